@@ -1,0 +1,13 @@
+//! Algorithm suites, key material and the [`Engine`] interface that every crypto engine implements.
+//!
+//! The interface is shaped for ESP (RFC 4303): a job is one packet, contiguous in memory, and the
+//! engine works in place. Engines live in crates of their own and are handed to whoever needs one.
+#![forbid(unsafe_code)]
+
+mod engine;
+mod key;
+mod suite;
+
+pub use engine::{Engine, EngineError, Job, JobStatus, Op, Provider, Session};
+pub use key::Keys;
+pub use suite::{AesKey, Hmac, IcvLen, Suite};

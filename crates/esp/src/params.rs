@@ -1,0 +1,61 @@
+//! What the data path has to know about an SA.
+
+use core::net::IpAddr;
+
+use crypto::Suite;
+
+/// Tunnel or transport mode (RFC 4301 §3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// A whole IP packet travels inside ESP, behind a new IP header.
+    Tunnel,
+    /// What follows the packet's own IP header travels inside ESP.
+    Transport,
+}
+
+/// UDP encapsulation (RFC 3948). Ports in host byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UdpEncap {
+    /// Source port on the wire, seen from the SA's source.
+    pub src_port: u16,
+    /// Destination port on the wire.
+    pub dst_port: u16,
+}
+
+/// Linux's SA flags that change what happens to a packet (`XFRM_STATE_*`, `XFRM_SA_XFLAG_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SaFlags {
+    /// Do not copy ECN between the headers (`noecn`).
+    pub no_ecn: bool,
+    /// Copy the outer DSCP to the inner header when decapsulating (`decap-dscp`).
+    pub decap_dscp: bool,
+    /// Do not copy the inner DF to the outer header, and fragment freely (`nopmtudisc`).
+    pub no_pmtu_disc: bool,
+    /// Do not copy the inner DSCP to the outer header (`extra_flag dont-encap-dscp`).
+    pub dont_encap_dscp: bool,
+}
+
+/// An SA as the data path needs it, without keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SaParams {
+    /// The SPI, in host byte order.
+    pub spi: u32,
+    /// Outer source address.
+    pub src: IpAddr,
+    /// Outer destination address.
+    pub dst: IpAddr,
+    /// Tunnel or transport.
+    pub mode: Mode,
+    /// The algorithms.
+    pub suite: Suite,
+    /// UDP encapsulation, if any.
+    pub encap: Option<UdpEncap>,
+    /// Extended (64-bit) sequence numbers.
+    pub esn: bool,
+    /// Replay window in packets, 0 for no replay check, at most 65536.
+    pub replay_window: u32,
+    /// Traffic flow confidentiality: pad every payload to at least so many bytes; 0 for none.
+    pub tfc_pad_len: u32,
+    /// Flags.
+    pub flags: SaFlags,
+}

@@ -1,0 +1,104 @@
+//! The one table of drop reasons.
+
+/// Declares the reasons once: the enum, the counter's name, the kernel's name and the text.
+macro_rules! drop_reasons {
+    ($( $(#[$doc:meta])* $variant:ident, $name:literal, $kernel:expr, $text:literal; )+) => {
+        /// Why a packet was dropped.
+        ///
+        /// Where one of Linux's XFRM statistics (`/proc/net/xfrm_stat`) means the same,
+        /// [`DropReason::kernel_name`] gives it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $( $(#[$doc])* #[doc = $text] $variant, )+ }
+
+        impl DropReason {
+            /// Every reason, in the order of the table; `ALL[r as usize] == r`.
+            pub const ALL: &'static [DropReason] = &[ $( DropReason::$variant, )+ ];
+
+            /// The counter's name, as `culvert drops` and `--json` spell it.
+            pub const fn name(self) -> &'static str {
+                match self { $( DropReason::$variant => $name, )+ }
+            }
+
+            /// The statistic of Linux's XFRM that counts the same event, if there is one.
+            pub const fn kernel_name(self) -> Option<&'static str> {
+                match self { $( DropReason::$variant => $kernel, )+ }
+            }
+
+            /// One sentence for people.
+            pub const fn text(self) -> &'static str {
+                match self { $( DropReason::$variant => $text, )+ }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    // Parsing.
+    MalformedEthernet, "malformed-ethernet", None, "The Ethernet frame is shorter than its headers.";
+    MalformedIp, "malformed-ip", Some("XfrmInHdrError"), "The IP header is truncated or contradicts itself.";
+    MalformedUpper, "malformed-upper", None, "The header above IP is truncated or contradicts itself.";
+    BadIpChecksum, "bad-ip-checksum", None, "The IPv4 header checksum is wrong.";
+    MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
+    EspFragment, "esp-fragment", None, "A fragment of an ESP packet; ESP must be reassembled before it can be decrypted.";
+    UnexpectedProtocol, "unexpected-protocol", None, "A frame of a kind that the data path does not handle.";
+    // Inbound.
+    InNoState, "in-no-state", Some("XfrmInNoStates"), "No SA has this destination, SPI and protocol.";
+    InStateInvalid, "in-state-invalid", Some("XfrmInStateInvalid"), "The SA is not in a state in which it may be used.";
+    InStateExpired, "in-state-expired", Some("XfrmInStateExpired"), "The SA has reached a hard lifetime limit.";
+    InStateMode, "in-state-mode", Some("XfrmInStateModeError"), "The decrypted content does not fit the SA's mode.";
+    InEncapMismatch, "in-encap-mismatch", Some("XfrmInStateMismatch"), "UDP encapsulation on the wire and in the SA differ, or the ports do.";
+    InSourceMismatch, "in-source-mismatch", Some("XfrmInStateMismatch"), "The outer source address is not the SA's.";
+    InReplayOld, "in-replay-old", Some("XfrmInStateSeqError"), "The sequence number is older than the replay window.";
+    InReplayDuplicate, "in-replay-duplicate", Some("XfrmInStateSeqError"), "The sequence number was already received.";
+    InSequenceZero, "in-sequence-zero", Some("XfrmInStateSeqError"), "Sequence number zero is never sent.";
+    InIntegrity, "in-integrity", Some("XfrmInStateProtoError"), "The integrity check value is wrong.";
+    InPadding, "in-padding", Some("XfrmInStateProtoError"), "The ESP trailer's padding is wrong.";
+    InNextHeader, "in-next-header", Some("XfrmInStateProtoError"), "The ESP trailer's next header does not fit the content.";
+    InInnerHeader, "in-inner-header", Some("XfrmInHdrError"), "The decrypted packet has a malformed header.";
+    InSelector, "in-selector", Some("XfrmInStateMismatch"), "The decrypted packet does not match the SA's selector.";
+    InPolicy, "in-policy", Some("XfrmInTmplMismatch"), "No policy allows this content under this SA.";
+    InPolicyBlock, "in-policy-block", Some("XfrmInPolBlock"), "A policy blocks the packet.";
+    InCleartext, "in-cleartext", Some("XfrmInTmplMismatch"), "Cleartext arrived that a policy wants protected.";
+    InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
+    // Outbound.
+    OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
+    OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet and the hold queue is full.";
+    OutStateExpired, "out-state-expired", Some("XfrmOutStateExpired"), "The SA has reached a hard lifetime limit.";
+    OutSequenceExhausted, "out-sequence-exhausted", Some("XfrmOutStateSeqError"), "The SA has used its last sequence number.";
+    OutTooBig, "out-too-big", None, "The packet does not fit and must not be fragmented; an ICMP error went back.";
+    OutNoRoom, "out-no-room", Some("XfrmOutError"), "The buffer has no room for the headers.";
+    OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";
+    OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
+    // Forwarding.
+    TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";
+    NoRoute, "no-route", None, "No route leads to the destination.";
+    RouteProhibited, "route-prohibited", None, "A route of type blackhole, unreachable or prohibit matched.";
+    NeighbourFailed, "neighbour-failed", None, "The neighbour did not answer.";
+    HoldQueueFull, "hold-queue-full", None, "Too many packets wait for a neighbour.";
+    HoldTimeout, "hold-timeout", None, "The neighbour or SA that the packet waited for did not come in time.";
+    EgressNotPort, "egress-not-port", None, "The route leads to an interface that is not a culvert port.";
+    ForwardLoop, "forward-loop", None, "Linux and culvert would hand the packet to each other forever.";
+    // Ports.
+    TransmitFull, "transmit-full", None, "The transmit ring was full.";
+    TransmitDown, "transmit-down", None, "The port is down or gone.";
+    LinuxFull, "linux-full", None, "The private interface did not take the packet.";
+    NoFrames, "no-frames", None, "No free frame to copy the packet into.";
+    GuardActive, "guard-active", None, "Protected traffic while the policy database is not loaded yet.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_indices_agree() {
+        let names: HashSet<_> = DropReason::ALL.iter().map(|r| r.name()).collect();
+        assert_eq!(names.len(), DropReason::ALL.len());
+        for (i, r) in DropReason::ALL.iter().enumerate() {
+            assert_eq!(*r as usize, i);
+            assert!(r.text().ends_with('.'));
+        }
+    }
+}

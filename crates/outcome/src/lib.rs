@@ -1,0 +1,25 @@
+//! What became of a packet: the one table of drop reasons, and the ways a packet can end.
+//!
+//! Every packet that enters the data path ends in exactly one [`Outcome`]. The counters that the
+//! worker keeps are indexed by it, so that the sum of packets in can be held against the sum of
+//! outcomes at any time.
+#![forbid(unsafe_code)]
+
+mod drop_reason;
+
+pub use drop_reason::DropReason;
+
+/// The one way in which a packet left the data path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Sent out of a port.
+    Transmitted,
+    /// Handed to Linux through the private interface.
+    ToLinux,
+    /// Consumed by the data path itself: a NAT keepalive, a dummy (TFC) packet.
+    Consumed,
+    /// Waits for a neighbour or an SA; it will end again, in one of the other ways.
+    Held,
+    /// Dropped, for the reason given.
+    Dropped(DropReason),
+}

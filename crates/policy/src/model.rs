@@ -1,0 +1,150 @@
+//! SAs and policies as their owner (an IKE daemon, `ip xfrm`) describes them.
+
+use core::net::IpAddr;
+
+use esp::{Mode, SaParams};
+
+use crate::selector::Selector;
+
+/// A mark and the bits of it that count (`XFRMA_MARK`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mark {
+    /// The value.
+    pub value: u32,
+    /// The mask.
+    pub mask: u32,
+}
+
+impl Mark {
+    /// Whether a packet with this mark is meant.
+    pub const fn matches(self, packet_mark: u32) -> bool {
+        packet_mark & self.mask == self.value
+    }
+}
+
+/// What identifies an SA (RFC 4301 §4.1, and Linux's mark).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SaId {
+    /// Outer destination address.
+    pub dst: IpAddr,
+    /// SPI in host byte order.
+    pub spi: u32,
+    /// IP protocol: 50 for ESP.
+    pub protocol: u8,
+    /// Mark.
+    pub mark: Mark,
+}
+
+/// Lifetime limits by volume; `u64::MAX` for none (Linux's `XFRM_INF`). The limits by time are the
+/// owner's business: time passes without packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VolumeLimits {
+    /// Soft limit in bytes.
+    pub soft_bytes: u64,
+    /// Hard limit in bytes.
+    pub hard_bytes: u64,
+    /// Soft limit in packets.
+    pub soft_packets: u64,
+    /// Hard limit in packets.
+    pub hard_packets: u64,
+}
+
+impl VolumeLimits {
+    /// No limit at all.
+    pub const NONE: VolumeLimits = VolumeLimits {
+        soft_bytes: u64::MAX,
+        hard_bytes: u64::MAX,
+        soft_packets: u64::MAX,
+        hard_packets: u64::MAX,
+    };
+}
+
+/// An SA as the data path gets it; the keys travel beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaConfig {
+    /// Packet work.
+    pub params: SaParams,
+    /// Mark.
+    pub mark: Mark,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+    /// The number that ties templates to SAs, 0 for none.
+    pub reqid: u32,
+    /// The SA's own selector: what may travel in it. An SA without one (all prefixes of length 0)
+    /// carries everything that policy puts in.
+    pub selector: Option<Selector>,
+    /// Limits by volume.
+    pub limits: VolumeLimits,
+    /// Wall-clock second when the owner added it; the younger of two SAs is preferred outbound.
+    pub added_s: u64,
+    /// Order of installation, for two SAs of one second; larger is younger.
+    pub generation: u64,
+}
+
+impl SaConfig {
+    /// The SA's identity.
+    pub fn id(&self) -> SaId {
+        SaId { dst: self.params.dst, spi: self.params.spi, protocol: 50, mark: self.mark }
+    }
+}
+
+/// Which packets a policy looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Direction {
+    /// Decrypted or cleartext packets for this host.
+    In = 0,
+    /// Packets that leave.
+    Out = 1,
+    /// Decrypted or cleartext packets that are forwarded.
+    Forward = 2,
+}
+
+/// What a policy does (RFC 4301 §4.4.1: PROTECT and BYPASS are told apart by templates).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Protect by the templates, or let pass where there are none (bypass).
+    Allow,
+    /// Drop.
+    Block,
+}
+
+/// One of a policy's templates (Linux's `xfrm_user_tmpl`): which SA protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Template {
+    /// Outer source; unspecified in transport mode.
+    pub src: IpAddr,
+    /// Outer destination; unspecified in transport mode.
+    pub dst: IpAddr,
+    /// SPI, 0 for any.
+    pub spi: u32,
+    /// IP protocol: 50 for ESP, 51 AH, 108 IPComp.
+    pub protocol: u8,
+    /// Tunnel or transport.
+    pub mode: Mode,
+    /// Ties to SAs, 0 for any.
+    pub reqid: u32,
+    /// A packet may come without this protection (`level use`).
+    pub optional: bool,
+}
+
+/// A policy as its owner describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyConfig {
+    /// The database's own number for it; unique in the database, never 0.
+    pub index: u32,
+    /// Direction.
+    pub direction: Direction,
+    /// Which packets.
+    pub selector: Selector,
+    /// Lower comes first.
+    pub priority: u32,
+    /// Action.
+    pub action: Action,
+    /// Templates in the order of application outbound; empty for bypass and block.
+    pub templates: Vec<Template>,
+    /// Mark.
+    pub mark: Mark,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+}
