@@ -1,8 +1,24 @@
 //! Packet formats: parse, check, emit; no I/O.
+//!
+//! Every packet from outside goes through [`parse_ip`] once; the [`Headers`] that it returns are
+//! what later stages read. The modules hold one header each: a view with a checked constructor
+//! for those who need more than [`Headers`] has, and a struct of fields that writes itself.
+//!
+//! Nothing here allocates, and nothing here panics, whatever the bytes.
 #![forbid(unsafe_code)]
 
+pub mod checksum;
+mod edit;
+mod error;
 mod headers;
+pub mod ipv4;
+pub mod ipv6;
+mod l4;
+pub mod protocol;
 mod span;
 
-pub use headers::{Family, Fragment, Headers};
+pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
+pub use error::{NoRoom, ParseError};
+pub use headers::{Family, Fragment, Headers, parse_ip};
+pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;

@@ -1,0 +1,94 @@
+//! Changes to an IP header in place, with IPv4's checksum kept right (RFC 1624).
+
+use crate::checksum;
+use crate::headers::{Family, Headers};
+use crate::ipv4;
+use crate::ipv6;
+
+/// The ECN codepoint Congestion Experienced (RFC 3168 §5).
+pub const ECN_CE: u8 = 0b11;
+/// The ECN field in the traffic class.
+pub const ECN_MASK: u8 = 0b11;
+
+/// Takes one from the TTL or hop limit, as a router does (RFC 1812 §5.3.1).
+///
+/// Returns `false`, and changes nothing, where the packet must not be forwarded any further: the
+/// TTL is 0 or 1, or `packet` is shorter than its header. `h.ttl` keeps the old value.
+#[must_use]
+pub fn decrement_ttl(packet: &mut [u8], h: &Headers) -> bool {
+    match h.family() {
+        Family::V4 => {
+            let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {
+                return false;
+            };
+            let [ttl, protocol] = [header[8], header[9]];
+            if ttl <= 1 {
+                return false;
+            }
+            header[8] = ttl - 1;
+            let (old, new) =
+                (u16::from_be_bytes([ttl, protocol]), u16::from_be_bytes([ttl - 1, protocol]));
+            patch(header, old, new);
+        }
+        Family::V6 => {
+            let Some(header) = packet.first_chunk_mut::<{ ipv6::HEADER_LEN }>() else {
+                return false;
+            };
+            if header[7] <= 1 {
+                return false;
+            }
+            header[7] -= 1;
+        }
+    }
+    true
+}
+
+/// Writes the whole DS field and ECN byte. Does nothing to a slice shorter than a header.
+pub fn set_traffic_class(packet: &mut [u8], value: u8) {
+    match packet.first() {
+        Some(first) if first >> 4 == 4 => {
+            let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else { return };
+            let old = u16::from_be_bytes([header[0], header[1]]);
+            header[1] = value;
+            let new = u16::from_be_bytes([header[0], header[1]]);
+            patch(header, old, new);
+        }
+        Some(first) if first >> 4 == 6 => {
+            if let Some([a, b]) = packet.first_chunk_mut::<2>() {
+                *a = 6 << 4 | value >> 4;
+                *b = value << 4 | *b & 0x0f;
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The DS field and ECN byte, or `None` for what is no IP header.
+pub fn traffic_class(packet: &[u8]) -> Option<u8> {
+    match *packet.first_chunk::<2>()? {
+        [a, b] if a >> 4 == 4 => Some(b),
+        [a, b] if a >> 4 == 6 => Some(a << 4 | b >> 4),
+        _ => None,
+    }
+}
+
+/// Marks the packet Congestion Experienced, if it is ECN-capable (RFC 3168 §5).
+///
+/// Returns whether the packet says CE afterwards; `false`, and no change, for a packet that is
+/// not ECN-capable and would have to be dropped instead.
+#[must_use]
+pub fn set_ecn_ce(packet: &mut [u8]) -> bool {
+    match traffic_class(packet) {
+        Some(class) if class & ECN_MASK != 0 => {
+            set_traffic_class(packet, class | ECN_CE);
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Updates the IPv4 header checksum after one word changed.
+fn patch(header: &mut [u8; ipv4::MIN_HEADER_LEN], old: u16, new: u16) {
+    let sum = u16::from_be_bytes([header[10], header[11]]);
+    [header[10], header[11]] = checksum::update(sum, old, new).to_be_bytes();
+}
