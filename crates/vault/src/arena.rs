@@ -1,0 +1,538 @@
+//! The `cells` file: slots of atomics, found again by their owner's id.
+//!
+//! The file is a row of segments of 1 MiB. Each is mapped by itself and so never moves when the
+//! file grows. A segment holds slots of one size class:
+//!
+//! ```text
+//!  segment   | header | slot | slot | slot ...      (each as long as the class says)
+//!  header    | magic | words per slot | 0 ...
+//!  slot      | generation | owner | cells | 0 0 0 0 0 | cell | cell | cell ...
+//! ```
+//!
+//! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot's
+//! header fills a cache line, so that cells of two SAs never share one.
+//!
+//! # When a slot is taken
+//!
+//! The generation is 0 in a free slot and is written last, so a slot with a generation is whole.
+//! Generations rise, so if a process died while it replaced an owner's slot, the newer one counts.
+//!
+//! # When a slot is used again
+//!
+//! Three things have to come together: the owner was let go ([`Arena::release`]), no handle lives,
+//! and somebody asks for a slot of this class. Handles are `Arc`s, and cells can be reached only
+//! by borrowing from one, so a dead `Weak` proves that nobody reads or writes the slot any more.
+//! Only then is it zeroed and given a new owner. Dropping a handle does nothing to the file: a
+//! daemon that shuts down in whatever order loses no number, and workers take no lock.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::{Arc, Weak};
+
+use esp::CellMemory;
+
+use crate::directory::open_private;
+use crate::error::VaultError;
+use crate::sys::{self, Mapping};
+
+/// Most cells that one owner can have: enough for a replay window of 65536 packets.
+pub const MAX_CELLS: usize = LARGEST - HEADER;
+
+/// Cells granted to an owner.
+#[derive(Clone)]
+pub struct Grant {
+    /// The cells, as many as asked for.
+    pub memory: Arc<dyn CellMemory>,
+    /// Whether they hold the owner's earlier numbers.
+    pub origin: Origin,
+}
+
+/// What granted cells hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// What the owner last stored, in this process or an earlier one.
+    Kept,
+    /// Zeros.
+    New,
+}
+
+/// A slot in use. Does not free the slot when dropped: see the module's text.
+struct Slot {
+    segment: Arc<Mapping>,
+    /// Word index of the slot in its segment.
+    start: usize,
+    cells: usize,
+}
+
+impl CellMemory for Slot {
+    fn cells(&self) -> &[AtomicU64] {
+        let first = self.start + HEADER;
+        &self.segment.words()[first..first + self.cells]
+    }
+}
+
+/// Where a slot lies: number of the segment, word index in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct At {
+    segment: usize,
+    start: usize,
+}
+
+#[derive(Debug)]
+struct Owned {
+    at: At,
+    cells: usize,
+    generation: u64,
+    handle: Weak<Slot>,
+}
+
+/// The open `cells` file.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    path: PathBuf,
+    file: File,
+    segments: Vec<Arc<Mapping>>,
+    owned: HashMap<u64, Owned>,
+    /// Slots whose owner was let go, while a handle may live.
+    leaving: Vec<(At, Weak<Slot>)>,
+    /// Free slots by class.
+    free: HashMap<usize, Vec<At>>,
+    next_generation: u64,
+}
+
+impl std::fmt::Debug for Slot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Slot {{ start: {}, cells: {} }}", self.start, self.cells)
+    }
+}
+
+impl Arena {
+    /// Maps the file and finds the slots in it.
+    pub(crate) fn open(path: &Path) -> Result<Arena, VaultError> {
+        let file = open_private(path, false)?;
+        let len = file.metadata().map_err(VaultError::io(path, "cannot read the length"))?.len();
+        // A process that died while the file grew leaves part of a segment, with nothing in it.
+        let segments = len / SEGMENT_BYTES;
+        let mut arena = Arena {
+            path: path.to_owned(),
+            file,
+            segments: Vec::new(),
+            owned: HashMap::new(),
+            leaving: Vec::new(),
+            free: HashMap::new(),
+            next_generation: 1,
+        };
+        for _ in 0..segments {
+            arena.map_next()?;
+        }
+        for number in 0..arena.segments.len() {
+            arena.find_slots(number)?;
+        }
+        Ok(arena)
+    }
+
+    /// See [`Vault::cells`](crate::Vault::cells).
+    pub(crate) fn cells(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
+        if len == 0 || len > MAX_CELLS {
+            return Err(VaultError::TooLong { what: "a number of cells", len, max: MAX_CELLS });
+        }
+        if let Some(owned) = self.owned.get_mut(&owner).filter(|o| o.cells == len) {
+            let handle = owned.handle.upgrade().unwrap_or_else(|| {
+                let segment = Arc::clone(&self.segments[owned.at.segment]);
+                let slot = Arc::new(Slot { segment, start: owned.at.start, cells: len });
+                owned.handle = Arc::downgrade(&slot);
+                slot
+            });
+            return Ok(Grant { memory: handle, origin: Origin::Kept });
+        }
+        let at = self.take_free(class_of(len))?;
+        let segment = Arc::clone(&self.segments[at.segment]);
+        let words = &segment.words()[at.start..];
+        for cell in &words[HEADER..HEADER + len] {
+            cell.store(0, Relaxed);
+        }
+        words[OWNER].store(owner, Relaxed);
+        words[CELLS].store(len as u64, Relaxed);
+        let generation = self.next_generation;
+        self.next_generation += 1;
+        words[GENERATION].store(generation, Release);
+
+        self.release(owner);
+        let slot = Arc::new(Slot { segment, start: at.start, cells: len });
+        let handle = Arc::downgrade(&slot);
+        self.owned.insert(owner, Owned { at, cells: len, generation, handle });
+        Ok(Grant { memory: slot, origin: Origin::New })
+    }
+
+    /// See [`Vault::release`](crate::Vault::release).
+    pub(crate) fn release(&mut self, owner: u64) {
+        if let Some(Owned { at, handle, .. }) = self.owned.remove(&owner) {
+            self.mark_free(at);
+            self.leaving.push((at, handle));
+        }
+    }
+
+    /// See [`Vault::sweep`](crate::Vault::sweep).
+    pub(crate) fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
+        let orphans: Vec<u64> =
+            self.owned.keys().filter(|owner| !keep.contains(owner)).copied().collect();
+        for owner in &orphans {
+            self.release(*owner);
+        }
+        orphans.len()
+    }
+
+    /// A free slot of the class; makes a segment if there is none.
+    fn take_free(&mut self, class: usize) -> Result<At, VaultError> {
+        if let Some(at) = self.free.get_mut(&class).and_then(Vec::pop) {
+            return Ok(at);
+        }
+        for (at, _) in self.leaving.extract_if(.., |(_, handle)| handle.strong_count() == 0) {
+            // Acquire: what the last handle's holder did to the cells is over.
+            let class = self.segments[at.segment].words()[CLASS].load(Acquire) as usize;
+            self.free.entry(class).or_default().push(at);
+        }
+        if let Some(at) = self.free.get_mut(&class).and_then(Vec::pop) {
+            return Ok(at);
+        }
+        let number = self.segments.len();
+        let offset = number as u64 * SEGMENT_BYTES;
+        sys::reserve(&self.file, offset, SEGMENT_BYTES as usize)
+            .map_err(VaultError::io(&self.path, "cannot grow"))?;
+        self.map_next()?;
+        self.format(number, class);
+        self.free.get_mut(&class).and_then(Vec::pop).ok_or(VaultError::TooLong {
+            what: "a size class",
+            len: class,
+            max: LARGEST,
+        })
+    }
+
+    /// Maps the segment that follows the last mapped one.
+    fn map_next(&mut self) -> Result<(), VaultError> {
+        let offset = self.segments.len() as u64 * SEGMENT_BYTES;
+        let mapping = Mapping::new(&self.file, offset, SEGMENT_WORDS)
+            .map_err(VaultError::io(&self.path, "cannot map"))?;
+        self.segments.push(Arc::new(mapping));
+        Ok(())
+    }
+
+    /// Gives an empty segment its class.
+    fn format(&mut self, number: usize, class: usize) {
+        let words = self.segments[number].words();
+        words[CLASS].store(class as u64, Relaxed);
+        words[MAGIC].store(SEGMENT_MAGIC, Release);
+        let slots = slot_starts(class).map(|start| At { segment: number, start });
+        self.free.entry(class).or_default().extend(slots);
+    }
+
+    /// Reads a segment that an earlier process left.
+    fn find_slots(&mut self, number: usize) -> Result<(), VaultError> {
+        let segment = Arc::clone(&self.segments[number]);
+        let words = segment.words();
+        let damaged = |word: usize, what| VaultError::DamagedCells {
+            path: self.path.clone(),
+            offset: number as u64 * SEGMENT_BYTES + word as u64 * 8,
+            what,
+        };
+        let class = match (words[MAGIC].load(Acquire), words[CLASS].load(Relaxed)) {
+            // Died between growing the file and formatting; any class will do.
+            (0, _) => {
+                self.format(number, SMALLEST);
+                return Ok(());
+            }
+            (SEGMENT_MAGIC, class) => class as usize,
+            _ => return Err(damaged(MAGIC, "the mark of a segment of this version")),
+        };
+        if !(SMALLEST..=LARGEST).contains(&class) || !class.is_power_of_two() {
+            return Err(damaged(CLASS, "a size class"));
+        }
+        for start in slot_starts(class) {
+            let at = At { segment: number, start };
+            let generation = words[start + GENERATION].load(Acquire);
+            let owner = words[start + OWNER].load(Relaxed);
+            let cells = words[start + CELLS].load(Relaxed) as usize;
+            if generation == 0 {
+                self.free.entry(class).or_default().push(at);
+                continue;
+            }
+            if generation == u64::MAX {
+                return Err(damaged(start + GENERATION, "a generation"));
+            }
+            if cells == 0 || class_of(cells) > class {
+                return Err(damaged(start + CELLS, "a number of cells that fits the slot"));
+            }
+            self.next_generation = self.next_generation.max(generation + 1);
+            let found = Owned { at, cells, generation, handle: Weak::new() };
+            let loser = match self.owned.get(&owner) {
+                Some(other) if other.generation == generation => {
+                    return Err(damaged(start + GENERATION, "a generation not seen before"));
+                }
+                Some(other) if other.generation > generation => Some(at),
+                _ => self.owned.insert(owner, found).map(|older| older.at),
+            };
+            if let Some(at) = loser {
+                self.mark_free(at);
+                self.leaving.push((at, Weak::new()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the owner off a slot in the file; its cells stay untouched.
+    fn mark_free(&self, at: At) {
+        self.segments[at.segment].words()[at.start + GENERATION].store(0, Release);
+    }
+}
+
+/// Words a slot needs for so many cells: the size class, a power of two.
+fn class_of(cells: usize) -> usize {
+    (cells.saturating_add(HEADER))
+        .checked_next_power_of_two()
+        .map_or(usize::MAX, |c| c.max(SMALLEST))
+}
+
+/// Word indices of the slots of a segment; the segment's header takes the first slot's place.
+fn slot_starts(class: usize) -> impl DoubleEndedIterator<Item = usize> {
+    (1..SEGMENT_WORDS / class).rev().map(move |slot| slot * class)
+}
+
+const SEGMENT_BYTES: u64 = 1 << 20;
+const SEGMENT_WORDS: usize = SEGMENT_BYTES as usize / 8;
+const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL01");
+
+/// Words of a slot's header: one cache line.
+const HEADER: usize = 8;
+const SMALLEST: usize = 32;
+const LARGEST: usize = 4096;
+
+// Word indices in a segment's header.
+const MAGIC: usize = 0;
+const CLASS: usize = 1;
+
+// Word indices in a slot's header.
+const GENERATION: usize = 0;
+const OWNER: usize = 1;
+const CELLS: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esp::Cells as EspCells;
+    use proptest::prelude::*;
+    use std::fs;
+    use std::os::unix::fs::FileExt;
+
+    fn arena(dir: &tempfile::TempDir) -> Arena {
+        Arena::open(&dir.path().join("cells")).unwrap()
+    }
+
+    fn value(grant: &Grant, i: usize) -> u64 {
+        grant.memory.cells()[i].load(Relaxed)
+    }
+
+    #[test]
+    fn an_owner_finds_its_numbers_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let grant = a.cells(7, 11).unwrap();
+        assert_eq!((grant.origin, grant.memory.cells().len()), (Origin::New, 11));
+        grant.memory.cells()[3].store(99, Relaxed);
+        assert_eq!(value(&a.cells(7, 11).unwrap(), 3), 99, "while a handle lives");
+        drop((a, grant));
+        let mut a = arena(&dir);
+        let again = a.cells(7, 11).unwrap();
+        assert_eq!((again.origin, value(&again, 3)), (Origin::Kept, 99));
+        let other = a.cells(8, 11).unwrap();
+        assert_eq!((other.origin, value(&other, 3)), (Origin::New, 0));
+    }
+
+    #[test]
+    fn another_length_means_new_cells() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let short = a.cells(7, 11).unwrap();
+        short.memory.cells()[0].store(1, Relaxed);
+        let long = a.cells(7, 2057).unwrap();
+        assert_eq!((long.origin, value(&long, 0)), (Origin::New, 0));
+        long.memory.cells()[2056].store(5, Relaxed);
+        assert_eq!(value(&short, 0), 1);
+        drop(a);
+        let mut a = arena(&dir);
+        assert_eq!(value(&a.cells(7, 2057).unwrap(), 2056), 5);
+        assert_eq!(a.owned.len(), 1);
+    }
+
+    #[test]
+    fn a_released_slot_is_used_again_only_after_its_last_handle() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let held = a.cells(1, 4000).unwrap();
+        let address = held.memory.cells().as_ptr();
+        held.memory.cells()[9].store(42, Relaxed);
+        a.release(1);
+        let mut others = Vec::new();
+        for owner in 2..100 {
+            let grant = a.cells(owner, 4000).unwrap();
+            assert_ne!(grant.memory.cells().as_ptr(), address);
+            others.push(grant);
+        }
+        assert_eq!(value(&held, 9), 42, "still its holder's");
+        drop(held);
+        let reused = (100..200).map(|owner| a.cells(owner, 4000).unwrap()).find(|g| {
+            assert_eq!(value(g, 9), 0);
+            g.memory.cells().as_ptr() == address
+        });
+        assert!(reused.is_some());
+    }
+
+    #[test]
+    fn dropping_everything_frees_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let grant = a.cells(1, 11).unwrap();
+        grant.memory.cells()[0].store(1000, Relaxed);
+        drop(grant);
+        assert_eq!(value(&a.cells(1, 11).unwrap(), 0), 1000);
+        let grant = a.cells(1, 11).unwrap();
+        drop(a);
+        grant.memory.cells()[0].store(1001, Relaxed);
+        drop(grant);
+        assert_eq!(value(&arena(&dir).cells(1, 11).unwrap(), 0), 1001);
+    }
+
+    #[test]
+    fn released_and_swept_owners_are_not_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        for owner in 0..10 {
+            a.cells(owner, 20).unwrap().memory.cells()[0].store(1, Relaxed);
+        }
+        a.release(3);
+        a.release(1234);
+        assert_eq!(a.sweep(&HashSet::from([5, 6, 77])), 7);
+        assert_eq!(a.sweep(&HashSet::from([5, 6])), 0);
+        drop(a);
+        let mut a = arena(&dir);
+        for owner in 0..10 {
+            let kept = owner == 5 || owner == 6;
+            let grant = a.cells(owner, 20).unwrap();
+            assert_eq!(grant.origin == Origin::Kept, kept, "owner {owner}");
+            assert_eq!(value(&grant, 0), u64::from(kept));
+        }
+    }
+
+    #[test]
+    fn segments_are_added_and_never_move() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let first = a.cells(0, MAX_CELLS).unwrap();
+        let grants: Vec<_> = (1..100).map(|o| a.cells(o, MAX_CELLS).unwrap()).collect();
+        assert_eq!(a.segments.len(), 4); // 31 slots of 32 KiB each
+        first.memory.cells()[MAX_CELLS - 1].store(3, Relaxed);
+        assert_eq!(value(&a.cells(0, MAX_CELLS).unwrap(), MAX_CELLS - 1), 3);
+        assert!(grants.iter().all(|g| value(g, MAX_CELLS - 1) == 0));
+        assert_eq!(fs::metadata(dir.path().join("cells")).unwrap().len(), 4 << 20);
+    }
+
+    #[test]
+    fn numbers_of_cells_that_no_slot_has_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        for len in [0, MAX_CELLS + 1, usize::MAX] {
+            assert!(matches!(a.cells(1, len), Err(VaultError::TooLong { .. })));
+        }
+        let needed = EspCells::needed(65536);
+        let memory = a.cells(1, needed).unwrap().memory;
+        assert!(EspCells::in_memory(memory, 65536).is_some());
+    }
+
+    #[test]
+    fn a_replacement_that_died_half_way_leaves_the_newer_slot() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let _old = a.cells(7, 11).unwrap();
+        let new = a.cells(8, 12).unwrap();
+        new.memory.cells()[0].store(5, Relaxed);
+        // As if the process had died before the old slot of owner 7 was marked free.
+        let at = a.owned[&8].at;
+        a.segments[at.segment].words()[at.start + OWNER].store(7, Relaxed);
+        drop(a);
+        let mut a = arena(&dir);
+        assert_eq!(a.owned.len(), 1);
+        let grant = a.cells(7, 12).unwrap();
+        assert_eq!((grant.origin, value(&grant, 0)), (Origin::Kept, 5));
+        drop(a);
+        assert_eq!(arena(&dir).owned.len(), 1, "the older one was marked free in the file");
+    }
+
+    #[test]
+    fn a_file_that_was_growing_is_taken_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cells");
+        for len in [1, 4096, SEGMENT_BYTES - 1, SEGMENT_BYTES, SEGMENT_BYTES + 1] {
+            let file = File::create(&path).unwrap();
+            file.set_len(len).unwrap();
+            let mut a = arena(&dir);
+            assert_eq!(a.cells(1, 2057).unwrap().origin, Origin::New);
+            drop(a);
+            assert_eq!(arena(&dir).cells(1, 2057).unwrap().origin, Origin::Kept);
+        }
+    }
+
+    #[test]
+    fn damage_is_an_error_that_names_file_and_place() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cells");
+        let slot = arena(&dir).cells(1, 11).map(|_| SMALLEST as u64 * 8).unwrap();
+        let good = fs::read(&path).unwrap();
+        for (offset, bad) in [
+            (0, 1u64),
+            (8, 0),
+            (8, 33),
+            (8, u64::MAX),
+            (slot, u64::MAX),
+            (slot + 16, 0),
+            (slot + 16, 25),
+            (slot + 16, u64::MAX),
+        ] {
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&bad.to_ne_bytes(), offset).unwrap();
+            let e = Arena::open(&path).unwrap_err();
+            let text = e.to_string();
+            assert!(text.contains("cells: damaged at byte") && text.contains(&offset.to_string()));
+            fs::write(&path, &good).unwrap();
+        }
+        Arena::open(&path).unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        #[test]
+        fn noise_in_the_file_never_panics(
+            class in 0..5000u64,
+            patches in proptest::collection::vec((0..SEGMENT_WORDS, 0..70u64), 0..40),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("cells");
+            let file = File::options().write(true).create_new(true).open(&path).unwrap();
+            file.set_len(SEGMENT_BYTES).unwrap();
+            file.write_all_at(&SEGMENT_MAGIC.to_ne_bytes(), 0).unwrap();
+            let class = if class > 4096 { SMALLEST as u64 } else { class };
+            file.write_all_at(&class.to_ne_bytes(), 8).unwrap();
+            for (at, value) in patches {
+                file.write_all_at(&value.to_ne_bytes(), (at - at % 16) as u64 * 8 + value % 4 * 8).unwrap();
+            }
+            if let Ok(mut a) = Arena::open(&path) {
+                for owner in 0..70 {
+                    for grant in [a.cells(owner, 11), a.cells(owner, 100)] {
+                        grant.unwrap().memory.cells().iter().for_each(|c| c.store(1, Relaxed));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Why the vault refuses.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::frame::Corrupt;
+
+/// What went wrong, and with which file.
+#[derive(Debug, thiserror::Error)]
+pub enum VaultError {
+    /// Environment: another process holds the lock.
+    #[error("{}: in use by another process", path.display())]
+    InUse {
+        /// The vault's directory.
+        path: PathBuf,
+    },
+    /// Environment: the directory is a link, belongs to somebody else or is open to others.
+    #[error("{}: must be a directory of this process's user with mode 0700", path.display())]
+    NotPrivate {
+        /// The vault's directory.
+        path: PathBuf,
+    },
+    /// Environment: the journal is not what a vault wrote.
+    #[error("{}: damaged: {source}", path.display())]
+    DamagedJournal {
+        /// The file.
+        path: PathBuf,
+        /// Where and how.
+        source: Corrupt,
+    },
+    /// Environment: the cells are not what a vault wrote.
+    #[error("{}: damaged at byte {offset}: {what}", path.display())]
+    DamagedCells {
+        /// The file.
+        path: PathBuf,
+        /// Byte offset of the field that makes no sense.
+        offset: u64,
+        /// What was expected there.
+        what: &'static str,
+    },
+    /// Caller: a key or value above the limit, or a number of cells that no slot has.
+    #[error("{what} of {len}, where 1 to {max} are possible")]
+    TooLong {
+        /// What is too long.
+        what: &'static str,
+        /// Its length.
+        len: usize,
+        /// The longest possible.
+        max: usize,
+    },
+    /// Environment: the file system refused.
+    #[error("{}: {doing}: {source}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+impl VaultError {
+    /// For `map_err`: an I/O error with the file and the deed.
+    pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> VaultError {
+        let path = path.to_owned();
+        move |source| VaultError::Io { path, doing, source }
+    }
+}

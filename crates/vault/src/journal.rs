@@ -1,0 +1,355 @@
+//! The journal file: append, replay, compact.
+//!
+//! Records are only ever appended. When more than half of the file and more than
+//! [`COMPACT_ABOVE`] bytes are records that later ones made void, the live ones are copied to a
+//! second file that is then renamed over the first; a process that dies in between leaves the
+//! first one whole. Nothing is overwritten in place: a void value leaves the file when it is
+//! rewritten, not before.
+//!
+//! What lies in memory is where each live record is, not what it says, and buffers that held
+//! values are zeroised.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use zeroize::Zeroizing;
+
+use crate::directory::{open_private, unless_missing};
+use crate::error::VaultError;
+use crate::frame::{self, Frame, MAGIC, MAX_KEY_LEN, MAX_VALUE_LEN};
+
+/// Void bytes that are tolerated in any case.
+const COMPACT_ABOVE: u64 = 1 << 20;
+
+/// One live record, as [`Vault::open`](crate::Vault::open) returns it.
+#[derive(PartialEq, Eq)]
+pub struct Record {
+    /// The key, as it was put.
+    pub key: Vec<u8>,
+    /// The value last put under the key; zeroised when dropped.
+    pub value: Zeroizing<Vec<u8>>,
+}
+
+/// Shows the value's length only: it may hold keys of an SA.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("key", &self.key)
+            .field("value_len", &self.value.len())
+            .finish()
+    }
+}
+
+/// Where a live record lies.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Rises with the time at which the key was first put.
+    order: u64,
+    offset: u64,
+    len: u64,
+}
+
+/// The open journal.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    path: PathBuf,
+    path_new: PathBuf,
+    file: File,
+    /// Where the next record goes; the file may be longer after a failed write.
+    end: u64,
+    live: HashMap<Vec<u8>, Place>,
+    live_bytes: u64,
+    next_order: u64,
+    /// No compaction below this end: set after one failed, so that it is not tried at each put.
+    retry_at: u64,
+}
+
+impl Journal {
+    /// Opens or makes the file, cuts off a record that was not finished, and returns the live
+    /// records in order.
+    pub(crate) fn open(path: &Path, path_new: &Path) -> Result<(Journal, Vec<Record>), VaultError> {
+        unless_missing(fs::remove_file(path_new))
+            .map_err(VaultError::io(path_new, "cannot remove what a dead process left"))?;
+        let mut file = open_private(path, false)?;
+        let mut bytes = Zeroizing::new(Vec::new());
+        let len = file.metadata().map_err(VaultError::io(path, "cannot read the length"))?.len();
+        // One allocation: a vector that grows leaves copies of keys behind.
+        bytes.reserve_exact(len as usize + 1);
+        file.read_to_end(&mut bytes).map_err(VaultError::io(path, "cannot read"))?;
+        let replay = frame::replay(&bytes)
+            .map_err(|source| VaultError::DamagedJournal { path: path.to_owned(), source })?;
+
+        let mut journal = Journal {
+            path: path.to_owned(),
+            path_new: path_new.to_owned(),
+            file,
+            end: replay.sound_len as u64,
+            live: HashMap::new(),
+            live_bytes: 0,
+            next_order: 0,
+            retry_at: 0,
+        };
+        for (offset, frame) in &replay.frames {
+            journal.note(frame, *offset as u64);
+        }
+        if journal.end < MAGIC.len() as u64 {
+            journal.write_at_end(MAGIC)?;
+        } else {
+            journal.cut()?;
+        }
+        let mut live: Vec<(u64, Record)> = Vec::new();
+        for (offset, Frame { key, value }) in &replay.frames {
+            if let Some(place) = journal.live.get(*key).filter(|p| p.offset == *offset as u64) {
+                let value = Zeroizing::new(value.unwrap_or_default().to_vec());
+                live.push((place.order, Record { key: key.to_vec(), value }));
+            }
+        }
+        live.sort_unstable_by_key(|(order, _)| *order);
+        Ok((journal, live.into_iter().map(|(_, record)| record).collect()))
+    }
+
+    /// Appends one record; rewrites the file if too much of it is void.
+    pub(crate) fn append(&mut self, frame: &Frame<'_>) -> Result<(), VaultError> {
+        let check = |what, len, max| match len <= max {
+            true => Ok(()),
+            false => Err(VaultError::TooLong { what, len, max }),
+        };
+        check("a key", frame.key.len(), MAX_KEY_LEN)?;
+        check("a value", frame.value.map_or(0, <[u8]>::len), MAX_VALUE_LEN)?;
+        if frame.value.is_none() && !self.live.contains_key(frame.key) {
+            return Ok(());
+        }
+        let mut bytes = Zeroizing::new(Vec::with_capacity(frame.encoded_len()));
+        frame.encode(&mut bytes);
+        let offset = self.end;
+        self.write_at_end(&bytes)?;
+        self.note(frame, offset);
+        let void = self.end - MAGIC.len() as u64 - self.live_bytes;
+        if void > COMPACT_ABOVE && void > self.end / 2 && self.end >= self.retry_at {
+            // The record is safe already, so a full file system is no failure of this call.
+            if self.compact().is_err() {
+                self.retry_at = self.end + COMPACT_ABOVE;
+                // What is left of it is removed by the next attempt or at the next start.
+                let _ = fs::remove_file(&self.path_new);
+            }
+        }
+        Ok(())
+    }
+
+    /// Follows one record in the index.
+    fn note(&mut self, frame: &Frame<'_>, offset: u64) {
+        let len = frame.encoded_len() as u64;
+        let old = match frame.value {
+            None => self.live.remove(frame.key),
+            Some(_) => {
+                let kept = self.live.get(frame.key).map(|place| place.order);
+                let order = kept.unwrap_or(self.next_order);
+                self.next_order += 1;
+                self.live_bytes += len;
+                self.live.insert(frame.key.to_vec(), Place { order, offset, len })
+            }
+        };
+        self.live_bytes -= old.map_or(0, |place| place.len);
+    }
+
+    /// Writes where the last record ends. After a failure the file is cut there again.
+    fn write_at_end(&mut self, bytes: &[u8]) -> Result<(), VaultError> {
+        if let Err(e) = self.file.write_all_at(bytes, self.end) {
+            // If this fails too, the next record overwrites the stump.
+            let _ = self.cut();
+            return Err(VaultError::io(&self.path, "cannot write")(e));
+        }
+        self.end += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Cuts off what follows the last whole record.
+    fn cut(&self) -> Result<(), VaultError> {
+        self.file.set_len(self.end).map_err(VaultError::io(&self.path, "cannot cut"))
+    }
+
+    /// Copies the live records to a new file and puts it in place of the old one.
+    fn compact(&mut self) -> io::Result<()> {
+        let new = open_private(&self.path_new, true).map_err(io::Error::other)?;
+        let mut end = MAGIC.len() as u64;
+        new.write_all_at(MAGIC, 0)?;
+        let in_order: BTreeMap<u64, (&[u8], Place)> =
+            self.live.iter().map(|(key, place)| (place.order, (key.as_slice(), *place))).collect();
+        let mut live = HashMap::with_capacity(in_order.len());
+        for (key, place) in in_order.into_values() {
+            let mut bytes = Zeroizing::new(vec![0; place.len as usize]);
+            self.file.read_exact_at(&mut bytes, place.offset)?;
+            new.write_all_at(&bytes, end)?;
+            live.insert(key.to_vec(), Place { offset: end, ..place });
+            end += place.len;
+        }
+        fs::rename(&self.path_new, &self.path)?;
+        self.file = new;
+        self.live = live;
+        self.end = end;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn open(dir: &Path) -> (Journal, Vec<Record>) {
+        Journal::open(&dir.join("journal"), &dir.join("journal.new")).unwrap()
+    }
+
+    fn pairs(records: &[Record]) -> Vec<(&[u8], &[u8])> {
+        records.iter().map(|r| (r.key.as_slice(), r.value.as_slice())).collect()
+    }
+
+    fn put(journal: &mut Journal, key: &[u8], value: &[u8]) {
+        journal.append(&Frame { key, value: Some(value) }).unwrap();
+    }
+
+    #[test]
+    fn a_new_value_keeps_the_place_and_a_removed_key_loses_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, none) = open(dir.path());
+        assert!(none.is_empty());
+        for key in [b"a", b"b", b"c", b"d"] {
+            put(&mut j, key, b"1");
+        }
+        put(&mut j, b"a", b"2");
+        j.append(&Frame { key: b"b", value: None }).unwrap();
+        put(&mut j, b"b", b"2");
+        j.append(&Frame { key: b"c", value: None }).unwrap();
+        drop(j);
+        let (_, records) = open(dir.path());
+        let want: [(&[u8], &[u8]); 3] = [(b"a", b"2"), (b"d", b"1"), (b"b", b"2")];
+        assert_eq!(pairs(&records), want);
+    }
+
+    #[test]
+    fn a_torn_record_is_cut_and_the_next_one_follows_the_last_whole_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, _) = open(dir.path());
+        put(&mut j, b"first", b"1");
+        let sound = j.end;
+        put(&mut j, b"second", b"2");
+        drop(j);
+        let path = dir.path().join("journal");
+        let whole = fs::read(&path).unwrap();
+        for cut in sound as usize..whole.len() {
+            fs::write(&path, &whole[..cut]).unwrap();
+            let (mut j, records) = open(dir.path());
+            assert_eq!(pairs(&records), [(&b"first"[..], &b"1"[..])]);
+            put(&mut j, b"third", b"3");
+            drop(j);
+            let (_, records) = open(dir.path());
+            assert_eq!(records.len(), 2);
+            assert_eq!(records[1].key, b"third");
+        }
+    }
+
+    #[test]
+    fn compaction_bounds_the_file_and_keeps_order_and_values() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, _) = open(dir.path());
+        let big = vec![0x5a; 10_000];
+        put(&mut j, b"kept", b"first of all");
+        for i in 0..1000u32 {
+            put(&mut j, &(i % 10).to_le_bytes(), &big);
+        }
+        put(&mut j, b"last", b"");
+        let len = fs::metadata(dir.path().join("journal")).unwrap().len();
+        assert!(len < 3 * COMPACT_ABOVE, "{len}");
+        assert_eq!(len, j.end);
+        assert!(!dir.path().join("journal.new").exists());
+        drop(j);
+        let (_, records) = open(dir.path());
+        assert_eq!(records.len(), 12);
+        assert_eq!(records[0].value.as_slice(), b"first of all");
+        for i in 0..10u32 {
+            let r = &records[1 + i as usize];
+            assert_eq!((r.key.as_slice(), r.value.len()), (&i.to_le_bytes()[..], big.len()));
+        }
+        assert_eq!(records[11].key, b"last");
+    }
+
+    #[test]
+    fn a_compaction_that_died_half_way_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, _) = open(dir.path());
+        put(&mut j, b"k", b"v");
+        drop(j);
+        fs::write(dir.path().join("journal.new"), b"CVJRNL01 half a copy").unwrap();
+        let (_, records) = open(dir.path());
+        assert_eq!(pairs(&records), [(&b"k"[..], &b"v"[..])]);
+        assert!(!dir.path().join("journal.new").exists());
+    }
+
+    #[test]
+    fn a_compaction_that_cannot_be_written_does_not_fail_the_put() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, _) = open(dir.path());
+        fs::create_dir(dir.path().join("journal.new")).unwrap();
+        let big = vec![1; MAX_VALUE_LEN];
+        for _ in 0..6 {
+            put(&mut j, b"k", &big);
+        }
+        assert!(j.end > 5 * MAX_VALUE_LEN as u64, "not compacted");
+        fs::remove_dir(dir.path().join("journal.new")).unwrap();
+        for _ in 0..2 {
+            put(&mut j, b"k", &big);
+        }
+        assert!(j.end < 3 * MAX_VALUE_LEN as u64, "compacted later: {}", j.end);
+    }
+
+    #[test]
+    fn too_long_keys_and_values_are_refused_and_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut j, _) = open(dir.path());
+        let end = j.end;
+        let long = vec![0; MAX_VALUE_LEN + 1];
+        for frame in [
+            Frame { key: &long[..MAX_KEY_LEN + 1], value: Some(b"") },
+            Frame { key: b"", value: Some(&long) },
+        ] {
+            assert!(matches!(j.append(&frame), Err(VaultError::TooLong { .. })));
+        }
+        assert_eq!(j.end, end);
+        put(&mut j, &long[..MAX_KEY_LEN], &long[..MAX_VALUE_LEN]);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn a_reopened_journal_says_what_a_map_says(
+            steps in proptest::collection::vec((0..6u8, proptest::option::of(0..4u8), any::<bool>()), 0..60),
+        ) {
+            let dir = tempfile::tempdir().unwrap();
+            let (mut j, _) = open(dir.path());
+            let mut model: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for (key, value, reopen) in steps {
+                let value = value.map(|v| vec![v; usize::from(v) * 100]);
+                j.append(&Frame { key: &[key], value: value.as_deref() }).unwrap();
+                let at = model.iter().position(|(k, _)| k[..] == [key]);
+                match (at, value) {
+                    (Some(i), Some(v)) => model[i].1 = v,
+                    (Some(i), None) => drop(model.remove(i)),
+                    (None, Some(v)) => model.push((vec![key], v)),
+                    (None, None) => {}
+                }
+                if reopen {
+                    j.compact().unwrap();
+                    j = open(dir.path()).0;
+                }
+            }
+            drop(j);
+            let (_, records) = open(dir.path());
+            let got: Vec<_> = records.iter().map(|r| (r.key.clone(), r.value.to_vec())).collect();
+            prop_assert_eq!(got, model);
+        }
+    }
+}

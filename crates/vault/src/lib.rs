@@ -1,0 +1,167 @@
+//! What must outlive the daemon: the SAs and policies it serves, and their live numbers.
+//!
+//! A daemon that is killed under traffic has to take up the same SAs again without repeating a
+//! sequence number and without opening the replay window a second time. The [`Vault`] is a
+//! directory, usually on a tmpfs below `/run`, that holds what this takes:
+//!
+//! * `journal`: records of key and value in the order in which they were put. The daemon decides
+//!   what a record means. Values hold key material.
+//! * `cells`: a file mapped into the process, in which every SA has a slot of 64-bit atomics for
+//!   its sequence numbers, replay window and counters. A store into a cell *is* the persistence.
+//!
+//! # What survives what
+//!
+//! Everything written survives the death of the process at any instruction (`kill -9`), because
+//! the page cache belongs to the kernel. Nothing is synced to a disk: a crash of the machine loses
+//! the vault on a tmpfs and may tear it elsewhere. After a reboot the SAs have to be negotiated
+//! anew, so keep the vault on a tmpfs.
+//!
+//! # Who may touch it
+//!
+//! The directory is its owner's alone (mode 0700, files 0600), and one process at a time holds the
+//! lock on it. Someone with the owner's rights who shortens the `cells` file while it is mapped
+//! makes the daemon die by SIGBUS at the next access; that is not defended against.
+//!
+//! Pages of a tmpfs can be swapped out. Who must keep keys off a disk mounts it with `noswap` or
+//! encrypts the swap.
+
+mod arena;
+mod crc;
+mod directory;
+mod error;
+mod frame;
+mod journal;
+mod sys;
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+pub use arena::{Grant, MAX_CELLS, Origin};
+pub use error::VaultError;
+pub use frame::{Corrupt, Frame, MAX_KEY_LEN, MAX_VALUE_LEN, Replay};
+pub use journal::Record;
+
+/// A directory of state that outlives the process, locked for this process.
+///
+/// Meant for one control thread: every method takes `&mut self`. Only the cells that it hands out
+/// are shared with workers.
+#[derive(Debug)]
+pub struct Vault {
+    journal: journal::Journal,
+    arena: arena::Arena,
+    // Last, so that the lock is released after all else.
+    directory: directory::Directory,
+}
+
+impl Vault {
+    /// Opens the vault in `dir`, which is created (mode 0700) if it is not there.
+    ///
+    /// Returns the live records too: for each key the last value put, ordered by when the key was
+    /// first put since it was last removed. A record that was being written when the process died
+    /// is not among them; its [`put`](Vault::put) had not returned.
+    ///
+    /// # Errors
+    ///
+    /// If another process has the vault open, if the directory is open to others, if a file is
+    /// damaged (the error names it), or if the file system refuses.
+    pub fn open(dir: impl AsRef<Path>) -> Result<(Vault, Vec<Record>), VaultError> {
+        let directory = directory::Directory::lock(dir.as_ref())?;
+        let arena = arena::Arena::open(&directory.file(CELLS))?;
+        let (journal, records) =
+            journal::Journal::open(&directory.file(JOURNAL), &directory.file(JOURNAL_NEW))?;
+        Ok((Vault { journal, arena, directory }, records))
+    }
+
+    /// Where the vault is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Records `value` under `key`, in place of an earlier value.
+    ///
+    /// Survives the process once this returns. A key that is already there keeps its place in the
+    /// order of records.
+    ///
+    /// # Errors
+    ///
+    /// [`VaultError::TooLong`] above [`MAX_KEY_LEN`] or [`MAX_VALUE_LEN`], or an I/O error
+    /// (usually a full file system), after which the earlier value still stands.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), VaultError> {
+        self.journal.append(&Frame { key, value: Some(value) })
+    }
+
+    /// Takes the record of `key` away; nothing happens if there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Vault::put).
+    pub fn remove(&mut self, key: &[u8]) -> Result<(), VaultError> {
+        self.journal.append(&Frame { key, value: None })
+    }
+
+    /// The cells of `owner`: at least `len` of them.
+    ///
+    /// If the owner already has a slot for `len` cells, also from an earlier process, it is that
+    /// slot with its content, and the grant says [`Origin::Kept`]. Otherwise it is a new slot, all
+    /// zero, and one of another length is released. **A restored outbound SA whose grant says
+    /// [`Origin::New`] must not send**: its last sequence number is lost.
+    ///
+    /// An owner id stands for one SA under one key. Never use it again for other keys without
+    /// [`release`](Vault::release) in between.
+    ///
+    /// # Errors
+    ///
+    /// If `len` is 0 or above [`MAX_CELLS`], or the file system has no room for another segment.
+    pub fn cells(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
+        self.arena.cells(owner, len)
+    }
+
+    /// Lets go of the cells of `owner`; nothing happens if it has none.
+    ///
+    /// From now on no later process finds them. Handles already given out keep working: the slot
+    /// is used again only after the last of them is gone.
+    pub fn release(&mut self, owner: u64) {
+        self.arena.release(owner);
+    }
+
+    /// Lets go of the cells of every owner that is not in `keep`, and returns how many those were.
+    ///
+    /// To be called once all records are restored: a process that dies between creating cells and
+    /// recording their SA leaves such orphans.
+    pub fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
+        self.arena.sweep(keep)
+    }
+
+    /// Ends the vault and removes its files, and the directory if nothing else is in it.
+    ///
+    /// Handles to cells keep working, in memory that no name leads to.
+    ///
+    /// # Errors
+    ///
+    /// The first removal that failed; the others were tried all the same.
+    pub fn wipe(self) -> Result<(), VaultError> {
+        let Vault { journal, arena, directory } = self;
+        drop((journal, arena));
+        directory.wipe(&[JOURNAL, JOURNAL_NEW, CELLS])
+    }
+
+    /// The files that a vault in `dir` consists of, whether they exist or not.
+    pub fn files(dir: &Path) -> [PathBuf; 3] {
+        [JOURNAL, JOURNAL_NEW, CELLS].map(|name| dir.join(name))
+    }
+}
+
+/// Reads arbitrary bytes as a journal, as [`Vault::open`] would read the file.
+///
+/// For fuzzing and for tools that look at a journal from outside.
+///
+/// # Errors
+///
+/// [`Corrupt`] if the bytes cannot be what an interrupted writer left.
+pub fn read_journal(bytes: &[u8]) -> Result<Replay<'_>, Corrupt> {
+    frame::replay(bytes)
+}
+
+const JOURNAL: &str = "journal";
+const JOURNAL_NEW: &str = "journal.new";
+const CELLS: &str = "cells";

@@ -1,0 +1,186 @@
+//! The vault's promises across a process that dies at any moment.
+//!
+//! The child is this test program itself, started again for one test with an environment variable
+//! that says where its vault is, and killed with SIGKILL while it writes.
+
+use std::collections::HashSet;
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use vault::{Origin, Vault, VaultError};
+
+const VAULT: &str = "CULVERT_TEST_VAULT";
+const OWNERS: u64 = 4;
+const CELLS: usize = 11;
+
+/// The writer: stores rising numbers into cells, and says in the journal how far it got, both
+/// before it counts further. Ends only when killed.
+fn write_for_ever(dir: &Path) -> ! {
+    let (mut vault, records) = Vault::open(dir).expect("the child opens the vault");
+    let mut round = records
+        .iter()
+        .find(|r| r.key == b"round")
+        .map_or(0, |r| u64::from_le_bytes(r.value[..8].try_into().expect("8 bytes")));
+    let memory: Vec<_> = (0..OWNERS)
+        .map(|owner| vault.cells(owner, CELLS).expect("cells of the child").memory)
+        .collect();
+    println!("ready");
+    let padding = vec![0xaa; 3000];
+    loop {
+        for m in &memory {
+            m.cells()[0].store(round + 1, Relaxed);
+        }
+        round += 1;
+        let mut value = round.to_le_bytes().to_vec();
+        value.extend(&padding);
+        vault.put(b"round", &value).expect("put");
+        vault.put(&(round % 7).to_le_bytes(), &value[..16]).expect("put");
+        vault.remove(&((round + 3) % 7).to_le_bytes()).expect("remove");
+        // An owner that comes and goes, as SAs do.
+        vault.cells(1000 + round % 50, 40).expect("cells").memory.cells()[1].store(round, Relaxed);
+        vault.release(1000 + (round + 25) % 50);
+    }
+}
+
+fn start_writer(dir: &Path) -> Child {
+    let mut child = Command::new(env::current_exe().expect("own path"))
+        .args(["--exact", "the_child_of_the_crash_test", "--nocapture", "--test-threads=1"])
+        .env(VAULT, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the child starts");
+    let out = BufReader::new(child.stdout.take().expect("piped"));
+    assert!(out.lines().any(|l| l.expect("text").ends_with("ready")), "the child was not ready");
+    child
+}
+
+#[test]
+fn the_child_of_the_crash_test() {
+    // Without the variable this is the ordinary run of all tests, which has no use for it.
+    if let Some(dir) = env::var_os(VAULT) {
+        write_for_ever(Path::new(&dir));
+    }
+}
+
+#[test]
+fn nothing_that_was_confirmed_is_lost_when_the_process_is_killed() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let mut last_round = 0;
+    for turn in 0..12u64 {
+        let mut child = start_writer(&dir);
+        std::thread::sleep(Duration::from_millis(3 + turn * turn % 17 * 4));
+        assert!(matches!(Vault::open(&dir), Err(VaultError::InUse { .. })));
+        child.kill().expect("killed");
+        child.wait().expect("reaped");
+
+        let (mut vault, records) = Vault::open(&dir).expect("opens after a kill");
+        let round = &records.iter().find(|r| r.key == b"round").expect("was put").value;
+        let round = u64::from_le_bytes(round[..8].try_into().expect("8 bytes"));
+        assert!(round > last_round, "turn {turn}: {round} after {last_round}");
+        last_round = round;
+        for owner in 0..OWNERS {
+            let grant = vault.cells(owner, CELLS).expect("cells");
+            assert_eq!(grant.origin, Origin::Kept);
+            let number = grant.memory.cells()[0].load(Relaxed);
+            assert!(number >= round && number <= round + 1, "{number}, journal at {round}");
+        }
+        assert!(vault.sweep(&(0..OWNERS).collect::<HashSet<_>>()) <= 50);
+    }
+    let (vault, _) = Vault::open(&dir).expect("opens");
+    vault.wipe().expect("wiped");
+    assert!(!dir.exists());
+}
+
+#[test]
+fn a_copy_taken_at_any_moment_opens() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    for i in 0..20u64 {
+        vault.put(&i.to_le_bytes(), &[7; 100]).expect("put");
+        vault.cells(i, CELLS).expect("cells").memory.cells()[0].store(i, Relaxed);
+        let copy = parent.path().join(format!("copy{i}"));
+        std::fs::create_dir(&copy).expect("made");
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o700)).expect("private");
+        for file in Vault::files(&dir).iter().filter(|f| f.exists()) {
+            std::fs::copy(file, copy.join(file.file_name().expect("a name"))).expect("copied");
+        }
+        let (mut copied, records) = Vault::open(&copy).expect("the copy opens");
+        assert_eq!(records.len() as u64, i + 1);
+        let grant = copied.cells(i, CELLS).expect("cells");
+        assert_eq!((grant.origin, grant.memory.cells()[0].load(Relaxed)), (Origin::Kept, i));
+    }
+}
+
+#[test]
+fn two_vaults_in_one_directory_are_refused() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (first, _) = Vault::open(&dir).expect("opens");
+    let e = Vault::open(&dir).expect_err("refused");
+    assert!(matches!(e, VaultError::InUse { .. }));
+    assert!(e.to_string().contains(dir.to_str().expect("text")));
+    drop(first);
+    Vault::open(&dir).expect("free again");
+}
+
+#[test]
+fn directory_and_files_are_private() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    vault.put(b"k", b"v").expect("put");
+    vault.cells(1, CELLS).expect("cells");
+    let mode = |path: &Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let [journal, _, cells] = Vault::files(&dir);
+    assert_eq!((mode(&journal), mode(&cells)), (0o600, 0o600));
+    drop(vault);
+
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).expect("opened up");
+    assert!(matches!(Vault::open(&dir), Err(VaultError::NotPrivate { .. })));
+    let link = parent.path().join("link");
+    std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o700)).expect("closed again");
+    std::os::unix::fs::symlink(&dir, &link).expect("linked");
+    assert!(matches!(Vault::open(&link), Err(VaultError::NotPrivate { .. })));
+    assert!(matches!(Vault::open(&journal), Err(VaultError::NotPrivate { .. })));
+}
+
+#[test]
+fn damage_is_an_error_that_names_the_file() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    vault.put(b"key", b"a value").expect("put");
+    drop(vault);
+    let [journal, ..] = Vault::files(&dir);
+    let mut bytes = std::fs::read(&journal).expect("read");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&journal, &bytes).expect("written");
+    let e = Vault::open(&dir).expect_err("damaged");
+    assert!(matches!(e, VaultError::DamagedJournal { .. }));
+    assert!(e.to_string().contains("journal: damaged: wrong checksum"), "{e}");
+}
+
+#[test]
+fn cells_outlive_a_wiped_vault_and_its_other_files_stay() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    let memory = vault.cells(1, CELLS).expect("cells").memory;
+    std::fs::write(dir.join("pid"), "1").expect("written");
+    vault.wipe().expect("wiped");
+    memory.cells()[0].store(1, Relaxed);
+    assert_eq!(memory.cells()[0].load(Relaxed), 1);
+    assert_eq!(std::fs::read_dir(&dir).expect("still there").count(), 1);
+    let (mut vault, records) = Vault::open(&dir).expect("opens anew");
+    assert!(records.is_empty());
+    assert_eq!(vault.cells(1, CELLS).expect("cells").origin, Origin::New);
+}
