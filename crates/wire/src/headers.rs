@@ -75,7 +75,8 @@ impl Headers {
 /// beyond 65535 bytes; that the IPv6 extension headers are complete, at most
 /// [`MAX_EXTENSIONS`](crate::ipv6::MAX_EXTENSIONS) and in a possible order; that ports, or ICMP
 /// type and code, are there, also in a first fragment (RFC 1858 §3, RFC 7112 §5). Not checked:
-/// the upper layer's own lengths and checksum.
+/// the upper layer's own lengths and checksum, and that the version is the one that the frame's
+/// EtherType promised.
 ///
 /// An IPv6 atomic fragment (RFC 6946) is a whole packet. AH is stepped over in IPv6, where it is
 /// an extension header, and is the protocol itself in IPv4.

@@ -10,15 +10,25 @@
 pub mod checksum;
 mod edit;
 mod error;
+pub mod esp;
+pub mod ethernet;
+pub mod fuzz;
 mod headers;
+pub mod icmpv4;
+pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 mod l4;
+pub mod natt;
 pub mod protocol;
 mod span;
+pub mod tcp;
+pub mod udp;
 
 pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
 pub use error::{NoRoom, ParseError};
+pub use esp::Spi;
+pub use ethernet::{EtherType, EthernetHeader, MacAddr};
 pub use headers::{Family, Fragment, Headers, parse_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;

@@ -1,4 +1,4 @@
-//! What `parse_ip` accepts and refuses, on packets as they were captured and on cut ones.
+//! What `parse_ip` accepts and refuses, and what checksums and edits do, on packets made by hand.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use wire::{
     parse_ip, protocol, verify_l4_checksum,
 };
 
-/// An echo request from 10.1.0.10 to 10.2.0.10, as `ping` sends it, with 8 bytes of payload.
+/// An echo request from 10.1.0.10 to 10.2.0.10 with 8 bytes of payload and no checksums yet.
 const PING4: &str =
-    "45000024 1c464000 400109 86 0a01000a 0a02000a 0800 6ac9 1234 0001 0001020304050607";
-/// A DNS-sized UDP datagram over IPv6: ::1 to ::1, ports 5353 and 53, 4 bytes of payload.
+    "45000024 1c464000 4001 0000 0a01000a 0a02000a 0800 0000 1234 0001 0001020304050607";
+/// A UDP datagram over IPv6: ::1 to ::1, ports 5353 and 53, 4 bytes of payload, no checksum yet.
 const UDP6: &str = "60000000 000c 11 40 00000000000000000000000000000001 00000000000000000000000000000001 14e9 0035 000c 0000 deadbeef";
 
 fn hex(text: &str) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn udp(payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn captured_ping() {
+fn ping() {
     let mut packet = hex(PING4);
     wire::ipv4::fill_checksum(&mut packet);
     let h = parse_ip(&packet).unwrap();
@@ -354,7 +354,7 @@ fn ttl_and_traffic_class_keep_the_checksum() {
 }
 
 #[test]
-fn udp6_from_the_wire() {
+fn udp_checksum_by_hand() {
     let mut packet = hex(UDP6);
     let h = parse_ip(&packet).unwrap();
     assert_eq!((h.src_port, h.dst_port), (5353, 53));

@@ -1,0 +1,138 @@
+//! The ICMP header (RFC 792, RFC 1191).
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+-------------------------------+
+//! |     Type      |     Code      |           Checksum            |
+//! +---------------+---------------+-------------------------------+
+//! |     Rest of header; in "fragmentation needed": 0, then MTU    |
+//! +---------------------------------------------------------------+
+//! |  In errors: IP header and beginning of the offending packet   |
+//! ```
+
+use crate::error::{NoRoom, ParseError};
+use crate::protocol;
+
+/// Length of the header, in bytes.
+pub const HEADER_LEN: usize = 8;
+
+/// Message types.
+pub mod kind {
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 0;
+    /// Destination unreachable.
+    pub const DESTINATION_UNREACHABLE: u8 = 3;
+    /// Source quench (deprecated by RFC 6633).
+    pub const SOURCE_QUENCH: u8 = 4;
+    /// Redirect.
+    pub const REDIRECT: u8 = 5;
+    /// Echo request.
+    pub const ECHO_REQUEST: u8 = 8;
+    /// Time exceeded.
+    pub const TIME_EXCEEDED: u8 = 11;
+    /// Parameter problem.
+    pub const PARAMETER_PROBLEM: u8 = 12;
+}
+
+/// Codes of "destination unreachable" (RFC 792, RFC 1812 §5.2.7.1).
+pub mod unreachable {
+    /// Network unreachable.
+    pub const NET: u8 = 0;
+    /// Host unreachable.
+    pub const HOST: u8 = 1;
+    /// Protocol unreachable.
+    pub const PROTOCOL: u8 = 2;
+    /// Port unreachable.
+    pub const PORT: u8 = 3;
+    /// Fragmentation needed and DF set (RFC 1191 §4).
+    pub const FRAGMENTATION_NEEDED: u8 = 4;
+    /// Communication administratively prohibited.
+    pub const ADMINISTRATIVE: u8 = 13;
+}
+
+/// Whether a message of this type reports an error about another packet, so that none may be
+/// sent about it (RFC 1122 §3.2.2).
+pub const fn is_error(message_type: u8) -> bool {
+    matches!(
+        message_type,
+        kind::DESTINATION_UNREACHABLE
+            | kind::SOURCE_QUENCH
+            | kind::REDIRECT
+            | kind::TIME_EXCEEDED
+            | kind::PARAMETER_PROBLEM
+    )
+}
+
+/// A message whose length was checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Icmpv4Header<'a> {
+    fixed: &'a [u8; HEADER_LEN],
+    body: &'a [u8],
+}
+
+impl<'a> Icmpv4Header<'a> {
+    /// Parses the message that an IP payload is. The checksum is not verified; see
+    /// [`verify_l4_checksum`](crate::verify_l4_checksum).
+    ///
+    /// # Errors
+    /// The payload is shorter than the header.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (fixed, body) =
+            bytes.split_first_chunk().ok_or(ParseError::UpperTruncated(protocol::ICMP))?;
+        Ok(Self { fixed, body })
+    }
+
+    /// Type, as in [`kind`].
+    pub const fn kind(&self) -> u8 {
+        self.fixed[0]
+    }
+
+    /// Code.
+    pub const fn code(&self) -> u8 {
+        self.fixed[1]
+    }
+
+    /// Checksum.
+    pub const fn checksum(&self) -> u16 {
+        u16::from_be_bytes([self.fixed[2], self.fixed[3]])
+    }
+
+    /// The second half of the header's last word: the next-hop MTU in "fragmentation needed".
+    pub const fn mtu(&self) -> u16 {
+        u16::from_be_bytes([self.fixed[6], self.fixed[7]])
+    }
+
+    /// What follows the header: in an error, the beginning of the offending packet.
+    pub const fn body(&self) -> &'a [u8] {
+        self.body
+    }
+}
+
+/// The fields of a header, to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmpv4Fields {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// The word after the checksum.
+    pub rest: u32,
+}
+
+impl Icmpv4Fields {
+    /// The header's bytes with a checksum of zero, to be filled in once the body stands.
+    pub const fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let [a, b, c, d] = self.rest.to_be_bytes();
+        [self.kind, self.code, 0, 0, a, b, c, d]
+    }
+
+    /// Writes the header to the buffer's beginning, with a checksum of zero.
+    ///
+    /// # Errors
+    /// The buffer is shorter than 8 bytes.
+    pub fn emit(&self, out: &mut [u8]) -> Result<(), NoRoom> {
+        *out.first_chunk_mut().ok_or(NoRoom)? = self.to_bytes();
+        Ok(())
+    }
+}

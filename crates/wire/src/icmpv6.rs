@@ -1,0 +1,141 @@
+//! The ICMPv6 header (RFC 4443), and the types of neighbour discovery (RFC 4861).
+//!
+//! ```text
+//!  0                   1                   2                   3
+//!  0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9 0 1
+//! +---------------+---------------+-------------------------------+
+//! |     Type      |     Code      |           Checksum            |
+//! +---------------+---------------+-------------------------------+
+//! |           Rest of header; in "packet too big": MTU            |
+//! +---------------------------------------------------------------+
+//! |          In errors: beginning of the offending packet         |
+//! ```
+
+use crate::error::{NoRoom, ParseError};
+use crate::protocol;
+
+/// Length of the header, in bytes.
+pub const HEADER_LEN: usize = 8;
+
+/// Message types.
+pub mod kind {
+    /// Destination unreachable.
+    pub const DESTINATION_UNREACHABLE: u8 = 1;
+    /// Packet too big.
+    pub const PACKET_TOO_BIG: u8 = 2;
+    /// Time exceeded.
+    pub const TIME_EXCEEDED: u8 = 3;
+    /// Parameter problem.
+    pub const PARAMETER_PROBLEM: u8 = 4;
+    /// Echo request.
+    pub const ECHO_REQUEST: u8 = 128;
+    /// Echo reply.
+    pub const ECHO_REPLY: u8 = 129;
+    /// Router solicitation.
+    pub const ROUTER_SOLICITATION: u8 = 133;
+    /// Router advertisement.
+    pub const ROUTER_ADVERTISEMENT: u8 = 134;
+    /// Neighbour solicitation.
+    pub const NEIGHBOUR_SOLICITATION: u8 = 135;
+    /// Neighbour advertisement.
+    pub const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+    /// Redirect.
+    pub const REDIRECT: u8 = 137;
+}
+
+/// Codes of "destination unreachable" (RFC 4443 §3.1).
+pub mod unreachable {
+    /// No route to the destination.
+    pub const NO_ROUTE: u8 = 0;
+    /// Communication administratively prohibited.
+    pub const ADMINISTRATIVE: u8 = 1;
+    /// Address unreachable.
+    pub const ADDRESS: u8 = 3;
+    /// Port unreachable.
+    pub const PORT: u8 = 4;
+    /// Reject route to the destination.
+    pub const REJECT_ROUTE: u8 = 6;
+}
+
+/// Whether a message of this type reports an error (RFC 4443 §2.1: the high bit is clear).
+pub const fn is_error(message_type: u8) -> bool {
+    message_type < 128
+}
+
+/// Whether the type is one of neighbour discovery's (RFC 4861 §4), which no policy may hold up.
+pub const fn is_neighbour_discovery(message_type: u8) -> bool {
+    matches!(message_type, kind::ROUTER_SOLICITATION..=kind::REDIRECT)
+}
+
+/// A message whose length was checked.
+#[derive(Clone, Copy, Debug)]
+pub struct Icmpv6Header<'a> {
+    fixed: &'a [u8; HEADER_LEN],
+    body: &'a [u8],
+}
+
+impl<'a> Icmpv6Header<'a> {
+    /// Parses the message that an IP payload is. The checksum is not verified; see
+    /// [`verify_l4_checksum`](crate::verify_l4_checksum).
+    ///
+    /// # Errors
+    /// The payload is shorter than the header.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (fixed, body) =
+            bytes.split_first_chunk().ok_or(ParseError::UpperTruncated(protocol::ICMPV6))?;
+        Ok(Self { fixed, body })
+    }
+
+    /// Type, as in [`kind`].
+    pub const fn kind(&self) -> u8 {
+        self.fixed[0]
+    }
+
+    /// Code.
+    pub const fn code(&self) -> u8 {
+        self.fixed[1]
+    }
+
+    /// Checksum.
+    pub const fn checksum(&self) -> u16 {
+        u16::from_be_bytes([self.fixed[2], self.fixed[3]])
+    }
+
+    /// The header's last word: the MTU in "packet too big".
+    pub const fn mtu(&self) -> u32 {
+        u32::from_be_bytes([self.fixed[4], self.fixed[5], self.fixed[6], self.fixed[7]])
+    }
+
+    /// What follows the header: in an error, the beginning of the offending packet.
+    pub const fn body(&self) -> &'a [u8] {
+        self.body
+    }
+}
+
+/// The fields of a header, to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Icmpv6Fields {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// The word after the checksum.
+    pub rest: u32,
+}
+
+impl Icmpv6Fields {
+    /// The header's bytes with a checksum of zero, to be filled in once the body stands.
+    pub const fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let [a, b, c, d] = self.rest.to_be_bytes();
+        [self.kind, self.code, 0, 0, a, b, c, d]
+    }
+
+    /// Writes the header to the buffer's beginning, with a checksum of zero.
+    ///
+    /// # Errors
+    /// The buffer is shorter than 8 bytes.
+    pub fn emit(&self, out: &mut [u8]) -> Result<(), NoRoom> {
+        *out.first_chunk_mut().ok_or(NoRoom)? = self.to_bytes();
+        Ok(())
+    }
+}
