@@ -42,6 +42,8 @@ pub enum JobStatus {
 /// 4. the ICV, [`Suite::icv_len_bytes`] long: written by `Seal`, checked by `Open`. After an
 ///    `Open` its content is unspecified.
 ///
+/// [`Job::layout`] says which lengths are legal; a text of zero bytes is.
+///
 /// What is authenticated: for combined modes the header (the IV enters through the nonce), with
 /// `seq_hi` inserted after its first four bytes when extended sequence numbers are in use (RFC
 /// 4106 §5: SPI, high half, low half); for HMAC suites header, IV and text, with `seq_hi` appended
@@ -68,16 +70,77 @@ impl<'a> Job<'a> {
         Job { session, op, packet, header_len: 8, seq_hi, status: JobStatus::Pending }
     }
 
+    /// Where the parts of the packet lie, if the lengths fit the suite at all.
+    ///
+    /// `None` when the packet is too short, when a CBC text is no multiple of 16 bytes, when a
+    /// combined mode with `seq_hi` has a header of other than 8 bytes (RFC 4106 §5 defines no
+    /// other), or when an HMAC suite would authenticate nothing. Every engine answers
+    /// [`JobStatus::Failed`] then.
+    pub fn layout(&self) -> Option<Layout> {
+        let suite = self.session.suite();
+        let text = self.header_len.checked_add(suite.iv_len_bytes())?;
+        let icv = self.packet.len().checked_sub(suite.icv_len_bytes())?;
+        let text_len = icv.checked_sub(text)?;
+        let fits = match suite {
+            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => {
+                self.seq_hi.is_none() || self.header_len == 8
+            }
+            Suite::AesCbcHmac { .. } => text_len % 16 == 0,
+            Suite::NullHmac { .. } => icv > 0,
+        };
+        fits.then_some(Layout { iv: self.header_len, text, icv })
+    }
+
     /// The bytes of text, if the lengths fit the suite at all.
     pub fn text_len(&self) -> Option<usize> {
-        let suite = self.session.suite();
-        let around = self.header_len + suite.iv_len_bytes() + suite.icv_len_bytes();
-        let len = self.packet.len().checked_sub(around)?;
-        match suite {
-            Suite::AesCbcHmac { .. } if len % 16 != 0 => None,
-            _ => Some(len),
-        }
+        self.layout().map(|l| l.icv - l.text)
     }
+
+    /// The packet by its parts, under the same conditions as [`Job::layout`].
+    pub fn parts(&mut self) -> Option<Parts<'_>> {
+        let layout = self.layout()?;
+        let (header, rest) = self.packet.split_at_mut_checked(layout.iv)?;
+        let (iv, rest) = rest.split_at_mut_checked(layout.text - layout.iv)?;
+        let (text, icv) = rest.split_at_mut_checked(layout.icv - layout.text)?;
+        Some(Parts { header, iv, text, icv })
+    }
+}
+
+/// Offsets, in bytes from the packet's start, of the parts of a job's packet; the header starts at
+/// 0, each part ends where the next starts, and the ICV ends the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Where the IV starts: the header's length.
+    pub iv: usize,
+    /// Where the text starts.
+    pub text: usize,
+    /// Where the ICV starts.
+    pub icv: usize,
+}
+
+/// The parts of a job's packet, see [`Job`].
+#[derive(Debug)]
+pub struct Parts<'p> {
+    /// Authenticated only.
+    pub header: &'p [u8],
+    /// The packet's IV.
+    pub iv: &'p [u8],
+    /// Encrypted or decrypted in place.
+    pub text: &'p mut [u8],
+    /// The integrity check value.
+    pub icv: &'p mut [u8],
+}
+
+/// The additional data of a combined mode with extended sequence numbers (RFC 4106 §5, RFC 7634
+/// §2.1): SPI, high half, low half. `header` is SPI and low half; `None` if it is not 8 bytes.
+pub fn esn_aad(header: &[u8], seq_hi: u32) -> Option<[u8; 12]> {
+    let (spi, low) = header.split_first_chunk::<4>()?;
+    let low: &[u8; 4] = low.try_into().ok()?;
+    let mut aad = [0; 12];
+    aad[..4].copy_from_slice(spi);
+    aad[4..8].copy_from_slice(&seq_hi.to_be_bytes());
+    aad[8..].copy_from_slice(low);
+    Some(aad)
 }
 
 /// Why a session could not be made.
@@ -169,4 +232,82 @@ pub trait Engine: Send {
     ///
     /// Does not allocate, block or panic, whatever the jobs hold.
     fn run(&mut self, jobs: &mut [Job<'_>]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{AesKey, Hmac, IcvLen};
+
+    fn session(suite: Suite) -> Session {
+        Session::new(suite, Box::new(()))
+    }
+
+    #[test]
+    fn layout_follows_the_suite() {
+        let gcm = session(Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv12 });
+        let mut packet = [0; 8 + 8 + 5 + 12];
+        let mut job = Job::esp(&gcm, Op::Seal, &mut packet, Some(1));
+        assert_eq!(job.layout(), Some(Layout { iv: 8, text: 16, icv: 21 }));
+        assert_eq!(job.text_len(), Some(5));
+        let parts = job.parts().unwrap();
+        let lens = (parts.header.len(), parts.iv.len(), parts.text.len(), parts.icv.len());
+        assert_eq!(lens, (8, 8, 5, 12));
+    }
+
+    #[test]
+    fn lengths_that_do_not_fit() {
+        let gcm = session(Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 });
+        for len in 0..32 {
+            let mut packet = vec![0; len];
+            assert_eq!(Job::esp(&gcm, Op::Open, &mut packet, None).layout(), None, "{len}");
+        }
+        let cbc = session(Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha1_96 });
+        for text in 0..64 {
+            let mut packet = vec![0; 8 + 16 + text + 12];
+            let job = Job::esp(&cbc, Op::Open, &mut packet, None);
+            assert_eq!(job.text_len(), (text % 16 == 0).then_some(text));
+        }
+    }
+
+    #[test]
+    fn hostile_header_lengths_do_not_overflow() {
+        for suite in Suite::all() {
+            let session = session(suite);
+            let mut packet = [0; 64];
+            for header_len in [65, usize::MAX, usize::MAX - 8] {
+                let mut job = Job::esp(&session, Op::Open, &mut packet, None);
+                job.header_len = header_len;
+                assert!(job.parts().is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn esn_needs_an_esp_header_in_combined_modes() {
+        let gcm = session(Suite::ChaCha20Poly1305);
+        let mut packet = [0; 64];
+        for header_len in [0, 4, 12] {
+            let mut job = Job::esp(&gcm, Op::Seal, &mut packet, Some(7));
+            job.header_len = header_len;
+            assert_eq!(job.layout(), None);
+            job.seq_hi = None;
+            assert!(job.layout().is_some());
+        }
+        assert_eq!(esn_aad(&[1; 7], 0), None);
+        assert_eq!(esn_aad(&[1; 9], 0), None);
+        assert_eq!(
+            esn_aad(&[1, 2, 3, 4, 5, 6, 7, 8], 0x0a0b_0c0d),
+            Some([1, 2, 3, 4, 0x0a, 0x0b, 0x0c, 0x0d, 5, 6, 7, 8])
+        );
+    }
+
+    #[test]
+    fn nothing_to_authenticate_is_refused() {
+        let null = session(Suite::NullHmac { hmac: Hmac::Sha256_128 });
+        let mut packet = [0; 16];
+        let mut job = Job::esp(&null, Op::Seal, &mut packet, None);
+        job.header_len = 0;
+        assert_eq!(job.layout(), None);
+    }
 }

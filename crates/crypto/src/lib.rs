@@ -8,6 +8,8 @@ mod engine;
 mod key;
 mod suite;
 
-pub use engine::{Engine, EngineError, Job, JobStatus, Op, Provider, Session};
+pub use engine::{
+    Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, Session, esn_aad,
+};
 pub use key::Keys;
 pub use suite::{AesKey, Hmac, IcvLen, Suite};

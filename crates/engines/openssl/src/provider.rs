@@ -1,0 +1,114 @@
+//! Sessions and engines on OpenSSL.
+
+use crypto::{Engine, EngineError, Keys, Provider, Session, Suite};
+use openssl::error::ErrorStack;
+use openssl::version;
+
+use crate::NAME;
+use crate::engine::OpensslEngine;
+use crate::state::State;
+
+/// OpenSSL as a [`Provider`]; every suite.
+#[derive(Debug)]
+pub struct OpensslProvider {
+    version: &'static str,
+}
+
+impl OpensslProvider {
+    /// Opens the library and checks that it has every cipher.
+    ///
+    /// # Errors
+    /// [`EngineError::Unavailable`] when a cipher is missing, for instance because OpenSSL's
+    /// configuration loads no default provider.
+    pub fn new() -> Result<OpensslProvider, EngineError> {
+        OpensslEngine::new().map_err(unavailable)?;
+        Ok(OpensslProvider { version: version::version() })
+    }
+}
+
+impl Provider for OpensslProvider {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn description(&self) -> String {
+        self.version.to_owned()
+    }
+
+    fn supports(&self, _suite: Suite) -> bool {
+        true
+    }
+
+    fn session(&self, suite: Suite, keys: &Keys) -> Result<Session, EngineError> {
+        let state = State::new(suite, keys).ok_or(EngineError::KeyLength { suite })?;
+        Ok(Session::new(suite, Box::new(state)))
+    }
+
+    fn engine(&self) -> Result<Box<dyn Engine>, EngineError> {
+        Ok(Box::new(OpensslEngine::new().map_err(unavailable)?))
+    }
+}
+
+fn unavailable(error: ErrorStack) -> EngineError {
+    EngineError::Unavailable { engine: NAME, what: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crypto::{Job, JobStatus, Op};
+
+    fn keys(suite: Suite) -> Keys {
+        Keys {
+            cipher: vec![1; suite.cipher_key_len_bytes()],
+            salt: vec![2; suite.salt_len_bytes()],
+            auth: vec![3; suite.auth_key_len_bytes()],
+        }
+    }
+
+    #[test]
+    fn every_suite_seals_and_opens() {
+        let provider = OpensslProvider::new().unwrap();
+        let mut engine = provider.engine().unwrap();
+        for suite in Suite::all() {
+            assert!(provider.supports(suite));
+            let session = provider.session(suite, &keys(suite)).unwrap();
+            for (text_len, seq_hi) in [(0, None), (16, Some(5)), (64, None), (1488, Some(0))] {
+                let len = 8 + suite.iv_len_bytes() + text_len + suite.icv_len_bytes();
+                let plain: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                let mut packet = plain.clone();
+                let mut jobs = [Job::esp(&session, Op::Seal, &mut packet, seq_hi)];
+                engine.run(&mut jobs);
+                assert_eq!(jobs[0].status, JobStatus::Done, "{suite}");
+                assert_ne!(packet, plain);
+                let mut jobs = [Job::esp(&session, Op::Open, &mut packet, seq_hi)];
+                engine.run(&mut jobs);
+                assert_eq!(jobs[0].status, JobStatus::Done, "{suite}");
+                let icv = len - suite.icv_len_bytes();
+                assert_eq!(packet[..icv], plain[..icv], "{suite}");
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_key_lengths_are_refused() {
+        let provider = OpensslProvider::new().unwrap();
+        for suite in Suite::all() {
+            let mut long = keys(suite);
+            long.cipher.push(0);
+            let error = provider.session(suite, &long).unwrap_err();
+            assert_eq!(error, EngineError::KeyLength { suite });
+        }
+    }
+
+    #[test]
+    fn a_foreign_session_fails() {
+        let mut engine = OpensslProvider::new().unwrap().engine().unwrap();
+        let foreign = Session::new(Suite::ChaCha20Poly1305, Box::new(()));
+        let mut packet = [0; 64];
+        let mut jobs = [Job::esp(&foreign, Op::Open, &mut packet, None)];
+        engine.run(&mut jobs);
+        assert_eq!(jobs[0].status, JobStatus::Failed);
+        engine.run(&mut []);
+    }
+}
