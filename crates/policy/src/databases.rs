@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
 use crate::policy_entry::PolicyEntry;
 use crate::reader::Reader;
-use crate::sa_entry::{SaEntry, SaState};
+use crate::sa_entry::SaEntry;
 use crate::shards::Shards;
 use crate::spd::Spd;
 
@@ -124,8 +124,8 @@ impl<S> Databases<S> {
 
     /// Adds an SA in the place of the one with the same identity, if there is one.
     ///
-    /// Readers see the old or the new one, never neither. The old entry's state stays as it is: a
-    /// worker may finish the burst for which it holds it.
+    /// Readers see the old or the new one, never neither. The old entry does not count as removed:
+    /// its successor carries on, and a worker may finish the burst for which it holds it.
     pub fn replace_sa(&mut self, config: SaConfig, esp: S) -> Arc<SaEntry<S>> {
         let entry = Arc::new(SaEntry::new(config, esp));
         let old = self.sa(&entry.config.id());
@@ -148,7 +148,7 @@ impl<S> Databases<S> {
         entry
     }
 
-    /// Removes an SA; it becomes [`SaState::Dead`].
+    /// Removes an SA; [`SaEntry::is_removed`] tells whoever still holds it.
     pub fn remove_sa(&mut self, id: &SaId) -> Option<Arc<SaEntry<S>>> {
         let old = self.sa(id)?;
         self.change(|shared| {
@@ -157,7 +157,7 @@ impl<S> Databases<S> {
             let key = outbound_key(&old.config);
             shared.outbound.update(&key, |list| edited(list, Some(&old), None));
         });
-        old.advance(SaState::Dead);
+        old.set_removed();
         self.sa_count -= 1;
         Some(old)
     }

@@ -168,7 +168,7 @@ impl<S> Reader<S> {
             let dying = match sa.state() {
                 SaState::Valid => 0,
                 SaState::Dying => 1,
-                SaState::Expired | SaState::Dead => continue,
+                SaState::Expired => continue,
             };
             let penalty = 2 * u8::from(from_any) + dying;
             // The list is youngest first: among equals the first stays.

@@ -1,8 +1,8 @@
 //! An SA in the database: configuration, packet work, and where it is in its life.
 
 use core::sync::atomic::{
-    AtomicU8,
-    Ordering::{AcqRel, Acquire},
+    AtomicBool, AtomicU8,
+    Ordering::{AcqRel, Acquire, Release},
 };
 
 use crate::model::SaConfig;
@@ -17,8 +17,6 @@ pub enum SaState {
     Dying = 1,
     /// A hard limit was reached: carries nothing any more.
     Expired = 2,
-    /// Its owner deleted it.
-    Dead = 3,
 }
 
 impl SaState {
@@ -31,8 +29,7 @@ impl SaState {
         match value {
             0 => SaState::Valid,
             1 => SaState::Dying,
-            2 => SaState::Expired,
-            _ => SaState::Dead,
+            _ => SaState::Expired,
         }
     }
 }
@@ -47,7 +44,7 @@ pub enum Volume {
     /// The packet must not be carried; a hard limit has just been reached: tell the owner (hard
     /// EXPIRE).
     HardReached,
-    /// The packet must not be carried: the SA had expired or was deleted before.
+    /// The packet must not be carried: the SA had expired before.
     Unusable,
 }
 
@@ -65,6 +62,7 @@ pub struct SaEntry<S> {
     /// The same in packets.
     alarm_packets: u64,
     state: AtomicU8,
+    removed: AtomicBool,
 }
 
 impl<S> SaEntry<S> {
@@ -74,6 +72,7 @@ impl<S> SaEntry<S> {
             alarm_bytes: limits.soft_bytes.min(limits.hard_bytes),
             alarm_packets: limits.soft_packets.min(limits.hard_packets),
             state: AtomicU8::new(SaState::Valid as u8),
+            removed: AtomicBool::new(false),
             config,
             esp,
         }
@@ -86,10 +85,22 @@ impl<S> SaEntry<S> {
 
     /// Moves the SA forward to `state`; returns whether it was not there yet.
     ///
-    /// For limits by time and for deletion, which the owner decides. Any thread may call it; of
+    /// For limits by time, which the owner watches. Any thread may call it; of
     /// several callers with the same state exactly one gets `true`.
     pub fn advance(&self, state: SaState) -> bool {
         self.state.fetch_max(state as u8, AcqRel) < state as u8
+    }
+
+    /// Whether the owner deleted the SA.
+    ///
+    /// Not a state: a worker may go on with it to the end of a burst, whose view of the databases
+    /// may not have the successor yet. Whoever keeps an entry for longer has to ask.
+    pub fn is_removed(&self) -> bool {
+        self.removed.load(Acquire)
+    }
+
+    pub(crate) fn set_removed(&self) {
+        self.removed.store(true, Release);
     }
 
     /// Holds the volume carried so far, before the packet at hand, against the limits.
