@@ -1,8 +1,38 @@
 //! One SA's packet work: sequence numbers, replay window, encapsulation, decapsulation.
+//!
+//! Everything here is pure: no I/O, no clock, no allocation per packet. The encryption itself is a
+//! [`crypto::Engine`]'s, between the two halves of each direction:
+//!
+//! | outbound | inbound |
+//! | --- | --- |
+//! | [`Sa::seal_prepare`]: number, headers, IV, padding | [`Sa::open_prepare`]: lengths, replay |
+//! | [`crypto::Job::esp`] with [`crypto::Op::Seal`] | [`crypto::Job::esp`] with [`crypto::Op::Open`] |
+//! | [`Sa::seal_finish`]: status, UDP checksum | [`Sa::open_finish`]: status, replay, trailer, content |
+//!
+//! A burst goes through each step as a whole.
 #![forbid(unsafe_code)]
 
 mod cells;
+mod ecn;
+#[doc(hidden)]
+pub mod fuzz;
+mod header;
+mod iv;
+mod open;
 mod params;
+mod replay;
+mod sa;
+mod seal;
+mod sequence;
+mod size;
+mod transport;
 
 pub use cells::{CellMemory, Cells};
+pub use ecn::EcnDecap;
+pub use iv::IvSource;
+pub use open::{Opened, Opening};
 pub use params::{Mode, SaFlags, SaParams, UdpEncap};
+pub use replay::{MAX_REPLAY_WINDOW, ReplayWindow};
+pub use sa::{Sa, SaError};
+pub use seal::Sealing;
+pub use sequence::Headroom;

@@ -53,6 +53,7 @@ drop_reasons! {
     InReplayDuplicate, "in-replay-duplicate", Some("XfrmInStateSeqError"), "The sequence number was already received.";
     InSequenceZero, "in-sequence-zero", Some("XfrmInStateSeqError"), "Sequence number zero is never sent.";
     InIntegrity, "in-integrity", Some("XfrmInStateProtoError"), "The integrity check value is wrong.";
+    InCrypto, "in-crypto", Some("XfrmInStateProtoError"), "The crypto engine failed on a received packet.";
     InPadding, "in-padding", Some("XfrmInStateProtoError"), "The ESP trailer's padding is wrong.";
     InNextHeader, "in-next-header", Some("XfrmInStateProtoError"), "The ESP trailer's next header does not fit the content.";
     InInnerHeader, "in-inner-header", Some("XfrmInHdrError"), "The decrypted packet has a malformed header.";

@@ -1,0 +1,394 @@
+//! The inbound replay window (RFC 4303 §3.4.3, appendix A) on a ring of words (RFC 6479).
+//!
+//! ```text
+//!   bitmap: 2^k words of 64 bits, more than the window by at least one word
+//!   ... | word w-1 | word w = (edge / 64) mod 2^k | word w+1: the oldest, cleared when entered | ...
+//!        <--------- window, `size` numbers --------> edge
+//! ```
+//!
+//! Number `n` has bit `n mod 64` of word `(n / 64) mod 2^k`. Moving the edge clears only the words
+//! that it enters, never shifts. Numbers are 64-bit throughout; without ESN they stop at 2^32 - 1.
+//!
+//! The check reads; only the commit writes, and it comes after the ICV has verified.
+
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+
+use outcome::DropReason;
+
+use crate::cells::Cells;
+
+/// The largest replay window, in packets.
+pub const MAX_REPLAY_WINDOW: u32 = 65536;
+
+/// A view of an SA's replay window in its cells.
+///
+/// One writer at a time for each SA, see [`Cells`]; others may read and see some mix of before
+/// and after.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplayWindow<'a> {
+    cells: &'a Cells,
+    /// Size in packets; 0 switches the check off.
+    size: u32,
+    esn: bool,
+}
+
+impl<'a> ReplayWindow<'a> {
+    /// The window of `size` packets in these cells; `size` at most [`MAX_REPLAY_WINDOW`], and the
+    /// cells made for it.
+    pub(crate) fn new(cells: &'a Cells, size: u32, esn: bool) -> ReplayWindow<'a> {
+        ReplayWindow { cells, size, esn }
+    }
+
+    /// Size in packets; 0 when the check is off.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The highest number accepted so far.
+    pub fn edge(&self) -> u64 {
+        self.cells.edge().load(Relaxed)
+    }
+
+    /// The whole number of a packet that carries `low` (RFC 4303 appendix A2.2).
+    ///
+    /// The answer is the one number with these low-order bits among the 2^32 that begin at the
+    /// window's lower edge; that covers both cases of the appendix, the window within one
+    /// 32-bit subspace and the window across two. With the check off there is no lower edge, and
+    /// the nearest number to the highest one received is taken.
+    ///
+    /// # Errors
+    /// [`DropReason::InReplayOld`] when that number would lie past 2^64 - 1: the packet is older
+    /// than the window, as numbers never cycle.
+    pub fn infer(&self, low: u32) -> Result<u64, DropReason> {
+        if !self.esn {
+            return Ok(u64::from(low));
+        }
+        let behind = if self.size == 0 { 1 << 31 } else { u64::from(self.size) - 1 };
+        let lowest = self.edge().saturating_sub(behind);
+        let number = (lowest & !u64::from(u32::MAX)) | u64::from(low);
+        if number >= lowest {
+            return Ok(number);
+        }
+        number.checked_add(1 << 32).ok_or(DropReason::InReplayOld)
+    }
+
+    /// Whether a packet with this number may be accepted; changes nothing.
+    ///
+    /// # Errors
+    /// [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`] or
+    /// [`DropReason::InReplayDuplicate`]. Never an error when the check is off.
+    pub fn check(&self, number: u64) -> Result<(), DropReason> {
+        if self.size == 0 {
+            return Ok(());
+        }
+        if number == 0 {
+            return Err(DropReason::InSequenceZero);
+        }
+        let edge = self.edge();
+        if number > edge {
+            return Ok(());
+        }
+        if edge - number >= u64::from(self.size) {
+            return Err(DropReason::InReplayOld);
+        }
+        match self.bit(number) {
+            true => Err(DropReason::InReplayDuplicate),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the number lies in the window and was received.
+    pub fn seen(&self, number: u64) -> bool {
+        let edge = self.edge();
+        self.size != 0 && number <= edge && edge - number < u64::from(self.size) && self.bit(number)
+    }
+
+    /// Marks a number as received; only after its packet's ICV has verified and [`Self::check`]
+    /// passed.
+    pub(crate) fn commit(&self, number: u64) {
+        let edge = self.edge();
+        if self.size == 0 {
+            // The edge still guides ESN inference, and people.
+            if number > edge {
+                self.cells.edge().store(number, Relaxed);
+            }
+            return;
+        }
+        if number > edge {
+            self.advance(edge, number);
+        }
+        if let Some(word) = self.word(number / 64) {
+            word.store(word.load(Relaxed) | 1 << (number % 64), Release);
+        }
+    }
+
+    /// Sets the whole window, for a state that someone else kept (`XFRM_MSG_NEWAE`, a hand-over).
+    ///
+    /// `seen` says for each number in the window whether it was received. Not while a worker
+    /// uses the SA.
+    pub fn restore(&self, edge: u64, mut seen: impl FnMut(u64) -> bool) {
+        self.cells.edge().store(edge, Relaxed);
+        for word in self.words() {
+            word.store(0, Release);
+        }
+        let lowest = edge.saturating_sub(u64::from(self.size.saturating_sub(1)));
+        for number in (lowest.max(1)..=edge).filter(|_| self.size != 0) {
+            if seen(number)
+                && let Some(word) = self.word(number / 64)
+            {
+                word.store(word.load(Relaxed) | 1 << (number % 64), Release);
+            }
+        }
+    }
+
+    /// Moves the edge and clears every word that it enters.
+    ///
+    /// The edge is stored first, and the stores stay in order: a crash in between leaves bits set
+    /// that should be clear, so a fresh packet may be refused, and never the other way round.
+    fn advance(&self, edge: u64, number: u64) {
+        self.cells.edge().store(number, Relaxed);
+        let entered = (number / 64 - edge / 64).min(self.words().len() as u64);
+        for i in 0..entered {
+            if let Some(word) = self.word(number / 64 - i) {
+                word.store(0, Release);
+            }
+        }
+    }
+
+    fn bit(&self, number: u64) -> bool {
+        self.word(number / 64).is_some_and(|w| w.load(Relaxed) >> (number % 64) & 1 == 1)
+    }
+
+    /// The ring: the part of the bitmap that this size uses, a power of two.
+    fn words(&self) -> &'a [AtomicU64] {
+        let bitmap = self.cells.bitmap();
+        bitmap.get(..ring_words(self.size)).unwrap_or(bitmap)
+    }
+
+    fn word(&self, index: u64) -> Option<&'a AtomicU64> {
+        let words = self.words();
+        words.get(index as usize & (words.len().wrapping_sub(1)))
+    }
+}
+
+/// Words in the ring of a window of this size; what [`Cells::needed`] reserves.
+pub(crate) const fn ring_words(size: u32) -> usize {
+    (size as usize).div_ceil(64).next_power_of_two() * 2
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The window as the RFC's words define it, without any cleverness.
+    struct Model {
+        size: u64,
+        edge: u64,
+        seen: BTreeSet<u64>,
+    }
+
+    impl Model {
+        fn check(&self, number: u64) -> Result<(), DropReason> {
+            if number == 0 {
+                Err(DropReason::InSequenceZero)
+            } else if number <= self.edge && self.edge - number >= self.size {
+                Err(DropReason::InReplayOld)
+            } else if self.seen.contains(&number) {
+                Err(DropReason::InReplayDuplicate)
+            } else {
+                Ok(())
+            }
+        }
+
+        fn commit(&mut self, number: u64) {
+            self.edge = self.edge.max(number);
+            self.seen.insert(number);
+            let (edge, size) = (self.edge, self.size);
+            self.seen.retain(|n| edge - n < size);
+        }
+    }
+
+    /// Where each step goes, relative to the edge.
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Forward(u64),
+        Back(u64),
+        At(u64),
+    }
+
+    fn steps(size: u32) -> impl Strategy<Value = Vec<Step>> {
+        let size = u64::from(size);
+        let step = prop_oneof![
+            4 => (1u64..4).prop_map(Step::Forward),
+            2 => (1..size * 2 + 130).prop_map(Step::Forward),
+            1 => (1u64..1 << 31).prop_map(Step::Forward),
+            6 => (0..size + 2).prop_map(Step::Back),
+            1 => (0..size * 3 + 200).prop_map(Step::Back),
+            1 => any::<u32>().prop_map(|n| Step::At(u64::from(n))),
+        ];
+        proptest::collection::vec(step, 1..200)
+    }
+
+    fn sizes() -> impl Strategy<Value = u32> {
+        prop_oneof![
+            4 => 1u32..200,
+            2 => prop::sample::select(vec![1u32, 32, 63, 64, 65, 127, 128, 129, 256, 1024, 4096]),
+            2 => 1u32..=MAX_REPLAY_WINDOW,
+            1 => Just(MAX_REPLAY_WINDOW),
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn agrees_with_a_plain_set(
+            (size, steps) in sizes().prop_flat_map(|s| (Just(s), steps(s))),
+            start in prop_oneof![
+                3 => Just(0u64),
+                2 => (1u64 << 32) - 100..(1u64 << 32) + 100,
+                1 => any::<u64>().prop_map(|n| n / 2),
+            ],
+        ) {
+            let cells = Cells::on_heap(size);
+            let window = ReplayWindow::new(&cells, size, true);
+            let mut model = Model { size: size.into(), edge: 0, seen: BTreeSet::new() };
+            if start != 0 {
+                window.commit(start);
+                model.commit(start);
+            }
+            for step in steps {
+                let number = match step {
+                    Step::Forward(n) => model.edge.saturating_add(n),
+                    Step::Back(n) => model.edge.saturating_sub(n),
+                    Step::At(n) => n,
+                };
+                prop_assert_eq!(window.check(number), model.check(number), "number {}", number);
+                if model.check(number).is_ok() {
+                    window.commit(number);
+                    model.commit(number);
+                    prop_assert_eq!(window.check(number), Err(DropReason::InReplayDuplicate));
+                }
+                prop_assert_eq!(window.edge(), model.edge);
+                prop_assert_eq!(window.seen(number), model.seen.contains(&number));
+            }
+        }
+
+        /// Whatever the true number within half a subspace, its low half is enough to find it.
+        #[test]
+        fn infers_every_acceptable_number(
+            size in sizes(),
+            edge in prop_oneof![
+                0u64..1 << 20,
+                (1u64 << 32) - 70000..(1u64 << 32) + 70000,
+                any::<u64>(),
+            ],
+            ahead in any::<bool>(),
+            distance in prop_oneof![0u64..70000, 0u64..(1 << 32) - 70000],
+        ) {
+            let cells = Cells::on_heap(size);
+            let window = ReplayWindow::new(&cells, size, true);
+            window.restore(edge, |_| false);
+            let number = if ahead {
+                edge.checked_add(distance)
+            } else {
+                edge.checked_sub(distance % u64::from(size))
+            };
+            prop_assume!(number.is_some());
+            let number = number.unwrap_or(0);
+            prop_assert_eq!(window.infer(number as u32), Ok(number));
+        }
+
+        #[test]
+        fn restore_sets_exactly_what_it_is_told(size in 1u32..300, edge in 0u64..1000, salt: u64) {
+            let cells = Cells::on_heap(size);
+            let window = ReplayWindow::new(&cells, size, false);
+            for n in 1..200 {
+                window.commit(n);
+            }
+            let said = |n: u64| (n ^ salt).count_ones() % 2 == 0;
+            window.restore(edge, said);
+            prop_assert_eq!(window.edge(), edge);
+            for n in 1..=edge {
+                let within = edge - n < u64::from(size);
+                prop_assert_eq!(window.seen(n), within && said(n), "number {}", n);
+            }
+        }
+    }
+
+    #[test]
+    fn ring_is_what_the_cells_reserve() {
+        for size in (0..=MAX_REPLAY_WINDOW).step_by(7).chain([1, 64, 65, 65535, 65536]) {
+            let words = Cells::on_heap(size).bitmap().len();
+            assert_eq!(words, ring_words(size));
+            assert!(words * 64 >= size as usize + 64, "one word more than the window");
+        }
+    }
+
+    #[test]
+    fn high_half_follows_the_window_across_subspaces() {
+        let cells = Cells::on_heap(64);
+        let window = ReplayWindow::new(&cells, 64, true);
+        // Nothing received: every low half is in the first subspace.
+        assert_eq!(window.infer(u32::MAX), Ok(u64::from(u32::MAX)));
+        // The window spans two subspaces (case B of the appendix).
+        window.restore((1 << 32) + 10, |_| false);
+        assert_eq!(window.infer(5), Ok((1 << 32) + 5));
+        assert_eq!(window.infer(11), Ok((1 << 32) + 11));
+        assert_eq!(window.infer(0xffff_fff0), Ok(0xffff_fff0));
+        // Below the lower edge: taken for the end of the present subspace.
+        assert_eq!(window.infer(0xffff_ff00), Ok((1 << 32) + 0xffff_ff00));
+        // Low half zero is a number like any other once the high half is not zero.
+        assert_eq!(window.infer(0), Ok(1 << 32));
+        assert_eq!(window.check(1 << 32), Ok(()));
+        // In the last subspace nothing comes after it.
+        window.restore(u64::MAX - 10, |_| false);
+        assert_eq!(window.infer(u32::MAX), Ok(u64::MAX));
+        assert_eq!(window.infer(3), Err(DropReason::InReplayOld));
+    }
+
+    #[test]
+    fn without_esn_numbers_do_not_wrap() {
+        let cells = Cells::on_heap(32);
+        let window = ReplayWindow::new(&cells, 32, false);
+        window.commit(u64::from(u32::MAX));
+        assert_eq!(window.infer(1), Ok(1));
+        assert_eq!(window.check(1), Err(DropReason::InReplayOld));
+        assert_eq!(window.check(0), Err(DropReason::InSequenceZero));
+    }
+
+    #[test]
+    fn off_accepts_everything_and_still_follows_esn() {
+        let cells = Cells::on_heap(0);
+        let window = ReplayWindow::new(&cells, 0, true);
+        for n in [0, 7, 7, u64::from(u32::MAX) - 1] {
+            assert_eq!(window.check(n), Ok(()));
+            window.commit(n);
+            assert!(!window.seen(n));
+        }
+        assert_eq!(window.infer(3), Ok((1 << 32) + 3));
+        assert_eq!(window.infer(0xffff_0000), Ok(0xffff_0000));
+    }
+
+    /// A crash inside the commit may cost a fresh packet, never accept one twice.
+    #[test]
+    fn edge_moves_before_bits_are_cleared() {
+        let cells = Cells::on_heap(64);
+        let window = ReplayWindow::new(&cells, 64, false);
+        for n in 1..=64 {
+            window.commit(n);
+        }
+        // What memory looks like when the process dies right after the edge was stored.
+        cells.edge().store(100, Relaxed);
+        for n in 37..=64 {
+            assert!(window.check(n).is_err(), "number {n} was accepted before");
+        }
+    }
+}

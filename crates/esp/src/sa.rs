@@ -1,0 +1,260 @@
+//! One SA, ready for packets.
+
+use crypto::Session;
+use thiserror::Error;
+
+use crate::cells::Cells;
+use crate::ecn::EcnDecap;
+use crate::header::Template;
+use crate::params::{Mode, SaParams};
+use crate::replay::{MAX_REPLAY_WINDOW, ReplayWindow, ring_words};
+use crate::sequence::{self, Headroom};
+use crate::size::{Geometry, base_header_len};
+
+/// One SA: parameters, keyed crypto session, live numbers, and what was computed at install time.
+///
+/// An SA works in one direction, which the caller chooses by the functions it calls:
+/// [`Sa::seal_prepare`] and [`Sa::seal_finish`], or [`Sa::open_prepare`] and [`Sa::open_finish`].
+/// Between the two the caller runs a [`crypto::Job::esp`] on the ESP part of the packet.
+///
+/// Shared by `Arc`. One worker at a time for each SA: see [`Cells`]. Sequence numbers stay unique
+/// even if that is broken; the replay window and the counters do not stay exact.
+#[derive(Debug)]
+pub struct Sa {
+    pub(crate) hot: Hot,
+    pub(crate) cells: Cells,
+    session: Session,
+    params: SaParams,
+}
+
+/// What each packet reads, apart from the control data.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Hot {
+    pub template: Template,
+    pub geometry: Geometry,
+    pub mode: Mode,
+    pub ecn_decap: EcnDecap,
+    pub esn: bool,
+    pub random_iv: bool,
+    pub copy_ecn: bool,
+    pub copy_dscp_out: bool,
+    pub copy_dscp_in: bool,
+    pub copy_df: bool,
+    /// The outer family; in transport mode the packet's.
+    pub v4: bool,
+    pub spi: u32,
+    pub replay_window: u32,
+    pub tfc_pad_len: u32,
+}
+
+const _: () = assert!(size_of::<Hot>() <= 128, "two cache lines");
+
+impl Sa {
+    /// An SA from its parameters, keys and numbers. `cells` may come from an earlier life of the
+    /// same SA: numbers go on where they stood.
+    ///
+    /// # Errors
+    /// When the three do not belong together; see [`SaError`].
+    pub fn new(params: SaParams, session: Session, cells: Cells) -> Result<Sa, SaError> {
+        if session.suite() != params.suite {
+            return Err(SaError::Suite { params: params.suite, session: session.suite() });
+        }
+        if params.src.is_ipv4() != params.dst.is_ipv4() {
+            return Err(SaError::Families);
+        }
+        if params.spi == 0 {
+            return Err(SaError::SpiZero);
+        }
+        if params.replay_window > MAX_REPLAY_WINDOW {
+            return Err(SaError::ReplayWindow(params.replay_window));
+        }
+        let (needed, given) = (ring_words(params.replay_window), cells.bitmap().len());
+        if given < needed {
+            return Err(SaError::Cells { needed, given });
+        }
+        let hot = Hot {
+            template: Template::new(&params),
+            geometry: Geometry::new(&params),
+            mode: params.mode,
+            ecn_decap: EcnDecap::default(),
+            esn: params.esn,
+            random_iv: params.suite.needs_random_iv(),
+            copy_ecn: !params.flags.no_ecn,
+            copy_dscp_out: !params.flags.dont_encap_dscp,
+            copy_dscp_in: params.flags.decap_dscp,
+            copy_df: !params.flags.no_pmtu_disc,
+            v4: params.dst.is_ipv4(),
+            spi: params.spi,
+            replay_window: params.replay_window,
+            tfc_pad_len: match params.mode {
+                Mode::Tunnel => params.tfc_pad_len,
+                // Nothing in a transport packet says where the padding begins (RFC 4303 §2.7).
+                Mode::Transport => 0,
+            },
+        };
+        Ok(Sa { hot, cells, session, params })
+    }
+
+    /// The same SA with another rule for ECN at the tunnel's exit.
+    #[must_use]
+    pub fn with_ecn_decap(mut self, rule: EcnDecap) -> Sa {
+        self.hot.ecn_decap = rule;
+        self
+    }
+
+    /// The parameters.
+    pub fn params(&self) -> &SaParams {
+        &self.params
+    }
+
+    /// The live numbers.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// The crypto session, for jobs.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// The replay window.
+    pub fn replay(&self) -> ReplayWindow<'_> {
+        ReplayWindow::new(&self.cells, self.hot.replay_window, self.hot.esn)
+    }
+
+    /// How many outbound numbers are left: alarm before the last is used, also without ESN.
+    pub fn sequence_headroom(&self) -> Headroom {
+        sequence::headroom(self.cells.sent(), self.hot.esn)
+    }
+
+    /// The most that sealing adds to a packet, in bytes: headers, IV, the longest padding that
+    /// alignment asks for, trailer, ICV. TFC padding is not in it.
+    pub fn overhead(&self) -> usize {
+        let g = &self.hot.geometry;
+        g.headroom() + g.pad_max() + crate::size::TRAILER_LEN + usize::from(g.icv_len)
+    }
+
+    /// The room in bytes that [`Sa::seal_prepare`] needs in front of a packet.
+    pub fn headroom(&self) -> usize {
+        self.hot.geometry.headroom()
+    }
+
+    /// The longest packet that fits an outer MTU once it is sealed, in bytes with its IP header;
+    /// 0 if none does.
+    ///
+    /// Tunnel mode: the inner packet. Transport mode: a packet without IPv4 options and extension
+    /// headers; for others see [`Sa::sealed_len`].
+    pub fn max_inner_len(&self, mtu: usize) -> usize {
+        let visible = match self.hot.mode {
+            Mode::Tunnel => 0,
+            Mode::Transport => base_header_len(&self.params),
+        };
+        self.hot.geometry.max_payload_len(visible, mtu).map_or(0, |payload| visible + payload)
+    }
+
+    /// The length in bytes of the sealed packet, without TFC padding.
+    ///
+    /// `visible_len`: in transport mode the length of the headers that stay in front of ESP; 0 in
+    /// tunnel mode.
+    pub fn sealed_len(&self, packet_len: usize, visible_len: usize) -> usize {
+        self.hot.geometry.sealed_len(visible_len, packet_len.saturating_sub(visible_len))
+    }
+}
+
+/// Why an SA could not be made. All are the caller's fault, or that of whoever configured the SA.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum SaError {
+    /// The session was made for another suite.
+    #[error("the SA is for {params}, its crypto session for {session}")]
+    Suite {
+        /// What the parameters ask for.
+        params: crypto::Suite,
+        /// What the session does.
+        session: crypto::Suite,
+    },
+    /// Source and destination are of different families.
+    #[error("source and destination address are of different families")]
+    Families,
+    /// SPI 0 never appears on the wire (RFC 4303 §2.1).
+    #[error("SPI 0 is reserved")]
+    SpiZero,
+    /// The replay window is too large.
+    #[error("a replay window of {0} packets is above 65536")]
+    ReplayWindow(u32),
+    /// The cells were made for a smaller replay window.
+    #[error("the replay window needs a bitmap of {needed} words, the cells have {given}")]
+    Cells {
+        /// Words needed.
+        needed: usize,
+        /// Words given.
+        given: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{AesKey, Hmac, IcvLen, Suite};
+
+    use super::*;
+    use crate::params::SaFlags;
+
+    const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+
+    fn params() -> SaParams {
+        SaParams {
+            spi: 0x100,
+            src: "192.0.2.1".parse().unwrap(),
+            dst: "192.0.2.2".parse().unwrap(),
+            mode: Mode::Tunnel,
+            suite: GCM,
+            encap: None,
+            esn: false,
+            replay_window: 128,
+            tfc_pad_len: 0,
+            flags: SaFlags::default(),
+        }
+    }
+
+    fn session(suite: Suite) -> Session {
+        Session::new(suite, Box::new(()))
+    }
+
+    #[test]
+    fn parts_that_do_not_belong_together_are_refused() {
+        let refused = |params: SaParams, suite, window| {
+            Sa::new(params, session(suite), Cells::on_heap(window)).map(|_| ()).unwrap_err()
+        };
+        let null = Suite::NullHmac { hmac: Hmac::Sha1_96 };
+        assert_eq!(refused(params(), null, 128), SaError::Suite { params: GCM, session: null });
+        let mixed = SaParams { src: "2001:db8::1".parse().unwrap(), ..params() };
+        assert_eq!(refused(mixed, GCM, 128), SaError::Families);
+        assert_eq!(refused(SaParams { spi: 0, ..params() }, GCM, 128), SaError::SpiZero);
+        let wide = SaParams { replay_window: 65537, ..params() };
+        assert_eq!(refused(wide, GCM, 65536), SaError::ReplayWindow(65537));
+        assert_eq!(refused(params(), GCM, 64), SaError::Cells { needed: 4, given: 2 });
+        assert!(Sa::new(params(), session(GCM), Cells::on_heap(128)).is_ok());
+    }
+
+    #[test]
+    fn overhead_bounds_every_length() {
+        for suite in Suite::all() {
+            let sa = Sa::new(SaParams { suite, ..params() }, session(suite), Cells::on_heap(128));
+            let sa = sa.unwrap();
+            let added = (20..1500).map(|len| sa.sealed_len(len, 0) - len);
+            assert_eq!(added.max(), Some(sa.overhead()));
+        }
+        // Worked by hand: 20 IPv4 + 8 ESP + 8 IV + 3 padding + 2 trailer + 16 ICV.
+        let sa = Sa::new(params(), session(GCM), Cells::on_heap(128)).unwrap();
+        assert_eq!(sa.overhead(), 57);
+        assert_eq!(sa.headroom(), 36);
+        assert_eq!(sa.max_inner_len(1500), 1446);
+        assert_eq!(sa.max_inner_len(50), 0);
+    }
+
+    #[test]
+    fn an_sa_can_be_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Sa>();
+    }
+}

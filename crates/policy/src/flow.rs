@@ -1,0 +1,38 @@
+//! A packet as the databases see it: its headers, and what Linux knows beside them.
+
+use wire::Headers;
+
+use crate::selector::Selector;
+
+/// What a look-up goes by: a packet's headers and what travels beside the packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow<'h> {
+    /// The packet's own headers (after decryption, or before encryption).
+    pub headers: &'h Headers,
+    /// Interface index: the egress interface outbound, the ingress interface inbound; 0 where it
+    /// is not known.
+    pub ifindex: u32,
+    /// The packet's mark, 0 without one.
+    pub mark: u32,
+    /// The XFRM interface id that the packet belongs to, 0 for packets of ordinary ports.
+    pub if_id: u32,
+}
+
+impl<'h> Flow<'h> {
+    /// A packet without mark and XFRM interface.
+    pub const fn new(headers: &'h Headers, ifindex: u32) -> Flow<'h> {
+        Flow { headers, ifindex, mark: 0, if_id: 0 }
+    }
+
+    /// Whether the selector matches, its interface included.
+    ///
+    /// `unknown` is the answer where the selector names an interface and the packet's is not known.
+    pub(crate) fn is_selected(&self, selector: &Selector, unknown: bool) -> bool {
+        let interface = match (selector.ifindex, self.ifindex) {
+            (0, _) => true,
+            (_, 0) => unknown,
+            (wanted, actual) => wanted == actual,
+        };
+        interface && selector.matches(self.headers)
+    }
+}

@@ -1,0 +1,293 @@
+//! Attributes: parsed as Linux's liberal parser does, against the same table of lengths.
+
+use super::bytes::{Field, Reader};
+use super::message::{ATTRIBUTE_HEADER_LEN, align};
+
+/// Attribute types (`XFRMA_*`).
+pub mod attr {
+    /// Authentication algorithm with its default truncation.
+    pub const ALG_AUTH: u16 = 1;
+    /// Encryption algorithm.
+    pub const ALG_CRYPT: u16 = 2;
+    /// Compression algorithm.
+    pub const ALG_COMP: u16 = 3;
+    /// UDP encapsulation.
+    pub const ENCAP: u16 = 4;
+    /// Templates.
+    pub const TMPL: u16 = 5;
+    /// An SA.
+    pub const SA: u16 = 6;
+    /// A policy.
+    pub const POLICY: u16 = 7;
+    /// Security context.
+    pub const SEC_CTX: u16 = 8;
+    /// Used lifetime.
+    pub const LTIME_VAL: u16 = 9;
+    /// Replay state.
+    pub const REPLAY_VAL: u16 = 10;
+    /// Replay event threshold in packets.
+    pub const REPLAY_THRESH: u16 = 11;
+    /// Replay event timer.
+    pub const ETIMER_THRESH: u16 = 12;
+    /// Source address.
+    pub const SRCADDR: u16 = 13;
+    /// Care-of address.
+    pub const COADDR: u16 = 14;
+    /// Last use.
+    pub const LASTUSED: u16 = 15;
+    /// Main or sub policy.
+    pub const POLICY_TYPE: u16 = 16;
+    /// What to migrate.
+    pub const MIGRATE: u16 = 17;
+    /// Combined-mode algorithm.
+    pub const ALG_AEAD: u16 = 18;
+    /// IKE's addresses.
+    pub const KMADDRESS: u16 = 19;
+    /// Authentication algorithm with its truncation.
+    pub const ALG_AUTH_TRUNC: u16 = 20;
+    /// Mark.
+    pub const MARK: u16 = 21;
+    /// Traffic flow confidentiality padding.
+    pub const TFCPAD: u16 = 22;
+    /// Replay state with a bitmap of any size.
+    pub const REPLAY_ESN_VAL: u16 = 23;
+    /// Further flags.
+    pub const SA_EXTRA_FLAGS: u16 = 24;
+    /// Protocol, filter of a dump.
+    pub const PROTO: u16 = 25;
+    /// Addresses, filter of a dump.
+    pub const ADDRESS_FILTER: u16 = 26;
+    /// Offload device.
+    pub const OFFLOAD_DEV: u16 = 28;
+    /// Mark set on packets.
+    pub const SET_MARK: u16 = 29;
+    /// Bits of it.
+    pub const SET_MARK_MASK: u16 = 30;
+    /// XFRM interface.
+    pub const IF_ID: u16 = 31;
+    /// Seconds between mapping messages.
+    pub const MTIMER_THRESH: u16 = 32;
+    /// Direction of an SA.
+    pub const SA_DIR: u16 = 33;
+    /// NAT keepalive interval in seconds.
+    pub const NAT_KEEPALIVE_INTERVAL: u16 = 34;
+    /// CPU of an SA.
+    pub const SA_PCPU: u16 = 35;
+    /// The last type that is known.
+    pub const MAX: u16 = 41;
+
+    /// In `SPDINFO` messages: counts.
+    pub const SPD_INFO: u16 = 1;
+    /// In `SPDINFO` messages: hash table.
+    pub const SPD_HINFO: u16 = 2;
+    /// In `SPDINFO` messages: IPv4 thresholds.
+    pub const SPD_IPV4_HTHRESH: u16 = 3;
+    /// In `SPDINFO` messages: IPv6 thresholds.
+    pub const SPD_IPV6_HTHRESH: u16 = 4;
+    /// In `SADINFO` messages: count.
+    pub const SAD_CNT: u16 = 1;
+    /// In `SADINFO` messages: hash table.
+    pub const SAD_HINFO: u16 = 2;
+}
+
+/// An attribute that breaks the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("attribute {kind} has a wrong length or value")]
+pub struct BadAttribute {
+    /// Its type.
+    pub kind: u16,
+    /// Where its header starts, in bytes from the start of the attributes.
+    pub offset: usize,
+    /// `EINVAL` for a strict type of wrong length, `ERANGE` for one that is too short.
+    pub errno: i32,
+}
+
+/// The attributes of a message, the last of each type. Types above [`attr::MAX`] are skipped.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes<'a>([Option<&'a [u8]>; attr::MAX as usize + 1]);
+
+impl<'a> Attributes<'a> {
+    /// Parses; whatever is unsound at the end is ignored, as Linux does.
+    ///
+    /// # Errors
+    /// An attribute of a known type is shorter than its type asks for.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BadAttribute> {
+        let mut found = [None; attr::MAX as usize + 1];
+        walk(bytes, |kind, offset, value| {
+            let Some(slot) = found.get_mut(usize::from(kind)).filter(|_| kind != 0) else {
+                return Ok(());
+            };
+            check(kind, value).map_err(|errno| BadAttribute { kind, offset, errno })?;
+            *slot = Some(value);
+            Ok(())
+        })?;
+        Ok(Attributes(found))
+    }
+
+    /// The attribute's bytes.
+    pub fn bytes(&self, kind: u16) -> Option<&'a [u8]> {
+        self.0.get(usize::from(kind)).copied().flatten()
+    }
+
+    /// Whether the attribute is there.
+    pub fn has(&self, kind: u16) -> bool {
+        self.bytes(kind).is_some()
+    }
+
+    /// The attribute's value of a fixed layout; the table already checked the length.
+    pub fn value<T: Field>(&self, kind: u16) -> Option<T> {
+        T::decode(self.bytes(kind)?).ok()
+    }
+}
+
+/// The attributes of `XFRM_MSG_NEWSPDINFO`, which have numbers of their own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SpdAttributes<'a> {
+    /// IPv4 thresholds.
+    pub ipv4: Option<&'a [u8]>,
+    /// IPv6 thresholds.
+    pub ipv6: Option<&'a [u8]>,
+}
+
+impl<'a> SpdAttributes<'a> {
+    /// Parses.
+    ///
+    /// # Errors
+    /// A threshold is shorter than 2 bytes.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BadAttribute> {
+        let mut found = SpdAttributes::default();
+        walk(bytes, |kind, offset, value| {
+            let slot = match kind {
+                attr::SPD_IPV4_HTHRESH => &mut found.ipv4,
+                attr::SPD_IPV6_HTHRESH => &mut found.ipv6,
+                _ => return Ok(()),
+            };
+            if value.len() < 2 {
+                return Err(BadAttribute { kind, offset, errno: libc::ERANGE });
+            }
+            *slot = Some(value);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+}
+
+/// Calls `each` with type, offset and value of every sound attribute.
+fn walk<'a>(
+    bytes: &'a [u8],
+    mut each: impl FnMut(u16, usize, &'a [u8]) -> Result<(), BadAttribute>,
+) -> Result<(), BadAttribute> {
+    let mut offset = 0;
+    while let Some(rest) = bytes.get(offset..) {
+        let mut r = Reader::new(rest);
+        let (Ok(len), Ok(kind)) = (u16::read(&mut r), u16::read(&mut r)) else { break };
+        let len = usize::from(len);
+        let Some(value) = rest.get(ATTRIBUTE_HEADER_LEN..len) else { break };
+        each(kind & TYPE_MASK, offset, value)?;
+        offset += align(len);
+    }
+    Ok(())
+}
+
+/// Checks the length, and of strict types the value.
+fn check(kind: u16, value: &[u8]) -> Result<(), i32> {
+    let (min, strict) = match kind {
+        attr::ALG_AUTH | attr::ALG_CRYPT | attr::ALG_COMP => (68, false),
+        attr::ALG_AEAD | attr::ALG_AUTH_TRUNC => (72, false),
+        attr::ENCAP | attr::REPLAY_ESN_VAL => (24, false),
+        attr::TMPL => (64, false),
+        attr::SA => (224, false),
+        attr::POLICY => (168, false),
+        attr::SEC_CTX | attr::LASTUSED | attr::MARK | attr::OFFLOAD_DEV => (8, false),
+        attr::LTIME_VAL => (32, false),
+        attr::REPLAY_VAL => (12, false),
+        attr::SRCADDR | attr::COADDR => (16, false),
+        attr::POLICY_TYPE => (6, false),
+        attr::MIGRATE => (80, false),
+        attr::KMADDRESS => (40, false),
+        attr::PROTO => (1, false),
+        attr::ADDRESS_FILTER => (36, false),
+        attr::REPLAY_THRESH
+        | attr::ETIMER_THRESH
+        | attr::TFCPAD
+        | attr::SA_EXTRA_FLAGS
+        | attr::SET_MARK
+        | attr::SET_MARK_MASK
+        | attr::IF_ID
+        | attr::MTIMER_THRESH => (4, false),
+        attr::SA_DIR => (1, true),
+        attr::NAT_KEEPALIVE_INTERVAL | attr::SA_PCPU => (4, true),
+        _ => (0, false),
+    };
+    if strict && value.len() != min {
+        return Err(libc::EINVAL);
+    }
+    if value.len() < min {
+        return Err(libc::ERANGE);
+    }
+    if kind == attr::SA_DIR && !matches!(value, [1 | 2]) {
+        return Err(libc::ERANGE);
+    }
+    Ok(())
+}
+
+/// The bits of a type without the nesting and byte order flags.
+const TYPE_MASK: u16 = 0x3fff;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let mut bytes = u16::try_from(value.len() + 4).unwrap().to_ne_bytes().to_vec();
+        bytes.extend(kind.to_ne_bytes());
+        bytes.extend(value);
+        bytes.resize(align(bytes.len()), 0);
+        bytes
+    }
+
+    #[test]
+    fn the_last_one_counts_and_unknown_ones_do_not() {
+        let mut bytes = attribute(attr::IF_ID, &1u32.to_ne_bytes());
+        bytes.extend(attribute(999, b"whatever"));
+        bytes.extend(attribute(attr::IF_ID, &2u32.to_ne_bytes()));
+        bytes.extend([3, 0]);
+        let a = Attributes::parse(&bytes).unwrap();
+        assert_eq!(a.value::<u32>(attr::IF_ID), Some(2));
+        assert!(!a.has(attr::MARK));
+    }
+
+    #[test]
+    fn short_ones_are_refused_with_their_place() {
+        let mut bytes = attribute(attr::PROTO, &[50]);
+        bytes.extend(attribute(attr::MARK, &[0; 7]));
+        let e = Attributes::parse(&bytes).unwrap_err();
+        assert_eq!((e.kind, e.offset, e.errno), (attr::MARK, 8, libc::ERANGE));
+    }
+
+    #[test]
+    fn strict_ones_must_fit_exactly() {
+        let e = Attributes::parse(&attribute(attr::SA_PCPU, &[0; 5])).unwrap_err();
+        assert_eq!(e.errno, libc::EINVAL);
+        let e = Attributes::parse(&attribute(attr::SA_DIR, &[3])).unwrap_err();
+        assert_eq!(e.errno, libc::ERANGE);
+        assert!(Attributes::parse(&attribute(attr::SA_DIR, &[2])).is_ok());
+    }
+
+    #[test]
+    fn a_zero_length_ends_the_list() {
+        let mut bytes = vec![0, 0, 31, 0];
+        bytes.extend(attribute(attr::IF_ID, &1u32.to_ne_bytes()));
+        assert!(!Attributes::parse(&bytes).unwrap().has(attr::IF_ID));
+    }
+
+    proptest! {
+        #[test]
+        fn noise_never_panics(noise in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Attributes::parse(&noise);
+            let _ = SpdAttributes::parse(&noise);
+        }
+    }
+}

@@ -1,0 +1,535 @@
+//! The fixed structs of `linux/xfrm.h`, as 64-bit kernels lay them out.
+//!
+//! Numbers are in native byte order unless the type is [`Be16`] or [`Be32`]. Times are wall-clock
+//! seconds, limits by time are seconds.
+
+use super::bytes::{Address, Be16, Be32, Pad, layout};
+
+layout! {
+    /// `xfrm_selector`: which packets an SA or policy is for.
+    SelectorInfo, 56 bytes {
+        /// Destination.
+        dst: Address,
+        /// Source.
+        src: Address,
+        /// Destination port (ICMP: code).
+        dst_port: Be16,
+        /// Bits of the destination port that count.
+        dst_port_mask: Be16,
+        /// Source port (ICMP: type).
+        src_port: Be16,
+        /// Bits of the source port that count.
+        src_port_mask: Be16,
+        /// Address family, 0 for unspecified.
+        family: u16,
+        /// Destination's prefix length in bits.
+        dst_prefix_len: u8,
+        /// Source's prefix length in bits.
+        src_prefix_len: u8,
+        /// Upper-layer protocol, 0 for any.
+        protocol: u8,
+        /// Padding.
+        pad: Pad<3>,
+        /// Interface, 0 for any.
+        ifindex: i32,
+        /// User.
+        user: u32,
+    }
+
+    /// `xfrm_id`: destination, SPI and protocol.
+    Id, 24 bytes {
+        /// Destination.
+        dst: Address,
+        /// SPI.
+        spi: Be32,
+        /// IP protocol.
+        protocol: u8,
+        /// Padding.
+        pad: Pad<3>,
+    }
+
+    /// `xfrm_lifetime_cfg`: limits; volumes are unsigned with `u64::MAX` for none, times signed
+    /// in effect with 0 for none.
+    LifetimeConfig, 64 bytes {
+        /// Soft limit in bytes.
+        soft_bytes: u64,
+        /// Hard limit in bytes.
+        hard_bytes: u64,
+        /// Soft limit in packets.
+        soft_packets: u64,
+        /// Hard limit in packets.
+        hard_packets: u64,
+        /// Soft limit in seconds since it was added.
+        soft_add_s: u64,
+        /// Hard limit in seconds since it was added.
+        hard_add_s: u64,
+        /// Soft limit in seconds since its first use.
+        soft_use_s: u64,
+        /// Hard limit in seconds since its first use.
+        hard_use_s: u64,
+    }
+
+    /// `xfrm_lifetime_cur`: what has been used of the limits.
+    LifetimeCurrent, 32 bytes {
+        /// Bytes.
+        bytes: u64,
+        /// Packets.
+        packets: u64,
+        /// When it was added, wall-clock second.
+        add_time_s: u64,
+        /// First use of an SA, last use of a policy, wall-clock second; 0 for never.
+        use_time_s: u64,
+    }
+
+    /// `xfrm_stats`: drops of an inbound SA.
+    Statistics, 12 bytes {
+        /// Packets older than the window.
+        replay_window: u32,
+        /// Replayed packets.
+        replay: u32,
+        /// Wrong ICV.
+        integrity_failed: u32,
+    }
+
+    /// `xfrm_usersa_info`: an SA without its attributes.
+    SaInfo, 224 bytes {
+        /// The SA's own selector.
+        selector: SelectorInfo,
+        /// Identity.
+        id: Id,
+        /// Source.
+        src: Address,
+        /// Limits.
+        limits: LifetimeConfig,
+        /// Used so far.
+        current: LifetimeCurrent,
+        /// Drops.
+        statistics: Statistics,
+        /// The acquire that it answers, 0 for none.
+        seq: u32,
+        /// Ties to templates.
+        reqid: u32,
+        /// Address family of source and destination.
+        family: u16,
+        /// `XFRM_MODE_*`.
+        mode: u8,
+        /// Replay window in packets, at most 32 (larger ones stand in an attribute).
+        replay_window: u8,
+        /// `XFRM_STATE_*`.
+        flags: u8,
+        /// Padding.
+        pad: Pad<7>,
+    }
+
+    /// `xfrm_usersa_id`: names an SA.
+    SaId, 24 bytes {
+        /// Destination.
+        dst: Address,
+        /// SPI.
+        spi: Be32,
+        /// Address family.
+        family: u16,
+        /// IP protocol.
+        protocol: u8,
+        /// Padding.
+        pad: Pad<1>,
+    }
+
+    /// `xfrm_userspi_info`: asks for an SPI.
+    SpiInfo, 232 bytes {
+        /// Addresses, protocol, mode, reqid of the larval SA.
+        info: SaInfo,
+        /// Smallest SPI.
+        min: u32,
+        /// Largest SPI.
+        max: u32,
+    }
+
+    /// `xfrm_aevent_id`: names an SA in a replay or lifetime event.
+    AeventId, 48 bytes {
+        /// The SA.
+        sa: SaId,
+        /// Its source.
+        src: Address,
+        /// `XFRM_AE_*`.
+        flags: u32,
+        /// Its reqid.
+        reqid: u32,
+    }
+
+    /// `xfrm_usersa_flush`.
+    SaFlush, 4 bytes {
+        /// IP protocol, 0 for all.
+        protocol: u8,
+        /// Padding to netlink's alignment.
+        pad: Pad<3>,
+    }
+
+    /// `xfrm_user_expire`.
+    Expire, 232 bytes {
+        /// The SA.
+        sa: SaInfo,
+        /// 1 for hard.
+        hard: u8,
+        /// Padding.
+        pad: Pad<7>,
+    }
+
+    /// `xfrm_user_mapping`: the peer's address or port behind NAT changed.
+    Mapping, 64 bytes {
+        /// The SA.
+        id: SaId,
+        /// Its reqid.
+        reqid: u32,
+        /// Peer's address as the SA has it.
+        old_src: Address,
+        /// Peer's address as seen.
+        new_src: Address,
+        /// Peer's UDP port as the SA has it.
+        old_src_port: Be16,
+        /// Peer's UDP port as seen.
+        new_src_port: Be16,
+    }
+
+    /// `xfrm_userpolicy_info`: a policy without its attributes.
+    PolicyInfo, 168 bytes {
+        /// Which packets.
+        selector: SelectorInfo,
+        /// Limits.
+        limits: LifetimeConfig,
+        /// Used so far.
+        current: LifetimeCurrent,
+        /// Lower comes first.
+        priority: u32,
+        /// The database's number for it.
+        index: u32,
+        /// `XFRM_POLICY_IN`, `OUT`, `FWD`.
+        dir: u8,
+        /// `XFRM_POLICY_ALLOW`, `BLOCK`.
+        action: u8,
+        /// `XFRM_POLICY_LOCALOK`, `ICMP`.
+        flags: u8,
+        /// `XFRM_SHARE_*`.
+        share: u8,
+        /// Padding.
+        pad: Pad<4>,
+    }
+
+    /// `xfrm_userpolicy_id`: names a policy, by index or by selector.
+    PolicyId, 64 bytes {
+        /// Selector, where the index is 0.
+        selector: SelectorInfo,
+        /// Index.
+        index: u32,
+        /// Direction.
+        dir: u8,
+        /// Padding.
+        pad: Pad<3>,
+    }
+
+    /// `xfrm_user_polexpire`.
+    PolicyExpire, 176 bytes {
+        /// The policy.
+        policy: PolicyInfo,
+        /// 1 for hard.
+        hard: u8,
+        /// Padding.
+        pad: Pad<7>,
+    }
+
+    /// `xfrm_user_tmpl`: one of a policy's templates.
+    Template, 64 bytes {
+        /// Destination, SPI, protocol.
+        id: Id,
+        /// Address family of source and destination.
+        family: u16,
+        /// Padding.
+        pad: Pad<2>,
+        /// Source.
+        src: Address,
+        /// Ties to SAs.
+        reqid: u32,
+        /// `XFRM_MODE_*`.
+        mode: u8,
+        /// `XFRM_SHARE_*`.
+        share: u8,
+        /// 1 for `level use`.
+        optional: u8,
+        /// Padding.
+        pad2: Pad<1>,
+        /// Authentication algorithms allowed.
+        aalgos: u32,
+        /// Encryption algorithms allowed.
+        ealgos: u32,
+        /// Compression algorithms allowed.
+        calgos: u32,
+    }
+
+    /// `xfrm_user_acquire`: asks the IKE daemon for an SA.
+    Acquire, 280 bytes {
+        /// The SA wanted.
+        id: Id,
+        /// Its source.
+        src: Address,
+        /// The packet's flow.
+        selector: SelectorInfo,
+        /// The policy that asks.
+        policy: PolicyInfo,
+        /// From the template.
+        aalgos: u32,
+        /// From the template.
+        ealgos: u32,
+        /// From the template.
+        calgos: u32,
+        /// The answer's `seq`.
+        seq: u32,
+    }
+
+    /// `xfrm_encap_tmpl`: UDP encapsulation.
+    Encap, 24 bytes {
+        /// `UDP_ENCAP_ESPINUDP` is 2.
+        kind: u16,
+        /// Source port.
+        src_port: Be16,
+        /// Destination port.
+        dst_port: Be16,
+        /// Padding.
+        pad: Pad<2>,
+        /// Original address.
+        original: Address,
+    }
+
+    /// `xfrm_mark`.
+    MarkAttribute, 8 bytes {
+        /// Value.
+        value: u32,
+        /// Bits that count.
+        mask: u32,
+    }
+
+    /// `xfrm_replay_state`: replay state with a window of at most 32 packets.
+    ReplayState, 12 bytes {
+        /// Last number sent.
+        oseq: u32,
+        /// Highest number received.
+        seq: u32,
+        /// Bit 0 is `seq`, bit 1 the one before it.
+        bitmap: u32,
+    }
+
+    /// `xfrm_address_filter`: narrows a dump of SAs.
+    AddressFilter, 36 bytes {
+        /// Source prefix.
+        src: Address,
+        /// Destination prefix.
+        dst: Address,
+        /// Address family, 0 for any.
+        family: u16,
+        /// Source's prefix length in bits.
+        src_prefix_len: u8,
+        /// Destination's prefix length in bits.
+        dst_prefix_len: u8,
+    }
+
+    /// `xfrm_user_offload`.
+    Offload, 8 bytes {
+        /// The device.
+        ifindex: i32,
+        /// `XFRM_OFFLOAD_*`.
+        flags: u8,
+        /// Padding.
+        pad: Pad<3>,
+    }
+
+    /// `xfrm_userpolicy_default`: what happens to packets that no policy matches.
+    PolicyDefault, 3 bytes {
+        /// Inbound.
+        input: u8,
+        /// Forwarded.
+        forward: u8,
+        /// Outbound.
+        output: u8,
+    }
+
+    /// `xfrmu_sadhinfo`: the SAD's hash table.
+    SadHashInfo, 8 bytes {
+        /// Buckets now.
+        buckets: u32,
+        /// Most buckets.
+        max_buckets: u32,
+    }
+
+    /// `xfrmu_spdinfo`: how many policies.
+    SpdInfo, 24 bytes {
+        /// Inbound.
+        input: u32,
+        /// Outbound.
+        output: u32,
+        /// Forwarded.
+        forward: u32,
+        /// Inbound, of sockets.
+        socket_input: u32,
+        /// Outbound, of sockets.
+        socket_output: u32,
+        /// Forwarded, of sockets.
+        socket_forward: u32,
+    }
+
+    /// `xfrmu_spdhinfo`: the SPD's hash table.
+    SpdHashInfo, 8 bytes {
+        /// Buckets now.
+        buckets: u32,
+        /// Most buckets.
+        max_buckets: u32,
+    }
+
+    /// `xfrmu_spdhthresh`: prefix lengths from which on policies are hashed.
+    SpdThreshold, 2 bytes {
+        /// Local prefix length in bits.
+        local_bits: u8,
+        /// Remote prefix length in bits.
+        remote_bits: u8,
+    }
+}
+
+/// Numbers of `linux/xfrm.h` and its neighbours.
+pub mod constant {
+    /// IPv6 routing header.
+    pub const IPPROTO_ROUTING: u8 = 43;
+    /// ESP.
+    pub const IPPROTO_ESP: u8 = 50;
+    /// AH.
+    pub const IPPROTO_AH: u8 = 51;
+    /// IPv6 destination options.
+    pub const IPPROTO_DSTOPTS: u8 = 60;
+    /// IPComp.
+    pub const IPPROTO_COMP: u8 = 108;
+    /// Any of ESP, AH and IPComp.
+    pub const IPSEC_PROTO_ANY: u8 = 255;
+
+    /// Transport mode.
+    pub const MODE_TRANSPORT: u8 = 0;
+    /// Tunnel mode.
+    pub const MODE_TUNNEL: u8 = 1;
+    /// Route optimisation (Mobile IPv6).
+    pub const MODE_ROUTE_OPTIMIZATION: u8 = 2;
+    /// Bound end-to-end tunnel.
+    pub const MODE_BEET: u8 = 4;
+    /// IP-TFS (RFC 9347).
+    pub const MODE_IPTFS: u8 = 5;
+    /// One more than the last mode.
+    pub const MODE_MAX: u8 = 6;
+
+    /// Do not handle ECN.
+    pub const STATE_NOECN: u8 = 1;
+    /// Copy DSCP inwards.
+    pub const STATE_DECAP_DSCP: u8 = 2;
+    /// No path MTU discovery.
+    pub const STATE_NOPMTUDISC: u8 = 4;
+    /// Mobile IPv6.
+    pub const STATE_WILDRECV: u8 = 8;
+    /// ICMP errors too.
+    pub const STATE_ICMP: u8 = 16;
+    /// The selector's family is open.
+    pub const STATE_AF_UNSPEC: u8 = 32;
+    /// Extended sequence numbers.
+    pub const STATE_ESN: u8 = 128;
+
+    /// Do not copy DSCP outwards (extra flag).
+    pub const XFLAG_DONT_ENCAP_DSCP: u32 = 1;
+    /// Outbound numbers may wrap (extra flag).
+    pub const XFLAG_OSEQ_MAY_WRAP: u32 = 2;
+
+    /// Let pass, protected by the templates.
+    pub const POLICY_ALLOW: u8 = 0;
+    /// Drop.
+    pub const POLICY_BLOCK: u8 = 1;
+
+    /// Default unset in a request.
+    pub const DEFAULT_UNSPEC: u8 = 0;
+    /// Default: drop.
+    pub const DEFAULT_BLOCK: u8 = 1;
+    /// Default: let pass.
+    pub const DEFAULT_ACCEPT: u8 = 2;
+
+    /// Replay threshold asked for.
+    pub const AE_RTHR: u32 = 1;
+    /// Expiry timer threshold asked for.
+    pub const AE_ETHR: u32 = 8;
+    /// The cause is an update by the owner.
+    pub const AE_CU: u32 = 64;
+
+    /// ESP in UDP (RFC 3948).
+    pub const UDP_ENCAP_ESPINUDP: u16 = 2;
+    /// Offload of whole packets.
+    pub const OFFLOAD_PACKET: u8 = 4;
+
+    /// Inbound only.
+    pub const SA_DIR_IN: u8 = 1;
+    /// Outbound only.
+    pub const SA_DIR_OUT: u8 = 2;
+
+    /// No limit by volume.
+    pub const INFINITY: u64 = u64::MAX;
+    /// Most templates of a policy.
+    pub const MAX_DEPTH: usize = 6;
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::{Field, TooShort};
+
+    fn round_trip<T: Field + PartialEq + core::fmt::Debug>(noise: &[u8]) {
+        let value = T::decode(noise).unwrap();
+        let bytes = value.to_bytes();
+        assert_eq!(bytes.len(), T::LEN);
+        assert_eq!(T::decode(&bytes).unwrap(), value);
+        assert_eq!(T::decode(&bytes[..T::LEN - 1]), Err(TooShort));
+    }
+
+    proptest! {
+        #[test]
+        fn all_round_trip(noise in proptest::collection::vec(any::<u8>(), 300)) {
+            round_trip::<SelectorInfo>(&noise);
+            round_trip::<SaInfo>(&noise);
+            round_trip::<SaId>(&noise);
+            round_trip::<SpiInfo>(&noise);
+            round_trip::<AeventId>(&noise);
+            round_trip::<SaFlush>(&noise);
+            round_trip::<Expire>(&noise);
+            round_trip::<Mapping>(&noise);
+            round_trip::<PolicyInfo>(&noise);
+            round_trip::<PolicyId>(&noise);
+            round_trip::<PolicyExpire>(&noise);
+            round_trip::<Template>(&noise);
+            round_trip::<Acquire>(&noise);
+            round_trip::<Encap>(&noise);
+            round_trip::<ReplayState>(&noise);
+            round_trip::<AddressFilter>(&noise);
+            round_trip::<Offload>(&noise);
+            round_trip::<PolicyDefault>(&noise);
+            round_trip::<SpdInfo>(&noise);
+        }
+    }
+
+    #[test]
+    fn fields_stand_where_the_header_has_them() {
+        let noise: Vec<u8> = (0..=255).collect();
+        let sa = SaInfo::decode(&noise).unwrap();
+        assert_eq!(sa.selector.family, u16::from_ne_bytes([40, 41]));
+        assert_eq!(sa.id.spi.0, u32::from_be_bytes([72, 73, 74, 75]));
+        assert_eq!(sa.limits.soft_bytes, u64::from_ne_bytes([96, 97, 98, 99, 100, 101, 102, 103]));
+        assert_eq!(sa.seq, u32::from_ne_bytes([204, 205, 206, 207]));
+        assert_eq!((sa.mode, sa.replay_window, sa.flags), (214, 215, 216));
+        let t = Template::decode(&noise).unwrap();
+        assert_eq!((t.mode, t.share, t.optional), (48, 49, 50));
+        assert_eq!(t.src.0[0], 28);
+        let p = PolicyInfo::decode(&noise).unwrap();
+        assert_eq!((p.dir, p.action, p.flags, p.share), (160, 161, 162, 163));
+        let a = Acquire::decode(&[0; 280]).unwrap();
+        assert_eq!(a.seq, 0);
+    }
+}
