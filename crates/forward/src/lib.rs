@@ -1,1 +1,26 @@
-//! x
+//! Where a packet goes, and what comes back when it cannot go there.
+//!
+//! - [`Fib`]: rules and routes, built once from what Linux has, read by every worker.
+//! - [`Neighbours`]: link-layer addresses of next hops.
+//! - [`HoldQueue`]: packets that wait for a neighbour or for an SA.
+//! - [`fragment`]: IPv4 fragmentation into buffers of the caller.
+//! - [`icmp_error`]: ICMP and ICMPv6 errors, and when none may be sent; [`RateLimiter`].
+//!
+//! No I/O, no clock: time comes in as an argument, in nanoseconds of any monotonic clock.
+#![forbid(unsafe_code)]
+
+pub mod fib;
+pub mod fragment;
+pub mod hold;
+pub mod icmp_error;
+mod intervals;
+pub mod neighbours;
+mod rate;
+mod route;
+
+pub use fib::{Fib, RouteResult};
+pub use hold::{Held, HoldLimits, HoldQueue, Refused};
+pub use icmp_error::{IcmpCause, Reporter, Silence};
+pub use neighbours::{NeighbourEntry, NeighbourState, Neighbours, Resolution};
+pub use rate::RateLimiter;
+pub use route::{Hop, RouteEntry, RouteKind, RuleAction, RuleEntry, Subnet, table};

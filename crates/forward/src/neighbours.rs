@@ -1,0 +1,197 @@
+//! The neighbour table: link-layer addresses of next hops, as Linux has them.
+
+use core::net::IpAddr;
+use std::collections::HashMap;
+
+use wire::MacAddr;
+
+/// Linux's neighbour states (`NUD_*`), as far as they differ for a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NeighbourState {
+    /// Linux is asking; no address yet.
+    Incomplete,
+    /// The address is good: reachable, permanent, or a link that needs none.
+    Reachable,
+    /// The address may be used, and Linux should be given reason to confirm it.
+    Stale,
+    /// The address may be used; Linux is confirming it.
+    Probing,
+    /// The neighbour did not answer.
+    Failed,
+}
+
+impl NeighbourState {
+    /// From Linux's bits (`ndm_state` in `linux/neighbour.h`).
+    pub const fn from_nud(bits: u16) -> Self {
+        const STALE: u16 = 0x04;
+        const DELAY_OR_PROBE: u16 = 0x08 | 0x10;
+        const FAILED: u16 = 0x20;
+        const GOOD: u16 = 0x02 | 0x40 | 0x80; // reachable, noarp, permanent
+        if bits & GOOD != 0 {
+            Self::Reachable
+        } else if bits & DELAY_OR_PROBE != 0 {
+            Self::Probing
+        } else if bits & STALE != 0 {
+            Self::Stale
+        } else if bits & FAILED != 0 {
+            Self::Failed
+        } else {
+            Self::Incomplete
+        }
+    }
+}
+
+/// One neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighbourEntry {
+    /// The interface it is on.
+    pub ifindex: u32,
+    /// Its address.
+    pub addr: IpAddr,
+    /// Its link-layer address, if known.
+    pub mac: Option<MacAddr>,
+    /// Its state.
+    pub state: NeighbourState,
+}
+
+/// The answer for one next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Send to this address.
+    Resolved {
+        /// The link-layer address.
+        mac: MacAddr,
+        /// Linux should be given reason to confirm the address: it sees none of the packets that
+        /// are sent past it.
+        confirm: bool,
+    },
+    /// Linux is asking already: hold the packet.
+    Pending,
+    /// Nobody has asked yet: hold the packet and have Linux ask.
+    Unknown,
+    /// The neighbour did not answer; Linux asks again when it is given a reason.
+    Failed,
+}
+
+/// The neighbours of all interfaces.
+///
+/// One writer fills it; to share it with workers, publish copies. Look-ups do not allocate.
+#[derive(Clone, Debug, Default)]
+pub struct Neighbours {
+    entries: HashMap<(u32, IpAddr), (Option<MacAddr>, NeighbourState), ahash::RandomState>,
+}
+
+impl Neighbours {
+    /// How to reach the address on the interface.
+    pub fn resolve(&self, ifindex: u32, addr: IpAddr) -> Resolution {
+        use NeighbourState::{Failed, Incomplete, Probing, Reachable, Stale};
+        match self.entries.get(&(ifindex, addr)) {
+            None => Resolution::Unknown,
+            Some((Some(mac), state @ (Reachable | Stale | Probing))) => {
+                Resolution::Resolved { mac: *mac, confirm: *state == Stale }
+            }
+            Some((_, Failed)) => Resolution::Failed,
+            Some((_, Incomplete)) => Resolution::Pending,
+            // A usable state without an address: a link that needs none, which is no Ethernet.
+            Some((None, _)) => Resolution::Failed,
+        }
+    }
+
+    /// Puts a neighbour in the place of what was known of it, and says whether anything changed.
+    pub fn insert(&mut self, entry: NeighbourEntry) -> bool {
+        let value = (entry.mac, entry.state);
+        self.entries.insert((entry.ifindex, entry.addr), value) != Some(value)
+    }
+
+    /// Forgets a neighbour, and says whether it was known.
+    pub fn remove(&mut self, ifindex: u32, addr: IpAddr) -> bool {
+        self.entries.remove(&(ifindex, addr)).is_some()
+    }
+
+    /// Forgets the neighbours of an interface that is gone.
+    pub fn remove_interface(&mut self, ifindex: u32) {
+        self.entries.retain(|(index, _), _| *index != ifindex);
+    }
+
+    /// How many neighbours are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is known.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// All neighbours, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = NeighbourEntry> {
+        self.entries.iter().map(|((ifindex, addr), (mac, state))| NeighbourEntry {
+            ifindex: *ifindex,
+            addr: *addr,
+            mac: *mac,
+            state: *state,
+        })
+    }
+}
+
+impl FromIterator<NeighbourEntry> for Neighbours {
+    fn from_iter<I: IntoIterator<Item = NeighbourEntry>>(entries: I) -> Self {
+        let mut all = Self::default();
+        for entry in entries {
+            all.insert(entry);
+        }
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
+
+    fn entry(nud: u16, mac: Option<MacAddr>) -> NeighbourEntry {
+        NeighbourEntry {
+            ifindex: 3,
+            addr: "10.0.0.1".parse().unwrap(),
+            mac,
+            state: NeighbourState::from_nud(nud),
+        }
+    }
+
+    #[test]
+    fn each_state_of_linux() {
+        let cases = [
+            (0x00, None, Resolution::Pending),
+            (0x01, None, Resolution::Pending),
+            (0x02, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (0x04, Some(MAC), Resolution::Resolved { mac: MAC, confirm: true }),
+            (0x08, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (0x10, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+            (0x20, None, Resolution::Failed),
+            (0x20, Some(MAC), Resolution::Failed),
+            (0x40, None, Resolution::Failed),
+            (0x80, Some(MAC), Resolution::Resolved { mac: MAC, confirm: false }),
+        ];
+        for (nud, mac, want) in cases {
+            let table: Neighbours = [entry(nud, mac)].into_iter().collect();
+            assert_eq!(table.resolve(3, "10.0.0.1".parse().unwrap()), want, "{nud:#x}");
+            assert_eq!(table.resolve(4, "10.0.0.1".parse().unwrap()), Resolution::Unknown);
+            assert_eq!(table.resolve(3, "10.0.0.2".parse().unwrap()), Resolution::Unknown);
+        }
+    }
+
+    #[test]
+    fn changes_are_told() {
+        let mut table = Neighbours::default();
+        assert!(table.insert(entry(0x01, None)));
+        assert!(!table.insert(entry(0x01, None)));
+        assert!(table.insert(entry(0x02, Some(MAC))));
+        assert!(table.insert(NeighbourEntry { ifindex: 4, ..entry(0x02, Some(MAC)) }));
+        assert_eq!((table.len(), table.iter().count()), (2, 2));
+        table.remove_interface(3);
+        assert_eq!(table.iter().map(|e| e.ifindex).collect::<Vec<_>>(), [4]);
+        let addr = "10.0.0.1".parse().unwrap();
+        assert!(table.remove(4, addr) && !table.remove(4, addr) && table.is_empty());
+    }
+}

@@ -1,0 +1,360 @@
+//! Rules and routes, against what a Linux host does with the same ones.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use forward::{
+    Fib, Hop, IcmpCause, RouteEntry, RouteKind, RouteResult, RuleAction, RuleEntry, Subnet, table,
+};
+use outcome::DropReason;
+use proptest::prelude::*;
+use wire::Family;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn net(text: &str) -> Subnet {
+    let (addr, len) = text.split_once('/').unwrap();
+    Subnet { addr: ip(addr), len: len.parse().unwrap() }
+}
+
+fn hop(ifindex: u32, gateway: Option<&str>) -> Hop {
+    Hop { ifindex, gateway: gateway.map(ip), weight: 1 }
+}
+
+fn via(table: u32, dst: &str, ifindex: u32, gateway: Option<&str>) -> RouteEntry {
+    RouteEntry {
+        table,
+        dst: net(dst),
+        kind: RouteKind::Unicast,
+        priority: 0,
+        hops: vec![hop(ifindex, gateway)],
+        mtu: None,
+        src: None,
+    }
+}
+
+fn kind(table: u32, dst: &str, kind: RouteKind) -> RouteEntry {
+    RouteEntry { kind, hops: vec![], ..via(table, dst, 0, None) }
+}
+
+fn out(ifindex: u32, gateway: Option<&str>) -> RouteResult {
+    RouteResult::Unicast { ifindex, gateway: gateway.map(ip), mtu: None, src: None }
+}
+
+fn host() -> Vec<RouteEntry> {
+    vec![
+        via(table::MAIN, "0.0.0.0/0", 2, Some("192.0.2.1")),
+        via(table::MAIN, "192.0.2.0/24", 2, None),
+        via(table::MAIN, "10.1.0.0/16", 3, None),
+        kind(table::LOCAL, "192.0.2.9/32", RouteKind::Local),
+        kind(table::LOCAL, "192.0.2.255/32", RouteKind::Local),
+        via(table::MAIN, "2001:db8:1::/64", 3, None),
+        via(table::MAIN, "::/0", 2, Some("fe80::1")),
+        kind(table::LOCAL, "2001:db8:1::9/128", RouteKind::Local),
+    ]
+}
+
+fn look(fib: &Fib, dst: &str) -> RouteResult {
+    let src = if dst.contains(':') { "2001:db8:7::7" } else { "198.51.100.7" };
+    fib.lookup(ip(dst), ip(src), 0, 1)
+}
+
+#[test]
+fn a_host_with_default_rules() {
+    let fib = Fib::new(host(), RuleEntry::defaults(), None);
+    assert_eq!(fib.len(), 8);
+    assert_eq!(look(&fib, "192.0.2.9"), RouteResult::Local);
+    assert_eq!(look(&fib, "192.0.2.255"), RouteResult::Local);
+    assert_eq!(look(&fib, "192.0.2.8"), out(2, None));
+    assert_eq!(look(&fib, "10.1.255.255"), out(3, None));
+    assert_eq!(look(&fib, "10.2.0.0"), out(2, Some("192.0.2.1")));
+    assert_eq!(look(&fib, "2001:db8:1::9"), RouteResult::Local);
+    assert_eq!(look(&fib, "2001:db8:1::8"), out(3, None));
+    assert_eq!(look(&fib, "2001:db8:2::8"), out(2, Some("fe80::1")));
+    let result = look(&fib, "10.1.0.5");
+    assert_eq!(result.neighbour(ip("10.1.0.5")), Some((3, ip("10.1.0.5"))));
+    let result = look(&fib, "10.9.0.5");
+    assert_eq!(result.neighbour(ip("10.9.0.5")), Some((2, ip("192.0.2.1"))));
+    assert_eq!(RouteResult::Local.neighbour(ip("10.1.0.5")), None);
+}
+
+#[test]
+fn without_rules_or_routes_nothing_is_found() {
+    assert_eq!(look(&Fib::new(host(), [], None), "10.1.0.1"), RouteResult::None);
+    let fib = Fib::new([], RuleEntry::defaults(), None);
+    assert!(fib.is_empty());
+    assert_eq!(look(&fib, "10.1.0.1"), RouteResult::None);
+    assert_eq!(look(&Fib::default(), "2001:db8::1"), RouteResult::None);
+    // Of two families nothing is found, whatever the tables say.
+    let fib = Fib::new(host(), RuleEntry::defaults(), None);
+    assert_eq!(fib.lookup(ip("10.1.0.1"), ip("2001:db8::1"), 0, 1), RouteResult::None);
+}
+
+#[test]
+fn addresses_that_are_never_forwarded() {
+    let fib = Fib::new(host(), RuleEntry::defaults(), None);
+    for local in ["224.0.0.5", "239.1.1.1", "255.255.255.255", "ff02::1", "ff0e::1", "fe80::1"] {
+        assert_eq!(look(&fib, local), RouteResult::Local, "{local}");
+    }
+    for dst in ["127.0.0.1", "0.0.0.0", "0.1.2.3", "::1", "::"] {
+        assert_eq!(look(&fib, dst), RouteResult::Blackhole, "{dst}");
+    }
+    for src in ["127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255"] {
+        assert_eq!(fib.lookup(ip("10.1.0.1"), ip(src), 0, 1), RouteResult::Blackhole, "{src}");
+    }
+    for src in ["::1", "ff02::1", "fe80::7", "::"] {
+        let to = |dst| fib.lookup(ip(dst), ip(src), 0, 1);
+        assert_eq!(to("2001:db8:1::8"), RouteResult::Blackhole, "{src}");
+    }
+    // A neighbour on the link may talk to this host.
+    assert_eq!(fib.lookup(ip("2001:db8:1::9"), ip("fe80::7"), 0, 1), RouteResult::Local);
+}
+
+#[test]
+fn charon_table_comes_before_main_and_the_own_table_is_skipped() {
+    let mut routes = host();
+    routes.push(via(220, "10.2.0.0/16", 3, Some("10.1.0.1")));
+    routes.push(via(4500, "10.2.0.0/16", 9, None));
+    let mut rules = RuleEntry::defaults();
+    rules.push(RuleEntry::table(Family::V4, 220, 220));
+    rules.push(RuleEntry::table(Family::V4, 100, 4500));
+    let all = Fib::new(routes.clone(), rules.clone(), None);
+    assert_eq!(look(&all, "10.2.3.4"), out(9, None));
+    let skipped = Fib::new(routes, rules, Some(4500));
+    assert_eq!(look(&skipped, "10.2.3.4"), out(3, Some("10.1.0.1")));
+    assert_eq!(look(&skipped, "10.3.3.4"), out(2, Some("192.0.2.1")));
+    assert_eq!(skipped.len(), all.len() - 1);
+}
+
+#[test]
+fn lower_priority_and_first_of_equals_win() {
+    let mut worse = via(table::MAIN, "10.0.0.0/8", 5, None);
+    worse.priority = 100;
+    let mut better = via(table::MAIN, "10.0.0.0/8", 6, None);
+    better.priority = 50;
+    let mut same = better.clone();
+    same.hops = vec![hop(7, None)];
+    let mut long = via(table::MAIN, "10.9.0.0/16", 8, None);
+    long.priority = 9999;
+    let fib = Fib::new([worse.clone(), better, same, long], RuleEntry::defaults(), None);
+    assert_eq!(look(&fib, "10.1.1.1"), out(6, None));
+    assert_eq!(look(&fib, "10.9.1.1"), out(8, None), "the prefix comes before the priority");
+    // A unicast route without a hop is no route.
+    let mut dead = worse.clone();
+    dead.priority = 0;
+    dead.hops.clear();
+    let fib = Fib::new([dead, worse], RuleEntry::defaults(), None);
+    assert_eq!(look(&fib, "10.1.1.1"), out(5, None));
+}
+
+#[test]
+fn kinds_of_routes() {
+    let fib = Fib::new(
+        [
+            kind(table::MAIN, "10.1.0.0/16", RouteKind::Blackhole),
+            kind(table::MAIN, "10.2.0.0/16", RouteKind::Unreachable),
+            kind(table::MAIN, "10.3.0.0/16", RouteKind::Prohibit),
+            kind(table::MAIN, "10.4.0.0/16", RouteKind::Throw),
+            via(table::MAIN, "0.0.0.0/0", 2, None),
+            via(table::DEFAULT, "10.4.5.0/24", 7, None),
+        ],
+        RuleEntry::defaults(),
+        None,
+    );
+    let cases = [
+        ("10.1.0.1", RouteResult::Blackhole, Some(DropReason::RouteProhibited), None),
+        (
+            "10.2.0.1",
+            RouteResult::Unreachable,
+            Some(DropReason::RouteProhibited),
+            Some(IcmpCause::HostUnreachable),
+        ),
+        (
+            "10.3.0.1",
+            RouteResult::Prohibit,
+            Some(DropReason::RouteProhibited),
+            Some(IcmpCause::Prohibited),
+        ),
+        ("10.4.5.1", out(7, None), None, None),
+        ("10.4.6.1", RouteResult::None, Some(DropReason::NoRoute), Some(IcmpCause::NoRoute)),
+        ("10.5.0.1", out(2, None), None, None),
+    ];
+    for (dst, want, reason, cause) in cases {
+        let found = look(&fib, dst);
+        assert_eq!(found, want, "{dst}");
+        assert_eq!((found.drop_reason(), found.icmp_cause(Family::V4)), (reason, cause), "{dst}");
+    }
+    assert_eq!(
+        RouteResult::Unreachable.icmp_cause(Family::V6),
+        Some(IcmpCause::NoRoute),
+        "as Linux has it"
+    );
+}
+
+#[test]
+fn mtu_and_source_come_with_the_route() {
+    let mut route = via(table::MAIN, "10.0.0.0/8", 4, Some("10.0.0.1"));
+    route.mtu = Some(1400);
+    route.src = Some(ip("10.0.0.9"));
+    let fib = Fib::new([route], RuleEntry::defaults(), None);
+    assert_eq!(
+        look(&fib, "10.7.7.7"),
+        RouteResult::Unicast {
+            ifindex: 4,
+            gateway: Some(ip("10.0.0.1")),
+            mtu: Some(1400),
+            src: Some(ip("10.0.0.9")),
+        }
+    );
+}
+
+/// A rule at 100 for table 50, which has a default route to interface 50.
+fn ruled(change: impl FnOnce(&mut RuleEntry)) -> Fib {
+    let mut rule = RuleEntry::table(Family::V4, 100, 50);
+    change(&mut rule);
+    let mut rules = RuleEntry::defaults();
+    rules.push(rule);
+    let mut routes = host();
+    routes.push(via(50, "0.0.0.0/0", 50, None));
+    Fib::new(routes, rules, None)
+}
+
+#[test]
+fn conditions_of_rules() {
+    let asked = |fib: &Fib, dst: &str, src: &str, mark: u32, iif: u32| {
+        fib.lookup(ip(dst), ip(src), mark, iif) == out(50, None)
+    };
+    let from = ruled(|r| r.from = Some(net("10.7.0.0/16")));
+    assert!(asked(&from, "10.1.0.1", "10.7.255.1", 0, 1));
+    assert!(!asked(&from, "10.1.0.1", "10.8.0.1", 0, 1));
+    let to = ruled(|r| r.to = Some(net("10.1.0.0/24")));
+    assert!(asked(&to, "10.1.0.1", "10.7.0.1", 0, 1));
+    assert!(!asked(&to, "10.1.1.1", "10.7.0.1", 0, 1));
+    let iif = ruled(|r| r.iif = Some(4));
+    assert!(asked(&iif, "10.1.0.1", "10.7.0.1", 0, 4));
+    assert!(!asked(&iif, "10.1.0.1", "10.7.0.1", 0, 1));
+    let oif = ruled(|r| r.oif = Some(4));
+    assert!(!asked(&oif, "10.1.0.1", "10.7.0.1", 0, 4));
+    let mark = ruled(|r| (r.fwmark, r.fwmask) = (0x10, 0xf0));
+    assert!(asked(&mark, "10.1.0.1", "10.7.0.1", 0x1a, 1));
+    assert!(!asked(&mark, "10.1.0.1", "10.7.0.1", 0x2a, 1));
+    let not = ruled(|r| (r.from, r.invert) = (Some(net("10.7.0.0/16")), true));
+    assert!(!asked(&not, "10.1.0.1", "10.7.255.1", 0, 1));
+    assert!(asked(&not, "10.1.0.1", "10.8.0.1", 0, 1));
+    let both = ruled(|r| (r.from, r.iif) = (Some(net("10.7.0.0/16")), Some(4)));
+    assert!(asked(&both, "10.1.0.1", "10.7.0.1", 0, 4));
+    assert!(!asked(&both, "10.1.0.1", "10.7.0.1", 0, 5));
+    assert!(!asked(&both, "10.1.0.1", "10.8.0.1", 0, 4));
+}
+
+#[test]
+fn suppressed_prefixes_do_not_count() {
+    // As wg-quick does it: main without its default route first, then everything elsewhere.
+    let mut main = RuleEntry::table(Family::V4, 10, table::MAIN);
+    main.suppress_prefix_len = Some(0);
+    let rules =
+        [RuleEntry::table(Family::V4, 0, table::LOCAL), main, RuleEntry::table(Family::V4, 11, 50)];
+    let mut routes = host();
+    routes.push(via(50, "0.0.0.0/0", 50, None));
+    let fib = Fib::new(routes, rules, None);
+    assert_eq!(look(&fib, "10.1.0.1"), out(3, None));
+    assert_eq!(look(&fib, "10.9.0.1"), out(50, None));
+}
+
+#[test]
+fn actions_of_rules() {
+    for (action, want) in [
+        (RuleAction::Blackhole, RouteResult::Blackhole),
+        (RuleAction::Unreachable, RouteResult::Unreachable),
+        (RuleAction::Prohibit, RouteResult::Prohibit),
+        (RuleAction::Opaque, RouteResult::Linux),
+        (RuleAction::Table(77), out(3, None)),
+        (RuleAction::Goto(32_767), RouteResult::None),
+        (RuleAction::Goto(32_766), out(3, None)),
+        (RuleAction::Goto(0), out(3, None)),
+        (RuleAction::Goto(5000), out(3, None)),
+    ] {
+        assert_eq!(look(&ruled(|r| r.action = action), "10.1.0.1"), want, "{action:?}");
+    }
+    // What only Linux can judge stays that when it is inverted.
+    let fib = ruled(|r| (r.action, r.invert) = (RuleAction::Opaque, true));
+    assert_eq!(look(&fib, "10.1.0.1"), RouteResult::Linux);
+}
+
+#[test]
+fn flows_are_spread_by_weight_and_stay_where_they_are() {
+    let mut route = via(table::MAIN, "10.0.0.0/8", 1, None);
+    route.hops = vec![
+        Hop { ifindex: 1, gateway: None, weight: 1 },
+        Hop { ifindex: 2, gateway: None, weight: 3 },
+        Hop { ifindex: 3, gateway: None, weight: 0 },
+    ];
+    let fib = Fib::new([route], RuleEntry::defaults(), None);
+    let mut counts: HashMap<u32, u32> = HashMap::new();
+    for flow in 0..5000u32 {
+        let (dst, src) = (IpAddr::V4((0x0a00_0000 + flow).into()), ip("192.0.2.7"));
+        let RouteResult::Unicast { ifindex, .. } = fib.lookup(dst, src, 0, 1) else {
+            panic!("no route")
+        };
+        *counts.entry(ifindex).or_default() += 1;
+        for mark in 0..3 {
+            assert_eq!(fib.lookup(dst, src, mark, 1), fib.lookup(dst, src, 0, 1));
+        }
+    }
+    // Shares of 1/5, 3/5 and 1/5 within a tenth.
+    assert!((900..=1100).contains(&counts[&1]), "{counts:?}");
+    assert!((2700..=3300).contains(&counts[&2]), "{counts:?}");
+    assert!((900..=1100).contains(&counts[&3]), "{counts:?}");
+}
+
+proptest! {
+    /// Against the definition: rules in order, in each table the longest prefix.
+    #[test]
+    fn equals_a_linear_search(
+        routes in prop::collection::vec((0u32..3, 0u32..64, 20u8..=32, 0u32..3, 0u8..4), 0..60),
+        rules in prop::collection::vec((0u32..6, 0u32..4, prop::option::of(0u32..64), prop::option::of(24u8..30)), 0..6),
+        lookups in prop::collection::vec((0u32..64, 0u32..64), 30),
+    ) {
+        let addr = |low: u32| IpAddr::V4((0x0a00_0000 | low << 4).into());
+        let routes: Vec<RouteEntry> = routes.iter().enumerate().map(|(i, (t, a, len, priority, k))| RouteEntry {
+            table: *t,
+            dst: Subnet { addr: addr(*a), len: *len },
+            kind: [RouteKind::Unicast, RouteKind::Throw, RouteKind::Local, RouteKind::Unicast][usize::from(*k)],
+            priority: *priority,
+            hops: vec![hop(i as u32 + 1, None)],
+            mtu: None,
+            src: None,
+        }).collect();
+        let rules: Vec<RuleEntry> = rules.iter().map(|(priority, t, from, suppress)| {
+            let mut rule = RuleEntry::table(Family::V4, *priority, *t);
+            rule.from = from.map(|a| Subnet { addr: addr(a), len: 27 });
+            rule.suppress_prefix_len = *suppress;
+            rule
+        }).collect();
+        let fib = Fib::new(routes.clone(), rules.clone(), None);
+
+        let mut ordered = rules;
+        ordered.sort_by_key(|r| r.priority);
+        for (d, s) in lookups {
+            let (dst, src) = (addr(d), addr(s));
+            let mut want = RouteResult::None;
+            for rule in ordered.iter().filter(|r| r.from.is_none_or(|p| p.contains(src))) {
+                let RuleAction::Table(t) = rule.action else { continue };
+                let best = routes.iter().enumerate()
+                    .filter(|(_, r)| r.table == t && r.dst.contains(dst))
+                    .min_by_key(|(i, r)| (32 - r.dst.len, r.priority, *i));
+                let Some((_, route)) = best else { continue };
+                if rule.suppress_prefix_len.is_some_and(|l| route.dst.len <= l) { continue }
+                want = match route.kind {
+                    RouteKind::Throw => continue,
+                    RouteKind::Local => RouteResult::Local,
+                    _ => out(route.hops[0].ifindex, None),
+                };
+                break;
+            }
+            prop_assert_eq!(fib.lookup(dst, src, 0, 1), want);
+        }
+    }
+}
