@@ -35,6 +35,7 @@ pub mod xsk;
 pub use memory::MemoryPort;
 pub use packet::{BURST_LEN, Burst, Packet};
 pub use port::{Port, PortError, PortStats};
+pub use tun::{Tun, TunConfig, TunError};
 
 pub use umem::{Accounting, ChunkSize, Frame, FramePool, HEADROOM, Umem, UmemConfig, UmemError};
 pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskTransfer};

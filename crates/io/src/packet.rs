@@ -47,7 +47,11 @@ impl Packet {
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.span.len > 0
-            && self.span.start.checked_add(self.span.len).is_some_and(|end| end <= self.frame.bytes().len())
+            && self
+                .span
+                .start
+                .checked_add(self.span.len)
+                .is_some_and(|end| end <= self.frame.bytes().len())
     }
 }
 

@@ -67,7 +67,9 @@ pub enum UmemError {
         chunks: u32,
     },
     /// The kernel gave no memory.
-    #[error("no memory for packets: mmap of {len} bytes failed: {source}; lower the number of frames per worker")]
+    #[error(
+        "no memory for packets: mmap of {len} bytes failed: {source}; lower the number of frames per worker"
+    )]
     Map {
         /// The region's length in bytes.
         len: usize,
@@ -377,11 +379,7 @@ pub(crate) struct Lent {
 impl Lent {
     pub(crate) fn new(umem: &Umem) -> Self {
         let words = umem.chunks().div_ceil(64);
-        Self {
-            region: Arc::clone(&umem.region),
-            bits: vec![0; words].into_boxed_slice(),
-            count: 0,
-        }
+        Self { region: Arc::clone(&umem.region), bits: vec![0; words].into_boxed_slice(), count: 0 }
     }
 
     /// Enters a frame and returns its chunk's offset in the region, in bytes.

@@ -418,12 +418,7 @@ type Failure = (&'static str, io::Error);
 type Bound = (Arc<OwnedFd>, Rings, XskTransfer);
 
 /// Tries the modes that are allowed, best first, and for each first to share, then to register.
-fn bind_any(
-    umem: &Umem,
-    ifindex: u32,
-    queue: u32,
-    config: &XskConfig,
-) -> Result<Bound, Failure> {
+fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result<Bound, Failure> {
     let modes: &[XskTransfer] = match config.mode {
         XskMode::Auto => &[XskTransfer::ZeroCopy, XskTransfer::Copy],
         XskMode::Copy => &[XskTransfer::Copy],

@@ -44,13 +44,7 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::R
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: the pointer and the length describe `value`, which the kernel fills at most to len.
     let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            level,
-            option,
-            value.as_mut_ptr().cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(socket.as_raw_fd(), level, option, value.as_mut_ptr().cast(), &raw mut len)
     };
     if result != 0 {
         return Err(io::Error::last_os_error());
@@ -62,12 +56,8 @@ fn option<T: Copy>(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::R
 /// Registers a region with the kernel by this socket.
 pub(super) fn register(socket: BorrowedFd<'_>, umem: &Umem) -> io::Result<()> {
     let (addr, len) = umem.span();
-    let registration = libc::xdp_umem_reg_v1 {
-        addr,
-        len,
-        chunk_size: umem.chunk_len() as u32,
-        headroom: 0,
-    };
+    let registration =
+        libc::xdp_umem_reg_v1 { addr, len, chunk_size: umem.chunk_len() as u32, headroom: 0 };
     set_option(socket, libc::XDP_UMEM_REG, &registration)
 }
 
