@@ -2,6 +2,7 @@
 
     net4       client --lan-- gwa --wan--[ mid ]--wan-- gwb --lan-- server
     nat        the same, with a NAT box between gwa and the middle
+    nat_responder  the same, with the NAT box between the middle and gwb, forwarding IKE to gwb
     host2host  gwa --wan--[ mid ]--wan-- gwb
 
 `mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
@@ -24,7 +25,8 @@ LAN_A4, LAN_A6 = "10.1.0.1", "2001:db8:1::1"
 LAN_B4, LAN_B6 = "10.2.0.1", "2001:db8:2::1"
 WAN_A4, WAN_A6 = "192.0.2.1", "2001:db8:f::1"
 WAN_B4, WAN_B6 = "192.0.2.2", "2001:db8:f::2"
-NAT_IN4, NAT_OUT4, NAT_A4 = "172.16.0.254", "192.0.2.9", "172.16.0.1"
+NAT_IN4, NAT_OUT4 = "172.16.0.254", "192.0.2.9"
+NAT_A4 = NAT_B4 = "172.16.0.1"
 
 #: What must not be seen in the clear between the gateways.
 PROTECTED = ("10.1.0.0/24", "10.2.0.0/24", "2001:db8:1::/64", "2001:db8:2::/64")
@@ -183,30 +185,56 @@ def net4(lab, plane, wan_mtu=1500, offload=True):
 
 def nat(lab, plane, wan_mtu=1500, offload=True):
     """net4 with gateway A behind a NAT box, which masquerades (nftables)."""
+    net, a, b = _nat(lab, plane, wan_mtu, offload, inside="gwa")
+    b.route("10.1.0.0/24", "via", NAT_OUT4)
+    a.route("default", "via", NAT_IN4)
+    return net
+
+
+def nat_responder(lab, plane, wan_mtu=1500, offload=True):
+    """net4 with gateway B behind a NAT box that forwards IKE and NAT-T to it."""
+    net, a, b = _nat(lab, plane, wan_mtu, offload, inside="gwb")
+    a.route("10.2.0.0/24", "via", NAT_OUT4)
+    b.route("default", "via", NAT_IN4)
+    return net
+
+
+_NAT_RULES = """
+table ip nat {{
+  chain post {{
+    type nat hook postrouting priority srcnat
+    oifname "out" masquerade
+  }}
+  chain pre {{
+    type nat hook prerouting priority dstnat
+    {forward}
+  }}
+}}
+"""
+
+
+def _nat(lab, plane, wan_mtu, offload, inside):
     plane_a, plane_b = planes_of(plane)
     net = Network(lab, "nat")
     net.mid = _middle(lab, wan_mtu)
     a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)
-    box = lab.host("nat", forward=True)
-    lab.link(a, "wan", box, "in", mtu=wan_mtu)
-    _plug(lab, net.mid, "west", box, "out", wan_mtu)
-    _plug(lab, net.mid, "east", b, "wan", wan_mtu)
-    a.address("wan", f"{NAT_A4}/24")
+    box = net.nat = lab.host("nat", forward=True)
+    hidden, shown = (a, b) if inside == "gwa" else (b, a)
+    box_port, shown_port = ("west", "east") if inside == "gwa" else ("east", "west")
+    lab.link(hidden, "wan", box, "in", mtu=wan_mtu)
+    _plug(lab, net.mid, box_port, box, "out", wan_mtu)
+    _plug(lab, net.mid, shown_port, shown, "wan", wan_mtu)
+    hidden.address("wan", f"{NAT_A4}/24")
     box.address("in", f"{NAT_IN4}/24")
     box.address("out", f"{NAT_OUT4}/24")
-    b.address("wan", f"{WAN_B4}/24")
-    box.run(
-        "nft", "-f", "-",
-        stdin="table ip nat { chain post { type nat hook postrouting priority srcnat; "
-        'oifname "out" masquerade; }; }\n',
-    )  # fmt: skip
+    shown.address("wan", f"{WAN_B4 if inside == 'gwa' else WAN_A4}/24")
+    forward = f'iifname "out" udp dport {{ 500, 4500 }} dnat to {NAT_B4}'
+    rules = _NAT_RULES.format(forward=forward if inside == "gwb" else "")
+    box.run("nft", "-f", "-", stdin=rules)
     _lans(lab, net, a, b, offload)
-    a.route("default", "via", NAT_IN4)
-    b.route("10.1.0.0/24", "via", NAT_OUT4)
     net.gwa = Gateway(a, plane_a, ["wan", "lan"])
     net.gwb = Gateway(b, plane_b, ["wan", "lan"])
-    net.nat = box
-    return net
+    return net, a, b
 
 
 def host2host(lab, plane, wan_mtu=1500):
