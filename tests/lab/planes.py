@@ -9,10 +9,12 @@ import functools
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 from pathlib import Path
 
-from .base import LabError
+from .base import LabError, wait_for
 from .swan import Swan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -137,9 +139,8 @@ class Daemon:
         self.name = f"{host.name}-{host.lab.run_id}"
         self.config = host.lab.tmp / f"{host.name}.culvert.toml"
         self.process = None
-        self.balance_checked = True
         self.write_config()
-        host.lab.at_close(self._remove_guard)
+        host.lab.at_close(self._forget)
 
     def write_config(self, text=None):
         """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
@@ -149,17 +150,13 @@ class Daemon:
         self.config.write_text(text.replace("@NAME@", self.name))
 
     def start(self, timeout=15):
-        self.process = self.host.spawn(
-            culvert_binary(), "run", "--config", self.config,
-            log=self.host.lab.tmp / f"{self.host.name}-culvert.log",
-            env={"NO_COLOR": "1"},
-        )  # fmt: skip
+        """Starts it and waits until it says that it is ready."""
+        log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
         # The log is appended to over restarts: wait for one more ready line than there was.
-        before = self.process.output().count("culvert: ready")
-        self._wait_ready(before, timeout)
-
-    def _wait_ready(self, before, timeout):
-        from .base import wait_for
+        before = log.read_text().count("culvert: ready") if log.exists() else 0
+        self.process = self.host.spawn(
+            culvert_binary(), "run", "--config", self.config, log=log, env={"NO_COLOR": "1"}
+        )
 
         def ready():
             if self.process.output().count("culvert: ready") > before:
@@ -176,8 +173,6 @@ class Daemon:
 
     def kill9(self):
         """What a crash is like."""
-        import signal
-
         self.process.kill(signal.SIGKILL)
         self.process.wait()
 
@@ -209,8 +204,9 @@ class Daemon:
     def log(self):
         return self.process.output() if self.process else ""
 
-    def _remove_guard(self):
-        """The guard outlives the daemon on purpose; a test must not leave its record behind."""
+    def _forget(self):
+        """What outlives the daemon on purpose (the guard, the vault) must not outlive the lab."""
         if self.process is not None:
             self.process.stop(timeout=5)
-            self.culvert("guard", "clear", "--force", check=False)
+            self.culvert("guard", "clear", check=False)
+        shutil.rmtree(Path("/run/culvert") / self.name, ignore_errors=True)
