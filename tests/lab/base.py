@@ -143,6 +143,8 @@ class Lab:
         self.hosts = {}
         self.processes = []
         self.closing = []
+        self.paths = []
+        self.network = None
         self.closed = False
         self.tmp = Path(tempfile.mkdtemp(prefix=f"cvlab-{self.run_id}-"))
         STATE.mkdir(mode=0o700, exist_ok=True)
@@ -183,6 +185,11 @@ class Lab:
             if not offload:
                 host.run("ethtool", "-K", dev, "tx", "off", "tso", "off", "gso", "off", "gro", "off")
 
+    def owns(self, path):
+        """Has a file or folder outside the lab's own removed at the end (or by a later sweep)."""
+        self.paths.append(Path(path))
+        self._save()
+
     def at_close(self, call):
         """Has `call()` run when the lab ends, before processes are stopped; last in, first out."""
         self.closing.append(call)
@@ -212,7 +219,8 @@ class Lab:
                     print(f"lab: while stopping {process.argv[0]}: {error}")
             for host in self.hosts.values():
                 remove_namespace(host.ns)
-            shutil.rmtree(self.tmp, ignore_errors=True)
+            for path in (self.tmp, *self.paths):
+                remove_path(path)
             self._state.unlink(missing_ok=True)
             atexit.unregister(self.close)
         finally:
@@ -232,7 +240,7 @@ class Lab:
                     "pid": os.getpid(),
                     "start": _start_time(os.getpid()),
                     "kept": kept,
-                    "tmp": str(self.tmp),
+                    "paths": [str(p) for p in (self.tmp, *self.paths)],
                     "namespaces": [h.ns for h in self.hosts.values()],
                 }
             )
@@ -260,6 +268,16 @@ def remove_namespace(ns):
         pass  # not empty, or not there
 
 
+def remove_path(path):
+    """Removes a folder of a lab, and the one above it if it is /run/culvert and empty now."""
+    shutil.rmtree(path, ignore_errors=True)
+    if path.parent == Path("/run/culvert"):
+        try:
+            path.parent.rmdir()
+        except OSError:
+            pass  # other instances live there
+
+
 def sweep(kept=False):
     """Removes what crashed runs left behind; with `kept`, also demos that were kept up.
 
@@ -280,8 +298,8 @@ def sweep(kept=False):
             if ns.startswith(PREFIX):
                 remove_namespace(ns)
                 removed += 1
-        if "cvlab-" in state["tmp"]:
-            shutil.rmtree(state["tmp"], ignore_errors=True)
+        for path in state["paths"]:
+            remove_path(Path(path))
         file.unlink(missing_ok=True)
     return removed
 

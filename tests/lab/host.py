@@ -88,8 +88,10 @@ class Host:
         base = os.path.basename(str(argv[0]))
         log = log or self.lab.tmp / f"{self.name}-{base}-{len(self.lab.processes)}.log"
         with open(log, "ab") as out:
+            # A lab that is to be kept must survive the one who made it.
+            dies = [] if self.lab.keep else ["setpriv", "--pdeathsig", "KILL"]
             popen = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *self.argv(*argv)],
+                [*dies, *self.argv(*argv)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,

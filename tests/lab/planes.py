@@ -9,7 +9,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -140,6 +139,7 @@ class Daemon:
         self.config = host.lab.tmp / f"{host.name}.culvert.toml"
         self.process = None
         self.write_config()
+        host.lab.owns(f"/run/culvert/{self.name}")
         host.lab.at_close(self._forget)
 
     def write_config(self, text=None):
@@ -205,8 +205,7 @@ class Daemon:
         return self.process.output() if self.process else ""
 
     def _forget(self):
-        """What outlives the daemon on purpose (the guard, the vault) must not outlive the lab."""
+        """What outlives the daemon on purpose (the guard) must not outlive the lab."""
         if self.process is not None:
             self.process.stop(timeout=5)
             self.culvert("guard", "clear", check=False)
-        shutil.rmtree(Path("/run/culvert") / self.name, ignore_errors=True)
