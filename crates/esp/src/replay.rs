@@ -313,7 +313,7 @@ mod tests {
             for n in 1..200 {
                 window.commit(n);
             }
-            let said = |n: u64| (n ^ salt).count_ones() % 2 == 0;
+            let said = |n: u64| (n ^ salt).count_ones().is_multiple_of(2);
             window.restore(edge, said);
             prop_assert_eq!(window.edge(), edge);
             for n in 1..=edge {
