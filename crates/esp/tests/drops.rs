@@ -289,6 +289,39 @@ fn encapsulation_other_than_the_sas() {
     }
 }
 
+/// Each part of the geometry by itself: protocol, family, place of ESP, end of the packet.
+#[test]
+fn esp_elsewhere_than_the_headers_say() {
+    let mut bench = Bench::new();
+    for encap in [None, common::NATT] {
+        let p = SaParams { encap, ..params(GCM, true) };
+        let (tx, rx) = (sa(p.clone()), sa(p));
+        let sealed = bench.seal(&tx, &inner(true, 0, true, 20)).unwrap();
+        let at = if encap.is_some() { 28 } else { 20 };
+        let good = parse_ip(&sealed).unwrap();
+        let whole = Span { start: 0, len: sealed.len() };
+        let six = parse_ip(&inner(false, 0, true, 0)).unwrap();
+        let cases = [
+            (whole, wire::Headers { protocol: 51, ..good }),
+            (whole, wire::Headers { protocol: 67 - good.protocol, ..good }),
+            (whole, wire::Headers { header_len: 24, ..good }),
+            (whole, wire::Headers { header_len: 12, ..good }),
+            (whole, wire::Headers { src: six.src, dst: six.dst, ..good }),
+            (Span { start: 0, len: sealed.len() - 1 }, good),
+            (Span { start: 4, len: sealed.len() - 4 }, good),
+        ];
+        for (outer, h) in cases {
+            let mut buf = sealed.clone();
+            let esp = Span { start: at, len: sealed.len() - at };
+            let opening = rx.open_prepare(&buf, esp).unwrap();
+            let status = bench.job(&rx, Op::Open, &mut buf[at..], None);
+            let result = rx.open_finish(&mut buf, outer, &h, &opening, status, NOW_S);
+            assert_eq!(result, Err(DropReason::InEncapMismatch), "{outer:?} {h:?}");
+        }
+        assert!(bench.open(&rx, &sealed).is_ok());
+    }
+}
+
 #[test]
 fn dummies_are_swallowed_and_move_the_window() {
     let mut bench = Bench::new();
@@ -337,7 +370,9 @@ fn no_room() {
             let behind = tx.sealed_len(packet.len(), visible) - front - packet.len();
             assert!(bench.seal_in(&tx, &packet, front, behind, |_, _| {}).is_ok());
             let before = numbers(&tx);
-            for (front, behind) in [(front - 1, behind), (front, behind - 1), (0, 0)] {
+            let cases =
+                [(front - 1, behind), (front, behind - 1), (front + 99, behind - 1), (0, 0)];
+            for (front, behind) in cases {
                 let result = bench.seal_in(&tx, &packet, front, behind, |_, _| {});
                 assert_eq!(result, Err(DropReason::OutNoRoom), "{suite} {front} {behind}");
             }

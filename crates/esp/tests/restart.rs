@@ -53,6 +53,24 @@ fn no_number_or_iv_twice_across_crashes() {
     }
 }
 
+/// CBC's IVs are random: they neither repeat nor follow from each other or the number.
+#[test]
+fn cbc_ivs_are_unpredictable() {
+    for suite in Suite::all().filter(|s| s.needs_random_iv()) {
+        let p = params(suite, true);
+        let (tx, mut bench) = (life(&p, &memory(64)), Bench::new());
+        let ivs: Vec<u128> = (0..50)
+            .map(|_| bench.seal(&tx, &inner(true, 0, true, 9)).unwrap())
+            .map(|sealed| u128::from_be_bytes(sealed[28..44].try_into().unwrap()))
+            .collect();
+        assert_eq!(ivs.iter().collect::<HashSet<_>>().len(), ivs.len(), "{suite}");
+        let steps = ivs.windows(2).map(|w| w[1].wrapping_sub(w[0]));
+        assert_eq!(steps.collect::<HashSet<_>>().len(), ivs.len() - 1, "{suite}");
+        let bits = ivs.iter().fold(0, |bits, iv| bits | iv);
+        assert_eq!(bits, u128::MAX, "{suite}: a bit that is never set");
+    }
+}
+
 #[test]
 fn the_window_survives() {
     let p = SaParams { replay_window: 1000, ..params(GCM, true) };

@@ -146,6 +146,22 @@ fn tfc_padding_hides_the_length_and_is_cut() {
     }
 }
 
+/// What lay in the buffer before, perhaps someone else's packet, does not go to the peer.
+#[test]
+fn tfc_padding_holds_no_stale_data() {
+    let mut bench = Bench::new();
+    let tx = sa(SaParams { tfc_pad_len: 600, ..params(common::GCM, true) });
+    // The buffer around the packet is full of 0x5a.
+    let packet = inner(true, 0, true, 9);
+    let mut sealed = bench.seal(&tx, &packet).unwrap();
+    let status = bench.job(&tx, crypto::Op::Open, &mut sealed[20..], None);
+    assert_eq!(status, crypto::JobStatus::Done);
+    let text = &sealed[36..sealed.len() - 16];
+    assert_eq!(&text[..packet.len()], packet);
+    assert!(text[packet.len()..600].iter().all(|b| *b == 0));
+    assert_eq!(&text[600..], &[1, 2, 2, 4]);
+}
+
 /// For every MTU and suite: the longest packet fits, one byte more does not.
 #[test]
 fn max_inner_len_is_exact() {
