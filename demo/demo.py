@@ -265,7 +265,8 @@ def main():
     if "culvert" in planes and culvert_missing():
         print(f"demo: {culvert_missing()}", file=sys.stderr)
         return 1
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     sweep()
 
     results = {plane: {} for plane in planes}

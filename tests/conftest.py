@@ -45,10 +45,8 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_configure(config):
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGTERM, interrupted)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
 
 
 def pytest_sessionstart(session):
