@@ -7,6 +7,8 @@ use std::env;
 fn main() {
     println!("cargo:rerun-if-changed=shim/probe.c");
     println!("cargo:rerun-if-changed=shim/shim.c");
+    // So that a library that is installed later is noticed.
+    println!("cargo:rerun-if-changed=/usr/include/intel-ipsec-mb.h");
     println!("cargo:rustc-check-cfg=cfg(ipsec_mb_present)");
 
     // The library exists for x86-64 only.

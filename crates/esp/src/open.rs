@@ -242,8 +242,9 @@ fn trailer(text: &[u8]) -> Result<(usize, u8), DropReason> {
     let [pad_len, next_header] = *fixed;
     let payload_len = rest.len().checked_sub(pad_len.into()).ok_or(DropReason::InPadding)?;
     let padding = rest.get(payload_len..).ok_or(DropReason::InPadding)?;
-    // Without a branch per byte; at most 255 of them, so the counter does not wrap.
-    let wrong = padding.iter().zip(1u8..).fold(0, |wrong, (byte, value)| wrong | (byte ^ value));
+    // Without a branch per byte; there are at most 255.
+    let wrong =
+        padding.iter().zip(1..=u8::MAX).fold(0, |wrong, (byte, value)| wrong | (byte ^ value));
     if wrong == 0 { Ok((payload_len, next_header)) } else { Err(DropReason::InPadding) }
 }
 

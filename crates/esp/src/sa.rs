@@ -52,7 +52,9 @@ const _: () = assert!(size_of::<Hot>() <= 128, "two cache lines");
 
 impl Sa {
     /// An SA from its parameters, keys and numbers. `cells` may come from an earlier life of the
-    /// same SA: numbers go on where they stood.
+    /// same SA: numbers go on where they stood. They must be of the same replay window then, as
+    /// its size decides where a number's bit is; after a change of size use
+    /// [`ReplayWindow::restore`].
     ///
     /// # Errors
     /// When the three do not belong together; see [`SaError`].

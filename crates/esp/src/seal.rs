@@ -274,3 +274,39 @@ fn fill_udp_checksum(packet: &mut [u8], udp_at: usize) -> Option<()> {
     udp.get_mut(6..8)?.copy_from_slice(&value.to_be_bytes());
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use wire::{L4Checksum, parse_ip, verify_l4_checksum};
+
+    use super::*;
+
+    /// Whatever the data, also when the sum comes out as zero, the checksum is there and right.
+    #[test]
+    fn udp_over_v6_never_goes_without_checksum() {
+        let mut saw_ffff = false;
+        for word in 0..=u16::MAX {
+            let mut packet = [0; 50];
+            packet[0] = 0x60;
+            packet[5] = 10;
+            packet[6] = protocol::UDP;
+            packet[45] = 10;
+            packet[48..].copy_from_slice(&word.to_be_bytes());
+            fill_udp_checksum(&mut packet, 40).unwrap();
+            let h = parse_ip(&packet).unwrap();
+            assert_eq!(verify_l4_checksum(&packet, &h), L4Checksum::Valid, "word {word:#x}");
+            saw_ffff |= packet[46..48] == [0xff, 0xff];
+        }
+        assert!(saw_ffff, "no data whose sum is zero");
+    }
+
+    #[test]
+    fn trailer_fills_its_place_exactly() {
+        let trailer = Trailer { tfc_len: 3, pad_len: 4, next_header: 41 };
+        let mut out = [0xa5; 9];
+        assert!(trailer.write(&mut out).is_some());
+        assert_eq!(out, [0, 0, 0, 1, 2, 3, 4, 4, 41]);
+        assert!(trailer.write(&mut [0; 8]).is_none());
+        assert!(trailer.write(&mut [0; 10]).is_none());
+    }
+}

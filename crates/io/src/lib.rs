@@ -1,1 +1,41 @@
-//! x
+//! Packet ports and the memory they share.
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`umem`] | one memory region of fixed chunks; [`Frame`] owns one chunk, [`FramePool`] keeps the free ones |
+//! | [`packet`] | [`Packet`]: a frame and where the packet lies in it; [`Burst`]: up to 64 of them |
+//! | [`port`] | [`Port`]: what a worker receives from and transmits to, and its errors |
+//! | [`xsk`] | AF_XDP queues on system calls alone: shared UMEM, need-wakeup, zero copy where the driver has it |
+//! | [`tun`] | the private TUN interface, with segmentation on read and coalescing on write |
+//! | [`memory`] | a port made of two queues, for tests and benches |
+//! | [`pcap`] | captures as pcap files |
+//!
+//! # Frames are conserved
+//!
+//! Every chunk of a region is in exactly one place: the pool, a packet, a ring that the kernel
+//! reads or writes, or quarantine (see [`xsk`]). [`umem::Accounting`] adds the places up.
+//! A frame that is merely dropped is not lost: it returns to its region, and the pool picks it up
+//! when it runs dry. [`FramePool::put`] is the cheap way.
+//!
+//! # Threads
+//!
+//! One worker owns its region, pool and ports. All of them are `Send`, none needs a lock.
+
+#![deny(unsafe_code)]
+
+pub mod checksum;
+pub mod memory;
+pub mod packet;
+pub mod pcap;
+pub mod port;
+pub mod tun;
+pub mod umem;
+pub mod xsk;
+
+pub use memory::MemoryPort;
+pub use packet::{BURST_LEN, Burst, Packet};
+pub use port::{Port, PortError, PortStats};
+pub use tun::{Tun, TunConfig, TunError};
+
+pub use umem::{Accounting, ChunkSize, Frame, FramePool, HEADROOM, Umem, UmemConfig, UmemError};
+pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskTransfer};

@@ -70,6 +70,7 @@ drop_reasons! {
     OutTooBig, "out-too-big", None, "The packet does not fit and must not be fragmented; an ICMP error went back.";
     OutNoRoom, "out-no-room", Some("XfrmOutError"), "The buffer has no room for the headers.";
     OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";
+    OutUnsupported, "out-unsupported", Some("XfrmOutPolError"), "The policy protects in a way that culvert cannot do; the packet must not leave in clear.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
     // Forwarding.
     TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";

@@ -75,7 +75,11 @@ fn addr(is_v6: bool) -> impl Strategy<Value = IpAddr> {
 }
 
 fn prefix(is_v6: bool) -> impl Strategy<Value = Prefix> {
-    let lens: &[u8] = if is_v6 { &[0, 32, 48, 127, 128, 255] } else { &[0, 8, 16, 31, 32, 255] };
+    // Most match everything: policies have to meet under one key as well.
+    let lens: &[u8] = match is_v6 {
+        true => &[0, 0, 0, 0, 0, 0, 32, 48, 127, 128, 255],
+        false => &[0, 0, 0, 0, 0, 0, 8, 16, 31, 32, 255],
+    };
     (addr(is_v6), prop::sample::select(lens)).prop_map(|(addr, len)| Prefix { addr, len })
 }
 
@@ -109,8 +113,8 @@ prop_compose! {
         priority in prop::sample::select(&[0u32, 1, 2, 3, u32::MAX][..]),
         block in any::<bool>(),
         protects in any::<bool>(),
-        mark in prop::sample::select(&[(0, 0), (0, 0), (1, 1), (1, 3), (0, 3), (5, 3)][..]),
-        if_id in prop::sample::select(&[0u32, 0, 0, 1][..]),
+        mark in prop::sample::select(&[(0, 0), (0, 0), (0, 0), (0, 0), (1, 1), (1, 3), (0, 3), (5, 3)][..]),
+        if_id in prop::sample::select(&[0u32, 0, 0, 0, 1][..]),
     ) -> PolicyConfig {
         PolicyConfig {
             index,

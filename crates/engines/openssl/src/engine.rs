@@ -62,7 +62,7 @@ impl OpensslEngine {
                         if self.cbc(*kind, op, owner, key, parts.iv, parts.text) {
                             JobStatus::Done
                         } else {
-                            parts.text.zeroize();
+                            parts.text.fill(0);
                             JobStatus::Failed
                         }
                     }
@@ -78,7 +78,7 @@ impl OpensslEngine {
                     let status = verify(mac, &parts, seq_hi);
                     if status != JobStatus::Done {
                         // Without encryption the received text is plaintext.
-                        parts.text.zeroize();
+                        parts.text.fill(0);
                     }
                     status
                 }
@@ -120,11 +120,11 @@ impl OpensslEngine {
             Op::Open => match open(ctx, aad, parts.text, parts.icv) {
                 Ok(true) => JobStatus::Done,
                 Ok(false) => {
-                    parts.text.zeroize();
+                    parts.text.fill(0);
                     JobStatus::BadIcv
                 }
                 Err(_) => {
-                    parts.text.zeroize();
+                    parts.text.fill(0);
                     JobStatus::Failed
                 }
             },

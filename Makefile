@@ -1,0 +1,94 @@
+# culvert: build, test, demonstrate, install. `make` alone says what there is.
+
+SHELL := /bin/sh
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib/culvert
+MANDIR     ?= $(PREFIX)/share/man
+COMPDIR    ?= $(PREFIX)/share
+SYSCONFDIR ?= /etc
+UNITDIR    ?= /etc/systemd/system
+DOCDIR     ?= $(PREFIX)/share/doc/culvert
+DESTDIR    ?=
+
+CARGO  ?= cargo
+PYTHON ?= /usr/bin/python3
+BINARY  = target/release/culvert
+PRELOAD = target/release/libculvert_preload.so
+
+# What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
+JOBS = format clippy docs unit crate-graph audit shell lab fuzz-smoke scenarios
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
+
+help: ## this list
+	@echo "culvert: a fast path for IPsec on Linux"
+	@echo
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@echo
+	@echo "Single jobs of \`make test\`: $(JOBS)"
+	@echo "One scenario: make scenarios ONLY=ikev2-psk"
+
+setup: ## install what is missing (Debian 12, as root)
+	@scripts/setup
+
+build: setup ## release build of the daemon and the preload library
+	$(CARGO) build --locked --release -p culvert -p culvert-preload
+
+demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up
+	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
+
+test: ## every check and test there is
+	@.ci/run $(JOBS)
+
+lint: ## format, clippy, docs, crate graph, audit and shell checks
+	@.ci/run format clippy docs crate-graph audit shell
+
+$(JOBS):
+	@ONLY='$(ONLY)' .ci/run $@
+
+fuzz: ## fuzz every target for SECONDS (default 300) each
+	scripts/fuzz --seconds $(or $(SECONDS),300)
+
+bench: build ## the gateway path in memory, on one core
+	$(BINARY) bench esp
+
+install: ## binary, preload library, manual pages, units, default configuration
+	@test -x $(BINARY) || { echo "nothing is built yet: run make build first"; exit 1; }
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR) $(DESTDIR)$(MANDIR)/man1 \
+	    $(DESTDIR)$(SYSCONFDIR)/culvert $(DESTDIR)$(UNITDIR) $(DESTDIR)$(DOCDIR)
+	install -m 0755 $(BINARY) $(DESTDIR)$(BINDIR)/culvert
+	install -m 0644 $(PRELOAD) $(DESTDIR)$(LIBDIR)/libculvert_preload.so
+	rm -rf target/docs && $(BINARY) docs target/docs
+	install -m 0644 target/docs/*.1 $(DESTDIR)$(MANDIR)/man1/
+	install -D -m 0644 target/docs/culvert.bash \
+	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert
+	install -D -m 0644 target/docs/_culvert $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert
+	install -D -m 0644 target/docs/culvert.fish \
+	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
+	test -e $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml || \
+	    install -m 0600 packaging/culvert.toml $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml
+	for unit in culvert.service culvert-guard.service; do \
+	    sed 's|@BINDIR@|$(BINDIR)|g' packaging/$$unit > $(DESTDIR)$(UNITDIR)/$$unit; \
+	    chmod 0644 $(DESTDIR)$(UNITDIR)/$$unit; done
+	sed 's|@BINDIR@|$(BINDIR)|g' packaging/strongswan-culvert.conf \
+	    > $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf
+
+uninstall: ## remove what install put there; the configuration stays
+	rm -f $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
+	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
+	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
+	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
+	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
+	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish \
+	    $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf
+	-rmdir $(DESTDIR)$(LIBDIR) $(DESTDIR)$(DOCDIR) 2>/dev/null
+
+clean: ## remove build results, and what an interrupted demo or test left
+	-[ "$$(id -u)" = 0 ] && $(PYTHON) demo/demo.py --clean
+	$(CARGO) clean
+	rm -rf build fuzz/target
+	find tests demo -name __pycache__ -type d -prune -exec rm -rf {} +

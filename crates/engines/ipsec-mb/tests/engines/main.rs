@@ -1,0 +1,13 @@
+//! Both engines against published vectors and against each other.
+//!
+//! Where libipsec-mb is missing, the vectors still run on the OpenSSL engine, and the comparison
+//! compares that engine with itself.
+
+mod batches;
+mod common;
+mod differential;
+mod refusals;
+mod rfc;
+mod wycheproof_aead;
+mod wycheproof_cbc;
+mod wycheproof_hmac;

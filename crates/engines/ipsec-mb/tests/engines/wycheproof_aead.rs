@@ -1,0 +1,83 @@
+//! Wycheproof's AES-GCM and ChaCha20-Poly1305 vectors: nonce = salt and IV, additional data =
+//! header.
+
+use crypto::{AesKey, IcvLen, JobStatus, Keys, Op, Suite};
+use wycheproof::aead::{Test, TestName, TestSet};
+
+use crate::common::{Tally, packet, providers, run};
+
+const NONCE: &str = "the nonce is not 96 bits";
+const TAG: &str = "ESP does not offer the tag's length";
+
+/// Runs a set on every engine; all engines must run and skip the same vectors.
+fn check_set(name: TestName, suite: impl Fn(usize, usize) -> Option<Suite>) -> Tally {
+    let mut tallies: Vec<Tally> = Vec::new();
+    for provider in providers() {
+        let mut tally = Tally::default();
+        let mut engine = provider.engine().unwrap();
+        for group in TestSet::load(name).unwrap().test_groups {
+            for test in &group.tests {
+                let label = format!("{} {name:?} {}", provider.name(), test.tc_id);
+                if test.nonce.len() != 12 {
+                    tally.skip(NONCE);
+                    continue;
+                }
+                let Some(suite) = suite(group.key_size / 8, group.tag_size / 8) else {
+                    tally.skip(TAG);
+                    continue;
+                };
+                let (salt, _) = test.nonce.split_at(4);
+                let cipher = test.key.to_vec();
+                let keys = Keys { cipher, salt: salt.to_vec(), auth: vec![] };
+                let session = provider.session(suite, &keys).unwrap();
+                check(test, &label, |op, work| {
+                    run(&mut *engine, &session, op, work, test.aad.len(), None)
+                });
+                tally.ran += 1;
+            }
+        }
+        tallies.push(tally);
+    }
+    let first = tallies.swap_remove(0);
+    assert!(tallies.iter().all(|tally| *tally == first));
+    first
+}
+
+fn check(test: &Test, label: &str, mut run: impl FnMut(Op, &mut [u8]) -> JobStatus) {
+    let iv = &test.nonce[4..];
+    let plain = packet(&[&test.aad, iv, &test.pt, &vec![0; test.tag.len()]]);
+    let sealed = packet(&[&test.aad, iv, &test.ct, &test.tag]);
+    let text = test.aad.len() + iv.len()..sealed.len() - test.tag.len();
+
+    let mut work = sealed.clone();
+    let status = run(Op::Open, &mut work);
+    if test.result.must_fail() {
+        assert_eq!(status, JobStatus::BadIcv, "{label}");
+        let left = &work[text];
+        assert!(left == &test.ct[..] || left.iter().all(|byte| *byte == 0), "{label}");
+    } else {
+        assert_eq!(status, JobStatus::Done, "{label}");
+        assert_eq!(work[..text.end], plain[..text.end], "{label}");
+    }
+
+    let mut work = plain;
+    assert_eq!(run(Op::Seal, &mut work), JobStatus::Done, "{label}");
+    assert_eq!(work == sealed, !test.result.must_fail(), "{label}");
+}
+
+#[test]
+fn aes_gcm() {
+    let tally = check_set(TestName::AesGcm, |key, tag| {
+        let key = AesKey::from_len_bytes(key)?;
+        Some(Suite::AesGcm { key, icv: IcvLen::from_len_bytes(tag)? })
+    });
+    tally.assert(197, &[(NONCE, 119)]);
+}
+
+#[test]
+fn chacha20_poly1305() {
+    let tally = check_set(TestName::ChaCha20Poly1305, |_, tag| {
+        (tag == 16).then_some(Suite::ChaCha20Poly1305)
+    });
+    tally.assert(316, &[(NONCE, 9)]);
+}

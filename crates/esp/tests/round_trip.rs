@@ -1,0 +1,195 @@
+//! What is sealed opens again, as it was.
+
+mod common;
+
+use common::{Bench, inner, own, params, sa, tcp, udp};
+use crypto::Suite;
+use esp::{Mode, SaParams};
+use wire::parse_ip;
+
+/// Every payload size in small steps at the beginning and around blocks, irregular ones up to the
+/// link's limit.
+fn sizes() -> impl Iterator<Item = usize> {
+    (0..66).chain((66..1400).step_by(37)).chain(1400..1420)
+}
+
+#[test]
+fn every_suite_in_every_tunnel() {
+    let mut bench = Bench::new();
+    for suite in Suite::all() {
+        for (outer_v4, inner_v4) in [(true, true), (true, false), (false, true), (false, false)] {
+            for encap in [None, common::NATT] {
+                for esn in [false, true] {
+                    let p = SaParams { encap, esn, ..params(suite, outer_v4) };
+                    let (tx, rx) = (sa(p.clone()), sa(p));
+                    for len in sizes().step_by(9) {
+                        let packet = inner(inner_v4, 0, true, len);
+                        let sealed = bench.seal(&tx, &packet).unwrap();
+                        assert_eq!(sealed.len(), tx.sealed_len(packet.len(), 0));
+                        assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)), "{suite}, {len}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_size() {
+    let mut bench = Bench::new();
+    for suite in Suite::all() {
+        let (tx, rx) = (sa(params(suite, true)), sa(params(suite, true)));
+        let mut bytes = 0;
+        for len in sizes() {
+            let packet = inner(true, 0, true, len);
+            let sealed = bench.seal(&tx, &packet).unwrap();
+            assert_eq!(bench.open(&rx, &sealed).as_ref(), Ok(&Some(packet.clone())));
+            bytes += packet.len() as u64;
+        }
+        for cells in [tx.cells(), rx.cells()] {
+            assert_eq!(cells.bytes().load(std::sync::atomic::Ordering::Relaxed), bytes);
+        }
+    }
+}
+
+#[test]
+fn every_suite_in_transport_mode() {
+    let mut bench = Bench::new();
+    for suite in Suite::all() {
+        for v4 in [true, false] {
+            for encap in [None, common::NATT] {
+                for esn in [false, true] {
+                    let p = SaParams { mode: Mode::Transport, encap, esn, ..params(suite, v4) };
+                    let (tx, rx) = (sa(p.clone()), sa(p.clone()));
+                    for len in sizes().step_by(11) {
+                        let data = common::data(len);
+                        for packet in [own(&p, 17, &udp(7, 9, &data)), own(&p, 6, &tcp(&data))] {
+                            let sealed = bench.seal(&tx, &packet).unwrap();
+                            let visible = if v4 { 20 } else { 40 };
+                            assert_eq!(sealed.len(), tx.sealed_len(packet.len(), visible));
+                            assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// 60 bytes of IPv4 header, and an IPv6 chain of which a part stays visible.
+#[test]
+fn transport_with_options_and_extension_headers() {
+    let mut bench = Bench::new();
+    for encap in [None, common::NATT] {
+        let p = SaParams { mode: Mode::Transport, encap, ..params(common::GCM, true) };
+        let (tx, rx) = (sa(p.clone()), sa(p.clone()));
+        let mut packet = own(&p, 17, &udp(7, 9, b"options"));
+        packet.splice(20..20, [1; 40]);
+        packet[0] = 0x4f;
+        packet[3] += 40;
+        wire::ipv4::fill_checksum(&mut packet);
+        let sealed = bench.seal(&tx, &packet).unwrap();
+        let h = parse_ip(&sealed).unwrap();
+        assert_eq!(h.header_len, 60);
+        assert_eq!(h.protocol, if encap.is_some() { 17 } else { 50 });
+        assert_eq!(&sealed[20..60], &[1; 40]);
+        assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
+
+        // Hop-by-hop and routing stay in front, the destination options after them go inside.
+        let p = SaParams { mode: Mode::Transport, encap, ..params(common::GCM, false) };
+        let (tx, rx) = (sa(p.clone()), sa(p.clone()));
+        let mut chain = vec![43, 0, 1, 4, 0, 0, 0, 0];
+        chain.extend([60, 0, 2, 0, 0, 0, 0, 0]);
+        chain.extend([17, 0, 1, 4, 0, 0, 0, 0]);
+        chain.extend(udp(7, 9, b"extensions"));
+        let mut packet = common::ip(p.src, p.dst, 0, true, 0, &chain);
+        let h = parse_ip(&packet).unwrap();
+        assert!(wire::fill_l4_checksum(&mut packet, &h));
+        let sealed = bench.seal(&tx, &packet).unwrap();
+        assert_eq!(parse_ip(&sealed).unwrap().header_len, 56);
+        assert_eq!(sealed[48], if encap.is_some() { 17 } else { 50 });
+        assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
+    }
+}
+
+#[test]
+fn ethernet_padding_is_not_sealed() {
+    let mut bench = Bench::new();
+    let (tx, rx) = (sa(params(common::GCM, true)), sa(params(common::GCM, true)));
+    let packet = inner(true, 0, true, 3);
+    let mut frame = packet.clone();
+    frame.extend([0; 15]);
+    let sealed = bench.seal_in(&tx, &frame, 36, 100, |_, _| {});
+    // The padding bytes behind the sealed packet are overwritten or left; the content is what
+    // counts.
+    assert_eq!(bench.open(&rx, &sealed.unwrap()), Ok(Some(packet)));
+}
+
+#[test]
+fn tfc_padding_hides_the_length_and_is_cut() {
+    let mut bench = Bench::new();
+    for (to, sealed_len) in [(600, 656), (u32::MAX, 1500)] {
+        let p = SaParams { tfc_pad_len: to, ..params(common::GCM, true) };
+        let (tx, rx) = (sa(p.clone()), sa(p));
+        for inner_v4 in [true, false] {
+            for len in [0, 1, 100, 400] {
+                let packet = inner(inner_v4, 0, true, len);
+                let sealed = bench.seal(&tx, &packet).unwrap();
+                assert_eq!(sealed.len(), sealed_len);
+                assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
+            }
+        }
+        // A packet that is longer than the padding asks for is not cut.
+        let packet = inner(true, 0, true, 1400);
+        let sealed = bench.seal(&tx, &packet).unwrap();
+        assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)));
+    }
+}
+
+/// What lay in the buffer before, perhaps someone else's packet, does not go to the peer.
+#[test]
+fn tfc_padding_holds_no_stale_data() {
+    let mut bench = Bench::new();
+    let tx = sa(SaParams { tfc_pad_len: 600, ..params(common::GCM, true) });
+    // The buffer around the packet is full of 0x5a.
+    let packet = inner(true, 0, true, 9);
+    let mut sealed = bench.seal(&tx, &packet).unwrap();
+    let status = bench.job(&tx, crypto::Op::Open, &mut sealed[20..], None);
+    assert_eq!(status, crypto::JobStatus::Done);
+    let text = &sealed[36..sealed.len() - 16];
+    assert_eq!(&text[..packet.len()], packet);
+    assert!(text[packet.len()..600].iter().all(|b| *b == 0));
+    assert_eq!(&text[600..], &[1, 2, 2, 4]);
+}
+
+/// For every MTU and suite: the longest packet fits, one byte more does not.
+#[test]
+fn max_inner_len_is_exact() {
+    let mut bench = Bench::new();
+    for suite in Suite::all() {
+        for v4 in [true, false] {
+            for mode in [Mode::Tunnel, Mode::Transport] {
+                for encap in [None, common::NATT] {
+                    let p = SaParams { mode, encap, ..params(suite, v4) };
+                    let tx = sa(p.clone());
+                    let visible = if mode == Mode::Tunnel { 0 } else { if v4 { 20 } else { 40 } };
+                    for mtu in 576..=1500 {
+                        let max = tx.max_inner_len(mtu);
+                        assert!(tx.sealed_len(max, visible) <= mtu);
+                        assert!(tx.sealed_len(max + 1, visible) > mtu);
+                    }
+                    // And the lengths promised are those of real packets.
+                    for mtu in [576, 577, 1280, 1499, 1500] {
+                        let max = tx.max_inner_len(mtu);
+                        let header = if v4 { 20 } else { 40 };
+                        for (len, fits) in [(max, true), (max + 1, false)] {
+                            let packet = own(&p, 253, &common::data(len - header));
+                            let sealed = bench.seal(&tx, &packet).unwrap();
+                            assert_eq!(sealed.len() <= mtu, fits, "{suite} {mode:?} {mtu}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

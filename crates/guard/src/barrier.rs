@@ -1,0 +1,192 @@
+//! One barrier: a selector, a direction, and whether it stops or lets pass.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use policy::{Action, Direction, Mark, PolicyConfig, PortMask, Prefix, Selector};
+use serde::{Deserialize, Serialize};
+
+/// What happens to packets that match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// They are dropped.
+    Block,
+    /// They pass, whatever comes later in the order.
+    Pass,
+}
+
+/// One barrier, as it is listed and put up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Barrier {
+    direction: u8,
+    src: (IpAddr, u8),
+    dst: (IpAddr, u8),
+    protocol: u8,
+    src_port: (u16, u16),
+    dst_port: (u16, u16),
+    ifindex: u32,
+    mark: (u32, u32),
+    if_id: u32,
+    priority: u32,
+    effect: Effect,
+}
+
+impl Barrier {
+    /// What stands for a policy: a policy that protects stops what it would protect.
+    pub fn of_policy(policy: &PolicyConfig) -> Barrier {
+        let effect = match policy.action {
+            Action::Allow if policy.templates.is_empty() => Effect::Pass,
+            Action::Allow | Action::Block => Effect::Block,
+        };
+        Barrier::new(policy.direction, policy.selector, policy.priority, effect)
+            .with(policy.mark, policy.if_id)
+    }
+
+    /// What stands for a prefix to and from which everything needs protection: after every policy.
+    pub fn of_prefix(prefix: Prefix) -> [Barrier; 3] {
+        let any = any_prefix(prefix.addr.is_ipv6());
+        let to = selector(any, prefix);
+        let from = selector(prefix, any);
+        [
+            Barrier::new(Direction::Out, to, u32::MAX, Effect::Block),
+            Barrier::new(Direction::In, from, u32::MAX, Effect::Block),
+            Barrier::new(Direction::Forward, from, u32::MAX, Effect::Block),
+        ]
+    }
+
+    /// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
+    ///
+    /// Outbound the netfilter rules have it built in.
+    pub fn neighbour_discovery() -> impl Iterator<Item = Barrier> {
+        (133..=137).map(|icmp_type| {
+            let any = any_prefix(true);
+            let selector = Selector {
+                protocol: ICMPV6,
+                src_port: PortMask { value: icmp_type, mask: u16::MAX },
+                ..selector(any, any)
+            };
+            Barrier::new(Direction::In, selector, 0, Effect::Pass)
+        })
+    }
+
+    fn new(direction: Direction, s: Selector, priority: u32, effect: Effect) -> Barrier {
+        Barrier {
+            direction: crate::direction_number(direction),
+            src: (s.src.addr, s.src.len),
+            dst: (s.dst.addr, s.dst.len),
+            protocol: s.protocol,
+            src_port: (s.src_port.value, s.src_port.mask),
+            dst_port: (s.dst_port.value, s.dst_port.mask),
+            ifindex: s.ifindex,
+            mark: (0, 0),
+            if_id: 0,
+            priority,
+            effect,
+        }
+    }
+
+    fn with(mut self, mark: Mark, if_id: u32) -> Barrier {
+        self.mark = (mark.value, mark.mask);
+        self.if_id = if_id;
+        self
+    }
+
+    /// Whether it is about IPv6.
+    pub fn is_v6(&self) -> bool {
+        self.src.0.is_ipv6()
+    }
+
+    /// Whether it is an nftables rule rather than a kernel policy.
+    pub(crate) fn is_netfilter(&self) -> bool {
+        self.is_v6() && self.direction == crate::direction_number(Direction::Out)
+    }
+
+    /// What the kernel tells policies apart by: of two with one identity, one replaces the other.
+    pub(crate) fn identity(&self) -> Barrier {
+        Barrier { priority: 0, effect: Effect::Block, ..*self }
+    }
+
+    /// The direction, as the kernel numbers it.
+    pub(crate) fn direction(&self) -> u8 {
+        self.direction
+    }
+
+    /// Lower comes first.
+    pub fn priority(&self) -> u32 {
+        self.priority
+    }
+
+    /// What it does.
+    pub fn effect(&self) -> Effect {
+        self.effect
+    }
+
+    /// Mark and mask.
+    pub(crate) fn mark(&self) -> (u32, u32) {
+        self.mark
+    }
+
+    /// XFRM interface id.
+    pub(crate) fn if_id(&self) -> u32 {
+        self.if_id
+    }
+
+    /// Which packets.
+    pub fn selector(&self) -> Selector {
+        let prefix = |(addr, len)| Prefix { addr, len };
+        let port = |(value, mask)| PortMask { value, mask };
+        Selector {
+            src: prefix(self.src),
+            dst: prefix(self.dst),
+            protocol: self.protocol,
+            src_port: port(self.src_port),
+            dst_port: port(self.dst_port),
+            ifindex: self.ifindex,
+            user: 0,
+        }
+    }
+}
+
+impl fmt::Display for Barrier {
+    /// As `ip xfrm policy` would say it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dir = ["in", "out", "fwd"].get(usize::from(self.direction)).unwrap_or(&"?");
+        let effect = match self.effect {
+            Effect::Block => "block",
+            Effect::Pass => "allow",
+        };
+        write!(f, "src {}/{} dst {}/{}", self.src.0, self.src.1, self.dst.0, self.dst.1)?;
+        if self.protocol != 0 {
+            write!(f, " proto {}", self.protocol)?;
+        }
+        for (name, (value, mask)) in [("sport", self.src_port), ("dport", self.dst_port)] {
+            if mask != 0 {
+                write!(f, " {name} {value}")?;
+            }
+        }
+        write!(f, " dir {dir} action {effect} priority {}", self.priority)
+    }
+}
+
+fn any_prefix(v6: bool) -> Prefix {
+    let addr = match v6 {
+        true => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    };
+    Prefix { addr, len: 0 }
+}
+
+fn selector(src: Prefix, dst: Prefix) -> Selector {
+    Selector {
+        src,
+        dst,
+        protocol: 0,
+        src_port: PortMask::default(),
+        dst_port: PortMask::default(),
+        ifindex: 0,
+        user: 0,
+    }
+}
+
+const ICMPV6: u8 = 58;

@@ -1,0 +1,78 @@
+//! A packet: a frame, and where in it the packet lies; and a burst of them.
+
+use arrayvec::ArrayVec;
+use wire::Span;
+
+use crate::umem::Frame;
+
+/// The most packets in a burst.
+pub const BURST_LEN: usize = 64;
+
+/// The packets that are worked on together. On the stack; never allocates.
+pub type Burst = ArrayVec<Packet, BURST_LEN>;
+
+/// A packet in its frame, with room before and after it.
+///
+/// On an Ethernet port the span covers the Ethernet frame (without the FCS), on the TUN the IP
+/// packet.
+#[derive(Debug)]
+pub struct Packet {
+    /// The chunk that it lies in.
+    pub frame: Frame,
+    /// Where it lies.
+    pub span: Span,
+}
+
+impl Packet {
+    /// The packet's bytes; empty if the span does not lie inside the frame.
+    #[inline]
+    pub fn data(&self) -> &[u8] {
+        self.frame.bytes().get(self.span.range()).unwrap_or(&[])
+    }
+
+    /// The packet's bytes, to write; empty if the span does not lie inside the frame.
+    #[inline]
+    pub fn data_mut(&mut self) -> &mut [u8] {
+        let range = self.span.range();
+        self.frame.bytes_mut().get_mut(range).unwrap_or(&mut [])
+    }
+
+    /// The whole frame, which the span's offsets refer to.
+    #[inline]
+    pub fn buffer_mut(&mut self) -> &mut [u8] {
+        self.frame.bytes_mut()
+    }
+
+    /// Whether the span is not empty and lies inside the frame.
+    #[inline]
+    pub fn is_valid(&self) -> bool {
+        self.span.len > 0
+            && self
+                .span
+                .start
+                .checked_add(self.span.len)
+                .is_some_and(|end| end <= self.frame.bytes().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::umem::{ChunkSize, Umem, UmemConfig};
+
+    #[test]
+    fn a_span_outside_the_frame_reads_as_empty() {
+        let config = UmemConfig { chunks: 1, chunk_size: ChunkSize::Bytes2048, populate: true };
+        let (_umem, mut pool) = Umem::new(config).expect("mmap");
+        let frame = pool.take().expect("frame");
+        let mut packet = Packet { frame, span: Span { start: 2000, len: 48 } };
+        assert_eq!(packet.data().len(), 48);
+        assert!(packet.is_valid());
+        packet.data_mut().fill(7);
+        assert_eq!(packet.buffer_mut()[1999..2001], [0, 7]);
+        packet.span.len = 49;
+        assert!(packet.data().is_empty() && packet.data_mut().is_empty() && !packet.is_valid());
+        packet.span = Span { start: 10, len: 0 };
+        assert!(!packet.is_valid());
+    }
+}

@@ -1,0 +1,285 @@
+//! Joins consecutive TCP segments of one flow into one super-packet (GRO), strictly enough that
+//! cutting it again gives the very same packets.
+//!
+//! Two segments are joined when all of this holds:
+//! * IPv4 without options and not a fragment, or IPv6 without extension headers; the lengths in
+//!   the headers are the packet's; the checksums are right.
+//! * The IP headers are the same but for lengths, checksum, and IPv4's identification, which counts
+//!   up by one. (Linux also joins DF packets with a constant identification, which cutting could
+//!   not restore.)
+//! * The TCP headers are the same, options included, but for sequence number, PSH and checksum;
+//!   the sequence numbers follow on; no flag but ACK and PSH.
+//! * Each has payload, all as much as the first; only the last may have less, and only the last
+//!   may have PSH.
+//!
+//! Packets of other flows may lie in between. Packets of one flow are never reordered.
+
+use arrayvec::ArrayVec;
+
+use crate::checksum::Sum;
+use crate::packet::BURST_LEN;
+
+use super::layout::{Layout, TCP, double_word, put, set_ipv4_checksum, word};
+use super::vnet::{Gso, VnetHeader};
+
+/// The headers of a super-packet: at most 40 bytes of IPv6 and 60 of TCP.
+pub type SuperHeader = ArrayVec<u8, 100>;
+
+/// What matters of one packet.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// Not TCP: free to stay where it is.
+    Other,
+    /// TCP of a flow that can't be told: nothing is moved past it.
+    Barrier,
+    /// TCP.
+    Tcp(Segment),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    is_v4: bool,
+    ip_len: usize,
+    hdr_len: usize,
+    payload_len: usize,
+    seq: u32,
+    psh: bool,
+    /// Fulfils what a segment must fulfil by itself (except checksums).
+    joinable: bool,
+}
+
+/// A burst's packets, looked at once; hands out the runs to be written.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    packets: ArrayVec<(&'a [u8], Kind), BURST_LEN>,
+    /// One bit a packet: it is in a run already.
+    planned: u64,
+}
+
+/// Packets to be written as one.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Their places in the burst, in order; never empty.
+    pub members: ArrayVec<usize, BURST_LEN>,
+    /// Payload of the first member, in bytes, when there are several.
+    size: usize,
+    /// Payload of all.
+    payload_len: usize,
+}
+
+impl<'a> Plan<'a> {
+    /// Looks at the packets; those past a burst's length are not taken in.
+    pub fn new(packets: impl Iterator<Item = &'a [u8]>) -> Self {
+        let packets = packets.take(BURST_LEN).map(|packet| (packet, inspect(packet))).collect();
+        Self { packets, planned: 0 }
+    }
+
+    /// The next run: begins with the first packet that is in none yet.
+    pub fn next_run(&mut self) -> Option<Run> {
+        let first = (!self.planned).trailing_zeros() as usize;
+        let &(packet, kind) = self.packets.get(first)?;
+        self.planned |= 1 << first;
+        let mut run = Run { members: ArrayVec::new(), size: 0, payload_len: 0 };
+        run.members.push(first);
+        let Kind::Tcp(segment) = kind else { return Some(run) };
+        run.size = segment.payload_len;
+        run.payload_len = segment.payload_len;
+        if !segment.joinable || segment.psh {
+            return Some(run);
+        }
+        let mut first_checked = false;
+        for (place, &(candidate, kind)) in self.packets.iter().enumerate().skip(first + 1) {
+            if self.planned & (1 << place) != 0 {
+                continue;
+            }
+            let next = match kind {
+                Kind::Other => continue,
+                Kind::Barrier => break,
+                Kind::Tcp(next) if !same_flow(packet, &segment, candidate, &next) => continue,
+                Kind::Tcp(next) => next,
+            };
+            if !follows(packet, &segment, &run, candidate, &next) {
+                break;
+            }
+            if !first_checked && !checksums_right(packet, &segment) {
+                break;
+            }
+            first_checked = true;
+            if !checksums_right(candidate, &next) {
+                break;
+            }
+            self.planned |= 1 << place;
+            run.members.push(place);
+            run.payload_len += next.payload_len;
+            if next.psh || next.payload_len < run.size {
+                break;
+            }
+        }
+        Some(run)
+    }
+
+    /// The vnet header and the packet headers of a run of several, and where its members' payloads
+    /// begin, in bytes from their IP headers. `None` for a run of one, which is written as it is.
+    pub fn super_header(&self, run: &Run) -> Option<(VnetHeader, SuperHeader, usize)> {
+        let [first, .., last] = run.members.as_slice() else { return None };
+        let &(packet, Kind::Tcp(segment)) = self.packets.get(*first)? else { return None };
+        let &(_, Kind::Tcp(last)) = self.packets.get(*last)? else { return None };
+        let mut header = SuperHeader::new();
+        header.try_extend_from_slice(packet.get(..segment.hdr_len)?).ok()?;
+        let len = segment.hdr_len + run.payload_len;
+        let layout = Layout {
+            is_v4: segment.is_v4,
+            protocol: TCP,
+            ip_len: segment.ip_len,
+            is_fragment: false,
+        };
+        if segment.is_v4 {
+            put(&mut header, 2, len as u16);
+            set_ipv4_checksum(header.get_mut(..segment.ip_len)?);
+        } else {
+            put(&mut header, 4, (len - segment.ip_len) as u16);
+        }
+        if last.psh
+            && let Some(flags) = header.get_mut(segment.ip_len + 13)
+        {
+            *flags |= PSH;
+        }
+        // The kernel adds the rest: a partial checksum is the pseudo header's sum.
+        let partial = layout.pseudo_header(packet, len - segment.ip_len).folded();
+        put(&mut header, segment.ip_len + 16, partial);
+        let vnet = VnetHeader {
+            needs_csum: true,
+            gso: if segment.is_v4 { Gso::TcpV4 } else { Gso::TcpV6 },
+            hdr_len: segment.hdr_len as u16,
+            gso_size: run.size as u16,
+            csum_start: segment.ip_len as u16,
+            csum_offset: 16,
+        };
+        Some((vnet, header, segment.hdr_len))
+    }
+}
+
+fn inspect(packet: &[u8]) -> Kind {
+    let Some(layout) = Layout::of(packet) else { return Kind::Other };
+    if layout.protocol != TCP {
+        return Kind::Other;
+    }
+    let ip_len = layout.ip_len;
+    let Some(tcp) = packet.get(ip_len..).and_then(|rest| rest.first_chunk::<20>()) else {
+        return Kind::Barrier;
+    };
+    let tcp_len = usize::from(tcp[12] >> 4) * 4;
+    let hdr_len = ip_len + tcp_len;
+    if layout.is_fragment || tcp_len < 20 || packet.len() < hdr_len {
+        return Kind::Barrier;
+    }
+    let is_plain = if layout.is_v4 {
+        ip_len == 20 && usize::from(word(packet, 2)) == packet.len()
+    } else {
+        ip_len == 40 && usize::from(word(packet, 4)) + 40 == packet.len()
+    };
+    let payload_len = packet.len() - hdr_len;
+    let flags_allow = tcp[12] & 0xf == 0 && tcp[13] & !PSH == ACK;
+    Kind::Tcp(Segment {
+        is_v4: layout.is_v4,
+        ip_len,
+        hdr_len,
+        payload_len,
+        seq: double_word(packet, ip_len + 4),
+        psh: tcp[13] & PSH != 0,
+        joinable: is_plain && flags_allow && payload_len > 0,
+    })
+}
+
+/// Addresses and ports are the same.
+fn same_flow(a: &[u8], a_is: &Segment, b: &[u8], b_is: &Segment) -> bool {
+    if a_is.is_v4 != b_is.is_v4 {
+        return false;
+    }
+    let addresses = if a_is.is_v4 { 12..20 } else { 8..40 };
+    a.get(addresses.clone()) == b.get(addresses)
+        && a.get(a_is.ip_len..a_is.ip_len + 4) == b.get(b_is.ip_len..b_is.ip_len + 4)
+}
+
+/// `next` carries on where the run ends, and differs from the run's first packet only where it may.
+fn follows(first: &[u8], first_is: &Segment, run: &Run, next: &[u8], next_is: &Segment) -> bool {
+    let same = |range: core::ops::Range<usize>| first.get(range.clone()) == next.get(range);
+    let ip_len = first_is.ip_len;
+    let joinable = next_is.joinable
+        && next_is.hdr_len == first_is.hdr_len
+        && next_is.ip_len == ip_len
+        && next_is.seq == first_is.seq.wrapping_add(run.payload_len as u32)
+        && next_is.payload_len <= run.size
+        && first_is.hdr_len + run.payload_len + next_is.payload_len <= MAX_SUPER_LEN;
+    let ip_same = if first_is.is_v4 {
+        let id = word(first, 4).wrapping_add(run.members.len() as u16);
+        // Version, DS field; flags and TTL.
+        word(next, 4) == id && same(0..2) && same(6..10)
+    } else {
+        // Version, traffic class and flow label; next header and hop limit.
+        same(0..4) && same(6..8)
+    };
+    // Acknowledgement number and offset; window; urgent pointer and options.
+    let tcp_same = same(ip_len + 8..ip_len + 13)
+        && same(ip_len + 14..ip_len + 16)
+        && same(ip_len + 18..first_is.hdr_len);
+    joinable && ip_same && tcp_same
+}
+
+/// The checksums are what segmentation would compute. A wrong one must stay wrong.
+fn checksums_right(packet: &[u8], is: &Segment) -> bool {
+    let sum_without = |bytes: &[u8], at: usize| {
+        let (before, rest) = bytes.split_at_checked(at)?;
+        Some(Sum::default().bytes(before).bytes(rest.get(2..)?))
+    };
+    let (Some(ip), Some(tcp)) = (packet.get(..is.ip_len), packet.get(is.ip_len..)) else {
+        return false;
+    };
+    let ip_right =
+        !is.is_v4 || sum_without(ip, 10).is_some_and(|sum| sum.checksum() == word(packet, 10));
+    let layout = Layout { is_v4: is.is_v4, protocol: TCP, ip_len: is.ip_len, is_fragment: false };
+    let pseudo = layout.pseudo_header(packet, tcp.len()).folded();
+    ip_right && sum_without(tcp, 16).is_some_and(|sum| sum.word(pseudo).checksum() == word(tcp, 16))
+}
+
+/// Plans and joins what arbitrary bytes describe; a fuzz target's entry. Each packet is preceded
+/// by its length in two bytes.
+///
+/// # Panics
+///
+/// When a packet is planned twice or never, or a run does not add up.
+pub fn fuzz(data: &[u8]) {
+    let mut packets: Vec<&[u8]> = Vec::new();
+    let mut rest = data;
+    while let Some((len, tail)) = rest.split_first_chunk::<2>() {
+        let len = usize::from(u16::from_be_bytes(*len)).min(tail.len());
+        let (packet, tail) = tail.split_at(len);
+        packets.push(packet);
+        rest = tail;
+    }
+    packets.truncate(BURST_LEN);
+    let mut plan = Plan::new(packets.iter().copied());
+    let mut seen = vec![false; packets.len()];
+    while let Some(run) = plan.next_run() {
+        for &member in &run.members {
+            assert!(!core::mem::replace(&mut seen[member], true), "planned twice");
+        }
+        if let Some((vnet, header, payload_at)) = plan.super_header(&run) {
+            assert_eq!(header.len(), payload_at);
+            assert!(vnet.gso_size > 0);
+            let payload: usize =
+                run.members.iter().map(|&member| packets[member].len() - payload_at).sum();
+            assert_eq!(payload, run.payload_len);
+        }
+    }
+    assert!(seen.iter().all(|&seen| seen), "never planned");
+}
+
+const ACK: u8 = 0x10;
+const PSH: u8 = 0x08;
+/// The longest packet that IPv4's length field can name.
+const MAX_SUPER_LEN: usize = 65535;
+
+#[cfg(test)]
+#[path = "coalesce_tests.rs"]
+mod tests;

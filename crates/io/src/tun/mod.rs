@@ -1,0 +1,344 @@
+//! The private interface: packets between the worker and Linux's own stack.
+//!
+//! A TUN device with vnet headers both ways. What Linux sends may be a super-packet of up to
+//! 64 KiB, which [`segment`] cuts into frames; consecutive TCP segments for Linux are joined by
+//! [`coalesce`] and written as one. Partial checksums are completed on the way in.
+//!
+//! Packets here are IP packets without a link header.
+//!
+//! The interface is not persistent: it disappears when its last descriptor is closed, by drop or
+//! by the death of the process.
+
+pub mod coalesce;
+mod ioctl;
+mod layout;
+pub mod segment;
+pub mod vnet;
+
+use std::fs::File;
+use std::io::{self, IoSlice, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
+
+use arrayvec::ArrayVec;
+use wire::Span;
+
+use crate::packet::{BURST_LEN, Burst, Packet};
+use crate::port::{Port, PortError, PortStats};
+use crate::umem::{FramePool, HEADROOM};
+use coalesce::{Plan, Run};
+use segment::{Limits, Segmenter};
+pub use vnet::{VNET_HEADER_LEN, VnetHeader};
+
+/// What interface to make.
+#[derive(Clone, Debug)]
+pub struct TunConfig {
+    /// Its name, 1 to 15 bytes.
+    pub name: String,
+    /// Its MTU in bytes, 68 to 65535; segments are never longer.
+    pub mtu: u32,
+    /// Several descriptors (one per worker) share the interface (`IFF_MULTI_QUEUE`).
+    pub multi_queue: bool,
+}
+
+/// Why the interface could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {call} failed: {source}; {hint}")]
+pub struct TunError {
+    /// The interface.
+    pub name: String,
+    /// The system call, with its request.
+    pub call: &'static str,
+    /// What it said.
+    pub source: io::Error,
+    /// What to do.
+    pub hint: &'static str,
+}
+
+/// The worker's end of the private interface.
+pub struct Tun {
+    name: String,
+    file: File,
+    ifindex: u32,
+    mtu: usize,
+    takes_udp: bool,
+    /// The vnet header and packet that was read last.
+    buffer: Box<[u8]>,
+    /// The packet in `buffer` is still being cut; its length.
+    cutting: Option<(Segmenter, usize)>,
+    stats: PortStats,
+    joined: u64,
+}
+
+impl Tun {
+    /// Makes the interface (or takes a queue of it) with its MTU set, down and without addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`] names the system call and what to do.
+    pub fn open(config: &TunConfig) -> Result<Self, TunError> {
+        let fail = |call: &'static str| {
+            let name = config.name.clone();
+            move |source: io::Error| {
+                let hint = hint(call, &source);
+                TunError { name, call, source, hint }
+            }
+        };
+        let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+        if config.name.is_empty() || config.name.len() >= libc::IF_NAMESIZE {
+            return Err(fail("TUNSETIFF")(invalid()));
+        }
+        let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
+        let sharing = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { libc::IFF_TUN_EXCL };
+        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | sharing;
+        ioctl::set_interface(&file, &config.name, flags).map_err(fail("TUNSETIFF"))?;
+        ioctl::set_vnet_header_len(&file, VNET_HEADER_LEN as i32)
+            .map_err(fail("TUNSETVNETHDRSZ"))?;
+        let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+        // Linux 6.2 and later.
+        let udp = libc::TUN_F_USO4 | libc::TUN_F_USO6;
+        let takes_udp = ioctl::set_offloads(&file, tcp | udp).is_ok();
+        if !takes_udp {
+            ioctl::set_offloads(&file, tcp).map_err(fail("TUNSETOFFLOAD"))?;
+        }
+        ioctl::set_mtu(&config.name, config.mtu).map_err(fail("SIOCSIFMTU"))?;
+        let ifindex = ioctl::ifindex(&config.name).map_err(fail("SIOCGIFINDEX"))?;
+        Ok(Self {
+            name: config.name.clone(),
+            file,
+            ifindex,
+            mtu: config.mtu as usize,
+            takes_udp,
+            buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
+            cutting: None,
+            stats: PortStats::default(),
+            joined: 0,
+        })
+    }
+
+    /// Sets the interface up. Until then what is transmitted to it is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`] when the kernel refuses.
+    pub fn bring_up(&self) -> Result<(), TunError> {
+        ioctl::set_up(&self.name).map_err(|source| {
+            let (name, call) = (self.name.clone(), "SIOCSIFFLAGS");
+            TunError { name, call, hint: hint(call, &source), source }
+        })
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The interface's number.
+    pub const fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Whether the kernel hands over UDP super-packets too.
+    pub const fn takes_udp_segmentation(&self) -> bool {
+        self.takes_udp
+    }
+
+    /// Packets that were written as part of a super-packet so far.
+    pub const fn joined(&self) -> u64 {
+        self.joined
+    }
+
+    /// Reads one packet; `false` when there is none.
+    fn read(&mut self, room: usize) -> Result<bool, PortError> {
+        let len = loop {
+            match self.file.read(&mut self.buffer) {
+                Ok(len) => break len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(PortError::new(&self.name, "read", error)),
+            }
+        };
+        let limits = Limits { segment: self.mtu.min(room), frame: room };
+        let read = self.buffer.get_mut(..len).unwrap_or(&mut []);
+        self.cutting =
+            read.split_first_chunk_mut::<VNET_HEADER_LEN>().and_then(|(header, packet)| {
+                let vnet = VnetHeader::parse(header);
+                Some((Segmenter::new(&vnet, packet, limits).ok()?, packet.len()))
+            });
+        if self.cutting.is_none() {
+            self.stats.rx_refused += 1;
+        }
+        Ok(true)
+    }
+
+    /// Writes the next segment of the packet being cut; 0 when there is none (left).
+    fn cut(&mut self, out: &mut [u8]) -> usize {
+        let Some((segmenter, len)) = &mut self.cutting else { return 0 };
+        let packet = self.buffer.get(VNET_HEADER_LEN..VNET_HEADER_LEN + *len).unwrap_or(&[]);
+        let made = segmenter.next(packet, out).unwrap_or(0);
+        if made == 0 || segmenter.is_done() {
+            self.cutting = None;
+        }
+        made
+    }
+}
+
+impl Port for Tun {
+    // 1. Take a frame, so that nothing is read that has no place to go.
+    // 2. Go on with the packet being cut, or read the next.
+    // 3. Cut one segment into the frame.
+    fn rx(&mut self, pool: &mut FramePool, out: &mut Burst) -> Result<usize, PortError> {
+        let before = out.len();
+        while !out.is_full() {
+            let Some(mut frame) = pool.take() else { break };
+            if self.cutting.is_none() {
+                let room = frame.bytes().len().saturating_sub(HEADROOM);
+                match self.read(room) {
+                    Ok(true) => {}
+                    Ok(false) => {
+                        pool.put(frame);
+                        break;
+                    }
+                    Err(error) => {
+                        pool.put(frame);
+                        return Err(error);
+                    }
+                }
+            }
+            let len = self.cut(frame.bytes_mut().get_mut(HEADROOM..).unwrap_or(&mut []));
+            if len == 0 {
+                pool.put(frame);
+                continue;
+            }
+            self.stats.rx_packets += 1;
+            self.stats.rx_bytes += len as u64;
+            out.push(Packet { frame, span: Span { start: HEADROOM, len } });
+        }
+        Ok(out.len() - before)
+    }
+
+    // 1. Group the burst into runs.
+    // 2. Write each; stop where the kernel has no room.
+    // 3. Recycle what was written, keep the rest in order.
+    fn tx(&mut self, burst: &mut Burst, pool: &mut FramePool) -> Result<usize, PortError> {
+        let mut gone: u64 = 0;
+        let mut result = Ok(());
+        let mut plan = Plan::new(burst.iter().map(Packet::data));
+        while let Some(run) = plan.next_run() {
+            let bytes: usize = run
+                .members
+                .iter()
+                .filter_map(|&at| burst.get(at))
+                .map(|packet| packet.span.len)
+                .sum();
+            let count = run.members.len() as u64;
+            match write_run(&self.file, &plan, &run, burst) {
+                Ok(()) => {
+                    self.stats.tx_packets += count;
+                    self.stats.tx_bytes += bytes as u64;
+                    self.joined += if count > 1 { count } else { 0 };
+                }
+                Err(error) => match error.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
+                    // Not an IP packet, or the interface is down: it will never be taken.
+                    Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE) => {
+                        self.stats.tx_refused += count;
+                    }
+                    _ => {
+                        result = Err(PortError::new(&self.name, "write", error));
+                        break;
+                    }
+                },
+            }
+            for &member in &run.members {
+                gone |= 1 << member;
+            }
+        }
+        drop(plan);
+        let sent = gone.count_ones() as usize;
+        if sent == burst.len() {
+            pool.put_burst(burst);
+        } else if sent > 0 {
+            for (place, packet) in core::mem::take(burst).into_iter().enumerate() {
+                if gone & (1 << place) != 0 {
+                    pool.put_packet(packet);
+                } else {
+                    burst.push(packet);
+                }
+            }
+        }
+        result.map(|()| sent)
+    }
+
+    fn reclaim(&mut self, _pool: &mut FramePool) -> Result<(), PortError> {
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        ioctl::ifindex(&self.name)
+            .map(|_| ())
+            .map_err(|source| PortError::new(&self.name, "SIOCGIFINDEX", source))
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+
+    fn frames_held(&self) -> usize {
+        0
+    }
+
+    fn stats(&self) -> PortStats {
+        self.stats
+    }
+}
+
+/// Writes the packets of a run as one.
+fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run, burst: &Burst) -> io::Result<()> {
+    let joined = plan.super_header(run);
+    let (vnet, header, payload_at) = match &joined {
+        Some((vnet, header, payload_at)) => (*vnet, header.as_slice(), *payload_at),
+        None => (VnetHeader::PLAIN, [].as_slice(), 0),
+    };
+    let vnet = vnet.emit();
+    let mut parts: ArrayVec<IoSlice<'_>, { BURST_LEN + 2 }> = ArrayVec::new();
+    parts.push(IoSlice::new(&vnet));
+    if !header.is_empty() {
+        parts.push(IoSlice::new(header));
+    }
+    for packet in run.members.iter().filter_map(|&at| burst.get(at)) {
+        parts.push(IoSlice::new(packet.data().get(payload_at..).unwrap_or(&[])));
+    }
+    loop {
+        match file.write_vectored(&parts) {
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl core::fmt::Debug for Tun {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Tun({})", self.name)
+    }
+}
+
+fn hint(call: &str, source: &io::Error) -> &'static str {
+    match (call, source.raw_os_error()) {
+        (_, Some(libc::EPERM | libc::EACCES)) => "run as root or with CAP_NET_ADMIN",
+        ("open(/dev/net/tun)", Some(libc::ENOENT | libc::ENODEV | libc::ENXIO)) => {
+            "load the kernel's tun module (CONFIG_TUN), and make /dev/net/tun visible here"
+        }
+        ("TUNSETIFF", Some(libc::EBUSY)) => {
+            "an interface of this name exists: is another culvert running here?"
+        }
+        ("TUNSETIFF", Some(libc::EINVAL)) => {
+            "a name has 1 to 15 bytes, and an interface of another type must not have it"
+        }
+        ("SIOCSIFMTU", Some(libc::EINVAL)) => "the MTU must be 68 to 65535 bytes",
+        _ => "see the kernel's log",
+    }
+}
+
+/// A vnet header and the longest packet.
+const BUFFER_LEN: usize = VNET_HEADER_LEN + 65536;

@@ -1,0 +1,244 @@
+//! Cuts a super-packet from the TUN into packets that fit a frame, with complete checksums.
+//!
+//! The kernel hands over what a network card with TCP and UDP segmentation would get: up to 64 KiB
+//! of payload behind one set of headers, and a partial checksum.
+//!
+//! | field | first | middle | last |
+//! | --- | --- | --- | --- |
+//! | IPv4 total length, IPv6 payload length, UDP length | own | own | own |
+//! | IPv4 identification | as given | + 1 each | + 1 each |
+//! | TCP sequence number | as given | + payload so far | + payload so far |
+//! | TCP FIN, PSH | cleared | cleared | as given |
+//! | TCP CWR (RFC 3168 §6.1.2) | as given | cleared | cleared |
+//! | checksums | complete | complete | complete |
+
+use crate::checksum::Sum;
+
+use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
+use super::vnet::{Gso, VnetHeader};
+
+/// Why a packet from the TUN can't be used. The peer is the kernel, so these are not expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SegmentError {
+    /// The headers are malformed, or do not fit the kind of segmentation.
+    #[error("malformed headers")]
+    Malformed,
+    /// A kind of segmentation that was not offered.
+    #[error("segmentation of a kind that was not offered")]
+    Kind,
+    /// Too long for a frame, and may not be cut.
+    #[error("too long for a frame")]
+    TooLong,
+}
+
+/// How long packets may be, in bytes from the IP header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// What a segment may have; TCP segments are made smaller than asked for to keep it.
+    pub segment: usize,
+    /// What a frame can hold.
+    pub frame: usize,
+}
+
+/// A packet being cut. Holds no packet bytes: each call is given the same packet again.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmenter {
+    layout: Layout,
+    transport: Transport,
+    /// Length of all headers, which each segment repeats.
+    hdr_len: usize,
+    /// Payload per segment.
+    size: usize,
+    /// Where the next segment's payload begins in the packet.
+    next: usize,
+    /// Segments made so far.
+    made: u16,
+    done: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transport {
+    /// One packet, as it is.
+    Whole,
+    Tcp,
+    Udp,
+}
+
+impl Segmenter {
+    /// Checks a packet's headers, and completes the checksum of one that is not to be cut.
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError`]; the packet is then of no use.
+    pub fn new(vnet: &VnetHeader, packet: &mut [u8], limits: Limits) -> Result<Self, SegmentError> {
+        let layout = Layout::of(packet).ok_or(SegmentError::Malformed)?;
+        let transport = match vnet.gso {
+            Gso::None => return Self::whole(vnet, packet, layout, limits),
+            Gso::TcpV4 if layout.is_v4 && layout.protocol == TCP => Transport::Tcp,
+            Gso::TcpV6 if !layout.is_v4 && layout.protocol == TCP => Transport::Tcp,
+            Gso::Udp if layout.protocol == UDP => Transport::Udp,
+            Gso::TcpV4 | Gso::TcpV6 | Gso::Udp => return Err(SegmentError::Malformed),
+            Gso::Unknown(_) => return Err(SegmentError::Kind),
+        };
+        let header = packet.get(layout.ip_len..).unwrap_or(&[]);
+        let transport_len = match transport {
+            Transport::Tcp => header.get(12).map_or(0, |offset| usize::from(offset >> 4) * 4),
+            _ => 8,
+        };
+        let least = if transport == Transport::Tcp { 20 } else { 8 };
+        let hdr_len = layout.ip_len + transport_len;
+        let size = usize::from(vnet.gso_size);
+        if layout.is_fragment || transport_len < least || packet.len() < hdr_len || size == 0 {
+            return Err(SegmentError::Malformed);
+        }
+        let longest = limits.segment.min(limits.frame).min(MAX_IP_LEN);
+        let room = longest.checked_sub(hdr_len).filter(|&room| room > 0);
+        let room = room.ok_or(SegmentError::TooLong)?;
+        let size = match transport {
+            // A datagram must stay whole, a TCP segment need not.
+            Transport::Udp if size.min(packet.len() - hdr_len) > room => {
+                return Err(SegmentError::TooLong);
+            }
+            _ => size.min(room),
+        };
+        Ok(Self { layout, transport, hdr_len, size, next: hdr_len, made: 0, done: false })
+    }
+
+    fn whole(
+        vnet: &VnetHeader,
+        packet: &mut [u8],
+        layout: Layout,
+        limits: Limits,
+    ) -> Result<Self, SegmentError> {
+        if packet.len() > limits.frame {
+            return Err(SegmentError::TooLong);
+        }
+        if vnet.needs_csum {
+            let start = usize::from(vnet.csum_start);
+            let field = start + usize::from(vnet.csum_offset);
+            if start < layout.ip_len || field + 2 > packet.len() {
+                return Err(SegmentError::Malformed);
+            }
+            let covered = packet.get(start..).unwrap_or(&[]);
+            let checksum = Sum::default().bytes(covered).checksum();
+            let is_udp = layout.protocol == UDP;
+            put(packet, field, if is_udp { not_zero(checksum) } else { checksum });
+        }
+        Ok(Self {
+            layout,
+            transport: Transport::Whole,
+            hdr_len: 0,
+            size: packet.len(),
+            next: 0,
+            made: 0,
+            done: false,
+        })
+    }
+
+    /// Writes the next segment to the front of `out` and returns its length; `None` when there is
+    /// none left. `packet` is the packet that `new` was given.
+    ///
+    /// A segment that does not fit `out` is skipped with a length of 0; `out` of
+    /// [`Limits::frame`] bytes always fits.
+    pub fn next(&mut self, packet: &[u8], out: &mut [u8]) -> Option<usize> {
+        if self.done {
+            return None;
+        }
+        let end = self.next.saturating_add(self.size).min(packet.len());
+        let payload = packet.get(self.next..end)?;
+        let header = packet.get(..self.hdr_len)?;
+        let is_last = end == packet.len();
+        let sent = (self.next - self.hdr_len) as u32;
+        let made = self.made;
+        self.next = end;
+        self.made = made.wrapping_add(1);
+        self.done = is_last;
+        let len = header.len() + payload.len();
+        let Some(out) = out.get_mut(..len) else { return Some(0) };
+        let (to_header, to_payload) = out.split_at_mut(header.len());
+        to_header.copy_from_slice(header);
+        to_payload.copy_from_slice(payload);
+        if self.transport != Transport::Whole {
+            self.fix_headers(out, made, sent, is_last);
+        }
+        Some(len)
+    }
+
+    /// Whether all segments have been made.
+    pub const fn is_done(&self) -> bool {
+        self.done
+    }
+
+    fn fix_headers(&self, out: &mut [u8], made: u16, sent: u32, is_last: bool) {
+        let len = out.len();
+        let ip_len = self.layout.ip_len;
+        if self.layout.is_v4 {
+            put(out, 2, len as u16);
+            put(out, 4, word(out, 4).wrapping_add(made));
+            if let Some(header) = out.get_mut(..ip_len) {
+                set_ipv4_checksum(header);
+            }
+        } else {
+            put(out, 4, (len - 40) as u16);
+        }
+        let pseudo = self.layout.pseudo_header(out, len - ip_len);
+        let field = if self.transport == Transport::Tcp {
+            let seq = double_word(out, ip_len + 4).wrapping_add(sent);
+            put(out, ip_len + 4, (seq >> 16) as u16);
+            put(out, ip_len + 6, seq as u16);
+            if let Some(flags) = out.get_mut(ip_len + 13) {
+                if !is_last {
+                    *flags &= !(FIN | PSH);
+                }
+                if made > 0 {
+                    *flags &= !CWR;
+                }
+            }
+            ip_len + 16
+        } else {
+            put(out, ip_len + 4, (len - ip_len) as u16);
+            ip_len + 6
+        };
+        put(out, field, 0);
+        let checksum = pseudo.bytes(out.get(ip_len..).unwrap_or(&[])).checksum();
+        let is_udp = self.transport == Transport::Udp;
+        put(out, field, if is_udp { not_zero(checksum) } else { checksum });
+    }
+}
+
+/// A UDP checksum of zero means "none" (RFC 768), so it is sent as its other form.
+const fn not_zero(checksum: u16) -> u16 {
+    if checksum == 0 { 0xffff } else { checksum }
+}
+
+/// Cuts what arbitrary bytes describe; a fuzz target's entry.
+///
+/// # Panics
+///
+/// When a segment breaks its limits, or cutting does not end.
+pub fn fuzz(data: &[u8]) {
+    let Some((header, rest)) = data.split_first_chunk::<{ super::VNET_HEADER_LEN }>() else {
+        return;
+    };
+    let mut packet = rest.to_vec();
+    let limits = Limits { segment: 1400, frame: 1792 };
+    let vnet = VnetHeader::parse(header);
+    let Ok(mut segmenter) = Segmenter::new(&vnet, &mut packet, limits) else { return };
+    let mut out = [0; 1792];
+    let mut payload = 0;
+    while let Some(len) = segmenter.next(&packet, &mut out) {
+        assert!(len > 0 && len <= out.len(), "segment of {len} bytes");
+        assert!(segmenter.transport == Transport::Whole || len <= 1400);
+        payload += len - segmenter.hdr_len;
+    }
+    assert_eq!(payload, packet.len() - segmenter.hdr_len, "every byte, once");
+}
+
+const FIN: u8 = 0x01;
+const PSH: u8 = 0x08;
+const CWR: u8 = 0x80;
+const MAX_IP_LEN: usize = 65535;
+
+#[cfg(test)]
+#[path = "segment_tests.rs"]
+mod tests;

@@ -1,0 +1,549 @@
+//! AF_XDP queues: packets to and from one queue of an interface, past the kernel's stack.
+//!
+//! # One region, many sockets
+//!
+//! All queues of a worker use one region ([`Umem`]). The first socket registers it with the
+//! kernel; each further one binds with `XDP_SHARED_UMEM` to a socket that works in the same mode
+//! (a shared bind inherits copy or zero copy), and has its own fill and completion ring because
+//! its interface or queue differs. When no such socket is left (its interface was deleted, or the
+//! mode differs) the region is registered once more, which the kernel allows.
+//!
+//! # When frames come back
+//!
+//! A frame in a fill ring or a transmit ring belongs to the kernel. It comes back in a receive
+//! descriptor or a completion, or when the queue is dropped:
+//!
+//! * Copy mode. Closing the socket unbinds it and waits for receive processing
+//!   (`synchronize_net`) before `close` returns, so every fill frame is free then; the rings are
+//!   unmapped first, since each mapping holds the socket open. Transmit slots that the kernel has
+//!   not read are free as well: it reads them only in our own calls. A frame that was read but not
+//!   completed may still be lent to a packet in flight (drivers with `IFF_TX_SKB_NO_LINEAR`):
+//!   the drop waits up to 100 ms for completions, and what is still missing is quarantined, because
+//!   writing to it could change what goes out on the wire.
+//! * Zero copy. The kernel takes the queue from the driver in deferred work, after `close` has
+//!   returned, and until then the device may write to fill frames. All frames of the queue are
+//!   quarantined.
+//!
+//! Quarantined frames are never used again in the life of the region; [`crate::Accounting`] shows
+//! them. A region that has lost many should be made anew. The descriptor is close-on-exec and must
+//! not be duplicated: a duplicate would keep the socket alive after the drop.
+//!
+//! # Limits
+//!
+//! One buffer per packet (no `XDP_USE_SG`): a frame's room is the chunk less [`HEADROOM`].
+
+mod ring;
+mod socket;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use wire::Span;
+
+use crate::packet::{Burst, Packet};
+use crate::port::{Port, PortError, PortStats};
+use crate::umem::{FramePool, HEADROOM, Lent, Umem};
+use ring::{Consumer, Layout, Producer};
+
+/// Which transfer mode is asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XskMode {
+    /// Zero copy if the driver has it, else copy.
+    #[default]
+    Auto,
+    /// The kernel copies each packet. Works with every driver.
+    Copy,
+    /// The device reads and writes the region itself.
+    ZeroCopy,
+}
+
+/// The transfer mode that a queue got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XskTransfer {
+    /// The kernel copies each packet.
+    Copy,
+    /// The device reads and writes the region itself.
+    ZeroCopy,
+}
+
+/// A queue's ring sizes and mode. Sizes are in packets, powers of two.
+#[derive(Clone, Copy, Debug)]
+pub struct XskConfig {
+    /// Frames kept ready for the kernel to receive into.
+    pub fill: u32,
+    /// Received packets that may wait.
+    pub rx: u32,
+    /// Packets that may wait to be sent; the completion ring is as large.
+    pub tx: u32,
+    /// The transfer mode.
+    pub mode: XskMode,
+}
+
+impl Default for XskConfig {
+    fn default() -> Self {
+        Self { fill: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
+    }
+}
+
+/// Why a queue could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[error("{interface} queue {queue}: {call} failed: {source}; {hint}")]
+pub struct XskError {
+    /// The interface.
+    pub interface: String,
+    /// The queue.
+    pub queue: u32,
+    /// The system call, with its option.
+    pub call: &'static str,
+    /// What it said.
+    pub source: io::Error,
+    /// What to do.
+    pub hint: &'static str,
+}
+
+/// Sockets by which a region is registered, for others to share.
+#[derive(Default)]
+pub(crate) struct Donors(Vec<(Weak<OwnedFd>, XskTransfer)>);
+
+/// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XskStatistics {
+    /// Dropped for any other reason, such as no room in a chunk.
+    pub rx_dropped: u64,
+    /// Invalid fill addresses. Always 0 unless something is wrong here.
+    pub rx_invalid_descs: u64,
+    /// Invalid transmit descriptors. Always 0 unless something is wrong here.
+    pub tx_invalid_descs: u64,
+    /// Dropped because the receive ring was full: the worker is too slow.
+    pub rx_ring_full: u64,
+    /// Dropped because the fill ring was empty: too few frames.
+    pub rx_fill_ring_empty: u64,
+    /// Times that the transmit ring was empty when the kernel looked.
+    pub tx_ring_empty: u64,
+}
+
+struct Rings {
+    fill: Producer<u64>,
+    rx: Consumer<libc::xdp_desc>,
+    tx: Producer<libc::xdp_desc>,
+    completion: Consumer<u64>,
+}
+
+/// The frames that the kernel has. Dropped after the rings and the socket (field order below).
+struct Custody {
+    rx: Lent,
+    tx: Lent,
+    /// Transmit slots that the kernel had not read when the queue was dropped.
+    unread: Vec<u64>,
+    transfer: XskTransfer,
+}
+
+impl Drop for Custody {
+    fn drop(&mut self) {
+        if self.transfer == XskTransfer::Copy {
+            self.rx.redeem_all();
+            for address in &self.unread {
+                drop(self.tx.redeem(*address));
+            }
+        }
+        // What the ledgers still hold is quarantined by their own drop.
+    }
+}
+
+/// One queue of one interface.
+pub struct XskQueue {
+    name: String,
+    stats: PortStats,
+    wakeups_refused: u64,
+    // The order of the next three matters at drop: unmap, close, recover.
+    rings: Rings,
+    socket: Arc<OwnedFd>,
+    custody: Custody,
+    umem: Umem,
+}
+
+impl XskQueue {
+    /// Opens and binds a socket to queue `queue` of interface `ifindex`, and says which mode it
+    /// got. Packets arrive once the socket is in the steering program's map and the fill ring has
+    /// been filled by the first [`Port::rx`].
+    ///
+    /// # Errors
+    ///
+    /// [`XskError`] names the system call and what to do.
+    pub fn new(
+        umem: &Umem,
+        ifindex: u32,
+        queue: u32,
+        config: &XskConfig,
+    ) -> Result<(Self, XskTransfer), XskError> {
+        let fail = |(call, source): Failure| {
+            let hint = hint(call, &source);
+            XskError { interface: socket::interface_name(ifindex), queue, call, source, hint }
+        };
+        let (socket, rings, transfer) = bind_any(umem, ifindex, queue, config).map_err(fail)?;
+        let name = format!("{} queue {queue}", socket::interface_name(ifindex));
+        let custody =
+            Custody { rx: Lent::new(umem), tx: Lent::new(umem), unread: Vec::new(), transfer };
+        let stats = PortStats::default();
+        let umem = umem.clone();
+        Ok((Self { name, stats, wakeups_refused: 0, rings, socket, custody, umem }, transfer))
+    }
+
+    /// The interface and the queue, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The socket, for the steering program's map.
+    pub fn socket(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// The driver waits for a system call before it uses the fill ring; `rx` makes that call.
+    pub fn needs_rx_wakeup(&self) -> bool {
+        self.rings.fill.needs_wakeup()
+    }
+
+    /// The kernel's counters for this queue.
+    ///
+    /// # Errors
+    ///
+    /// [`PortError`] when the socket can't tell.
+    pub fn statistics(&self) -> Result<XskStatistics, PortError> {
+        let raw = socket::statistics(self.socket.as_fd())
+            .map_err(|source| PortError::new(&self.name, "getsockopt(XDP_STATISTICS)", source))?;
+        Ok(XskStatistics {
+            rx_dropped: raw.rx_dropped,
+            rx_invalid_descs: raw.rx_invalid_descs,
+            tx_invalid_descs: raw.tx_invalid_descs,
+            rx_ring_full: raw.rx_ring_full,
+            rx_fill_ring_empty: raw.rx_fill_ring_empty_descs,
+            tx_ring_empty: raw.tx_ring_empty_descs,
+        })
+    }
+
+    /// Times that the kernel refused to send for now, mostly because the link is down.
+    pub const fn wakeups_refused(&self) -> u64 {
+        self.wakeups_refused
+    }
+
+    /// Makes the kernel send what is in the transmit ring, if it has to be told.
+    ///
+    /// While the link is down packets stay in the ring and are sent when it is up again.
+    ///
+    /// # Errors
+    ///
+    /// [`PortError::Gone`] when the interface is gone.
+    pub fn wake_tx(&mut self) -> Result<(), PortError> {
+        // Copy mode sends a bounded number per call and then reports EAGAIN.
+        for _ in 0..TX_WAKEUPS {
+            if !self.rings.tx.needs_wakeup() || !self.rings.tx.is_pending() {
+                return Ok(());
+            }
+            let Err(source) = socket::wake_tx(self.socket.as_fd()) else { continue };
+            match source.raw_os_error() {
+                Some(libc::EAGAIN | libc::EINTR) => {}
+                Some(libc::EBUSY | libc::ENOBUFS | libc::ENETDOWN) => {
+                    self.wakeups_refused += 1;
+                    return Ok(());
+                }
+                _ => return Err(PortError::new(&self.name, "sendto", source)),
+            }
+        }
+        Ok(())
+    }
+
+    fn refill(&mut self, pool: &mut FramePool) {
+        let room = self.rings.fill.room(u32::MAX);
+        let mut filled = 0;
+        while filled < room {
+            let Some(frame) = pool.take() else { break };
+            match self.custody.rx.lend(frame) {
+                Ok(address) => self.rings.fill.push(address),
+                // The pool is of another region: its frames are of no use here.
+                Err(frame) => {
+                    drop(frame);
+                    break;
+                }
+            }
+            filled += 1;
+        }
+        if filled > 0 {
+            self.rings.fill.publish();
+        }
+    }
+
+    fn complete(&mut self, pool: &mut FramePool) {
+        let mut taken = false;
+        while let Some(address) = self.rings.completion.pop() {
+            taken = true;
+            if let Some(frame) = self.custody.tx.redeem(address) {
+                pool.put(frame);
+            }
+        }
+        if taken {
+            self.rings.completion.release();
+        }
+    }
+}
+
+impl Port for XskQueue {
+    // 1. Take descriptors, and turn each address back into its frame.
+    // 2. Give the kernel new frames for those taken.
+    // 3. Wake the driver if it sleeps.
+    fn rx(&mut self, pool: &mut FramePool, out: &mut Burst) -> Result<usize, PortError> {
+        let before = out.len();
+        let mut taken = false;
+        while !out.is_full() {
+            let Some(desc) = self.rings.rx.pop() else { break };
+            taken = true;
+            let Some(frame) = self.custody.rx.redeem(desc.addr) else {
+                self.stats.rx_refused += 1;
+                continue;
+            };
+            let start = (desc.addr % self.umem.chunk_len() as u64) as usize;
+            let packet = Packet { frame, span: Span { start, len: desc.len as usize } };
+            if !packet.is_valid() {
+                self.stats.rx_refused += 1;
+                pool.put_packet(packet);
+                continue;
+            }
+            self.stats.rx_packets += 1;
+            self.stats.rx_bytes += u64::from(desc.len);
+            out.push(packet);
+        }
+        if taken {
+            self.rings.rx.release();
+        }
+        self.refill(pool);
+        if self.rings.fill.needs_wakeup()
+            && let Err(source) = socket::wake_rx(self.socket.as_fd())
+            && source.raw_os_error() == Some(libc::ENXIO)
+        {
+            return Err(PortError::new(&self.name, "recvfrom", source));
+        }
+        Ok(out.len() - before)
+    }
+
+    // 1. Take the completed frames back.
+    // 2. Move packets from the front of the burst into free slots.
+    // 3. Tell the kernel.
+    fn tx(&mut self, burst: &mut Burst, pool: &mut FramePool) -> Result<usize, PortError> {
+        self.complete(pool);
+        let room = self.rings.tx.room(burst.len() as u32) as usize;
+        let count = room.min(burst.len());
+        for packet in burst.drain(..count) {
+            let Span { start, len } = packet.span;
+            // The kernel skips a bad descriptor without completing it, which would lose the frame.
+            if !packet.is_valid() || len < ETHERNET_HEADER_LEN {
+                self.stats.tx_refused += 1;
+                pool.put_packet(packet);
+                continue;
+            }
+            match self.custody.tx.lend(packet.frame) {
+                Ok(address) => {
+                    let addr = address + start as u64;
+                    self.rings.tx.push(libc::xdp_desc { addr, len: len as u32, options: 0 });
+                    self.stats.tx_packets += 1;
+                    self.stats.tx_bytes += len as u64;
+                }
+                Err(frame) => {
+                    self.stats.tx_refused += 1;
+                    drop(frame);
+                }
+            }
+        }
+        self.rings.tx.publish();
+        self.wake_tx()?;
+        Ok(count)
+    }
+
+    fn reclaim(&mut self, pool: &mut FramePool) -> Result<(), PortError> {
+        self.wake_tx()?;
+        self.complete(pool);
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        socket::pending_error(self.socket.as_fd())
+            .map_err(|source| PortError::new(&self.name, "getsockopt(SO_ERROR)", source))
+    }
+
+    fn fd(&self) -> Option<RawFd> {
+        Some(self.socket())
+    }
+
+    fn frames_held(&self) -> usize {
+        self.custody.rx.count() + self.custody.tx.count()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.stats
+    }
+}
+
+impl Drop for XskQueue {
+    fn drop(&mut self) {
+        // After this no other queue can share by this socket, so its descriptor is the last.
+        let mut donors = self.umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = Arc::downgrade(&self.socket);
+        donors.0.retain(|(donor, _)| !donor.ptr_eq(&own));
+        drop(donors);
+        let deadline = Instant::now() + COMPLETION_WAIT;
+        loop {
+            while let Some(address) = self.rings.completion.pop() {
+                drop(self.custody.tx.redeem(address));
+            }
+            self.rings.completion.release();
+            let unread: Vec<u64> = self.rings.tx.pending().map(|desc| desc.addr).collect();
+            let in_flight = self.custody.tx.count().saturating_sub(unread.len());
+            self.custody.unread = unread;
+            if in_flight == 0 || Instant::now() >= deadline {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl core::fmt::Debug for XskQueue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "XskQueue({}, {:?})", self.name, self.custody.transfer)
+    }
+}
+
+type Failure = (&'static str, io::Error);
+type Bound = (Arc<OwnedFd>, Rings, XskTransfer);
+
+/// Tries the modes that are allowed, best first, and for each first to share, then to register.
+fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result<Bound, Failure> {
+    let modes: &[XskTransfer] = match config.mode {
+        XskMode::Auto => &[XskTransfer::ZeroCopy, XskTransfer::Copy],
+        XskMode::Copy => &[XskTransfer::Copy],
+        XskMode::ZeroCopy => &[XskTransfer::ZeroCopy],
+    };
+    let mut donors = umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
+    donors.0.retain(|(donor, _)| donor.strong_count() > 0);
+    let mut last = ("bind", io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    for &mode in modes {
+        let sharing = donors.0.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
+        let mut result = None;
+        for donor in sharing.chain([None]) {
+            let donor = match donor.map(Weak::upgrade) {
+                Some(Some(donor)) => Some(donor),
+                Some(None) => continue,
+                None => None,
+            };
+            match bind_one(umem, ifindex, queue, config, mode, donor.as_deref()) {
+                Ok(bound) => {
+                    result = Some(bound);
+                    break;
+                }
+                Err(failure) if is_final(&failure.1) => return Err(failure),
+                Err(failure) => last = failure,
+            }
+        }
+        if let Some((socket, rings)) = result {
+            let socket = Arc::new(socket);
+            // Trust what the kernel says it does over what was asked for.
+            let transfer = match socket::is_zero_copy(socket.as_fd()) {
+                Ok(true) => XskTransfer::ZeroCopy,
+                Ok(false) => XskTransfer::Copy,
+                Err(source) => return Err(("getsockopt(XDP_OPTIONS)", source)),
+            };
+            donors.0.push((Arc::downgrade(&socket), transfer));
+            return Ok((socket, rings, transfer));
+        }
+    }
+    Err(last)
+}
+
+/// Opens, sets up and binds one socket. A failed bind leaves a socket unusable, so each try has
+/// its own.
+fn bind_one(
+    umem: &Umem,
+    ifindex: u32,
+    queue: u32,
+    config: &XskConfig,
+    mode: XskTransfer,
+    donor: Option<&OwnedFd>,
+) -> Result<(OwnedFd, Rings), Failure> {
+    let at = |call: &'static str| move |source: io::Error| (call, source);
+    let socket = socket::open().map_err(at("socket(AF_XDP)"))?;
+    let fd = socket.as_fd();
+    if donor.is_none() {
+        socket::register(fd, umem).map_err(at("setsockopt(XDP_UMEM_REG)"))?;
+    }
+    for (option, size, call) in [
+        (libc::XDP_UMEM_FILL_RING, config.fill, "setsockopt(XDP_UMEM_FILL_RING)"),
+        (libc::XDP_UMEM_COMPLETION_RING, config.tx, "setsockopt(XDP_UMEM_COMPLETION_RING)"),
+        (libc::XDP_RX_RING, config.rx, "setsockopt(XDP_RX_RING)"),
+        (libc::XDP_TX_RING, config.tx, "setsockopt(XDP_TX_RING)"),
+    ] {
+        socket::set_ring(fd, option, size).map_err(at(call))?;
+    }
+    socket::raise_tx_budget(fd);
+    let offsets = socket::offsets(fd).map_err(at("getsockopt(XDP_MMAP_OFFSETS)"))?;
+    let layout = |offsets, page_offset| Layout { offsets, page_offset };
+    let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
+    let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
+    let rings = Rings {
+        fill: Producer::new(fd, &layout(offsets.fr, fill_at), config.fill)
+            .map_err(at("mmap(fill ring)"))?,
+        rx: Consumer::new(fd, &layout(offsets.rx, libc::XDP_PGOFF_RX_RING), config.rx)
+            .map_err(at("mmap(receive ring)"))?,
+        tx: Producer::new(fd, &layout(offsets.tx, libc::XDP_PGOFF_TX_RING), config.tx)
+            .map_err(at("mmap(transmit ring)"))?,
+        completion: Consumer::new(fd, &layout(offsets.cr, completion_at), config.tx)
+            .map_err(at("mmap(completion ring)"))?,
+    };
+    let flags = libc::XDP_USE_NEED_WAKEUP
+        | match mode {
+            XskTransfer::Copy => libc::XDP_COPY,
+            XskTransfer::ZeroCopy => libc::XDP_ZEROCOPY,
+        };
+    socket::bind(fd, ifindex, queue, flags, donor.map(AsFd::as_fd)).map_err(at("bind"))?;
+    Ok((socket, rings))
+}
+
+/// No other mode and no other way to register would help.
+fn is_final(source: &io::Error) -> bool {
+    matches!(
+        source.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::EBUSY | libc::ENODEV | libc::EAFNOSUPPORT)
+    )
+}
+
+fn hint(call: &str, source: &io::Error) -> &'static str {
+    match (call, source.raw_os_error()) {
+        (_, Some(libc::EPERM | libc::EACCES)) => "run as root or with CAP_NET_RAW and CAP_BPF",
+        (_, Some(libc::EAFNOSUPPORT)) => "the kernel needs CONFIG_XDP_SOCKETS",
+        ("bind", Some(libc::EBUSY)) => {
+            "another program has an AF_XDP socket on this queue: stop it, or use another queue"
+        }
+        ("bind", Some(libc::ENODEV)) => "no such interface: see ip link",
+        ("bind", Some(libc::EOPNOTSUPP)) => "the driver has no zero copy here: ask for copy mode",
+        ("bind", Some(libc::EINVAL)) => "does the queue exist? see ethtool -l",
+        ("bind", Some(libc::ENETDOWN)) => "bring the interface up first",
+        (_, Some(libc::ENOMEM | libc::ENOBUFS)) => {
+            "raise the limit on locked memory (ulimit -l) or use fewer frames"
+        }
+        (_, Some(libc::EINVAL)) => "ring sizes must be powers of two",
+        (_, Some(libc::ENOPROTOOPT)) => "the kernel is too old: 5.10 or later is needed",
+        _ => "see the kernel's log",
+    }
+}
+
+/// System calls per burst: enough for a full ring at the old budget of 32 packets a call.
+const TX_WAKEUPS: usize = 4;
+
+/// How long a drop waits for packets in flight.
+const COMPLETION_WAIT: Duration = Duration::from_millis(100);
+
+/// The shortest frame that the kernel sends.
+const ETHERNET_HEADER_LEN: usize = 14;
+
+// Received packets begin where outer headers fit in front.
+const _: () = assert!(HEADROOM == 256);

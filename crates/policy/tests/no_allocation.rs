@@ -1,0 +1,65 @@
+//! Readers do not allocate, and a large SAD is built in reasonable time.
+
+mod common;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Instant;
+
+use common::{ESP, UDP, headers, policy, sa, template, v4};
+use policy::{Databases, Direction, Flow, Outbound, PolicyConfig};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting per thread.
+struct Counting;
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn readers_do_not_allocate_among_100_000_sas() {
+    let mut databases = Databases::new();
+    let host = |i: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i));
+    let protect = PolicyConfig { templates: vec![template(v4(9))], ..policy(1, Direction::Out, 5) };
+    databases.put_policy(protect.clone());
+    databases.put_policy(PolicyConfig { direction: Direction::In, index: 2, ..protect });
+    let mut reader = databases.reader();
+    let begun = Instant::now();
+    for i in 0..100_000 {
+        databases.add_sa(sa(host(i), 1000 + i), i).unwrap();
+    }
+    // A few seconds on a busy core; copying the whole for each would take hours.
+    assert!(begun.elapsed().as_secs() < 60, "{:?}", begun.elapsed());
+    assert_eq!(databases.sa_count(), 100_000);
+
+    let before = ALLOCATIONS.get();
+    assert!(reader.refresh());
+    let h = headers(v4(1), v4(2), UDP, 1, 2);
+    let flow = Flow::new(&h, 3);
+    for i in 0..100_000 {
+        assert_eq!(reader.inbound_sa(host(i), 1000 + i, ESP, 0).map(|sa| sa.esp), Some(i));
+        assert!(reader.inbound_sa(host(i), i, ESP, 0).is_none());
+    }
+    let Outbound::Protect(_, sa) = reader.outbound(&flow) else { panic!("no SA") };
+    assert!(reader.verify(Direction::In, &flow, Some(sa)).is_ok());
+    assert!(reader.verify(Direction::Forward, &flow, None).is_ok());
+    assert_eq!(ALLOCATIONS.get(), before, "a reader allocated");
+}

@@ -1,0 +1,211 @@
+"""Data planes: who carries the packets of a gateway. One interface, three of them.
+
+`plain`     the kernel forwards; no IPsec at all (the reference for throughput).
+`libipsec`  strongSwan's own user-space ESP, in charon (the plugin kernel-libipsec).
+`culvert`   one culvert daemon; charon is started through `culvert exec`.
+"""
+
+import functools
+import json
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+from .base import LabError, wait_for
+from .swan import Swan
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_DAEMON_CONFIG = """\
+# Written by the lab.
+name = "{name}"
+{ports}
+"""
+
+_PORT = """
+[[port]]
+interface = "{interface}"
+mode = "{mode}"
+"""
+
+
+def culvert_binary():
+    """The binary under test: $CULVERT, or the newest of the build folders."""
+    if os.environ.get("CULVERT"):
+        return Path(os.environ["CULVERT"])
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    found = [p for p in (target / "release/culvert", target / "debug/culvert") if p.exists()]
+    return max(found, key=lambda p: p.stat().st_mtime, default=target / "release/culvert")
+
+
+@functools.cache
+def culvert_missing():
+    """Why the culvert data plane cannot be used; an empty text when it can."""
+    binary = culvert_binary()
+    if not binary.exists():
+        return f"{binary} is not built (make build)"
+    try:
+        done = subprocess.run([binary, "run", "--help"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{binary} run --help: {error}"
+    if done.returncode != 0 or "--config" not in done.stdout:
+        return f"{binary} does not know `run --config`"
+    return ""
+
+
+class Plane:
+    """What carries a gateway's packets. `attach` makes the gateway's strongSwan, if it has one."""
+
+    name = ""
+    ipsec = True
+
+    def attach(self, gateway):
+        """Called once when the gateway is made: gives it `gateway.swan` (or None)."""
+        raise NotImplementedError
+
+    def start(self, gateway):
+        """Starts what must run before charon."""
+
+    def stop(self, gateway):
+        """Stops it in order."""
+
+    def rss_bytes(self, gateway):
+        """Memory of the process that does the packet work, in bytes; 0 if it is the kernel."""
+        return 0
+
+
+class Plain(Plane):
+    name = "plain"
+    ipsec = False
+
+    def attach(self, gateway):
+        gateway.swan = None
+
+
+class Libipsec(Plane):
+    name = "libipsec"
+
+    def attach(self, gateway):
+        gateway.swan = Swan(gateway.host, kernel="kernel-libipsec")
+
+    def rss_bytes(self, gateway):
+        return resident_bytes(gateway.swan.process.pid)
+
+
+class Culvert(Plane):
+    name = "culvert"
+
+    def attach(self, gateway):
+        gateway.daemon = Daemon(gateway.host, gateway.ports)
+        binary = culvert_binary()
+        wrap = [binary, "exec", "--name", gateway.daemon.name, "--"]
+        gateway.swan = Swan(gateway.host, wrap=wrap)
+
+    def start(self, gateway):
+        gateway.daemon.start()
+
+    def stop(self, gateway):
+        gateway.daemon.stop()
+
+    def rss_bytes(self, gateway):
+        return resident_bytes(gateway.daemon.process.pid)
+
+
+PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Culvert())}
+
+
+def planes_of(spec):
+    """The planes of gateway A and gateway B: "culvert" (both) or "culvert+libipsec"."""
+    names = spec.split("+")
+    if not 1 <= len(names) <= 2 or any(name not in PLANES for name in names):
+        raise LabError(f"no such data plane: {spec}; there are {', '.join(PLANES)}")
+    return PLANES[names[0]], PLANES[names[-1]]
+
+
+def resident_bytes(pid):
+    """A process's resident set, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) * 1024
+
+
+class Daemon:
+    """A culvert daemon on a host, and its command line."""
+
+    def __init__(self, host, ports, mode="auto"):
+        self.host, self.ports, self.mode = host, ports, mode
+        self.name = f"{host.name}-{host.lab.run_id}"
+        self.config = host.lab.tmp / f"{host.name}.culvert.toml"
+        self.process = None
+        self.write_config()
+        host.lab.owns(f"/run/culvert/{self.name}")
+        host.lab.at_close(self._forget)
+
+    def write_config(self, text=None):
+        """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
+        if text is None:
+            ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
+            text = _DAEMON_CONFIG.format(name=self.name, ports=ports)
+        self.config.write_text(text.replace("@NAME@", self.name))
+
+    def start(self, timeout=15):
+        """Starts it and waits until it says that it is ready."""
+        log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
+        # The log is appended to over restarts: wait for one more ready line than there was.
+        before = log.read_text().count("culvert: ready") if log.exists() else 0
+        self.process = self.host.spawn(
+            culvert_binary(), "run", "--config", self.config, log=log, env={"NO_COLOR": "1"}
+        )
+
+        def ready():
+            if self.process.output().count("culvert: ready") > before:
+                return True
+            if not self.process.alive():
+                raise LabError(f"culvert on {self.host.name} ended:\n{self.process.output()[-4000:]}")
+            return False
+
+        wait_for(f"culvert on {self.host.name}", ready, timeout)
+
+    def stop(self):
+        """SIGTERM, and what it answered."""
+        return self.process.stop(timeout=10)
+
+    def kill9(self):
+        """What a crash is like."""
+        self.process.kill(signal.SIGKILL)
+        self.process.wait()
+
+    def alive(self):
+        return self.process is not None and self.process.alive()
+
+    def culvert(self, *args, check=True, timeout=15):
+        """`culvert --name NAME ARGS`; returns the finished process."""
+        return self.host.run(
+            culvert_binary(), "--name", self.name, *args, check=check, timeout=timeout
+        )
+
+    def json(self, *args):
+        return json.loads(self.culvert(*args, "--json").stdout)
+
+    def exec(self, *args, check=True, timeout=15):
+        """A program whose XFRM netlink goes to this daemon: `ip xfrm state`, for instance."""
+        return self.host.run(
+            culvert_binary(), "exec", "--name", self.name, "--", *args, check=check, timeout=timeout
+        )
+
+    def drops(self):
+        """Drop counters by name; a reason that has not been seen may be missing: use `.get`."""
+        return self.json("drops")["drops"]
+
+    def stats(self):
+        return self.json("stats")
+
+    def log(self):
+        return self.process.output() if self.process else ""
+
+    def _forget(self):
+        """What outlives the daemon on purpose (the guard) must not outlive the lab."""
+        if self.process is not None:
+            self.process.stop(timeout=5)
+            self.culvert("guard", "clear", check=False)

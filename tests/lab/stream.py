@@ -1,0 +1,198 @@
+#!/usr/bin/python3
+"""A numbered UDP stream: sends at a steady rate, counts what is lost, doubled or out of order.
+
+Runs alone (this file needs nothing but Python). `echo` answers what it gets and counts it;
+`probe` sends, hears the answers, and counts them. Both print one JSON object at their end.
+
+    stream.py echo  --port 7000
+    stream.py probe --to 10.2.0.10 --port 7000 --rate 1000 --seconds 5 --size 200
+
+Each datagram starts with a 16-byte header, network byte order: stream id (8), number (8). The rest
+is a marker that a capture can search for: what is seen of it outside the tunnel has leaked.
+"""
+
+import argparse
+import json
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+
+HEADER = struct.Struct("!QQ")
+MARK = b"CLEARTEXT-OF-CULVERT-TESTS;"
+MIN_SIZE = HEADER.size
+
+
+class Counter:
+    """What arrived, by number."""
+
+    def __init__(self):
+        self.seen = {}
+        self.highest = -1
+        self.reordered = 0
+        self.total = 0
+
+    def add(self, number):
+        self.total += 1
+        self.seen[number] = self.seen.get(number, 0) + 1
+        if number < self.highest:
+            self.reordered += 1
+        self.highest = max(self.highest, number)
+
+    def report(self, sent=None):
+        unique = len(self.seen)
+        expected = sent if sent is not None else self.highest + 1
+        missing = [n for n in range(expected) if n not in self.seen] if unique < expected else []
+        return {
+            "received": unique,
+            "lost": len(missing),
+            "first_lost": missing[:10],
+            "longest_gap": _longest_run(missing),
+            "duplicated": self.total - unique,
+            "reordered": self.reordered,
+        }
+
+
+def _longest_run(numbers):
+    longest = run = 0
+    previous = None
+    for number in numbers:
+        run = run + 1 if previous is not None and number == previous + 1 else 1
+        longest, previous = max(longest, run), number
+    return longest
+
+
+def _socket(address, port, bind):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    if bind:
+        sock.bind((address, port))
+    else:
+        sock.connect((address, port))
+    sock.setblocking(False)
+    return sock
+
+
+class Ended(Exception):
+    """SIGTERM or SIGINT: report and leave."""
+
+
+def _end(*_):
+    raise Ended
+
+
+def echo(args):
+    """Answers until a signal comes; reports per stream id."""
+    counters = {}
+    sockets = [_socket("0.0.0.0", args.port, True), _socket("::", args.port + 1, True)]
+    selector = selectors.DefaultSelector()
+    for sock in sockets:
+        selector.register(sock, selectors.EVENT_READ)
+    print("ready", flush=True)
+    try:
+        while True:
+            for key, _ in selector.select():
+                while True:
+                    try:
+                        data, peer = key.fileobj.recvfrom(65535)
+                    except OSError:
+                        break
+                    if len(data) < HEADER.size:
+                        continue
+                    stream, number = HEADER.unpack_from(data)
+                    counters.setdefault(stream, Counter()).add(number)
+                    try:
+                        key.fileobj.sendto(data, peer)
+                    except OSError:
+                        pass  # an ICMP error or a full queue: the probe counts the loss
+    except Ended:
+        pass
+    print(json.dumps({str(s): c.report() for s, c in counters.items()}), flush=True)
+
+
+def probe(args):
+    """Sends, listens, and reports what came back."""
+    port = args.port + 1 if ":" in args.to else args.port
+    sock = _socket(args.to, port, False)
+    filler = (MARK * (args.size // len(MARK) + 1))[: args.size - HEADER.size]
+    counter, sent, errors = Counter(), 0, 0
+    start = time.monotonic()
+    end = start + args.seconds if args.seconds else float("inf")
+    gap = 1.0 / args.rate
+
+    def hear():
+        nonlocal errors
+        while True:
+            try:
+                data = sock.recv(65535)
+            except BlockingIOError:
+                return
+            except OSError:
+                errors += 1
+                continue
+            if len(data) >= HEADER.size:
+                stream, number = HEADER.unpack_from(data)
+                if stream == args.stream:
+                    counter.add(number)
+
+    print("ready", flush=True)
+    try:
+        while time.monotonic() < end and (not args.count or sent < args.count):
+            # Catch up with the clock: a late wake-up sends what is due, so the rate holds.
+            due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
+            while sent < due:
+                try:
+                    sock.send(HEADER.pack(args.stream, sent) + filler)
+                    sent += 1
+                except BlockingIOError:
+                    break
+                except OSError:
+                    # An ICMP error of an earlier packet: it is reported here, this one did not go.
+                    errors += 1
+                    break
+            hear()
+            pause = start + sent * gap - time.monotonic()
+            if pause > 0:
+                time.sleep(min(pause, 0.05))
+    except Ended:
+        pass
+    last = time.monotonic() + args.linger
+    try:
+        while time.monotonic() < last and len(counter.seen) < sent:
+            hear()
+            time.sleep(0.005)
+    except Ended:
+        pass
+    report = counter.report(sent)
+    print(json.dumps({"stream": args.stream, "sent": sent, "errors": errors, **report}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    sub = parser.add_subparsers(required=True)
+    server = sub.add_parser("echo")
+    server.add_argument("--port", type=int, required=True)
+    server.set_defaults(run=echo)
+    client = sub.add_parser("probe")
+    client.add_argument("--to", required=True)
+    client.add_argument("--port", type=int, required=True)
+    client.add_argument("--rate", type=float, default=1000, help="packets per second")
+    client.add_argument("--count", type=int, default=0, help="packets in all (0: until the end)")
+    client.add_argument("--seconds", type=float, default=0, help="0: until a signal or --count")
+    client.add_argument("--size", type=int, default=200, help="UDP payload in bytes")
+    client.add_argument("--stream", type=int, default=1, help="stream id")
+    client.add_argument("--linger", type=float, default=1.0, help="seconds to wait for the last")
+    client.set_defaults(run=probe)
+    args = parser.parse_args()
+    if getattr(args, "size", MIN_SIZE) < MIN_SIZE:
+        parser.error(f"--size: at least {MIN_SIZE}")
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGINT, _end)
+    args.run(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

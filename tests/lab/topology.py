@@ -1,0 +1,252 @@
+"""The networks that the scenarios share.
+
+    net4       client --lan-- gwa --wan--[ mid ]--wan-- gwb --lan-- server
+    nat        the same, with a NAT box between gwa and the middle
+    nat_responder  the same, with the NAT box between the middle and gwb, forwarding IKE to gwb
+    host2host  gwa --wan--[ mid ]--wan-- gwb
+
+`mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
+nothing else. It stands there so that captures see what is really on the wire (a socket filter on a
+gateway does not see what AF_XDP sends), and so that frames can be injected.
+
+Addresses are fixed: every lab has its own namespaces, and the configuration files of the scenarios
+can be read as they are.
+"""
+
+from pathlib import Path
+
+from .base import LabError
+from .planes import planes_of
+
+#: Addresses by host and interface.
+CLIENT4, CLIENT6 = "10.1.0.10", "2001:db8:1::10"
+SERVER4, SERVER6 = "10.2.0.10", "2001:db8:2::10"
+LAN_A4, LAN_A6 = "10.1.0.1", "2001:db8:1::1"
+LAN_B4, LAN_B6 = "10.2.0.1", "2001:db8:2::1"
+WAN_A4, WAN_A6 = "192.0.2.1", "2001:db8:f::1"
+WAN_B4, WAN_B6 = "192.0.2.2", "2001:db8:f::2"
+NAT_IN4, NAT_OUT4 = "172.16.0.254", "192.0.2.9"
+NAT_A4 = NAT_B4 = "172.16.0.1"
+
+#: What must not be seen in the clear between the gateways.
+PROTECTED = ("10.1.0.0/24", "10.2.0.0/24", "2001:db8:1::/64", "2001:db8:2::/64")
+
+COMMON = Path(__file__).resolve().parents[1] / "scenarios" / "common"
+
+
+class Gateway:
+    """A host with a data plane and, if that does IPsec, a strongSwan."""
+
+    def __init__(self, host, plane, ports):
+        self.host, self.plane, self.ports = host, plane, ports
+        self.swan = None
+        self.daemon = None
+        plane.attach(self)
+
+    def start(self):
+        self.plane.start(self)
+        if self.swan:
+            self.swan.start()
+
+    def stop(self):
+        if self.swan:
+            self.swan.stop()
+        self.plane.stop(self)
+
+
+class Network:
+    """A topology in use: hosts by name, the gateways, and the middle."""
+
+    def __init__(self, lab, kind):
+        self.lab, self.kind = lab, kind
+        self.client = self.server = None
+        self.gwa = self.gwb = None
+        self.mid = None
+
+    def gateways(self):
+        return [g for g in (self.gwa, self.gwb) if g]
+
+    def start(self):
+        """Starts both gateways; responders first, so that an initiator finds them."""
+        for gateway in reversed(self.gateways()):
+            gateway.start()
+        return self
+
+    def up(self, child="net"):
+        """Starts everything and negotiates a child from gateway A."""
+        self.start()
+        if self.gwa.swan:
+            self.gwa.swan.initiate(child)
+        return self
+
+    def configure(self, folder, **values):
+        """Gives each gateway its configuration: from the scenario's folder, else the common one.
+
+        Files are named HOST.swanctl.conf, HOST.strongswan.conf (appended) and HOST.culvert.toml;
+        `@word@` in them is replaced by `values["word"]`, or its default.
+        """
+        values = {**DEFAULTS, **values}
+        for gateway in self.gateways():
+            if not gateway.swan:
+                continue
+            name = gateway.host.name
+            text = _read(folder, f"{name}.swanctl.conf")
+            if text is None:
+                raise LabError(f"{folder}: no {name}.swanctl.conf there or in {COMMON}")
+            extra = _read(folder, f"{name}.strongswan.conf") or ""
+            gateway.swan.configure(_fill(text, values), _fill(extra, values))
+            daemon = _read(folder, f"{name}.culvert.toml")
+            if gateway.daemon and daemon is not None:
+                gateway.daemon.write_config(_fill(daemon, values))
+        return self
+
+
+#: What `@word@` in a configuration stands for unless a scenario says otherwise.
+DEFAULTS = {
+    "version": "2",
+    "ike": "aes128-sha256-x25519",
+    "esp": "aes128gcm16",
+    "encap": "no",
+    "mode": "tunnel",
+    "start_action": "none",
+    "extra_child": "",
+    "extra_connection": "",
+    "local_a": WAN_A4,
+    "remote_a": WAN_B4,
+    "local_b": WAN_B4,
+    "remote_b": "%any",
+    "ts_a": "10.1.0.0/24,2001:db8:1::/64",
+    "ts_b": "10.2.0.0/24,2001:db8:2::/64",
+}
+
+
+def _read(folder, name):
+    for place in (folder, COMMON):
+        if place and (Path(place) / name).exists():
+            return (Path(place) / name).read_text()
+    return None
+
+
+def _fill(text, values):
+    for word, value in values.items():
+        text = text.replace(f"@{word}@", str(value))
+    return text
+
+
+def _middle(lab, wan_mtu):
+    mid = lab.host("mid")
+    mid.ip("link", "add", "br0", "mtu", wan_mtu, "type", "bridge", "mcast_snooping", "0")
+    mid.ip("link", "set", "br0", "up")
+    # The wire itself has no address and says nothing of its own.
+    mid.sysctl("net.ipv6.conf.all.disable_ipv6", 1)
+    mid.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
+    return mid
+
+
+def _plug(lab, mid, port, host, dev, wan_mtu):
+    lab.link(host, dev, mid, port, mtu=wan_mtu)
+    mid.ip("link", "set", "dev", port, "master", "br0")
+
+
+def _lans(lab, net, a, b, offload):
+    """Client and server behind their gateways, with default routes."""
+    net.client, net.server = lab.host("client"), lab.host("server")
+    lab.link(net.client, "eth0", a, "lan", offload=offload)
+    lab.link(net.server, "eth0", b, "lan", offload=offload)
+    net.client.address("eth0", f"{CLIENT4}/24", f"{CLIENT6}/64")
+    net.server.address("eth0", f"{SERVER4}/24", f"{SERVER6}/64")
+    a.address("lan", f"{LAN_A4}/24", f"{LAN_A6}/64")
+    b.address("lan", f"{LAN_B4}/24", f"{LAN_B6}/64")
+    for host, via4, via6 in ((net.client, LAN_A4, LAN_A6), (net.server, LAN_B4, LAN_B6)):
+        host.route("default", "via", via4)
+        host.route("default", "via", via6)
+
+
+def net4(lab, plane, wan_mtu=1500, offload=True):
+    """Two sites and their gateways. The routes to the other site exist in clear: whatever keeps
+    the packets from taking them is what the tests are about."""
+    plane_a, plane_b = planes_of(plane)
+    net = Network(lab, "net4")
+    net.mid = _middle(lab, wan_mtu)
+    a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)
+    _plug(lab, net.mid, "west", a, "wan", wan_mtu)
+    _plug(lab, net.mid, "east", b, "wan", wan_mtu)
+    a.address("wan", f"{WAN_A4}/24", f"{WAN_A6}/64")
+    b.address("wan", f"{WAN_B4}/24", f"{WAN_B6}/64")
+    _lans(lab, net, a, b, offload)
+    a.route("10.2.0.0/24", "via", WAN_B4)
+    a.route("2001:db8:2::/64", "via", WAN_B6)
+    b.route("10.1.0.0/24", "via", WAN_A4)
+    b.route("2001:db8:1::/64", "via", WAN_A6)
+    net.gwa = Gateway(a, plane_a, ["wan", "lan"])
+    net.gwb = Gateway(b, plane_b, ["wan", "lan"])
+    return net
+
+
+def nat(lab, plane, wan_mtu=1500, offload=True):
+    """net4 with gateway A behind a NAT box, which masquerades (nftables)."""
+    net, a, b = _nat(lab, plane, wan_mtu, offload, inside="gwa")
+    b.route("10.1.0.0/24", "via", NAT_OUT4)
+    a.route("default", "via", NAT_IN4)
+    return net
+
+
+def nat_responder(lab, plane, wan_mtu=1500, offload=True):
+    """net4 with gateway B behind a NAT box that forwards IKE and NAT-T to it."""
+    net, a, b = _nat(lab, plane, wan_mtu, offload, inside="gwb")
+    a.route("10.2.0.0/24", "via", NAT_OUT4)
+    b.route("default", "via", NAT_IN4)
+    return net
+
+
+_NAT_RULES = """
+table ip nat {{
+  chain post {{
+    type nat hook postrouting priority srcnat
+    oifname "out" masquerade
+  }}
+  chain pre {{
+    type nat hook prerouting priority dstnat
+    {forward}
+  }}
+}}
+"""
+
+
+def _nat(lab, plane, wan_mtu, offload, inside):
+    plane_a, plane_b = planes_of(plane)
+    net = Network(lab, "nat")
+    net.mid = _middle(lab, wan_mtu)
+    a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)
+    box = net.nat = lab.host("nat", forward=True)
+    hidden, shown = (a, b) if inside == "gwa" else (b, a)
+    box_port, shown_port = ("west", "east") if inside == "gwa" else ("east", "west")
+    lab.link(hidden, "wan", box, "in", mtu=wan_mtu)
+    _plug(lab, net.mid, box_port, box, "out", wan_mtu)
+    _plug(lab, net.mid, shown_port, shown, "wan", wan_mtu)
+    hidden.address("wan", f"{NAT_A4}/24")
+    box.address("in", f"{NAT_IN4}/24")
+    box.address("out", f"{NAT_OUT4}/24")
+    shown.address("wan", f"{WAN_B4 if inside == 'gwa' else WAN_A4}/24")
+    forward = f'iifname "out" udp dport {{ 500, 4500 }} dnat to {NAT_B4}'
+    rules = _NAT_RULES.format(forward=forward if inside == "gwb" else "")
+    box.run("nft", "-f", "-", stdin=rules)
+    _lans(lab, net, a, b, offload)
+    net.gwa = Gateway(a, plane_a, ["wan", "lan"])
+    net.gwb = Gateway(b, plane_b, ["wan", "lan"])
+    return net, a, b
+
+
+def host2host(lab, plane, wan_mtu=1500):
+    """Two hosts that speak for themselves, as in transport mode."""
+    plane_a, plane_b = planes_of(plane)
+    net = Network(lab, "host2host")
+    net.mid = _middle(lab, wan_mtu)
+    a, b = lab.host("gwa"), lab.host("gwb")
+    _plug(lab, net.mid, "west", a, "wan", wan_mtu)
+    _plug(lab, net.mid, "east", b, "wan", wan_mtu)
+    a.address("wan", f"{WAN_A4}/24", f"{WAN_A6}/64")
+    b.address("wan", f"{WAN_B4}/24", f"{WAN_B6}/64")
+    net.gwa = Gateway(a, plane_a, ["wan"])
+    net.gwb = Gateway(b, plane_b, ["wan"])
+    return net

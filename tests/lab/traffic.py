@@ -1,0 +1,147 @@
+"""Traffic through a network: pings, numbered streams, iperf3."""
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+
+from .base import LabError
+
+STREAM = Path(__file__).with_name("stream.py")
+PYTHON = "/usr/bin/python3"
+
+
+def ping(host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1):
+    """Pings; returns a dict: sent, received, duplicates, errors (lines that say "From ...").
+
+    `df`: True forbids fragmentation, False allows it, None leaves it to the system.
+    """
+    argv = ["ping", "-n", "-c", count, "-i", interval, "-s", size, "-W", wait]
+    argv += [] if df is None else ["-M", "do" if df else "dont"]
+    argv += ["-I", source] if source else []
+    done = host.run(*argv, to, check=False, timeout=30 + count * (interval + wait))
+    text = done.stdout + done.stderr
+    match = re.search(r"(\d+) packets transmitted, (\d+) received(.*)", text)
+    if not match:
+        raise LabError(f"ping {to} from {host.name}: {text.strip()}")
+    duplicates = re.search(r"\+(\d+) duplicates", match.group(3))
+    return {
+        "sent": int(match.group(1)),
+        "received": int(match.group(2)),
+        "duplicates": int(duplicates.group(1)) if duplicates else 0,
+        "errors": [line for line in text.splitlines() if re.match(r"(From|ping: )", line)],
+        "text": text,
+    }
+
+
+def assert_ping(host, to, **how):
+    """Every ping is answered, once."""
+    result = ping(host, to, **how)
+    assert result["received"] == result["sent"] and not result["duplicates"], result["text"]
+    return result
+
+
+def first_answer(host, to, timeout=10.0):
+    """Seconds until a host gets its first answer; tries again every 100 ms at most."""
+    start = time.monotonic()
+    while ping(host, to, count=1, wait=0.1)["received"] == 0:
+        if time.monotonic() - start > timeout:
+            raise LabError(f"no answer of {to} within {timeout:g} s")
+    return time.monotonic() - start
+
+
+class Stream:
+    """A numbered UDP stream from one host to another and back, at a steady rate.
+
+    `finish` returns {"there": {...}, "back": {...}}: received, lost, duplicated, reordered.
+    """
+
+    def __init__(self, client, server, to, *, rate=1000, size=200, port=7000, count=0):
+        self.client, self.server, self.to, self.port = client, server, to, port
+        self.echo = server.spawn(PYTHON, STREAM, "echo", "--port", port)
+        self.echo.wait_output("ready")
+        self.probe = client.spawn(
+            PYTHON, STREAM, "probe", "--to", to, "--port", port, "--rate", rate, "--size", size,
+            "--count", count,
+        )  # fmt: skip
+        self.probe.wait_output("ready")
+
+    def wait(self, timeout=60):
+        """Waits until a stream with a `count` has sent all of it."""
+        self.probe.wait(timeout)
+
+    def finish(self):
+        self.probe.stop(signal.SIGTERM, timeout=5)
+        self.echo.stop(signal.SIGTERM, timeout=5)
+        back = _last_json(self.probe)
+        there = _last_json(self.echo).get(str(back["stream"]), {"received": 0, "duplicated": 0})
+        there["lost"] = back["sent"] - there["received"]
+        return {"sent": back["sent"], "there": there, "back": back}
+
+
+def assert_perfect(report):
+    """Nothing lost, nothing doubled, in either direction, and something was sent."""
+    assert report["sent"] > 0, report
+    for way in ("there", "back"):
+        assert report[way]["lost"] == 0, (way, report)
+        assert report[way]["duplicated"] == 0, (way, report)
+
+
+def _last_json(process):
+    for line in reversed(process.output().splitlines()):
+        if line.startswith("{"):
+            return json.loads(line)
+    raise LabError(f"{process.argv}: no report:\n{process.output()[-2000:]}")
+
+
+class Iperf:
+    """An iperf3 server on a host, and runs against it."""
+
+    def __init__(self, server, port=5201):
+        self.server, self.port = server, port
+        self.process = server.spawn("iperf3", "-s", "-p", port, "--forceflush")
+        self.process.wait_output("listening")
+
+    def start(self, client, to, *, seconds=2, udp=None, reverse=False, length=None, streams=1):
+        """Starts a run in the background; `result` reads it. `udp`: bits per second to offer."""
+        argv = ["iperf3", "-c", to, "-p", self.port, "-t", seconds, "-J", "-P", streams]
+        argv += ["-u", "-b", str(udp)] if udp else []
+        argv += ["-R"] if reverse else []
+        argv += ["-l", length] if length else []
+        argv += ["--connect-timeout", "3000"]
+        process = client.spawn(*argv)
+        process.seconds, process.udp = seconds, bool(udp)
+        return process
+
+    def result(self, process):
+        """Waits for a run; {"bits_per_second", "retransmits" (TCP), "lost_percent" (UDP)}."""
+        process.wait(process.seconds + 20)
+        text = process.output()
+        try:
+            report = json.loads(text[text.index("{") :])
+        except ValueError as error:
+            raise LabError(f"iperf3: {text[-1000:]}") from error
+        if "error" in report:
+            raise LabError(f"iperf3: {report['error']}")
+        end = report["end"]
+        if process.udp:
+            total = end["sum"]
+            # bits_per_second is what was offered; count what arrived.
+            arrived = total["bits_per_second"] * (1 - total["lost_percent"] / 100)
+            return {"bits_per_second": arrived, "lost_percent": total["lost_percent"]}
+        return {
+            "bits_per_second": end["sum_received"]["bits_per_second"],
+            "retransmits": end["sum_sent"].get("retransmits", 0),
+        }
+
+    def run(self, client, to, **how):
+        return self.result(self.start(client, to, **how))
+
+    def stop(self):
+        self.process.stop(timeout=2)
+
+
+def gbit(bits_per_second):
+    """As text, in Gbit/s."""
+    return f"{bits_per_second / 1e9:.2f} Gbit/s"

@@ -1,0 +1,39 @@
+"""charon decides by the last use of the inbound SA or policy: the data path must report it."""
+
+import signal
+import time
+
+import pytest
+from lab import topology as t
+from lab.base import wait_for
+from lab.capture import Capture
+from lab.traffic import Stream, assert_perfect, assert_ping
+
+DPD = "dpd_delay = 1s"
+
+
+def test_dead_peer_is_found(network):
+    net = network(extra_connection=DPD, extra_child="dpd_action = clear").up()
+    assert_ping(net.client, t.SERVER4)
+    net.gwb.swan.process.kill(signal.SIGKILL)
+    wait_for("A to give up", lambda: not net.gwa.swan.sas(), 20, 0.2)
+    if net.gwa.daemon:
+        assert "spi" not in net.gwa.daemon.exec("ip", "xfrm", "state").stdout
+
+
+def test_live_traffic_is_proof_of_life(network, plane):
+    if "culvert" not in plane:
+        pytest.skip("libipsec reports use times with another rhythm")
+    net = network(extra_connection=DPD).up()
+    stream = Stream(net.client, net.server, t.SERVER4, rate=100)
+    time.sleep(1.5)
+    wire = Capture(net.mid, "west")
+    time.sleep(4)
+    frames = wire.stop()
+    assert_perfect(stream.finish())
+    asked = [f for f in frames if f.kind == "ike"]
+    assert not asked, f"{len(asked)} IKE packets while traffic flowed"
+    # And without traffic the question comes.
+    wire = Capture(net.mid, "west")
+    time.sleep(3)
+    assert any(f.kind == "ike" for f in wire.stop())

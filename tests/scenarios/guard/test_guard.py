@@ -1,0 +1,69 @@
+"""The guard is kernel state: it stands without any process of ours."""
+
+from lab import topology as t
+from lab.capture import Capture, assert_only_protected
+from lab.planes import culvert_binary
+from lab.traffic import assert_ping, ping
+
+
+def assert_blocked(net):
+    wire = Capture(net.mid, "west")
+    tries = [
+        (net.client, t.SERVER4, None),
+        (net.client, t.SERVER6, None),
+        (net.server, t.CLIENT4, None),
+        (net.gwa.host, t.SERVER4, t.LAN_A4),
+        (net.gwa.host, t.SERVER6, t.LAN_A6),
+    ]
+    for host, to, source in tries:
+        assert ping(host, to, count=2, source=source)["received"] == 0, (host, to)
+    assert_only_protected(wire.stop())
+
+
+def apply(gateway):
+    gateway.host.run(culvert_binary(), "--name", gateway.daemon.name, "guard", "apply", "--config",
+                     gateway.daemon.config)  # fmt: skip
+
+
+def test_from_boot_to_the_end(network):
+    net = network()
+    # Without the guard this network leaks: what follows is not true by accident.
+    assert_ping(net.client, t.SERVER4)
+    for gateway in net.gateways():
+        apply(gateway)
+    assert_blocked(net)
+    # The daemon runs, charon does not yet: no policies, and still nothing leaves.
+    for gateway in net.gateways():
+        gateway.daemon.start()
+    assert_blocked(net)
+    for gateway in net.gateways():
+        gateway.swan.start()
+    assert_blocked(net)
+    net.gwa.swan.initiate()
+    assert_ping(net.client, t.SERVER4)
+    assert_ping(net.client, t.SERVER6)
+    # Stopped in order, both: the guard stays.
+    for gateway in net.gateways():
+        gateway.stop()
+    assert_blocked(net)
+    shown = net.gwa.host.run(
+        culvert_binary(), "--name", net.gwa.daemon.name, "guard", "show"
+    ).stdout
+    assert "10.2.0.0/24" in shown, shown
+    for gateway in net.gateways():
+        gateway.host.run(culvert_binary(), "--name", gateway.daemon.name, "guard", "clear")
+    assert_ping(net.client, t.SERVER4)
+
+
+def test_sigterm_under_traffic(network):
+    """An orderly stop while packets flow leaks none of them and leaves no interface behind."""
+    net = network().up()
+    wire = Capture(net.mid, "west")
+    before = net.client.spawn("ping", "-n", "-i", "0.002", "-c", "1000", t.SERVER4)
+    assert net.gwa.daemon.stop() == 0
+    before.wait(15)
+    assert_only_protected(wire.stop())
+    links = net.gwa.host.ip("link").stdout
+    assert "culvert0" not in links and "xdp" not in links, links
+    rules = net.gwa.host.ip("rule").stdout
+    assert "219" not in rules, rules
