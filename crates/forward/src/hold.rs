@@ -171,6 +171,12 @@ impl<K: Clone + Eq + Hash, T> HoldQueue<K, T> {
         Ok(Held::Behind)
     }
 
+    /// A key's oldest packet, left where it is.
+    pub fn front(&self, key: &K) -> Option<&T> {
+        let first = self.keys.get(key)?.first;
+        self.slots.get(first)?.held.as_ref().map(|(_, packet)| packet)
+    }
+
     /// Takes out the packet that has waited longest for the key; for when the key is resolved, or
     /// has failed. Repeat until `None`.
     pub fn pop(&mut self, key: &K) -> Option<T> {

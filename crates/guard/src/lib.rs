@@ -115,6 +115,11 @@ impl Guard {
     ) -> Result<(), GuardError> {
         let mut wanted: HashSet<Barrier> = policies.into_iter().map(Barrier::of_policy).collect();
         wanted.extend(prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)));
+        self.settle(wanted)
+    }
+
+    /// Completes a set of barriers, resolves contradictions, and makes it stand.
+    fn settle(&mut self, mut wanted: HashSet<Barrier>) -> Result<(), GuardError> {
         if wanted.iter().any(Barrier::is_v6) {
             wanted.extend(Barrier::neighbour_discovery());
         }
@@ -131,6 +136,16 @@ impl Guard {
                 .or_insert(barrier);
         }
         self.replace(first.into_values().collect())
+    }
+
+    /// Adds barriers for prefixes to what stands.
+    ///
+    /// # Errors
+    /// As [`Guard::set`].
+    pub fn add_prefixes(&mut self, prefixes: &[Prefix]) -> Result<(), GuardError> {
+        let mut wanted = self.standing.clone();
+        wanted.extend(prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)));
+        self.settle(wanted)
     }
 
     /// Takes every barrier down.

@@ -1,7 +1,7 @@
 //! A port made of two queues, for tests and benches: what would be the wire is a `VecDeque`.
 
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use wire::Span;
 
@@ -118,7 +118,7 @@ impl Port for MemoryPort {
         Ok(())
     }
 
-    fn fd(&self) -> Option<RawFd> {
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 

@@ -1,7 +1,7 @@
 //! What every packet port does, and how it fails.
 
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 
 use crate::packet::Burst;
 use crate::umem::FramePool;
@@ -47,7 +47,7 @@ pub trait Port: Send {
     fn check(&mut self) -> Result<(), PortError>;
 
     /// What to wait on, if there is something.
-    fn fd(&self) -> Option<RawFd>;
+    fn fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// The number of frames inside the port: in rings and queues.
     fn frames_held(&self) -> usize;

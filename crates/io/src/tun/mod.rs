@@ -17,7 +17,7 @@ pub mod vnet;
 
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use arrayvec::ArrayVec;
 use wire::Span;
@@ -279,8 +279,8 @@ impl Port for Tun {
             .map_err(|source| PortError::new(&self.name, "SIOCGIFINDEX", source))
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.file.as_raw_fd())
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 
     fn frames_held(&self) -> usize {

@@ -36,7 +36,7 @@ mod ring;
 mod socket;
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -371,8 +371,8 @@ impl Port for XskQueue {
             .map_err(|source| PortError::new(&self.name, "getsockopt(SO_ERROR)", source))
     }
 
-    fn fd(&self) -> Option<RawFd> {
-        Some(self.socket())
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 
     fn frames_held(&self) -> usize {

@@ -1,0 +1,184 @@
+//! The worker's counters: how packets came in, what was done to them, and how each ended.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use outcome::{DropReason, Outcome};
+
+/// Declares the work counters once: field, name.
+macro_rules! work_counters {
+    ($( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
+        /// What the worker did, beyond how packets ended.
+        #[derive(Debug, Default)]
+        pub struct Work { $( $(#[$doc])* pub $field: Counter, )+ }
+
+        impl Work {
+            /// Every counter with its name.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+                [ $( ($name, self.$field.value()), )+ ].into_iter()
+            }
+        }
+    };
+}
+
+work_counters! {
+    /// Packets decrypted.
+    decrypted, "decrypted";
+    /// Packets encrypted.
+    encrypted, "encrypted";
+    /// Packets forwarded in clear, by the tables.
+    forwarded_clear, "forwarded-clear";
+    /// Packets that were fragmented before encryption.
+    fragmented, "fragmented";
+    /// ICMP errors made.
+    icmp_errors, "icmp-errors";
+    /// ICMP errors not made because of the rate limit or the rules that forbid them.
+    icmp_suppressed, "icmp-suppressed";
+    /// Acquires raised.
+    acquires, "acquires";
+    /// Partial checksums completed.
+    checksums_completed, "checksums-completed";
+    /// Times the worker slept because there was nothing to do.
+    sleeps, "sleeps";
+}
+
+/// A counter with one writer: the worker that owns it. Anyone may read.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds; only the owner calls this, so a load and a store are enough.
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// The value.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    fn sub(&self, n: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_sub(n), Relaxed);
+    }
+}
+
+/// One worker's counters.
+///
+/// Invariant, whenever the worker is between two bursts: `received + generated` is the sum of
+/// transmitted, to Linux, consumed, dropped, and those held now.
+#[derive(Debug)]
+pub struct Counters {
+    /// Packets received, from ports and from Linux.
+    pub received: Counter,
+    /// Packets that the worker made: fragments beyond the first, ICMP errors.
+    pub generated: Counter,
+    transmitted: Counter,
+    to_linux: Counter,
+    consumed: Counter,
+    held: Counter,
+    drops: Box<[Counter]>,
+    /// What was done.
+    pub work: Work,
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Counters {
+            received: Counter::default(),
+            generated: Counter::default(),
+            transmitted: Counter::default(),
+            to_linux: Counter::default(),
+            consumed: Counter::default(),
+            held: Counter::default(),
+            drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
+            work: Work::default(),
+        }
+    }
+}
+
+/// Totals of how packets ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Received.
+    pub received: u64,
+    /// Made by the worker.
+    pub generated: u64,
+    /// Sent out of a port.
+    pub transmitted: u64,
+    /// Handed to Linux.
+    pub to_linux: u64,
+    /// Consumed.
+    pub consumed: u64,
+    /// Held now.
+    pub held: u64,
+    /// Dropped.
+    pub dropped: u64,
+}
+
+impl Totals {
+    /// In less out: 0 between bursts.
+    pub fn balance(&self) -> i64 {
+        let came = self.received + self.generated;
+        let went = self.transmitted + self.to_linux + self.consumed + self.held + self.dropped;
+        came.wrapping_sub(went) as i64
+    }
+}
+
+impl Counters {
+    /// Counts how packets ended.
+    pub fn count(&self, outcome: Outcome, n: u64) {
+        match outcome {
+            Outcome::Transmitted => self.transmitted.add(n),
+            Outcome::ToLinux => self.to_linux.add(n),
+            Outcome::Consumed => self.consumed.add(n),
+            Outcome::Held => self.held.add(n),
+            Outcome::Dropped(reason) => {
+                if let Some(counter) = self.drops.get(reason as usize) {
+                    counter.add(n);
+                }
+            }
+        }
+    }
+
+    /// A held packet goes on; it will end in another way.
+    pub fn released(&self, n: u64) {
+        self.held.sub(n);
+    }
+
+    /// Packets dropped for one reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.drops.get(reason as usize).map_or(0, Counter::value)
+    }
+
+    /// The totals. Exact while the worker is between bursts.
+    pub fn totals(&self) -> Totals {
+        Totals {
+            received: self.received.value(),
+            generated: self.generated.value(),
+            transmitted: self.transmitted.value(),
+            to_linux: self.to_linux.value(),
+            consumed: self.consumed.value(),
+            held: self.held.value(),
+            dropped: self.drops.iter().map(Counter::value).sum(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn balance_shows_a_lost_packet() {
+        let c = Counters::default();
+        c.received.add(3);
+        c.count(Outcome::Transmitted, 1);
+        c.count(Outcome::Dropped(DropReason::NoRoute), 1);
+        assert_eq!(c.totals().balance(), 1);
+        c.count(Outcome::Held, 1);
+        assert_eq!(c.totals().balance(), 0);
+        c.released(1);
+        c.count(Outcome::ToLinux, 1);
+        assert_eq!(c.totals().balance(), 0);
+        assert_eq!(c.dropped(DropReason::NoRoute), 1);
+    }
+}

@@ -1,0 +1,126 @@
+//! The last step: neighbour, Ethernet header, transmit queue; and fragments on the way there.
+
+use core::net::IpAddr;
+
+use forward::{Held, Resolution, fragment};
+use io::Packet;
+use outcome::{DropReason, Outcome};
+use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+use wire::{Headers, Span};
+
+use crate::event::Event;
+use crate::worker::Worker;
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextHop {
+    /// Egress interface.
+    pub(crate) ifindex: u32,
+    /// The neighbour's address.
+    pub(crate) addr: IpAddr,
+    /// The longest IP packet, in bytes.
+    pub(crate) mtu: usize,
+}
+
+impl Worker {
+    /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.
+    pub(crate) fn emit(&mut self, mut packet: Packet, ifindex: u32, next_hop: IpAddr) {
+        let Some(interface) = self.topology.interfaces.get(&ifindex) else {
+            return self.drop_packet(packet, DropReason::TransmitDown);
+        };
+        let (slot, mac, up) = (interface.port, interface.mac, interface.up);
+        let (Some(slot), true) = (slot, up) else {
+            return self.drop_packet(packet, DropReason::TransmitDown);
+        };
+        let neighbour = match self.neighbours.resolve(ifindex, next_hop) {
+            Resolution::Resolved { mac, confirm } => {
+                // Linux sees none of our packets: without a hint it would let the entry age.
+                if confirm {
+                    self.ask_for_neighbour(ifindex, next_hop);
+                }
+                mac
+            }
+            Resolution::Unknown | Resolution::Pending => {
+                return self.wait_for_neighbour(packet, ifindex, next_hop);
+            }
+            Resolution::Failed => {
+                self.ask_for_neighbour(ifindex, next_hop);
+                return self.drop_packet(packet, DropReason::NeighbourFailed);
+            }
+        };
+        let Some(ether_type) = ether_type(&packet) else {
+            return self.drop_packet(packet, DropReason::MalformedIp);
+        };
+        let Some(start) = packet.span.start.checked_sub(HEADER_LEN) else {
+            return self.drop_packet(packet, DropReason::OutNoRoom);
+        };
+        packet.span = Span { start, len: packet.span.len + HEADER_LEN };
+        if emit_untagged(packet.data_mut(), neighbour, mac, ether_type).is_err() {
+            return self.drop_packet(packet, DropReason::OutNoRoom);
+        }
+        self.enqueue(slot, packet);
+    }
+
+    fn wait_for_neighbour(&mut self, packet: Packet, ifindex: u32, next_hop: IpAddr) {
+        match self.held_for_neighbour.push((ifindex, next_hop), packet, self.now.ns) {
+            Ok(place) => {
+                self.counters.count(Outcome::Held, 1);
+                if place == Held::First {
+                    self.events.send(Event::Resolve { ifindex, ip: next_hop });
+                }
+            }
+            Err(refused) => self.drop_packet(refused.into_packet(), DropReason::HoldQueueFull),
+        }
+    }
+
+    /// Asks Linux to look after a neighbour, not too often.
+    fn ask_for_neighbour(&mut self, ifindex: u32, next_hop: IpAddr) {
+        if self.confirmations.allow(self.now.ns) {
+            self.events.send(Event::Resolve { ifindex, ip: next_hop });
+        }
+    }
+
+    /// Cuts an IPv4 packet into fragments of at most `mtu` bytes and hands each on.
+    pub(crate) fn fragment(
+        &mut self,
+        packet: Packet,
+        h: &Headers,
+        mtu: usize,
+        mut hand_on: impl FnMut(&mut Worker, Packet, &Headers),
+    ) {
+        let Ok(plan) = fragment::plan(h, packet.data(), mtu) else {
+            return self.drop_packet(packet, DropReason::OutTooBig);
+        };
+        // The packet ends as its first fragment; the others are new.
+        let pieces = plan.count();
+        self.counters.generated.add(pieces.saturating_sub(1) as u64);
+        for n in 0..pieces {
+            let Some(frame) = self.pool.take() else {
+                self.counters.count(Outcome::Dropped(DropReason::NoFrames), 1);
+                continue;
+            };
+            let mut piece = Packet { frame, span: Span { start: io::HEADROOM, len: 0 } };
+            let room = piece.frame.bytes_mut().get_mut(io::HEADROOM..).unwrap_or(&mut []);
+            match plan.write(n, room) {
+                Ok(len) => {
+                    piece.span.len = len;
+                    match wire::parse_ip(piece.data()) {
+                        Ok(h) => hand_on(self, piece, &h),
+                        Err(error) => self.drop_packet(piece, error.into()),
+                    }
+                }
+                Err(_) => self.drop_packet(piece, DropReason::OutNoRoom),
+            }
+        }
+        self.pool.put_packet(packet);
+    }
+}
+
+/// The EtherType by the packet's version field.
+fn ether_type(packet: &Packet) -> Option<EtherType> {
+    match packet.data().first()? >> 4 {
+        4 => Some(EtherType::IPV4),
+        6 => Some(EtherType::IPV6),
+        _ => None,
+    }
+}

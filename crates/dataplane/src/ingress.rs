@@ -1,0 +1,119 @@
+//! Where a packet goes first: from a port, or from Linux.
+
+use forward::RouteResult;
+use io::Packet;
+use outcome::DropReason;
+use policy::{Direction, Ends, Flow};
+use wire::ethernet::{EtherType, EthernetHeader};
+use wire::natt::{self, NattPayload};
+use wire::{Headers, Span, protocol};
+
+use crate::worker::{Origin, Worker};
+
+impl Worker {
+    /// A frame from an Ethernet port: ESP for us is opened; the rest was taken because a policy
+    /// may speak of it.
+    pub(crate) fn enter_from_port(&mut self, mut packet: Packet, ifindex: u32) {
+        let header = match EthernetHeader::parse(packet.data()) {
+            Ok(header) => header,
+            Err(error) => return self.drop_packet(packet, error.into()),
+        };
+        if !matches!(header.ether_type, EtherType::IPV4 | EtherType::IPV6) {
+            return self.drop_packet(packet, DropReason::UnexpectedProtocol);
+        }
+        let payload = header.payload_offset;
+        packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
+        let Some((mut packet, h)) = self.parsed(packet) else { return };
+        // A veth peer leaves TCP and UDP checksums to a device that is not there.
+        if wire::complete_partial(packet.data_mut(), &h) {
+            self.counters.work.checksums_completed.add(1);
+        }
+        let is_local = self.is_local(&h, ifindex);
+        if !is_local {
+            return self.cleartext(packet, &h, ifindex, Direction::Forward);
+        }
+        match h.protocol {
+            protocol::ESP => self.esp(packet, &h, ifindex, None),
+            protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
+                self.udp_encapsulated(packet, &h, ifindex);
+            }
+            _ => self.cleartext(packet, &h, ifindex, Direction::In),
+        }
+    }
+
+    /// A packet to a NAT traversal port of ours (RFC 3948 §2).
+    fn udp_encapsulated(&mut self, packet: Packet, h: &Headers, ifindex: u32) {
+        let payload = packet.data().get(usize::from(h.header_len) + UDP_HEADER_LEN..);
+        match payload.map(natt::classify) {
+            Some(NattPayload::Esp) => {
+                let ports = (h.src_port, h.dst_port);
+                self.esp(packet, h, ifindex, Some(ports));
+            }
+            // Steering leaves both to Linux; if one comes here all the same, Linux gets it.
+            Some(NattPayload::NonEspMarker) => self.give_to_linux(packet),
+            Some(NattPayload::Keepalive) => self.consume(packet),
+            Some(NattPayload::TooShort) | None => {
+                self.drop_packet(packet, DropReason::MalformedEsp);
+            }
+        }
+    }
+
+    /// A packet that arrived in clear: policy must allow that.
+    fn cleartext(&mut self, packet: Packet, h: &Headers, ifindex: u32, direction: Direction) {
+        let ends = match direction {
+            Direction::Forward => Ends::Forwarded,
+            Direction::In | Direction::Out => Ends::Local,
+        };
+        if !policy::always_bypass(h, ends, false) {
+            match self.reader.verify(direction, &Flow::new(h, ifindex), None) {
+                Ok(Some(policy)) => policy.count(1, u64::from(h.total_len), self.now.wall_s),
+                Ok(None) => {}
+                Err(reason) => return self.drop_packet(packet, reason),
+            }
+        }
+        match direction {
+            Direction::In => self.give_to_linux(packet),
+            Direction::Forward | Direction::Out => {
+                self.outbound(packet, h, Origin::Port { ifindex });
+            }
+        }
+    }
+
+    /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
+    /// interface that is not a port.
+    pub(crate) fn enter_from_linux(&mut self, packet: Packet) {
+        let Some((packet, h)) = self.parsed(packet) else { return };
+        self.outbound(packet, &h, Origin::Linux);
+    }
+
+    /// Whether a packet is for this host.
+    pub(crate) fn is_local(&self, h: &Headers, ifindex: u32) -> bool {
+        let route = self.topology.fib.lookup(h.dst, h.src, 0, ifindex);
+        matches!(route, RouteResult::Local)
+    }
+
+    /// Hands an IP packet to Linux, through the private interface.
+    pub(crate) fn give_to_linux(&mut self, packet: Packet) {
+        match self.linux {
+            Some(slot) => self.enqueue(slot, packet),
+            None => self.drop_packet(packet, DropReason::LinuxFull),
+        }
+    }
+
+    /// Puts a packet into a port's queue, and sends the queue if it is full.
+    pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) {
+        if self.ports.get(slot).and_then(Option::as_ref).is_some_and(|p| p.queue.is_full()) {
+            self.transmit(slot);
+        }
+        match self.ports.get_mut(slot) {
+            Some(Some(place)) => {
+                if let Err(full) = place.queue.try_push(packet) {
+                    self.drop_packet(full.element(), DropReason::TransmitFull);
+                }
+            }
+            _ => self.drop_packet(packet, DropReason::TransmitDown),
+        }
+    }
+}
+
+const UDP_HEADER_LEN: usize = 8;

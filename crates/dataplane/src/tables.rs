@@ -1,0 +1,70 @@
+//! What the control thread publishes for workers: routes, neighbours, interfaces.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::{HashMap, HashSet};
+
+use arc_swap::ArcSwap;
+use forward::{Fib, Neighbours};
+use wire::Family;
+use wire::ethernet::MacAddr;
+
+/// What a worker has to know of an interface.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Where its port stands in the worker, if culvert has taken it over.
+    pub port: Option<usize>,
+    /// Its Ethernet address.
+    pub mac: MacAddr,
+    /// MTU in bytes, of IP packets.
+    pub mtu: u32,
+    /// Whether packets can be sent.
+    pub up: bool,
+    /// An IPv4 address of it, for ICMP errors.
+    pub addr4: Option<Ipv4Addr>,
+    /// An IPv6 address of it, global if there is one.
+    pub addr6: Option<Ipv6Addr>,
+}
+
+impl Interface {
+    /// Its address in a family.
+    pub fn addr(&self, family: Family) -> Option<IpAddr> {
+        match family {
+            Family::V4 => self.addr4.map(IpAddr::V4),
+            Family::V6 => self.addr6.map(IpAddr::V6),
+        }
+    }
+}
+
+/// Routes and interfaces at one moment.
+#[derive(Default)]
+pub struct Topology {
+    /// Routes and rules, without culvert's own table.
+    pub fib: Fib,
+    /// Interfaces by index.
+    pub interfaces: HashMap<u32, Interface, ahash::RandomState>,
+    /// Every address of this host.
+    pub local: HashSet<IpAddr, ahash::RandomState>,
+}
+
+/// What is shared between the control thread, which writes, and workers, which read.
+///
+/// Each part is replaced as a whole; a worker sees the old one or the new one.
+#[derive(Default)]
+pub struct Tables {
+    /// Routes and interfaces.
+    pub topology: ArcSwap<Topology>,
+    /// Neighbours.
+    pub neighbours: ArcSwap<Neighbours>,
+}
+
+impl Topology {
+    /// Whether UDP to this port of ours may be ESP in UDP.
+    pub fn is_natt_port(&self, port: u16) -> bool {
+        port == wire::natt::PORT
+    }
+
+    /// Whether an address is one of this host.
+    pub fn is_local_addr(&self, addr: IpAddr) -> bool {
+        self.local.contains(&addr)
+    }
+}

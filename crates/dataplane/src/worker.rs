@@ -1,0 +1,524 @@
+//! The worker: takes bursts from its ports, moves every packet to its end, sleeps when idle.
+
+use core::net::IpAddr;
+use core::time::Duration;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arrayvec::ArrayVec;
+use crypto::Engine;
+use esp::{IvSource, Sa};
+use forward::{HoldLimits, HoldQueue, RateLimiter, Resolution};
+use io::{Burst, FramePool, Packet, Port, PortStats};
+use outcome::{DropReason, Outcome};
+use policy::{Flow, Outbound};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::Headers;
+
+use crate::counters::Counters;
+use crate::event::{Event, EventSender, Waker};
+use crate::icmp::ErrorLimit;
+use crate::inbound::Opening;
+use crate::outbound::Sealing;
+use crate::tables::{Tables, Topology};
+
+/// Packets that are sealed or opened in one run of the engine.
+pub(crate) const CRYPTO_BURST_LEN: usize = 64;
+
+/// The most ports of one worker: AF_XDP queues, and the private interface.
+pub const MAX_PORTS: usize = 64;
+
+/// Rounds without a packet before the worker sleeps. A round costs about a microsecond: long
+/// enough to catch the rest of a burst, short enough not to burn a core.
+const IDLE_ROUNDS: u32 = 32;
+
+/// The longest sleep: held packets time out at this grain.
+const SLEEP: Duration = Duration::from_millis(50);
+
+/// How long a packet may wait for a neighbour, as Linux's three solicitations take.
+const NEIGHBOUR_WAIT_NS: u64 = 3_000_000_000;
+
+/// How long a packet may wait for an SA to be negotiated.
+const SA_WAIT_NS: u64 = 5_000_000_000;
+
+/// Packets that wait for one neighbour, or for one policy's SA.
+const HELD_PER_KEY: usize = 64;
+
+/// Packets that wait in all.
+const HELD_IN_ALL: usize = 1024;
+
+/// Requests a second to look after neighbours whose address Linux should confirm.
+const CONFIRMATIONS_PER_SECOND: u32 = 20;
+
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A port, in clear.
+    Port {
+        /// The port's interface.
+        ifindex: u32,
+    },
+    /// Linux, through the private interface.
+    Linux,
+    /// An SA: it was decrypted here.
+    Decrypted {
+        /// The interface that its ESP packet came in by.
+        ifindex: u32,
+    },
+    /// The worker itself: an ICMP error.
+    Worker {
+        /// Whether it answers a packet that had been decrypted, and so must not leave in clear.
+        protected: bool,
+    },
+}
+
+/// The time, read once per burst.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Now {
+    /// Wall-clock seconds, as Linux counts SA lifetimes.
+    pub(crate) wall_s: u64,
+    /// Monotonic nanoseconds, since the worker was made.
+    pub(crate) ns: u64,
+}
+
+/// A port in the worker.
+pub(crate) struct PortSlot {
+    pub(crate) ifindex: u32,
+    pub(crate) port: Box<dyn Port>,
+    /// Packets that wait to be sent at the end of the round.
+    pub(crate) queue: Burst,
+    /// The private interface to Linux, rather than an Ethernet port.
+    pub(crate) is_linux: bool,
+}
+
+/// What the control thread asks of a running worker.
+pub enum Command {
+    /// Take a port: an Ethernet port, or the private interface.
+    AddPort {
+        /// Which of the worker's places it gets; see [`crate::Interface::port`].
+        slot: usize,
+        /// Its interface.
+        ifindex: u32,
+        /// The port.
+        port: Box<dyn Port>,
+        /// Whether it is the private interface to Linux.
+        is_linux: bool,
+    },
+    /// Drop every port of an interface; its descriptors are closed when this has been done.
+    RemovePorts {
+        /// The interface.
+        ifindex: u32,
+    },
+    /// Tell the ports' counters.
+    PortStats(std::sync::mpsc::Sender<Vec<(u32, PortStats)>>),
+    /// End: every packet held or queued is dropped and counted, every port closed.
+    Stop,
+}
+
+/// What a worker is made of.
+pub struct WorkerParts {
+    /// Routes, neighbours, interfaces.
+    pub tables: Arc<Tables>,
+    /// SAs and policies.
+    pub reader: policy::Reader<Sa>,
+    /// Its own crypto engine.
+    pub engine: Box<dyn Engine>,
+    /// Its own source of IVs.
+    pub ivs: IvSource,
+    /// Its packet buffers.
+    pub pool: FramePool,
+    /// Its counters; it is their only writer.
+    pub counters: Arc<Counters>,
+    /// Where it reports.
+    pub events: EventSender,
+    /// Where it is told.
+    pub commands: Receiver<Command>,
+    /// Wakes it from sleep.
+    pub waker: Waker,
+}
+
+/// One worker. Runs on one thread; everything in it is its own but the tables and databases, which
+/// it only reads, and the SAs' live numbers, whose only writer it is.
+pub struct Worker {
+    pub(crate) tables: Arc<Tables>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) neighbours: Arc<forward::Neighbours>,
+    pub(crate) reader: policy::Reader<Sa>,
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) ivs: IvSource,
+    pub(crate) pool: FramePool,
+    pub(crate) ports: ArrayVec<Option<PortSlot>, MAX_PORTS>,
+    pub(crate) linux: Option<usize>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) events: EventSender,
+    commands: Receiver<Command>,
+    waker: Waker,
+    pub(crate) opening: ArrayVec<Opening, CRYPTO_BURST_LEN>,
+    pub(crate) sealing: ArrayVec<Sealing, CRYPTO_BURST_LEN>,
+    /// Ready but for the Ethernet header, by egress interface and next hop.
+    pub(crate) held_for_neighbour: HoldQueue<(u32, IpAddr), Packet>,
+    /// To be judged anew, by the policy's index.
+    pub(crate) held_for_sa: HoldQueue<u32, (Packet, Origin)>,
+    pub(crate) confirmations: RateLimiter,
+    pub(crate) icmp_limit: ErrorLimit,
+    pub(crate) now: Now,
+    started: Instant,
+    stopping: bool,
+}
+
+impl Worker {
+    /// Puts a worker together. All its memory is allocated here.
+    pub fn new(parts: WorkerParts) -> Worker {
+        let topology = parts.tables.topology.load_full();
+        let neighbours = parts.tables.neighbours.load_full();
+        Worker {
+            tables: parts.tables,
+            topology,
+            neighbours,
+            reader: parts.reader,
+            engine: parts.engine,
+            ivs: parts.ivs,
+            pool: parts.pool,
+            ports: ArrayVec::new(),
+            linux: None,
+            counters: parts.counters,
+            events: parts.events,
+            commands: parts.commands,
+            waker: parts.waker,
+            opening: ArrayVec::new(),
+            sealing: ArrayVec::new(),
+            held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
+            held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
+            confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
+            icmp_limit: ErrorLimit::new(),
+            now: Now { wall_s: wall_s(), ns: 0 },
+            started: Instant::now(),
+            stopping: false,
+        }
+    }
+
+    /// Works until told to stop.
+    pub fn run(&mut self) {
+        let mut idle_rounds = 0;
+        while !self.stopping {
+            if self.round() > 0 {
+                idle_rounds = 0;
+                continue;
+            }
+            idle_rounds += 1;
+            if idle_rounds >= IDLE_ROUNDS {
+                self.sleep();
+            }
+        }
+        self.close();
+    }
+
+    /// One round over all ports; returns how many packets came.
+    ///
+    /// Between two rounds the counters balance: every packet that came has ended or is held.
+    pub fn round(&mut self) -> usize {
+        self.obey();
+        self.look_up_time();
+        let databases_changed = self.reader.refresh();
+        let neighbours_changed = self.load_tables();
+        if databases_changed {
+            self.retry_held_for_sa();
+        }
+        if neighbours_changed {
+            self.retry_held_for_neighbour();
+        }
+        self.expire_held();
+        let mut came = 0;
+        for slot in 0..self.ports.len() {
+            came += self.receive(slot);
+        }
+        self.finish_round();
+        came
+    }
+
+    /// Runs what has been gathered through the engine and out of the ports.
+    fn finish_round(&mut self) {
+        self.open_gathered();
+        self.seal_gathered();
+        for slot in 0..self.ports.len() {
+            self.transmit(slot);
+        }
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::AddPort { slot, ifindex, port, is_linux } => {
+                    self.add_port(slot, ifindex, port, is_linux);
+                }
+                Command::RemovePorts { ifindex } => self.remove_ports(ifindex),
+                Command::PortStats(answer) => {
+                    let stats =
+                        self.ports.iter().flatten().map(|p| (p.ifindex, p.port.stats())).collect();
+                    // Nobody waits for it any more: fine.
+                    let _ = answer.send(stats);
+                }
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    /// Puts a port into its place.
+    pub fn add_port(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
+        while self.ports.len() <= slot && !self.ports.is_full() {
+            self.ports.push(None);
+        }
+        if let Some(place) = self.ports.get_mut(slot) {
+            *place = Some(PortSlot { ifindex, port, queue: Burst::new(), is_linux });
+            if is_linux {
+                self.linux = Some(slot);
+            }
+        }
+    }
+
+    fn remove_ports(&mut self, ifindex: u32) {
+        for place in &mut self.ports {
+            if place.as_ref().is_some_and(|p| p.ifindex == ifindex) {
+                let Some(mut gone) = place.take() else { continue };
+                let reason = Outcome::Dropped(DropReason::TransmitDown);
+                self.counters.count(reason, gone.queue.len() as u64);
+                self.pool.put_burst(&mut gone.queue);
+            }
+        }
+        if self.linux.is_some_and(|slot| self.ports.get(slot).is_none_or(Option::is_none)) {
+            self.linux = None;
+        }
+    }
+
+    fn look_up_time(&mut self) {
+        self.now = Now { wall_s: wall_s(), ns: self.started.elapsed().as_nanos() as u64 };
+    }
+
+    /// Takes over what the control thread has published; true if neighbours or routes changed.
+    fn load_tables(&mut self) -> bool {
+        let topology = self.tables.topology.load();
+        let neighbours = self.tables.neighbours.load();
+        let changed =
+            !Arc::ptr_eq(&topology, &self.topology) || !Arc::ptr_eq(&neighbours, &self.neighbours);
+        if changed {
+            self.topology = Arc::clone(&topology);
+            self.neighbours = Arc::clone(&neighbours);
+        }
+        changed
+    }
+
+    /// Receives one burst from a port and moves each packet on.
+    fn receive(&mut self, slot: usize) -> usize {
+        let mut burst = Burst::new();
+        let Some(Some(place)) = self.ports.get_mut(slot) else { return 0 };
+        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let result = place.port.rx(&mut self.pool, &mut burst);
+        if result.is_err_and(|error| error.is_gone()) {
+            self.lose_port(ifindex);
+        }
+        let came = burst.len();
+        self.counters.received.add(came as u64);
+        for packet in burst.drain(..) {
+            if is_linux {
+                self.enter_from_linux(packet);
+            } else {
+                self.enter_from_port(packet, ifindex);
+            }
+        }
+        came
+    }
+
+    /// Sends what has gathered for a port.
+    ///
+    /// A ring that stays full after it was drained into the device means that the device is
+    /// slower than we are: the rest is dropped, as a queue's tail is.
+    pub(crate) fn transmit(&mut self, slot: usize) {
+        let Some(Some(place)) = self.ports.get_mut(slot) else { return };
+        if place.queue.is_empty() {
+            // Frames of finished transmissions come back also when nothing new is sent.
+            if place.port.reclaim(&mut self.pool).is_err_and(|e| e.is_gone()) {
+                let ifindex = place.ifindex;
+                self.lose_port(ifindex);
+            }
+            return;
+        }
+        let refused_before = place.port.stats().tx_refused;
+        let mut sent = 0;
+        let mut gone = false;
+        for _ in 0..TRANSMIT_ATTEMPTS {
+            match place.port.tx(&mut place.queue, &mut self.pool) {
+                Ok(n) => sent += n as u64,
+                Err(error) => gone |= error.is_gone(),
+            }
+            if place.queue.is_empty() || gone {
+                break;
+            }
+        }
+        let refused = place.port.stats().tx_refused - refused_before;
+        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let left = place.queue.len() as u64;
+        self.pool.put_burst(&mut place.queue);
+        let (done, full) = match is_linux {
+            true => (Outcome::ToLinux, DropReason::LinuxFull),
+            false => (Outcome::Transmitted, DropReason::TransmitFull),
+        };
+        let reason = if gone { DropReason::TransmitDown } else { full };
+        self.counters.count(done, sent.saturating_sub(refused));
+        self.counters.count(Outcome::Dropped(full), refused.min(sent));
+        self.counters.count(Outcome::Dropped(reason), left);
+        if gone {
+            self.lose_port(ifindex);
+        }
+    }
+
+    /// The interface of a port is gone: closes its ports and tells.
+    fn lose_port(&mut self, ifindex: u32) {
+        self.remove_ports(ifindex);
+        self.events.send(Event::PortGone { ifindex });
+    }
+
+    /// Ends a packet by dropping it.
+    pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        self.counters.count(Outcome::Dropped(reason), 1);
+        self.pool.put_packet(packet);
+    }
+
+    /// Ends a packet that has done its work here.
+    pub(crate) fn consume(&mut self, packet: Packet) {
+        self.counters.count(Outcome::Consumed, 1);
+        self.pool.put_packet(packet);
+    }
+
+    /// Sends on what waited for SAs that are there now.
+    fn retry_held_for_sa(&mut self) {
+        while let Some(policy) = self.first_key_with_sa() {
+            while let Some((packet, origin)) = self.held_for_sa.pop(&policy) {
+                self.counters.released(1);
+                match wire::parse_ip(packet.data()) {
+                    Ok(h) => self.outbound(packet, &h, origin),
+                    Err(error) => self.drop_packet(packet, error.into()),
+                }
+            }
+        }
+    }
+
+    /// A policy with waiting packets, the first of which need not wait any longer.
+    fn first_key_with_sa(&self) -> Option<u32> {
+        let is_ready = |policy: &&u32| {
+            self.held_for_sa.front(policy).is_some_and(|(packet, _)| {
+                wire::parse_ip(packet.data()).is_ok_and(|h| {
+                    !matches!(self.reader.outbound(&Flow::new(&h, 0)), Outbound::NoState(..))
+                })
+            })
+        };
+        self.held_for_sa.keys().find(is_ready).copied()
+    }
+
+    /// Sends on what waited for neighbours that are there now, or are known to be gone.
+    fn retry_held_for_neighbour(&mut self) {
+        while let Some(key) = self.first_settled_neighbour() {
+            while let Some(packet) = self.held_for_neighbour.pop(&key) {
+                self.counters.released(1);
+                self.emit(packet, key.0, key.1);
+            }
+        }
+    }
+
+    fn first_settled_neighbour(&self) -> Option<(u32, IpAddr)> {
+        let is_settled = |key: &&(u32, IpAddr)| {
+            let resolution = self.neighbours.resolve(key.0, key.1);
+            matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
+        };
+        self.held_for_neighbour.keys().find(is_settled).copied()
+    }
+
+    fn expire_held(&mut self) {
+        while let Some((_, packet)) = self.held_for_neighbour.pop_expired(self.now.ns) {
+            self.counters.released(1);
+            self.drop_packet(packet, DropReason::HoldTimeout);
+        }
+        while let Some((_, (packet, _))) = self.held_for_sa.pop_expired(self.now.ns) {
+            self.counters.released(1);
+            self.drop_packet(packet, DropReason::HoldTimeout);
+        }
+    }
+
+    /// Sleeps until a port, the control thread or a time-out wakes it.
+    fn sleep(&mut self) {
+        let waker = self.waker.clone();
+        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
+        fds.push(PollFd::new(&waker, PollFlags::IN));
+        for place in self.ports.iter().flatten() {
+            if let Some(fd) = place.port.fd() {
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+        let woken = poll(&mut fds, Some(&timeout));
+        let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let any_failed =
+            woken.is_ok() && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));
+        drop(fds);
+        self.counters.work.sleeps.add(1);
+        self.waker.clear();
+        if any_failed {
+            self.check_ports();
+        }
+    }
+
+    fn check_ports(&mut self) {
+        let mut gone: ArrayVec<u32, MAX_PORTS> = ArrayVec::new();
+        for place in self.ports.iter_mut().flatten() {
+            if place.port.check().is_err_and(|error| error.is_gone()) {
+                gone.push(place.ifindex);
+            }
+        }
+        for ifindex in gone {
+            self.lose_port(ifindex);
+        }
+    }
+
+    /// Ends every packet that is still here, and closes the ports.
+    fn close(&mut self) {
+        self.finish_round();
+        for place in &mut self.ports {
+            drop(place.take());
+        }
+        while let Some((_, packet)) = self.held_for_neighbour.pop_any() {
+            self.counters.released(1);
+            self.drop_packet(packet, DropReason::TransmitDown);
+        }
+        while let Some((_, (packet, _))) = self.held_for_sa.pop_any() {
+            self.counters.released(1);
+            self.drop_packet(packet, DropReason::TransmitDown);
+        }
+    }
+
+    /// The headers of an IP packet, or its end.
+    pub(crate) fn parsed(&mut self, packet: Packet) -> Option<(Packet, Headers)> {
+        match wire::parse_ip(packet.data()) {
+            Ok(h) => {
+                let mut packet = packet;
+                // What Ethernet padded is not part of the packet.
+                packet.span.len = usize::from(h.total_len);
+                Some((packet, h))
+            }
+            Err(error) => {
+                self.drop_packet(packet, error.into());
+                None
+            }
+        }
+    }
+}
+
+/// Attempts to get a burst into a transmit ring before the rest is dropped.
+const TRANSMIT_ATTEMPTS: usize = 8;
+
+const fn limits(timeout_ns: u64) -> HoldLimits {
+    HoldLimits { per_key: HELD_PER_KEY, total: HELD_IN_ALL, timeout_ns }
+}
+
+fn wall_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
+}
