@@ -231,7 +231,7 @@ def test_stream_sees_a_lossy_wire(lab):
     stream.wait()
     assert_perfect(stream.finish())
     rules = "table bridge f {\nchain c {\ntype filter hook forward priority 0\n%s\n}\n}\n"
-    net.mid.run("nft", "-f", "-", stdin=rules % "ip protocol udp numgen inc mod 7 0 drop")
+    net.mid.run("nft", "-f", "-", stdin=rules % "ip protocol udp numgen random mod 7 0 drop")
     stream = Stream(net.client, net.server, t.SERVER4, count=500, port=7200)
     stream.wait()
     report = stream.finish()

@@ -42,7 +42,9 @@ pub enum JobStatus {
 /// 4. the ICV, [`Suite::icv_len_bytes`] long: written by `Seal`, checked by `Open`. After an
 ///    `Open` its content is unspecified.
 ///
-/// [`Job::layout`] says which lengths are legal; a text of zero bytes is.
+/// [`Job::layout`] says which lengths are legal; a text of zero bytes is. Every engine takes packets
+/// of up to 65,530 bytes; one that cannot do longer ones answers [`JobStatus::Failed`] and leaves
+/// them alone.
 ///
 /// What is authenticated: for combined modes the header (the IV enters through the nonce), with
 /// `seq_hi` inserted after its first four bytes when extended sequence numbers are in use (RFC

@@ -1,7 +1,9 @@
 //! One SA, ready for packets.
 
 use crypto::Session;
+use outcome::DropReason;
 use thiserror::Error;
+use wire::Headers;
 
 use crate::cells::Cells;
 use crate::ecn::EcnDecap;
@@ -10,6 +12,7 @@ use crate::params::{Mode, SaParams};
 use crate::replay::{MAX_REPLAY_WINDOW, ReplayWindow, ring_words};
 use crate::sequence::{self, Headroom};
 use crate::size::{Geometry, base_header_len};
+use crate::transport;
 
 /// One SA: parameters, keyed crypto session, live numbers, and what was computed at install time.
 ///
@@ -146,7 +149,7 @@ impl Sa {
     /// 0 if none does.
     ///
     /// Tunnel mode: the inner packet. Transport mode: a packet without IPv4 options and extension
-    /// headers; for others see [`Sa::sealed_len`].
+    /// headers; for others see [`Sa::sealed_len_of`].
     pub fn max_inner_len(&self, mtu: usize) -> usize {
         let visible = match self.hot.mode {
             Mode::Tunnel => 0,
@@ -155,7 +158,23 @@ impl Sa {
         self.hot.geometry.max_payload_len(visible, mtu).map_or(0, |payload| visible + payload)
     }
 
-    /// The length in bytes of the sealed packet, without TFC padding.
+    /// The length in bytes that a packet will have once it is sealed, without TFC padding: fits
+    /// the MTU or not, whatever options and extension headers stay in front of ESP.
+    ///
+    /// `h` was parsed from `packet`.
+    ///
+    /// # Errors
+    /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
+    /// [`Sa::seal_prepare`].
+    pub fn sealed_len_of(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
+        let visible_len = match self.hot.mode {
+            Mode::Tunnel => 0,
+            Mode::Transport => transport::split(packet, h)?.len,
+        };
+        Ok(self.sealed_len(usize::from(h.total_len), visible_len))
+    }
+
+    /// The length in bytes of the sealed packet, without TFC padding, by lengths alone.
     ///
     /// `visible_len`: in transport mode the length of the headers that stay in front of ESP; 0 in
     /// tunnel mode.

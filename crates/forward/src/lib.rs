@@ -11,6 +11,7 @@
 
 pub mod fib;
 pub mod fragment;
+pub mod fuzz;
 pub mod hold;
 pub mod icmp_error;
 mod intervals;

@@ -19,7 +19,6 @@ mod engine;
 mod manager;
 #[cfg(ipsec_mb_present)]
 mod provider;
-mod self_test;
 #[cfg(ipsec_mb_present)]
 mod slab;
 #[cfg(ipsec_mb_present)]
@@ -29,7 +28,6 @@ mod state;
 pub use absent::IpsecMbProvider;
 #[cfg(ipsec_mb_present)]
 pub use provider::IpsecMbProvider;
-pub use self_test::self_test;
 
 /// The engine's name.
 const NAME: &str = "ipsec-mb";

@@ -3,12 +3,11 @@
 use core::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crypto::{Engine, EngineError, Keys, Provider, Session, Suite};
+use crypto::{Engine, EngineError, Keys, Provider, Session, Suite, self_test};
 
 use crate::NAME;
 use crate::engine::IpsecMbEngine;
 use crate::manager::Manager;
-use crate::self_test::self_test;
 use crate::state::State;
 
 /// libipsec-mb as a [`Provider`]; every suite.

@@ -1,6 +1,6 @@
 //! Sessions and engines on OpenSSL.
 
-use crypto::{Engine, EngineError, Keys, Provider, Session, Suite};
+use crypto::{Engine, EngineError, Keys, Provider, Session, Suite, self_test};
 use openssl::error::ErrorStack;
 use openssl::version;
 
@@ -15,14 +15,15 @@ pub struct OpensslProvider {
 }
 
 impl OpensslProvider {
-    /// Opens the library and checks that it has every cipher.
+    /// Opens the library and tests one packet of every suite against its known answer.
     ///
     /// # Errors
     /// [`EngineError::Unavailable`] when a cipher is missing, for instance because OpenSSL's
-    /// configuration loads no default provider.
+    /// configuration loads no default provider, or when an answer is wrong.
     pub fn new() -> Result<OpensslProvider, EngineError> {
-        OpensslEngine::new().map_err(unavailable)?;
-        Ok(OpensslProvider { version: version::version() })
+        let provider = OpensslProvider { version: version::version() };
+        self_test(&provider)?;
+        Ok(provider)
     }
 }
 

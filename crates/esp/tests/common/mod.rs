@@ -89,10 +89,12 @@ impl Bench {
         buf.resize(buf.len() + behind, 0x5a);
         let span = Span { start: front, len: packet.len() };
         let h = parse_ip(packet).unwrap();
+        let promised = sa.sealed_len_of(packet, &h)?;
         let sealing = sa.seal_prepare(&mut buf, span, &h, &mut self.ivs, MTU, NOW_S)?;
         between(&mut buf, sealing.esp);
         let status = self.job(sa, Op::Seal, &mut buf[sealing.esp.range()], sealing.seq_hi);
         let sealed = sa.seal_finish(&mut buf, &sealing, status)?;
+        assert!(sealed.len == promised || sa.params().tfc_pad_len != 0);
         assert!(buf[..sealed.start].iter().all(|b| *b == 0x5a), "wrote in front");
         assert!(buf[sealed.end()..].iter().all(|b| *b == 0x5a), "wrote behind");
         Ok(buf[sealed.range()].to_vec())

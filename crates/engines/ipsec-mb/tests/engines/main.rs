@@ -8,6 +8,7 @@ mod common;
 mod differential;
 mod refusals;
 mod rfc;
+mod self_test;
 mod wycheproof_aead;
 mod wycheproof_cbc;
 mod wycheproof_hmac;
