@@ -1,0 +1,401 @@
+//! Netlink messages to model values.
+//!
+//! Only what the model holds is looked at: attributes, kinds and families that are not known, or
+//! that have an unexpected length, are passed over, so that a newer kernel or foreign state never
+//! costs a message that can be understood.
+
+use core::net::IpAddr;
+
+use crate::attribute::{Attributes, aligned, as_ip, as_text, as_u32, u16_at, u32_at};
+use crate::model::{
+    Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
+    RuleAction,
+};
+use crate::uapi::*;
+
+/// One netlink message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Incoming {
+    /// Sequence number of the request that it answers, 0 for notifications.
+    pub sequence: u32,
+    /// The dump that the message belongs to met a change and has to be repeated.
+    pub interrupted: bool,
+    /// Content.
+    pub message: Message,
+}
+
+/// What a netlink message says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A link exists, in this form.
+    Link(Link),
+    /// The link of this index is gone.
+    LinkGone(u32),
+    /// An address exists.
+    Address(Address),
+    /// An address is gone.
+    AddressGone(Address),
+    /// A rule exists.
+    Rule(Rule),
+    /// A rule is gone.
+    RuleGone(Rule),
+    /// A route exists; `replaces` one of its key.
+    Route {
+        /// The route.
+        route: Route,
+        /// Another route of the same key was replaced.
+        replaces: bool,
+    },
+    /// A route, or some next hops of an IPv6 route, are gone.
+    RouteGone(Route),
+    /// A neighbour's entry exists.
+    Neighbour(Neighbour),
+    /// A neighbour's entry is gone.
+    NeighbourGone(Neighbour),
+    /// A dump's end; 0 or an errno.
+    Done(i32),
+    /// A request's end; errno 0 acknowledges. With the kernel's explanation, if it gave one.
+    Error(i32, Option<String>),
+    /// Messages were lost.
+    Overrun,
+    /// Something that is not in the model.
+    Other,
+}
+
+/// The messages in one datagram from the kernel.
+///
+/// Takes arbitrary bytes: ends at the first message that does not fit.
+pub fn decode(datagram: &[u8]) -> impl Iterator<Item = Incoming> + '_ {
+    let mut rest = datagram;
+    core::iter::from_fn(move || {
+        let len = usize::try_from(u32_at(rest, 0)?).ok()?;
+        let payload = rest.get(NLMSG_HEADER_LEN..len)?;
+        let kind = u16_at(rest, 4)?;
+        let flags = u16_at(rest, 6)?;
+        let sequence = u32_at(rest, 8)?;
+        rest = rest.get(aligned(len)..).unwrap_or_default();
+        Some(Incoming {
+            sequence,
+            interrupted: flags & NLM_F_DUMP_INTR != 0,
+            message: message(kind, flags, payload).unwrap_or(Message::Other),
+        })
+    })
+}
+
+fn message(kind: u16, flags: u16, payload: &[u8]) -> Option<Message> {
+    Some(match kind {
+        RTM_NEWLINK => Message::Link(link(payload)?),
+        RTM_DELLINK => Message::LinkGone(link_index(payload)?),
+        RTM_NEWADDR => Message::Address(address(payload)?),
+        RTM_DELADDR => Message::AddressGone(address(payload)?),
+        RTM_NEWRULE => Message::Rule(rule(payload)?),
+        RTM_DELRULE => Message::RuleGone(rule(payload)?),
+        RTM_NEWROUTE => {
+            Message::Route { route: route(payload)?, replaces: flags & NLM_F_REPLACE != 0 }
+        }
+        RTM_DELROUTE => Message::RouteGone(route(payload)?),
+        RTM_NEWNEIGH => Message::Neighbour(neighbour(payload)?),
+        RTM_DELNEIGH => Message::NeighbourGone(neighbour(payload)?),
+        NLMSG_DONE => Message::Done(errno(payload).unwrap_or(0)),
+        NLMSG_ERROR => Message::Error(errno(payload)?, explanation(flags, payload)),
+        NLMSG_OVERRUN => Message::Overrun,
+        _ => return None,
+    })
+}
+
+/// The kernel writes errnos negated.
+fn errno(payload: &[u8]) -> Option<i32> {
+    Some(i32::from_ne_bytes(*payload.first_chunk()?).wrapping_neg())
+}
+
+/// The text that the kernel may add to an error.
+fn explanation(flags: u16, payload: &[u8]) -> Option<String> {
+    if flags & NLM_F_ACK_TLVS == 0 {
+        return None;
+    }
+    let request_len = match flags & NLM_F_CAPPED {
+        0 => usize::try_from(u32_at(payload, 4)?).ok()?,
+        _ => NLMSG_HEADER_LEN,
+    };
+    let attributes = payload.get(4..)?.get(aligned(request_len)..)?;
+    Attributes::new(attributes).find(NLMSGERR_ATTR_MSG).map(as_text)
+}
+
+fn family(number: u8) -> Option<Family> {
+    match number {
+        AF_INET => Some(Family::V4),
+        AF_INET6 => Some(Family::V6),
+        _ => None,
+    }
+}
+
+/// An address of the family given.
+fn ip_of(family: Family, payload: &[u8]) -> Option<IpAddr> {
+    as_ip(payload).filter(|addr| Family::of(*addr) == family)
+}
+
+fn mac(payload: &[u8]) -> Option<[u8; 6]> {
+    payload.try_into().ok()
+}
+
+/// Bridges and others send messages of their own families about a link: only those of none say
+/// that a link comes or goes.
+fn link_index(payload: &[u8]) -> Option<u32> {
+    (*payload.first()? == AF_UNSPEC && payload.len() >= IFINFOMSG_LEN).then_some(())?;
+    u32_at(payload, 4)
+}
+
+fn link(payload: &[u8]) -> Option<Link> {
+    let index = link_index(payload)?;
+    let is_ethernet = u16_at(payload, 2)? == ARPHRD_ETHER;
+    let flags = u32_at(payload, 8)?;
+    let (mut name, mut mtu) = (None, None);
+    let mut link = Link {
+        index,
+        name: String::new(),
+        mac: None,
+        mtu: 0,
+        up: flags & IFF_UP != 0,
+        running: flags & IFF_UP != 0 && flags & IFF_RUNNING != 0,
+        loopback: flags & IFF_LOOPBACK != 0,
+        kind: None,
+        master: None,
+    };
+    for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
+        match kind {
+            IFLA_ADDRESS if is_ethernet => link.mac = mac(value),
+            IFLA_IFNAME => name = Some(as_text(value)),
+            IFLA_MTU => mtu = as_u32(value),
+            IFLA_MASTER => link.master = as_u32(value),
+            IFLA_LINKINFO => {
+                link.kind = Attributes::new(value).find(IFLA_INFO_KIND).map(as_text);
+            }
+            _ => {}
+        }
+    }
+    // Without these it is no description of a link (wireless events are like that).
+    link.name = name?;
+    link.mtu = mtu?;
+    Some(link)
+}
+
+fn address(payload: &[u8]) -> Option<Address> {
+    let family = family(*payload.first()?)?;
+    let mut flags = u32::from(*payload.get(2)?);
+    let (mut local, mut peer) = (None, None);
+    for (kind, value) in Attributes::new(payload.get(IFADDRMSG_LEN..)?) {
+        match kind {
+            // On point-to-point links this is the peer's; elsewhere both are the same, and IPv6
+            // may give only this one.
+            IFA_ADDRESS => peer = ip_of(family, value),
+            IFA_LOCAL => local = ip_of(family, value),
+            IFA_FLAGS => flags = as_u32(value).unwrap_or(flags),
+            _ => {}
+        }
+    }
+    let tentative = flags & IFA_F_TENTATIVE != 0 && flags & IFA_F_OPTIMISTIC == 0;
+    Some(Address {
+        ifindex: u32_at(payload, 4)?,
+        addr: local.or(peer)?,
+        prefix_len: *payload.get(1)?,
+        scope: *payload.get(3)?,
+        tentative: tentative || flags & IFA_F_DADFAILED != 0,
+    })
+}
+
+fn rule(payload: &[u8]) -> Option<Rule> {
+    let family = family(*payload.first()?)?;
+    let prefix = |len: u8, addr: Option<IpAddr>| {
+        (len != 0).then(|| Prefix { addr: addr.unwrap_or(family.unspecified()), len })
+    };
+    let flags = u32_at(payload, 8)?;
+    let (mut from, mut to) = (None, None);
+    let (mut target, mut mask) = (0, None);
+    let mut rule = Rule {
+        family,
+        priority: 0,
+        table: u32::from(*payload.get(4)?),
+        from: None,
+        to: None,
+        iif: None,
+        oif: None,
+        fwmark: 0,
+        fwmask: 0,
+        invert: flags & FIB_RULE_INVERT != 0,
+        action: RuleAction::Nop,
+        suppress_prefix_len: None,
+        // The TOS.
+        has_more: *payload.get(3)? != 0,
+    };
+    for (kind, value) in Attributes::new(payload.get(FIB_RULE_HDR_LEN..)?) {
+        match kind {
+            FRA_DST => to = ip_of(family, value),
+            FRA_SRC => from = ip_of(family, value),
+            FRA_IIFNAME => rule.iif = Some(as_text(value)),
+            FRA_OIFNAME => rule.oif = Some(as_text(value)),
+            FRA_GOTO => target = as_u32(value)?,
+            FRA_PRIORITY => rule.priority = as_u32(value)?,
+            FRA_FWMARK => rule.fwmark = as_u32(value)?,
+            FRA_FWMASK => mask = as_u32(value),
+            FRA_TABLE => rule.table = as_u32(value)?,
+            // All ones: no suppression.
+            FRA_SUPPRESS_PREFIXLEN => {
+                rule.suppress_prefix_len = as_u32(value).filter(|n| *n != u32::MAX);
+            }
+            FRA_SUPPRESS_IFGROUP => rule.has_more |= as_u32(value) != Some(u32::MAX),
+            FRA_TUN_ID => rule.has_more |= value.iter().any(|b| *b != 0),
+            // Who made the rule, and what does not select.
+            FRA_PROTOCOL | FRA_PAD | FRA_FLOW => {}
+            // Ports, users, VRF, and whatever kernels to come may add.
+            _ => rule.has_more = true,
+        }
+    }
+    rule.from = prefix(*payload.get(2)?, from);
+    rule.to = prefix(*payload.get(1)?, to);
+    rule.fwmask = mask.unwrap_or(if rule.fwmark == 0 { 0 } else { u32::MAX });
+    rule.action = match *payload.get(7)? {
+        FR_ACT_TO_TBL => RuleAction::Lookup,
+        FR_ACT_GOTO => RuleAction::Goto(target),
+        FR_ACT_NOP => RuleAction::Nop,
+        FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+        FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+        FR_ACT_PROHIBIT => RuleAction::Prohibit,
+        other => RuleAction::Other(other),
+    };
+    Some(rule)
+}
+
+fn route(payload: &[u8]) -> Option<Route> {
+    let family = family(*payload.first()?)?;
+    let flags = u32_at(payload, 8)?;
+    if flags & RTM_F_CLONED != 0 {
+        // An entry of the cache, no route.
+        return None;
+    }
+    let src_len = *payload.get(2)?;
+    let (mut oif, mut gateway, mut hops) = (None, None, Vec::new());
+    let mut src = None;
+    let mut route = Route {
+        dst: Prefix { addr: family.unspecified(), len: *payload.get(1)? },
+        src: None,
+        table: u32::from(*payload.get(4)?),
+        kind: route_kind(*payload.get(7)?),
+        metric: 0,
+        tos: *payload.get(3)?,
+        next_hops: Vec::new(),
+        prefsrc: None,
+        mtu: None,
+        scope: *payload.get(6)?,
+        protocol: *payload.get(5)?,
+        has_encap: false,
+    };
+    for (kind, value) in Attributes::new(payload.get(RTMSG_LEN..)?) {
+        match kind {
+            RTA_DST => route.dst.addr = ip_of(family, value)?,
+            RTA_SRC => src = ip_of(family, value),
+            RTA_OIF => oif = as_u32(value),
+            RTA_GATEWAY => gateway = ip_of(family, value),
+            RTA_VIA => gateway = via(value),
+            RTA_PRIORITY => route.metric = as_u32(value)?,
+            RTA_PREFSRC => route.prefsrc = ip_of(family, value),
+            RTA_METRICS => {
+                route.mtu = Attributes::new(value).find(RTAX_MTU).and_then(as_u32);
+            }
+            RTA_MULTIPATH => {
+                let (list, has_encap) = next_hops(family, value);
+                hops = list;
+                route.has_encap |= has_encap;
+            }
+            RTA_TABLE => route.table = as_u32(value)?,
+            RTA_ENCAP => route.has_encap = true,
+            _ => {}
+        }
+    }
+    if hops.is_empty() && (oif.is_some() || gateway.is_some()) {
+        // A single next hop has its flags in the route's.
+        let low = (flags & 0xff) as u8;
+        hops.push(next_hop(oif.unwrap_or(0), gateway, 1, low));
+    }
+    route.next_hops = hops;
+    route.src =
+        (src_len != 0).then(|| Prefix { addr: src.unwrap_or(family.unspecified()), len: src_len });
+    Some(route)
+}
+
+fn next_hop(ifindex: u32, gateway: Option<IpAddr>, weight: u16, flags: u8) -> NextHop {
+    NextHop {
+        ifindex,
+        gateway,
+        weight,
+        dead: flags & RTNH_F_DEAD != 0,
+        link_down: flags & RTNH_F_LINKDOWN != 0,
+    }
+}
+
+/// The list in `RTA_MULTIPATH`, and whether any of them encapsulates.
+fn next_hops(family: Family, payload: &[u8]) -> (Vec<NextHop>, bool) {
+    let mut rest = payload;
+    let mut list = Vec::new();
+    let mut has_encap = false;
+    while let (Some(len), Some(&[flags, hops]), Some(ifindex)) =
+        (u16_at(rest, 0), rest.get(2..4).and_then(|b| b.first_chunk::<2>()), u32_at(rest, 4))
+    {
+        let len = usize::from(len);
+        let Some(attributes) = rest.get(RTNEXTHOP_LEN..len) else { break };
+        let attributes = Attributes::new(attributes);
+        has_encap |= attributes.find(RTA_ENCAP).is_some();
+        let gateway = attributes.find(RTA_GATEWAY).and_then(|value| ip_of(family, value));
+        let gateway = gateway.or_else(|| attributes.find(RTA_VIA).and_then(via));
+        list.push(next_hop(ifindex, gateway, u16::from(hops) + 1, flags));
+        rest = rest.get(aligned(len)..).unwrap_or_default();
+    }
+    (list, has_encap)
+}
+
+/// `struct rtvia`: a gateway of any family.
+fn via(payload: &[u8]) -> Option<IpAddr> {
+    let family = family(u8::try_from(u16_at(payload, 0)?).ok()?)?;
+    ip_of(family, payload.get(2..)?)
+}
+
+fn route_kind(number: u8) -> RouteKind {
+    match number {
+        RTN_UNICAST => RouteKind::Unicast,
+        RTN_LOCAL => RouteKind::Local,
+        RTN_BROADCAST => RouteKind::Broadcast,
+        RTN_ANYCAST => RouteKind::Anycast,
+        RTN_MULTICAST => RouteKind::Multicast,
+        RTN_BLACKHOLE => RouteKind::Blackhole,
+        RTN_UNREACHABLE => RouteKind::Unreachable,
+        RTN_PROHIBIT => RouteKind::Prohibit,
+        RTN_THROW => RouteKind::Throw,
+        other => RouteKind::Other(other),
+    }
+}
+
+fn neighbour(payload: &[u8]) -> Option<Neighbour> {
+    let family = family(*payload.first()?)?;
+    let flags = *payload.get(10)?;
+    if flags & NTF_PROXY != 0 {
+        // What this host answers for, not a neighbour.
+        return None;
+    }
+    let attributes = Attributes::new(payload.get(NDMSG_LEN..)?);
+    Some(Neighbour {
+        ifindex: u32_at(payload, 4)?,
+        ip: attributes.find(NDA_DST).and_then(|value| ip_of(family, value))?,
+        mac: attributes.find(NDA_LLADDR).and_then(mac),
+        state: match u16_at(payload, 8)? {
+            NUD_INCOMPLETE => NeighbourState::Incomplete,
+            NUD_REACHABLE => NeighbourState::Reachable,
+            NUD_STALE => NeighbourState::Stale,
+            NUD_DELAY => NeighbourState::Delay,
+            NUD_PROBE => NeighbourState::Probe,
+            NUD_FAILED => NeighbourState::Failed,
+            NUD_NOARP => NeighbourState::NoArp,
+            NUD_PERMANENT => NeighbourState::Permanent,
+            _ => NeighbourState::None,
+        },
+        router: flags & NTF_ROUTER != 0,
+    })
+}

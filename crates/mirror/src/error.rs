@@ -1,0 +1,44 @@
+//! What can go wrong.
+
+use std::io;
+use std::path::PathBuf;
+
+/// An operation on the network's state failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The netlink socket failed: the environment's fault.
+    #[error("the netlink socket failed: {0}")]
+    Socket(#[from] io::Error),
+    /// Linux refused a request.
+    #[error("Linux refused to {what}: {source}{}", detail(.explanation))]
+    Refused {
+        /// What was asked for, in words.
+        what: String,
+        /// Linux's errno.
+        source: io::Error,
+        /// Linux's own explanation, where it gave one.
+        explanation: Option<String>,
+    },
+    /// A setting below `/proc/sys` could not be read or written.
+    #[error("{path}: {source}")]
+    Setting {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// Linux's errno, where there is one.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Socket(e) => e.raw_os_error(),
+            Error::Refused { source, .. } | Error::Setting { source, .. } => source.raw_os_error(),
+        }
+    }
+}
+
+fn detail(explanation: &Option<String>) -> String {
+    explanation.as_ref().map(|text| format!(" ({text})")).unwrap_or_default()
+}

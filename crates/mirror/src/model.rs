@@ -1,0 +1,319 @@
+//! What Linux knows about a network, as plain values.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    pub const fn of(addr: IpAddr) -> Family {
+        match addr {
+            IpAddr::V4(_) => Family::V4,
+            IpAddr::V6(_) => Family::V6,
+        }
+    }
+
+    /// The address `0.0.0.0` or `::`.
+    pub const fn unspecified(self) -> IpAddr {
+        match self {
+            Family::V4 => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            Family::V6 => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        }
+    }
+}
+
+/// A prefix: address and length in bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    /// The address; Linux gives it with host bits zero.
+    pub addr: IpAddr,
+    /// Length in bits.
+    pub len: u8,
+}
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Interface index.
+    pub index: u32,
+    /// Name.
+    pub name: String,
+    /// Ethernet address, where the interface has one.
+    pub mac: Option<[u8; 6]>,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// Administratively up (`IFF_UP`).
+    pub up: bool,
+    /// Up and with carrier (`IFF_RUNNING`).
+    pub running: bool,
+    /// The loopback interface (`IFF_LOOPBACK`).
+    pub loopback: bool,
+    /// Kind as `ip -d link` calls it (`veth`, `vlan`, `tun`, …); `None` for physical interfaces.
+    pub kind: Option<String>,
+    /// Index of the bridge, bond or VRF that the interface belongs to.
+    pub master: Option<u32>,
+}
+
+/// An address of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// Interface.
+    pub ifindex: u32,
+    /// The host's own address.
+    pub addr: IpAddr,
+    /// Length in bits of the prefix on the link.
+    pub prefix_len: u8,
+    /// Scope as in `rtnetlink(7)`: 0 global, 253 link, 254 host.
+    pub scope: u8,
+    /// Duplicate address detection is under way or has failed: not usable as a source.
+    pub tentative: bool,
+}
+
+impl Address {
+    /// IPv4 or IPv6.
+    pub const fn family(&self) -> Family {
+        Family::of(self.addr)
+    }
+}
+
+/// What a routing rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuleAction {
+    /// Looks into the rule's table.
+    Lookup,
+    /// Goes on at the rule of this priority.
+    Goto(u32),
+    /// Nothing.
+    Nop,
+    /// Drops silently.
+    Blackhole,
+    /// Drops, ICMP unreachable.
+    Unreachable,
+    /// Drops, ICMP prohibited.
+    Prohibit,
+    /// Something this version does not know; its number.
+    Other(u8),
+}
+
+/// A routing rule (`ip rule`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// IPv4 or IPv6.
+    pub family: Family,
+    /// Lower comes first.
+    pub priority: u32,
+    /// Table that is looked into.
+    pub table: u32,
+    /// Source prefix, `None` for all.
+    pub from: Option<Prefix>,
+    /// Destination prefix, `None` for all.
+    pub to: Option<Prefix>,
+    /// Name of the ingress interface, `lo` for locally generated packets.
+    pub iif: Option<String>,
+    /// Name of the egress interface that a socket is bound to.
+    pub oif: Option<String>,
+    /// Mark.
+    pub fwmark: u32,
+    /// The mark's bits that count; 0 where the rule does not look at the mark.
+    pub fwmask: u32,
+    /// The rule is for packets that do not match (`not`).
+    pub invert: bool,
+    /// What it does.
+    pub action: RuleAction,
+    /// Routes with a prefix not longer than this are passed over (`suppress_prefixlength`).
+    pub suppress_prefix_len: Option<u32>,
+    /// The rule also looks at something that is not in this model (ports, users, VRF, TOS, …):
+    /// a packet that matches the rest may or may not match.
+    pub has_more: bool,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RouteKind {
+    /// To the next hops.
+    Unicast,
+    /// To this host.
+    Local,
+    /// Link-layer broadcast.
+    Broadcast,
+    /// Anycast address of this host.
+    Anycast,
+    /// Multicast.
+    Multicast,
+    /// Drops silently.
+    Blackhole,
+    /// Drops, ICMP unreachable.
+    Unreachable,
+    /// Drops, ICMP prohibited.
+    Prohibit,
+    /// The look-up goes on with the next rule.
+    Throw,
+    /// Something this version does not know; its number.
+    Other(u8),
+}
+
+/// One of a route's next hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NextHop {
+    /// Egress interface, 0 where there is none.
+    pub ifindex: u32,
+    /// Gateway, `None` where the destination is on the link. May be IPv6 for an IPv4 route.
+    pub gateway: Option<IpAddr>,
+    /// Weight among several, 1 to 256.
+    pub weight: u16,
+    /// Linux does not use it at present (`RTNH_F_DEAD`).
+    pub dead: bool,
+    /// Its interface has no carrier (`RTNH_F_LINKDOWN`); used all the same, unless the
+    /// `ignore_routes_with_linkdown` setting says otherwise.
+    pub link_down: bool,
+}
+
+impl NextHop {
+    /// A usable next hop of weight 1.
+    pub const fn new(ifindex: u32, gateway: Option<IpAddr>) -> NextHop {
+        NextHop { ifindex, gateway, weight: 1, dead: false, link_down: false }
+    }
+}
+
+/// What tells routes apart. Several routes may still share one key (appended routes, IPv6 routes
+/// of several interfaces); then their order counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteKey {
+    /// Table.
+    pub table: u32,
+    /// Destination.
+    pub dst: Prefix,
+    /// Lower is preferred.
+    pub metric: u32,
+    /// TOS that the route is for, 0 for all.
+    pub tos: u8,
+    /// Source prefix of an IPv6 subtree route.
+    pub src: Option<Prefix>,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Destination.
+    pub dst: Prefix,
+    /// Source prefix of an IPv6 subtree route; `None` for all.
+    pub src: Option<Prefix>,
+    /// Table; 254 main, 255 local.
+    pub table: u32,
+    /// What it does.
+    pub kind: RouteKind,
+    /// Priority: lower is preferred.
+    pub metric: u32,
+    /// TOS that the route is for, 0 for all.
+    pub tos: u8,
+    /// Next hops; empty for routes that drop.
+    pub next_hops: Vec<NextHop>,
+    /// Preferred source address for locally generated packets.
+    pub prefsrc: Option<IpAddr>,
+    /// MTU of the path in bytes.
+    pub mtu: Option<u32>,
+    /// Scope as in `rtnetlink(7)`.
+    pub scope: u8,
+    /// Who made it: 2 kernel, 3 boot, 4 static, … (`rtnetlink(7)`).
+    pub protocol: u8,
+    /// The route encapsulates (MPLS, SRv6, …), in a way that is not in this model.
+    pub has_encap: bool,
+}
+
+impl Route {
+    /// A unicast route through one interface in the main table, protocol static.
+    pub fn new(dst: Prefix, next_hop: NextHop) -> Route {
+        // An IPv4 next hop on the link itself has scope link, IPv6 knows no scopes.
+        let on_link_v4 = dst.addr.is_ipv4() && next_hop.gateway.is_none();
+        Route {
+            dst,
+            src: None,
+            table: 254,
+            kind: RouteKind::Unicast,
+            metric: 0,
+            tos: 0,
+            next_hops: vec![next_hop],
+            prefsrc: None,
+            mtu: None,
+            scope: if on_link_v4 { 253 } else { 0 },
+            protocol: 4,
+            has_encap: false,
+        }
+    }
+
+    /// IPv4 or IPv6.
+    pub const fn family(&self) -> Family {
+        Family::of(self.dst.addr)
+    }
+
+    /// What tells it apart.
+    pub const fn key(&self) -> RouteKey {
+        RouteKey {
+            table: self.table,
+            dst: self.dst,
+            metric: self.metric,
+            tos: self.tos,
+            src: self.src,
+        }
+    }
+}
+
+/// How well Linux knows a neighbour (`NUD_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NeighbourState {
+    /// Being asked for.
+    Incomplete,
+    /// Confirmed lately.
+    Reachable,
+    /// Usable, to be confirmed when used.
+    Stale,
+    /// Usable, confirmation due.
+    Delay,
+    /// Usable, being confirmed.
+    Probe,
+    /// Did not answer.
+    Failed,
+    /// Needs no resolution (multicast, point to point).
+    NoArp,
+    /// Set by hand.
+    Permanent,
+    /// Anything else.
+    None,
+}
+
+impl NeighbourState {
+    /// Whether the link-layer address may be used.
+    pub const fn is_usable(self) -> bool {
+        matches!(
+            self,
+            NeighbourState::Reachable
+                | NeighbourState::Stale
+                | NeighbourState::Delay
+                | NeighbourState::Probe
+                | NeighbourState::NoArp
+                | NeighbourState::Permanent
+        )
+    }
+}
+
+/// An entry of the ARP or neighbour discovery cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Interface.
+    pub ifindex: u32,
+    /// The neighbour's address.
+    pub ip: IpAddr,
+    /// Its Ethernet address, if known.
+    pub mac: Option<[u8; 6]>,
+    /// How well it is known.
+    pub state: NeighbourState,
+    /// It is a router (IPv6).
+    pub router: bool,
+}

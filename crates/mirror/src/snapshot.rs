@@ -1,0 +1,369 @@
+//! The whole of what is mirrored, and how notifications and dumps change it.
+
+use core::net::IpAddr;
+use std::collections::BTreeMap;
+
+use crate::decode::Message;
+use crate::model::{Address, Family, Link, Neighbour, Route, RouteKey, Rule};
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A link is new or different.
+    Link(Link),
+    /// A link is gone.
+    LinkRemoved(Link),
+    /// An address is new or different.
+    Address(Address),
+    /// An address is gone.
+    AddressRemoved(Address),
+    /// A rule is new.
+    Rule(Rule),
+    /// A rule is gone.
+    RuleRemoved(Rule),
+    /// A route is new or different.
+    Route(Route),
+    /// A route is gone, or has been replaced by one that follows.
+    RouteRemoved(Route),
+    /// A neighbour's entry is new or different.
+    Neighbour(Neighbour),
+    /// A neighbour's entry is gone.
+    NeighbourRemoved(Neighbour),
+}
+
+/// The parts of a snapshot that are dumped one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Links,
+    Addresses,
+    Rules,
+    Routes4,
+    Routes6,
+    Neighbours,
+}
+
+impl Part {
+    pub(crate) const ALL: [Part; 6] =
+        [Part::Links, Part::Addresses, Part::Rules, Part::Routes4, Part::Routes6, Part::Neighbours];
+
+    const fn routes(family: Family) -> Part {
+        match family {
+            Family::V4 => Part::Routes4,
+            Family::V6 => Part::Routes6,
+        }
+    }
+}
+
+/// The parts that notifications alone do not keep right, and that have to be dumped again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Stale(u8);
+
+impl Stale {
+    pub(crate) const fn all() -> Stale {
+        Stale((1 << Part::ALL.len()) - 1)
+    }
+
+    pub(crate) const fn mark(&mut self, part: Part) {
+        self.0 |= 1 << part as u8;
+    }
+
+    pub(crate) const fn clear(&mut self, part: Part) {
+        self.0 &= !(1 << part as u8);
+    }
+
+    pub(crate) const fn contains(self, part: Part) -> bool {
+        self.0 & 1 << part as u8 != 0
+    }
+}
+
+/// Links, addresses, rules, routes and neighbours of a network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    links: BTreeMap<u32, Link>,
+    addresses: BTreeMap<(u32, IpAddr, u8), Address>,
+    /// In Linux's order: by priority, among equals the older first.
+    rules: Vec<Rule>,
+    /// Those of one key in Linux's order; no list is empty.
+    routes: BTreeMap<RouteKey, Vec<Route>>,
+    neighbours: BTreeMap<(u32, IpAddr), Neighbour>,
+}
+
+impl Snapshot {
+    /// All links, by index.
+    pub fn links(&self) -> impl Iterator<Item = &Link> {
+        self.links.values()
+    }
+
+    /// The link of this index.
+    pub fn link(&self, index: u32) -> Option<&Link> {
+        self.links.get(&index)
+    }
+
+    /// The link of this name.
+    pub fn link_by_name(&self, name: &str) -> Option<&Link> {
+        self.links.values().find(|link| link.name == name)
+    }
+
+    /// All addresses, by interface.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.addresses.values()
+    }
+
+    /// The addresses of one interface.
+    pub fn addresses_of(&self, ifindex: u32) -> impl Iterator<Item = &Address> {
+        self.addresses.values().filter(move |address| address.ifindex == ifindex)
+    }
+
+    /// The rules of a family in the order in which they apply.
+    pub fn rules(&self, family: Family) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(move |rule| rule.family == family)
+    }
+
+    /// All routes: by table, destination, metric; of one key in the order in which they apply.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.values().flatten()
+    }
+
+    /// The routes of one table.
+    pub fn routes_of(&self, table: u32) -> impl Iterator<Item = &Route> {
+        self.routes().filter(move |route| route.table == table)
+    }
+
+    /// All neighbours, by interface.
+    pub fn neighbours(&self) -> impl Iterator<Item = &Neighbour> {
+        self.neighbours.values()
+    }
+
+    /// A neighbour's entry.
+    pub fn neighbour(&self, ifindex: u32, ip: IpAddr) -> Option<&Neighbour> {
+        self.neighbours.get(&(ifindex, ip))
+    }
+
+    /// Applies a notification. What it leaves open is marked stale: Linux says nothing about the
+    /// IPv4 routes that go with a link or an address, nor about next hops that die or recover, and
+    /// several routes of one key cannot be told apart by a message about one of them.
+    pub(crate) fn apply(&mut self, message: Message, changes: &mut Vec<Change>, stale: &mut Stale) {
+        match message {
+            Message::Link(link) => {
+                let old = self.links.insert(link.index, link.clone());
+                if old.as_ref() == Some(&link) {
+                    return;
+                }
+                if old.is_none_or(|old| (old.up, old.running) != (link.up, link.running)) {
+                    stale.mark(Part::Routes4);
+                    stale.mark(Part::Routes6);
+                }
+                changes.push(Change::Link(link));
+            }
+            Message::LinkGone(index) => {
+                if let Some(link) = self.links.remove(&index) {
+                    changes.push(Change::LinkRemoved(link));
+                }
+                self.forget_interface(index, changes);
+                stale.mark(Part::Routes4);
+                stale.mark(Part::Routes6);
+            }
+            Message::Address(address) => {
+                put(&mut self.addresses, address_key(&address), address, changes, Change::Address);
+            }
+            Message::AddressGone(address) => {
+                if let Some(address) = self.addresses.remove(&address_key(&address)) {
+                    changes.push(Change::AddressRemoved(address));
+                }
+                stale.mark(Part::routes(address.family()));
+            }
+            Message::Rule(rule) => {
+                if !self.rules.contains(&rule) {
+                    let at = self.rules.partition_point(|r| r.priority <= rule.priority);
+                    self.rules.insert(at, rule.clone());
+                    changes.push(Change::Rule(rule));
+                }
+            }
+            Message::RuleGone(rule) => {
+                if let Some(at) = self.rules.iter().position(|r| *r == rule) {
+                    changes.push(Change::RuleRemoved(self.rules.remove(at)));
+                }
+            }
+            Message::Route { route, replaces } => {
+                self.add_route(route, replaces, changes, stale);
+            }
+            Message::RouteGone(route) => self.remove_route(&route, changes, stale),
+            Message::Neighbour(neighbour) => {
+                let key = neighbour_key(&neighbour);
+                put(&mut self.neighbours, key, neighbour, changes, Change::Neighbour);
+            }
+            Message::NeighbourGone(neighbour) => {
+                if let Some(neighbour) = self.neighbours.remove(&neighbour_key(&neighbour)) {
+                    changes.push(Change::NeighbourRemoved(neighbour));
+                }
+            }
+            Message::Overrun => *stale = Stale::all(),
+            Message::Done(_) | Message::Error(..) | Message::Other => {}
+        }
+    }
+
+    fn add_route(
+        &mut self,
+        route: Route,
+        replaces: bool,
+        changes: &mut Vec<Change>,
+        stale: &mut Stale,
+    ) {
+        let list = self.routes.entry(route.key()).or_default();
+        match list.as_mut_slice() {
+            [] => list.push(route.clone()),
+            [old] if *old == route => return,
+            [old] if replaces => *old = route.clone(),
+            _ => return stale.mark(Part::routes(route.family())),
+        }
+        changes.push(Change::Route(route));
+    }
+
+    fn remove_route(&mut self, gone: &Route, changes: &mut Vec<Change>, stale: &mut Stale) {
+        let key = gone.key();
+        let Some(list) = self.routes.get(&key) else { return };
+        let is_all = |route: &Route| {
+            route.next_hops.iter().all(|hop| {
+                gone.next_hops.iter().any(|g| (g.ifindex, g.gateway) == (hop.ifindex, hop.gateway))
+            })
+        };
+        match list.as_slice() {
+            [only] if is_all(only) => {
+                changes.extend(
+                    self.routes.remove(&key).into_iter().flatten().map(Change::RouteRemoved),
+                );
+            }
+            _ => stale.mark(Part::routes(gone.family())),
+        }
+    }
+
+    /// What went with an interface.
+    fn forget_interface(&mut self, index: u32, changes: &mut Vec<Change>) {
+        let addresses = self.addresses.extract_if(.., |key, _| key.0 == index);
+        changes.extend(addresses.map(|(_, address)| Change::AddressRemoved(address)));
+        let neighbours = self.neighbours.extract_if(.., |key, _| key.0 == index);
+        changes.extend(neighbours.map(|(_, neighbour)| Change::NeighbourRemoved(neighbour)));
+    }
+
+    /// Replaces a part by what a dump brought, and reports the differences.
+    pub(crate) fn replace(&mut self, part: Part, dump: Vec<Message>, changes: &mut Vec<Change>) {
+        let mut new = Snapshot::default();
+        for message in dump {
+            match message {
+                Message::Route { route, .. } => {
+                    new.routes.entry(route.key()).or_default().push(route);
+                }
+                Message::Rule(rule) => new.rules.push(rule),
+                other => new.apply(other, &mut Vec::new(), &mut Stale::default()),
+            }
+        }
+        match part {
+            Part::Links => {
+                let gone: Vec<u32> = self
+                    .links
+                    .keys()
+                    .filter(|index| !new.links.contains_key(index))
+                    .copied()
+                    .collect();
+                replace_map(&mut self.links, new.links, changes, Change::Link, Change::LinkRemoved);
+                for index in gone {
+                    self.forget_interface(index, changes);
+                }
+            }
+            Part::Addresses => replace_map(
+                &mut self.addresses,
+                new.addresses,
+                changes,
+                Change::Address,
+                Change::AddressRemoved,
+            ),
+            Part::Neighbours => replace_map(
+                &mut self.neighbours,
+                new.neighbours,
+                changes,
+                Change::Neighbour,
+                Change::NeighbourRemoved,
+            ),
+            Part::Rules => {
+                // A dump goes family by family; each is in order. The sort keeps that order.
+                new.rules.sort_by_key(|rule| rule.priority);
+                differences(&self.rules, &new.rules, changes, Change::Rule, Change::RuleRemoved);
+                self.rules = new.rules;
+            }
+            Part::Routes4 => self.replace_routes(Family::V4, new.routes, changes),
+            Part::Routes6 => self.replace_routes(Family::V6, new.routes, changes),
+        }
+    }
+
+    fn replace_routes(
+        &mut self,
+        family: Family,
+        new: BTreeMap<RouteKey, Vec<Route>>,
+        changes: &mut Vec<Change>,
+    ) {
+        let is_meant = |key: &RouteKey| Family::of(key.dst.addr) == family;
+        let gone = self.routes.extract_if(.., |key, _| is_meant(key) && !new.contains_key(key));
+        changes.extend(gone.flat_map(|(_, list)| list).map(Change::RouteRemoved));
+        for (key, list) in new {
+            let old = self.routes.entry(key).or_default();
+            differences(old, &list, changes, Change::Route, Change::RouteRemoved);
+            *old = list;
+        }
+    }
+}
+
+fn address_key(address: &Address) -> (u32, IpAddr, u8) {
+    (address.ifindex, address.addr, address.prefix_len)
+}
+
+fn neighbour_key(neighbour: &Neighbour) -> (u32, IpAddr) {
+    (neighbour.ifindex, neighbour.ip)
+}
+
+/// Inserts a value, and reports it if it is new or different.
+fn put<K: Ord, V: Clone + PartialEq>(
+    map: &mut BTreeMap<K, V>,
+    key: K,
+    value: V,
+    changes: &mut Vec<Change>,
+    change: fn(V) -> Change,
+) {
+    let old = map.insert(key, value.clone());
+    if old.as_ref() != Some(&value) {
+        changes.push(change(value));
+    }
+}
+
+/// Replaces a map, and reports the differences.
+fn replace_map<K: Ord, V: Clone + PartialEq>(
+    map: &mut BTreeMap<K, V>,
+    new: BTreeMap<K, V>,
+    changes: &mut Vec<Change>,
+    change: fn(V) -> Change,
+    removed: fn(V) -> Change,
+) {
+    let gone = map.extract_if(.., |key, _| !new.contains_key(key));
+    changes.extend(gone.map(|(_, value)| removed(value)));
+    for (key, value) in new {
+        put(map, key, value, changes, change);
+    }
+}
+
+/// Reports the differences of two lists; where only the order differs, all of it.
+fn differences<V: Clone + PartialEq>(
+    old: &[V],
+    new: &[V],
+    changes: &mut Vec<Change>,
+    change: fn(V) -> Change,
+    removed: fn(V) -> Change,
+) {
+    if old == new {
+        return;
+    }
+    let before = changes.len();
+    changes.extend(old.iter().filter(|v| !new.contains(v)).cloned().map(removed));
+    changes.extend(new.iter().filter(|v| !old.contains(v)).cloned().map(change));
+    if changes.len() == before {
+        changes.extend(new.iter().cloned().map(change));
+    }
+}
