@@ -184,7 +184,7 @@ macro_rules! layout {
         $($(#[$fdoc:meta])* $field:ident: $t:ty,)*
     })*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
         pub struct $name {
             $($(#[$fdoc])* pub $field: $t,)*
         }

@@ -1,0 +1,154 @@
+//! The databases: requests in, answers, notifications and changes out.
+//!
+//! Pure logic: time is an argument, the data path a [`Backend`], and nothing is sent here. One
+//! thread owns it. A request that fails has changed nothing.
+
+mod aevent;
+mod dump;
+mod emit;
+mod expiry;
+mod info;
+mod larval;
+mod lifetime;
+mod policies;
+mod record;
+mod request;
+mod sad;
+mod sas;
+mod spd;
+mod verify;
+
+use std::hash::RandomState;
+
+use policy::Action;
+
+pub use dump::Dump;
+pub use larval::{Acquired, Flow};
+pub use record::{Change, RecordKey};
+pub use request::Sender;
+
+use crate::backend::Backend;
+use crate::codec::{Message, SpdThreshold};
+use lifetime::Timers;
+use sad::Sad;
+use spd::Spd;
+
+/// What can be set about the databases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// How long a larval SA waits for its keys, in seconds (Linux's `xfrm_acq_expires`; 165 is
+    /// what strongSwan sets).
+    pub acquire_timeout_s: u32,
+    /// How long the same mapping message of one SA is held back, in seconds, unless the SA says
+    /// otherwise (`XFRMA_MTIMER_THRESH`).
+    pub mapping_interval_s: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings { acquire_timeout_s: 165, mapping_interval_s: 10 }
+    }
+}
+
+/// A multicast group (`XFRMNLGRP_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Group {
+    /// A packet needs an SA.
+    Acquire = 1,
+    /// Lifetimes.
+    Expire = 2,
+    /// SAs.
+    Sa = 3,
+    /// Policies and defaults.
+    Policy = 4,
+    /// Replay state and counters.
+    Aevents = 5,
+    /// Mobile IPv6's reports; nothing is sent here.
+    Report = 6,
+    /// Migrations; nothing is sent here.
+    Migrate = 7,
+    /// Moved peers.
+    Mapping = 8,
+}
+
+/// What comes out of the databases, in order.
+#[derive(Debug)]
+pub enum Output {
+    /// For the requester.
+    Reply(Message),
+    /// For the requester: more than one message, to be taken piece by piece with
+    /// [`Database::dump_chunk`]. What follows for this requester waits for its end.
+    Dump(Dump),
+    /// For everyone in the group.
+    Event {
+        /// The group.
+        group: Group,
+        /// The message.
+        message: Message,
+    },
+    /// For the journal.
+    Change(Change),
+}
+
+/// Linux's SAD and SPD.
+#[derive(Debug)]
+pub struct Database<B> {
+    backend: B,
+    settings: Settings,
+    sad: Sad,
+    spd: Spd,
+    timers: Timers,
+    /// Actions for packets that no policy matches: in, out, forward.
+    defaults: [Action; 3],
+    thresholds: [SpdThreshold; 2],
+    acquire_seq: u32,
+    random: RandomState,
+    random_counter: u64,
+}
+
+impl<B: Backend> Database<B> {
+    /// Empty databases; whatever no policy matches passes, as in a fresh kernel.
+    pub fn new(backend: B, settings: Settings) -> Self {
+        Database {
+            backend,
+            settings,
+            sad: Sad::default(),
+            spd: Spd::default(),
+            timers: Timers::default(),
+            defaults: [Action::Allow; 3],
+            thresholds: [
+                SpdThreshold { local_bits: 32, remote_bits: 32 },
+                SpdThreshold { local_bits: 128, remote_bits: 128 },
+            ],
+            acquire_seq: 0,
+            random: RandomState::new(),
+            random_counter: 0,
+        }
+    }
+
+    /// The data path.
+    pub fn backend(&self) -> &B {
+        &self.backend
+    }
+
+    /// The data path.
+    pub fn backend_mut(&mut self) -> &mut B {
+        &mut self.backend
+    }
+
+    /// How many SAs there are, larval ones too.
+    pub fn sa_count(&self) -> usize {
+        self.sad.len()
+    }
+
+    /// How many policies there are: in, out, forward.
+    pub fn policy_counts(&self) -> [u32; 3] {
+        self.spd.counts()
+    }
+
+    /// When [`Database::tick`] has something to do, in milliseconds of the monotonic clock.
+    pub fn next_deadline_ms(&self) -> Option<u64> {
+        self.timers.next_ms()
+    }
+}

@@ -1,0 +1,320 @@
+//! The SAD as its owners see it: every SA with what they sent, larval ones too.
+
+use core::net::IpAddr;
+use std::collections::{BTreeMap, HashMap};
+
+use crypto::Keys;
+use esp::{Mode, SaFlags, SaParams, UdpEncap};
+use policy::{Mark, SaConfig, SaId, VolumeLimits};
+
+use super::spd::selector;
+use crate::codec::{Address, Encap, MarkAttribute, SaInfo, constant as c};
+use crate::failure::Failure;
+use crate::suite::Algorithms;
+
+/// How the owner wants the replay state described.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplayForm {
+    /// `XFRMA_REPLAY_VAL`, the window stands in the SA.
+    Short,
+    /// `XFRMA_REPLAY_ESN_VAL`.
+    Long {
+        /// Window in packets.
+        window: u32,
+        /// Words in the bitmap.
+        words: usize,
+    },
+}
+
+/// What an SA has beside its fixed struct.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct SaOptions {
+    pub extra_flags: u32,
+    pub care_of: Option<Address>,
+    pub encap: Option<Encap>,
+    pub tfc_pad_len: u32,
+    pub mark: MarkAttribute,
+    pub set_mark: MarkAttribute,
+    pub if_id: u32,
+    pub direction: Option<u8>,
+    pub mapping_max_age_s: u32,
+    pub replay_threshold: u32,
+    pub timer_threshold: u32,
+}
+
+/// The last mapping message of an SA.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastMapping {
+    pub addr: IpAddr,
+    pub port: u16,
+    pub at_ms: u64,
+}
+
+/// One SA.
+#[derive(Clone, Debug)]
+pub(super) struct Sa {
+    /// As the owner sent it; counters and statistics zero, the time of addition kept.
+    pub info: SaInfo,
+    pub options: SaOptions,
+    /// `None` while it is larval.
+    pub algorithms: Option<Algorithms>,
+    pub replay: ReplayForm,
+    pub dst: IpAddr,
+    pub src: IpAddr,
+    pub added_mono_ms: i64,
+    /// The soft limit was announced.
+    pub dying: bool,
+    pub deadline: Option<u64>,
+    pub mapping: Option<LastMapping>,
+}
+
+impl Sa {
+    /// Whether it waits for its keys.
+    pub fn larval(&self) -> bool {
+        self.algorithms.is_none()
+    }
+
+    /// Its identity in the data path.
+    pub fn id(&self) -> SaId {
+        SaId {
+            dst: self.dst,
+            spi: self.info.id.spi.0,
+            protocol: self.info.id.protocol,
+            mark: mark(&self.options.mark),
+        }
+    }
+
+    /// The value that look-ups by its own mark use.
+    pub fn mark_value(&self) -> u32 {
+        self.options.mark.value & self.options.mark.mask
+    }
+
+    /// What an acquire or a reservation of an SPI finds it by.
+    pub fn larval_key(&self) -> LarvalKey {
+        LarvalKey {
+            dst: self.dst,
+            src: self.src,
+            protocol: self.info.id.protocol,
+            mode: self.info.mode,
+            reqid: self.info.reqid,
+            if_id: self.options.if_id,
+            mark: self.mark_value(),
+        }
+    }
+
+    /// The SA as the data path needs it.
+    pub fn config(&self, generation: u64) -> Result<(SaConfig, Keys), Failure> {
+        let algorithms = self.algorithms.as_ref().ok_or(Failure::NoAlgorithm)?;
+        let (suite, keys) = algorithms.suite()?;
+        let has = |flag| self.info.flags & flag != 0;
+        let params = SaParams {
+            spi: self.info.id.spi.0,
+            src: self.src,
+            dst: self.dst,
+            mode: mode(self.info.mode)?,
+            suite,
+            encap: self
+                .options
+                .encap
+                .as_ref()
+                .map(|e| UdpEncap { src_port: e.src_port.0, dst_port: e.dst_port.0 }),
+            esn: has(c::STATE_ESN),
+            replay_window: match self.replay {
+                ReplayForm::Short => self.info.replay_window.into(),
+                ReplayForm::Long { window, .. } => window,
+            },
+            tfc_pad_len: self.options.tfc_pad_len,
+            flags: SaFlags {
+                no_ecn: has(c::STATE_NOECN),
+                decap_dscp: has(c::STATE_DECAP_DSCP),
+                no_pmtu_disc: has(c::STATE_NOPMTUDISC),
+                dont_encap_dscp: self.options.extra_flags & c::XFLAG_DONT_ENCAP_DSCP != 0,
+            },
+        };
+        let l = &self.info.limits;
+        let config = SaConfig {
+            params,
+            mark: mark(&self.options.mark),
+            if_id: self.options.if_id,
+            reqid: self.info.reqid,
+            selector: selector(&self.info.selector),
+            limits: VolumeLimits {
+                soft_bytes: l.soft_bytes,
+                hard_bytes: l.hard_bytes,
+                soft_packets: l.soft_packets,
+                hard_packets: l.hard_packets,
+            },
+            added_s: self.info.current.add_time_s,
+            generation,
+        };
+        Ok((config, keys))
+    }
+}
+
+/// A mode that the data path has.
+pub(super) fn mode(mode: u8) -> Result<Mode, Failure> {
+    match mode {
+        c::MODE_TRANSPORT => Ok(Mode::Transport),
+        c::MODE_TUNNEL => Ok(Mode::Tunnel),
+        c::MODE_ROUTE_OPTIMIZATION | c::MODE_BEET | c::MODE_IPTFS => Err(Failure::ModeUnsupported),
+        _ => Err(Failure::Mode),
+    }
+}
+
+/// The mark as the data path has it.
+pub(super) fn mark(m: &MarkAttribute) -> Mark {
+    Mark { value: m.value, mask: m.mask }
+}
+
+/// What larval SAs without an SPI are found by.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct LarvalKey {
+    pub dst: IpAddr,
+    pub src: IpAddr,
+    pub protocol: u8,
+    pub mode: u8,
+    pub reqid: u32,
+    pub if_id: u32,
+    pub mark: u32,
+}
+
+/// What every look-up by SPI starts with; marks tell the SAs of one key apart.
+pub(super) type SpiKey = (IpAddr, u32, u8);
+
+/// All SAs. Serial numbers count up in the order of installation.
+#[derive(Debug, Default)]
+pub(super) struct Sad {
+    entries: BTreeMap<u64, Sa>,
+    by_spi: HashMap<SpiKey, Vec<u64>>,
+    by_larval: HashMap<LarvalKey, u64>,
+    by_seq: HashMap<u32, u64>,
+    last_serial: u64,
+}
+
+impl Sad {
+    /// The serial number that the next insertion gets.
+    pub fn next_serial(&self) -> u64 {
+        self.last_serial + 1
+    }
+
+    /// How many SAs.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Inserts an SA whose identity is free.
+    pub fn insert(&mut self, sa: Sa) -> u64 {
+        self.last_serial += 1;
+        let serial = self.last_serial;
+        self.index(serial, &sa);
+        self.entries.insert(serial, sa);
+        serial
+    }
+
+    fn index(&mut self, serial: u64, sa: &Sa) {
+        // A larval SA of an acquire may carry its template's SPI; that reserves nothing.
+        let acquired = sa.larval() && sa.info.seq != 0;
+        let spi = sa.info.id.spi.0;
+        if spi != 0 && !acquired {
+            self.by_spi.entry((sa.dst, spi, sa.info.id.protocol)).or_default().push(serial);
+        } else if sa.larval() {
+            self.by_larval.insert(sa.larval_key(), serial);
+        }
+        if acquired {
+            self.by_seq.insert(sa.info.seq, serial);
+        }
+    }
+
+    fn unindex(&mut self, serial: u64, sa: &Sa) {
+        let key = (sa.dst, sa.info.id.spi.0, sa.info.id.protocol);
+        if let Some(list) = self.by_spi.get_mut(&key) {
+            list.retain(|&s| s != serial);
+            if list.is_empty() {
+                self.by_spi.remove(&key);
+            }
+        }
+        if sa.larval() {
+            let key = sa.larval_key();
+            if self.by_larval.get(&key) == Some(&serial) {
+                self.by_larval.remove(&key);
+            }
+            if self.by_seq.get(&sa.info.seq) == Some(&serial) {
+                self.by_seq.remove(&sa.info.seq);
+            }
+        }
+    }
+
+    /// Removes an SA.
+    pub fn remove(&mut self, serial: u64) -> Option<Sa> {
+        let sa = self.entries.remove(&serial)?;
+        self.unindex(serial, &sa);
+        Some(sa)
+    }
+
+    /// Gives a larval SA its SPI. It is then found by that alone.
+    pub fn reserve(&mut self, serial: u64, spi: u32) {
+        let Some(mut sa) = self.remove(serial) else { return };
+        sa.info.id.spi.0 = spi;
+        let key = (sa.dst, spi, sa.info.id.protocol);
+        self.by_spi.entry(key).or_default().push(serial);
+        if sa.info.seq != 0 {
+            self.by_seq.insert(sa.info.seq, serial);
+        }
+        self.entries.insert(serial, sa);
+    }
+
+    /// The SA with this serial number.
+    pub fn get(&self, serial: u64) -> Option<&Sa> {
+        self.entries.get(&serial)
+    }
+
+    /// The SA with this serial number, for changes that no index depends on.
+    pub fn get_mut(&mut self, serial: u64) -> Option<&mut Sa> {
+        self.entries.get_mut(&serial)
+    }
+
+    /// The youngest SA of this key whose mark meets the value, as Linux looks it up.
+    pub fn find(&self, key: &SpiKey, mark_value: u32) -> Option<(u64, &Sa)> {
+        let list = self.by_spi.get(key)?;
+        list.iter().rev().find_map(|&serial| {
+            let sa = self.entries.get(&serial)?;
+            let m = &sa.options.mark;
+            (mark_value & m.mask == m.value).then_some((serial, sa))
+        })
+    }
+
+    /// The SA with exactly this identity.
+    pub fn find_exact(&self, id: &SaId) -> Option<(u64, &Sa)> {
+        let list = self.by_spi.get(&(id.dst, id.spi, id.protocol))?;
+        list.iter().rev().find_map(|&serial| {
+            let sa = self.entries.get(&serial)?;
+            (mark(&sa.options.mark) == id.mark).then_some((serial, sa))
+        })
+    }
+
+    /// Whether some SA, of whatever mark, has this SPI.
+    pub fn spi_taken(&self, key: &SpiKey) -> bool {
+        self.by_spi.contains_key(key)
+    }
+
+    /// The larval SA of this key that has no SPI yet.
+    pub fn larval(&self, key: &LarvalKey) -> Option<u64> {
+        self.by_larval.get(key).copied()
+    }
+
+    /// The larval SA of this acquire.
+    pub fn by_seq(&self, seq: u32) -> Option<(u64, &Sa)> {
+        let serial = *self.by_seq.get(&seq)?;
+        Some((serial, self.entries.get(&serial)?))
+    }
+
+    /// The youngest SA with a serial number below this.
+    pub fn before(&self, serial: u64) -> Option<(u64, &Sa)> {
+        self.entries.range(..serial).next_back().map(|(&s, sa)| (s, sa))
+    }
+
+    /// All SAs, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Sa)> {
+        self.entries.iter().map(|(&s, sa)| (s, sa))
+    }
+}

@@ -1,0 +1,246 @@
+//! Requests about SAs: add, update, delete, read, flush.
+
+use super::lifetime::{Due, Owner, Since, evaluate};
+use super::request::Call;
+use super::sad::{Sa, SpiKey};
+use super::verify::{NewSa, mark_of, new_sa};
+use super::{Change, Database, Group, Output};
+use crate::backend::{Backend, Start};
+use crate::clock::Now;
+use crate::codec::{Attributes, MarkAttribute, SaFlush, SaId, SaInfo, attr, constant as c, kind};
+use crate::failure::Failure;
+
+impl<B: Backend> Database<B> {
+    /// `NEWSA` and `UPDSA`.
+    ///
+    /// 1. Check. 2. Find what has this identity: none may exist for `NEWSA`, one must for `UPDSA`.
+    /// 3. An update of an SA with keys changes limits, ports and the like. 4. Otherwise the SA is
+    /// installed, in the data path first, and takes the place of its larval one.
+    pub(super) fn put_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let (info, attributes) = call.parse::<SaInfo>()?;
+        let new = new_sa(info, &attributes)?;
+        let start = Start::At { replay: new.start.clone(), counters: new.counters };
+        let added_s = new.added_s.unwrap_or(call.now.wall_s);
+        let sa = build(new, added_s, call.now)?;
+        let update = call.header.kind == kind::UPDSA;
+        let found = self.sad.find(&spi_key(&sa), sa.mark_value());
+        let serial = match found.map(|(serial, old)| (serial, old.larval())) {
+            None if update => return Err(Failure::NoSa),
+            Some(_) if !update => return Err(Failure::SaExists),
+            Some((serial, false)) => {
+                self.update_sa(serial, &sa)?;
+                serial
+            }
+            larval => {
+                let larval = larval.map(|(serial, _)| serial).or_else(|| self.waiting_for(&sa));
+                self.install(sa, &start, larval)?
+            }
+        };
+        self.rearm_sa(serial, call.now);
+        if let Some(sa) = self.sad.get(serial) {
+            call.event(Group::Sa, self.sa_message(call.header.kind, sa, call.notice()));
+        }
+        call.out.extend(self.sa_change(serial).map(Output::Change));
+        Ok(())
+    }
+
+    /// Installs an SA whose identity is free but for a larval one, which goes.
+    pub(super) fn install(
+        &mut self,
+        sa: Sa,
+        start: &Start,
+        larval: Option<u64>,
+    ) -> Result<u64, Failure> {
+        let (config, keys) = sa.config(self.sad.next_serial())?;
+        self.backend.sa_add(&config, &keys, start)?;
+        if let Some(larval) = larval {
+            self.forget_sa(larval);
+        }
+        Ok(self.sad.insert(sa))
+    }
+
+    /// The larval SA that this one answers: by the acquire's number, else by addresses and reqid.
+    fn waiting_for(&self, sa: &Sa) -> Option<u64> {
+        if sa.info.seq != 0
+            && let Some((serial, larval)) = self.sad.by_seq(sa.info.seq)
+            && larval.dst == sa.dst
+            && larval.info.id.protocol == sa.info.id.protocol
+        {
+            return Some(serial);
+        }
+        self.sad.larval(&sa.larval_key())
+    }
+
+    /// What an update of an SA with keys may change: limits, ports, care-of address, set-mark and
+    /// interface id. Everything else of the request is ignored, keys too.
+    fn update_sa(&mut self, serial: u64, new: &Sa) -> Result<(), Failure> {
+        let Some(old) = self.sad.get(serial) else { return Err(Failure::NoSa) };
+        let mut sa = old.clone();
+        match (&mut sa.options.encap, &new.options.encap) {
+            (Some(old), Some(new)) if old.kind == new.kind => *old = new.clone(),
+            (None, None) => {}
+            _ => return Err(Failure::EncapChange),
+        }
+        if let (Some(old), Some(new)) = (&mut sa.options.care_of, &new.options.care_of) {
+            *old = *new;
+        }
+        sa.info.limits = new.info.limits.clone();
+        sa.dying = false;
+        if new.options.set_mark != MarkAttribute::default() {
+            sa.options.set_mark = new.options.set_mark.clone();
+        }
+        if new.options.if_id != 0 {
+            sa.options.if_id = new.options.if_id;
+        }
+        let (config, _) = sa.config(serial)?;
+        self.backend.sa_update(&config)?;
+        if let Some(slot) = self.sad.get_mut(serial) {
+            *slot = sa;
+        }
+        Ok(())
+    }
+
+    /// `DELSA`.
+    pub(super) fn delete_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let (id, attributes) = call.parse::<SaId>()?;
+        let serial = self.find_requested(&id, &attributes)?;
+        let message = match self.sad.get(serial) {
+            Some(sa) => self.sa_deleted_message(sa, call.notice()),
+            None => return Err(Failure::NoSa),
+        };
+        self.remove_sa(serial, call.out);
+        call.event(Group::Sa, message);
+        Ok(())
+    }
+
+    /// `GETSA` for one SA.
+    pub(super) fn get_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
+        let (id, attributes) = call.parse::<SaId>()?;
+        let serial = self.find_requested(&id, &attributes)?;
+        let sa = self.sad.get(serial).ok_or(Failure::NoSa)?;
+        let message = self.sa_message(kind::NEWSA, sa, call.answer());
+        call.reply(message);
+        Ok(())
+    }
+
+    /// `FLUSHSA`. One notification, none where nothing was there.
+    pub(super) fn flush_sas(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
+        // Linux's struct is one byte; netlink pads it.
+        let protocol = *call.body.first().ok_or(Failure::HeaderLength)?;
+        call.attributes(1)?;
+        let serials: Vec<u64> = self
+            .sad
+            .iter()
+            .filter(|(_, sa)| protocol_matches(sa.info.id.protocol, protocol))
+            .map(|(serial, _)| serial)
+            .collect();
+        if serials.is_empty() {
+            return Ok(());
+        }
+        for serial in serials {
+            self.remove_sa(serial, call.out);
+        }
+        let mut w = call.notice().writer(kind::FLUSHSA);
+        w.fixed(&SaFlush { protocol, ..SaFlush::default() });
+        call.event(Group::Sa, w.finish());
+        Ok(())
+    }
+
+    /// The SA that a request names.
+    pub(super) fn find_requested(
+        &self,
+        id: &SaId,
+        attributes: &Attributes<'_>,
+    ) -> Result<u64, Failure> {
+        if !matches!(id.protocol, c::IPPROTO_ESP | c::IPPROTO_AH | c::IPPROTO_COMP) {
+            // Protocols without SPIs are found by both addresses; none of them is carried.
+            let known = attributes.has(attr::SRCADDR);
+            return Err(if known { Failure::NoSa } else { Failure::NoSource });
+        }
+        self.lookup(id, attributes).ok_or(Failure::NoSa)
+    }
+
+    /// The SA of this destination, SPI and protocol under the request's mark.
+    pub(super) fn lookup(&self, id: &SaId, attributes: &Attributes<'_>) -> Option<u64> {
+        let mark = mark_of(attributes);
+        let key = (id.dst.ip(id.family)?, id.spi.0, id.protocol);
+        self.sad.find(&key, mark.value & mark.mask).map(|(serial, _)| serial)
+    }
+
+    /// Removes an SA everywhere and tells the journal.
+    pub(super) fn remove_sa(&mut self, serial: u64, out: &mut Vec<Output>) {
+        if let Some(sa) = self.forget_sa(serial)
+            && !sa.larval()
+        {
+            self.backend.sa_delete(&sa.id());
+            out.push(Output::Change(Change::sa_gone(&sa)));
+        }
+    }
+
+    /// Removes an SA from the tables and timers, not from the data path.
+    fn forget_sa(&mut self, serial: u64) -> Option<Sa> {
+        let mut sa = self.sad.remove(serial)?;
+        self.timers.set(Owner::Sa(serial), &mut sa.deadline, None);
+        Some(sa)
+    }
+
+    /// Looks at an SA's limits by time again.
+    pub(super) fn rearm_sa(&mut self, serial: u64, now: Now) {
+        // What is due already is found by the next tick.
+        let Some(due) = self.sa_due(serial, now) else { return };
+        let at = match due {
+            Due::Hard | Due::Soft(_) => Some(now.mono_ms),
+            Due::Later(at) => at,
+        };
+        if let Some(sa) = self.sad.get_mut(serial) {
+            self.timers.set(Owner::Sa(serial), &mut sa.deadline, at);
+        }
+    }
+
+    /// What an SA's limits by time say.
+    pub(super) fn sa_due(&self, serial: u64, now: Now) -> Option<Due> {
+        let sa = self.sad.get(serial)?;
+        let l = &sa.info.limits;
+        let by_use = l.soft_use_s != 0 || l.hard_use_s != 0;
+        let first_use_s = if by_use { self.live(sa).counters.first_use_s } else { 0 };
+        let used_ms = (first_use_s != 0).then(|| now.mono_of(first_use_s));
+        let since = Since { added_ms: sa.added_mono_ms, used_ms };
+        Some(evaluate(l, since, sa.dying, now.mono_ms))
+    }
+}
+
+/// An SA from a request.
+pub(super) fn build(new: NewSa, added_s: u64, now: Now) -> Result<Sa, Failure> {
+    let NewSa { mut info, options, algorithms, replay, .. } = new;
+    info.current.add_time_s = added_s;
+    let dst = info.id.dst.ip(info.family).ok_or(Failure::Family)?;
+    let src = info.src.ip(info.family).ok_or(Failure::Family)?;
+    Ok(Sa {
+        info,
+        options,
+        algorithms: Some(algorithms),
+        replay,
+        dst,
+        src,
+        added_mono_ms: now.mono_of(added_s),
+        dying: false,
+        deadline: None,
+        mapping: None,
+    })
+}
+
+/// What an SA is looked up by.
+pub(super) fn spi_key(sa: &Sa) -> SpiKey {
+    (sa.dst, sa.info.id.spi.0, sa.info.id.protocol)
+}
+
+/// Whether an SA's protocol is meant by a flush or dump of this one.
+pub(super) fn protocol_matches(protocol: u8, wanted: u8) -> bool {
+    match wanted {
+        0 => true,
+        c::IPSEC_PROTO_ANY => {
+            matches!(protocol, c::IPPROTO_ESP | c::IPPROTO_AH | c::IPPROTO_COMP)
+        }
+        _ => protocol == wanted,
+    }
+}

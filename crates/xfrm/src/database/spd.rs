@@ -1,0 +1,202 @@
+//! The SPD as its owners see it.
+
+use std::collections::{BTreeMap, HashMap};
+
+use policy::{Action, Direction, PolicyConfig, PortMask, Prefix, Selector};
+
+use super::sad::{mark, mode};
+use crate::codec::{MarkAttribute, PolicyInfo, SelectorInfo, Template, constant as c};
+use crate::failure::Failure;
+
+/// One policy.
+#[derive(Clone, Debug)]
+pub(super) struct Policy {
+    /// As the owner sent it; counters zero, the time of addition kept.
+    pub info: PolicyInfo,
+    pub templates: Vec<Template>,
+    pub mark: MarkAttribute,
+    pub if_id: u32,
+    pub added_mono_ms: i64,
+    pub deadline: Option<u64>,
+}
+
+/// What names a policy beside its index.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct PolicyKey {
+    pub selector: SelectorInfo,
+    pub dir: u8,
+    pub mark: MarkAttribute,
+    pub if_id: u32,
+}
+
+impl Policy {
+    pub fn key(&self) -> PolicyKey {
+        PolicyKey {
+            selector: self.info.selector.clone(),
+            dir: self.info.dir,
+            mark: self.mark.clone(),
+            if_id: self.if_id,
+        }
+    }
+
+    /// The policy as the data path needs it.
+    pub fn config(&self) -> Result<PolicyConfig, Failure> {
+        Ok(PolicyConfig {
+            index: self.info.index,
+            direction: direction(self.info.dir)?,
+            selector: selector(&self.info.selector).ok_or(Failure::SelectorFamily)?,
+            priority: self.info.priority,
+            action: match self.info.action {
+                c::POLICY_ALLOW => Action::Allow,
+                c::POLICY_BLOCK => Action::Block,
+                _ => return Err(Failure::PolicyAction),
+            },
+            templates: self.templates.iter().map(template).collect::<Result<_, _>>()?,
+            mark: mark(&self.mark),
+            if_id: self.if_id,
+        })
+    }
+}
+
+/// The direction of this number. Those of sockets' own policies are refused, as Linux does.
+pub(super) fn direction(dir: u8) -> Result<Direction, Failure> {
+    match dir {
+        0 => Ok(Direction::In),
+        1 => Ok(Direction::Out),
+        2 => Ok(Direction::Forward),
+        _ => Err(Failure::PolicyDirection),
+    }
+}
+
+fn template(t: &Template) -> Result<policy::Template, Failure> {
+    Ok(policy::Template {
+        src: t.src.ip(t.family).ok_or(Failure::TemplateFamily)?,
+        dst: t.id.dst.ip(t.family).ok_or(Failure::TemplateFamily)?,
+        spi: t.id.spi.0,
+        protocol: t.id.protocol,
+        mode: mode(t.mode)?,
+        reqid: t.reqid,
+        optional: t.optional != 0,
+    })
+}
+
+/// The selector as the data path has it; `None` for one of unspecified family, which matches
+/// everything.
+pub(super) fn selector(s: &SelectorInfo) -> Option<Selector> {
+    Some(Selector {
+        src: Prefix { addr: s.src.ip(s.family)?, len: s.src_prefix_len },
+        dst: Prefix { addr: s.dst.ip(s.family)?, len: s.dst_prefix_len },
+        protocol: s.protocol,
+        src_port: PortMask { value: s.src_port.0, mask: s.src_port_mask.0 },
+        dst_port: PortMask { value: s.dst_port.0, mask: s.dst_port_mask.0 },
+        ifindex: s.ifindex.cast_unsigned(),
+        user: s.user,
+    })
+}
+
+/// All policies. Serial numbers count up in the order of installation or replacement.
+#[derive(Debug, Default)]
+pub(super) struct Spd {
+    entries: BTreeMap<u64, Policy>,
+    by_key: HashMap<PolicyKey, u64>,
+    by_index: HashMap<u32, u64>,
+    counts: [u32; 3],
+    last_serial: u64,
+    generator: u32,
+}
+
+impl Spd {
+    /// How many policies of each direction: in, out, forward.
+    pub fn counts(&self) -> [u32; 3] {
+        self.counts
+    }
+
+    /// A free index for this direction, the wanted one if it is free, and where the generator of
+    /// indexes then stands. Nothing changes until [`Spd::insert`].
+    pub fn free_index(&self, dir: u8, wanted: u32) -> (u32, u32) {
+        let mut generator = self.generator;
+        let mut candidate = wanted;
+        loop {
+            if candidate == 0 {
+                candidate = generator | u32::from(dir);
+                generator = generator.wrapping_add(INDEX_STEP);
+            }
+            let index = if candidate == 0 { FIRST_INDEX } else { candidate };
+            if !self.by_index.contains_key(&index) {
+                return (index, generator);
+            }
+            candidate = 0;
+        }
+    }
+
+    /// Where the generator of indexes stands.
+    pub fn generator(&self) -> u32 {
+        self.generator
+    }
+
+    /// Inserts a policy whose key and index are free, and moves the generator there.
+    pub fn insert(&mut self, policy: Policy, generator: u32) -> u64 {
+        self.last_serial += 1;
+        let serial = self.last_serial;
+        self.generator = generator;
+        self.by_key.insert(policy.key(), serial);
+        self.by_index.insert(policy.info.index, serial);
+        if let Some(n) = self.counts.get_mut(usize::from(policy.info.dir)) {
+            *n += 1;
+        }
+        self.entries.insert(serial, policy);
+        serial
+    }
+
+    /// Removes a policy.
+    pub fn remove(&mut self, serial: u64) -> Option<Policy> {
+        let policy = self.entries.remove(&serial)?;
+        self.by_key.remove(&policy.key());
+        self.by_index.remove(&policy.info.index);
+        if let Some(n) = self.counts.get_mut(usize::from(policy.info.dir)) {
+            *n -= 1;
+        }
+        Some(policy)
+    }
+
+    /// The policy with this serial number.
+    pub fn get(&self, serial: u64) -> Option<&Policy> {
+        self.entries.get(&serial)
+    }
+
+    /// The policy with this serial number, for changes that no index depends on.
+    pub fn get_mut(&mut self, serial: u64) -> Option<&mut Policy> {
+        self.entries.get_mut(&serial)
+    }
+
+    /// The policy of this name.
+    pub fn by_key(&self, key: &PolicyKey) -> Option<(u64, &Policy)> {
+        let serial = *self.by_key.get(key)?;
+        Some((serial, self.entries.get(&serial)?))
+    }
+
+    /// The policy with this index.
+    pub fn by_index(&self, index: u32) -> Option<(u64, &Policy)> {
+        let serial = *self.by_index.get(&index)?;
+        Some((serial, self.entries.get(&serial)?))
+    }
+
+    /// The youngest policy with a serial number below this.
+    pub fn before(&self, serial: u64) -> Option<(u64, &Policy)> {
+        self.entries.range(..serial).next_back().map(|(&s, p)| (s, p))
+    }
+
+    /// All policies, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Policy)> {
+        self.entries.iter().map(|(&s, p)| (s, p))
+    }
+}
+
+/// The bits of an index that hold the direction.
+pub(super) const DIR_MASK: u32 = 7;
+
+/// The distance of two indexes of one direction.
+pub(super) const INDEX_STEP: u32 = 8;
+
+/// Index 0 means none, so the first inbound policy gets this.
+const FIRST_INDEX: u32 = 8;

@@ -1,0 +1,311 @@
+//! What Linux checks of an SA or a policy before anything else, and what is not carried.
+
+use super::sad::{ReplayForm, SaOptions, mode};
+use super::spd::{DIR_MASK, direction};
+use crate::backend::{Counters, Replay};
+use crate::codec::{
+    AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Encap, EsnReplay, Field, LifetimeCurrent,
+    MarkAttribute, Offload, PolicyInfo, ReplayState, SaInfo, SelectorInfo, Template, attr,
+    constant as c,
+};
+use crate::failure::Failure;
+use crate::suite::Algorithms;
+
+/// An SA as a request describes it.
+#[derive(Debug)]
+pub(super) struct NewSa {
+    pub info: SaInfo,
+    pub options: SaOptions,
+    pub algorithms: Algorithms,
+    pub replay: ReplayForm,
+    pub start: Replay,
+    pub counters: Counters,
+    /// When it was added, if the owner says so (an SA that moves).
+    pub added_s: Option<u64>,
+}
+
+/// The mark of a request, zero where there is none.
+pub(super) fn mark_of(attributes: &Attributes<'_>) -> MarkAttribute {
+    attributes.value(attr::MARK).unwrap_or_default()
+}
+
+/// The interface id of a request.
+pub(super) fn if_id_of(attributes: &Attributes<'_>) -> u32 {
+    attributes.value(attr::IF_ID).unwrap_or(0)
+}
+
+/// Checks a request to add or update an SA.
+///
+/// 1. families and prefixes; 2. which algorithms go with the protocol; 3. replay state; 4. mode and
+/// direction; 5. what is not carried; 6. the algorithms themselves.
+pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Failure> {
+    if !matches!(info.family, AF_INET | AF_INET6) {
+        return Err(Failure::Family);
+    }
+    if info.selector.family != 0 {
+        selector(&info.selector)?;
+    }
+    protocol(&info, a)?;
+    let too_short = |_| Failure::AlgorithmLength;
+    let aead = a.bytes(attr::ALG_AEAD).map(Aead::decode).transpose().map_err(too_short)?;
+    // The form with a truncation counts where both are given.
+    let auth = match (a.bytes(attr::ALG_AUTH_TRUNC), a.bytes(attr::ALG_AUTH)) {
+        (Some(bytes), _) => Some(Auth::decode_truncated(bytes)),
+        (None, Some(bytes)) => Some(Auth::decode(bytes)),
+        (None, None) => None,
+    };
+    let auth = auth.transpose().map_err(too_short)?;
+    let cipher = a.bytes(attr::ALG_CRYPT).map(Cipher::decode).transpose().map_err(too_short)?;
+    security_context(a)?;
+    let long = replay(&info, a)?;
+    let direction = a.value::<u8>(attr::SA_DIR);
+    mode(info.mode)?;
+    if let Some(dir) = direction {
+        direction_fits(dir, &info, a, long.as_ref())?;
+    }
+    if a.has(attr::MTIMER_THRESH) && !a.has(attr::ENCAP) {
+        return Err(Failure::MappingWithoutEncap);
+    }
+    info.replay_window = info.replay_window.min(32);
+    if info.selector.family == 0 && info.flags & c::STATE_AF_UNSPEC == 0 {
+        info.selector.family = info.family;
+    }
+    let family_differs = info.selector.family != 0 && info.selector.family != info.family;
+    if family_differs && info.mode != c::MODE_TUNNEL {
+        return Err(Failure::SelectorFamilyDiffers);
+    }
+    if info.id.spi.0 == 0 {
+        return Err(Failure::SpiZero);
+    }
+    let options = options(a, direction)?;
+    let algorithms = Algorithms::settle(aead, cipher, auth)?;
+
+    let short: ReplayState = a.value(attr::REPLAY_VAL).unwrap_or_default();
+    let (form, start) = match long {
+        Some(r) => (
+            ReplayForm::Long { window: r.window, words: r.bitmap.len() },
+            Replay { sent: r.sent, edge: r.edge, received: r.received() },
+        ),
+        None => (ReplayForm::Short, short_replay(&short)),
+    };
+    let current = a.value::<LifetimeCurrent>(attr::LTIME_VAL);
+    let counters = current.as_ref().map(counters).unwrap_or_default();
+    info.current = LifetimeCurrent::default();
+    info.statistics = Default::default();
+    let added_s = current.map(|l| l.add_time_s);
+    Ok(NewSa { info, options, algorithms, replay: form, start, counters, added_s })
+}
+
+/// The counters of a lifetime attribute.
+pub(super) fn counters(l: &LifetimeCurrent) -> Counters {
+    Counters { bytes: l.bytes, packets: l.packets, first_use_s: l.use_time_s }
+}
+
+/// The numbers of a short replay state.
+pub(super) fn short_replay(s: &ReplayState) -> Replay {
+    Replay { sent: s.oseq.into(), edge: s.seq.into(), received: vec![s.bitmap.into()] }
+}
+
+fn protocol(info: &SaInfo, a: &Attributes<'_>) -> Result<(), Failure> {
+    let separate = a.has(attr::ALG_AUTH) || a.has(attr::ALG_AUTH_TRUNC) || a.has(attr::ALG_CRYPT);
+    match info.id.protocol {
+        c::IPPROTO_ESP if a.has(attr::ALG_COMP) => Err(Failure::AlgorithmConflict),
+        c::IPPROTO_ESP if !separate && !a.has(attr::ALG_AEAD) => Err(Failure::NoAlgorithm),
+        c::IPPROTO_ESP if separate && a.has(attr::ALG_AEAD) => Err(Failure::AlgorithmConflict),
+        c::IPPROTO_ESP if a.has(attr::TFCPAD) && info.mode != c::MODE_TUNNEL => {
+            Err(Failure::TfcMode)
+        }
+        c::IPPROTO_ESP => Ok(()),
+        c::IPPROTO_AH => Err(Failure::Ah),
+        c::IPPROTO_COMP => Err(Failure::IpComp),
+        c::IPPROTO_DSTOPTS | c::IPPROTO_ROUTING => Err(Failure::MobileIpv6),
+        _ => Err(Failure::Protocol),
+    }
+}
+
+fn replay(info: &SaInfo, a: &Attributes<'_>) -> Result<Option<EsnReplay>, Failure> {
+    let esn = info.flags & c::STATE_ESN != 0;
+    let Some(bytes) = a.bytes(attr::REPLAY_ESN_VAL) else {
+        return if esn { Err(Failure::EsnWithoutState) } else { Ok(None) };
+    };
+    let mut r = EsnReplay::decode(bytes).map_err(|_| Failure::ReplayState)?;
+    if info.replay_window != 0 {
+        return Err(Failure::ReplayWindowTwice);
+    }
+    if !r.window_fits() {
+        return Err(Failure::ReplayWindow);
+    }
+    let outbound = a.value::<u8>(attr::SA_DIR) == Some(c::SA_DIR_OUT);
+    if esn && r.window == 0 && !outbound {
+        return Err(Failure::ReplayWindowZero);
+    }
+    if !esn {
+        // 32-bit numbers in the long form: the high halves mean nothing.
+        r.sent &= u64::from(u32::MAX);
+        r.edge &= u64::from(u32::MAX);
+    }
+    Ok(Some(r))
+}
+
+fn direction_fits(
+    dir: u8,
+    info: &SaInfo,
+    a: &Attributes<'_>,
+    long: Option<&EsnReplay>,
+) -> Result<(), Failure> {
+    let extra: u32 = a.value(attr::SA_EXTRA_FLAGS).unwrap_or(0);
+    let conflict = if dir == c::SA_DIR_OUT {
+        info.replay_window != 0
+            || info.flags & (c::STATE_DECAP_DSCP | c::STATE_ICMP | c::STATE_WILDRECV) != 0
+            || long.is_some_and(|r| r.window > 1 || r.edge != 0)
+            || a.has(attr::MTIMER_THRESH)
+    } else {
+        info.flags & c::STATE_NOPMTUDISC != 0
+            || extra & (c::XFLAG_DONT_ENCAP_DSCP | c::XFLAG_OSEQ_MAY_WRAP) != 0
+            || long.is_some_and(|r| r.sent != 0)
+            || a.has(attr::TFCPAD)
+    };
+    if conflict { Err(Failure::DirectionConflict) } else { Ok(()) }
+}
+
+fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failure> {
+    let encap = a.value::<Encap>(attr::ENCAP);
+    if encap.as_ref().is_some_and(|e| e.kind != c::UDP_ENCAP_ESPINUDP) {
+        return Err(Failure::EncapKind);
+    }
+    // Plain crypto offload falls back to software where the device has none, as on Linux.
+    let offload = a.value::<Offload>(attr::OFFLOAD_DEV);
+    if offload.is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
+        return Err(Failure::Offload);
+    }
+    if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
+        return Err(Failure::Keepalive);
+    }
+    if a.has(attr::SA_PCPU) {
+        return Err(Failure::PerCpu);
+    }
+    let number = |kind| a.value::<u32>(kind);
+    let set_mark = match number(attr::SET_MARK) {
+        Some(value) => {
+            MarkAttribute { value, mask: number(attr::SET_MARK_MASK).unwrap_or(u32::MAX) }
+        }
+        None => MarkAttribute::default(),
+    };
+    Ok(SaOptions {
+        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
+        care_of: a.value(attr::COADDR),
+        encap,
+        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
+        mark: mark_of(a),
+        set_mark,
+        if_id: if_id_of(a),
+        direction,
+        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
+        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
+        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
+    })
+}
+
+/// A security context must be sound; without a security module it then means nothing, as on Linux.
+pub(super) fn security_context(a: &Attributes<'_>) -> Result<(), Failure> {
+    let Some(bytes) = a.bytes(attr::SEC_CTX) else { return Ok(()) };
+    let word = |at: usize| bytes.get(at..at + 2).and_then(|b| u16::decode(b).ok());
+    match (word(0), word(6)) {
+        (Some(len), Some(body))
+            if usize::from(len) <= bytes.len() && u32::from(len) == u32::from(body) + 8 =>
+        {
+            Ok(())
+        }
+        _ => Err(Failure::SecurityContext),
+    }
+}
+
+fn selector(s: &SelectorInfo) -> Result<(), Failure> {
+    let max = match s.family {
+        AF_INET => 32,
+        AF_INET6 => 128,
+        _ => return Err(Failure::SelectorFamily),
+    };
+    if s.dst_prefix_len > max || s.src_prefix_len > max {
+        return Err(Failure::PrefixLength);
+    }
+    Ok(())
+}
+
+/// Checks a policy and hands out its templates.
+pub(super) fn new_policy(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Template>, Failure> {
+    if info.share > 3 {
+        return Err(Failure::Share);
+    }
+    if !matches!(info.action, c::POLICY_ALLOW | c::POLICY_BLOCK) {
+        return Err(Failure::PolicyAction);
+    }
+    selector(&info.selector)?;
+    direction(info.dir)?;
+    if info.index != 0 && info.index & DIR_MASK != u32::from(info.dir) {
+        return Err(Failure::PolicyIndex);
+    }
+    security_context(a)?;
+    policy_type(a)?;
+    if a.value::<Offload>(attr::OFFLOAD_DEV).is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
+        return Err(Failure::Offload);
+    }
+    templates(info, a)
+}
+
+fn templates(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Template>, Failure> {
+    let bytes = a.bytes(attr::TMPL).unwrap_or_default();
+    let whole = bytes.chunks_exact(Template::LEN);
+    if whole.len() > c::MAX_DEPTH {
+        return Err(Failure::TemplateCount);
+    }
+    let mut family = info.selector.family;
+    let mut templates = Vec::with_capacity(whole.len());
+    for chunk in whole {
+        let mut t = Template::decode(chunk).map_err(|_| Failure::HeaderLength)?;
+        if t.family == 0 {
+            t.family = info.selector.family;
+        }
+        match t.mode {
+            c::MODE_TUNNEL | c::MODE_BEET | c::MODE_IPTFS => {
+                if t.optional != 0 && direction(info.dir)? == policy::Direction::Out {
+                    return Err(Failure::TemplateOptional);
+                }
+            }
+            _ if t.family != family => return Err(Failure::TemplateFamilyChange),
+            _ => {}
+        }
+        if t.mode >= c::MODE_MAX {
+            return Err(Failure::TemplateMode);
+        }
+        family = t.family;
+        if !matches!(family, AF_INET | AF_INET6) {
+            return Err(Failure::TemplateFamily);
+        }
+        if !matches!(
+            t.id.protocol,
+            c::IPPROTO_ESP
+                | c::IPPROTO_AH
+                | c::IPPROTO_COMP
+                | c::IPPROTO_ROUTING
+                | c::IPPROTO_DSTOPTS
+        ) {
+            return Err(Failure::TemplateProtocol);
+        }
+        templates.push(t);
+    }
+    Ok(templates)
+}
+
+/// Only main policies are known, as in a kernel without sub-policies.
+pub(super) fn policy_type(a: &Attributes<'_>) -> Result<(), Failure> {
+    match a.bytes(attr::POLICY_TYPE) {
+        None | Some([0, ..]) => Ok(()),
+        Some(_) => Err(Failure::PolicyType),
+    }
+}
+
+/// Linux's default for replay events, in packets.
+pub(super) const DEFAULT_REPLAY_THRESHOLD: u32 = 2;
+/// Linux's default for replay events, in tenths of a second.
+pub(super) const DEFAULT_TIMER_THRESHOLD: u32 = 10;

@@ -1,0 +1,213 @@
+//! Why a request fails: errno and the line that `NETLINK_EXT_ACK` carries.
+
+use std::borrow::Cow;
+
+use crate::backend::Refusal;
+
+macro_rules! failures {
+    ($($(#[$doc:meta])* $name:ident => $errno:ident, $text:expr;)*) => {
+        /// Why a request fails.
+        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+        pub enum Failure {
+            $($(#[$doc])* #[error("{}", $text)] $name,)*
+            /// An attribute breaks the table of lengths.
+            #[error("attribute {kind} has a wrong length or value")]
+            Attribute {
+                /// Its type.
+                kind: u16,
+                /// Its place in the message, in bytes.
+                offset: u32,
+                /// Errno.
+                errno: i32,
+            },
+            /// An algorithm that is not carried.
+            #[error("culvert: algorithm {name} {detail} is not supported")]
+            Algorithm {
+                /// The algorithm.
+                name: String,
+                /// Which form of it.
+                detail: String,
+            },
+            /// A key that does not fit.
+            #[error("culvert: a key of {bytes} bytes does not fit algorithm {name}")]
+            KeyLength {
+                /// The algorithm.
+                name: String,
+                /// The key's length.
+                bytes: usize,
+            },
+            /// The data path refuses.
+            #[error(transparent)]
+            Refused(#[from] Refusal),
+        }
+
+        impl Failure {
+            /// Positive errno.
+            pub fn errno(&self) -> i32 {
+                match self {
+                    $(Failure::$name => libc::$errno,)*
+                    Failure::Attribute { errno, .. } => *errno,
+                    Failure::Algorithm { .. } => libc::ENOSYS,
+                    Failure::KeyLength { .. } => libc::EINVAL,
+                    Failure::Refused(r) => r.errno,
+                }
+            }
+
+            /// Every failure that carries no data.
+            #[cfg(test)]
+            pub const PLAIN: &[Failure] = &[$(Failure::$name,)*];
+        }
+    };
+}
+
+failures! {
+    /// The message type means nothing, or cannot be a request.
+    MessageType => EINVAL, "not a request that XFRM knows";
+    /// The fixed struct is cut short.
+    HeaderLength => EINVAL, "the message is shorter than its fixed part";
+    /// An SA's family.
+    Family => EINVAL, "the address family must be IPv4 or IPv6";
+    /// A selector's family.
+    SelectorFamily => EINVAL, "the selector's family must be IPv4 or IPv6";
+    /// The selector's family differs from the SA's in a mode that cannot change it.
+    SelectorFamilyDiffers => EINVAL, "only tunnel mode can carry another address family";
+    /// A selector's prefix length.
+    PrefixLength => EINVAL, "a prefix of the selector is longer than its address";
+    /// An SA's protocol.
+    Protocol => EINVAL, "the protocol must be ESP, AH or IPComp";
+    /// AH.
+    Ah => EPROTONOSUPPORT, "culvert: AH is not supported";
+    /// IPComp.
+    IpComp => EPROTONOSUPPORT, "culvert: IPComp is not supported";
+    /// Mobile IPv6.
+    MobileIpv6 => EPROTONOSUPPORT, "culvert: Mobile IPv6 is not supported";
+    /// BEET, route optimisation, IP-TFS.
+    ModeUnsupported => EPROTONOSUPPORT, "culvert: only tunnel and transport mode are supported";
+    /// A mode's number.
+    Mode => EINVAL, "the mode is not known";
+    /// SPI 0.
+    SpiZero => EINVAL, "SPI 0 is reserved";
+    /// No algorithm at all.
+    NoAlgorithm => EINVAL, "ESP needs a combined-mode algorithm, or encryption with authentication";
+    /// Combined mode and separate algorithms.
+    AlgorithmConflict => EINVAL, "a combined-mode algorithm goes with no other";
+    /// Encryption without integrity.
+    NoIntegrity => EPROTONOSUPPORT, "culvert: encryption without authentication is not supported";
+    /// Authentication without `ecb(cipher_null)`.
+    NoCipher => EINVAL, "ESP needs an encryption algorithm, ecb(cipher_null) for none";
+    /// An algorithm's attribute is shorter than its key.
+    AlgorithmLength => EINVAL, "an algorithm's key is longer than its attribute";
+    /// Truncation above the hash.
+    TruncationTooLong => EINVAL, "the truncation is longer than the hash";
+    /// TFC padding outside tunnel mode.
+    TfcMode => EINVAL, "TFC padding needs tunnel mode";
+    /// ESN flag without its attribute.
+    EsnWithoutState => EINVAL, "extended sequence numbers need the ESN replay attribute";
+    /// The replay attribute itself.
+    ReplayState => EINVAL, "the replay bitmap does not fit its attribute";
+    /// Two windows.
+    ReplayWindowTwice => EINVAL, "the ESN replay attribute forbids a window in the SA";
+    /// A window larger than its bitmap.
+    ReplayWindow => EINVAL, "the replay window is larger than its bitmap";
+    /// ESN without a window.
+    ReplayWindowZero => EINVAL, "an ESN SA needs a replay window above 0";
+    /// Replay attribute of another size than the SA's.
+    ReplaySize => EINVAL, "the replay bitmap's size differs from the SA's";
+    /// Mapping threshold without UDP encapsulation.
+    MappingWithoutEncap => EINVAL, "a mapping threshold needs UDP encapsulation";
+    /// An inbound-only thing on an outbound SA, or the other way round.
+    DirectionConflict => EINVAL, "a flag or attribute does not go with the SA's direction";
+    /// Encapsulation other than UDP.
+    EncapKind => EPROTONOSUPPORT, "culvert: only ESP in UDP (RFC 3948) is supported";
+    /// Encapsulation added, removed or of another kind.
+    EncapChange => EINVAL, "an update cannot add or remove encapsulation";
+    /// Packet offload.
+    Offload => EINVAL, "culvert: packet offload is not supported";
+    /// Kernel keepalives.
+    Keepalive => EOPNOTSUPP, "culvert: NAT keepalives by the database are not supported";
+    /// Per-CPU SAs.
+    PerCpu => EOPNOTSUPP, "culvert: SAs of a CPU are not supported";
+    /// SA exists.
+    SaExists => EEXIST, "an SA with this destination, SPI, protocol and mark exists";
+    /// SA missing.
+    NoSa => ESRCH, "no such SA";
+    /// SA missing, where Linux says so.
+    NoSaEntry => ENOENT, "no such SA";
+    /// SA larval.
+    NotValid => EINVAL, "the SA has no keys yet";
+    /// Source address missing.
+    NoSource => EINVAL, "this protocol needs the source address";
+    /// Protocol without SPIs.
+    SpiProtocol => EINVAL, "SPIs belong to ESP, AH and IPComp";
+    /// SPI range.
+    SpiRange => EINVAL, "the smallest SPI is above the largest, or beyond the protocol's range";
+    /// No SPI left.
+    SpiExhausted => ENOENT, "no SPI of the range is free";
+    /// Nothing to set.
+    NothingToSet => EINVAL, "neither replay state nor lifetime nor threshold is given";
+    /// `NLM_F_REPLACE` missing.
+    NotReplace => EINVAL, "replay state can only be replaced (NLM_F_REPLACE)";
+    /// Share.
+    Share => EINVAL, "the policy's share is not known";
+    /// Action.
+    PolicyAction => EINVAL, "the policy's action is not known";
+    /// Direction.
+    PolicyDirection => EINVAL, "the policy's direction must be in, out or fwd";
+    /// Index and direction.
+    PolicyIndex => EINVAL, "the policy's index belongs to another direction";
+    /// Type.
+    PolicyType => EINVAL, "only main policies are known";
+    /// Too many templates.
+    TemplateCount => EINVAL, "a policy has at most 6 templates";
+    /// Optional outbound tunnel.
+    TemplateOptional => EINVAL, "an outbound template of tunnel mode cannot be optional";
+    /// Family change in transport mode.
+    TemplateFamilyChange => EINVAL, "a template of transport mode cannot change the address family";
+    /// Mode.
+    TemplateMode => EINVAL, "a template's mode is not known";
+    /// Family.
+    TemplateFamily => EINVAL, "a template's address family must be IPv4 or IPv6";
+    /// Protocol.
+    TemplateProtocol => EINVAL, "a template's protocol must be ESP, AH or IPComp";
+    /// Policy exists.
+    PolicyExists => EEXIST, "a policy with this selector, direction, mark and interface id exists";
+    /// Policy missing.
+    NoPolicy => ENOENT, "no such policy";
+    /// Security context.
+    SecurityContext => EINVAL, "the security context's length is wrong";
+    /// Hash thresholds.
+    HashThreshold => EINVAL, "a hash threshold is longer than an address";
+    /// Dump filter.
+    DumpFilter => EINVAL, "a prefix of the dump's filter is longer than an address";
+    /// Migration.
+    Migrate => ENOPROTOOPT, "culvert: migration is not supported";
+}
+
+impl Failure {
+    /// The text for `NLMSGERR_ATTR_MSG`.
+    pub fn text(&self) -> Cow<'static, str> {
+        Cow::Owned(self.to_string())
+    }
+
+    /// Offset of the offending attribute, for `NLMSGERR_ATTR_OFFS`.
+    pub fn offset(&self) -> Option<u32> {
+        match self {
+            Failure::Attribute { offset, .. } => Some(*offset),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_an_errno_and_one_line() {
+        for f in Failure::PLAIN {
+            assert!(f.errno() > 0, "{f:?}");
+            let text = f.text();
+            assert!(!text.is_empty() && !text.contains('\n') && text.len() < 100, "{f:?}");
+        }
+    }
+}
