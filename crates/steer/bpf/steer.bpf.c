@@ -1,0 +1,445 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
+//
+// Which frames culvert takes from the kernel, decided by one look at each frame.
+//
+// What it takes goes to the AF_XDP socket of the frame's queue; where no socket stands, the frame
+// passes to the kernel. What it does not know passes too.
+//
+//   frame                                             goes to
+//   ARP, anything that is not IP, malformed           kernel
+//   multicast, broadcast, neighbour discovery         kernel
+//   to a local address:
+//     ESP, known (destination, SPI), or fragment      culvert
+//     ESP, unknown SPI                                culvert if TAKE_UNKNOWN_ESP, else kernel
+//     UDP to an IKE port                              kernel
+//     UDP to a NAT-T port: keepalive, IKE             kernel
+//     UDP to a NAT-T port: ESP                        as ESP
+//     later fragments of UDP                          kernel
+//     anything else, address protected                culvert: policy judges it
+//     anything else                                   kernel
+//   to another address:
+//     address protected                               culvert
+//     anything else                                   kernel
+//
+// Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
+// maps are repeated in ../src/verdict.rs and ../src/maps.rs.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define TAKE_UNKNOWN_ESP 1
+
+#define PORT_IKE 1
+#define PORT_NATT 2
+
+#define MAX_VLAN_TAGS 2
+#define MAX_EXTENSIONS 6
+#define NO_PROTOCOL 255
+
+enum verdict {
+	PASS_NOT_IP,
+	PASS_MALFORMED,
+	PASS_MULTICAST,
+	PASS_NEIGHBOUR,
+	PASS_IKE,
+	PASS_KEEPALIVE,
+	PASS_UDP_FRAGMENT,
+	PASS_UNKNOWN_ESP,
+	PASS_LOCAL,
+	PASS_TRANSIT,
+	TAKE_ESP,
+	TAKE_UNKNOWN,
+	TAKE_ESP_FRAGMENT,
+	TAKE_LOCAL,
+	TAKE_TRANSIT,
+	NO_SOCKET,
+	DROP_TOO_LONG,
+	VERDICTS,
+};
+
+struct vlan_tag {
+	__be16 tci;
+	__be16 next;
+};
+
+struct extension {
+	__u8 next;
+	__u8 len;
+};
+
+struct fragment_header {
+	__u8 next;
+	__u8 reserved;
+	__be16 offset;
+	__be32 id;
+};
+
+struct sa4 {
+	__be32 dst;
+	__be32 spi;
+};
+
+struct sa6 {
+	struct in6_addr dst;
+	__be32 spi;
+};
+
+struct prefix4 {
+	__u32 len;
+	__be32 addr;
+};
+
+struct prefix6 {
+	__u32 len;
+	struct in6_addr addr;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} config SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, VERDICTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 64);
+	__type(key, __be16);
+	__type(value, __u8);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __be32);
+	__type(value, __u8);
+} local4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, struct in6_addr);
+	__type(value, __u8);
+} local6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct prefix4);
+	__type(value, __u8);
+} protected4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct prefix6);
+	__type(value, __u8);
+} protected6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct sa4);
+	__type(value, __u8);
+} sad4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 131072);
+	__type(key, struct sa6);
+	__type(value, __u8);
+} sad6 SEC(".maps");
+
+// What the IP header says, in one form for both families.
+struct packet {
+	void *next;  // the upper-layer header
+	void *end;   // of the frame's linear part
+	struct in6_addr dst; // IPv4 in the first word
+	__u8 is_v6;
+	__u8 protocol;
+	__u8 hop_limit;
+	__u8 is_fragment;
+	__u8 is_later; // a fragment without the upper-layer header
+};
+
+static __always_inline int is_local(const struct packet *p)
+{
+	if (p->is_v6)
+		return bpf_map_lookup_elem(&local6, &p->dst) != NULL;
+	return bpf_map_lookup_elem(&local4, &p->dst.s6_addr32[0]) != NULL;
+}
+
+static __always_inline int is_protected(const struct packet *p)
+{
+	if (p->is_v6) {
+		struct prefix6 key = { .len = 128, .addr = p->dst };
+		return bpf_map_lookup_elem(&protected6, &key) != NULL;
+	}
+	struct prefix4 key = { .len = 32, .addr = p->dst.s6_addr32[0] };
+	return bpf_map_lookup_elem(&protected4, &key) != NULL;
+}
+
+static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
+{
+	__u32 zero = 0;
+	void *sa;
+
+	if (p->is_v6) {
+		struct sa6 key = { .dst = p->dst, .spi = spi };
+		sa = bpf_map_lookup_elem(&sad6, &key);
+	} else {
+		struct sa4 key = { .dst = p->dst.s6_addr32[0], .spi = spi };
+		sa = bpf_map_lookup_elem(&sad4, &key);
+	}
+	if (sa)
+		return TAKE_ESP;
+	__u32 *flags = bpf_map_lookup_elem(&config, &zero);
+	if (flags && (*flags & TAKE_UNKNOWN_ESP))
+		return TAKE_UNKNOWN;
+	return PASS_UNKNOWN_ESP;
+}
+
+// ESP to a local address. A frame too short for an SPI is judged as SPI 0, which no SA has.
+static __always_inline enum verdict judge_esp(const struct packet *p)
+{
+	__be32 *spi = p->next;
+
+	if (p->is_fragment)
+		return TAKE_ESP_FRAGMENT;
+	if ((void *)(spi + 1) > p->end)
+		return judge_spi(p, 0);
+	return judge_spi(p, *spi);
+}
+
+// UDP to a local address (RFC 3948). VERDICTS: not a port of ours.
+static __always_inline enum verdict judge_udp(const struct packet *p)
+{
+	struct udphdr *udp = p->next;
+	__u8 *payload;
+	__be32 *marker;
+	__u16 len;
+
+	if (p->is_later)
+		return PASS_UDP_FRAGMENT;
+	if ((void *)(udp + 1) > p->end)
+		return VERDICTS;
+	__u8 *port = bpf_map_lookup_elem(&ports, &udp->dest);
+	if (!port)
+		return VERDICTS;
+	if (*port == PORT_IKE)
+		return PASS_IKE;
+	len = bpf_ntohs(udp->len);
+	payload = (__u8 *)(udp + 1);
+	if (len == sizeof(*udp) + 1) {
+		if (payload + 1 <= (__u8 *)p->end && *payload == 0xff)
+			return PASS_KEEPALIVE;
+		return PASS_IKE;
+	}
+	marker = (__be32 *)payload;
+	if (len < sizeof(*udp) + 4 || (void *)(marker + 1) > p->end)
+		return PASS_IKE;
+	if (*marker == 0)
+		return PASS_IKE;
+	return judge_spi(p, *marker);
+}
+
+static __always_inline enum verdict judge(const struct packet *p)
+{
+	if (is_local(p)) {
+		enum verdict verdict;
+
+		if (p->protocol == IPPROTO_ESP)
+			return judge_esp(p);
+		if (p->protocol == IPPROTO_UDP) {
+			verdict = judge_udp(p);
+			if (verdict != VERDICTS)
+				return verdict;
+		}
+		return is_protected(p) ? TAKE_LOCAL : PASS_LOCAL;
+	}
+	return is_protected(p) ? TAKE_TRANSIT : PASS_TRANSIT;
+}
+
+static __always_inline enum verdict look_v4(struct packet *p, void *data)
+{
+	struct iphdr *ip = data;
+	__u16 offset;
+
+	if ((void *)(ip + 1) > p->end || ip->version != 4 || ip->ihl < 5)
+		return PASS_MALFORMED;
+	if ((ip->daddr & bpf_htonl(0xf0000000)) == bpf_htonl(0xe0000000) ||
+	    ip->daddr == bpf_htonl(0xffffffff) || ip->daddr == 0)
+		return PASS_MULTICAST;
+	offset = bpf_ntohs(ip->frag_off);
+	p->is_fragment = (offset & 0x3fff) != 0;
+	p->is_later = (offset & 0x1fff) != 0;
+	p->dst.s6_addr32[0] = ip->daddr;
+	p->protocol = ip->protocol;
+	p->next = data + ip->ihl * 4;
+	return judge(p);
+}
+
+static __always_inline int is_neighbour_discovery(const struct packet *p)
+{
+	__u8 *type = p->next;
+
+	// RFC 4861: hop limit 255, so no router has forwarded it; not fragmented (RFC 6980).
+	if (p->protocol != IPPROTO_ICMPV6 || p->hop_limit != 255 || p->is_fragment)
+		return 0;
+	if ((void *)(type + 1) > p->end || *type < 133 || *type > 137)
+		return 0;
+	// To this host, or to an address that is never routed: not a way around the policies.
+	return (p->dst.s6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) || is_local(p);
+}
+
+static __always_inline enum verdict look_v6(struct packet *p, void *data)
+{
+	struct ipv6hdr *ip = data;
+	void *next;
+	int i;
+
+	if ((void *)(ip + 1) > p->end || ip->version != 6)
+		return PASS_MALFORMED;
+	p->is_v6 = 1;
+	p->dst = ip->daddr;
+	p->hop_limit = ip->hop_limit;
+	p->protocol = ip->nexthdr;
+	if ((p->dst.s6_addr32[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000))
+		return PASS_MULTICAST;
+	next = ip + 1;
+	for (i = 0; i < MAX_EXTENSIONS; i++) {
+		struct extension *extension = next;
+		struct fragment_header *fragment = next;
+
+		if (p->protocol == IPPROTO_FRAGMENT) {
+			if ((void *)(fragment + 1) > p->end)
+				goto unknown;
+			p->is_fragment = (bpf_ntohs(fragment->offset) & 0xfff9) != 0;
+			p->is_later = (bpf_ntohs(fragment->offset) & 0xfff8) != 0;
+			p->protocol = fragment->next;
+			next = fragment + 1;
+			if (p->is_later)
+				break;
+		} else if (p->protocol == IPPROTO_HOPOPTS || p->protocol == IPPROTO_ROUTING ||
+			   p->protocol == IPPROTO_DSTOPTS) {
+			if ((void *)(extension + 1) > p->end)
+				goto unknown;
+			p->protocol = extension->next;
+			next += (extension->len + 1) * 8;
+		} else {
+			break;
+		}
+	}
+	p->next = next;
+	if (is_neighbour_discovery(p))
+		return PASS_NEIGHBOUR;
+	return judge(p);
+unknown:
+	// Only the addresses are known. They still decide whether policy must see it.
+	p->next = p->end;
+	p->protocol = NO_PROTOCOL;
+	return judge(p);
+}
+
+static __always_inline enum verdict look(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data;
+	struct packet p = { .end = (void *)(long)ctx->data_end };
+	struct ethhdr *eth = data;
+	__be16 type;
+	int i;
+
+	if ((void *)(eth + 1) > p.end)
+		return PASS_MALFORMED;
+	type = eth->h_proto;
+	data = eth + 1;
+	for (i = 0; i < MAX_VLAN_TAGS; i++) {
+		struct vlan_tag *tag = data;
+
+		if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
+			break;
+		if ((void *)(tag + 1) > p.end)
+			return PASS_MALFORMED;
+		type = tag->next;
+		data = tag + 1;
+	}
+	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
+		return PASS_NOT_IP;
+	if (eth->h_dest[0] & 1)
+		return PASS_MULTICAST;
+	if (type == bpf_htons(ETH_P_IP))
+		return look_v4(&p, data);
+	return look_v6(&p, data);
+}
+
+static __always_inline void count(__u32 verdict)
+{
+	__u64 *counter = bpf_map_lookup_elem(&stats, &verdict);
+
+	if (counter)
+		*counter += 1;
+}
+
+static __always_inline int act(struct xdp_md *ctx, enum verdict verdict)
+{
+	long action;
+
+	count(verdict);
+	if (verdict < TAKE_ESP)
+		return XDP_PASS;
+	action = bpf_redirect_map(&xsks, ctx->rx_queue_index, XDP_PASS);
+	if (action != XDP_REDIRECT)
+		count(NO_SOCKET);
+	return action;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	return act(ctx, look(ctx));
+}
+
+// For interfaces whose MTU needs several buffers per frame. A frame that culvert has to take but
+// that does not lie in one buffer can't be put into one chunk; passing it would let it by the
+// policies.
+SEC("xdp.frags")
+int steer_frags(struct xdp_md *ctx)
+{
+	enum verdict verdict = look(ctx);
+
+	if (verdict >= TAKE_ESP &&
+	    bpf_xdp_get_buff_len(ctx) > (__u64)(ctx->data_end - ctx->data)) {
+		count(DROP_TOO_LONG);
+		return XDP_DROP;
+	}
+	return act(ctx, verdict);
+}
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";

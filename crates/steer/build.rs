@@ -1,0 +1,48 @@
+//! Compiles the XDP program with clang; the object is embedded in the library.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, exit};
+
+fn main() {
+    println!("cargo:rerun-if-changed=bpf/steer.bpf.c");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("steer.bpf.o");
+    let mut command = Command::new(&clang);
+    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"]);
+    // The headers' paths must not be in the object: builds are to be the same everywhere.
+    command.args(["-fdebug-compilation-dir=.", "-c", "bpf/steer.bpf.c", "-o"]).arg(&out);
+    // Debian keeps <asm/types.h> per architecture, and clang does not look there for this target.
+    let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    for arch in [arch.as_str(), "x86_64", "aarch64"] {
+        let include = format!("/usr/include/{arch}-linux-gnu");
+        if Path::new(&include).join("asm/types.h").exists() {
+            command.arg(format!("-I{include}"));
+            break;
+        }
+    }
+    match command.output() {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => {
+            let message = String::from_utf8_lossy(&output.stderr);
+            let hint = if message.contains("bpf/bpf_") {
+                "\n\nThe headers of libbpf are missing: install the package libbpf-dev."
+            } else if message.contains("linux/") || message.contains("asm/") {
+                "\n\nThe kernel's headers are missing: install the package linux-libc-dev."
+            } else {
+                ""
+            };
+            fail(&format!("{clang} could not compile bpf/steer.bpf.c:\n{message}{hint}"));
+        }
+        Err(error) => fail(&format!(
+            "{clang} could not be started: {error}\n\nThe XDP program is written in C: install the \
+             packages clang and libbpf-dev, or name another clang in the variable CLANG."
+        )),
+    }
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("{message}");
+    exit(1)
+}

@@ -1,0 +1,224 @@
+//! Facts about an interface, and what stands in the way of AF_XDP on it.
+
+mod ioctl;
+
+use core::fmt;
+use std::io::Error;
+
+/// What is known about an interface. Taken in the calling thread's network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub ifindex: u32,
+    /// Its driver; empty if the driver does not say.
+    pub driver: String,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// Receive queues in use: each needs an AF_XDP socket.
+    pub rx_queues: u32,
+    /// Transmit queues in use.
+    pub tx_queues: u32,
+    /// The device inserts VLAN tags on transmission (`tx-vlan-offload`).
+    pub tx_vlan_offload: bool,
+    /// The device takes VLAN tags out on reception (`rx-vlan-offload`).
+    pub rx_vlan_offload: bool,
+}
+
+/// An interface could not be looked at.
+#[derive(Debug, thiserror::Error)]
+#[error("{name}: {call} failed: {source}; see ip link for the interfaces")]
+pub struct DeviceError {
+    /// The interface.
+    pub name: String,
+    /// The system call.
+    pub call: &'static str,
+    /// What it said.
+    pub source: Error,
+}
+
+/// Something about an interface that hinders, with what to do. `Display` is for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// The driver's native XDP takes frames in one buffer only up to a smaller MTU.
+    MtuTooLargeForNative {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The largest that works.
+        limit: u32,
+    },
+    /// Frames up to the MTU do not fit a chunk behind the headroom.
+    MtuTooLargeForChunk {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u32,
+        /// The largest that fits.
+        limit: u32,
+    },
+    /// VLAN tags may travel beside the frame and be lost through AF_XDP.
+    VlanOffload {
+        /// The interface.
+        name: String,
+        /// The driver's peer is a veth, whose sending side has to be set.
+        is_veth: bool,
+    },
+}
+
+impl Device {
+    /// Looks at an interface.
+    ///
+    /// # Errors
+    ///
+    /// [`DeviceError`] if it does not exist.
+    pub fn look(name: &str) -> Result<Self, DeviceError> {
+        let fail =
+            |call: &'static str| move |source| DeviceError { name: name.to_owned(), call, source };
+        let socket = ioctl::socket().map_err(fail("socket"))?;
+        let ifindex = ioctl::ifindex(&socket, name).map_err(fail("SIOCGIFINDEX"))?;
+        let mtu = ioctl::mtu(&socket, name).map_err(fail("SIOCGIFMTU"))?;
+        // Drivers need not answer these; nothing is wrong then.
+        let driver = ioctl::driver(&socket, name).unwrap_or_default();
+        let flags = ioctl::flags(&socket, name).unwrap_or(0);
+        let (rx_queues, tx_queues) = match ioctl::channels(&socket, name) {
+            Ok(channels) => channels,
+            Err(_) => (sysfs_queues(name, ifindex, "rx-"), sysfs_queues(name, ifindex, "tx-")),
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            ifindex,
+            driver,
+            mtu,
+            rx_queues: rx_queues.max(1),
+            tx_queues: tx_queues.max(1),
+            tx_vlan_offload: flags & ioctl::ETH_FLAG_TXVLAN != 0,
+            rx_vlan_offload: flags & ioctl::ETH_FLAG_RXVLAN != 0,
+        })
+    }
+
+    /// What hinders AF_XDP here, for chunks of `chunk_len` bytes, and with or without the program
+    /// variant for frames of several buffers.
+    pub fn findings(&self, chunk_len: usize, frags: bool) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let name = || self.name.clone();
+        if !frags && self.driver == "veth" && self.mtu > VETH_NATIVE_MTU {
+            findings.push(Finding::MtuTooLargeForNative {
+                name: name(),
+                mtu: self.mtu,
+                limit: VETH_NATIVE_MTU,
+            });
+        }
+        let room = chunk_len.saturating_sub(::io::HEADROOM);
+        let limit = u32::try_from(room.saturating_sub(LINK_HEADER_LEN)).unwrap_or(u32::MAX);
+        if self.mtu > limit {
+            findings.push(Finding::MtuTooLargeForChunk { name: name(), mtu: self.mtu, limit });
+        }
+        let is_veth = self.driver == "veth";
+        if self.rx_vlan_offload || (is_veth && self.tx_vlan_offload) {
+            findings.push(Finding::VlanOffload { name: name(), is_veth });
+        }
+        findings
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MtuTooLargeForNative { name, mtu, limit } => write!(
+                f,
+                "{name}: MTU {mtu} is above {limit}, the most that the driver's native XDP takes \
+                 in one buffer; run `ip link set {name} mtu {limit}`, or set frags, or expect \
+                 generic mode"
+            ),
+            Self::MtuTooLargeForChunk { name, mtu, limit } => write!(
+                f,
+                "{name}: MTU {mtu} is above {limit}, the most that fits a packet buffer; run \
+                 `ip link set {name} mtu {limit}`, or use larger buffers; longer frames are dropped"
+            ),
+            Self::VlanOffload { name, is_veth } => {
+                write!(f, "{name}: VLAN offload is on, so VLAN tags are lost through AF_XDP; ")?;
+                if *is_veth {
+                    write!(
+                        f,
+                        "if VLANs are used, run `ethtool -K DEV tx-vlan-offload off \
+                         tx-vlan-stag-hw-insert off` on {name} and on its peer"
+                    )
+                } else {
+                    write!(f, "if VLANs are used, run `ethtool -K {name} rx-vlan-offload off`")
+                }
+            }
+        }
+    }
+}
+
+/// Counts queues in sysfs, if what it shows there is the same interface; 0 if not.
+fn sysfs_queues(name: &str, ifindex: u32, prefix: &str) -> u32 {
+    let folder = std::path::Path::new("/sys/class/net").join(name);
+    let shown = std::fs::read_to_string(folder.join("ifindex")).ok();
+    if shown.and_then(|text| text.trim().parse().ok()) != Some(ifindex) {
+        return 0;
+    }
+    let Ok(entries) = std::fs::read_dir(folder.join("queues")) else { return 0 };
+    let named = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
+    entries.flatten().filter(named).count() as u32
+}
+
+/// What a page leaves for a packet after veth's headroom and the socket buffer's tail.
+const VETH_NATIVE_MTU: u32 = 3506;
+
+/// Ethernet with two VLAN tags.
+const LINK_HEADER_LEN: usize = 22;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn veth(mtu: u32) -> Device {
+        Device {
+            name: "v0".to_owned(),
+            ifindex: 3,
+            driver: "veth".to_owned(),
+            mtu,
+            rx_queues: 1,
+            tx_queues: 1,
+            tx_vlan_offload: false,
+            rx_vlan_offload: false,
+        }
+    }
+
+    #[test]
+    fn limits_on_the_mtu() {
+        assert!(veth(1500).findings(2048, false).is_empty());
+        assert!(veth(3506).findings(4096, false).is_empty());
+        assert!(matches!(
+            veth(3507).findings(4096, false)[..],
+            [Finding::MtuTooLargeForNative { mtu: 3507, limit: 3506, .. }]
+        ));
+        assert!(veth(3507).findings(4096, true).is_empty());
+        assert!(matches!(
+            veth(1771).findings(2048, false)[..],
+            [Finding::MtuTooLargeForChunk { limit: 1770, .. }]
+        ));
+    }
+
+    #[test]
+    fn offloads_that_lose_tags() {
+        let device = Device { tx_vlan_offload: true, ..veth(1500) };
+        assert!(device.findings(2048, false)[0].to_string().contains("on its peer"));
+        let device = Device { driver: "ixgbe".to_owned(), ..device };
+        assert!(device.findings(2048, false).is_empty(), "only the receiving side counts");
+        let device = Device { rx_vlan_offload: true, ..device };
+        assert!(device.findings(2048, false)[0].to_string().contains("rx-vlan-offload off"));
+    }
+
+    #[test]
+    fn loopback_is_there_and_nonsense_is_not() {
+        let lo = Device::look("lo").expect("every namespace has one");
+        assert!(lo.mtu >= 1500 && lo.rx_queues >= 1 && lo.ifindex == 1, "{lo:?}");
+        let error = Device::look("no-such-dev").expect_err("not there");
+        assert_eq!(error.source.raw_os_error(), Some(libc::ENODEV));
+    }
+}

@@ -1,0 +1,673 @@
+//! Loads the program, attaches it to one interface, and keeps its tables.
+
+use core::fmt;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, RawFd};
+
+use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
+use aya::programs::links::FdLink;
+use aya::programs::xdp::XdpMode;
+use aya::programs::{ProgramError, Xdp};
+use aya::{Ebpf, EbpfLoader};
+
+use crate::table::Table;
+use crate::verdict::{Stats, Verdict};
+
+/// How the program is to be attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// In the driver if it can, else in the stack, with a warning.
+    #[default]
+    Auto,
+    /// In the driver, before a socket buffer is made.
+    Native,
+    /// In the stack. Works with every interface, and is slower.
+    Generic,
+}
+
+/// How the program was attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attached {
+    /// In the driver.
+    Native,
+    /// In the stack.
+    Generic,
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// The most entries that the tables hold, per family. They take memory only when used.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Inbound SAs.
+    pub sas: u32,
+    /// Protected prefixes.
+    pub prefixes: u32,
+    /// Local addresses.
+    pub addresses: u32,
+    /// Receive queues.
+    pub queues: u32,
+}
+
+impl Default for Sizes {
+    fn default() -> Self {
+        Self { sas: 131_072, prefixes: 131_072, addresses: 4096, queues: 64 }
+    }
+}
+
+/// How to load and attach.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SteerConfig {
+    /// Where to attach.
+    pub mode: Mode,
+    /// Take the variant for frames of several buffers, which a large MTU needs. Frames that are
+    /// to be taken but do not lie in one buffer are dropped and counted.
+    pub frags: bool,
+    /// Table sizes.
+    pub sizes: Sizes,
+}
+
+/// An address prefix without bits set beyond its length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    addr: IpAddr,
+    len: u8,
+}
+
+impl Prefix {
+    /// A prefix; bits of `addr` beyond `len` are cleared. `None` if `len` is longer than the
+    /// address.
+    pub fn new(addr: IpAddr, len: u8) -> Option<Self> {
+        let addr = match addr {
+            IpAddr::V4(v4) if len <= 32 => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+                IpAddr::V4((u32::from(v4) & mask).into())
+            }
+            IpAddr::V6(v6) if len <= 128 => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+                IpAddr::V6((u128::from(v6) & mask).into())
+            }
+            _ => return None,
+        };
+        Some(Self { addr, len })
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.addr, self.len)
+    }
+}
+
+/// The UDP ports at which this host speaks IKE, in host byte order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UdpPorts {
+    /// IKE without a marker: 500.
+    pub ike: Vec<u16>,
+    /// IKE with the non-ESP marker, ESP in UDP, and keepalives: 4500.
+    pub natt: Vec<u16>,
+}
+
+impl Default for UdpPorts {
+    fn default() -> Self {
+        Self { ike: vec![500], natt: vec![4500] }
+    }
+}
+
+/// Why the program could not be loaded or attached, or a table not be changed.
+#[derive(Debug, thiserror::Error)]
+pub enum SteerError {
+    /// The kernel did not take the program or its maps.
+    #[error("{interface}: the XDP program could not be loaded: {reason}; {hint}")]
+    Load {
+        /// The interface.
+        interface: String,
+        /// What failed.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// Another program stands at the interface.
+    #[error(
+        "{interface}: another XDP program is attached; see which with `ip link show {interface}` \
+         and stop its owner, or remove it with `ip link set {interface} xdp off`"
+    )]
+    Foreign {
+        /// The interface.
+        interface: String,
+    },
+    /// The program could not be attached.
+    #[error("{interface}: the XDP program could not be attached in {mode} mode: {reason}; {hint}")]
+    Attach {
+        /// The interface.
+        interface: String,
+        /// The mode that was tried last.
+        mode: Attached,
+        /// What the kernel said.
+        reason: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// A table is full.
+    #[error("{interface}: the table {table} is full; raise its size in the configuration")]
+    Full {
+        /// The interface.
+        interface: String,
+        /// The map's name.
+        table: &'static str,
+    },
+    /// A table could not be changed or read.
+    #[error("{interface}: the table {table} could not be used: {reason}")]
+    Table {
+        /// The interface.
+        interface: String,
+        /// The map's name.
+        table: &'static str,
+        /// What the kernel said.
+        reason: String,
+    },
+}
+
+/// The program on one interface. Dropping it detaches it: frames pass to Linux.
+///
+/// For one thread: the control side. The tables take effect frame by frame, at once.
+pub struct Steer {
+    interface: String,
+    maps: Maps,
+    local: Table<IpAddr>,
+    protected: Table<Prefix>,
+    sas: Table<(IpAddr, u32)>,
+    ports: Table<(u16, u8)>,
+    _link: FdLink,
+    // Keeps the program loaded.
+    program: Ebpf,
+    name: &'static str,
+}
+
+struct Maps {
+    xsks: XskMap<MapData>,
+    config: Array<MapData, u32>,
+    stats: PerCpuArray<MapData, u64>,
+    ports: HashMap<MapData, [u8; 2], u8>,
+    local4: HashMap<MapData, [u8; 4], u8>,
+    local6: HashMap<MapData, [u8; 16], u8>,
+    protected4: LpmTrie<MapData, [u8; 4], u8>,
+    protected6: LpmTrie<MapData, [u8; 16], u8>,
+    sad4: HashMap<MapData, [u8; 8], u8>,
+    sad6: HashMap<MapData, [u8; 20], u8>,
+}
+
+impl Maps {
+    fn take(program: &mut Ebpf) -> Result<Self, (&'static str, String)> {
+        fn map<T: TryFrom<Map, Error = MapError>>(
+            program: &mut Ebpf,
+            name: &'static str,
+        ) -> Result<T, (&'static str, String)> {
+            let map = program.take_map(name).ok_or((name, "not in the program".to_owned()))?;
+            T::try_from(map).map_err(|error| (name, chain(&error)))
+        }
+        Ok(Self {
+            xsks: map(program, "xsks")?,
+            config: map(program, "config")?,
+            stats: map(program, "stats")?,
+            ports: map(program, "ports")?,
+            local4: map(program, "local4")?,
+            local6: map(program, "local6")?,
+            protected4: map(program, "protected4")?,
+            protected6: map(program, "protected6")?,
+            sad4: map(program, "sad4")?,
+            sad6: map(program, "sad6")?,
+        })
+    }
+}
+
+impl Steer {
+    /// Loads the program and attaches it to an interface of the calling thread's network
+    /// namespace, with empty tables but for the default [`UdpPorts`]. Says where it was attached.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
+    pub fn load_and_attach(
+        interface: &str,
+        config: &SteerConfig,
+    ) -> Result<(Self, Attached), SteerError> {
+        let name = if config.frags { "steer_frags" } else { "steer" };
+        let load_error = |reason: String| SteerError::Load {
+            interface: interface.to_owned(),
+            hint: load_hint(&reason),
+            reason,
+        };
+        let sizes = config.sizes;
+        let mut program = EbpfLoader::new()
+            .map_max_entries("xsks", sizes.queues)
+            .map_max_entries("sad4", sizes.sas)
+            .map_max_entries("sad6", sizes.sas)
+            .map_max_entries("protected4", sizes.prefixes)
+            .map_max_entries("protected6", sizes.prefixes)
+            .map_max_entries("local4", sizes.addresses)
+            .map_max_entries("local6", sizes.addresses)
+            .load(&crate::OBJECT.0)
+            .map_err(|error| load_error(chain(&error)))?;
+        let maps = Maps::take(&mut program)
+            .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
+        let missing = || load_error(format!("no XDP program {name} in the object"));
+        let xdp: &mut Xdp = program
+            .program_mut(name)
+            .ok_or_else(missing)?
+            .try_into()
+            .map_err(|error: ProgramError| load_error(chain(&error)))?;
+        xdp.load().map_err(|error| load_error(chain(&error)))?;
+        let (link, attached) = attach(xdp, interface, config.mode)?;
+        let mut steer = Self {
+            interface: interface.to_owned(),
+            maps,
+            local: Table::default(),
+            protected: Table::default(),
+            sas: Table::default(),
+            ports: Table::default(),
+            _link: link,
+            program,
+            name,
+        };
+        steer.set_udp_ports(&UdpPorts::default())?;
+        Ok((steer, attached))
+    }
+
+    /// The interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Sends the frames of a queue to an AF_XDP socket that is bound to the same queue. When the
+    /// socket is closed the kernel removes it from the table by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] if the descriptor is no AF_XDP socket or the queue is too high.
+    pub fn set_socket(&mut self, queue: u32, socket: RawFd) -> Result<(), SteerError> {
+        let socket = Descriptor(socket);
+        let result = self.maps.xsks.set(queue, socket, 0);
+        result.map_err(|error| self.table_error("xsks", &error))
+    }
+
+    /// Lets a queue's frames pass to Linux.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] if the queue is too high.
+    pub fn clear_socket(&mut self, queue: u32) -> Result<(), SteerError> {
+        let result = absent_is_fine(self.maps.xsks.unset(queue));
+        result.map_err(|error| self.table_error("xsks", &error))
+    }
+
+    /// Whether ESP to this host whose SPI is not in the table is taken (and counted) rather than
+    /// left to Linux, which would answer with an ICMP error. Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_take_unknown_esp(&mut self, take: bool) -> Result<(), SteerError> {
+        let result = self.maps.config.set(0, if take { TAKE_UNKNOWN_ESP } else { 0 }, 0);
+        result.map_err(|error| self.table_error("config", &error))
+    }
+
+    /// Sets the UDP ports of IKE and NAT traversal.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`].
+    pub fn set_udp_ports(&mut self, ports: &UdpPorts) -> Result<(), SteerError> {
+        let ike = ports.ike.iter().map(|&port| (port, PORT_IKE));
+        // A port cannot be both; as NAT-T port it serves IKE as well.
+        let ike = ike.filter(|(port, _)| !ports.natt.contains(port));
+        let natt = ports.natt.iter().map(|&port| (port, PORT_NATT));
+        let map = core::cell::RefCell::new(&mut self.maps.ports);
+        let result = self.ports.replace(
+            ike.chain(natt),
+            |(port, kind)| map.borrow_mut().insert(port.to_be_bytes(), kind, 0),
+            |(port, kind)| {
+                let mut map = map.borrow_mut();
+                // The same port may just have been added with another kind.
+                match map.get(&port.to_be_bytes(), 0) {
+                    Ok(now) if now != *kind => Ok(()),
+                    _ => absent_is_fine(map.remove(&port.to_be_bytes())),
+                }
+            },
+        );
+        result.map_err(|error| self.table_error("ports", &error))
+    }
+
+    /// Sets this host's addresses.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`]; what was set by then stays.
+    pub fn set_local(
+        &mut self,
+        addresses: impl IntoIterator<Item = IpAddr>,
+    ) -> Result<(), SteerError> {
+        let maps = core::cell::RefCell::new(&mut self.maps);
+        let result = self.local.replace(
+            addresses,
+            |addr| match addr {
+                IpAddr::V4(v4) => maps.borrow_mut().local4.insert(v4.octets(), 1, 0),
+                IpAddr::V6(v6) => maps.borrow_mut().local6.insert(v6.octets(), 1, 0),
+            },
+            |addr| {
+                absent_is_fine(match addr {
+                    IpAddr::V4(v4) => maps.borrow_mut().local4.remove(&v4.octets()),
+                    IpAddr::V6(v6) => maps.borrow_mut().local6.remove(&v6.octets()),
+                })
+            },
+        );
+        result.map_err(|error| self.table_error("local", &error))
+    }
+
+    /// Sets the protected prefixes: the destinations of policies in every direction. Packets to
+    /// them are judged by the policy database and by nobody else.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`]; what was set by then stays, and nothing has
+    /// been removed unless everything was added.
+    pub fn set_protected(
+        &mut self,
+        prefixes: impl IntoIterator<Item = Prefix>,
+    ) -> Result<(), SteerError> {
+        let maps = core::cell::RefCell::new(&mut self.maps);
+        let result = self.protected.replace(
+            prefixes,
+            |prefix| match prefix.addr {
+                IpAddr::V4(v4) => {
+                    let key = lpm_trie::Key::new(u32::from(prefix.len), v4.octets());
+                    maps.borrow_mut().protected4.insert(&key, 1, 0)
+                }
+                IpAddr::V6(v6) => {
+                    let key = lpm_trie::Key::new(u32::from(prefix.len), v6.octets());
+                    maps.borrow_mut().protected6.insert(&key, 1, 0)
+                }
+            },
+            |prefix| {
+                absent_is_fine(match prefix.addr {
+                    IpAddr::V4(v4) => {
+                        let key = lpm_trie::Key::new(u32::from(prefix.len), v4.octets());
+                        maps.borrow_mut().protected4.remove(&key)
+                    }
+                    IpAddr::V6(v6) => {
+                        let key = lpm_trie::Key::new(u32::from(prefix.len), v6.octets());
+                        maps.borrow_mut().protected6.remove(&key)
+                    }
+                })
+            },
+        );
+        result.map_err(|error| self.table_error("protected", &error))
+    }
+
+    /// Sets the inbound SAs, by destination and SPI (host byte order).
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`]; what was set by then stays.
+    pub fn set_sas(
+        &mut self,
+        sas: impl IntoIterator<Item = (IpAddr, u32)>,
+    ) -> Result<(), SteerError> {
+        let maps = core::cell::RefCell::new(&mut self.maps);
+        let result = self.sas.replace(
+            sas,
+            |sa| insert_sa(&mut maps.borrow_mut(), sa),
+            |sa| remove_sa(&mut maps.borrow_mut(), sa),
+        );
+        result.map_err(|error| self.table_error("sad", &error))
+    }
+
+    /// Adds one inbound SA.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`].
+    pub fn add_sa(&mut self, dst: IpAddr, spi: u32) -> Result<(), SteerError> {
+        let maps = &mut self.maps;
+        let result = self.sas.add((dst, spi), |sa| insert_sa(maps, sa));
+        result.map_err(|error| self.table_error("sad", &error))
+    }
+
+    /// Removes one inbound SA.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn remove_sa(&mut self, dst: IpAddr, spi: u32) -> Result<(), SteerError> {
+        let maps = &mut self.maps;
+        let result = self.sas.remove(&(dst, spi), |sa| remove_sa(maps, sa));
+        result.map_err(|error| self.table_error("sad", &error))
+    }
+
+    /// Reads the counters of all CPUs.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn stats(&self) -> Result<Stats, SteerError> {
+        let mut stats = Stats::default();
+        for (verdict, counter) in Verdict::ALL.into_iter().zip(&mut stats.counters) {
+            let values = self.maps.stats.get(&(verdict as u32), 0);
+            let values = values.map_err(|error| self.table_error("stats", &error))?;
+            *counter = values.iter().sum();
+        }
+        Ok(stats)
+    }
+
+    /// Gives the program a frame (`BPF_PROG_TEST_RUN`), as if it came in on queue 0 of the loopback
+    /// interface, and returns its answer (`XDP_PASS` 2, `XDP_REDIRECT` 4). The counters move.
+    /// For tests, and for a self-test of a running system.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Load`] when the kernel refuses; frames shorter than 14 bytes are refused.
+    pub fn try_frame(&mut self, frame: &[u8]) -> Result<u32, SteerError> {
+        use aya::programs::{TestRun, TestRunOptions};
+        let refused = |interface: &str, reason: String| SteerError::Load {
+            interface: interface.to_owned(),
+            reason,
+            hint: "the frame may be too short or too long for a trial",
+        };
+        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
+        let program: Option<Result<&mut Xdp, ProgramError>> =
+            self.program.program_mut(self.name).map(TryInto::try_into);
+        match program {
+            Some(Ok(xdp)) => xdp
+                .test_run(options)
+                .map(|result| result.return_value)
+                .map_err(|error| refused(&self.interface, chain(&error))),
+            _ => Err(refused(&self.interface, "the program is not loaded".to_owned())),
+        }
+    }
+
+    fn table_error(&self, table: &'static str, error: &MapError) -> SteerError {
+        let interface = self.interface.clone();
+        if let MapError::SyscallError(call) = error
+            && matches!(call.io_error.raw_os_error(), Some(libc::E2BIG | libc::ENOSPC))
+        {
+            return SteerError::Full { interface, table };
+        }
+        SteerError::Table { interface, table, reason: chain(error) }
+    }
+}
+
+impl fmt::Debug for Steer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Steer({})", self.interface)
+    }
+}
+
+/// A descriptor that somebody else keeps open.
+struct Descriptor(RawFd);
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+fn insert_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {
+    match dst {
+        IpAddr::V4(v4) => maps.sad4.insert(sa_key::<4, 8>(v4.octets(), *spi), 1, 0),
+        IpAddr::V6(v6) => maps.sad6.insert(sa_key::<16, 20>(v6.octets(), *spi), 1, 0),
+    }
+}
+
+fn remove_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {
+    absent_is_fine(match dst {
+        IpAddr::V4(v4) => maps.sad4.remove(&sa_key::<4, 8>(v4.octets(), *spi)),
+        IpAddr::V6(v6) => maps.sad6.remove(&sa_key::<16, 20>(v6.octets(), *spi)),
+    })
+}
+
+/// The destination, then the SPI, in network byte order. `KEY` is `ADDR` + 4.
+fn sa_key<const ADDR: usize, const KEY: usize>(addr: [u8; ADDR], spi: u32) -> [u8; KEY] {
+    const { assert!(ADDR + 4 == KEY) };
+    let mut key = [0; KEY];
+    let (to_addr, to_spi) = key.split_at_mut(ADDR);
+    to_addr.copy_from_slice(&addr);
+    to_spi.copy_from_slice(&spi.to_be_bytes());
+    key
+}
+
+/// Removing what is not there is no error.
+fn absent_is_fine(result: Result<(), MapError>) -> Result<(), MapError> {
+    match result {
+        Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(()),
+        Err(MapError::SyscallError(call)) if call.io_error.raw_os_error() == Some(libc::ENOENT) => {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+fn attach(xdp: &mut Xdp, interface: &str, mode: Mode) -> Result<(FdLink, Attached), SteerError> {
+    let tries: &[Attached] = match mode {
+        Mode::Auto => &[Attached::Native, Attached::Generic],
+        Mode::Native => &[Attached::Native],
+        Mode::Generic => &[Attached::Generic],
+    };
+    let (mut last, mut tried) = (String::new(), Attached::Native);
+    let mut code = None;
+    for &attached in tries {
+        let flags = match attached {
+            Attached::Native => XdpMode::Driver,
+            Attached::Generic => XdpMode::Skb,
+        };
+        tried = attached;
+        let error = match xdp.attach(interface, flags) {
+            Ok(id) => {
+                let link = xdp.take_link(id).ok().and_then(|link| FdLink::try_from(link).ok());
+                if let Some(link) = link {
+                    if mode == Mode::Auto && attached == Attached::Generic {
+                        tracing::warn!(
+                            interface,
+                            reason = last,
+                            "the driver does not take the XDP program; attached in generic mode, \
+                             which is slower"
+                        );
+                    }
+                    return Ok((link, attached));
+                }
+                "the kernel has no links for XDP".to_owned()
+            }
+            Err(error) => {
+                code = errno(&error);
+                chain(&error)
+            }
+        };
+        // Generic beside native is EEXIST; either way somebody else is there.
+        if matches!(code, Some(libc::EBUSY | libc::EEXIST)) {
+            return Err(SteerError::Foreign { interface: interface.to_owned() });
+        }
+        last = error;
+    }
+    let hint = match code {
+        Some(libc::EPERM | libc::EACCES) => "run as root or with CAP_NET_ADMIN and CAP_BPF",
+        Some(libc::ENODEV) => "no such interface: see ip link",
+        Some(libc::EOPNOTSUPP) => "the driver has no XDP: use generic mode",
+        Some(libc::ERANGE | libc::EINVAL) => {
+            "the MTU may be too large for the driver: lower it, or set frags"
+        }
+        _ if last.contains("unknown network interface") => "see ip link for the interfaces",
+        _ => "Linux 5.9 or later is needed; see the kernel's log",
+    };
+    let interface = interface.to_owned();
+    Err(SteerError::Attach { interface, mode: tried, reason: last, hint })
+}
+
+fn errno(error: &ProgramError) -> Option<i32> {
+    match error {
+        ProgramError::SyscallError(call) => call.io_error.raw_os_error(),
+        _ => None,
+    }
+}
+
+/// An error with all its causes.
+fn chain(error: &dyn core::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+fn load_hint(reason: &str) -> &'static str {
+    if reason.contains("os error 1)") || reason.contains("os error 13)") {
+        "run as root or with CAP_BPF and CAP_NET_ADMIN"
+    } else if reason.contains("os error 12)") {
+        "raise the limit on locked memory (ulimit -l), or lower the table sizes"
+    } else if reason.contains("os error 38)") {
+        "the kernel needs CONFIG_BPF_SYSCALL"
+    } else {
+        "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, 5.9 or later"
+    }
+}
+
+/// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
+const TAKE_UNKNOWN_ESP: u32 = 1;
+const PORT_IKE: u8 = 1;
+const PORT_NATT: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_masked_and_checked() {
+        let show = |addr: &str, len| {
+            let addr = addr.parse().expect("an address");
+            Prefix::new(addr, len).map(|prefix| prefix.to_string())
+        };
+        assert_eq!(show("10.1.2.3", 8).as_deref(), Some("10.0.0.0/8"));
+        assert_eq!(show("10.1.2.3", 0).as_deref(), Some("0.0.0.0/0"));
+        assert_eq!(show("10.1.2.3", 32).as_deref(), Some("10.1.2.3/32"));
+        assert_eq!(show("10.1.2.3", 33), None);
+        assert_eq!(show("fd00::ff:1", 112).as_deref(), Some("fd00::ff:0/112"));
+        assert_eq!(show("fd00::1", 0).as_deref(), Some("::/0"));
+        assert_eq!(show("fd00::1", 129), None);
+    }
+
+    #[test]
+    fn keys_are_in_network_byte_order() {
+        assert_eq!(sa_key::<4, 8>([10, 0, 0, 1], 0x0102_0304), [10, 0, 0, 1, 1, 2, 3, 4]);
+    }
+}
