@@ -3,8 +3,8 @@
 //! * [`codec`]: the netlink formats.
 //! * [`Database`]: SAD and SPD with Linux's behaviour, pure logic over a [`Backend`] (the data
 //!   path).
-//! * [`shim_protocol`]: what the preload library and the socket that stands in for `NETLINK_XFRM`
-//!   say to each other beside netlink.
+//! * [`Server`]: the socket that stands in for `NETLINK_XFRM`, and [`shim_protocol`], what the
+//!   preload library says to it beside netlink.
 #![deny(unsafe_code)]
 
 mod backend;
@@ -12,6 +12,7 @@ mod clock;
 pub mod codec;
 mod database;
 mod failure;
+mod server;
 pub mod shim_protocol;
 mod suite;
 
@@ -21,3 +22,4 @@ pub use database::{
     Acquired, Change, Database, Dump, Flow, Group, Output, RecordKey, Sender, Settings,
 };
 pub use failure::Failure;
+pub use server::{Server, ServerLimits};

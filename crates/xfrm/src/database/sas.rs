@@ -13,9 +13,10 @@ use crate::failure::Failure;
 impl<B: Backend> Database<B> {
     /// `NEWSA` and `UPDSA`.
     ///
-    /// 1. Check. 2. Find what has this identity: none may exist for `NEWSA`, one must for `UPDSA`.
-    /// 3. An update of an SA with keys changes limits, ports and the like. 4. Otherwise the SA is
-    /// installed, in the data path first, and takes the place of its larval one.
+    /// 1. Check.
+    /// 2. Find what has this identity: none may exist for `NEWSA`, one must for `UPDSA`.
+    /// 3. An update of an SA with keys changes limits, ports and the like.
+    /// 4. Otherwise the SA is installed, in the data path first, instead of its larval one.
     pub(super) fn put_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (info, attributes) = call.parse::<SaInfo>()?;
         let new = new_sa(info, &attributes)?;

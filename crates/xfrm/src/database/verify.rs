@@ -36,8 +36,12 @@ pub(super) fn if_id_of(attributes: &Attributes<'_>) -> u32 {
 
 /// Checks a request to add or update an SA.
 ///
-/// 1. families and prefixes; 2. which algorithms go with the protocol; 3. replay state; 4. mode and
-/// direction; 5. what is not carried; 6. the algorithms themselves.
+/// 1. Families and prefixes.
+/// 2. Which algorithms go with the protocol.
+/// 3. Replay state.
+/// 4. Mode and direction.
+/// 5. What is not carried.
+/// 6. The algorithms themselves.
 pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Failure> {
     if !matches!(info.family, AF_INET | AF_INET6) {
         return Err(Failure::Family);
@@ -259,6 +263,7 @@ fn templates(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Template>, Fai
     if whole.len() > c::MAX_DEPTH {
         return Err(Failure::TemplateCount);
     }
+    let outbound = direction(info.dir)? == policy::Direction::Out;
     let mut family = info.selector.family;
     let mut templates = Vec::with_capacity(whole.len());
     for chunk in whole {
@@ -267,11 +272,10 @@ fn templates(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Template>, Fai
             t.family = info.selector.family;
         }
         match t.mode {
-            c::MODE_TUNNEL | c::MODE_BEET | c::MODE_IPTFS => {
-                if t.optional != 0 && direction(info.dir)? == policy::Direction::Out {
-                    return Err(Failure::TemplateOptional);
-                }
+            c::MODE_TUNNEL | c::MODE_BEET | c::MODE_IPTFS if t.optional != 0 && outbound => {
+                return Err(Failure::TemplateOptional);
             }
+            c::MODE_TUNNEL | c::MODE_BEET | c::MODE_IPTFS => {}
             _ if t.family != family => return Err(Failure::TemplateFamilyChange),
             _ => {}
         }

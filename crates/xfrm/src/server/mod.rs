@@ -1,0 +1,241 @@
+//! The socket that stands in for `NETLINK_XFRM`: many programs, one database, one thread.
+//!
+//! Non-blocking throughout. The daemon adds [`Server::poll_fd`] to its own loop, calls
+//! [`Server::process`] when that is readable, and [`Server::publish`] with what the databases put
+//! out for other reasons (time, data path).
+
+mod client;
+mod socket;
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::{Path, PathBuf};
+
+use client::{Client, Fate};
+use socket::{Epoll, Interest};
+
+use crate::backend::Backend;
+use crate::clock::Now;
+use crate::database::{Change, Database, Group, Output};
+use crate::shim_protocol::{MAX_DATAGRAM_LEN, records};
+
+/// Limits of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Most connections; further ones are closed at once.
+    pub clients: usize,
+    /// Most bytes that wait for one client. Beyond it, notifications are dropped (the client is
+    /// told, as `ENOBUFS`), and its requests are left unread until it reads.
+    pub queued_bytes: usize,
+    /// The user id that may connect.
+    pub uid: u32,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        ServerLimits { clients: 256, queued_bytes: 4 << 20, uid: 0 }
+    }
+}
+
+/// The server. The socket's file goes away with it.
+#[derive(Debug)]
+pub struct Server {
+    listener: OwnedFd,
+    path: PathBuf,
+    epoll: Epoll,
+    clients: BTreeMap<u64, Client>,
+    last_token: u64,
+    limits: ServerLimits,
+    buffer: Vec<u8>,
+}
+
+impl Server {
+    /// Listens at the path (mode 0600). A socket left behind by a dead process is replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there already (`AddrInUse`), or the path cannot be used.
+    pub fn new(path: &Path, limits: ServerLimits) -> io::Result<Server> {
+        let listener = socket::listen(path)?;
+        let epoll = Epoll::new()?;
+        epoll.add(listener.as_fd(), LISTENER, Interest { read: true, write: false })?;
+        Ok(Server {
+            listener,
+            path: path.to_owned(),
+            epoll,
+            clients: BTreeMap::new(),
+            last_token: LISTENER,
+            limits,
+            buffer: vec![0; MAX_DATAGRAM_LEN],
+        })
+    }
+
+    /// A descriptor that is readable when [`Server::process`] has something to do.
+    pub fn poll_fd(&self) -> RawFd {
+        self.epoll.raw_fd()
+    }
+
+    /// How many programs are connected.
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Whether anyone is in the group.
+    pub fn listening(&self, group: Group) -> bool {
+        self.clients.values().any(|c| c.listens_to(group))
+    }
+
+    /// Handles what is ready, without waiting.
+    ///
+    /// Each change is handed to `journal` before its requester gets an answer, so what was
+    /// acknowledged survives a crash if the journal does.
+    ///
+    /// # Errors
+    /// Only those of the server itself (epoll, accept); a client's errors close that client.
+    pub fn process<B: Backend>(
+        &mut self,
+        database: &mut Database<B>,
+        now: Now,
+        journal: &mut impl FnMut(Change),
+    ) -> io::Result<()> {
+        for token in self.epoll.ready()? {
+            if token == LISTENER {
+                self.accept_all()?;
+            } else if self.serve(token, database, now, journal) == Fate::Close {
+                self.clients.remove(&token);
+            }
+        }
+        self.flush(database);
+        Ok(())
+    }
+
+    /// Sends what the databases put out for reasons of their own.
+    pub fn publish<B: Backend>(
+        &mut self,
+        database: &Database<B>,
+        outputs: Vec<Output>,
+        journal: &mut impl FnMut(Change),
+    ) {
+        self.route(None, outputs, journal);
+        self.flush(database);
+    }
+
+    fn accept_all(&mut self) -> io::Result<()> {
+        while let Some(fd) = socket::accept(self.listener.as_fd())? {
+            let uid = socket::peer_uid(fd.as_fd())?;
+            if uid != self.limits.uid {
+                tracing::warn!(uid, "refused a connection to the XFRM socket");
+                continue;
+            }
+            if self.clients.len() >= self.limits.clients {
+                tracing::warn!(limit = self.limits.clients, "too many XFRM sockets");
+                continue;
+            }
+            self.last_token += 1;
+            self.epoll.add(fd.as_fd(), self.last_token, Interest { read: true, write: false })?;
+            self.clients.insert(self.last_token, Client::new(fd));
+        }
+        Ok(())
+    }
+
+    /// Handles what one client sent, a bounded number of datagrams for the others' sake.
+    fn serve<B: Backend>(
+        &mut self,
+        token: u64,
+        database: &mut Database<B>,
+        now: Now,
+        journal: &mut impl FnMut(Change),
+    ) -> Fate {
+        for _ in 0..DATAGRAMS_PER_TURN {
+            let Some(client) = self.clients.get_mut(&token) else { return Fate::Open };
+            if !client.wants_requests(self.limits.queued_bytes) {
+                return Fate::Open;
+            }
+            let len = match client.receive(&mut self.buffer) {
+                Ok(0) => return Fate::Close,
+                Ok(len) => len,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Fate::Open,
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => return Fate::Close,
+            };
+            let Some(datagram) = self.buffer.get(..len) else {
+                tracing::warn!(len, "an XFRM request is too long");
+                continue;
+            };
+            if let Some(records) = records(datagram) {
+                for record in records {
+                    if client.control(record) == Fate::Close {
+                        return Fate::Close;
+                    }
+                }
+                continue;
+            }
+            let Some(sender) = client.sender() else { return Fate::Close };
+            let mut outputs = Vec::new();
+            database.request(&sender, datagram, now, &mut outputs);
+            self.route(Some(token), outputs, journal);
+        }
+        Fate::Open
+    }
+
+    /// Journals all changes, then queues all messages.
+    fn route(
+        &mut self,
+        requester: Option<u64>,
+        outputs: Vec<Output>,
+        journal: &mut impl FnMut(Change),
+    ) {
+        let mut messages = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            match output {
+                Output::Change(change) => journal(change),
+                other => messages.push(other),
+            }
+        }
+        for output in messages {
+            let requester = requester.and_then(|token| self.clients.get_mut(&token));
+            match output {
+                Output::Reply(message) => {
+                    if let Some(client) = requester {
+                        client.reply(message);
+                    }
+                }
+                Output::Dump(dump) => {
+                    if let Some(client) = requester {
+                        client.dump(dump);
+                    }
+                }
+                Output::Event { group, message } => {
+                    for client in self.clients.values_mut().filter(|c| c.listens_to(group)) {
+                        client.notify(&message, self.limits.queued_bytes);
+                    }
+                }
+                Output::Change(_) => {}
+            }
+        }
+    }
+
+    /// Sends what the sockets take, and closes those that are broken.
+    fn flush<B: Backend>(&mut self, database: &Database<B>) {
+        let (epoll, limit) = (&self.epoll, self.limits.queued_bytes);
+        self.clients.retain(|&token, client| {
+            if client.flush(database) == Fate::Close {
+                return false;
+            }
+            match client.new_interest(limit) {
+                Some(interest) => epoll.modify(client.fd().as_fd(), token, interest).is_ok(),
+                None => true,
+            }
+        });
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A file that is gone already is no harm.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+const LISTENER: u64 = 0;
+const DATAGRAMS_PER_TURN: usize = 64;
