@@ -1,0 +1,73 @@
+//! Network namespaces to test in.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mirror::{Change, Observer, Snapshot};
+
+/// Runs a test in a thread that has a network namespace of its own, which ends with the thread.
+///
+/// Does nothing, and says so, where the privilege is missing.
+pub fn in_namespace(test: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let result = scope
+            .spawn(|| {
+                if enter_new_namespace() {
+                    test();
+                } else {
+                    eprintln!("skipped: no privilege to make a network namespace");
+                }
+            })
+            .join();
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// Moves the calling thread into a new network namespace; `false` without the privilege.
+pub fn enter_new_namespace() -> bool {
+    // SAFETY: unshare takes no pointers; it changes the calling thread only.
+    unsafe { libc::unshare(libc::CLONE_NEWNET) == 0 }
+}
+
+/// Runs `ip` with these arguments in the calling thread's namespace.
+#[track_caller]
+pub fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Polls until the snapshot is as it should be; returns all changes on the way.
+#[track_caller]
+pub fn until(observer: &mut Observer, is_done: impl Fn(&Snapshot) -> bool) -> Vec<Change> {
+    let begun = Instant::now();
+    let mut changes = Vec::new();
+    loop {
+        changes.extend(observer.poll().unwrap());
+        if is_done(observer.snapshot()) {
+            return changes;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:#?}", observer.snapshot());
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Polls until the snapshot is what a fresh dump gives.
+#[track_caller]
+pub fn until_equal(observer: &mut Observer) {
+    let begun = Instant::now();
+    loop {
+        observer.poll().unwrap();
+        let fresh = Observer::new().unwrap();
+        if observer.snapshot() == fresh.snapshot() {
+            return;
+        }
+        if begun.elapsed() > Duration::from_secs(10) {
+            assert_eq!(observer.snapshot(), fresh.snapshot());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

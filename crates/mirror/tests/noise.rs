@@ -1,0 +1,104 @@
+//! Whatever bytes come: no panic, no endless loop, and what is understood stays understood.
+
+mod common;
+
+use mirror::{Incoming, Message, decode};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A message header and a payload.
+fn message(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend_from_slice(&(16 + payload.len() as u32).to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(&[0; 2]);
+    bytes.extend_from_slice(&7u32.to_ne_bytes());
+    bytes.extend_from_slice(&[0; 4]);
+    bytes.extend_from_slice(payload);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = (4 + payload.len() as u16).to_ne_bytes().to_vec();
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(payload);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+/// A payload with a plausible header and attributes of any type and length.
+fn payload() -> impl Strategy<Value = Vec<u8>> {
+    let family = prop::sample::select(&[0u8, 2, 10, 7, 28, 128][..]);
+    let header = (family, vec(any::<u8>(), 7..16)).prop_map(|(f, rest)| [vec![f], rest].concat());
+    let lens = prop::sample::select(&[0usize, 1, 2, 3, 4, 6, 8, 16, 18, 40][..]);
+    let value = lens.prop_flat_map(|len| vec(any::<u8>(), len));
+    let attributes = vec((0..35u16, value).prop_map(|(kind, v)| attribute(kind, &v)), 0..12);
+    (header, attributes).prop_map(|(h, a)| [h, a.concat()].concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn pure_noise(bytes in vec(any::<u8>(), 0..300)) {
+        prop_assert!(decode(&bytes).count() <= bytes.len() / 16 + 1);
+    }
+
+    #[test]
+    fn plausible_messages(
+        list in vec((0..40u16, payload()), 1..5),
+        cut in any::<prop::sample::Index>(),
+        flip in any::<(prop::sample::Index, u8)>(),
+    ) {
+        let mut bytes: Vec<u8> = list.iter().flat_map(|(kind, p)| message(*kind, p)).collect();
+        prop_assert_eq!(decode(&bytes).count(), list.len());
+        prop_assert!(decode(&bytes).all(|incoming| incoming.sequence == 7));
+        let at = flip.0.index(bytes.len());
+        bytes[at] ^= flip.1;
+        decode(&bytes).for_each(drop);
+        bytes.truncate(cut.index(bytes.len()));
+        decode(&bytes).for_each(drop);
+    }
+
+    /// Attributes that nobody knows, before and after those that count, change nothing.
+    #[test]
+    fn unknown_attributes_are_passed_over(
+        before in vec((200..0x3fffu16, vec(any::<u8>(), 0..20)), 0..4),
+        after in vec((200..0x3fffu16, vec(any::<u8>(), 0..20)), 0..4),
+    ) {
+        let unknown = |list: &[(u16, Vec<u8>)]| -> Vec<u8> {
+            list.iter().flat_map(|(kind, value)| attribute(*kind, value)).collect()
+        };
+        // A route to 10.9.0.0/16 through interface 3 in table main.
+        let header = [2u8, 16, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+        let known = [attribute(1, &[10, 9, 0, 0]), attribute(4, &3u32.to_ne_bytes())].concat();
+        let plain = message(24, &[&header[..], &known].concat());
+        let odd = message(24, &[&header[..], &unknown(&before), &known, &unknown(&after)].concat());
+        let one = |bytes: &[u8]| decode(bytes).next();
+        let Some(Incoming { message: Message::Route { route, .. }, .. }) = one(&plain) else {
+            panic!("not understood");
+        };
+        prop_assert_eq!(route.next_hops[0].ifindex, 3);
+        prop_assert_eq!(one(&odd), one(&plain));
+    }
+}
+
+#[test]
+fn a_message_that_is_cut_is_no_message() {
+    let header = [2u8, 16, 0, 0, 254, 4, 0, 1, 0, 0, 0, 0];
+    let whole = message(24, &[&header[..], &attribute(1, &[10, 9, 0, 0])].concat());
+    assert_eq!(decode(&whole).count(), 1);
+    for len in 0..whole.len() {
+        assert_eq!(decode(&whole[..len]).count(), 0, "{len}");
+    }
+}
+
+#[test]
+fn a_length_below_the_header_ends_it() {
+    for len in 0..16u32 {
+        let mut bytes = vec![0; 64];
+        bytes[..4].copy_from_slice(&len.to_ne_bytes());
+        assert_eq!(decode(&bytes).count(), 0);
+    }
+}
