@@ -381,11 +381,19 @@ fn neighbour(payload: &[u8]) -> Option<Neighbour> {
         return None;
     }
     let attributes = Attributes::new(payload.get(NDMSG_LEN..)?);
+    let mac = attributes.find(NDA_LLADDR).and_then(mac);
+    let state = u16_at(payload, 8)?;
+    // What Linux derives by itself (multicast, broadcast, loopback, links without addresses) comes
+    // and goes without notification, and nobody needs to look it up.
+    let is_assigned = mac.is_some_and(|mac| mac[0] & 1 == 0 && mac != [0; 6]);
+    if state == NUD_NOARP && !is_assigned {
+        return None;
+    }
     Some(Neighbour {
         ifindex: u32_at(payload, 4)?,
         ip: attributes.find(NDA_DST).and_then(|value| ip_of(family, value))?,
-        mac: attributes.find(NDA_LLADDR).and_then(mac),
-        state: match u16_at(payload, 8)? {
+        mac,
+        state: match state {
             NUD_INCOMPLETE => NeighbourState::Incomplete,
             NUD_REACHABLE => NeighbourState::Reachable,
             NUD_STALE => NeighbourState::Stale,

@@ -280,7 +280,8 @@ pub enum NeighbourState {
     Probe,
     /// Did not answer.
     Failed,
-    /// Needs no resolution (multicast, point to point).
+    /// Set by hand, not to be resolved. (Such entries that Linux derives, for multicast and the
+    /// like, are not in the model.)
     NoArp,
     /// Set by hand.
     Permanent,

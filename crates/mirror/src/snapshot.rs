@@ -367,3 +367,173 @@ fn differences<V: Clone + PartialEq>(
         changes.extend(new.iter().cloned().map(change));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{NextHop, Prefix};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn route() -> impl Strategy<Value = Route> {
+        (0..4u8, 0..2u32, 1..4u32, prop::option::of(1000..1003u32)).prop_map(
+            |(net, metric, ifindex, mtu)| {
+                let dst = Prefix { addr: [10, net, 0, 0].into(), len: 16 };
+                Route { metric, mtu, ..Route::new(dst, NextHop::new(ifindex, None)) }
+            },
+        )
+    }
+
+    fn rule() -> impl Strategy<Value = Rule> {
+        (0..5u32, 1..4u32).prop_map(|(priority, table)| Rule {
+            family: Family::V4,
+            priority,
+            table,
+            from: None,
+            to: None,
+            iif: None,
+            oif: None,
+            fwmark: 0,
+            fwmask: 0,
+            invert: false,
+            action: crate::model::RuleAction::Lookup,
+            suppress_prefix_len: None,
+            has_more: false,
+        })
+    }
+
+    /// A dump has no value twice.
+    fn distinct<V: Clone + PartialEq>(list: Vec<V>) -> Vec<V> {
+        list.iter().fold(Vec::new(), |mut all, v| {
+            if !all.contains(v) {
+                all.push(v.clone());
+            }
+            all
+        })
+    }
+
+    fn as_messages(routes: Vec<Route>) -> Vec<Message> {
+        routes.into_iter().map(|route| Message::Route { route, replaces: false }).collect()
+    }
+
+    proptest! {
+        /// Whoever applies the changes of two dumps to an empty set has what the second one has.
+        #[test]
+        fn changes_lead_from_dump_to_dump(
+            first in vec(route(), 0..20).prop_map(distinct),
+            second in vec(route(), 0..20).prop_map(distinct),
+        ) {
+            let mut snapshot = Snapshot::default();
+            let mut changes = Vec::new();
+            snapshot.replace(Part::Routes4, as_messages(first), &mut changes);
+            snapshot.replace(Part::Routes4, as_messages(second.clone()), &mut changes);
+            let mut set: Vec<Route> = Vec::new();
+            for change in changes {
+                match change {
+                    Change::Route(route) if set.contains(&route) => {}
+                    Change::Route(route) => set.push(route),
+                    Change::RouteRemoved(route) => {
+                        let before = set.len();
+                        set.retain(|r| *r != route);
+                        prop_assert_eq!(set.len() + 1, before, "removed what was not there");
+                    }
+                    other => prop_assert!(false, "{:?}", other),
+                }
+            }
+            prop_assert_eq!(set.len(), second.len());
+            prop_assert!(second.iter().all(|route| set.contains(route)));
+            prop_assert_eq!(snapshot.routes().count(), second.len());
+            // The same again changes nothing.
+            let mut changes = Vec::new();
+            snapshot.replace(Part::Routes4, as_messages(second), &mut changes);
+            prop_assert_eq!(changes, vec![]);
+        }
+
+        /// Notifications either give what a dump would, or say that they do not.
+        #[test]
+        fn notifications_are_right_or_marked_stale(
+            steps in vec((any::<bool>(), route()), 0..30),
+        ) {
+            let mut snapshot = Snapshot::default();
+            let mut stale = Stale::default();
+            // What Linux has: an added route of a key that exists goes behind it.
+            let mut linux: Vec<Route> = Vec::new();
+            for (add, route) in steps {
+                let message = if add {
+                    if linux.contains(&route) {
+                        continue;
+                    }
+                    linux.push(route.clone());
+                    Message::Route { route, replaces: false }
+                } else {
+                    let Some(at) = linux.iter().position(|r| *r == route) else { continue };
+                    linux.remove(at);
+                    Message::RouteGone(route)
+                };
+                snapshot.apply(message, &mut Vec::new(), &mut stale);
+                if stale.contains(Part::Routes4) {
+                    stale.clear(Part::Routes4);
+                    snapshot.replace(Part::Routes4, as_messages(linux.clone()), &mut Vec::new());
+                }
+                let mut dump = Snapshot::default();
+                dump.replace(Part::Routes4, as_messages(linux.clone()), &mut Vec::new());
+                prop_assert_eq!(&snapshot, &dump);
+            }
+        }
+
+        #[test]
+        fn rules_stay_in_order(steps in vec((any::<bool>(), rule()), 0..30)) {
+            let mut snapshot = Snapshot::default();
+            let mut stale = Stale::default();
+            let mut linux: Vec<Rule> = Vec::new();
+            for (add, rule) in steps {
+                let at = linux.iter().position(|r| *r == rule);
+                let message = match (add, at) {
+                    (true, None) => {
+                        linux.push(rule.clone());
+                        // Stable: behind those of the same priority.
+                        linux.sort_by_key(|r| r.priority);
+                        Message::Rule(rule)
+                    }
+                    (false, Some(at)) => {
+                        linux.remove(at);
+                        Message::RuleGone(rule)
+                    }
+                    _ => continue,
+                };
+                snapshot.apply(message, &mut Vec::new(), &mut stale);
+                prop_assert!(snapshot.rules(Family::V4).eq(&linux));
+            }
+            prop_assert_eq!(stale, Stale::default());
+        }
+    }
+
+    #[test]
+    fn an_overrun_makes_everything_stale() {
+        let mut stale = Stale::default();
+        Snapshot::default().apply(Message::Overrun, &mut Vec::new(), &mut stale);
+        assert!(Part::ALL.into_iter().all(|part| stale.contains(part)));
+        stale.clear(Part::Rules);
+        assert!(!stale.contains(Part::Rules) && stale.contains(Part::Links));
+    }
+
+    #[test]
+    fn an_ipv6_routes_next_hops_go_one_by_one() {
+        let dst = Prefix { addr: "2001:db8::".parse().unwrap(), len: 32 };
+        let hop = |n: u32| NextHop::new(n, None);
+        let both = Route { next_hops: vec![hop(1), hop(2)], ..Route::new(dst, hop(1)) };
+        let mut snapshot = Snapshot::default();
+        let (mut changes, mut stale) = (Vec::new(), Stale::default());
+        let new = Message::Route { route: both.clone(), replaces: false };
+        snapshot.apply(new, &mut changes, &mut stale);
+        assert_eq!(stale, Stale::default());
+        // One of the two: the message does not say what is left.
+        let one = Message::RouteGone(Route::new(dst, hop(1)));
+        snapshot.apply(one, &mut changes, &mut stale);
+        assert!(stale.contains(Part::Routes6) && !stale.contains(Part::Routes4));
+        stale = Stale::default();
+        snapshot.apply(Message::RouteGone(both), &mut changes, &mut stale);
+        assert_eq!(stale, Stale::default());
+        assert_eq!(snapshot.routes().count(), 0);
+    }
+}

@@ -65,15 +65,19 @@ fn a_dump_while_things_change() {
             Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         for i in 0..3000 {
-            let verb = if i % 3 == 2 { "del" } else { "replace" };
             let net = i / 3 % 250;
-            writeln!(input, "route {verb} 10.100.{net}.0/24 via 10.1.0.{}", 2 + i % 3 % 2).unwrap();
+            match i % 3 {
+                2 => writeln!(input, "route del 10.100.{net}.0/24").unwrap(),
+                n => {
+                    writeln!(input, "route replace 10.100.{net}.0/24 via 10.1.0.{}", 2 + n).unwrap()
+                }
+            }
             if i % 50 == 0 {
                 observer.poll().unwrap();
             }
         }
         drop(input);
-        child.wait().unwrap();
+        assert!(child.wait().unwrap().success());
         until_equal(&mut observer);
     });
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mirror::{Change, Observer, Snapshot};
+use mirror::{Change, Family, Observer, Snapshot};
 
 /// Runs a test in a thread that has a network namespace of its own, which ends with the thread.
 ///
@@ -66,8 +66,29 @@ pub fn until_equal(observer: &mut Observer) {
             return;
         }
         if begun.elapsed() > Duration::from_secs(10) {
-            assert_eq!(observer.snapshot(), fresh.snapshot());
+            let (mine, dumped) = (lines(observer.snapshot()), lines(fresh.snapshot()));
+            let only = |a: &[String], b: &[String]| -> Vec<String> {
+                a.iter().filter(|line| !b.contains(line)).cloned().collect()
+            };
+            panic!(
+                "only followed: {:#?}\nonly dumped: {:#?}",
+                only(&mine, &dumped),
+                only(&dumped, &mine)
+            );
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Everything in a snapshot, one text each.
+fn lines(snapshot: &Snapshot) -> Vec<String> {
+    let rules = [Family::V4, Family::V6].into_iter().flat_map(|family| snapshot.rules(family));
+    snapshot
+        .links()
+        .map(|x| format!("{x:?}"))
+        .chain(snapshot.addresses().map(|x| format!("{x:?}")))
+        .chain(rules.map(|x| format!("{x:?}")))
+        .chain(snapshot.routes().map(|x| format!("{x:?}")))
+        .chain(snapshot.neighbours().map(|x| format!("{x:?}")))
+        .collect()
 }
