@@ -125,12 +125,16 @@ impl<S> Databases<S> {
     /// Adds an SA in the place of the one with the same identity, if there is one.
     ///
     /// Readers see the old or the new one, never neither. The old entry does not count as removed:
-    /// its successor carries on, and a worker may finish the burst for which it holds it.
+    /// its successor carries on, and a worker may finish the burst for which it holds it. A limit
+    /// that was reached stays reached, as in Linux's update of a state.
     pub fn replace_sa(&mut self, config: SaConfig, esp: S) -> Arc<SaEntry<S>> {
         let entry = Arc::new(SaEntry::new(config, esp));
         let old = self.sa(&entry.config.id());
-        if old.is_none() {
-            self.sa_count += 1;
+        match &old {
+            Some(old) => {
+                entry.advance(old.state());
+            }
+            None => self.sa_count += 1,
         }
         let old = old.as_ref();
         self.change(|shared| {

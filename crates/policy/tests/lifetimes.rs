@@ -68,6 +68,20 @@ fn the_owner_moves_states_forward_only() {
 }
 
 #[test]
+fn a_replacement_inherits_the_state() {
+    let mut databases = Databases::new();
+    let mut config = sa(v4(2), 1);
+    config.limits = VolumeLimits { soft_packets: 1, ..VolumeLimits::NONE };
+    let old = databases.add_sa(config.clone(), ()).unwrap();
+    assert_eq!(old.check_volume(0, 1), Volume::SoftReached);
+    let new = databases.replace_sa(config.clone(), ());
+    assert_eq!(new.state(), SaState::Dying);
+    assert_eq!(new.check_volume(0, 1), Volume::Within, "soft was told already");
+    databases.remove_sa(&config.id());
+    assert_eq!(databases.add_sa(config, ()).unwrap().state(), SaState::Valid);
+}
+
+#[test]
 fn each_crossing_is_told_to_exactly_one_of_many_threads() {
     for _ in 0..50 {
         let sa = entry(VolumeLimits { soft_packets: 1, hard_packets: 2, ..VolumeLimits::NONE });
