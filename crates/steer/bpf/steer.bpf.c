@@ -363,7 +363,7 @@ static __always_inline enum verdict look_v6(struct packet *p, void *data)
 	return judge(p);
 unknown:
 	// Only the addresses are known. They still decide whether policy must see it.
-	p->next = p->end;
+	p->next = data;
 	p->protocol = NO_PROTOCOL;
 	return judge(p);
 }

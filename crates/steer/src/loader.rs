@@ -264,7 +264,7 @@ impl Steer {
             .ok_or_else(missing)?
             .try_into()
             .map_err(|error: ProgramError| load_error(chain(&error)))?;
-        xdp.load().map_err(|error| load_error(chain(&error)))?;
+        xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
         let (link, attached) = attach(xdp, interface, config.mode)?;
         let mut steer = Self {
             interface: interface.to_owned(),
@@ -630,8 +630,21 @@ fn chain(error: &dyn core::error::Error) -> String {
     text
 }
 
+/// Without the bulk of the verifier's log, whose end says what is wrong.
+fn short(reason: &str) -> String {
+    let tail = reason.char_indices().rev().nth(800).map_or(0, |(at, _)| at);
+    match reason.split_once("Verifier output:") {
+        Some((head, _)) if head.len() < tail => {
+            format!("{head}Verifier output: ...{}", reason.get(tail..).unwrap_or(""))
+        }
+        _ => reason.to_owned(),
+    }
+}
+
 fn load_hint(reason: &str) -> &'static str {
-    if reason.contains("os error 1)") || reason.contains("os error 13)") {
+    if reason.contains("processed ") {
+        "this kernel's verifier rejects the program, which is a bug: please report it with uname -r"
+    } else if reason.contains("os error 1)") || reason.contains("os error 13)") {
         "run as root or with CAP_BPF and CAP_NET_ADMIN"
     } else if reason.contains("os error 12)") {
         "raise the limit on locked memory (ulimit -l), or lower the table sizes"
