@@ -166,7 +166,8 @@ pub struct XskQueue {
 
 impl XskQueue {
     /// Opens and binds a socket to queue `queue` of interface `ifindex`, and says which mode it
-    /// got. Packets arrive once the socket is in the steering program's map and the fill ring has
+    /// got. Waits up to half a second for a queue that another socket has just left. Packets arrive
+    /// once the socket is in the steering program's map and the fill ring has
     /// been filled by the first [`Port::rx`].
     ///
     /// # Errors
@@ -182,7 +183,18 @@ impl XskQueue {
             let hint = hint(call, &source);
             XskError { interface: socket::interface_name(ifindex), queue, call, source, hint }
         };
-        let (socket, rings, transfer) = bind_any(umem, ifindex, queue, config).map_err(fail)?;
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let (socket, rings, transfer) = loop {
+            match bind_any(umem, ifindex, queue, config) {
+                // The kernel frees a queue some time after its last socket was closed.
+                Err((_, source))
+                    if source.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline =>
+                {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                result => break result.map_err(fail)?,
+            }
+        };
         let name = format!("{} queue {queue}", socket::interface_name(ifindex));
         let custody =
             Custody { rx: Lent::new(umem), tx: Lent::new(umem), unread: Vec::new(), transfer };
@@ -541,6 +553,9 @@ const TX_WAKEUPS: usize = 4;
 
 /// How long a drop waits for packets in flight.
 const COMPLETION_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a new socket waits for a queue that is in use.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
 /// The shortest frame that the kernel sends.
 const ETHERNET_HEADER_LEN: usize = 14;
