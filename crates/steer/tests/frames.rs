@@ -391,6 +391,50 @@ fn errors_say_where_and_what_to_do() {
     });
 }
 
+/// Not a test of its own: what the next one starts and kills.
+#[test]
+fn helper_that_holds_an_interface() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let (umem, mut pool) = region(128);
+    let mut port = open(&umem, "a0", 0);
+    let mut steer = attach("a0", Mode::Native);
+    steer.set_socket(0, port.socket()).expect("set");
+    fill(&mut port, &mut pool);
+    std::thread::sleep(std::time::Duration::from_secs(20));
+}
+
+const HOLD: &str = "CULVERT_TEST_HOLDS_INTERFACE";
+
+#[test]
+fn a_killed_process_leaves_nothing_behind() {
+    in_namespace(|| {
+        veth("a0", "a1", 1);
+        let program = std::env::current_exe().expect("this program");
+        let mut child = std::process::Command::new(program)
+            .args(["--exact", "helper_that_holds_an_interface"])
+            .env(HOLD, "1")
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("a child");
+        let (outside, stack) = (Raw::open("a1"), Raw::open("a0"));
+        let sent = frame(PROTECTED, 5, 1, 100);
+        wait_for("the child to take frames", || {
+            outside.send(&sent);
+            nothing_comes(|| stack.receive()).then_some(())
+        });
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        outside.send(&sent);
+        stack.expect("passed frame", |frame| frame == sent);
+        let steer = attach("a0", Mode::Native);
+        assert_eq!(steer.stats().expect("counters").frames(), 0);
+        let (umem, _pool) = region(128);
+        drop(open(&umem, "a0", 0));
+    });
+}
+
 #[test]
 fn a_large_mtu_falls_back_or_takes_the_variant_for_fragments() {
     in_namespace(|| {
