@@ -275,6 +275,7 @@ fn a_link_that_is_down_keeps_packets_until_it_is_up() {
         assert_eq!(port.tx(&mut burst, &mut pool).expect("not an error"), 1);
         assert_eq!(port.frames_held(), 1);
         assert!(port.wakeups_refused() > 0);
+        port.check().expect("down is not gone");
         ip("link set a0 up");
         port.reclaim(&mut pool).expect("reclaim");
         outside.expect("frame", |frame| frame == sent);
