@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::BorrowedFd;
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
 use aya::programs::links::FdLink;
@@ -132,8 +132,7 @@ impl Steer {
     /// # Errors
     ///
     /// [`SteerError::Table`] if the descriptor is no AF_XDP socket or the queue is too high.
-    pub fn set_socket(&mut self, queue: u32, socket: RawFd) -> Result<(), SteerError> {
-        let socket = Descriptor(socket);
+    pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let result = self.maps.xsks.set(queue, socket, 0);
         result.map_err(|error| self.table_error("xsks", &error))
     }
@@ -346,15 +345,6 @@ impl Steer {
 impl fmt::Debug for Steer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Steer({})", self.interface)
-    }
-}
-
-/// A descriptor that somebody else keeps open.
-struct Descriptor(RawFd);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0
     }
 }
 

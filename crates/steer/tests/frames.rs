@@ -4,6 +4,7 @@
 mod common;
 
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 
 use common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{
@@ -387,8 +388,15 @@ fn errors_say_where_and_what_to_do() {
         let error = Steer::load_and_attach("nope", &SteerConfig::default()).expect_err("none");
         assert!(error.to_string().contains("ip link"), "{error}");
         let mut steer = attach("a0", Mode::Native);
-        assert!(matches!(steer.set_socket(0, 0), Err(SteerError::Table { table: "xsks", .. })));
-        assert!(matches!(steer.set_socket(64, 0), Err(SteerError::Table { table: "xsks", .. })));
+        let none = std::fs::File::open("/dev/null").expect("exists");
+        assert!(matches!(
+            steer.set_socket(0, none.as_fd()),
+            Err(SteerError::Table { table: "xsks", .. })
+        ));
+        assert!(matches!(
+            steer.set_socket(64, none.as_fd()),
+            Err(SteerError::Table { table: "xsks", .. })
+        ));
     });
 }
 

@@ -37,7 +37,7 @@ mod bind;
 mod ring;
 mod socket;
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -130,8 +130,8 @@ impl XskQueue {
     }
 
     /// The socket, for the steering program's map.
-    pub fn socket(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The driver waits for a system call before it uses the fill ring; `rx` makes that call.
@@ -305,7 +305,7 @@ impl Port for XskQueue {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        Some(self.socket())
     }
 
     fn frames_held(&self) -> usize {
