@@ -1,7 +1,7 @@
 //! The memory that packets live in: one region of equal chunks, and owned handles to them.
 //!
 //! A [`Frame`] is the only handle to its chunk. It can't be cloned, so `bytes_mut()` is exclusive
-//! by construction. A frame that is given to a kernel ring is entered in a [`Lent`] ledger, and can
+//! by construction. A frame that is given to a kernel ring is entered in a `Lent` ledger, and can
 //! come back only through that ledger, once: whatever address a ring names, no two frames of the
 //! same chunk can exist.
 

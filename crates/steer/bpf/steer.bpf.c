@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 OR MIT
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 //
 // Which frames culvert takes from the kernel, decided by one look at each frame.
 //
@@ -22,7 +22,7 @@
 //     anything else                                   kernel
 //
 // Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
-// maps are repeated in ../src/verdict.rs and ../src/maps.rs.
+// maps are repeated in ../src/verdict.rs and ../src/loader.rs.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -363,7 +363,7 @@ static __always_inline enum verdict look_v6(struct packet *p, void *data)
 	return judge(p);
 unknown:
 	// Only the addresses are known. They still decide whether policy must see it.
-	p->next = p->end;
+	p->next = data;
 	p->protocol = NO_PROTOCOL;
 	return judge(p);
 }
@@ -442,4 +442,5 @@ int steer_frags(struct xdp_md *ctx)
 	return act(ctx, verdict);
 }
 
-char LICENSE[] SEC("license") = "Dual MIT/GPL";
+// No helper that is used here asks for the GPL.
+char LICENSE[] SEC("license") = "Apache-2.0 OR MIT";

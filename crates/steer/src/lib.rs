@@ -7,6 +7,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
+//! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
 //!
@@ -24,12 +25,16 @@
 
 #![deny(unsafe_code)]
 
+pub mod config;
 pub mod device;
+mod error;
 pub mod loader;
 mod table;
 pub mod verdict;
 
-pub use loader::{Attached, Mode, Prefix, Sizes, Steer, SteerConfig, SteerError, UdpPorts};
+pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
+pub use error::SteerError;
+pub use loader::Steer;
 pub use verdict::{Stats, Verdict};
 
 /// The compiled program. Aligned, because the ELF parser reads it in place.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::BorrowedFd;
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
 use aya::programs::links::FdLink;
@@ -10,170 +10,10 @@ use aya::programs::xdp::XdpMode;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 
+use crate::config::{Attached, Mode, Prefix, SteerConfig, UdpPorts};
+use crate::error::{SteerError, chain, load_hint, short};
 use crate::table::Table;
 use crate::verdict::{Stats, Verdict};
-
-/// How the program is to be attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// In the driver if it can, else in the stack, with a warning.
-    #[default]
-    Auto,
-    /// In the driver, before a socket buffer is made.
-    Native,
-    /// In the stack. Works with every interface, and is slower.
-    Generic,
-}
-
-/// How the program was attached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Attached {
-    /// In the driver.
-    Native,
-    /// In the stack.
-    Generic,
-}
-
-impl fmt::Display for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
-}
-
-/// The most entries that the tables hold, per family. They take memory only when used.
-#[derive(Clone, Copy, Debug)]
-pub struct Sizes {
-    /// Inbound SAs.
-    pub sas: u32,
-    /// Protected prefixes.
-    pub prefixes: u32,
-    /// Local addresses.
-    pub addresses: u32,
-    /// Receive queues.
-    pub queues: u32,
-}
-
-impl Default for Sizes {
-    fn default() -> Self {
-        Self { sas: 131_072, prefixes: 131_072, addresses: 4096, queues: 64 }
-    }
-}
-
-/// How to load and attach.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SteerConfig {
-    /// Where to attach.
-    pub mode: Mode,
-    /// Take the variant for frames of several buffers, which a large MTU needs. Frames that are
-    /// to be taken but do not lie in one buffer are dropped and counted.
-    pub frags: bool,
-    /// Table sizes.
-    pub sizes: Sizes,
-}
-
-/// An address prefix without bits set beyond its length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    addr: IpAddr,
-    len: u8,
-}
-
-impl Prefix {
-    /// A prefix; bits of `addr` beyond `len` are cleared. `None` if `len` is longer than the
-    /// address.
-    pub fn new(addr: IpAddr, len: u8) -> Option<Self> {
-        let addr = match addr {
-            IpAddr::V4(v4) if len <= 32 => {
-                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-                IpAddr::V4((u32::from(v4) & mask).into())
-            }
-            IpAddr::V6(v6) if len <= 128 => {
-                let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-                IpAddr::V6((u128::from(v6) & mask).into())
-            }
-            _ => return None,
-        };
-        Some(Self { addr, len })
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.len)
-    }
-}
-
-/// The UDP ports at which this host speaks IKE, in host byte order.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UdpPorts {
-    /// IKE without a marker: 500.
-    pub ike: Vec<u16>,
-    /// IKE with the non-ESP marker, ESP in UDP, and keepalives: 4500.
-    pub natt: Vec<u16>,
-}
-
-impl Default for UdpPorts {
-    fn default() -> Self {
-        Self { ike: vec![500], natt: vec![4500] }
-    }
-}
-
-/// Why the program could not be loaded or attached, or a table not be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum SteerError {
-    /// The kernel did not take the program or its maps.
-    #[error("{interface}: the XDP program could not be loaded: {reason}; {hint}")]
-    Load {
-        /// The interface.
-        interface: String,
-        /// What failed.
-        reason: String,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// Another program stands at the interface.
-    #[error(
-        "{interface}: another XDP program is attached; see which with `ip link show {interface}` \
-         and stop its owner, or remove it with `ip link set {interface} xdp off`"
-    )]
-    Foreign {
-        /// The interface.
-        interface: String,
-    },
-    /// The program could not be attached.
-    #[error("{interface}: the XDP program could not be attached in {mode} mode: {reason}; {hint}")]
-    Attach {
-        /// The interface.
-        interface: String,
-        /// The mode that was tried last.
-        mode: Attached,
-        /// What the kernel said.
-        reason: String,
-        /// What to do.
-        hint: &'static str,
-    },
-    /// A table is full.
-    #[error("{interface}: the table {table} is full; raise its size in the configuration")]
-    Full {
-        /// The interface.
-        interface: String,
-        /// The map's name.
-        table: &'static str,
-    },
-    /// A table could not be changed or read.
-    #[error("{interface}: the table {table} could not be used: {reason}")]
-    Table {
-        /// The interface.
-        interface: String,
-        /// The map's name.
-        table: &'static str,
-        /// What the kernel said.
-        reason: String,
-    },
-}
 
 /// The program on one interface. Dropping it detaches it: frames pass to Linux.
 ///
@@ -264,7 +104,7 @@ impl Steer {
             .ok_or_else(missing)?
             .try_into()
             .map_err(|error: ProgramError| load_error(chain(&error)))?;
-        xdp.load().map_err(|error| load_error(chain(&error)))?;
+        xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
         let (link, attached) = attach(xdp, interface, config.mode)?;
         let mut steer = Self {
             interface: interface.to_owned(),
@@ -292,8 +132,7 @@ impl Steer {
     /// # Errors
     ///
     /// [`SteerError::Table`] if the descriptor is no AF_XDP socket or the queue is too high.
-    pub fn set_socket(&mut self, queue: u32, socket: RawFd) -> Result<(), SteerError> {
-        let socket = Descriptor(socket);
+    pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let result = self.maps.xsks.set(queue, socket, 0);
         result.map_err(|error| self.table_error("xsks", &error))
     }
@@ -509,15 +348,6 @@ impl fmt::Debug for Steer {
     }
 }
 
-/// A descriptor that somebody else keeps open.
-struct Descriptor(RawFd);
-
-impl AsRawFd for Descriptor {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0
-    }
-}
-
 fn insert_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {
     match dst {
         IpAddr::V4(v4) => maps.sad4.insert(sa_key::<4, 8>(v4.octets(), *spi), 1, 0),
@@ -615,33 +445,6 @@ fn errno(error: &ProgramError) -> Option<i32> {
     }
 }
 
-/// An error with all its causes.
-fn chain(error: &dyn core::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
-}
-
-fn load_hint(reason: &str) -> &'static str {
-    if reason.contains("os error 1)") || reason.contains("os error 13)") {
-        "run as root or with CAP_BPF and CAP_NET_ADMIN"
-    } else if reason.contains("os error 12)") {
-        "raise the limit on locked memory (ulimit -l), or lower the table sizes"
-    } else if reason.contains("os error 38)") {
-        "the kernel needs CONFIG_BPF_SYSCALL"
-    } else {
-        "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, 5.9 or later"
-    }
-}
-
 /// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const PORT_IKE: u8 = 1;
@@ -650,21 +453,6 @@ const PORT_NATT: u8 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn prefixes_are_masked_and_checked() {
-        let show = |addr: &str, len| {
-            let addr = addr.parse().expect("an address");
-            Prefix::new(addr, len).map(|prefix| prefix.to_string())
-        };
-        assert_eq!(show("10.1.2.3", 8).as_deref(), Some("10.0.0.0/8"));
-        assert_eq!(show("10.1.2.3", 0).as_deref(), Some("0.0.0.0/0"));
-        assert_eq!(show("10.1.2.3", 32).as_deref(), Some("10.1.2.3/32"));
-        assert_eq!(show("10.1.2.3", 33), None);
-        assert_eq!(show("fd00::ff:1", 112).as_deref(), Some("fd00::ff:0/112"));
-        assert_eq!(show("fd00::1", 0).as_deref(), Some("::/0"));
-        assert_eq!(show("fd00::1", 129), None);
-    }
 
     #[test]
     fn keys_are_in_network_byte_order() {

@@ -11,6 +11,9 @@
 //! | TCP FIN, PSH | cleared | cleared | as given |
 //! | TCP CWR (RFC 3168 §6.1.2) | as given | cleared | cleared |
 //! | checksums | complete | complete | complete |
+//!
+//! Not handled: segmentation of IPv6 with a routing header whose segments are not used up; the
+//! pseudo header would need the final destination (RFC 8200 §8.1).
 
 use crate::checksum::Sum;
 

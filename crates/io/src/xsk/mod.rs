@@ -26,18 +26,19 @@
 //!
 //! Quarantined frames are never used again in the life of the region; [`crate::Accounting`] shows
 //! them. A region that has lost many should be made anew. The descriptor is close-on-exec and must
-//! not be duplicated: a duplicate would keep the socket alive after the drop.
+//! not be duplicated, nor another thread be in a call on it at the drop: both would keep the socket
+//! alive after the drop.
 //!
 //! # Limits
 //!
 //! One buffer per packet (no `XDP_USE_SG`): a frame's room is the chunk less [`HEADROOM`].
 
+mod bind;
 mod ring;
 mod socket;
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::sync::{Arc, PoisonError, Weak};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use wire::Span;
@@ -45,67 +46,9 @@ use wire::Span;
 use crate::packet::{Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
 use crate::umem::{FramePool, HEADROOM, Lent, Umem};
-use ring::{Consumer, Layout, Producer};
-
-/// Which transfer mode is asked for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum XskMode {
-    /// Zero copy if the driver has it, else copy.
-    #[default]
-    Auto,
-    /// The kernel copies each packet. Works with every driver.
-    Copy,
-    /// The device reads and writes the region itself.
-    ZeroCopy,
-}
-
-/// The transfer mode that a queue got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum XskTransfer {
-    /// The kernel copies each packet.
-    Copy,
-    /// The device reads and writes the region itself.
-    ZeroCopy,
-}
-
-/// A queue's ring sizes and mode. Sizes are in packets, powers of two.
-#[derive(Clone, Copy, Debug)]
-pub struct XskConfig {
-    /// Frames kept ready for the kernel to receive into.
-    pub fill: u32,
-    /// Received packets that may wait.
-    pub rx: u32,
-    /// Packets that may wait to be sent; the completion ring is as large.
-    pub tx: u32,
-    /// The transfer mode.
-    pub mode: XskMode,
-}
-
-impl Default for XskConfig {
-    fn default() -> Self {
-        Self { fill: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
-    }
-}
-
-/// Why a queue could not be opened.
-#[derive(Debug, thiserror::Error)]
-#[error("{interface} queue {queue}: {call} failed: {source}; {hint}")]
-pub struct XskError {
-    /// The interface.
-    pub interface: String,
-    /// The queue.
-    pub queue: u32,
-    /// The system call, with its option.
-    pub call: &'static str,
-    /// What it said.
-    pub source: io::Error,
-    /// What to do.
-    pub hint: &'static str,
-}
-
-/// Sockets by which a region is registered, for others to share.
-#[derive(Default)]
-pub(crate) struct Donors(Vec<(Weak<OwnedFd>, XskTransfer)>);
+pub(crate) use bind::Donors;
+use bind::Rings;
+pub use bind::{XskConfig, XskError, XskMode, XskTransfer};
 
 /// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -122,13 +65,6 @@ pub struct XskStatistics {
     pub rx_fill_ring_empty: u64,
     /// Times that the transmit ring was empty when the kernel looked.
     pub tx_ring_empty: u64,
-}
-
-struct Rings {
-    fill: Producer<u64>,
-    rx: Consumer<libc::xdp_desc>,
-    tx: Producer<libc::xdp_desc>,
-    completion: Consumer<u64>,
 }
 
 /// The frames that the kernel has. Dropped after the rings and the socket (field order below).
@@ -166,7 +102,8 @@ pub struct XskQueue {
 
 impl XskQueue {
     /// Opens and binds a socket to queue `queue` of interface `ifindex`, and says which mode it
-    /// got. Packets arrive once the socket is in the steering program's map and the fill ring has
+    /// got. Waits up to half a second for a queue that another socket has just left. Packets arrive
+    /// once the socket is in the steering program's map and the fill ring has
     /// been filled by the first [`Port::rx`].
     ///
     /// # Errors
@@ -178,11 +115,7 @@ impl XskQueue {
         queue: u32,
         config: &XskConfig,
     ) -> Result<(Self, XskTransfer), XskError> {
-        let fail = |(call, source): Failure| {
-            let hint = hint(call, &source);
-            XskError { interface: socket::interface_name(ifindex), queue, call, source, hint }
-        };
-        let (socket, rings, transfer) = bind_any(umem, ifindex, queue, config).map_err(fail)?;
+        let (socket, rings, transfer) = bind::bind(umem, ifindex, queue, config)?;
         let name = format!("{} queue {queue}", socket::interface_name(ifindex));
         let custody =
             Custody { rx: Lent::new(umem), tx: Lent::new(umem), unread: Vec::new(), transfer };
@@ -197,8 +130,8 @@ impl XskQueue {
     }
 
     /// The socket, for the steering program's map.
-    pub fn socket(&self) -> RawFd {
-        self.socket.as_raw_fd()
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The driver waits for a system call before it uses the fill ring; `rx` makes that call.
@@ -372,7 +305,7 @@ impl Port for XskQueue {
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.socket.as_fd())
+        Some(self.socket())
     }
 
     fn frames_held(&self) -> usize {
@@ -411,128 +344,6 @@ impl Drop for XskQueue {
 impl core::fmt::Debug for XskQueue {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "XskQueue({}, {:?})", self.name, self.custody.transfer)
-    }
-}
-
-type Failure = (&'static str, io::Error);
-type Bound = (Arc<OwnedFd>, Rings, XskTransfer);
-
-/// Tries the modes that are allowed, best first, and for each first to share, then to register.
-fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result<Bound, Failure> {
-    let modes: &[XskTransfer] = match config.mode {
-        XskMode::Auto => &[XskTransfer::ZeroCopy, XskTransfer::Copy],
-        XskMode::Copy => &[XskTransfer::Copy],
-        XskMode::ZeroCopy => &[XskTransfer::ZeroCopy],
-    };
-    let mut donors = umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
-    donors.0.retain(|(donor, _)| donor.strong_count() > 0);
-    let mut last = ("bind", io::Error::from_raw_os_error(libc::EOPNOTSUPP));
-    for &mode in modes {
-        let sharing = donors.0.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
-        let mut result = None;
-        for donor in sharing.chain([None]) {
-            let donor = match donor.map(Weak::upgrade) {
-                Some(Some(donor)) => Some(donor),
-                Some(None) => continue,
-                None => None,
-            };
-            match bind_one(umem, ifindex, queue, config, mode, donor.as_deref()) {
-                Ok(bound) => {
-                    result = Some(bound);
-                    break;
-                }
-                Err(failure) if is_final(&failure.1) => return Err(failure),
-                Err(failure) => last = failure,
-            }
-        }
-        if let Some((socket, rings)) = result {
-            let socket = Arc::new(socket);
-            // Trust what the kernel says it does over what was asked for.
-            let transfer = match socket::is_zero_copy(socket.as_fd()) {
-                Ok(true) => XskTransfer::ZeroCopy,
-                Ok(false) => XskTransfer::Copy,
-                Err(source) => return Err(("getsockopt(XDP_OPTIONS)", source)),
-            };
-            donors.0.push((Arc::downgrade(&socket), transfer));
-            return Ok((socket, rings, transfer));
-        }
-    }
-    Err(last)
-}
-
-/// Opens, sets up and binds one socket. A failed bind leaves a socket unusable, so each try has
-/// its own.
-fn bind_one(
-    umem: &Umem,
-    ifindex: u32,
-    queue: u32,
-    config: &XskConfig,
-    mode: XskTransfer,
-    donor: Option<&OwnedFd>,
-) -> Result<(OwnedFd, Rings), Failure> {
-    let at = |call: &'static str| move |source: io::Error| (call, source);
-    let socket = socket::open().map_err(at("socket(AF_XDP)"))?;
-    let fd = socket.as_fd();
-    if donor.is_none() {
-        socket::register(fd, umem).map_err(at("setsockopt(XDP_UMEM_REG)"))?;
-    }
-    for (option, size, call) in [
-        (libc::XDP_UMEM_FILL_RING, config.fill, "setsockopt(XDP_UMEM_FILL_RING)"),
-        (libc::XDP_UMEM_COMPLETION_RING, config.tx, "setsockopt(XDP_UMEM_COMPLETION_RING)"),
-        (libc::XDP_RX_RING, config.rx, "setsockopt(XDP_RX_RING)"),
-        (libc::XDP_TX_RING, config.tx, "setsockopt(XDP_TX_RING)"),
-    ] {
-        socket::set_ring(fd, option, size).map_err(at(call))?;
-    }
-    socket::raise_tx_budget(fd);
-    let offsets = socket::offsets(fd).map_err(at("getsockopt(XDP_MMAP_OFFSETS)"))?;
-    let layout = |offsets, page_offset| Layout { offsets, page_offset };
-    let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as i64;
-    let completion_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as i64;
-    let rings = Rings {
-        fill: Producer::new(fd, &layout(offsets.fr, fill_at), config.fill)
-            .map_err(at("mmap(fill ring)"))?,
-        rx: Consumer::new(fd, &layout(offsets.rx, libc::XDP_PGOFF_RX_RING), config.rx)
-            .map_err(at("mmap(receive ring)"))?,
-        tx: Producer::new(fd, &layout(offsets.tx, libc::XDP_PGOFF_TX_RING), config.tx)
-            .map_err(at("mmap(transmit ring)"))?,
-        completion: Consumer::new(fd, &layout(offsets.cr, completion_at), config.tx)
-            .map_err(at("mmap(completion ring)"))?,
-    };
-    let flags = libc::XDP_USE_NEED_WAKEUP
-        | match mode {
-            XskTransfer::Copy => libc::XDP_COPY,
-            XskTransfer::ZeroCopy => libc::XDP_ZEROCOPY,
-        };
-    socket::bind(fd, ifindex, queue, flags, donor.map(AsFd::as_fd)).map_err(at("bind"))?;
-    Ok((socket, rings))
-}
-
-/// No other mode and no other way to register would help.
-fn is_final(source: &io::Error) -> bool {
-    matches!(
-        source.raw_os_error(),
-        Some(libc::EPERM | libc::EACCES | libc::EBUSY | libc::ENODEV | libc::EAFNOSUPPORT)
-    )
-}
-
-fn hint(call: &str, source: &io::Error) -> &'static str {
-    match (call, source.raw_os_error()) {
-        (_, Some(libc::EPERM | libc::EACCES)) => "run as root or with CAP_NET_RAW and CAP_BPF",
-        (_, Some(libc::EAFNOSUPPORT)) => "the kernel needs CONFIG_XDP_SOCKETS",
-        ("bind", Some(libc::EBUSY)) => {
-            "another program has an AF_XDP socket on this queue: stop it, or use another queue"
-        }
-        ("bind", Some(libc::ENODEV)) => "no such interface: see ip link",
-        ("bind", Some(libc::EOPNOTSUPP)) => "the driver has no zero copy here: ask for copy mode",
-        ("bind", Some(libc::EINVAL)) => "does the queue exist? see ethtool -l",
-        ("bind", Some(libc::ENETDOWN)) => "bring the interface up first",
-        (_, Some(libc::ENOMEM | libc::ENOBUFS)) => {
-            "raise the limit on locked memory (ulimit -l) or use fewer frames"
-        }
-        (_, Some(libc::EINVAL)) => "ring sizes must be powers of two",
-        (_, Some(libc::ENOPROTOOPT)) => "the kernel is too old: 5.10 or later is needed",
-        _ => "see the kernel's log",
     }
 }
 

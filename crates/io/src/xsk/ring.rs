@@ -237,3 +237,7 @@ impl<T: Slot> Consumer<T> {
         self.ring.consumer().store(self.next, Ordering::Release);
     }
 }
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,0 +1,281 @@
+//! The TUN against Linux's own TCP and UDP.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{in_namespace, ip, wait_for};
+use io::{Burst, ChunkSize, Packet, Port, Tun, TunConfig, Umem, UmemConfig};
+
+fn open(name: &str, mtu: u32) -> Tun {
+    let config = TunConfig { name: name.to_owned(), mtu, multi_queue: false };
+    Tun::open(&config).expect("a TUN")
+}
+
+fn region(chunks: u32) -> (Umem, io::FramePool) {
+    Umem::new(UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false })
+        .expect("memory")
+}
+
+/// A TUN `name` in the calling thread's namespace, up, with both addresses and a default route.
+fn host(name: &str, number: u8, mtu: u32) -> Tun {
+    let tun = open(name, mtu);
+    ip(&format!("link set {name} addrgenmode none"));
+    tun.bring_up().expect("up");
+    ip(&format!("addr add 10.9.0.{number}/24 dev {name}"));
+    ip(&format!("addr add fd09::{number}/64 dev {name} nodad"));
+    tun
+}
+
+/// What the forwarder saw: packets, the longest, those joined on writing, those refused.
+struct Seen {
+    packets: u64,
+    longest: usize,
+    joined: u64,
+    refused: u64,
+}
+
+/// Runs `near` here and `far` in another namespace, with a forwarder between their TUNs that has
+/// `chunks` frames.
+fn between(
+    mtu: u32,
+    chunks: u32,
+    near: impl FnOnce() + Send + 'static,
+    far: impl FnOnce() + Send + 'static,
+) -> Seen {
+    let one = host("cvio0", 1, mtu);
+    let (to_forwarder, from_far) = mpsc::channel();
+    let (go, gone) = mpsc::channel::<()>();
+    let far = std::thread::spawn(move || {
+        in_namespace(move || {
+            to_forwarder.send(host("cvio1", 2, mtu)).expect("forwarder");
+            gone.recv().expect("go");
+            far();
+        });
+    });
+    let two = from_far.recv().expect("the other host");
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let forwarder = std::thread::spawn(move || forward(one, two, chunks, &stopped));
+    go.send(()).expect("go");
+    near();
+    far.join().expect("the far host");
+    stop.store(true, Ordering::Release);
+    forwarder.join().expect("the forwarder")
+}
+
+fn forward(mut one: Tun, mut two: Tun, chunks: u32, stop: &AtomicBool) -> Seen {
+    let (umem, mut pool) = region(chunks);
+    let mut longest = 0;
+    while !stop.load(Ordering::Acquire) {
+        let mut idle = true;
+        for turn in 0..2 {
+            let (from, to) = if turn == 0 { (&mut one, &mut two) } else { (&mut two, &mut one) };
+            let mut burst = Burst::new();
+            if from.rx(&mut pool, &mut burst).expect("rx") == 0 {
+                continue;
+            }
+            idle = false;
+            longest = burst.iter().map(|packet| packet.span.len).max().unwrap_or(0).max(longest);
+            assert!(umem.accounting(&pool, 0, burst.len()).balances());
+            let count = burst.len();
+            assert_eq!(to.tx(&mut burst, &mut pool).expect("tx"), count);
+        }
+        if idle {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+    let (first, second) = (one.stats(), two.stats());
+    Seen {
+        packets: first.rx_packets + second.rx_packets,
+        longest,
+        joined: one.joined() + two.joined(),
+        refused: first.rx_refused + second.rx_refused + first.tx_refused + second.tx_refused,
+    }
+}
+
+/// Bytes that can be told apart anywhere in the stream.
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|at| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+fn transfer(v6: bool, mtu: u32, chunks: u32, len: usize) -> Seen {
+    let near: IpAddr =
+        if v6 { "fd09::1".parse().expect("address") } else { IpAddr::from([10, 9, 0, 1]) };
+    let (ready, listening) = mpsc::channel();
+    between(
+        mtu,
+        chunks,
+        move || {
+            let listener = TcpListener::bind((near, 4000)).expect("bind");
+            ready.send(()).expect("far");
+            let (mut stream, _) = listener.accept().expect("accept");
+            let mut got = Vec::new();
+            stream.read_to_end(&mut got).expect("read");
+            assert!(got == pattern(len), "{} of {len} bytes, or damaged", got.len());
+            stream.write_all(&got[..len / 2]).expect("write");
+        },
+        move || {
+            listening.recv().expect("near");
+            let mut stream = TcpStream::connect((near, 4000)).expect("connect");
+            stream.write_all(&pattern(len)).expect("write");
+            stream.shutdown(std::net::Shutdown::Write).expect("shutdown");
+            let mut back = Vec::new();
+            stream.read_to_end(&mut back).expect("read");
+            assert!(back == pattern(len)[..len / 2], "{} bytes, or damaged", back.len());
+        },
+    )
+}
+
+#[test]
+fn tcp_crosses_cut_and_joined() {
+    for v6 in [false, true] {
+        in_namespace(move || {
+            let len = 20_000_000;
+            let seen = transfer(v6, 1500, 2048, len);
+            assert!(seen.longest <= 1500, "{}", seen.longest);
+            assert!(seen.packets as usize > len / 1460, "cut: {} packets", seen.packets);
+            assert!(seen.joined as usize > len / 1460 / 2, "joined: {}", seen.joined);
+            assert_eq!(seen.refused, 0);
+        });
+    }
+}
+
+#[test]
+fn tcp_crosses_with_hardly_any_frames() {
+    // Fewer frames than a super-packet has segments: cutting goes on in later calls.
+    in_namespace(|| {
+        let seen = transfer(false, 1400, 7, 2_000_000);
+        assert!(seen.longest <= 1400, "{}", seen.longest);
+        assert_eq!(seen.refused, 0);
+    });
+}
+
+#[test]
+fn udp_super_packets_come_as_datagrams() {
+    in_namespace(|| {
+        let tun = host("cvio0", 1, 1500);
+        let offered = tun.takes_udp_segmentation();
+        let mut tun = tun;
+        let socket = UdpSocket::bind("10.9.0.1:0").expect("bind");
+        let size: libc::c_int = 1000;
+        // SAFETY: the pointer and the length describe `size`.
+        let result = unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_UDP,
+                libc::UDP_SEGMENT,
+                core::ptr::from_ref(&size).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            )
+        };
+        assert_eq!(result, 0, "UDP_SEGMENT");
+        let sent = pattern(9500);
+        socket.send_to(&sent, "10.9.0.2:9").expect("send");
+        let (_umem, mut pool) = region(64);
+        let mut burst = Burst::new();
+        wait_for("datagrams", || {
+            tun.rx(&mut pool, &mut burst).expect("rx");
+            (burst.len() >= 10).then_some(())
+        });
+        assert!(offered, "this kernel has USO");
+        let lens: Vec<_> = burst.iter().map(|packet| packet.span.len).collect();
+        assert_eq!(lens, [[1028; 9].as_slice(), &[528]].concat());
+        let got: Vec<u8> = burst.iter().flat_map(|packet| packet.data()[28..].to_vec()).collect();
+        assert_eq!(got, sent);
+    });
+}
+
+/// Swaps the addresses of an IPv4 packet, whose checksums stay right.
+fn turn_round(packet: &mut Packet) {
+    let (src, dst) = packet.data_mut()[12..20].split_at_mut(4);
+    src.swap_with_slice(dst);
+}
+
+#[test]
+fn datagrams_of_every_length_are_complete_both_ways() {
+    in_namespace(|| {
+        let mut tun = host("cvio0", 1, 1500);
+        let socket = UdpSocket::bind("10.9.0.1:4000").expect("bind");
+        socket.set_nonblocking(true).expect("set");
+        let (umem, mut pool) = region(64);
+        let peer: SocketAddr = "10.9.0.2:4000".parse().expect("address");
+        for len in (0..1472).step_by(7).chain([1471, 1472]) {
+            socket.send_to(&pattern(len), peer).expect("send");
+            let mut burst = Burst::new();
+            wait_for("datagram", || {
+                tun.rx(&mut pool, &mut burst).expect("rx");
+                (!burst.is_empty()).then_some(())
+            });
+            assert_eq!(burst[0].span.len, 28 + len);
+            // The kernel checks the checksum that was completed here when the datagram comes back.
+            turn_round(&mut burst[0]);
+            tun.tx(&mut burst, &mut pool).expect("tx");
+            let mut buffer = vec![0; 2000];
+            let got = wait_for("datagram back", || socket.recv(&mut buffer).ok());
+            assert!(buffer[..got] == pattern(len), "{got} bytes back of {len}");
+        }
+        assert!(umem.accounting(&pool, 0, 0).balances());
+    });
+}
+
+#[test]
+fn the_interface_goes_with_its_port() {
+    in_namespace(|| {
+        let tun = open("cvio0", 1400);
+        assert_eq!(tun.ifindex(), common::ifindex("cvio0"));
+        let again = TunConfig { name: "cvio0".to_owned(), mtu: 1500, multi_queue: false };
+        let error = Tun::open(&again).expect_err("taken");
+        assert!(error.to_string().contains("another culvert"), "{error}");
+        drop(tun);
+        Tun::open(&again).expect("free again");
+        for name in ["", "a-name-of-16-byte"] {
+            let config = TunConfig { name: name.to_owned(), ..again.clone() };
+            let error = Tun::open(&config).expect_err("impossible");
+            assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
+        }
+        let error = Tun::open(&TunConfig { mtu: 20, ..again.clone() }).expect_err("impossible");
+        assert!(error.to_string().contains("68 to 65535"), "{error}");
+        let shared = TunConfig { multi_queue: true, ..again };
+        let _both = [Tun::open(&shared).expect("one"), Tun::open(&shared).expect("two")];
+    });
+}
+
+#[test]
+fn a_deleted_or_silent_interface_is_not_a_panic() {
+    in_namespace(|| {
+        let mut tun = open("cvio0", 1500);
+        let (umem, mut pool) = region(8);
+        let mut burst = Burst::new();
+        let packet = |pool: &mut io::FramePool, bytes: &[u8]| {
+            let mut frame = pool.take().expect("frame");
+            let span = wire::Span { start: io::HEADROOM, len: bytes.len() };
+            frame.bytes_mut()[span.range()].copy_from_slice(bytes);
+            Packet { frame, span }
+        };
+        // Down: refused, counted, recycled.
+        burst.push(packet(&mut pool, &[0x45; 40]));
+        assert_eq!(tun.tx(&mut burst, &mut pool).expect("tx"), 1);
+        assert_eq!(tun.stats().tx_refused, 1);
+        tun.bring_up().expect("up");
+        // Not IP: refused; an empty span too.
+        burst.push(packet(&mut pool, &[0x15; 40]));
+        burst.push(packet(&mut pool, &[]));
+        assert_eq!(tun.tx(&mut burst, &mut pool).expect("tx"), 2);
+        assert_eq!(tun.stats().tx_refused, 3);
+        assert_eq!(pool.available(), 8);
+        ip("link del cvio0");
+        assert!(tun.rx(&mut pool, &mut burst).expect_err("gone").is_gone());
+        burst.push(packet(&mut pool, &[0x45; 40]));
+        assert!(tun.tx(&mut burst, &mut pool).expect_err("gone").is_gone());
+        assert_eq!(burst.len(), 1, "what was not sent stays");
+        assert!(tun.check().expect_err("gone").is_gone());
+        assert!(umem.accounting(&pool, 0, burst.len()).balances());
+    });
+}

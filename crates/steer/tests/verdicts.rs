@@ -1,0 +1,351 @@
+//! Each branch of the program, by trial frames (`BPF_PROG_TEST_RUN`).
+
+#[path = "../../io/tests/common/mod.rs"]
+mod common;
+
+use std::net::IpAddr;
+
+use common::in_namespace;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use steer::{Attached, Mode, Prefix, Sizes, Steer, SteerConfig, SteerError, UdpPorts, Verdict};
+
+const LOCAL4: [u8; 4] = [192, 0, 2, 1];
+const PROTECTED4: [u8; 4] = [10, 1, 2, 3];
+const OTHER4: [u8; 4] = [198, 51, 100, 9];
+const SPI: u32 = 0x1234_5678;
+
+fn local6() -> [u8; 16] {
+    "2001:db8::1".parse::<std::net::Ipv6Addr>().expect("address").octets()
+}
+
+fn protected6() -> [u8; 16] {
+    "fd00:1::99".parse::<std::net::Ipv6Addr>().expect("address").octets()
+}
+
+fn ethernet(tags: &[u16], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    for tag in tags {
+        frame.extend(tag.to_be_bytes());
+        frame.extend([0, 5]);
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+fn v4(dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x45, 0, 0, 0, 0, 1];
+    packet[2..4].copy_from_slice(&((20 + payload.len()) as u16).to_be_bytes());
+    packet.extend(fragment.to_be_bytes());
+    packet.extend([64, protocol, 0, 0, 203, 0, 113, 7]);
+    packet.extend(dst);
+    packet.extend(payload);
+    ethernet(&[], 0x0800, &packet)
+}
+
+fn v6_hops(dst: [u8; 16], protocol: u8, hops: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([protocol, hops]);
+    packet.extend([0xfd; 16]);
+    packet.extend(dst);
+    packet.extend(payload);
+    ethernet(&[], 0x86dd, &packet)
+}
+
+fn v6(dst: [u8; 16], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    v6_hops(dst, protocol, 64, payload)
+}
+
+fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = vec![0x30, 0x39];
+    datagram.extend(port.to_be_bytes());
+    datagram.extend(((8 + payload.len()) as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(payload);
+    datagram
+}
+
+fn esp(spi: u32) -> Vec<u8> {
+    let mut packet = spi.to_be_bytes().to_vec();
+    packet.extend([0, 0, 0, 1]);
+    packet.extend([0xee; 40]);
+    packet
+}
+
+/// A program on the loopback interface with known tables, and no socket.
+fn steer(take_unknown: bool, frags: bool) -> Steer {
+    let config = SteerConfig { mode: Mode::Generic, frags, sizes: Sizes::default() };
+    let (mut steer, attached) = Steer::load_and_attach("lo", &config).expect("loads");
+    assert_eq!(attached, Attached::Generic);
+    steer.set_local([IpAddr::from(LOCAL4), IpAddr::from(local6())]).expect("set");
+    let prefix = |addr: IpAddr, len| Prefix::new(addr, len).expect("valid");
+    steer
+        .set_protected([prefix(PROTECTED4.into(), 16), prefix(protected6().into(), 64)])
+        .expect("set");
+    steer.set_sas([(IpAddr::from(LOCAL4), SPI), (IpAddr::from(local6()), SPI)]).expect("set");
+    steer.set_take_unknown_esp(take_unknown).expect("set");
+    steer
+}
+
+/// The one verdict that a frame moves. Without a socket every frame passes.
+fn verdict(steer: &mut Steer, frame: &[u8]) -> Verdict {
+    let before = steer.stats().expect("counters");
+    let action = steer.try_frame(frame).expect("a trial");
+    assert_eq!(action, 2, "no socket: XDP_PASS");
+    let after = steer.stats().expect("counters");
+    let moved = |verdict: &Verdict| after.count(*verdict) - before.count(*verdict);
+    let given: Vec<_> =
+        Verdict::ALL.into_iter().filter(|v| *v != Verdict::NoSocket && moved(v) > 0).collect();
+    let [one] = given[..] else { panic!("verdicts {given:?}") };
+    assert_eq!(moved(&one), 1);
+    assert_eq!(moved(&Verdict::NoSocket), u64::from(one.is_taken()));
+    one
+}
+
+#[track_caller]
+fn assert_verdicts(steer: &mut Steer, cases: &[(&str, Vec<u8>, Verdict)]) {
+    for (what, frame, expected) in cases {
+        assert_eq!(verdict(steer, frame), *expected, "{what}");
+    }
+}
+
+#[test]
+fn what_is_not_for_ipsec_passes() {
+    in_namespace(|| {
+        let multicast6 = "ff02::1".parse::<std::net::Ipv6Addr>().expect("address").octets();
+        let mut group = v4(PROTECTED4, 17, 0, &udp(9, b"x"));
+        group[0] = 0xff;
+        let tag = 0x8100;
+        let cases = [
+            ("ARP", ethernet(&[], 0x0806, &[0; 28]), Verdict::PassNotIp),
+            ("tagged ARP", ethernet(&[tag], 0x0806, &[0; 28]), Verdict::PassNotIp),
+            ("LLDP", ethernet(&[], 0x88cc, &[0; 50]), Verdict::PassNotIp),
+            ("three tags", ethernet(&[tag; 3], 0x0800, &[0x45; 40]), Verdict::PassNotIp),
+            ("tag cut off", ethernet(&[], tag, &[0, 5]), Verdict::PassMalformed),
+            ("short IPv4", ethernet(&[], 0x0800, &[0x45; 19]), Verdict::PassMalformed),
+            ("short IPv6", ethernet(&[], 0x86dd, &[0x60; 39]), Verdict::PassMalformed),
+            ("IPv4 with version 6", ethernet(&[], 0x0800, &[0x65; 40]), Verdict::PassMalformed),
+            ("IPv4 with a length of 4", ethernet(&[], 0x0800, &[0x41; 40]), Verdict::PassMalformed),
+            ("group MAC", group, Verdict::PassMulticast),
+            ("multicast", v4([224, 0, 0, 5], 89, 0, &[0; 40]), Verdict::PassMulticast),
+            ("broadcast", v4([255; 4], 17, 0, &udp(67, b"x")), Verdict::PassMulticast),
+            ("IPv6 multicast", v6(multicast6, 17, &udp(9, b"x")), Verdict::PassMulticast),
+            ("to us", v4(LOCAL4, 6, 0, &[0; 20]), Verdict::PassLocal),
+            ("IPv6 to us", v6(local6(), 6, &[0; 20]), Verdict::PassLocal),
+            ("transit", v4(OTHER4, 6, 0, &[0; 20]), Verdict::PassTransit),
+            ("class E is no multicast", v4([240, 0, 0, 1], 6, 0, &[0; 20]), Verdict::PassTransit),
+            ("ESP for others", v4(OTHER4, 50, 0, &esp(SPI)), Verdict::PassTransit),
+            ("IKE for others", v4(OTHER4, 17, 0, &udp(500, &[0; 28])), Verdict::PassTransit),
+        ];
+        assert_verdicts(&mut steer(true, false), &cases);
+    });
+}
+
+#[test]
+fn esp_to_this_host_is_taken() {
+    in_namespace(|| {
+        let known = || {
+            let options = {
+                let mut packet = vec![0x46, 0, 0, 68, 0, 1, 0, 0, 64, 50, 0, 0, 203, 0, 113, 7];
+                packet.extend(LOCAL4);
+                packet.extend([1, 1, 1, 0]);
+                packet.extend(esp(SPI));
+                packet
+            };
+            let tagged = |tags: &[u16]| ethernet(tags, 0x0800, &v4(LOCAL4, 50, 0, &esp(SPI))[14..]);
+            let mut behind = vec![60, 0, 0, 0, 0, 0, 0, 0, 50, 1];
+            behind.extend([0; 14]);
+            behind.extend(esp(SPI));
+            [
+                ("ESP", v4(LOCAL4, 50, 0, &esp(SPI)), Verdict::TakeEsp),
+                ("ESP with DF", v4(LOCAL4, 50, 0x4000, &esp(SPI)), Verdict::TakeEsp),
+                ("ESP after IPv4 options", ethernet(&[], 0x0800, &options), Verdict::TakeEsp),
+                ("ESP behind a tag", tagged(&[0x8100]), Verdict::TakeEsp),
+                ("ESP behind two tags", tagged(&[0x88a8, 0x8100]), Verdict::TakeEsp),
+                ("IPv6 ESP", v6(local6(), 50, &esp(SPI)), Verdict::TakeEsp),
+                ("IPv6 ESP after two headers", v6(local6(), 0, &behind), Verdict::TakeEsp),
+                ("ESP in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
+                ("IPv6 ESP in UDP", v6(local6(), 17, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
+                ("first fragment", v4(LOCAL4, 50, 0x2000, &esp(SPI)), Verdict::TakeEspFragment),
+                ("later fragment", v4(LOCAL4, 50, 3, &esp(1)), Verdict::TakeEspFragment),
+                (
+                    "IPv6 fragment",
+                    v6(local6(), 44, &[50, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3, 4]),
+                    Verdict::TakeEspFragment,
+                ),
+            ]
+        };
+        let unknown = |expected| {
+            [
+                ("unknown SPI", v4(LOCAL4, 50, 0, &esp(7)), expected),
+                ("unknown SPI in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(7))), expected),
+                ("IPv6 unknown SPI", v6(local6(), 50, &esp(7)), expected),
+                ("cut off in the SPI", v4(LOCAL4, 50, 0, &[1, 2]), expected),
+            ]
+        };
+        for frags in [false, true] {
+            let mut taking = steer(true, frags);
+            assert_verdicts(&mut taking, &known());
+            assert_verdicts(&mut taking, &unknown(Verdict::TakeUnknownEsp));
+            taking.set_take_unknown_esp(false).expect("set");
+            assert_verdicts(&mut taking, &known());
+            assert_verdicts(&mut taking, &unknown(Verdict::PassUnknownEsp));
+        }
+    });
+}
+
+#[test]
+fn ike_and_keepalives_pass() {
+    in_namespace(|| {
+        let ike = [0; 28];
+        let marked = udp(4500, &[0, 0, 0, 0, 9, 9, 9, 9]);
+        let cases = [
+            ("IKE", v4(LOCAL4, 17, 0, &udp(500, &ike)), Verdict::PassIke),
+            ("IPv6 IKE", v6(local6(), 17, &udp(500, &ike)), Verdict::PassIke),
+            ("IKE with marker", v4(LOCAL4, 17, 0, &marked), Verdict::PassIke),
+            ("first fragment of IKE", v4(LOCAL4, 17, 0x2000, &marked), Verdict::PassIke),
+            ("later fragment", v4(LOCAL4, 17, 0x2003, &esp(SPI)), Verdict::PassUdpFragment),
+            ("keepalive", v4(LOCAL4, 17, 0, &udp(4500, &[0xff])), Verdict::PassKeepalive),
+            ("other single byte", v4(LOCAL4, 17, 0, &udp(4500, &[0xfe])), Verdict::PassIke),
+            (
+                "padded keepalive",
+                {
+                    let mut frame = v4(LOCAL4, 17, 0, &udp(4500, &[0xff]));
+                    frame.resize(60, 0);
+                    frame
+                },
+                Verdict::PassKeepalive,
+            ),
+            ("empty datagram", v4(LOCAL4, 17, 0, &udp(4500, &[])), Verdict::PassIke),
+            ("three bytes", v4(LOCAL4, 17, 0, &udp(4500, &[1, 2, 3])), Verdict::PassIke),
+            ("cut UDP header", v4(LOCAL4, 17, 0, &[1, 2, 3]), Verdict::PassLocal),
+            ("other UDP", v4(LOCAL4, 17, 0, &udp(53, &esp(SPI))), Verdict::PassLocal),
+        ];
+        let mut steer = steer(true, false);
+        assert_verdicts(&mut steer, &cases);
+        // Other ports, and a port that changes its kind.
+        steer.set_udp_ports(&UdpPorts { ike: vec![4500, 1500], natt: vec![500] }).expect("set");
+        let esp_at = |port| v4(LOCAL4, 17, 0, &udp(port, &esp(SPI)));
+        let cases = [
+            ("now NAT-T", esp_at(500), Verdict::TakeEsp),
+            ("now IKE", esp_at(4500), Verdict::PassIke),
+            ("new IKE", esp_at(1500), Verdict::PassIke),
+        ];
+        assert_verdicts(&mut steer, &cases);
+    });
+}
+
+#[test]
+fn protected_destinations_are_taken() {
+    in_namespace(|| {
+        let mut steer = steer(true, false);
+        let beyond = [10, 2, 0, 0];
+        let many_headers = [[60, 0, 0, 0, 0, 0, 0, 0]; 8].concat();
+        let cases = [
+            ("transit", v4(PROTECTED4, 6, 0, &[0; 20]), Verdict::TakeTransit),
+            ("transit fragment", v4(PROTECTED4, 17, 0x2005, &[0; 20]), Verdict::TakeTransit),
+            ("transit ESP", v4(PROTECTED4, 50, 0, &esp(SPI)), Verdict::TakeTransit),
+            ("transit IKE", v4(PROTECTED4, 17, 0, &udp(500, &[0; 28])), Verdict::TakeTransit),
+            ("just beyond", v4(beyond, 6, 0, &[0; 20]), Verdict::PassTransit),
+            ("IPv6 transit", v6(protected6(), 58, &[128, 0, 0, 0]), Verdict::TakeTransit),
+            ("too many headers", v6(protected6(), 60, &many_headers), Verdict::TakeTransit),
+            ("header cut off", v6(protected6(), 0, &[6]), Verdict::TakeTransit),
+            ("fragment cut off", v6(protected6(), 44, &[6, 0, 0]), Verdict::TakeTransit),
+        ];
+        assert_verdicts(&mut steer, &cases);
+        // An address of this host in a protected prefix: cleartext is for the policies to judge,
+        // IKE and ESP are as ever.
+        steer.set_local([IpAddr::from(PROTECTED4), IpAddr::from(protected6())]).expect("set");
+        steer.add_sa(PROTECTED4.into(), SPI).expect("set");
+        let cases = [
+            ("cleartext", v4(PROTECTED4, 6, 0, &[0; 20]), Verdict::TakeLocal),
+            ("IPv6 cleartext", v6(protected6(), 17, &udp(53, b"x")), Verdict::TakeLocal),
+            ("IKE", v4(PROTECTED4, 17, 0, &udp(500, &[0; 28])), Verdict::PassIke),
+            ("ESP", v4(PROTECTED4, 50, 0, &esp(SPI)), Verdict::TakeEsp),
+            ("formerly local", v4(LOCAL4, 6, 0, &[0; 20]), Verdict::PassTransit),
+        ];
+        assert_verdicts(&mut steer, &cases);
+        steer.remove_sa(PROTECTED4.into(), SPI).expect("set");
+        steer.set_protected([Prefix::new(IpAddr::from([0; 4]), 0).expect("valid")]).expect("set");
+        let cases = [
+            ("ESP of no SA", v4(PROTECTED4, 50, 0, &esp(SPI)), Verdict::TakeUnknownEsp),
+            ("everything is protected", v4(OTHER4, 6, 0, &[0; 20]), Verdict::TakeTransit),
+            ("not IPv6", v6(protected6(), 6, &[0; 20]), Verdict::PassLocal),
+        ];
+        assert_verdicts(&mut steer, &cases);
+    });
+}
+
+#[test]
+fn neighbour_discovery_passes_but_is_no_way_around() {
+    in_namespace(|| {
+        let link_local = "fe80::1".parse::<std::net::Ipv6Addr>().expect("address").octets();
+        let message = |kind| [kind, 0, 0, 0, 0, 0, 0, 0];
+        let mut steer = steer(false, false);
+        steer.set_local([IpAddr::from(protected6())]).expect("set");
+        steer.set_protected([Prefix::new(IpAddr::from([0; 16]), 0).expect("valid")]).expect("set");
+        for kind in 133..=137 {
+            for dst in [protected6(), link_local] {
+                let frame = v6_hops(dst, 58, 255, &message(kind));
+                assert_eq!(verdict(&mut steer, &frame), Verdict::PassNeighbour, "type {kind}");
+            }
+        }
+        let other = "fd00:1::55".parse::<std::net::Ipv6Addr>().expect("address").octets();
+        let mut fragment = vec![58, 0, 0, 1, 0, 0, 0, 9];
+        fragment.extend(message(135));
+        let cases = [
+            ("echo", v6_hops(protected6(), 58, 255, &message(128)), Verdict::TakeLocal),
+            ("type 132", v6_hops(protected6(), 58, 255, &message(132)), Verdict::TakeLocal),
+            ("type 138", v6_hops(protected6(), 58, 255, &message(138)), Verdict::TakeLocal),
+            ("routed", v6_hops(protected6(), 58, 254, &message(135)), Verdict::TakeLocal),
+            ("fragment", v6_hops(protected6(), 44, 255, &fragment), Verdict::TakeLocal),
+            ("to another host", v6_hops(other, 58, 255, &message(135)), Verdict::TakeTransit),
+        ];
+        assert_verdicts(&mut steer, &cases);
+    });
+}
+
+#[test]
+fn arbitrary_frames_get_exactly_one_verdict() {
+    in_namespace(|| {
+        let steer = std::cell::RefCell::new(steer(true, false));
+        let seed = prop::sample::select(vec![
+            v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI))),
+            v4(PROTECTED4, 50, 0, &esp(SPI)),
+            v6(local6(), 0, &[[44, 0, 0, 0, 0, 0, 0, 0], [50, 0, 0, 1, 0, 0, 0, 9]].concat()),
+            v6_hops(protected6(), 58, 255, &[135; 30]),
+        ]);
+        let damage = prop::collection::vec((0_usize..110, any::<u8>()), 0..6);
+        let mut runner = TestRunner::new(Config { cases: 2000, ..Config::default() });
+        let result = runner.run(&(seed, damage, 15_usize..120), |(mut frame, damage, len)| {
+            frame.resize(len, 0);
+            for (at, value) in damage {
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            verdict(&mut steer.borrow_mut(), &frame);
+            Ok(())
+        });
+        result.expect("one verdict each");
+    });
+}
+
+#[test]
+fn a_full_table_is_an_error_that_names_it() {
+    in_namespace(|| {
+        let sizes = Sizes { sas: 4, prefixes: 2, ..Sizes::default() };
+        let config = SteerConfig { mode: Mode::Generic, sizes, ..SteerConfig::default() };
+        let (mut steer, _) = Steer::load_and_attach("lo", &config).expect("loads");
+        let result = steer.set_sas((0..100).map(|spi| (IpAddr::from(LOCAL4), spi)));
+        assert!(matches!(result, Err(SteerError::Full { table: "sad", .. })), "{result:?}");
+        let prefixes =
+            (0..9).map(|net| Prefix::new(IpAddr::from([10, net, 0, 0]), 16).expect("valid"));
+        let result = steer.set_protected(prefixes);
+        assert!(matches!(result, Err(SteerError::Full { table: "protected", .. })), "{result:?}");
+        // It is still of use afterwards.
+        steer.set_sas([(IpAddr::from(LOCAL4), 1)]).expect("room again");
+    });
+}
