@@ -2,6 +2,7 @@
 
 use core::any::Any;
 use core::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -174,16 +175,18 @@ pub enum EngineError {
 
 /// One SA's keyed state in an engine: expanded keys, in both directions.
 ///
-/// Shared between workers; engines only read it. Dropping it zeroises the keys.
+/// Shared between workers; engines only read it. A clone shares the keys; they are zeroised when
+/// the last one is dropped.
+#[derive(Clone)]
 pub struct Session {
     suite: Suite,
-    state: Box<dyn Any + Send + Sync>,
+    state: Arc<dyn Any + Send + Sync>,
 }
 
 impl Session {
     /// Wraps an engine's own state.
     pub fn new(suite: Suite, state: Box<dyn Any + Send + Sync>) -> Session {
-        Session { suite, state }
+        Session { suite, state: state.into() }
     }
 
     /// The suite that the session is for.

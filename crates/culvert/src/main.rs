@@ -1,1 +1,81 @@
-fn main() {}
+//! A fast path for IPsec on Linux: daemon and command line.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod client;
+mod command;
+mod config;
+mod daemon;
+mod paths;
+mod report;
+mod table;
+
+use std::error::Error;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, GuardCommand};
+use crate::command::{docs, exec, guard, show};
+use crate::config::Config;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match dispatch(&cli) {
+        Ok(output) => print(&output),
+        Err(error) => {
+            eprintln!("culvert: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; its output is printed by the caller.
+fn dispatch(cli: &Cli) -> Result<String, Box<dyn Error>> {
+    let (name, json) = (cli.name.as_str(), cli.json);
+    if !config::valid_name(name) {
+        let rule = "a name has 1 to 64 letters, digits, '-' and '_'";
+        return Err(format!("--name {name:?}: {rule}").into());
+    }
+    Ok(match &cli.command {
+        Command::Run(args) => {
+            daemon::run(args)?;
+            String::new()
+        }
+        Command::Check(args) => {
+            let config = Config::load(&args.config)?;
+            match json {
+                true => serde_json::json!({ "valid": true, "name": config.name }).to_string(),
+                false => format!("{}: valid", args.config.display()),
+            }
+        }
+        Command::Status => show::status(name, json)?,
+        Command::Sa(args) => show::sa(name, json, args.show_keys, args.spi)?,
+        Command::Policy => show::policy(name, json)?,
+        Command::Port => show::port(name, json)?,
+        Command::Route => show::route(name, json)?,
+        Command::Stats => show::stats(name, json)?,
+        Command::Drops(args) => show::drops(name, json, args.all)?,
+        Command::Exec(args) => return Err(exec::exec(name, args).into()),
+        Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
+        Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
+        Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
+        Command::Doctor(_) | Command::Bench(_) => return Err("not in this build".into()),
+        Command::Docs { directory } => {
+            docs::write(directory)?;
+            String::new()
+        }
+    })
+}
+
+/// Prints, and takes a closed pipe (`| head`) for what it is.
+fn print(output: &str) -> ExitCode {
+    if output.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    match writeln!(std::io::stdout(), "{}", output.trim_end()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

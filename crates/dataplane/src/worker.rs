@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
@@ -104,6 +104,8 @@ pub enum Command {
         port: Box<dyn Port>,
         /// Whether it is the private interface to Linux.
         is_linux: bool,
+        /// Told when the port is in its place and has been looked at for the first time.
+        done: Sender<()>,
     },
     /// Drop every port of an interface; its descriptors are closed when this has been done.
     RemovePorts {
@@ -111,7 +113,7 @@ pub enum Command {
         ifindex: u32,
     },
     /// Tell the ports' counters.
-    PortStats(std::sync::mpsc::Sender<Vec<(u32, PortStats)>>),
+    PortStats(Sender<Vec<(u32, PortStats)>>),
     /// End: every packet held or queued is dropped and counted, every port closed.
     Stop,
 }
@@ -249,8 +251,11 @@ impl Worker {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::AddPort { slot, ifindex, port, is_linux } => {
+                Command::AddPort { slot, ifindex, port, is_linux, done } => {
                     self.add_port(slot, ifindex, port, is_linux);
+                    self.receive(slot);
+                    // Nobody waits for it any more: fine.
+                    let _ = done.send(());
                 }
                 Command::RemovePorts { ifindex } => self.remove_ports(ifindex),
                 Command::PortStats(answer) => {

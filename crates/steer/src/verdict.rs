@@ -124,6 +124,14 @@ impl Stats {
         Verdict::ALL.into_iter().zip(self.counters)
     }
 
+    /// The number of frames that were left to Linux.
+    pub fn passed(&self) -> u64 {
+        self.iter()
+            .filter(|(verdict, _)| !verdict.is_taken() && !matches!(verdict, Verdict::DropTooLong))
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     /// The number of frames that the program has seen.
     pub fn frames(&self) -> u64 {
         self.iter()

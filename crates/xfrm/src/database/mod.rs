@@ -142,6 +142,12 @@ impl<B: Backend> Database<B> {
         self.sad.len()
     }
 
+    /// An SA's keys, for who asks for them explicitly; zeroised when dropped.
+    pub fn keys_of(&self, id: &policy::SaId) -> Option<crypto::Keys> {
+        let (_, sa) = self.sad.find_exact(id)?;
+        sa.config(0).ok().map(|(_, keys)| keys)
+    }
+
     /// How many policies there are: in, out, forward.
     pub fn policy_counts(&self) -> [u32; 3] {
         self.spd.counts()

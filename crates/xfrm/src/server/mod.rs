@@ -9,7 +9,7 @@ mod socket;
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use client::{Client, Fate};
@@ -71,8 +71,8 @@ impl Server {
     }
 
     /// A descriptor that is readable when [`Server::process`] has something to do.
-    pub fn poll_fd(&self) -> RawFd {
-        self.epoll.raw_fd()
+    pub fn poll_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 
     /// How many programs are connected.

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::Path;
@@ -131,8 +131,8 @@ impl Epoll {
         Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    pub fn raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     pub fn add(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) -> io::Result<()> {
@@ -155,7 +155,7 @@ impl Epoll {
         let mut event = libc::epoll_event { events, u64: token };
         // SAFETY: the event lives through the call, and both descriptors are open.
         checked(unsafe {
-            libc::epoll_ctl(self.raw_fd(), operation, fd.as_raw_fd(), &raw mut event)
+            libc::epoll_ctl(self.0.as_raw_fd(), operation, fd.as_raw_fd(), &raw mut event)
         })?;
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Epoll {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY];
         let max = i32::try_from(READY).unwrap_or(i32::MAX);
         // SAFETY: the array is valid for writes of `max` events.
-        let n = unsafe { libc::epoll_wait(self.raw_fd(), events.as_mut_ptr(), max, 0) };
+        let n = unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), max, 0) };
         match usize::try_from(n) {
             Ok(n) => Ok(events.iter().take(n).map(|e| e.u64).collect()),
             Err(_) => match io::Error::last_os_error() {

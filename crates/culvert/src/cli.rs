@@ -1,0 +1,216 @@
+//! The command line, defined once: help, man pages and completion come from here.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A fast path for IPsec on Linux.
+///
+/// Culvert serves the kernel's XFRM interface to an unmodified IKE daemon, takes over the packets
+/// of its tunnels, and forwards them in user space. Configuration stays where it is: swanctl, ip,
+/// nft. The daemon is `culvert run`; every other command asks a running daemon, or prepares one.
+#[derive(Debug, Parser)]
+#[command(name = "culvert", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "A first look at it all: `make demo` in the source tree.\n\
+    The instance that a command talks to is named by --name (default `default`).")]
+pub struct Cli {
+    /// The instance, as its configuration's `name` says; decides /run/culvert/NAME.
+    #[arg(long, short = 'n', global = true, default_value = "default", value_name = "NAME")]
+    pub name: String,
+
+    /// Machine-readable output.
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon in the foreground.
+    ///
+    /// Needs root (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF or CAP_SYS_ADMIN). Runs in the network
+    /// namespace that it is started in. SIGTERM and SIGINT stop it in order, SIGHUP reloads the
+    /// configuration file.
+    Run(RunArgs),
+    /// Check a configuration file and say what is wrong with it, without touching anything.
+    Check(ConfigArg),
+    /// The daemon at a glance: version, engine, ports, counts, memory, warnings.
+    Status,
+    /// Security associations, with live counters.
+    Sa(SaArgs),
+    /// Policies, in the order in which they are looked up.
+    Policy,
+    /// The ports: interfaces that culvert has taken over, and the private one.
+    Port,
+    /// Routes and neighbours as the data path sees them.
+    Route,
+    /// Packets in, and how each of them ended.
+    Stats,
+    /// Dropped packets by reason.
+    Drops(DropsArgs),
+    /// Start a program whose NETLINK_XFRM sockets go to culvert.
+    ///
+    /// The program itself stays unmodified: an IKE daemon such as charon-systemd, or `ip xfrm`.
+    /// It replaces this process, so signals and the exit status are the program's own.
+    Exec(ExecArgs),
+    /// The guard: kernel policies that block protected traffic while no daemon forwards it.
+    #[command(subcommand)]
+    Guard(GuardCommand),
+    /// Look for what keeps culvert from working well on this machine, and say what to do.
+    Doctor(ConfigArg),
+    /// Measure the data path in memory, on one core.
+    #[command(subcommand)]
+    Bench(BenchCommand),
+    /// Write man pages and shell completions into a directory.
+    #[command(hide = true)]
+    Docs {
+        /// The directory; made if missing.
+        directory: PathBuf,
+    },
+}
+
+/// Arguments of `culvert run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    /// The configuration file (TOML).
+    #[command(flatten)]
+    pub config: ConfigArg,
+    /// Log as JSON objects, one a line.
+    #[arg(long)]
+    pub log_json: bool,
+}
+
+/// Names a configuration file.
+#[derive(Debug, Args)]
+pub struct ConfigArg {
+    /// The configuration file (TOML).
+    #[arg(long, short = 'c', value_name = "FILE", default_value = "/etc/culvert/culvert.toml")]
+    pub config: PathBuf,
+}
+
+/// Arguments of `culvert sa`.
+#[derive(Debug, Args)]
+pub struct SaArgs {
+    /// Show keys. They are secret: whoever has them reads the traffic.
+    #[arg(long)]
+    pub show_keys: bool,
+    /// Only the SA with this SPI, in hexadecimal (0x...) or decimal.
+    #[arg(long, value_name = "SPI", value_parser = parse_spi)]
+    pub spi: Option<u32>,
+}
+
+/// Arguments of `culvert drops`.
+#[derive(Debug, Args)]
+pub struct DropsArgs {
+    /// Also the reasons that have not occurred.
+    #[arg(long, short = 'a')]
+    pub all: bool,
+}
+
+/// Arguments of `culvert exec`.
+#[derive(Debug, Args)]
+pub struct ExecArgs {
+    /// The preload library, if it does not lie beside the binary or in its library directory.
+    #[arg(long, value_name = "FILE", env = "CULVERT_PRELOAD")]
+    pub preload: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    pub program: Vec<OsString>,
+}
+
+/// The commands of `culvert guard`.
+#[derive(Debug, Subcommand)]
+pub enum GuardCommand {
+    /// Show the block policies that stand in the kernel.
+    Show,
+    /// Put up the guard for the prefixes that the configuration names, before the daemon starts.
+    Apply(ConfigArg),
+    /// Take the guard down. Traffic that was protected can then leave in clear.
+    Clear,
+}
+
+/// The commands of `culvert bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// The whole gateway path with in-memory ports: cycles a packet, and the ratio to the cipher.
+    Esp(BenchEspArgs),
+}
+
+/// Arguments of `culvert bench esp`.
+#[derive(Debug, Args)]
+pub struct BenchEspArgs {
+    /// Suites to measure, as strongSwan's proposals name them.
+    #[arg(long, value_delimiter = ',', default_value = "aes128gcm16,aes128-sha1,aes128-sha256")]
+    pub suite: Vec<String>,
+    /// Sizes of the inner IP packet in bytes.
+    #[arg(long, value_delimiter = ',', default_value = "64,128,256,512,1024,1400")]
+    pub size: Vec<usize>,
+    /// Directions.
+    #[arg(long, value_delimiter = ',', default_value = "outbound,inbound")]
+    pub direction: Vec<BenchDirection>,
+    /// Repetitions; the median counts.
+    #[arg(long, default_value_t = 5)]
+    pub repeat: usize,
+    /// Milliseconds of each repetition.
+    #[arg(long, default_value_t = 200)]
+    pub millis: u64,
+    /// Core to pin to.
+    #[arg(long)]
+    pub cpu: Option<usize>,
+    /// Crypto engine.
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+}
+
+/// Which way a benchmark's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchDirection {
+    /// Cleartext in, ESP out.
+    Outbound,
+    /// ESP in, cleartext out.
+    Inbound,
+}
+
+/// Which crypto engine works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineChoice {
+    /// ipsec-mb where it is there, else OpenSSL.
+    #[default]
+    Auto,
+    /// Intel's multi-buffer library, or an error.
+    IpsecMb,
+    /// OpenSSL.
+    Openssl,
+}
+
+fn parse_spi(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|e| format!("{e}; an SPI is a 32-bit number, such as 0xc1a2b3d4"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn definition_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn spi_in_both_bases() {
+        assert_eq!(super::parse_spi("0xff"), Ok(255));
+        assert_eq!(super::parse_spi("255"), Ok(255));
+        assert!(super::parse_spi("0x1ffffffff").is_err());
+        assert!(super::parse_spi("spi").is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! Asks a running daemon.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+
+use crate::paths;
+use crate::report::Request;
+
+/// How long a daemon may take for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error(
+        "no daemon answers at {path}: {source}\n  start one with `culvert run`, or name the \
+         instance with --name (running: {running})"
+    )]
+    NotRunning {
+        /// The socket.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+        /// Instances that have a socket.
+        running: String,
+    },
+    /// The conversation broke.
+    #[error("the daemon at {path} did not answer: {source}")]
+    Broken {
+        /// The socket.
+        path: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The answer is not what this version understands.
+    #[error("the daemon's answer is not understood ({0}); client and daemon differ in version?")]
+    Answer(#[from] serde_json::Error),
+}
+
+/// One question, one answer, as JSON text.
+pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
+    let socket = paths::control_socket(name);
+    let path = socket.display().to_string();
+    let mut stream = UnixStream::connect(&socket).map_err(|source| ClientError::NotRunning {
+        path: path.clone(),
+        source,
+        running: running_instances(),
+    })?;
+    let mut talk = || {
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
+        let mut line = serde_json::to_vec(&request)?;
+        line.push(b'\n');
+        stream.write_all(&line)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    talk().map_err(|source| ClientError::Broken { path, source })
+}
+
+/// One question, one answer.
+pub fn ask<T: DeserializeOwned>(name: &str, request: Request) -> Result<T, ClientError> {
+    Ok(serde_json::from_str(&ask_json(name, request)?)?)
+}
+
+/// Whether a daemon accepts connections under this name.
+pub fn is_running(name: &str) -> bool {
+    UnixStream::connect(paths::control_socket(name)).is_ok()
+}
+
+fn running_instances() -> String {
+    let mut names: Vec<String> = std::fs::read_dir("/run/culvert")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| entry.path().join("control.sock").exists())
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}

@@ -1,0 +1,90 @@
+//! `culvert exec`: a program whose NETLINK_XFRM sockets go to culvert.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+use crate::cli::ExecArgs;
+use crate::paths;
+
+/// The preload library's file name.
+const LIBRARY: &str = "libculvert_preload.so";
+
+/// Where packages put it, when it does not lie beside the binary.
+const LIBRARY_DIRS: [&str; 3] =
+    ["/usr/lib/culvert", "/usr/local/lib/culvert", "/usr/lib/x86_64-linux-gnu/culvert"];
+
+/// Why a program was not started.
+#[derive(Debug, Error)]
+pub enum ExecError {
+    /// The preload library is nowhere.
+    #[error(
+        "the preload library {LIBRARY} was not found in {searched}\n  build it with `make build`, \
+         or name it with --preload or CULVERT_PRELOAD"
+    )]
+    NoLibrary {
+        /// The places.
+        searched: String,
+    },
+    /// The program cannot be started.
+    #[error("{program}: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// Replaces this process by the program. Returns only on failure.
+pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
+    let library = match find_library(args.preload.as_deref()) {
+        Ok(library) => library,
+        Err(error) => return error,
+    };
+    let (program, rest) = match args.program.split_first() {
+        Some(split) => split,
+        None => {
+            return ExecError::Start {
+                program: String::new(),
+                source: io::ErrorKind::InvalidInput.into(),
+            };
+        }
+    };
+    let mut preload = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let source = Command::new(program)
+        .args(rest)
+        .env("LD_PRELOAD", preload)
+        .env("CULVERT_XFRM_SOCKET", paths::xfrm_socket(name))
+        .exec();
+    ExecError::Start { program: display(program), source }
+}
+
+fn display(program: &OsString) -> String {
+    program.to_string_lossy().into_owned()
+}
+
+fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
+    let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
+    let candidates: Vec<PathBuf> = match named {
+        Some(path) => vec![path.to_owned()],
+        None => beside
+            .into_iter()
+            .chain(LIBRARY_DIRS.map(PathBuf::from))
+            .map(|dir| dir.join(LIBRARY))
+            .collect(),
+    };
+    // The dynamic linker takes a relative path as relative to wherever the program goes.
+    let found = candidates.iter().find_map(|path| path.canonicalize().ok());
+    found.ok_or_else(|| ExecError::NoLibrary {
+        searched: candidates.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", "),
+    })
+}

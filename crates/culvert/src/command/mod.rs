@@ -1,0 +1,6 @@
+//! One file for each group of commands.
+
+pub mod docs;
+pub mod exec;
+pub mod guard;
+pub mod show;

@@ -1,0 +1,407 @@
+//! The configuration file: what Linux has no word for.
+//!
+//! Parsed once into valid types; an error names the file, the line and what would be right.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use crate::cli::EngineChoice;
+
+/// The longest interface name that Linux takes (IFNAMSIZ less the terminating zero).
+const INTERFACE_NAME_MAX_LEN: usize = 15;
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The instance's name; decides /run/culvert/NAME.
+    #[serde(default = "default_name")]
+    pub name: String,
+    /// The interfaces to take over.
+    #[serde(default, rename = "port")]
+    pub ports: Vec<PortConfig>,
+    /// The private interface.
+    #[serde(default)]
+    pub tun: TunConfig,
+    /// The worker.
+    #[serde(default)]
+    pub worker: WorkerConfig,
+    /// The guard.
+    #[serde(default)]
+    pub guard: GuardConfig,
+    /// Crypto.
+    #[serde(default)]
+    pub crypto: CryptoConfig,
+    /// Logs.
+    #[serde(default)]
+    pub log: LogConfig,
+}
+
+/// `[[port]]`: an interface to take over.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PortConfig {
+    /// The interface's name.
+    pub interface: String,
+    /// How the XDP program is attached.
+    #[serde(default)]
+    pub mode: XdpMode,
+    /// How many receive queues to take; all of the interface's when left out. Queues that are not
+    /// taken stay with Linux.
+    #[serde(default)]
+    pub queues: Option<u32>,
+}
+
+/// How the XDP program is attached to an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum XdpMode {
+    /// In the driver where it can, generic otherwise; the log says which.
+    #[default]
+    Auto,
+    /// In the driver, or an error.
+    Native,
+    /// In the stack: works on every interface, and is slow.
+    Generic,
+}
+
+/// `[tun]`: the private interface between Linux and culvert, and how Linux finds it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TunConfig {
+    /// Its name.
+    pub interface: String,
+    /// Its MTU: what Linux may send into a tunnel without being told "too big".
+    pub mtu: u32,
+    /// The routing table that holds the protected prefixes.
+    pub table: u32,
+    /// The preference of the rule that looks there; below 220, strongSwan's own.
+    pub rule_preference: u32,
+}
+
+impl Default for TunConfig {
+    fn default() -> Self {
+        TunConfig { interface: "culvert0".into(), mtu: 1500, table: 219, rule_preference: 210 }
+    }
+}
+
+/// `[worker]`: the thread that moves packets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkerConfig {
+    /// The core to pin it to; not pinned when left out.
+    pub cpu: Option<usize>,
+    /// Buffers for packets; each takes `frame_bytes`.
+    pub frames: u32,
+    /// Bytes of one buffer, 2048 or 4096; at least the largest MTU plus 512.
+    pub frame_bytes: u32,
+}
+
+impl Default for WorkerConfig {
+    fn default() -> Self {
+        WorkerConfig { cpu: None, frames: 16384, frame_bytes: 2048 }
+    }
+}
+
+/// `[guard]`: what stays in the kernel when the daemon is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct GuardConfig {
+    /// Whether protected selectors are blocked in the kernel at all.
+    pub enabled: bool,
+    /// Destination prefixes that are blocked from boot on (`culvert guard apply`), before any IKE
+    /// daemon has told culvert its policies. Traffic to and from them needs protection.
+    pub prefixes: Vec<GuardPrefix>,
+}
+
+impl Default for GuardConfig {
+    fn default() -> Self {
+        GuardConfig { enabled: true, prefixes: Vec::new() }
+    }
+}
+
+/// An address prefix in the configuration: `10.2.0.0/16`, `2001:db8::/32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct GuardPrefix(pub policy::Prefix);
+
+impl<'de> Deserialize<'de> for GuardPrefix {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let wrong = || {
+            serde::de::Error::custom(format!(
+                "`{text}` is not an address prefix; write for instance `10.2.0.0/16` or \
+                 `2001:db8::/32`"
+            ))
+        };
+        let (addr, len) = text.split_once('/').ok_or_else(wrong)?;
+        let addr: std::net::IpAddr = addr.parse().map_err(|_| wrong())?;
+        let len: u8 = len.parse().map_err(|_| wrong())?;
+        let most = if addr.is_ipv4() { 32 } else { 128 };
+        if len > most {
+            return Err(wrong());
+        }
+        Ok(GuardPrefix(policy::Prefix { addr, len }))
+    }
+}
+
+/// `[crypto]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CryptoConfig {
+    /// The engine.
+    pub engine: EngineChoice,
+}
+
+/// `[log]`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogConfig {
+    /// Level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `xfrm=debug,info`.
+    pub level: String,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        LogConfig { level: "info".into() }
+    }
+}
+
+fn default_name() -> String {
+    "default".into()
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{path}: {source}\n  write one, or name another with --config; an empty file is valid")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or a key or value is not known.
+    #[error("{path}: {message}")]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The parser's message, with line, column and an excerpt.
+        message: String,
+    },
+    /// A value is not possible.
+    #[error("{path}: {problem}")]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Which key, and what would be right.
+        problem: Problem,
+    },
+}
+
+/// A value that cannot be.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The key, with its table: `port[1].interface`.
+    pub key: String,
+    /// What it says.
+    pub value: String,
+    /// What would be right.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} = {:?}: {}", self.key, self.value, self.allowed)
+    }
+}
+
+impl Config {
+    /// Reads and checks a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not valid TOML, has unknown keys, or values that cannot be.
+    pub fn load(path: &Path) -> Result<Config, ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.into(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Checks a text; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Config::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let config: Config = toml::from_str(text).map_err(|e| ConfigError::Syntax {
+            path: path.into(),
+            message: e.to_string().trim_end().to_owned(),
+        })?;
+        match config.problem() {
+            Some(problem) => Err(ConfigError::Value { path: path.into(), problem }),
+            None => Ok(config),
+        }
+    }
+
+    /// The first value that cannot be.
+    fn problem(&self) -> Option<Problem> {
+        let problem = |key: String, value: &dyn fmt::Display, allowed| {
+            Some(Problem { key, value: value.to_string(), allowed })
+        };
+        if !valid_name(&self.name) {
+            return problem(
+                "name".into(),
+                &self.name,
+                "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
+            );
+        }
+        let mut seen = HashSet::new();
+        for (i, port) in self.ports.iter().enumerate() {
+            if !valid_interface(&port.interface) {
+                return problem(
+                    format!("port[{i}].interface"),
+                    &port.interface,
+                    "an interface's name has 1 to 15 characters, without '/' and spaces",
+                );
+            }
+            if !seen.insert(port.interface.as_str()) {
+                return problem(
+                    format!("port[{i}].interface"),
+                    &port.interface,
+                    "the interface is named twice; each can be one port",
+                );
+            }
+            if let Some(0 | 65..) = port.queues {
+                return problem(
+                    format!("port[{i}].queues"),
+                    &port.queues.unwrap_or_default(),
+                    "1 to 64 queues, or leave it out for all of them",
+                );
+            }
+        }
+        if !valid_interface(&self.tun.interface) || seen.contains(self.tun.interface.as_str()) {
+            return problem(
+                "tun.interface".into(),
+                &self.tun.interface,
+                "1 to 15 characters, without '/' and spaces, and not one of the ports",
+            );
+        }
+        if !(1280..=9000).contains(&self.tun.mtu) {
+            return problem("tun.mtu".into(), &self.tun.mtu, "between 1280 and 9000");
+        }
+        if self.tun.table == 0 || (253..=255).contains(&self.tun.table) {
+            return problem(
+                "tun.table".into(),
+                &self.tun.table,
+                "a table of culvert's own: not 0, and not 253 to 255, which are Linux's",
+            );
+        }
+        if !(1..220).contains(&self.tun.rule_preference) {
+            return problem(
+                "tun.rule_preference".into(),
+                &self.tun.rule_preference,
+                "1 to 219: it must come before strongSwan's rule 220",
+            );
+        }
+        if ![2048, 4096].contains(&self.worker.frame_bytes) {
+            return problem("worker.frame_bytes".into(), &self.worker.frame_bytes, "2048 or 4096");
+        }
+        if !(1024..=1_048_576).contains(&self.worker.frames)
+            || !self.worker.frames.is_power_of_two()
+        {
+            return problem(
+                "worker.frames".into(),
+                &self.worker.frames,
+                "a power of two from 1024 to 1048576",
+            );
+        }
+        None
+    }
+}
+
+/// Whether a name can be an instance's, and so a directory's.
+pub fn valid_name(name: &str) -> bool {
+    (1..=64).contains(&name.len())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+fn valid_interface(name: &str) -> bool {
+    (1..=INTERFACE_NAME_MAX_LEN).contains(&name.len())
+        && !name.contains(['/', ':'])
+        && !name.contains(char::is_whitespace)
+        && name != "."
+        && name != ".."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, ConfigError> {
+        Config::parse(text, Path::new("culvert.toml"))
+    }
+
+    #[test]
+    fn empty_is_valid() {
+        let config = parse("").unwrap();
+        assert_eq!(config.name, "default");
+        assert!(config.guard.enabled);
+    }
+
+    #[test]
+    fn full_example() {
+        let config = parse(
+            "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\nmode = \"generic\"\nqueues = 2\n\
+             [[port]]\ninterface = \"lan\"\n[tun]\nmtu = 1400\n[worker]\ncpu = 1\n\
+             [guard]\nprefixes = [\"10.2.0.0/16\", \"2001:db8::/32\"]\n\
+             [crypto]\nengine = \"openssl\"\n[log]\nlevel = \"debug\"\n",
+        )
+        .unwrap();
+        assert_eq!(config.ports[0].mode, XdpMode::Generic);
+        assert_eq!(config.ports[1].mode, XdpMode::Auto);
+        assert_eq!(config.guard.prefixes.len(), 2);
+        assert_eq!(config.crypto.engine, EngineChoice::Openssl);
+    }
+
+    /// Each row: a text, and what the error must name.
+    #[test]
+    fn every_error_names_the_place() {
+        let rows: &[(&str, &[&str])] = &[
+            ("name = \"a/b\"", &["culvert.toml", "name", "a/b", "letters"]),
+            ("name = 3", &["culvert.toml", "line 1", "string"]),
+            ("colour = 1", &["unknown field `colour`", "line 1"]),
+            ("[[port]]\nmode = \"auto\"", &["missing field `interface`"]),
+            ("[[port]]\ninterface = \"wan\"\nmode = \"fast\"", &["line 3", "native", "generic"]),
+            ("[[port]]\ninterface = \"seventeen-letters\"", &["port[0].interface", "15"]),
+            (
+                "[[port]]\ninterface = \"a\"\n[[port]]\ninterface = \"a\"",
+                &["port[1].interface", "twice"],
+            ),
+            ("[[port]]\ninterface = \"a\"\nqueues = 0", &["port[0].queues", "1 to 64"]),
+            ("[tun]\nmtu = 100", &["tun.mtu", "1280"]),
+            ("[tun]\ntable = 254", &["tun.table"]),
+            ("[tun]\nrule_preference = 220", &["tun.rule_preference", "219"]),
+            ("[worker]\nframe_bytes = 3000", &["worker.frame_bytes", "4096"]),
+            ("[worker]\nframes = 1000", &["worker.frames", "power of two"]),
+            ("[guard]\nprefixes = [\"10.2.0.0\"]", &["line 2", "10.2.0.0", "/16"]),
+            ("[guard]\nprefixes = [\"10.2.0.0/33\"]", &["line 2", "10.2.0.0/33"]),
+            ("[crypto]\nengine = \"qat\"", &["line 2", "ipsec-mb"]),
+            ("name = ", &["line 1"]),
+        ];
+        for (text, expected) in rows {
+            let error = parse(text).expect_err(text).to_string();
+            for part in *expected {
+                assert!(error.contains(part), "{text:?}: {part:?} not in: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn missing_file_is_named() {
+        let error = Config::load(Path::new("/nonexistent/c.toml")).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/c.toml") && error.contains("--config"));
+    }
+}

@@ -1,0 +1,351 @@
+//! Answers to the commands that show something.
+
+use core::sync::atomic::Ordering::Relaxed;
+use std::collections::{BTreeMap, HashMap};
+
+use esp::{Mode, Sa};
+use outcome::DropReason;
+use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
+use serde::Serialize;
+
+use super::{Daemon, now};
+use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
+
+impl Daemon {
+    /// The answer to a question, as JSON text.
+    pub(super) fn answer(&self, request: Request) -> String {
+        match request {
+            Request::Status => json(&self.status()),
+            Request::Sa { show_keys, spi } => json(&self.sas(show_keys, spi)),
+            Request::Policy => json(&self.policies()),
+            Request::Port => json(&self.port_rows()),
+            Request::Route => json(&self.routes()),
+            Request::Stats => json(&self.stats()),
+            Request::Drops => json(&self.drops()),
+        }
+    }
+
+    fn status(&self) -> Status {
+        let databases = self.database.backend().databases();
+        let states: Vec<_> = self.ports.states().collect();
+        let mut warnings: Vec<String> = states
+            .iter()
+            .filter(|p| p.ifindex.is_none())
+            .map(|p| format!("port {}: {}", p.interface, p.state))
+            .collect();
+        warnings.extend(self.guard_trouble.clone());
+        if !self.config.guard.enabled {
+            warnings
+                .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
+        }
+        let unsupported = databases.policies().filter(|p| p.is_unsupported()).count();
+        if unsupported > 0 {
+            warnings.push(format!(
+                "{unsupported} policies ask for AH, IPComp or nested SAs: their traffic is blocked"
+            ));
+        }
+        let without_window = databases.sas().filter(|sa| {
+            sa.config.params.replay_window == 0 && sa.esp.cells().edge().load(Relaxed) > 0
+        });
+        let without_window = without_window.count();
+        if without_window > 0 {
+            warnings.push(format!("{without_window} inbound SAs have replay protection off"));
+        }
+        let near_wrap = databases
+            .sas()
+            .filter(|sa| !matches!(sa.esp.sequence_headroom(), esp::Headroom::Ample))
+            .count();
+        if near_wrap > 0 {
+            warnings.push(format!("{near_wrap} SAs are near their last sequence number: rekey"));
+        }
+        Status {
+            name: self.config.name.clone(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            engine: self.engine.clone(),
+            sas: databases.sa_count(),
+            policies: databases.policies().len(),
+            restored: self.restored,
+            clients: self.server.client_count(),
+            ports_up: states.iter().filter(|p| p.ifindex.is_some()).count(),
+            ports: states.len(),
+            guard_policies: self.guard.standing().len(),
+            memory_kib: resident_kib(),
+            buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
+            warnings,
+        }
+    }
+
+    fn sas(&self, show_keys: bool, spi: Option<u32>) -> Vec<report::Sa> {
+        let backend = self.database.backend();
+        let mut entries: Vec<_> = backend
+            .databases()
+            .sas()
+            .filter(|sa| spi.is_none_or(|spi| sa.config.params.spi == spi))
+            .collect();
+        entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
+        let mut rows: Vec<report::Sa> = entries.iter().map(|sa| sa_row(sa)).collect();
+        if show_keys {
+            for (row, sa) in rows.iter_mut().zip(&entries) {
+                row.keys = self.database.keys_of(&sa.config.id()).map(|keys| {
+                    let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
+                    [("cipher", &keys.cipher), ("salt", &keys.salt), ("auth", &keys.auth)]
+                        .into_iter()
+                        .filter(|(_, key)| !key.is_empty())
+                        .map(|(name, key)| (name.to_owned(), hex(key)))
+                        .collect::<BTreeMap<_, _>>()
+                });
+            }
+        }
+        rows
+    }
+
+    fn policies(&self) -> Vec<report::Policy> {
+        let mut entries: Vec<_> = self.database.backend().databases().policies().collect();
+        entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
+        entries.into_iter().map(|p| policy_row(p)).collect()
+    }
+
+    fn port_rows(&self) -> Vec<report::Port> {
+        let mut by_interface: HashMap<u32, io::PortStats> = HashMap::new();
+        for (ifindex, stats) in self.worker.port_stats() {
+            let sum = by_interface.entry(ifindex).or_default();
+            sum.rx_packets += stats.rx_packets;
+            sum.rx_bytes += stats.rx_bytes;
+            sum.tx_packets += stats.tx_packets;
+            sum.tx_bytes += stats.tx_bytes;
+        }
+        let snapshot = self.observer.snapshot();
+        let row = |interface: &str, kind: &str, state, mode, queues, passed| {
+            let link = snapshot.link_by_name(interface);
+            let stats = link.and_then(|l| by_interface.get(&l.index)).copied().unwrap_or_default();
+            let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
+            report::Port {
+                interface: interface.into(),
+                kind: kind.into(),
+                state,
+                mode,
+                queues,
+                mtu: link.map_or(0, |l| l.mtu),
+                mac,
+                rx_packets: stats.rx_packets,
+                rx_bytes: stats.rx_bytes,
+                tx_packets: stats.tx_packets,
+                tx_bytes: stats.tx_bytes,
+                passed_to_linux: passed,
+            }
+        };
+        let mut rows: Vec<_> = self
+            .ports
+            .states()
+            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.queues, p.passed))
+            .collect();
+        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 1, 0));
+        rows
+    }
+
+    fn routes(&self) -> Routes {
+        let snapshot = self.observer.snapshot();
+        let name = |ifindex: u32| {
+            snapshot.link(ifindex).map_or_else(|| ifindex.to_string(), |l| l.name.clone())
+        };
+        let prefix = |p: mirror::Prefix| format!("{}/{}", p.addr, p.len);
+        let rules = [mirror::Family::V4, mirror::Family::V6]
+            .into_iter()
+            .flat_map(|family| snapshot.rules(family))
+            .map(|r| {
+                let not = if r.invert { "not " } else { "" };
+                let from = r.from.map_or_else(|| "all".into(), prefix);
+                let to = r.to.map(|p| format!(" to {}", prefix(p))).unwrap_or_default();
+                let iif = r.iif.as_ref().map(|i| format!(" iif {i}")).unwrap_or_default();
+                let family = match r.family {
+                    mirror::Family::V4 => "inet",
+                    mirror::Family::V6 => "inet6",
+                };
+                let (priority, table) = (r.priority, r.table);
+                format!("{family} {priority}: {not}from {from}{to}{iif} lookup {table}")
+            })
+            .collect();
+        let routes = snapshot
+            .routes()
+            .map(|r| report::Route {
+                table: r.table,
+                dst: prefix(r.dst),
+                kind: format!("{:?}", r.kind).to_lowercase(),
+                via: r.next_hops.iter().filter_map(|h| h.gateway).map(|g| g.to_string()).collect(),
+                dev: r.next_hops.iter().map(|h| name(h.ifindex)).collect(),
+                metric: r.metric,
+            })
+            .collect();
+        let neighbours = snapshot
+            .neighbours()
+            .map(|n| report::Neighbour {
+                dev: name(n.ifindex),
+                address: n.ip.to_string(),
+                mac: n.mac.map(mac_text),
+                state: format!("{:?}", n.state).to_lowercase(),
+            })
+            .collect();
+        Routes { rules, routes, neighbours }
+    }
+
+    fn stats(&self) -> Stats {
+        let counters = self.worker.counters();
+        // The counters balance between two bursts; a moment inside one is not of interest.
+        let mut totals = counters.totals();
+        for _ in 0..SETTLE_ATTEMPTS {
+            if totals.balance() == 0 {
+                break;
+            }
+            std::thread::sleep(SETTLE_PAUSE);
+            totals = counters.totals();
+        }
+        Stats {
+            received: totals.received,
+            generated: totals.generated,
+            outcomes: Outcomes {
+                transmitted: totals.transmitted,
+                to_linux: totals.to_linux,
+                consumed: totals.consumed,
+                held: totals.held,
+                dropped: totals.dropped,
+            },
+            balance: totals.balance(),
+            work: counters.work.iter().map(|(name, n)| (name.to_owned(), n)).collect(),
+        }
+    }
+
+    fn drops(&self) -> Drops {
+        let counters = self.worker.counters();
+        let drops = DropReason::ALL
+            .iter()
+            .map(|reason| (reason.name().to_owned(), counters.dropped(*reason)))
+            .collect();
+        Drops { drops }
+    }
+}
+
+/// How often, and how long apart, counters are read anew while a burst is under way.
+const SETTLE_ATTEMPTS: u32 = 200;
+const SETTLE_PAUSE: std::time::Duration = std::time::Duration::from_micros(200);
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value)
+        .unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }).to_string())
+}
+
+fn sa_row(sa: &SaEntry<Sa>) -> report::Sa {
+    let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.cells());
+    let now_s = now().wall_s;
+    let last_use = cells.last_use().load(Relaxed);
+    report::Sa {
+        spi: format!("{:#010x}", params.spi),
+        src: params.src.to_string(),
+        dst: params.dst.to_string(),
+        mode: match params.mode {
+            Mode::Tunnel => "tunnel".into(),
+            Mode::Transport => "transport".into(),
+        },
+        suite: params.suite.to_string(),
+        esn: params.esn,
+        encap: params.encap.map(|e| (e.src_port, e.dst_port)),
+        reqid: config.reqid,
+        mark: mark_text(config.mark),
+        if_id: config.if_id,
+        state: match sa.state() {
+            SaState::Valid => "valid".into(),
+            SaState::Dying => "dying".into(),
+            SaState::Expired => "expired".into(),
+        },
+        placement: "software".into(),
+        bytes: cells.bytes().load(Relaxed),
+        packets: cells.packets().load(Relaxed),
+        age_s: now_s.saturating_sub(config.added_s),
+        idle_s: (last_use > 0).then(|| now_s.saturating_sub(last_use)),
+        sent_seq: cells.sent().load(Relaxed),
+        received_seq: cells.edge().load(Relaxed),
+        replay_window: params.replay_window,
+        replay_drops: cells.replays().load(Relaxed) + cells.too_old().load(Relaxed),
+        integrity_drops: cells.integrity_failures().load(Relaxed),
+        keys: None,
+    }
+}
+
+fn policy_row(policy: &PolicyEntry) -> report::Policy {
+    let config = &policy.config;
+    let s = &config.selector;
+    let last_use = policy.last_use_s();
+    let end = |p: policy::Prefix, port: PortMask| match port.mask {
+        0 => format!("{}/{}", p.addr, p.len),
+        u16::MAX => format!("{}/{} port {}", p.addr, p.len, port.value),
+        mask => format!("{}/{} port {:#x}/{mask:#x}", p.addr, p.len, port.value),
+    };
+    report::Policy {
+        index: config.index,
+        direction: match config.direction {
+            Direction::In => "in".into(),
+            Direction::Out => "out".into(),
+            Direction::Forward => "fwd".into(),
+        },
+        src: end(s.src, s.src_port),
+        dst: end(s.dst, s.dst_port),
+        protocol: match s.protocol {
+            0 => "any".into(),
+            n => protocol_name(n),
+        },
+        priority: config.priority,
+        action: match (config.action, config.templates.is_empty()) {
+            (Action::Block, _) => "block".into(),
+            (Action::Allow, true) => "bypass".into(),
+            (Action::Allow, false) if policy.is_unsupported() => "block (unsupported)".into(),
+            (Action::Allow, false) => "protect".into(),
+        },
+        templates: config
+            .templates
+            .iter()
+            .map(|t| {
+                let mode = match t.mode {
+                    Mode::Tunnel => "tunnel",
+                    Mode::Transport => "transport",
+                };
+                match t.mode {
+                    Mode::Tunnel => format!("{mode} {} - {} reqid {}", t.src, t.dst, t.reqid),
+                    Mode::Transport => format!("{mode} reqid {}", t.reqid),
+                }
+            })
+            .collect(),
+        mark: mark_text(config.mark),
+        if_id: config.if_id,
+        packets: policy.packets(),
+        bytes: policy.bytes(),
+        idle_s: (last_use > 0).then(|| now().wall_s.saturating_sub(last_use)),
+    }
+}
+
+fn protocol_name(number: u8) -> String {
+    match number {
+        1 => "icmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        47 => "gre".into(),
+        58 => "icmpv6".into(),
+        132 => "sctp".into(),
+        n => n.to_string(),
+    }
+}
+
+fn mark_text(mark: policy::Mark) -> Option<String> {
+    (mark.mask != 0).then(|| format!("{:#x}/{:#x}", mark.value, mark.mask))
+}
+
+fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|b| format!("{b:02x}")).join(":")
+}
+
+/// Resident memory of this process, 0 where `/proc` does not say.
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}

@@ -1,0 +1,292 @@
+//! What the XFRM database drives: the data path's tables, and the memory that outlives us.
+
+use core::sync::atomic::Ordering::Relaxed;
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crypto::{Keys, Provider, Session};
+use esp::{Cells, Sa};
+use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
+use vault::{Origin, Vault};
+use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
+
+/// Keys of deleted SAs whose numbers are remembered.
+const RETIRED_MAX: usize = 4096;
+
+/// How far past a deleted SA's last number the same keys go on: more than a worker can have under
+/// way while the SA is taken from it.
+const RETIRED_STEP: u64 = 4096;
+
+/// Positive errnos, as the kernel answers them.
+mod errno {
+    pub const EINVAL: i32 = 22;
+    pub const ESRCH: i32 = 3;
+    pub const ENOMEM: i32 = 12;
+    pub const ENOSYS: i32 = 38;
+}
+
+/// An SA's parts that its entry does not hold.
+struct Installed {
+    session: Session,
+    owner: u64,
+    /// Stands for (SPI, keys).
+    fingerprint: u64,
+}
+
+/// The data path behind the database.
+pub struct DataPath {
+    provider: Arc<dyn Provider>,
+    databases: Databases<Sa>,
+    vault: Rc<RefCell<Vault>>,
+    installed: HashMap<SaId, Installed>,
+    owners: HashMap<u64, SaId>,
+    /// Last numbers of keys whose SA was deleted: an IKE daemon moves an SA (MOBIKE, a new NAT
+    /// mapping) by deleting it and adding it again with the same keys, and the numbers that it
+    /// carries over may be older than what a worker has sent meanwhile.
+    retired: VecDeque<(u64, u64)>,
+    hasher: ahash::RandomState,
+    /// Counts changes of policies and SAs, for whoever follows them.
+    policy_changes: u64,
+    sa_changes: u64,
+}
+
+impl DataPath {
+    /// Empty tables over a vault.
+    pub fn new(provider: Arc<dyn Provider>, vault: Rc<RefCell<Vault>>) -> DataPath {
+        DataPath {
+            provider,
+            databases: Databases::new(),
+            vault,
+            installed: HashMap::new(),
+            owners: HashMap::new(),
+            retired: VecDeque::new(),
+            hasher: ahash::RandomState::new(),
+            policy_changes: 0,
+            sa_changes: 0,
+        }
+    }
+
+    /// The tables.
+    pub fn databases(&self) -> &Databases<Sa> {
+        &self.databases
+    }
+
+    /// Grows with each change of a policy.
+    pub fn policy_changes(&self) -> u64 {
+        self.policy_changes
+    }
+
+    /// Grows with each change of an SA.
+    pub fn sa_changes(&self) -> u64 {
+        self.sa_changes
+    }
+
+    /// Lets go of the numbers of SAs that no record speaks of.
+    pub fn sweep(&mut self) -> usize {
+        let keep = self.owners.keys().copied().collect();
+        self.vault.borrow_mut().sweep(&keep)
+    }
+
+    fn fingerprint(&self, spi: u32, keys: &Keys) -> u64 {
+        self.hasher.hash_one((spi, &keys.cipher, &keys.salt, &keys.auth))
+    }
+
+    fn last_number_of(&self, fingerprint: u64) -> Option<u64> {
+        let same = self.retired.iter().rev().find(|(key, _)| *key == fingerprint);
+        same.map(|(_, sent)| sent.saturating_add(RETIRED_STEP))
+    }
+
+    /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
+    fn cells(&mut self, config: &SaConfig, start: &Start, owner: u64) -> Result<Cells, Refusal> {
+        let window = config.params.replay_window;
+        if matches!(start, Start::At { .. }) {
+            self.vault.borrow_mut().release(owner);
+        }
+        let grant = self
+            .vault
+            .borrow_mut()
+            .cells(owner, Cells::needed(window))
+            .map_err(|e| Refusal::new(errno::ENOMEM, format!("culvert: {e}")))?;
+        if matches!(start, Start::Kept) && grant.origin == Origin::New {
+            self.vault.borrow_mut().release(owner);
+            let text = "culvert: the SA's sequence numbers are lost; using it would repeat a nonce";
+            return Err(Refusal::new(errno::EINVAL, text));
+        }
+        Cells::in_memory(grant.memory, window)
+            .ok_or_else(|| Refusal::new(errno::ENOMEM, "culvert: no room for the replay window"))
+    }
+
+    fn entry(&self, id: &SaId) -> Result<Arc<policy::SaEntry<Sa>>, Refusal> {
+        self.databases.sa(id).ok_or_else(|| Refusal::new(errno::ESRCH, "no such SA"))
+    }
+}
+
+impl Backend for DataPath {
+    fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
+        let params = &config.params;
+        if !self.provider.supports(params.suite) {
+            let text = format!(
+                "culvert: engine {} does not implement {}",
+                self.provider.name(),
+                params.suite
+            );
+            return Err(Refusal::new(errno::ENOSYS, text));
+        }
+        let session = self
+            .provider
+            .session(params.suite, keys)
+            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        let id = config.id();
+        let owner = owner_number(&id);
+        if self.owners.get(&owner).is_some_and(|other| *other != id) {
+            // One in 2^64; the IKE daemon tries again with another SPI.
+            return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
+        }
+        let cells = self.cells(config, start, owner)?;
+        let fingerprint = self.fingerprint(params.spi, keys);
+        let sa = Sa::new(params.clone(), session.clone(), cells).map_err(|e| {
+            self.vault.borrow_mut().release(owner);
+            Refusal::new(errno::EINVAL, format!("culvert: {e}"))
+        })?;
+        if let Start::At { replay, counters } = start {
+            let sent = replay.sent.max(self.last_number_of(fingerprint).unwrap_or(0));
+            sa.cells().sent().store(sent, Relaxed);
+            set_received(&sa, replay);
+            set_counters(&sa, counters);
+        }
+        self.databases
+            .add_sa(config.clone(), sa)
+            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        self.owners.insert(owner, id);
+        self.installed.insert(id, Installed { session, owner, fingerprint });
+        self.sa_changes += 1;
+        Ok(())
+    }
+
+    fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
+        let id = config.id();
+        let old = self.entry(&id)?;
+        let installed =
+            self.installed.get(&id).ok_or_else(|| Refusal::new(errno::ESRCH, "no such SA"))?;
+        // The same cells: numbers, window and counters go on where they are.
+        let sa = Sa::new(config.params.clone(), installed.session.clone(), old.esp.cells().clone())
+            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        self.databases.replace_sa(config.clone(), sa);
+        self.sa_changes += 1;
+        Ok(())
+    }
+
+    fn sa_delete(&mut self, id: &SaId) {
+        let Some(entry) = self.databases.remove_sa(id) else { return };
+        if let Some(installed) = self.installed.remove(id) {
+            let sent = entry.esp.cells().sent().load(Relaxed);
+            if self.retired.len() == RETIRED_MAX {
+                self.retired.pop_front();
+            }
+            self.retired.push_back((installed.fingerprint, sent));
+            self.owners.remove(&installed.owner);
+            self.vault.borrow_mut().release(installed.owner);
+        }
+        self.sa_changes += 1;
+    }
+
+    fn sa_live(&self, id: &SaId) -> Option<SaLive> {
+        let entry = self.databases.sa(id)?;
+        let cells = entry.esp.cells();
+        let replay = entry.esp.replay();
+        let edge = replay.edge();
+        let mut received = vec![0u64; (replay.size() as usize).div_ceil(64)];
+        for back in 0..u64::from(replay.size()).min(edge) {
+            if replay.seen(edge - back)
+                && let Some(word) = received.get_mut((back / 64) as usize)
+            {
+                *word |= 1 << (back % 64);
+            }
+        }
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Some(SaLive {
+            counters: Counters {
+                bytes: cells.bytes().load(Relaxed),
+                packets: cells.packets().load(Relaxed),
+                first_use_s: cells.first_use().load(Relaxed),
+            },
+            last_use_s: cells.last_use().load(Relaxed),
+            replay: Replay { sent: cells.sent().load(Relaxed), edge, received },
+            too_old: narrow(cells.too_old().load(Relaxed)),
+            replays: narrow(cells.replays().load(Relaxed)),
+            integrity_failures: narrow(cells.integrity_failures().load(Relaxed)),
+        })
+    }
+
+    fn sa_set_replay(&mut self, id: &SaId, replay: &Replay) -> Result<(), Refusal> {
+        let entry = self.entry(id)?;
+        let refused = |text| Err(Refusal::new(errno::EINVAL, text));
+        let sent = entry.esp.cells().sent();
+        // Forward only, and in one step against the worker that hands numbers out.
+        if sent.fetch_max(replay.sent, Relaxed) > replay.sent {
+            return refused("culvert: outbound numbers never go back: that repeats a nonce");
+        }
+        if replay.edge < entry.esp.replay().edge() {
+            return refused("culvert: the replay window never goes back: that lets replays in");
+        }
+        if replay.edge > entry.esp.replay().edge() {
+            set_received(&entry.esp, replay);
+        }
+        Ok(())
+    }
+
+    fn sa_set_counters(&mut self, id: &SaId, counters: &Counters) -> Result<(), Refusal> {
+        set_counters(&self.entry(id)?.esp, counters);
+        Ok(())
+    }
+
+    fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
+        self.databases.put_policy(config.clone());
+        self.policy_changes += 1;
+        Ok(())
+    }
+
+    fn policy_delete(&mut self, index: u32) {
+        self.databases.remove_policy(index);
+        self.policy_changes += 1;
+    }
+
+    fn policy_live(&self, index: u32) -> Option<PolicyLive> {
+        let entry = self.databases.policy(index)?;
+        Some(PolicyLive {
+            bytes: entry.bytes(),
+            packets: entry.packets(),
+            last_use_s: entry.last_use_s(),
+        })
+    }
+
+    fn set_default(&mut self, direction: Direction, action: Action) {
+        self.databases.set_default(direction, action);
+        self.policy_changes += 1;
+    }
+}
+
+fn set_received(sa: &Sa, replay: &Replay) {
+    sa.replay().restore(replay.edge, |number| {
+        let back = replay.edge - number;
+        replay.received.get((back / 64) as usize).is_some_and(|word| word >> (back % 64) & 1 == 1)
+    });
+}
+
+fn set_counters(sa: &Sa, counters: &Counters) {
+    let cells = sa.cells();
+    cells.bytes().store(counters.bytes, Relaxed);
+    cells.packets().store(counters.packets, Relaxed);
+    cells.first_use().store(counters.first_use_s, Relaxed);
+}
+
+/// The number under which the vault keeps an SA's cells: FNV-1a over its identity, so that it is
+/// the same in the next life of the daemon, whatever compiled it.
+fn owner_number(id: &SaId) -> u64 {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let bytes = xfrm::RecordKey::Sa(*id).to_bytes();
+    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}

@@ -1,0 +1,392 @@
+//! `culvert run`: the daemon.
+//!
+//! Two threads matter. The **worker** moves packets and owns ports and buffers. The **control
+//! thread**, this one, owns everything else: the XFRM database with its clients, the mirror of
+//! Linux's network state, the guard, the routes to the private interface, the steering programs.
+//! It waits on all of their descriptors and publishes what changed.
+
+mod answer;
+mod backend;
+mod control;
+mod ports;
+mod private;
+mod start;
+mod topology;
+mod worker;
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use dataplane::{Event, EventReceiver, Tables};
+use guard::Guard;
+use io::Umem;
+use mirror::{Change as LinuxChange, Observer};
+use policy::Action;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use steer::Prefix;
+use tracing::{error, info, warn};
+use vault::Vault;
+use xfrm::{Change, Database, Flow, Group, Now, Output, Server};
+
+use self::backend::DataPath;
+use self::control::Control;
+use self::ports::{Ports, Steering};
+use self::private::Private;
+use self::worker::WorkerHandle;
+use crate::config::Config;
+use crate::paths;
+
+pub use start::run;
+
+/// The longest that the control thread sleeps: it looks after what tells nobody.
+const TICK: Duration = Duration::from_millis(1000);
+
+/// How often the guard is brought up to date while there are many policies.
+const GUARD_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Up to so many policies the guard follows each change at once.
+const GUARD_AT_ONCE: usize = 256;
+
+/// Everything that the control thread owns.
+struct Daemon {
+    config: Config,
+    config_path: std::path::PathBuf,
+    engine: String,
+    started: Instant,
+    restored: usize,
+    vault: Rc<RefCell<Vault>>,
+    database: Database<DataPath>,
+    server: Server,
+    control: Control,
+    observer: Observer,
+    events: EventReceiver,
+    tables: Arc<Tables>,
+    worker: WorkerHandle,
+    umem: Umem,
+    ports: Ports,
+    private: Private,
+    guard: Guard,
+    terminate: UnixStream,
+    reload: UnixStream,
+    /// Changes of policies that guard, routes and steering have followed.
+    policies_followed: Option<u64>,
+    guard_followed: Option<u64>,
+    guard_at: Instant,
+    guard_trouble: Option<String>,
+    sas_followed: u64,
+}
+
+/// Why the loop ended.
+enum End {
+    /// It was told to.
+    Told,
+    /// The worker panicked: nothing would move packets any more.
+    WorkerDied,
+}
+
+impl Daemon {
+    /// Works until told to stop.
+    fn serve(&mut self) -> End {
+        loop {
+            self.wait();
+            if drain(&self.terminate) {
+                return End::Told;
+            }
+            if self.worker.is_dead() {
+                return End::WorkerDied;
+            }
+            if drain(&self.reload) {
+                self.reload();
+            }
+            self.serve_clients();
+            self.hear_worker();
+            self.hear_linux();
+            self.follow_policies();
+            self.answer_commands();
+        }
+    }
+
+    /// Sleeps until something wants attention.
+    fn wait(&self) {
+        let now_ms = now().mono_ms;
+        let due = self
+            .database
+            .next_deadline_ms()
+            .map_or(TICK, |at| Duration::from_millis(at.saturating_sub(now_ms)).min(TICK));
+        let due = if self.guard_followed == Some(self.database.backend().policy_changes()) {
+            due
+        } else {
+            due.min(GUARD_INTERVAL)
+        };
+        let server = self.server.poll_fd();
+        let observer = self.observer.fd();
+        let mut fds = [
+            PollFd::from_borrowed_fd(server, PollFlags::IN),
+            PollFd::from_borrowed_fd(observer, PollFlags::IN),
+            PollFd::new(&self.events, PollFlags::IN),
+            PollFd::new(&self.control, PollFlags::IN),
+            PollFd::new(&self.terminate, PollFlags::IN),
+            PollFd::new(&self.reload, PollFlags::IN),
+        ];
+        let timeout =
+            Timespec { tv_sec: due.as_secs().cast_signed(), tv_nsec: due.subsec_nanos().into() };
+        // Interrupted or not, everything is looked at.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    /// Requests of IKE daemons and `ip xfrm`, and what is due by time.
+    fn serve_clients(&mut self) {
+        let vault = Rc::clone(&self.vault);
+        let mut journal = |change| record(&vault, change);
+        if let Err(error) = self.server.process(&mut self.database, now(), &mut journal) {
+            error!(%error, "the XFRM socket");
+        }
+        let mut outputs = Vec::new();
+        self.database.tick(now(), &mut outputs);
+        self.publish(outputs);
+    }
+
+    fn publish(&mut self, outputs: Vec<Output>) {
+        let vault = Rc::clone(&self.vault);
+        let mut journal = |change| record(&vault, change);
+        self.server.publish(&self.database, outputs, &mut journal);
+        let changes = self.database.backend().sa_changes();
+        if changes != self.sas_followed {
+            self.sas_followed = changes;
+            // Packets may wait for what has come.
+            self.worker.wake();
+        }
+    }
+
+    /// What the worker needs: SAs, neighbours, decisions.
+    fn hear_worker(&mut self) {
+        self.events.clear();
+        let mut outputs = Vec::new();
+        while let Some(event) = self.events.next() {
+            match event {
+                Event::Acquire { policy, flow } => {
+                    let flow = Flow {
+                        src: flow.src,
+                        dst: flow.dst,
+                        protocol: flow.protocol,
+                        src_port: flow.src_port,
+                        dst_port: flow.dst_port,
+                        ifindex: 0,
+                    };
+                    let listening = self.server.listening(Group::Acquire);
+                    let became =
+                        self.database.acquire(policy, 0, &flow, listening, now(), &mut outputs);
+                    info!(policy, src = %flow.src, dst = %flow.dst, ?became, "acquire");
+                }
+                Event::VolumeReached { sa, hard } => {
+                    self.database.volume_expired(&sa, hard, &mut outputs);
+                }
+                Event::MappingChanged { sa, src, src_port } => {
+                    self.database.mapping_changed(&sa, src, src_port, now(), &mut outputs);
+                }
+                Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
+                Event::PortGone { ifindex } => {
+                    self.ports.lost(ifindex, &self.worker);
+                    self.publish_topology();
+                }
+            }
+        }
+        self.publish(outputs);
+    }
+
+    /// What changed in Linux's tables.
+    fn hear_linux(&mut self) {
+        let changes = match self.observer.poll() {
+            Ok(changes) => changes,
+            Err(error) => {
+                error!(%error, "the mirror of Linux's tables");
+                return;
+            }
+        };
+        if changes.is_empty() {
+            return;
+        }
+        let only_neighbours = changes
+            .iter()
+            .all(|c| matches!(c, LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_)));
+        if !only_neighbours {
+            self.follow_linux();
+        }
+        let neighbours = topology::neighbours(self.observer.snapshot());
+        self.tables.neighbours.store(Arc::new(neighbours));
+        self.worker.wake();
+    }
+
+    /// Ports, routes and addresses after a change in Linux.
+    fn follow_linux(&mut self) {
+        self.ports.follow(self.observer.snapshot(), &self.umem, &self.worker);
+        self.publish_topology();
+        // Addresses may have come that policies speak of.
+        self.policies_followed = None;
+    }
+
+    fn publish_topology(&self) {
+        let ports = &self.ports;
+        let table = self.config.tun.table;
+        let topology =
+            topology::topology(self.observer.snapshot(), table, |ifindex| ports.slot(ifindex));
+        self.tables.topology.store(Arc::new(topology));
+        self.worker.wake();
+    }
+
+    /// Guard, steering and routes after a change of policies or addresses.
+    ///
+    /// The guard comes first: it stands before anything is protected by us alone.
+    fn follow_policies(&mut self) {
+        let changes = self.database.backend().policy_changes();
+        self.follow_with_guard(changes);
+        if self.policies_followed == Some(changes) {
+            return;
+        }
+        let snapshot = self.observer.snapshot();
+        let databases = self.database.backend().databases();
+        let policies: Vec<_> = databases.policies().map(|p| &p.config).collect();
+        let steering = Steering {
+            local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_>>(),
+            protected: policies
+                .iter()
+                .filter(|p| p.action == Action::Block || !p.templates.is_empty())
+                .filter_map(|p| Prefix::new(p.selector.dst.addr, p.selector.dst.len))
+                .collect(),
+        };
+        self.ports.steer(steering);
+        self.private.follow(&policies, snapshot);
+        self.policies_followed = Some(changes);
+    }
+
+    fn follow_with_guard(&mut self, changes: u64) {
+        if !self.config.guard.enabled || self.guard_followed == Some(changes) {
+            return;
+        }
+        let databases = self.database.backend().databases();
+        let policies = databases.policies();
+        if policies.len() > GUARD_AT_ONCE && self.guard_at.elapsed() < GUARD_INTERVAL {
+            return;
+        }
+        let prefixes: Vec<policy::Prefix> =
+            self.config.guard.prefixes.iter().map(|p| p.0).collect();
+        match self.guard.set(policies.map(|p| &p.config), &prefixes) {
+            Ok(()) => self.guard_trouble = None,
+            Err(error) => {
+                let text = error.to_string();
+                if self.guard_trouble.as_ref() != Some(&text) {
+                    error!("{text}");
+                    self.guard_trouble = Some(text);
+                }
+            }
+        }
+        self.guard_followed = Some(changes);
+        self.guard_at = Instant::now();
+    }
+
+    /// SIGHUP: the parts of the configuration that can change under way do.
+    fn reload(&mut self) {
+        let next = match Config::load(&self.config_path) {
+            Ok(next) => next,
+            Err(error) => {
+                error!("{error}\n  the running configuration stays as it is");
+                return;
+            }
+        };
+        if (&next.name, &next.tun, &next.worker, &next.crypto)
+            != (&self.config.name, &self.config.tun, &self.config.worker, &self.config.crypto)
+        {
+            warn!("name, [tun], [worker] and [crypto] change only with a restart");
+        }
+        if next.ports != self.config.ports {
+            if next.ports.len() > Ports::MAX {
+                error!(most = Ports::MAX, "too many ports; they stay as they are");
+                return;
+            }
+            self.ports.close(&self.worker);
+            self.ports = Ports::new(&next.ports, self.umem.chunk_len());
+        }
+        self.config.ports = next.ports;
+        self.config.guard = next.guard;
+        self.guard_followed = None;
+        self.follow_linux();
+        info!(path = %self.config_path.display(), "configuration reloaded");
+    }
+
+    fn answer_commands(&mut self) {
+        let questions: Vec<_> = self.control.questions().collect();
+        for question in questions {
+            let text = self.answer(question.request);
+            // Who asked has gone: fine.
+            let _ = question.answer.send(text);
+        }
+    }
+
+    /// The end in order. What the IKE daemon still has (SAs, policies) stays in the vault for the
+    /// next start, and the guard stands for it; with nothing left, nothing is left behind.
+    fn shut_down(mut self) {
+        self.ports.close(&self.worker);
+        self.private.tear_down();
+        self.worker.stop();
+        let databases = self.database.backend().databases();
+        let (sas, policies) = (databases.sa_count(), databases.policies().len());
+        let standing = self.guard.standing().len();
+        let Daemon { config, vault, database, server, control, .. } = self;
+        drop((database, server, control));
+        if sas + policies > 0 {
+            info!(
+                sas,
+                policies,
+                standing,
+                "kept for the next start; `culvert guard clear --name {}` forgets them and takes \
+                 the guard down",
+                config.name
+            );
+            return;
+        }
+        if let Ok(vault) = Rc::try_unwrap(vault)
+            && let Err(error) = vault.into_inner().wipe()
+        {
+            warn!(%error, "the vault was not removed");
+        }
+        // Not empty while static prefixes are guarded.
+        let _ = fs::remove_dir(paths::runtime_dir(&config.name));
+        info!(standing, "stopped");
+    }
+}
+
+/// Writes a change where the next start finds it.
+fn record(vault: &Rc<RefCell<Vault>>, change: Change) {
+    let key = change.key.to_bytes();
+    let mut vault = vault.borrow_mut();
+    let result = match &change.record {
+        Some(record) => vault.put(&key, record),
+        None => vault.remove(&key),
+    };
+    if let Err(error) = result {
+        error!(%error, "a restart would not know of this change");
+    }
+}
+
+/// Both clocks.
+fn now() -> Now {
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let mono_ms = boot.tv_sec.cast_unsigned() * 1000 + boot.tv_nsec.cast_unsigned() / 1_000_000;
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
+    Now { wall_s: wall, mono_ms }
+}
+
+/// Whether a signal's pipe had anything in it; empties it.
+fn drain(pipe: &UnixStream) -> bool {
+    let mut any = false;
+    let mut buffer = [0u8; 64];
+    while rustix::io::read(pipe, &mut buffer).is_ok_and(|n| n > 0) {
+        any = true;
+    }
+    any
+}

@@ -1,0 +1,182 @@
+//! The private interface: how Linux's own packets come to culvert, and culvert's to Linux.
+//!
+//! Linux sends to it what goes to a protected prefix: a rule of low preference looks into
+//! culvert's own table. What culvert puts into it is Linux's to deliver or to forward, and never
+//! comes back: the rule exempts packets that came in by it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use mirror::{
+    Control, Error, Family, NextHop, Prefix, Route, Rule, RuleAction, Snapshot,
+    set_interface_setting,
+};
+use policy::{Action, Direction, PolicyConfig};
+use tracing::{info, warn};
+
+use crate::config::TunConfig;
+
+/// Rules and routes that lead to the private interface.
+pub struct Private {
+    config: TunConfig,
+    ifindex: u32,
+    control: Control,
+    /// Destinations, with the source address that local programs shall use.
+    routes: BTreeMap<Prefix, Option<IpAddr>>,
+}
+
+impl Private {
+    /// Sets up the interface, which exists, and the rules.
+    ///
+    /// Linux must not encrypt what leaves by it, nor judge again what comes from it; its packets
+    /// come from anywhere, this host's own addresses included (ICMP errors to local programs).
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_up(config: &TunConfig, ifindex: u32) -> Result<Private, Error> {
+        let name = config.interface.as_str();
+        for (setting, value) in
+            [("disable_xfrm", 1), ("disable_policy", 1), ("rp_filter", 0), ("accept_local", 1)]
+        {
+            set_interface_setting(Family::V4, name, setting, value)?;
+        }
+        // A machine without IPv6 has none of these.
+        for (setting, value) in [("disable_policy", 1), ("accept_ra", 0), ("addr_gen_mode", 1)] {
+            if let Err(error) = set_interface_setting(Family::V6, name, setting, value) {
+                warn!(%error, "IPv6 through the private interface may not work");
+                break;
+            }
+        }
+        let mut control = Control::new()?;
+        control.set_link_up(ifindex, true)?;
+        for family in [Family::V4, Family::V6] {
+            let rule = rule(config, family);
+            // One that a daemon left that was killed.
+            match control.add_rule(&rule) {
+                Err(error) if error.errno() != Some(EXISTS) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Private { config: config.clone(), ifindex, control, routes: BTreeMap::new() })
+    }
+
+    /// Makes the routes lead where the policies protect.
+    pub fn follow(&mut self, policies: &[&PolicyConfig], snapshot: &Snapshot) {
+        let wanted = destinations(policies, snapshot);
+        let stale: Vec<Prefix> =
+            self.routes.keys().filter(|p| !wanted.contains_key(p)).copied().collect();
+        for prefix in stale {
+            let route = self.route(prefix, None);
+            match self.control.delete_route(&route) {
+                Err(error) if error.errno() != Some(NO_SUCH) => warn!(%error, "route not removed"),
+                _ => {}
+            }
+            self.routes.remove(&prefix);
+        }
+        for (prefix, src) in wanted {
+            if self.routes.get(&prefix) == Some(&src) {
+                continue;
+            }
+            let route = self.route(prefix, src);
+            match self.control.replace_route(&route) {
+                Ok(()) => {
+                    info!(prefix = %show(prefix), ?src, "local traffic to it goes to culvert");
+                    self.routes.insert(prefix, src);
+                }
+                Err(error) => warn!(%error, prefix = %show(prefix), "no route for local traffic"),
+            }
+        }
+    }
+
+    /// Asks Linux to resolve or confirm a neighbour.
+    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
+        if let Err(error) = self.control.resolve(ifindex, ip) {
+            tracing::debug!(%error, %ip, "neighbour not asked for");
+        }
+    }
+
+    /// Takes the rules away; the routes go with the interface.
+    pub fn tear_down(&mut self) {
+        for family in [Family::V4, Family::V6] {
+            match self.control.delete_rule(&rule(&self.config, family)) {
+                Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
+                _ => {}
+            }
+        }
+    }
+
+    fn route(&self, prefix: Prefix, src: Option<IpAddr>) -> Route {
+        let mut route = Route::new(prefix, NextHop::new(self.ifindex, None));
+        route.table = self.config.table;
+        route.prefsrc = src;
+        route
+    }
+}
+
+/// `EEXIST`, `ENOENT`, `ESRCH`.
+const EXISTS: i32 = 17;
+const NO_ENTRY: i32 = 2;
+const NO_SUCH: i32 = 3;
+
+/// `not iif culvert0 lookup 219`.
+fn rule(config: &TunConfig, family: Family) -> Rule {
+    Rule {
+        family,
+        priority: config.rule_preference,
+        table: config.table,
+        from: None,
+        to: None,
+        iif: Some(config.interface.clone()),
+        oif: None,
+        fwmark: 0,
+        fwmask: 0,
+        invert: true,
+        action: RuleAction::Lookup,
+        suppress_prefix_len: None,
+        has_more: false,
+    }
+}
+
+/// Where protected local traffic goes, and from which address: one of this host that the policy's
+/// source selector holds.
+fn destinations(
+    policies: &[&PolicyConfig],
+    snapshot: &Snapshot,
+) -> BTreeMap<Prefix, Option<IpAddr>> {
+    let mut wanted = BTreeMap::new();
+    let protecting = policies.iter().filter(|p| {
+        p.direction == Direction::Out && p.action == Action::Allow && !p.templates.is_empty()
+    });
+    for policy in protecting {
+        let dst = policy.selector.dst;
+        let src = snapshot
+            .addresses()
+            .map(|a| a.addr)
+            .filter(|addr| !addr.is_loopback() && policy.selector.src.contains(*addr))
+            .collect::<BTreeSet<_>>()
+            .into_iter()
+            .next();
+        let place = wanted.entry(masked(dst)).or_insert(src);
+        *place = place.or(src);
+    }
+    wanted
+}
+
+/// Without the host bits, which routes do not have.
+fn masked(prefix: policy::Prefix) -> Prefix {
+    let addr = match prefix.addr {
+        IpAddr::V4(a) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(prefix.len.min(32))).unwrap_or(0);
+            IpAddr::V4((a.to_bits() & mask).into())
+        }
+        IpAddr::V6(a) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(prefix.len.min(128))).unwrap_or(0);
+            IpAddr::V6((a.to_bits() & mask).into())
+        }
+    };
+    Prefix { addr, len: prefix.len }
+}
+
+fn show(prefix: Prefix) -> String {
+    format!("{}/{}", prefix.addr, prefix.len)
+}

@@ -1,0 +1,318 @@
+//! The start: everything that can be wrong with a machine is found here, and said.
+
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use crypto::{EngineError, Provider};
+use dataplane::{Command, Counters, Tables, Waker, WorkerParts};
+use esp::IvSource;
+use guard::{Guard, GuardError};
+use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
+use mirror::Observer;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::low_level::pipe;
+use thiserror::Error;
+use tracing::{error, info, warn};
+use tracing_subscriber::EnvFilter;
+use vault::{Vault, VaultError};
+use xfrm::{Database, Server, ServerLimits, Settings};
+
+use super::backend::DataPath;
+use super::control::Control;
+use super::ports::{FRAMES_PER_QUEUE, Ports};
+use super::private::Private;
+use super::worker::WorkerHandle;
+use super::{Daemon, End, now};
+use crate::cli::{EngineChoice, RunArgs};
+use crate::config::{Config, ConfigError};
+use crate::paths;
+
+/// Frames beyond those in rings: bursts, held packets, packets under way.
+const FRAMES_SPARE: u32 = 2048;
+
+/// Why the daemon did not start, or ended.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Not root.
+    #[error(
+        "the daemon needs root: it opens AF_XDP sockets, loads a BPF program and sets routes\n  \
+         start it by systemd or sudo"
+    )]
+    NotRoot,
+    /// The log filter is wrong.
+    #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
+    LogLevel {
+        /// What it says.
+        level: String,
+        /// Why.
+        reason: String,
+    },
+    /// The runtime directory cannot be used.
+    #[error("{path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another daemon has the instance, or its saved state is damaged.
+    #[error(
+        "{0}\n  another daemon runs under this name, or what it saved cannot be read; in the \
+         second case `culvert guard clear` forgets it (tunnels must then be negotiated anew)"
+    )]
+    Vault(#[from] VaultError),
+    /// No crypto.
+    #[error("crypto.engine: {0}")]
+    Engine(#[from] EngineError),
+    /// No memory for packets.
+    #[error("{0}\n  worker.frames = {frames} needs {mib} MiB", frames = .1, mib = .2)]
+    Memory(io::UmemError, u32, u32),
+    /// Too many ports or too few buffers.
+    #[error("{0}")]
+    Size(String),
+    /// The private interface.
+    #[error("{0}")]
+    Tun(#[from] io::TunError),
+    /// Linux's tables.
+    #[error("{0}")]
+    Mirror(#[from] mirror::Error),
+    /// The guard.
+    #[error("{0}")]
+    Guard(#[from] GuardError),
+    /// A socket, a thread, a descriptor.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// It ran, and had to end.
+    #[error("the worker thread has ended by itself: this is a defect; its message stands above")]
+    WorkerDied,
+}
+
+/// Runs the daemon until it is told to stop.
+///
+/// # Errors
+/// [`StartError`]: what is wrong, and what would be right. Nothing is left half set up: sockets,
+/// interfaces and programs go with the process.
+pub fn run(args: &RunArgs) -> Result<(), StartError> {
+    let config = Config::load(&args.config.config)?;
+    init_log(&config, args.log_json)?;
+    if !rustix::process::geteuid().is_root() {
+        return Err(StartError::NotRoot);
+    }
+    let mut daemon = Daemon::start(config, args)?;
+    // The line that start-up scripts and tests wait for.
+    println!("culvert: ready");
+    info!(name = daemon.config.name, engine = daemon.engine, "ready");
+    let end = daemon.serve();
+    match end {
+        End::Told => {
+            daemon.shut_down();
+            Ok(())
+        }
+        // The guard stands, and the vault holds everything for the next start.
+        End::WorkerDied => Err(StartError::WorkerDied),
+    }
+}
+
+fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
+    let level = &config.log.level;
+    let filter = EnvFilter::builder()
+        .parse(level)
+        .map_err(|e| StartError::LogLevel { level: level.clone(), reason: e.to_string() })?;
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json {
+        builder.json().init();
+    } else {
+        builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
+    }
+    Ok(())
+}
+
+fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+    let what = what.into();
+    move |source| StartError::System { what, source }
+}
+
+impl Daemon {
+    /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again;
+    ///    3. guard; 4. buffers, worker, private interface; 5. Linux's tables and ports; 6. sockets,
+    ///    last: whoever can connect finds everything there.
+    fn start(config: Config, args: &RunArgs) -> Result<Daemon, StartError> {
+        // 1.
+        let directory = paths::runtime_dir(&config.name);
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&directory)
+            .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
+        let (vault, records) = Vault::open(paths::vault_dir(&config.name))?;
+        let vault = Rc::new(RefCell::new(vault));
+
+        // 2.
+        let provider = provider(config.crypto.engine)?;
+        let engine = format!("{} {}", provider.name(), provider.description());
+        let data_path = DataPath::new(Arc::clone(&provider), Rc::clone(&vault));
+        let reader = data_path.databases().reader();
+        let mut database = Database::new(data_path, Settings::default());
+        let mut restored = 0;
+        for record in &records {
+            match database.restore(&record.value, now()) {
+                Ok(()) => restored += 1,
+                Err(error) => {
+                    error!(%error, "a saved SA or policy was not taken up");
+                    // What is not taken up must not be found again half-known the next time.
+                    vault.borrow_mut().remove(&record.key)?;
+                }
+            }
+        }
+        drop(records);
+        let orphans = database.backend_mut().sweep();
+        if restored + orphans > 0 {
+            info!(restored, orphans, "taken up from the run before");
+        }
+
+        // 3.
+        let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
+
+        // 4.
+        let queues: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
+        let needed = queues * FRAMES_PER_QUEUE + FRAMES_SPARE;
+        if config.worker.frames < needed || config.ports.len() > Ports::MAX {
+            return Err(StartError::Size(format!(
+                "worker.frames = {}: {} ports need at least {needed} (and there can be at most \
+                 {} ports)",
+                config.worker.frames,
+                config.ports.len(),
+                Ports::MAX
+            )));
+        }
+        let chunk_size = match config.worker.frame_bytes {
+            4096 => ChunkSize::Bytes4096,
+            _ => ChunkSize::Bytes2048,
+        };
+        let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: false };
+        let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
+        let (umem, pool) =
+            Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
+        let tun = Tun::open(&TunConfig {
+            name: config.tun.interface.clone(),
+            mtu: config.tun.mtu,
+            multi_queue: false,
+        })?;
+        let tun_ifindex = tun.ifindex();
+        let private = Private::set_up(&config.tun, tun_ifindex)?;
+        let tables = Arc::new(Tables::default());
+        let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
+        let (commands, commands_out) = channel();
+        let waker = Waker::new().map_err(system("eventfd"))?;
+        let ivs = IvSource::new()
+            .map_err(|e| StartError::Size(format!("no random numbers from the kernel: {e}")))?;
+        let parts = WorkerParts {
+            tables: Arc::clone(&tables),
+            reader,
+            engine: provider.engine()?,
+            ivs,
+            pool,
+            counters: Arc::new(Counters::default()),
+            events: events_in,
+            commands: commands_out,
+            waker,
+        };
+        let worker = WorkerHandle::start(parts, commands, config.worker.cpu)
+            .map_err(system("starting the worker"))?;
+        worker.send_and_wait(|done| Command::AddPort {
+            slot: 0,
+            ifindex: tun_ifindex,
+            port: Box::new(tun),
+            is_linux: true,
+            done,
+        });
+
+        // 5.
+        let observer = Observer::new()?;
+        let ports = Ports::new(&config.ports, umem.chunk_len());
+
+        // 6.
+        let (terminate, reload) = signals()?;
+        let server = Server::new(&paths::xfrm_socket(&config.name), ServerLimits::default())
+            .map_err(system(paths::xfrm_socket(&config.name).display().to_string()))?;
+        let control = Control::listen(&paths::control_socket(&config.name))
+            .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
+        let mut daemon = Daemon {
+            config,
+            config_path: args.config.config.clone(),
+            engine,
+            started: Instant::now(),
+            restored,
+            vault,
+            database,
+            server,
+            control,
+            observer,
+            events,
+            tables,
+            worker,
+            umem,
+            ports,
+            private,
+            guard,
+            terminate,
+            reload,
+            policies_followed: None,
+            guard_followed: None,
+            guard_at: Instant::now(),
+            guard_trouble: None,
+            sas_followed: 0,
+        };
+        daemon.follow_policies();
+        daemon.follow_linux();
+        let neighbours = super::topology::neighbours(daemon.observer.snapshot());
+        daemon.tables.neighbours.store(Arc::new(neighbours));
+        daemon.follow_policies();
+        Ok(daemon)
+    }
+}
+
+/// The engine that the configuration asks for; `auto` takes the fastest that is there.
+pub fn provider(choice: EngineChoice) -> Result<Arc<dyn Provider>, EngineError> {
+    let openssl = || Ok(Arc::new(engine_openssl::OpensslProvider::new()?) as Arc<dyn Provider>);
+    match choice {
+        EngineChoice::Openssl => openssl(),
+        EngineChoice::IpsecMb => Ok(Arc::new(ipsec_mb::IpsecMbProvider::new()?)),
+        EngineChoice::Auto => match ipsec_mb::IpsecMbProvider::new() {
+            Ok(provider) => Ok(Arc::new(provider)),
+            Err(error) => {
+                warn!(%error, "OpenSSL does the crypto instead: slower, above all on short packets");
+                openssl()
+            }
+        },
+    }
+}
+
+fn signals() -> Result<(UnixStream, UnixStream), StartError> {
+    let make = |numbers: &[i32]| {
+        let (read, write) = UnixStream::pair()?;
+        read.set_nonblocking(true)?;
+        for number in numbers {
+            pipe::register(*number, write.try_clone()?)?;
+        }
+        Ok(read)
+    };
+    let terminate = make(&[SIGTERM, SIGINT]).map_err(system("signals"))?;
+    let reload = make(&[SIGHUP]).map_err(system("signals"))?;
+    Ok((terminate, reload))
+}

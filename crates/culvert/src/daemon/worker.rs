@@ -1,0 +1,104 @@
+//! The worker's thread, from the outside.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use dataplane::{Command, Counters, Waker, Worker, WorkerParts};
+use io::PortStats;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use tracing::warn;
+
+/// How long the worker may take to answer; it does so every round, and sleeps 50 ms at most.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A running worker.
+pub struct WorkerHandle {
+    commands: Sender<Command>,
+    waker: Waker,
+    counters: Arc<Counters>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl WorkerHandle {
+    /// Starts the thread, pinned to a core if one is given.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn start(
+        parts: WorkerParts,
+        commands: Sender<Command>,
+        cpu: Option<usize>,
+    ) -> std::io::Result<WorkerHandle> {
+        let waker = parts.waker.clone();
+        let counters = Arc::clone(&parts.counters);
+        let thread =
+            std::thread::Builder::new().name("culvert-worker".into()).spawn(move || {
+                if let Some(cpu) = cpu {
+                    pin(cpu);
+                }
+                Worker::new(parts).run();
+            })?;
+        Ok(WorkerHandle { commands, waker, counters, thread: Some(thread) })
+    }
+
+    /// Sends a command. A worker that has ended takes none: it only ends with us.
+    pub fn send(&self, command: Command) {
+        if self.commands.send(command).is_err() {
+            warn!("the worker has ended");
+        }
+        self.waker.wake();
+    }
+
+    /// Sends a command and waits until it has been carried out, but not for ever.
+    pub fn send_and_wait(&self, command: impl FnOnce(Sender<()>) -> Command) {
+        let (done, is_done) = channel();
+        self.send(command(done));
+        if is_done.recv_timeout(ANSWER_TIMEOUT).is_err() {
+            warn!("the worker is slow to answer");
+        }
+    }
+
+    /// Wakes it, because something that it reads has changed.
+    pub fn wake(&self) {
+        self.waker.wake();
+    }
+
+    /// Its counters.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The counters of its ports, by interface; several queues of one interface are several rows.
+    pub fn port_stats(&self) -> Vec<(u32, PortStats)> {
+        let (answer, answered) = channel();
+        self.send(Command::PortStats(answer));
+        answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_default()
+    }
+
+    /// Whether the thread has ended: it panicked, for it is not told to end before us.
+    pub fn is_dead(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Ends it: everything that it holds is dropped and counted.
+    pub fn stop(&mut self) {
+        self.send(Command::Stop);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            warn!("the worker had panicked");
+        }
+    }
+}
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    if cpu < CpuSet::MAX_CPU {
+        set.set(cpu);
+    }
+    if let Err(error) = sched_setaffinity(None, &set) {
+        warn!(cpu, %error, "worker.cpu: the worker is not pinned");
+    }
+}

@@ -1,0 +1,23 @@
+//! Where an instance keeps its sockets and its state.
+
+use std::path::PathBuf;
+
+/// The runtime directory of an instance; root only.
+pub fn runtime_dir(name: &str) -> PathBuf {
+    PathBuf::from("/run/culvert").join(name)
+}
+
+/// The socket that serves XFRM netlink to programs started by `culvert exec`.
+pub fn xfrm_socket(name: &str) -> PathBuf {
+    runtime_dir(name).join("xfrm.sock")
+}
+
+/// The socket that commands talk to.
+pub fn control_socket(name: &str) -> PathBuf {
+    runtime_dir(name).join("control.sock")
+}
+
+/// What must outlive the daemon: SAs, policies, sequence numbers.
+pub fn vault_dir(name: &str) -> PathBuf {
+    runtime_dir(name).join("vault")
+}

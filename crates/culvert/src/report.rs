@@ -1,0 +1,254 @@
+//! What the daemon answers over its control socket; `--json` prints it as it is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// What a command asks of the daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "request")]
+pub enum Request {
+    /// [`Status`].
+    Status,
+    /// A list of [`Sa`].
+    Sa {
+        /// Whether to tell keys.
+        show_keys: bool,
+        /// Only this SPI.
+        spi: Option<u32>,
+    },
+    /// A list of [`Policy`].
+    Policy,
+    /// A list of [`Port`].
+    Port,
+    /// [`Routes`].
+    Route,
+    /// [`Stats`].
+    Stats,
+    /// [`Drops`].
+    Drops,
+}
+
+/// `culvert status`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// Instance.
+    pub name: String,
+    /// Version of the daemon.
+    pub version: String,
+    /// Process id.
+    pub pid: u32,
+    /// Seconds since the start.
+    pub uptime_s: u64,
+    /// The crypto engine, with its version and code path.
+    pub engine: String,
+    /// SAs installed.
+    pub sas: usize,
+    /// Policies installed.
+    pub policies: usize,
+    /// SAs and policies taken up from the run before.
+    pub restored: usize,
+    /// Connected programs (netlink sockets that are served).
+    pub clients: usize,
+    /// Ports that work, of those configured.
+    pub ports_up: usize,
+    /// Ports configured.
+    pub ports: usize,
+    /// Block policies that stand in the kernel for the case that the daemon dies.
+    pub guard_policies: usize,
+    /// Resident memory of the daemon, in KiB.
+    pub memory_kib: u64,
+    /// Of which packet buffers, in KiB.
+    pub buffers_kib: u64,
+    /// What an operator should know.
+    pub warnings: Vec<String>,
+}
+
+/// One line of `culvert sa`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sa {
+    /// `0x…`.
+    pub spi: String,
+    /// Outer source.
+    pub src: String,
+    /// Outer destination.
+    pub dst: String,
+    /// `tunnel` or `transport`.
+    pub mode: String,
+    /// Algorithms.
+    pub suite: String,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Source and destination port of UDP encapsulation.
+    pub encap: Option<(u16, u16)>,
+    /// Ties it to policies.
+    pub reqid: u32,
+    /// Mark, as `value/mask`, if any.
+    pub mark: Option<String>,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+    /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
+    pub state: String,
+    /// Where its packets are worked on.
+    pub placement: String,
+    /// Bytes carried.
+    pub bytes: u64,
+    /// Packets carried.
+    pub packets: u64,
+    /// Seconds since it was installed.
+    pub age_s: u64,
+    /// Seconds since its last packet.
+    pub idle_s: Option<u64>,
+    /// Last outbound sequence number.
+    pub sent_seq: u64,
+    /// Highest inbound sequence number.
+    pub received_seq: u64,
+    /// Replay window in packets.
+    pub replay_window: u32,
+    /// Packets dropped as replays or too old.
+    pub replay_drops: u64,
+    /// Packets dropped for a wrong ICV.
+    pub integrity_drops: u64,
+    /// Keys in hexadecimal, where they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<BTreeMap<String, String>>,
+}
+
+/// One line of `culvert policy`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Policy {
+    /// The database's number.
+    pub index: u32,
+    /// `in`, `out`, `fwd`.
+    pub direction: String,
+    /// Source prefix with port.
+    pub src: String,
+    /// Destination prefix with port.
+    pub dst: String,
+    /// Protocol, `any` for all.
+    pub protocol: String,
+    /// Lower comes first.
+    pub priority: u32,
+    /// `protect`, `bypass`, `block`.
+    pub action: String,
+    /// The protecting SA's end points and reqid, if it protects.
+    pub templates: Vec<String>,
+    /// Mark, as `value/mask`, if any.
+    pub mark: Option<String>,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+    /// Packets that it decided on.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Seconds since the last of them.
+    pub idle_s: Option<u64>,
+}
+
+/// One line of `culvert port`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Port {
+    /// Interface.
+    pub interface: String,
+    /// `af-xdp` or `tun`.
+    pub kind: String,
+    /// `up`, `down`, `missing`, with the reason.
+    pub state: String,
+    /// `native` or `generic`, and `copy` or `zero-copy`.
+    pub mode: String,
+    /// Queues taken.
+    pub queues: u32,
+    /// MTU in bytes.
+    pub mtu: u32,
+    /// MAC address.
+    pub mac: String,
+    /// Packets received by culvert.
+    pub rx_packets: u64,
+    /// Bytes received by culvert.
+    pub rx_bytes: u64,
+    /// Packets sent by culvert.
+    pub tx_packets: u64,
+    /// Bytes sent by culvert.
+    pub tx_bytes: u64,
+    /// Frames that XDP left to Linux.
+    pub passed_to_linux: u64,
+}
+
+/// `culvert route`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Routes {
+    /// Rules, in the order of preference.
+    pub rules: Vec<String>,
+    /// Routes.
+    pub routes: Vec<Route>,
+    /// Neighbours.
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// One route.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Route {
+    /// Routing table.
+    pub table: u32,
+    /// Destination prefix.
+    pub dst: String,
+    /// `unicast`, `local`, `blackhole`, …
+    pub kind: String,
+    /// Gateways.
+    pub via: Vec<String>,
+    /// Interfaces.
+    pub dev: Vec<String>,
+    /// Metric.
+    pub metric: u32,
+}
+
+/// One neighbour.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Interface.
+    pub dev: String,
+    /// Address.
+    pub address: String,
+    /// MAC address, if known.
+    pub mac: Option<String>,
+    /// `reachable`, `stale`, `failed`, …
+    pub state: String,
+}
+
+/// `culvert stats`: packets in, and how each ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Stats {
+    /// Packets received from ports and from Linux.
+    pub received: u64,
+    /// Packets that culvert made itself: fragments beyond the first, ICMP errors.
+    pub generated: u64,
+    /// How they ended.
+    pub outcomes: Outcomes,
+    /// Received plus generated less the sum of outcomes: 0, or a packet was lost uncounted.
+    pub balance: i64,
+    /// Work done, by kind.
+    pub work: BTreeMap<String, u64>,
+}
+
+/// How packets ended.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Outcomes {
+    /// Sent out of a port.
+    pub transmitted: u64,
+    /// Handed to Linux.
+    pub to_linux: u64,
+    /// Consumed by culvert itself.
+    pub consumed: u64,
+    /// Waiting now for a neighbour or an SA.
+    pub held: u64,
+    /// Dropped, for whatever reason.
+    pub dropped: u64,
+}
+
+/// `culvert drops`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Drops {
+    /// Count by reason; every reason is there.
+    pub drops: BTreeMap<String, u64>,
+}

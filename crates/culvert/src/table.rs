@@ -1,0 +1,89 @@
+//! Tables for people: aligned columns, a bold head on a terminal, nothing else.
+
+use std::io::IsTerminal;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// Lays rows out under a head. Columns whose head starts with `>` are aligned to the right.
+pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(head.iter().map(|h| h.trim_start_matches('>').to_owned()));
+    for row in rows {
+        table.add_row(row);
+    }
+    for (i, h) in head.iter().enumerate() {
+        if let Some(column) = table.column_mut(i) {
+            column.set_padding((0, 2));
+            if h.starts_with('>') {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+    }
+    let text: Vec<String> = table.lines().map(|l| l.trim_end().to_owned()).collect();
+    let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match text.split_first() {
+        Some((first, rest)) if bold => {
+            let mut out = format!("\u{1b}[1m{first}\u{1b}[0m");
+            for line in rest {
+                out.push('\n');
+                out.push_str(line);
+            }
+            out
+        }
+        _ => text.join("\n"),
+    }
+}
+
+/// A count with its unit prefix: `999`, `12.3k`, `4.56M`.
+pub fn si(value: u64) -> String {
+    const UNITS: [(u64, &str); 4] =
+        [(1_000_000_000_000, "T"), (1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k")];
+    for (scale, unit) in UNITS {
+        if value >= scale * 10 || (value >= scale && scale > 1_000) {
+            let scaled = value as f64 / scale as f64;
+            return if scaled < 10.0 {
+                format!("{scaled:.2}{unit}")
+            } else {
+                format!("{scaled:.1}{unit}")
+            };
+        }
+    }
+    value.to_string()
+}
+
+/// A time span: `42s`, `3m05s`, `2h10m`, `5d03h`.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{}h{:02}m", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{}d{:02}h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn aligned_and_trimmed() {
+        let text = table(
+            &["NAME", ">COUNT"],
+            [vec!["a".into(), "1".into()], vec!["longer".into(), "1000".into()]],
+        );
+        assert_eq!(text, "NAME    COUNT\na           1\nlonger   1000");
+    }
+
+    #[test]
+    fn units() {
+        assert_eq!(si(0), "0");
+        assert_eq!(si(9999), "9999");
+        assert_eq!(si(12345), "12.3k");
+        assert_eq!(si(4_560_000), "4.56M");
+        assert_eq!(span(59), "59s");
+        assert_eq!(span(185), "3m05s");
+        assert_eq!(span(7800), "2h10m");
+        assert_eq!(span(90000), "1d01h");
+    }
+}
