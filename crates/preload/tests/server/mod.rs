@@ -1,5 +1,6 @@
 //! A server that answers just enough to tell whether the library keeps its promises, and that can
 //! be killed and started again under the same path.
+#![allow(dead_code, reason = "each test program uses its part of it")]
 
 use std::ffi::c_int;
 use std::io;
@@ -12,7 +13,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[path = "../../../xfrm/src/shim_protocol.rs"]
-#[allow(dead_code, reason = "one file for both sides; each uses its part of it")]
 mod shim_protocol;
 
 pub use shim_protocol::Record;
@@ -46,6 +46,8 @@ struct Shared {
     silent: AtomicBool,
     /// Dumps stop after their first part.
     half_dumps: AtomicBool,
+    /// Every connection is ended as soon as it is made.
+    hangs_up: AtomicBool,
     dead: AtomicBool,
 }
 
@@ -100,11 +102,16 @@ impl Server {
         self.shared.half_dumps.store(true, SeqCst);
     }
 
+    /// From now on every connection is ended as soon as it is made.
+    pub fn hang_up_on_everyone(&self) {
+        self.shared.hangs_up.store(true, SeqCst);
+    }
+
     /// Sends an event to all members of its group.
     pub fn event(&self, kind: u16, group: u32) {
         let connections = self.shared.connections.lock().expect("no panic");
         for c in connections.iter().filter(|c| c.groups & (1 << (group - 1)) != 0) {
-            send(&c.fd, &message(kind, 0, 0, 0, &[0; 224]));
+            send(&c.fd, &message(kind, 0, 0, 0, &sample_sa()));
         }
     }
 
@@ -167,6 +174,9 @@ fn accept(listener: &OwnedFd, shared: &Arc<Shared>) {
         if shared.dead.load(SeqCst) {
             return;
         }
+        if shared.hangs_up.load(SeqCst) {
+            continue;
+        }
         let entry = Connection { fd: Arc::clone(&fd), port_id: 0, groups: 0 };
         shared.connections.lock().expect("no panic").push(entry);
         let shared = Arc::clone(shared);
@@ -227,14 +237,14 @@ fn answer(fd: &Arc<OwnedFd>, shared: &Shared, kind: u16, flags: u16, seq: u32) {
     let port_id = own.port_id;
     assert_ne!(port_id, 0, "netlink before the hello");
     if kind == GETSA && flags & F_DUMP == F_DUMP {
-        send(fd, &message(NEWSA, F_MULTI, seq, port_id, &[0; 224]));
+        send(fd, &message(NEWSA, F_MULTI, seq, port_id, &sample_sa()));
         if !shared.half_dumps.load(SeqCst) {
             send(fd, &message(DONE, F_MULTI, seq, port_id, &[0; 4]));
         }
     } else if kind == GETSPDINFO {
         send(fd, &message(NEWSPDINFO, 0, seq, port_id, &[0; 4]));
     } else if kind == NEWSA {
-        let event = message(NEWSA, 0, seq, port_id, &[0; 224]);
+        let event = message(NEWSA, 0, seq, port_id, &sample_sa());
         connections.iter().filter(|c| c.groups & 4 != 0).for_each(|c| send(&c.fd, &event));
     }
     if flags & F_ACK != 0 && kind != GETSA {
@@ -258,4 +268,14 @@ fn send(fd: &OwnedFd, bytes: &[u8]) {
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the bytes are as many as said.
     unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags) };
+}
+
+/// An `xfrm_usersa_info` that `ip` prints: ESP over IPv4, in transport mode.
+fn sample_sa() -> [u8; 224] {
+    let mut sa = [0; 224];
+    sa[56..60].copy_from_slice(&[192, 0, 2, 2]);
+    sa[76] = 50;
+    sa[80..84].copy_from_slice(&[192, 0, 2, 1]);
+    sa[212] = libc::AF_INET as u8;
+    sa
 }
