@@ -1,0 +1,163 @@
+//! What is behind a socket's descriptors: a connection, or a placeholder while there is none.
+//!
+//! All of it runs with the state's lock held and never waits.
+
+use std::time::Instant;
+
+use crate::shim_protocol::Record;
+use crate::socket::{Link, Socket, control};
+use crate::state::Config;
+use crate::sys::{self, Errno};
+use crate::table::{self, Owner};
+
+/// Internal descriptors get numbers from here on, out of the way of programs that expect low ones.
+const FIRST_INTERNAL: i32 = 512;
+
+/// A new connection to the server, as a descriptor that does not block and closes on exec.
+pub(crate) fn connect(config: &Config) -> Result<i32, Errno> {
+    let fd = sys::unix_socket(libc::SOCK_NONBLOCK)?;
+    sys::connect(fd, &config.path).inspect_err(|_| sys::close(fd))?;
+    Ok(fd)
+}
+
+/// The connection is lost: puts a placeholder behind the descriptors, on which a program that
+/// polls sleeps.
+///
+/// # Errors
+///
+/// If no more descriptors can be had; the next call tries again.
+pub(crate) fn park(
+    number: u32,
+    socket: &mut Socket,
+    config: &Config,
+    now: Instant,
+) -> Result<(), Errno> {
+    let [placeholder, mut waker] = sys::socket_pair()?;
+    if let Ok(high) = sys::fcntl(waker, libc::F_DUPFD_CLOEXEC, FIRST_INTERNAL) {
+        sys::close(waker);
+        waker = high;
+    }
+    table::set(waker, Owner::Internal);
+    swap(number, socket, placeholder);
+    let since = match socket.link {
+        Link::Parked { since, .. } => since,
+        Link::Up => now,
+    };
+    discard(socket);
+    socket.link = Link::Parked { waker, since };
+    socket.flight.forget_older(now, config.wait);
+    let ends = socket.flight.interrupt(socket.port_id.unwrap_or(0));
+    if !ends.is_empty() {
+        socket.made_up.extend(ends);
+        wake(socket);
+    }
+    Ok(())
+}
+
+/// Tries to put a new connection in the placeholder's place; true if the socket is up afterwards.
+pub(crate) fn revive(
+    number: u32,
+    socket: &mut Socket,
+    config: &Config,
+    sync: u32,
+    now: Instant,
+) -> bool {
+    if socket.link == Link::Up {
+        return true;
+    }
+    if !socket.may_retry(now) {
+        return false;
+    }
+    let Ok(fd) = connect(config) else { return false };
+    let introduction = socket.introduction(sync);
+    let renewed = introduction
+        .iter()
+        .map(Vec::as_slice)
+        .chain(socket.flight.unanswered())
+        .try_for_each(|datagram| sys::send(fd, datagram).map(|_| ()));
+    if renewed.is_err() {
+        sys::close(fd);
+        return false;
+    }
+    // Whoever sleeps on the placeholder has to look again: at the connection.
+    wake(socket);
+    swap(number, socket, fd);
+    discard(socket);
+    socket.link = Link::Up;
+    if socket.groups != 0 {
+        socket.note_overrun();
+    }
+    true
+}
+
+/// The server has been away for longer than a request waits: answers them all with an error.
+pub(crate) fn give_up_if_late(socket: &mut Socket, config: &Config, now: Instant) {
+    let Link::Parked { since, .. } = socket.link else { return };
+    if socket.flight.is_empty() || now.saturating_duration_since(since) < config.wait {
+        return;
+    }
+    let port_id = socket.port_id.unwrap_or(0);
+    socket.made_up.extend(socket.flight.give_up(libc::ECONNREFUSED, port_id));
+    wake(socket);
+}
+
+/// Makes a parked socket readable.
+fn wake(socket: &Socket) {
+    if let Link::Parked { waker, .. } = socket.link {
+        // A full queue is readable already.
+        let _ = sys::send(waker, &control(&[Record::Sync { value: 0 }]));
+    }
+}
+
+/// Closes the library's end of a placeholder.
+pub(crate) fn discard(socket: &Socket) {
+    if let Link::Parked { waker, .. } = socket.link {
+        // Program code can have closed it behind our back, with a raw system call.
+        if table::owner(waker) == Owner::Internal {
+            table::set(waker, Owner::Foreign);
+            sys::close(waker);
+        }
+    }
+}
+
+/// Puts what is behind `new` behind all of the socket's descriptors, with the old one's options,
+/// flags and epoll registrations, and closes `new`.
+fn swap(number: u32, socket: &mut Socket, new: i32) {
+    let Some(inode) = sys::inode(new) else { return };
+    let mut first = true;
+    for fd in table::descriptors(number) {
+        if sys::inode(fd) != Some(socket.inode) {
+            table::set(fd, Owner::Foreign);
+            continue;
+        }
+        if std::mem::take(&mut first) {
+            copy_options(fd, new);
+        }
+        let here = || socket.registrations.iter().filter(|r| r.fd == fd);
+        // Before the descriptor changes: a process forked off may keep the old connection alive,
+        // and then epoll would go on reporting its end.
+        for r in here() {
+            let _ = sys::epoll_control(r.epoll, libc::EPOLL_CTL_DEL, fd, 0, 0);
+        }
+        let flags = sys::fcntl(fd, libc::F_GETFD, 0).unwrap_or(libc::FD_CLOEXEC);
+        if sys::replace(new, fd, flags & libc::FD_CLOEXEC != 0).is_err() {
+            continue;
+        }
+        for r in here() {
+            let _ = sys::epoll_control(r.epoll, libc::EPOLL_CTL_ADD, fd, r.events, r.data);
+        }
+    }
+    socket.inode = inode;
+    sys::close(new);
+}
+
+fn copy_options(from: i32, to: i32) {
+    for option in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        sys::copy_option(from, to, libc::SOL_SOCKET, option, false);
+    }
+    for option in [libc::SO_RCVBUF, libc::SO_SNDBUF] {
+        sys::copy_option(from, to, libc::SOL_SOCKET, option, true);
+    }
+    let flags = sys::fcntl(from, libc::F_GETFL, 0).unwrap_or(0);
+    let _ = sys::fcntl(to, libc::F_SETFL, flags & libc::O_NONBLOCK);
+}

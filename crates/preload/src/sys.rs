@@ -1,0 +1,204 @@
+//! System calls and fork handlers, as safe functions.
+//!
+//! The calls are made by number, not through the C library: its functions are the ones that this
+//! library interposes, and some are cancellation points, where a thread could end while it holds
+//! the lock. What they return is a count or an `errno`.
+
+use std::ffi::CStr;
+use std::mem::{self, MaybeUninit};
+use std::ptr;
+
+/// An `errno`.
+pub(crate) type Errno = i32;
+
+fn result(returned: libc::c_long) -> Result<usize, Errno> {
+    usize::try_from(returned)
+        .map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+/// `socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0)`.
+pub(crate) fn unix_socket(flags: i32) -> Result<i32, Errno> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | flags;
+    // SAFETY: passes integers only.
+    let fd = unsafe { libc::syscall(libc::SYS_socket, libc::AF_UNIX, kind, 0) };
+    result(fd).map(|fd| fd as i32)
+}
+
+/// A connected pair of SEQPACKET sockets, close-on-exec.
+pub(crate) fn socket_pair() -> Result<[i32; 2], Errno> {
+    let mut pair = [-1i32; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the array has room for the two descriptors.
+    let r =
+        unsafe { libc::syscall(libc::SYS_socketpair, libc::AF_UNIX, kind, 0, pair.as_mut_ptr()) };
+    result(r).map(|_| pair)
+}
+
+/// Connects to a path; at once or not at all if the socket does not block.
+pub(crate) fn connect(fd: i32, path: &[u8]) -> Result<(), Errno> {
+    // SAFETY: all zeros is a valid address without a family.
+    let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    // One byte stays zero, as the end.
+    if path.len() >= address.sun_path.len() {
+        return Err(libc::ENAMETOOLONG);
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = *from as libc::c_char;
+    }
+    let len = size_of::<libc::sockaddr_un>();
+    // SAFETY: the address lives through the call and is as long as said.
+    result(unsafe { libc::syscall(libc::SYS_connect, fd, &raw const address, len) }).map(|_| ())
+}
+
+/// Sends one datagram; never raises SIGPIPE, never waits.
+pub(crate) fn send(fd: i32, bytes: &[u8]) -> Result<usize, Errno> {
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    let no_address = ptr::null::<u8>();
+    // SAFETY: the bytes live through the call and are as many as said.
+    result(unsafe {
+        libc::syscall(libc::SYS_sendto, fd, bytes.as_ptr(), bytes.len(), flags, no_address, 0)
+    })
+}
+
+/// Receives one datagram without waiting; returns its full length, which may be above the
+/// buffer's.
+pub(crate) fn receive(fd: i32, buffer: &mut [u8], peek: bool) -> Result<usize, Errno> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC | if peek { libc::MSG_PEEK } else { 0 };
+    let no_address = ptr::null_mut::<u8>();
+    // SAFETY: the buffer is exclusively borrowed and as long as said; no address is asked for.
+    result(unsafe {
+        libc::syscall(
+            libc::SYS_recvfrom,
+            fd,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            flags,
+            no_address,
+            no_address,
+        )
+    })
+}
+
+/// Waits until `fd` is readable, at most `timeout_ms`; interrupted by signals.
+pub(crate) fn wait_readable(fd: i32, timeout_ms: u32) -> Result<bool, Errno> {
+    let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: (timeout_ms / 1000).into(),
+        tv_nsec: (timeout_ms % 1000 * 1_000_000).into(),
+    };
+    let no_mask = ptr::null::<u8>();
+    // SAFETY: one entry and the time live through the call; there is no signal mask.
+    let r = unsafe {
+        libc::syscall(libc::SYS_ppoll, &raw mut entry, 1, &raw const timeout, no_mask, 8)
+    };
+    result(r).map(|ready| ready > 0)
+}
+
+/// Sleeps, at most; a signal ends it.
+pub(crate) fn pause(ms: u32) {
+    // Negative descriptors are skipped.
+    let _ = wait_readable(-1, ms);
+}
+
+/// Closes a descriptor.
+pub(crate) fn close(fd: i32) {
+    // SAFETY: passes an integer; the caller owns the descriptor.
+    let _ = unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Puts what is behind `from` behind `to` as well; `close_on_exec` is for `to`.
+pub(crate) fn replace(from: i32, to: i32, close_on_exec: bool) -> Result<(), Errno> {
+    let flags = if close_on_exec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: passes integers only; the caller owns `to`.
+    result(unsafe { libc::syscall(libc::SYS_dup3, from, to, flags) }).map(|_| ())
+}
+
+/// `fcntl` with an integer argument.
+pub(crate) fn fcntl(fd: i32, command: i32, argument: i32) -> Result<i32, Errno> {
+    // SAFETY: the commands that this library uses take an integer.
+    result(unsafe { libc::syscall(libc::SYS_fcntl, fd, command, argument) }).map(|r| r as i32)
+}
+
+/// The inode behind a descriptor; each socket has one of its own.
+pub(crate) fn inode(fd: i32) -> Option<u64> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `stat` has room for the answer.
+    if unsafe { libc::fstat(fd, stat.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call succeeded and so filled it in.
+    Some(unsafe { stat.assume_init() }.st_ino)
+}
+
+/// Copies a socket option of up to 16 bytes; one that either side lacks stays as it is.
+pub(crate) fn copy_option(from: i32, to: i32, level: i32, option: i32, halve: bool) {
+    let mut value = [0u32; 4];
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let out = value.as_mut_ptr();
+    // SAFETY: `value` has room for `len` bytes, and both live through the call.
+    let r = unsafe { libc::syscall(libc::SYS_getsockopt, from, level, option, out, &raw mut len) };
+    if r != 0 {
+        return;
+    }
+    if halve {
+        // The kernel doubles buffer sizes when they are set.
+        value[0] /= 2;
+    }
+    // SAFETY: `value` holds `len` bytes and lives through the call.
+    let _ = unsafe { libc::syscall(libc::SYS_setsockopt, to, level, option, value.as_ptr(), len) };
+}
+
+/// `epoll_ctl`; `DEL` ignores `events` and `data`.
+pub(crate) fn epoll_control(
+    epoll: i32,
+    operation: i32,
+    fd: i32,
+    events: u32,
+    data: u64,
+) -> Result<(), Errno> {
+    let event = libc::epoll_event { events, u64: data };
+    // SAFETY: the event lives through the call.
+    let r = unsafe { libc::syscall(libc::SYS_epoll_ctl, epoll, operation, fd, &raw const event) };
+    result(r).map(|_| ())
+}
+
+/// A variable of the environment; `name` ends with a zero byte.
+pub(crate) fn environment(name: &CStr) -> Option<Vec<u8>> {
+    // SAFETY: the name ends with a zero. As ever with the environment, another thread must not
+    // change it meanwhile; this is called once, before or at the first socket.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: getenv returns a string that ends with a zero and lives at least until the
+    // environment is changed.
+    let value = unsafe { CStr::from_ptr(value) };
+    Some(value.to_bytes().to_vec())
+}
+
+/// Runs `start` with all signals blocked, so that a thread it starts gets none.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: there is room for a set.
+    unsafe { libc::sigfillset(all.as_mut_ptr()) };
+    // SAFETY: `all` was filled in just now, and `before` has room for a set.
+    let r = unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) };
+    let value = start();
+    if r == 0 {
+        // SAFETY: the first call succeeded and so filled `before` in.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), ptr::null_mut()) };
+    }
+    value
+}
+
+/// Has the C library call these before a fork, and after it in the parent and in the child.
+pub(crate) fn at_fork(
+    prepare: unsafe extern "C" fn(),
+    parent: unsafe extern "C" fn(),
+    child: unsafe extern "C" fn(),
+) {
+    // SAFETY: the three are functions of this library, which is never unloaded.
+    let _ = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
+}
