@@ -86,8 +86,8 @@ def command(daemon, *args):
 
 def ping_row(host, to, label):
     result = ping(host, to, count=20, interval=0.02)
-    times = result["text"].rpartition("rtt min/avg/max/mdev = ")[2].split("/")
-    mean = f"{float(times[1]):.2f} ms" if len(times) > 3 else "-"
+    times = result["times"]
+    mean = f"{sum(times) / len(times) * 1e3:.2f} ms" if times else "-"
     lost = result["sent"] - result["received"]
     return (label, result["sent"], lost, result["duplicates"], mean)
 

@@ -1,38 +1,17 @@
 """Traffic through a network: pings, numbered streams, iperf3."""
 
 import json
-import re
 import signal
 import time
 from pathlib import Path
 
 from .base import LabError
+from .pinger import ping
+
+__all__ = ["Iperf", "Stream", "assert_perfect", "assert_ping", "first_answer", "ping"]
 
 STREAM = Path(__file__).with_name("stream.py")
 PYTHON = "/usr/bin/python3"
-
-
-def ping(host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1):
-    """Pings; returns a dict: sent, received, duplicates, errors (lines that say "From ...").
-
-    `df`: True forbids fragmentation, False allows it, None leaves it to the system.
-    """
-    argv = ["ping", "-n", "-c", count, "-i", interval, "-s", size, "-W", wait]
-    argv += [] if df is None else ["-M", "do" if df else "dont"]
-    argv += ["-I", source] if source else []
-    done = host.run(*argv, to, check=False, timeout=30 + count * (interval + wait))
-    text = done.stdout + done.stderr
-    match = re.search(r"(\d+) packets transmitted, (\d+) received(.*)", text)
-    if not match:
-        raise LabError(f"ping {to} from {host.name}: {text.strip()}")
-    duplicates = re.search(r"\+(\d+) duplicates", match.group(3))
-    return {
-        "sent": int(match.group(1)),
-        "received": int(match.group(2)),
-        "duplicates": int(duplicates.group(1)) if duplicates else 0,
-        "errors": [line for line in text.splitlines() if re.match(r"(From|ping: )", line)],
-        "text": text,
-    }
 
 
 def assert_ping(host, to, **how):
@@ -140,8 +119,3 @@ class Iperf:
 
     def stop(self):
         self.process.stop(timeout=2)
-
-
-def gbit(bits_per_second):
-    """As text, in Gbit/s."""
-    return f"{bits_per_second / 1e9:.2f} Gbit/s"

@@ -1,0 +1,42 @@
+"""pluto speaks XFRM netlink in ways of its own: write() on the socket, many GETSAs, other flags."""
+
+import pytest
+from lab import topology as t
+from lab.base import wait_for
+from lab.capture import Capture, assert_only_protected
+from lab.pluto import Pluto, missing
+from lab.traffic import Stream, assert_perfect, assert_ping
+
+
+@pytest.mark.parametrize("initiator", ["gwa", "gwb"])
+def test_pluto(network, request, initiator):
+    if missing():
+        pytest.fail(missing())
+    folder = request.path.parent
+    net = network(ts_a="10.1.0.0/24", ts_b="10.2.0.0/24", remote_b=t.WAN_A4)
+    net.gwa.start()
+    net.gwb.plane.start(net.gwb)
+    pluto = Pluto(net.gwb.host, wrap=net.gwb.swan.wrap)
+    pluto.configure(
+        (folder / "gwb.ipsec.conf").read_text(), (folder / "gwb.ipsec.secrets").read_text()
+    )
+    pluto.start("net")
+    wire = Capture(net.mid, "west")
+    if initiator == "gwa":
+        net.gwa.swan.initiate()
+    else:
+        pluto.initiate("net")
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_ping(net.server, t.CLIENT4, count=10)
+    first = net.gwa.swan.children("net")[0]["spi-in"]
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200)
+    net.gwa.swan.rekey(child="net")
+    wait_for(
+        "a new CHILD_SA",
+        lambda: any(c["spi-in"] != first for c in net.gwa.swan.children("net")),
+    )
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_perfect(stream.finish())
+    assert_only_protected(wire.stop())
+    states = net.gwb.daemon.exec("ip", "xfrm", "state").stdout
+    assert "proto esp" in states
