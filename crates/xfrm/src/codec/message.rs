@@ -178,6 +178,12 @@ impl MessageWriter {
         self.pad()
     }
 
+    /// The message so far, leaving an empty writer: [`MessageWriter::finish`] at the end of a
+    /// chain of calls.
+    pub fn take(&mut self) -> Message {
+        MessageWriter(core::mem::take(&mut self.0)).finish()
+    }
+
     /// Sets the length and hands the message over.
     pub fn finish(mut self) -> Message {
         let len = u32::try_from(self.0.len()).unwrap_or(u32::MAX);
