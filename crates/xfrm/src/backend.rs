@@ -1,7 +1,5 @@
 //! What the database drives: the data path, behind a trait.
 
-use core::borrow::Borrow;
-
 use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 
@@ -136,7 +134,7 @@ pub struct PolicyLive {
 
 impl Refusal {
     /// A refusal with this errno and text.
-    pub fn new(errno: i32, message: impl Borrow<str>) -> Refusal {
-        Refusal { errno, message: message.borrow().to_owned() }
+    pub fn new(errno: i32, message: impl Into<String>) -> Refusal {
+        Refusal { errno, message: message.into() }
     }
 }

@@ -1,7 +1,5 @@
 //! Why a request fails: errno and the line that `NETLINK_EXT_ACK` carries.
 
-use std::borrow::Cow;
-
 use crate::backend::Refusal;
 
 macro_rules! failures {
@@ -185,8 +183,8 @@ failures! {
 
 impl Failure {
     /// The text for `NLMSGERR_ATTR_MSG`.
-    pub fn text(&self) -> Cow<'static, str> {
-        Cow::Owned(self.to_string())
+    pub fn text(&self) -> String {
+        self.to_string()
     }
 
     /// Offset of the offending attribute, for `NLMSGERR_ATTR_OFFS`.

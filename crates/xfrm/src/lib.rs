@@ -12,6 +12,7 @@ mod clock;
 pub mod codec;
 mod database;
 mod failure;
+pub mod fuzz;
 mod server;
 pub mod shim_protocol;
 mod suite;
