@@ -105,10 +105,14 @@ class Iperf:
             raise LabError(f"iperf3: {report['error']}")
         end = report["end"]
         if process.udp:
+            # `bits_per_second` is what was offered one way and what arrived the other: count.
             total = end["sum"]
-            # bits_per_second is what was offered; count what arrived.
-            arrived = total["bits_per_second"] * (1 - total["lost_percent"] / 100)
-            return {"bits_per_second": arrived, "lost_percent": total["lost_percent"]}
+            arrived = (total["packets"] - total["lost_packets"]) * 8
+            arrived *= report["start"]["test_start"]["blksize"]
+            return {
+                "bits_per_second": arrived / total["seconds"],
+                "lost_percent": total["lost_percent"],
+            }
         return {
             "bits_per_second": end["sum_received"]["bits_per_second"],
             "retransmits": end["sum_sent"].get("retransmits", 0),
