@@ -105,10 +105,14 @@ class Iperf:
             raise LabError(f"iperf3: {report['error']}")
         end = report["end"]
         if process.udp:
-            # `bits_per_second` is what was offered one way and what arrived the other: count.
+            # The sum's rate is what was offered. The receiver's own figures: its intervals where
+            # the client receives, else the packets that the server did not miss.
             total = end["sum"]
-            arrived = (total["packets"] - total["lost_packets"]) * 8
-            arrived *= report["start"]["test_start"]["blksize"]
+            if report["start"]["test_start"]["reverse"]:
+                arrived = sum(i["sum"]["bytes"] for i in report["intervals"]) * 8
+            else:
+                arrived = (total["packets"] - total["lost_packets"]) * 8
+                arrived *= report["start"]["test_start"]["blksize"]
             return {
                 "bits_per_second": arrived / total["seconds"],
                 "lost_percent": total["lost_percent"],
