@@ -45,6 +45,11 @@ class Frame:
         return self.data[self.esp + 8 : self.esp + 8 + length_bytes]
 
     @property
+    def ike_exchange(self):
+        """The exchange type of an IKE packet (34: IKE_SA_INIT, 36: CREATE_CHILD_SA)."""
+        return self.data[self.payload + 8 + (4 if 4500 in self.ports else 0) + 18]
+
+    @property
     def is_esp(self):
         return self.kind in ("esp", "esp-udp")
 
@@ -177,7 +182,9 @@ def leaks(frames, protected=PROTECTED):
     networks = [ipaddress.ip_network(p) for p in protected]
     found = []
     for frame in frames:
-        addresses = [a for a in (frame.src, frame.dst) if a is not None]
+        # IKE always bypasses: MOBIKE also probes paths between protected addresses.
+        mine = () if frame.kind == "ike" else (frame.src, frame.dst)
+        addresses = [a for a in mine if a is not None]
         if any(a.version == n.version and a in n for a in addresses for n in networks):
             found.append(frame)
         elif MARK in frame.data:

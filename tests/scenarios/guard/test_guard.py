@@ -1,5 +1,7 @@
 """The guard is kernel state: it stands without any process of ours."""
 
+import time
+
 from lab import topology as t
 from lab.capture import Capture, assert_only_protected
 from lab.planes import culvert_binary
@@ -59,9 +61,11 @@ def test_sigterm_under_traffic(network):
     """An orderly stop while packets flow leaks none of them and leaves no interface behind."""
     net = network().up()
     wire = Capture(net.mid, "west")
-    before = net.client.spawn("ping", "-n", "-i", "0.002", "-c", "1000", t.SERVER4)
+    pings = net.client.spawn("ping", "-n", "-i", "0.002", t.SERVER4)
     assert net.gwa.daemon.stop() == 0
-    before.wait(15)
+    time.sleep(1)
+    assert pings.alive()
+    pings.stop()
     assert_only_protected(wire.stop())
     links = net.gwa.host.ip("link").stdout
     assert "culvert0" not in links and "xdp" not in links, links

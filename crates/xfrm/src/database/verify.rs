@@ -72,7 +72,9 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     }
     info.replay_window = info.replay_window.min(32);
     if info.selector.family == 0 && info.flags & c::STATE_AF_UNSPEC == 0 {
+        // Linux takes any prefix length here; a record of such an SA could not be taken back.
         info.selector.family = info.family;
+        selector(&info.selector)?;
     }
     let family_differs = info.selector.family != 0 && info.selector.family != info.family;
     if family_differs && info.mode != c::MODE_TUNNEL {
