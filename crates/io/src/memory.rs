@@ -71,6 +71,11 @@ impl MemoryPort {
         self.outgoing.pop_front()
     }
 
+    /// Takes back the oldest packet that has not been received yet, whatever the port's state.
+    pub fn take_back(&mut self) -> Option<Packet> {
+        self.incoming.pop_front()
+    }
+
     /// From now on behaves as if the interface had been deleted.
     pub fn unplug(&mut self) {
         self.gone = true;
