@@ -27,7 +27,7 @@ work_counters! {
     encrypted, "encrypted";
     /// Packets forwarded in clear, by the tables.
     forwarded_clear, "forwarded-clear";
-    /// Packets that were fragmented before encryption.
+    /// Packets that were cut into fragments, before or after encryption or without it.
     fragmented, "fragmented";
     /// ICMP errors made.
     icmp_errors, "icmp-errors";

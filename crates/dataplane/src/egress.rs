@@ -2,11 +2,11 @@
 
 use core::net::IpAddr;
 
-use forward::{Held, Resolution, fragment};
+use forward::{Held, Resolution, fragment, fragment_v6};
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
-use wire::{Headers, Span};
+use wire::{Family, Headers, Span};
 
 use crate::event::Event;
 use crate::worker::Worker;
@@ -80,7 +80,8 @@ impl Worker {
         }
     }
 
-    /// Cuts an IPv4 packet into fragments of at most `mtu` bytes and hands each on.
+    /// Cuts a packet into fragments of at most `mtu` bytes and hands each on. An IPv6 packet must
+    /// be one that this host sends itself.
     pub(crate) fn fragment(
         &mut self,
         packet: Packet,
@@ -88,9 +89,12 @@ impl Worker {
         mtu: usize,
         mut hand_on: impl FnMut(&mut Worker, Packet, &Headers),
     ) {
-        let Ok(plan) = fragment::plan(h, packet.data(), mtu) else {
+        let mut ident = [0; 4];
+        self.ivs.fill(&mut ident);
+        let Some(plan) = Cut::new(h, packet.data(), mtu, u32::from_ne_bytes(ident)) else {
             return self.drop_packet(packet, DropReason::OutTooBig);
         };
+        self.counters.work.fragmented.add(1);
         // The packet ends as its first fragment; the others are new.
         let pieces = plan.count();
         self.counters.generated.add(pieces.saturating_sub(1) as u64);
@@ -113,6 +117,35 @@ impl Worker {
             }
         }
         self.pool.put_packet(packet);
+    }
+}
+
+/// A plan of fragments, of either family.
+enum Cut<'a> {
+    V4(fragment::Plan<'a>),
+    V6(fragment_v6::Plan<'a>),
+}
+
+impl<'a> Cut<'a> {
+    fn new(h: &Headers, packet: &'a [u8], mtu: usize, ident: u32) -> Option<Cut<'a>> {
+        match h.family() {
+            Family::V4 => fragment::plan(h, packet, mtu).ok().map(Cut::V4),
+            Family::V6 => fragment_v6::plan(h, packet, mtu, ident).ok().map(Cut::V6),
+        }
+    }
+
+    fn count(&self) -> usize {
+        match self {
+            Cut::V4(plan) => plan.count(),
+            Cut::V6(plan) => plan.count(),
+        }
+    }
+
+    fn write(&self, n: usize, out: &mut [u8]) -> Result<usize, wire::NoRoom> {
+        match self {
+            Cut::V4(plan) => plan.write(n, out),
+            Cut::V6(plan) => plan.write(n, out),
+        }
     }
 }
 

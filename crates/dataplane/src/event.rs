@@ -10,6 +10,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use wire::Headers;
 
 /// Events that may wait to be read. When full, an event is lost; whatever caused it comes again.
+/// The worker keeps those that happen only once and sends them later.
 const CAPACITY: usize = 4096;
 
 /// Something that the control thread has to act on.

@@ -5,6 +5,7 @@ use io::Packet;
 use outcome::DropReason;
 use wire::{Headers, Span};
 
+use crate::outbound::Way;
 use crate::worker::{Origin, Worker};
 
 impl Worker {
@@ -43,12 +44,16 @@ impl Worker {
             return None;
         }
         // The address of the side that the packet came from, except for packets from a tunnel:
-        // there the inner side's, which the peer's policy knows.
+        // there the inner side's, which the peer's policy knows. Any other address of ours is
+        // better than silence: without "too big" a path is a black hole.
         let ifindex = match origin {
             Origin::Port { ifindex } => ifindex,
-            _ => self.next_hop(h.dst, h.src).ok()?.ifindex,
+            _ => match self.way(h.dst, h.src, origin.iif()) {
+                Way::Port(to) => to.ifindex,
+                _ => 0,
+            },
         };
-        let src = self.topology.interfaces.get(&ifindex)?.addr(h.family())?;
+        let src = self.topology.reporter(ifindex, h.family())?;
         let frame = self.pool.take()?;
         let mut error = Packet { frame, span: Span { start: io::HEADROOM, len: 0 } };
         let room = error.frame.bytes_mut().get_mut(io::HEADROOM..)?;

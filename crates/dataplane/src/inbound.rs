@@ -9,7 +9,7 @@ use esp::{Opened, Sa};
 use io::Packet;
 use outcome::DropReason;
 use policy::{Direction, Flow, SaEntry, Volume};
-use wire::{Fragment, Headers, Span};
+use wire::{Fragment, Headers, ParseError, Span};
 
 use crate::event::Event;
 use crate::worker::{CRYPTO_BURST_LEN, Origin, Worker};
@@ -29,7 +29,8 @@ impl Worker {
     /// An ESP packet for this host, with the UDP ports that it was encapsulated in, if any.
     ///
     /// 1. Fragments cannot be opened.
-    /// 2. (destination, SPI) finds the SA, which must be usable and agree about encapsulation.
+    /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
+    ///    the SA has it is seen when the packet has been opened.
     /// 3. Lengths and the replay window are checked.
     /// 4. The packet joins the burst; [`Worker::open_gathered`] does the rest.
     pub(crate) fn esp(
@@ -43,7 +44,7 @@ impl Worker {
             return self.drop_packet(packet, DropReason::EspFragment);
         }
         let offset =
-            usize::from(outer.header_len) + if ports.is_some() { UDP_HEADER_LEN } else { 0 };
+            usize::from(outer.header_len) + if ports.is_some() { wire::udp::HEADER_LEN } else { 0 };
         let Some(len) = packet.span.len.checked_sub(offset) else {
             return self.drop_packet(packet, DropReason::MalformedEsp);
         };
@@ -59,15 +60,11 @@ impl Worker {
         if !sa.state().is_usable() {
             return self.drop_packet(packet, DropReason::InStateExpired);
         }
-        // A change of the peer's port is a new mapping; with and without UDP are two SAs.
-        if sa.config.params.encap.is_some() != ports.is_some() {
-            return self.drop_packet(packet, DropReason::InEncapMismatch);
-        }
         let sa = Arc::clone(sa);
         match sa.esp.open_prepare(packet.frame.bytes(), esp) {
             Err(reason) => self.drop_packet(packet, reason),
             Ok(opening) => {
-                if self.opening.is_full() {
+                if self.opening.len() >= CRYPTO_BURST_LEN {
                     self.open_gathered();
                 }
                 self.opening.push(Opening { packet, outer: *outer, sa, opening, ports, ifindex });
@@ -80,10 +77,12 @@ impl Worker {
         if self.opening.is_empty() {
             return;
         }
+        let spare = core::mem::take(&mut self.spare_opening);
+        let mut gathered = core::mem::replace(&mut self.opening, spare);
         let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
         {
             let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-            for item in &mut self.opening {
+            for item in gathered.iter_mut().take(CRYPTO_BURST_LEN) {
                 let esp = item.opening.esp.range();
                 let bytes = item.packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
                 jobs.push(Job::esp(item.sa.esp.session(), Op::Open, bytes, item.opening.seq_hi));
@@ -91,15 +90,19 @@ impl Worker {
             self.engine.run(&mut jobs);
             statuses.extend(jobs.iter().map(|job| job.status));
         }
-        let gathered = core::mem::take(&mut self.opening);
-        for (item, status) in gathered.into_iter().zip(statuses) {
+        for (item, status) in gathered.drain(..).zip(statuses) {
             self.opened(item, status);
         }
+        self.spare_opening = gathered;
     }
 
     /// A packet comes back from the engine.
     fn opened(&mut self, item: Opening, status: JobStatus) {
         let Opening { mut packet, outer, sa, opening, ports, ifindex } = item;
+        // Before this packet is counted, so that a limit of n packets lets n through.
+        if status == JobStatus::Done && !self.count_volume(&sa) {
+            return self.drop_packet(packet, DropReason::InStateExpired);
+        }
         let outer_span = packet.span;
         let buffer = packet.frame.bytes_mut();
         let opened =
@@ -113,12 +116,13 @@ impl Worker {
         if let Some((src_port, _)) = ports {
             self.note_mapping(&sa, outer.src, src_port);
         }
-        if !self.count_volume(&sa) {
-            return self.drop_packet(packet, DropReason::InStateExpired);
-        }
         packet.span = inner;
         let h = match wire::parse_ip(packet.data()) {
             Ok(h) => h,
+            // The IP header itself has been checked; what can be wrong is behind it.
+            Err(ParseError::UpperTruncated(_)) => {
+                return self.drop_packet(packet, DropReason::MalformedUpper);
+            }
             Err(_) => return self.drop_packet(packet, DropReason::InInnerHeader),
         };
         packet.span.len = usize::from(h.total_len);
@@ -141,7 +145,8 @@ impl Worker {
     fn note_mapping(&mut self, sa: &Arc<SaEntry<Sa>>, src: IpAddr, src_port: u16) {
         let params = &sa.config.params;
         let is_same = params.src == src && params.encap.is_some_and(|e| e.src_port == src_port);
-        if !is_same {
+        // Every packet tells until the owner has acted: a few are enough.
+        if !is_same && self.mappings.allow(self.now.ns) {
             self.events.send(Event::MappingChanged { sa: sa.config.id(), src, src_port });
         }
     }
@@ -153,16 +158,14 @@ impl Worker {
         match sa.check_volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed)) {
             Volume::Within => true,
             Volume::SoftReached => {
-                self.events.send(Event::VolumeReached { sa: sa.config.id(), hard: false });
+                self.tell(Event::VolumeReached { sa: sa.config.id(), hard: false });
                 true
             }
             Volume::HardReached => {
-                self.events.send(Event::VolumeReached { sa: sa.config.id(), hard: true });
+                self.tell(Event::VolumeReached { sa: sa.config.id(), hard: true });
                 false
             }
             Volume::Unusable => false,
         }
     }
 }
-
-const UDP_HEADER_LEN: usize = 8;

@@ -4,32 +4,56 @@ use forward::RouteResult;
 use io::Packet;
 use outcome::DropReason;
 use policy::{Direction, Ends, Flow};
-use wire::ethernet::{EtherType, EthernetHeader};
+use wire::ethernet::{EtherType, EthernetHeader, MacAddr};
 use wire::natt::{self, NattPayload};
-use wire::{Headers, Span, protocol};
+use wire::{Family, Headers, Span, protocol};
 
 use crate::worker::{Origin, Worker};
 
 impl Worker {
     /// A frame from an Ethernet port: ESP for us is opened; the rest was taken because a policy
-    /// may speak of it.
-    pub(crate) fn enter_from_port(&mut self, mut packet: Packet, ifindex: u32) {
+    /// may speak of it. `mac` is the port's own address, where it is known.
+    ///
+    /// A VLAN's frames belong to an interface of their own, which no port stands for: they are not
+    /// taken for the parent's. A tag of VLAN 0 only carries a priority (IEEE 802.1Q §6.9).
+    pub(crate) fn enter_from_port(
+        &mut self,
+        mut packet: Packet,
+        ifindex: u32,
+        mac: Option<MacAddr>,
+    ) {
         let header = match EthernetHeader::parse(packet.data()) {
             Ok(header) => header,
             Err(error) => return self.drop_packet(packet, error.into()),
         };
-        if !matches!(header.ether_type, EtherType::IPV4 | EtherType::IPV6) {
+        let is_ours = header.dst.is_multicast() || mac.is_none_or(|mac| mac == header.dst);
+        if !is_ours {
+            return self.drop_packet(packet, DropReason::OtherHost);
+        }
+        let family = match header.ether_type {
+            EtherType::IPV4 => Family::V4,
+            EtherType::IPV6 => Family::V6,
+            _ => return self.drop_packet(packet, DropReason::UnexpectedProtocol),
+        };
+        if header.tags.iter().flatten().any(|tag| tag.vlan_id() != 0) {
             return self.drop_packet(packet, DropReason::UnexpectedProtocol);
         }
         let payload = header.payload_offset;
         packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
         let Some((mut packet, h)) = self.parsed(packet) else { return };
+        if h.family() != family {
+            return self.drop_packet(packet, DropReason::MalformedIp);
+        }
         // A veth peer leaves TCP and UDP checksums to a device that is not there.
         if wire::complete_partial(packet.data_mut(), &h) {
             self.counters.work.checksums_completed.add(1);
         }
         let is_local = self.is_local(&h, ifindex);
         if !is_local {
+            // What was sent to all stations is not for routers (RFC 1812 §5.3.4).
+            if header.dst.is_multicast() {
+                return self.drop_packet(packet, DropReason::OtherHost);
+            }
             return self.cleartext(packet, &h, ifindex, Direction::Forward);
         }
         match h.protocol {
@@ -43,7 +67,7 @@ impl Worker {
 
     /// A packet to a NAT traversal port of ours (RFC 3948 §2).
     fn udp_encapsulated(&mut self, packet: Packet, h: &Headers, ifindex: u32) {
-        let payload = packet.data().get(usize::from(h.header_len) + UDP_HEADER_LEN..);
+        let payload = packet.data().get(usize::from(h.header_len) + wire::udp::HEADER_LEN..);
         match payload.map(natt::classify) {
             Some(NattPayload::Esp) => {
                 let ports = (h.src_port, h.dst_port);
@@ -115,5 +139,3 @@ impl Worker {
         }
     }
 }
-
-const UDP_HEADER_LEN: usize = 8;

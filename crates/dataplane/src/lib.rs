@@ -16,6 +16,7 @@
 mod counters;
 mod egress;
 mod event;
+mod fit;
 mod icmp;
 mod inbound;
 mod ingress;
@@ -26,4 +27,4 @@ mod worker;
 pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use tables::{Interface, Tables, Topology};
-pub use worker::{Command, MAX_PORTS, Worker, WorkerParts};
+pub use worker::{Command, MAX_PORTS, Now, Worker, WorkerParts};

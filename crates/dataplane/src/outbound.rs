@@ -1,19 +1,22 @@
 //! Packets that leave: policy before route, then the SA's work or the forwarder's.
 
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use crypto::{Job, JobStatus, Op};
-use esp::Sa;
+use esp::{Mode, Sa};
 use forward::{Held, IcmpCause, RouteResult};
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::{Ends, Flow, Outbound, SaEntry};
-use wire::Headers;
+use wire::natt::{self, NattPayload};
+use wire::{Fragment, Headers, protocol};
 
 use crate::egress::NextHop;
 use crate::event::Event;
-use crate::worker::{CRYPTO_BURST_LEN, Origin, Worker};
+use crate::fit::Fit;
+use crate::worker::{CRYPTO_BURST_LEN, LOOPBACK, Origin, Worker};
 
 /// A packet that is being sealed.
 pub(crate) struct Sealing {
@@ -23,37 +26,52 @@ pub(crate) struct Sealing {
     to: NextHop,
 }
 
+/// Packets that wait for one SA: what an acquire is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SaWait {
+    /// The policy's index.
+    policy: u32,
+    /// Transport mode: each pair of hosts has its own SA.
+    ends: Option<(IpAddr, IpAddr)>,
+}
+
 /// What the policy database said, without its references.
 enum Verdict {
     Clear,
     Drop(DropReason),
-    Wait { policy: u32 },
+    Wait(SaWait),
     Protect(Arc<SaEntry<Sa>>),
+}
+
+/// Where the tables lead a packet.
+pub(crate) enum Way {
+    /// Out of a port.
+    Port(NextHop),
+    /// Over an interface, or by a rule, that is Linux's alone.
+    Linux,
+    /// To this host.
+    Local,
+    /// Nowhere, and whether the sender is told.
+    Nowhere(DropReason, Option<IcmpCause>),
 }
 
 impl Worker {
     /// A packet that leaves, or is forwarded.
     pub(crate) fn outbound(&mut self, packet: Packet, h: &Headers, origin: Origin) {
-        match self.judge(h, origin) {
+        match self.judge(&packet, h, origin) {
             Verdict::Drop(reason) => self.drop_packet(packet, reason),
             Verdict::Clear => self.forward_clear(packet, h, origin),
             Verdict::Protect(sa) => self.protect(packet, h, origin, &sa),
-            Verdict::Wait { policy } => self.wait_for_sa(packet, h, origin, policy),
+            Verdict::Wait(key) => self.wait_for_sa(packet, h, origin, key),
         }
     }
 
     /// Asks the policy database, before any route is used.
-    fn judge(&mut self, h: &Headers, origin: Origin) -> Verdict {
-        let ends = match origin {
-            Origin::Linux | Origin::Worker { .. } => Ends::Local,
-            Origin::Port { .. } | Origin::Decrypted { .. } => Ends::Forwarded,
-        };
-        // Only what this host itself sends from the port of its own IKE daemon; Linux forwards
-        // other people's packets through the private interface as well.
-        if origin == Origin::Linux
-            && self.topology.is_local_addr(h.src)
-            && policy::always_bypass(h, ends, self.topology.is_natt_port(h.src_port))
-        {
+    ///
+    /// Where a policy wants protection and there is no SA, the packet waits; also under a template
+    /// with `level use`, with which Linux would let it pass in clear.
+    fn judge(&mut self, packet: &Packet, h: &Headers, origin: Origin) -> Verdict {
+        if self.is_own_ike(packet, h, origin) {
             return Verdict::Clear;
         }
         let (verdict, policy) = match self.reader.outbound(&Flow::new(h, 0)) {
@@ -62,24 +80,49 @@ impl Worker {
             Outbound::Bypass(policy) => (Verdict::Clear, policy),
             Outbound::Block(policy) => (Verdict::Drop(DropReason::OutPolicyBlock), policy),
             Outbound::Unsupported(policy) => (Verdict::Drop(DropReason::OutUnsupported), policy),
-            Outbound::NoState(policy, _) => (Verdict::Wait { policy: policy.config.index }, policy),
+            // Counted when it goes on: it will be judged again.
+            Outbound::NoState(policy, template) => {
+                let ends = (template.mode == Mode::Transport).then_some((h.src, h.dst));
+                return Verdict::Wait(SaWait { policy: policy.config.index, ends });
+            }
             Outbound::Protect(policy, sa) => (Verdict::Protect(Arc::clone(sa)), policy),
         };
         policy.count(1, u64::from(h.total_len), self.now.wall_s);
         verdict
     }
 
+    /// Whether a packet is key exchange (or neighbour discovery) of this very host, which no
+    /// policy applies to. Linux forwards other people's packets through the private interface as
+    /// well: those do not have an address of ours.
+    fn is_own_ike(&self, packet: &Packet, h: &Headers, origin: Origin) -> bool {
+        origin == Origin::Linux
+            && self.topology.is_local_addr(h.src)
+            && policy::always_bypass(h, Ends::Local, self.is_natt_ike(packet, h))
+    }
+
+    /// UDP on the NAT traversal port that is not ESP: IKE behind its marker, or a keepalive.
+    fn is_natt_ike(&self, packet: &Packet, h: &Headers) -> bool {
+        let is_natt_port =
+            self.topology.is_natt_port(h.src_port) || self.topology.is_natt_port(h.dst_port);
+        if h.protocol != protocol::UDP || h.fragment == Fragment::Later || !is_natt_port {
+            return false;
+        }
+        let payload = packet.data().get(usize::from(h.header_len) + wire::udp::HEADER_LEN..);
+        let kind = payload.map(natt::classify);
+        matches!(kind, Some(NattPayload::NonEspMarker | NattPayload::Keepalive))
+    }
+
     /// There is no SA yet: the owner of the policy is asked for one, and the packet waits.
     ///
-    /// Asked once while packets wait for the policy; when they have waited in vain, the next one
+    /// Asked once while packets wait for the same SA; when they have waited in vain, the next one
     /// asks again.
-    fn wait_for_sa(&mut self, packet: Packet, h: &Headers, origin: Origin, policy: u32) {
-        match self.held_for_sa.push(policy, (packet, origin), self.now.ns) {
+    fn wait_for_sa(&mut self, packet: Packet, h: &Headers, origin: Origin, key: SaWait) {
+        match self.held_for_sa.push(key, (packet, origin), self.now.ns) {
             Ok(place) => {
                 self.counters.count(Outcome::Held, 1);
                 if place == Held::First {
                     self.counters.work.acquires.add(1);
-                    self.events.send(Event::Acquire { policy, flow: *h });
+                    self.events.send(Event::Acquire { policy: key.policy, flow: *h });
                 }
             }
             Err(refused) => {
@@ -87,6 +130,41 @@ impl Worker {
                 self.drop_packet(packet, DropReason::OutNoState);
             }
         }
+    }
+
+    /// Sends on what waited for SAs that are there now, each SA's in the order of arrival.
+    ///
+    /// A packet that still has none stays where it is, and those behind it wait with it: what is
+    /// taken out does not come back in this round, so this ends.
+    pub(crate) fn retry_held_for_sa(&mut self) {
+        loop {
+            let is_ready = |key: &&SaWait| self.front_has_sa(key);
+            let ready: ArrayVec<SaWait, KEYS_AT_ONCE> =
+                self.held_for_sa.keys().filter(is_ready).take(KEYS_AT_ONCE).copied().collect();
+            if ready.is_empty() {
+                return;
+            }
+            for key in &ready {
+                while self.front_has_sa(key) {
+                    let Some((packet, origin)) = self.held_for_sa.pop(key) else { break };
+                    self.counters.released(1);
+                    match wire::parse_ip(packet.data()) {
+                        Ok(h) => self.outbound(packet, &h, origin),
+                        Err(error) => self.drop_packet(packet, error.into()),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the first packet that waits there need not wait any longer.
+    fn front_has_sa(&self, key: &SaWait) -> bool {
+        self.held_for_sa.front(key).is_some_and(|(packet, _)| {
+            // One that does not parse any more may go too: to be dropped.
+            wire::parse_ip(packet.data()).map_or(true, |h| {
+                !matches!(self.reader.outbound(&Flow::new(&h, 0)), Outbound::NoState(..))
+            })
+        })
     }
 
     /// A packet that no policy protects.
@@ -107,37 +185,37 @@ impl Worker {
     /// Forwards in clear by the tables, without culvert's own: decrypted packets, and what Linux
     /// sent here because its destination is a protected prefix while policy says otherwise.
     fn route_clear(&mut self, mut packet: Packet, h: &Headers, origin: Origin) {
-        let to = match self.next_hop(h.dst, h.src) {
-            Ok(to) => to,
-            // The way leads over an interface that is Linux's alone, or back to this host. What
-            // came from Linux does not find the way back to us: the rule exempts the private
-            // interface.
-            Err(DropReason::EgressNotPort) => return self.give_to_linux(packet),
-            Err(reason) => {
-                let route = self.topology.fib.lookup(h.dst, h.src, 0, 0);
-                return match route.icmp_cause(h.family()) {
-                    Some(cause) => self.icmp_error(packet, h, origin, cause, reason),
-                    None => self.drop_packet(packet, reason),
-                };
+        let to = match (self.way(h.dst, h.src, origin.iif()), origin) {
+            (Way::Port(to), _) => to,
+            // Also multicast and link-local packets that Linux sends on the private interface
+            // itself: nobody else is on that link.
+            (Way::Local, Origin::Linux) => {
+                return self.drop_packet(packet, DropReason::ForwardLoop);
             }
+            // What came from Linux does not find the way back to us: the rule that leads here
+            // exempts the private interface.
+            (Way::Local | Way::Linux, _) => return self.give_to_linux(packet),
+            (Way::Nowhere(reason, Some(cause)), _) => {
+                return self.icmp_error(packet, h, origin, cause, reason);
+            }
+            (Way::Nowhere(reason, None), _) => return self.drop_packet(packet, reason),
         };
-        if matches!(origin, Origin::Decrypted { .. }) && !wire::decrement_ttl(packet.data_mut(), h)
-        {
-            return self.icmp_error(
-                packet,
-                h,
-                origin,
-                IcmpCause::TimeExceeded,
-                DropReason::TtlExceeded,
-            );
+        // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
+        let is_forwarded = matches!(origin, Origin::Decrypted { .. });
+        if is_forwarded && h.ttl <= 1 {
+            return self.time_exceeded(packet, h, origin);
         }
-        self.counters.work.forwarded_clear.add(1);
-        if packet.span.len <= to.mtu {
-            return self.emit(packet, to.ifindex, to.addr);
-        }
-        if h.dont_fragment {
+        let fits = packet.span.len <= to.mtu;
+        if !fits && h.dont_fragment {
             let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
             return self.icmp_error(packet, h, origin, cause, DropReason::OutTooBig);
+        }
+        if is_forwarded && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.drop_packet(packet, DropReason::MalformedIp);
+        }
+        self.counters.work.forwarded_clear.add(1);
+        if fits {
+            return self.emit(packet, to.ifindex, to.addr);
         }
         self.fragment(packet, h, to.mtu, |worker, piece, _| {
             worker.emit(piece, to.ifindex, to.addr);
@@ -147,38 +225,48 @@ impl Worker {
     /// A packet that this SA protects.
     ///
     /// 1. The SA's limits; 2. TTL, if it is forwarded; 3. where the outer packet goes; 4. whether
-    ///    it fits: fragmented before encryption, or an ICMP error to the sender; 5. headers, number
-    ///    and padding. [`Worker::seal_gathered`] does the rest.
+    ///    it fits; 5. headers, number and padding. [`Worker::seal_gathered`] does the rest.
     fn protect(&mut self, mut packet: Packet, h: &Headers, origin: Origin, sa: &Arc<SaEntry<Sa>>) {
         if !self.count_volume(sa) {
             return self.drop_packet(packet, DropReason::OutStateExpired);
         }
         let is_forwarded = matches!(origin, Origin::Port { .. } | Origin::Decrypted { .. });
-        if is_forwarded && !wire::decrement_ttl(packet.data_mut(), h) {
-            return self.icmp_error(
-                packet,
-                h,
-                origin,
-                IcmpCause::TimeExceeded,
-                DropReason::TtlExceeded,
-            );
+        if is_forwarded && h.ttl <= 1 {
+            return self.time_exceeded(packet, h, origin);
         }
         let params = &sa.config.params;
-        let to = match self.next_hop(params.dst, params.src) {
-            Ok(to) => to,
+        let (dst, src) = match params.mode {
+            Mode::Tunnel => (params.dst, params.src),
+            Mode::Transport => (h.dst, h.src),
+        };
+        let to = match self.way(dst, src, LOOPBACK) {
+            Way::Port(to) => to,
+            Way::Linux | Way::Local => {
+                return self.drop_packet(packet, DropReason::EgressNotPort);
+            }
+            Way::Nowhere(reason, _) => return self.drop_packet(packet, reason),
+        };
+        let fit = match Fit::decide(&sa.esp, packet.data(), h, to.mtu) {
+            Ok(Fit::TooBig { mtu }) => {
+                let cause = IcmpCause::TooBig { mtu: mtu as u32 };
+                return self.icmp_error(packet, h, origin, cause, DropReason::OutTooBig);
+            }
+            Ok(fit) => fit,
             Err(reason) => return self.drop_packet(packet, reason),
         };
-        let fits = sa.esp.max_inner_len(to.mtu);
-        if packet.span.len <= fits {
-            return self.gather(packet, h, sa, to);
+        if is_forwarded && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.drop_packet(packet, DropReason::MalformedIp);
         }
-        if h.dont_fragment {
-            let cause = IcmpCause::TooBig { mtu: fits as u32 };
-            return self.icmp_error(packet, h, origin, cause, DropReason::OutTooBig);
+        match fit {
+            Fit::CutBefore { mtu } => {
+                self.fragment(packet, h, mtu, |worker, piece, h| worker.gather(piece, h, sa, to));
+            }
+            _ => self.gather(packet, h, sa, to),
         }
-        self.counters.work.fragmented.add(1);
-        let sa = Arc::clone(sa);
-        self.fragment(packet, h, fits, move |worker, piece, h| worker.gather(piece, h, &sa, to));
+    }
+
+    fn time_exceeded(&mut self, packet: Packet, h: &Headers, origin: Origin) {
+        self.icmp_error(packet, h, origin, IcmpCause::TimeExceeded, DropReason::TtlExceeded);
     }
 
     /// Writes everything but the ciphertext, and adds the packet to the burst.
@@ -188,7 +276,7 @@ impl Worker {
         match sa.esp.seal_prepare(buffer, span, h, &mut self.ivs, to.mtu, self.now.wall_s) {
             Err(reason) => self.drop_packet(packet, reason),
             Ok(sealing) => {
-                if self.sealing.is_full() {
+                if self.sealing.len() >= CRYPTO_BURST_LEN {
                     self.seal_gathered();
                 }
                 self.sealing.push(Sealing { packet, sa: Arc::clone(sa), sealing, to });
@@ -197,14 +285,18 @@ impl Worker {
     }
 
     /// Runs the gathered packets through the engine and sends them.
+    ///
+    /// They leave in the order of their sequence numbers, which is that of their arrival.
     pub(crate) fn seal_gathered(&mut self) {
         if self.sealing.is_empty() {
             return;
         }
+        let spare = core::mem::take(&mut self.spare_sealing);
+        let mut gathered = core::mem::replace(&mut self.sealing, spare);
         let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
         {
             let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-            for item in &mut self.sealing {
+            for item in gathered.iter_mut().take(CRYPTO_BURST_LEN) {
                 let esp = item.sealing.esp.range();
                 let bytes = item.packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
                 jobs.push(Job::esp(item.sa.esp.session(), Op::Seal, bytes, item.sealing.seq_hi));
@@ -212,39 +304,63 @@ impl Worker {
             self.engine.run(&mut jobs);
             statuses.extend(jobs.iter().map(|job| job.status));
         }
-        let gathered = core::mem::take(&mut self.sealing);
-        for (item, status) in gathered.into_iter().zip(statuses) {
+        for (item, status) in gathered.drain(..).zip(statuses) {
             let Sealing { mut packet, sa, sealing, to } = item;
             match sa.esp.seal_finish(packet.frame.bytes_mut(), &sealing, status) {
                 Ok(span) => {
                     self.counters.work.encrypted.add(1);
                     packet.span = span;
-                    self.emit(packet, to.ifindex, to.addr);
+                    self.emit_sealed(packet, to);
                 }
                 Err(reason) => self.drop_packet(packet, reason),
             }
         }
+        self.spare_sealing = gathered;
     }
 
-    /// Where a packet to an address goes, out of a port.
-    pub(crate) fn next_hop(
-        &self,
-        dst: core::net::IpAddr,
-        src: core::net::IpAddr,
-    ) -> Result<NextHop, DropReason> {
-        let route = self.topology.fib.lookup(dst, src, 0, 0);
+    /// Sends a sealed packet, in fragments where it could not be made short enough.
+    fn emit_sealed(&mut self, packet: Packet, to: NextHop) {
+        if packet.span.len <= to.mtu {
+            return self.emit(packet, to.ifindex, to.addr);
+        }
+        match wire::parse_ip(packet.data()) {
+            Ok(h) => self.fragment(packet, &h, to.mtu, |worker, piece, _| {
+                worker.emit(piece, to.ifindex, to.addr);
+            }),
+            Err(error) => self.drop_packet(packet, error.into()),
+        }
+    }
+
+    /// Where the tables lead a packet that came in by interface `iif`.
+    pub(crate) fn way(&self, dst: IpAddr, src: IpAddr, iif: u32) -> Way {
+        let route = self.topology.fib.lookup(dst, src, 0, iif);
         match route {
             RouteResult::Unicast { ifindex, gateway, mtu, .. } => {
-                let interface = self
-                    .topology
-                    .interfaces
-                    .get(&ifindex)
-                    .filter(|interface| interface.port.is_some())
-                    .ok_or(DropReason::EgressNotPort)?;
+                let Some(interface) = self.topology.interfaces.get(&ifindex) else {
+                    return Way::Linux;
+                };
+                if interface.port.is_none() {
+                    return Way::Linux;
+                }
                 let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
-                Ok(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu })
+                Way::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu })
             }
-            _ => Err(route.drop_reason().unwrap_or(DropReason::EgressNotPort)),
+            RouteResult::Local => Way::Local,
+            RouteResult::Linux => Way::Linux,
+            RouteResult::Blackhole
+            | RouteResult::Unreachable
+            | RouteResult::Prohibit
+            | RouteResult::None => {
+                let family = match dst {
+                    IpAddr::V4(_) => wire::Family::V4,
+                    IpAddr::V6(_) => wire::Family::V6,
+                };
+                let reason = route.drop_reason().unwrap_or(DropReason::NoRoute);
+                Way::Nowhere(reason, route.icmp_cause(family))
+            }
         }
     }
 }
+
+/// Keys of held packets that are looked at in one pass over all of them.
+pub(crate) const KEYS_AT_ONCE: usize = 64;

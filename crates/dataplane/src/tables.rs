@@ -63,6 +63,17 @@ impl Topology {
         port == wire::natt::PORT
     }
 
+    /// The address that an ICMP error comes from: the interface's, or else another port's.
+    pub(crate) fn reporter(&self, ifindex: u32, family: Family) -> Option<IpAddr> {
+        let own = self.interfaces.get(&ifindex).and_then(|interface| interface.addr(family));
+        own.or_else(|| {
+            // The lowest index, so that it is always the same.
+            let others = self.interfaces.iter().filter(|(_, interface)| interface.port.is_some());
+            let addressed = others.filter_map(|(i, interface)| Some((*i, interface.addr(family)?)));
+            addressed.min_by_key(|(i, _)| *i).map(|(_, addr)| addr)
+        })
+    }
+
     /// Whether an address is one of this host.
     pub fn is_local_addr(&self, addr: IpAddr) -> bool {
         self.local.contains(&addr)

@@ -12,7 +12,6 @@ use esp::{IvSource, Sa};
 use forward::{HoldLimits, HoldQueue, RateLimiter, Resolution};
 use io::{Burst, FramePool, Packet, Port, PortStats};
 use outcome::{DropReason, Outcome};
-use policy::{Flow, Outbound};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Headers;
 
@@ -20,7 +19,7 @@ use crate::counters::Counters;
 use crate::event::{Event, EventSender, Waker};
 use crate::icmp::ErrorLimit;
 use crate::inbound::Opening;
-use crate::outbound::Sealing;
+use crate::outbound::{KEYS_AT_ONCE, SaWait, Sealing};
 use crate::tables::{Tables, Topology};
 
 /// Packets that are sealed or opened in one run of the engine.
@@ -51,6 +50,15 @@ const HELD_IN_ALL: usize = 1024;
 /// Requests a second to look after neighbours whose address Linux should confirm.
 const CONFIRMATIONS_PER_SECOND: u32 = 20;
 
+/// Messages about peers with a new address or port, a second.
+const MAPPINGS_PER_SECOND: u32 = 100;
+
+/// Messages that must arrive and wait for the control thread to make room.
+const UNTOLD: usize = 64;
+
+/// The loopback's index: where routing rules see packets of this host come in.
+pub(crate) const LOOPBACK: u32 = 1;
+
 /// Where a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -73,13 +81,23 @@ pub(crate) enum Origin {
     },
 }
 
-/// The time, read once per burst.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Now {
+impl Origin {
+    /// The interface that routing rules see it come in by.
+    pub(crate) const fn iif(self) -> u32 {
+        match self {
+            Origin::Port { ifindex } | Origin::Decrypted { ifindex } => ifindex,
+            Origin::Linux | Origin::Worker { .. } => LOOPBACK,
+        }
+    }
+}
+
+/// The time, read once per round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
     /// Wall-clock seconds, as Linux counts SA lifetimes.
-    pub(crate) wall_s: u64,
-    /// Monotonic nanoseconds, since the worker was made.
-    pub(crate) ns: u64,
+    pub wall_s: u64,
+    /// Monotonic nanoseconds, from any beginning; never less than in the round before.
+    pub ns: u64,
 }
 
 /// A port in the worker.
@@ -156,13 +174,19 @@ pub struct Worker {
     pub(crate) events: EventSender,
     commands: Receiver<Command>,
     waker: Waker,
-    pub(crate) opening: ArrayVec<Opening, CRYPTO_BURST_LEN>,
-    pub(crate) sealing: ArrayVec<Sealing, CRYPTO_BURST_LEN>,
+    /// At most [`CRYPTO_BURST_LEN`], like the next three; the spare ones are empty and take their
+    /// places while a burst is worked on.
+    pub(crate) opening: Vec<Opening>,
+    pub(crate) spare_opening: Vec<Opening>,
+    pub(crate) sealing: Vec<Sealing>,
+    pub(crate) spare_sealing: Vec<Sealing>,
     /// Ready but for the Ethernet header, by egress interface and next hop.
     pub(crate) held_for_neighbour: HoldQueue<(u32, IpAddr), Packet>,
-    /// To be judged anew, by the policy's index.
-    pub(crate) held_for_sa: HoldQueue<u32, (Packet, Origin)>,
+    /// To be judged anew.
+    pub(crate) held_for_sa: HoldQueue<SaWait, (Packet, Origin)>,
     pub(crate) confirmations: RateLimiter,
+    pub(crate) mappings: RateLimiter,
+    untold: ArrayVec<Event, UNTOLD>,
     pub(crate) icmp_limit: ErrorLimit,
     pub(crate) now: Now,
     started: Instant,
@@ -188,11 +212,15 @@ impl Worker {
             events: parts.events,
             commands: parts.commands,
             waker: parts.waker,
-            opening: ArrayVec::new(),
-            sealing: ArrayVec::new(),
+            opening: Vec::with_capacity(CRYPTO_BURST_LEN),
+            spare_opening: Vec::with_capacity(CRYPTO_BURST_LEN),
+            sealing: Vec::with_capacity(CRYPTO_BURST_LEN),
+            spare_sealing: Vec::with_capacity(CRYPTO_BURST_LEN),
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
+            mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
+            untold: ArrayVec::new(),
             icmp_limit: ErrorLimit::new(),
             now: Now { wall_s: wall_s(), ns: 0 },
             started: Instant::now(),
@@ -220,8 +248,15 @@ impl Worker {
     ///
     /// Between two rounds the counters balance: every packet that came has ended or is held.
     pub fn round(&mut self) -> usize {
+        let ns = self.started.elapsed().as_nanos() as u64;
+        self.round_at(Now { wall_s: wall_s(), ns })
+    }
+
+    /// As [`Worker::round`], at a time that the caller tells.
+    pub fn round_at(&mut self, now: Now) -> usize {
+        self.now = now;
         self.obey();
-        self.look_up_time();
+        self.tell_again();
         let databases_changed = self.reader.refresh();
         let neighbours_changed = self.load_tables();
         if databases_changed {
@@ -274,6 +309,9 @@ impl Worker {
         while self.ports.len() <= slot && !self.ports.is_full() {
             self.ports.push(None);
         }
+        if slot >= MAX_PORTS {
+            tracing::error!(slot, ifindex, "a worker has {MAX_PORTS} places for ports");
+        }
         if let Some(place) = self.ports.get_mut(slot) {
             *place = Some(PortSlot { ifindex, port, queue: Burst::new(), is_linux });
             if is_linux {
@@ -296,10 +334,6 @@ impl Worker {
         }
     }
 
-    fn look_up_time(&mut self) {
-        self.now = Now { wall_s: wall_s(), ns: self.started.elapsed().as_nanos() as u64 };
-    }
-
     /// Takes over what the control thread has published; true if neighbours or routes changed.
     fn load_tables(&mut self) -> bool {
         let topology = self.tables.topology.load();
@@ -318,6 +352,7 @@ impl Worker {
         let mut burst = Burst::new();
         let Some(Some(place)) = self.ports.get_mut(slot) else { return 0 };
         let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let mac = self.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
         let result = place.port.rx(&mut self.pool, &mut burst);
         if result.is_err_and(|error| error.is_gone()) {
             self.lose_port(ifindex);
@@ -328,7 +363,7 @@ impl Worker {
             if is_linux {
                 self.enter_from_linux(packet);
             } else {
-                self.enter_from_port(packet, ifindex);
+                self.enter_from_port(packet, ifindex, mac);
             }
         }
         came
@@ -349,20 +384,19 @@ impl Worker {
             return;
         }
         let refused_before = place.port.stats().tx_refused;
-        let mut sent = 0;
+        let queued = place.queue.len() as u64;
         let mut gone = false;
         for _ in 0..TRANSMIT_ATTEMPTS {
-            match place.port.tx(&mut place.queue, &mut self.pool) {
-                Ok(n) => sent += n as u64,
-                Err(error) => gone |= error.is_gone(),
-            }
+            gone = place.port.tx(&mut place.queue, &mut self.pool).is_err_and(|e| e.is_gone());
             if place.queue.is_empty() || gone {
                 break;
             }
         }
-        let refused = place.port.stats().tx_refused - refused_before;
+        let refused = place.port.stats().tx_refused.saturating_sub(refused_before);
         let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        // Whatever a call returned: what is not in the queue any more has been taken.
         let left = place.queue.len() as u64;
+        let sent = queued.saturating_sub(left);
         self.pool.put_burst(&mut place.queue);
         let (done, full) = match is_linux {
             true => (Outcome::ToLinux, DropReason::LinuxFull),
@@ -380,7 +414,28 @@ impl Worker {
     /// The interface of a port is gone: closes its ports and tells.
     fn lose_port(&mut self, ifindex: u32) {
         self.remove_ports(ifindex);
-        self.events.send(Event::PortGone { ifindex });
+        self.tell(Event::PortGone { ifindex });
+    }
+
+    /// Tells the control thread what happens only once: kept if there is no room now.
+    pub(crate) fn tell(&mut self, event: Event) {
+        if !self.events.send(event) && self.untold.try_push(event).is_err() {
+            tracing::error!(?event, "the control thread does not listen");
+        }
+    }
+
+    fn tell_again(&mut self) {
+        while let Some(event) = self.untold.first().copied() {
+            if !self.events.send(event) {
+                return;
+            }
+            self.untold.remove(0);
+        }
+    }
+
+    /// The free frames; for whoever adds up where all frames are.
+    pub fn pool(&self) -> &FramePool {
+        &self.pool
     }
 
     /// Ends a packet by dropping it.
@@ -395,47 +450,30 @@ impl Worker {
         self.pool.put_packet(packet);
     }
 
-    /// Sends on what waited for SAs that are there now.
-    fn retry_held_for_sa(&mut self) {
-        while let Some(policy) = self.first_key_with_sa() {
-            while let Some((packet, origin)) = self.held_for_sa.pop(&policy) {
-                self.counters.released(1);
-                match wire::parse_ip(packet.data()) {
-                    Ok(h) => self.outbound(packet, &h, origin),
-                    Err(error) => self.drop_packet(packet, error.into()),
+    /// Sends on what waited for neighbours that are there now, or are known to be gone.
+    fn retry_held_for_neighbour(&mut self) {
+        loop {
+            let is_settled = |key: &&(u32, IpAddr)| {
+                let resolution = self.neighbours.resolve(key.0, key.1);
+                matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
+            };
+            let settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> = self
+                .held_for_neighbour
+                .keys()
+                .filter(is_settled)
+                .take(KEYS_AT_ONCE)
+                .copied()
+                .collect();
+            if settled.is_empty() {
+                return;
+            }
+            for (ifindex, next_hop) in settled {
+                while let Some(packet) = self.held_for_neighbour.pop(&(ifindex, next_hop)) {
+                    self.counters.released(1);
+                    self.emit(packet, ifindex, next_hop);
                 }
             }
         }
-    }
-
-    /// A policy with waiting packets, the first of which need not wait any longer.
-    fn first_key_with_sa(&self) -> Option<u32> {
-        let is_ready = |policy: &&u32| {
-            self.held_for_sa.front(policy).is_some_and(|(packet, _)| {
-                wire::parse_ip(packet.data()).is_ok_and(|h| {
-                    !matches!(self.reader.outbound(&Flow::new(&h, 0)), Outbound::NoState(..))
-                })
-            })
-        };
-        self.held_for_sa.keys().find(is_ready).copied()
-    }
-
-    /// Sends on what waited for neighbours that are there now, or are known to be gone.
-    fn retry_held_for_neighbour(&mut self) {
-        while let Some(key) = self.first_settled_neighbour() {
-            while let Some(packet) = self.held_for_neighbour.pop(&key) {
-                self.counters.released(1);
-                self.emit(packet, key.0, key.1);
-            }
-        }
-    }
-
-    fn first_settled_neighbour(&self) -> Option<(u32, IpAddr)> {
-        let is_settled = |key: &&(u32, IpAddr)| {
-            let resolution = self.neighbours.resolve(key.0, key.1);
-            matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
-        };
-        self.held_for_neighbour.keys().find(is_settled).copied()
     }
 
     fn expire_held(&mut self) {

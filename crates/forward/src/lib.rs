@@ -3,7 +3,7 @@
 //! - [`Fib`]: rules and routes, built once from what Linux has, read by every worker.
 //! - [`Neighbours`]: link-layer addresses of next hops.
 //! - [`HoldQueue`]: packets that wait for a neighbour or for an SA.
-//! - [`fragment`]: IPv4 fragmentation into buffers of the caller.
+//! - [`fragment`]: IPv4 fragmentation into buffers of the caller; [`fragment_v6`]: IPv6's, at the source.
 //! - [`icmp_error`]: ICMP and ICMPv6 errors, and when none may be sent; [`RateLimiter`].
 //!
 //! No I/O, no clock: time comes in as an argument, in nanoseconds of any monotonic clock.
@@ -11,6 +11,7 @@
 
 pub mod fib;
 pub mod fragment;
+pub mod fragment_v6;
 pub mod fuzz;
 pub mod hold;
 pub mod icmp_error;

@@ -32,7 +32,7 @@ pub mod tun;
 pub mod umem;
 pub mod xsk;
 
-pub use memory::MemoryPort;
+pub use memory::{MemoryHandle, MemoryPort};
 pub use packet::{BURST_LEN, Burst, Packet};
 pub use port::{Port, PortError, PortStats};
 pub use tun::{Tun, TunConfig, TunError};

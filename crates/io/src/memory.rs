@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::Span;
 
@@ -70,9 +71,73 @@ impl MemoryPort {
         self.outgoing.pop_front()
     }
 
+    /// Takes back the oldest packet that has not been received yet, whatever the port's state.
+    pub fn take_back(&mut self) -> Option<Packet> {
+        self.incoming.pop_front()
+    }
+
     /// From now on behaves as if the interface had been deleted.
     pub fn unplug(&mut self) {
         self.gone = true;
+    }
+
+    /// Changes how many packets each queue holds; what is in them stays.
+    pub fn set_limit(&mut self, limit: usize) {
+        self.limit = limit;
+    }
+}
+
+/// A memory port with two ends: a clone of the handle is the port that a worker owns, the handle
+/// itself stays with whoever plays the wire.
+///
+/// A lock that nobody else waits for is taken once a call; each end may be on its own thread.
+#[derive(Clone, Debug)]
+pub struct MemoryHandle(Arc<Mutex<MemoryPort>>);
+
+impl MemoryHandle {
+    /// A port whose queues hold `limit` packets each.
+    pub fn new(name: &str, limit: usize) -> Self {
+        Self(Arc::new(Mutex::new(MemoryPort::new(name, limit))))
+    }
+
+    /// The worker's end.
+    pub fn port(&self) -> Box<dyn Port> {
+        Box::new(self.clone())
+    }
+
+    /// The port itself, for as long as the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, MemoryPort> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Port for MemoryHandle {
+    fn rx(&mut self, pool: &mut FramePool, out: &mut Burst) -> Result<usize, PortError> {
+        self.lock().rx(pool, out)
+    }
+
+    fn tx(&mut self, burst: &mut Burst, pool: &mut FramePool) -> Result<usize, PortError> {
+        self.lock().tx(burst, pool)
+    }
+
+    fn reclaim(&mut self, pool: &mut FramePool) -> Result<(), PortError> {
+        self.lock().reclaim(pool)
+    }
+
+    fn check(&mut self) -> Result<(), PortError> {
+        self.lock().check()
+    }
+
+    fn fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn frames_held(&self) -> usize {
+        self.lock().frames_held()
+    }
+
+    fn stats(&self) -> PortStats {
+        self.lock().stats()
     }
 }
 
@@ -180,6 +245,24 @@ mod tests {
         assert_eq!(burst.iter().map(|packet| packet.span.len).collect::<Vec<_>>(), [63, 64]);
         assert!(!MemoryPort::new("m1", 0).inject(&[0; 60], &mut pool));
         assert!(!MemoryPort::new("m1", 1).inject(&[0; 1800], &mut pool), "longer than a frame");
+    }
+
+    #[test]
+    fn both_ends_of_a_handle_are_one_port() {
+        let (umem, mut pool) = setup(4);
+        let handle = MemoryHandle::new("m0", 4);
+        let mut port = handle.port();
+        assert!(handle.lock().inject(&[1; 60], &mut pool));
+        let mut burst = Burst::new();
+        assert_eq!(port.rx(&mut pool, &mut burst).expect("rx"), 1);
+        handle.lock().set_limit(0);
+        assert_eq!(port.tx(&mut burst, &mut pool).expect("tx"), 0, "full");
+        handle.lock().set_limit(1);
+        assert_eq!(port.tx(&mut burst, &mut pool).expect("tx"), 1);
+        assert!(umem.accounting(&pool, port.frames_held(), 0).balances());
+        assert_eq!(handle.lock().collect().expect("sent").data(), [1; 60]);
+        handle.lock().unplug();
+        assert!(port.check().expect_err("gone").is_gone());
     }
 
     #[test]

@@ -41,14 +41,13 @@ drop_reasons! {
     BadIpChecksum, "bad-ip-checksum", None, "The IPv4 header checksum is wrong.";
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
     EspFragment, "esp-fragment", None, "A fragment of an ESP packet; ESP must be reassembled before it can be decrypted.";
+    OtherHost, "other-host", None, "The frame is for another station's Ethernet address.";
     UnexpectedProtocol, "unexpected-protocol", None, "A frame of a kind that the data path does not handle.";
     // Inbound.
     InNoState, "in-no-state", Some("XfrmInNoStates"), "No SA has this destination, SPI and protocol.";
-    InStateInvalid, "in-state-invalid", Some("XfrmInStateInvalid"), "The SA is not in a state in which it may be used.";
     InStateExpired, "in-state-expired", Some("XfrmInStateExpired"), "The SA has reached a hard lifetime limit.";
     InStateMode, "in-state-mode", Some("XfrmInStateModeError"), "The decrypted content does not fit the SA's mode.";
     InEncapMismatch, "in-encap-mismatch", Some("XfrmInStateMismatch"), "UDP encapsulation on the wire and in the SA differ, or the ports do.";
-    InSourceMismatch, "in-source-mismatch", Some("XfrmInStateMismatch"), "The outer source address is not the SA's.";
     InReplayOld, "in-replay-old", Some("XfrmInStateSeqError"), "The sequence number is older than the replay window.";
     InReplayDuplicate, "in-replay-duplicate", Some("XfrmInStateSeqError"), "The sequence number was already received.";
     InSequenceZero, "in-sequence-zero", Some("XfrmInStateSeqError"), "Sequence number zero is never sent.";
@@ -64,7 +63,7 @@ drop_reasons! {
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
-    OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet and the hold queue is full.";
+    OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet, and too many packets wait for it.";
     OutStateExpired, "out-state-expired", Some("XfrmOutStateExpired"), "The SA has reached a hard lifetime limit.";
     OutSequenceExhausted, "out-sequence-exhausted", Some("XfrmOutStateSeqError"), "The SA has used its last sequence number.";
     OutTooBig, "out-too-big", None, "The packet does not fit and must not be fragmented; an ICMP error went back.";
@@ -80,13 +79,12 @@ drop_reasons! {
     HoldQueueFull, "hold-queue-full", None, "Too many packets wait for a neighbour.";
     HoldTimeout, "hold-timeout", None, "The neighbour or SA that the packet waited for did not come in time.";
     EgressNotPort, "egress-not-port", None, "The route leads to an interface that is not a culvert port.";
-    ForwardLoop, "forward-loop", None, "Linux and culvert would hand the packet to each other forever.";
+    ForwardLoop, "forward-loop", None, "Linux handed over a packet that is for Linux itself: it would go round forever.";
     // Ports.
     TransmitFull, "transmit-full", None, "The transmit ring was full.";
     TransmitDown, "transmit-down", None, "The port is down or gone.";
     LinuxFull, "linux-full", None, "The private interface did not take the packet.";
     NoFrames, "no-frames", None, "No free frame to copy the packet into.";
-    GuardActive, "guard-active", None, "Protected traffic while the policy database is not loaded yet.";
 }
 
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! The hot path does not allocate.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use crate::packets::Ip;
+use crate::support::{Gateway, Pair, Side, Sizes, Spec};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator, counting per thread.
+struct Counting;
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|n| n.set(n.get() + 1));
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Rounds until nothing comes, without the harness's own checks; returns the allocations.
+fn allocations(g: &mut Gateway) -> u64 {
+    let before = ALLOCATIONS.get();
+    while g.worker.round_at(g.now) > 0 {}
+    let made = ALLOCATIONS.get() - before;
+    g.check();
+    made
+}
+
+fn traffic(pair: &mut Pair, count: u16) -> (u64, u64) {
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let six = Ip::new(Side::A.lan(true, 10), Side::B.lan(true, 10));
+    for n in 0..count {
+        // Short ones, some that are cut in two, some whose hops run out, some for Linux.
+        let packet = match n % 8 {
+            0 => ip.sized(1500, n),
+            1 => Ip { ttl: 1, ..ip }.sized(100, n),
+            2 => six.sized(900, n),
+            3 => Ip { dst: Side::B.lan(false, 1), ..ip }.sized(80, n),
+            _ => ip.sized(100, n),
+        };
+        pair.a.put_lan(&packet);
+    }
+    let sealing = allocations(&mut pair.a);
+    for packet in pair.a.from_wan() {
+        pair.b.put_wan(&packet);
+    }
+    let opening = allocations(&mut pair.b);
+    pair.a.from_lan();
+    pair.b.from_lan();
+    pair.b.from_linux();
+    (sealing, opening)
+}
+
+#[test]
+fn a_warm_worker_does_not_allocate() {
+    for suite in [crate::support::GCM, crypto::Suite::ChaCha20Poly1305] {
+        let mut pair = Pair::new(&Spec { suite, ..Spec::default() });
+        traffic(&mut pair, 300);
+        assert_eq!(traffic(&mut pair, 300), (0, 0), "{suite}");
+    }
+}
+
+#[test]
+fn holding_and_dropping_do_not_allocate_either() {
+    let spec = Spec::default();
+    let sizes = Sizes { chunks: 4096, stock: 2000, port_limit: 512 };
+    let mut g = Gateway::with_sizes(Side::A, sizes);
+    g.add_policies(&spec);
+    for turn in 0..3 {
+        g.set_neighbours(forward::NeighbourState::Incomplete);
+        let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        for n in 0..100 {
+            g.put_lan(&ip.sized(100, n));
+            g.put_linux(&Ip { src: Side::A.lan(false, 1), ..ip }.sized(100, n));
+        }
+        assert_eq!(allocations(&mut g), 0, "hold, turn {turn}");
+        g.now.ns += 6_000_000_000;
+        assert_eq!(allocations(&mut g), 0, "time out, turn {turn}");
+        g.events();
+    }
+}

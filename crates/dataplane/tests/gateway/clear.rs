@@ -1,0 +1,225 @@
+//! What policy lets pass, blocks, or wants protected while it is in clear.
+
+use dataplane::Event;
+use outcome::DropReason;
+use policy::{Action, Direction, PortMask, Prefix};
+use wire::{L4Checksum, parse_ip};
+
+use crate::packets::{Ip, hopped};
+use crate::support::{
+    Gateway, LAN, Pair, Side, Spec, any_selector, ethernet, ip, policy, template,
+};
+
+fn everything() -> policy::Selector {
+    let any = Prefix { addr: ip("0.0.0.0"), len: 0 };
+    any_selector(any, any)
+}
+
+#[test]
+fn without_policies_everything_is_linuxs() {
+    let mut g = Gateway::new(Side::A);
+    let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    g.put_lan(&packet);
+    g.put_lan(&Ip::new(Side::A.lan(true, 10), Side::A.lan(true, 1)).sized(100, 1));
+    g.run();
+    assert_eq!(g.from_linux()[0], packet, "TTL as it was: Linux forwards");
+    assert!(g.from_wan().is_empty() && g.drops().is_empty());
+    g.db.set_default(Direction::Out, Action::Block);
+    g.put_lan(&packet);
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::OutPolicyBlock, 1)]);
+    g.db.set_default(Direction::Forward, Action::Block);
+    g.put_lan(&packet);
+    g.run();
+    assert_eq!(g.dropped(DropReason::InPolicyBlock), 1);
+    assert!(g.from_linux().is_empty());
+}
+
+#[test]
+fn bypass_and_block_come_before_protect_by_priority() {
+    let mut pair = Pair::new(&Spec::default());
+    let mut selector = any_selector(Side::A.net(false), Side::B.net(false));
+    selector.protocol = 17;
+    selector.dst_port = PortMask { value: 53, mask: 0xffff };
+    let mut bypass = policy(31, Direction::Out, selector, vec![]);
+    bypass.priority = 1;
+    pair.a.db.put_policy(bypass.clone());
+    selector.dst_port.value = 54;
+    let mut block = policy(32, Direction::Out, selector, vec![]);
+    block.priority = 2;
+    block.action = Action::Block;
+    pair.a.db.put_policy(block);
+    let host = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let packets = [53, 54, 55].map(|port| host.udp(9, port, b"x"));
+    packets.iter().for_each(|p| pair.a.put_lan(p));
+    pair.a.run();
+    assert_eq!(pair.a.from_linux(), [packets[0].clone()]);
+    assert_eq!(pair.a.drops(), [(DropReason::OutPolicyBlock, 1)]);
+    assert_eq!(pair.carry(Side::A).len(), 1);
+    assert_eq!(pair.b.from_lan(), [hopped(&packets[2], 2)]);
+    assert_eq!(pair.a.db.policy(31).expect("policy").packets(), 1);
+    assert_eq!(pair.a.db.policy(32).expect("policy").packets(), 1);
+}
+
+#[test]
+fn cleartext_of_a_protected_prefix_is_refused() {
+    let mut pair = Pair::new(&Spec::default());
+    for v6 in [false, true] {
+        pair.b.put_wan(&Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10)).sized(100, 1));
+        pair.b.put_wan(&Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 1)).sized(100, 1));
+    }
+    pair.b.run();
+    assert_eq!(pair.b.drops(), [(DropReason::InCleartext, 4)]);
+    assert!(pair.b.from_lan().is_empty() && pair.b.from_linux().is_empty());
+}
+
+#[test]
+fn templates_that_cannot_be_done_block() {
+    let mut g = Gateway::new(Side::A);
+    let mut ah = template(&Spec::default(), Side::A);
+    ah.protocol = 51;
+    let selector = any_selector(Side::A.net(false), Side::B.net(false));
+    g.db.put_policy(policy(1, Direction::Out, selector, vec![ah]));
+    g.put_lan(&Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::OutUnsupported, 1)]);
+}
+
+#[test]
+fn ike_passes_only_for_this_host() {
+    let spec = Spec::default();
+    let mut g = Gateway::new(Side::A);
+    // Everything is to be protected, and there is no SA: only IKE may leave.
+    let all = everything();
+    g.db.put_policy(policy(1, Direction::Out, all, vec![template(&spec, Side::A)]));
+    g.db.put_policy(policy(2, Direction::In, all, vec![template(&spec, Side::B)]));
+    g.db.put_policy(policy(3, Direction::Forward, all, vec![template(&spec, Side::B)]));
+    let own = Ip::new(Side::A.wan(false), Side::B.wan(false));
+    let ike = own.udp(500, 500, &[1; 28]);
+    let natt_ike = own.udp(4500, 4500, &[&[0; 4][..], &[1; 28]].concat());
+    let keepalive = own.udp(4500, 4500, &[0xff]);
+    for packet in [&ike, &natt_ike, &keepalive] {
+        g.put_linux(packet);
+    }
+    g.run();
+    assert_eq!(g.from_wan(), [ike, natt_ike, keepalive]);
+    // Not IKE, from the same port: no way out in clear.
+    g.put_linux(&own.udp(4500, 4500, &[9; 28]));
+    g.put_linux(&own.udp(1234, 4500, b"data that is no IKE"));
+    // Somebody else's, forwarded by Linux or by us.
+    let foreign = Ip::new(Side::A.lan(false, 10), Side::B.wan(false));
+    g.put_linux(&foreign.udp(500, 500, &[1; 28]));
+    g.run();
+    assert_eq!(g.counters.totals().held, 3);
+    g.put_lan(&foreign.udp(500, 500, &[1; 28]));
+    g.run();
+    assert!(g.from_wan().is_empty());
+    assert_eq!(g.drops(), [(DropReason::InCleartext, 1)]);
+    // What arrives for this host: IKE on either port goes to Linux, keepalives end here.
+    let to_us = Ip::new(Side::B.wan(false), Side::A.wan(false));
+    let ike = to_us.udp(500, 500, &[1; 28]);
+    let natt_ike = to_us.udp(4500, 4500, &[&[0; 4][..], &[1; 28]].concat());
+    g.put_wan(&ike);
+    g.put_wan(&natt_ike);
+    g.put_wan(&to_us.udp(4500, 4500, &[0xff]));
+    g.run();
+    assert_eq!(g.from_linux(), [ike, natt_ike]);
+    assert_eq!(g.counters.totals().consumed, 1);
+}
+
+#[test]
+fn partial_checksums_are_completed_before_encryption() {
+    let mut pair = Pair::new(&Spec::default());
+    for v6 in [false, true] {
+        let whole = Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10)).sized(301, 5);
+        let mut partial = whole.clone();
+        let h = parse_ip(&partial).expect("packet");
+        let at = usize::from(h.header_len);
+        let len = partial.len() - at;
+        // What a veth peer leaves there: the pseudo header's sum.
+        let sum = match (h.src, h.dst) {
+            (std::net::IpAddr::V4(s), std::net::IpAddr::V4(d)) => {
+                wire::checksum::pseudo_header_v4(s, d, 17, len as u16)
+            }
+            (std::net::IpAddr::V6(s), std::net::IpAddr::V6(d)) => {
+                wire::checksum::pseudo_header_v6(s, d, 17, len as u32)
+            }
+            _ => unreachable!(),
+        };
+        partial[at + 6..at + 8].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(wire::verify_l4_checksum(&partial, &h), L4Checksum::Invalid);
+        pair.a.put_lan(&partial);
+        pair.a.run();
+        pair.carry(Side::A);
+        assert_eq!(pair.b.from_lan(), [hopped(&whole, 2)]);
+    }
+    assert_eq!(pair.a.counters.work.checksums_completed.value(), 2);
+}
+
+#[test]
+fn frames_that_are_not_for_this_port() {
+    let mut pair = Pair::new(&Spec::default());
+    let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    let lan = pair.a.lan.clone();
+    let src = Side::A.host_mac(10);
+    // Another station's, flooded by a switch; and a broadcast that routers do not forward.
+    pair.a.put(&lan, &ethernet(Side::A.host_mac(11), src, &packet));
+    pair.a.put(&lan, &ethernet(wire::MacAddr::BROADCAST, src, &packet));
+    pair.a.run();
+    assert_eq!(pair.a.drops(), [(DropReason::OtherHost, 2)]);
+    // ARP; a VLAN that no port stands for; the same in a service VLAN.
+    let mut arp = ethernet(Side::A.mac(LAN), src, &[0; 46]);
+    arp[12..14].copy_from_slice(&[0x08, 0x06]);
+    pair.a.put(&lan, &arp);
+    let tagged = |tags: &[u8]| {
+        let mut frame = ethernet(Side::A.mac(LAN), src, &packet);
+        frame.splice(12..12, tags.iter().copied());
+        frame
+    };
+    pair.a.put(&lan, &tagged(&[0x81, 0x00, 0x00, 0x64]));
+    pair.a.put(&lan, &tagged(&[0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0x00, 0x00]));
+    pair.a.run();
+    assert_eq!(pair.a.dropped(DropReason::UnexpectedProtocol), 3);
+    assert!(pair.a.from_wan().is_empty() && pair.a.from_linux().is_empty());
+    // A tag that carries a priority and no VLAN is as good as none.
+    pair.a.put(&lan, &tagged(&[0x81, 0x00, 0xa0, 0x00]));
+    pair.a.run();
+    assert_eq!(pair.a.from_wan().len(), 1);
+    // The EtherType and the version contradict each other; and short frames.
+    let mut wrong = ethernet(Side::A.mac(LAN), src, &packet);
+    wrong[12..14].copy_from_slice(&[0x86, 0xdd]);
+    pair.a.put(&lan, &wrong);
+    pair.a.put(&lan, &wrong[..13]);
+    pair.a.run();
+    assert_eq!(pair.a.dropped(DropReason::MalformedIp), 1);
+    assert_eq!(pair.a.dropped(DropReason::MalformedEthernet), 1);
+}
+
+#[test]
+fn what_linux_sends_here_without_a_policy_for_it() {
+    let mut g = Gateway::new(Side::A);
+    // Forwarded by the tables, or back to Linux where the way is Linux's; errors for local programs.
+    let us = Side::A.wan(false);
+    let out = Ip::new(us, ip("203.0.113.5")).sized(100, 1);
+    let other = Ip::new(us, ip("198.51.100.5")).sized(100, 2);
+    g.put_linux(&out);
+    g.put_linux(&other);
+    g.run();
+    assert_eq!((g.from_wan(), g.from_linux()), (vec![out], vec![other]));
+    // A loop, and what Linux sends to the private interface's own link.
+    g.put_linux(&Ip::new(us, Side::A.lan(false, 1)).sized(100, 3));
+    g.put_linux(&Ip { ttl: 255, ..Ip::new(ip("fe80::1"), ip("ff02::2")) }.sized(100, 4));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::ForwardLoop, 2)]);
+    assert!(g.from_linux().is_empty());
+    // No route, prohibited, blackhole.
+    for (dst, code) in [("10.99.0.1", Some(0)), ("198.18.0.1", Some(13)), ("198.18.1.1", None)] {
+        g.put_linux(&Ip::new(us, ip(dst)).sized(100, 5));
+        g.run();
+        let errors: Vec<u8> = g.from_linux().iter().map(|p| p[21]).collect();
+        assert_eq!(errors, Vec::from_iter(code), "{dst}");
+    }
+    assert_eq!(g.dropped(DropReason::NoRoute), 1);
+    assert_eq!(g.dropped(DropReason::RouteProhibited), 2);
+    assert!(!g.events().iter().any(|e| matches!(e, Event::Acquire { .. })));
+}

@@ -1,0 +1,16 @@
+//! Whole gateways in memory: frames in, frames out.
+//!
+//! After every round of every test the counters balance and each frame of the packet memory is
+//! accounted for: `Gateway::check`.
+
+mod allocation;
+mod clear;
+mod hold;
+mod hostile;
+mod packets;
+mod ports;
+mod reasons;
+mod size;
+mod support;
+mod transport;
+mod tunnel;

@@ -1,0 +1,173 @@
+//! Ports that are full, gone or slow, and memory that runs out.
+
+use std::sync::mpsc::channel;
+
+use dataplane::{Command, Event};
+use outcome::DropReason;
+
+use crate::packets::Ip;
+use crate::support::{Gateway, LAN, Pair, Side, Sizes, Spec, WAN, ethernet};
+
+fn a_to_b() -> Ip {
+    Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10))
+}
+
+#[test]
+fn a_full_transmit_queue_drops_the_rest() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    g.wan.lock().set_limit(10);
+    for n in 0..64 {
+        g.put_lan(&a_to_b().sized(100, n));
+    }
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::TransmitFull, 54)]);
+    assert_eq!(g.from_wan().len(), 10);
+    assert_eq!(g.counters.totals().transmitted, 10);
+}
+
+#[test]
+fn a_full_private_interface_drops_the_rest() {
+    let mut g = Gateway::new(Side::A);
+    g.linux.lock().set_limit(3);
+    for n in 0..5 {
+        g.put_lan(&a_to_b().sized(100, n));
+    }
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::LinuxFull, 2)]);
+    assert_eq!(g.counters.totals().to_linux, 3);
+    g.from_linux();
+}
+
+#[test]
+fn a_port_that_goes_while_packets_come() {
+    for is_sender in [false, true] {
+        let mut g = Gateway::new(Side::A);
+        g.protect(&Spec::default());
+        for n in 0..100 {
+            g.put_lan(&a_to_b().sized(100, n));
+        }
+        let (ifindex, port) = if is_sender { (LAN, g.lan.clone()) } else { (WAN, g.wan.clone()) };
+        assert_eq!(g.worker.round_at(g.now), 64);
+        g.check();
+        port.lock().unplug();
+        g.run();
+        assert!(g.events().contains(&Event::PortGone { ifindex }), "{ifindex}");
+        let lost = g.dropped(DropReason::TransmitDown);
+        assert_eq!(lost, if is_sender { 0 } else { 36 });
+        assert_eq!(g.from_wan().len(), 64);
+        // It comes back under the same index and works again.
+        let again = io::MemoryHandle::new("again", 512);
+        let slot = if is_sender { 0 } else { 1 };
+        let add = Command::AddPort { slot, ifindex, port: again.port(), is_linux: false };
+        g.commands.send(add).expect("worker");
+        if is_sender {
+            let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &a_to_b().sized(100, 1));
+            // What the old port held is still in its queue, outside the worker.
+            let old = core::mem::replace(&mut g.lan, again);
+            drain(&mut g, &old);
+            let lan = g.lan.clone();
+            g.put(&lan, &frame);
+        } else {
+            let old = core::mem::replace(&mut g.wan, again);
+            drain(&mut g, &old);
+            g.put_lan(&a_to_b().sized(100, 1));
+        }
+        g.run();
+        assert_eq!(g.from_wan().len(), 1);
+    }
+}
+
+/// Takes back what was to be received by a port that is gone.
+fn drain(g: &mut Gateway, port: &io::MemoryHandle) {
+    let (_umem, mut pool) = io::Umem::new(io::UmemConfig {
+        chunks: 1,
+        chunk_size: io::ChunkSize::Bytes2048,
+        populate: false,
+    })
+    .expect("memory");
+    // The port refuses to work, but a fresh one that gets its packets does not.
+    let mut burst = io::Burst::new();
+    assert!(io::Port::rx(&mut port.clone(), &mut pool, &mut burst).is_err());
+    while let Some(packet) = port.lock().take_back() {
+        g.stock.push(packet.frame);
+    }
+}
+
+#[test]
+fn the_private_interface_may_be_missing() {
+    let mut g = Gateway::new(Side::A);
+    g.commands.send(Command::RemovePorts { ifindex: crate::support::TUN }).expect("worker");
+    g.put_lan(&a_to_b().sized(100, 1));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::LinuxFull, 1)]);
+}
+
+#[test]
+fn an_interface_that_is_down_or_no_port() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    // The route to the peer leads over an interface that is not a port.
+    let peer = forward::Subnet { addr: Side::B.wan(false), len: 32 };
+    let kind = forward::RouteKind::Unicast;
+    let main = forward::table::MAIN;
+    let other = crate::support::route(main, peer, kind, Some(crate::support::OTHER), None);
+    g.set_topology(1500, vec![other]);
+    g.put_lan(&a_to_b().sized(100, 1));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::EgressNotPort, 1)]);
+    assert!(g.from_linux().is_empty());
+}
+
+#[test]
+fn without_free_frames_fragments_are_lost_and_counted() {
+    let sizes = Sizes { chunks: 64, stock: 62, port_limit: 64 };
+    let mut g = Gateway::with_sizes(Side::A, sizes);
+    g.protect(&Spec::default());
+    for n in 0..10 {
+        g.put_lan(&a_to_b().sized(1500, n));
+    }
+    g.run();
+    let lost = g.dropped(DropReason::NoFrames);
+    assert!(lost > 0);
+    assert_eq!(g.from_wan().len() as u64 + lost, 20);
+}
+
+#[test]
+fn too_little_room_in_front() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    let lan = g.lan.clone();
+    let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &a_to_b().sized(100, 1));
+    g.put_at(&lan, &frame, 0);
+    // Exactly as much as the headers need: 20 + 8 + 8, and Ethernet's is there.
+    g.put_at(&lan, &frame, 36);
+    g.put_at(&lan, &frame, 35);
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::OutNoRoom, 2)]);
+    assert_eq!(g.from_wan().len(), 1);
+}
+
+#[test]
+fn commands_are_obeyed_and_the_end_is_orderly() {
+    let mut pair = Pair::new(&Spec::default());
+    let g = &mut pair.a;
+    g.put_lan(&a_to_b().sized(100, 1));
+    g.run();
+    let (answer, stats) = channel();
+    g.commands.send(Command::PortStats(answer)).expect("worker");
+    g.run();
+    let stats = stats.recv().expect("answer");
+    let of = |ifindex| stats.iter().find(|s| s.0 == ifindex).expect("port").1;
+    assert_eq!((of(LAN).rx_packets, of(WAN).tx_packets), (1, 1));
+    // One packet that waits when the worker ends is dropped, not forgotten.
+    g.set_neighbours(forward::NeighbourState::Incomplete);
+    g.put_lan(&a_to_b().sized(100, 2));
+    g.run();
+    assert_eq!(g.counters.totals().held, 1);
+    g.commands.send(Command::Stop).expect("worker");
+    g.worker.run();
+    assert_eq!(g.counters.totals().held, 0);
+    assert_eq!(g.dropped(DropReason::TransmitDown), 1);
+    g.from_wan();
+}

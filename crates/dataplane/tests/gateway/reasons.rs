@@ -1,0 +1,245 @@
+//! Every reason in the table of drops can be produced: one test each, in a table.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use esp::Mode;
+use forward::NeighbourState;
+use outcome::DropReason;
+use policy::{Action, Direction, SaState};
+use wire::protocol;
+
+use crate::packets::Ip;
+use crate::support::{
+    Gateway, LAN, Pair, Side, Sizes, Spec, any_selector, craft_esp, esp_text, ethernet, ip,
+};
+
+/// Makes gateway B drop one packet at least for this reason.
+fn produce(reason: DropReason) -> Gateway {
+    let spec = Spec::default();
+    let mut pair = Pair::new(&spec);
+    let forth = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    let back = Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10));
+    let good = forth.sized(100, 1);
+    let reply = back.sized(100, 1);
+    let mut sealed = |n: usize| {
+        for _ in 0..n {
+            pair.a.put_lan(&good);
+        }
+        pair.a.run();
+        pair.a.from_wan()
+    };
+    let lan_frame = |packet: &[u8]| ethernet(Side::B.mac(LAN), Side::B.host_mac(10), packet);
+    let mut b = Gateway::new(Side::B);
+    b.protect(&spec);
+    let lan = b.lan.clone();
+    let crafted = |b: &mut Gateway, payload: &[u8], next| {
+        b.put_wan(&craft_esp(Side::A, 1, &esp_text(payload, next), 0))
+    };
+    match reason {
+        DropReason::MalformedEthernet => b.put(&lan, &[0; 13]),
+        DropReason::OtherHost => {
+            b.put(&lan, &ethernet(Side::A.mac(LAN), Side::B.host_mac(10), &reply));
+        }
+        DropReason::UnexpectedProtocol => {
+            let mut frame = lan_frame(&reply);
+            frame[12] = 0x88;
+            b.put(&lan, &frame);
+        }
+        DropReason::MalformedIp => b.put_lan(&reply[..15]),
+        DropReason::BadIpChecksum => {
+            let mut bad = reply;
+            bad[10] ^= 1;
+            b.put_lan(&bad);
+        }
+        DropReason::MalformedUpper => b.put_lan(&back.with(&[1, 2, 3])),
+        DropReason::MalformedEsp => {
+            b.put_wan(
+                &Ip { protocol: protocol::ESP, ..outer() }.with(&Side::A.spi().to_be_bytes()),
+            );
+        }
+        DropReason::EspFragment => {
+            let mut packet = sealed(1).remove(0);
+            packet[6] = 0x20;
+            wire::ipv4::fill_checksum(&mut packet);
+            b.put_wan(&packet);
+        }
+        DropReason::InNoState => {
+            b.put_wan(&Ip { protocol: protocol::ESP, ..outer() }.with(&[9; 64]));
+        }
+        DropReason::InStateExpired => {
+            b.sa(Side::A, &spec).advance(SaState::Expired);
+            b.put_wan(&sealed(1)[0]);
+        }
+        // A whole IP packet's place is taken by what transport mode would carry.
+        DropReason::InStateMode => crafted(&mut b, &good[20..], protocol::UDP),
+        DropReason::InEncapMismatch => {
+            let packet = sealed(1).remove(0);
+            b.put_wan(&outer().udp(4500, 4500, &packet[20..]));
+        }
+        DropReason::InReplayOld => {
+            let packets = sealed(300);
+            b.put_wan(&packets[299]);
+            b.put_wan(&packets[0]);
+        }
+        DropReason::InReplayDuplicate => {
+            let packets = sealed(1);
+            b.put_wan(&packets[0]);
+            b.put_wan(&packets[0]);
+        }
+        DropReason::InSequenceZero => b.put_wan(&craft_esp(Side::A, 0, &esp_text(&good, 4), 0)),
+        DropReason::InIntegrity => {
+            let mut packet = sealed(1).remove(0);
+            packet[40] ^= 1;
+            b.put_wan(&packet);
+        }
+        DropReason::InCrypto => {
+            b.crypto_fails.store(true, Relaxed);
+            b.put_wan(&sealed(1)[0]);
+        }
+        DropReason::InPadding => {
+            let mut text = esp_text(&good[..], 4);
+            let at = text.len() - 2;
+            text[at] = 200;
+            b.put_wan(&craft_esp(Side::A, 1, &text, 0));
+        }
+        DropReason::InNextHeader => crafted(&mut b, &good, protocol::IPV6),
+        DropReason::InInnerHeader => {
+            let mut bad = good.clone();
+            bad[10] ^= 1;
+            crafted(&mut b, &bad, protocol::IPV4);
+        }
+        DropReason::InSelector => {
+            let mut config = b.sa(Side::A, &spec).config.clone();
+            config.selector = Some(any_selector(Side::B.net(false), Side::B.net(false)));
+            let esp = crate::support::make_sa(&config.params);
+            b.db.replace_sa(config, esp);
+            b.put_wan(&sealed(1)[0]);
+        }
+        DropReason::InPolicy => {
+            b.db.remove_policy(13);
+            b.put_wan(&sealed(1)[0]);
+        }
+        DropReason::InPolicyBlock => {
+            b.db.set_default(Direction::In, Action::Block);
+            b.put_lan(&Ip::new(Side::B.lan(false, 10), Side::B.lan(false, 1)).sized(60, 1));
+        }
+        DropReason::InCleartext => b.put_wan(&good),
+        DropReason::InEcn => b.put_wan(&craft_esp(Side::A, 1, &esp_text(&good, 4), 3)),
+        DropReason::OutPolicyBlock => {
+            let mut config = b.db.policy(11).expect("policy").config.clone();
+            config.action = Action::Block;
+            b.db.put_policy(config);
+            b.put_lan(&reply);
+        }
+        DropReason::OutNoState => {
+            let id = b.sa(Side::B, &spec).config.id();
+            b.db.remove_sa(&id);
+            (0..65).for_each(|_| b.put_lan(&reply));
+        }
+        DropReason::OutStateExpired => {
+            let mut config = b.sa(Side::B, &spec).config.clone();
+            config.limits.hard_packets = 0;
+            let esp = crate::support::make_sa(&config.params);
+            b.db.replace_sa(config, esp);
+            b.put_lan(&reply);
+        }
+        DropReason::OutSequenceExhausted => {
+            b.sa(Side::B, &spec).esp.cells().sent().store(u32::MAX.into(), Relaxed);
+            b.put_lan(&reply);
+        }
+        DropReason::OutTooBig => {
+            b.put_lan(&Ip { dont_fragment: true, ..back }.sized(1500, 1));
+        }
+        DropReason::OutNoRoom => b.put_at(&lan, &lan_frame(&reply), 0),
+        DropReason::OutCrypto => {
+            b.crypto_fails.store(true, Relaxed);
+            b.put_lan(&reply);
+        }
+        DropReason::OutUnsupported => {
+            let mut config = b.db.policy(11).expect("policy").config.clone();
+            config.templates[0].protocol = 51;
+            b.db.put_policy(config);
+            b.put_lan(&reply);
+        }
+        DropReason::OutMode => {
+            b = Gateway::new(Side::B);
+            let spec = Spec { mode: Mode::Transport, ..spec };
+            b.protect(&spec);
+            let mut packet = Ip::new(Side::B.wan(false), Side::A.wan(false)).sized(100, 1);
+            packet[6] = 0x20;
+            wire::ipv4::fill_checksum(&mut packet);
+            b.put_linux(&packet);
+        }
+        DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),
+        DropReason::NoRoute => {
+            b.put_linux(&Ip::new(Side::B.wan(false), ip("100.64.0.1")).sized(60, 1));
+        }
+        DropReason::RouteProhibited => {
+            b.put_linux(&Ip::new(Side::B.wan(false), ip("198.18.0.1")).sized(60, 1));
+        }
+        DropReason::NeighbourFailed => {
+            b.set_neighbours(NeighbourState::Failed);
+            b.put_lan(&reply);
+        }
+        DropReason::HoldQueueFull => {
+            b.set_neighbours(NeighbourState::Incomplete);
+            (0..65).for_each(|_| b.put_lan(&reply));
+        }
+        DropReason::HoldTimeout => {
+            b.set_neighbours(NeighbourState::Incomplete);
+            b.put_lan(&reply);
+            b.run();
+            b.pass_ns(3_000_000_000);
+        }
+        DropReason::EgressNotPort => {
+            let peer = forward::Subnet { addr: Side::A.wan(false), len: 32 };
+            let kind = forward::RouteKind::Local;
+            let route = crate::support::route(forward::table::LOCAL, peer, kind, None, None);
+            b.set_topology(1500, vec![route]);
+            b.put_lan(&reply);
+        }
+        DropReason::ForwardLoop => {
+            b.put_linux(&Ip::new(Side::B.wan(false), Side::B.lan(false, 1)).sized(60, 1));
+        }
+        DropReason::TransmitFull => {
+            b.wan.lock().set_limit(0);
+            b.put_lan(&reply);
+        }
+        DropReason::TransmitDown => {
+            b.put_lan(&reply);
+            b.wan.lock().unplug();
+        }
+        DropReason::LinuxFull => {
+            b.linux.lock().set_limit(0);
+            b.put_lan(&Ip::new(Side::B.lan(false, 10), Side::B.lan(false, 1)).sized(60, 1));
+        }
+        DropReason::NoFrames => {
+            b = Gateway::with_sizes(Side::B, Sizes { chunks: 8, stock: 8, port_limit: 8 });
+            b.protect(&spec);
+            b.put_lan(&back.sized(1500, 1));
+        }
+    }
+    b.run();
+    b
+}
+
+fn outer() -> Ip {
+    Ip::new(Side::A.wan(false), Side::B.wan(false))
+}
+
+#[test]
+fn every_reason_is_produced() {
+    let mut missing = Vec::new();
+    for reason in DropReason::ALL {
+        let mut gateway = produce(*reason);
+        if gateway.dropped(*reason) == 0 {
+            missing.push((*reason, gateway.drops()));
+        }
+        // Whatever happened, nothing of it left in clear by the WAN.
+        for packet in gateway.from_wan() {
+            let h = wire::parse_ip(&packet).expect("packet");
+            assert_eq!(h.protocol, protocol::ESP, "{reason:?}");
+        }
+    }
+    assert_eq!(missing, []);
+}

@@ -1,0 +1,589 @@
+//! A gateway in memory: three ports, tables, databases; frames in, frames out.
+
+use std::net::IpAddr;
+use std::sync::mpsc::{Sender, channel as command_channel};
+use std::sync::{Arc, LazyLock};
+
+use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
+use dataplane::{
+    Command, Counters, Event, EventReceiver, Interface, Now, Tables, Topology, Waker, Worker,
+    WorkerParts,
+};
+use engine_openssl::OpensslProvider;
+use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams, UdpEncap};
+use forward::{
+    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry, Subnet,
+    table,
+};
+use io::{ChunkSize, Frame, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
+use outcome::DropReason;
+use policy::{
+    Action, Databases, Direction, Mark, PolicyConfig, PortMask, Prefix, SaConfig, SaId, Selector,
+    Template, VolumeLimits,
+};
+use wire::{MacAddr, Span};
+
+pub const LAN: u32 = 2;
+pub const WAN: u32 = 3;
+/// An interface that is no port.
+pub const OTHER: u32 = 7;
+pub const TUN: u32 = 9;
+
+pub const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+
+pub static PROVIDER: LazyLock<OpensslProvider> =
+    LazyLock::new(|| OpensslProvider::new().expect("openssl"));
+
+pub fn ip(text: &str) -> IpAddr {
+    text.parse().expect("address")
+}
+
+pub fn keys(suite: Suite) -> Keys {
+    Keys {
+        cipher: (1..).take(suite.cipher_key_len_bytes()).collect(),
+        salt: (101..).take(suite.salt_len_bytes()).collect(),
+        auth: (51..).take(suite.auth_key_len_bytes()).collect(),
+    }
+}
+
+/// Which of the two gateways; its number stands in all its addresses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    A = 1,
+    B = 2,
+}
+
+impl Side {
+    pub fn other(self) -> Side {
+        match self {
+            Side::A => Side::B,
+            Side::B => Side::A,
+        }
+    }
+    pub fn wan(self, v6: bool) -> IpAddr {
+        let n = self as u8;
+        if v6 { ip(&format!("2001:db8:f::{n}")) } else { ip(&format!("192.0.2.{n}")) }
+    }
+    /// A host behind the gateway; host 1 is the gateway itself.
+    pub fn lan(self, v6: bool, host: u16) -> IpAddr {
+        let n = self as u8;
+        if v6 { ip(&format!("2001:db8:{n}::{host}")) } else { ip(&format!("10.{n}.0.{host}")) }
+    }
+    pub fn net(self, v6: bool) -> Prefix {
+        Prefix { addr: self.lan(v6, 0), len: if v6 { 64 } else { 16 } }
+    }
+    pub fn mac(self, ifindex: u32) -> MacAddr {
+        MacAddr([2, 0, 0, 0, self as u8, ifindex as u8])
+    }
+    pub fn host_mac(self, host: u16) -> MacAddr {
+        MacAddr([2, 0, 1, 0, self as u8, host as u8])
+    }
+    /// SPI of the SA that this side sends by.
+    pub fn spi(self) -> u32 {
+        0x1000 + self as u32
+    }
+}
+
+/// What protects the traffic between the two networks.
+#[derive(Clone, Copy)]
+pub struct Spec {
+    pub outer_v6: bool,
+    pub mode: Mode,
+    pub suite: Suite,
+    pub encap: bool,
+    pub esn: bool,
+    pub replay_window: u32,
+    pub flags: SaFlags,
+    pub limits: VolumeLimits,
+}
+
+impl Default for Spec {
+    fn default() -> Spec {
+        Spec {
+            outer_v6: false,
+            mode: Mode::Tunnel,
+            suite: GCM,
+            encap: false,
+            esn: false,
+            replay_window: 128,
+            flags: SaFlags::default(),
+            limits: VolumeLimits::NONE,
+        }
+    }
+}
+
+pub fn any_selector(src: Prefix, dst: Prefix) -> Selector {
+    Selector {
+        src,
+        dst,
+        protocol: 0,
+        src_port: PortMask::default(),
+        dst_port: PortMask::default(),
+        ifindex: 0,
+        user: 0,
+    }
+}
+
+pub fn sa_params(spec: &Spec, from: Side) -> SaParams {
+    SaParams {
+        spi: from.spi(),
+        src: from.wan(spec.outer_v6),
+        dst: from.other().wan(spec.outer_v6),
+        mode: spec.mode,
+        suite: spec.suite,
+        encap: spec.encap.then_some(UdpEncap { src_port: 4500, dst_port: 4500 }),
+        esn: spec.esn,
+        replay_window: spec.replay_window,
+        tfc_pad_len: 0,
+        flags: spec.flags,
+    }
+}
+
+pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
+    SaConfig {
+        params: sa_params(spec, from),
+        mark: Mark::default(),
+        if_id: 0,
+        reqid: 1,
+        selector: None,
+        limits: spec.limits,
+        added_s: 1,
+        generation: 1,
+    }
+}
+
+pub fn make_sa(params: &SaParams) -> Sa {
+    let session = PROVIDER.session(params.suite, &keys(params.suite)).expect("session");
+    Sa::new(params.clone(), session, Cells::on_heap(params.replay_window)).expect("sa")
+}
+
+pub fn template(spec: &Spec, from: Side) -> Template {
+    let unspecified = if spec.outer_v6 { ip("::") } else { ip("0.0.0.0") };
+    let (src, dst) = match spec.mode {
+        Mode::Tunnel => (from.wan(spec.outer_v6), from.other().wan(spec.outer_v6)),
+        Mode::Transport => (unspecified, unspecified),
+    };
+    Template { src, dst, spi: 0, protocol: 50, mode: spec.mode, reqid: 1, optional: false }
+}
+
+pub fn policy(
+    index: u32,
+    direction: Direction,
+    selector: Selector,
+    templates: Vec<Template>,
+) -> PolicyConfig {
+    PolicyConfig {
+        index,
+        direction,
+        selector,
+        priority: 100,
+        action: Action::Allow,
+        templates,
+        mark: Mark::default(),
+        if_id: 0,
+    }
+}
+
+/// An engine that fails every job, for as long as it is told to.
+pub struct Faulty(pub Box<dyn Engine>, pub Arc<std::sync::atomic::AtomicBool>);
+
+impl Engine for Faulty {
+    fn run(&mut self, jobs: &mut [Job<'_>]) {
+        if self.1.load(std::sync::atomic::Ordering::Relaxed) {
+            jobs.iter_mut().for_each(|job| job.status = JobStatus::Failed);
+        } else {
+            self.0.run(jobs);
+        }
+    }
+}
+
+pub struct Gateway {
+    pub side: Side,
+    pub worker: Worker,
+    pub lan: MemoryHandle,
+    pub wan: MemoryHandle,
+    pub linux: MemoryHandle,
+    umem: Umem,
+    /// Frames outside the gateway.
+    pub stock: Vec<Frame>,
+    pub counters: Arc<Counters>,
+    pub events: EventReceiver,
+    pub commands: Sender<Command>,
+    pub db: Databases<Sa>,
+    pub tables: Arc<Tables>,
+    pub now: Now,
+    pub crypto_fails: Arc<std::sync::atomic::AtomicBool>,
+}
+
+pub struct Sizes {
+    pub chunks: u32,
+    /// Frames that play the wire; the rest are the worker's.
+    pub stock: usize,
+    pub port_limit: usize,
+}
+
+pub const SIZES: Sizes = Sizes { chunks: 2048, stock: 512, port_limit: 512 };
+
+impl Gateway {
+    pub fn new(side: Side) -> Gateway {
+        Gateway::with_sizes(side, SIZES)
+    }
+
+    pub fn with_sizes(side: Side, sizes: Sizes) -> Gateway {
+        let config =
+            UmemConfig { chunks: sizes.chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
+        let (umem, mut pool) = Umem::new(config).expect("memory");
+        let stock = (0..sizes.stock).map(|_| pool.take().expect("frame")).collect();
+        let db = Databases::new();
+        let tables = Arc::new(Tables::default());
+        let counters = Arc::new(Counters::default());
+        let (sender, events) = dataplane::channel().expect("eventfd");
+        let (commands, receiver) = command_channel();
+        let crypto_fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let engine = PROVIDER.engine().expect("engine");
+        let mut worker = Worker::new(WorkerParts {
+            tables: Arc::clone(&tables),
+            reader: db.reader(),
+            engine: Box::new(Faulty(engine, Arc::clone(&crypto_fails))),
+            ivs: IvSource::new().expect("seed"),
+            pool,
+            counters: Arc::clone(&counters),
+            events: sender,
+            commands: receiver,
+            waker: Waker::new().expect("eventfd"),
+        });
+        let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, sizes.port_limit));
+        let [lan, wan, linux] = ports;
+        worker.add_port(0, LAN, lan.port(), false);
+        worker.add_port(1, WAN, wan.port(), false);
+        worker.add_port(2, TUN, linux.port(), true);
+        let gateway = Gateway {
+            side,
+            worker,
+            lan,
+            wan,
+            linux,
+            umem,
+            stock,
+            counters,
+            events,
+            commands,
+            db,
+            tables,
+            now: Now { wall_s: 1_000_000, ns: 1 },
+            crypto_fails,
+        };
+        gateway.set_topology(1500, Vec::new());
+        gateway.set_neighbours(NeighbourState::Reachable);
+        gateway
+    }
+
+    /// Publishes routes and interfaces; `more` routes beside the usual ones.
+    pub fn set_topology(&self, wan_mtu: u32, more: Vec<RouteEntry>) {
+        let side = self.side;
+        let mut topology = Topology::default();
+        let mut routes = more;
+        for v6 in [false, true] {
+            let host_len = if v6 { 128 } else { 32 };
+            for addr in [side.lan(v6, 1), side.wan(v6)] {
+                topology.local.insert(addr);
+                let dst = Subnet { addr, len: host_len };
+                routes.push(route(table::LOCAL, dst, RouteKind::Local, None, None));
+            }
+            let net = side.net(v6);
+            let dst = Subnet { addr: net.addr, len: net.len };
+            routes.push(route(table::MAIN, dst, RouteKind::Unicast, Some(LAN), None));
+            let dst = Subnet { addr: side.wan(v6), len: if v6 { 64 } else { 24 } };
+            routes.push(route(table::MAIN, dst, RouteKind::Unicast, Some(WAN), None));
+        }
+        let to = |text: &str, kind, ifindex| {
+            let dst = Subnet { addr: ip(text), len: 24 };
+            route(table::MAIN, dst, kind, ifindex, None)
+        };
+        let via = Some(side.other().wan(false));
+        routes.push(RouteEntry {
+            hops: vec![Hop { ifindex: WAN, gateway: via, weight: 1 }],
+            ..to("203.0.113.0", RouteKind::Unicast, Some(WAN))
+        });
+        routes.push(to("198.51.100.0", RouteKind::Unicast, Some(OTHER)));
+        routes.push(to("198.18.0.0", RouteKind::Prohibit, None));
+        routes.push(to("198.18.1.0", RouteKind::Blackhole, None));
+        topology.fib = Fib::new(routes, RuleEntry::defaults(), None);
+        for (ifindex, port, mtu) in [(LAN, 0, 1500), (WAN, 1, wan_mtu)] {
+            let v4 = if ifindex == LAN { side.lan(false, 1) } else { side.wan(false) };
+            let v6 = if ifindex == LAN { side.lan(true, 1) } else { side.wan(true) };
+            let (IpAddr::V4(v4), IpAddr::V6(v6)) = (v4, v6) else { unreachable!() };
+            topology.interfaces.insert(
+                ifindex,
+                Interface {
+                    port: Some(port),
+                    mac: side.mac(ifindex),
+                    mtu,
+                    up: true,
+                    addr4: Some(v4),
+                    addr6: Some(v6),
+                },
+            );
+        }
+        self.tables.topology.store(Arc::new(topology));
+    }
+
+    /// Publishes the neighbours: two hosts on the LAN, and the peer in this state.
+    pub fn set_neighbours(&self, peer: NeighbourState) {
+        let side = self.side;
+        let mut all = Neighbours::default();
+        for v6 in [false, true] {
+            for host in [10, 11] {
+                all.insert(NeighbourEntry {
+                    ifindex: LAN,
+                    addr: side.lan(v6, host),
+                    mac: Some(side.host_mac(host)),
+                    state: NeighbourState::Reachable,
+                });
+            }
+            let known = !matches!(peer, NeighbourState::Incomplete | NeighbourState::Failed);
+            all.insert(NeighbourEntry {
+                ifindex: WAN,
+                addr: side.other().wan(v6),
+                mac: known.then_some(side.other().mac(WAN)),
+                state: peer,
+            });
+        }
+        self.tables.neighbours.store(Arc::new(all));
+    }
+
+    /// Both SAs, and policies in all directions for both inner families.
+    pub fn protect(&mut self, spec: &Spec) {
+        self.add_policies(spec);
+        self.add_sas(spec);
+    }
+
+    pub fn add_sas(&mut self, spec: &Spec) {
+        for from in [Side::A, Side::B] {
+            let config = sa_config(spec, from);
+            let sa = make_sa(&config.params);
+            self.db.add_sa(config, sa).expect("new");
+        }
+    }
+
+    pub fn add_policies(&mut self, spec: &Spec) {
+        let (here, there) = (self.side, self.side.other());
+        for v6 in [false, true] {
+            let base = if v6 { 20 } else { 10 };
+            let (local, remote) = match spec.mode {
+                Mode::Tunnel => (here.net(v6), there.net(v6)),
+                Mode::Transport => {
+                    let len = if v6 { 128 } else { 32 };
+                    (Prefix { addr: here.wan(v6), len }, Prefix { addr: there.wan(v6), len })
+                }
+            };
+            let out = any_selector(local, remote);
+            let back = any_selector(remote, local);
+            let ours = vec![template(spec, here)];
+            let theirs = vec![template(spec, there)];
+            self.db.put_policy(policy(base + 1, Direction::Out, out, ours));
+            self.db.put_policy(policy(base + 2, Direction::In, back, theirs.clone()));
+            self.db.put_policy(policy(base + 3, Direction::Forward, back, theirs));
+        }
+    }
+
+    /// The SA that a side sends by, in this gateway.
+    pub fn sa(&self, from: Side, spec: &Spec) -> Arc<policy::SaEntry<Sa>> {
+        let id = SaId {
+            dst: from.other().wan(spec.outer_v6),
+            spi: from.spi(),
+            protocol: 50,
+            mark: Mark::default(),
+        };
+        self.db.sa(&id).expect("sa")
+    }
+
+    /// Puts bytes where the port receives them.
+    pub fn put(&mut self, port: &MemoryHandle, bytes: &[u8]) {
+        self.put_at(port, bytes, HEADROOM);
+    }
+
+    pub fn put_at(&mut self, port: &MemoryHandle, bytes: &[u8], start: usize) {
+        let frame = self.stock.pop().expect("the wire has frames");
+        let mut packet = Packet { frame, span: Span { start, len: bytes.len() } };
+        packet.data_mut().copy_from_slice(bytes);
+        port.lock().inject_packet(packet).expect("room in the queue");
+    }
+
+    /// A host's packet, as a frame to the gateway's LAN port.
+    pub fn put_lan(&mut self, packet: &[u8]) {
+        let frame = ethernet(self.side.mac(LAN), self.side.host_mac(10), packet);
+        let lan = self.lan.clone();
+        self.put(&lan, &frame);
+    }
+
+    pub fn put_wan(&mut self, packet: &[u8]) {
+        let frame = ethernet(self.side.mac(WAN), self.side.other().mac(WAN), packet);
+        let wan = self.wan.clone();
+        self.put(&wan, &frame);
+    }
+
+    pub fn put_linux(&mut self, packet: &[u8]) {
+        let linux = self.linux.clone();
+        self.put(&linux, packet);
+    }
+
+    /// Rounds until nothing comes any more.
+    pub fn run(&mut self) {
+        while self.worker.round_at(self.now) > 0 {
+            self.check();
+        }
+        self.check();
+    }
+
+    pub fn pass_ns(&mut self, ns: u64) {
+        self.now.ns += ns;
+        self.run();
+    }
+
+    /// Takes what was sent out of a port.
+    pub fn take(&mut self, port: &MemoryHandle) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        while let Some(packet) = port.lock().collect() {
+            all.push(packet.data().to_vec());
+            self.stock.push(packet.frame);
+        }
+        all
+    }
+
+    /// IP packets sent to the LAN, their frames checked.
+    pub fn from_lan(&mut self) -> Vec<Vec<u8>> {
+        let lan = self.lan.clone();
+        self.take(&lan).iter().map(|f| self.unframe(f, LAN)).collect()
+    }
+
+    pub fn from_wan(&mut self) -> Vec<Vec<u8>> {
+        let wan = self.wan.clone();
+        self.take(&wan).iter().map(|f| self.unframe(f, WAN)).collect()
+    }
+
+    pub fn from_linux(&mut self) -> Vec<Vec<u8>> {
+        let linux = self.linux.clone();
+        self.take(&linux)
+    }
+
+    fn unframe(&self, frame: &[u8], ifindex: u32) -> Vec<u8> {
+        assert_eq!(frame[6..12], self.side.mac(ifindex).0, "source address");
+        let version = frame[14] >> 4;
+        assert_eq!(frame[12..14], if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] });
+        frame[14..].to_vec()
+    }
+
+    pub fn events(&mut self) -> Vec<Event> {
+        self.events.clear();
+        core::iter::from_fn(|| self.events.next()).collect()
+    }
+
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.counters.dropped(reason)
+    }
+
+    /// Every drop so far, for asserts about all of them.
+    pub fn drops(&self) -> Vec<(DropReason, u64)> {
+        let all = DropReason::ALL.iter().map(|r| (*r, self.dropped(*r)));
+        all.filter(|(_, n)| *n > 0).collect()
+    }
+
+    /// No packet is lost in the counters, no frame is lost in memory.
+    pub fn check(&self) {
+        let totals = self.counters.totals();
+        assert_eq!(totals.balance(), 0, "{totals:?}");
+        let ports: usize = [&self.lan, &self.wan, &self.linux]
+            .iter()
+            .map(|port| io::Port::frames_held(*port))
+            .sum();
+        let elsewhere = self.stock.len() + totals.held as usize;
+        let accounting = self.umem.accounting(self.worker.pool(), ports, elsewhere);
+        assert!(accounting.balances(), "{accounting:?}");
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
+pub fn route(
+    table: u32,
+    dst: Subnet,
+    kind: RouteKind,
+    ifindex: Option<u32>,
+    mtu: Option<u32>,
+) -> RouteEntry {
+    let hops = ifindex.map(|ifindex| Hop { ifindex, gateway: None, weight: 1 });
+    RouteEntry { table, dst, kind, priority: 0, hops: hops.into_iter().collect(), mtu, src: None }
+}
+
+pub fn ethernet(dst: MacAddr, src: MacAddr, packet: &[u8]) -> Vec<u8> {
+    let kind: [u8; 2] =
+        if packet.first().is_some_and(|b| b >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };
+    [&dst.0[..], &src.0, &kind, packet].concat()
+}
+
+/// Two gateways whose WAN ports are one wire.
+pub struct Pair {
+    pub a: Gateway,
+    pub b: Gateway,
+}
+
+impl Pair {
+    pub fn new(spec: &Spec) -> Pair {
+        let mut pair = Pair { a: Gateway::new(Side::A), b: Gateway::new(Side::B) };
+        pair.a.protect(spec);
+        pair.b.protect(spec);
+        pair
+    }
+
+    pub fn end(&mut self, side: Side) -> (&mut Gateway, &mut Gateway) {
+        match side {
+            Side::A => (&mut self.a, &mut self.b),
+            Side::B => (&mut self.b, &mut self.a),
+        }
+    }
+
+    /// Carries what one side sent to the other and lets that work; returns the packets carried.
+    pub fn carry(&mut self, from: Side) -> Vec<Vec<u8>> {
+        let (from, to) = self.end(from);
+        let packets = from.from_wan();
+        for packet in &packets {
+            to.put_wan(packet);
+        }
+        to.run();
+        packets
+    }
+}
+
+/// Builds the text that a tunnel SA would encrypt: payload, padding, trailer.
+pub fn esp_text(payload: &[u8], next_header: u8) -> Vec<u8> {
+    let mut text = payload.to_vec();
+    let pad = (payload.len() + 2).wrapping_neg() & 3;
+    text.extend((1..).take(pad));
+    text.extend([pad as u8, next_header]);
+    text
+}
+
+/// An ESP packet over IPv4 with this text, whatever it is, under the keys of [`GCM`].
+pub fn craft_esp(from: Side, number: u32, text: &[u8], traffic_class: u8) -> Vec<u8> {
+    let session = PROVIDER.session(GCM, &keys(GCM)).expect("session");
+    let mut esp = [&from.spi().to_be_bytes()[..], &number.to_be_bytes()].concat();
+    esp.extend(u64::from(number).to_be_bytes());
+    esp.extend(text);
+    esp.extend([0; 16]);
+    let mut jobs = [Job::esp(&session, Op::Seal, &mut esp, None)];
+    PROVIDER.engine().expect("engine").run(&mut jobs);
+    assert_eq!(jobs[0].status, JobStatus::Done);
+    let outer = crate::packets::Ip {
+        protocol: 50,
+        traffic_class,
+        ..crate::packets::Ip::new(from.wan(false), from.other().wan(false))
+    };
+    outer.with(&esp)
+}

@@ -1,0 +1,120 @@
+//! Transport mode: this host's own traffic, through the private interface.
+
+use esp::Mode;
+use outcome::DropReason;
+use wire::{parse_ip, protocol};
+
+use crate::packets::{Ip, reassemble};
+use crate::support::{Pair, Side, Spec};
+
+fn spec(v6: bool, encap: bool) -> Spec {
+    Spec { mode: Mode::Transport, outer_v6: v6, encap, ..Spec::default() }
+}
+
+#[test]
+fn host_to_host() {
+    for (v6, encap) in [(false, false), (true, false), (false, true), (true, true)] {
+        let mut pair = Pair::new(&spec(v6, encap));
+        for from in [Side::A, Side::B] {
+            let packet = Ip::new(from.wan(v6), from.other().wan(v6)).sized(500, 1);
+            let (near, _) = pair.end(from);
+            near.put_linux(&packet);
+            near.run();
+            let carried = pair.carry(from);
+            let outer = parse_ip(&carried[0]).expect("outer");
+            assert_eq!(outer.protocol, if encap { protocol::UDP } else { protocol::ESP });
+            let (near, far) = pair.end(from);
+            assert_eq!(far.from_linux(), [packet], "v6 {v6} encap {encap}");
+            assert_eq!((near.drops(), far.drops()), (vec![], vec![]));
+        }
+    }
+}
+
+#[test]
+fn too_long_is_sealed_whole_and_then_cut() {
+    let mut pair = Pair::new(&spec(false, false));
+    let packet = Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(1490, 1);
+    pair.a.put_linux(&packet);
+    pair.a.run();
+    let fragments = pair.a.from_wan();
+    assert_eq!(fragments.len(), 2);
+    assert!(fragments.iter().all(|f| f.len() <= 1500 && f[9] == protocol::ESP));
+    let totals = pair.a.counters.totals();
+    assert_eq!((totals.received, totals.generated, totals.transmitted), (1, 1, 2));
+    // One packet of the SA: put together, it is opened.
+    pair.b.put_wan(&reassemble(&fragments));
+    pair.b.run();
+    assert_eq!(pair.b.from_linux(), [packet]);
+    // Fragments of ESP are counted as what they are.
+    for fragment in &fragments {
+        pair.b.put_wan(fragment);
+    }
+    pair.b.run();
+    assert_eq!(pair.b.drops(), [(DropReason::EspFragment, 2)]);
+}
+
+#[test]
+fn too_long_with_df_is_told_to_the_program() {
+    let mut pair = Pair::new(&spec(false, false));
+    let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
+    pair.a.put_linux(&ip.sized(1490, 1));
+    pair.a.run();
+    assert!(pair.a.from_wan().is_empty());
+    let errors = pair.a.from_linux();
+    let h = parse_ip(&errors[0]).expect("error");
+    assert_eq!((h.dst, h.src_port, h.dst_port), (Side::A.wan(false), 3, 4));
+    let mtu = u16::from_be_bytes([errors[0][26], errors[0][27]]);
+    assert_eq!(pair.a.drops(), [(DropReason::OutTooBig, 1)]);
+    // What was told is the truth, to the byte of alignment.
+    for (len, fits) in [(mtu, true), (mtu + 1, false)] {
+        pair.a.put_linux(&ip.sized(len.into(), 1));
+        pair.a.run();
+        assert_eq!(pair.a.from_wan().len(), usize::from(fits), "{len}");
+    }
+    pair.a.from_linux();
+}
+
+#[test]
+fn a_fragment_cannot_travel_in_transport_mode() {
+    let mut pair = Pair::new(&spec(false, false));
+    let mut packet = Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(500, 1);
+    packet[6] = 0x20; // more fragments
+    wire::ipv4::fill_checksum(&mut packet);
+    pair.a.put_linux(&packet);
+    pair.a.run();
+    assert_eq!(pair.a.drops(), [(DropReason::OutMode, 1)]);
+    assert!(pair.a.from_wan().is_empty());
+}
+
+#[test]
+fn cleartext_between_the_hosts_is_refused() {
+    let mut pair = Pair::new(&spec(false, false));
+    pair.b.put_wan(&Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(100, 1));
+    pair.b.run();
+    assert_eq!(pair.b.drops(), [(DropReason::InCleartext, 1)]);
+    assert!(pair.b.from_linux().is_empty());
+}
+
+#[test]
+fn ip_options_count_for_what_fits() {
+    let mut pair = Pair::new(&spec(false, false));
+    let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
+    let with_options = |len: usize| {
+        let mut packet = ip.sized(len - 8, 1);
+        packet.splice(20..20, [1, 1, 1, 1, 1, 1, 1, 0]);
+        packet[0] = 0x47;
+        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+        wire::ipv4::fill_checksum(&mut packet);
+        packet
+    };
+    pair.a.put_linux(&with_options(1490));
+    pair.a.run();
+    let errors = pair.a.from_linux();
+    let mtu = usize::from(u16::from_be_bytes([errors[0][26], errors[0][27]]));
+    assert!((1430..1470).contains(&mtu), "{mtu}");
+    let packet = with_options(mtu);
+    pair.a.put_linux(&packet);
+    pair.a.run();
+    assert!(pair.carry(Side::A)[0].len() <= 1500);
+    assert_eq!(pair.b.from_linux(), [packet]);
+}
