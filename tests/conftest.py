@@ -76,7 +76,7 @@ def pytest_runtest_call(item):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Adds the daemons' logs to a failure."""
+    """Adds the daemons' logs and counters to a failure."""
     outcome = yield
     report = outcome.get_result()
     lab = item.funcargs.get("lab") if hasattr(item, "funcargs") else None
@@ -85,6 +85,11 @@ def pytest_runtest_makereport(item, call):
             if "charon" in file.name or "culvert" in file.name:
                 text = file.read_text(errors="replace")
                 report.sections.append((file.name, text[-6000:]))
+        for gateway in (g for net in getattr(item, "networks", []) for g in net.gateways()):
+            if gateway.daemon and gateway.daemon.alive():
+                for what in ("drops", "stats", "sa", "policy"):
+                    shown = gateway.daemon.culvert(what, check=False).stdout
+                    report.sections.append((f"{gateway.host.name} culvert {what}", shown))
 
 
 @pytest.fixture
@@ -111,7 +116,7 @@ def network(request, lab, plane):
 
     At the end of the test each culvert daemon that still runs must account for every packet.
     """
-    made = []
+    made = request.node.networks = []
     folder = request.path.parent
 
     def make(kind=None, build=None, **values):

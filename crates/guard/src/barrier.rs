@@ -55,21 +55,6 @@ impl Barrier {
         ]
     }
 
-    /// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
-    ///
-    /// Outbound the netfilter rules have it built in.
-    pub fn neighbour_discovery() -> impl Iterator<Item = Barrier> {
-        (133..=137).map(|icmp_type| {
-            let any = any_prefix(true);
-            let selector = Selector {
-                protocol: ICMPV6,
-                src_port: PortMask { value: icmp_type, mask: u16::MAX },
-                ..selector(any, any)
-            };
-            Barrier::new(Direction::In, selector, 0, Effect::Pass)
-        })
-    }
-
     fn new(direction: Direction, s: Selector, priority: u32, effect: Effect) -> Barrier {
         Barrier {
             direction: crate::direction_number(direction),
@@ -92,14 +77,9 @@ impl Barrier {
         self
     }
 
-    /// Whether it is about IPv6.
-    pub fn is_v6(&self) -> bool {
-        self.src.0.is_ipv6()
-    }
-
-    /// Whether it is an nftables rule rather than a kernel policy.
+    /// Whether it is an nftables rule rather than a kernel policy: everything about IPv6.
     pub(crate) fn is_netfilter(&self) -> bool {
-        self.is_v6() && self.direction == crate::direction_number(Direction::Out)
+        self.src.0.is_ipv6()
     }
 
     /// What the kernel tells policies apart by: of two with one identity, one replaces the other.
@@ -188,5 +168,3 @@ fn selector(src: Prefix, dst: Prefix) -> Selector {
         user: 0,
     }
 }
-
-const ICMPV6: u8 = 58;

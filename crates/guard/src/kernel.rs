@@ -5,8 +5,8 @@ use std::io;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 use policy::Prefix;
 use xfrm::codec::{
-    AF_INET, AF_INET6, Address, Be16, Field, Header, LifetimeConfig, MarkAttribute, MessageWriter,
-    PolicyId, PolicyInfo, SelectorInfo, attr, flag, kind,
+    Address, Be16, Field, Header, LifetimeConfig, MarkAttribute, MessageWriter, PolicyId,
+    PolicyInfo, SelectorInfo, attr, family_of, flag, kind,
 };
 
 use crate::barrier::{Barrier, Effect};
@@ -109,7 +109,7 @@ fn acknowledged(answer: &[u8]) -> io::Result<()> {
 
 fn selector_info(barrier: &Barrier) -> SelectorInfo {
     let s = barrier.selector();
-    let family = if barrier.is_v6() { AF_INET6 } else { AF_INET };
+    let family = family_of(s.src.addr);
     SelectorInfo {
         dst: address(s.dst),
         src: address(s.src),

@@ -7,9 +7,10 @@
 //! to port past the stack, or through the private interface, which is exempt.
 //!
 //! Barriers are kernel XFRM policies of action block, which need no ESP in the kernel and survive
-//! the process. There is one exception: **IPv6, outbound**. `disable_xfrm`, which exempts the
-//! private interface, exists for IPv4 alone, so a block policy would hit what local programs send
-//! through it. These barriers are nftables rules that spare the private interface by name.
+//! the process. There is one exception: **IPv6**. What exempts the private interface from policies
+//! exists for IPv4 alone: Linux has no `disable_xfrm` for IPv6, and its `disable_policy` goes by
+//! the interface that owns the address, not by the one that a packet came in by. So the barriers
+//! for IPv6 are nftables rules, which spare the private interface by name.
 //!
 //! A file lists what stands, so that whoever comes next, the restarted daemon or `culvert guard
 //! clear`, knows it.
@@ -48,9 +49,7 @@ pub enum GuardError {
         source: io::Error,
     },
     /// `nft` failed or is missing.
-    #[error(
-        "IPv6 guard: nft: {0}\n  install the package nftables, or outbound IPv6 is not guarded"
-    )]
+    #[error("IPv6 guard: nft: {0}\n  install the package nftables, or IPv6 is not guarded")]
     Netfilter(String),
     /// The list cannot be kept.
     #[error("{path}: {source}")]
@@ -119,10 +118,7 @@ impl Guard {
     }
 
     /// Completes a set of barriers, resolves contradictions, and makes it stand.
-    fn settle(&mut self, mut wanted: HashSet<Barrier>) -> Result<(), GuardError> {
-        if wanted.iter().any(Barrier::is_v6) {
-            wanted.extend(Barrier::neighbour_discovery());
-        }
+    fn settle(&mut self, wanted: HashSet<Barrier>) -> Result<(), GuardError> {
         // The kernel holds one policy for a selector and direction; the first in order decides.
         let mut first: HashMap<Barrier, Barrier> = HashMap::with_capacity(wanted.len());
         for barrier in wanted {

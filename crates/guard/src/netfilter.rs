@@ -1,17 +1,20 @@
-//! Barriers for outbound IPv6, as nftables rules.
+//! Barriers for IPv6, as nftables rules.
 
 use core::fmt::Write as _;
 use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use policy::PortMask;
+use policy::{Direction, PortMask};
 
 use crate::barrier::{Barrier, Effect};
+use crate::direction_number;
 
 /// The whole table as one transaction: nft replaces it at once, or leaves it as it is.
 ///
-/// Two chains, for what local programs send and for what is forwarded; only the first spares IKE.
+/// A chain for each question that XFRM would ask: a forwarded packet has to pass the forward and
+/// the out policies, one after the other, and what one chain lets pass the other may still stop.
+/// IKE is spared where this host itself speaks it.
 pub(crate) fn ruleset(instance: &str, tun: &str, barriers: &HashSet<Barrier>) -> String {
     let table = format!("ip6 culvert-guard-{instance}");
     // Declared first, so that deleting it does not fail where it is not there.
@@ -21,21 +24,32 @@ pub(crate) fn ruleset(instance: &str, tun: &str, barriers: &HashSet<Barrier>) ->
         return text;
     }
     rules.sort_by_key(|b| (b.priority(), b.to_string()));
-    let lines: String = rules.into_iter().map(rule).collect();
-    let spare = format!("    oifname {{ \"lo\", \"{tun}\" }} accept\n");
-    let discovery = "    icmpv6 type { 133, 134, 135, 136, 137 } accept\n";
-    let ike = "    udp sport { 500, 4500 } accept\n";
-    // Writing to a string does not fail.
-    let _ = write!(
-        text,
-        "table {table} {{\n\
-         \x20 chain local {{\n    type filter hook output priority filter; policy accept;\n\
-         {spare}{discovery}{ike}{lines}  }}\n\
-         \x20 chain forwarded {{\n    type filter hook forward priority filter; policy accept;\n\
-         {spare}{discovery}{lines}  }}\n}}\n"
-    );
+    let lines = |direction| -> String {
+        let of_direction = rules.iter().filter(|b| b.direction() == direction_number(direction));
+        of_direction.map(|b| rule(b)).collect()
+    };
+    let from = format!("iifname {{ \"lo\", \"{tun}\" }} accept");
+    let to = format!("oifname {{ \"lo\", \"{tun}\" }} accept");
+    let chains = [
+        ("local", "output", &to, "udp sport { 500, 4500 } accept", Direction::Out),
+        ("forwarded", "forward", &to, "", Direction::Out),
+        ("arrived", "input", &from, "udp dport { 500, 4500 } accept", Direction::In),
+        ("passing", "forward", &from, "", Direction::Forward),
+    ];
+    text.push_str(&format!("table {table} {{\n"));
+    for (name, hook, spared, ike, direction) in chains {
+        text.push_str(&format!(
+            "  chain {name} {{\n    type filter hook {hook} priority filter; policy accept;\n    \
+             {spared}\n    {DISCOVERY}\n    {ike}\n{}  }}\n",
+            lines(direction)
+        ));
+    }
+    text.push_str("}\n");
     text
 }
+
+/// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
+const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept";
 
 fn rule(barrier: &Barrier) -> String {
     let s = barrier.selector();

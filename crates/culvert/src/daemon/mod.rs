@@ -107,6 +107,8 @@ impl Daemon {
             self.hear_worker();
             self.hear_linux();
             self.follow_policies();
+            // Only now do requesters hear that a policy stands: guard and steering follow it.
+            self.server.send(&self.database);
             self.answer_commands();
         }
     }
@@ -143,18 +145,18 @@ impl Daemon {
     fn serve_clients(&mut self) {
         let vault = Rc::clone(&self.vault);
         let mut journal = |change| record(&vault, change);
-        if let Err(error) = self.server.process(&mut self.database, now(), &mut journal) {
+        if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
             error!(%error, "the XFRM socket");
         }
         let mut outputs = Vec::new();
         self.database.tick(now(), &mut outputs);
-        self.publish(outputs);
+        self.enqueue(outputs);
     }
 
-    fn publish(&mut self, outputs: Vec<Output>) {
+    fn enqueue(&mut self, outputs: Vec<Output>) {
         let vault = Rc::clone(&self.vault);
         let mut journal = |change| record(&vault, change);
-        self.server.publish(&self.database, outputs, &mut journal);
+        self.server.enqueue(outputs, &mut journal);
         let changes = self.database.backend().sa_changes();
         if changes != self.sas_followed {
             self.sas_followed = changes;
@@ -196,7 +198,7 @@ impl Daemon {
                 }
             }
         }
-        self.publish(outputs);
+        self.enqueue(outputs);
     }
 
     /// What changed in Linux's tables.

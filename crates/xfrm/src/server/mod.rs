@@ -98,6 +98,23 @@ impl Server {
         now: Now,
         journal: &mut impl FnMut(Change),
     ) -> io::Result<()> {
+        self.receive(database, now, journal)?;
+        self.send(database);
+        Ok(())
+    }
+
+    /// The first half of [`Server::process`]: carries out requests, and keeps the answers back
+    /// until [`Server::send`]. For who has to do something about a change before its requester
+    /// hears that it is done.
+    ///
+    /// # Errors
+    /// As [`Server::process`].
+    pub fn receive<B: Backend>(
+        &mut self,
+        database: &mut Database<B>,
+        now: Now,
+        journal: &mut impl FnMut(Change),
+    ) -> io::Result<()> {
         for token in self.epoll.ready()? {
             if token == LISTENER {
                 self.accept_all()?;
@@ -105,7 +122,6 @@ impl Server {
                 self.clients.remove(&token);
             }
         }
-        self.flush(database);
         Ok(())
     }
 
@@ -116,8 +132,13 @@ impl Server {
         outputs: Vec<Output>,
         journal: &mut impl FnMut(Change),
     ) {
+        self.enqueue(outputs, journal);
+        self.send(database);
+    }
+
+    /// As [`Server::publish`], but keeps the messages back until [`Server::send`].
+    pub fn enqueue(&mut self, outputs: Vec<Output>, journal: &mut impl FnMut(Change)) {
         self.route(None, outputs, journal);
-        self.flush(database);
     }
 
     fn accept_all(&mut self) -> io::Result<()> {
@@ -216,7 +237,7 @@ impl Server {
     }
 
     /// Sends what the sockets take, and closes those that are broken.
-    fn flush<B: Backend>(&mut self, database: &Database<B>) {
+    pub fn send<B: Backend>(&mut self, database: &Database<B>) {
         let (epoll, limit) = (&self.epoll, self.limits.queued_bytes);
         self.clients.retain(|&token, client| {
             if client.flush(database) == Fate::Close {
