@@ -45,8 +45,9 @@ pub(crate) fn park(
     };
     discard(socket);
     socket.link = Link::Parked { waker, since };
-    socket.flight.forget_older(now, config.wait);
-    let ends = socket.flight.interrupt(socket.port_id.unwrap_or(0));
+    let port_id = socket.port_id.unwrap_or(0);
+    let mut ends = socket.flight.interrupt(port_id);
+    ends.extend(socket.flight.give_up_older(now, config.wait, libc::ECONNREFUSED, port_id));
     if !ends.is_empty() {
         socket.made_up.extend(ends);
         wake(socket);
