@@ -103,9 +103,20 @@ impl Flight {
         })
     }
 
-    /// Forgets what was sent before `limit` ago: nobody reads the answers.
-    pub(crate) fn forget_older(&mut self, now: Instant, limit: Duration) {
-        self.datagrams.retain(|d| now.saturating_duration_since(d.sent_at) <= limit);
+    /// Gives up what was sent longer than `limit` ago, as [`give_up`](Flight::give_up) does:
+    /// sent again so late it could do harm.
+    pub(crate) fn give_up_older(
+        &mut self,
+        now: Instant,
+        limit: Duration,
+        errno: i32,
+        port_id: u32,
+    ) -> Vec<Vec<u8>> {
+        let old = |d: &Datagram| now.saturating_duration_since(d.sent_at) > limit;
+        let given_up = self.datagrams.iter().filter(|d| old(d)).flat_map(|d| &d.requests);
+        let errors = given_up.map(|r| netlink::error_answer(&r.header, errno, port_id)).collect();
+        self.datagrams.retain(|d| !old(d));
+        errors
     }
 
     /// The connection broke: ends the dumps that have begun, whose ends it returns.
@@ -266,12 +277,16 @@ mod tests {
     }
 
     #[test]
-    fn requests_whose_answers_nobody_reads_are_forgotten() {
+    fn old_requests_are_given_up_alone() {
         let mut flight = Flight::default();
         let now = Instant::now();
         flight.sent(&message(xfrm::DELSA, F_ACK, 1, 0, &[]), now);
         flight.sent(&message(xfrm::DELSA, F_ACK, 2, 0, &[]), now + Duration::from_secs(20));
-        flight.forget_older(now + Duration::from_secs(31), Duration::from_secs(30));
+        let limit = Duration::from_secs(30);
+        let errors =
+            flight.give_up_older(now + Duration::from_secs(31), limit, libc::ECONNREFUSED, PORT);
+        assert_eq!(errors.len(), 1);
+        assert_eq!(netlink::headers(&errors[0]).next().unwrap().seq, 1);
         assert_eq!(netlink::headers(flight.unanswered().next().unwrap()).next().unwrap().seq, 2);
     }
 }

@@ -32,21 +32,19 @@ pub(crate) fn park(
     config: &Config,
     now: Instant,
 ) -> Result<(), Errno> {
-    let [placeholder, mut waker] = sys::socket_pair()?;
-    if let Ok(high) = sys::fcntl(waker, libc::F_DUPFD_CLOEXEC, FIRST_INTERNAL) {
-        sys::close(waker);
-        waker = high;
-    }
-    table::set(waker, Owner::Internal);
+    let [placeholder, waker] = sys::socket_pair()?;
+    let waker = internal(waker);
     swap(number, socket, placeholder);
+    sys::close(placeholder);
     let since = match socket.link {
         Link::Parked { since, .. } => since,
         Link::Up => now,
     };
     discard(socket);
-    socket.link = Link::Parked { waker, since };
-    socket.flight.forget_older(now, config.wait);
-    let ends = socket.flight.interrupt(socket.port_id.unwrap_or(0));
+    socket.link = Link::Parked { waker, fresh: None, since };
+    let port_id = socket.port_id.unwrap_or(0);
+    let mut ends = socket.flight.interrupt(port_id);
+    ends.extend(socket.flight.give_up_older(now, config.wait, libc::ECONNREFUSED, port_id));
     if !ends.is_empty() {
         socket.made_up.extend(ends);
         wake(socket);
@@ -54,7 +52,20 @@ pub(crate) fn park(
     Ok(())
 }
 
+/// Moves a descriptor out of the program's way and notes that it is the library's.
+fn internal(fd: i32) -> i32 {
+    let high = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, FIRST_INTERNAL);
+    let high = high.inspect(|_| sys::close(fd)).unwrap_or(fd);
+    table::set(high, Owner::Internal);
+    high
+}
+
 /// Tries to put a new connection in the placeholder's place; true if the socket is up afterwards.
+///
+/// This takes two calls: one that connects and introduces the socket, and one that finds the
+/// server's answer there. Only a connection that can be read from may take the placeholder's
+/// place, since `poll` and `select`, once woken, look at what is behind the descriptor *now*: if
+/// they found nothing there, they would sleep on, registered at the placeholder alone.
 pub(crate) fn revive(
     number: u32,
     socket: &mut Socket,
@@ -62,24 +73,28 @@ pub(crate) fn revive(
     sync: u32,
     now: Instant,
 ) -> bool {
-    if socket.link == Link::Up {
-        return true;
+    let Link::Parked { fresh: known, .. } = socket.link else { return true };
+    let fd = match known {
+        Some(fd) => fd,
+        None if !socket.may_retry(now) => return false,
+        None => match introduce(socket, config, sync) {
+            Some(fd) => fd,
+            None => return false,
+        },
+    };
+    if let Link::Parked { fresh, .. } = &mut socket.link {
+        *fresh = Some(fd);
     }
-    if !socket.may_retry(now) {
-        return false;
+    if socket.port_id.is_some() {
+        match sys::receive(fd, &mut [0; 8], true) {
+            Ok(len) if len > 0 => {}
+            Err(libc::EAGAIN) => return false,
+            _ => {
+                drop_fresh(socket);
+                return false;
+            }
+        }
     }
-    let Ok(fd) = connect(config) else { return false };
-    let introduction = socket.introduction(sync);
-    let renewed = introduction
-        .iter()
-        .map(Vec::as_slice)
-        .chain(socket.flight.unanswered())
-        .try_for_each(|datagram| sys::send(fd, datagram).map(|_| ()));
-    if renewed.is_err() {
-        sys::close(fd);
-        return false;
-    }
-    // Whoever sleeps on the placeholder has to look again: at the connection.
     wake(socket);
     swap(number, socket, fd);
     discard(socket);
@@ -88,6 +103,41 @@ pub(crate) fn revive(
         socket.note_overrun();
     }
     true
+}
+
+/// A new connection on which everything was said that the socket is, and all requests that have
+/// no answer.
+fn introduce(socket: &Socket, config: &Config, sync: u32) -> Option<i32> {
+    let fd = internal(connect(config).ok()?);
+    let introduction = socket.introduction(sync);
+    let said = introduction
+        .iter()
+        .map(Vec::as_slice)
+        .chain(socket.flight.unanswered())
+        .try_for_each(|datagram| sys::send(fd, datagram).map(|_| ()));
+    if said.is_err() {
+        close_internal(fd);
+        return None;
+    }
+    Some(fd)
+}
+
+/// Gives up a connection that did not come to be used: it broke, or belongs to the process that
+/// this one was forked from.
+pub(crate) fn drop_fresh(socket: &mut Socket) {
+    if let Link::Parked { fresh, .. } = &mut socket.link
+        && let Some(fd) = fresh.take()
+    {
+        close_internal(fd);
+    }
+}
+
+fn close_internal(fd: i32) {
+    // Program code can have closed it behind our back, with a raw system call.
+    if table::owner(fd) == Owner::Internal {
+        table::set(fd, Owner::Foreign);
+        sys::close(fd);
+    }
 }
 
 /// The server has been away for longer than a request waits: answers them all with an error.
@@ -109,19 +159,16 @@ fn wake(socket: &Socket) {
     }
 }
 
-/// Closes the library's end of a placeholder.
+/// Closes the library's descriptors of a parked socket.
 pub(crate) fn discard(socket: &Socket) {
-    if let Link::Parked { waker, .. } = socket.link {
-        // Program code can have closed it behind our back, with a raw system call.
-        if table::owner(waker) == Owner::Internal {
-            table::set(waker, Owner::Foreign);
-            sys::close(waker);
-        }
+    if let Link::Parked { waker, fresh, .. } = socket.link {
+        close_internal(waker);
+        fresh.into_iter().for_each(close_internal);
     }
 }
 
 /// Puts what is behind `new` behind all of the socket's descriptors, with the old one's options,
-/// flags and epoll registrations, and closes `new`.
+/// flags and epoll registrations. `new` stays open too.
 fn swap(number: u32, socket: &mut Socket, new: i32) {
     let Some(inode) = sys::inode(new) else { return };
     let mut first = true;
@@ -148,7 +195,6 @@ fn swap(number: u32, socket: &mut Socket, new: i32) {
         }
     }
     socket.inode = inode;
-    sys::close(new);
 }
 
 fn copy_options(from: i32, to: i32) {

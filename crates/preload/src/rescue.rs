@@ -16,6 +16,9 @@ use crate::sys;
 const FIRST_PAUSE_MS: u32 = 10;
 const LONGEST_PAUSE_MS: u32 = 320;
 
+/// The pause while the server's answer to a greeting is awaited.
+const ANSWER_PAUSE_MS: u32 = 2;
+
 /// A parked program never needs much stack for this.
 const STACK_BYTES: usize = 128 * 1024;
 
@@ -33,25 +36,46 @@ pub(crate) fn ensure_running(state: &mut State, config: &'static Config) {
 
 fn run(config: &Config) {
     let mut pause_ms = FIRST_PAUSE_MS;
-    while look(config) {
-        sys::pause(pause_ms);
-        pause_ms = (pause_ms * 2).min(LONGEST_PAUSE_MS);
+    loop {
+        match look(config) {
+            Seen::AllUp => return,
+            Seen::AnswerDue => sys::pause(ANSWER_PAUSE_MS),
+            Seen::Away => {
+                sys::pause(pause_ms);
+                pause_ms = (pause_ms * 2).min(LONGEST_PAUSE_MS);
+            }
+        }
     }
 }
 
-/// Tries all parked sockets; false if none is left.
-fn look(config: &Config) -> bool {
+/// What there is to do for the thread.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Seen {
+    /// Nothing: it ends.
+    AllUp,
+    /// The server is away.
+    Away,
+    /// The server was greeted and will answer soon.
+    AnswerDue,
+}
+
+/// Tries all parked sockets.
+fn look(config: &Config) -> Seen {
     let mut state = state::lock();
     let now = Instant::now();
     let sync = state.sync_number();
-    let mut parked = false;
+    let mut seen = Seen::AllUp;
     for (number, entry) in state.sockets.iter_mut().enumerate() {
         let Some(socket) = entry else { continue };
         if !link::revive(number as u32, socket, config, sync, now) {
             link::give_up_if_late(socket, config, now);
         }
-        parked |= socket.link != Link::Up;
+        seen = seen.max(match socket.link {
+            Link::Up => Seen::AllUp,
+            Link::Parked { fresh: None, .. } => Seen::Away,
+            Link::Parked { fresh: Some(_), .. } => Seen::AnswerDue,
+        });
     }
-    state.rescuer_runs = parked;
-    parked
+    state.rescuer_runs = seen != Seen::AllUp;
+    seen
 }

@@ -15,6 +15,8 @@ pub(crate) enum Link {
     Parked {
         /// The library's descriptor.
         waker: i32,
+        /// A connection that the server has been greeted on and has not answered yet.
+        fresh: Option<i32>,
         /// Since when the server has been away.
         since: Instant,
     },

@@ -90,6 +90,7 @@ unsafe extern "C" fn after_fork_in_child() {
     let _ = HELD.try_with(|held| {
         if let Some(mut state) = held.borrow_mut().take() {
             state.rescuer_runs = false;
+            state.sockets.iter_mut().flatten().for_each(crate::link::drop_fresh);
         }
     });
 }

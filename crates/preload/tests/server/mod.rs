@@ -171,14 +171,17 @@ fn accept(listener: &OwnedFd, shared: &Arc<Shared>) {
             )
         };
         let Some(fd) = own(fd).map(Arc::new) else { return };
-        if shared.dead.load(SeqCst) {
-            return;
-        }
         if shared.hangs_up.load(SeqCst) {
             continue;
         }
         let entry = Connection { fd: Arc::clone(&fd), port_id: 0, groups: 0 };
-        shared.connections.lock().expect("no panic").push(entry);
+        let mut connections = shared.connections.lock().expect("no panic");
+        // Asked under the lock, under which the dying server hangs up on all connections.
+        if shared.dead.load(SeqCst) {
+            return;
+        }
+        connections.push(entry);
+        drop(connections);
         let shared = Arc::clone(shared);
         thread::spawn(move || serve(number, &fd, &shared));
     }

@@ -1,0 +1,65 @@
+//! The fuzz targets of `fuzz/`, as far as the stable compiler and a second of time go.
+//!
+//! `cargo test` gives each target the inputs of `fuzz/corpus/`, former crashes among them, and
+//! thousands of mutations, the same ones each time. `scripts/fuzz` runs the same entries under
+//! libFuzzer for as long as one likes.
+//!
+//! To add a target: as `scripts/fuzz` wants it, and a line in [`TARGETS`]. A test holds the two
+//! lists against each other.
+#![forbid(unsafe_code)]
+
+mod mutate;
+
+pub use mutate::Mutator;
+
+/// An entry that takes any bytes, and panics only if something is wrong with culvert.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name of the target, its file, and its folders of inputs.
+    pub name: &'static str,
+    /// The entry.
+    pub run: fn(&[u8]),
+}
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },
+    Target { name: "fuzz_esp_open", run: esp::fuzz::open },
+    Target { name: "fuzz_esp_seal", run: esp::fuzz::seal },
+    Target { name: "fuzz_forward", run: forward::fuzz::exercise },
+    Target { name: "fuzz_journal", run: journal },
+    Target { name: "fuzz_mirror", run: mirror },
+    Target { name: "fuzz_segment", run: io::tun::segment::fuzz },
+    Target { name: "fuzz_wire", run: wire::fuzz::exercise },
+    Target { name: "fuzz_xfrm", run: xfrm },
+];
+
+/// An rtnetlink datagram from the kernel.
+fn mirror(bytes: &[u8]) {
+    for incoming in ::mirror::decode(bytes) {
+        let _ = format!("{incoming:?}");
+    }
+}
+
+/// A journal as a dead process left it.
+fn journal(bytes: &[u8]) {
+    let Ok(replay) = vault::read_journal(bytes) else { return };
+    assert!(replay.sound_len <= bytes.len());
+    for pair in replay.frames.windows(2) {
+        assert!(pair[0].0 < pair[1].0, "records overlap");
+    }
+    let sound = vault::read_journal(&bytes[..replay.sound_len]);
+    assert_eq!(sound.map(|r| r.frames), Ok(replay.frames), "a cut journal reads differently");
+}
+
+/// Datagrams of a client, each behind its length in 15 bits of two bytes, little-endian.
+fn xfrm(bytes: &[u8]) {
+    let mut rest = bytes;
+    while let [low, high, tail @ ..] = rest {
+        let len = usize::from(u16::from_le_bytes([*low, *high & 0x7f])).min(tail.len());
+        let (datagram, after) = tail.split_at(len);
+        ::xfrm::fuzz::decode(datagram);
+        ::xfrm::fuzz::request(datagram);
+        rest = after;
+    }
+}
