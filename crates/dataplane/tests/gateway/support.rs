@@ -452,17 +452,17 @@ impl Gateway {
     }
 
     /// IP packets sent to the LAN, their frames checked.
-    pub fn from_lan(&mut self) -> Vec<Vec<u8>> {
+    pub fn lan_out(&mut self) -> Vec<Vec<u8>> {
         let lan = self.lan.clone();
         self.take(&lan).iter().map(|f| self.unframe(f, LAN)).collect()
     }
 
-    pub fn from_wan(&mut self) -> Vec<Vec<u8>> {
+    pub fn wan_out(&mut self) -> Vec<Vec<u8>> {
         let wan = self.wan.clone();
         self.take(&wan).iter().map(|f| self.unframe(f, WAN)).collect()
     }
 
-    pub fn from_linux(&mut self) -> Vec<Vec<u8>> {
+    pub fn linux_out(&mut self) -> Vec<Vec<u8>> {
         let linux = self.linux.clone();
         self.take(&linux)
     }
@@ -552,7 +552,7 @@ impl Pair {
     /// Carries what one side sent to the other and lets that work; returns the packets carried.
     pub fn carry(&mut self, from: Side) -> Vec<Vec<u8>> {
         let (from, to) = self.end(from);
-        let packets = from.from_wan();
+        let packets = from.wan_out();
         for packet in &packets {
             to.put_wan(packet);
         }
