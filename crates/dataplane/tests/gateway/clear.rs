@@ -128,6 +128,19 @@ fn ike_passes_only_for_this_host() {
 }
 
 #[test]
+fn a_forged_source_does_not_make_ike_ours() {
+    let mut g = Gateway::new(Side::A);
+    let all = everything();
+    g.db.put_policy(policy(1, Direction::Out, all, vec![template(&Spec::default(), Side::A)]));
+    let forged = Ip::new(Side::A.wan(false), Side::B.wan(false));
+    g.put_lan(&forged.udp(500, 500, &[1; 28]));
+    g.put_lan(&forged.udp(4500, 4500, &[0; 28]));
+    g.run();
+    assert_eq!(g.counters.totals().held, 2);
+    assert!(g.wan_out().is_empty() && g.linux_out().is_empty());
+}
+
+#[test]
 fn partial_checksums_are_completed_before_encryption() {
     let mut pair = Pair::new(&Spec::default());
     for v6 in [false, true] {

@@ -117,6 +117,22 @@ fn an_interface_that_is_down_or_no_port() {
     g.run();
     assert_eq!(g.drops(), [(DropReason::EgressNotPort, 1)]);
     assert!(g.linux_out().is_empty());
+    g.set_topology_with(1500, Vec::new(), Vec::new(), false);
+    g.put_lan(&a_to_b().sized(100, 1));
+    g.run();
+    assert_eq!(g.dropped(DropReason::TransmitDown), 1);
+}
+
+#[test]
+fn what_happens_only_once_is_told_when_there_is_room_again() {
+    let mut g = Gateway::new(Side::A);
+    let filler = Event::PortGone { ifindex: 99 };
+    while g.event_sender.send(filler) {}
+    g.lan.lock().unplug();
+    g.run();
+    assert!(g.events().iter().all(|event| *event == filler));
+    g.run();
+    assert_eq!(g.events(), [Event::PortGone { ifindex: LAN }]);
 }
 
 #[test]

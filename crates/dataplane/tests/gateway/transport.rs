@@ -95,26 +95,37 @@ fn cleartext_between_the_hosts_is_refused() {
     assert!(pair.b.linux_out().is_empty());
 }
 
+/// A packet with options of this length, `len` bytes in all.
+fn with_options(ip: &Ip, len: usize, options: usize) -> Vec<u8> {
+    let mut packet = ip.sized(len - options, 1);
+    packet.splice(20..20, core::iter::repeat_n(1, options));
+    packet[0] = 0x40 | (5 + options as u8 / 4);
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    wire::ipv4::fill_checksum(&mut packet);
+    packet
+}
+
 #[test]
 fn ip_options_count_for_what_fits() {
-    let mut pair = Pair::new(&spec(false, false));
-    let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
-    let with_options = |len: usize| {
-        let mut packet = ip.sized(len - 8, 1);
-        packet.splice(20..20, [1, 1, 1, 1, 1, 1, 1, 0]);
-        packet[0] = 0x47;
-        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        wire::ipv4::fill_checksum(&mut packet);
-        packet
-    };
-    pair.a.put_linux(&with_options(1490));
-    pair.a.run();
-    let errors = pair.a.linux_out();
-    let mtu = usize::from(u16::from_be_bytes([errors[0][26], errors[0][27]]));
-    assert!((1430..1470).contains(&mtu), "{mtu}");
-    let packet = with_options(mtu);
-    pair.a.put_linux(&packet);
-    pair.a.run();
-    assert!(pair.carry(Side::A)[0].len() <= 1500);
-    assert_eq!(pair.b.linux_out(), [packet]);
+    let suites = ["aes128gcm16", "aes128-sha1"];
+    for suite in crypto::Suite::all().filter(|s| suites.contains(&s.to_string().as_str())) {
+        let mut pair = Pair::new(&Spec { suite, ..spec(false, false) });
+        let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
+        for (options, link) in [(4, 1500), (8, 1496), (12, 1490), (40, 1477), (36, 1402)] {
+            pair.a.now.ns += 1_000_000_000;
+            pair.a.set_topology(link, Vec::new());
+            pair.a.put_linux(&with_options(&ip, 1490, options));
+            pair.a.run();
+            let errors = pair.a.linux_out();
+            let mtu = usize::from(u16::from_be_bytes([errors[0][26], errors[0][27]]));
+            assert!((link as usize - 90..link as usize).contains(&mtu), "{mtu}");
+            let packet = with_options(&ip, mtu, options);
+            pair.a.put_linux(&packet);
+            pair.a.run();
+            let carried = pair.carry(Side::A);
+            assert_eq!(carried.len(), 1, "{suite} {options} {link}: {mtu} was promised");
+            assert!(carried[0].len() <= link as usize);
+            assert_eq!(pair.b.linux_out(), [packet]);
+        }
+    }
 }

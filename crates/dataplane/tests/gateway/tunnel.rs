@@ -134,6 +134,25 @@ fn numbers_and_order_stay_over_many_bursts() {
     assert_eq!(pair.b.drops(), []);
 }
 
+/// More in one round than the engine takes at once: ESP by both ports.
+#[test]
+fn esp_from_several_ports_in_one_round() {
+    let spec = Spec { replay_window: 4096, ..Spec::default() };
+    let mut pair = Pair::new(&spec);
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    for n in 0..200 {
+        pair.a.put_lan(&ip.sized(60, n));
+    }
+    pair.a.run();
+    for (n, packet) in pair.a.wan_out().iter().enumerate() {
+        if n % 2 == 0 { pair.b.put_wan(packet) } else { pair.b.put_lan(packet) }
+    }
+    pair.b.run();
+    let mut arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
+    arrived.sort_unstable();
+    assert_eq!(arrived, (0..200).collect::<Vec<u16>>());
+}
+
 #[test]
 fn replays_and_forgeries_are_dropped_once_each() {
     let spec = Spec { replay_window: 64, ..Spec::default() };
@@ -346,6 +365,27 @@ fn a_decrypted_packet_may_go_on_to_elsewhere_or_into_another_tunnel() {
     assert_eq!(pair.b.wan_out(), [hopped(&packet, 2)]);
     assert_eq!(pair.b.linux_out(), [hopped(&other, 1)], "Linux counts the hop");
     assert_eq!(pair.b.drops(), []);
+}
+
+/// A rule by ingress interface: what came by the WAN is routed by another table.
+#[test]
+fn decrypted_packets_are_routed_by_where_they_came_in() {
+    let mut pair = Pair::new(&Spec::default());
+    let host = forward::Subnet { addr: Side::B.lan(false, 10), len: 32 };
+    let kind = forward::RouteKind::Unicast;
+    let elsewhere = crate::support::route(100, host, kind, Some(crate::support::OTHER), None);
+    let mut rule = forward::RuleEntry::table(wire::Family::V4, 10, 100);
+    rule.iif = Some(crate::support::WAN);
+    pair.b.set_topology_with(1500, vec![elsewhere], vec![rule], true);
+    let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    pair.a.put_lan(&packet);
+    pair.a.run();
+    pair.carry(Side::A);
+    assert_eq!(pair.b.linux_out(), [hopped(&packet, 1)], "its table leads over Linux");
+    let local = Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 2);
+    pair.b.put_linux(&local);
+    pair.b.run();
+    assert_eq!(pair.b.lan_out(), [local]);
 }
 
 #[test]
