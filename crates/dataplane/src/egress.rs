@@ -90,7 +90,9 @@ impl Worker {
         mut hand_on: impl FnMut(&mut Worker, Packet, &Headers),
     ) {
         let mut ident = [0; 4];
-        self.ivs.fill(&mut ident);
+        if h.family() == Family::V6 {
+            self.ivs.fill(&mut ident);
+        }
         let Some(plan) = Cut::new(h, packet.data(), mtu, u32::from_ne_bytes(ident)) else {
             return self.drop_packet(packet, DropReason::OutTooBig);
         };

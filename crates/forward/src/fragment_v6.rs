@@ -121,7 +121,7 @@ mod tests {
             let whole = packet(&payload);
             let h = parse_ip(&whole).unwrap();
             let plan = plan(&h, &whole, mtu, ident).unwrap();
-            let mut joined = Vec::new();
+            let mut joined: Vec<u8> = Vec::new();
             let mut out = [0; 2000];
             for n in 0..plan.count() {
                 let len = plan.write(n, &mut out).unwrap();

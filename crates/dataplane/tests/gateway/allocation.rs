@@ -54,13 +54,13 @@ fn traffic(pair: &mut Pair, count: u16) -> (u64, u64) {
         pair.a.put_lan(&packet);
     }
     let sealing = allocations(&mut pair.a);
-    for packet in pair.a.from_wan() {
+    for packet in pair.a.wan_out() {
         pair.b.put_wan(&packet);
     }
     let opening = allocations(&mut pair.b);
-    pair.a.from_lan();
-    pair.b.from_lan();
-    pair.b.from_linux();
+    pair.a.lan_out();
+    pair.b.lan_out();
+    pair.b.linux_out();
     (sealing, opening)
 }
 

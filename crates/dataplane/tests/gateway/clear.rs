@@ -22,8 +22,8 @@ fn without_policies_everything_is_linuxs() {
     g.put_lan(&packet);
     g.put_lan(&Ip::new(Side::A.lan(true, 10), Side::A.lan(true, 1)).sized(100, 1));
     g.run();
-    assert_eq!(g.from_linux()[0], packet, "TTL as it was: Linux forwards");
-    assert!(g.from_wan().is_empty() && g.drops().is_empty());
+    assert_eq!(g.linux_out()[0], packet, "TTL as it was: Linux forwards");
+    assert!(g.wan_out().is_empty() && g.drops().is_empty());
     g.db.set_default(Direction::Out, Action::Block);
     g.put_lan(&packet);
     g.run();
@@ -32,7 +32,7 @@ fn without_policies_everything_is_linuxs() {
     g.put_lan(&packet);
     g.run();
     assert_eq!(g.dropped(DropReason::InPolicyBlock), 1);
-    assert!(g.from_linux().is_empty());
+    assert!(g.linux_out().is_empty());
 }
 
 #[test]
@@ -53,10 +53,10 @@ fn bypass_and_block_come_before_protect_by_priority() {
     let packets = [53, 54, 55].map(|port| host.udp(9, port, b"x"));
     packets.iter().for_each(|p| pair.a.put_lan(p));
     pair.a.run();
-    assert_eq!(pair.a.from_linux(), [packets[0].clone()]);
+    assert_eq!(pair.a.linux_out(), [packets[0].clone()]);
     assert_eq!(pair.a.drops(), [(DropReason::OutPolicyBlock, 1)]);
     assert_eq!(pair.carry(Side::A).len(), 1);
-    assert_eq!(pair.b.from_lan(), [hopped(&packets[2], 2)]);
+    assert_eq!(pair.b.lan_out(), [hopped(&packets[2], 2)]);
     assert_eq!(pair.a.db.policy(31).expect("policy").packets(), 1);
     assert_eq!(pair.a.db.policy(32).expect("policy").packets(), 1);
 }
@@ -70,7 +70,7 @@ fn cleartext_of_a_protected_prefix_is_refused() {
     }
     pair.b.run();
     assert_eq!(pair.b.drops(), [(DropReason::InCleartext, 4)]);
-    assert!(pair.b.from_lan().is_empty() && pair.b.from_linux().is_empty());
+    assert!(pair.b.lan_out().is_empty() && pair.b.linux_out().is_empty());
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn ike_passes_only_for_this_host() {
         g.put_linux(packet);
     }
     g.run();
-    assert_eq!(g.from_wan(), [ike, natt_ike, keepalive]);
+    assert_eq!(g.wan_out(), [ike, natt_ike, keepalive]);
     // Not IKE, from the same port: no way out in clear.
     g.put_linux(&own.udp(4500, 4500, &[9; 28]));
     g.put_linux(&own.udp(1234, 4500, b"data that is no IKE"));
@@ -113,7 +113,7 @@ fn ike_passes_only_for_this_host() {
     assert_eq!(g.counters.totals().held, 3);
     g.put_lan(&foreign.udp(500, 500, &[1; 28]));
     g.run();
-    assert!(g.from_wan().is_empty());
+    assert!(g.wan_out().is_empty());
     assert_eq!(g.drops(), [(DropReason::InCleartext, 1)]);
     // What arrives for this host: IKE on either port goes to Linux, keepalives end here.
     let to_us = Ip::new(Side::B.wan(false), Side::A.wan(false));
@@ -123,8 +123,21 @@ fn ike_passes_only_for_this_host() {
     g.put_wan(&natt_ike);
     g.put_wan(&to_us.udp(4500, 4500, &[0xff]));
     g.run();
-    assert_eq!(g.from_linux(), [ike, natt_ike]);
+    assert_eq!(g.linux_out(), [ike, natt_ike]);
     assert_eq!(g.counters.totals().consumed, 1);
+}
+
+#[test]
+fn a_forged_source_does_not_make_ike_ours() {
+    let mut g = Gateway::new(Side::A);
+    let all = everything();
+    g.db.put_policy(policy(1, Direction::Out, all, vec![template(&Spec::default(), Side::A)]));
+    let forged = Ip::new(Side::A.wan(false), Side::B.wan(false));
+    g.put_lan(&forged.udp(500, 500, &[1; 28]));
+    g.put_lan(&forged.udp(4500, 4500, &[0; 28]));
+    g.run();
+    assert_eq!(g.counters.totals().held, 2);
+    assert!(g.wan_out().is_empty() && g.linux_out().is_empty());
 }
 
 #[test]
@@ -151,7 +164,7 @@ fn partial_checksums_are_completed_before_encryption() {
         pair.a.put_lan(&partial);
         pair.a.run();
         pair.carry(Side::A);
-        assert_eq!(pair.b.from_lan(), [hopped(&whole, 2)]);
+        assert_eq!(pair.b.lan_out(), [hopped(&whole, 2)]);
     }
     assert_eq!(pair.a.counters.work.checksums_completed.value(), 2);
 }
@@ -180,11 +193,11 @@ fn frames_that_are_not_for_this_port() {
     pair.a.put(&lan, &tagged(&[0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0x00, 0x00]));
     pair.a.run();
     assert_eq!(pair.a.dropped(DropReason::UnexpectedProtocol), 3);
-    assert!(pair.a.from_wan().is_empty() && pair.a.from_linux().is_empty());
+    assert!(pair.a.wan_out().is_empty() && pair.a.linux_out().is_empty());
     // A tag that carries a priority and no VLAN is as good as none.
     pair.a.put(&lan, &tagged(&[0x81, 0x00, 0xa0, 0x00]));
     pair.a.run();
-    assert_eq!(pair.a.from_wan().len(), 1);
+    assert_eq!(pair.a.wan_out().len(), 1);
     // The EtherType and the version contradict each other; and short frames.
     let mut wrong = ethernet(Side::A.mac(LAN), src, &packet);
     wrong[12..14].copy_from_slice(&[0x86, 0xdd]);
@@ -205,18 +218,18 @@ fn what_linux_sends_here_without_a_policy_for_it() {
     g.put_linux(&out);
     g.put_linux(&other);
     g.run();
-    assert_eq!((g.from_wan(), g.from_linux()), (vec![out], vec![other]));
+    assert_eq!((g.wan_out(), g.linux_out()), (vec![out], vec![other]));
     // A loop, and what Linux sends to the private interface's own link.
     g.put_linux(&Ip::new(us, Side::A.lan(false, 1)).sized(100, 3));
     g.put_linux(&Ip { ttl: 255, ..Ip::new(ip("fe80::1"), ip("ff02::2")) }.sized(100, 4));
     g.run();
     assert_eq!(g.drops(), [(DropReason::ForwardLoop, 2)]);
-    assert!(g.from_linux().is_empty());
+    assert!(g.linux_out().is_empty());
     // No route, prohibited, blackhole.
     for (dst, code) in [("10.99.0.1", Some(0)), ("198.18.0.1", Some(13)), ("198.18.1.1", None)] {
         g.put_linux(&Ip::new(us, ip(dst)).sized(100, 5));
         g.run();
-        let errors: Vec<u8> = g.from_linux().iter().map(|p| p[21]).collect();
+        let errors: Vec<u8> = g.linux_out().iter().map(|p| p[21]).collect();
         assert_eq!(errors, Vec::from_iter(code), "{dst}");
     }
     assert_eq!(g.dropped(DropReason::NoRoute), 1);

@@ -36,7 +36,7 @@ fn one_acquire_and_release_in_order() {
     let events = pair.a.events();
     let [Event::Acquire { policy: 11, flow }] = events[..] else { panic!("{events:?}") };
     assert_eq!((flow.src, flow.dst), (a_to_b().src, a_to_b().dst));
-    assert!(pair.a.from_wan().is_empty() && pair.a.from_linux().is_empty());
+    assert!(pair.a.wan_out().is_empty() && pair.a.linux_out().is_empty());
     assert_eq!(pair.a.db.policy(11).expect("policy").packets(), 0, "not decided yet");
     // An SA that does not matter releases nothing.
     let mut other = sa_config(&spec, Side::A);
@@ -51,7 +51,7 @@ fn one_acquire_and_release_in_order() {
     pair.a.run();
     assert_eq!(pair.a.counters.totals().held, 0);
     pair.carry(Side::A);
-    let arrived: Vec<u16> = pair.b.from_lan().iter().map(|p| number(p)).collect();
+    let arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
     assert_eq!(arrived, (0..12).collect::<Vec<u16>>());
     assert_eq!(pair.a.events(), []);
     assert_eq!(pair.a.db.policy(11).expect("policy").packets(), 12, "each counted once");
@@ -87,7 +87,7 @@ fn a_full_queue_drops_what_comes_last() {
     pair.a.run();
     let sent: Vec<u16> = {
         pair.carry(Side::A);
-        pair.b.from_lan().iter().map(|p| number(p)).collect()
+        pair.b.lan_out().iter().map(|p| number(p)).collect()
     };
     assert_eq!(sent, (0..64).collect::<Vec<u16>>());
 }
@@ -121,7 +121,7 @@ fn in_transport_mode_each_pair_of_hosts_waits_alone() {
     assert_eq!(acquires.len(), 2, "{acquires:?}");
     g.add_sas(&spec);
     g.run();
-    assert_eq!(g.from_wan().len(), 3);
+    assert_eq!(g.wan_out().len(), 3);
     assert_eq!(g.counters.totals().held, 3);
     assert_eq!(g.events(), [], "those that still wait do not ask again");
 }
@@ -141,7 +141,7 @@ fn a_narrow_sa_does_not_spin_on_what_it_does_not_carry() {
     config.selector = Some(selector);
     pair.a.db.add_sa(config.clone(), make_sa(&config.params)).expect("new");
     pair.a.run();
-    assert_eq!(pair.a.from_wan().len(), 1);
+    assert_eq!(pair.a.wan_out().len(), 1);
     assert_eq!(pair.a.counters.totals().held, 2, "in order behind the one that waits");
     // Time releases those behind it too, one way or the other.
     pair.a.pass_ns(5_000_000_000);
@@ -163,7 +163,7 @@ fn packets_wait_for_the_neighbour_in_order() {
     pair.a.put_lan(&a_to_b().sized(100, 10));
     pair.a.run();
     pair.carry(Side::A);
-    let arrived: Vec<u16> = pair.b.from_lan().iter().map(|p| number(p)).collect();
+    let arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
     assert_eq!(arrived, (0..11).collect::<Vec<u16>>());
     assert_eq!(pair.b.drops(), [], "also in the order of their numbers");
 }
@@ -201,6 +201,6 @@ fn a_stale_neighbour_is_used_and_confirmed() {
     pair.a.set_neighbours(NeighbourState::Stale);
     pair.a.put_lan(&a_to_b().sized(100, 0));
     pair.a.run();
-    assert_eq!(pair.a.from_wan().len(), 1);
+    assert_eq!(pair.a.wan_out().len(), 1);
     assert_eq!(pair.a.events(), [Event::Resolve { ifindex: WAN, ip: Side::B.wan(false) }]);
 }

@@ -35,7 +35,7 @@ fn seeds() -> Vec<(usize, Vec<u8>)> {
             all.push((1, ethernet(Side::A.mac(WAN), Side::B.mac(WAN), &natt)));
         }
         pair.b.run();
-        for packet in pair.b.from_wan() {
+        for packet in pair.b.wan_out() {
             all.push((1, ethernet(Side::A.mac(WAN), Side::B.mac(WAN), &packet)));
         }
     }
@@ -157,17 +157,17 @@ proptest! {
                 _ => {}
             }
             g.check();
-            for packet in g.from_wan() {
+            for packet in g.wan_out() {
                 prop_assert!(
                     is_esp(&packet, &spec) || !is_protected(&packet) && !has_plaintext(&packet),
                     "in clear: {packet:02x?}"
                 );
             }
             // To Linux goes nothing that has to be protected, from whichever side it came.
-            for packet in g.from_linux() {
+            for packet in g.linux_out() {
                 prop_assert!(!is_protected(&packet), "to Linux in clear: {packet:02x?}");
             }
-            g.from_lan();
+            g.lan_out();
         }
     }
 }

@@ -22,7 +22,7 @@ fn a_full_transmit_queue_drops_the_rest() {
     }
     g.run();
     assert_eq!(g.drops(), [(DropReason::TransmitFull, 54)]);
-    assert_eq!(g.from_wan().len(), 10);
+    assert_eq!(g.wan_out().len(), 10);
     assert_eq!(g.counters.totals().transmitted, 10);
 }
 
@@ -36,7 +36,7 @@ fn a_full_private_interface_drops_the_rest() {
     g.run();
     assert_eq!(g.drops(), [(DropReason::LinuxFull, 2)]);
     assert_eq!(g.counters.totals().to_linux, 3);
-    g.from_linux();
+    g.linux_out();
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_port_that_goes_while_packets_come() {
         assert!(g.events().contains(&Event::PortGone { ifindex }), "{ifindex}");
         let lost = g.dropped(DropReason::TransmitDown);
         assert_eq!(lost, if is_sender { 0 } else { 36 });
-        assert_eq!(g.from_wan().len(), 64);
+        assert_eq!(g.wan_out().len(), 64);
         // It comes back under the same index and works again.
         let again = io::MemoryHandle::new("again", 512);
         let slot = if is_sender { 0 } else { 1 };
@@ -74,7 +74,7 @@ fn a_port_that_goes_while_packets_come() {
             g.put_lan(&a_to_b().sized(100, 1));
         }
         g.run();
-        assert_eq!(g.from_wan().len(), 1);
+        assert_eq!(g.wan_out().len(), 1);
     }
 }
 
@@ -116,7 +116,23 @@ fn an_interface_that_is_down_or_no_port() {
     g.put_lan(&a_to_b().sized(100, 1));
     g.run();
     assert_eq!(g.drops(), [(DropReason::EgressNotPort, 1)]);
-    assert!(g.from_linux().is_empty());
+    assert!(g.linux_out().is_empty());
+    g.set_topology_with(1500, Vec::new(), Vec::new(), false);
+    g.put_lan(&a_to_b().sized(100, 1));
+    g.run();
+    assert_eq!(g.dropped(DropReason::TransmitDown), 1);
+}
+
+#[test]
+fn what_happens_only_once_is_told_when_there_is_room_again() {
+    let mut g = Gateway::new(Side::A);
+    let filler = Event::PortGone { ifindex: 99 };
+    while g.event_sender.send(filler) {}
+    g.lan.lock().unplug();
+    g.run();
+    assert!(g.events().iter().all(|event| *event == filler));
+    g.run();
+    assert_eq!(g.events(), [Event::PortGone { ifindex: LAN }]);
 }
 
 #[test]
@@ -130,7 +146,7 @@ fn without_free_frames_fragments_are_lost_and_counted() {
     g.run();
     let lost = g.dropped(DropReason::NoFrames);
     assert!(lost > 0);
-    assert_eq!(g.from_wan().len() as u64 + lost, 20);
+    assert_eq!(g.wan_out().len() as u64 + lost, 20);
 }
 
 #[test]
@@ -145,7 +161,7 @@ fn too_little_room_in_front() {
     g.put_at(&lan, &frame, 35);
     g.run();
     assert_eq!(g.drops(), [(DropReason::OutNoRoom, 2)]);
-    assert_eq!(g.from_wan().len(), 1);
+    assert_eq!(g.wan_out().len(), 1);
 }
 
 #[test]
@@ -169,5 +185,5 @@ fn commands_are_obeyed_and_the_end_is_orderly() {
     g.worker.run();
     assert_eq!(g.counters.totals().held, 0);
     assert_eq!(g.dropped(DropReason::TransmitDown), 1);
-    g.from_wan();
+    g.wan_out();
 }

@@ -26,7 +26,7 @@ fn produce(reason: DropReason) -> Gateway {
             pair.a.put_lan(&good);
         }
         pair.a.run();
-        pair.a.from_wan()
+        pair.a.wan_out()
     };
     let lan_frame = |packet: &[u8]| ethernet(Side::B.mac(LAN), Side::B.host_mac(10), packet);
     let mut b = Gateway::new(Side::B);
@@ -236,7 +236,7 @@ fn every_reason_is_produced() {
             missing.push((*reason, gateway.drops()));
         }
         // Whatever happened, nothing of it left in clear by the WAN.
-        for packet in gateway.from_wan() {
+        for packet in gateway.wan_out() {
             let h = wire::parse_ip(&packet).expect("packet");
             assert_eq!(h.protocol, protocol::ESP, "{reason:?}");
         }

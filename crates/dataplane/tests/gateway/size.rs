@@ -6,7 +6,7 @@ use outcome::DropReason;
 use wire::{L4Checksum, parse_ip, protocol};
 
 use crate::packets::{Ip, hopped, reassemble};
-use crate::support::{Gateway, Pair, Side, Spec, ip};
+use crate::support::{Gateway, Pair, Side, Spec};
 
 fn a_to_b(v6: bool) -> Ip {
     Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10))
@@ -44,10 +44,10 @@ fn each_length_around_the_mtu_fits_or_is_told() {
                 pair.a.run();
                 if len <= limit {
                     assert!(pair.carry(Side::A)[0].len() <= 1500);
-                    assert_eq!(pair.b.from_lan(), [hopped(&packet, 2)]);
+                    assert_eq!(pair.b.lan_out(), [hopped(&packet, 2)]);
                 } else {
-                    assert!(pair.a.from_wan().is_empty(), "{len}");
-                    let errors = pair.a.from_lan();
+                    assert!(pair.a.wan_out().is_empty(), "{len}");
+                    let errors = pair.a.lan_out();
                     assert_eq!(told_mtu(&errors[0]), limit);
                     // It quotes the packet as the sender knows it: TTL and all.
                     let quoted = if v6 { &errors[0][48..] } else { &errors[0][28..] };
@@ -73,7 +73,7 @@ fn df_clear_is_cut_before_encryption() {
             let h = parse_ip(p).expect("outer");
             p.len() <= 1500 && h.fragment == wire::Fragment::Whole
         }));
-        let fragments = pair.b.from_lan();
+        let fragments = pair.b.lan_out();
         assert_eq!(hopped(&reassemble(&fragments), 0), {
             let mut whole = hopped(&packet, 2);
             whole[6..8].copy_from_slice(&[0, 0]);
@@ -99,7 +99,7 @@ fn fragments_of_a_full_burst_stay_in_order() {
     let numbers: Vec<u32> =
         sent.iter().map(|p| u32::from_be_bytes([p[24], p[25], p[26], p[27]])).collect();
     assert_eq!(numbers, (1..=128).collect::<Vec<u32>>());
-    let arrived = pair.b.from_lan();
+    let arrived = pair.b.lan_out();
     assert_eq!(arrived.len(), 128);
     for (n, two) in arrived.chunks(2).enumerate() {
         assert_eq!(crate::packets::number(&reassemble(two)), n as u16);
@@ -117,7 +117,7 @@ fn ipv6_of_up_to_1280_bytes_always_passes() {
             let packet = a_to_b(true).sized(len, 1);
             pair.a.put_lan(&packet);
             pair.a.run();
-            let fragments = pair.a.from_wan();
+            let fragments = pair.a.wan_out();
             assert!(fragments.iter().all(|f| f.len() <= 1300));
             let outer = match fragments.len() {
                 1 => fragments[0].clone(),
@@ -126,12 +126,12 @@ fn ipv6_of_up_to_1280_bytes_always_passes() {
             assert_eq!(fragments.len() > 1, outer.len() > 1300);
             pair.b.put_wan(&outer);
             pair.b.run();
-            assert_eq!(pair.b.from_lan(), [hopped(&packet, 2)], "outer v6 {outer_v6} {len}");
+            assert_eq!(pair.b.lan_out(), [hopped(&packet, 2)], "outer v6 {outer_v6} {len}");
         }
         pair.a.put_lan(&a_to_b(true).sized(1281, 1));
         pair.a.run();
-        assert!(pair.a.from_wan().is_empty());
-        assert_eq!(told_mtu(&pair.a.from_lan()[0]), 1280, "never less");
+        assert!(pair.a.wan_out().is_empty());
+        assert_eq!(told_mtu(&pair.a.lan_out()[0]), 1280, "never less");
     }
 }
 
@@ -151,7 +151,7 @@ fn a_route_mtu_counts() {
     pair.a.put_lan(&Ip { dont_fragment: true, ..a_to_b(false) }.sized(1400, 1));
     pair.a.run();
     let limit = pair.a.sa(Side::A, &spec).esp.max_inner_len(1400);
-    assert_eq!(told_mtu(&pair.a.from_lan()[0]), limit);
+    assert_eq!(told_mtu(&pair.a.lan_out()[0]), limit);
 }
 
 #[test]
@@ -163,19 +163,19 @@ fn hops_run_out_on_either_side_of_the_tunnel() {
             let packet = Ip { ttl, ..a_to_b(v6) }.sized(200, 1);
             pair.a.put_lan(&packet);
             pair.a.run();
-            let errors = pair.a.from_lan();
+            let errors = pair.a.lan_out();
             let h = parse_ip(&errors[0]).expect("error");
             assert_eq!((h.dst, h.src_port), (packet_src(v6), if v6 { 3 } else { 11 }));
-            assert!(pair.a.from_wan().is_empty());
+            assert!(pair.a.wan_out().is_empty());
         }
         // Behind it: the error goes back through the tunnel and nowhere else.
         pair.a.put_lan(&Ip { ttl: 2, ..a_to_b(v6) }.sized(200, 1));
         pair.a.run();
         pair.carry(Side::A);
-        assert!(pair.b.from_lan().is_empty() && pair.b.from_linux().is_empty());
+        assert!(pair.b.lan_out().is_empty() && pair.b.linux_out().is_empty());
         let back = pair.carry(Side::B);
         assert_eq!(parse_ip(&back[0]).expect("outer").protocol, protocol::ESP);
-        let errors = pair.a.from_lan();
+        let errors = pair.a.lan_out();
         let h = parse_ip(&errors[0]).expect("error");
         assert_eq!((h.src, h.dst), (Side::B.lan(v6, 1), packet_src(v6)));
     }
@@ -200,8 +200,8 @@ fn errors_about_decrypted_packets_never_leave_in_clear() {
     }
     pair.a.run();
     pair.carry(Side::A);
-    assert!(pair.b.from_wan().is_empty() && pair.b.from_lan().is_empty());
-    assert!(pair.b.from_linux().is_empty());
+    assert!(pair.b.wan_out().is_empty() && pair.b.lan_out().is_empty());
+    assert!(pair.b.linux_out().is_empty());
     assert_eq!(pair.b.dropped(DropReason::OutPolicyBlock), 2);
     assert_eq!(pair.b.counters.work.icmp_errors.value(), 2);
     // With the policy and without the SA it waits, and is judged with what is known of it.
@@ -216,7 +216,7 @@ fn errors_about_decrypted_packets_never_leave_in_clear() {
     pair.b.db.remove_policy(11);
     pair.b.run();
     assert_eq!(pair.b.dropped(DropReason::OutPolicyBlock), 3);
-    assert!(pair.b.from_wan().is_empty() && pair.b.from_linux().is_empty());
+    assert!(pair.b.wan_out().is_empty() && pair.b.linux_out().is_empty());
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn errors_are_not_answered_and_are_limited() {
         g.put_lan(&error.sized(60, n));
     }
     g.run();
-    assert_eq!(g.from_lan().len(), 49, "one token went to the first");
+    assert_eq!(g.lan_out().len(), 49, "one token went to the first");
     assert_eq!(g.dropped(DropReason::TtlExceeded), 201);
 }
 
@@ -253,12 +253,12 @@ fn decrypted_packets_too_long_for_the_way_on() {
     pair.a.put_lan(&Ip { dont_fragment: true, ..ip }.sized(1000, 2));
     pair.a.run();
     pair.carry(Side::A);
-    let fragments = pair.b.from_lan();
+    let fragments = pair.b.lan_out();
     assert_eq!(fragments.len(), 2);
     assert_eq!(crate::packets::number(&reassemble(&fragments)), 1);
     // The other's sender is told, through the tunnel.
     assert_eq!(pair.carry(Side::B).len(), 1);
-    assert_eq!(told_mtu(&pair.a.from_lan()[0]), 600);
+    assert_eq!(told_mtu(&pair.a.lan_out()[0]), 600);
 }
 
 #[test]
@@ -269,9 +269,10 @@ fn a_local_program_is_told_by_linux() {
         Ip { dont_fragment: true, ..Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)) };
     g.put_linux(&from_us.sized(1500, 1));
     g.run();
-    let errors = g.from_linux();
+    let errors = g.linux_out();
     assert_eq!(parse_ip(&errors[0]).expect("error").dst, Side::A.lan(false, 1));
     assert!(told_mtu(&errors[0]) > 1400);
-    assert_ne!(parse_ip(&errors[0]).expect("error").src, ip("0.0.0.0"));
-    assert!(g.from_wan().is_empty());
+    // No route leads there in clear: the address of the first port serves.
+    assert_eq!(parse_ip(&errors[0]).expect("error").src, Side::A.lan(false, 1));
+    assert!(g.wan_out().is_empty());
 }

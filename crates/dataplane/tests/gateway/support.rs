@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use dataplane::{
-    Command, Counters, Event, EventReceiver, Interface, Now, Tables, Topology, Waker, Worker,
-    WorkerParts,
+    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, Tables, Topology, Waker,
+    Worker, WorkerParts,
 };
 use engine_openssl::OpensslProvider;
 use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams, UdpEncap};
@@ -208,6 +208,8 @@ pub struct Gateway {
     pub stock: Vec<Frame>,
     pub counters: Arc<Counters>,
     pub events: EventReceiver,
+    /// To fill the queue of events with.
+    pub event_sender: EventSender,
     pub commands: Sender<Command>,
     pub db: Databases<Sa>,
     pub tables: Arc<Tables>,
@@ -248,7 +250,7 @@ impl Gateway {
             ivs: IvSource::new().expect("seed"),
             pool,
             counters: Arc::clone(&counters),
-            events: sender,
+            events: sender.clone(),
             commands: receiver,
             waker: Waker::new().expect("eventfd"),
         });
@@ -267,6 +269,7 @@ impl Gateway {
             stock,
             counters,
             events,
+            event_sender: sender,
             commands,
             db,
             tables,
@@ -280,7 +283,19 @@ impl Gateway {
 
     /// Publishes routes and interfaces; `more` routes beside the usual ones.
     pub fn set_topology(&self, wan_mtu: u32, more: Vec<RouteEntry>) {
+        self.set_topology_with(wan_mtu, more, Vec::new(), true);
+    }
+
+    /// The same with rules before the usual ones, and with ports that are up or down.
+    pub fn set_topology_with(
+        &self,
+        wan_mtu: u32,
+        more: Vec<RouteEntry>,
+        mut rules: Vec<RuleEntry>,
+        up: bool,
+    ) {
         let side = self.side;
+        rules.extend(RuleEntry::defaults());
         let mut topology = Topology::default();
         let mut routes = more;
         for v6 in [false, true] {
@@ -308,7 +323,7 @@ impl Gateway {
         routes.push(to("198.51.100.0", RouteKind::Unicast, Some(OTHER)));
         routes.push(to("198.18.0.0", RouteKind::Prohibit, None));
         routes.push(to("198.18.1.0", RouteKind::Blackhole, None));
-        topology.fib = Fib::new(routes, RuleEntry::defaults(), None);
+        topology.fib = Fib::new(routes, rules, None);
         for (ifindex, port, mtu) in [(LAN, 0, 1500), (WAN, 1, wan_mtu)] {
             let v4 = if ifindex == LAN { side.lan(false, 1) } else { side.wan(false) };
             let v6 = if ifindex == LAN { side.lan(true, 1) } else { side.wan(true) };
@@ -319,7 +334,7 @@ impl Gateway {
                     port: Some(port),
                     mac: side.mac(ifindex),
                     mtu,
-                    up: true,
+                    up,
                     addr4: Some(v4),
                     addr6: Some(v6),
                 },
@@ -452,17 +467,17 @@ impl Gateway {
     }
 
     /// IP packets sent to the LAN, their frames checked.
-    pub fn from_lan(&mut self) -> Vec<Vec<u8>> {
+    pub fn lan_out(&mut self) -> Vec<Vec<u8>> {
         let lan = self.lan.clone();
         self.take(&lan).iter().map(|f| self.unframe(f, LAN)).collect()
     }
 
-    pub fn from_wan(&mut self) -> Vec<Vec<u8>> {
+    pub fn wan_out(&mut self) -> Vec<Vec<u8>> {
         let wan = self.wan.clone();
         self.take(&wan).iter().map(|f| self.unframe(f, WAN)).collect()
     }
 
-    pub fn from_linux(&mut self) -> Vec<Vec<u8>> {
+    pub fn linux_out(&mut self) -> Vec<Vec<u8>> {
         let linux = self.linux.clone();
         self.take(&linux)
     }
@@ -552,7 +567,7 @@ impl Pair {
     /// Carries what one side sent to the other and lets that work; returns the packets carried.
     pub fn carry(&mut self, from: Side) -> Vec<Vec<u8>> {
         let (from, to) = self.end(from);
-        let packets = from.from_wan();
+        let packets = from.wan_out();
         for packet in &packets {
             to.put_wan(packet);
         }

@@ -24,7 +24,7 @@ fn host_to_host() {
             let outer = parse_ip(&carried[0]).expect("outer");
             assert_eq!(outer.protocol, if encap { protocol::UDP } else { protocol::ESP });
             let (near, far) = pair.end(from);
-            assert_eq!(far.from_linux(), [packet], "v6 {v6} encap {encap}");
+            assert_eq!(far.linux_out(), [packet], "v6 {v6} encap {encap}");
             assert_eq!((near.drops(), far.drops()), (vec![], vec![]));
         }
     }
@@ -36,7 +36,7 @@ fn too_long_is_sealed_whole_and_then_cut() {
     let packet = Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(1490, 1);
     pair.a.put_linux(&packet);
     pair.a.run();
-    let fragments = pair.a.from_wan();
+    let fragments = pair.a.wan_out();
     assert_eq!(fragments.len(), 2);
     assert!(fragments.iter().all(|f| f.len() <= 1500 && f[9] == protocol::ESP));
     let totals = pair.a.counters.totals();
@@ -44,7 +44,7 @@ fn too_long_is_sealed_whole_and_then_cut() {
     // One packet of the SA: put together, it is opened.
     pair.b.put_wan(&reassemble(&fragments));
     pair.b.run();
-    assert_eq!(pair.b.from_linux(), [packet]);
+    assert_eq!(pair.b.linux_out(), [packet]);
     // Fragments of ESP are counted as what they are.
     for fragment in &fragments {
         pair.b.put_wan(fragment);
@@ -59,8 +59,8 @@ fn too_long_with_df_is_told_to_the_program() {
     let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
     pair.a.put_linux(&ip.sized(1490, 1));
     pair.a.run();
-    assert!(pair.a.from_wan().is_empty());
-    let errors = pair.a.from_linux();
+    assert!(pair.a.wan_out().is_empty());
+    let errors = pair.a.linux_out();
     let h = parse_ip(&errors[0]).expect("error");
     assert_eq!((h.dst, h.src_port, h.dst_port), (Side::A.wan(false), 3, 4));
     let mtu = u16::from_be_bytes([errors[0][26], errors[0][27]]);
@@ -69,9 +69,9 @@ fn too_long_with_df_is_told_to_the_program() {
     for (len, fits) in [(mtu, true), (mtu + 1, false)] {
         pair.a.put_linux(&ip.sized(len.into(), 1));
         pair.a.run();
-        assert_eq!(pair.a.from_wan().len(), usize::from(fits), "{len}");
+        assert_eq!(pair.a.wan_out().len(), usize::from(fits), "{len}");
     }
-    pair.a.from_linux();
+    pair.a.linux_out();
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_fragment_cannot_travel_in_transport_mode() {
     pair.a.put_linux(&packet);
     pair.a.run();
     assert_eq!(pair.a.drops(), [(DropReason::OutMode, 1)]);
-    assert!(pair.a.from_wan().is_empty());
+    assert!(pair.a.wan_out().is_empty());
 }
 
 #[test]
@@ -92,29 +92,40 @@ fn cleartext_between_the_hosts_is_refused() {
     pair.b.put_wan(&Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(100, 1));
     pair.b.run();
     assert_eq!(pair.b.drops(), [(DropReason::InCleartext, 1)]);
-    assert!(pair.b.from_linux().is_empty());
+    assert!(pair.b.linux_out().is_empty());
+}
+
+/// A packet with options of this length, `len` bytes in all.
+fn with_options(ip: &Ip, len: usize, options: usize) -> Vec<u8> {
+    let mut packet = ip.sized(len - options, 1);
+    packet.splice(20..20, core::iter::repeat_n(1, options));
+    packet[0] = 0x40 | (5 + options as u8 / 4);
+    packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
+    wire::ipv4::fill_checksum(&mut packet);
+    packet
 }
 
 #[test]
 fn ip_options_count_for_what_fits() {
-    let mut pair = Pair::new(&spec(false, false));
-    let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
-    let with_options = |len: usize| {
-        let mut packet = ip.sized(len - 8, 1);
-        packet.splice(20..20, [1, 1, 1, 1, 1, 1, 1, 0]);
-        packet[0] = 0x47;
-        packet[2..4].copy_from_slice(&(len as u16).to_be_bytes());
-        wire::ipv4::fill_checksum(&mut packet);
-        packet
-    };
-    pair.a.put_linux(&with_options(1490));
-    pair.a.run();
-    let errors = pair.a.from_linux();
-    let mtu = usize::from(u16::from_be_bytes([errors[0][26], errors[0][27]]));
-    assert!((1430..1470).contains(&mtu), "{mtu}");
-    let packet = with_options(mtu);
-    pair.a.put_linux(&packet);
-    pair.a.run();
-    assert!(pair.carry(Side::A)[0].len() <= 1500);
-    assert_eq!(pair.b.from_linux(), [packet]);
+    let suites = ["aes128gcm16", "aes128-sha1"];
+    for suite in crypto::Suite::all().filter(|s| suites.contains(&s.to_string().as_str())) {
+        let mut pair = Pair::new(&Spec { suite, ..spec(false, false) });
+        let ip = Ip { dont_fragment: true, ..Ip::new(Side::A.wan(false), Side::B.wan(false)) };
+        for (options, link) in [(4, 1500), (8, 1496), (12, 1490), (40, 1477), (36, 1402)] {
+            pair.a.now.ns += 1_000_000_000;
+            pair.a.set_topology(link, Vec::new());
+            pair.a.put_linux(&with_options(&ip, 1490, options));
+            pair.a.run();
+            let errors = pair.a.linux_out();
+            let mtu = usize::from(u16::from_be_bytes([errors[0][26], errors[0][27]]));
+            assert!((link as usize - 90..link as usize).contains(&mtu), "{mtu}");
+            let packet = with_options(&ip, mtu, options);
+            pair.a.put_linux(&packet);
+            pair.a.run();
+            let carried = pair.carry(Side::A);
+            assert_eq!(carried.len(), 1, "{suite} {options} {link}: {mtu} was promised");
+            assert!(carried[0].len() <= link as usize);
+            assert_eq!(pair.b.linux_out(), [packet]);
+        }
+    }
 }

@@ -41,7 +41,7 @@ fn both_ways(spec: &Spec) {
             assert_eq!(carried.len(), 5);
             carried.iter().for_each(|p| assert_esp(p, from, spec));
             let (near, far) = pair.end(from);
-            let arrived = far.from_lan();
+            let arrived = far.lan_out();
             let expected: Vec<_> = sent.iter().map(|p| hopped(p, 2)).collect();
             assert_eq!(arrived, expected, "{from:?} inner v6 {inner_v6}");
             assert_eq!((near.drops(), far.drops()), (vec![], vec![]));
@@ -91,7 +91,7 @@ fn extended_sequence_numbers() {
     }
     pair.a.run();
     pair.carry(Side::A);
-    let arrived: Vec<u16> = pair.b.from_lan().iter().map(|p| number(p)).collect();
+    let arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
     assert_eq!(arrived, [0, 1, 2, 3, 4, 5]);
     assert_eq!(pair.b.sa(Side::A, &spec).esp.cells().edge().load(Relaxed), (1 << 32) + 3);
 }
@@ -110,11 +110,11 @@ fn ethernet_padding_is_no_part_of_the_packet() {
     let padded = [&packet[..], &[0xee; 16]].concat();
     pair.a.put_lan(&padded);
     pair.a.run();
-    let carried = pair.a.from_wan();
+    let carried = pair.a.wan_out();
     assert_eq!(carried[0].len(), 20 + 8 + 8 + 32 + 16);
     pair.b.put_wan(&[&carried[0][..], &[0xdd; 9]].concat());
     pair.b.run();
-    assert_eq!(pair.b.from_lan(), [hopped(&packet, 2)]);
+    assert_eq!(pair.b.lan_out(), [hopped(&packet, 2)]);
 }
 
 #[test]
@@ -129,9 +129,28 @@ fn numbers_and_order_stay_over_many_bursts() {
     let sequence: Vec<u32> =
         sent.iter().map(|p| u32::from_be_bytes([p[24], p[25], p[26], p[27]])).collect();
     assert_eq!(sequence, (1..=400).collect::<Vec<u32>>());
-    let arrived: Vec<u16> = pair.b.from_lan().iter().map(|p| number(p)).collect();
+    let arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
     assert_eq!(arrived, (0..400).collect::<Vec<u16>>());
     assert_eq!(pair.b.drops(), []);
+}
+
+/// More in one round than the engine takes at once: ESP by both ports.
+#[test]
+fn esp_from_several_ports_in_one_round() {
+    let spec = Spec { replay_window: 4096, ..Spec::default() };
+    let mut pair = Pair::new(&spec);
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    for n in 0..200 {
+        pair.a.put_lan(&ip.sized(60, n));
+    }
+    pair.a.run();
+    for (n, packet) in pair.a.wan_out().iter().enumerate() {
+        if n % 2 == 0 { pair.b.put_wan(packet) } else { pair.b.put_lan(packet) }
+    }
+    pair.b.run();
+    let mut arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
+    arrived.sort_unstable();
+    assert_eq!(arrived, (0..200).collect::<Vec<u16>>());
 }
 
 #[test]
@@ -144,7 +163,7 @@ fn replays_and_forgeries_are_dropped_once_each() {
     }
     pair.a.run();
     let sent = pair.carry(Side::A);
-    pair.b.from_lan();
+    pair.b.lan_out();
     pair.b.put_wan(&sent[0]);
     pair.b.put_wan(&sent[199]);
     pair.b.put_wan(&sent[199]);
@@ -160,7 +179,7 @@ fn replays_and_forgeries_are_dropped_once_each() {
         (DropReason::InIntegrity, 1),
     ];
     assert_eq!(pair.b.drops(), expected);
-    assert!(pair.b.from_lan().is_empty());
+    assert!(pair.b.lan_out().is_empty());
     let sa = pair.b.sa(Side::A, &spec);
     assert_eq!(sa.esp.cells().edge().load(Relaxed), 200, "a forgery does not move the window");
 }
@@ -170,12 +189,12 @@ fn two_copies_in_one_burst_are_one_packet() {
     let mut pair = Pair::new(&Spec::default());
     pair.a.put_lan(&Ip::new(Side::A.lan(true, 10), Side::B.lan(true, 10)).sized(200, 1));
     pair.a.run();
-    let sent = pair.a.from_wan();
+    let sent = pair.a.wan_out();
     for _ in 0..3 {
         pair.b.put_wan(&sent[0]);
     }
     pair.b.run();
-    assert_eq!(pair.b.from_lan().len(), 1);
+    assert_eq!(pair.b.lan_out().len(), 1);
     assert_eq!(pair.b.drops(), [(DropReason::InReplayDuplicate, 2)]);
 }
 
@@ -188,7 +207,7 @@ fn a_new_mapping_is_told_and_the_packet_accepted() {
         pair.a.put_lan(&ip.sized(100, n));
     }
     pair.a.run();
-    let mut sent = pair.a.from_wan();
+    let mut sent = pair.a.wan_out();
     pair.b.put_wan(&sent[0]);
     pair.b.run();
     assert_eq!(pair.b.events(), []);
@@ -201,7 +220,7 @@ fn a_new_mapping_is_told_and_the_packet_accepted() {
         pair.b.put_wan(packet);
     }
     pair.b.run();
-    assert_eq!(pair.b.from_lan().len(), 300);
+    assert_eq!(pair.b.lan_out().len(), 300);
     let events = pair.b.events();
     let sa = pair.b.sa(Side::A, &spec).config.id();
     let expected =
@@ -234,7 +253,7 @@ fn volume_limits_outbound() {
     }
     pair.a.run();
     assert_eq!(pair.a.events(), [Event::VolumeReached { sa, hard: true }]);
-    assert_eq!(pair.a.from_wan().len(), 5, "a limit of five lets five through");
+    assert_eq!(pair.a.wan_out().len(), 5, "a limit of five lets five through");
     assert_eq!(pair.a.drops(), [(DropReason::OutStateExpired, 1)]);
     // The next one asks for another SA, and never leaves in clear.
     pair.a.put_lan(&ip.sized(100, 9));
@@ -258,7 +277,7 @@ fn volume_limits_inbound() {
     }
     pair.a.run();
     pair.carry(Side::A);
-    assert_eq!(pair.b.from_lan().len(), 4, "a limit of four lets four through");
+    assert_eq!(pair.b.lan_out().len(), 4, "a limit of four lets four through");
     let reached = |hard| Event::VolumeReached { sa: id, hard };
     assert_eq!(pair.b.events(), [reached(false), reached(true)]);
     assert_eq!(pair.b.drops(), [(DropReason::InStateExpired, 3)]);
@@ -283,7 +302,7 @@ fn what_came_by_the_wrong_sa_is_refused() {
     pair.a.run();
     pair.carry(Side::A);
     assert_eq!(pair.b.drops(), [(DropReason::InPolicy, 2)]);
-    assert!(pair.b.from_lan().is_empty() && pair.b.from_linux().is_empty());
+    assert!(pair.b.lan_out().is_empty() && pair.b.linux_out().is_empty());
 }
 
 #[test]
@@ -315,14 +334,14 @@ fn decrypted_packets_for_this_host_go_to_linux() {
         pair.a.put_lan(&packet);
         pair.a.run();
         pair.carry(Side::A);
-        assert_eq!(pair.b.from_linux(), [hopped(&packet, 1)], "not forwarded: one hop");
+        assert_eq!(pair.b.linux_out(), [hopped(&packet, 1)], "not forwarded: one hop");
     }
     // And the answer of the program, which Linux routes to the private interface.
     let answer = Ip::new(Side::B.lan(false, 1), Side::A.lan(false, 10)).sized(300, 2);
     pair.b.put_linux(&answer);
     pair.b.run();
     pair.carry(Side::B);
-    assert_eq!(pair.a.from_lan(), [hopped(&answer, 1)]);
+    assert_eq!(pair.a.lan_out(), [hopped(&answer, 1)]);
 }
 
 #[test]
@@ -343,9 +362,30 @@ fn a_decrypted_packet_may_go_on_to_elsewhere_or_into_another_tunnel() {
     pair.a.put_lan(&other);
     pair.a.run();
     assert_eq!(pair.carry(Side::A).len(), 2);
-    assert_eq!(pair.b.from_wan(), [hopped(&packet, 2)]);
-    assert_eq!(pair.b.from_linux(), [hopped(&other, 1)], "Linux counts the hop");
+    assert_eq!(pair.b.wan_out(), [hopped(&packet, 2)]);
+    assert_eq!(pair.b.linux_out(), [hopped(&other, 1)], "Linux counts the hop");
     assert_eq!(pair.b.drops(), []);
+}
+
+/// A rule by ingress interface: what came by the WAN is routed by another table.
+#[test]
+fn decrypted_packets_are_routed_by_where_they_came_in() {
+    let mut pair = Pair::new(&Spec::default());
+    let host = forward::Subnet { addr: Side::B.lan(false, 10), len: 32 };
+    let kind = forward::RouteKind::Unicast;
+    let elsewhere = crate::support::route(100, host, kind, Some(crate::support::OTHER), None);
+    let mut rule = forward::RuleEntry::table(wire::Family::V4, 10, 100);
+    rule.iif = Some(crate::support::WAN);
+    pair.b.set_topology_with(1500, vec![elsewhere], vec![rule], true);
+    let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    pair.a.put_lan(&packet);
+    pair.a.run();
+    pair.carry(Side::A);
+    assert_eq!(pair.b.linux_out(), [hopped(&packet, 1)], "its table leads over Linux");
+    let local = Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 2);
+    pair.b.put_linux(&local);
+    pair.b.run();
+    assert_eq!(pair.b.lan_out(), [local]);
 }
 
 #[test]
@@ -356,7 +396,7 @@ fn dscp_and_df_are_copied_as_the_sa_says() {
         let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
         pair.a.put_lan(&Ip { traffic_class: 0xb8, dont_fragment: true, ..ip }.sized(100, 1));
         pair.a.run();
-        let outer = parse_ip(&pair.a.from_wan()[0]).expect("outer");
+        let outer = parse_ip(&pair.a.wan_out()[0]).expect("outer");
         assert_eq!((outer.traffic_class, outer.dont_fragment), (0xb8, !no_pmtu_disc));
     }
 }
@@ -384,5 +424,5 @@ fn an_sa_that_was_replaced_carries_on_under_the_policy() {
     pair.a.put_lan(&ip.sized(100, 2));
     pair.a.run();
     assert_eq!(pair.carry(Side::A)[0][20..24], Side::A.spi().to_be_bytes());
-    assert_eq!(pair.b.from_lan().len(), 2);
+    assert_eq!(pair.b.lan_out().len(), 2);
 }
