@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, GuardCommand};
-use crate::command::{docs, exec, guard, show};
+use crate::cli::{BenchCommand, Cli, Command, GuardCommand};
+use crate::command::{bench, docs, exec, guard, show};
 use crate::config::Config;
 
 fn main() -> ExitCode {
@@ -61,7 +61,8 @@ fn dispatch(cli: &Cli) -> Result<String, Box<dyn Error>> {
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
         Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
-        Command::Doctor(_) | Command::Bench(_) => return Err("not in this build".into()),
+        Command::Bench(BenchCommand::Esp(args)) => bench::esp(args, json)?,
+        Command::Doctor(_) => return Err("not in this build".into()),
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()

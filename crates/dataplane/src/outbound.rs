@@ -187,8 +187,11 @@ impl Worker {
     fn route_clear(&mut self, mut packet: Packet, h: &Headers, origin: Origin) {
         let to = match (self.way(h.dst, h.src, origin.iif()), origin) {
             (Way::Port(to), _) => to,
-            // Also multicast and link-local packets that Linux sends on the private interface
-            // itself: nobody else is on that link.
+            // Multicast and link-local packets that Linux sends on the private interface itself
+            // (MLD, router solicitations): nobody else is on that link.
+            (Way::Local, Origin::Linux) if !self.topology.is_local_addr(h.dst) => {
+                return self.consume(packet);
+            }
             (Way::Local, Origin::Linux) => {
                 return self.drop_packet(packet, DropReason::ForwardLoop);
             }

@@ -41,11 +41,12 @@ const NEIGHBOUR_WAIT_NS: u64 = 3_000_000_000;
 /// How long a packet may wait for an SA to be negotiated.
 const SA_WAIT_NS: u64 = 5_000_000_000;
 
-/// Packets that wait for one neighbour, or for one policy's SA.
-const HELD_PER_KEY: usize = 64;
+/// Packets that wait for one neighbour, or for one policy's SA: about what Linux lets wait
+/// (`unres_qlen_bytes`, 208 KiB).
+const HELD_PER_KEY: usize = 256;
 
 /// Packets that wait in all.
-const HELD_IN_ALL: usize = 1024;
+const HELD_IN_ALL: usize = 2048;
 
 /// Requests a second to look after neighbours whose address Linux should confirm.
 const CONFIRMATIONS_PER_SECOND: u32 = 20;

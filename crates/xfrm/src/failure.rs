@@ -187,6 +187,14 @@ impl Failure {
         self.to_string()
     }
 
+    /// Whether an operator has to know: something was asked for that culvert does not carry.
+    pub fn is_for_operators(&self) -> bool {
+        match self {
+            Failure::Algorithm { .. } | Failure::KeyLength { .. } | Failure::Refused(_) => true,
+            other => matches!(other.errno(), libc::EPROTONOSUPPORT | libc::EOPNOTSUPP),
+        }
+    }
+
     /// Offset of the offending attribute, for `NLMSGERR_ATTR_OFFS`.
     pub fn offset(&self) -> Option<u32> {
         match self {

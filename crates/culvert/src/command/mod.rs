@@ -1,5 +1,6 @@
 //! One file for each group of commands.
 
+pub mod bench;
 pub mod docs;
 pub mod exec;
 pub mod guard;

@@ -41,7 +41,7 @@ use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
 
-pub use start::run;
+pub use start::{provider, run};
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);

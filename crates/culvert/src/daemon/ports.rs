@@ -118,8 +118,8 @@ impl Ports {
                 (Some(ifindex), _) if entry.working.is_none() => {
                     changed |= entry.open(ifindex, umem, worker, &self.steering, self.chunk_len);
                 }
-                (None, None) => entry.trouble = "missing: no such interface".into(),
-                (None, Some(_)) => entry.trouble = "down: the interface is not up".into(),
+                (None, None) => entry.wait("missing: no such interface; taken when it comes"),
+                (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
                 (Some(_), _) => {}
             }
         }
@@ -185,6 +185,14 @@ impl Ports {
 }
 
 impl Entry {
+    /// The interface is not there or not up: said once.
+    fn wait(&mut self, why: &str) {
+        if self.trouble != why {
+            warn!(port = self.config.interface, "{why}");
+            self.trouble = why.into();
+        }
+    }
+
     /// Opens a port; what fails is told once and tried again when the interface changes.
     fn open(
         &mut self,

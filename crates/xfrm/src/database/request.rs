@@ -95,6 +95,10 @@ impl<B: Backend> Database<B> {
                 Ok(None) => None,
                 Err(failure) => Some(failure),
             };
+            if let Some(failure) = failure.as_ref().filter(|f| f.is_for_operators()) {
+                // The requester hears it too, but IKE daemons log the errno at most.
+                tracing::warn!(port_id = sender.port_id, "refused: {failure}");
+            }
             if failure.is_none() && header.flags & flag::ACK == 0 {
                 continue;
             }
