@@ -5,7 +5,7 @@ use proptest::sample::Index;
 use wire::{parse_ip, protocol};
 
 use crate::packets::Ip;
-use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ethernet};
+use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, craft_esp, ethernet};
 
 /// Good frames and packets to begin with: (port, bytes).
 fn seeds() -> Vec<(usize, Vec<u8>)> {
@@ -122,8 +122,6 @@ fn is_protected(packet: &[u8]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
-
     #[test]
     fn nothing_panics_is_lost_or_leaks(
         kind in 0usize..3,
@@ -153,7 +151,14 @@ proptest! {
                 6 | 7 => g.set_neighbours(forward::NeighbourState::Reachable),
                 8 => g.set_topology(600, Vec::new()),
                 9 => g.set_topology(1500, Vec::new()),
-                10 if !has_sas && g.db.sa_count() == 0 => g.add_sas(&spec),
+                10 if g.db.sa_count() == 0 => g.add_sas(&spec),
+                10 => {
+                    let id = g.sa(Side::A, &spec).config.id();
+                    g.db.remove_sa(&id);
+                    let id = g.sa(Side::B, &spec).config.id();
+                    g.db.remove_sa(&id);
+                }
+                11 => _ = g.crypto_fails.fetch_xor(true, core::sync::atomic::Ordering::Relaxed),
                 _ => {}
             }
             g.check();
@@ -168,6 +173,54 @@ proptest! {
                 prop_assert!(!is_protected(&packet), "to Linux in clear: {packet:02x?}");
             }
             g.lan_out();
+        }
+    }
+}
+
+proptest! {
+    /// The peer holds the keys and is hostile: whatever it seals, nothing breaks, and nothing that
+    /// its policy does not cover comes out.
+    #[test]
+    fn a_hostile_peer_breaks_nothing(
+        steps in prop::collection::vec((any::<Index>(), change(), change(), any::<u8>(), 0u8..4), 1..60),
+    ) {
+        let spec = Spec::default();
+        let mut g = Gateway::new(Side::A);
+        g.protect(&spec);
+        let mut good = Vec::new();
+        for v6 in [false, true] {
+            for host in [1, 10] {
+                let ip = Ip::new(Side::B.lan(v6, 10), Side::A.lan(v6, host));
+                good.extend([ip.sized(60, 1), ip.sized(1400, 2), Ip { ttl: 1, ..ip }.sized(80, 3)]);
+            }
+        }
+        for (number, (seed, first, second, odd, kind)) in (1..).zip(steps) {
+            let mut inner = good[seed.index(good.len())].clone();
+            apply(&mut inner, &first, 0);
+            apply(&mut inner, &second, 0);
+            inner.truncate(1440);
+            let mut text = crate::support::esp_text(&inner, if inner.first().is_some_and(|b| b >> 4 == 6) { 41 } else { 4 });
+            let len = text.len();
+            match kind {
+                // Pad length, next header, or both.
+                0 => text[len - 1] = odd,
+                1 => text[len - 2] = odd,
+                _ => {}
+            }
+            g.put_wan(&craft_esp(Side::B, number, &text, odd & 3));
+            g.run();
+            for packet in g.lan_out().iter().chain(&g.linux_out()) {
+                let h = parse_ip(packet).expect("what comes out is well formed");
+                let (mut from, mut to) = (false, false);
+                for v6 in [false, true] {
+                    from |= Side::B.net(v6).contains(h.src);
+                    to |= Side::A.net(v6).contains(h.dst);
+                }
+                prop_assert!(from && to, "{h:?}");
+            }
+            for packet in g.wan_out() {
+                prop_assert!(is_esp(&packet, &spec), "in clear: {packet:02x?}");
+            }
         }
     }
 }
