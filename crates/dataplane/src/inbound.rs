@@ -127,6 +127,9 @@ impl Worker {
         };
         packet.span.len = usize::from(h.total_len);
         let is_local = self.is_local(&h, ifindex);
+        if !self.is_possible_source(&h, is_local) {
+            return self.drop_packet(packet, DropReason::MartianSource);
+        }
         let direction = if is_local { Direction::In } else { Direction::Forward };
         match self.reader.verify(direction, &Flow::new(&h, ifindex), Some(&sa)) {
             Ok(Some(policy)) => policy.count(1, u64::from(h.total_len), self.now.wall_s),

@@ -1,5 +1,7 @@
 //! Where a packet goes first: from a port, or from Linux.
 
+use core::net::IpAddr;
+
 use forward::RouteResult;
 use io::Packet;
 use outcome::DropReason;
@@ -49,6 +51,9 @@ impl Worker {
             self.counters.work.checksums_completed.add(1);
         }
         let is_local = self.is_local(&h, ifindex);
+        if !header.dst.is_multicast() && !self.is_possible_source(&h, is_local) {
+            return self.drop_packet(packet, DropReason::MartianSource);
+        }
         if !is_local {
             // What was sent to all stations is not for routers (RFC 1812 §5.3.4).
             if header.dst.is_multicast() {
@@ -114,6 +119,26 @@ impl Worker {
     pub(crate) fn is_local(&self, h: &Headers, ifindex: u32) -> bool {
         let route = self.topology.fib.lookup(h.dst, h.src, 0, ifindex);
         matches!(route, RouteResult::Local)
+    }
+
+    /// Whether a packet to one host may come from where it says (RFC 1812 §5.3.7, RFC 4291 §2.5).
+    ///
+    /// Linux asks the same of what it receives, but the private interface has to take packets with
+    /// addresses of this host. Its reverse path filter (`rp_filter`) is not applied here.
+    pub(crate) fn is_possible_source(&self, h: &Headers, is_local: bool) -> bool {
+        let is_martian = match h.src {
+            IpAddr::V4(src) => {
+                let [first, ..] = src.octets();
+                first == 0 || first == 127 || src.is_multicast() || src.is_broadcast()
+            }
+            IpAddr::V6(src) => {
+                src.is_unspecified()
+                    || src.is_loopback()
+                    || src.is_multicast()
+                    || !is_local && src.is_unicast_link_local()
+            }
+        };
+        !is_martian && !self.topology.is_local_addr(h.src)
     }
 
     /// Hands an IP packet to Linux, through the private interface.

@@ -6,6 +6,15 @@
 //! `egress.rs` finds the neighbour and queues the frame. Crypto runs once per round and direction,
 //! over all packets gathered. Every packet ends in exactly one [`outcome::Outcome`].
 //!
+//! # Not handled
+//!
+//! - VLAN interfaces and bridges above a port: their frames should be left to Linux by steering;
+//!   a tagged frame that comes here all the same is dropped.
+//! - ESP that arrives in fragments, and ESP inside ESP.
+//! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
+//! - Marks and XFRM interfaces: a packet has neither. Linux's reverse path filter (`rp_filter`).
+//! - One SA on several workers.
+//!
 //! # Threads
 //!
 //! A [`Worker`] is owned by one thread. The control thread publishes [`Tables`], changes the

@@ -354,6 +354,8 @@ impl Worker {
         let Some(Some(place)) = self.ports.get_mut(slot) else { return 0 };
         let (ifindex, is_linux) = (place.ifindex, place.is_linux);
         let mac = self.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
+        // All zeros: Linux has told none.
+        let mac = mac.filter(|mac| mac.0 != [0; 6]);
         let result = place.port.rx(&mut self.pool, &mut burst);
         if result.is_err_and(|error| error.is_gone()) {
             self.lose_port(ifindex);

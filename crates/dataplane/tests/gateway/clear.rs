@@ -136,8 +136,41 @@ fn a_forged_source_does_not_make_ike_ours() {
     g.put_lan(&forged.udp(500, 500, &[1; 28]));
     g.put_lan(&forged.udp(4500, 4500, &[0; 28]));
     g.run();
-    assert_eq!(g.counters.totals().held, 2);
+    assert_eq!(g.drops(), [(DropReason::MartianSource, 2)]);
     assert!(g.wan_out().is_empty() && g.linux_out().is_empty());
+}
+
+#[test]
+fn sources_that_cannot_be() {
+    let mut pair = Pair::new(&Spec::default());
+    let v4 = ["127.0.0.1", "0.0.0.0", "224.0.0.1", "255.255.255.255", "10.1.0.1", "192.0.2.1"];
+    for src in v4 {
+        pair.a.put_lan(&Ip::new(ip(src), Side::B.lan(false, 10)).sized(100, 1));
+        pair.a.put_lan(&Ip::new(ip(src), Side::A.lan(false, 1)).sized(100, 1));
+    }
+    for src in ["::", "::1", "ff02::1", "2001:db8:1::1", "fe80::1"] {
+        pair.a.put_lan(&Ip::new(ip(src), Side::B.lan(true, 10)).sized(100, 1));
+    }
+    pair.a.run();
+    assert_eq!(pair.a.drops(), [(DropReason::MartianSource, 17)]);
+    // A link-local one speaks to this host, not through it.
+    pair.a.put_lan(&Ip::new(ip("fe80::1"), Side::A.lan(true, 1)).sized(100, 1));
+    pair.a.run();
+    assert_eq!(pair.a.linux_out().len(), 1);
+    // From a tunnel neither, whatever its selectors allow.
+    let mut config = pair.a.db.policy(11).expect("policy").config.clone();
+    config.selector.src.len = 0;
+    pair.a.db.put_policy(config);
+    let mut config = pair.b.db.policy(13).expect("policy").config.clone();
+    config.selector.src.len = 0;
+    pair.b.db.put_policy(config);
+    for src in [Side::B.lan(false, 1), Side::A.lan(false, 10)] {
+        pair.a.put_linux(&Ip::new(src, Side::B.lan(false, 10)).sized(100, 1));
+    }
+    pair.a.run();
+    assert_eq!(pair.carry(Side::A).len(), 2);
+    assert_eq!(pair.b.drops(), [(DropReason::MartianSource, 1)]);
+    assert_eq!(pair.b.lan_out().len(), 1);
 }
 
 #[test]
@@ -223,7 +256,8 @@ fn what_linux_sends_here_without_a_policy_for_it() {
     g.put_linux(&Ip::new(us, Side::A.lan(false, 1)).sized(100, 3));
     g.put_linux(&Ip { ttl: 255, ..Ip::new(ip("fe80::1"), ip("ff02::2")) }.sized(100, 4));
     g.run();
-    assert_eq!(g.drops(), [(DropReason::ForwardLoop, 2)]);
+    assert_eq!(g.drops(), [(DropReason::ForwardLoop, 1)]);
+    assert_eq!(g.counters.totals().consumed, 1);
     assert!(g.linux_out().is_empty());
     // No route, prohibited, blackhole.
     for (dst, code) in [("10.99.0.1", Some(0)), ("198.18.0.1", Some(13)), ("198.18.1.1", None)] {

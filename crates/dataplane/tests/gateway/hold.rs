@@ -8,7 +8,7 @@ use policy::{Action, Direction, Prefix};
 
 use crate::packets::{Ip, number};
 use crate::support::{
-    Gateway, Pair, Side, Spec, WAN, any_selector, ip, make_sa, policy, sa_config, template,
+    Gateway, HELD, Pair, Side, Spec, WAN, any_selector, ip, make_sa, policy, sa_config, template,
 };
 
 fn waiting(spec: &Spec) -> Pair {
@@ -76,11 +76,11 @@ fn time_runs_out_and_the_next_packet_asks_again() {
 fn a_full_queue_drops_what_comes_last() {
     let spec = Spec::default();
     let mut pair = waiting(&spec);
-    for n in 0..70 {
+    for n in 0..HELD + 6 {
         pair.a.put_lan(&a_to_b().sized(100, n));
     }
     pair.a.run();
-    assert_eq!(pair.a.counters.totals().held, 64);
+    assert_eq!(pair.a.counters.totals().held, HELD.into());
     assert_eq!(pair.a.drops(), [(DropReason::OutNoState, 6)]);
     assert_eq!(pair.a.events().len(), 1);
     pair.a.add_sas(&spec);
@@ -89,7 +89,7 @@ fn a_full_queue_drops_what_comes_last() {
         pair.carry(Side::A);
         pair.b.lan_out().iter().map(|p| number(p)).collect()
     };
-    assert_eq!(sent, (0..64).collect::<Vec<u16>>());
+    assert_eq!(sent, (0..HELD).collect::<Vec<u16>>());
 }
 
 #[test]
@@ -172,13 +172,13 @@ fn packets_wait_for_the_neighbour_in_order() {
 fn neighbours_that_fail_or_never_answer() {
     let mut pair = Pair::new(&Spec::default());
     pair.a.set_neighbours(NeighbourState::Incomplete);
-    for n in 0..70 {
+    for n in 0..HELD + 6 {
         pair.a.put_lan(&a_to_b().sized(100, n));
     }
     pair.a.run();
     assert_eq!(pair.a.drops(), [(DropReason::HoldQueueFull, 6)]);
     pair.a.pass_ns(3_000_000_000);
-    assert_eq!(pair.a.dropped(DropReason::HoldTimeout), 64);
+    assert_eq!(pair.a.dropped(DropReason::HoldTimeout), HELD.into());
     pair.a.put_lan(&a_to_b().sized(100, 0));
     pair.a.run();
     assert_eq!(pair.a.counters.totals().held, 1);

@@ -59,7 +59,9 @@ fn a_port_that_goes_while_packets_come() {
         // It comes back under the same index and works again.
         let again = io::MemoryHandle::new("again", 512);
         let slot = if is_sender { 0 } else { 1 };
-        let add = Command::AddPort { slot, ifindex, port: again.port(), is_linux: false };
+        let (done, told) = channel();
+        let port = again.port();
+        let add = Command::AddPort { slot, ifindex, port, is_linux: false, done };
         g.commands.send(add).expect("worker");
         if is_sender {
             let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &a_to_b().sized(100, 1));
@@ -74,6 +76,7 @@ fn a_port_that_goes_while_packets_come() {
             g.put_lan(&a_to_b().sized(100, 1));
         }
         g.run();
+        assert_eq!(told.try_recv(), Ok(()));
         assert_eq!(g.wan_out().len(), 1);
     }
 }
@@ -162,6 +165,23 @@ fn too_little_room_in_front() {
     g.run();
     assert_eq!(g.drops(), [(DropReason::OutNoRoom, 2)]);
     assert_eq!(g.wan_out().len(), 1);
+}
+
+/// Runs as the daemon runs it: asleep when idle, woken by a command.
+#[test]
+fn an_idle_worker_sleeps_and_is_woken() {
+    let mut g = Gateway::new(Side::A);
+    let counters = std::sync::Arc::clone(&g.counters);
+    let (commands, waker) = (g.commands.clone(), g.waker.clone());
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| g.worker.run());
+        while counters.work.sleeps.value() < 2 {
+            std::thread::yield_now();
+        }
+        commands.send(Command::Stop).expect("worker");
+        waker.wake();
+        worker.join().expect("an orderly end");
+    });
 }
 
 #[test]

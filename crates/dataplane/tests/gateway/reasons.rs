@@ -10,7 +10,7 @@ use wire::protocol;
 
 use crate::packets::Ip;
 use crate::support::{
-    Gateway, LAN, Pair, Side, Sizes, Spec, any_selector, craft_esp, esp_text, ethernet, ip,
+    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, any_selector, craft_esp, esp_text, ethernet, ip,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -62,6 +62,9 @@ fn produce(reason: DropReason) -> Gateway {
             packet[6] = 0x20;
             wire::ipv4::fill_checksum(&mut packet);
             b.put_wan(&packet);
+        }
+        DropReason::MartianSource => {
+            b.put_wan(&Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1));
         }
         DropReason::InNoState => {
             b.put_wan(&Ip { protocol: protocol::ESP, ..outer() }.with(&[9; 64]));
@@ -134,7 +137,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::OutNoState => {
             let id = b.sa(Side::B, &spec).config.id();
             b.db.remove_sa(&id);
-            (0..65).for_each(|_| b.put_lan(&reply));
+            (0..=HELD).for_each(|_| b.put_lan(&reply));
         }
         DropReason::OutStateExpired => {
             let mut config = b.sa(Side::B, &spec).config.clone();
@@ -183,7 +186,7 @@ fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::HoldQueueFull => {
             b.set_neighbours(NeighbourState::Incomplete);
-            (0..65).for_each(|_| b.put_lan(&reply));
+            (0..=HELD).for_each(|_| b.put_lan(&reply));
         }
         DropReason::HoldTimeout => {
             b.set_neighbours(NeighbourState::Incomplete);

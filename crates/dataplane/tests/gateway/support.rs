@@ -23,6 +23,9 @@ use policy::{
 };
 use wire::{MacAddr, Span};
 
+/// Packets that may wait for one SA, or for one neighbour.
+pub const HELD: u16 = 256;
+
 pub const LAN: u32 = 2;
 pub const WAN: u32 = 3;
 /// An interface that is no port.
@@ -211,6 +214,7 @@ pub struct Gateway {
     /// To fill the queue of events with.
     pub event_sender: EventSender,
     pub commands: Sender<Command>,
+    pub waker: Waker,
     pub db: Databases<Sa>,
     pub tables: Arc<Tables>,
     pub now: Now,
@@ -241,6 +245,7 @@ impl Gateway {
         let counters = Arc::new(Counters::default());
         let (sender, events) = dataplane::channel().expect("eventfd");
         let (commands, receiver) = command_channel();
+        let waker = Waker::new().expect("eventfd");
         let crypto_fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
         let engine = PROVIDER.engine().expect("engine");
         let mut worker = Worker::new(WorkerParts {
@@ -252,7 +257,7 @@ impl Gateway {
             counters: Arc::clone(&counters),
             events: sender.clone(),
             commands: receiver,
-            waker: Waker::new().expect("eventfd"),
+            waker: waker.clone(),
         });
         let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, sizes.port_limit));
         let [lan, wan, linux] = ports;
@@ -271,6 +276,7 @@ impl Gateway {
             events,
             event_sender: sender,
             commands,
+            waker,
             db,
             tables,
             now: Now { wall_s: 1_000_000, ns: 1 },
