@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use crypto::{Job, JobStatus, Op};
 use esp::{Mode, Sa};
-use forward::{Held, IcmpCause, RouteResult};
+use forward::{IcmpCause, RouteResult};
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::{Ends, Flow, Outbound, SaEntry};
@@ -33,6 +33,20 @@ pub(crate) struct SaWait {
     policy: u32,
     /// Transport mode: each pair of hosts has its own SA.
     ends: Option<(IpAddr, IpAddr)>,
+}
+
+/// A packet that waits for an SA.
+pub(crate) struct Waiting {
+    packet: Packet,
+    origin: Origin,
+    /// When this one's time is up, the owner of the policy is asked again.
+    asks: bool,
+}
+
+impl Waiting {
+    pub(crate) fn into_packet(self) -> Packet {
+        self.packet
+    }
 }
 
 /// What the policy database said, without its references.
@@ -114,21 +128,50 @@ impl Worker {
 
     /// There is no SA yet: the owner of the policy is asked for one, and the packet waits.
     ///
-    /// Asked once while packets wait for the same SA; when they have waited in vain, the next one
-    /// asks again.
+    /// Asked when the first packet comes, and again each time that a packet has waited in vain
+    /// since the last time: also while more of them come all the time.
     fn wait_for_sa(&mut self, packet: Packet, h: &Headers, origin: Origin, key: SaWait) {
-        match self.held_for_sa.push(key, (packet, origin), self.now.ns) {
-            Ok(place) => {
+        let asks = self.held_for_sa.len_of(&key) == 0;
+        match self.held_for_sa.push(key, Waiting { packet, origin, asks }, self.now.ns) {
+            Ok(_) => {
                 self.counters.count(Outcome::Held, 1);
-                if place == Held::First {
-                    self.counters.work.acquires.add(1);
-                    self.events.send(Event::Acquire { policy: key.policy, flow: *h });
+                if asks {
+                    self.acquire(&key, h);
                 }
             }
             Err(refused) => {
-                let (packet, _) = refused.into_packet();
+                let packet = refused.into_packet().into_packet();
                 self.drop_packet(packet, DropReason::OutNoState);
             }
+        }
+    }
+
+    fn acquire(&mut self, key: &SaWait, h: &Headers) {
+        self.counters.work.acquires.add(1);
+        self.events.send(Event::Acquire { policy: key.policy, flow: *h });
+    }
+
+    /// Drops what has waited for an SA in vain.
+    pub(crate) fn expire_held_for_sa(&mut self) {
+        while let Some((key, waiting)) = self.held_for_sa.pop_expired(self.now.ns) {
+            self.counters.released(1);
+            self.drop_packet(waiting.packet, DropReason::HoldTimeout);
+            if waiting.asks {
+                self.acquire_again(&key);
+            }
+        }
+    }
+
+    /// The one that had asked is gone, and others wait: asks for the first, and again when the
+    /// last has waited as long.
+    fn acquire_again(&mut self, key: &SaWait) {
+        let front = self.held_for_sa.front(key);
+        let Some(Ok(h)) = front.map(|waiting| wire::parse_ip(waiting.packet.data())) else {
+            return;
+        };
+        if let Some(last) = self.held_for_sa.back_mut(key) {
+            last.asks = true;
+            self.acquire(key, &h);
         }
     }
 
@@ -145,13 +188,20 @@ impl Worker {
                 return;
             }
             for key in &ready {
+                let mut asked = false;
                 while self.front_has_sa(key) {
-                    let Some((packet, origin)) = self.held_for_sa.pop(key) else { break };
+                    let Some(waiting) = self.held_for_sa.pop(key) else { break };
+                    let Waiting { packet, origin, asks } = waiting;
+                    asked |= asks;
                     self.counters.released(1);
                     match wire::parse_ip(packet.data()) {
                         Ok(h) => self.outbound(packet, &h, origin),
                         Err(error) => self.drop_packet(packet, error.into()),
                     }
+                }
+                // What that SA does not carry needs another one.
+                if asked {
+                    self.acquire_again(key);
                 }
             }
         }
@@ -159,9 +209,9 @@ impl Worker {
 
     /// Whether the first packet that waits there need not wait any longer.
     fn front_has_sa(&self, key: &SaWait) -> bool {
-        self.held_for_sa.front(key).is_some_and(|(packet, _)| {
+        self.held_for_sa.front(key).is_some_and(|waiting| {
             // One that does not parse any more may go too: to be dropped.
-            wire::parse_ip(packet.data()).map_or(true, |h| {
+            wire::parse_ip(waiting.packet.data()).map_or(true, |h| {
                 !matches!(self.reader.outbound(&Flow::new(&h, 0)), Outbound::NoState(..))
             })
         })

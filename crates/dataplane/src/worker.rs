@@ -19,7 +19,7 @@ use crate::counters::Counters;
 use crate::event::{Event, EventSender, Waker};
 use crate::icmp::ErrorLimit;
 use crate::inbound::Opening;
-use crate::outbound::{KEYS_AT_ONCE, SaWait, Sealing};
+use crate::outbound::{KEYS_AT_ONCE, SaWait, Sealing, Waiting};
 use crate::tables::{Tables, Topology};
 
 /// Packets that are sealed or opened in one run of the engine.
@@ -184,7 +184,7 @@ pub struct Worker {
     /// Ready but for the Ethernet header, by egress interface and next hop.
     pub(crate) held_for_neighbour: HoldQueue<(u32, IpAddr), Packet>,
     /// To be judged anew.
-    pub(crate) held_for_sa: HoldQueue<SaWait, (Packet, Origin)>,
+    pub(crate) held_for_sa: HoldQueue<SaWait, Waiting>,
     pub(crate) confirmations: RateLimiter,
     pub(crate) mappings: RateLimiter,
     untold: ArrayVec<Event, UNTOLD>,
@@ -484,10 +484,7 @@ impl Worker {
             self.counters.released(1);
             self.drop_packet(packet, DropReason::HoldTimeout);
         }
-        while let Some((_, (packet, _))) = self.held_for_sa.pop_expired(self.now.ns) {
-            self.counters.released(1);
-            self.drop_packet(packet, DropReason::HoldTimeout);
-        }
+        self.expire_held_for_sa();
     }
 
     /// Sleeps until a port, the control thread or a time-out wakes it.
@@ -535,9 +532,9 @@ impl Worker {
             self.counters.released(1);
             self.drop_packet(packet, DropReason::TransmitDown);
         }
-        while let Some((_, (packet, _))) = self.held_for_sa.pop_any() {
+        while let Some((_, waiting)) = self.held_for_sa.pop_any() {
             self.counters.released(1);
-            self.drop_packet(packet, DropReason::TransmitDown);
+            self.drop_packet(waiting.into_packet(), DropReason::TransmitDown);
         }
     }
 

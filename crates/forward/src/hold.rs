@@ -177,6 +177,12 @@ impl<K: Clone + Eq + Hash, T> HoldQueue<K, T> {
         self.slots.get(first)?.held.as_ref().map(|(_, packet)| packet)
     }
 
+    /// A key's newest packet, left where it is.
+    pub fn back_mut(&mut self, key: &K) -> Option<&mut T> {
+        let last = self.keys.get(key)?.last;
+        self.slots.get_mut(last)?.held.as_mut().map(|(_, packet)| packet)
+    }
+
     /// Takes out the packet that has waited longest for the key; for when the key is resolved, or
     /// has failed. Repeat until `None`.
     pub fn pop(&mut self, key: &K) -> Option<T> {
@@ -250,6 +256,8 @@ mod tests {
         assert_eq!(q.push('b', 2, 0), Ok(Held::First));
         assert_eq!(q.push('a', 3, 0), Ok(Held::Behind));
         assert_eq!((q.len(), q.len_of(&'a'), q.len_of(&'c')), (3, 2, 0));
+        assert_eq!((q.front(&'a').copied(), q.back_mut(&'a').copied()), (Some(1), Some(3)));
+        assert_eq!((q.front(&'c').copied(), q.back_mut(&'c')), (None, None));
         assert_eq!([q.pop(&'a'), q.pop(&'a'), q.pop(&'a')], [Some(1), Some(3), None]);
         assert_eq!(q.push('a', 4, 0), Ok(Held::First));
         assert_eq!([q.pop_any(), q.pop_any(), q.pop_any()], [Some(('b', 2)), Some(('a', 4)), None]);

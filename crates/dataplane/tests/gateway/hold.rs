@@ -72,6 +72,25 @@ fn time_runs_out_and_the_next_packet_asks_again() {
     assert!(matches!(pair.a.events()[..], [Event::Acquire { .. }]));
 }
 
+/// The peer is down for a while, and traffic never stops: it must not be asked only once.
+#[test]
+fn steady_traffic_asks_again_every_time_out() {
+    let spec = Spec::default();
+    let mut pair = waiting(&spec);
+    for n in 0..400 {
+        pair.a.put_lan(&a_to_b().sized(100, n));
+        pair.a.pass_ns(50_000_000);
+    }
+    // 20 seconds, 5 for each.
+    let acquires = pair.a.events().len();
+    assert!((4..=5).contains(&acquires), "{acquires}");
+    assert_eq!(pair.a.counters.work.acquires.value(), acquires as u64);
+    pair.a.add_sas(&spec);
+    pair.a.run();
+    assert_eq!(pair.a.counters.totals().held, 0);
+    assert_eq!(pair.a.events(), []);
+}
+
 #[test]
 fn a_full_queue_drops_what_comes_last() {
     let spec = Spec::default();
@@ -140,8 +159,12 @@ fn a_narrow_sa_does_not_spin_on_what_it_does_not_carry() {
     selector.dst_port = policy::PortMask { value: 80, mask: 0xffff };
     config.selector = Some(selector);
     pair.a.db.add_sa(config.clone(), make_sa(&config.params)).expect("new");
+    pair.a.events();
     pair.a.run();
     assert_eq!(pair.a.wan_out().len(), 1);
+    let events = pair.a.events();
+    let [Event::Acquire { flow, .. }] = events[..] else { panic!("{events:?}") };
+    assert_eq!(flow.dst_port, 81, "another SA is needed");
     assert_eq!(pair.a.counters.totals().held, 2, "in order behind the one that waits");
     // Time releases those behind it too, one way or the other.
     pair.a.pass_ns(5_000_000_000);
