@@ -40,8 +40,9 @@ impl Worker {
                 }
                 mac
             }
-            Resolution::Unknown | Resolution::Pending => {
-                return self.wait_for_neighbour(packet, ifindex, next_hop);
+            waits @ (Resolution::Unknown | Resolution::Pending) => {
+                let is_unknown = waits == Resolution::Unknown;
+                return self.wait_for_neighbour(packet, ifindex, next_hop, is_unknown);
             }
             Resolution::Failed => {
                 self.ask_for_neighbour(ifindex, next_hop);
@@ -61,12 +62,22 @@ impl Worker {
         self.enqueue(slot, packet);
     }
 
-    fn wait_for_neighbour(&mut self, packet: Packet, ifindex: u32, next_hop: IpAddr) {
+    /// Holds a packet. The first asks for the neighbour at once; the others, as often as the limit
+    /// allows, while Linux shows no sign of having heard.
+    fn wait_for_neighbour(
+        &mut self,
+        packet: Packet,
+        ifindex: u32,
+        next_hop: IpAddr,
+        is_unknown: bool,
+    ) {
         match self.held_for_neighbour.push((ifindex, next_hop), packet, self.now.ns) {
             Ok(place) => {
                 self.counters.count(Outcome::Held, 1);
                 if place == Held::First {
                     self.events.send(Event::Resolve { ifindex, ip: next_hop });
+                } else if is_unknown {
+                    self.ask_for_neighbour(ifindex, next_hop);
                 }
             }
             Err(refused) => self.drop_packet(refused.into_packet(), DropReason::HoldQueueFull),

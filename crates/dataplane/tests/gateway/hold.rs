@@ -219,6 +219,18 @@ fn neighbours_that_fail_or_never_answer() {
 }
 
 #[test]
+fn a_neighbour_that_linux_does_not_know_is_asked_for_again() {
+    let mut pair = Pair::new(&Spec::default());
+    pair.a.tables.neighbours.store(Default::default());
+    for n in 0..100 {
+        pair.a.put_lan(&a_to_b().sized(100, n));
+        pair.a.pass_ns(10_000_000);
+    }
+    let asked = pair.a.events().len();
+    assert!((20..=41).contains(&asked), "{asked} in a second");
+}
+
+#[test]
 fn a_stale_neighbour_is_used_and_confirmed() {
     let mut pair = Pair::new(&Spec::default());
     pair.a.set_neighbours(NeighbourState::Stale);
