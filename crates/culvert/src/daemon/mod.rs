@@ -10,6 +10,7 @@ mod backend;
 mod control;
 mod ports;
 mod private;
+mod privileges;
 mod start;
 mod topology;
 mod worker;

@@ -28,6 +28,7 @@ use super::backend::DataPath;
 use super::control::Control;
 use super::ports::{FRAMES_PER_QUEUE, Ports};
 use super::private::Private;
+use super::privileges;
 use super::worker::WorkerHandle;
 use super::{Daemon, End, now};
 use crate::cli::{EngineChoice, RunArgs};
@@ -49,6 +50,12 @@ pub enum StartError {
          start it by systemd or sudo"
     )]
     NotRoot,
+    /// Root, but not allowed what root usually is: a container.
+    #[error(
+        "missing {0}: a container or unit that limits capabilities must grant CAP_NET_ADMIN, \
+         CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
+    )]
+    Capabilities(String),
     /// The log filter is wrong.
     #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
     LogLevel {
@@ -113,6 +120,11 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     if !rustix::process::geteuid().is_root() {
         return Err(StartError::NotRoot);
     }
+    let missing = privileges::missing();
+    if !missing.is_empty() {
+        return Err(StartError::Capabilities(missing.join(", ")));
+    }
+    privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
     let mut daemon = Daemon::start(config, args)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");

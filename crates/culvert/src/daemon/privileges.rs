@@ -1,0 +1,57 @@
+//! What the daemon is allowed to do: the few capabilities that it needs, from the first line on.
+//!
+//! Dropped before any thread is made, because capabilities belong to threads; so everything that
+//! comes later, ports that come back included, has been tried with no more than these.
+
+use std::io;
+
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set,
+    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
+
+/// Interfaces, routes, XDP, AF_XDP, kernel policies; raw sockets; BPF programs and maps, with the
+/// stack accesses at variable offsets that the verifier grants only with CAP_PERFMON; memory that
+/// is registered with the kernel.
+const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::BPF)
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::IPC_LOCK);
+
+/// Gives up every capability but those needed, for this process and whatever it starts.
+///
+/// # Errors
+/// When the kernel refuses; a missing capability is not an error here, but of whatever needs it.
+pub fn drop_all_but_needed() -> io::Result<()> {
+    // Kernels before 5.8 know neither CAP_BPF nor CAP_PERFMON and want CAP_SYS_ADMIN instead.
+    let needed = match capability_is_in_bounding_set(CapabilitySet::BPF) {
+        Ok(_) => NEEDED,
+        Err(_) => NEEDED.union(CapabilitySet::SYS_ADMIN),
+    };
+    for capability in CapabilitySet::all().difference(needed).iter() {
+        // One that this kernel does not know, or that is gone already.
+        let _ = remove_capability_from_bounding_set(capability);
+    }
+    let have = capabilities(None)?;
+    let kept = have.permitted.intersection(needed);
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets)?;
+    Ok(set_no_new_privs(true)?)
+}
+
+/// Which of the needed capabilities are missing, as their names; for messages.
+pub fn missing() -> Vec<&'static str> {
+    let have = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    [
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_BPF", CapabilitySet::BPF),
+        ("CAP_PERFMON", CapabilitySet::PERFMON),
+    ]
+    .into_iter()
+    .filter(|(_, capability)| !have.contains(*capability))
+    .map(|(name, _)| name)
+    .collect()
+}
