@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod docs;
+pub mod doctor;
 pub mod exec;
 pub mod guard;
 pub mod show;
