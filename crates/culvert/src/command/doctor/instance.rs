@@ -81,9 +81,10 @@ fn daemon(facts: &Facts) -> Vec<Finding> {
     let check = "daemon";
     let name = &facts.instance.name;
     match &facts.instance.daemon {
+        None if !facts.machine.root => vec![unseen(check, name)],
         None => {
             let saved = match facts.instance.saved {
-                true => "; SAs and policies of the last run are saved for the next start",
+                true => "; what the last one kept is there for the next start",
                 false => "",
             };
             vec![Finding::ok(check, format!("none runs under the name {name}{saved}"))]
@@ -96,6 +97,16 @@ fn daemon(facts: &Facts) -> Vec<Finding> {
         )],
         Some(Ok(running)) => running_daemon(name, running),
     }
+}
+
+/// The runtime directory is root's alone.
+fn unseen(check: &str, name: &str) -> Finding {
+    Finding::warning(
+        check,
+        format!("not seen without root: {}", paths::runtime_dir(name).display()),
+        "whether a daemon runs, and what the last one left in the kernel, is not known",
+        "sudo culvert doctor",
+    )
 }
 
 fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
@@ -183,6 +194,9 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
 fn guard(facts: &Facts) -> Finding {
     let check = "guard";
     let name = &facts.instance.name;
+    if !facts.machine.root {
+        return unseen(check, name);
+    }
     let standing = match &facts.instance.guard {
         Ok(standing) => *standing,
         Err(reason) => {
@@ -245,6 +259,19 @@ mod tests {
 
     /// Each row: how to spoil a healthy machine, the check that must say so, how, and the words.
     #[test]
+    fn without_root_nothing_is_claimed() {
+        let mut facts = healthy();
+        facts.machine.root = false;
+        facts.instance.guard = Err("Permission denied".into());
+        let findings = check(&facts);
+        for name in ["daemon", "guard"] {
+            let found = findings.iter().find(|f| f.check == name).unwrap();
+            assert_eq!(found.result, Outcome::Warning, "{found:?}");
+            assert!(found.seen.contains("/run/culvert/gwa"), "{found:?}");
+        }
+    }
+
+    #[test]
     fn every_finding() {
         use Outcome::{Ok as Fine, Problem, Warning};
         type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
@@ -276,7 +303,7 @@ mod tests {
                 Fine,
                 &["/usr/sbin/charon-systemd, strongSwan"],
             ),
-            (|f| f.instance.saved = true, "daemon", Fine, &["none runs", "saved"]),
+            (|f| f.instance.saved = true, "daemon", Fine, &["none runs", "next start"]),
             (|f| f.instance.daemon = Some(Err("late".into())), "daemon", Problem, &["journalctl"]),
             (|f| daemon_of(f).status.clients = 0, "daemon", Warning, &["culvert exec --name gwa"]),
             (|f| daemon_of(f).status.version = "0.0.1".into(), "daemon", Warning, &["0.0.1"]),

@@ -1,7 +1,7 @@
 //! Checks of kernel, privileges, crypto and the configuration file.
 
 use super::facts::{Facts, KernelEsp, Machine, Trial};
-use super::finding::Finding;
+use super::finding::{Finding, Outcome};
 use crate::cli::EngineChoice;
 
 /// All of them.
@@ -146,15 +146,18 @@ fn xfrm(trial: &Trial) -> Finding {
 }
 
 fn nft(trial: &Trial) -> Finding {
-    match trial {
-        Err(failed) if !failed.not_permitted => Finding::warning(
-            "nft",
-            &failed.text,
-            "the guard for outbound IPv6 is a table of nftables: without it, protected IPv6 leaves \
-             in clear when the daemon dies",
-            "apt-get install nftables; modprobe nf_tables",
-        ),
-        _ => tried("nft", trial, "nft works, and the kernel takes the guard's rules", "", ""),
+    let finding = tried(
+        "nft",
+        trial,
+        "nft works, and the kernel takes the guard's rules",
+        "the guard for outbound IPv6 is a table of nftables: without it, protected IPv6 leaves in \
+         clear when the daemon dies",
+        "apt-get install nftables; modprobe nf_tables",
+    );
+    match finding.result {
+        // IPv4, and IPv6 while the daemon lives, do without.
+        Outcome::Problem => Finding { result: Outcome::Warning, ..finding },
+        _ => finding,
     }
 }
 
@@ -257,7 +260,6 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::facts::{Failed, healthy};
-    use super::super::finding::Outcome;
     use super::*;
 
     fn failed(text: &str) -> Trial {

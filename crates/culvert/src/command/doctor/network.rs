@@ -121,7 +121,8 @@ fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
                  unless the guard stops it"
             )
         } else if rule.priority == ours {
-            format!("it has the preference of culvert's rule: which is first depends on the start")
+            "it has the preference of culvert's rule: which is first depends on the start"
+                .to_owned()
         } else {
             format!(
                 "it lies between culvert's rule {ours} and strongSwan's {STRONGSWAN}: what culvert \
