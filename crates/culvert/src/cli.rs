@@ -62,6 +62,9 @@ pub enum Command {
     #[command(subcommand)]
     Guard(GuardCommand),
     /// Look for what keeps culvert from working well on this machine, and say what to do.
+    ///
+    /// Nothing is changed. Looks at the network namespace that it is started in, and sees all of it
+    /// only as root. The exit status is 1 if there are problems, 0 with warnings alone.
     Doctor(ConfigArg),
     /// Measure the data path in memory, on one core.
     #[command(subcommand)]

@@ -17,13 +17,13 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{BenchCommand, Cli, Command, GuardCommand};
-use crate::command::{bench, docs, exec, guard, show};
+use crate::command::{bench, docs, doctor, exec, guard, show};
 use crate::config::Config;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match dispatch(&cli) {
-        Ok(output) => print(&output),
+        Ok((output, status)) => print(&output, status),
         Err(error) => {
             eprintln!("culvert: {error}");
             ExitCode::FAILURE
@@ -31,14 +31,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs a command; its output is printed by the caller.
-fn dispatch(cli: &Cli) -> Result<String, Box<dyn Error>> {
+/// Runs a command; the caller prints its output and ends with its status.
+fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
     let (name, json) = (cli.name.as_str(), cli.json);
     if !config::valid_name(name) {
         let rule = "a name has 1 to 64 letters, digits, '-' and '_'";
         return Err(format!("--name {name:?}: {rule}").into());
     }
-    Ok(match &cli.command {
+    let output = match &cli.command {
         Command::Run(args) => {
             daemon::run(args)?;
             String::new()
@@ -61,22 +61,23 @@ fn dispatch(cli: &Cli) -> Result<String, Box<dyn Error>> {
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
         Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
+        Command::Doctor(args) => return doctor::run(name, json, &args.config),
         Command::Bench(BenchCommand::Esp(args)) => bench::esp(args, json)?,
-        Command::Doctor(_) => return Err("not in this build".into()),
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()
         }
-    })
+    };
+    Ok((output, ExitCode::SUCCESS))
 }
 
 /// Prints, and takes a closed pipe (`| head`) for what it is.
-fn print(output: &str) -> ExitCode {
+fn print(output: &str, status: ExitCode) -> ExitCode {
     if output.is_empty() {
-        return ExitCode::SUCCESS;
+        return status;
     }
     match writeln!(std::io::stdout(), "{}", output.trim_end()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
-        _ => ExitCode::SUCCESS,
+        _ => status,
     }
 }

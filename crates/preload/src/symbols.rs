@@ -6,7 +6,7 @@
 //!
 //! The functions are `extern "C-unwind"` and keep nothing that needs to be dropped across a call
 //! of the C library's function: a thread that is cancelled inside unwinds through them. What works
-//! on sockets of ours runs behind [`sealed`], which a panic does not leave.
+//! on sockets of ours runs behind `sealed`, which a panic does not leave.
 //!
 //! # Safety
 //!

@@ -79,32 +79,8 @@ impl Steer {
         interface: &str,
         config: &SteerConfig,
     ) -> Result<(Self, Attached), SteerError> {
-        let name = if config.frags { "steer_frags" } else { "steer" };
-        let load_error = |reason: String| SteerError::Load {
-            interface: interface.to_owned(),
-            hint: load_hint(&reason),
-            reason,
-        };
-        let sizes = config.sizes;
-        let mut program = EbpfLoader::new()
-            .map_max_entries("xsks", sizes.queues)
-            .map_max_entries("sad4", sizes.sas)
-            .map_max_entries("sad6", sizes.sas)
-            .map_max_entries("protected4", sizes.prefixes)
-            .map_max_entries("protected6", sizes.prefixes)
-            .map_max_entries("local4", sizes.addresses)
-            .map_max_entries("local6", sizes.addresses)
-            .load(&crate::OBJECT.0)
-            .map_err(|error| load_error(chain(&error)))?;
-        let maps = Maps::take(&mut program)
-            .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
-        let missing = || load_error(format!("no XDP program {name} in the object"));
-        let xdp: &mut Xdp = program
-            .program_mut(name)
-            .ok_or_else(missing)?
-            .try_into()
-            .map_err(|error: ProgramError| load_error(chain(&error)))?;
-        xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
+        let (mut program, maps, name) = load(interface, config)?;
+        let xdp = xdp_program(&mut program, name, interface)?;
         let (link, attached) = attach(xdp, interface, config.mode)?;
         let mut steer = Self {
             interface: interface.to_owned(),
@@ -119,6 +95,16 @@ impl Steer {
         };
         steer.set_udp_ports(&UdpPorts::default())?;
         Ok((steer, attached))
+    }
+
+    /// Loads the program with its tables and lets them go again: whether this kernel takes them.
+    /// No interface is touched. For a check of the machine.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Load`] says what failed and what to do.
+    pub fn try_load(config: &SteerConfig) -> Result<(), SteerError> {
+        load("trial", config).map(drop)
     }
 
     /// The interface.
@@ -346,6 +332,44 @@ impl fmt::Debug for Steer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Steer({})", self.interface)
     }
+}
+
+/// Brings the program and its tables into the kernel; `interface` is for messages.
+fn load(interface: &str, config: &SteerConfig) -> Result<(Ebpf, Maps, &'static str), SteerError> {
+    let name = if config.frags { "steer_frags" } else { "steer" };
+    let load_error = |reason| load_error(interface, reason);
+    let sizes = config.sizes;
+    let mut program = EbpfLoader::new()
+        .map_max_entries("xsks", sizes.queues)
+        .map_max_entries("sad4", sizes.sas)
+        .map_max_entries("sad6", sizes.sas)
+        .map_max_entries("protected4", sizes.prefixes)
+        .map_max_entries("protected6", sizes.prefixes)
+        .map_max_entries("local4", sizes.addresses)
+        .map_max_entries("local6", sizes.addresses)
+        .load(&crate::OBJECT.0)
+        .map_err(|error| load_error(chain(&error)))?;
+    let maps = Maps::take(&mut program)
+        .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
+    let xdp = xdp_program(&mut program, name, interface)?;
+    xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
+    Ok((program, maps, name))
+}
+
+fn xdp_program<'a>(
+    program: &'a mut Ebpf,
+    name: &str,
+    interface: &str,
+) -> Result<&'a mut Xdp, SteerError> {
+    program
+        .program_mut(name)
+        .ok_or_else(|| load_error(interface, format!("no XDP program {name} in the object")))?
+        .try_into()
+        .map_err(|error: ProgramError| load_error(interface, chain(&error)))
+}
+
+fn load_error(interface: &str, reason: String) -> SteerError {
+    SteerError::Load { interface: interface.to_owned(), hint: load_hint(&reason), reason }
 }
 
 fn insert_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {

@@ -349,3 +349,17 @@ fn a_full_table_is_an_error_that_names_it() {
         steer.set_sas([(IpAddr::from(LOCAL4), 1)]).expect("room again");
     });
 }
+
+#[test]
+fn a_trial_loads_and_leaves_nothing_attached() {
+    in_namespace(|| {
+        for frags in [false, true] {
+            Steer::try_load(&SteerConfig { frags, ..SteerConfig::default() }).expect("loads");
+        }
+        let sizes = Sizes { sas: 0, ..Sizes::default() };
+        let error = Steer::try_load(&SteerConfig { sizes, ..SteerConfig::default() });
+        assert!(matches!(error, Err(SteerError::Load { .. })), "a map without room: {error:?}");
+        let generic = SteerConfig { mode: Mode::Generic, ..SteerConfig::default() };
+        Steer::load_and_attach("lo", &generic).expect("nobody else is there");
+    });
+}

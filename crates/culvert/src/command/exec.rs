@@ -72,7 +72,11 @@ fn display(program: &OsString) -> String {
     program.to_string_lossy().into_owned()
 }
 
-fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
+/// The preload library: the one that is named, or the first that is where it belongs.
+///
+/// # Errors
+/// [`ExecError::NoLibrary`] lists the places.
+pub fn find_library(named: Option<&Path>) -> Result<PathBuf, ExecError> {
     let beside = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
     let candidates: Vec<PathBuf> = match named {
         Some(path) => vec![path.to_owned()],

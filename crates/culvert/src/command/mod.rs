@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod docs;
+pub mod doctor;
 pub mod exec;
 pub mod guard;
 pub mod show;

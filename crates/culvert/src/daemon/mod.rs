@@ -36,13 +36,14 @@ use xfrm::{Change, Database, Flow, Group, Now, Output, Server};
 
 use self::backend::DataPath;
 use self::control::Control;
-use self::ports::{Ports, Steering};
+use self::ports::Steering;
+pub use self::ports::{FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::private::Private;
 use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
 
-pub use start::{provider, run};
+pub use start::{FRAMES_SPARE, provider, run};
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);

@@ -56,7 +56,7 @@ pub struct Ports {
 }
 
 /// Queues of one port that culvert can take.
-const MAX_QUEUES: usize = 16;
+pub const MAX_QUEUES: usize = 16;
 
 /// A port as the operator sees it.
 pub struct PortState<'a> {

@@ -36,7 +36,7 @@ use crate::config::{Config, ConfigError};
 use crate::paths;
 
 /// Frames beyond those in rings: bursts, held packets, packets under way.
-const FRAMES_SPARE: u32 = 2048;
+pub const FRAMES_SPARE: u32 = 2048;
 
 /// Why the daemon did not start, or ended.
 #[derive(Debug, Error)]

@@ -1,0 +1,325 @@
+//! What was seen of a machine: plain values, which the checks judge and the tests make up.
+
+use std::path::PathBuf;
+
+use mirror::{Family, Link, Route, Rule};
+use steer::device::Device;
+
+use crate::config::{Config, GuardConfig, PortConfig, TunConfig};
+use crate::report::{Port, Status};
+
+/// Everything that the checks look at.
+#[derive(Debug)]
+pub struct Facts {
+    /// Kernel, privileges, crypto.
+    pub machine: Machine,
+    /// The configuration file.
+    pub configuration: Configuration,
+    /// The configured ports.
+    pub ports: Vec<PortFacts>,
+    /// Rules, routes and settings of the network namespace.
+    pub network: Network,
+    /// Programs that work with culvert.
+    pub programs: Programs,
+    /// The daemon, or what it left.
+    pub instance: Instance,
+}
+
+/// What came of trying something.
+pub type Trial = Result<(), Failed>;
+
+/// Why a trial failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The message.
+    pub text: String,
+    /// For want of privileges: nothing is known then.
+    pub not_permitted: bool,
+}
+
+/// Kernel, privileges, crypto.
+#[derive(Debug)]
+pub struct Machine {
+    /// The effective user is root.
+    pub root: bool,
+    /// Effective capabilities as a bit set; `None` where `/proc` does not say.
+    pub capabilities: Option<u64>,
+    /// The kernel's release, as `uname -r` gives it.
+    pub kernel: String,
+    /// Opening an AF_XDP socket.
+    pub af_xdp: Trial,
+    /// Loading the steering program.
+    pub bpf: Trial,
+    /// Opening `/dev/net/tun`.
+    pub tun: Trial,
+    /// Opening a NETLINK_XFRM socket.
+    pub xfrm: Trial,
+    /// Having the kernel check rules like the guard's.
+    pub nft: Trial,
+    /// ESP in the kernel.
+    pub kernel_esp: KernelEsp,
+    /// The fast engine: its description, or why it is not there.
+    pub ipsec_mb: Result<String, String>,
+    /// The portable engine.
+    pub openssl: Result<String, String>,
+}
+
+/// Whether the kernel does ESP too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KernelEsp {
+    /// Built in, or its module is loaded.
+    Present,
+    /// A module is installed and not loaded.
+    Loadable,
+    /// No trace of it.
+    Absent,
+    /// The kernel does not tell.
+    Unknown,
+}
+
+/// The configuration file.
+#[derive(Debug)]
+pub struct Configuration {
+    /// The file.
+    pub path: PathBuf,
+    /// What it says, or what is wrong with it.
+    pub loaded: Result<Config, String>,
+    /// `--name`, as it was given or by default.
+    pub name_asked: String,
+}
+
+/// A configured port and its interface.
+#[derive(Debug)]
+pub struct PortFacts {
+    /// What the configuration says.
+    pub config: PortConfig,
+    /// The interface, if it is there.
+    pub link: Option<Link>,
+    /// What its driver says.
+    pub device: Result<Device, String>,
+    /// Whose XDP program is attached.
+    pub xdp: XdpProgram,
+}
+
+/// The XDP program of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XdpProgram {
+    /// There is none.
+    None,
+    /// The one with this number.
+    Attached(u64),
+    /// It could not be seen.
+    Unknown(String),
+}
+
+/// Rules, routes and settings of the network namespace.
+#[derive(Debug)]
+pub struct Network {
+    /// Why Linux's tables could not be read.
+    pub trouble: Option<String>,
+    /// All routing rules.
+    pub rules: Vec<Rule>,
+    /// Routes of the table that culvert uses, with the names of their interfaces.
+    pub table_routes: Vec<(Route, Vec<String>)>,
+    /// Forwarding of IPv4 and IPv6; `None` where the kernel lacks the protocol.
+    pub forwarding: [(Family, Option<i64>); 2],
+    /// `rp_filter` of `all`, `default`, the ports and the private interface, where they are.
+    pub rp_filter: Vec<(String, i64)>,
+}
+
+/// Programs that work with culvert.
+#[derive(Debug)]
+pub struct Programs {
+    /// The preload library, or where it was looked for.
+    pub preload: Result<PathBuf, String>,
+    /// charon-systemd, charon or pluto.
+    pub ike: Option<PathBuf>,
+    /// swanctl, with what it says of its version.
+    pub swanctl: Option<(PathBuf, Option<String>)>,
+    /// IKE daemons that run in this network namespace.
+    pub running: Vec<IkeProcess>,
+}
+
+/// A running IKE daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeProcess {
+    /// The program's name.
+    pub name: String,
+    /// Process id.
+    pub pid: u32,
+    /// The socket that its XFRM netlink goes to, if it was started by `culvert exec`.
+    pub socket: Option<PathBuf>,
+}
+
+/// The daemon, or what it left.
+#[derive(Debug)]
+pub struct Instance {
+    /// Its name.
+    pub name: String,
+    /// What a running daemon answers; `None` when none runs.
+    pub daemon: Option<Result<Running, String>>,
+    /// The barriers that stand by the guard's list, or why it cannot be read.
+    pub guard: Result<Standing, String>,
+    /// Saved SAs and policies wait for the next start.
+    pub saved: bool,
+}
+
+/// What a running daemon answers.
+#[derive(Debug)]
+pub struct Running {
+    /// As `culvert status`.
+    pub status: Status,
+    /// As `culvert port`.
+    pub ports: Vec<Port>,
+    /// Packets that are not accounted for.
+    pub balance: i64,
+}
+
+/// Barriers by where they come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// For policies of an IKE daemon.
+    pub of_policies: usize,
+    /// For the prefixes of the configuration.
+    pub of_prefixes: usize,
+}
+
+impl Facts {
+    /// The private interface's part of the configuration, or the default.
+    pub fn tun(&self) -> TunConfig {
+        self.config().map(|c| c.tun.clone()).unwrap_or_default()
+    }
+
+    /// The guard's part of the configuration, or the default.
+    pub fn guard(&self) -> GuardConfig {
+        self.config().map(|c| c.guard.clone()).unwrap_or_default()
+    }
+
+    /// The configuration, if it is valid.
+    pub fn config(&self) -> Option<&Config> {
+        self.configuration.loaded.as_ref().ok()
+    }
+
+    /// What a running daemon says of a port that works.
+    pub fn working_port(&self, interface: &str) -> Option<&Port> {
+        let running = self.instance.daemon.as_ref()?.as_ref().ok()?;
+        running.ports.iter().find(|p| p.interface == interface && p.state == "up")
+    }
+}
+
+/// A machine on which everything is as it should be, for tests to spoil.
+#[cfg(test)]
+pub fn healthy() -> Facts {
+    let text = "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\n[[port]]\ninterface = \"lan\"\n";
+    let config = Config::parse(text, std::path::Path::new("culvert.toml")).expect("valid");
+    let ports = (2..).zip(&config.ports).map(|(index, config)| healthy_port(index, config));
+    Facts {
+        ports: ports.collect(),
+        machine: Machine {
+            root: true,
+            capabilities: Some(u64::MAX),
+            kernel: "6.1.0-18-amd64".into(),
+            af_xdp: Ok(()),
+            bpf: Ok(()),
+            tun: Ok(()),
+            xfrm: Ok(()),
+            nft: Ok(()),
+            kernel_esp: KernelEsp::Absent,
+            ipsec_mb: Ok("1.3.0, AVX512".into()),
+            openssl: Ok("OpenSSL 3.0.11".into()),
+        },
+        configuration: Configuration {
+            path: "culvert.toml".into(),
+            loaded: Ok(config),
+            name_asked: "default".into(),
+        },
+        network: Network {
+            trouble: None,
+            rules: Vec::new(),
+            table_routes: Vec::new(),
+            forwarding: [(Family::V4, Some(1)), (Family::V6, Some(1))],
+            rp_filter: vec![("all".into(), 0), ("default".into(), 2), ("wan".into(), 2)],
+        },
+        programs: Programs {
+            preload: Ok("/usr/lib/culvert/libculvert_preload.so".into()),
+            ike: Some("/usr/sbin/charon-systemd".into()),
+            swanctl: Some(("/usr/sbin/swanctl".into(), Some("5.9.8".into()))),
+            running: Vec::new(),
+        },
+        instance: Instance {
+            name: "gwa".into(),
+            daemon: None,
+            guard: Ok(Standing::default()),
+            saved: false,
+        },
+    }
+}
+
+#[cfg(test)]
+fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
+    PortFacts {
+        config: config.clone(),
+        link: Some(Link {
+            index,
+            name: config.interface.clone(),
+            mac: Some([2, 0, 0, 0, 0, 1]),
+            mtu: 1500,
+            up: true,
+            running: true,
+            loopback: false,
+            kind: None,
+            master: None,
+        }),
+        device: Ok(Device {
+            name: config.interface.clone(),
+            ifindex: index,
+            driver: "ice".into(),
+            mtu: 1500,
+            rx_queues: 1,
+            tx_queues: 1,
+            tx_vlan_offload: false,
+            rx_vlan_offload: false,
+        }),
+        xdp: XdpProgram::None,
+    }
+}
+
+/// A daemon that runs well.
+#[cfg(test)]
+pub fn healthy_daemon() -> Running {
+    let port = |interface: &str| Port {
+        interface: interface.into(),
+        kind: "af-xdp".into(),
+        state: "up".into(),
+        mode: "native, copy".into(),
+        queues: 1,
+        mtu: 1500,
+        mac: "02:00:00:00:00:01".into(),
+        rx_packets: 0,
+        rx_bytes: 0,
+        tx_packets: 0,
+        tx_bytes: 0,
+        passed_to_linux: 0,
+    };
+    Running {
+        status: Status {
+            name: "gwa".into(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            pid: 77,
+            uptime_s: 60,
+            engine: "ipsec-mb".into(),
+            sas: 2,
+            policies: 3,
+            restored: 0,
+            clients: 2,
+            ports_up: 2,
+            ports: 2,
+            guard_policies: 3,
+            memory_kib: 1024,
+            buffers_kib: 512,
+            warnings: Vec::new(),
+        },
+        ports: vec![port("wan"), port("lan")],
+        balance: 0,
+    }
+}

@@ -1,0 +1,309 @@
+//! Looks at the machine. Thin: what it means is for the checks to say.
+//!
+//! Nothing is changed. Sockets are opened and closed, the steering program is loaded and let go
+//! without being attached, the guard's rules are handed to `nft --check`. Whether the kernel has
+//! ESP is read from its symbols rather than tried, because a trial would load a module.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use crypto::Provider;
+use guard::{Effect, Guard, GuardError};
+use mirror::{Family, Observer, Snapshot, interface_setting};
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
+use steer::device::Device;
+use steer::{Steer, SteerConfig};
+
+use super::facts::{
+    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts, Programs,
+    Running, Standing, Trial, XdpProgram,
+};
+use super::processes;
+use crate::client::{self, ClientError};
+use crate::command::exec;
+use crate::config::{Config, PortConfig, TunConfig};
+use crate::paths;
+use crate::report::Request;
+
+/// Looks at everything, in the calling thread's network namespace.
+pub fn facts(name: &str, path: &Path) -> Facts {
+    let loaded = Config::load(path).map_err(|e| e.to_string());
+    let config = loaded.as_ref().ok();
+    let instance = config.map_or(name, |c| c.name.as_str()).to_owned();
+    let tun = config.map(|c| c.tun.clone()).unwrap_or_default();
+    let configured: &[PortConfig] = config.map_or(&[], |c| &c.ports);
+    let observer = Observer::new();
+    let snapshot = observer.as_ref().map(Observer::snapshot);
+    let trouble = observer.as_ref().err().map(ToString::to_string);
+    let ports = configured.iter().map(|port| port_facts(port, snapshot.ok())).collect();
+    Facts {
+        machine: machine(&tun.interface),
+        ports,
+        network: network(snapshot.ok(), trouble, &tun, configured),
+        programs: programs(),
+        instance: instance_facts(instance, &tun),
+        configuration: Configuration { path: path.to_owned(), loaded, name_asked: name.to_owned() },
+    }
+}
+
+fn machine(tun: &str) -> Machine {
+    let text = |e: &dyn std::fmt::Display| e.to_string();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let describe = |provider: &dyn Provider| provider.description();
+    Machine {
+        root: rustix::process::geteuid().is_root(),
+        capabilities: capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        kernel: release.trim().to_owned(),
+        af_xdp: open_socket("socket(AF_XDP)", AddressFamily::XDP, None),
+        bpf: Steer::try_load(&SteerConfig::default()).map_err(|e| failed(text(&e))),
+        tun: open_tun(),
+        xfrm: open_socket("socket(NETLINK_XFRM)", AddressFamily::NETLINK, Some(netlink::XFRM)),
+        nft: check_nft(tun),
+        kernel_esp: kernel_esp(),
+        ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
+        openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
+    }
+}
+
+/// The effective capabilities in `/proc/self/status`.
+fn capabilities(status: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(value.trim(), 16).ok()
+}
+
+/// A failure that only has a text: `EPERM` and `EACCES` are in it as the standard library and the
+/// kernel's tools write them.
+fn failed(text: String) -> Failed {
+    let signs = ["os error 1)", "os error 13)", "Operation not permitted", "Permission denied"];
+    Failed { not_permitted: signs.iter().any(|sign| text.contains(sign)), text }
+}
+
+fn open_socket(what: &str, family: AddressFamily, protocol: Option<Protocol>) -> Trial {
+    match socket_with(family, SocketType::RAW, SocketFlags::CLOEXEC, protocol) {
+        Ok(_closed) => Ok(()),
+        Err(errno) => Err(failed(format!("{what}: {}", io::Error::from(errno)))),
+    }
+}
+
+/// Opening the device makes no interface.
+fn open_tun() -> Trial {
+    let path = "/dev/net/tun";
+    let result = File::options().read(true).write(true).open(path);
+    result.map(drop).map_err(|e| failed(format!("{path}: {e}")))
+}
+
+/// Has the kernel check a table like the guard's; with `--check` it is never committed.
+fn check_nft(tun: &str) -> Trial {
+    let Some(nft) = processes::find("nft") else {
+        return Err(failed("nft was not found".into()));
+    };
+    let rules = format!(
+        "table ip6 culvert-doctor {{\n  chain local {{\n    \
+         type filter hook output priority filter; policy accept;\n    \
+         oifname {{ \"lo\", \"{tun}\" }} accept\n    icmpv6 type {{ 133, 134 }} accept\n    \
+         meta mark & 0x1 == 0x1 ip6 daddr 2001:db8::/32 meta l4proto 17 th dport 9 drop\n  }}\n}}\n"
+    );
+    let result = processes::output(&nft, &["--check", "--file", "-"], &rules);
+    result.map(drop).map_err(failed)
+}
+
+fn kernel_esp() -> KernelEsp {
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let modules = Path::new("/lib/modules").join(release.trim()).join("modules.dep");
+    esp_in(&symbols, &fs::read_to_string(modules).unwrap_or_default())
+}
+
+/// By the symbols of a kernel and the list of its modules.
+fn esp_in(symbols: &str, modules: &str) -> KernelEsp {
+    let is_esp = |symbol: &str| symbol == "esp_init_state" || symbol == "esp6_init_state";
+    if symbols.lines().any(|line| line.split_whitespace().nth(2).is_some_and(is_esp)) {
+        KernelEsp::Present
+    } else if modules.lines().any(|line| line.contains("/esp4.ko") || line.contains("/esp6.ko")) {
+        KernelEsp::Loadable
+    } else if symbols.is_empty() {
+        KernelEsp::Unknown
+    } else {
+        KernelEsp::Absent
+    }
+}
+
+fn port_facts(config: &PortConfig, snapshot: Option<&Snapshot>) -> PortFacts {
+    let link = snapshot.and_then(|s| s.link_by_name(&config.interface)).cloned();
+    let xdp = match &link {
+        Some(_) => attached_program(&config.interface),
+        None => XdpProgram::None,
+    };
+    let device = Device::look(&config.interface).map_err(|e| e.to_string());
+    PortFacts { config: config.clone(), link, device, xdp }
+}
+
+/// Asks `ip`, which knows every way in which a program can be attached.
+fn attached_program(interface: &str) -> XdpProgram {
+    let Some(ip) = processes::find("ip") else {
+        return XdpProgram::Unknown("ip was not found".into());
+    };
+    match processes::output(&ip, &["-json", "link", "show", "dev", interface], "") {
+        Ok(json) => program_in(&json),
+        Err(reason) => XdpProgram::Unknown(reason),
+    }
+}
+
+/// The program in what `ip -json link show` prints: `"xdp": {"mode": 1, "prog": {"id": 7}}`, or
+/// with several of them `"xdp": {"mode": 4, "attached": [{"mode": 1, "prog": {"id": 7}}]}`.
+fn program_in(json: &str) -> XdpProgram {
+    let Ok(links) = serde_json::from_str::<serde_json::Value>(json) else {
+        return XdpProgram::Unknown("the answer of ip is not understood".into());
+    };
+    let xdp = &links[0]["xdp"];
+    if xdp.is_null() {
+        return XdpProgram::None;
+    }
+    let id = xdp["prog"]["id"].as_u64().or_else(|| xdp["attached"][0]["prog"]["id"].as_u64());
+    XdpProgram::Attached(id.unwrap_or_default())
+}
+
+fn network(
+    snapshot: Option<&Snapshot>,
+    trouble: Option<String>,
+    tun: &TunConfig,
+    ports: &[PortConfig],
+) -> Network {
+    let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse().ok();
+    let name = |ifindex: u32| {
+        let link = snapshot.and_then(|s| s.link(ifindex));
+        link.map_or_else(|| ifindex.to_string(), |l| l.name.clone())
+    };
+    let rules = snapshot.map(|s| {
+        [Family::V4, Family::V6].into_iter().flat_map(|family| s.rules(family)).cloned().collect()
+    });
+    let table_routes = snapshot.map(|s| {
+        s.routes_of(tun.table)
+            .map(|r| (r.clone(), r.next_hops.iter().map(|hop| name(hop.ifindex)).collect()))
+            .collect()
+    });
+    let places = ["all", "default", tun.interface.as_str()];
+    let places = places.into_iter().chain(ports.iter().map(|p| p.interface.as_str()));
+    Network {
+        trouble,
+        rules: rules.unwrap_or_default(),
+        table_routes: table_routes.unwrap_or_default(),
+        forwarding: [
+            (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
+            (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),
+        ],
+        rp_filter: places
+            .filter_map(|place| {
+                let value = interface_setting(Family::V4, place, "rp_filter").ok()?;
+                Some((place.to_owned(), value))
+            })
+            .collect(),
+    }
+}
+
+fn programs() -> Programs {
+    let named = std::env::var_os("CULVERT_PRELOAD").map(std::path::PathBuf::from);
+    let swanctl = processes::find("swanctl").map(|path| {
+        let help = processes::output(&path, &["--help"], "").unwrap_or_default();
+        (path, processes::strongswan_version(&help))
+    });
+    Programs {
+        preload: exec::find_library(named.as_deref()).map_err(|e| e.to_string()),
+        // Never asked for its version: charon-systemd takes every argument for a wish to start.
+        ike: processes::IKE_DAEMONS.into_iter().find_map(processes::find),
+        swanctl,
+        running: processes::ike_processes(),
+    }
+}
+
+fn instance_facts(name: String, tun: &TunConfig) -> Instance {
+    let daemon = client::is_running(&name).then(|| running(&name).map_err(|e| e.to_string()));
+    // Opening reads the list, and nothing else.
+    let guard = match Guard::open(&name, &tun.interface, &paths::runtime_dir(&name)) {
+        Ok(guard) => Ok(standing(&guard)),
+        // The trial of NETLINK_XFRM says so already.
+        Err(GuardError::Socket(_)) => Ok(Standing::default()),
+        Err(error) => Err(error.to_string()),
+    };
+    Instance { daemon, guard, saved: paths::vault_dir(&name).exists(), name }
+}
+
+/// Barriers for prefixes come after every policy, by their priority.
+fn standing(guard: &Guard) -> Standing {
+    let mut standing = Standing::default();
+    for barrier in guard.standing().filter(|barrier| barrier.effect() == Effect::Block) {
+        match barrier.priority() {
+            u32::MAX => standing.of_prefixes += 1,
+            _ => standing.of_policies += 1,
+        }
+    }
+    standing
+}
+
+fn running(name: &str) -> Result<Running, ClientError> {
+    let stats: crate::report::Stats = client::ask(name, Request::Stats)?;
+    Ok(Running {
+        status: client::ask(name, Request::Status)?,
+        ports: client::ask(name, Request::Port)?,
+        balance: stats.balance,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        let status = "CapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\nCapBnd:\t0\n";
+        assert_eq!(capabilities(status), Some(0x1ff_feff_ffff));
+        assert_eq!(capabilities("CapEff:\tx"), None);
+        assert_eq!(capabilities(""), None);
+    }
+
+    #[test]
+    fn esp_by_symbols_and_modules() {
+        let absent = "0 t xfrm_init_state\n0 T esp_init_state_not\n";
+        assert_eq!(esp_in(absent, ""), KernelEsp::Absent);
+        assert_eq!(esp_in("0 t esp_init_state\n", ""), KernelEsp::Present);
+        assert_eq!(esp_in("0 t esp6_init_state\t[esp6]\n", ""), KernelEsp::Present);
+        let modules = "kernel/net/ipv4/esp4.ko.xz: kernel/net/xfrm/xfrm_algo.ko.xz\n";
+        assert_eq!(esp_in(absent, modules), KernelEsp::Loadable);
+        assert_eq!(esp_in("", modules), KernelEsp::Loadable);
+        assert_eq!(esp_in("", "kernel/net/ipv4/esp4_offload.ko:\n"), KernelEsp::Unknown);
+    }
+
+    #[test]
+    fn programs_on_interfaces() {
+        let rows = [
+            ("[{\"ifname\":\"wan\"}]", XdpProgram::None),
+            ("[{\"xdp\":{\"mode\":1,\"prog\":{\"id\":7,\"tag\":\"x\"}}}]", XdpProgram::Attached(7)),
+            (
+                "[{\"xdp\":{\"mode\":4,\"attached\":[{\"mode\":1,\"prog\":{\"id\":8}}]}}]",
+                XdpProgram::Attached(8),
+            ),
+            ("[{\"xdp\":{\"mode\":1}}]", XdpProgram::Attached(0)),
+            ("[]", XdpProgram::None),
+        ];
+        for (json, expected) in rows {
+            assert_eq!(program_in(json), expected, "{json}");
+        }
+        assert!(matches!(program_in("no json"), XdpProgram::Unknown(_)));
+    }
+
+    #[test]
+    fn what_is_not_permitted_is_known_by_its_words() {
+        assert!(failed("bpf: Operation not permitted (os error 1)".into()).not_permitted);
+        assert!(failed("nft: Operation not permitted".into()).not_permitted);
+        assert!(!failed("Function not implemented (os error 38)".into()).not_permitted);
+        assert!(!failed("Invalid argument (os error 11)".into()).not_permitted);
+    }
+
+    #[test]
+    fn a_socket_of_a_family_that_is_there_opens() {
+        assert_eq!(open_socket("unix", AddressFamily::UNIX, None), Ok(()));
+        let nonsense = open_socket("socket(4711)", AddressFamily::from_raw(4711), None);
+        assert!(nonsense.unwrap_err().text.starts_with("socket(4711): "));
+    }
+}

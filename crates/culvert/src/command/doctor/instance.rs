@@ -1,0 +1,399 @@
+//! Checks of the programs around culvert, of a running daemon, and of what a dead one left.
+
+use super::facts::{Facts, Running, Standing};
+use super::finding::Finding;
+use crate::paths;
+use crate::table::span;
+
+/// All of them.
+pub fn check(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![preload(facts)];
+    findings.extend(ike(facts));
+    findings.extend(daemon(facts));
+    findings.push(guard(facts));
+    findings
+}
+
+fn preload(facts: &Facts) -> Finding {
+    match &facts.programs.preload {
+        Ok(path) => Finding::ok("preload", path.display().to_string()),
+        Err(searched) => Finding::problem(
+            "preload",
+            // The first line says where it was looked for; the second what to do, as below.
+            searched.lines().next().unwrap_or("not found"),
+            "`culvert exec` needs it to lead an IKE daemon's XFRM netlink to culvert",
+            "make build && make install, or set CULVERT_PRELOAD to the file",
+        ),
+    }
+}
+
+fn ike(facts: &Facts) -> Vec<Finding> {
+    let (check, programs) = ("ike", &facts.programs);
+    let name = &facts.instance.name;
+    let mut findings: Vec<Finding> = programs
+        .running
+        .iter()
+        .filter(|process| process.socket.is_none())
+        .map(|process| {
+            Finding::warning(
+                check,
+                format!("{} (process {}) runs past culvert", process.name, process.pid),
+                "it was not started by `culvert exec`: its SAs and policies go to the kernel, and \
+                 culvert carries none of its traffic",
+                format!("stop it, then: culvert exec --name {name} -- {}", process.name),
+            )
+        })
+        .collect();
+    if programs.ike.is_none() && programs.running.is_empty() {
+        findings.push(Finding::warning(
+            check,
+            "neither charon-systemd, charon nor pluto was found",
+            "culvert encrypts; an IKE daemon has to negotiate the keys",
+            "apt-get install charon-systemd strongswan-swanctl",
+        ));
+    } else if programs.swanctl.is_none()
+        && programs.ike.as_ref().is_some_and(|ike| ike.ends_with("charon-systemd"))
+    {
+        findings.push(Finding::warning(
+            check,
+            "charon-systemd is there, swanctl is not",
+            "charon-systemd is configured by swanctl and loads no tunnel without it",
+            "apt-get install strongswan-swanctl",
+        ));
+    }
+    if !findings.is_empty() {
+        return findings;
+    }
+    let ours = Some(paths::xfrm_socket(name));
+    let served = programs.running.iter().filter(|p| p.socket == ours);
+    let served: Vec<String> = served.map(|p| format!("{} (process {})", p.name, p.pid)).collect();
+    let installed = programs.ike.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+    let version = programs.swanctl.as_ref().and_then(|(_, version)| version.as_ref());
+    let version = version.map(|v| format!(", strongSwan {v}")).unwrap_or_default();
+    let seen = match served[..] {
+        [] => format!("{installed}{version}"),
+        _ => format!("{} runs with culvert{version}", served.join(", ")),
+    };
+    vec![Finding::ok(check, seen)]
+}
+
+fn daemon(facts: &Facts) -> Vec<Finding> {
+    let check = "daemon";
+    let name = &facts.instance.name;
+    match &facts.instance.daemon {
+        None if !facts.machine.root => vec![unseen(check, name)],
+        None => {
+            let saved = match facts.instance.saved {
+                true => "; what the last one kept is there for the next start",
+                false => "",
+            };
+            vec![Finding::ok(check, format!("none runs under the name {name}{saved}"))]
+        }
+        Some(Err(reason)) => vec![Finding::problem(
+            check,
+            reason,
+            "a daemon holds the control socket and does not answer: it hangs, or differs in version",
+            "journalctl -u culvert; systemctl restart culvert",
+        )],
+        Some(Ok(running)) => running_daemon(name, running),
+    }
+}
+
+/// The runtime directory is root's alone.
+fn unseen(check: &str, name: &str) -> Finding {
+    Finding::warning(
+        check,
+        format!("not seen without root: {}", paths::runtime_dir(name).display()),
+        "whether a daemon runs, and what the last one left in the kernel, is not known",
+        "sudo culvert doctor",
+    )
+}
+
+fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
+    let (check, status) = ("daemon", &running.status);
+    let mut findings = vec![Finding::ok(
+        check,
+        format!(
+            "version {}, process {}, up {}; {} of {} ports, {} SAs, {} policies",
+            status.version,
+            status.pid,
+            span(status.uptime_s),
+            status.ports_up,
+            status.ports,
+            status.sas,
+            status.policies
+        ),
+    )];
+    let ours = env!("CARGO_PKG_VERSION");
+    if status.version != ours {
+        findings.push(Finding::warning(
+            check,
+            format!("the daemon is version {}, this command {ours}", status.version),
+            "the daemon was not restarted after an update",
+            "systemctl restart culvert (tunnels stay)",
+        ));
+    }
+    if status.clients == 0 {
+        findings.push(Finding::warning(
+            check,
+            "no IKE daemon is connected",
+            "nobody gives culvert SAs and policies, or renews those that it has",
+            format!("culvert exec --name {name} -- charon-systemd"),
+        ));
+    }
+    if running.balance != 0 {
+        findings.push(Finding::problem(
+            check,
+            format!("{} packets are not accounted for", running.balance),
+            "every packet ends in one counter; this is a defect of culvert",
+            format!("culvert stats --json --name {name}; please report it"),
+        ));
+    }
+    findings.extend(status.warnings.iter().map(|warning| {
+        let (why, next) = advice(name, warning);
+        Finding::warning(check, warning, why, next)
+    }));
+    findings
+}
+
+/// What the daemon's own warnings mean: recognised by their words, with a way on for any other.
+fn advice(name: &str, warning: &str) -> (&'static str, String) {
+    if warning.contains("replay protection off") {
+        (
+            "whoever records packets can send them again, and they are taken",
+            "set replay_window = 32 or more for the child in swanctl.conf, then: swanctl \
+             --load-all and swanctl --rekey"
+                .into(),
+        )
+    } else if warning.contains("AH, IPComp or nested") {
+        (
+            "culvert does ESP alone",
+            format!(
+                "propose ESP without compression in swanctl.conf; which they are: culvert policy \
+                 --name {name}"
+            ),
+        )
+    } else if warning.contains("sequence number") {
+        (
+            "a sequence number is used once: at the last one the SA stops",
+            "swanctl --rekey --child CHILD; propose ESN, or set rekey_packets".into(),
+        )
+    } else if warning.contains("guard.enabled") {
+        (
+            "nothing in the kernel holds protected traffic back then",
+            "remove guard.enabled = false from the configuration, then: systemctl reload culvert"
+                .into(),
+        )
+    } else if warning.starts_with("port ") {
+        ("its packets are not taken", format!("culvert port --name {name}"))
+    } else {
+        ("the running daemon says so", format!("culvert status --name {name}"))
+    }
+}
+
+fn guard(facts: &Facts) -> Finding {
+    let check = "guard";
+    let name = &facts.instance.name;
+    if !facts.machine.root {
+        return unseen(check, name);
+    }
+    let standing = match &facts.instance.guard {
+        Ok(standing) => *standing,
+        Err(reason) => {
+            return Finding::problem(
+                check,
+                reason,
+                "what stands in the kernel is not known, and the daemon does not start",
+                format!("culvert guard show --name {name}"),
+            );
+        }
+    };
+    let Standing { of_policies, of_prefixes } = standing;
+    let count = of_policies + of_prefixes;
+    if facts.instance.daemon.is_some() {
+        // With guard.enabled = false the daemon's own warning says so.
+        return Finding::ok(check, format!("{count} barriers stand behind the daemon"));
+    }
+    let start = format!("culvert run --config {}", facts.configuration.path.display());
+    if of_policies > 0 {
+        return Finding::problem(
+            check,
+            format!("{count} barriers stand, and no daemon forwards"),
+            "what the last daemon's policies protect is blocked, so that it does not leave in clear",
+            format!("{start}; to give up the protection: culvert guard clear --name {name}"),
+        );
+    }
+    if of_prefixes > 0 {
+        return Finding::warning(
+            check,
+            format!("{count} barriers stand for guard.prefixes, and no daemon forwards"),
+            "traffic to and from these prefixes is blocked until the daemon forwards it",
+            format!("{start}; to give up the protection: culvert guard clear --name {name}"),
+        );
+    }
+    if !facts.guard().enabled {
+        return Finding::warning(
+            check,
+            "guard.enabled = false",
+            "if the daemon dies, traffic leaves in clear",
+            format!("remove it from {}", facts.configuration.path.display()),
+        );
+    }
+    Finding::ok(check, "nothing stands: no daemon has left anything to protect")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{IkeProcess, healthy, healthy_daemon};
+    use super::super::finding::Outcome;
+    use super::*;
+
+    fn daemon_of(facts: &mut Facts) -> &mut Running {
+        let daemon = facts.instance.daemon.get_or_insert_with(|| Ok(healthy_daemon()));
+        daemon.as_mut().unwrap()
+    }
+
+    fn process(socket: Option<&str>) -> IkeProcess {
+        IkeProcess { name: "charon".into(), pid: 4711, socket: socket.map(Into::into) }
+    }
+
+    /// Each row: how to spoil a healthy machine, the check that must say so, how, and the words.
+    #[test]
+    fn without_root_nothing_is_claimed() {
+        let mut facts = healthy();
+        facts.machine.root = false;
+        facts.instance.guard = Err("Permission denied".into());
+        let findings = check(&facts);
+        for name in ["daemon", "guard"] {
+            let found = findings.iter().find(|f| f.check == name).unwrap();
+            assert_eq!(found.result, Outcome::Warning, "{found:?}");
+            assert!(found.seen.contains("/run/culvert/gwa"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn every_finding() {
+        use Outcome::{Ok as Fine, Problem, Warning};
+        type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
+        let rows: &[Row] = &[
+            (
+                |f| f.programs.preload = Err("not found in /usr\n build it".into()),
+                "preload",
+                Problem,
+                &["not found in /usr\"", "CULVERT_PRELOAD"],
+            ),
+            (|f| f.programs.ike = None, "ike", Warning, &["charon-systemd", "apt-get"]),
+            (|f| f.programs.swanctl = None, "ike", Warning, &["strongswan-swanctl"]),
+            (
+                |f| f.programs.running = vec![process(None)],
+                "ike",
+                Warning,
+                &["4711", "past culvert", "culvert exec --name gwa -- charon"],
+            ),
+            (
+                |f| f.programs.running = vec![process(Some("/run/culvert/gwa/xfrm.sock"))],
+                "ike",
+                Fine,
+                &["charon (process 4711) runs with culvert, strongSwan 5.9.8"],
+            ),
+            // Another instance's is none of ours.
+            (
+                |f| f.programs.running = vec![process(Some("/run/culvert/gwb/xfrm.sock"))],
+                "ike",
+                Fine,
+                &["/usr/sbin/charon-systemd, strongSwan"],
+            ),
+            (|f| f.instance.saved = true, "daemon", Fine, &["none runs", "next start"]),
+            (|f| f.instance.daemon = Some(Err("late".into())), "daemon", Problem, &["journalctl"]),
+            (|f| daemon_of(f).status.clients = 0, "daemon", Warning, &["culvert exec --name gwa"]),
+            (|f| daemon_of(f).status.version = "0.0.1".into(), "daemon", Warning, &["0.0.1"]),
+            (|f| daemon_of(f).balance = -3, "daemon", Problem, &["-3", "report"]),
+            (
+                |f| {
+                    let warning = "2 inbound SAs have replay protection off".into();
+                    daemon_of(f).status.warnings.push(warning);
+                },
+                "daemon",
+                Warning,
+                &["2 inbound", "replay_window"],
+            ),
+            (
+                |f| {
+                    let warning = "1 policies ask for AH, IPComp or nested SAs: blocked".into();
+                    daemon_of(f).status.warnings.push(warning);
+                },
+                "daemon",
+                Warning,
+                &["culvert policy --name gwa"],
+            ),
+            (
+                |f| {
+                    let warning = "1 SAs are near their last sequence number: rekey".into();
+                    daemon_of(f).status.warnings.push(warning);
+                },
+                "daemon",
+                Warning,
+                &["swanctl --rekey"],
+            ),
+            (
+                |f| daemon_of(f).status.warnings.push("guard.enabled = false: clear".into()),
+                "daemon",
+                Warning,
+                &["remove guard.enabled"],
+            ),
+            (
+                |f| daemon_of(f).status.warnings.push("port wan: missing".into()),
+                "daemon",
+                Warning,
+                &["culvert port --name gwa"],
+            ),
+            (
+                |f| daemon_of(f).status.warnings.push("something new".into()),
+                "daemon",
+                Warning,
+                &["something new", "culvert status --name gwa"],
+            ),
+            (|f| f.instance.guard = Err("torn".into()), "guard", Problem, &["torn"]),
+            (
+                |f| f.instance.guard = Ok(Standing { of_policies: 3, of_prefixes: 3 }),
+                "guard",
+                Problem,
+                &["6 barriers", "culvert guard clear --name gwa", "culvert run"],
+            ),
+            (
+                |f| f.instance.guard = Ok(Standing { of_policies: 0, of_prefixes: 3 }),
+                "guard",
+                Warning,
+                &["guard.prefixes", "culvert guard clear"],
+            ),
+            (
+                |f| {
+                    f.instance.guard = Ok(Standing { of_policies: 3, of_prefixes: 0 });
+                    daemon_of(f);
+                },
+                "guard",
+                Fine,
+                &["3 barriers stand behind"],
+            ),
+            (
+                |f| f.configuration.loaded.as_mut().unwrap().guard.enabled = false,
+                "guard",
+                Warning,
+                &["leaves in clear"],
+            ),
+        ];
+        for (i, (spoil, name, result, words)) in rows.iter().enumerate() {
+            let mut facts = healthy();
+            spoil(&mut facts);
+            let findings = check(&facts);
+            let fits = |f: &&Finding| {
+                let text = format!("{f:?}");
+                f.check == *name && f.result == *result && words.iter().all(|w| text.contains(w))
+            };
+            assert!(findings.iter().any(|f| fits(&f)), "row {i}: {words:?} not in {findings:#?}");
+            let others = findings.iter().filter(|f| f.check != *name);
+            let others: Vec<_> = others.filter(|f| f.result != Fine).collect();
+            assert!(others.is_empty(), "row {i}: {others:#?}");
+        }
+    }
+}

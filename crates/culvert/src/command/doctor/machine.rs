@@ -1,0 +1,368 @@
+//! Checks of kernel, privileges, crypto and the configuration file.
+
+use super::facts::{Facts, KernelEsp, Machine, Trial};
+use super::finding::{Finding, Outcome};
+use crate::cli::EngineChoice;
+
+/// All of them.
+pub fn check(facts: &Facts) -> Vec<Finding> {
+    let machine = &facts.machine;
+    let mut findings = vec![
+        privileges(machine),
+        kernel(&machine.kernel),
+        af_xdp(&machine.af_xdp),
+        bpf(&machine.bpf),
+        tun(&machine.tun),
+        xfrm(&machine.xfrm),
+        nft(&machine.nft),
+        kernel_esp(machine.kernel_esp),
+    ];
+    findings.push(crypto(facts));
+    findings.extend(configuration(facts));
+    findings
+}
+
+/// Capabilities that the daemon uses: name, bit, what for.
+const CAPABILITIES: [(&str, u32, &str); 2] =
+    [("CAP_NET_ADMIN", 12, "routes, XDP and the guard"), ("CAP_NET_RAW", 13, "AF_XDP sockets")];
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_BPF: u32 = 39;
+
+fn privileges(machine: &Machine) -> Finding {
+    let check = "privileges";
+    if !machine.root {
+        return Finding::problem(
+            check,
+            "not root",
+            "the daemon needs root, and several checks below need it too",
+            "sudo culvert doctor",
+        );
+    }
+    let Some(held) = machine.capabilities else {
+        return Finding::ok(check, "root");
+    };
+    let has = |bit: u32| held >> bit & 1 == 1;
+    let mut missing: Vec<String> = CAPABILITIES
+        .iter()
+        .filter(|(_, bit, _)| !has(*bit))
+        .map(|(name, _, purpose)| format!("{name} ({purpose})"))
+        .collect();
+    if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
+        missing.push("CAP_BPF (the steering program)".into());
+    }
+    if missing.is_empty() {
+        return Finding::ok(check, "root, with the capabilities that are needed");
+    }
+    Finding::problem(
+        check,
+        format!("root without {}", missing.join(", ")),
+        "this container or unit withholds what the daemon works with",
+        "add them: CapabilityBoundingSet= in the unit, --cap-add for a container",
+    )
+}
+
+/// The oldest kernel that culvert works with.
+const KERNEL_OLDEST: (u32, u32) = (5, 10);
+
+fn kernel(release: &str) -> Finding {
+    let check = "kernel";
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let version = match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
+        _ => {
+            return Finding::warning(
+                check,
+                format!("{release:?}: not understood"),
+                "Linux 5.10 or later is needed",
+                "uname -r",
+            );
+        }
+    };
+    if version < KERNEL_OLDEST {
+        return Finding::problem(
+            check,
+            format!("Linux {release}"),
+            "Linux 5.10 or later is needed: XDP links, AF_XDP with shared memory",
+            "install a newer kernel and reboot",
+        );
+    }
+    Finding::ok(check, format!("Linux {release}"))
+}
+
+/// What a trial says: well, not known for want of privileges, or what `bad` makes of it.
+fn tried(check: &str, trial: &Trial, well: &str, why: &str, next: &str) -> Finding {
+    match trial {
+        Ok(()) => Finding::ok(check, well),
+        Err(failed) if failed.not_permitted => Finding::warning(
+            check,
+            format!("could not be tried: {}", failed.text),
+            why,
+            "sudo culvert doctor",
+        ),
+        Err(failed) => Finding::problem(check, &failed.text, why, next),
+    }
+}
+
+fn af_xdp(trial: &Trial) -> Finding {
+    tried(
+        "af-xdp",
+        trial,
+        "sockets can be opened",
+        "packets of the ports come by AF_XDP; without it culvert carries local traffic alone",
+        "boot a kernel with CONFIG_XDP_SOCKETS: grep XDP_SOCKETS /boot/config-$(uname -r)",
+    )
+}
+
+fn bpf(trial: &Trial) -> Finding {
+    tried(
+        "bpf",
+        trial,
+        "the kernel takes the steering program",
+        "an XDP program picks the packets that culvert takes; without it no port opens",
+        "see the reason above; `sysctl kernel.unprivileged_bpf_disabled` does not matter to root, \
+         lockdown may: cat /sys/kernel/security/lockdown",
+    )
+}
+
+fn tun(trial: &Trial) -> Finding {
+    tried(
+        "tun",
+        trial,
+        "/dev/net/tun opens",
+        "the private interface between Linux and culvert is a TUN; the daemon does not start",
+        "modprobe tun; in a container, hand in the device: --device /dev/net/tun",
+    )
+}
+
+fn xfrm(trial: &Trial) -> Finding {
+    tried(
+        "xfrm",
+        trial,
+        "NETLINK_XFRM opens",
+        "the guard, which holds cleartext back when the daemon dies, is made of kernel policies; \
+         without it the daemon does not start",
+        "modprobe xfrm_user, or boot a kernel with CONFIG_XFRM_USER",
+    )
+}
+
+fn nft(trial: &Trial) -> Finding {
+    let finding = tried(
+        "nft",
+        trial,
+        "nft works, and the kernel takes the guard's rules",
+        "the guard for outbound IPv6 is a table of nftables: without it, protected IPv6 leaves in \
+         clear when the daemon dies",
+        "apt-get install nftables; modprobe nf_tables",
+    );
+    match finding.result {
+        // IPv4, and IPv6 while the daemon lives, do without.
+        Outcome::Problem => Finding { result: Outcome::Warning, ..finding },
+        _ => finding,
+    }
+}
+
+fn kernel_esp(esp: KernelEsp) -> Finding {
+    // None of these hinders: it is said because it decides what an IKE daemon outside culvert does.
+    Finding::ok(
+        "kernel-esp",
+        match esp {
+            KernelEsp::Present => {
+                "the kernel has ESP too; culvert does not use it: an IKE daemon that is not \
+                 started by `culvert exec` works on the kernel's own, past culvert"
+            }
+            KernelEsp::Loadable => {
+                "the kernel has ESP as a module that is not loaded; culvert does not need it"
+            }
+            KernelEsp::Absent => "the kernel has no ESP; culvert does not need it",
+            KernelEsp::Unknown => "the kernel does not tell; culvert needs none of its ESP",
+        },
+    )
+}
+
+fn crypto(facts: &Facts) -> Finding {
+    let check = "crypto";
+    let choice = facts.config().map(|c| c.crypto.engine).unwrap_or_default();
+    let broken = |engine: &str, reason: &str| {
+        Finding::problem(
+            check,
+            format!("{engine}: {reason}"),
+            "without a crypto engine the daemon does not start",
+            "apt-get install libipsec-mb1 libssl3, or set crypto.engine = \"auto\"",
+        )
+    };
+    let slow = "OpenSSL costs two to seven times as much a packet as the multi-buffer library";
+    match (choice, &facts.machine.ipsec_mb, &facts.machine.openssl) {
+        (EngineChoice::IpsecMb | EngineChoice::Auto, Ok(description), _) => {
+            Finding::ok(check, format!("ipsec-mb {description}"))
+        }
+        (EngineChoice::IpsecMb, Err(reason), _) => broken("ipsec-mb", reason),
+        (EngineChoice::Openssl, Ok(_), Ok(description)) => Finding::warning(
+            check,
+            format!("openssl {description}, by configuration, though ipsec-mb is there"),
+            slow,
+            "leave crypto.engine out of the configuration",
+        ),
+        (EngineChoice::Openssl, Err(_), Ok(description)) => {
+            Finding::ok(check, format!("openssl {description}"))
+        }
+        (EngineChoice::Auto, Err(reason), Ok(description)) => Finding::warning(
+            check,
+            format!("openssl {description}; ipsec-mb: {reason}"),
+            slow,
+            "on x86-64 with AES instructions: apt-get install libipsec-mb-dev, and build culvert \
+             with it",
+        ),
+        (EngineChoice::Openssl | EngineChoice::Auto, _, Err(reason)) => broken("openssl", reason),
+    }
+}
+
+/// `--name` when nobody gives it.
+const DEFAULT_NAME: &str = "default";
+
+fn configuration(facts: &Facts) -> Vec<Finding> {
+    let (check, configuration) = ("config", &facts.configuration);
+    let path = configuration.path.display();
+    let config = match &configuration.loaded {
+        Ok(config) => config,
+        Err(reason) => {
+            return vec![Finding::problem(
+                check,
+                reason,
+                "the daemon does not start; ports are not checked",
+                format!("write it, then: culvert check --config {path}"),
+            )];
+        }
+    };
+    let mut findings = Vec::new();
+    let asked = &configuration.name_asked;
+    if asked != DEFAULT_NAME && *asked != config.name {
+        findings.push(Finding::warning(
+            check,
+            format!("--name says {asked}, the file says name = {:?}", config.name),
+            "the file's name decides which instance the daemon is; it is the one looked at here",
+            format!("culvert doctor --name {0} --config the file of {0}", asked),
+        ));
+    }
+    if config.ports.is_empty() {
+        findings.push(Finding::warning(
+            check,
+            format!("{path} is valid, and names no port"),
+            "only traffic of this host itself is carried, and ESP that arrives is not seen",
+            format!("add [[port]] with interface = \"...\" to {path}; see ip link"),
+        ));
+    }
+    if findings.is_empty() {
+        findings.push(Finding::ok(check, format!("{path} is valid, instance {}", config.name)));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{Failed, healthy};
+    use super::*;
+
+    fn failed(text: &str) -> Trial {
+        Err(Failed { text: text.into(), not_permitted: false })
+    }
+
+    /// Each row: how to spoil a healthy machine, the check that must say so, how, and with which
+    /// words.
+    #[test]
+    fn every_finding() {
+        use Outcome::{Ok as Fine, Problem, Warning};
+        type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
+        let rows: &[Row] = &[
+            (|f| f.machine.root = false, "privileges", Problem, &["not root", "sudo"]),
+            (
+                |f| f.machine.capabilities = Some(!(1 << 12 | 1 << 39 | 1 << 21)),
+                "privileges",
+                Problem,
+                &["CAP_NET_ADMIN", "CAP_BPF"],
+            ),
+            (
+                |f| f.machine.capabilities = Some(!(1 << 13)),
+                "privileges",
+                Problem,
+                &["CAP_NET_RAW"],
+            ),
+            // CAP_SYS_ADMIN stands in for CAP_BPF, on older kernels above all.
+            (|f| f.machine.capabilities = Some(!(1 << 39)), "privileges", Fine, &["root"]),
+            (|f| f.machine.capabilities = None, "privileges", Fine, &["root"]),
+            (|f| f.machine.kernel = "5.9.16".into(), "kernel", Problem, &["5.9.16", "5.10"]),
+            (|f| f.machine.kernel = "5.10.0-8".into(), "kernel", Fine, &["5.10.0-8"]),
+            (|f| f.machine.kernel = "weird".into(), "kernel", Warning, &["not understood"]),
+            (|f| f.machine.af_xdp = failed("EAFNOSUPPORT"), "af-xdp", Problem, &["XDP_SOCKETS"]),
+            (|f| f.machine.bpf = failed("ENOSYS"), "bpf", Problem, &["ENOSYS", "lockdown"]),
+            (|f| f.machine.tun = failed("ENOENT"), "tun", Problem, &["modprobe tun"]),
+            (|f| f.machine.xfrm = failed("no"), "xfrm", Problem, &["xfrm_user", "guard"]),
+            (|f| f.machine.nft = failed("no nft"), "nft", Warning, &["IPv6", "install nftables"]),
+            (|f| f.machine.kernel_esp = KernelEsp::Present, "kernel-esp", Fine, &["culvert exec"]),
+            (|f| f.machine.kernel_esp = KernelEsp::Loadable, "kernel-esp", Fine, &["module"]),
+            (|f| f.machine.kernel_esp = KernelEsp::Unknown, "kernel-esp", Fine, &["not tell"]),
+            (
+                |f| f.machine.ipsec_mb = Err("no AES".into()),
+                "crypto",
+                Warning,
+                &["no AES", "OpenSSL 3.0.11"],
+            ),
+            (
+                |f| {
+                    f.machine.ipsec_mb = Err("gone".into());
+                    f.machine.openssl = Err("broken".into());
+                },
+                "crypto",
+                Problem,
+                &["openssl: broken"],
+            ),
+            (|f| f.configuration.loaded = Err("bad".into()), "config", Problem, &["bad", "check"]),
+            (|f| f.configuration.name_asked = "gwb".into(), "config", Warning, &["gwb", "gwa"]),
+            (
+                |f| f.configuration.loaded.as_mut().unwrap().ports.clear(),
+                "config",
+                Warning,
+                &["no port", "[[port]]"],
+            ),
+        ];
+        for (i, (spoil, name, result, words)) in rows.iter().enumerate() {
+            let mut facts = healthy();
+            spoil(&mut facts);
+            let findings = check(&facts);
+            let found = findings.iter().find(|f| f.check == *name && f.result == *result);
+            let found = found.unwrap_or_else(|| panic!("row {i}: {findings:#?}"));
+            let text = format!("{found:?}");
+            assert!(words.iter().all(|w| text.contains(w)), "row {i}: {words:?} not in {text}");
+            let others = findings.iter().filter(|f| f.check != *name);
+            let others: Vec<_> = others.filter(|f| f.result != Fine).collect();
+            assert!(others.is_empty(), "row {i}: {others:#?}");
+        }
+    }
+
+    #[test]
+    fn the_engine_that_is_configured_counts() {
+        let mut facts = healthy();
+        let choose = |facts: &mut Facts, engine| {
+            facts.configuration.loaded.as_mut().unwrap().crypto.engine = engine;
+        };
+        choose(&mut facts, EngineChoice::Openssl);
+        assert_eq!(crypto(&facts).result, Outcome::Warning);
+        facts.machine.ipsec_mb = Err("no AES".into());
+        assert_eq!(crypto(&facts).result, Outcome::Ok);
+        choose(&mut facts, EngineChoice::IpsecMb);
+        assert_eq!(crypto(&facts).result, Outcome::Problem);
+    }
+
+    #[test]
+    fn what_was_not_permitted_is_not_called_broken() {
+        let mut facts = healthy();
+        let refused = Err(Failed { text: "EPERM".into(), not_permitted: true });
+        facts.machine.af_xdp = refused.clone();
+        facts.machine.bpf = refused.clone();
+        facts.machine.nft = refused;
+        let findings = check(&facts);
+        let warned: Vec<_> = findings.iter().filter(|f| f.result == Outcome::Warning).collect();
+        assert_eq!(warned.len(), 3, "{findings:#?}");
+        assert!(warned.iter().all(|f| f.seen.contains("could not be tried")));
+        assert!(findings.iter().all(|f| f.result != Outcome::Problem));
+    }
+}

@@ -1,0 +1,417 @@
+//! Checks of the configured ports, and of the packet buffers that they share.
+
+use steer::device::{Device, Finding as DeviceFinding};
+
+use super::facts::{Facts, PortFacts, XdpProgram};
+use super::finding::{Finding, Outcome};
+use crate::config::{Config, XdpMode};
+use crate::daemon::{FRAMES_PER_QUEUE, FRAMES_SPARE, MAX_QUEUES, Ports};
+
+/// Every port, then the buffers.
+pub fn check(facts: &Facts) -> Vec<Finding> {
+    let Some(config) = facts.config() else { return Vec::new() };
+    let mut findings: Vec<Finding> =
+        facts.ports.iter().flat_map(|port| port_findings(facts, config, port)).collect();
+    if !config.ports.is_empty() {
+        findings.push(buffers(config, &facts.ports));
+    }
+    findings
+}
+
+fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Finding> {
+    let name = port.config.interface.as_str();
+    let check = format!("port {name}");
+    let Some(link) = &port.link else {
+        return vec![Finding::problem(
+            check,
+            "no such interface in this network namespace",
+            "its packets are not taken; culvert waits for it, and takes it when it comes",
+            "ip -br link; or correct port.interface in the configuration",
+        )];
+    };
+    if link.loopback {
+        return vec![Finding::problem(
+            check,
+            "this is the loopback interface",
+            "its traffic never leaves this host: there is nothing to protect",
+            "name another interface: ip -br link",
+        )];
+    }
+    let mut findings = Vec::new();
+    if !link.up {
+        findings.push(Finding::problem(
+            &check,
+            "the interface is down",
+            "its packets are not taken; culvert waits, and takes it when it is up",
+            format!("ip link set {name} up"),
+        ));
+    } else if !link.running {
+        findings.push(Finding::warning(
+            &check,
+            "up, but without carrier",
+            "nothing comes and nothing goes: the cable, or the other end, is missing",
+            format!("ip link show {name}; ethtool {name}"),
+        ));
+    }
+    if link.master.is_some() {
+        findings.push(Finding::warning(
+            &check,
+            "the interface belongs to a bridge, a bond or a VRF",
+            "packets that culvert takes here pass the bridge or bond by, and what it sends does too",
+            format!("name the upper interface as the port, or: ip link set {name} nomaster"),
+        ));
+    }
+    match &port.device {
+        Ok(device) => device_findings(&mut findings, &check, config, port, device),
+        Err(reason) => findings.push(Finding::warning(
+            &check,
+            reason,
+            "driver, queues and offloads are not known",
+            format!("ethtool -i {name}"),
+        )),
+    }
+    let working = facts.working_port(name);
+    match (&port.xdp, working) {
+        (XdpProgram::Attached(id), None) => findings.push(Finding::problem(
+            &check,
+            format!("an XDP program (id {id}) is attached, and it is not this instance's"),
+            "an interface takes one program: culvert cannot open the port",
+            format!("ip -d link show {name}; then stop its owner, or: ip link set {name} xdp off"),
+        )),
+        (XdpProgram::Unknown(reason), None) => findings.push(Finding::warning(
+            &check,
+            format!("whether another XDP program is attached was not seen: {reason}"),
+            "an interface takes one program: culvert cannot open a port that has another's",
+            format!("apt-get install iproute2; ip -d link show {name}"),
+        )),
+        _ => {}
+    }
+    if let Some(working) = working
+        && working.mode.starts_with("generic")
+        && port.config.mode == XdpMode::Auto
+    {
+        findings.push(Finding::warning(
+            &check,
+            format!("works in mode {}", working.mode),
+            "the driver did not take the program: each packet costs several times as much",
+            format!("a lower MTU may do (ip link set {name} mtu 1500), or another driver"),
+        ));
+    }
+    if findings.iter().all(|f| f.result == Outcome::Ok) {
+        findings.push(Finding::ok(&check, summary(port, link.mtu)));
+    }
+    findings
+}
+
+fn summary(port: &PortFacts, mtu: u32) -> String {
+    match &port.device {
+        Ok(device) => {
+            let driver = if device.driver.is_empty() { "not named" } else { &device.driver };
+            let queues = taken_queues(port, device);
+            format!("up, driver {driver}, MTU {mtu}, {queues} of {} queues", device.rx_queues)
+        }
+        Err(_) => format!("up, MTU {mtu}"),
+    }
+}
+
+/// Queues that culvert takes, by the configuration and by what is there.
+fn taken_queues(port: &PortFacts, device: &Device) -> u32 {
+    port.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues)
+}
+
+fn device_findings(
+    findings: &mut Vec<Finding>,
+    check: &str,
+    config: &Config,
+    port: &PortFacts,
+    device: &Device,
+) {
+    let name = port.config.interface.as_str();
+    for finding in device.findings(config.worker.frame_bytes as usize, false) {
+        findings.push(match finding {
+            DeviceFinding::MtuTooLargeForChunk { mtu, limit, .. } => {
+                let larger = match config.worker.frame_bytes {
+                    2048 => ", or worker.frame_bytes = 4096 in the configuration",
+                    _ => "",
+                };
+                Finding::problem(
+                    check,
+                    format!(
+                        "MTU {mtu}; a buffer of {} bytes takes {limit}",
+                        config.worker.frame_bytes
+                    ),
+                    "frames must fit a packet buffer: culvert does not open the port",
+                    format!("ip link set {name} mtu {limit}{larger}"),
+                )
+            }
+            DeviceFinding::MtuTooLargeForNative { mtu, limit, .. } => {
+                let make = match port.config.mode {
+                    XdpMode::Native => Finding::problem,
+                    XdpMode::Auto => Finding::warning,
+                    // In the stack the driver's limit does not count.
+                    XdpMode::Generic => continue,
+                };
+                make(
+                    check.to_owned(),
+                    format!("MTU {mtu}; the driver's native XDP takes {limit} at most"),
+                    "the program can only be attached in generic mode, which is slow".to_owned(),
+                    format!("ip link set {name} mtu {limit}"),
+                )
+            }
+            DeviceFinding::VlanOffload { is_veth, .. } => Finding::warning(
+                check,
+                "VLAN offload is on",
+                "VLAN tags travel beside the frame and are lost through AF_XDP; without VLANs on \
+                 this interface it does not matter",
+                if is_veth {
+                    format!(
+                        "here and on the peer: ethtool -K {name} tx-vlan-offload off \
+                         tx-vlan-stag-hw-insert off"
+                    )
+                } else {
+                    format!("ethtool -K {name} rx-vlan-offload off")
+                },
+            ),
+        });
+    }
+    let taken = taken_queues(port, device);
+    if taken as usize > MAX_QUEUES {
+        findings.push(Finding::problem(
+            check,
+            format!("{taken} receive queues; culvert takes at most {MAX_QUEUES}"),
+            "culvert does not open the port",
+            format!("ethtool -L {name} combined {MAX_QUEUES}"),
+        ));
+    } else if taken < device.rx_queues {
+        findings.push(Finding::warning(
+            check,
+            format!("{taken} of {} receive queues are taken", device.rx_queues),
+            "packets that arrive on the others are left to Linux, which cannot decrypt them",
+            format!("leave port.queues out, or: ethtool -L {name} combined {taken}"),
+        ));
+    }
+    if let Some(asked) = port.config.queues
+        && asked > device.rx_queues
+    {
+        findings.push(Finding::warning(
+            check,
+            format!("port.queues = {asked}, and there are {}", device.rx_queues),
+            "those that are there are taken",
+            format!("ethtool -L {name} combined {asked}, or correct port.queues"),
+        ));
+    }
+}
+
+fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
+    let check = "buffers";
+    let frames = config.worker.frames;
+    let needed_for = |queues: u32| queues.saturating_mul(FRAMES_PER_QUEUE) + FRAMES_SPARE;
+    if config.ports.len() > Ports::MAX {
+        return Finding::problem(
+            check,
+            format!("{} ports are configured; culvert takes {}", config.ports.len(), Ports::MAX),
+            "the daemon does not start",
+            "name fewer ports, or run a second instance for the others",
+        );
+    }
+    // The daemon starts with the first, and works with the second.
+    let at_start = needed_for(config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum());
+    let queues = ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
+    let in_use = needed_for(queues);
+    let enough = format!("worker.frames = {}", at_start.max(in_use).next_power_of_two());
+    if frames < at_start {
+        return Finding::problem(
+            check,
+            format!("worker.frames = {frames}; the ports need {at_start}"),
+            "the daemon does not start",
+            enough,
+        );
+    }
+    if frames < in_use {
+        return Finding::warning(
+            check,
+            format!("worker.frames = {frames}; {queues} queues can hold {in_use}"),
+            "when all rings are full, packets are dropped for want of a buffer",
+            enough,
+        );
+    }
+    let mib = u64::from(frames) * u64::from(config.worker.frame_bytes) / (1 << 20);
+    Finding::ok(check, format!("{frames} frames ({mib} MiB) for {queues} queues"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{healthy, healthy_daemon};
+    use super::*;
+
+    fn config(facts: &mut Facts) -> &mut Config {
+        facts.configuration.loaded.as_mut().unwrap()
+    }
+
+    fn device(facts: &mut Facts) -> &mut Device {
+        facts.ports[0].device.as_mut().unwrap()
+    }
+
+    fn link(facts: &mut Facts) -> &mut mirror::Link {
+        facts.ports[0].link.as_mut().unwrap()
+    }
+
+    /// Each row: how to spoil the first port, the check that must say so, how, and the words.
+    #[test]
+    fn every_finding() {
+        use Outcome::{Ok as Fine, Problem, Warning};
+        type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
+        let rows: &[Row] = &[
+            (|f| f.ports[0].link = None, "port wan", Problem, &["no such interface"]),
+            (|f| link(f).up = false, "port wan", Problem, &["ip link set wan up"]),
+            (|f| link(f).loopback = true, "port wan", Problem, &["loopback"]),
+            (|f| link(f).running = false, "port wan", Warning, &["carrier"]),
+            (|f| link(f).master = Some(9), "port wan", Warning, &["bridge", "nomaster"]),
+            (|f| f.ports[0].device = Err("EPERM".into()), "port wan", Warning, &["EPERM"]),
+            (|f| device(f).mtu = 1771, "port wan", Problem, &["1771", "1770", "4096"]),
+            (
+                |f| {
+                    config(f).worker.frame_bytes = 4096;
+                    device(f).mtu = 9000;
+                },
+                "port wan",
+                Problem,
+                &["9000", "ip link set wan mtu 3818"],
+            ),
+            (
+                |f| {
+                    config(f).worker.frame_bytes = 4096;
+                    device(f).driver = "veth".into();
+                    device(f).mtu = 3600;
+                },
+                "port wan",
+                Warning,
+                &["3506", "generic"],
+            ),
+            (
+                |f| {
+                    config(f).worker.frame_bytes = 4096;
+                    f.ports[0].config.mode = XdpMode::Native;
+                    device(f).driver = "veth".into();
+                    device(f).mtu = 3600;
+                },
+                "port wan",
+                Problem,
+                &["3506"],
+            ),
+            (
+                |f| {
+                    config(f).worker.frame_bytes = 4096;
+                    f.ports[0].config.mode = XdpMode::Generic;
+                    device(f).driver = "veth".into();
+                    device(f).mtu = 3600;
+                },
+                "port wan",
+                Fine,
+                &["veth"],
+            ),
+            (|f| device(f).rx_vlan_offload = true, "port wan", Warning, &["rx-vlan-offload off"]),
+            (
+                |f| {
+                    device(f).driver = "veth".into();
+                    device(f).tx_vlan_offload = true;
+                },
+                "port wan",
+                Warning,
+                &["peer", "tx-vlan-offload off"],
+            ),
+            (
+                |f| {
+                    config(f).worker.frames = 65536;
+                    device(f).rx_queues = 17;
+                },
+                "port wan",
+                Problem,
+                &["17", "ethtool -L wan combined 16"],
+            ),
+            (
+                |f| {
+                    f.ports[0].config.queues = Some(1);
+                    device(f).rx_queues = 2;
+                },
+                "port wan",
+                Warning,
+                &["1 of 2", "cannot decrypt"],
+            ),
+            (|f| f.ports[0].config.queues = Some(2), "port wan", Warning, &["port.queues = 2"]),
+            (
+                |f| f.ports[0].xdp = XdpProgram::Attached(12),
+                "port wan",
+                Problem,
+                &["id 12", "ip link set wan xdp off"],
+            ),
+            (
+                |f| f.ports[0].xdp = XdpProgram::Unknown("no ip".into()),
+                "port wan",
+                Warning,
+                &["no ip", "iproute2"],
+            ),
+            (|f| config(f).worker.frames = 4096, "buffers", Problem, &["6144", "= 8192"]),
+            (|f| device(f).rx_queues = 7, "buffers", Warning, &["18432", "= 32768"]),
+            (
+                |f| {
+                    let port = config(f).ports[0].clone();
+                    config(f).ports = vec![port; Ports::MAX + 1];
+                },
+                "buffers",
+                Problem,
+                &["does not start"],
+            ),
+        ];
+        for (i, (spoil, name, result, words)) in rows.iter().enumerate() {
+            let mut facts = healthy();
+            spoil(&mut facts);
+            let findings = check(&facts);
+            let found = findings.iter().find(|f| f.check == *name && f.result == *result);
+            let found = found.unwrap_or_else(|| panic!("row {i}: {findings:#?}"));
+            let text = format!("{found:?}");
+            assert!(words.iter().all(|w| text.contains(w)), "row {i}: {words:?} not in {text}");
+            let others = findings.iter().filter(|f| f.check != *name);
+            let others: Vec<_> = others.filter(|f| f.result != Fine).collect();
+            assert!(others.is_empty(), "row {i}: {others:#?}");
+        }
+    }
+
+    #[test]
+    fn well_means_one_line_that_says_what_is_there() {
+        let findings = check(&healthy());
+        let seen: Vec<&str> = findings.iter().map(|f| f.seen.as_str()).collect();
+        let port = "up, driver ice, MTU 1500, 1 of 1 queues";
+        assert_eq!(seen, [port, port, "16384 frames (32 MiB) for 2 queues"]);
+    }
+
+    #[test]
+    fn the_program_of_this_instance_is_not_foreign() {
+        let mut facts = healthy();
+        facts.ports[0].xdp = XdpProgram::Attached(12);
+        facts.instance.daemon = Some(Ok(healthy_daemon()));
+        assert!(check(&facts).iter().all(|f| f.result == Outcome::Ok));
+        // A daemon that did not get the port has no program there.
+        let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!() };
+        running.ports[0].state = "another XDP program is attached".into();
+        assert!(check(&facts).iter().any(|f| f.result == Outcome::Problem));
+    }
+
+    #[test]
+    fn generic_mode_is_told_unless_it_was_wanted() {
+        let mut facts = healthy();
+        let mut running = healthy_daemon();
+        running.ports[0].mode = "generic, copy".into();
+        facts.instance.daemon = Some(Ok(running));
+        assert_eq!(check(&facts)[0].result, Outcome::Warning);
+        facts.ports[0].config.mode = XdpMode::Generic;
+        assert_eq!(check(&facts)[0].result, Outcome::Ok);
+    }
+
+    #[test]
+    fn without_a_configuration_nothing_is_said() {
+        let mut facts = healthy();
+        facts.configuration.loaded = Err("no file".into());
+        assert!(check(&facts).is_empty());
+    }
+}

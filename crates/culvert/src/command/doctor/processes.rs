@@ -1,0 +1,160 @@
+//! Programs: where they are, what they answer, which of them run.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::facts::IkeProcess;
+
+/// How long a program may take. None of those that are asked works long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where programs lie that the search path does not name.
+const MORE_DIRS: [&str; 6] =
+    ["/usr/sbin", "/sbin", "/usr/local/sbin", "/usr/lib/ipsec", "/usr/libexec/ipsec", "/usr/bin"];
+
+/// The daemons that negotiate keys, as processes are called.
+pub const IKE_DAEMONS: [&str; 3] = ["charon-systemd", "charon", "pluto"];
+
+/// The program's file, in the search path or where distributions put it.
+pub fn find(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let dirs = std::env::split_paths(&path).chain(MORE_DIRS.map(PathBuf::from));
+    dirs.map(|dir| dir.join(name)).find(|file| {
+        let runs = |m: fs::Metadata| m.is_file() && m.permissions().mode() & 0o111 != 0;
+        fs::metadata(file).is_ok_and(runs)
+    })
+}
+
+/// Runs a program to its end and returns what it printed; it is killed when it takes too long.
+///
+/// # Errors
+/// A text: not there, failed with its message, took too long. What it prints must fit a pipe
+/// (64 KiB).
+pub fn output(program: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
+    output_within(PATIENCE, program, arguments, input)
+}
+
+fn output_within(
+    patience: Duration,
+    program: &Path,
+    arguments: &[&str],
+    input: &str,
+) -> Result<String, String> {
+    let named = |what: &dyn std::fmt::Display| format!("{}: {what}", program.display());
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| named(&e))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // One that ends without reading says why itself.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let status = wait(&mut child, patience).map_err(|e| named(&e))?;
+    let mut texts = [String::new(), String::new()];
+    if let (Some(out), Some(err)) = (&mut child.stdout, &mut child.stderr) {
+        out.read_to_string(&mut texts[0]).map_err(|e| named(&e))?;
+        err.read_to_string(&mut texts[1]).map_err(|e| named(&e))?;
+    }
+    let [out, err] = texts;
+    if status { Ok(out) } else { Err(named(&err.lines().next().unwrap_or("failed"))) }
+}
+
+/// Waits for the end, with patience; true for success.
+fn wait(child: &mut Child, patience: Duration) -> std::io::Result<bool> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Err(std::io::ErrorKind::TimedOut.into());
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// IKE daemons that run in this thread's network namespace.
+pub fn ike_processes() -> Vec<IkeProcess> {
+    let here = fs::read_link("/proc/thread-self/ns/net").ok();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut found: Vec<IkeProcess> = entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            let directory = entry.path();
+            let name = fs::read_to_string(directory.join("comm")).ok()?.trim_end().to_owned();
+            let is_ike = IKE_DAEMONS.contains(&name.as_str());
+            if !is_ike || fs::read_link(directory.join("ns/net")).ok() != here {
+                return None;
+            }
+            let environment = fs::read(directory.join("environ")).ok()?;
+            Some(IkeProcess { name, pid, socket: socket_of(&environment) })
+        })
+        .collect();
+    found.sort_by_key(|process| process.pid);
+    found
+}
+
+/// The socket that `culvert exec` named in a process's environment.
+fn socket_of(environment: &[u8]) -> Option<PathBuf> {
+    let value = environment
+        .split(|&byte| byte == 0)
+        .find_map(|entry| entry.strip_prefix(b"CULVERT_XFRM_SOCKET="))?;
+    Some(PathBuf::from(std::ffi::OsStr::from_bytes(value)))
+}
+
+/// What `swanctl --help` says of its version: `strongSwan 5.9.8 swanctl`.
+pub fn strongswan_version(help: &str) -> Option<String> {
+    let mut words = help.split_whitespace().skip_while(|word| *word != "strongSwan").skip(1);
+    words.next().filter(|v| v.starts_with(|c: char| c.is_ascii_digit())).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_run_and_given_up_on() {
+        let sh = find("sh").expect("every system has one");
+        assert_eq!(output(&sh, &["-c", "cat"], "hello").unwrap(), "hello");
+        let error = output(&sh, &["-c", "echo no >&2; exit 3"], "").unwrap_err();
+        assert!(error.ends_with("sh: no"), "{error}");
+        assert!(output(Path::new("/nonexistent"), &[], "").is_err());
+        assert_eq!(find("no-such-program-anywhere"), None);
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let sh = find("sh").expect("every system has one");
+        let started = Instant::now();
+        let patience = Duration::from_millis(50);
+        let error = output_within(patience, &sh, &["-c", "exec sleep 60"], "").unwrap_err();
+        assert!(error.contains("timed out"), "{error}");
+        assert!(started.elapsed() < PATIENCE);
+    }
+
+    #[test]
+    fn the_socket_comes_from_the_environment() {
+        let environment = b"A=b\0CULVERT_XFRM_SOCKET=/run/culvert/x/xfrm.sock\0C=d\0";
+        assert_eq!(socket_of(environment), Some("/run/culvert/x/xfrm.sock".into()));
+        assert_eq!(socket_of(b"MY_CULVERT_XFRM_SOCKET=/x\0"), None);
+        assert_eq!(socket_of(b""), None);
+    }
+
+    #[test]
+    fn versions() {
+        let version = strongswan_version("strongSwan 5.9.8 swanctl\nusage:\n");
+        assert_eq!(version.as_deref(), Some("5.9.8"));
+        assert_eq!(strongswan_version("strongSwan swanctl"), None);
+        assert_eq!(strongswan_version(""), None);
+    }
+}
