@@ -3,6 +3,11 @@
 //! The interface is shaped for ESP (RFC 4303): a job is one packet, contiguous in memory, and the
 //! engine works in place. Engines live in crates of their own and are handed to whoever needs one;
 //! they refuse to start when [`self_test`] finds a wrong answer.
+//!
+//! # Threads
+//!
+//! A [`Provider`] is shared. It makes one [`Engine`] for each worker, which that worker alone uses,
+//! and one [`Session`] for each SA, which any engine of the same provider can use at any time.
 #![forbid(unsafe_code)]
 
 mod engine;

@@ -6,6 +6,10 @@
 //! The messages are decoded here, and not by one of the rtnetlink crates, because those refuse a
 //! whole message for one attribute that is not as expected: a mirror has to take what it
 //! understands and pass over the rest.
+//!
+//! When the kernel drops notifications (`ENOBUFS`), everything is dumped anew; until that is done
+//! the snapshot is the old one. One thread owns observer, snapshot and control; nothing blocks but
+//! the requests of [`Control`] and the dumps.
 #![forbid(unsafe_code)]
 
 mod attribute;

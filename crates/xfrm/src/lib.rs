@@ -5,6 +5,13 @@
 //!   path).
 //! * [`Server`]: the socket that stands in for `NETLINK_XFRM`, and [`shim_protocol`], what the
 //!   preload library says to it beside netlink.
+//!
+//! One thread owns all of it; time comes in as an argument ([`Now`]). What a request changes has
+//! reached the [`Backend`] and the journal before its answer is sent.
+//!
+//! Refused, with Linux's errno and a reason: AH, IPComp, BEET, migration, packet offload,
+//! algorithms that the backend does not have. Kept and given back, without an effect on packets:
+//! marks and interface ids, as far as the backend goes.
 #![deny(unsafe_code)]
 
 mod backend;
