@@ -80,7 +80,7 @@ fn tried(check: &str, trial: &Trial, well: &str, why: &str, next: &str) -> Findi
             check,
             format!("could not be tried: {}", failed.text),
             why,
-            "sudo culvert doctor",
+            "as said of privileges above, then: sudo culvert doctor",
         ),
         Err(failed) => Finding::problem(check, &failed.text, why, next),
     }
