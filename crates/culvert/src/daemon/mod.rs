@@ -43,6 +43,7 @@ use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
 
+pub use privileges::missing as missing_capabilities;
 pub use start::{FRAMES_SPARE, provider, run};
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.

@@ -42,8 +42,8 @@ pub struct Failed {
 pub struct Machine {
     /// The effective user is root.
     pub root: bool,
-    /// Effective capabilities as a bit set; `None` where `/proc` does not say.
-    pub capabilities: Option<u64>,
+    /// Capabilities that the daemon needs and this process lacks.
+    pub missing_capabilities: Vec<&'static str>,
     /// The kernel's release, as `uname -r` gives it.
     pub kernel: String,
     /// Opening an AF_XDP socket.
@@ -217,7 +217,7 @@ pub fn healthy() -> Facts {
         ports: ports.collect(),
         machine: Machine {
             root: true,
-            capabilities: Some(u64::MAX),
+            missing_capabilities: Vec::new(),
             kernel: "6.1.0-18-amd64".into(),
             af_xdp: Ok(()),
             bpf: Ok(()),

@@ -23,6 +23,7 @@ use super::processes;
 use crate::client::{self, ClientError};
 use crate::command::exec;
 use crate::config::{Config, PortConfig, TunConfig};
+use crate::daemon;
 use crate::paths;
 use crate::report::Request;
 
@@ -53,7 +54,7 @@ fn machine(tun: &str) -> Machine {
     let describe = |provider: &dyn Provider| provider.description();
     Machine {
         root: rustix::process::geteuid().is_root(),
-        capabilities: capabilities(&fs::read_to_string("/proc/self/status").unwrap_or_default()),
+        missing_capabilities: daemon::missing_capabilities(),
         kernel: release.trim().to_owned(),
         af_xdp: open_socket("socket(AF_XDP)", AddressFamily::XDP, None),
         bpf: Steer::try_load(&SteerConfig::default()).map_err(|e| failed(text(&e))),
@@ -64,12 +65,6 @@ fn machine(tun: &str) -> Machine {
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
         openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
     }
-}
-
-/// The effective capabilities in `/proc/self/status`.
-fn capabilities(status: &str) -> Option<u64> {
-    let value = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    u64::from_str_radix(value.trim(), 16).ok()
 }
 
 /// A failure that only has a text: `EPERM` and `EACCES` are in it as the standard library and the
@@ -98,12 +93,15 @@ fn check_nft(tun: &str) -> Trial {
     let Some(nft) = processes::find("nft") else {
         return Err(failed("nft was not found".into()));
     };
-    let rules = format!(
-        "table ip6 culvert-doctor {{\n  chain local {{\n    \
-         type filter hook output priority filter; policy accept;\n    \
-         oifname {{ \"lo\", \"{tun}\" }} accept\n    icmpv6 type {{ 133, 134 }} accept\n    \
-         meta mark & 0x1 == 0x1 ip6 daddr 2001:db8::/32 meta l4proto 17 th dport 9 drop\n  }}\n}}\n"
-    );
+    let mut rules = String::from("table ip6 culvert-doctor {\n");
+    for (hook, side) in [("output", "oifname"), ("forward", "oifname"), ("input", "iifname")] {
+        rules.push_str(&format!(
+            "chain {hook}ed {{\n type filter hook {hook} priority filter; policy accept;\n \
+             {side} {{ \"lo\", \"{tun}\" }} accept\n icmpv6 type {{ 133, 134 }} accept\n \
+             meta mark & 0x1 == 0x1 ip6 daddr 2001:db8::/32 meta l4proto 17 th dport 9 drop\n}}\n"
+        ));
+    }
+    rules.push_str("}\n");
     let result = processes::output(&nft, &["--check", "--file", "-"], &rules);
     result.map(drop).map_err(failed)
 }
@@ -253,14 +251,6 @@ fn running(name: &str) -> Result<Running, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_read_from_the_status() {
-        let status = "CapPrm:\t0000000000000000\nCapEff:\t000001fffeffffff\nCapBnd:\t0\n";
-        assert_eq!(capabilities(status), Some(0x1ff_feff_ffff));
-        assert_eq!(capabilities("CapEff:\tx"), None);
-        assert_eq!(capabilities(""), None);
-    }
 
     #[test]
     fn esp_by_symbols_and_modules() {

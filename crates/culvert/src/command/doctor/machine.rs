@@ -22,12 +22,6 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Capabilities that the daemon uses: name, bit, what for.
-const CAPABILITIES: [(&str, u32, &str); 2] =
-    [("CAP_NET_ADMIN", 12, "routes, XDP and the guard"), ("CAP_NET_RAW", 13, "AF_XDP sockets")];
-const CAP_SYS_ADMIN: u32 = 21;
-const CAP_BPF: u32 = 39;
-
 fn privileges(machine: &Machine) -> Finding {
     let check = "privileges";
     if !machine.root {
@@ -38,18 +32,7 @@ fn privileges(machine: &Machine) -> Finding {
             "sudo culvert doctor",
         );
     }
-    let Some(held) = machine.capabilities else {
-        return Finding::ok(check, "root");
-    };
-    let has = |bit: u32| held >> bit & 1 == 1;
-    let mut missing: Vec<String> = CAPABILITIES
-        .iter()
-        .filter(|(_, bit, _)| !has(*bit))
-        .map(|(name, _, purpose)| format!("{name} ({purpose})"))
-        .collect();
-    if !has(CAP_BPF) && !has(CAP_SYS_ADMIN) {
-        missing.push("CAP_BPF (the steering program)".into());
-    }
+    let missing = &machine.missing_capabilities;
     if missing.is_empty() {
         return Finding::ok(check, "root, with the capabilities that are needed");
     }
@@ -97,7 +80,7 @@ fn tried(check: &str, trial: &Trial, well: &str, why: &str, next: &str) -> Findi
             check,
             format!("could not be tried: {}", failed.text),
             why,
-            "sudo culvert doctor",
+            "as said of privileges above, then: sudo culvert doctor",
         ),
         Err(failed) => Finding::problem(check, &failed.text, why, next),
     }
@@ -150,7 +133,7 @@ fn nft(trial: &Trial) -> Finding {
         "nft",
         trial,
         "nft works, and the kernel takes the guard's rules",
-        "the guard for outbound IPv6 is a table of nftables: without it, protected IPv6 leaves in \
+        "the guard for IPv6 is a table of nftables: without it, protected IPv6 leaves in \
          clear when the daemon dies",
         "apt-get install nftables; modprobe nf_tables",
     );
@@ -275,20 +258,11 @@ mod tests {
         let rows: &[Row] = &[
             (|f| f.machine.root = false, "privileges", Problem, &["not root", "sudo"]),
             (
-                |f| f.machine.capabilities = Some(!(1 << 12 | 1 << 39 | 1 << 21)),
+                |f| f.machine.missing_capabilities = vec!["CAP_BPF", "CAP_PERFMON"],
                 "privileges",
                 Problem,
-                &["CAP_NET_ADMIN", "CAP_BPF"],
+                &["root without CAP_BPF, CAP_PERFMON", "--cap-add"],
             ),
-            (
-                |f| f.machine.capabilities = Some(!(1 << 13)),
-                "privileges",
-                Problem,
-                &["CAP_NET_RAW"],
-            ),
-            // CAP_SYS_ADMIN stands in for CAP_BPF, on older kernels above all.
-            (|f| f.machine.capabilities = Some(!(1 << 39)), "privileges", Fine, &["root"]),
-            (|f| f.machine.capabilities = None, "privileges", Fine, &["root"]),
             (|f| f.machine.kernel = "5.9.16".into(), "kernel", Problem, &["5.9.16", "5.10"]),
             (|f| f.machine.kernel = "5.10.0-8".into(), "kernel", Fine, &["5.10.0-8"]),
             (|f| f.machine.kernel = "weird".into(), "kernel", Warning, &["not understood"]),
