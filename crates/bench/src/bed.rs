@@ -11,8 +11,8 @@ use dataplane::{
 };
 use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams};
 use forward::{
-    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry, Subnet,
-    table,
+    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
+    SourceCheck, Subnet, table,
 };
 use io::{BURST_LEN, ChunkSize, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
@@ -444,8 +444,15 @@ fn topology() -> Topology {
     topology.fib = Fib::new(routes, RuleEntry::defaults(), None);
     topology.local.insert(GATEWAY.into());
     for (ifindex, port, mac, addr) in [(LAN, 0, MAC_LAN, HOST), (WAN, 1, MAC_WAN, GATEWAY)] {
-        let interface =
-            Interface { port: Some(port), mac, mtu: MTU, up: true, addr4: Some(addr), addr6: None };
+        let interface = Interface {
+            port: Some(port),
+            mac,
+            mtu: MTU,
+            up: true,
+            source_check: SourceCheck::Off,
+            addr4: Some(addr),
+            addr6: None,
+        };
         topology.interfaces.insert(ifindex, interface);
     }
     topology

@@ -88,6 +88,9 @@ impl Worker {
     }
 
     /// A packet that arrived in clear: policy must allow that.
+    ///
+    /// So must Linux's reverse path filter, which cannot see what it is spared: a forged source on
+    /// the outside would go into a tunnel.
     fn cleartext(&mut self, packet: Packet, h: &Headers, ifindex: u32, direction: Direction) {
         let ends = match direction {
             Direction::Forward => Ends::Forwarded,
@@ -99,6 +102,11 @@ impl Worker {
                 Ok(None) => {}
                 Err(reason) => return self.drop_packet(packet, reason),
             }
+        }
+        let check = self.topology.interfaces.get(&ifindex).map(|i| i.source_check);
+        let check = check.unwrap_or_default();
+        if !self.topology.fib.is_way_back(h, 0, ifindex, check) {
+            return self.drop_packet(packet, DropReason::ReversePath);
         }
         match direction {
             Direction::In => self.give_to_linux(packet),
@@ -124,7 +132,7 @@ impl Worker {
     /// Whether a packet to one host may come from where it says (RFC 1812 §5.3.7, RFC 4291 §2.5).
     ///
     /// Linux asks the same of what it receives, but the private interface has to take packets with
-    /// addresses of this host. Its reverse path filter (`rp_filter`) is not applied here.
+    /// addresses of this host.
     pub(crate) fn is_possible_source(&self, h: &Headers, is_local: bool) -> bool {
         let is_martian = match h.src {
             IpAddr::V4(src) => {

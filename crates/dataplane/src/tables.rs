@@ -4,7 +4,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, HashSet};
 
 use arc_swap::ArcSwap;
-use forward::{Fib, Neighbours};
+use forward::{Fib, Neighbours, SourceCheck};
 use wire::Family;
 use wire::ethernet::MacAddr;
 
@@ -19,6 +19,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether packets can be sent.
     pub up: bool,
+    /// How the sources of IPv4 packets that come in by it are checked.
+    pub source_check: SourceCheck,
     /// An IPv4 address of it, for ICMP errors.
     pub addr4: Option<Ipv4Addr>,
     /// An IPv6 address of it, global if there is one.

@@ -26,7 +26,7 @@ use crate::tables::{Tables, Topology};
 pub(crate) const CRYPTO_BURST_LEN: usize = 64;
 
 /// The most ports of one worker: AF_XDP queues, and the private interface.
-pub const MAX_PORTS: usize = 64;
+pub const MAX_PORTS: usize = 128;
 
 /// Rounds without a packet before the worker sleeps. A round costs about a microsecond: long
 /// enough to catch the rest of a burst, short enough not to burn a core.
@@ -169,7 +169,7 @@ pub struct Worker {
     pub(crate) engine: Box<dyn Engine>,
     pub(crate) ivs: IvSource,
     pub(crate) pool: FramePool,
-    pub(crate) ports: ArrayVec<Option<PortSlot>, MAX_PORTS>,
+    pub(crate) ports: Vec<Option<PortSlot>>,
     pub(crate) linux: Option<usize>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) events: EventSender,
@@ -207,7 +207,7 @@ impl Worker {
             engine: parts.engine,
             ivs: parts.ivs,
             pool: parts.pool,
-            ports: ArrayVec::new(),
+            ports: Vec::with_capacity(MAX_PORTS),
             linux: None,
             counters: parts.counters,
             events: parts.events,
@@ -307,7 +307,7 @@ impl Worker {
 
     /// Puts a port into its place.
     pub fn add_port(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
-        while self.ports.len() <= slot && !self.ports.is_full() {
+        while self.ports.len() <= slot && self.ports.len() < MAX_PORTS {
             self.ports.push(None);
         }
         if slot >= MAX_PORTS {

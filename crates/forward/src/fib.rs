@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use outcome::DropReason;
-use wire::Family;
+use wire::{Family, Headers};
 
 use crate::icmp_error::IcmpCause;
 use crate::intervals::Intervals;
@@ -100,6 +100,24 @@ impl<A> Default for FamilyFib<A> {
 struct Rule {
     entry: RuleEntry,
     step: Step,
+}
+
+/// What the rules and tables say.
+enum Found<'f> {
+    Certain(RouteResult),
+    Unicast(&'f Route),
+}
+
+/// How strictly a packet's source is checked (`net.ipv4.conf.*.rp_filter`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceCheck {
+    /// Not at all: 0.
+    #[default]
+    Off,
+    /// The way back must lead out of the interface that the packet came in by: 1.
+    Strict,
+    /// There must be a way back: 2.
+    Loose,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -243,6 +261,28 @@ impl Fib {
         }
     }
 
+    /// Whether an IPv4 packet passes Linux's reverse path filter (RFC 3704 §2): whether the way
+    /// back to its source is a unicast route, and for a strict check one that leads out of the
+    /// interface that the packet came in by, over any of its next hops.
+    ///
+    /// IPv6 packets pass: Linux filters them by netfilter rules only.
+    pub fn is_way_back(&self, h: &Headers, mark: u32, iif: u32, check: SourceCheck) -> bool {
+        let (IpAddr::V4(src), strict) = (h.src, check == SourceCheck::Strict) else { return true };
+        if check == SourceCheck::Off {
+            return true;
+        }
+        match self.find(&self.v4, src.to_bits(), h.src, h.dst, mark, iif) {
+            // Only Linux can say.
+            Found::Certain(result) => result == RouteResult::Linux,
+            Found::Unicast(_) if !strict => true,
+            Found::Unicast(route) => {
+                let first = route.first as usize;
+                let hops = self.hops.get(first..first + route.len as usize);
+                hops.is_some_and(|hops| hops.iter().any(|hop| hop.ifindex == iif))
+            }
+        }
+    }
+
     fn follow<A: crate::intervals::Address>(
         &self,
         family: &FamilyFib<A>,
@@ -252,6 +292,21 @@ impl Fib {
         mark: u32,
         iif: u32,
     ) -> RouteResult {
+        match self.find(family, key, dst, src, mark, iif) {
+            Found::Certain(result) => result,
+            Found::Unicast(route) => self.unicast(route, dst, src),
+        }
+    }
+
+    fn find<'f, A: crate::intervals::Address>(
+        &'f self,
+        family: &FamilyFib<A>,
+        key: A,
+        dst: IpAddr,
+        src: IpAddr,
+        mark: u32,
+        iif: u32,
+    ) -> Found<'f> {
         let mut at = 0;
         while let Some(rule) = family.rules.get(at) {
             at += 1;
@@ -264,23 +319,23 @@ impl Fib {
                     at = at.max(to);
                     continue;
                 }
-                Step::Stop(result) => return result,
+                Step::Stop(result) => return Found::Certain(result),
             };
             let found = family.tables.get(table).and_then(|t| t.find(key));
             let Some(route) = found.and_then(|i| self.routes.get(i as usize)) else { continue };
             if rule.entry.suppress_prefix_len.is_some_and(|len| route.prefix_len <= len) {
                 continue;
             }
-            return match route.kind {
+            return Found::Certain(match route.kind {
                 RouteKind::Throw => continue,
                 RouteKind::Local => RouteResult::Local,
                 RouteKind::Blackhole => RouteResult::Blackhole,
                 RouteKind::Unreachable => RouteResult::Unreachable,
                 RouteKind::Prohibit => RouteResult::Prohibit,
-                RouteKind::Unicast => self.unicast(route, dst, src),
-            };
+                RouteKind::Unicast => return Found::Unicast(route),
+            });
         }
-        RouteResult::None
+        Found::Certain(RouteResult::None)
     }
 
     fn unicast(&self, route: &Route, dst: IpAddr, src: IpAddr) -> RouteResult {

@@ -20,7 +20,7 @@ pub mod neighbours;
 mod rate;
 mod route;
 
-pub use fib::{Fib, RouteResult};
+pub use fib::{Fib, RouteResult, SourceCheck};
 pub use hold::{Held, HoldLimits, HoldQueue, Refused};
 pub use icmp_error::{IcmpCause, Reporter, Silence};
 pub use neighbours::{NeighbourEntry, NeighbourState, Neighbours, Resolution};

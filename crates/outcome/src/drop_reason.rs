@@ -43,6 +43,7 @@ drop_reasons! {
     EspFragment, "esp-fragment", None, "A fragment of an ESP packet; ESP must be reassembled before it can be decrypted.";
     OtherHost, "other-host", None, "The frame is for another station's Ethernet address.";
     UnexpectedProtocol, "unexpected-protocol", None, "A frame of a kind that the data path does not handle.";
+    ReversePath, "reverse-path", None, "The way back to the source does not lead where the packet came from (rp_filter).";
     MartianSource, "martian-source", None, "The source address is this host's own, or one that no packet on a wire may have.";
     // Inbound.
     InNoState, "in-no-state", Some("XfrmInNoStates"), "No SA has this destination, SPI and protocol.";

@@ -1,8 +1,8 @@
 //! A packet as the databases see it: its headers, and what Linux knows beside them.
 
-use wire::Headers;
+use wire::{Fragment, Headers};
 
-use crate::selector::Selector;
+use crate::selector::{PortMask, Selector};
 
 /// What a look-up goes by: a packet's headers and what travels beside the packet.
 #[derive(Clone, Copy, Debug)]
@@ -26,13 +26,21 @@ impl<'h> Flow<'h> {
 
     /// Whether the selector matches, its interface included.
     ///
-    /// `unknown` is the answer where the selector names an interface and the packet's is not known.
+    /// `unknown` is the answer where that cannot be known: the selector names an interface and the
+    /// packet's is not known, or it names ports and the packet is a fragment other than the first,
+    /// which has none (RFC 4301 §7: such a fragment must not slip past a policy).
     pub(crate) fn is_selected(&self, selector: &Selector, unknown: bool) -> bool {
         let interface = match (selector.ifindex, self.ifindex) {
             (0, _) => true,
             (_, 0) => unknown,
             (wanted, actual) => wanted == actual,
         };
+        let names_ports = selector.src_port.mask != 0 || selector.dst_port.mask != 0;
+        if names_ports && self.headers.fragment == Fragment::Later {
+            let any_port = PortMask::default();
+            let portless = Selector { src_port: any_port, dst_port: any_port, ..*selector };
+            return interface && unknown && portless.matches(self.headers);
+        }
         interface && selector.matches(self.headers)
     }
 }

@@ -323,3 +323,27 @@ fn icmp_type_and_code_and_port_masks_select() {
     assert_eq!(index(UDP, 8, 0xffff), Some(2));
     assert_eq!(index(UDP, 8, 0x7fff), None);
 }
+
+#[test]
+fn later_fragments_do_not_slip_past_policies_that_name_ports() {
+    let port = |value| PortMask { value, mask: u16::MAX };
+    let web = Selector { protocol: TCP, dst_port: port(443), ..everything() };
+    let decides = |template: Vec<Template>, action| {
+        let mut databases = Databases::<()>::new();
+        let named = PolicyConfig {
+            selector: web,
+            action,
+            templates: template,
+            ..policy(1, Direction::Out, 1)
+        };
+        databases.put_policy(named);
+        let reader = databases.reader();
+        let mut h = headers(v4(1), v4(2), TCP, 0, 0);
+        h.fragment = wire::Fragment::Later;
+        reader.policy(Direction::Out, &Flow::new(&h, 0)).is_some()
+    };
+    assert!(decides(vec![template(v4(9))], Action::Allow), "left in clear");
+    assert!(decides(Vec::new(), Action::Block), "left past a block");
+    // What a bypass names lets no more pass than it names.
+    assert!(!decides(Vec::new(), Action::Allow));
+}

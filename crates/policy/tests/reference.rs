@@ -42,7 +42,16 @@ impl List {
                 && p.if_id == flow.if_id
                 && flow.mark & p.mark.mask == p.mark.value
                 && (s.ifindex == 0 || s.ifindex == flow.ifindex || flow.ifindex == 0 && !is_bypass)
-                && s.matches(flow.headers)
+                && (s.matches(flow.headers)
+                    // A fragment without ports does not slip past a policy that names some.
+                    || flow.headers.fragment == Fragment::Later
+                        && !is_bypass
+                        && Selector {
+                            src_port: PortMask::default(),
+                            dst_port: PortMask::default(),
+                            ..*s
+                        }
+                        .matches(flow.headers))
         })
     }
 }

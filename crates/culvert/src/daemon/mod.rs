@@ -238,8 +238,9 @@ impl Daemon {
     fn publish_topology(&self) {
         let ports = &self.ports;
         let table = self.config.tun.table;
-        let topology =
-            topology::topology(self.observer.snapshot(), table, |ifindex| ports.slot(ifindex));
+        let snapshot = self.observer.snapshot();
+        let slot = |ifindex| ports.slot(ifindex);
+        let topology = topology::topology(snapshot, table, slot, private::source_check);
         self.tables.topology.store(Arc::new(topology));
         self.worker.wake();
     }

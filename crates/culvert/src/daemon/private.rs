@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use forward::SourceCheck;
 use mirror::{
     Control, Error, Family, NextHop, Prefix, Route, Rule, RuleAction, Snapshot,
     set_interface_setting,
@@ -110,6 +111,18 @@ impl Private {
         route.table = self.config.table;
         route.prefsrc = src;
         route
+    }
+}
+
+/// How Linux would check the sources of what comes in by an interface: the stricter of the
+/// interface's setting and everybody's, as Linux takes it. Read when something changes in Linux's
+/// tables, and on SIGHUP.
+pub fn source_check(interface: &str) -> SourceCheck {
+    let setting = |name| mirror::interface_setting(Family::V4, name, "rp_filter").unwrap_or(0);
+    match setting("all").max(setting(interface)) {
+        0 => SourceCheck::Off,
+        1 => SourceCheck::Strict,
+        _ => SourceCheck::Loose,
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use dataplane::{Interface, Topology};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleAction,
-    RuleEntry, Subnet,
+    RuleEntry, SourceCheck, Subnet,
 };
 use mirror::{Family, Snapshot};
 use wire::ethernet::MacAddr;
@@ -17,12 +17,18 @@ pub fn topology(
     snapshot: &Snapshot,
     own_table: u32,
     port: impl Fn(u32) -> Option<usize>,
+    source_check: impl Fn(&str) -> SourceCheck,
 ) -> Topology {
     let interfaces = snapshot
         .links()
         .map(|link| {
+            let port = port(link.index);
             let interface = Interface {
-                port: port(link.index),
+                port,
+                source_check: match port {
+                    Some(_) => source_check(&link.name),
+                    None => SourceCheck::Off,
+                },
                 mac: MacAddr(link.mac.unwrap_or_default()),
                 mtu: link.mtu,
                 up: link.up && link.running,

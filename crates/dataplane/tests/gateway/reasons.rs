@@ -66,6 +66,9 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::MartianSource => {
             b.put_wan(&Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1));
         }
+        DropReason::ReversePath => {
+            b.put_wan(&Ip::new(Side::B.lan(false, 11), Side::B.lan(false, 10)).sized(100, 1));
+        }
         DropReason::InNoState => {
             b.put_wan(&Ip { protocol: protocol::ESP, ..outer() }.with(&[9; 64]));
         }

@@ -12,8 +12,8 @@ use dataplane::{
 use engine_openssl::OpensslProvider;
 use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams, UdpEncap};
 use forward::{
-    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry, Subnet,
-    table,
+    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
+    SourceCheck, Subnet, table,
 };
 use io::{ChunkSize, Frame, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
@@ -341,6 +341,10 @@ impl Gateway {
                     mac: side.mac(ifindex),
                     mtu,
                     up,
+                    source_check: match ifindex {
+                        WAN => SourceCheck::Strict,
+                        _ => SourceCheck::Loose,
+                    },
                     addr4: Some(v4),
                     addr6: Some(v6),
                 },
