@@ -17,6 +17,8 @@ CARGO  ?= cargo
 PYTHON ?= /usr/bin/python3
 BINARY  = target/release/culvert
 PRELOAD = target/release/libculvert_preload.so
+# What the operator adds to the IKE daemon's AppArmor profile; never put in place by us.
+APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
 JOBS = format clippy docs unit crate-graph audit shell lab fuzz-smoke scenarios
@@ -76,6 +78,14 @@ install: ## binary, preload library, manual pages, units, default configuration
 	    chmod 0644 $(DESTDIR)$(UNITDIR)/$$unit; done
 	sed 's|@BINDIR@|$(BINDIR)|g' packaging/strongswan-culvert.conf \
 	    > $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf
+	sed 's|@LIBDIR@|$(LIBDIR)|g' packaging/apparmor/$(APPARMOR_LOCAL) \
+	    > $(DESTDIR)$(DOCDIR)/$(APPARMOR_LOCAL)
+	@local=/etc/apparmor.d/local/usr.sbin.charon-systemd; \
+	if [ -e "$${local%/*}" ] && ! grep -qs '^[^#].*culvert' "$$local"; then \
+	    echo "AppArmor may confine charon-systemd. To let it work with culvert, once:"; \
+	    echo "  cat $(DOCDIR)/$(APPARMOR_LOCAL) >> $$local"; \
+	    echo "  apparmor_parser -r /etc/apparmor.d/usr.sbin.charon-systemd"; \
+	fi
 
 uninstall: ## remove what install put there; the configuration stays
 	rm -f $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
@@ -84,7 +94,7 @@ uninstall: ## remove what install put there; the configuration stays
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
 	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish \
-	    $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf
+	    $(DESTDIR)$(DOCDIR)/strongswan-culvert.conf $(DESTDIR)$(DOCDIR)/$(APPARMOR_LOCAL)
 	-rmdir $(DESTDIR)$(LIBDIR) $(DESTDIR)$(DOCDIR) 2>/dev/null
 
 clean: ## remove build results, and what an interrupted demo or test left

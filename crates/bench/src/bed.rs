@@ -17,8 +17,8 @@ use forward::{
 use io::{BURST_LEN, ChunkSize, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{
-    Action, Databases, Direction as PolicyDirection, Mark, PolicyConfig, PortMask, Prefix,
-    SaConfig, Selector, Template, VolumeLimits,
+    Action, Databases, Direction as PolicyDirection, Mark, PolicyConfig, Prefix, SaConfig,
+    Selector, Template, VolumeLimits,
 };
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use wire::ipv4::Ipv4Fields;
@@ -401,19 +401,10 @@ fn policy(direction: Direction, n: u32) -> PolicyConfig {
         reqid: 1 + n,
         optional: false,
     };
-    let any = PortMask::default();
     PolicyConfig {
         index: 1 + n,
         direction,
-        selector: Selector {
-            src,
-            dst,
-            protocol: 0,
-            src_port: any,
-            dst_port: any,
-            ifindex: 0,
-            user: 0,
-        },
+        selector: Selector::between(src, dst),
         priority: 100,
         action: Action::Allow,
         templates: vec![template],

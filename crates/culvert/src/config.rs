@@ -246,6 +246,22 @@ impl Config {
         }
     }
 
+    /// The parts in which `next` differs and which a running daemon does not follow.
+    pub fn fixed_changes(&self, next: &Config) -> Vec<&'static str> {
+        // A new part has to be placed on one side or the other.
+        let Config { name, ports: _, tun, worker, guard: _, crypto, log } = self;
+        [
+            ("name", *name != next.name),
+            ("[tun]", *tun != next.tun),
+            ("[worker]", *worker != next.worker),
+            ("[crypto]", *crypto != next.crypto),
+            ("[log]", *log != next.log),
+        ]
+        .into_iter()
+        .filter_map(|(part, differs)| differs.then_some(part))
+        .collect()
+    }
+
     /// The first value that cannot be.
     fn problem(&self) -> Option<Problem> {
         let problem = |key: String, value: &dyn fmt::Display, allowed| {
@@ -349,6 +365,24 @@ mod tests {
         let config = parse("").unwrap();
         assert_eq!(config.name, "default");
         assert!(config.guard.enabled);
+    }
+
+    #[test]
+    fn what_a_running_daemon_does_not_follow() {
+        let rows: &[(&str, &[&str])] = &[
+            ("", &[]),
+            ("[[port]]\ninterface = \"wan\"\n[guard]\nenabled = false\n", &[]),
+            ("name = \"gwa\"\n", &["name"]),
+            ("[tun]\nmtu = 1400\n", &["[tun]"]),
+            ("[worker]\ncpu = 1\n", &["[worker]"]),
+            ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
+            ("[log]\nlevel = \"debug\"\n", &["[log]"]),
+            ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
+        ];
+        let running = parse("").unwrap();
+        for (text, expected) in rows {
+            assert_eq!(running.fixed_changes(&parse(text).unwrap()), *expected, "{text}");
+        }
     }
 
     #[test]

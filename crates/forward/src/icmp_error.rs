@@ -8,11 +8,10 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use wire::icmpv4::{self, Icmpv4Fields};
-use wire::icmpv6::{self, Icmpv6Fields};
+use wire::icmp::{self, IcmpFields};
 use wire::ipv4::{self, Ipv4Fields};
 use wire::ipv6::{self, Ipv6Fields};
-use wire::{Fragment, Headers, fill_l4_checksum, parse_ip, protocol};
+use wire::{Fragment, Headers, fill_l4_checksum, icmpv4, icmpv6, parse_ip, protocol};
 
 /// The longest ICMP error over IPv4, in bytes (RFC 1812 §4.3.2.3).
 pub const MAX_LEN_V4: usize = 576;
@@ -179,7 +178,7 @@ fn build_v4(
         IcmpCause::HostUnreachable => (kind::DESTINATION_UNREACHABLE, unreachable::HOST, 0),
         IcmpCause::Prohibited => (kind::DESTINATION_UNREACHABLE, unreachable::ADMINISTRATIVE, 0),
     };
-    let headers = ipv4::MIN_HEADER_LEN + icmpv4::HEADER_LEN;
+    let headers = ipv4::MIN_HEADER_LEN + icmp::HEADER_LEN;
     let len = (headers + packet.len()).min(MAX_LEN_V4).min(out.len());
     let out = out.get_mut(..len).ok_or(Silence::NoRoom)?;
     let header = Ipv4Fields {
@@ -192,7 +191,7 @@ fn build_v4(
         src: from,
         dst: to,
     };
-    let message = Icmpv4Fields { kind, code, rest };
+    let message = IcmpFields { kind, code, rest };
     assemble(out, &header.to_bytes(), &message.to_bytes(), packet)
 }
 
@@ -211,7 +210,7 @@ fn build_v6(
         IcmpCause::HostUnreachable => (kind::DESTINATION_UNREACHABLE, unreachable::ADDRESS, 0),
         IcmpCause::Prohibited => (kind::DESTINATION_UNREACHABLE, unreachable::ADMINISTRATIVE, 0),
     };
-    let headers = ipv6::HEADER_LEN + icmpv6::HEADER_LEN;
+    let headers = ipv6::HEADER_LEN + icmp::HEADER_LEN;
     let len = (headers + packet.len()).min(MAX_LEN_V6).min(out.len());
     let out = out.get_mut(..len).ok_or(Silence::NoRoom)?;
     let header = Ipv6Fields {
@@ -223,7 +222,7 @@ fn build_v6(
         src: from,
         dst: to,
     };
-    let message = Icmpv6Fields { kind, code, rest };
+    let message = IcmpFields { kind, code, rest };
     assemble(out, &header.to_bytes(), &message.to_bytes(), packet)
 }
 

@@ -46,8 +46,8 @@ impl Barrier {
     /// What stands for a prefix to and from which everything needs protection: after every policy.
     pub fn of_prefix(prefix: Prefix) -> [Barrier; 3] {
         let any = any_prefix(prefix.addr.is_ipv6());
-        let to = selector(any, prefix);
-        let from = selector(prefix, any);
+        let to = Selector::between(any, prefix);
+        let from = Selector::between(prefix, any);
         [
             Barrier::new(Direction::Out, to, u32::MAX, Effect::Block),
             Barrier::new(Direction::In, from, u32::MAX, Effect::Block),
@@ -155,16 +155,4 @@ fn any_prefix(v6: bool) -> Prefix {
         false => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     };
     Prefix { addr, len: 0 }
-}
-
-fn selector(src: Prefix, dst: Prefix) -> Selector {
-    Selector {
-        src,
-        dst,
-        protocol: 0,
-        src_port: PortMask::default(),
-        dst_port: PortMask::default(),
-        ifindex: 0,
-        user: 0,
-    }
 }

@@ -237,7 +237,7 @@ fn direction_number(direction: Direction) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Action, Mark, PortMask, Selector, Template};
+    use policy::{Action, Mark, Selector, Template};
 
     /// Runs in a network namespace of its own, which ends with its thread.
     fn in_namespace(test: impl FnOnce() + Send + 'static) {
@@ -271,20 +271,11 @@ mod tests {
 
     fn protecting(src: &str, dst: &str, direction: Direction) -> PolicyConfig {
         let end: std::net::IpAddr = "192.0.2.1".parse().unwrap();
-        let port = PortMask::default();
         let (src, dst) = (prefix(src), prefix(dst));
         PolicyConfig {
             index: 1,
             direction,
-            selector: Selector {
-                src,
-                dst,
-                protocol: 0,
-                src_port: port,
-                dst_port: port,
-                ifindex: 0,
-                user: 0,
-            },
+            selector: Selector::between(src, dst),
             priority: 1000,
             action: Action::Allow,
             templates: vec![Template {

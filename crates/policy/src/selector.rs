@@ -70,6 +70,12 @@ pub struct Selector {
 }
 
 impl Selector {
+    /// Everything from one prefix to the other, whatever the protocol; both are of one family.
+    pub const fn between(src: Prefix, dst: Prefix) -> Selector {
+        const ANY: PortMask = PortMask { value: 0, mask: 0 };
+        Selector { src, dst, protocol: 0, src_port: ANY, dst_port: ANY, ifindex: 0, user: 0 }
+    }
+
     /// Whether the packet matches.
     ///
     /// A later fragment has no ports: it matches only where the selector asks for none (a

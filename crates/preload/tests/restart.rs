@@ -63,6 +63,13 @@ impl Scene {
             thread::sleep(Duration::from_millis(5));
         }
     }
+
+    /// Restarts the server, and sends an event once `listeners` sockets are members again.
+    fn restart_and_send(&mut self, absence: Duration, listeners: usize) {
+        self.restart_after(absence);
+        self.wait_for_members(listeners);
+        self.server().event(NEWSA, SA_GROUP);
+    }
 }
 
 /// How long the server stays away: less than any back-off, and more than the first ones.
@@ -83,9 +90,7 @@ assert s.getsockname() == (os.getpid(), 4)
         );
         p.expect("ready");
         thread::sleep(Duration::from_millis(30));
-        scene.restart_after(absence);
-        scene.wait_for_members(1);
-        scene.server().event(NEWSA, SA_GROUP);
+        scene.restart_and_send(absence, 1);
         p.finish();
         let heard = scene.server().heard();
         assert!(heard.contains(&(0, Heard::Control(Record::OptionOn { option: 11 }))), "{heard:?}");
@@ -122,9 +127,7 @@ fn a_program_that_polls_sleeps_meanwhile_and_gets_events_again() {
             let mut p = scene.python(&format!("how = {how:?}\n{POLLER}"));
             p.expect("ready");
             thread::sleep(Duration::from_millis(30));
-            scene.restart_after(absence);
-            scene.wait_for_members(1);
-            scene.server().event(NEWSA, SA_GROUP);
+            scene.restart_and_send(absence, 1);
             p.finish();
         }
     }
@@ -141,9 +144,7 @@ fn a_child_that_keeps_the_old_connection_open_does_not_make_epoll_spin() {
         ) + "os.kill(child, 9)\n"
     ));
     p.expect("ready");
-    scene.restart_after(Duration::from_millis(200));
-    scene.wait_for_members(1);
-    scene.server().event(NEWSA, SA_GROUP);
+    scene.restart_and_send(Duration::from_millis(200), 1);
     p.finish();
 }
 
@@ -281,9 +282,7 @@ else: os._exit(0)
         p.expect("ready");
         p.expect("ready");
         thread::sleep(Duration::from_millis(50));
-        scene.restart_after(Duration::from_millis(100));
-        scene.wait_for_members(2);
-        scene.server().event(NEWSA, SA_GROUP);
+        scene.restart_and_send(Duration::from_millis(100), 2);
         p.finish();
     }
 }

@@ -11,11 +11,9 @@
 //! |  In errors: IP header and beginning of the offending packet   |
 //! ```
 
-use crate::error::{NoRoom, ParseError};
+use crate::error::ParseError;
+use crate::icmp::HEADER_LEN;
 use crate::protocol;
-
-/// Length of the header, in bytes.
-pub const HEADER_LEN: usize = 8;
 
 /// Message types.
 pub mod kind {
@@ -106,33 +104,5 @@ impl<'a> Icmpv4Header<'a> {
     /// What follows the header: in an error, the beginning of the offending packet.
     pub const fn body(&self) -> &'a [u8] {
         self.body
-    }
-}
-
-/// The fields of a header, to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Icmpv4Fields {
-    /// Type.
-    pub kind: u8,
-    /// Code.
-    pub code: u8,
-    /// The word after the checksum.
-    pub rest: u32,
-}
-
-impl Icmpv4Fields {
-    /// The header's bytes with a checksum of zero, to be filled in once the body stands.
-    pub const fn to_bytes(&self) -> [u8; HEADER_LEN] {
-        let [a, b, c, d] = self.rest.to_be_bytes();
-        [self.kind, self.code, 0, 0, a, b, c, d]
-    }
-
-    /// Writes the header to the buffer's beginning, with a checksum of zero.
-    ///
-    /// # Errors
-    /// The buffer is shorter than 8 bytes.
-    pub fn emit(&self, out: &mut [u8]) -> Result<(), NoRoom> {
-        *out.first_chunk_mut().ok_or(NoRoom)? = self.to_bytes();
-        Ok(())
     }
 }

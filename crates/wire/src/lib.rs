@@ -14,6 +14,7 @@ pub mod esp;
 pub mod ethernet;
 pub mod fuzz;
 mod headers;
+pub mod icmp;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;

@@ -12,6 +12,8 @@ mod machine;
 mod network;
 mod ports;
 mod processes;
+#[cfg(test)]
+mod rows;
 
 use std::error::Error;
 use std::io::IsTerminal;

@@ -29,7 +29,7 @@ pub fn status(name: &str, json: bool) -> Result<String, ClientError> {
             ("policies", s.policies.to_string()),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
             ("clients", format!("{} netlink sockets", s.clients)),
-            ("guard", format!("{} kernel policies", s.guard_policies)),
+            ("guard", format!("{} barriers in the kernel", s.guard_policies)),
             (
                 "memory",
                 format!(

@@ -304,10 +304,9 @@ impl Daemon {
                 return;
             }
         };
-        if (&next.name, &next.tun, &next.worker, &next.crypto)
-            != (&self.config.name, &self.config.tun, &self.config.worker, &self.config.crypto)
-        {
-            warn!("name, [tun], [worker] and [crypto] change only with a restart");
+        let fixed = self.config.fixed_changes(&next);
+        if !fixed.is_empty() {
+            warn!("changes of {} take effect only with a restart", fixed.join(", "));
         }
         if next.ports != self.config.ports {
             if next.ports.len() > Ports::MAX {

@@ -2,17 +2,15 @@
 
 use dataplane::Event;
 use outcome::DropReason;
-use policy::{Action, Direction, PortMask, Prefix};
+use policy::{Action, Direction, PortMask, Prefix, Selector};
 use wire::{L4Checksum, parse_ip};
 
 use crate::packets::{Ip, hopped};
-use crate::support::{
-    Gateway, LAN, Pair, Side, Spec, any_selector, ethernet, ip, policy, template,
-};
+use crate::support::{Gateway, LAN, Pair, Side, Spec, ethernet, ip, policy, template};
 
-fn everything() -> policy::Selector {
+fn everything() -> Selector {
     let any = Prefix { addr: ip("0.0.0.0"), len: 0 };
-    any_selector(any, any)
+    Selector::between(any, any)
 }
 
 #[test]
@@ -38,7 +36,7 @@ fn without_policies_everything_is_linuxs() {
 #[test]
 fn bypass_and_block_come_before_protect_by_priority() {
     let mut pair = Pair::new(&Spec::default());
-    let mut selector = any_selector(Side::A.net(false), Side::B.net(false));
+    let mut selector = Selector::between(Side::A.net(false), Side::B.net(false));
     selector.protocol = 17;
     selector.dst_port = PortMask { value: 53, mask: 0xffff };
     let mut bypass = policy(31, Direction::Out, selector, vec![]);
@@ -78,7 +76,7 @@ fn templates_that_cannot_be_done_block() {
     let mut g = Gateway::new(Side::A);
     let mut ah = template(&Spec::default(), Side::A);
     ah.protocol = 51;
-    let selector = any_selector(Side::A.net(false), Side::B.net(false));
+    let selector = Selector::between(Side::A.net(false), Side::B.net(false));
     g.db.put_policy(policy(1, Direction::Out, selector, vec![ah]));
     g.put_lan(&Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1));
     g.run();

@@ -4,11 +4,11 @@ use dataplane::Event;
 use esp::Mode;
 use forward::NeighbourState;
 use outcome::DropReason;
-use policy::{Action, Direction, Prefix};
+use policy::{Action, Direction, Prefix, Selector};
 
 use crate::packets::{Ip, number};
 use crate::support::{
-    Gateway, HELD, Pair, Side, Spec, WAN, any_selector, ip, make_sa, policy, sa_config, template,
+    Gateway, HELD, Pair, Side, Spec, WAN, ip, make_sa, policy, sa_config, template,
 };
 
 fn waiting(spec: &Spec) -> Pair {
@@ -128,7 +128,7 @@ fn in_transport_mode_each_pair_of_hosts_waits_alone() {
     let spec = Spec { mode: Mode::Transport, ..Spec::default() };
     let mut g = Gateway::new(Side::A);
     let all = Prefix { addr: ip("192.0.2.0"), len: 24 };
-    let selector = any_selector(all, all);
+    let selector = Selector::between(all, all);
     g.db.put_policy(policy(1, Direction::Out, selector, vec![template(&spec, Side::A)]));
     let us = Side::A.wan(false);
     for n in 0..3 {
@@ -155,7 +155,7 @@ fn a_narrow_sa_does_not_spin_on_what_it_does_not_carry() {
     pair.a.put_lan(&a_to_b().udp(1, 80, b"three"));
     pair.a.run();
     let mut config = sa_config(&spec, Side::A);
-    let mut selector = any_selector(Side::A.net(false), Side::B.net(false));
+    let mut selector = Selector::between(Side::A.net(false), Side::B.net(false));
     selector.dst_port = policy::PortMask { value: 80, mask: 0xffff };
     config.selector = Some(selector);
     pair.a.db.add_sa(config.clone(), make_sa(&config.params)).expect("new");

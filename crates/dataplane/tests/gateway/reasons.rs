@@ -5,12 +5,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use esp::Mode;
 use forward::NeighbourState;
 use outcome::DropReason;
-use policy::{Action, Direction, SaState};
+use policy::{Action, Direction, SaState, Selector};
 use wire::protocol;
 
 use crate::packets::Ip;
 use crate::support::{
-    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, any_selector, craft_esp, esp_text, ethernet, ip,
+    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, craft_esp, esp_text, ethernet, ip,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -116,7 +116,7 @@ fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::InSelector => {
             let mut config = b.sa(Side::A, &spec).config.clone();
-            config.selector = Some(any_selector(Side::B.net(false), Side::B.net(false)));
+            config.selector = Some(Selector::between(Side::B.net(false), Side::B.net(false)));
             let esp = crate::support::make_sa(&config.params);
             b.db.replace_sa(config, esp);
             b.put_wan(&sealed(1)[0]);

@@ -18,8 +18,8 @@ use forward::{
 use io::{ChunkSize, Frame, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{
-    Action, Databases, Direction, Mark, PolicyConfig, PortMask, Prefix, SaConfig, SaId, Selector,
-    Template, VolumeLimits,
+    Action, Databases, Direction, Mark, PolicyConfig, Prefix, SaConfig, SaId, Selector, Template,
+    VolumeLimits,
 };
 use wire::{MacAddr, Span};
 
@@ -112,18 +112,6 @@ impl Default for Spec {
             flags: SaFlags::default(),
             limits: VolumeLimits::NONE,
         }
-    }
-}
-
-pub fn any_selector(src: Prefix, dst: Prefix) -> Selector {
-    Selector {
-        src,
-        dst,
-        protocol: 0,
-        src_port: PortMask::default(),
-        dst_port: PortMask::default(),
-        ifindex: 0,
-        user: 0,
     }
 }
 
@@ -402,8 +390,8 @@ impl Gateway {
                     (Prefix { addr: here.wan(v6), len }, Prefix { addr: there.wan(v6), len })
                 }
             };
-            let out = any_selector(local, remote);
-            let back = any_selector(remote, local);
+            let out = Selector::between(local, remote);
+            let back = Selector::between(remote, local);
             let ours = vec![template(spec, here)];
             let theirs = vec![template(spec, there)];
             self.db.put_policy(policy(base + 1, Direction::Out, out, ours));

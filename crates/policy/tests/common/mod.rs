@@ -6,8 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crypto::{AesKey, IcvLen, Suite};
 use esp::{Mode, SaFlags, SaParams};
 use policy::{
-    Action, Direction, Mark, PolicyConfig, PortMask, Prefix, SaConfig, Selector, Template,
-    VolumeLimits,
+    Action, Direction, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template, VolumeLimits,
 };
 use wire::{Fragment, Headers};
 
@@ -48,15 +47,7 @@ pub fn headers(src: IpAddr, dst: IpAddr, protocol: u8, src_port: u16, dst_port: 
 /// A selector for everything of IPv4.
 pub fn everything() -> Selector {
     let all = Prefix { addr: any4(), len: 0 };
-    Selector {
-        src: all,
-        dst: all,
-        protocol: 0,
-        src_port: PortMask::default(),
-        dst_port: PortMask::default(),
-        ifindex: 0,
-        user: 0,
-    }
+    Selector::between(all, all)
 }
 
 /// A selector for one host each way.

@@ -136,8 +136,23 @@ pub struct Programs {
     pub ike: Option<PathBuf>,
     /// swanctl, with what it says of its version.
     pub swanctl: Option<(PathBuf, Option<String>)>,
+    /// What confines the IKE daemon.
+    pub apparmor: AppArmor,
     /// IKE daemons that run in this network namespace.
     pub running: Vec<IkeProcess>,
+}
+
+/// AppArmor's profile of the IKE daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AppArmor {
+    /// The kernel does not have AppArmor, or has it switched off.
+    Off,
+    /// There is no profile for the IKE daemon.
+    Unconfined,
+    /// The profile or its local addition mentions culvert.
+    Aware,
+    /// The profile of this name does not, nor does its local addition.
+    Unaware(String),
 }
 
 /// A running IKE daemon.
@@ -244,6 +259,7 @@ pub fn healthy() -> Facts {
             preload: Ok("/usr/lib/culvert/libculvert_preload.so".into()),
             ike: Some("/usr/sbin/charon-systemd".into()),
             swanctl: Some(("/usr/sbin/swanctl".into(), Some("5.9.8".into()))),
+            apparmor: AppArmor::Aware,
             running: Vec::new(),
         },
         instance: Instance {

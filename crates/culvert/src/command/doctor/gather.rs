@@ -16,8 +16,8 @@ use steer::device::Device;
 use steer::{Steer, SteerConfig};
 
 use super::facts::{
-    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts, Programs,
-    Running, Standing, Trial, XdpProgram,
+    AppArmor, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts,
+    Programs, Running, Standing, Trial, XdpProgram,
 };
 use super::processes;
 use crate::client::{self, ClientError};
@@ -206,12 +206,61 @@ fn programs() -> Programs {
         let help = processes::output(&path, &["--help"], "").unwrap_or_default();
         (path, processes::strongswan_version(&help))
     });
+    // Never asked for its version: charon-systemd takes every argument for a wish to start.
+    let ike = processes::IKE_DAEMONS.into_iter().find_map(processes::find);
     Programs {
         preload: exec::find_library(named.as_deref()).map_err(|e| e.to_string()),
-        // Never asked for its version: charon-systemd takes every argument for a wish to start.
-        ike: processes::IKE_DAEMONS.into_iter().find_map(processes::find),
+        apparmor: apparmor(ike.as_deref()),
+        ike,
         swanctl,
         running: processes::ike_processes(),
+    }
+}
+
+/// Where AppArmor's profiles are; what operators add to them lies in `local` below.
+pub const APPARMOR_DIR: &str = "/etc/apparmor.d";
+
+fn apparmor(ike: Option<&Path>) -> AppArmor {
+    let Some(profile) = ike.and_then(profile_name) else {
+        return AppArmor::Unconfined;
+    };
+    let read = |path: &Path| fs::read_to_string(path).ok();
+    let dir = Path::new(APPARMOR_DIR);
+    apparmor_of(
+        read(Path::new("/sys/module/apparmor/parameters/enabled")).as_deref(),
+        read(&dir.join(&profile)).as_deref(),
+        read(&dir.join("local").join(&profile)).as_deref(),
+        profile,
+    )
+}
+
+/// Profiles are called as distributions do: `/usr/lib/ipsec/charon` is `usr.lib.ipsec.charon`.
+fn profile_name(program: &Path) -> Option<String> {
+    // `/sbin` may be a link to `/usr/sbin`.
+    let path = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    Some(path.to_str()?.strip_prefix('/')?.replace('/', "."))
+}
+
+/// By the module's parameter and the texts of the profile and its addition, where they are.
+fn apparmor_of(
+    enabled: Option<&str>,
+    profile: Option<&str>,
+    local: Option<&str>,
+    name: String,
+) -> AppArmor {
+    let Some("Y") = enabled.map(str::trim) else {
+        return AppArmor::Off;
+    };
+    let Some(profile) = profile else {
+        return AppArmor::Unconfined;
+    };
+    let lines = profile.lines().chain(local.unwrap_or_default().lines());
+    // `#include` is no comment.
+    let counts = |line: &str| !line.starts_with('#') || line.starts_with("#include");
+    if lines.map(str::trim_start).any(|line| counts(line) && line.contains("culvert")) {
+        AppArmor::Aware
+    } else {
+        AppArmor::Unaware(name)
     }
 }
 
@@ -262,6 +311,42 @@ mod tests {
         assert_eq!(esp_in(absent, modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", "kernel/net/ipv4/esp4_offload.ko:\n"), KernelEsp::Unknown);
+    }
+
+    #[test]
+    fn apparmor_by_its_files() {
+        let (rule, comment) = ("  /run/culvert/*/xfrm.sock rw,\n", "# culvert, some day\n");
+        let profile = "profile {\n  #include <local/charon>\n}\n";
+        let unaware = AppArmor::Unaware("charon".into());
+        // The module's parameter, profile, addition.
+        let rows = [
+            (None, Some(profile), None, AppArmor::Off),
+            (Some("N\n"), Some(profile), None, AppArmor::Off),
+            (Some("Y\n"), None, None, AppArmor::Unconfined),
+            (Some("Y\n"), None, Some(rule), AppArmor::Unconfined),
+            (Some("Y\n"), Some(profile), None, unaware.clone()),
+            (Some("Y\n"), Some(profile), Some(""), unaware.clone()),
+            (Some("Y\n"), Some(profile), Some(comment), unaware),
+            (Some("Y\n"), Some(profile), Some(rule), AppArmor::Aware),
+            (Some("Y\n"), Some(profile), Some("#include <culvert>\n"), AppArmor::Aware),
+            (Some("Y\n"), Some(rule), None, AppArmor::Aware),
+        ];
+        for (i, (enabled, profile, local, expected)) in rows.into_iter().enumerate() {
+            assert_eq!(apparmor_of(enabled, profile, local, "charon".into()), expected, "row {i}");
+        }
+        let name = profile_name(Path::new("/no/such-dir/charon"));
+        assert_eq!(name.as_deref(), Some("no.such-dir.charon"));
+    }
+
+    #[test]
+    fn the_addition_that_is_shipped_counts() {
+        let shipped =
+            include_str!("../../../../../packaging/apparmor/local-usr.sbin.charon-systemd");
+        let of = |local| apparmor_of(Some("Y"), Some(""), Some(local), String::new());
+        assert_eq!(of(shipped), AppArmor::Aware);
+        // What the check tells the operator to add is what is shipped.
+        let socket = format!("\n{} rw,\n", paths::xfrm_socket("*").display());
+        assert!(shipped.contains(&socket), "{socket}");
     }
 
     #[test]

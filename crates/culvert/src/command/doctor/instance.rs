@@ -1,7 +1,10 @@
 //! Checks of the programs around culvert, of a running daemon, and of what a dead one left.
 
-use super::facts::{Facts, Running, Standing};
+use std::path::Path;
+
+use super::facts::{AppArmor, Facts, Running, Standing};
 use super::finding::Finding;
+use super::gather::APPARMOR_DIR;
 use crate::paths;
 use crate::table::span;
 
@@ -9,6 +12,7 @@ use crate::table::span;
 pub fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![preload(facts)];
     findings.extend(ike(facts));
+    findings.push(apparmor(facts));
     findings.extend(daemon(facts));
     findings.push(guard(facts));
     findings
@@ -75,6 +79,30 @@ fn ike(facts: &Facts) -> Vec<Finding> {
         _ => format!("{} runs with culvert{version}", served.join(", ")),
     };
     vec![Finding::ok(check, seen)]
+}
+
+fn apparmor(facts: &Facts) -> Finding {
+    let check = "apparmor";
+    let profile = match &facts.programs.apparmor {
+        AppArmor::Off => return Finding::ok(check, "AppArmor is off"),
+        AppArmor::Unconfined => return Finding::ok(check, "no profile for the IKE daemon"),
+        AppArmor::Aware => return Finding::ok(check, "the IKE daemon's profile knows of culvert"),
+        AppArmor::Unaware(profile) => profile,
+    };
+    let library = facts.programs.preload.as_deref();
+    let library = library.unwrap_or(Path::new("/usr/local/lib/culvert/libculvert_preload.so"));
+    Finding::warning(
+        check,
+        format!("{APPARMOR_DIR}/{profile} does not know of culvert"),
+        "unless it only complains, it forbids the preload library or culvert's socket: the IKE \
+         daemon runs without the library, past culvert, or does not reach culvert",
+        format!(
+            "add the lines \"{} mr,\" and \"{} rw,\" to {APPARMOR_DIR}/local/{profile}, then: \
+             apparmor_parser -r {APPARMOR_DIR}/{profile}",
+            library.display(),
+            paths::xfrm_socket("*").display()
+        ),
+    )
 }
 
 fn daemon(facts: &Facts) -> Vec<Finding> {
@@ -246,6 +274,7 @@ fn guard(facts: &Facts) -> Finding {
 mod tests {
     use super::super::facts::{IkeProcess, healthy, healthy_daemon};
     use super::super::finding::Outcome;
+    use super::super::rows::{Row, assert_rows};
     use super::*;
 
     fn daemon_of(facts: &mut Facts) -> &mut Running {
@@ -257,7 +286,6 @@ mod tests {
         IkeProcess { name: "charon".into(), pid: 4711, socket: socket.map(Into::into) }
     }
 
-    /// Each row: how to spoil a healthy machine, the check that must say so, how, and the words.
     #[test]
     fn without_root_nothing_is_claimed() {
         let mut facts = healthy();
@@ -272,9 +300,18 @@ mod tests {
     }
 
     #[test]
+    fn apparmor_is_told_of_a_library_that_is_not_installed_yet() {
+        let mut facts = healthy();
+        facts.programs.apparmor = AppArmor::Unaware("usr.lib.ipsec.charon".into());
+        facts.programs.preload = Err("not found".into());
+        let next = apparmor(&facts).next.unwrap();
+        assert!(next.contains("\"/usr/local/lib/culvert/libculvert_preload.so mr,\""), "{next}");
+        assert!(next.contains("to /etc/apparmor.d/local/usr.lib.ipsec.charon"), "{next}");
+    }
+
+    #[test]
     fn every_finding() {
         use Outcome::{Ok as Fine, Problem, Warning};
-        type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
         let rows: &[Row] = &[
             (
                 |f| f.programs.preload = Err("not found in /usr\n build it".into()),
@@ -302,6 +339,26 @@ mod tests {
                 "ike",
                 Fine,
                 &["/usr/sbin/charon-systemd, strongSwan"],
+            ),
+            (|f| f.programs.apparmor = AppArmor::Off, "apparmor", Fine, &["AppArmor is off"]),
+            (
+                |f| f.programs.apparmor = AppArmor::Unconfined,
+                "apparmor",
+                Fine,
+                &["no profile for the IKE daemon"],
+            ),
+            (
+                |f| f.programs.apparmor = AppArmor::Unaware("usr.sbin.charon-systemd".into()),
+                "apparmor",
+                Warning,
+                &[
+                    "/etc/apparmor.d/usr.sbin.charon-systemd",
+                    "without the library",
+                    "/usr/lib/culvert/libculvert_preload.so mr,",
+                    "/run/culvert/*/xfrm.sock rw,",
+                    "/etc/apparmor.d/local/usr.sbin.charon-systemd",
+                    "apparmor_parser -r",
+                ],
             ),
             (|f| f.instance.saved = true, "daemon", Fine, &["none runs", "next start"]),
             (|f| f.instance.daemon = Some(Err("late".into())), "daemon", Problem, &["journalctl"]),
@@ -382,18 +439,6 @@ mod tests {
                 &["leaves in clear"],
             ),
         ];
-        for (i, (spoil, name, result, words)) in rows.iter().enumerate() {
-            let mut facts = healthy();
-            spoil(&mut facts);
-            let findings = check(&facts);
-            let fits = |f: &&Finding| {
-                let text = format!("{f:?}");
-                f.check == *name && f.result == *result && words.iter().all(|w| text.contains(w))
-            };
-            assert!(findings.iter().any(|f| fits(&f)), "row {i}: {words:?} not in {findings:#?}");
-            let others = findings.iter().filter(|f| f.check != *name);
-            let others: Vec<_> = others.filter(|f| f.result != Fine).collect();
-            assert!(others.is_empty(), "row {i}: {others:#?}");
-        }
+        assert_rows(check, rows);
     }
 }

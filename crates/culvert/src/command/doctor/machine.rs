@@ -243,18 +243,16 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::super::facts::{Failed, healthy};
+    use super::super::rows::{Row, assert_rows};
     use super::*;
 
     fn failed(text: &str) -> Trial {
         Err(Failed { text: text.into(), not_permitted: false })
     }
 
-    /// Each row: how to spoil a healthy machine, the check that must say so, how, and with which
-    /// words.
     #[test]
     fn every_finding() {
         use Outcome::{Ok as Fine, Problem, Warning};
-        type Row = (fn(&mut Facts), &'static str, Outcome, &'static [&'static str]);
         let rows: &[Row] = &[
             (|f| f.machine.root = false, "privileges", Problem, &["not root", "sudo"]),
             (
@@ -298,18 +296,7 @@ mod tests {
                 &["no port", "[[port]]"],
             ),
         ];
-        for (i, (spoil, name, result, words)) in rows.iter().enumerate() {
-            let mut facts = healthy();
-            spoil(&mut facts);
-            let findings = check(&facts);
-            let found = findings.iter().find(|f| f.check == *name && f.result == *result);
-            let found = found.unwrap_or_else(|| panic!("row {i}: {findings:#?}"));
-            let text = format!("{found:?}");
-            assert!(words.iter().all(|w| text.contains(w)), "row {i}: {words:?} not in {text}");
-            let others = findings.iter().filter(|f| f.check != *name);
-            let others: Vec<_> = others.filter(|f| f.result != Fine).collect();
-            assert!(others.is_empty(), "row {i}: {others:#?}");
-        }
+        assert_rows(check, rows);
     }
 
     #[test]

@@ -1,0 +1,224 @@
+//! Functions that receive, those of programs built with `_FORTIFY_SOURCE` too.
+
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+
+use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+
+use super::memory::{put_address, scatter, vectors};
+use super::{errno, fail, sealed};
+use crate::calls::{self, Outcome, Received};
+use crate::table;
+
+/// The loop of every receive call: tries, and waits while there is nothing. Evaluates to `None` if
+/// the descriptor is foreign, to `Some(Err(()))` after an error, with errno set.
+macro_rules! receive_loop {
+    ($fd:expr, $buffers:expr, $count:expr, $flags:expr) => {
+        loop {
+            // SAFETY: the caller's buffers, as many as the caller says.
+            match unsafe { receive($fd, $buffers, $count, $flags) } {
+                Outcome::Foreign => break None,
+                Outcome::Done(Ok(taken)) => break Some(Ok(taken)),
+                Outcome::Done(Err(errno)) => {
+                    fail(errno);
+                    break Some(Err(()));
+                }
+                Outcome::Wait => {
+                    if !wait($fd) {
+                        break Some(Err(()));
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// `recv(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if table::is_socket(fd) {
+        let one = iovec { iov_base: buffer, iov_len: len };
+        if let Some(taken) = receive_loop!(fd, &raw const one, 1, flags) {
+            return received_len(taken, flags);
+        }
+    }
+    libc_call!(c"recv": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int) -> ssize_t)
+}
+
+/// `recvfrom(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_len: *mut socklen_t,
+) -> ssize_t {
+    if table::is_socket(fd) {
+        let one = iovec { iov_base: buffer, iov_len: len };
+        if let Some(taken) = receive_loop!(fd, &raw const one, 1, flags) {
+            if let Ok(t) = taken {
+                // SAFETY: the caller's address, with the room the caller says.
+                unsafe { put_address(0, t.received.groups, address.cast(), address_len) };
+            }
+            return received_len(taken, flags);
+        }
+    }
+    libc_call!(c"recvfrom": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+}
+
+/// `recvmsg(2)`; there is never ancillary data.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    if table::is_socket(fd) && !message.is_null() {
+        // SAFETY: the caller's message.
+        let mut m = unsafe { message.read() };
+        if let Some(taken) = receive_loop!(fd, m.msg_iov, m.msg_iovlen, flags) {
+            if let Ok(t) = taken {
+                let room = if m.msg_name.is_null() { null_mut() } else { &raw mut m.msg_namelen };
+                // SAFETY: the caller's address, with the room the caller says.
+                unsafe { put_address(0, t.received.groups, m.msg_name, room) };
+                m.msg_controllen = 0;
+                m.msg_flags = if t.received.len > t.copied { libc::MSG_TRUNC } else { 0 };
+                // SAFETY: the caller's message.
+                unsafe { message.write(m) };
+            }
+            return received_len(taken, flags);
+        }
+    }
+    libc_call!(c"recvmsg": fn(fd => c_int, message => *mut msghdr, flags => c_int) -> ssize_t)
+}
+
+/// `read(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
+    if table::is_socket(fd) {
+        let one = iovec { iov_base: buffer, iov_len: len };
+        if let Some(taken) = receive_loop!(fd, &raw const one, 1, 0) {
+            return received_len(taken, 0);
+        }
+    }
+    libc_call!(c"read": fn(fd => c_int, buffer => *mut c_void, len => size_t) -> ssize_t)
+}
+
+/// `readv(2)`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn readv(fd: c_int, buffers: *const iovec, count: c_int) -> ssize_t {
+    if table::is_socket(fd)
+        && count >= 0
+        && let Some(taken) = receive_loop!(fd, buffers, count as size_t, 0)
+    {
+        return received_len(taken, 0);
+    }
+    libc_call!(c"readv": fn(fd => c_int, buffers => *const iovec, count => c_int) -> ssize_t)
+}
+
+/// `read` of programs built with `_FORTIFY_SOURCE`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+) -> ssize_t {
+    if table::is_socket(fd) && len <= room {
+        // SAFETY: the caller's buffer, of the length the caller says.
+        return unsafe { read(fd, buffer, len) };
+    }
+    libc_call!(c"__read_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t) -> ssize_t)
+}
+
+/// `recv` of programs built with `_FORTIFY_SOURCE`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    if table::is_socket(fd) && len <= room {
+        // SAFETY: the caller's buffer, of the length the caller says.
+        return unsafe { recv(fd, buffer, len, flags) };
+    }
+    libc_call!(c"__recv_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int) -> ssize_t)
+}
+
+/// `recvfrom` of programs built with `_FORTIFY_SOURCE`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+    address: *mut sockaddr,
+    address_len: *mut socklen_t,
+) -> ssize_t {
+    if table::is_socket(fd) && len <= room {
+        // SAFETY: the caller's buffer and address, of the lengths the caller says.
+        return unsafe { recvfrom(fd, buffer, len, flags, address, address_len) };
+    }
+    libc_call!(c"__recvfrom_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+}
+
+/// What a receive call returns: MSG_TRUNC asks for the full length.
+fn received_len(taken: Result<Taken, ()>, flags: c_int) -> ssize_t {
+    match taken {
+        Ok(t) if flags & libc::MSG_TRUNC != 0 => t.received.len as ssize_t,
+        Ok(t) => t.copied as ssize_t,
+        Err(()) => -1,
+    }
+}
+
+/// What a receive call got.
+#[derive(Clone, Copy)]
+struct Taken {
+    copied: usize,
+    received: Received,
+}
+
+/// Receives on one of our sockets.
+///
+/// # Safety
+///
+/// `buffers` points at `count` buffers that are writable.
+unsafe fn receive(fd: c_int, buffers: *const iovec, count: size_t, flags: c_int) -> Outcome<Taken> {
+    if flags & libc::MSG_OOB != 0 {
+        return Outcome::Done(Err(libc::EOPNOTSUPP));
+    }
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Outcome::Done(Err(libc::EAGAIN));
+    }
+    sealed(|| {
+        let mut copied = 0;
+        let (peek, dont_wait) = (flags & libc::MSG_PEEK != 0, flags & libc::MSG_DONTWAIT != 0);
+        // SAFETY: as the caller vouches for.
+        let buffers = unsafe { vectors(buffers, count) };
+        let outcome = calls::receive(fd, peek, dont_wait, &mut |bytes| {
+            // SAFETY: as the caller vouches for.
+            copied = unsafe { scatter(bytes, buffers) };
+        });
+        match outcome {
+            Outcome::Done(r) => Outcome::Done(r.map(|received| Taken { copied, received })),
+            Outcome::Wait => Outcome::Wait,
+            Outcome::Foreign => Outcome::Foreign,
+        }
+    })
+}
+
+/// Waits for anything on one of our sockets, as a receive call of the program would: a signal, a
+/// time-out (SO_RCVTIMEO) and a cancellation end it. False if it failed; errno says why.
+fn wait(fd: c_int) -> bool {
+    let mut byte = 0u8;
+    let to = (&raw mut byte).cast::<c_void>();
+    let n = libc_call!(c"recv": fn(fd => c_int, to => *mut c_void, 1 => size_t, libc::MSG_PEEK => c_int) -> ssize_t);
+    // A reset connection is for the next attempt to deal with.
+    n >= 0 || !matches!(errno(), libc::EINTR | libc::EAGAIN | libc::EBADF)
+}
