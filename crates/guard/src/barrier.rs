@@ -87,6 +87,12 @@ impl Barrier {
         Barrier { priority: 0, effect: Effect::Block, ..*self }
     }
 
+    /// Where it comes in order. Of two with one priority the one that blocks comes first: which
+    /// of their policies decides is not known here, and this one leaks nothing.
+    pub(crate) fn rank(&self) -> (u32, bool) {
+        (self.priority, self.effect == Effect::Pass)
+    }
+
     /// The direction, as the kernel numbers it.
     pub(crate) fn direction(&self) -> u8 {
         self.direction

@@ -18,19 +18,21 @@
 
 mod barrier;
 mod kernel;
+mod list;
 mod netfilter;
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use policy::{Direction, PolicyConfig, Prefix};
 use thiserror::Error;
 
 pub use barrier::{Barrier, Effect};
 use kernel::KernelPolicies;
+use list::{List, Step};
+use netfilter::Netfilter;
 
 /// Why a barrier could not be put up or taken down.
 #[derive(Debug, Error)]
@@ -66,11 +68,19 @@ pub enum GuardError {
 /// One at a time for each instance: the daemon, or a command while no daemon runs.
 #[derive(Debug)]
 pub struct Guard {
-    instance: String,
-    tun: String,
-    list: PathBuf,
-    standing: HashSet<Barrier>,
+    list: List,
+    /// What is asked for, by identity: the kernel holds one policy for each, and the first in
+    /// order decides.
+    wanted: HashMap<Barrier, Vec<Barrier>>,
+    /// What stands, by identity.
+    standing: HashMap<Barrier, Barrier>,
+    /// Identities to look at.
+    touched: HashSet<Barrier>,
+    /// Identities whose barrier the kernel refused.
+    refused: HashSet<Barrier>,
+    retry_at: Option<Instant>,
     kernel: KernelPolicies,
+    netfilter: Netfilter,
 }
 
 impl Guard {
@@ -81,57 +91,88 @@ impl Guard {
     /// # Errors
     /// When the list cannot be read, or the kernel has no XFRM.
     pub fn open(instance: &str, tun: &str, directory: &Path) -> Result<Guard, GuardError> {
-        let list = directory.join("guard.json");
-        let standing = match fs::read(&list) {
-            Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::from),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(HashSet::new()),
-            Err(error) => Err(error),
-        };
-        let standing =
-            standing.map_err(|source| GuardError::List { path: list.clone(), source })?;
+        let path = directory.join("guard.json");
+        let (list, standing) =
+            List::open(path.clone()).map_err(|source| GuardError::List { path, source })?;
         let kernel = KernelPolicies::open().map_err(GuardError::Socket)?;
-        Ok(Guard { instance: instance.into(), tun: tun.into(), list, standing, kernel })
+        Ok(Guard {
+            list,
+            wanted: HashMap::new(),
+            standing,
+            touched: HashSet::new(),
+            refused: HashSet::new(),
+            retry_at: None,
+            kernel,
+            netfilter: Netfilter::new(instance, tun),
+        })
     }
 
     /// What stands.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = &Barrier> {
-        self.standing.iter()
+        self.standing.values()
     }
 
     /// Makes exactly these barriers stand: for the policies, and for the prefixes to and from
-    /// which everything needs protection.
+    /// which everything needs protection. Those that should stand already are put up again: who
+    /// knows what else was done to the kernel's tables.
     ///
     /// New ones go up before old ones come down. The list is written before the first goes up and
     /// after the last has come down, so that it never misses one.
     ///
     /// # Errors
     /// The first failure; everything else is tried all the same, and what failed is tried again
-    /// the next time.
+    /// by [`Guard::settle`].
     pub fn set<'a>(
         &mut self,
         policies: impl IntoIterator<Item = &'a PolicyConfig>,
         prefixes: &[Prefix],
     ) -> Result<(), GuardError> {
-        let mut wanted: HashSet<Barrier> = policies.into_iter().map(Barrier::of_policy).collect();
-        wanted.extend(prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)));
-        self.settle(wanted)
+        self.wanted.clear();
+        for barrier in policies.into_iter().map(Barrier::of_policy) {
+            self.want(barrier);
+        }
+        self.want_prefixes(prefixes);
+        self.enforce()
     }
 
-    /// Completes a set of barriers, resolves contradictions, and makes it stand.
-    fn settle(&mut self, wanted: HashSet<Barrier>) -> Result<(), GuardError> {
-        // The kernel holds one policy for a selector and direction; the first in order decides.
-        let mut first: HashMap<Barrier, Barrier> = HashMap::with_capacity(wanted.len());
-        for barrier in wanted {
-            first
-                .entry(barrier.identity())
-                .and_modify(|kept| {
-                    if barrier.priority() < kept.priority() {
-                        *kept = barrier;
-                    }
-                })
-                .or_insert(barrier);
+    /// Notes that a policy came, went, or took another's place; [`Guard::settle`] acts on it.
+    pub fn change(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
+        if let Some(barrier) = old.map(Barrier::of_policy) {
+            let identity = barrier.identity();
+            if let Some(list) = self.wanted.get_mut(&identity) {
+                if let Some(at) = list.iter().position(|b| *b == barrier) {
+                    list.swap_remove(at);
+                }
+                if list.is_empty() {
+                    self.wanted.remove(&identity);
+                }
+            }
+            self.touched.insert(identity);
         }
-        self.replace(first.into_values().collect())
+        if let Some(barrier) = new.map(Barrier::of_policy) {
+            self.want(barrier);
+        }
+    }
+
+    /// Carries out what [`Guard::change`] noted, and what is due: refused barriers again, and
+    /// IPv6 in its final order.
+    ///
+    /// When it has returned, everything stands that is wanted. What is not wanted any more may
+    /// stand a moment longer where there are many barriers for IPv6.
+    ///
+    /// # Errors
+    /// As [`Guard::set`].
+    pub fn settle(&mut self) -> Result<(), GuardError> {
+        if self.retry_at.is_some_and(|at| at <= Instant::now()) {
+            self.retry_at = None;
+            self.touched.extend(self.refused.drain());
+        }
+        self.apply(false)
+    }
+
+    /// When [`Guard::settle`] has something to do by itself.
+    pub fn due(&self) -> Option<Instant> {
+        [self.retry_at, self.netfilter.due()].into_iter().flatten().min()
     }
 
     /// Adds barriers for prefixes to what stands.
@@ -139,9 +180,11 @@ impl Guard {
     /// # Errors
     /// As [`Guard::set`].
     pub fn add_prefixes(&mut self, prefixes: &[Prefix]) -> Result<(), GuardError> {
-        let mut wanted = self.standing.clone();
-        wanted.extend(prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)));
-        self.settle(wanted)
+        for barrier in self.standing.values().copied().collect::<Vec<_>>() {
+            self.want(barrier);
+        }
+        self.want_prefixes(prefixes);
+        self.enforce()
     }
 
     /// Takes every barrier down.
@@ -149,82 +192,114 @@ impl Guard {
     /// # Errors
     /// As [`Guard::set`].
     pub fn clear(&mut self) -> Result<(), GuardError> {
-        self.replace(HashSet::new())
+        self.wanted.clear();
+        self.enforce()
     }
 
-    fn replace(&mut self, wanted: HashSet<Barrier>) -> Result<(), GuardError> {
-        if wanted == self.standing {
-            return Ok(());
+    fn want(&mut self, barrier: Barrier) {
+        let identity = barrier.identity();
+        self.wanted.entry(identity).or_default().push(barrier);
+        self.touched.insert(identity);
+    }
+
+    fn want_prefixes(&mut self, prefixes: &[Prefix]) {
+        for barrier in prefixes.iter().flat_map(|prefix| Barrier::of_prefix(*prefix)) {
+            self.want(barrier);
         }
+    }
+
+    /// Looks at everything, whatever is thought to stand.
+    fn enforce(&mut self) -> Result<(), GuardError> {
+        self.touched.extend(self.wanted.keys().chain(self.standing.keys()).copied());
+        self.refused.clear();
+        self.retry_at = None;
+        self.apply(true)
+    }
+
+    fn apply(&mut self, again: bool) -> Result<(), GuardError> {
         let mut first_error = Ok(());
         let mut note = |result: Result<(), GuardError>| {
             if first_error.is_ok() {
                 first_error = result;
             }
         };
-        let either: HashSet<Barrier> = wanted.union(&self.standing).copied().collect();
-        note(self.write_list(&either));
-        let identities: HashSet<Barrier> = wanted.iter().map(Barrier::identity).collect();
-        let mut standing = HashSet::new();
-        let mut netfilter_changed = false;
-        for barrier in &wanted {
-            if barrier.is_netfilter() {
-                netfilter_changed |= !self.standing.contains(barrier);
-                standing.insert(*barrier);
-            } else if self.standing.contains(barrier) {
-                standing.insert(*barrier);
-            } else {
-                match self.kernel.put(barrier) {
-                    Ok(()) => {
-                        standing.insert(*barrier);
-                    }
-                    Err(source) => note(Err(GuardError::Refused { barrier: *barrier, source })),
-                }
+        let (mut up, mut down) = (Vec::new(), Vec::new());
+        for identity in self.touched.drain() {
+            let wanted = self.wanted.get(&identity);
+            let wanted = wanted.and_then(|list| list.iter().min_by_key(|b| b.rank())).copied();
+            match (self.standing.get(&identity), wanted) {
+                (Some(has), Some(wanted)) if *has == wanted && !again => {}
+                (_, Some(wanted)) => up.push(wanted),
+                (Some(has), None) => down.push(*has),
+                (None, None) => {}
             }
         }
-        for barrier in self.standing.difference(&wanted) {
+        up.sort_by_key(Barrier::rank);
+        let fail = |list: &List, source| GuardError::List { path: list.path().into(), source };
+
+        let fresh: Vec<Barrier> = up.iter().filter(|b| !self.stands(b)).copied().collect();
+        let listed = self.list.append(Step::Up, &fresh);
+        note(listed.map_err(|e| fail(&self.list, e)));
+        let mut gone = Vec::new();
+        for barrier in up {
             if barrier.is_netfilter() {
-                netfilter_changed = true;
-            } else if identities.contains(&barrier.identity()) {
-                // Replaced in place by the one above.
-            } else if let Err(source) = self.kernel.remove(barrier) {
+                self.netfilter.up(barrier);
+            } else if let Err(source) = self.kernel.put(&barrier) {
+                self.refused.insert(barrier.identity());
+                note(Err(GuardError::Refused { barrier, source }));
+                continue;
+            }
+            let old = self.standing.insert(barrier.identity(), barrier);
+            gone.extend(old.filter(|old| *old != barrier));
+        }
+        for barrier in down {
+            if barrier.is_netfilter() {
+                self.netfilter.down(barrier);
+            } else if let Err(source) = self.kernel.remove(&barrier)
                 // Somebody took it away: what we wanted.
-                if source.raw_os_error() != Some(NO_ENTRY) {
-                    standing.insert(*barrier);
-                    note(Err(GuardError::Refused { barrier: *barrier, source }));
+                && source.raw_os_error() != Some(NO_ENTRY)
+            {
+                self.refused.insert(barrier.identity());
+                note(Err(GuardError::Refused { barrier, source }));
+                continue;
+            } else {
+                gone.push(barrier);
+            }
+            self.standing.remove(&barrier.identity());
+        }
+        match self.netfilter.follow(self.standing.values().filter(|b| b.is_netfilter()), again) {
+            Ok(down) => gone.extend(down),
+            Err((error, not_up)) => {
+                // They stay listed: they may stand from before.
+                for barrier in not_up {
+                    self.standing.remove(&barrier.identity());
+                    self.refused.insert(barrier.identity());
                 }
-            }
-        }
-        if netfilter_changed {
-            let rules = netfilter::ruleset(&self.instance, &self.tun, &standing);
-            if let Err(error) = netfilter::apply(&rules) {
                 note(Err(GuardError::Netfilter(error)));
-                // Tried again with the next change.
-                standing.retain(|b| !b.is_netfilter() || self.standing.contains(b));
             }
         }
-        self.standing = standing;
-        note(self.write_list(&self.standing));
+        if !self.refused.is_empty() && self.retry_at.is_none() {
+            self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
+        }
+        gone.retain(|b| !self.stands(b));
+        let listed = self.list.append(Step::Down, &gone);
+        // Otherwise something is listed that stands nowhere else.
+        let is_settled = self.refused.is_empty() && !self.netfilter.owes();
+        let listed = listed.and_then(|()| match is_settled {
+            true => self.list.tidy(self.standing.values()),
+            false => Ok(()),
+        });
+        note(listed.map_err(|e| fail(&self.list, e)));
         first_error
     }
 
-    fn write_list(&self, barriers: &HashSet<Barrier>) -> Result<(), GuardError> {
-        let fail = |source| GuardError::List { path: self.list.clone(), source };
-        if barriers.is_empty() {
-            return match fs::remove_file(&self.list) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(error)),
-                _ => Ok(()),
-            };
-        }
-        let bytes = serde_json::to_vec(barriers).map_err(|e| fail(e.into()))?;
-        let next = self.list.with_extension("next");
-        let mut options = fs::OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(&next).map_err(fail)?;
-        file.write_all(&bytes).map_err(fail)?;
-        fs::rename(&next, &self.list).map_err(fail)
+    fn stands(&self, barrier: &Barrier) -> bool {
+        self.standing.get(&barrier.identity()) == Some(barrier)
     }
 }
+
+/// How long until what the kernel refused is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `ENOENT`.
 const NO_ENTRY: i32 = 2;
@@ -407,10 +482,78 @@ mod tests {
     }
 
     #[test]
+    fn what_somebody_flushed_stands_again_after_a_restart() {
+        in_namespace(|| {
+            two_ways_out();
+            let directory = tempfile::tempdir().unwrap();
+            let policies = [
+                protecting("10.1.0.0/16", "10.2.0.0/16", Direction::Out),
+                protecting("fd01::/32", "fd02::/32", Direction::Out),
+            ];
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            drop(guard);
+            assert!(run("nft flush ruleset").0);
+            assert!(run("ip xfrm policy flush").0);
+            assert!(leaves("10.2.0.1", "out0") && leaves("fd02::1", "out0"));
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked");
+            assert!(!leaves("fd02::1", "out0"), "IPv6 leaked");
+            guard.clear().unwrap();
+        });
+    }
+
+    #[test]
+    fn each_change_stands_at_once_however_many_there_are() {
+        in_namespace(|| {
+            two_ways_out();
+            let directory = tempfile::tempdir().unwrap();
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            let policy = |n: u32, v6: bool| match v6 {
+                true => protecting("fd01::/32", &format!("fd02:{n:x}::/48"), Direction::Out),
+                false => protecting(
+                    "10.1.0.0/16",
+                    &format!("10.{}.{}.0/24", 3 + (n >> 8), n & 255),
+                    Direction::Out,
+                ),
+            };
+            for n in 0..300 {
+                for v6 in [false, true] {
+                    guard.change(None, Some(&policy(n, v6)));
+                    guard.settle().unwrap();
+                }
+                if n % 50 == 1 {
+                    let four = format!("10.{}.{}.1", 3 + (n >> 8), n & 255);
+                    assert!(!leaves(&four, "out0"), "{four} leaked");
+                    assert!(!leaves(&format!("fd02:{n:x}::1"), "out0"), "IPv6 {n} leaked");
+                }
+            }
+            assert!(!leaves("fd02:12b::1", "out0"), "the last one leaked");
+            let mut reopened = Guard::open("test", "culvert0", directory.path()).unwrap();
+            assert_eq!(reopened.standing().len(), 600, "the list misses some");
+            for n in 0..300 {
+                for v6 in [false, true] {
+                    guard.change(Some(&policy(n, v6)), None);
+                    guard.settle().unwrap();
+                }
+            }
+            while let Some(due) = guard.due() {
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                guard.settle().unwrap();
+            }
+            assert_eq!(run("ip xfrm policy").1, "");
+            assert!(!run("nft list ruleset").1.contains("culvert"));
+            assert!(!directory.path().join("guard.json").exists());
+            reopened.clear().unwrap();
+        });
+    }
+
+    #[test]
     fn a_broken_list_is_named() {
         in_namespace(|| {
             let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join("guard.json"), "[{]").unwrap();
+            std::fs::write(directory.path().join("guard.json"), "[{]\n").unwrap();
             let error = Guard::open("test", "culvert0", directory.path()).unwrap_err();
             assert!(error.to_string().contains("guard.json"));
         });

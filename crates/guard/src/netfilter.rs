@@ -1,29 +1,152 @@
 //! Barriers for IPv6, as nftables rules.
 
 use core::fmt::Write as _;
-use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use policy::{Direction, PortMask};
 
 use crate::barrier::{Barrier, Effect};
 use crate::direction_number;
 
+/// The rules for IPv6.
+///
+/// The table is replaced as a whole, which takes the longer the more rules there are. So where
+/// there are many, a barrier that blocks goes first into a chain that comes before all others,
+/// and the table is put in order a little later. What waits for that is only what would let
+/// more pass than before.
+#[derive(Debug)]
+pub(crate) struct Netfilter {
+    table: String,
+    tun: String,
+    /// To go up.
+    up: Vec<Barrier>,
+    /// Up, but not in order.
+    early: Vec<Barrier>,
+    /// To come down.
+    down: Vec<Barrier>,
+    /// When the table may be put in order again.
+    quiet_until: Option<Instant>,
+    /// A table of ours stands, and nothing says that it differs from what we made.
+    is_known: bool,
+}
+
+impl Netfilter {
+    pub fn new(instance: &str, tun: &str) -> Netfilter {
+        Netfilter {
+            table: format!("ip6 culvert-guard-{instance}"),
+            tun: tun.into(),
+            up: Vec::new(),
+            early: Vec::new(),
+            down: Vec::new(),
+            quiet_until: None,
+            is_known: false,
+        }
+    }
+
+    /// Notes a barrier to put up.
+    pub fn up(&mut self, barrier: Barrier) {
+        self.up.push(barrier);
+    }
+
+    /// Notes a barrier to take down.
+    pub fn down(&mut self, barrier: Barrier) {
+        self.down.push(barrier);
+    }
+
+    /// Whether the table is not yet what it should be.
+    pub fn owes(&self) -> bool {
+        !(self.up.is_empty() && self.early.is_empty() && self.down.is_empty())
+    }
+
+    /// When it should be put in order.
+    pub fn due(&self) -> Option<Instant> {
+        self.quiet_until.filter(|_| self.owes())
+    }
+
+    /// Makes what blocks stand, and everything in order if that is due or asked for. Hands out
+    /// what has come down, or after a failure what did not go up.
+    pub fn follow<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = &'a Barrier>,
+        now: bool,
+    ) -> Result<Vec<Barrier>, (String, Vec<Barrier>)> {
+        if !self.owes() {
+            return Ok(Vec::new());
+        }
+        let waits = !now && self.quiet_until.is_some_and(|t| t > Instant::now());
+        if waits && !self.is_known && self.up.is_empty() {
+            return Ok(Vec::new());
+        }
+        if waits && self.is_known {
+            let (blocks, passes): (Vec<_>, Vec<_>) =
+                self.up.drain(..).partition(|b| b.effect() == Effect::Block);
+            self.up = passes;
+            if blocks.is_empty() {
+                return Ok(Vec::new());
+            }
+            if apply(&early_rules(&self.table, &blocks)).is_ok() {
+                self.early.extend(blocks);
+                return Ok(Vec::new());
+            }
+            // Somebody took the table away, most likely.
+            self.up.extend(blocks);
+        }
+        let rules: Vec<&Barrier> = wanted.collect();
+        let start = Instant::now();
+        let result = apply(&ruleset(&self.table, &self.tun, &rules));
+        // So that it takes a fifth of the time at most.
+        self.quiet_until = match rules.len() {
+            0..=AT_ONCE => None,
+            _ => Some(Instant::now() + (start.elapsed() * 4).max(QUIET)),
+        };
+        self.is_known = result.is_ok() && !rules.is_empty();
+        match result {
+            Ok(()) => {
+                self.up.clear();
+                self.early.clear();
+                Ok(std::mem::take(&mut self.down))
+            }
+            Err(error) => {
+                self.quiet_until = Some(Instant::now() + crate::RETRY_INTERVAL);
+                Err((error, std::mem::take(&mut self.up)))
+            }
+        }
+    }
+}
+
+/// Up to so many rules the whole table follows each change at once.
+const AT_ONCE: usize = 64;
+
+/// The least time between two orders of a larger table.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// Rules that block before all others.
+fn early_rules(table: &str, barriers: &[Barrier]) -> String {
+    let line = |b: &Barrier| {
+        let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
+        format!("add rule {table} {chain}{}", rule(b).trim_start_matches("   "))
+    };
+    barriers.iter().map(line).collect()
+}
+
+/// Chains for what blocks and is not in order yet: in, out, forward.
+const EARLY: [&str; 3] = ["early-in", "early-out", "early-fwd"];
+
 /// The whole table as one transaction: nft replaces it at once, or leaves it as it is.
 ///
 /// A chain for each question that XFRM would ask: a forwarded packet has to pass the forward and
 /// the out policies, one after the other, and what one chain lets pass the other may still stop.
 /// IKE is spared where this host itself speaks it.
-pub(crate) fn ruleset(instance: &str, tun: &str, barriers: &HashSet<Barrier>) -> String {
-    let table = format!("ip6 culvert-guard-{instance}");
+fn ruleset(table: &str, tun: &str, barriers: &[&Barrier]) -> String {
     // Declared first, so that deleting it does not fail where it is not there.
     let mut text = format!("table {table} {{}}\ndelete table {table}\n");
-    let mut rules: Vec<&Barrier> = barriers.iter().filter(|b| b.is_netfilter()).collect();
-    if rules.is_empty() {
+    if barriers.is_empty() {
         return text;
     }
-    rules.sort_by_key(|b| (b.priority(), b.to_string()));
+    let mut rules = barriers.to_vec();
+    rules.sort_by_cached_key(|b| (b.rank(), b.to_string()));
     let lines = |direction| -> String {
         let of_direction = rules.iter().filter(|b| b.direction() == direction_number(direction));
         of_direction.map(|b| rule(b)).collect()
@@ -37,10 +160,14 @@ pub(crate) fn ruleset(instance: &str, tun: &str, barriers: &HashSet<Barrier>) ->
         ("passing", "forward", &from, "", Direction::Forward),
     ];
     text.push_str(&format!("table {table} {{\n"));
+    for name in EARLY {
+        text.push_str(&format!("  chain {name} {{}}\n"));
+    }
     for (name, hook, spared, ike, direction) in chains {
+        let early = EARLY[usize::from(direction_number(direction)) % EARLY.len()];
         text.push_str(&format!(
             "  chain {name} {{\n    type filter hook {hook} priority filter; policy accept;\n    \
-             {spared}\n    {DISCOVERY}\n    {ike}\n{}  }}\n",
+             {spared}\n    {DISCOVERY}\n    {ike}\n    jump {early}\n{}  }}\n",
             lines(direction)
         ));
     }
@@ -84,7 +211,7 @@ fn rule(barrier: &Barrier) -> String {
 }
 
 /// Hands a ruleset to `nft`.
-pub(crate) fn apply(ruleset: &str) -> Result<(), String> {
+fn apply(ruleset: &str) -> Result<(), String> {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
         .stdin(Stdio::piped())
