@@ -113,6 +113,11 @@ impl EventReceiver {
         self.receiver.try_recv().ok()
     }
 
+    /// Wakes the one who waits for events once more: there may be some left.
+    pub fn remind(&self) {
+        self.waker.wake();
+    }
+
     /// Clears the wake-up; call before draining.
     pub fn clear(&self) {
         self.waker.clear();

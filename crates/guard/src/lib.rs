@@ -170,6 +170,20 @@ impl Guard {
         self.apply(false)
     }
 
+    /// As [`Guard::settle`], and nothing is put off: for the end.
+    ///
+    /// # Errors
+    /// As [`Guard::set`].
+    pub fn finish(&mut self) -> Result<(), GuardError> {
+        self.netfilter.hurry();
+        self.settle()
+    }
+
+    /// Whether everything stands that is wanted.
+    pub fn is_complete(&self) -> bool {
+        self.refused.is_empty() && self.touched.is_empty()
+    }
+
     /// When [`Guard::settle`] has something to do by itself.
     pub fn due(&self) -> Option<Instant> {
         [self.retry_at, self.netfilter.due()].into_iter().flatten().min()
@@ -538,10 +552,9 @@ mod tests {
                     guard.settle().unwrap();
                 }
             }
-            while let Some(due) = guard.due() {
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                guard.settle().unwrap();
-            }
+            assert!(guard.due().is_some(), "nothing was put off: too few rules for this test");
+            guard.finish().unwrap();
+            assert_eq!(guard.due(), None);
             assert_eq!(run("ip xfrm policy").1, "");
             assert!(!run("nft list ruleset").1.contains("culvert"));
             assert!(!directory.path().join("guard.json").exists());

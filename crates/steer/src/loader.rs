@@ -210,29 +210,31 @@ impl Steer {
         let maps = core::cell::RefCell::new(&mut self.maps);
         let result = self.protected.replace(
             prefixes,
-            |prefix| match prefix.addr {
-                IpAddr::V4(v4) => {
-                    let key = lpm_trie::Key::new(u32::from(prefix.len), v4.octets());
-                    maps.borrow_mut().protected4.insert(&key, 1, 0)
-                }
-                IpAddr::V6(v6) => {
-                    let key = lpm_trie::Key::new(u32::from(prefix.len), v6.octets());
-                    maps.borrow_mut().protected6.insert(&key, 1, 0)
-                }
-            },
-            |prefix| {
-                absent_is_fine(match prefix.addr {
-                    IpAddr::V4(v4) => {
-                        let key = lpm_trie::Key::new(u32::from(prefix.len), v4.octets());
-                        maps.borrow_mut().protected4.remove(&key)
-                    }
-                    IpAddr::V6(v6) => {
-                        let key = lpm_trie::Key::new(u32::from(prefix.len), v6.octets());
-                        maps.borrow_mut().protected6.remove(&key)
-                    }
-                })
-            },
+            |prefix| insert_protected(&mut maps.borrow_mut(), *prefix),
+            |prefix| remove_protected(&mut maps.borrow_mut(), *prefix),
         );
+        result.map_err(|error| self.table_error("protected", &error))
+    }
+
+    /// Adds one protected prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`].
+    pub fn add_protected(&mut self, prefix: Prefix) -> Result<(), SteerError> {
+        let maps = &mut self.maps;
+        let result = self.protected.add(prefix, |prefix| insert_protected(maps, *prefix));
+        result.map_err(|error| self.table_error("protected", &error))
+    }
+
+    /// Removes one protected prefix.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`].
+    pub fn remove_protected(&mut self, prefix: Prefix) -> Result<(), SteerError> {
+        let maps = &mut self.maps;
+        let result = self.protected.remove(&prefix, |prefix| remove_protected(maps, *prefix));
         result.map_err(|error| self.table_error("protected", &error))
     }
 
@@ -370,6 +372,22 @@ fn xdp_program<'a>(
 
 fn load_error(interface: &str, reason: String) -> SteerError {
     SteerError::Load { interface: interface.to_owned(), hint: load_hint(&reason), reason }
+}
+
+fn insert_protected(maps: &mut Maps, prefix: Prefix) -> Result<(), MapError> {
+    let len = u32::from(prefix.len);
+    match prefix.addr {
+        IpAddr::V4(v4) => maps.protected4.insert(&lpm_trie::Key::new(len, v4.octets()), 1, 0),
+        IpAddr::V6(v6) => maps.protected6.insert(&lpm_trie::Key::new(len, v6.octets()), 1, 0),
+    }
+}
+
+fn remove_protected(maps: &mut Maps, prefix: Prefix) -> Result<(), MapError> {
+    let len = u32::from(prefix.len);
+    absent_is_fine(match prefix.addr {
+        IpAddr::V4(v4) => maps.protected4.remove(&lpm_trie::Key::new(len, v4.octets())),
+        IpAddr::V6(v6) => maps.protected6.remove(&lpm_trie::Key::new(len, v6.octets())),
+    })
 }
 
 fn insert_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {

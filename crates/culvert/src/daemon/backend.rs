@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -47,8 +47,9 @@ pub struct DataPath {
     /// carries over may be older than what a worker has sent meanwhile.
     retired: VecDeque<(u64, u64)>,
     hasher: ahash::RandomState,
-    /// Counts changes of policies and SAs, for whoever follows them.
-    policy_changes: u64,
+    /// Indices of policies that changed, for whoever follows them.
+    changed_policies: BTreeSet<u32>,
+    /// Counts changes of SAs, for whoever follows them.
     sa_changes: u64,
 }
 
@@ -63,7 +64,7 @@ impl DataPath {
             owners: HashMap::new(),
             retired: VecDeque::new(),
             hasher: ahash::RandomState::new(),
-            policy_changes: 0,
+            changed_policies: BTreeSet::new(),
             sa_changes: 0,
         }
     }
@@ -73,9 +74,9 @@ impl DataPath {
         &self.databases
     }
 
-    /// Grows with each change of a policy.
-    pub fn policy_changes(&self) -> u64 {
-        self.policy_changes
+    /// The indices of policies that came, went or changed since the last call.
+    pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed_policies)
     }
 
     /// Grows with each change of an SA.
@@ -244,13 +245,13 @@ impl Backend for DataPath {
 
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
         self.databases.put_policy(config.clone());
-        self.policy_changes += 1;
+        self.changed_policies.insert(config.index);
         Ok(())
     }
 
     fn policy_delete(&mut self, index: u32) {
         self.databases.remove_policy(index);
-        self.policy_changes += 1;
+        self.changed_policies.insert(index);
     }
 
     fn policy_live(&self, index: u32) -> Option<PolicyLive> {
@@ -264,7 +265,6 @@ impl Backend for DataPath {
 
     fn set_default(&mut self, direction: Direction, action: Action) {
         self.databases.set_default(direction, action);
-        self.policy_changes += 1;
     }
 }
 

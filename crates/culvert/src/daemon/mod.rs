@@ -16,7 +16,7 @@ mod topology;
 mod worker;
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -27,9 +27,8 @@ use dataplane::{Event, EventReceiver, Tables};
 use guard::Guard;
 use io::Umem;
 use mirror::{Change as LinuxChange, Observer};
-use policy::Action;
+use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use steer::Prefix;
 use tracing::{error, info, warn};
 use vault::Vault;
 use xfrm::{Change, Database, Flow, Group, Now, Output, Server};
@@ -49,11 +48,11 @@ pub use start::{FRAMES_SPARE, provider, run};
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);
 
-/// How often the guard is brought up to date while there are many policies.
-const GUARD_INTERVAL: Duration = Duration::from_millis(100);
+/// How often what failed (ports, steering, routes, the journal) is tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Up to so many policies the guard follows each change at once.
-const GUARD_AT_ONCE: usize = 256;
+/// Most events of the worker that are taken in one round, for the others' sake.
+const EVENTS_PER_ROUND: usize = 1024;
 
 /// Everything that the control thread owns.
 struct Daemon {
@@ -76,10 +75,13 @@ struct Daemon {
     guard: Guard,
     terminate: UnixStream,
     reload: UnixStream,
-    /// Changes of policies that guard, routes and steering have followed.
-    policies_followed: Option<u64>,
-    guard_followed: Option<u64>,
-    guard_at: Instant,
+    /// The policies that guard, routes and steering have followed, by index.
+    followed: HashMap<u32, Arc<PolicyEntry>>,
+    /// The guard is to be set as a whole: at the start, and with another configuration.
+    guard_anew: bool,
+    /// Routes and steering are to be set as a whole: addresses have changed.
+    paths_anew: bool,
+    retry_at: Instant,
     guard_trouble: Option<String>,
     sas_followed: u64,
 }
@@ -110,6 +112,7 @@ impl Daemon {
             self.hear_worker();
             self.hear_linux();
             self.follow_policies();
+            self.retry();
             // Only now do requesters hear that a policy stands: guard and steering follow it.
             self.server.send(&self.database);
             self.answer_commands();
@@ -123,10 +126,9 @@ impl Daemon {
             .database
             .next_deadline_ms()
             .map_or(TICK, |at| Duration::from_millis(at.saturating_sub(now_ms)).min(TICK));
-        let due = if self.guard_followed == Some(self.database.backend().policy_changes()) {
-            due
-        } else {
-            due.min(GUARD_INTERVAL)
+        let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
+            Some(at) => due.min(at.saturating_duration_since(Instant::now())),
+            None => due,
         };
         let server = self.server.poll_fd();
         let observer = self.observer.fd();
@@ -172,7 +174,11 @@ impl Daemon {
     fn hear_worker(&mut self) {
         self.events.clear();
         let mut outputs = Vec::new();
-        while let Some(event) = self.events.next() {
+        for left in (0..EVENTS_PER_ROUND).rev() {
+            let Some(event) = self.events.next() else { break };
+            if left == 0 {
+                self.events.remind();
+            }
             match event {
                 Event::Acquire { policy, flow } => {
                     let flow = Flow {
@@ -216,14 +222,39 @@ impl Daemon {
         if changes.is_empty() {
             return;
         }
-        let only_neighbours = changes
-            .iter()
-            .all(|c| matches!(c, LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_)));
-        if !only_neighbours {
-            self.follow_linux();
+        let table = self.config.tun.table;
+        let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
+        for change in &changes {
+            match change {
+                LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
+                // Ours, which no look-up of ours uses.
+                LinuxChange::Route(route) if route.table == table => {}
+                LinuxChange::RouteRemoved(route) if route.table == table => own = true,
+                LinuxChange::Route(_) | LinuxChange::RouteRemoved(_) | LinuxChange::Rule(_) => {
+                    paths = true;
+                }
+                LinuxChange::RuleRemoved(_) => (paths, own) = (true, true),
+                LinuxChange::Link(link) | LinuxChange::LinkRemoved(link) => {
+                    links = true;
+                    own |= link.index == self.private.ifindex();
+                }
+                LinuxChange::Address(_) | LinuxChange::AddressRemoved(_) => {
+                    (paths, self.paths_anew) = (true, true);
+                }
+            }
         }
-        let neighbours = topology::neighbours(self.observer.snapshot());
-        self.tables.neighbours.store(Arc::new(neighbours));
+        if links {
+            self.follow_linux();
+        } else if paths {
+            self.publish_topology();
+        }
+        if own {
+            self.private.repair(self.observer.snapshot());
+        }
+        if neighbours || links {
+            let neighbours = topology::neighbours(self.observer.snapshot());
+            self.tables.neighbours.store(Arc::new(neighbours));
+        }
         self.worker.wake();
     }
 
@@ -232,7 +263,20 @@ impl Daemon {
         self.ports.follow(self.observer.snapshot(), &self.umem, &self.worker);
         self.publish_topology();
         // Addresses may have come that policies speak of.
-        self.policies_followed = None;
+        self.paths_anew = true;
+    }
+
+    /// What failed is tried again now and then: nothing may tell that it would work by now.
+    fn retry(&mut self) {
+        if self.retry_at > Instant::now() {
+            return;
+        }
+        self.retry_at = Instant::now() + RETRY_INTERVAL;
+        let snapshot = self.observer.snapshot();
+        self.private.repair(snapshot);
+        if self.ports.retry(snapshot, &self.umem, &self.worker) {
+            self.publish_topology();
+        }
     }
 
     fn publish_topology(&self) {
@@ -249,40 +293,60 @@ impl Daemon {
     ///
     /// The guard comes first: it stands before anything is protected by us alone.
     fn follow_policies(&mut self) {
-        let changes = self.database.backend().policy_changes();
-        self.follow_with_guard(changes);
-        if self.policies_followed == Some(changes) {
+        let changed = self.database.backend_mut().take_changed_policies();
+        let databases = self.database.backend().databases();
+        let mut steps = Vec::with_capacity(changed.len());
+        for index in changed {
+            let new = databases.policy(index).cloned();
+            let old = match &new {
+                Some(new) => self.followed.insert(index, Arc::clone(new)),
+                None => self.followed.remove(&index),
+            };
+            steps.push((old, new));
+        }
+        self.follow_with_guard(&steps);
+        let snapshot = self.observer.snapshot();
+        if self.paths_anew {
+            let policies = || self.followed.values().map(|p| &p.config);
+            let local = snapshot.addresses().map(|a| a.addr).collect();
+            self.ports.steer(Steering::new(local, policies()));
+            self.private.follow(policies(), snapshot);
+            self.paths_anew = false;
             return;
         }
-        let snapshot = self.observer.snapshot();
-        let databases = self.database.backend().databases();
-        let policies: Vec<_> = databases.policies().map(|p| &p.config).collect();
-        let steering = Steering {
-            local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_>>(),
-            protected: policies
-                .iter()
-                .filter(|p| p.action == Action::Block || !p.templates.is_empty())
-                .filter_map(|p| Prefix::new(p.selector.dst.addr, p.selector.dst.len))
-                .collect(),
-        };
-        self.ports.steer(steering);
-        self.private.follow(&policies, snapshot);
-        self.policies_followed = Some(changes);
+        for (old, new) in &steps {
+            let (old, new) = configs(old, new);
+            self.ports.steer_policy(old, new);
+            self.private.change(old, new, snapshot);
+        }
     }
 
-    fn follow_with_guard(&mut self, changes: u64) {
-        if !self.config.guard.enabled || self.guard_followed == Some(changes) {
-            return;
-        }
-        let databases = self.database.backend().databases();
-        let policies = databases.policies();
-        if policies.len() > GUARD_AT_ONCE && self.guard_at.elapsed() < GUARD_INTERVAL {
-            return;
-        }
-        let prefixes: Vec<policy::Prefix> =
-            self.config.guard.prefixes.iter().map(|p| p.0).collect();
-        match self.guard.set(policies.map(|p| &p.config), &prefixes) {
-            Ok(()) => self.guard_trouble = None,
+    fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
+        let result = if !self.config.guard.enabled {
+            // What stands from before would follow no policy any more.
+            match self.guard_anew && self.guard.standing().len() > 0 {
+                true => self.guard.clear(),
+                false => Ok(()),
+            }
+        } else if self.guard_anew {
+            let prefixes: Vec<policy::Prefix> =
+                self.config.guard.prefixes.iter().map(|p| p.0).collect();
+            self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
+        } else {
+            for (old, new) in steps {
+                let (old, new) = configs(old, new);
+                self.guard.change(old, new);
+            }
+            let is_due = self.guard.due().is_some_and(|at| at <= Instant::now());
+            match is_due || !steps.is_empty() {
+                true => self.guard.settle(),
+                false => return,
+            }
+        };
+        self.guard_anew = false;
+        match result {
+            Ok(()) if self.guard.is_complete() => self.guard_trouble = None,
+            Ok(()) => {}
             Err(error) => {
                 let text = error.to_string();
                 if self.guard_trouble.as_ref() != Some(&text) {
@@ -291,8 +355,6 @@ impl Daemon {
                 }
             }
         }
-        self.guard_followed = Some(changes);
-        self.guard_at = Instant::now();
     }
 
     /// SIGHUP: the parts of the configuration that can change under way do.
@@ -318,7 +380,7 @@ impl Daemon {
         }
         self.config.ports = next.ports;
         self.config.guard = next.guard;
-        self.guard_followed = None;
+        self.guard_anew = true;
         self.follow_linux();
         info!(path = %self.config_path.display(), "configuration reloaded");
     }
@@ -338,6 +400,11 @@ impl Daemon {
         self.ports.close(&self.worker);
         self.private.tear_down();
         self.worker.stop();
+        if self.config.guard.enabled
+            && let Err(error) = self.guard.finish()
+        {
+            error!("{error}");
+        }
         let databases = self.database.backend().databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
@@ -363,6 +430,16 @@ impl Daemon {
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");
     }
+}
+
+type Followed = Option<Arc<PolicyEntry>>;
+
+/// What a step is from and to.
+fn configs<'a>(
+    old: &'a Followed,
+    new: &'a Followed,
+) -> (Option<&'a PolicyConfig>, Option<&'a PolicyConfig>) {
+    (old.as_ref().map(|p| &p.config), new.as_ref().map(|p| &p.config))
 }
 
 /// Writes a change where the next start finds it.

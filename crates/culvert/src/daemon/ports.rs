@@ -1,14 +1,15 @@
 //! The interfaces that culvert takes over: they come, go, and come back.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use dataplane::{Command, MAX_PORTS};
 use io::{Port, Umem, XskConfig, XskQueue, XskTransfer};
 use mirror::Snapshot;
+use policy::{Action, PolicyConfig};
 use steer::device::Device;
-use steer::{Attached, Mode, Prefix, Steer, SteerConfig};
+use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
 use super::worker::WorkerHandle;
@@ -25,8 +26,29 @@ pub const FRAMES_PER_QUEUE: u32 = RINGS.fill + RINGS.tx;
 pub struct Steering {
     /// Addresses of this host.
     pub local: HashSet<IpAddr>,
-    /// Destinations that a policy may speak of.
-    pub protected: HashSet<Prefix>,
+    /// Destinations that policies protect or block, and how many do.
+    pub protected: HashMap<Prefix, usize>,
+}
+
+impl Steering {
+    /// For these addresses of this host and these policies.
+    pub fn new<'a>(
+        local: HashSet<IpAddr>,
+        policies: impl IntoIterator<Item = &'a PolicyConfig>,
+    ) -> Steering {
+        let mut protected = HashMap::new();
+        for prefix in policies.into_iter().filter_map(taken) {
+            *protected.entry(prefix).or_default() += 1;
+        }
+        Steering { local, protected }
+    }
+}
+
+/// The destination that a policy wants taken.
+fn taken(policy: &PolicyConfig) -> Option<Prefix> {
+    let dst = policy.selector.dst;
+    let is_taken = policy.action == Action::Block || !policy.templates.is_empty();
+    is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
 }
 
 /// A port that works.
@@ -46,6 +68,8 @@ struct Entry {
     working: Option<Working>,
     /// Why it does not work.
     trouble: String,
+    /// Its program did not take everything that it should.
+    is_stale: bool,
 }
 
 /// All configured ports.
@@ -86,6 +110,7 @@ impl Ports {
                 first_slot: 1 + i * MAX_QUEUES,
                 working: None,
                 trouble: "not opened yet".into(),
+                is_stale: false,
             })
             .collect();
         Ports { entries, steering: Steering::default(), chunk_len }
@@ -142,13 +167,48 @@ impl Ports {
         }
         self.steering = steering;
         for entry in &mut self.entries {
-            if let Some(working) = &mut entry.working
-                && let Err(error) = apply(&mut working.steer, &self.steering)
-            {
-                warn!(%error, "steering is not up to date");
-                entry.trouble = error;
+            entry.steer(&self.steering);
+        }
+    }
+
+    /// A policy came, went, or took another's place.
+    pub fn steer_policy(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
+        // What comes is taken before what goes is let go.
+        if let Some(prefix) = new.and_then(taken) {
+            let users = self.steering.protected.entry(prefix).or_default();
+            *users += 1;
+            if *users == 1 {
+                self.each_program(|steer| steer.add_protected(prefix));
             }
         }
+        if let Some(prefix) = old.and_then(taken)
+            && let Some(users) = self.steering.protected.get_mut(&prefix)
+        {
+            *users -= 1;
+            if *users == 0 {
+                self.steering.protected.remove(&prefix);
+                self.each_program(|steer| steer.remove_protected(prefix));
+            }
+        }
+    }
+
+    fn each_program(&mut self, mut change: impl FnMut(&mut Steer) -> Result<(), SteerError>) {
+        for entry in &mut self.entries {
+            if let Some(working) = &mut entry.working
+                && let Err(error) = change(&mut working.steer)
+            {
+                entry.stale(&error.to_string());
+            }
+        }
+    }
+
+    /// Tries again what failed: ports that did not open, programs that are not up to date. True if
+    /// a port opened.
+    pub fn retry(&mut self, snapshot: &Snapshot, umem: &Umem, worker: &WorkerHandle) -> bool {
+        for entry in self.entries.iter_mut().filter(|e| e.is_stale) {
+            entry.steer(&self.steering);
+        }
+        self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, umem, worker)
     }
 
     /// Every port as the operator sees it.
@@ -159,7 +219,10 @@ impl Ports {
                 Some(working) => PortState {
                     interface,
                     ifindex: Some(working.ifindex),
-                    state: "up".into(),
+                    state: match entry.is_stale {
+                        true => entry.trouble.clone(),
+                        false => "up".into(),
+                    },
                     mode: format!("{}, {}", working.attached, transfer_name(working.transfer)),
                     queues: working.queues,
                     passed: working.steer.stats().map_or(0, |stats| stats.passed()),
@@ -185,6 +248,25 @@ impl Ports {
 }
 
 impl Entry {
+    /// Makes the program take what it should.
+    fn steer(&mut self, steering: &Steering) {
+        let Some(working) = &mut self.working else { return };
+        match apply(&mut working.steer, steering) {
+            Ok(()) => (self.is_stale, self.trouble) = (false, String::new()),
+            Err(error) => self.stale(&error),
+        }
+    }
+
+    /// Said once, and in the port's state until it is made good.
+    fn stale(&mut self, error: &str) {
+        let trouble = format!("up, but it does not take all that it should: {error}");
+        if self.trouble != trouble {
+            warn!(port = self.config.interface, "{trouble}");
+            self.trouble = trouble;
+        }
+        self.is_stale = true;
+    }
+
     /// The interface is not there or not up: said once.
     fn wait(&mut self, why: &str) {
         if self.trouble != why {
@@ -218,6 +300,7 @@ impl Entry {
                     );
                 }
                 self.working = Some(working);
+                self.is_stale = false;
                 self.trouble.clear();
                 true
             }
@@ -276,7 +359,10 @@ impl Entry {
         for (queue, (socket, got)) in (0..).zip(sockets) {
             transfer = got;
             // The map holds the socket by itself; ours goes to the worker.
-            let fd = socket.socket().try_clone_to_owned().map_err(|e| text(&e))?;
+            let fd = socket.socket().try_clone_to_owned().map_err(|e| {
+                worker.send(Command::RemovePorts { ifindex });
+                text(&e)
+            })?;
             let port: Box<dyn Port> = Box::new(socket);
             let slot = self.first_slot + queue as usize;
             // The worker fills the ring before the first frame is steered to it.
@@ -300,6 +386,8 @@ impl Entry {
             // The program first: from then on frames pass to Linux, where the guard stands.
             drop(working.steer);
             worker.send(Command::RemovePorts { ifindex: working.ifindex });
+            // Whoever opens the same queues next finds them free.
+            worker.wait_for_commands();
             info!(port = self.config.interface, why, "port closed");
             self.trouble = why.into();
         }
@@ -307,10 +395,10 @@ impl Entry {
 }
 
 fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
-    let result = steer
-        .set_local(steering.local.iter().copied())
-        .and_then(|()| steer.set_protected(steering.protected.iter().copied()));
-    result.map_err(|e| e.to_string())
+    // Both, whatever becomes of the first.
+    let protected = steer.set_protected(steering.protected.keys().copied());
+    let local = steer.set_local(steering.local.iter().copied());
+    protected.and(local).map_err(|e| e.to_string())
 }
 
 fn transfer_name(transfer: XskTransfer) -> &'static str {

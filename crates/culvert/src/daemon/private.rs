@@ -22,7 +22,9 @@ pub struct Private {
     config: TunConfig,
     ifindex: u32,
     control: Control,
-    /// Destinations, with the source address that local programs shall use.
+    /// Protected destinations, with the source selectors of their policies.
+    wanted: BTreeMap<Prefix, Vec<policy::Prefix>>,
+    /// The routes that stand: destinations, with the source address that local programs shall use.
     routes: BTreeMap<Prefix, Option<IpAddr>>,
 }
 
@@ -58,34 +60,112 @@ impl Private {
                 _ => {}
             }
         }
-        Ok(Private { config: config.clone(), ifindex, control, routes: BTreeMap::new() })
+        Ok(Private {
+            config: config.clone(),
+            ifindex,
+            control,
+            wanted: BTreeMap::new(),
+            routes: BTreeMap::new(),
+        })
     }
 
     /// Makes the routes lead where the policies protect.
-    pub fn follow(&mut self, policies: &[&PolicyConfig], snapshot: &Snapshot) {
-        let wanted = destinations(policies, snapshot);
-        let stale: Vec<Prefix> =
-            self.routes.keys().filter(|p| !wanted.contains_key(p)).copied().collect();
-        for prefix in stale {
-            let route = self.route(prefix, None);
-            match self.control.delete_route(&route) {
-                Err(error) if error.errno() != Some(NO_SUCH) => warn!(%error, "route not removed"),
-                _ => {}
-            }
-            self.routes.remove(&prefix);
+    pub fn follow<'a>(
+        &mut self,
+        policies: impl IntoIterator<Item = &'a PolicyConfig>,
+        snapshot: &Snapshot,
+    ) {
+        self.wanted.clear();
+        for (dst, src) in policies.into_iter().filter_map(protected) {
+            self.wanted.entry(dst).or_default().push(src);
         }
-        for (prefix, src) in wanted {
-            if self.routes.get(&prefix) == Some(&src) {
-                continue;
+        let either: BTreeSet<Prefix> =
+            self.wanted.keys().chain(self.routes.keys()).copied().collect();
+        for prefix in either {
+            self.follow_route(prefix, snapshot);
+        }
+    }
+
+    /// A policy came, went, or took another's place.
+    pub fn change(
+        &mut self,
+        old: Option<&PolicyConfig>,
+        new: Option<&PolicyConfig>,
+        snapshot: &Snapshot,
+    ) {
+        let (old, new) = (old.and_then(protected), new.and_then(protected));
+        if let Some((dst, src)) = new {
+            self.wanted.entry(dst).or_default().push(src);
+        }
+        if let Some((dst, src)) = old
+            && let Some(sources) = self.wanted.get_mut(&dst)
+        {
+            if let Some(at) = sources.iter().position(|s| *s == src) {
+                sources.remove(at);
             }
-            let route = self.route(prefix, src);
-            match self.control.replace_route(&route) {
-                Ok(()) => {
-                    info!(prefix = %show(prefix), ?src, "local traffic to it goes to culvert");
-                    self.routes.insert(prefix, src);
+            if sources.is_empty() {
+                self.wanted.remove(&dst);
+            }
+        }
+        for (dst, _) in new.into_iter().chain(old) {
+            self.follow_route(dst, snapshot);
+        }
+    }
+
+    /// Puts back what somebody took away, and tries again what failed.
+    pub fn repair(&mut self, snapshot: &Snapshot) {
+        for family in [Family::V4, Family::V6] {
+            let rule = rule(&self.config, family);
+            if !snapshot.rules(family).any(|r| *r == rule) {
+                match self.control.add_rule(&rule) {
+                    Ok(()) => warn!(?family, "the rule to the private interface was gone"),
+                    Err(error) if error.errno() == Some(EXISTS) => {}
+                    Err(error) => warn!(%error, ?family, "no rule to the private interface"),
                 }
-                Err(error) => warn!(%error, prefix = %show(prefix), "no route for local traffic"),
             }
+        }
+        let there: BTreeSet<Prefix> = snapshot
+            .routes_of(self.config.table)
+            .filter(|r| r.next_hops.iter().any(|hop| hop.ifindex == self.ifindex))
+            .map(|r| r.dst)
+            .collect();
+        self.routes.retain(|prefix, _| there.contains(prefix));
+        let missing: Vec<Prefix> =
+            self.wanted.keys().filter(|p| !self.routes.contains_key(p)).copied().collect();
+        for prefix in missing {
+            self.follow_route(prefix, snapshot);
+        }
+    }
+
+    /// The private interface.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    fn follow_route(&mut self, prefix: Prefix, snapshot: &Snapshot) {
+        let Some(sources) = self.wanted.get(&prefix) else {
+            if self.routes.remove(&prefix).is_some() {
+                let route = self.route(prefix, None);
+                match self.control.delete_route(&route) {
+                    Err(error) if error.errno() != Some(NO_SUCH) => {
+                        warn!(%error, "route not removed");
+                    }
+                    _ => {}
+                }
+            }
+            return;
+        };
+        let src = sources.iter().find_map(|source| own_address(*source, snapshot));
+        if self.routes.get(&prefix) == Some(&src) {
+            return;
+        }
+        let route = self.route(prefix, src);
+        match self.control.replace_route(&route) {
+            Ok(()) => {
+                info!(prefix = %show(prefix), ?src, "local traffic to it goes to culvert");
+                self.routes.insert(prefix, src);
+            }
+            Err(error) => warn!(%error, prefix = %show(prefix), "no route for local traffic"),
         }
     }
 
@@ -150,29 +230,18 @@ fn rule(config: &TunConfig, family: Family) -> Rule {
     }
 }
 
-/// Where protected local traffic goes, and from which address: one of this host that the policy's
-/// source selector holds.
-fn destinations(
-    policies: &[&PolicyConfig],
-    snapshot: &Snapshot,
-) -> BTreeMap<Prefix, Option<IpAddr>> {
-    let mut wanted = BTreeMap::new();
-    let protecting = policies.iter().filter(|p| {
-        p.direction == Direction::Out && p.action == Action::Allow && !p.templates.is_empty()
-    });
-    for policy in protecting {
-        let dst = policy.selector.dst;
-        let src = snapshot
-            .addresses()
-            .map(|a| a.addr)
-            .filter(|addr| !addr.is_loopback() && policy.selector.src.contains(*addr))
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .next();
-        let place = wanted.entry(masked(dst)).or_insert(src);
-        *place = place.or(src);
-    }
-    wanted
+/// Where a policy protects local traffic to, and from which sources.
+fn protected(policy: &PolicyConfig) -> Option<(Prefix, policy::Prefix)> {
+    let protects = policy.direction == Direction::Out
+        && policy.action == Action::Allow
+        && !policy.templates.is_empty();
+    protects.then(|| (masked(policy.selector.dst), policy.selector.src))
+}
+
+/// The lowest address of this host that a source selector holds.
+fn own_address(source: policy::Prefix, snapshot: &Snapshot) -> Option<IpAddr> {
+    let addresses = snapshot.addresses().map(|a| a.addr);
+    addresses.filter(|addr| !addr.is_loopback() && source.contains(*addr)).min()
 }
 
 /// Without the host bits, which routes do not have.

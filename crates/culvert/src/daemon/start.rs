@@ -1,6 +1,7 @@
 //! The start: everything that can be wrong with a machine is found here, and said.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
@@ -284,9 +285,10 @@ impl Daemon {
             guard,
             terminate,
             reload,
-            policies_followed: None,
-            guard_followed: None,
-            guard_at: Instant::now(),
+            followed: HashMap::new(),
+            guard_anew: true,
+            paths_anew: true,
+            retry_at: Instant::now(),
             guard_trouble: None,
             sas_followed: 0,
         };

@@ -77,6 +77,11 @@ impl WorkerHandle {
         answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_default()
     }
 
+    /// Waits until the commands sent so far have been carried out, but not for ever.
+    pub fn wait_for_commands(&self) {
+        let _ = self.port_stats();
+    }
+
     /// Whether the thread has ended: it panicked, for it is not told to end before us.
     pub fn is_dead(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
