@@ -175,6 +175,11 @@ impl Arena {
         }
     }
 
+    /// See [`Vault::owners`](crate::Vault::owners).
+    pub(crate) fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.owned.iter().map(|(owner, owned)| (*owner, owned.cells))
+    }
+
     /// See [`Vault::sweep`](crate::Vault::sweep).
     pub(crate) fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
         let orphans: Vec<u64> =

@@ -124,6 +124,11 @@ impl Vault {
         self.arena.release(owner);
     }
 
+    /// Every owner of cells, and how many cells it has.
+    pub fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.arena.owners()
+    }
+
     /// Lets go of the cells of every owner that is not in `keep`, and returns how many those were.
     ///
     /// To be called once all records are restored: a process that dies between creating cells and

@@ -38,6 +38,12 @@ impl Daemon {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
+        if self.journal.unsaved() > 0 {
+            warnings.push(format!(
+                "{} changes are not in the vault: a restart would not know of them",
+                self.journal.unsaved()
+            ));
+        }
         let unsupported = databases.policies().filter(|p| p.is_unsupported()).count();
         if unsupported > 0 {
             warnings.push(format!(

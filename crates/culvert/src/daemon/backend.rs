@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,12 +12,7 @@ use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
-/// Keys of deleted SAs whose numbers are remembered.
-const RETIRED_MAX: usize = 4096;
-
-/// How far past a deleted SA's last number the same keys go on: more than a worker can have under
-/// way while the SA is taken from it.
-const RETIRED_STEP: u64 = 4096;
+use super::numbers::Numbers;
 
 /// Positive errnos, as the kernel answers them.
 mod errno {
@@ -42,11 +37,7 @@ pub struct DataPath {
     vault: Rc<RefCell<Vault>>,
     installed: HashMap<SaId, Installed>,
     owners: HashMap<u64, SaId>,
-    /// Last numbers of keys whose SA was deleted: an IKE daemon moves an SA (MOBIKE, a new NAT
-    /// mapping) by deleting it and adding it again with the same keys, and the numbers that it
-    /// carries over may be older than what a worker has sent meanwhile.
-    retired: VecDeque<(u64, u64)>,
-    hasher: ahash::RandomState,
+    numbers: Numbers,
     /// Indices of policies that changed, for whoever follows them.
     changed_policies: BTreeSet<u32>,
     /// Counts changes of SAs, for whoever follows them.
@@ -55,15 +46,18 @@ pub struct DataPath {
 
 impl DataPath {
     /// Empty tables over a vault.
-    pub fn new(provider: Arc<dyn Provider>, vault: Rc<RefCell<Vault>>) -> DataPath {
+    pub fn new(
+        provider: Arc<dyn Provider>,
+        vault: Rc<RefCell<Vault>>,
+        numbers: Numbers,
+    ) -> DataPath {
         DataPath {
             provider,
             databases: Databases::new(),
             vault,
             installed: HashMap::new(),
             owners: HashMap::new(),
-            retired: VecDeque::new(),
-            hasher: ahash::RandomState::new(),
+            numbers,
             changed_policies: BTreeSet::new(),
             sa_changes: 0,
         }
@@ -87,16 +81,7 @@ impl DataPath {
     /// Lets go of the numbers of SAs that no record speaks of.
     pub fn sweep(&mut self) -> usize {
         let keep = self.owners.keys().copied().collect();
-        self.vault.borrow_mut().sweep(&keep)
-    }
-
-    fn fingerprint(&self, spi: u32, keys: &Keys) -> u64 {
-        self.hasher.hash_one((spi, &keys.cipher, &keys.salt, &keys.auth))
-    }
-
-    fn last_number_of(&self, fingerprint: u64) -> Option<u64> {
-        let same = self.retired.iter().rev().find(|(key, _)| *key == fingerprint);
-        same.map(|(_, sent)| sent.saturating_add(RETIRED_STEP))
+        self.numbers.sweep(&keep)
     }
 
     /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
@@ -140,19 +125,19 @@ impl Backend for DataPath {
             .session(params.suite, keys)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         let id = config.id();
-        let owner = owner_number(&id);
+        let owner = self.numbers.owner(&id, keys);
         if self.owners.get(&owner).is_some_and(|other| *other != id) {
             // One in 2^64; the IKE daemon tries again with another SPI.
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
         let cells = self.cells(config, start, owner)?;
-        let fingerprint = self.fingerprint(params.spi, keys);
+        let fingerprint = self.numbers.fingerprint(params.spi, keys);
         let sa = Sa::new(params.clone(), session.clone(), cells).map_err(|e| {
             self.vault.borrow_mut().release(owner);
             Refusal::new(errno::EINVAL, format!("culvert: {e}"))
         })?;
         if let Start::At { replay, counters } = start {
-            let sent = replay.sent.max(self.last_number_of(fingerprint).unwrap_or(0));
+            let sent = replay.sent.max(self.numbers.last(fingerprint, owner));
             sa.cells().sent().store(sent, Relaxed);
             set_received(&sa, replay);
             set_counters(&sa, counters);
@@ -183,10 +168,7 @@ impl Backend for DataPath {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         if let Some(installed) = self.installed.remove(id) {
             let sent = entry.esp.cells().sent().load(Relaxed);
-            if self.retired.len() == RETIRED_MAX {
-                self.retired.pop_front();
-            }
-            self.retired.push_back((installed.fingerprint, sent));
+            self.numbers.retire(installed.fingerprint, sent);
             self.owners.remove(&installed.owner);
             self.vault.borrow_mut().release(installed.owner);
         }
@@ -280,13 +262,4 @@ fn set_counters(sa: &Sa, counters: &Counters) {
     cells.bytes().store(counters.bytes, Relaxed);
     cells.packets().store(counters.packets, Relaxed);
     cells.first_use().store(counters.first_use_s, Relaxed);
-}
-
-/// The number under which the vault keeps an SA's cells: FNV-1a over its identity, so that it is
-/// the same in the next life of the daemon, whatever compiled it.
-fn owner_number(id: &SaId) -> u64 {
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    let bytes = xfrm::RecordKey::Sa(*id).to_bytes();
-    bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }

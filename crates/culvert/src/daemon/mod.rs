@@ -8,6 +8,8 @@
 mod answer;
 mod backend;
 mod control;
+mod journal;
+mod numbers;
 mod ports;
 mod private;
 mod privileges;
@@ -31,10 +33,11 @@ use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
 use vault::Vault;
-use xfrm::{Change, Database, Flow, Group, Now, Output, Server};
+use xfrm::{Database, Flow, Group, Now, Output, Server};
 
 use self::backend::DataPath;
 use self::control::Control;
+use self::journal::Journal;
 use self::ports::Steering;
 pub use self::ports::{FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::private::Private;
@@ -62,6 +65,7 @@ struct Daemon {
     started: Instant,
     restored: usize,
     vault: Rc<RefCell<Vault>>,
+    journal: Journal,
     database: Database<DataPath>,
     server: Server,
     control: Control,
@@ -148,8 +152,7 @@ impl Daemon {
 
     /// Requests of IKE daemons and `ip xfrm`, and what is due by time.
     fn serve_clients(&mut self) {
-        let vault = Rc::clone(&self.vault);
-        let mut journal = |change| record(&vault, change);
+        let mut journal = |change| self.journal.record(change);
         if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
             error!(%error, "the XFRM socket");
         }
@@ -159,8 +162,7 @@ impl Daemon {
     }
 
     fn enqueue(&mut self, outputs: Vec<Output>) {
-        let vault = Rc::clone(&self.vault);
-        let mut journal = |change| record(&vault, change);
+        let mut journal = |change| self.journal.record(change);
         self.server.enqueue(outputs, &mut journal);
         let changes = self.database.backend().sa_changes();
         if changes != self.sas_followed {
@@ -272,6 +274,7 @@ impl Daemon {
             return;
         }
         self.retry_at = Instant::now() + RETRY_INTERVAL;
+        self.journal.retry();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
         if self.ports.retry(snapshot, &self.umem, &self.worker) {
@@ -408,8 +411,9 @@ impl Daemon {
         let databases = self.database.backend().databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
-        let Daemon { config, vault, database, server, control, .. } = self;
-        drop((database, server, control));
+        let Daemon { config, vault, mut journal, database, server, control, .. } = self;
+        journal.retry();
+        drop((journal, database, server, control));
         if sas + policies > 0 {
             info!(
                 sas,
@@ -440,19 +444,6 @@ fn configs<'a>(
     new: &'a Followed,
 ) -> (Option<&'a PolicyConfig>, Option<&'a PolicyConfig>) {
     (old.as_ref().map(|p| &p.config), new.as_ref().map(|p| &p.config))
-}
-
-/// Writes a change where the next start finds it.
-fn record(vault: &Rc<RefCell<Vault>>, change: Change) {
-    let key = change.key.to_bytes();
-    let mut vault = vault.borrow_mut();
-    let result = match &change.record {
-        Some(record) => vault.put(&key, record),
-        None => vault.remove(&key),
-    };
-    if let Err(error) = result {
-        error!(%error, "a restart would not know of this change");
-    }
 }
 
 /// Both clocks.

@@ -27,6 +27,8 @@ use xfrm::{Database, Server, ServerLimits, Settings};
 
 use super::backend::DataPath;
 use super::control::Control;
+use super::journal::Journal;
+use super::numbers::Numbers;
 use super::ports::{FRAMES_PER_QUEUE, Ports};
 use super::private::Private;
 use super::privileges;
@@ -178,11 +180,12 @@ impl Daemon {
         // 2.
         let provider = provider(config.crypto.engine)?;
         let engine = format!("{} {}", provider.name(), provider.description());
-        let data_path = DataPath::new(Arc::clone(&provider), Rc::clone(&vault));
+        let numbers = Numbers::new(Rc::clone(&vault), &records);
+        let data_path = DataPath::new(Arc::clone(&provider), Rc::clone(&vault), numbers);
         let reader = data_path.databases().reader();
         let mut database = Database::new(data_path, Settings::default());
         let mut restored = 0;
-        for record in &records {
+        for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
             match database.restore(&record.value, now()) {
                 Ok(()) => restored += 1,
                 Err(error) => {
@@ -271,6 +274,7 @@ impl Daemon {
             engine,
             started: Instant::now(),
             restored,
+            journal: Journal::new(Rc::clone(&vault)),
             vault,
             database,
             server,

@@ -1,0 +1,219 @@
+//! What is remembered of sequence numbers beyond the life of their SA.
+//!
+//! An IKE daemon moves an SA (MOBIKE, a new NAT mapping) by deleting it and adding it again with the
+//! same keys, and the number that it carries over may be older than what a worker has sent
+//! meanwhile. And a request that was carried out but not answered before a crash comes again. In
+//! both cases the same keys go on past the last number, also when the daemon was killed between
+//! the two. So the last numbers lie in the vault, under a hash of SPI and keys.
+
+use core::hash::Hasher as _;
+use core::sync::atomic::Ordering::Relaxed;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::{BuildHasher as _, RandomState};
+use std::rc::Rc;
+
+use crypto::Keys;
+use esp::Cells;
+use policy::SaId;
+use tracing::error;
+use vault::{Origin, Record, Vault};
+
+/// Keys of deleted SAs whose numbers are remembered.
+const RETIRED_MAX: usize = 4096;
+
+/// How far past the last number the same keys go on: more than a worker can have under way while
+/// the SA is taken from it.
+const STEP: u64 = 4096;
+
+/// First bytes of this module's keys in the vault; those of the XFRM database are lower.
+const SECRET: u8 = 0xf0;
+const RETIRED: u8 = 0xf1;
+
+/// The memory, in the vault and here.
+pub struct Numbers {
+    vault: Rc<RefCell<Vault>>,
+    /// Hashes mean nothing without it, and it goes with the vault.
+    secret: [u64; 2],
+    /// Fingerprint and last number, oldest first.
+    retired: VecDeque<(u64, u64)>,
+    /// Owner and last number of cells that the run before left without a record.
+    left: HashMap<u64, u64>,
+}
+
+impl Numbers {
+    /// Takes up what an earlier run remembered.
+    pub fn new(vault: Rc<RefCell<Vault>>, records: &[Record]) -> Numbers {
+        let find = records.iter().find(|r| r.key == [SECRET]);
+        let secret = find.and_then(|r| Some([word(&r.value, 0)?, word(&r.value, 8)?]));
+        let is_new = secret.is_none();
+        let secret = secret.unwrap_or_else(|| [0, 1].map(|n: u64| RandomState::new().hash_one(n)));
+        let retired = records.iter().filter(|r| r.key.first() == Some(&RETIRED));
+        let retired = retired.filter_map(|r| Some((word(&r.key, 1)?, word(&r.value, 0)?)));
+        let numbers = Numbers { retired: retired.collect(), vault, secret, left: HashMap::new() };
+        if is_new {
+            numbers.save(&[SECRET], Some(&secret.map(u64::to_be_bytes).concat()));
+        }
+        numbers
+    }
+
+    /// Whether a record of the vault is this module's.
+    pub fn is_ours(record: &Record) -> bool {
+        record.key.first().is_some_and(|kind| *kind >= SECRET)
+    }
+
+    /// Stands for (SPI, keys), in this run and later ones.
+    pub fn fingerprint(&self, spi: u32, keys: &Keys) -> u64 {
+        self.hash(&[&spi.to_be_bytes(), &keys.cipher, &keys.salt, &keys.auth])
+    }
+
+    /// The number under which the vault keeps an SA's cells. It depends on the keys too: whatever
+    /// is lost of the journal, cells never come back to an SA with other keys.
+    pub fn owner(&self, id: &SaId, keys: &Keys) -> u64 {
+        let id = xfrm::RecordKey::Sa(*id).to_bytes();
+        self.hash(&[&id, &keys.cipher, &keys.salt, &keys.auth])
+    }
+
+    /// The least number that may be the last one used under these keys.
+    pub fn last(&self, fingerprint: u64, owner: u64) -> u64 {
+        let retired = self.retired.iter().rev().find(|(key, _)| *key == fingerprint);
+        let left = self.left.get(&owner);
+        let last = retired.map(|(_, sent)| *sent).into_iter().chain(left.copied()).max();
+        last.map_or(0, |sent| sent.saturating_add(STEP))
+    }
+
+    /// Remembers the last number of an SA that goes.
+    pub fn retire(&mut self, fingerprint: u64, sent: u64) {
+        if sent == 0 {
+            return;
+        }
+        let key = |fingerprint: u64| [&[RETIRED][..], &fingerprint.to_be_bytes()].concat();
+        if let Some(at) = self.retired.iter().position(|(known, _)| *known == fingerprint) {
+            self.retired.remove(at);
+        } else if self.retired.len() >= RETIRED_MAX
+            && let Some((oldest, _)) = self.retired.pop_front()
+        {
+            self.save(&key(oldest), None);
+        }
+        self.retired.push_back((fingerprint, sent));
+        self.save(&key(fingerprint), Some(&sent.to_be_bytes()));
+    }
+
+    /// Lets go of the cells of SAs that no record speaks of, and remembers their numbers.
+    pub fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
+        let mut vault = self.vault.borrow_mut();
+        let orphans: Vec<_> = vault.owners().filter(|(owner, _)| !keep.contains(owner)).collect();
+        for (owner, len) in orphans {
+            if let Ok(grant) = vault.cells(owner, len)
+                && grant.origin == Origin::Kept
+                && let Some(cells) = Cells::in_memory(grant.memory, 0)
+            {
+                self.left.insert(owner, cells.sent().load(Relaxed));
+            }
+        }
+        vault.sweep(keep)
+    }
+
+    fn hash(&self, parts: &[&[u8]]) -> u64 {
+        #[expect(
+            deprecated,
+            reason = "the one hash of the standard library that is fixed: SipHash-2-4 with a key"
+        )]
+        let mut hasher = core::hash::SipHasher::new_with_keys(self.secret[0], self.secret[1]);
+        for part in parts {
+            hasher.write(&(part.len() as u64).to_be_bytes());
+            hasher.write(part);
+        }
+        hasher.finish()
+    }
+
+    fn save(&self, key: &[u8], value: Option<&[u8]>) {
+        let mut vault = self.vault.borrow_mut();
+        let result = match value {
+            Some(value) => vault.put(key, value),
+            None => vault.remove(key),
+        };
+        if let Err(error) = result {
+            error!(%error, "after a crash the last number of an SA would not be known");
+        }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..)?.first_chunk().map(|word| u64::from_be_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(byte: u8) -> Keys {
+        Keys { cipher: vec![byte; 16], salt: vec![byte; 4], auth: Vec::new() }
+    }
+
+    fn id() -> SaId {
+        let mark = policy::Mark::default();
+        SaId { dst: [192, 0, 2, 1].into(), spi: 7, protocol: 50, mark }
+    }
+
+    /// Runs as one life of the daemon, which ends without ceremony.
+    fn life<T>(dir: &std::path::Path, run: impl FnOnce(&mut Numbers) -> T) -> T {
+        let (vault, records) = Vault::open(dir).unwrap();
+        run(&mut Numbers::new(Rc::new(RefCell::new(vault)), &records))
+    }
+
+    #[test]
+    fn the_same_keys_go_on_after_a_crash_between_deletion_and_addition() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("vault");
+        life(&dir, |numbers| {
+            let fingerprint = numbers.fingerprint(7, &keys(1));
+            numbers.retire(fingerprint, 100);
+            numbers.retire(fingerprint, 90_000);
+        });
+        life(&dir, |numbers| {
+            let last = |spi, byte| numbers.last(numbers.fingerprint(spi, &keys(byte)), 0);
+            assert_eq!(last(7, 1), 90_000 + STEP);
+            assert_eq!((last(7, 2), last(8, 1)), (0, 0));
+        });
+    }
+
+    #[test]
+    fn an_sa_that_was_not_recorded_goes_on_when_it_comes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("vault");
+        let len = Cells::needed(64);
+        life(&dir, |numbers| {
+            let owner = numbers.owner(&id(), &keys(1));
+            let grant = numbers.vault.borrow_mut().cells(owner, len).unwrap();
+            Cells::in_memory(grant.memory, 64).unwrap().sent().store(300, Relaxed);
+        });
+        life(&dir, |numbers| {
+            assert_eq!(numbers.sweep(&HashSet::new()), 1);
+            assert_eq!(numbers.last(0, numbers.owner(&id(), &keys(1))), 300 + STEP);
+            assert_eq!(numbers.last(0, numbers.owner(&id(), &keys(2))), 0);
+        });
+    }
+
+    #[test]
+    fn cells_never_come_back_to_other_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("vault");
+        let of = |byte| life(&dir, |numbers| numbers.owner(&id(), &keys(byte)));
+        assert_eq!(of(1), of(1));
+        assert_ne!(of(1), of(2));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("vault");
+        let max = RETIRED_MAX as u64;
+        life(&dir, |numbers| (0..=max).for_each(|n| numbers.retire(n, n + 1)));
+        life(&dir, |numbers| {
+            assert_eq!(numbers.retired.len(), RETIRED_MAX);
+            assert_eq!(numbers.last(0, 0), 0);
+            assert_eq!(numbers.last(max, 0), max + 1 + STEP);
+        });
+    }
+}
