@@ -67,6 +67,33 @@ impl KernelPolicies {
         })
     }
 
+    /// How many policies the kernel has, of whomever: in, out, forward.
+    pub(crate) fn counts(&mut self) -> io::Result<[u32; 3]> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut writer = MessageWriter::new(kind::GETSPDINFO, flag::REQUEST, self.sequence, 0);
+        writer.fixed(&0u32);
+        self.socket.send(&writer.finish(), 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let Ok(header) = Header::decode(&answer) else { continue };
+            if header.seq != self.sequence {
+                continue;
+            }
+            if header.kind == kind::ERROR {
+                acknowledged(&answer)?;
+                continue;
+            }
+            // Flags, then the first attribute: its header, then the counts.
+            let at = |n: usize| {
+                let start = Header::LEN + 8 + 4 * n;
+                answer.get(start..start + 4)?.try_into().ok().map(u32::from_ne_bytes)
+            };
+            let counts = at(0).zip(at(1)).zip(at(2));
+            let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
+            return Ok([input, output, forward]);
+        }
+    }
+
     fn request(
         &mut self,
         message_kind: u16,
@@ -95,7 +122,7 @@ impl KernelPolicies {
 }
 
 /// What an acknowledgement says.
-fn acknowledged(answer: &[u8]) -> io::Result<()> {
+pub(crate) fn acknowledged(answer: &[u8]) -> io::Result<()> {
     let errno = answer
         .get(Header::LEN..Header::LEN + 4)
         .and_then(|b| b.try_into().ok())

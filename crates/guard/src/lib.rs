@@ -170,6 +170,26 @@ impl Guard {
         self.apply(false)
     }
 
+    /// Puts everything up again if some of it is gone: somebody flushed the kernel's policies or
+    /// nftables. True if that was so.
+    ///
+    /// # Errors
+    /// As [`Guard::set`].
+    pub fn check(&mut self) -> Result<bool, GuardError> {
+        let mut standing = [0u32; 3];
+        for barrier in self.standing.values().filter(|b| !b.is_netfilter()) {
+            if let Some(count) = standing.get_mut(usize::from(barrier.direction())) {
+                *count += 1;
+            }
+        }
+        let has = self.kernel.counts().map_err(GuardError::Socket)?;
+        let is_short = has.iter().zip(standing).any(|(has, wanted)| *has < wanted);
+        if !is_short && !self.netfilter.is_gone() {
+            return Ok(false);
+        }
+        self.enforce().map(|()| true)
+    }
+
     /// As [`Guard::settle`], and nothing is put off: for the end.
     ///
     /// # Errors
@@ -514,6 +534,14 @@ mod tests {
             guard.set(&policies, &[]).unwrap();
             assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked");
             assert!(!leaves("fd02::1", "out0"), "IPv6 leaked");
+            // And while it runs.
+            assert!(!guard.check().unwrap(), "nothing was gone");
+            for flush in ["nft flush ruleset", "ip xfrm policy flush"] {
+                assert!(run(flush).0);
+                assert!(guard.check().unwrap(), "{flush}");
+                assert!(!leaves("10.2.0.1", "out0"), "IPv4 leaked after {flush}");
+                assert!(!leaves("fd02::1", "out0"), "IPv6 leaked after {flush}");
+            }
             guard.clear().unwrap();
         });
     }

@@ -5,7 +5,9 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use policy::{Direction, PortMask};
+use xfrm::codec::{Field as _, Header, MessageWriter, flag, kind};
 
 use crate::barrier::{Barrier, Effect};
 use crate::direction_number;
@@ -68,6 +70,11 @@ impl Netfilter {
     /// Puts nothing off the next time.
     pub fn hurry(&mut self) {
         self.quiet_until = None;
+    }
+
+    /// Whether the table is gone that should stand. Where the kernel does not say, it is not.
+    pub fn is_gone(&self) -> bool {
+        self.is_known && has_table(&self.table).is_ok_and(|there| !there)
     }
 
     /// Makes what blocks stand, and everything in order if that is due or asked for. Hands out
@@ -214,6 +221,33 @@ fn rule(barrier: &Barrier) -> String {
     });
     line
 }
+
+/// Whether the kernel has a table of this name (`ip6 NAME`): nfnetlink, `NFT_MSG_GETTABLE`.
+fn has_table(table: &str) -> std::io::Result<bool> {
+    let name = table.trim_start_matches("ip6 ");
+    let mut socket = Socket::new(NETLINK_NETFILTER)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    let mut writer = MessageWriter::new(GET_TABLE, flag::REQUEST, 1, 0);
+    // nfgenmsg: family, version, resource.
+    writer.fixed(&u32::from_ne_bytes([NFPROTO_IPV6, 0, 0, 0]));
+    writer.attribute(TABLE_NAME, &[name.as_bytes(), &[0]].concat());
+    socket.send(&writer.finish(), 0)?;
+    let (answer, _) = socket.recv_from_full()?;
+    let header = Header::decode(&answer).map_err(|_| std::io::ErrorKind::InvalidData)?;
+    if header.kind != kind::ERROR {
+        return Ok(true);
+    }
+    match crate::kernel::acknowledged(&answer) {
+        Err(error) if error.raw_os_error() == Some(crate::NO_ENTRY) => Ok(false),
+        other => other.map(|()| true),
+    }
+}
+
+/// nf_tables' subsystem and message.
+const GET_TABLE: u16 = 10 << 8 | 1;
+const TABLE_NAME: u16 = 1;
+const NFPROTO_IPV6: u8 = 10;
 
 /// Hands a ruleset to `nft`.
 fn apply(ruleset: &str) -> Result<(), String> {

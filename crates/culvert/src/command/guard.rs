@@ -1,7 +1,8 @@
 //! `culvert guard`: the guard without a daemon.
 
 use std::error::Error;
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 
 use guard::{Effect, Guard};
@@ -15,6 +16,22 @@ fn open(name: &str, tun: &str) -> Result<Guard, Box<dyn Error>> {
     let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     result.map_err(|e| format!("{}: {e}", directory.display()))?;
     Ok(Guard::open(name, tun, &directory)?)
+}
+
+/// Makes sure that no daemon runs, not even one that is starting and has no socket yet, and that
+/// none starts while the value lives. A vault too damaged to be opened is no hindrance.
+fn alone(name: &str) -> Result<Option<File>, Box<dyn Error>> {
+    let vault = match File::open(paths::vault_dir(name)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other?,
+    };
+    match vault.try_lock() {
+        Ok(()) => Ok(Some(vault)),
+        Err(TryLockError::WouldBlock) => {
+            Err(format!("the daemon {name} runs; its guard goes with its policies").into())
+        }
+        Err(TryLockError::Error(error)) => Err(error.into()),
+    }
 }
 
 /// What stands, by the list that daemon and commands keep.
@@ -44,6 +61,7 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     if !config.guard.enabled {
         return Err("guard.enabled = false in the configuration: nothing was done".into());
     }
+    let _alone = alone(&config.name)?;
     let prefixes: Vec<_> = config.guard.prefixes.iter().map(|p| p.0).collect();
     guard.add_prefixes(&prefixes)?;
     Ok(format!("{} barriers stand", guard.standing().len()))
@@ -51,16 +69,14 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
 
 /// Takes everything down that protects traffic of an instance that no longer runs.
 pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
-    if paths::control_socket(name).exists() && crate::client::is_running(name) {
-        return Err(format!("the daemon {name} runs; its guard goes with its policies").into());
-    }
+    let _alone = alone(name)?;
     let mut guard = open(name, &TunConfig::default().interface)?;
     let count = guard.standing().len();
     guard.clear()?;
     drop(guard);
     // SAs that nobody takes up any more: their keys go with them.
     match fs::remove_dir_all(paths::runtime_dir(name)) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}
     }
     Ok(format!("{count} barriers taken down; saved SAs and policies of {name} forgotten"))

@@ -86,6 +86,7 @@ struct Daemon {
     /// Routes and steering are to be set as a whole: addresses have changed.
     paths_anew: bool,
     retry_at: Instant,
+    check_at: Instant,
     guard_trouble: Option<String>,
     sas_followed: u64,
 }
@@ -341,9 +342,17 @@ impl Daemon {
                 self.guard.change(old, new);
             }
             let is_due = self.guard.due().is_some_and(|at| at <= Instant::now());
-            match is_due || !steps.is_empty() {
-                true => self.guard.settle(),
-                false => return,
+            if is_due || !steps.is_empty() {
+                self.guard.settle()
+            } else if self.check_at <= Instant::now() {
+                self.check_at = Instant::now() + TICK;
+                self.guard.check().map(|gone| {
+                    if gone {
+                        warn!("somebody took the guard away; it stands again");
+                    }
+                })
+            } else {
+                return;
             }
         };
         self.guard_anew = false;

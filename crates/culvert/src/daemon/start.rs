@@ -17,6 +17,7 @@ use esp::IvSource;
 use guard::{Guard, GuardError};
 use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
 use mirror::Observer;
+use rustix::process::DumpableBehavior;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
@@ -127,6 +128,9 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     if !missing.is_empty() {
         return Err(StartError::Capabilities(missing.join(", ")));
     }
+    // No core dump holds keys, whatever the limits say.
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|e| system("forbidding core dumps")(e.into()))?;
     privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
     let mut daemon = Daemon::start(config, args)?;
     // The line that start-up scripts and tests wait for.
@@ -293,6 +297,7 @@ impl Daemon {
             guard_anew: true,
             paths_anew: true,
             retry_at: Instant::now(),
+            check_at: Instant::now(),
             guard_trouble: None,
             sas_followed: 0,
         };
