@@ -145,6 +145,8 @@ class Lab:
         self.closing = []
         self.paths = []
         self.network = None
+        #: Queues of each end of the links that are made from now on.
+        self.queues = 1
         self.closed = False
         self.tmp = Path(tempfile.mkdtemp(prefix=f"cvlab-{self.run_id}-"))
         STATE.mkdir(mode=0o700, exist_ok=True)
@@ -177,8 +179,9 @@ class Lab:
         `offload=False` turns checksum and segmentation offload off at both ends, as on a host
         whose frames are complete when they leave it.
         """
-        sh("ip", "link", "add", one_name, "netns", one.ns, "mtu", mtu, "type", "veth",
-           "peer", "name", two_name, "netns", two.ns, "mtu", mtu)  # fmt: skip
+        queues = ("numrxqueues", self.queues, "numtxqueues", self.queues)
+        sh("ip", "link", "add", one_name, "netns", one.ns, "mtu", mtu, *queues, "type", "veth",
+           "peer", "name", two_name, "netns", two.ns, "mtu", mtu, *queues)  # fmt: skip
         for host, dev in ((one, one_name), (two, two_name)):
             host.sysctl(f"net.ipv6.conf.{dev}.accept_dad", 0)
             host.ip("link", "set", "dev", dev, "up")
