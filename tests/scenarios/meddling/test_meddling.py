@@ -85,3 +85,15 @@ def test_reloads_take_the_ports_back_and_leak_no_descriptor(network):
         counts.append(len(os.listdir(f"/proc/{pid}/fd")))
     assert len(set(counts)) == 1, counts
     assert_ping(net.client, t.SERVER6)
+
+
+def test_without_its_interface_the_daemon_ends_and_leaks_nothing(network):
+    net = network().up()
+    wire = Capture(net.mid, "west")
+    net.gwa.host.ip("link", "del", "culvert0")
+    wait_for("the daemon to end", lambda: not net.gwa.daemon.alive(), 5)
+    for host, source in ((net.client, None), (net.gwa.host, t.LAN_A4)):
+        assert ping(host, t.SERVER4, count=2, source=source)["received"] == 0
+    assert_only_protected(wire.stop())
+    net.gwa.daemon.start()
+    wait_for("traffic to pass again", passes(net.client, t.SERVER4), 10)
