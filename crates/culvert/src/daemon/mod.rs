@@ -85,6 +85,7 @@ struct Daemon {
     guard_anew: bool,
     /// Routes and steering are to be set as a whole: addresses have changed.
     paths_anew: bool,
+    is_interface_gone: bool,
     retry_at: Instant,
     check_at: Instant,
     guard_trouble: Option<String>,
@@ -97,6 +98,8 @@ enum End {
     Told,
     /// The worker panicked: nothing would move packets any more.
     WorkerDied,
+    /// Somebody deleted the private interface: Linux's own packets would not come any more.
+    InterfaceGone,
 }
 
 impl Daemon {
@@ -116,6 +119,9 @@ impl Daemon {
             self.serve_clients();
             self.hear_worker();
             self.hear_linux();
+            if self.is_interface_gone {
+                return End::InterfaceGone;
+            }
             self.follow_policies();
             self.retry();
             // Only now do requesters hear that a policy stands: guard and steering follow it.
@@ -237,6 +243,9 @@ impl Daemon {
                     paths = true;
                 }
                 LinuxChange::RuleRemoved(_) => (paths, own) = (true, true),
+                LinuxChange::LinkRemoved(link) if link.index == self.private.ifindex() => {
+                    self.is_interface_gone = true;
+                }
                 LinuxChange::Link(link) | LinuxChange::LinkRemoved(link) => {
                     links = true;
                     own |= link.index == self.private.ifindex();

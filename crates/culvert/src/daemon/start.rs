@@ -111,6 +111,9 @@ pub enum StartError {
     /// It ran, and had to end.
     #[error("the worker thread has ended by itself: this is a defect; its message stands above")]
     WorkerDied,
+    /// It ran, and lost its interface.
+    #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
+    InterfaceGone,
 }
 
 /// Runs the daemon until it is told to stop.
@@ -144,6 +147,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
         }
         // The guard stands, and the vault holds everything for the next start.
         End::WorkerDied => Err(StartError::WorkerDied),
+        End::InterfaceGone => Err(StartError::InterfaceGone),
     }
 }
 
@@ -296,6 +300,7 @@ impl Daemon {
             followed: HashMap::new(),
             guard_anew: true,
             paths_anew: true,
+            is_interface_gone: false,
             retry_at: Instant::now(),
             check_at: Instant::now(),
             guard_trouble: None,
