@@ -138,6 +138,8 @@ class Daemon:
         self.name = f"{host.name}-{host.lab.run_id}"
         self.config = host.lab.tmp / f"{host.name}.culvert.toml"
         self.process = None
+        #: Environment of the daemon, beyond the lab's own.
+        self.environment = {}
         self.write_config()
         host.lab.owns(f"/run/culvert/{self.name}")
         host.lab.at_close(self._forget)
@@ -155,7 +157,8 @@ class Daemon:
         # The log is appended to over restarts: wait for one more ready line than there was.
         before = log.read_text().count("culvert: ready") if log.exists() else 0
         self.process = self.host.spawn(
-            culvert_binary(), "run", "--config", self.config, log=log, env={"NO_COLOR": "1"}
+            culvert_binary(), "run", "--config", self.config, log=log,
+            env={"NO_COLOR": "1", **self.environment},
         )
 
         def ready():
