@@ -225,6 +225,10 @@ impl Daemon {
             Ok(changes) => changes,
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
+                // What it took in before that is not told again.
+                self.follow_linux();
+                let neighbours = topology::neighbours(self.observer.snapshot());
+                self.tables.neighbours.store(Arc::new(neighbours));
                 return;
             }
         };
