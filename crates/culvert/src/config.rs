@@ -355,6 +355,7 @@ fn valid_interface(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, Path::new("culvert.toml"))
@@ -429,6 +430,39 @@ mod tests {
             let error = parse(text).expect_err(text).to_string();
             for part in *expected {
                 assert!(error.contains(part), "{text:?}: {part:?} not in: {error}");
+            }
+        }
+    }
+
+    /// A text that is nearly right, with some of its characters changed, cut or doubled.
+    fn nearly_right() -> impl Strategy<Value = String> {
+        const TEXT: &str = "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\nqueues = 2\n\
+            [tun]\nmtu = 1400\n[guard]\nprefixes = [\"10.2.0.0/16\", \"2001:db8::/32\"]\n\
+            [crypto]\nengine = \"openssl\"\n";
+        let edit = (0..TEXT.len(), 0..4u8, any::<char>());
+        proptest::collection::vec(edit, 1..6).prop_map(|edits| {
+            let mut text: Vec<char> = TEXT.chars().collect();
+            for (at, how, with) in edits {
+                let at = at.min(text.len().saturating_sub(1));
+                match how {
+                    0 => text[at] = with,
+                    1 => drop(text.remove(at)),
+                    2 => text.insert(at, text[at]),
+                    _ => text.truncate(at.max(1)),
+                }
+            }
+            text.into_iter().collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_valid_or_refused_with_the_file_named(
+            text in prop_oneof![nearly_right(), "\\PC*"],
+        ) {
+            match parse(&text) {
+                Ok(config) => prop_assert!(config.problem().is_none()),
+                Err(error) => prop_assert!(error.to_string().contains("culvert.toml")),
             }
         }
     }
