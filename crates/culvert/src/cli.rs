@@ -33,9 +33,9 @@ pub struct Cli {
 pub enum Command {
     /// Run the daemon in the foreground.
     ///
-    /// Needs root (CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF or CAP_SYS_ADMIN). Runs in the network
-    /// namespace that it is started in. SIGTERM and SIGINT stop it in order, SIGHUP reloads the
-    /// configuration file.
+    /// Needs root, with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON; gives up every other
+    /// capability. Runs in the network namespace that it is started in. SIGTERM and SIGINT stop it
+    /// in order, SIGHUP reloads the configuration file.
     Run(RunArgs),
     /// Check a configuration file and say what is wrong with it, without touching anything.
     Check(ConfigArg),
