@@ -126,7 +126,7 @@ def test_df_not_set(network, encap):
     net = network(encap=encap).up()
     sock, sink = sender(net, 4, df=False), receiver(net, 4)
     wire = Capture(net.mid, "west")
-    sizes = [0, 1, 1000, *range(1380, 1473), 2000, 4000, 8000, 16000]
+    sizes = [*range(1473), 2000, 4000, 8000, 16000]
     for size in sizes:
         send(sock, size)
         time.sleep(0.001)
