@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use forward::{
-    Fib, Hop, IcmpCause, RouteEntry, RouteKind, RouteResult, RuleAction, RuleEntry, Subnet, table,
+    Fib, Hop, IcmpCause, RouteEntry, RouteKind, RouteResult, RuleAction, RuleEntry, SourceCheck,
+    Subnet, table,
 };
 use outcome::DropReason;
 use proptest::prelude::*;
@@ -355,6 +356,47 @@ proptest! {
                 break;
             }
             prop_assert_eq!(fib.lookup(dst, src, 0, 1), want);
+        }
+    }
+}
+
+#[test]
+fn the_reverse_path_filter_is_linuxs() {
+    use SourceCheck::{Loose, Off, Strict};
+    let mut routes = host();
+    routes[0] = kind(table::MAIN, "203.0.113.0/24", RouteKind::Blackhole);
+    routes.push(RouteEntry {
+        hops: vec![hop(4, Some("192.0.2.4")), hop(5, Some("192.0.2.5"))],
+        ..via(table::MAIN, "10.9.0.0/16", 4, None)
+    });
+    let fib = Fib::new(routes, RuleEntry::defaults(), None);
+    let passes = |src: &str, iif, check| {
+        let mut packet = [0; 20];
+        packet[0] = 0x45;
+        packet[3] = 20;
+        packet[8] = 64;
+        packet[9] = 253;
+        let IpAddr::V4(src) = ip(src) else { panic!("IPv4") };
+        packet[12..16].copy_from_slice(&src.octets());
+        packet[16..20].copy_from_slice(&[10, 2, 0, 1]);
+        wire::ipv4::fill_checksum(&mut packet);
+        fib.is_way_back(&wire::parse_ip(&packet).unwrap(), 0, iif, check)
+    };
+    // (source, ingress interface, off, loose, strict)
+    for (src, iif, off, loose, strict) in [
+        ("10.1.0.7", 3, true, true, true),
+        ("10.1.0.7", 2, true, true, false),
+        // Over any hop of several, whichever the flow would take.
+        ("10.9.0.7", 4, true, true, true),
+        ("10.9.0.7", 5, true, true, true),
+        ("10.9.0.7", 3, true, true, false),
+        // No way back, a black hole, and an address of this host.
+        ("198.51.100.7", 2, true, false, false),
+        ("203.0.113.7", 2, true, false, false),
+        ("192.0.2.9", 2, true, false, false),
+    ] {
+        for (check, wanted) in [(Off, off), (Loose, loose), (Strict, strict)] {
+            assert_eq!(passes(src, iif, check), wanted, "{src} by {iif}, {check:?}");
         }
     }
 }
