@@ -227,8 +227,7 @@ impl Daemon {
                 error!(%error, "the mirror of Linux's tables");
                 // What it took in before that is not told again.
                 self.follow_linux();
-                let neighbours = topology::neighbours(self.observer.snapshot());
-                self.tables.neighbours.store(Arc::new(neighbours));
+                self.publish_neighbours();
                 return;
             }
         };
@@ -268,10 +267,8 @@ impl Daemon {
             self.private.repair(self.observer.snapshot());
         }
         if neighbours || links {
-            let neighbours = topology::neighbours(self.observer.snapshot());
-            self.tables.neighbours.store(Arc::new(neighbours));
+            self.publish_neighbours();
         }
-        self.worker.wake();
     }
 
     /// Ports, routes and addresses after a change in Linux.
@@ -303,6 +300,12 @@ impl Daemon {
         let slot = |ifindex| ports.slot(ifindex);
         let topology = topology::topology(snapshot, table, slot, private::source_check);
         self.tables.topology.store(Arc::new(topology));
+        self.worker.wake();
+    }
+
+    fn publish_neighbours(&self) {
+        let neighbours = topology::neighbours(self.observer.snapshot());
+        self.tables.neighbours.store(Arc::new(neighbours));
         self.worker.wake();
     }
 

@@ -308,8 +308,7 @@ impl Daemon {
         };
         daemon.follow_policies();
         daemon.follow_linux();
-        let neighbours = super::topology::neighbours(daemon.observer.snapshot());
-        daemon.tables.neighbours.store(Arc::new(neighbours));
+        daemon.publish_neighbours();
         daemon.follow_policies();
         Ok(daemon)
     }
