@@ -1,0 +1,194 @@
+// AES in functions (FIPS 197): S-boxes, rounds, key expansion. The tables are computed at
+// elaboration from the field arithmetic. A state is 128 bits, first byte highest, as the standard
+// numbers them: byte 4c + r is row r of column c.
+
+package aes_pkg;
+
+  typedef logic [7:0] byte_t;
+  typedef logic [31:0] word_t;
+  typedef logic [127:0] state_t;
+  typedef logic [255:0][7:0] table_t;
+
+  // Key length, in the encoding of the internal headers.
+  typedef enum logic [1:0] {
+    Aes128 = 2'd0,
+    Aes192 = 2'd1,
+    Aes256 = 2'd2
+  } key_len_e;
+
+  function automatic logic [3:0] rounds(key_len_e len);
+    unique case (len)
+      Aes192:  return 4'd12;
+      Aes256:  return 4'd14;
+      default: return 4'd10;
+    endcase
+  endfunction
+
+  function automatic byte_t xtime(byte_t x);
+    return {x[6:0], 1'b0} ^ (x[7] ? 8'h1b : 8'h00);
+  endfunction
+
+  // Product in GF(2^8).
+  function automatic byte_t gmul(byte_t x, byte_t y);
+    byte_t sum, power;
+    sum   = '0;
+    power = x;
+    for (int unsigned i = 0; i < 8; i++) begin
+      if (y[i]) sum ^= power;
+      power = xtime(power);
+    end
+    return sum;
+  endfunction
+
+  // The S-box: inverse in the field, then the affine map. The powers of the generator 3 pair each
+  // element with its inverse: 3^n and 3^(255-n).
+  function automatic table_t make_sbox();
+    table_t power, box;
+    byte_t x, inv;
+    power = '0;
+    box   = '0;
+    x     = 8'h01;
+    for (int unsigned n = 0; n < 255; n++) begin
+      power[n] = x;
+      x = x ^ xtime(x);
+    end
+    for (int unsigned n = 0; n < 255; n++) begin
+      inv = power[(255-n)%255];
+      box[power[n]] = inv ^ {inv[6:0], inv[7]} ^ {inv[5:0], inv[7:6]} ^ {inv[4:0], inv[7:5]} ^
+                      {inv[3:0], inv[7:4]} ^ 8'h63;
+    end
+    box[0] = 8'h63;
+    return box;
+  endfunction
+
+  function automatic table_t invert(table_t box);
+    table_t inverse;
+    inverse = '0;
+    for (int unsigned n = 0; n < 256; n++) inverse[box[n]] = byte_t'(n);
+    return inverse;
+  endfunction
+
+  localparam table_t Sbox = make_sbox();
+  localparam table_t InvSbox = invert(Sbox);
+
+  function automatic word_t sub_word(word_t x);
+    return {Sbox[x[31:24]], Sbox[x[23:16]], Sbox[x[15:8]], Sbox[x[7:0]]};
+  endfunction
+
+  // SubBytes and ShiftRows: row r moves r columns to the left.
+  function automatic state_t sub_shift(state_t s);
+    state_t out;
+    for (int unsigned c = 0; c < 4; c++) begin
+      for (int unsigned r = 0; r < 4; r++) begin
+        out[127-8*(4*c+r)-:8] = Sbox[s[127-8*(4*((c+r)%4)+r)-:8]];
+      end
+    end
+    return out;
+  endfunction
+
+  function automatic state_t inv_sub_shift(state_t s);
+    state_t out;
+    for (int unsigned c = 0; c < 4; c++) begin
+      for (int unsigned r = 0; r < 4; r++) begin
+        out[127-8*(4*((c+r)%4)+r)-:8] = InvSbox[s[127-8*(4*c+r)-:8]];
+      end
+    end
+    return out;
+  endfunction
+
+  function automatic state_t mix_columns(state_t s);
+    state_t out;
+    byte_t a0, a1, a2, a3, all;
+    for (int unsigned c = 0; c < 4; c++) begin
+      {a0, a1, a2, a3} = s[127-32*c-:32];
+      all = a0 ^ a1 ^ a2 ^ a3;
+      out[127-32*c-:32] = {a0 ^ all ^ xtime(a0 ^ a1), a1 ^ all ^ xtime(a1 ^ a2),
+                           a2 ^ all ^ xtime(a2 ^ a3), a3 ^ all ^ xtime(a3 ^ a0)};
+    end
+    return out;
+  endfunction
+
+  function automatic state_t inv_mix_columns(state_t s);
+    state_t out;
+    byte_t a0, a1, a2, a3;
+    for (int unsigned c = 0; c < 4; c++) begin
+      {a0, a1, a2, a3} = s[127-32*c-:32];
+      out[127-32*c-:32] = {
+        gmul(a0, 8'h0e) ^ gmul(a1, 8'h0b) ^ gmul(a2, 8'h0d) ^ gmul(a3, 8'h09),
+        gmul(a0, 8'h09) ^ gmul(a1, 8'h0e) ^ gmul(a2, 8'h0b) ^ gmul(a3, 8'h0d),
+        gmul(a0, 8'h0d) ^ gmul(a1, 8'h09) ^ gmul(a2, 8'h0e) ^ gmul(a3, 8'h0b),
+        gmul(a0, 8'h0b) ^ gmul(a1, 8'h0d) ^ gmul(a2, 8'h09) ^ gmul(a3, 8'h0e)
+      };
+    end
+    return out;
+  endfunction
+
+  // Key expansion, four words at a time. The window holds the last eight words of the expanded key,
+  // the newest lowest; `step` counts the calls from 0; `rcon` is the next round constant.
+  typedef struct packed {
+    logic [255:0] window;
+    logic [3:0]   step;
+    byte_t        rcon;
+  } expand_t;
+
+  // The start: the key, left-aligned in 256 bits, moves to the newest end of the window.
+  function automatic expand_t expand_start(logic [255:0] key, key_len_e len);
+    expand_t out;
+    unique case (len)
+      Aes192:  out.window = {64'd0, key[255:64]};
+      Aes256:  out.window = key;
+      default: out.window = {128'd0, key[255:128]};
+    endcase
+    out.step = '0;
+    out.rcon = 8'h01;
+    return out;
+  endfunction
+
+  function automatic expand_t expand_step(expand_t in, key_len_e len);
+    expand_t out;
+    word_t w0, w1, w2, w3;  // the new words
+    word_t o0, o1, o2, o3;  // the words one key length before them
+    word_t sub_in, sub_out;
+    logic rotate, third;  // third: the S-boxes work for the third of the new words
+    logic use_first;
+    unique case (len)
+      Aes192:  {o0, o1, o2, o3} = in.window[191-:128];
+      Aes256:  {o0, o1, o2, o3} = in.window[255-:128];
+      default: {o0, o1, o2, o3} = in.window[127-:128];
+    endcase
+    // With 192 bits every sixth word is special: the first of step 0, the third of step 1, none of
+    // step 2. With 256 bits the first of every second step is substituted without rotation.
+    third     = len == Aes192 && in.step inside {4'd1, 4'd4, 4'd7, 4'd10};
+    use_first = len != Aes192 || in.step inside {4'd0, 4'd3, 4'd6, 4'd9};
+    rotate    = !(len == Aes256 && in.step[0]);
+    sub_in    = third ? o1 ^ o0 ^ in.window[31:0] : in.window[31:0];
+    sub_out   = sub_word(rotate ? {sub_in[23:0], sub_in[31:24]} : sub_in) ^
+                (rotate ? {in.rcon, 24'd0} : 32'd0);
+    w0 = o0 ^ (use_first ? sub_out : in.window[31:0]);
+    w1 = o1 ^ w0;
+    w2 = o2 ^ (third ? sub_out : w1);
+    w3 = o3 ^ w2;
+    out.window = {in.window[127:0], w0, w1, w2, w3};
+    out.step   = in.step + 4'd1;
+    out.rcon   = ((use_first && rotate) || third) ? xtime(in.rcon) : in.rcon;
+    return out;
+  endfunction
+
+  // Round key k, from the window after k steps.
+  function automatic state_t round_key(logic [255:0] window, key_len_e len);
+    unique case (len)
+      Aes192:  return window[191-:128];
+      Aes256:  return window[255-:128];
+      default: return window[127-:128];
+    endcase
+  endfunction
+
+  // What a cipher unit is told with a packet's first beat.
+  typedef struct packed {
+    logic [255:0] key;      // left-aligned
+    state_t       iv;
+    key_len_e     len;
+    logic         decrypt;
+  } job_t;
+
+endpackage

