@@ -21,10 +21,10 @@ PRELOAD = target/release/libculvert_preload.so
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-JOBS = format clippy docs unit crate-graph audit shell lab fuzz-smoke scenarios
+JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
+.PHONY: help setup build demo test lint fuzz bench hdl install uninstall clean $(JOBS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -55,8 +55,14 @@ $(JOBS):
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)
 
-bench: build ## the gateway path in memory, on one core
-	$(BINARY) bench esp
+bench: build ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
+	@if [ "$$(id -u)" = 0 ]; then bench/peer/build || true; \
+	else echo "not root: without the comparison to DPDK's gateway"; fi
+	@$(BINARY) bench all $(if $(filter 1 yes true,$(QUICK)),--quick) $(if $(CPU),--cpu $(CPU)) \
+	    --report bench/reports --command 'make bench$(if $(QUICK), QUICK=1)$(if $(CPU), CPU=$(CPU))'
+
+hdl: ## lint and benches of the hardware gateway (PyPI tools into hdl/build)
+	$(MAKE) -C hdl lint test
 
 install: ## binary, preload library, manual pages, units, default configuration
 	@test -x $(BINARY) || { echo "nothing is built yet: run make build first"; exit 1; }
@@ -100,5 +106,5 @@ uninstall: ## remove what install put there; the configuration stays
 clean: ## remove build results, and what an interrupted demo or test left
 	-[ "$$(id -u)" = 0 ] && $(PYTHON) demo/demo.py --clean
 	$(CARGO) clean
-	rm -rf build fuzz/target
+	rm -rf build fuzz/target hdl/build
 	find tests demo -name __pycache__ -type d -prune -exec rm -rf {} +

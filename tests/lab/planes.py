@@ -140,6 +140,8 @@ class Daemon:
         self.process = None
         #: Environment of the daemon, beyond the lab's own.
         self.environment = {}
+        #: Arguments of `culvert run`, beyond the configuration file.
+        self.arguments = []
         self.write_config()
         host.lab.owns(f"/run/culvert/{self.name}")
         host.lab.at_close(self._forget)
@@ -157,7 +159,7 @@ class Daemon:
         # The log is appended to over restarts: wait for one more ready line than there was.
         before = log.read_text().count("culvert: ready") if log.exists() else 0
         self.process = self.host.spawn(
-            culvert_binary(), "run", "--config", self.config, log=log,
+            culvert_binary(), "run", "--config", self.config, *self.arguments, log=log,
             env={"NO_COLOR": "1", **self.environment},
         )
 
@@ -178,6 +180,13 @@ class Daemon:
         """What a crash is like."""
         self.process.kill(signal.SIGKILL)
         self.process.wait()
+
+    def worker_cpu_s(self):
+        """Processor time that the worker's thread has used so far, in seconds."""
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            if (task / "comm").read_text().strip() == "culvert-worker":
+                return int((task / "schedstat").read_text().split()[0]) / 1e9
+        raise LabError(f"culvert on {self.host.name} has no worker")
 
     def alive(self):
         return self.process is not None and self.process.alive()

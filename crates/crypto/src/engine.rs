@@ -1,12 +1,9 @@
 //! The interface between the data path and a crypto engine.
 
-use core::any::Any;
-use core::fmt;
-use std::sync::Arc;
-
 use thiserror::Error;
 
 use crate::key::Keys;
+use crate::session::Session;
 use crate::suite::Suite;
 
 /// What a job asks for.
@@ -69,6 +66,7 @@ pub struct Job<'a> {
 
 impl<'a> Job<'a> {
     /// A job on an ESP packet.
+    #[inline]
     pub fn esp(session: &'a Session, op: Op, packet: &'a mut [u8], seq_hi: Option<u32>) -> Job<'a> {
         Job { session, op, packet, header_len: 8, seq_hi, status: JobStatus::Pending }
     }
@@ -79,19 +77,10 @@ impl<'a> Job<'a> {
     /// combined mode with `seq_hi` has a header of other than 8 bytes (RFC 4106 §5 defines no
     /// other), or when an HMAC suite would authenticate nothing. Every engine answers
     /// [`JobStatus::Failed`] then.
+    #[inline]
     pub fn layout(&self) -> Option<Layout> {
-        let suite = self.session.suite();
-        let text = self.header_len.checked_add(suite.iv_len_bytes())?;
-        let icv = self.packet.len().checked_sub(suite.icv_len_bytes())?;
-        let text_len = icv.checked_sub(text)?;
-        let fits = match suite {
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => {
-                self.seq_hi.is_none() || self.header_len == 8
-            }
-            Suite::AesCbcHmac { .. } => text_len % 16 == 0,
-            Suite::NullHmac { .. } => icv > 0,
-        };
-        fits.then_some(Layout { iv: self.header_len, text, icv })
+        let esn = self.seq_hi.is_some();
+        Layout::of(self.session.suite(), self.header_len, self.packet.len(), esn)
     }
 
     /// The bytes of text, if the lengths fit the suite at all.
@@ -121,6 +110,22 @@ pub struct Layout {
     pub icv: usize,
 }
 
+impl Layout {
+    /// [`Job::layout`] by its parts: `esn` says whether extended sequence numbers are in use.
+    #[inline]
+    pub fn of(suite: Suite, header_len: usize, packet_len: usize, esn: bool) -> Option<Layout> {
+        let text = header_len.checked_add(suite.iv_len_bytes())?;
+        let icv = packet_len.checked_sub(suite.icv_len_bytes())?;
+        let text_len = icv.checked_sub(text)?;
+        let fits = match suite {
+            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => !esn || header_len == 8,
+            Suite::AesCbcHmac { .. } => text_len % 16 == 0,
+            Suite::NullHmac { .. } => icv > 0,
+        };
+        fits.then_some(Layout { iv: header_len, text, icv })
+    }
+}
+
 /// The parts of a job's packet, see [`Job`].
 #[derive(Debug)]
 pub struct Parts<'p> {
@@ -136,6 +141,7 @@ pub struct Parts<'p> {
 
 /// The additional data of a combined mode with extended sequence numbers (RFC 4106 §5, RFC 7634
 /// §2.1): SPI, high half, low half. `header` is SPI and low half; `None` if it is not 8 bytes.
+#[inline]
 pub fn esn_aad(header: &[u8], seq_hi: u32) -> Option<[u8; 12]> {
     let (spi, low) = header.split_first_chunk::<4>()?;
     let low: &[u8; 4] = low.try_into().ok()?;
@@ -173,39 +179,6 @@ pub enum EngineError {
     },
 }
 
-/// One SA's keyed state in an engine: expanded keys, in both directions.
-///
-/// Shared between workers; engines only read it. A clone shares the keys; they are zeroised when
-/// the last one is dropped.
-#[derive(Clone)]
-pub struct Session {
-    suite: Suite,
-    state: Arc<dyn Any + Send + Sync>,
-}
-
-impl Session {
-    /// Wraps an engine's own state.
-    pub fn new(suite: Suite, state: Box<dyn Any + Send + Sync>) -> Session {
-        Session { suite, state: state.into() }
-    }
-
-    /// The suite that the session is for.
-    pub fn suite(&self) -> Suite {
-        self.suite
-    }
-
-    /// The engine's own state, if it is of that type.
-    pub fn state<T: 'static>(&self) -> Option<&T> {
-        self.state.downcast_ref()
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Session({})", self.suite)
-    }
-}
-
 /// Makes sessions and engines; one per process and library.
 pub trait Provider: Send + Sync {
     /// The engine's name, for people: `ipsec-mb`, `openssl`.
@@ -228,6 +201,22 @@ pub trait Provider: Send + Sync {
     /// # Errors
     /// When the library cannot be set up.
     fn engine(&self) -> Result<Box<dyn Engine>, EngineError>;
+
+    /// The library's best way to run one suite under one key, for benchmarks: what there is to
+    /// compare an engine with. `None` if the provider has none, or not for this suite and keys.
+    fn bare(&self, suite: Suite, keys: &Keys) -> Option<Box<dyn Bare>> {
+        let _ = (suite, keys);
+        None
+    }
+}
+
+/// The library without an engine around it, see [`Provider::bare`]: no jobs, no statuses, and
+/// nothing is kept from anybody when an ICV is wrong. Never for traffic.
+pub trait Bare: Send {
+    /// Seals or opens every packet in place; each is SPI and sequence number (8 bytes), IV, text,
+    /// ICV, as in [`Job`] without extended sequence numbers. Returns how many were done, on `Open`
+    /// with the right ICV. Packets whose lengths do not fit the suite are left alone.
+    fn run(&mut self, op: Op, packets: &mut [&mut [u8]]) -> usize;
 }
 
 /// Runs bursts of jobs; one per worker thread, so nothing in it is shared.

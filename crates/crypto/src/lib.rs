@@ -13,11 +13,11 @@
 mod engine;
 mod key;
 mod self_test;
+mod session;
 mod suite;
 
-pub use engine::{
-    Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, Session, esn_aad,
-};
+pub use engine::{Bare, Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, esn_aad};
 pub use key::Keys;
 pub use self_test::self_test;
+pub use session::{KeyBlock, KeyLine, Maker, Near, Session};
 pub use suite::{AesKey, Hmac, IcvLen, Suite};

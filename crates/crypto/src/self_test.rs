@@ -1,7 +1,8 @@
 //! One known answer per suite, so that a broken library or build is refused and not used.
 
-use crate::engine::{EngineError, Job, JobStatus, Op, Provider, Session};
+use crate::engine::{EngineError, Job, JobStatus, Op, Provider};
 use crate::key::Keys;
+use crate::session::Session;
 use crate::suite::Suite;
 
 /// `SUITE HEX` a line: the sealed text and the ICV of the packet below. Made by

@@ -1,9 +1,13 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
+mod bench;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
 
 /// A fast path for IPsec on Linux.
 ///
@@ -66,9 +70,13 @@ pub enum Command {
     /// Nothing is changed. Looks at the network namespace that it is started in, and sees all of it
     /// only as root. The exit status is 1 if there are problems, 0 with warnings alone.
     Doctor(ConfigArg),
-    /// Measure the data path in memory, on one core.
+    /// Measure the data path in memory.
+    ///
+    /// Each packet goes the way that the daemon's worker takes it, between ports that are lists in
+    /// memory; nothing is switched off that a gateway has on. Times are of one pinned core: keep
+    /// the machine quiet meanwhile. With --json, each row is an object on a line of its own.
     #[command(subcommand)]
-    Bench(BenchCommand),
+    Bench(Box<BenchCommand>),
     /// Write man pages and shell completions into a directory.
     #[command(hide = true)]
     Docs {
@@ -83,6 +91,13 @@ pub struct RunArgs {
     /// The configuration file (TOML).
     #[command(flatten)]
     pub config: ConfigArg,
+    /// Never sleep: the worker looks for packets all the time, which gives the shortest latency and
+    /// takes a whole core (as `poll = "always"` in the configuration's `[worker]`).
+    ///
+    /// Without it the worker sleeps when nothing comes, and does not while packets come every few
+    /// microseconds.
+    #[arg(long)]
+    pub poll: bool,
     /// Log as JSON objects, one a line.
     #[arg(long)]
     pub log_json: bool,
@@ -135,48 +150,6 @@ pub enum GuardCommand {
     Apply(ConfigArg),
     /// Take the guard down. Traffic that was protected can then leave in clear.
     Clear,
-}
-
-/// The commands of `culvert bench`.
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// The whole gateway path with in-memory ports: cycles a packet, and the ratio to the cipher.
-    Esp(BenchEspArgs),
-}
-
-/// Arguments of `culvert bench esp`.
-#[derive(Debug, Args)]
-pub struct BenchEspArgs {
-    /// Suites to measure, as strongSwan's proposals name them.
-    #[arg(long, value_delimiter = ',', default_value = "aes128gcm16,aes128-sha1,aes128-sha256")]
-    pub suite: Vec<String>,
-    /// Sizes of the inner IP packet in bytes.
-    #[arg(long, value_delimiter = ',', default_value = "64,128,256,512,1024,1400")]
-    pub size: Vec<usize>,
-    /// Directions.
-    #[arg(long, value_delimiter = ',', default_value = "outbound,inbound")]
-    pub direction: Vec<BenchDirection>,
-    /// Repetitions; the median counts.
-    #[arg(long, default_value_t = 5)]
-    pub repeat: usize,
-    /// Milliseconds of each repetition.
-    #[arg(long, default_value_t = 200)]
-    pub millis: u64,
-    /// Core to pin to.
-    #[arg(long)]
-    pub cpu: Option<usize>,
-    /// Crypto engine.
-    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
-    pub engine: EngineChoice,
-}
-
-/// Which way a benchmark's packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BenchDirection {
-    /// Cleartext in, ESP out.
-    Outbound,
-    /// ESP in, cleartext out.
-    Inbound,
 }
 
 /// Which crypto engine works.

@@ -95,6 +95,12 @@ impl Default for TunConfig {
 pub struct WorkerConfig {
     /// The core to pin it to; not pinned when left out.
     pub cpu: Option<usize>,
+    /// Cores of threads that encrypt and decrypt for it, one thread each; none when left out.
+    pub crypto_cpus: Vec<usize>,
+    /// What it does when no packets come.
+    pub poll: PollMode,
+    /// Flows whose plans are kept; each takes some 250 bytes.
+    pub flows: u32,
     /// Buffers for packets; each takes `frame_bytes`.
     pub frames: u32,
     /// Bytes of one buffer, 2048 or 4096; at least the largest MTU plus 512.
@@ -103,7 +109,37 @@ pub struct WorkerConfig {
 
 impl Default for WorkerConfig {
     fn default() -> Self {
-        WorkerConfig { cpu: None, frames: 16384, frame_bytes: 2048 }
+        WorkerConfig {
+            cpu: None,
+            crypto_cpus: Vec::new(),
+            poll: PollMode::Adaptive,
+            flows: dataplane::DEFAULT_FLOWS as u32,
+            frames: 16384,
+            frame_bytes: 2048,
+        }
+    }
+}
+
+/// The most crypto threads.
+const MAX_CRYPTO_CPUS: usize = 32;
+
+/// What the worker does when no packets come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PollMode {
+    /// Sleeps, but not while packets come every few microseconds.
+    #[default]
+    Adaptive,
+    /// Never sleeps: uses a whole core.
+    Always,
+}
+
+impl From<PollMode> for dataplane::Polling {
+    fn from(mode: PollMode) -> Self {
+        match mode {
+            PollMode::Adaptive => Self::Adaptive,
+            PollMode::Always => Self::Always,
+        }
     }
 }
 
@@ -322,6 +358,20 @@ impl Config {
                 "1 to 219: it must come before strongSwan's rule 220",
             );
         }
+        if !(1024..=1 << 20).contains(&self.worker.flows) {
+            return problem("worker.flows".into(), &self.worker.flows, "1024 to 1048576");
+        }
+        let crypto = &self.worker.crypto_cpus;
+        if crypto.len() > MAX_CRYPTO_CPUS {
+            return problem("worker.crypto_cpus".into(), &crypto.len(), "at most 32 cores");
+        }
+        let is_taken = |(n, cpu): (usize, &usize)| {
+            self.worker.cpu == Some(*cpu) || crypto.iter().take(n).any(|other| other == cpu)
+        };
+        if let Some(n) = crypto.iter().enumerate().position(is_taken) {
+            let allowed = "cores that differ from one another and from worker.cpu";
+            return problem("worker.crypto_cpus".into(), &crypto.get(n).unwrap_or(&0), allowed);
+        }
         if ![2048, 4096].contains(&self.worker.frame_bytes) {
             return problem("worker.frame_bytes".into(), &self.worker.frame_bytes, "2048 or 4096");
         }
@@ -376,6 +426,8 @@ mod tests {
             ("name = \"gwa\"\n", &["name"]),
             ("[tun]\nmtu = 1400\n", &["[tun]"]),
             ("[worker]\ncpu = 1\n", &["[worker]"]),
+            ("[worker]\npoll = \"adaptive\"\n", &[]),
+            ("[worker]\npoll = \"always\"\n", &["[worker]"]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
             ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
@@ -390,13 +442,14 @@ mod tests {
     fn full_example() {
         let config = parse(
             "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\nmode = \"generic\"\nqueues = 2\n\
-             [[port]]\ninterface = \"lan\"\n[tun]\nmtu = 1400\n[worker]\ncpu = 1\n\
+             [[port]]\ninterface = \"lan\"\n[tun]\nmtu = 1400\n[worker]\ncpu = 1\npoll = \"always\"\n\
              [guard]\nprefixes = [\"10.2.0.0/16\", \"2001:db8::/32\"]\n\
              [crypto]\nengine = \"openssl\"\n[log]\nlevel = \"debug\"\n",
         )
         .unwrap();
         assert_eq!(config.ports[0].mode, XdpMode::Generic);
         assert_eq!(config.ports[1].mode, XdpMode::Auto);
+        assert_eq!(config.worker.poll, PollMode::Always);
         assert_eq!(config.guard.prefixes.len(), 2);
         assert_eq!(config.crypto.engine, EngineChoice::Openssl);
     }
@@ -420,6 +473,10 @@ mod tests {
             ("[tun]\ntable = 254", &["tun.table"]),
             ("[tun]\nrule_preference = 220", &["tun.rule_preference", "219"]),
             ("[worker]\nframe_bytes = 3000", &["worker.frame_bytes", "4096"]),
+            ("[worker]\nflows = 100", &["worker.flows", "1024"]),
+            ("[worker]\ncpu = 1\ncrypto_cpus = [2, 1]", &["worker.crypto_cpus", "worker.cpu"]),
+            ("[worker]\ncrypto_cpus = [2, 3, 2]", &["worker.crypto_cpus", "differ"]),
+            ("[worker]\npoll = \"never\"", &["line 2", "adaptive", "always"]),
             ("[worker]\nframes = 1000", &["worker.frames", "power of two"]),
             ("[guard]\nprefixes = [\"10.2.0.0\"]", &["line 2", "10.2.0.0", "/16"]),
             ("[guard]\nprefixes = [\"10.2.0.0/33\"]", &["line 2", "10.2.0.0/33"]),
@@ -438,12 +495,13 @@ mod tests {
     fn nearly_right() -> impl Strategy<Value = String> {
         const TEXT: &str = "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\nqueues = 2\n\
             [tun]\nmtu = 1400\n[guard]\nprefixes = [\"10.2.0.0/16\", \"2001:db8::/32\"]\n\
-            [crypto]\nengine = \"openssl\"\n";
+            [crypto]\nengine = \"openssl\"\n[worker]\npoll = \"always\"\n";
         let edit = (0..TEXT.len(), 0..4u8, any::<char>());
         proptest::collection::vec(edit, 1..6).prop_map(|edits| {
             let mut text: Vec<char> = TEXT.chars().collect();
             for (at, how, with) in edits {
-                let at = at.min(text.len().saturating_sub(1));
+                let Some(last) = text.len().checked_sub(1) else { break };
+                let at = at.min(last);
                 match how {
                     0 => text[at] = with,
                     1 => drop(text.remove(at)),

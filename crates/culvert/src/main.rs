@@ -26,9 +26,13 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{BenchCommand, Cli, Command, GuardCommand};
+use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{bench, docs, doctor, exec, guard, show};
 use crate::config::Config;
+
+/// Counts what each thread allocates, for `culvert bench`; one instruction for each allocation.
+#[global_allocator]
+static ALLOCATOR: ::bench::allocation::Counting = ::bench::allocation::Counting;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -72,7 +76,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
         Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
         Command::Doctor(args) => return doctor::run(name, json, &args.config),
-        Command::Bench(BenchCommand::Esp(args)) => bench::esp(args, json)?,
+        Command::Bench(command) => bench::run(command, json)?,
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()

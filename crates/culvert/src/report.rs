@@ -60,6 +60,10 @@ pub struct Status {
     pub memory_kib: u64,
     /// Of which packet buffers, in KiB.
     pub buffers_kib: u64,
+    /// What kind of pages the packet buffers are on.
+    pub buffers_pages: String,
+    /// What the worker does when no packets come: `adaptive` or `always`.
+    pub polling: String,
     /// What an operator should know.
     pub warnings: Vec<String>,
 }

@@ -9,6 +9,7 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use wire::{Family, Headers, Span};
 
 use crate::event::Event;
+use crate::plan::Adjacency;
 use crate::worker::Worker;
 
 /// Where a packet goes next.
@@ -23,6 +24,24 @@ pub(crate) struct NextHop {
 }
 
 impl Worker {
+    /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
+    /// the neighbour is known and Linux has no doubts about it.
+    pub(crate) fn adjacency(&self, to: NextHop, family: Family) -> Option<Adjacency> {
+        let interface = self.topology.interfaces.get(&to.ifindex).filter(|i| i.up)?;
+        let Resolution::Resolved { mac, confirm: false } =
+            self.neighbours.resolve(to.ifindex, to.addr)
+        else {
+            return None;
+        };
+        let ether_type = match family {
+            Family::V4 => EtherType::IPV4,
+            Family::V6 => EtherType::IPV6,
+        };
+        let mut header = [0; HEADER_LEN];
+        emit_untagged(&mut header, mac, interface.mac, ether_type).ok()?;
+        Some(Adjacency { slot: interface.port?, header })
+    }
+
     /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.
     pub(crate) fn emit(&mut self, mut packet: Packet, ifindex: u32, next_hop: IpAddr) {
         let Some(interface) = self.topology.interfaces.get(&ifindex) else {
@@ -116,8 +135,9 @@ impl Worker {
                 self.counters.count(Outcome::Dropped(DropReason::NoFrames), 1);
                 continue;
             };
-            let mut piece = Packet { frame, span: Span { start: io::HEADROOM, len: 0 } };
-            let room = piece.frame.bytes_mut().get_mut(io::HEADROOM..).unwrap_or(&mut []);
+            let start = frame.headroom();
+            let mut piece = Packet { frame, span: Span { start, len: 0 } };
+            let room = piece.frame.bytes_mut().get_mut(start..).unwrap_or(&mut []);
             match plan.write(n, room) {
                 Ok(len) => {
                     piece.span.len = len;

@@ -6,6 +6,7 @@ use outcome::DropReason;
 use wire::{Headers, Span};
 
 use crate::outbound::Way;
+use crate::plan::Lesson;
 use crate::worker::{Origin, Worker};
 
 impl Worker {
@@ -77,7 +78,7 @@ impl Worker {
             return self.give_to_linux(error);
         }
         let protected = matches!(origin, Origin::Decrypted { .. });
-        self.outbound(error, &h, Origin::Worker { protected });
+        self.outbound(error, &h, Origin::Worker { protected }, &mut Lesson::default());
     }
 }
 

@@ -1,77 +1,239 @@
 //! Where a packet goes first: from a port, or from Linux.
+//!
+//! A burst goes through three passes, so that what one packet waits for from memory is under way
+//! while others are worked on: all are parsed and hashed, all are looked for in the flow cache,
+//! and then each is moved on.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
+use arrayvec::ArrayVec;
+use esp::Sa;
 use forward::RouteResult;
-use io::Packet;
-use outcome::DropReason;
-use policy::{Direction, Ends, Flow};
+use io::{BURST_LEN, Burst, Packet};
+use outcome::{DropReason, Outcome};
+use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaHandle, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Family, Headers, Span, protocol};
 
+use crate::flow_cache::{FlowHash, Ingress, Key};
+use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
+/// What the first pass finds out about a packet; the packet itself stays where it is.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) h: Headers,
+    pub(crate) key: Key,
+    pub(crate) hash: u64,
+    /// Where its flow's plan may stand.
+    pub(crate) place: Option<u32>,
+    /// Whether its flow may have a plan at all: what is done to all packets of the flow hangs on
+    /// nothing but the key.
+    pub(crate) has_flow: bool,
+    /// The SA that it is most likely for, while bursts are spread over many.
+    pub(crate) sa: Option<SaHandle>,
+}
+
+impl Head {
+    #[inline]
+    pub(crate) fn new(h: Headers, ingress: Ingress, has_flow: bool, hasher: &FlowHash) -> Head {
+        let key = Key::new(&h, ingress);
+        let hash = hasher.hash(&key);
+        Head { h, key, hash, place: None, has_flow, sa: None }
+    }
+}
+
+/// One for each packet of a burst, in their order; or how that one ends here.
+pub(crate) type Heads = ArrayVec<Result<Head, Outcome>, BURST_LEN>;
+
+/// What a round works with: allocated once, borrowed by whoever moves a burst.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) burst: Burst,
+    pub(crate) heads: Heads,
+}
+
+/// How many packets ahead the first pass asks for what it will read and write.
+const AHEAD: usize = 8;
+
+/// Brings near a packet's headers, and the line in front of them, where outer headers go.
+#[inline]
+pub(crate) fn prefetch_headers(packet: &Packet) {
+    packet.prefetch(0);
+    packet.prefetch(mem::LINE_LEN.wrapping_neg());
+    packet.prefetch(mem::LINE_LEN);
+}
+
 impl Worker {
-    /// A frame from an Ethernet port: ESP for us is opened; the rest was taken because a policy
-    /// may speak of it. `mac` is the port's own address, where it is known.
+    /// Receives one burst from a port and moves each packet on.
+    pub(crate) fn receive(&mut self, slot: usize) -> usize {
+        let Some(mut scratch) = self.scratch.take() else { return 0 };
+        let Scratch { burst, heads } = &mut *scratch;
+        self.receive_into(slot, burst, heads);
+        let came = burst.len();
+        self.find_all(heads);
+        if self.is_spread {
+            self.look_ahead(burst, heads);
+        }
+        for (packet, head) in burst.drain(..).zip(heads.iter()) {
+            self.enter(packet, head, None);
+        }
+        heads.clear();
+        self.scratch = Some(scratch);
+        came
+    }
+
+    /// The first pass.
+    fn receive_into(&mut self, slot: usize, burst: &mut Burst, heads: &mut Heads) {
+        let Some(Some(place)) = self.ports.get_mut(slot) else { return };
+        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let result = place.port.rx(&mut self.pool, burst);
+        if result.is_err_and(|error| error.is_gone()) {
+            self.lose_port(ifindex);
+        }
+        if burst.is_empty() {
+            return;
+        }
+        self.counters.received.add(burst.len() as u64);
+        let mac = self.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
+        // All zeros: Linux has told none.
+        let mac = mac.filter(|mac| mac.0 != [0; 6]);
+        burst.iter().take(AHEAD).for_each(prefetch_headers);
+        for at in 0..burst.len() {
+            if let Some(next) = burst.get(at + AHEAD) {
+                prefetch_headers(next);
+            }
+            let Some(packet) = burst.get_mut(at) else { break };
+            let head = match is_linux {
+                true => self.head_from_linux(packet),
+                false => self.head_from_port(packet, ifindex, mac),
+            };
+            if let Ok(head) = &head {
+                self.flows.prefetch(head.hash);
+            }
+            // As many as there are packets.
+            let _ = heads.try_push(head.map_err(Outcome::from));
+        }
+    }
+
+    /// The second pass.
+    #[inline]
+    pub(crate) fn find_all(&self, heads: &mut Heads) {
+        for head in heads.iter_mut().flatten() {
+            head.place = self.flows.place(head.hash);
+        }
+    }
+
+    /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
+    /// known. The packet's span is then the IP packet.
     ///
     /// A VLAN's frames belong to an interface of their own, which no port stands for: they are not
     /// taken for the parent's. A tag of VLAN 0 only carries a priority (IEEE 802.1Q §6.9).
-    pub(crate) fn enter_from_port(
-        &mut self,
-        mut packet: Packet,
+    #[inline]
+    fn head_from_port(
+        &self,
+        packet: &mut Packet,
         ifindex: u32,
         mac: Option<MacAddr>,
-    ) {
-        let header = match EthernetHeader::parse(packet.data()) {
-            Ok(header) => header,
-            Err(error) => return self.drop_packet(packet, error.into()),
-        };
-        let is_ours = header.dst.is_multicast() || mac.is_none_or(|mac| mac == header.dst);
-        if !is_ours {
-            return self.drop_packet(packet, DropReason::OtherHost);
+    ) -> Result<Head, DropReason> {
+        let header = EthernetHeader::parse(packet.data())?;
+        let is_to_many = header.dst.is_multicast();
+        if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
+            return Err(DropReason::OtherHost);
         }
         let family = match header.ether_type {
             EtherType::IPV4 => Family::V4,
             EtherType::IPV6 => Family::V6,
-            _ => return self.drop_packet(packet, DropReason::UnexpectedProtocol),
+            _ => return Err(DropReason::UnexpectedProtocol),
         };
         if header.tags.iter().flatten().any(|tag| tag.vlan_id() != 0) {
-            return self.drop_packet(packet, DropReason::UnexpectedProtocol);
+            return Err(DropReason::UnexpectedProtocol);
         }
         let payload = header.payload_offset;
         packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
-        let Some((mut packet, h)) = self.parsed(packet) else { return };
+        let h = wire::parse_ip(packet.data())?;
+        // What Ethernet padded is not part of the packet.
+        packet.span.len = usize::from(h.total_len);
         if h.family() != family {
-            return self.drop_packet(packet, DropReason::MalformedIp);
+            return Err(DropReason::MalformedIp);
         }
         // A veth peer leaves TCP and UDP checksums to a device that is not there.
         if wire::complete_partial(packet.data_mut(), &h) {
             self.counters.work.checksums_completed.add(1);
         }
-        let is_local = self.is_local(&h, ifindex);
-        if !header.dst.is_multicast() && !self.is_possible_source(&h, is_local) {
+        Ok(Head::new(h, Ingress { ifindex, via: None }, !is_to_many, self.flows.hasher()))
+    }
+
+    /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
+    /// interface that is not a port.
+    #[inline]
+    fn head_from_linux(&self, packet: &mut Packet) -> Result<Head, DropReason> {
+        let h = wire::parse_ip(packet.data())?;
+        packet.span.len = usize::from(h.total_len);
+        // Whether those are key exchange is seen in the packet alone.
+        let is_natt =
+            self.topology.is_natt_port(h.src_port) || self.topology.is_natt_port(h.dst_port);
+        Ok(Head::new(h, Ingress { ifindex: 0, via: None }, !is_natt, self.flows.hasher()))
+    }
+
+    /// The third pass without a plan: all the look-ups, and what they decide is kept for the
+    /// packets that follow.
+    #[inline(never)]
+    pub(crate) fn enter_anew(&mut self, packet: Packet, head: &Head, held: Option<&SaEntry<Sa>>) {
+        let Head { h, key, hash, has_flow, .. } = head;
+        let mut lesson = Lesson::default();
+        let ifindex = key.ingress.ifindex;
+        match key.ingress {
+            Ingress { via: Some(via), .. } => {
+                self.enter_decrypted(packet, h, (via, held), ifindex, &mut lesson);
+            }
+            Ingress { ifindex: 0, .. } => self.outbound(packet, h, Origin::Linux, &mut lesson),
+            // Those sent to all stations have none.
+            _ => self.enter_from_port(packet, h, ifindex, !has_flow, &mut lesson),
+        }
+        if *has_flow && let Some(plan) = lesson.into_plan() {
+            self.flows.insert(*hash, *key, plan);
+        }
+    }
+
+    /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
+    /// may speak of it.
+    fn enter_from_port(
+        &mut self,
+        packet: Packet,
+        h: &Headers,
+        ifindex: u32,
+        is_to_many: bool,
+        lesson: &mut Lesson,
+    ) {
+        let is_local = self.is_local(h, ifindex);
+        if !is_to_many && !self.is_possible_source(h, is_local) {
             return self.drop_packet(packet, DropReason::MartianSource);
         }
         if !is_local {
             // What was sent to all stations is not for routers (RFC 1812 §5.3.4).
-            if header.dst.is_multicast() {
+            if is_to_many {
                 return self.drop_packet(packet, DropReason::OtherHost);
             }
-            return self.cleartext(packet, &h, ifindex, Direction::Forward);
+            return self.cleartext(packet, h, ifindex, Direction::Forward, lesson);
         }
         match h.protocol {
-            protocol::ESP => self.esp(packet, &h, ifindex, None),
-            protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
-                self.udp_encapsulated(packet, &h, ifindex);
+            protocol::ESP => {
+                lesson.conclude(Action::OpenBare);
+                self.esp(packet, h, ifindex, None);
             }
-            _ => self.cleartext(packet, &h, ifindex, Direction::In),
+            protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
+                lesson.conclude(Action::OpenUdp);
+                self.udp_encapsulated(packet, h, ifindex);
+            }
+            _ => self.cleartext(packet, h, ifindex, Direction::In, lesson),
         }
     }
 
     /// A packet to a NAT traversal port of ours (RFC 3948 §2).
-    fn udp_encapsulated(&mut self, packet: Packet, h: &Headers, ifindex: u32) {
+    pub(crate) fn udp_encapsulated(&mut self, packet: Packet, h: &Headers, ifindex: u32) {
         let payload = packet.data().get(usize::from(h.header_len) + wire::udp::HEADER_LEN..);
         match payload.map(natt::classify) {
             Some(NattPayload::Esp) => {
@@ -91,17 +253,26 @@ impl Worker {
     ///
     /// So must Linux's reverse path filter, which cannot see what it is spared: a forged source on
     /// the outside would go into a tunnel.
-    fn cleartext(&mut self, packet: Packet, h: &Headers, ifindex: u32, direction: Direction) {
+    fn cleartext(
+        &mut self,
+        packet: Packet,
+        h: &Headers,
+        ifindex: u32,
+        direction: Direction,
+        lesson: &mut Lesson,
+    ) {
         let ends = match direction {
             Direction::Forward => Ends::Forwarded,
             Direction::In | Direction::Out => Ends::Local,
         };
         if !policy::always_bypass(h, ends, false) {
-            match self.reader.verify(direction, &Flow::new(h, ifindex), None) {
-                Ok(Some(policy)) => policy.count(1, u64::from(h.total_len), self.now.wall_s),
-                Ok(None) => {}
+            let flow = Flow::new(h, ifindex);
+            let policy = match self.reader.verify(direction, &flow, None) {
+                Ok(policy) => policy,
                 Err(reason) => return self.drop_packet(packet, reason),
-            }
+            };
+            self.count_policy(policy, h);
+            lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy.map(|p| &**p)));
         }
         let check = self.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         let check = check.unwrap_or_default();
@@ -109,18 +280,22 @@ impl Worker {
             return self.drop_packet(packet, DropReason::ReversePath);
         }
         match direction {
-            Direction::In => self.give_to_linux(packet),
+            Direction::In => {
+                lesson.conclude(Action::ToLinux);
+                self.give_to_linux(packet);
+            }
             Direction::Forward | Direction::Out => {
-                self.outbound(packet, h, Origin::Port { ifindex });
+                self.outbound(packet, h, Origin::Port { ifindex }, lesson);
             }
         }
     }
 
-    /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
-    /// interface that is not a port.
-    pub(crate) fn enter_from_linux(&mut self, packet: Packet) {
-        let Some((packet, h)) = self.parsed(packet) else { return };
-        self.outbound(packet, &h, Origin::Linux);
+    /// Counts a packet with the policy that allowed it.
+    #[inline]
+    pub(crate) fn count_policy(&self, policy: Option<&Arc<PolicyEntry>>, h: &Headers) {
+        if let Some(policy) = policy {
+            policy.count(WorkerIndex::FIRST, 1, u64::from(h.total_len), self.now.wall_s);
+        }
     }
 
     /// Whether a packet is for this host.

@@ -1,10 +1,14 @@
 //! The worker: bursts of packets from port to port.
 //!
-//! A packet's way: [`Worker::round`] receives a burst from each port; a frame from an Ethernet
-//! port is parsed once (`ingress.rs`); ESP for this host goes to `inbound.rs`, the rest and
-//! everything decrypted to `outbound.rs`, which asks the policy database before any route;
-//! `egress.rs` finds the neighbour and queues the frame. Crypto runs once per round and direction,
-//! over all packets gathered. Every packet ends in exactly one [`outcome::Outcome`].
+//! A packet's way: [`Worker::round`] receives a burst from each port and takes it through passes
+//! (`ingress.rs`): all packets are parsed once and hashed, all are looked for in the flow cache
+//! (`flow_cache.rs`), and then each is moved on. A packet whose flow has a plan that holds
+//! (`plan.rs`) goes by it (`fast.rs`). Any other goes the full way, which is the reference: ESP for
+//! this host to `inbound.rs`, the rest and everything decrypted to `outbound.rs`, which asks the
+//! policy database before any route; `egress.rs` finds the neighbour and queues the frame. What is
+//! to be encrypted or decrypted is gathered, and goes through the engine by the burst (`sealing.rs`,
+//! `opening.rs`), on this thread or on crypto threads (`crypto_pool.rs`). Every packet ends in
+//! exactly one [`outcome::Outcome`].
 //!
 //! # Not handled
 //!
@@ -13,7 +17,8 @@
 //! - ESP that arrives in fragments, and ESP inside ESP.
 //! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
 //! - Marks and XFRM interfaces: a packet has neither. Linux's reverse path filter (`rp_filter`).
-//! - One SA on several workers.
+//! - One SA on several workers. Several cores for one SA are what [`Worker::add_crypto_pool`] is
+//!   for.
 //!
 //! # Threads
 //!
@@ -22,18 +27,29 @@
 //! that makes the worker wait.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod counters;
+mod crypto_pool;
 mod egress;
 mod event;
+mod fast;
 mod fit;
+mod flow_cache;
 mod icmp;
+mod idle;
 mod inbound;
 mod ingress;
+mod opening;
 mod outbound;
+mod plan;
+mod sealing;
 mod tables;
+mod volume;
 mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
+pub use crypto_pool::CryptoWorker;
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
+pub use idle::Polling;
 pub use tables::{Interface, Tables, Topology};
-pub use worker::{Command, MAX_PORTS, Now, Worker, WorkerParts};
+pub use worker::{Command, DEFAULT_FLOWS, MAX_PORTS, Now, Worker, WorkerParts};

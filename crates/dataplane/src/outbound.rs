@@ -1,33 +1,26 @@
 //! Packets that leave: policy before route, then the SA's work or the forwarder's.
 
 use core::net::IpAddr;
-use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use crypto::{Job, JobStatus, Op};
 use esp::{Mode, Sa};
 use forward::{IcmpCause, RouteResult};
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{Ends, Flow, Outbound, SaEntry};
+use policy::{Direction, Ends, Flow, Outbound, SaEntry, SaHandle};
 use wire::natt::{self, NattPayload};
-use wire::{Fragment, Headers, protocol};
+use wire::{Family, Fragment, Headers, protocol};
 
 use crate::egress::NextHop;
 use crate::event::Event;
 use crate::fit::Fit;
-use crate::worker::{CRYPTO_BURST_LEN, LOOPBACK, Origin, Worker};
-
-/// A packet that is being sealed.
-pub(crate) struct Sealing {
-    packet: Packet,
-    sa: Arc<SaEntry<Sa>>,
-    sealing: esp::Sealing,
-    to: NextHop,
-}
+use crate::plan::{Action, Lesson, Seal};
+use crate::sealing::Exit;
+use crate::volume::check_volume;
+use crate::worker::{LOOPBACK, Origin, Worker};
 
 /// Packets that wait for one SA: what an acquire is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SaWait {
     /// The policy's index.
     policy: u32,
@@ -54,7 +47,7 @@ enum Verdict {
     Clear,
     Drop(DropReason),
     Wait(SaWait),
-    Protect(Arc<SaEntry<Sa>>),
+    Protect(SaHandle),
 }
 
 /// Where the tables lead a packet.
@@ -71,11 +64,17 @@ pub(crate) enum Way {
 
 impl Worker {
     /// A packet that leaves, or is forwarded.
-    pub(crate) fn outbound(&mut self, packet: Packet, h: &Headers, origin: Origin) {
-        match self.judge(&packet, h, origin) {
+    pub(crate) fn outbound(
+        &mut self,
+        packet: Packet,
+        h: &Headers,
+        origin: Origin,
+        lesson: &mut Lesson,
+    ) {
+        match self.judge(&packet, h, origin, lesson) {
             Verdict::Drop(reason) => self.drop_packet(packet, reason),
-            Verdict::Clear => self.forward_clear(packet, h, origin),
-            Verdict::Protect(sa) => self.protect(packet, h, origin, &sa),
+            Verdict::Clear => self.forward_clear(packet, h, origin, lesson),
+            Verdict::Protect(sa) => self.protect(packet, h, origin, sa, lesson),
             Verdict::Wait(key) => self.wait_for_sa(packet, h, origin, key),
         }
     }
@@ -84,24 +83,34 @@ impl Worker {
     ///
     /// Where a policy wants protection and there is no SA, the packet waits; also under a template
     /// with `level use`, with which Linux would let it pass in clear.
-    fn judge(&mut self, packet: &Packet, h: &Headers, origin: Origin) -> Verdict {
+    fn judge(
+        &mut self,
+        packet: &Packet,
+        h: &Headers,
+        origin: Origin,
+        lesson: &mut Lesson,
+    ) -> Verdict {
         if self.is_own_ike(packet, h, origin) {
             return Verdict::Clear;
         }
-        let (verdict, policy) = match self.reader.outbound(&Flow::new(h, 0)) {
-            Outbound::NoPolicy => return Verdict::Clear,
+        let flow = Flow::new(h, 0);
+        let (verdict, policy) = match self.reader.outbound(&flow) {
+            Outbound::NoPolicy => (Verdict::Clear, None),
             Outbound::DefaultBlock => return Verdict::Drop(DropReason::OutPolicyBlock),
-            Outbound::Bypass(policy) => (Verdict::Clear, policy),
-            Outbound::Block(policy) => (Verdict::Drop(DropReason::OutPolicyBlock), policy),
-            Outbound::Unsupported(policy) => (Verdict::Drop(DropReason::OutUnsupported), policy),
+            Outbound::Bypass(policy) => (Verdict::Clear, Some(policy)),
+            Outbound::Block(policy) => (Verdict::Drop(DropReason::OutPolicyBlock), Some(policy)),
+            Outbound::Unsupported(policy) => {
+                (Verdict::Drop(DropReason::OutUnsupported), Some(policy))
+            }
             // Counted when it goes on: it will be judged again.
             Outbound::NoState(policy, template) => {
                 let ends = (template.mode == Mode::Transport).then_some((h.src, h.dst));
                 return Verdict::Wait(SaWait { policy: policy.config.index, ends });
             }
-            Outbound::Protect(policy, sa) => (Verdict::Protect(Arc::clone(sa)), policy),
+            Outbound::Protect(policy, sa) => (Verdict::Protect(sa), Some(policy)),
         };
-        policy.count(1, u64::from(h.total_len), self.now.wall_s);
+        self.count_policy(policy, h);
+        lesson.allowed_by(policy, self.reader.stamp(Direction::Out, &flow, policy.map(|p| &**p)));
         verdict
     }
 
@@ -182,11 +191,13 @@ impl Worker {
     pub(crate) fn retry_held_for_sa(&mut self) {
         loop {
             let is_ready = |key: &&SaWait| self.front_has_sa(key);
-            let ready: ArrayVec<SaWait, KEYS_AT_ONCE> =
+            let mut ready: ArrayVec<SaWait, KEYS_AT_ONCE> =
                 self.held_for_sa.keys().filter(is_ready).take(KEYS_AT_ONCE).copied().collect();
             if ready.is_empty() {
                 return;
             }
+            // So that the order is the same whenever the same happens.
+            ready.sort_unstable();
             for key in &ready {
                 let mut asked = false;
                 while self.front_has_sa(key) {
@@ -195,7 +206,7 @@ impl Worker {
                     asked |= asks;
                     self.counters.released(1);
                     match wire::parse_ip(packet.data()) {
-                        Ok(h) => self.outbound(packet, &h, origin),
+                        Ok(h) => self.outbound(packet, &h, origin, &mut Lesson::default()),
                         Err(error) => self.drop_packet(packet, error.into()),
                     }
                 }
@@ -218,23 +229,32 @@ impl Worker {
     }
 
     /// A packet that no policy protects.
-    fn forward_clear(&mut self, packet: Packet, h: &Headers, origin: Origin) {
+    fn forward_clear(&mut self, packet: Packet, h: &Headers, origin: Origin, lesson: &mut Lesson) {
         match origin {
             // Culvert has taken it only to ask the policy database: it is Linux's.
-            Origin::Port { .. } => self.give_to_linux(packet),
+            Origin::Port { .. } => {
+                lesson.conclude(Action::ToLinux);
+                self.give_to_linux(packet);
+            }
             // Whoever sent this under protection gets no answer in clear.
             Origin::Worker { protected: true } => {
                 self.drop_packet(packet, DropReason::OutPolicyBlock);
             }
             Origin::Linux | Origin::Decrypted { .. } | Origin::Worker { .. } => {
-                self.route_clear(packet, h, origin);
+                self.route_clear(packet, h, origin, lesson);
             }
         }
     }
 
     /// Forwards in clear by the tables, without culvert's own: decrypted packets, and what Linux
     /// sent here because its destination is a protected prefix while policy says otherwise.
-    fn route_clear(&mut self, mut packet: Packet, h: &Headers, origin: Origin) {
+    fn route_clear(
+        &mut self,
+        mut packet: Packet,
+        h: &Headers,
+        origin: Origin,
+        lesson: &mut Lesson,
+    ) {
         let to = match (self.way(h.dst, h.src, origin.iif()), origin) {
             (Way::Port(to), _) => to,
             // Multicast and link-local packets that Linux sends on the private interface itself
@@ -247,7 +267,10 @@ impl Worker {
             }
             // What came from Linux does not find the way back to us: the rule that leads here
             // exempts the private interface.
-            (Way::Local | Way::Linux, _) => return self.give_to_linux(packet),
+            (Way::Local | Way::Linux, _) => {
+                lesson.conclude(Action::ToLinux);
+                return self.give_to_linux(packet);
+            }
             (Way::Nowhere(reason, Some(cause)), _) => {
                 return self.icmp_error(packet, h, origin, cause, reason);
             }
@@ -268,6 +291,10 @@ impl Worker {
         }
         self.counters.work.forwarded_clear.add(1);
         if fits {
+            if let Some(adjacency) = self.adjacency(to, h.family()) {
+                let action = Action::Forward { adjacency, mtu: to.mtu, is_hop: is_forwarded };
+                lesson.conclude(action);
+            }
             return self.emit(packet, to.ifindex, to.addr);
         }
         self.fragment(packet, h, to.mtu, |worker, piece, _| {
@@ -279,14 +306,25 @@ impl Worker {
     ///
     /// 1. The SA's limits; 2. TTL, if it is forwarded; 3. where the outer packet goes; 4. whether
     ///    it fits; 5. headers, number and padding. [`Worker::seal_gathered`] does the rest.
-    fn protect(&mut self, mut packet: Packet, h: &Headers, origin: Origin, sa: &Arc<SaEntry<Sa>>) {
-        if !self.count_volume(sa) {
+    fn protect(
+        &mut self,
+        mut packet: Packet,
+        h: &Headers,
+        origin: Origin,
+        handle: SaHandle,
+        lesson: &mut Lesson,
+    ) {
+        let found = self.reader.sa(handle).map(|sa| (sa.config.id(), check_volume(sa)));
+        if !found.is_some_and(|(id, volume)| self.tell_volume(id, volume)) {
             return self.drop_packet(packet, DropReason::OutStateExpired);
         }
-        let is_forwarded = matches!(origin, Origin::Port { .. } | Origin::Decrypted { .. });
-        if is_forwarded && h.ttl <= 1 {
+        let is_hop = matches!(origin, Origin::Port { .. } | Origin::Decrypted { .. });
+        if is_hop && h.ttl <= 1 {
             return self.time_exceeded(packet, h, origin);
         }
+        let Some(sa) = self.reader.sa(handle) else {
+            return self.drop_packet(packet, DropReason::OutStateExpired);
+        };
         let params = &sa.config.params;
         let (dst, src) = match params.mode {
             Mode::Tunnel => (params.dst, params.src),
@@ -307,81 +345,50 @@ impl Worker {
             Ok(fit) => fit,
             Err(reason) => return self.drop_packet(packet, reason),
         };
-        if is_forwarded && !wire::decrement_ttl(packet.data_mut(), h) {
+        if fit == Fit::Whole
+            && let Some(action) = self.seal_action(handle, sa, h, to, is_hop)
+        {
+            lesson.conclude(action);
+        }
+        if is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             return self.drop_packet(packet, DropReason::MalformedIp);
         }
         match fit {
             Fit::CutBefore { mtu } => {
-                self.fragment(packet, h, mtu, |worker, piece, h| worker.gather(piece, h, sa, to));
+                self.fragment(packet, h, mtu, |worker, piece, h| {
+                    worker.gather(piece, h, handle, to.mtu, Exit::To(to));
+                });
             }
-            _ => self.gather(packet, h, sa, to),
+            _ => self.gather(packet, h, handle, to.mtu, Exit::To(to)),
         }
+    }
+
+    /// What is to be done to the packets of this flow that are as short as this one.
+    fn seal_action(
+        &self,
+        handle: SaHandle,
+        sa: &SaEntry<Sa>,
+        h: &Headers,
+        to: NextHop,
+        is_hop: bool,
+    ) -> Option<Action> {
+        let params = &sa.config.params;
+        let (longest, family) = match params.mode {
+            Mode::Tunnel => (sa.esp.max_inner_len(to.mtu), family_of(params.dst)),
+            Mode::Transport => (0, h.family()),
+        };
+        Some(Action::Seal(Seal {
+            sa: handle,
+            state: sa.state(),
+            adjacency: self.adjacency(to, family)?,
+            to,
+            longest,
+            is_hop,
+        }))
     }
 
     fn time_exceeded(&mut self, packet: Packet, h: &Headers, origin: Origin) {
         self.icmp_error(packet, h, origin, IcmpCause::TimeExceeded, DropReason::TtlExceeded);
-    }
-
-    /// Writes everything but the ciphertext, and adds the packet to the burst.
-    fn gather(&mut self, mut packet: Packet, h: &Headers, sa: &Arc<SaEntry<Sa>>, to: NextHop) {
-        let span = packet.span;
-        let buffer = packet.frame.bytes_mut();
-        match sa.esp.seal_prepare(buffer, span, h, &mut self.ivs, to.mtu, self.now.wall_s) {
-            Err(reason) => self.drop_packet(packet, reason),
-            Ok(sealing) => {
-                if self.sealing.len() >= CRYPTO_BURST_LEN {
-                    self.seal_gathered();
-                }
-                self.sealing.push(Sealing { packet, sa: Arc::clone(sa), sealing, to });
-            }
-        }
-    }
-
-    /// Runs the gathered packets through the engine and sends them.
-    ///
-    /// They leave in the order of their sequence numbers, which is that of their arrival.
-    pub(crate) fn seal_gathered(&mut self) {
-        if self.sealing.is_empty() {
-            return;
-        }
-        let spare = core::mem::take(&mut self.spare_sealing);
-        let mut gathered = core::mem::replace(&mut self.sealing, spare);
-        let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
-        {
-            let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-            for item in gathered.iter_mut().take(CRYPTO_BURST_LEN) {
-                let esp = item.sealing.esp.range();
-                let bytes = item.packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
-                jobs.push(Job::esp(item.sa.esp.session(), Op::Seal, bytes, item.sealing.seq_hi));
-            }
-            self.engine.run(&mut jobs);
-            statuses.extend(jobs.iter().map(|job| job.status));
-        }
-        for (item, status) in gathered.drain(..).zip(statuses) {
-            let Sealing { mut packet, sa, sealing, to } = item;
-            match sa.esp.seal_finish(packet.frame.bytes_mut(), &sealing, status) {
-                Ok(span) => {
-                    self.counters.work.encrypted.add(1);
-                    packet.span = span;
-                    self.emit_sealed(packet, to);
-                }
-                Err(reason) => self.drop_packet(packet, reason),
-            }
-        }
-        self.spare_sealing = gathered;
-    }
-
-    /// Sends a sealed packet, in fragments where it could not be made short enough.
-    fn emit_sealed(&mut self, packet: Packet, to: NextHop) {
-        if packet.span.len <= to.mtu {
-            return self.emit(packet, to.ifindex, to.addr);
-        }
-        match wire::parse_ip(packet.data()) {
-            Ok(h) => self.fragment(packet, &h, to.mtu, |worker, piece, _| {
-                worker.emit(piece, to.ifindex, to.addr);
-            }),
-            Err(error) => self.drop_packet(packet, error.into()),
-        }
     }
 
     /// Where the tables lead a packet that came in by interface `iif`.
@@ -404,14 +411,18 @@ impl Worker {
             | RouteResult::Unreachable
             | RouteResult::Prohibit
             | RouteResult::None => {
-                let family = match dst {
-                    IpAddr::V4(_) => wire::Family::V4,
-                    IpAddr::V6(_) => wire::Family::V6,
-                };
                 let reason = route.drop_reason().unwrap_or(DropReason::NoRoute);
-                Way::Nowhere(reason, route.icmp_cause(family))
+                Way::Nowhere(reason, route.icmp_cause(family_of(dst)))
             }
         }
+    }
+}
+
+/// The family of an address.
+const fn family_of(addr: IpAddr) -> Family {
+    match addr {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
     }
 }
 

@@ -1,10 +1,8 @@
-//! The worker: takes bursts from its ports, moves every packet to its end, sleeps when idle.
+//! The worker: takes bursts from its ports, and moves every packet to its end.
 
 use core::net::IpAddr;
-use core::time::Duration;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arrayvec::ArrayVec;
 use crypto::Engine;
@@ -12,28 +10,28 @@ use esp::{IvSource, Sa};
 use forward::{HoldLimits, HoldQueue, RateLimiter, Resolution};
 use io::{Burst, FramePool, Packet, Port, PortStats};
 use outcome::{DropReason, Outcome};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wire::Headers;
 
 use crate::counters::Counters;
+use crate::crypto_pool::CryptoPool;
 use crate::event::{Event, EventSender, Waker};
+use crate::flow_cache::FlowCache;
 use crate::icmp::ErrorLimit;
-use crate::inbound::Opening;
-use crate::outbound::{KEYS_AT_ONCE, SaWait, Sealing, Waiting};
+use crate::idle::{Clock, Polling};
+use crate::ingress::Scratch;
+use crate::opening::Opens;
+use crate::outbound::{KEYS_AT_ONCE, SaWait, Waiting};
+use crate::sealing::Seals;
 use crate::tables::{Tables, Topology};
+
+/// Flows whose plans a worker keeps unless told otherwise: 4 MiB.
+pub const DEFAULT_FLOWS: usize = 1 << 14;
 
 /// Packets that are sealed or opened in one run of the engine.
 pub(crate) const CRYPTO_BURST_LEN: usize = 64;
 
 /// The most ports of one worker: AF_XDP queues, and the private interface.
 pub const MAX_PORTS: usize = 128;
-
-/// Rounds without a packet before the worker sleeps. A round costs about a microsecond: long
-/// enough to catch the rest of a burst, short enough not to burn a core.
-const IDLE_ROUNDS: u32 = 32;
-
-/// The longest sleep: held packets time out at this grain.
-const SLEEP: Duration = Duration::from_millis(50);
 
 /// How long a packet may wait for a neighbour, as Linux's three solicitations take.
 const NEIGHBOUR_WAIT_NS: u64 = 3_000_000_000;
@@ -157,6 +155,9 @@ pub struct WorkerParts {
     pub commands: Receiver<Command>,
     /// Wakes it from sleep.
     pub waker: Waker,
+    /// Flows whose plans it keeps, some 250 bytes each; [`DEFAULT_FLOWS`]. With more flows than
+    /// that under way at a time, each packet costs all the look-ups.
+    pub flows: usize,
 }
 
 /// One worker. Runs on one thread; everything in it is its own but the tables and databases, which
@@ -174,13 +175,19 @@ pub struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) events: EventSender,
     commands: Receiver<Command>,
-    waker: Waker,
-    /// At most [`CRYPTO_BURST_LEN`], like the next three; the spare ones are empty and take their
-    /// places while a burst is worked on.
-    pub(crate) opening: Vec<Opening>,
-    pub(crate) spare_opening: Vec<Opening>,
-    pub(crate) sealing: Vec<Sealing>,
-    pub(crate) spare_sealing: Vec<Sealing>,
+    pub(crate) waker: Waker,
+    /// The spare ones take the places of these while a burst is worked on.
+    pub(crate) opening: Box<Opens>,
+    pub(crate) spare_opening: Option<Box<Opens>>,
+    pub(crate) sealing: Box<Seals>,
+    pub(crate) spare_sealing: Option<Box<Seals>>,
+    /// Threads that take the work on packets off this one.
+    pub(crate) crypto: Option<Box<CryptoPool>>,
+    /// Taken while a burst is moved, so that moving one cannot begin another.
+    pub(crate) scratch: Option<Box<Scratch>>,
+    pub(crate) flows: FlowCache,
+    /// Whether bursts are spread over many SAs.
+    pub(crate) is_spread: bool,
     /// Ready but for the Ethernet header, by egress interface and next hop.
     pub(crate) held_for_neighbour: HoldQueue<(u32, IpAddr), Packet>,
     /// To be judged anew.
@@ -190,15 +197,18 @@ pub struct Worker {
     untold: ArrayVec<Event, UNTOLD>,
     pub(crate) icmp_limit: ErrorLimit,
     pub(crate) now: Now,
-    started: Instant,
-    stopping: bool,
+    clock: Clock,
+    pub(crate) polling: Polling,
+    pub(crate) stopping: bool,
 }
 
 impl Worker {
     /// Puts a worker together. All its memory is allocated here.
-    pub fn new(parts: WorkerParts) -> Worker {
+    pub fn new(mut parts: WorkerParts) -> Worker {
         let topology = parts.tables.topology.load_full();
         let neighbours = parts.tables.neighbours.load_full();
+        let flows = FlowCache::new(parts.flows, parts.ivs.random());
+        let clock = Clock::start();
         Worker {
             tables: parts.tables,
             topology,
@@ -213,44 +223,33 @@ impl Worker {
             events: parts.events,
             commands: parts.commands,
             waker: parts.waker,
-            opening: Vec::with_capacity(CRYPTO_BURST_LEN),
-            spare_opening: Vec::with_capacity(CRYPTO_BURST_LEN),
-            sealing: Vec::with_capacity(CRYPTO_BURST_LEN),
-            spare_sealing: Vec::with_capacity(CRYPTO_BURST_LEN),
+            opening: Box::default(),
+            spare_opening: Some(Box::default()),
+            sealing: Box::default(),
+            spare_sealing: Some(Box::default()),
+            crypto: None,
+            scratch: Some(Box::default()),
+            flows,
+            is_spread: false,
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
             mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
             untold: ArrayVec::new(),
             icmp_limit: ErrorLimit::new(),
-            now: Now { wall_s: wall_s(), ns: 0 },
-            started: Instant::now(),
+            now: clock.now(),
+            clock,
+            polling: Polling::default(),
             stopping: false,
         }
     }
 
-    /// Works until told to stop.
-    pub fn run(&mut self) {
-        let mut idle_rounds = 0;
-        while !self.stopping {
-            if self.round() > 0 {
-                idle_rounds = 0;
-                continue;
-            }
-            idle_rounds += 1;
-            if idle_rounds >= IDLE_ROUNDS {
-                self.sleep();
-            }
-        }
-        self.close();
-    }
-
-    /// One round over all ports; returns how many packets came.
+    /// One round over all ports; returns how many packets came, and bursts that are still with the
+    /// crypto pool: with 0 there is nothing to do.
     ///
     /// Between two rounds the counters balance: every packet that came has ended or is held.
     pub fn round(&mut self) -> usize {
-        let ns = self.started.elapsed().as_nanos() as u64;
-        self.round_at(Now { wall_s: wall_s(), ns })
+        self.round_at(self.clock.now())
     }
 
     /// As [`Worker::round`], at a time that the caller tells.
@@ -260,6 +259,12 @@ impl Worker {
         self.tell_again();
         let databases_changed = self.reader.refresh();
         let neighbours_changed = self.load_tables();
+        if databases_changed {
+            self.flows.begin_generation();
+        }
+        if neighbours_changed {
+            self.flows.begin_epoch();
+        }
         if databases_changed {
             self.retry_held_for_sa();
         }
@@ -271,14 +276,18 @@ impl Worker {
         for slot in 0..self.ports.len() {
             came += self.receive(slot);
         }
-        self.finish_round();
-        came
+        self.finish_round(came == 0);
+        came + self.under_way()
     }
 
-    /// Runs what has been gathered through the engine and out of the ports.
-    fn finish_round(&mut self) {
+    /// Runs what has been gathered through the engine and out of the ports; `is_idle` if nothing
+    /// came.
+    fn finish_round(&mut self, is_idle: bool) {
         self.open_gathered();
         self.seal_gathered();
+        if self.crypto.is_some() {
+            self.collect(is_idle);
+        }
         for slot in 0..self.ports.len() {
             self.transmit(slot);
         }
@@ -348,30 +357,6 @@ impl Worker {
         changed
     }
 
-    /// Receives one burst from a port and moves each packet on.
-    fn receive(&mut self, slot: usize) -> usize {
-        let mut burst = Burst::new();
-        let Some(Some(place)) = self.ports.get_mut(slot) else { return 0 };
-        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
-        let mac = self.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
-        // All zeros: Linux has told none.
-        let mac = mac.filter(|mac| mac.0 != [0; 6]);
-        let result = place.port.rx(&mut self.pool, &mut burst);
-        if result.is_err_and(|error| error.is_gone()) {
-            self.lose_port(ifindex);
-        }
-        let came = burst.len();
-        self.counters.received.add(came as u64);
-        for packet in burst.drain(..) {
-            if is_linux {
-                self.enter_from_linux(packet);
-            } else {
-                self.enter_from_port(packet, ifindex, mac);
-            }
-        }
-        came
-    }
-
     /// Sends what has gathered for a port.
     ///
     /// A ring that stays full after it was drained into the device means that the device is
@@ -415,7 +400,7 @@ impl Worker {
     }
 
     /// The interface of a port is gone: closes its ports and tells.
-    fn lose_port(&mut self, ifindex: u32) {
+    pub(crate) fn lose_port(&mut self, ifindex: u32) {
         self.remove_ports(ifindex);
         self.tell(Event::PortGone { ifindex });
     }
@@ -436,6 +421,12 @@ impl Worker {
         }
     }
 
+    /// Forgets what was decided about flows: every next packet takes the full way. Nothing of what
+    /// comes out changes by it.
+    pub fn forget_flows(&mut self) {
+        self.flows.begin_epoch();
+    }
+
     /// The free frames; for whoever adds up where all frames are.
     pub fn pool(&self) -> &FramePool {
         &self.pool
@@ -444,6 +435,13 @@ impl Worker {
     /// Ends a packet by dropping it.
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
         self.counters.count(Outcome::Dropped(reason), 1);
+        self.pool.put_packet(packet);
+    }
+
+    /// Ends a packet here.
+    #[cold]
+    pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
+        self.counters.count(outcome, 1);
         self.pool.put_packet(packet);
     }
 
@@ -460,7 +458,7 @@ impl Worker {
                 let resolution = self.neighbours.resolve(key.0, key.1);
                 matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
             };
-            let settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> = self
+            let mut settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> = self
                 .held_for_neighbour
                 .keys()
                 .filter(is_settled)
@@ -470,6 +468,8 @@ impl Worker {
             if settled.is_empty() {
                 return;
             }
+            // So that the order is the same whenever the same happens.
+            settled.sort_unstable();
             for (ifindex, next_hop) in settled {
                 while let Some(packet) = self.held_for_neighbour.pop(&(ifindex, next_hop)) {
                     self.counters.released(1);
@@ -487,44 +487,13 @@ impl Worker {
         self.expire_held_for_sa();
     }
 
-    /// Sleeps until a port, the control thread or a time-out wakes it.
-    fn sleep(&mut self) {
-        let waker = self.waker.clone();
-        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
-        fds.push(PollFd::new(&waker, PollFlags::IN));
-        for place in self.ports.iter().flatten() {
-            if let Some(fd) = place.port.fd() {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
-        let woken = poll(&mut fds, Some(&timeout));
-        let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-        let any_failed =
-            woken.is_ok() && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));
-        drop(fds);
-        self.counters.work.sleeps.add(1);
-        self.waker.clear();
-        if any_failed {
-            self.check_ports();
-        }
-    }
-
-    fn check_ports(&mut self) {
-        let mut gone: ArrayVec<u32, MAX_PORTS> = ArrayVec::new();
-        for place in self.ports.iter_mut().flatten() {
-            if place.port.check().is_err_and(|error| error.is_gone()) {
-                gone.push(place.ifindex);
-            }
-        }
-        for ifindex in gone {
-            self.lose_port(ifindex);
-        }
-    }
-
     /// Ends every packet that is still here, and closes the ports.
-    fn close(&mut self) {
-        self.finish_round();
+    pub(crate) fn close(&mut self) {
+        self.finish_round(true);
+        self.drain_crypto_pool();
+        for slot in 0..self.ports.len() {
+            self.transmit(slot);
+        }
         for place in &mut self.ports {
             drop(place.take());
         }
@@ -560,8 +529,4 @@ const TRANSMIT_ATTEMPTS: usize = 8;
 
 const fn limits(timeout_ns: u64) -> HoldLimits {
     HoldLimits { per_key: HELD_PER_KEY, total: HELD_IN_ALL, timeout_ns }
-}
-
-fn wall_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs())
 }

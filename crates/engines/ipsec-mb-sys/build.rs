@@ -5,8 +5,7 @@
 use std::env;
 
 fn main() {
-    println!("cargo:rerun-if-changed=shim/probe.c");
-    println!("cargo:rerun-if-changed=shim/shim.c");
+    println!("cargo:rerun-if-changed=shim");
     // So that a library that is installed later is noticed.
     println!("cargo:rerun-if-changed=/usr/include/intel-ipsec-mb.h");
     println!("cargo:rustc-check-cfg=cfg(ipsec_mb_present)");
@@ -22,7 +21,11 @@ fn main() {
         );
         return;
     }
-    cc::Build::new().file("shim/shim.c").std("c11").extra_warnings(true).compile("culvert_mb");
+    cc::Build::new()
+        .files(["shim/shim.c", "shim/bare.c"])
+        .std("c11")
+        .extra_warnings(true)
+        .compile("culvert_mb");
     println!("cargo:rustc-link-lib=dylib=IPSec_MB");
     println!("cargo:rustc-cfg=ipsec_mb_present");
     // For the build scripts of crates that depend on this one.

@@ -1,41 +1,43 @@
 //! The live numbers of one SA, in memory that may outlive the process.
+//!
+//! ```text
+//!   line 0   ...  | too old | replays | wrong ICVs |
+//!   line 1   sent | edge | bytes | packets | first use | last use | bitmap ............
+//!   line 2   bitmap, of a window above 64 packets ...
+//! ```
+//!
+//! Words of 64 bits; the lines are cache lines. An outbound packet touches line 1; an inbound one
+//! too, and one more line if its window is above 64 packets. What only
+//! failures count lies in front, where the memory's owner has its own notes about the cells.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-/// The memory behind [`Cells`]: a slice of atomics that never moves.
-pub trait CellMemory: Send + Sync {
-    /// The cells; always the same slice.
-    fn cells(&self) -> &[AtomicU64];
-}
+use mem::{StableWords, Words};
 
-impl CellMemory for Box<[AtomicU64]> {
-    fn cells(&self) -> &[AtomicU64] {
-        self
-    }
-}
+use crate::replay::ring_words;
 
 /// Index of each number in the cells; the replay bitmap follows at [`BITMAP`].
 mod index {
-    /// Next outbound sequence number minus one: the last one handed out.
-    pub const SENT: usize = 0;
-    /// Highest inbound sequence number accepted.
-    pub const EDGE: usize = 1;
-    /// Bytes carried, both directions of use alike (an SA has one).
-    pub const BYTES: usize = 2;
-    /// Packets carried.
-    pub const PACKETS: usize = 3;
-    /// Wall-clock second of the first use, 0 for never.
-    pub const FIRST_USE: usize = 4;
-    /// Wall-clock second of the last use, 0 for never.
-    pub const LAST_USE: usize = 5;
+    /// Packets dropped as older than the replay window (Linux's `stats.replay_window`).
+    pub const TOO_OLD: usize = 0;
     /// Packets dropped as replays (Linux's `stats.replay`).
-    pub const REPLAYS: usize = 6;
-    /// Packets that failed the replay window's lower edge (Linux's `stats.replay_window`).
-    pub const TOO_OLD: usize = 7;
+    pub const REPLAYS: usize = 1;
     /// Packets with a wrong ICV (Linux's `stats.integrity_failed`).
-    pub const INTEGRITY: usize = 8;
+    pub const INTEGRITY: usize = 2;
+    /// Next outbound sequence number minus one: the last one handed out.
+    pub const SENT: usize = 3;
+    /// Highest inbound sequence number accepted.
+    pub const EDGE: usize = 4;
+    /// Bytes carried, both directions of use alike (an SA has one).
+    pub const BYTES: usize = 5;
+    /// Packets carried.
+    pub const PACKETS: usize = 6;
+    /// Wall-clock second of the first use, 0 for never.
+    pub const FIRST_USE: usize = 7;
+    /// Wall-clock second of the last use, 0 for never.
+    pub const LAST_USE: usize = 8;
     /// First word of the replay bitmap.
     pub const BITMAP: usize = 9;
 }
@@ -48,82 +50,94 @@ mod index {
 /// restart safe: a sequence number is moved past before it is used, so no restart repeats it, and
 /// the replay window survives.
 #[derive(Clone)]
-pub struct Cells(Arc<dyn CellMemory>);
+pub struct Cells(Words<{ index::BITMAP }>);
 
 impl Cells {
+    /// The cell that packets touch first. Memory whose word of this index begins a cache line
+    /// serves best; with other memory packets touch one line more.
+    pub const LINE_START: usize = index::SENT;
+
     /// How many cells an SA with this replay window (in packets) needs.
     pub const fn needed(replay_window: u32) -> usize {
         // One word more than the window: the words form a ring, and the one that the edge is
         // about to enter is cleared as a whole (RFC 6479).
-        index::BITMAP + (replay_window as usize).div_ceil(64).next_power_of_two() * 2
+        index::BITMAP + ring_words(replay_window)
     }
 
     /// Cells in ordinary memory, all zero.
     pub fn on_heap(replay_window: u32) -> Cells {
-        let cells: Box<[AtomicU64]> =
-            (0..Self::needed(replay_window)).map(|_| AtomicU64::new(0)).collect();
-        Cells(Arc::new(cells))
+        Cells(Words::on_heap(ring_words(replay_window), Self::LINE_START))
     }
 
     /// Cells in the memory given, with whatever values it holds.
     ///
     /// Returns `None` if it is too small for the replay window.
-    pub fn in_memory(memory: Arc<dyn CellMemory>, replay_window: u32) -> Option<Cells> {
-        (memory.cells().len() >= Self::needed(replay_window)).then_some(Cells(memory))
+    pub fn in_memory(memory: Arc<dyn StableWords>, replay_window: u32) -> Option<Cells> {
+        let words = Words::new(memory)?;
+        (words.len() >= Self::needed(replay_window)).then_some(Cells(words))
     }
 
-    fn cell(&self, i: usize) -> &AtomicU64 {
-        &self.0.cells()[i]
+    /// Brings the cells that every packet touches near.
+    #[inline]
+    pub fn prefetch(&self) {
+        self.0.prefetch(Self::LINE_START);
+    }
+
+    /// Brings the bitmap's next cache line near, which holds what is left of a window of 65 to
+    /// 256 packets.
+    #[inline]
+    pub fn prefetch_bitmap(&self) {
+        self.0.prefetch(Self::LINE_START + mem::LINE_LEN / size_of::<u64>());
     }
 
     /// The last outbound sequence number handed out.
     pub fn sent(&self) -> &AtomicU64 {
-        self.cell(index::SENT)
+        &self.0.head()[index::SENT]
     }
 
     /// The highest inbound sequence number accepted.
     pub fn edge(&self) -> &AtomicU64 {
-        self.cell(index::EDGE)
+        &self.0.head()[index::EDGE]
     }
 
     /// The replay bitmap's words.
     pub fn bitmap(&self) -> &[AtomicU64] {
-        &self.0.cells()[index::BITMAP..]
+        self.0.rest()
     }
 
     /// Bytes carried.
     pub fn bytes(&self) -> &AtomicU64 {
-        self.cell(index::BYTES)
+        &self.0.head()[index::BYTES]
     }
 
     /// Packets carried.
     pub fn packets(&self) -> &AtomicU64 {
-        self.cell(index::PACKETS)
+        &self.0.head()[index::PACKETS]
     }
 
     /// Wall-clock second of the first use, 0 for never.
     pub fn first_use(&self) -> &AtomicU64 {
-        self.cell(index::FIRST_USE)
+        &self.0.head()[index::FIRST_USE]
     }
 
     /// Wall-clock second of the last use, 0 for never.
     pub fn last_use(&self) -> &AtomicU64 {
-        self.cell(index::LAST_USE)
+        &self.0.head()[index::LAST_USE]
     }
 
     /// Packets dropped as duplicates.
     pub fn replays(&self) -> &AtomicU64 {
-        self.cell(index::REPLAYS)
+        &self.0.head()[index::REPLAYS]
     }
 
     /// Packets dropped as older than the window.
     pub fn too_old(&self) -> &AtomicU64 {
-        self.cell(index::TOO_OLD)
+        &self.0.head()[index::TOO_OLD]
     }
 
     /// Packets dropped for a wrong ICV.
     pub fn integrity_failures(&self) -> &AtomicU64 {
-        self.cell(index::INTEGRITY)
+        &self.0.head()[index::INTEGRITY]
     }
 
     /// Counts one packet of `len_bytes` at wall-clock second `now_s`; the owner's call.

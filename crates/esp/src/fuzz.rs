@@ -25,7 +25,13 @@ pub fn open(data: &[u8]) {
     let esp = Span { start: esp_at, len: esp_len };
     let Ok(opening) = sa.open_prepare(&buf, esp) else { return };
     match sa.open_finish(&mut buf, outer, &h, &opening, JobStatus::Done, 1) {
-        Ok(Opened::Packet(span)) => assert!(span.end() <= outer.end()),
+        Ok(Opened::Packet { span, headers }) => {
+            assert!(span.end() <= outer.end());
+            assert_eq!(headers, parse_ip(&buf[span.range()]));
+            assert!(
+                headers.is_err() || headers.is_ok_and(|h| usize::from(h.total_len) == span.len)
+            );
+        }
         Ok(Opened::Dummy) => {}
         Err(_) => assert!(buf[esp.range()].iter().all(|b| *b == 0), "plaintext left behind"),
     }
@@ -46,7 +52,10 @@ pub fn seal(data: &[u8]) {
     buf.resize(buf.len() + room, 0);
     let span = Span { start: room, len: packet.len() };
     let mut ivs = IvSource::from_seed([0; 32]);
-    let Ok(sealing) = sa.seal_prepare(&mut buf, span, &h, &mut ivs, 1500, 1) else { return };
+    let number = sa.lease(1).ok().and_then(|mut lease| lease.next());
+    let Some(number) = number else { unreachable!("the first number") };
+    let sealing = sa.seal_prepare(&mut buf, span, &h, number, &mut ivs, 1500);
+    let Ok(sealing) = sealing else { return };
     let Ok(sealed) = sa.seal_finish(&mut buf, &sealing, JobStatus::Done) else {
         unreachable!("the job succeeded")
     };

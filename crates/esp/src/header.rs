@@ -15,8 +15,9 @@ use core::net::IpAddr;
 
 use wire::{checksum, ipv4, ipv6, protocol};
 
-use crate::params::{SaParams, UdpEncap};
-use crate::size::UDP_HEADER_LEN;
+use crate::ecn;
+use crate::params::{Mode, SaParams, UdpEncap};
+use crate::size::{ESP_HEADER_LEN, Geometry, UDP_HEADER_LEN};
 
 /// The outer TTL or hop limit: what Linux's routes give unless told otherwise (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;
@@ -28,27 +29,86 @@ pub(crate) struct PerPacket {
     pub traffic_class: u8,
     /// IPv4's DF; without meaning for IPv6.
     pub dont_fragment: bool,
-    /// The low-order bits of the sequence number, from which the identification comes.
-    pub sequence: u16,
+    /// The whole sequence number, whose low-order bits make the identification too.
+    pub number: u64,
     /// The whole outer packet, from its IP header to the ICV.
     pub total_len: u16,
 }
 
-/// The outer headers of one SA.
+/// How a packet is sealed: tunnels by their outer headers and their cipher, and all else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// A tunnel over IPv4 with a counter mode.
+    V4Counter,
+    /// The same with UDP encapsulation.
+    V4UdpCounter,
+    /// A tunnel over IPv6 with a counter mode.
+    V6Counter,
+    /// The same with UDP encapsulation.
+    V6UdpCounter,
+    /// A tunnel over IPv4 with CBC.
+    V4Cbc,
+    /// The same with UDP encapsulation.
+    V4UdpCbc,
+    /// A tunnel over IPv6 with CBC.
+    V6Cbc,
+    /// The same with UDP encapsulation.
+    V6UdpCbc,
+    /// Transport mode, TFC padding, no encryption.
+    Other,
+}
+
+impl Form {
+    fn of(params: &SaParams, geometry: &Geometry) -> Form {
+        if params.mode == Mode::Transport || params.tfc_pad_len != 0 {
+            return Form::Other;
+        }
+        let is_random = params.suite.needs_random_iv();
+        let is_cbc = match (geometry.iv_len, geometry.align, is_random) {
+            (8, 4, false) => false,
+            (16, 16, true) => true,
+            _ => return Form::Other,
+        };
+        match (params.dst, params.encap.is_some(), is_cbc) {
+            (IpAddr::V4(_), false, false) => Form::V4Counter,
+            (IpAddr::V4(_), true, false) => Form::V4UdpCounter,
+            (IpAddr::V6(_), false, false) => Form::V6Counter,
+            (IpAddr::V6(_), true, false) => Form::V6UdpCounter,
+            (IpAddr::V4(_), false, true) => Form::V4Cbc,
+            (IpAddr::V4(_), true, true) => Form::V4UdpCbc,
+            (IpAddr::V6(_), false, true) => Form::V6Cbc,
+            (IpAddr::V6(_), true, true) => Form::V6UdpCbc,
+        }
+    }
+}
+
+/// The outer headers of one SA, and all else that sealing a packet reads of it but the cells: one
+/// cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Template {
     /// The IP header, then the UDP header.
     bytes: [u8; MAX_LEN],
-    ip_len: u8,
-    udp_len: u8,
     /// IPv4: the sum over the header's constant words.
     sum: u16,
     /// Added to the sequence number to make the identification, so that several SAs between two
     /// hosts do not walk through the same identifications side by side.
     ident_base: u16,
+    spi: u32,
+    /// Bytes in front of the payload, as [`Geometry::headroom`] has them, and the ICV.
+    pub around: u8,
+    /// What the outer traffic class takes over from the inner one (RFC 4301 §5.1.2: DSCP; RFC 6040
+    /// §4.1, normal mode: ECN).
+    pub class_mask: u8,
+    pub form: Form,
+    /// Whether the inner DF is copied to the outer header.
+    pub copy_df: bool,
+    pub esn: bool,
 }
 
 const MAX_LEN: usize = ipv6::HEADER_LEN + UDP_HEADER_LEN;
+
+const _: () = assert!(size_of::<Template>() == mem::LINE_LEN, "one cache line");
 
 impl Template {
     pub fn new(params: &SaParams) -> Template {
@@ -75,55 +135,78 @@ impl Template {
         if let Some(encap) = params.encap {
             bytes[ip_len..][..UDP_HEADER_LEN].copy_from_slice(&udp_header(encap, 0));
         }
+        let geometry = Geometry::new(params);
+        let dscp_mask = if params.flags.dont_encap_dscp { 0 } else { !ecn::MASK };
+        let ecn_mask = if params.flags.no_ecn { 0 } else { ecn::MASK };
         Template {
             bytes,
-            ip_len: ip_len as u8,
-            udp_len: if params.encap.is_some() { UDP_HEADER_LEN as u8 } else { 0 },
             sum: checksum::sum(&bytes[..ip_len]),
             ident_base: (params.spi ^ params.spi >> 16) as u16,
+            spi: params.spi,
+            around: geometry.headroom() as u8 + geometry.icv_len, // at most 72 and 32
+            class_mask: dscp_mask | ecn_mask,
+            form: Form::of(params, &geometry),
+            copy_df: !params.flags.no_pmtu_disc,
+            esn: params.esn,
         }
     }
 
-    /// Writes the headers to the beginning of `out`.
+    /// Writes IPv4's header, to the beginning of `out`; returns what follows.
     ///
-    /// Returns `None`, with nothing written, if `out` is shorter than the headers.
-    pub fn write(&self, out: &mut [u8], packet: PerPacket) -> Option<()> {
-        let ip_len = usize::from(self.ip_len);
-        let (headers, _) = out.split_at_mut_checked(ip_len + usize::from(self.udp_len))?;
-        headers.copy_from_slice(self.bytes.get(..headers.len())?);
-        let (ip, udp) = headers.split_at_mut_checked(ip_len)?;
-        if ip_len == ipv4::MIN_HEADER_LEN {
-            self.complete_v4(ip.first_chunk_mut()?, packet);
-        } else {
-            complete_v6(ip.first_chunk_mut()?, packet);
-        }
-        if let Some(udp) = udp.first_chunk_mut::<UDP_HEADER_LEN>() {
-            [udp[4], udp[5]] = (packet.total_len - u16::from(self.ip_len)).to_be_bytes();
-        }
-        Some(())
-    }
-
     /// DF set: identification zero, as nobody may fragment (RFC 6864 §4.1). DF clear: the
     /// identification follows the sequence number, so that it repeats only after 65536 packets.
-    fn complete_v4(&self, ip: &mut [u8; ipv4::MIN_HEADER_LEN], packet: PerPacket) {
-        let (ident, fragment) = match packet.dont_fragment {
-            true => (0, ipv4::DONT_FRAGMENT),
-            false => (packet.sequence.wrapping_add(self.ident_base), 0),
-        };
-        ip[1] = packet.traffic_class;
-        [ip[2], ip[3]] = packet.total_len.to_be_bytes();
-        [ip[4], ip[5]] = ident.to_be_bytes();
-        [ip[6], ip[7]] = fragment.to_be_bytes();
-        let varying = [u16::from(packet.traffic_class), packet.total_len, ident, fragment];
-        let sum = varying.into_iter().fold(self.sum, checksum::add);
-        [ip[10], ip[11]] = (!sum).to_be_bytes();
+    ///
+    /// Returns `None`, as the other writers do, with nothing written, if `out` is too short.
+    #[inline(always)]
+    pub fn write_v4<'a>(&self, out: &'a mut [u8], packet: PerPacket) -> Option<&'a mut [u8]> {
+        let (ip, rest) = out.split_first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>()?;
+        let df = u16::from(packet.dont_fragment);
+        let fragment = df << ipv4::DONT_FRAGMENT.trailing_zeros();
+        // All ones without DF, all zeros with it.
+        let ident = (packet.number as u16).wrapping_add(self.ident_base) & df.wrapping_sub(1);
+        let [class, total_len, ident, fragment] =
+            [packet.traffic_class.into(), packet.total_len, ident, fragment].map(u64::from);
+        let words = 0x45 << 56 | class << 48 | total_len << 32 | ident << 16 | fragment;
+        let sum = u64::from(self.sum) + class + total_len + ident + fragment;
+        *ip = *self.bytes.first_chunk()?;
+        *ip.first_chunk_mut()? = words.to_be_bytes();
+        [ip[10], ip[11]] = (!checksum::fold(sum as u32)).to_be_bytes();
+        Some(rest)
     }
-}
 
-fn complete_v6(ip: &mut [u8; ipv6::HEADER_LEN], packet: PerPacket) {
-    ip[0] = 0x60 | packet.traffic_class >> 4;
-    ip[1] = packet.traffic_class << 4;
-    [ip[4], ip[5]] = (packet.total_len - ipv6::HEADER_LEN as u16).to_be_bytes();
+    /// Writes IPv6's header.
+    #[inline(always)]
+    pub fn write_v6<'a>(&self, out: &'a mut [u8], packet: PerPacket) -> Option<&'a mut [u8]> {
+        let (ip, rest) = out.split_first_chunk_mut::<{ ipv6::HEADER_LEN }>()?;
+        let first = 6 << 28 | u32::from(packet.traffic_class) << 20;
+        let payload_len = packet.total_len - ipv6::HEADER_LEN as u16;
+        *ip = *self.bytes.first_chunk()?;
+        *ip.first_chunk_mut()? = first.to_be_bytes();
+        [ip[4], ip[5]] = payload_len.to_be_bytes();
+        Some(rest)
+    }
+
+    /// Writes the UDP header that stands `at` so many bytes in the packet.
+    #[inline(always)]
+    pub fn write_udp<'a>(
+        &self,
+        out: &'a mut [u8],
+        at: usize,
+        packet: PerPacket,
+    ) -> Option<&'a mut [u8]> {
+        let (udp, rest) = out.split_first_chunk_mut::<UDP_HEADER_LEN>()?;
+        *udp = *self.bytes.get(at..)?.first_chunk()?;
+        [udp[4], udp[5]] = (packet.total_len - at as u16).to_be_bytes();
+        Some(rest)
+    }
+
+    /// Writes the ESP header; returns what follows, the IV first.
+    #[inline(always)]
+    pub fn write_esp<'a>(&self, out: &'a mut [u8], number: u64) -> Option<&'a mut [u8]> {
+        let (header, rest) = out.split_first_chunk_mut::<ESP_HEADER_LEN>()?;
+        *header = (u64::from(self.spi) << 32 | number & u64::from(u32::MAX)).to_be_bytes();
+        Some(rest)
+    }
 }
 
 /// A UDP header around ESP, `udp_len` with the header itself.
@@ -153,6 +236,21 @@ mod tests {
     use super::*;
     use crate::params::{Mode, SaFlags};
 
+    const NATT: Option<UdpEncap> = Some(UdpEncap { src_port: 4500, dst_port: 4500 });
+
+    /// All headers in front of ESP.
+    fn write(params: &SaParams, out: &mut [u8], packet: PerPacket) -> Option<()> {
+        let template = Template::new(params);
+        let (at, rest) = match params.dst {
+            IpAddr::V4(_) => (20, template.write_v4(out, packet)?),
+            IpAddr::V6(_) => (40, template.write_v6(out, packet)?),
+        };
+        if params.encap.is_some() {
+            template.write_udp(rest, at, packet)?;
+        }
+        Some(())
+    }
+
     fn params(v6: bool, encap: Option<UdpEncap>) -> SaParams {
         let (src, dst) = match v6 {
             false => ("192.0.2.1", "198.51.100.2"),
@@ -180,14 +278,14 @@ mod tests {
             udp: bool,
             traffic_class: u8,
             dont_fragment: bool,
-            sequence: u16,
+            number: u64,
             total_len in 100u16..,
         ) {
             let encap = udp.then_some(UdpEncap { src_port: 4500, dst_port: 61234 });
             let params = params(v6, encap);
             let mut out = vec![0xa5; usize::from(total_len)];
-            let packet = PerPacket { traffic_class, dont_fragment, sequence, total_len };
-            Template::new(&params).write(&mut out, packet).unwrap();
+            let packet = PerPacket { traffic_class, dont_fragment, number, total_len };
+            write(&params, &mut out, packet).unwrap();
             let h = parse_ip(&out).unwrap();
             prop_assert_eq!((h.src, h.dst), (params.src, params.dst));
             prop_assert_eq!(h.traffic_class, traffic_class);
@@ -209,30 +307,50 @@ mod tests {
 
     #[test]
     fn identification_differs_between_packets_and_sas() {
-        let ident = |spi, sequence| {
+        let ident = |spi, number| {
             let mut out = [0; 100];
             let params = SaParams { spi, ..params(false, None) };
             let packet =
-                PerPacket { traffic_class: 0, dont_fragment: false, sequence, total_len: 100 };
-            Template::new(&params).write(&mut out, packet).unwrap();
+                PerPacket { traffic_class: 0, dont_fragment: false, number, total_len: 100 };
+            write(&params, &mut out, packet).unwrap();
             u16::from_be_bytes([out[4], out[5]])
         };
-        let all: std::collections::HashSet<u16> = (0..=u16::MAX).map(|n| ident(9, n)).collect();
+        let all: std::collections::HashSet<u16> = (0..=0xffff).map(|n| ident(9, n)).collect();
         assert_eq!(all.len(), 65536);
         assert_ne!(ident(0x1234_0001, 7), ident(0x4321_0001, 7));
     }
 
     #[test]
-    fn too_short_a_buffer_is_left_alone() {
-        let encap = Some(UdpEncap { src_port: 4500, dst_port: 4500 });
-        for (v6, len) in [(false, 28), (true, 48)] {
-            let packet =
-                PerPacket { traffic_class: 0, dont_fragment: true, sequence: 1, total_len: 100 };
-            let template = Template::new(&params(v6, encap));
-            let mut out = vec![0xa5; len - 1];
-            assert!(template.write(&mut out, packet).is_none());
-            assert!(out.iter().all(|b| *b == 0xa5));
-            assert!(template.write(&mut vec![0; len], packet).is_some());
+    fn every_cipher_has_its_form() {
+        for suite in Suite::all() {
+            let form_of = |params: &SaParams| Form::of(params, &Geometry::new(params));
+            let tunnel = SaParams { suite, ..params(false, None) };
+            let form = match (suite.needs_random_iv(), suite.iv_len_bytes()) {
+                (true, _) => Form::V4Cbc,
+                (false, 0) => Form::Other,
+                (false, _) => Form::V4Counter,
+            };
+            assert_eq!(form_of(&tunnel), form, "{suite}");
+            let padded = SaParams { tfc_pad_len: 1, ..tunnel.clone() };
+            assert_eq!(form_of(&padded), Form::Other);
+            let transport = SaParams { mode: Mode::Transport, ..tunnel };
+            assert_eq!(form_of(&transport), Form::Other);
         }
+    }
+
+    #[test]
+    fn too_short_a_buffer_is_left_alone() {
+        let packet = PerPacket { traffic_class: 0, dont_fragment: true, number: 1, total_len: 100 };
+        let (v4, v6) = (Template::new(&params(false, NATT)), Template::new(&params(true, NATT)));
+        let mut out = [0xa5; 40];
+        assert!(v4.write_v4(&mut out[..19], packet).is_none());
+        assert!(v6.write_v6(&mut out[..39], packet).is_none());
+        assert!(v4.write_udp(&mut out[..7], 20, packet).is_none());
+        assert!(v4.write_esp(&mut out[..7], 1).is_none());
+        assert!(out.iter().all(|b| *b == 0xa5));
+        assert!(v4.write_v4(&mut out[..20], packet).is_some_and(|rest| rest.is_empty()));
+        assert!(v6.write_v6(&mut out[..40], packet).is_some_and(|rest| rest.is_empty()));
+        assert!(v4.write_udp(&mut out[..8], 20, packet).is_some_and(|rest| rest.is_empty()));
+        assert!(v4.write_esp(&mut out[..8], 1).is_some_and(|rest| rest.is_empty()));
     }
 }

@@ -5,11 +5,15 @@
 //!
 //! | outbound | inbound |
 //! | --- | --- |
-//! | [`Sa::seal_prepare`]: number, headers, IV, padding | [`Sa::open_prepare`]: lengths, replay |
+//! | [`Sa::lease`]: numbers for a run of packets | |
+//! | [`Sa::seal_prepare`]: headers, IV, padding | [`Sa::open_prepare`]: lengths, replay |
 //! | [`crypto::Job::esp`] with [`crypto::Op::Seal`] | [`crypto::Job::esp`] with [`crypto::Op::Open`] |
-//! | [`Sa::seal_finish`]: status, UDP checksum | [`Sa::open_finish`]: status, replay, trailer, content |
+//! | [`Sa::seal_finish`]: status, UDP checksum | [`Sa::open_content`]: status, trailer, content |
+//! | | [`Sa::open_accept`]: replay window, counters |
 //!
-//! A burst goes through each step as a whole.
+//! A burst goes through each step as a whole. An SA's numbers have one writer: whoever leases,
+//! counts ([`Sa::payload_len`]) and accepts. The steps between touch the packet alone, and may be
+//! any thread's.
 #![forbid(unsafe_code)]
 
 mod cells;
@@ -27,12 +31,12 @@ mod sequence;
 mod size;
 mod transport;
 
-pub use cells::{CellMemory, Cells};
+pub use cells::Cells;
 pub use ecn::EcnDecap;
 pub use iv::IvSource;
-pub use open::{Opened, Opening};
+pub use open::{Content, Opened, Opening};
 pub use params::{Mode, SaFlags, SaParams, UdpEncap};
 pub use replay::{MAX_REPLAY_WINDOW, ReplayWindow};
 pub use sa::{Sa, SaError};
 pub use seal::Sealing;
-pub use sequence::Headroom;
+pub use sequence::{Headroom, Lease, Number};

@@ -6,14 +6,13 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Family, Headers, Span, ipv4, ipv6, protocol};
+use wire::{Family, Headers, ParseError, Span, ipv4, ipv6, protocol};
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::ecn;
 use crate::params::Mode;
 use crate::sa::Sa;
-use crate::size::{ESP_HEADER_LEN, TRAILER_LEN, UDP_HEADER_LEN};
+use crate::size::{ESP_HEADER_LEN, TRAILER_LEN};
 use crate::transport;
 
 /// A packet that is ready to be decrypted.
@@ -31,9 +30,40 @@ pub struct Opening {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
     /// An IP packet: the inner one in tunnel mode, the restored one in transport mode.
-    Packet(Span),
+    Packet {
+        /// Where it lies, as long as its IP header says.
+        span: Span,
+        /// What [`wire::parse_ip`] makes of it. An error is about what is behind the IP header,
+        /// which has been checked: extension headers, a fragment's end, ports.
+        headers: Result<Headers, ParseError>,
+    },
     /// A dummy packet, to be discarded without a word (next header 59, RFC 4303 §2.6).
     Dummy,
+}
+
+/// What the SA has to know of a packet to accept it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "nothing has been accepted yet"]
+pub struct Content {
+    /// What is counted, in bytes.
+    payload_len: u32,
+    is_dummy: bool,
+}
+
+impl Content {
+    /// Whether it is a dummy packet, which ends here.
+    pub fn is_dummy(&self) -> bool {
+        self.is_dummy
+    }
+}
+
+/// Leaves nothing of what was decrypted.
+#[cold]
+#[inline(never)]
+fn wipe(buf: &mut [u8], opening: &Opening) {
+    if let Some(text) = buf.get_mut(opening.esp.range()) {
+        text.fill(0);
+    }
 }
 
 impl Sa {
@@ -48,53 +78,32 @@ impl Sa {
     /// - [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`],
     ///   [`DropReason::InReplayDuplicate`].
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
-        let bytes = esp
-            .start
-            .checked_add(esp.len)
-            .and_then(|end| buf.get(esp.start..end))
-            .ok_or(DropReason::MalformedEsp)?;
-        let (header, rest) = bytes.split_first_chunk::<8>().ok_or(DropReason::MalformedEsp)?;
-        let g = &self.hot.geometry;
-        let text_len = rest
-            .len()
-            .checked_sub(usize::from(g.iv_len) + usize::from(g.icv_len))
-            .ok_or(DropReason::MalformedEsp)?;
-        if text_len < TRAILER_LEN || text_len & (usize::from(g.align) - 1) != 0 {
+        let shape = self.shape;
+        let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
+        let header = bytes.and_then(|bytes| bytes.first_chunk::<ESP_HEADER_LEN>());
+        let text_len = esp.len.checked_sub(shape.prefix_len() + shape.icv_len());
+        let (Some(header), Some(text_len)) = (header, text_len) else {
+            return Err(DropReason::MalformedEsp);
+        };
+        if text_len < TRAILER_LEN || text_len & shape.align_mask() != 0 {
             return Err(DropReason::MalformedEsp);
         }
         let low = u64::from_be_bytes(*header) as u32;
         let window = self.replay();
-        let seq = window.infer(low).and_then(|seq| window.check(seq).map(|()| seq));
-        let seq = seq.inspect_err(|reason| self.count_replay(*reason))?;
-        Ok(Opening { esp, seq, seq_hi: self.hot.esn.then_some((seq >> 32) as u32) })
+        match window.infer(low).and_then(|seq| window.check(seq).map(|()| seq)) {
+            Ok(seq) => {
+                let seq_hi = shape.esn().then_some((seq >> 32) as u32);
+                Ok(Opening { esp, seq, seq_hi })
+            }
+            Err(reason) => Err(self.count_replay(reason)),
+        }
     }
 
-    /// Completes a packet after the crypto job has run.
-    ///
-    /// `outer` is the whole outer packet in `buf`, `outer_h` was parsed from it, `now_s` is the
-    /// wall clock in seconds.
-    ///
-    /// 1. The job's status.
-    /// 2. The replay check again: of two packets with one number in a burst, both pass the first.
-    /// 3. Padding and next header.
-    /// 4. The content. Tunnel: inner header, ECN, DSCP. Transport: the IP header is moved to the
-    ///    payload and restored; behind UDP encapsulation the TCP, UDP or ICMPv6 checksum is
-    ///    computed anew, since a NAT has changed the addresses under it (RFC 3948 §3.1.2).
-    /// 5. Move the window and count, as Linux's `xfrm_input` does: the decrypted payload with its
-    ///    TFC padding; dummies not at all.
-    ///
-    /// TFC padding behind an inner packet is cut. The inner packet's IP header has been checked
-    /// (IPv4 with its checksum), what is above has not.
+    /// Completes a packet after the crypto job has run: [`Sa::open_content`] and
+    /// [`Sa::open_accept`] in one, for a caller that works on one packet at a time.
     ///
     /// # Errors
-    /// With any error the window stays, nothing is counted but the failure itself, and the text in
-    /// `buf` is zeros.
-    /// - [`DropReason::InIntegrity`], [`DropReason::InCrypto`]: by the job's status.
-    /// - [`DropReason::InReplayDuplicate`], [`DropReason::InReplayOld`].
-    /// - [`DropReason::InPadding`], [`DropReason::InNextHeader`], [`DropReason::InStateMode`],
-    ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
-    /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
-    ///   bare or behind UDP.
+    /// Those of the two.
     pub fn open_finish(
         &self,
         buf: &mut [u8],
@@ -104,38 +113,105 @@ impl Sa {
         status: JobStatus,
         now_s: u64,
     ) -> Result<Opened, DropReason> {
-        let result = self.finish(buf, outer, outer_h, opening, status);
-        match result {
-            Ok((opened, payload_len)) => {
-                // 5.
-                self.replay().commit(opening.seq);
-                if opened != Opened::Dummy {
-                    self.cells.count(payload_len as u64, now_s);
-                }
-                Ok(opened)
-            }
-            Err(reason) => {
-                self.count_replay(reason);
-                if reason == DropReason::InIntegrity {
-                    bump(self.cells.integrity_failures());
-                }
-                if let Some(text) = buf.get_mut(opening.esp.range()) {
-                    text.fill(0);
-                }
-                Err(reason)
-            }
-        }
+        let found = self.open_content(buf, outer, outer_h, opening, status);
+        let content = match &found {
+            Ok((_, content)) => Ok(*content),
+            Err(reason) => Err(*reason),
+        };
+        self.open_accept(buf, opening, content, now_s)?;
+        found.map(|(opened, _)| opened)
     }
 
-    /// Steps 1 to 4; the payload's length with the result.
-    fn finish(
+    /// Checks what was decrypted. Touches no number of the SA, so any thread may do it, for any
+    /// packet; nothing may leave before [`Sa::open_accept`].
+    ///
+    /// `outer` is the whole outer packet in `buf`, `outer_h` was parsed from it.
+    ///
+    /// 1. The job's status.
+    /// 2. Padding and next header.
+    /// 3. The content. Tunnel: inner header, ECN, DSCP. Transport: the IP header is moved to the
+    ///    payload and restored; behind UDP encapsulation the TCP, UDP or ICMPv6 checksum is
+    ///    computed anew, since a NAT has changed the addresses under it (RFC 3948 §3.1.2).
+    ///
+    /// TFC padding behind an inner packet is cut. The inner packet's IP header has been checked
+    /// (IPv4 with its checksum), what is above has not.
+    ///
+    /// # Errors
+    /// The text in `buf` is zeros then.
+    /// - [`DropReason::InIntegrity`], [`DropReason::InCrypto`]: by the job's status.
+    /// - [`DropReason::InPadding`], [`DropReason::InNextHeader`], [`DropReason::InStateMode`],
+    ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
+    /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
+    ///   bare or behind UDP.
+    #[inline]
+    pub fn open_content(
         &self,
         buf: &mut [u8],
         outer: Span,
         outer_h: &Headers,
         opening: &Opening,
         status: JobStatus,
-    ) -> Result<(Opened, usize), DropReason> {
+    ) -> Result<(Opened, Content), DropReason> {
+        let found = self.content(buf, outer, outer_h, opening, status);
+        if found.is_err() {
+            wipe(buf, opening);
+        }
+        found
+    }
+
+    /// Accepts a packet, in the order of arrival and on the one thread that writes the SA's
+    /// numbers. `now_s` is the wall clock in seconds.
+    ///
+    /// 1. The replay check again: of two packets with one number in a burst, both pass the first.
+    /// 2. Move the window and count, as Linux's `xfrm_input` does: the decrypted payload with its
+    ///    TFC padding; dummies not at all.
+    ///
+    /// # Errors
+    /// `content`'s own, which is counted, and [`DropReason::InReplayDuplicate`],
+    /// [`DropReason::InReplayOld`]. The window stays then, nothing is counted but the failure
+    /// itself, and the text in `buf` is zeros.
+    #[inline]
+    pub fn open_accept(
+        &self,
+        buf: &mut [u8],
+        opening: &Opening,
+        content: Result<Content, DropReason>,
+        now_s: u64,
+    ) -> Result<(), DropReason> {
+        let window = self.replay();
+        match content.and_then(|content| window.check(opening.seq).map(|()| content)) {
+            Ok(content) => {
+                window.commit(opening.seq);
+                if !content.is_dummy {
+                    self.cells.count(u64::from(content.payload_len), now_s);
+                }
+                Ok(())
+            }
+            Err(reason) => Err(self.refuse(buf, opening, reason)),
+        }
+    }
+
+    /// Counts a failure and leaves no plaintext behind.
+    #[cold]
+    #[inline(never)]
+    fn refuse(&self, buf: &mut [u8], opening: &Opening, reason: DropReason) -> DropReason {
+        if reason == DropReason::InIntegrity {
+            bump(self.cells.integrity_failures());
+        }
+        wipe(buf, opening);
+        self.count_replay(reason)
+    }
+
+    /// The steps of [`Sa::open_content`].
+    #[inline(always)]
+    fn content(
+        &self,
+        buf: &mut [u8],
+        outer: Span,
+        outer_h: &Headers,
+        opening: &Opening,
+        status: JobStatus,
+    ) -> Result<(Opened, Content), DropReason> {
         // 1.
         match status {
             JobStatus::Done => {}
@@ -145,107 +221,166 @@ impl Sa {
         let visible_len = self.visible_len(outer, outer_h, opening.esp)?;
 
         // 2.
-        self.replay().check(opening.seq)?;
-
-        // 3.
-        let g = &self.hot.geometry;
-        let text_start = opening.esp.start + g.prefix_len();
-        let text_end = opening.esp.end() - usize::from(g.icv_len);
-        let text = buf.get(text_start..text_end).ok_or(DropReason::MalformedEsp)?;
+        let text_start = opening.esp.start + self.shape.prefix_len();
+        let text_len = opening.esp.len.checked_sub(self.shape.prefix_len() + self.shape.icv_len());
+        let rest = buf.get_mut(text_start..);
+        let text = rest.zip(text_len).and_then(|(rest, len)| rest.get_mut(..len));
+        let text = text.ok_or(DropReason::MalformedEsp)?;
         let (payload_len, next_header) = trailer(text)?;
+        // Shorter than the packet, which is shorter than 65536 bytes.
+        let content = |is_dummy| Content { payload_len: payload_len as u32, is_dummy };
         if next_header == protocol::NO_NEXT_HEADER {
-            return Ok((Opened::Dummy, payload_len));
+            return Ok((Opened::Dummy, content(true)));
         }
 
-        // 4.
-        let payload = Span { start: text_start, len: payload_len };
-        let span = match self.hot.mode {
-            Mode::Tunnel => self.tunnel(buf, payload, outer_h, next_header)?,
+        // 3.
+        let opened = match self.shape.mode() {
+            Mode::Tunnel => {
+                let payload = text.get_mut(..payload_len).ok_or(DropReason::InInnerHeader)?;
+                self.tunnel(payload, text_start, outer_h.traffic_class, next_header)?
+            }
             Mode::Transport => {
-                let packet = restore(buf, outer, visible_len, payload, outer_h, next_header)?;
-                if g.udp_len != 0 {
-                    repair_checksum(buf.get_mut(packet.range()), next_header)?;
-                }
-                packet
+                let payload = Span { start: text_start, len: payload_len };
+                self.transport(buf, outer, visible_len, payload, outer_h, next_header)?
             }
         };
-        Ok((Opened::Packet(span), payload_len))
+        Ok((opened, content(false)))
     }
 
     /// The length of the IP header with its extensions, once it is clear that ESP follows it as
     /// the SA has it.
     fn visible_len(&self, outer: Span, h: &Headers, esp: Span) -> Result<usize, DropReason> {
-        let (protocol, udp_len) = match self.hot.geometry.udp_len {
-            0 => (protocol::ESP, 0),
-            _ => (protocol::UDP, UDP_HEADER_LEN),
-        };
+        let udp_len = self.shape.udp_len();
+        let protocol = if udp_len == 0 { protocol::ESP } else { protocol::UDP };
         let len = usize::from(h.header_len);
         let fits = h.protocol == protocol
-            && (h.family() == Family::V4) == self.hot.v4
+            && (h.family() == Family::V4) == self.shape.is_v4()
             && esp.start == outer.start + len + udp_len
             && esp.end() <= outer.end();
         if fits { Ok(len) } else { Err(DropReason::InEncapMismatch) }
     }
 
-    /// Checks an inner packet and carries ECN and DSCP over; returns where it lies.
+    /// Checks an inner packet, which begins `start` bytes into the buffer, and carries ECN and
+    /// DSCP over.
+    #[inline(always)]
     fn tunnel(
         &self,
-        buf: &mut [u8],
-        payload: Span,
-        outer_h: &Headers,
+        inner: &mut [u8],
+        start: usize,
+        outer_class: u8,
         next_header: u8,
-    ) -> Result<Span, DropReason> {
+    ) -> Result<Opened, DropReason> {
         let version = match next_header {
             protocol::IPV4 => 4,
             protocol::IPV6 => 6,
             _ => return Err(DropReason::InStateMode),
         };
-        let inner = buf.get_mut(payload.range()).ok_or(DropReason::InInnerHeader)?;
         match inner.first() {
             None => return Err(DropReason::InInnerHeader),
             Some(first) if first >> 4 != version => return Err(DropReason::InNextHeader),
             Some(_) => {}
         }
-        let malformed = |_| DropReason::InInnerHeader;
-        let (total_len, old_class) = if version == 4 {
-            let header = ipv4::Ipv4Header::parse(inner).map_err(malformed)?;
-            (usize::from(header.total_len()), header.traffic_class())
-        } else {
-            let header = ipv6::Ipv6Header::parse(inner).map_err(malformed)?;
-            (ipv6::HEADER_LEN + usize::from(header.payload_len()), header.traffic_class())
+        let mut headers = wire::parse_ip(inner);
+        let (len, old_class) = match &headers {
+            Ok(h) => (usize::from(h.total_len), h.traffic_class),
+            Err(_) => header_alone(inner)?,
         };
-        let outer_class = outer_h.traffic_class;
-        let ecn = match self.hot.copy_ecn {
-            true => self.hot.ecn_decap.combine(old_class, outer_class)?,
-            false => old_class & ecn::MASK,
-        };
-        let dscp = if self.hot.copy_dscp_in { outer_class } else { old_class } & !ecn::MASK;
-        if dscp | ecn != old_class {
-            wire::set_traffic_class(inner, dscp | ecn);
+        let class = self.shape.inner_class(old_class, outer_class)?;
+        if class != old_class {
+            wire::set_traffic_class(inner, class);
+            if let Ok(h) = &mut headers {
+                h.traffic_class = class;
+            }
         }
-        Ok(Span { start: payload.start, len: total_len })
+        Ok(Opened::Packet { span: Span { start, len }, headers })
     }
 
-    /// Counts a replay under its kind, as Linux's SA statistics do.
-    fn count_replay(&self, reason: DropReason) {
+    /// Restores a packet of transport mode.
+    #[inline(never)]
+    fn transport(
+        &self,
+        buf: &mut [u8],
+        outer: Span,
+        visible_len: usize,
+        payload: Span,
+        outer_h: &Headers,
+        next_header: u8,
+    ) -> Result<Opened, DropReason> {
+        let span = restore(buf, outer, visible_len, payload, outer_h, next_header)?;
+        let packet = buf.get_mut(span.range()).ok_or(DropReason::InInnerHeader)?;
+        let headers = wire::parse_ip(packet);
+        if self.shape.udp_len() != 0 {
+            repair_checksum(packet, &headers, next_header)?;
+        }
+        Ok(Opened::Packet { span, headers })
+    }
+
+    /// Counts a replay under its kind, as Linux's SA statistics do, and returns the reason.
+    #[cold]
+    #[inline(never)]
+    fn count_replay(&self, reason: DropReason) -> DropReason {
         match reason {
             DropReason::InReplayDuplicate => bump(self.cells.replays()),
             DropReason::InReplayOld => bump(self.cells.too_old()),
             _ => {}
         }
+        reason
+    }
+}
+
+/// Total length and traffic class of a packet whose IP header must be right, whatever follows it.
+#[cold]
+#[inline(never)]
+fn header_alone(packet: &[u8]) -> Result<(usize, u8), DropReason> {
+    let malformed = |_| DropReason::InInnerHeader;
+    if packet.first().is_some_and(|first| first >> 4 == 4) {
+        let header = ipv4::Ipv4Header::parse(packet).map_err(malformed)?;
+        Ok((usize::from(header.total_len()), header.traffic_class()))
+    } else {
+        let header = ipv6::Ipv6Header::parse(packet).map_err(malformed)?;
+        Ok((ipv6::HEADER_LEN + usize::from(header.payload_len()), header.traffic_class()))
     }
 }
 
 /// Reads the trailer at the end of the text (RFC 4303 §2.4 to §2.6): payload length, next header.
+#[inline(always)]
 fn trailer(text: &[u8]) -> Result<(usize, u8), DropReason> {
     let (rest, fixed) = text.split_last_chunk::<TRAILER_LEN>().ok_or(DropReason::InPadding)?;
     let [pad_len, next_header] = *fixed;
     let payload_len = rest.len().checked_sub(pad_len.into()).ok_or(DropReason::InPadding)?;
-    let padding = rest.get(payload_len..).ok_or(DropReason::InPadding)?;
-    // Without a branch per byte; there are at most 255.
-    let wrong =
-        padding.iter().zip(1..=u8::MAX).fold(0, |wrong, (byte, value)| wrong | (byte ^ value));
-    if wrong == 0 { Ok((payload_len, next_header)) } else { Err(DropReason::InPadding) }
+    // What alignment asks for is at most 15 bytes: compared at once, with what is in front.
+    let at_once = rest.last_chunk::<16>().zip(padding_mask(pad_len));
+    let is_right = match at_once {
+        Some((last, (mask, padding))) => u128::from_le_bytes(*last) & mask == padding,
+        None => is_padding(rest.get(payload_len..).unwrap_or_default()),
+    };
+    if is_right { Ok((payload_len, next_header)) } else { Err(DropReason::InPadding) }
+}
+
+/// Which of sixteen bytes are padding when so many at their end are, and what those have to be.
+#[inline(always)]
+fn padding_mask(pad_len: u8) -> Option<(u128, u128)> {
+    const fn sliding(ones: bool) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        let mut i = 1;
+        while i <= 16 {
+            bytes[15 + i] = if ones { 0xff } else { i as u8 };
+            i += 1;
+        }
+        bytes
+    }
+    const MASK: [u8; 32] = sliding(true);
+    const PADDING: [u8; 32] = sliding(false);
+    let at = usize::from(pad_len);
+    let part = |bytes: &'static [u8; 32]| bytes.get(at..)?.first_chunk::<16>();
+    Some((u128::from_le_bytes(*part(&MASK)?), u128::from_le_bytes(*part(&PADDING)?)))
+}
+
+/// Whether padding of any length is 1, 2, 3, ..., without a branch per byte; there are at most 255.
+#[cold]
+#[inline(never)]
+fn is_padding(padding: &[u8]) -> bool {
+    padding.iter().zip(1..=u8::MAX).fold(0, |wrong, (byte, value)| wrong | (byte ^ value)) == 0
 }
 
 /// Transport mode: moves the outer IP header to the payload, and makes it the payload's.
@@ -278,17 +413,20 @@ fn restore(
 
 /// Computes the checksum that covers the addresses anew (RFC 3948 §3.1.2); a UDP packet that has
 /// none keeps none.
-fn repair_checksum(packet: Option<&mut [u8]>, next_header: u8) -> Result<(), DropReason> {
-    let packet = packet.ok_or(DropReason::InInnerHeader)?;
+fn repair_checksum(
+    packet: &mut [u8],
+    headers: &Result<Headers, ParseError>,
+    next_header: u8,
+) -> Result<(), DropReason> {
     if !matches!(next_header, protocol::TCP | protocol::UDP | protocol::ICMPV6) {
         return Ok(());
     }
-    let h = wire::parse_ip(packet).map_err(|_| DropReason::InInnerHeader)?;
+    let h = headers.as_ref().map_err(|_| DropReason::InInnerHeader)?;
     let upper = packet.get(usize::from(h.header_len)..).unwrap_or_default();
     let none = next_header == protocol::UDP
         && h.family() == Family::V4
         && matches!(upper, [_, _, _, _, _, _, 0, 0, ..]);
-    if none || wire::fill_l4_checksum(packet, &h) { Ok(()) } else { Err(DropReason::InInnerHeader) }
+    if none || wire::fill_l4_checksum(packet, h) { Ok(()) } else { Err(DropReason::InInnerHeader) }
 }
 
 /// One writer: a load and a store, not a locked read-modify-write.
@@ -297,3 +435,50 @@ fn bump(counter: &AtomicU64) {
 }
 
 const _: () = assert!(ESP_HEADER_LEN == 8, "SPI and sequence number are read as one u64");
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// RFC 4303 §2.4 to §2.6, byte by byte.
+    fn slow_trailer(text: &[u8]) -> Result<(usize, u8), DropReason> {
+        let [rest @ .., pad_len, next_header] = text else { return Err(DropReason::InPadding) };
+        let pad_len = usize::from(*pad_len);
+        if pad_len > rest.len() {
+            return Err(DropReason::InPadding);
+        }
+        let (payload, padding) = rest.split_at(rest.len() - pad_len);
+        for (i, byte) in padding.iter().enumerate() {
+            if usize::from(*byte) != i + 1 {
+                return Err(DropReason::InPadding);
+            }
+        }
+        Ok((payload.len(), *next_header))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn trailers_are_read_as_defined(
+            payload in prop::collection::vec(any::<u8>(), 0..40),
+            pad_len in prop_oneof![3 => 0u8..=17, 1 => any::<u8>()],
+            next_header: u8,
+            wrong in prop::option::of((any::<prop::sample::Index>(), 1u8..)),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let mut text = payload;
+            text.extend(1..=pad_len);
+            text.extend([pad_len, next_header]);
+            if let Some((at, bits)) = wrong {
+                let at = at.index(text.len());
+                text[at] ^= bits;
+            }
+            // From the front, so that the trailer stays.
+            let text = &text[cut.map_or(0, |cut| cut.index(text.len() + 1))..];
+            prop_assert_eq!(trailer(text), slow_trailer(text));
+        }
+    }
+}

@@ -19,6 +19,7 @@ use core::sync::atomic::{
 use outcome::DropReason;
 
 use crate::cells::Cells;
+use crate::size::Shape;
 
 /// The largest replay window, in packets.
 pub const MAX_REPLAY_WINDOW: u32 = 65536;
@@ -30,21 +31,20 @@ pub const MAX_REPLAY_WINDOW: u32 = 65536;
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayWindow<'a> {
     cells: &'a Cells,
-    /// Size in packets; 0 switches the check off.
-    size: u32,
-    esn: bool,
+    shape: Shape,
 }
 
 impl<'a> ReplayWindow<'a> {
-    /// The window of `size` packets in these cells; `size` at most [`MAX_REPLAY_WINDOW`], and the
-    /// cells made for it.
-    pub(crate) fn new(cells: &'a Cells, size: u32, esn: bool) -> ReplayWindow<'a> {
-        ReplayWindow { cells, size, esn }
+    /// The window of this shape in these cells, which were made for it.
+    #[inline(always)]
+    pub(crate) fn new(cells: &'a Cells, shape: Shape) -> ReplayWindow<'a> {
+        ReplayWindow { cells, shape }
     }
 
     /// Size in packets; 0 when the check is off.
+    #[inline]
     pub fn size(&self) -> u32 {
-        self.size
+        self.shape.window_size()
     }
 
     /// The highest number accepted so far.
@@ -63,10 +63,10 @@ impl<'a> ReplayWindow<'a> {
     /// [`DropReason::InReplayOld`] when that number would lie past 2^64 - 1: the packet is older
     /// than the window, as numbers never cycle.
     pub fn infer(&self, low: u32) -> Result<u64, DropReason> {
-        if !self.esn {
+        if !self.shape.esn() {
             return Ok(u64::from(low));
         }
-        let behind = if self.size == 0 { 1 << 31 } else { u64::from(self.size) - 1 };
+        let behind = if self.size() == 0 { 1 << 31 } else { u64::from(self.size()) - 1 };
         let lowest = self.edge().saturating_sub(behind);
         let number = (lowest & !u64::from(u32::MAX)) | u64::from(low);
         if number >= lowest {
@@ -81,7 +81,7 @@ impl<'a> ReplayWindow<'a> {
     /// [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`] or
     /// [`DropReason::InReplayDuplicate`]. Never an error when the check is off.
     pub fn check(&self, number: u64) -> Result<(), DropReason> {
-        if self.size == 0 {
+        if self.size() == 0 {
             return Ok(());
         }
         if number == 0 {
@@ -91,7 +91,7 @@ impl<'a> ReplayWindow<'a> {
         if number > edge {
             return Ok(());
         }
-        if edge - number >= u64::from(self.size) {
+        if edge - number >= u64::from(self.size()) {
             return Err(DropReason::InReplayOld);
         }
         match self.bit(number) {
@@ -103,24 +103,27 @@ impl<'a> ReplayWindow<'a> {
     /// Whether the number lies in the window and was received.
     pub fn seen(&self, number: u64) -> bool {
         let edge = self.edge();
-        self.size != 0 && number <= edge && edge - number < u64::from(self.size) && self.bit(number)
+        self.size() != 0
+            && number <= edge
+            && edge - number < u64::from(self.size())
+            && self.bit(number)
     }
 
     /// Marks a number as received; only after its packet's ICV has verified and [`Self::check`]
     /// passed.
+    #[inline(always)]
     pub(crate) fn commit(&self, number: u64) {
         let edge = self.edge();
-        if self.size == 0 {
-            // The edge still guides ESN inference, and people.
-            if number > edge {
-                self.cells.edge().store(number, Relaxed);
-            }
-            return;
-        }
         if number > edge {
-            self.advance(edge, number);
+            // With the check off the edge still guides ESN inference, and people.
+            self.cells.edge().store(number, Relaxed);
+            if number / 64 != edge / 64 {
+                self.clear_entered(edge, number);
+            }
         }
-        if let Some(word) = self.word(number / 64) {
+        if self.size() != 0
+            && let Some(word) = self.word(number / 64)
+        {
             word.store(word.load(Relaxed) | 1 << (number % 64), Release);
         }
     }
@@ -134,8 +137,8 @@ impl<'a> ReplayWindow<'a> {
         for word in self.words() {
             word.store(0, Release);
         }
-        let lowest = edge.saturating_sub(u64::from(self.size.saturating_sub(1)));
-        for number in (lowest.max(1)..=edge).filter(|_| self.size != 0) {
+        let lowest = edge.saturating_sub(u64::from(self.size().saturating_sub(1)));
+        for number in (lowest.max(1)..=edge).filter(|_| self.size() != 0) {
             if seen(number)
                 && let Some(word) = self.word(number / 64)
             {
@@ -144,12 +147,15 @@ impl<'a> ReplayWindow<'a> {
         }
     }
 
-    /// Moves the edge and clears every word that it enters.
+    /// Clears every word that the edge has entered on its way from `edge` to `number`.
     ///
-    /// The edge is stored first, and the stores stay in order: a crash in between leaves bits set
+    /// The edge is stored before, and the stores stay in order: a crash in between leaves bits set
     /// that should be clear, so a fresh packet may be refused, and never the other way round.
-    fn advance(&self, edge: u64, number: u64) {
-        self.cells.edge().store(number, Relaxed);
+    #[cold]
+    fn clear_entered(&self, edge: u64, number: u64) {
+        if self.size() == 0 {
+            return;
+        }
         let entered = (number / 64 - edge / 64).min(self.words().len() as u64);
         for i in 0..entered {
             if let Some(word) = self.word(number / 64 - i) {
@@ -165,12 +171,12 @@ impl<'a> ReplayWindow<'a> {
     /// The ring: the part of the bitmap that this size uses, a power of two.
     fn words(&self) -> &'a [AtomicU64] {
         let bitmap = self.cells.bitmap();
-        bitmap.get(..ring_words(self.size)).unwrap_or(bitmap)
+        bitmap.get(..=self.shape.ring_mask()).unwrap_or(bitmap)
     }
 
+    #[inline(always)]
     fn word(&self, index: u64) -> Option<&'a AtomicU64> {
-        let words = self.words();
-        words.get(index as usize & (words.len().wrapping_sub(1)))
+        self.cells.bitmap().get(index as usize & self.shape.ring_mask())
     }
 }
 
@@ -186,6 +192,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::params::{Mode, SaFlags, SaParams};
+
+    fn view(cells: &Cells, size: u32, esn: bool) -> ReplayWindow<'_> {
+        let address = core::net::Ipv4Addr::LOCALHOST.into();
+        let params = SaParams {
+            spi: 0x100,
+            src: address,
+            dst: address,
+            mode: Mode::Tunnel,
+            suite: crypto::Suite::ChaCha20Poly1305,
+            encap: None,
+            esn,
+            replay_window: size,
+            tfc_pad_len: 0,
+            flags: SaFlags::default(),
+        };
+        ReplayWindow::new(cells, Shape::new(&params))
+    }
 
     /// The window as the RFC's words define it, without any cleverness.
     struct Model {
@@ -258,7 +282,7 @@ mod tests {
             ],
         ) {
             let cells = Cells::on_heap(size);
-            let window = ReplayWindow::new(&cells, size, true);
+            let window = view(&cells, size, true);
             let mut model = Model { size: size.into(), edge: 0, seen: BTreeSet::new() };
             if start != 0 {
                 window.commit(start);
@@ -291,7 +315,7 @@ mod tests {
             before in 0u64..70000,
         ) {
             let cells = Cells::on_heap(size);
-            let window = ReplayWindow::new(&cells, size, true);
+            let window = view(&cells, size, true);
             let start = (subspace << 32) - before;
             window.restore(start, |_| false);
             let mut model = Model { size: size.into(), edge: start, seen: BTreeSet::new() };
@@ -331,7 +355,7 @@ mod tests {
             distance in prop_oneof![0u64..70000, 0u64..(1 << 32) - 70000],
         ) {
             let cells = Cells::on_heap(size);
-            let window = ReplayWindow::new(&cells, size, true);
+            let window = view(&cells, size, true);
             window.restore(edge, |_| false);
             let number = if ahead {
                 edge.checked_add(distance)
@@ -346,7 +370,7 @@ mod tests {
         #[test]
         fn restore_sets_exactly_what_it_is_told(size in 1u32..300, edge in 0u64..1000, salt: u64) {
             let cells = Cells::on_heap(size);
-            let window = ReplayWindow::new(&cells, size, false);
+            let window = view(&cells, size, false);
             for n in 1..200 {
                 window.commit(n);
             }
@@ -372,7 +396,7 @@ mod tests {
     #[test]
     fn high_half_follows_the_window_across_subspaces() {
         let cells = Cells::on_heap(64);
-        let window = ReplayWindow::new(&cells, 64, true);
+        let window = view(&cells, 64, true);
         // Nothing received: every low half is in the first subspace.
         assert_eq!(window.infer(u32::MAX), Ok(u64::from(u32::MAX)));
         // The window spans two subspaces (case B of the appendix).
@@ -398,7 +422,7 @@ mod tests {
     #[test]
     fn without_esn_numbers_do_not_wrap() {
         let cells = Cells::on_heap(32);
-        let window = ReplayWindow::new(&cells, 32, false);
+        let window = view(&cells, 32, false);
         window.commit(u64::from(u32::MAX));
         assert_eq!(window.infer(1), Ok(1));
         assert_eq!(window.check(1), Err(DropReason::InReplayOld));
@@ -408,7 +432,7 @@ mod tests {
     #[test]
     fn off_accepts_everything_and_still_follows_esn() {
         let cells = Cells::on_heap(0);
-        let window = ReplayWindow::new(&cells, 0, true);
+        let window = view(&cells, 0, true);
         for n in [0, 7, 7, u64::from(u32::MAX) - 1] {
             assert_eq!(window.check(n), Ok(()));
             window.commit(n);
@@ -422,7 +446,7 @@ mod tests {
     #[test]
     fn edge_moves_before_bits_are_cleared() {
         let cells = Cells::on_heap(64);
-        let window = ReplayWindow::new(&cells, 64, false);
+        let window = view(&cells, 64, false);
         for n in 1..=64 {
             window.commit(n);
         }

@@ -1,5 +1,7 @@
 //! One SA, ready for packets.
 
+use core::mem::offset_of;
+
 use crypto::Session;
 use outcome::DropReason;
 use thiserror::Error;
@@ -10,8 +12,8 @@ use crate::ecn::EcnDecap;
 use crate::header::Template;
 use crate::params::{Mode, SaParams};
 use crate::replay::{MAX_REPLAY_WINDOW, ReplayWindow, ring_words};
-use crate::sequence::{self, Headroom};
-use crate::size::{Geometry, base_header_len};
+use crate::sequence::{self, Headroom, Lease};
+use crate::size::{Shape, base_header_len};
 use crate::transport;
 
 /// One SA: parameters, keyed crypto session, live numbers, and what was computed at install time.
@@ -22,36 +24,25 @@ use crate::transport;
 ///
 /// Shared by `Arc`. One worker at a time for each SA: see [`Cells`]. Sequence numbers stay unique
 /// even if that is broken; the replay window and the counters do not stay exact.
+///
+/// # Memory
+/// Two cache lines are read for packets (outbound both, inbound the second), the third is control
+/// data: 192 bytes. Beside it the cells ([`Cells::needed`]) and the session's keys.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Sa {
-    pub(crate) hot: Hot,
+    /// First line: what sealing reads.
+    pub(crate) template: Template,
+    /// Second line: where the live numbers and the keys are, and what opening reads.
     pub(crate) cells: Cells,
     session: Session,
+    pub(crate) shape: Shape,
+    /// Control data.
     params: SaParams,
 }
 
-/// What each packet reads, apart from the control data.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Hot {
-    pub template: Template,
-    pub geometry: Geometry,
-    pub mode: Mode,
-    pub ecn_decap: EcnDecap,
-    pub esn: bool,
-    pub random_iv: bool,
-    pub copy_ecn: bool,
-    pub copy_dscp_out: bool,
-    pub copy_dscp_in: bool,
-    pub copy_df: bool,
-    /// The outer family; in transport mode the packet's.
-    pub v4: bool,
-    pub spi: u32,
-    pub replay_window: u32,
-    pub tfc_pad_len: u32,
-}
-
-const _: () = assert!(size_of::<Hot>() <= 128, "two cache lines");
+const _: () = assert!(offset_of!(Sa, params) <= 2 * mem::LINE_LEN, "two cache lines");
+const _: () = assert!(size_of::<Sa>() <= 3 * mem::LINE_LEN, "and one of control data");
 
 impl Sa {
     /// An SA from its parameters, keys and numbers. `cells` may come from an earlier life of the
@@ -78,33 +69,14 @@ impl Sa {
         if given < needed {
             return Err(SaError::Cells { needed, given });
         }
-        let hot = Hot {
-            template: Template::new(&params),
-            geometry: Geometry::new(&params),
-            mode: params.mode,
-            ecn_decap: EcnDecap::default(),
-            esn: params.esn,
-            random_iv: params.suite.needs_random_iv(),
-            copy_ecn: !params.flags.no_ecn,
-            copy_dscp_out: !params.flags.dont_encap_dscp,
-            copy_dscp_in: params.flags.decap_dscp,
-            copy_df: !params.flags.no_pmtu_disc,
-            v4: params.dst.is_ipv4(),
-            spi: params.spi,
-            replay_window: params.replay_window,
-            tfc_pad_len: match params.mode {
-                Mode::Tunnel => params.tfc_pad_len,
-                // Nothing in a transport packet says where the padding begins (RFC 4303 §2.7).
-                Mode::Transport => 0,
-            },
-        };
-        Ok(Sa { hot, cells, session, params })
+        let (template, shape) = (Template::new(&params), Shape::new(&params));
+        Ok(Sa { template, cells, session, shape, params })
     }
 
     /// The same SA with another rule for ECN at the tunnel's exit.
     #[must_use]
     pub fn with_ecn_decap(mut self, rule: EcnDecap) -> Sa {
-        self.hot.ecn_decap = rule;
+        self.shape.set_ecn_decap(rule);
         self
     }
 
@@ -123,26 +95,59 @@ impl Sa {
         &self.session
     }
 
+    /// Brings the SA's own two lines near, which every packet reads. Waits for nothing, and reads
+    /// nothing of the SA.
+    #[inline]
+    pub fn prefetch_lines(&self) {
+        mem::prefetch(&self.template);
+        mem::prefetch(&self.cells);
+    }
+
+    /// Brings near what the SA's second line leads to: cells and keys. Best called when that line
+    /// has had time to come, some packets after [`Sa::prefetch_lines`].
+    #[inline]
+    pub fn prefetch(&self) {
+        self.cells.prefetch();
+        if self.shape.window_size() > 64 {
+            self.cells.prefetch_bitmap();
+        }
+        self.session.prefetch();
+    }
+
     /// The replay window.
     pub fn replay(&self) -> ReplayWindow<'_> {
-        ReplayWindow::new(&self.cells, self.hot.replay_window, self.hot.esn)
+        ReplayWindow::new(&self.cells, self.shape)
+    }
+
+    /// Leases up to `n` consecutive outbound numbers, for a run of packets of this SA; fewer where
+    /// the end of all numbers is near.
+    ///
+    /// Each goes into one packet, by [`Sa::seal_prepare`]. Unique whatever threads do. The cell
+    /// is moved past all of them before the first is used, so that a crash skips numbers and
+    /// repeats none.
+    ///
+    /// # Errors
+    /// [`DropReason::OutSequenceExhausted`] when the last number has been leased.
+    #[inline]
+    pub fn lease(&self, n: u32) -> Result<Lease, DropReason> {
+        sequence::lease(self.cells.sent(), self.template.esn, n)
     }
 
     /// How many outbound numbers are left: alarm before the last is used, also without ESN.
     pub fn sequence_headroom(&self) -> Headroom {
-        sequence::headroom(self.cells.sent(), self.hot.esn)
+        sequence::headroom(self.cells.sent(), self.template.esn)
     }
 
     /// The most that sealing adds to a packet, in bytes: headers, IV, the longest padding that
     /// alignment asks for, trailer, ICV. TFC padding is not in it.
     pub fn overhead(&self) -> usize {
-        let g = &self.hot.geometry;
+        let g = self.shape.geometry();
         g.headroom() + g.pad_max() + crate::size::TRAILER_LEN + usize::from(g.icv_len)
     }
 
     /// The room in bytes that [`Sa::seal_prepare`] needs in front of a packet.
     pub fn headroom(&self) -> usize {
-        self.hot.geometry.headroom()
+        self.shape.geometry().headroom()
     }
 
     /// The longest packet that fits an outer MTU once it is sealed, in bytes with its IP header;
@@ -151,11 +156,11 @@ impl Sa {
     /// Tunnel mode: the inner packet. Transport mode: a packet without IPv4 options and extension
     /// headers; for others see [`Sa::sealed_len_of`].
     pub fn max_inner_len(&self, mtu: usize) -> usize {
-        let visible = match self.hot.mode {
+        let visible = match self.params.mode {
             Mode::Tunnel => 0,
             Mode::Transport => base_header_len(&self.params),
         };
-        self.hot.geometry.max_payload_len(visible, mtu).map_or(0, |payload| visible + payload)
+        self.shape.geometry().max_payload_len(visible, mtu).map_or(0, |payload| visible + payload)
     }
 
     /// The length in bytes that a packet will have once it is sealed, without TFC padding: fits
@@ -167,7 +172,7 @@ impl Sa {
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
     pub fn sealed_len_of(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
-        let visible_len = match self.hot.mode {
+        let visible_len = match self.params.mode {
             Mode::Tunnel => 0,
             Mode::Transport => transport::split(packet, h)?.len,
         };
@@ -179,7 +184,7 @@ impl Sa {
     /// `visible_len`: in transport mode the length of the headers that stay in front of ESP; 0 in
     /// tunnel mode.
     pub fn sealed_len(&self, packet_len: usize, visible_len: usize) -> usize {
-        self.hot.geometry.sealed_len(visible_len, packet_len.saturating_sub(visible_len))
+        self.shape.geometry().sealed_len(visible_len, packet_len.saturating_sub(visible_len))
     }
 }
 

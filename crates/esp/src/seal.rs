@@ -10,15 +10,14 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Family, Headers, Span, checksum, protocol};
+use wire::{Family, Headers, Span, checksum, ipv4, ipv6, protocol};
 
-use crate::ecn;
-use crate::header::{PerPacket, udp_header};
+use crate::header::{Form, PerPacket, udp_header};
 use crate::iv::IvSource;
 use crate::params::Mode;
 use crate::sa::Sa;
-use crate::sequence;
-use crate::size::{MAX_IP_LEN, TRAILER_LEN};
+use crate::sequence::Number;
+use crate::size::{ESP_HEADER_LEN, MAX_IP_LEN, TRAILER_LEN, UDP_HEADER_LEN};
 use crate::transport::{self, Visible};
 
 /// A packet that is ready to be encrypted.
@@ -34,22 +33,47 @@ pub struct Sealing {
 }
 
 impl Sa {
+    /// What the SA counts for a cleartext packet that it is to seal, in bytes, as Linux's
+    /// `xfrm_output_one` does: the whole packet in tunnel mode, its payload in transport mode,
+    /// before TFC and padding. Counted with [`Cells::count`](crate::Cells::count), before the
+    /// encryption, by the thread that owns the SA.
+    ///
+    /// `h` was parsed from `packet`.
+    ///
+    /// # Errors
+    /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
+    /// [`Sa::seal_prepare`].
+    #[inline]
+    pub fn payload_len(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
+        let packet_len = usize::from(h.total_len);
+        match self.shape.mode() {
+            Mode::Tunnel => Ok(packet_len),
+            Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
+                Err(DropReason::OutMode)
+            }
+            Mode::Transport => {
+                let visible = transport::split(packet, h)?;
+                packet_len.checked_sub(visible.len).ok_or(DropReason::MalformedIp)
+            }
+        }
+    }
+
     /// Makes an ESP packet of a cleartext IP packet, up to the encryption.
     ///
     /// `packet` is where the IP packet lies in `buf`, with room around it: [`Sa::headroom`] in
     /// front, the rest of [`Sa::overhead`] and any TFC padding behind. Bytes of `packet` past the
     /// length that the IP header gives (Ethernet padding) are cut. `h` was parsed from it. `mtu`
     /// is that of the path to the peer, in bytes: it bounds TFC padding and nothing else; that the
-    /// packet fits is the caller's to see to, with [`Sa::max_inner_len`]. `now_s` is the wall
-    /// clock in seconds.
+    /// packet fits is the caller's to see to, with [`Sa::max_inner_len`]. `number` comes from
+    /// [`Sa::lease`] of this same SA, and is used up also where this fails.
+    ///
+    /// Touches no number of the SA, so any thread may do it, for any packet; whoever owns the SA
+    /// counts the packet, with [`Sa::payload_len`].
     ///
     /// 1. Split off the headers that stay visible (transport mode).
     /// 2. Lengths: TFC, padding, room.
-    /// 3. Take a sequence number; from here on it is used up, whatever happens.
-    /// 4. Write trailer, IV and ESP header.
-    /// 5. Write the headers in front.
-    /// 6. Count, as Linux's `xfrm_output_one` does: the packet's length in tunnel mode, the
-    ///    payload's in transport mode, before TFC and padding, and before the encryption.
+    /// 3. Write trailer, IV and ESP header.
+    /// 4. Write the headers in front.
     ///
     /// The TTL of the inner packet is not touched. With an error the buffer is as it was.
     ///
@@ -58,18 +82,129 @@ impl Sa {
     /// - [`DropReason::MalformedIp`]: the packet is shorter than `h` says.
     /// - [`DropReason::OutNoRoom`]: too little room around the packet.
     /// - [`DropReason::OutTooBig`]: the sealed packet would be longer than any IP packet.
-    /// - [`DropReason::OutSequenceExhausted`]: the last number was used.
+    #[inline(always)]
     pub fn seal_prepare(
         &self,
         buf: &mut [u8],
         packet: Span,
         h: &Headers,
+        number: Number,
         ivs: &mut IvSource,
         mtu: usize,
-        now_s: u64,
     ) -> Result<Sealing, DropReason> {
-        let hot = &self.hot;
-        let g = &hot.geometry;
+        let number = number.value();
+        match self.seal_straight(buf, packet, h, number, ivs) {
+            Some(sealing) => Ok(sealing),
+            None => self.seal_any(buf, packet, h, number, ivs, mtu),
+        }
+    }
+
+    /// [`Sa::seal_prepare`] for most SAs and packets; `None`, and the buffer as it was, for the
+    /// others.
+    #[inline(always)]
+    fn seal_straight(
+        &self,
+        buf: &mut [u8],
+        packet: Span,
+        h: &Headers,
+        number: u64,
+        ivs: &mut IvSource,
+    ) -> Option<Sealing> {
+        const V4: usize = ipv4::MIN_HEADER_LEN;
+        const V6: usize = ipv6::HEADER_LEN;
+        const UDP: usize = UDP_HEADER_LEN;
+        // A counter mode's IV has 8 bytes, CBC's 16.
+        match self.template.form {
+            Form::V4Counter => self.seal_tunnel::<V4, 0, 8>(buf, packet, h, number, ivs),
+            Form::V6Counter => self.seal_tunnel::<V6, 0, 8>(buf, packet, h, number, ivs),
+            Form::V4UdpCounter => self.seal_tunnel::<V4, UDP, 8>(buf, packet, h, number, ivs),
+            Form::V6UdpCounter => self.seal_tunnel::<V6, UDP, 8>(buf, packet, h, number, ivs),
+            Form::V4Cbc => self.seal_tunnel::<V4, 0, 16>(buf, packet, h, number, ivs),
+            Form::V6Cbc => self.seal_tunnel::<V6, 0, 16>(buf, packet, h, number, ivs),
+            Form::V4UdpCbc => self.seal_tunnel::<V4, UDP, 16>(buf, packet, h, number, ivs),
+            Form::V6UdpCbc => self.seal_tunnel::<V6, UDP, 16>(buf, packet, h, number, ivs),
+            Form::Other => None,
+        }
+    }
+
+    /// [`Sa::seal_prepare`] for tunnels whose headers and IV have these lengths.
+    ///
+    /// All checks come first, against windows of fixed size around the payload, in which every
+    /// write has a place that the compiler knows. `None`, and the buffer as it was, where the
+    /// windows do not fit or anything else is out of the ordinary: [`Sa::seal_any`] decides then.
+    #[inline(always)]
+    fn seal_tunnel<const IP_LEN: usize, const UDP_LEN: usize, const IV_LEN: usize>(
+        &self,
+        buf: &mut [u8],
+        packet: Span,
+        h: &Headers,
+        number: u64,
+        ivs: &mut IvSource,
+    ) -> Option<Sealing> {
+        let t = &self.template;
+        let outer_len = IP_LEN + UDP_LEN;
+        let headroom = outer_len + ESP_HEADER_LEN + IV_LEN;
+        let align_mask = if IV_LEN == 16 { 15 } else { 3 };
+
+        // 2.
+        let payload_len = usize::from(h.total_len);
+        let pad_len = (payload_len + TRAILER_LEN).wrapping_neg() & align_mask;
+        let total_len = usize::from(t.around) + payload_len + pad_len + TRAILER_LEN;
+        if payload_len > packet.len || total_len > MAX_IP_LEN {
+            return None;
+        }
+        let (front, rest) = buf.split_at_mut_checked(packet.start)?;
+        let front = front.last_chunk_mut::<FRONT_LEN>()?;
+        let behind = rest.get_mut(payload_len..)?.first_chunk_mut::<BEHIND_LEN>()?;
+
+        // 3. and 4.; nothing fails from here on.
+        let next_header = match h.family() {
+            Family::V4 => protocol::IPV4,
+            Family::V6 => protocol::IPV6,
+        };
+        write_trailer(behind, pad_len, next_header)?;
+        let per_packet = PerPacket {
+            traffic_class: h.traffic_class & t.class_mask,
+            dont_fragment: t.copy_df & h.dont_fragment,
+            number,
+            total_len: total_len as u16, // at most MAX_IP_LEN
+        };
+        let front = front.get_mut(FRONT_LEN - headroom..)?;
+        let front = match IP_LEN {
+            ipv4::MIN_HEADER_LEN => t.write_v4(front, per_packet)?,
+            _ => t.write_v6(front, per_packet)?,
+        };
+        let front = match UDP_LEN {
+            0 => front,
+            _ => t.write_udp(front, IP_LEN, per_packet)?,
+        };
+        let iv = t.write_esp(front, number)?;
+        match IV_LEN {
+            16 => ivs.fill(iv),
+            _ => *iv.first_chunk_mut()? = number.to_be_bytes(),
+        }
+
+        let start = packet.start - headroom;
+        Some(Sealing {
+            packet: Span { start, len: total_len },
+            esp: Span { start: start + outer_len, len: total_len - outer_len },
+            seq_hi: t.esn.then_some((number >> 32) as u32),
+        })
+    }
+
+    /// [`Sa::seal_prepare`] for every SA and packet.
+    #[inline(never)]
+    fn seal_any(
+        &self,
+        buf: &mut [u8],
+        packet: Span,
+        h: &Headers,
+        number: u64,
+        ivs: &mut IvSource,
+        mtu: usize,
+    ) -> Result<Sealing, DropReason> {
+        let (t, params) = (&self.template, self.params());
+        let g = &self.shape.geometry();
 
         // 1.
         let packet_len = usize::from(h.total_len);
@@ -77,11 +212,11 @@ impl Sa {
         if packet_len > packet.len || end > buf.len() {
             return Err(DropReason::MalformedIp);
         }
-        let split = match hot.mode {
+        let split = match params.mode {
             Mode::Tunnel => None,
             Mode::Transport => {
                 let cleartext = buf.get(packet.start..end).ok_or(DropReason::MalformedIp)?;
-                if (h.family() == Family::V4) != hot.v4 {
+                if (h.family() == Family::V4) != params.dst.is_ipv4() {
                     return Err(DropReason::OutMode);
                 }
                 Some(transport::split(cleartext, h)?)
@@ -91,9 +226,10 @@ impl Sa {
         let payload_len = packet_len.checked_sub(visible_len).ok_or(DropReason::MalformedIp)?;
 
         // 2.
-        let tfc_len = match hot.tfc_pad_len as usize {
-            0 => 0,
-            to => to.min(self.max_inner_len(mtu)).saturating_sub(payload_len),
+        let tfc_len = match (params.mode, params.tfc_pad_len as usize) {
+            // In transport mode nothing says where TFC padding begins (RFC 4303 §2.7).
+            (Mode::Transport, _) | (Mode::Tunnel, 0) => 0,
+            (Mode::Tunnel, to) => to.min(self.max_inner_len(mtu)).saturating_sub(payload_len),
         };
         let padded_len = payload_len + tfc_len;
         let pad_len = g.pad_len(padded_len);
@@ -107,56 +243,51 @@ impl Sa {
         }
 
         // 3.
-        let number = sequence::assign(self.cells.sent(), hot.esn)?;
-
-        // 4.
-        let text_end = start + total_len - usize::from(g.icv_len);
-        let trailer = Trailer {
-            tfc_len,
-            pad_len: pad_len as u8, // below 16
-            next_header: match (split, h.family()) {
-                (Some(visible), _) => visible.protocol,
-                (None, Family::V4) => protocol::IPV4,
-                (None, Family::V6) => protocol::IPV6,
-            },
+        let next_header = match (split, h.family()) {
+            (Some(visible), _) => visible.protocol,
+            (None, Family::V4) => protocol::IPV4,
+            (None, Family::V6) => protocol::IPV6,
         };
-        let behind = buf.get_mut(end..text_end).ok_or(DropReason::OutNoRoom)?;
-        trailer.write(behind).ok_or(DropReason::OutNoRoom)?;
-        let esp_start = start + visible_len + usize::from(g.outer_ip_len) + usize::from(g.udp_len);
-        let esp = Span { start: esp_start, len: start + total_len - esp_start };
+        let behind = buf.get_mut(end..start + total_len).ok_or(DropReason::OutNoRoom)?;
+        let (tfc, behind) = behind.split_at_mut_checked(tfc_len).ok_or(DropReason::OutNoRoom)?;
+        tfc.fill(0);
+        write_trailer(behind, pad_len, next_header).ok_or(DropReason::OutNoRoom)?;
         if let Some(visible) = split {
             // Before the ESP header is written, which overlaps where these were.
             buf.copy_within(packet.start..packet.start + visible.len, start);
         }
-        let in_front = buf.get_mut(esp_start..esp_start + g.prefix_len());
-        self.write_prefix(in_front.ok_or(DropReason::OutNoRoom)?, number, ivs)
-            .ok_or(DropReason::OutNoRoom)?;
-
-        // 5.
-        let total = total_len as u16; // at most MAX_IP_LEN
-        let whole = buf.get_mut(start..start + total_len).ok_or(DropReason::OutNoRoom)?;
-        match split {
-            None => {
-                let per_packet = PerPacket {
-                    traffic_class: self.outer_traffic_class(h.traffic_class),
-                    dont_fragment: hot.copy_df && h.dont_fragment,
-                    sequence: number as u16,
-                    total_len: total,
-                };
-                hot.template.write(whole, per_packet).ok_or(DropReason::OutNoRoom)?;
-            }
-            Some(visible) => {
-                self.write_transport(whole, visible, h.family(), total)
-                    .ok_or(DropReason::OutNoRoom)?;
-            }
+        let esp_start = start + visible_len + usize::from(g.outer_ip_len) + usize::from(g.udp_len);
+        let in_front = buf.get_mut(esp_start..).ok_or(DropReason::OutNoRoom)?;
+        let iv = t.write_esp(in_front, number).and_then(|iv| iv.get_mut(..g.iv_len.into()));
+        match iv.ok_or(DropReason::OutNoRoom)? {
+            [] => {}
+            iv if params.suite.needs_random_iv() => ivs.fill(iv),
+            // A counter mode's IV must not repeat under one key, and the number does not
+            // (RFC 4106 §3.1, RFC 7634 §2).
+            iv => *iv.first_chunk_mut().ok_or(DropReason::OutNoRoom)? = number.to_be_bytes(),
         }
 
-        // 6.
-        self.cells.count(payload_len as u64, now_s);
+        // 4.
+        let total = total_len as u16; // at most MAX_IP_LEN
+        let whole = buf.get_mut(start..start + total_len).ok_or(DropReason::OutNoRoom)?;
+        let written = match split {
+            None => {
+                let per_packet = PerPacket {
+                    traffic_class: h.traffic_class & t.class_mask,
+                    dont_fragment: t.copy_df && h.dont_fragment,
+                    number,
+                    total_len: total,
+                };
+                self.write_tunnel(whole, per_packet)
+            }
+            Some(visible) => self.write_transport(whole, visible, h.family(), total),
+        };
+        written.ok_or(DropReason::OutNoRoom)?;
+
         Ok(Sealing {
             packet: Span { start, len: total_len },
-            esp,
-            seq_hi: hot.esn.then_some((number >> 32) as u32),
+            esp: Span { start: esp_start, len: start + total_len - esp_start },
+            seq_hi: t.esn.then_some((number >> 32) as u32),
         })
     }
 
@@ -177,38 +308,48 @@ impl Sa {
         sealing: &Sealing,
         status: JobStatus,
     ) -> Result<Span, DropReason> {
-        let packet = buf.get_mut(sealing.packet.range()).ok_or(DropReason::OutCrypto)?;
+        let end = sealing.packet.start.checked_add(sealing.packet.len);
+        let is_inside = end.is_some_and(|end| end <= buf.len());
+        if is_inside && status == JobStatus::Done && !self.shape.sums_udp() {
+            return Ok(sealing.packet);
+        }
+        self.seal_finish_any(buf, sealing, status)
+    }
+
+    /// [`Sa::seal_finish`] for every SA, status and place.
+    #[cold]
+    #[inline(never)]
+    fn seal_finish_any(
+        &self,
+        buf: &mut [u8],
+        sealing: &Sealing,
+        status: JobStatus,
+    ) -> Result<Span, DropReason> {
+        let Span { start, len } = sealing.packet;
+        let packet = buf.get_mut(start..).and_then(|b| b.get_mut(..len));
+        let packet = packet.ok_or(DropReason::OutCrypto)?;
         if status != JobStatus::Done {
             packet.fill(0);
             return Err(DropReason::OutCrypto);
         }
-        if self.hot.geometry.udp_len != 0 && !self.hot.v4 {
-            let udp_at = (sealing.esp.start - sealing.packet.start)
-                .checked_sub(usize::from(self.hot.geometry.udp_len))
+        if self.shape.sums_udp() {
+            let udp_at = (sealing.esp.start - start)
+                .checked_sub(UDP_HEADER_LEN)
                 .ok_or(DropReason::OutCrypto)?;
             fill_udp_checksum(packet, udp_at).ok_or(DropReason::OutCrypto)?;
         }
         Ok(sealing.packet)
     }
 
-    /// RFC 4301 §5.1.2: DSCP copied unless the SA says otherwise; ECN copied (RFC 6040 §4.1,
-    /// normal mode) unless it says otherwise.
-    fn outer_traffic_class(&self, inner: u8) -> u8 {
-        let dscp = if self.hot.copy_dscp_out { inner & !ecn::MASK } else { 0 };
-        let ecn = if self.hot.copy_ecn { inner & ecn::MASK } else { 0 };
-        dscp | ecn
-    }
-
-    /// Writes ESP header and IV.
-    fn write_prefix(&self, out: &mut [u8], number: u64, ivs: &mut IvSource) -> Option<()> {
-        let (header, iv) = out.split_first_chunk_mut::<8>()?;
-        *header = (u64::from(self.hot.spi) << 32 | number & u64::from(u32::MAX)).to_be_bytes();
-        if self.hot.random_iv {
-            ivs.fill(iv);
-        } else if let Some(iv) = iv.first_chunk_mut::<8>() {
-            // A counter mode's IV must not repeat under one key, and the number does not
-            // (RFC 4106 §3.1, RFC 7634 §2).
-            *iv = number.to_be_bytes();
+    /// Writes a tunnel's outer headers.
+    fn write_tunnel(&self, packet: &mut [u8], per_packet: PerPacket) -> Option<()> {
+        let t = &self.template;
+        let (at, rest) = match self.params().dst.is_ipv4() {
+            true => (ipv4::MIN_HEADER_LEN, t.write_v4(packet, per_packet)?),
+            false => (ipv6::HEADER_LEN, t.write_v6(packet, per_packet)?),
+        };
+        if self.params().encap.is_some() {
+            t.write_udp(rest, at, per_packet)?;
         }
         Some(())
     }
@@ -234,28 +375,37 @@ impl Sa {
     }
 }
 
-/// What follows the payload inside the encryption.
-struct Trailer {
-    tfc_len: usize,
-    pad_len: u8,
-    next_header: u8,
+/// Writes ESP padding (1, 2, 3, ...; RFC 4303 §2.4), pad length and next header to the beginning of
+/// `behind`, which reaches from the payload's end to that of the ICV.
+///
+/// The padding is one wide store, which may write to where the ICV will be: the trailer and an ICV,
+/// which has 8 bytes at least, are as long as the padding stored with them. `None` if `pad_len` is
+/// above 15 or `behind` too short.
+#[inline(always)]
+fn write_trailer(behind: &mut [u8], pad_len: usize, next_header: u8) -> Option<()> {
+    // As numbers, so that each is one store.
+    if pad_len <= 6 {
+        *behind.first_chunk_mut()? = (PADDING as u64).to_le_bytes();
+    } else if pad_len <= 15 {
+        *behind.first_chunk_mut()? = PADDING.to_le_bytes();
+    } else {
+        return None;
+    }
+    let fixed = u16::from_le_bytes([pad_len as u8, next_header]);
+    *behind.get_mut(pad_len..)?.first_chunk_mut()? = fixed.to_le_bytes();
+    Some(())
 }
 
-impl Trailer {
-    /// Writes TFC padding (zeros), ESP padding (1, 2, 3, ...; RFC 4303 §2.4), pad length and next
-    /// header; `None` if `out` does not have just their length.
-    fn write(&self, out: &mut [u8]) -> Option<()> {
-        let (tfc, rest) = out.split_at_mut_checked(self.tfc_len)?;
-        let (padding, fixed) = rest.split_at_mut_checked(usize::from(self.pad_len))?;
-        let fixed: &mut [u8; TRAILER_LEN] = fixed.try_into().ok()?;
-        tfc.fill(0);
-        for (byte, value) in padding.iter_mut().zip(1..) {
-            *byte = value;
-        }
-        *fixed = [self.pad_len, self.next_header];
-        Some(())
-    }
-}
+/// The window in front of a payload: the longest headers and IV.
+const FRONT_LEN: usize = ipv6::HEADER_LEN + UDP_HEADER_LEN + ESP_HEADER_LEN + 16;
+
+/// The window behind a payload: padding, trailer and the longest ICV, 49 bytes at most.
+const BEHIND_LEN: usize = 64;
+
+const _: () = assert!(TRAILER_LEN == 2, "pad length and next header");
+
+/// The padding bytes 1 to 16, the first in the lowest place.
+const PADDING: u128 = u128::from_le_bytes([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]);
 
 /// Fills in the checksum of the UDP header at `udp_at` in an IPv6 packet.
 ///
@@ -277,9 +427,167 @@ fn fill_udp_checksum(packet: &mut [u8], udp_at: usize) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use crypto::{Session, Suite};
+    use proptest::prelude::*;
     use wire::{L4Checksum, parse_ip, verify_l4_checksum};
 
     use super::*;
+    use crate::cells::Cells;
+    use crate::params::{SaFlags, SaParams, UdpEncap};
+
+    fn tunnels() -> impl Strategy<Value = SaParams> {
+        let suite = prop::sample::select(Suite::all().collect::<Vec<_>>());
+        let flag = any::<bool>;
+        (suite, flag(), flag(), flag(), any::<u32>(), (flag(), flag(), flag())).prop_map(
+            |(suite, is_v4, is_udp, esn, spi, (no_ecn, no_pmtu_disc, dont_encap_dscp))| {
+                let (src, dst) = match is_v4 {
+                    true => ("192.0.2.1", "198.51.100.2"),
+                    false => ("2001:db8::1", "2001:db8:ffff::2"),
+                };
+                SaParams {
+                    spi: spi | 0x100,
+                    src: src.parse().unwrap(),
+                    dst: dst.parse().unwrap(),
+                    mode: Mode::Tunnel,
+                    suite,
+                    encap: is_udp.then_some(UdpEncap { src_port: 4500, dst_port: 61234 }),
+                    esn,
+                    replay_window: 0,
+                    tfc_pad_len: 0,
+                    flags: SaFlags { no_ecn, no_pmtu_disc, dont_encap_dscp, ..SaFlags::default() },
+                }
+            },
+        )
+    }
+
+    /// An inner packet: its headers, and bytes that stand for it.
+    fn inner() -> impl Strategy<Value = (Vec<u8>, Headers)> {
+        let len = prop_oneof![8 => 40u16..200, 1 => 40u16..9000, 1 => 65_300u16..];
+        (any::<bool>(), len, any::<u8>(), any::<bool>()).prop_map(|(is_v4, len, class, df)| {
+            let (mut packet, payload_len) = match is_v4 {
+                true => {
+                    let fields = ipv4::Ipv4Fields {
+                        traffic_class: class,
+                        total_len: len,
+                        ident: 0,
+                        dont_fragment: df,
+                        ttl: 9,
+                        protocol: 253,
+                        src: [10, 0, 0, 1].into(),
+                        dst: [10, 0, 0, 2].into(),
+                    };
+                    (fields.to_bytes().to_vec(), len - 20)
+                }
+                false => {
+                    let fields = ipv6::Ipv6Fields {
+                        traffic_class: class,
+                        flow_label: 1,
+                        payload_len: len - 40,
+                        next_header: 253,
+                        hop_limit: 9,
+                        src: 1u128.into(),
+                        dst: 2u128.into(),
+                    };
+                    (fields.to_bytes().to_vec(), len - 40)
+                }
+            };
+            packet.resize(packet.len() + usize::from(payload_len), 0xab);
+            let h = parse_ip(&packet).unwrap();
+            (packet, h)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+
+        /// The straight path and the general one make the same of every packet: bytes, spans,
+        /// errors. With an error the buffer is as it was.
+        #[test]
+        fn the_straight_path_does_what_the_general_one_does(
+            params in tunnels(),
+            (packet, mut h) in inner(),
+            front in prop_oneof![4 => 72usize..100, 1 => 0usize..100],
+            behind in prop_oneof![4 => 64usize..100, 2 => 0usize..100],
+            first in any::<u64>(),
+            (wrong_len, shift) in (prop::option::weighted(0.1, any::<u16>()), 0usize..2),
+        ) {
+            let session = || Session::new(params.suite, Box::new(()));
+            let sa = || Sa::new(params.clone(), session(), Cells::on_heap(0)).unwrap();
+            let (straight, general) = (sa(), sa());
+            let number = if params.esn { first } else { first & u64::from(u32::MAX) };
+            if let Some(len) = wrong_len {
+                h.total_len = len;
+            }
+            let mut buf = vec![0x5a; front];
+            buf.extend_from_slice(&packet);
+            buf.resize(buf.len() + behind, 0x5a);
+            let before = buf.clone();
+            let mut other = buf.clone();
+            // A span past the packet's end, now and then.
+            let span = Span { start: front, len: packet.len() + shift * behind };
+            let ivs = || IvSource::from_seed([7; 32]);
+            let one = straight.seal_prepare(&mut buf, span, &h, Number(number), &mut ivs(), 1500);
+            let two = general.seal_any(&mut other, span, &h, number, &mut ivs(), 1500);
+            prop_assert_eq!(one, two);
+            match one {
+                Ok(sealing) => {
+                    // Behind the trailer there is nothing yet but room for the ICV.
+                    for bytes in [&mut buf, &mut other] {
+                        let icv_len = params.suite.icv_len_bytes();
+                        bytes[sealing.esp.end() - icv_len..sealing.esp.end()].fill(0);
+                    }
+                    prop_assert_eq!(buf, other);
+                }
+                Err(_) => prop_assert!(buf == before && other == before),
+            }
+        }
+    }
+
+    /// The differential test would say nothing if no packet went the straight way.
+    #[test]
+    fn ordinary_packets_go_the_straight_way() {
+        let mut ivs = IvSource::from_seed([7; 32]);
+        let mut packet = [0xab; 100];
+        packet[..40].copy_from_slice(
+            &ipv6::Ipv6Fields {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: 60,
+                next_header: 253,
+                hop_limit: 9,
+                src: 1u128.into(),
+                dst: 2u128.into(),
+            }
+            .to_bytes(),
+        );
+        let h = parse_ip(&packet).unwrap();
+        let addresses = [("192.0.2.1", "198.51.100.2"), ("2001:db8::1", "2001:db8:ffff::2")];
+        for suite in Suite::all() {
+            for (src, dst) in addresses {
+                for encap in [None, Some(UdpEncap { src_port: 4500, dst_port: 4500 })] {
+                    let params = SaParams {
+                        spi: 0x100,
+                        src: src.parse().unwrap(),
+                        dst: dst.parse().unwrap(),
+                        mode: Mode::Tunnel,
+                        suite,
+                        encap,
+                        esn: true,
+                        replay_window: 0,
+                        tfc_pad_len: 0,
+                        flags: SaFlags::default(),
+                    };
+                    let session = Session::new(suite, Box::new(()));
+                    let sa = Sa::new(params, session, Cells::on_heap(0)).unwrap();
+                    let mut buf = [0; 72 + 100 + 64];
+                    buf[72..172].copy_from_slice(&packet);
+                    let span = Span { start: 72, len: 100 };
+                    let sealing = sa.seal_straight(&mut buf, span, &h, 1, &mut ivs);
+                    assert_eq!(sealing.is_some(), suite.iv_len_bytes() != 0, "{suite} {dst}");
+                }
+            }
+        }
+    }
 
     /// Whatever the data, also when the sum comes out as zero, the checksum is there and right.
     #[test]
@@ -302,11 +610,16 @@ mod tests {
 
     #[test]
     fn trailer_fills_its_place_exactly() {
-        let trailer = Trailer { tfc_len: 3, pad_len: 4, next_header: 41 };
-        let mut out = [0xa5; 9];
-        assert!(trailer.write(&mut out).is_some());
-        assert_eq!(out, [0, 0, 0, 1, 2, 3, 4, 4, 41]);
-        assert!(trailer.write(&mut [0; 8]).is_none());
-        assert!(trailer.write(&mut [0; 10]).is_none());
+        for pad_len in 0..16usize {
+            for icv_len in [8, 12, 16, 32] {
+                let mut behind = vec![0xa5; pad_len + TRAILER_LEN + icv_len];
+                assert!(write_trailer(&mut behind, pad_len, 41).is_some(), "{pad_len}, {icv_len}");
+                let (padding, fixed) = behind[..pad_len + TRAILER_LEN].split_at(pad_len);
+                assert!(padding.iter().copied().eq(1..=pad_len as u8));
+                assert_eq!(fixed, [pad_len as u8, 41]);
+            }
+        }
+        assert!(write_trailer(&mut [0; 64], 16, 41).is_none());
+        assert!(write_trailer(&mut [0; 7], 0, 41).is_none());
     }
 }

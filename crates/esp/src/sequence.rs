@@ -27,18 +27,78 @@ pub(crate) const fn last_number(esn: bool) -> u64 {
     if esn { u64::MAX } else { u32::MAX as u64 }
 }
 
-/// Hands out the next number.
+/// Some consecutive outbound numbers that are one caller's alone; an iterator of [`Number`]s.
 ///
-/// The cell moves by compare-and-swap, so that two threads that break the one-writer contract get
-/// two numbers: with a counter mode anything else would repeat a nonce.
+/// What is left of a lease when it is dropped is skipped on the wire, as after a crash.
+#[derive(Debug)]
+#[must_use = "numbers that are leased are never leased again"]
+pub struct Lease {
+    next: u64,
+    left: u32,
+}
+
+impl Lease {
+    /// How many numbers are left in the lease.
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+}
+
+impl Iterator for Lease {
+    type Item = Number;
+
+    #[inline]
+    fn next(&mut self) -> Option<Number> {
+        self.left = self.left.checked_sub(1)?;
+        let number = self.next;
+        // Behind the very last number there is none, and it is never handed out.
+        self.next = number.wrapping_add(1);
+        Some(Number(number))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+/// An outbound sequence number that nobody else has.
+///
+/// Neither `Clone` nor `Copy`: sealing a packet uses it up, so that the compiler sees to it that
+/// no number goes into two packets.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a number that is not used is lost"]
+pub struct Number(pub(crate) u64);
+
+impl Number {
+    /// The number: all 64 bits of it with ESN, 32 without.
+    pub fn value(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Leases the next numbers: `n` of them, or as many as are left.
+///
+/// One compare-and-swap for all, so that threads that break the one-writer contract get numbers of
+/// their own: with a counter mode anything else would repeat a nonce. The lease is empty if `n`
+/// is 0.
 ///
 /// # Errors
-/// [`DropReason::OutSequenceExhausted`] when the last number has been used; the cell stays.
-pub(crate) fn assign(sent: &AtomicU64, esn: bool) -> Result<u64, DropReason> {
+/// [`DropReason::OutSequenceExhausted`] when the last number has been leased; the cell stays.
+#[inline]
+pub(crate) fn lease(sent: &AtomicU64, esn: bool, n: u32) -> Result<Lease, DropReason> {
     let last = last_number(esn);
-    sent.fetch_update(Relaxed, Relaxed, |n| if n < last { Some(n + 1) } else { None })
-        .map(|before| before + 1)
-        .map_err(|_| DropReason::OutSequenceExhausted)
+    let mut before = sent.load(Relaxed);
+    loop {
+        // A cell beyond the last number (ESN switched off by a reinstall) is exhausted.
+        let left = last.saturating_sub(before).min(n.into());
+        if left == 0 && n != 0 {
+            return Err(DropReason::OutSequenceExhausted);
+        }
+        match sent.compare_exchange_weak(before, before + left, Relaxed, Relaxed) {
+            Ok(_) => return Ok(Lease { next: before.wrapping_add(1), left: left as u32 }), // at most n
+            Err(now) => before = now,
+        }
+    }
 }
 
 /// How many numbers are left.
@@ -56,36 +116,60 @@ const LOW_FRACTION: u64 = 16;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn take(sent: &AtomicU64, esn: bool, n: u32) -> Result<Vec<u64>, DropReason> {
+        lease(sent, esn, n).map(|lease| {
+            assert_eq!(lease.size_hint(), (lease.left() as usize, Some(lease.left() as usize)));
+            lease.map(|number| number.value()).collect()
+        })
+    }
 
     #[test]
     fn starts_at_one() {
         let sent = AtomicU64::new(0);
-        assert_eq!(assign(&sent, false), Ok(1));
-        assert_eq!(assign(&sent, false), Ok(2));
-        assert_eq!(sent.load(Relaxed), 2);
+        assert_eq!(take(&sent, false, 1), Ok(vec![1]));
+        assert_eq!(take(&sent, false, 3), Ok(vec![2, 3, 4]));
+        assert_eq!(take(&sent, false, 0), Ok(vec![]));
+        assert_eq!(sent.load(Relaxed), 4);
     }
 
     #[test]
     fn stops_at_the_last_number() {
         for esn in [false, true] {
-            let sent = AtomicU64::new(last_number(esn) - 1);
-            assert_eq!(assign(&sent, esn), Ok(last_number(esn)));
-            for _ in 0..3 {
-                assert_eq!(assign(&sent, esn), Err(DropReason::OutSequenceExhausted));
+            let last = last_number(esn);
+            let sent = AtomicU64::new(last - 3);
+            assert_eq!(take(&sent, esn, 1), Ok(vec![last - 2]));
+            assert_eq!(take(&sent, esn, u32::MAX), Ok(vec![last - 1, last]));
+            for n in [1, 2, u32::MAX] {
+                assert_eq!(take(&sent, esn, n), Err(DropReason::OutSequenceExhausted));
             }
-            assert_eq!(sent.load(Relaxed), last_number(esn));
+            assert_eq!(take(&sent, esn, 0), Ok(vec![]));
+            assert_eq!(sent.load(Relaxed), last);
         }
     }
 
     #[test]
     fn crosses_32_bits_only_with_esn() {
-        let sent = AtomicU64::new(u64::from(u32::MAX));
-        assert_eq!(assign(&sent, false), Err(DropReason::OutSequenceExhausted));
-        assert_eq!(assign(&sent, true), Ok(1 << 32));
+        let sent = AtomicU64::new(u64::from(u32::MAX) - 1);
+        assert_eq!(take(&sent, false, 2), Ok(vec![u64::from(u32::MAX)]));
+        assert_eq!(take(&sent, false, 1), Err(DropReason::OutSequenceExhausted));
+        assert_eq!(take(&sent, true, 2), Ok(vec![1 << 32, (1 << 32) + 1]));
         // A cell past 32 bits (ESN switched off by a reinstall) is exhausted, not truncated.
-        assert_eq!(assign(&sent, false), Err(DropReason::OutSequenceExhausted));
+        assert_eq!(take(&sent, false, 1), Err(DropReason::OutSequenceExhausted));
         assert_eq!(headroom(&sent, false), Headroom::Exhausted);
+    }
+
+    #[test]
+    fn the_cell_moves_before_a_number_is_seen() {
+        let sent = AtomicU64::new(41);
+        let mut numbers = lease(&sent, true, 4).unwrap();
+        assert_eq!(sent.load(Relaxed), 45);
+        assert_eq!(numbers.next(), Some(Number(42)));
+        drop(numbers);
+        assert_eq!(take(&sent, true, 1), Ok(vec![46]), "what was not used is skipped");
     }
 
     #[test]
@@ -102,15 +186,53 @@ mod tests {
         assert_eq!(at(u64::MAX, true), Headroom::Exhausted);
     }
 
-    #[test]
-    fn no_number_twice_between_threads() {
-        let sent = AtomicU64::new(0);
-        let mut all: Vec<u64> = std::thread::scope(|s| {
-            let take = || (0..2000).map(|_| assign(&sent, true).unwrap()).collect::<Vec<_>>();
-            let threads: Vec<_> = (0..4).map(|_| s.spawn(take)).collect();
-            threads.into_iter().flat_map(|t| t.join().unwrap()).collect()
-        });
-        all.sort_unstable();
-        assert!(all.iter().copied().eq(1..=8000));
+    /// How many numbers each request of each thread asks for.
+    fn requests() -> impl Strategy<Value = Vec<Vec<u32>>> {
+        let size = prop_oneof![4 => 1u32..70, 2 => Just(1u32), 1 => 0u32..3000];
+        proptest::collection::vec(proptest::collection::vec(size, 1..60), 1..5)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Several threads lease at once, and the numbers may run out meanwhile: every number up
+        /// to the last goes to one of them and to one alone, none beyond it, and somebody is
+        /// refused just if more was asked for than was there.
+        #[test]
+        fn no_number_twice_between_threads(
+            requests in requests(),
+            esn: bool,
+            left in prop_oneof![1 => 0u64..2000, 1 => 2000u64..1 << 20],
+        ) {
+            let last = last_number(esn);
+            let sent = AtomicU64::new(last - left);
+            let results: Vec<Vec<Result<Vec<u64>, DropReason>>> = std::thread::scope(|s| {
+                let threads: Vec<_> = requests
+                    .iter()
+                    .map(|sizes| s.spawn(|| sizes.iter().map(|n| take(&sent, esn, *n)).collect()))
+                    .collect();
+                threads.into_iter().map(|t| t.join().unwrap()).collect()
+            });
+            let asked: u64 = requests.iter().flatten().map(|n| u64::from(*n)).sum();
+            let mut all = Vec::new();
+            for (n, result) in requests.iter().flatten().zip(results.into_iter().flatten()) {
+                match result {
+                    Ok(numbers) => {
+                        prop_assert!(numbers.len() <= *n as usize);
+                        prop_assert!(numbers.windows(2).all(|w| w[0] + 1 == w[1]), "consecutive");
+                        all.extend(numbers);
+                    }
+                    Err(reason) => {
+                        prop_assert_eq!(reason, DropReason::OutSequenceExhausted);
+                        prop_assert!(asked > left, "refused although enough was left");
+                    }
+                }
+            }
+            all.sort_unstable();
+            let taken = asked.min(left);
+            prop_assert_eq!(all.len() as u64, taken);
+            prop_assert!(all.iter().zip((last - left).wrapping_add(1)..=last).all(|(a, b)| *a == b));
+            prop_assert_eq!(sent.load(Relaxed), last - left + taken);
+        }
     }
 }

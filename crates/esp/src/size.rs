@@ -1,8 +1,11 @@
 //! Lengths: how much longer ESP makes a packet, and how long a packet may be to fit.
 
 use crypto::Suite;
+use outcome::DropReason;
 
+use crate::ecn::{self, EcnDecap};
 use crate::params::{Mode, SaParams};
+use crate::replay::{MAX_REPLAY_WINDOW, ring_words};
 
 /// ESP's own header: SPI and sequence number (RFC 4303 §2.1, §2.2).
 pub(crate) const ESP_HEADER_LEN: usize = 8;
@@ -80,6 +83,162 @@ impl Geometry {
         let around = self.headroom() + visible_len + usize::from(self.icv_len);
         let text = mtu.min(MAX_IP_LEN).checked_sub(around)?;
         (text & !(usize::from(self.align) - 1)).checked_sub(TRAILER_LEN)
+    }
+}
+
+/// What opening a packet, and everything but sealing, reads of an SA's lengths and flags: eight
+/// bytes, beside the pointers to cells and keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    /// The replay window's size in packets, 0 for no check; above it, from bit 24 on, the binary
+    /// logarithm of its ring's length in words.
+    window: u32,
+    /// From the ESP header's first byte to the first byte of text.
+    prefix_len: u8,
+    /// The ICV.
+    icv_len: u8,
+    /// The multiple that payload and trailer together must have, less one.
+    align_mask: u8,
+    flags: u8,
+}
+
+const WINDOW_BITS: u32 = 24;
+const _: () = assert!(MAX_REPLAY_WINDOW < 1 << WINDOW_BITS);
+const _: () = assert!(size_of::<Shape>() == 8);
+
+/// Bits of [`Shape`]'s flags.
+mod flag {
+    pub const ESN: u8 = 1;
+    pub const TRANSPORT: u8 = 2;
+    /// The outer family is IPv4; in transport mode the packet's.
+    pub const V4: u8 = 4;
+    pub const UDP: u8 = 8;
+    pub const COPY_ECN: u8 = 16;
+    /// Copy the outer DSCP when decapsulating.
+    pub const COPY_DSCP_IN: u8 = 32;
+    /// ECN at the tunnel's exit as Linux has it.
+    pub const ECN_LINUX: u8 = 64;
+}
+
+impl Shape {
+    pub fn new(params: &SaParams) -> Shape {
+        let geometry = Geometry::new(params);
+        let flags = [
+            (params.esn, flag::ESN),
+            (params.mode == Mode::Transport, flag::TRANSPORT),
+            (params.dst.is_ipv4(), flag::V4),
+            (params.encap.is_some(), flag::UDP),
+            (!params.flags.no_ecn, flag::COPY_ECN),
+            (params.flags.decap_dscp, flag::COPY_DSCP_IN),
+        ];
+        let ring_log = ring_words(params.replay_window).trailing_zeros();
+        Shape {
+            window: params.replay_window | ring_log << WINDOW_BITS,
+            prefix_len: geometry.prefix_len() as u8, // at most 24
+            icv_len: geometry.icv_len,
+            align_mask: geometry.align - 1,
+            flags: flags.iter().filter(|(is, _)| *is).fold(0, |all, (_, flag)| all | flag),
+        }
+    }
+
+    #[inline(always)]
+    fn has(self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// The lengths.
+    pub fn geometry(self) -> Geometry {
+        Geometry {
+            outer_ip_len: match (self.has(flag::TRANSPORT), self.has(flag::V4)) {
+                (true, _) => 0,
+                (false, true) => wire::ipv4::MIN_HEADER_LEN as u8,
+                (false, false) => wire::ipv6::HEADER_LEN as u8,
+            },
+            udp_len: self.udp_len() as u8,
+            iv_len: self.prefix_len - ESP_HEADER_LEN as u8,
+            icv_len: self.icv_len,
+            align: self.align_mask + 1,
+        }
+    }
+
+    /// From the ESP header's first byte to the first byte of text.
+    #[inline(always)]
+    pub fn prefix_len(self) -> usize {
+        self.prefix_len.into()
+    }
+
+    /// The ICV's length.
+    #[inline(always)]
+    pub fn icv_len(self) -> usize {
+        self.icv_len.into()
+    }
+
+    /// The multiple that payload and trailer together must have, less one.
+    #[inline(always)]
+    pub fn align_mask(self) -> usize {
+        self.align_mask.into()
+    }
+
+    /// The UDP header of RFC 3948; 0 without.
+    #[inline(always)]
+    pub fn udp_len(self) -> usize {
+        if self.has(flag::UDP) { UDP_HEADER_LEN } else { 0 }
+    }
+
+    #[inline(always)]
+    pub fn mode(self) -> Mode {
+        if self.has(flag::TRANSPORT) { Mode::Transport } else { Mode::Tunnel }
+    }
+
+    #[inline(always)]
+    pub fn esn(self) -> bool {
+        self.has(flag::ESN)
+    }
+
+    /// Whether the outer family is IPv4; in transport mode the packet's.
+    #[inline(always)]
+    pub fn is_v4(self) -> bool {
+        self.has(flag::V4)
+    }
+
+    /// Whether a UDP checksum is due once a packet is encrypted.
+    #[inline(always)]
+    pub fn sums_udp(self) -> bool {
+        self.flags & (flag::UDP | flag::V4) == flag::UDP
+    }
+
+    /// The replay window's size in packets; 0 for no check.
+    #[inline(always)]
+    pub fn window_size(self) -> u32 {
+        self.window & ((1 << WINDOW_BITS) - 1)
+    }
+
+    /// The number of words in the replay window's ring, less one.
+    #[inline(always)]
+    pub fn ring_mask(self) -> usize {
+        (1 << (self.window >> WINDOW_BITS)) - 1
+    }
+
+    /// The inner traffic class after decapsulation.
+    ///
+    /// # Errors
+    /// [`DropReason::InEcn`], see [`EcnDecap::combine`].
+    #[inline(always)]
+    pub fn inner_class(self, inner: u8, outer: u8) -> Result<u8, DropReason> {
+        let rule = if self.has(flag::ECN_LINUX) { EcnDecap::Linux } else { EcnDecap::Rfc6040 };
+        let ecn = match self.has(flag::COPY_ECN) {
+            true => rule.combine(inner, outer)?,
+            false => inner & ecn::MASK,
+        };
+        let dscp = if self.has(flag::COPY_DSCP_IN) { outer } else { inner } & !ecn::MASK;
+        Ok(dscp | ecn)
+    }
+
+    pub fn set_ecn_decap(&mut self, rule: EcnDecap) {
+        self.flags &= !flag::ECN_LINUX;
+        if rule == EcnDecap::Linux {
+            self.flags |= flag::ECN_LINUX;
+        }
     }
 }
 

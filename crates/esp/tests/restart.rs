@@ -6,19 +6,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use common::{Bench, GCM, NOW_S, inner, keys, params, sa_with};
+use common::{Bench, GCM, inner, keys, number, params, sa_with};
 use crypto::Suite;
-use esp::{CellMemory, Cells, IvSource, Sa, SaParams};
+use esp::{Cells, IvSource, Sa, SaParams};
+use mem::StableWords;
 use outcome::DropReason;
 use wire::{Span, parse_ip};
 
 /// Memory that outlives an [`Sa`], as a mapped file outlives a process.
-fn memory(window: u32) -> Arc<dyn CellMemory> {
+fn memory(window: u32) -> Arc<dyn StableWords> {
     let cells: Box<[AtomicU64]> = (0..Cells::needed(window)).map(|_| AtomicU64::new(0)).collect();
     Arc::new(cells)
 }
 
-fn life(p: &SaParams, memory: &Arc<dyn CellMemory>) -> Sa {
+fn life(p: &SaParams, memory: &Arc<dyn StableWords>) -> Sa {
     let cells = Cells::in_memory(memory.clone(), p.replay_window).unwrap();
     sa_with(p.clone(), &keys(p.suite), cells)
 }
@@ -44,7 +45,8 @@ fn no_number_or_iv_twice_across_crashes() {
                 let h = parse_ip(&packet).unwrap();
                 let span = Span { start: 100, len: packet.len() };
                 let mut ivs = IvSource::from_seed([0; 32]);
-                let sealing = tx.seal_prepare(&mut buf, span, &h, &mut ivs, 1500, NOW_S).unwrap();
+                let number = number(&tx).unwrap();
+                let sealing = tx.seal_prepare(&mut buf, span, &h, number, &mut ivs, 1500).unwrap();
                 let esp = &buf[sealing.esp.range()];
                 assert!(seen.insert(esp[4..16].to_vec()), "number or IV repeated");
             }

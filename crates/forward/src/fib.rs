@@ -1,20 +1,23 @@
 //! Routing: rules choose tables, tables choose routes by the longest prefix.
 //!
-//! A [`Fib`] is built from all rules and routes at once and never changes; a change of either
-//! makes a new one. Workers share it and look up without locks or allocation.
+//! A [`Fib`] never changes; a change of rules or routes makes a new one, which shares what is the
+//! same ([`Routes`]). Workers look up without locks or allocation.
 
 use core::net::IpAddr;
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use outcome::DropReason;
 use wire::{Family, Headers};
 
+use crate::address::Address;
 use crate::icmp_error::IcmpCause;
-use crate::intervals::Intervals;
-use crate::route::{Hop, RouteEntry, RouteKind, RuleAction, RuleEntry};
+use crate::route::{RouteEntry, RuleEntry};
+use crate::routes::Routes;
+use crate::targets::Target;
+use crate::trie::{NOTHING, Trie, UNKNOWN};
 
 /// Where a packet goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RouteResult {
     /// To this host.
     Local,
@@ -35,7 +38,8 @@ pub enum RouteResult {
     Unreachable,
     /// Nowhere, with an ICMP error that says prohibited.
     Prohibit,
-    /// A rule matched that only Linux can judge: the packet is Linux's.
+    /// A rule matched that only Linux can judge, or the tables do not fit culvert's memory: the
+    /// packet is Linux's.
     Linux,
     /// No rule led to a route.
     None,
@@ -79,33 +83,41 @@ impl RouteResult {
 pub struct Fib {
     v4: FamilyFib<u32>,
     v6: FamilyFib<u128>,
-    routes: Box<[Route]>,
-    hops: Box<[Hop]>,
+    targets: Arc<Vec<Target>>,
+    len: usize,
 }
 
+/// Rules and tables of one family.
 #[derive(Clone, Debug)]
-struct FamilyFib<A> {
-    rules: Box<[Rule]>,
-    tables: Box<[Intervals<A>]>,
+pub(crate) struct FamilyFib<A> {
+    steps: Box<[Rule]>,
+    tries: Box<[Trie<A>]>,
+}
+
+impl<A> FamilyFib<A> {
+    pub(crate) const fn new(steps: Box<[Rule]>, tries: Box<[Trie<A>]>) -> Self {
+        Self { steps, tries }
+    }
 }
 
 impl<A> Default for FamilyFib<A> {
     fn default() -> Self {
-        Self { rules: Box::default(), tables: Box::default() }
+        Self { steps: Box::default(), tries: Box::default() }
     }
 }
 
-/// A rule, ready to be followed.
+/// A rule or several, ready to be followed.
 #[derive(Clone, Debug)]
-struct Rule {
-    entry: RuleEntry,
-    step: Step,
+pub(crate) struct Rule {
+    /// The rule whose conditions count; `None` for every packet.
+    pub(crate) condition: Option<Box<RuleEntry>>,
+    pub(crate) step: Step,
 }
 
 /// What the rules and tables say.
 enum Found<'f> {
     Certain(RouteResult),
-    Unicast(&'f Route),
+    Target(&'f Target),
 }
 
 /// How strictly a packet's source is checked (`net.ipv4.conf.*.rp_filter`).
@@ -121,29 +133,17 @@ pub enum SourceCheck {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Step {
-    /// Looks into the table at this place.
-    Table(usize),
-    /// Goes on at this rule, which is further on.
+pub(crate) enum Step {
+    /// Looks into the trie at this place.
+    View(usize),
+    /// Goes on at this step, which is further on.
     Goto(usize),
     /// The result is certain.
     Stop(RouteResult),
 }
 
-/// A route's part that the look-up needs; `hops` are `len` from `first` on in [`Fib::hops`].
-#[derive(Clone, Copy, Debug)]
-struct Route {
-    kind: RouteKind,
-    prefix_len: u8,
-    mtu: Option<u32>,
-    src: Option<IpAddr>,
-    first: u32,
-    len: u32,
-    total_weight: u32,
-}
-
 impl Fib {
-    /// Builds from all routes and rules.
+    /// Builds from all routes and rules. Who has to follow changes keeps [`Routes`] instead.
     ///
     /// `skip_table` leaves out one table and the rules that lead to it: the one whose routes
     /// bring local traffic to the data path, which must not send it back to itself. Without rules
@@ -154,66 +154,33 @@ impl Fib {
         rules: impl IntoIterator<Item = RuleEntry>,
         skip_table: Option<u32>,
     ) -> Self {
-        let mut routes: Vec<RouteEntry> = routes
-            .into_iter()
-            .filter(|r| Some(r.table) != skip_table)
-            .filter(|r| r.kind != RouteKind::Unicast || !r.hops.is_empty())
-            .collect();
-        // Of several routes to one prefix the interval table takes the first.
-        routes.sort_by_key(|r| r.priority);
-
-        let mut fib = Self::default();
-        let mut compiled = Vec::with_capacity(routes.len());
-        let mut hops = Vec::new();
-        let mut v4: BTreeMap<u32, Vec<(u32, u8, u32)>> = BTreeMap::new();
-        let mut v6: BTreeMap<u32, Vec<(u128, u8, u32)>> = BTreeMap::new();
-        for route in routes {
-            let index = compiled.len() as u32;
-            let prefix_len = route.dst.len;
-            match route.dst.addr {
-                IpAddr::V4(a) => {
-                    v4.entry(route.table).or_default().push((a.to_bits(), prefix_len, index));
-                }
-                IpAddr::V6(a) => {
-                    v6.entry(route.table).or_default().push((a.to_bits(), prefix_len, index));
-                }
-            }
-            compiled.push(Route {
-                kind: route.kind,
-                prefix_len,
-                mtu: route.mtu,
-                src: route.src,
-                first: hops.len() as u32,
-                len: route.hops.len() as u32,
-                total_weight: route.hops.iter().map(|h| u32::from(h.weight.max(1))).sum(),
-            });
-            hops.extend(route.hops);
-        }
-        fib.routes = compiled.into();
-        fib.hops = hops.into();
-
-        let mut rules: Vec<RuleEntry> = rules
-            .into_iter()
-            .filter(|r| skip_table.is_none_or(|t| r.action != RuleAction::Table(t)))
-            .collect();
-        rules.sort_by_key(|r| r.priority);
-        let (rules4, rules6): (Vec<_>, Vec<_>) =
-            rules.into_iter().partition(|r| r.family == Family::V4);
-        fib.v4.rules = compile(rules4, v4.keys());
-        fib.v6.rules = compile(rules6, v6.keys());
-        fib.v4.tables = v4.into_values().map(Intervals::new).collect();
-        fib.v6.tables = v6.into_values().map(Intervals::new).collect();
-        fib
+        Routes::new(routes, rules, skip_table).fib()
     }
 
-    /// How many routes there are, in all tables that were not skipped.
-    pub fn len(&self) -> usize {
-        self.routes.len()
+    pub(crate) const fn of_parts(
+        v4: FamilyFib<u32>,
+        v6: FamilyFib<u128>,
+        targets: Arc<Vec<Target>>,
+        len: usize,
+    ) -> Self {
+        Self { v4, v6, targets, len }
+    }
+
+    /// How many prefixes have a route, in all tables that were not skipped.
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
     /// Whether there are no routes at all.
-    pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory that look-ups use. Part of it may be shared with earlier tables.
+    pub fn memory_bytes(&self) -> usize {
+        let v4: usize = self.v4.tries.iter().map(Trie::memory_bytes).sum();
+        let v6: usize = self.v6.tries.iter().map(Trie::memory_bytes).sum();
+        v4 + v6 + self.targets.len() * size_of::<Target>()
     }
 
     /// Where a packet goes that came in by interface `iif` (the loopback's index for packets of
@@ -274,16 +241,13 @@ impl Fib {
         match self.find(&self.v4, src.to_bits(), h.src, h.dst, mark, iif) {
             // Only Linux can say.
             Found::Certain(result) => result == RouteResult::Linux,
-            Found::Unicast(_) if !strict => true,
-            Found::Unicast(route) => {
-                let first = route.first as usize;
-                let hops = self.hops.get(first..first + route.len as usize);
-                hops.is_some_and(|hops| hops.iter().any(|hop| hop.ifindex == iif))
+            Found::Target(target) => {
+                target.leaves_by(iif).is_some_and(|is_same| is_same || !strict)
             }
         }
     }
 
-    fn follow<A: crate::intervals::Address>(
+    fn follow<A: Address>(
         &self,
         family: &FamilyFib<A>,
         key: A,
@@ -294,120 +258,38 @@ impl Fib {
     ) -> RouteResult {
         match self.find(family, key, dst, src, mark, iif) {
             Found::Certain(result) => result,
-            Found::Unicast(route) => self.unicast(route, dst, src),
+            Found::Target(target) => target.choose(dst, src),
         }
     }
 
-    fn find<'f, A: crate::intervals::Address>(
-        &'f self,
+    fn find<A: Address>(
+        &self,
         family: &FamilyFib<A>,
         key: A,
         dst: IpAddr,
         src: IpAddr,
         mark: u32,
         iif: u32,
-    ) -> Found<'f> {
+    ) -> Found<'_> {
         let mut at = 0;
-        while let Some(rule) = family.rules.get(at) {
+        while let Some(rule) = family.steps.get(at) {
             at += 1;
-            if !rule.entry.matches(dst, src, mark, iif) {
+            if rule.condition.as_ref().is_some_and(|c| !c.matches(dst, src, mark, iif)) {
                 continue;
             }
-            let table = match rule.step {
-                Step::Table(table) => table,
-                Step::Goto(to) => {
-                    at = at.max(to);
-                    continue;
+            match rule.step {
+                Step::View(view) => {
+                    let value = family.tries.get(view).map_or(UNKNOWN, |trie| trie.find(key));
+                    if value == NOTHING {
+                        continue;
+                    }
+                    let target = self.targets.get(value as usize - 1);
+                    return target.map_or(Found::Certain(RouteResult::Linux), Found::Target);
                 }
+                Step::Goto(to) => at = at.max(to),
                 Step::Stop(result) => return Found::Certain(result),
-            };
-            let found = family.tables.get(table).and_then(|t| t.find(key));
-            let Some(route) = found.and_then(|i| self.routes.get(i as usize)) else { continue };
-            if rule.entry.suppress_prefix_len.is_some_and(|len| route.prefix_len <= len) {
-                continue;
             }
-            return Found::Certain(match route.kind {
-                RouteKind::Throw => continue,
-                RouteKind::Local => RouteResult::Local,
-                RouteKind::Blackhole => RouteResult::Blackhole,
-                RouteKind::Unreachable => RouteResult::Unreachable,
-                RouteKind::Prohibit => RouteResult::Prohibit,
-                RouteKind::Unicast => return Found::Unicast(route),
-            });
         }
         Found::Certain(RouteResult::None)
     }
-
-    fn unicast(&self, route: &Route, dst: IpAddr, src: IpAddr) -> RouteResult {
-        let first = route.first as usize;
-        let hops = self.hops.get(first..first + route.len as usize).unwrap_or_default();
-        let hop = match hops {
-            [] => return RouteResult::None,
-            [only] => only,
-            [first, ..] => {
-                // The hash's place in 0..total_weight, without a division.
-                let place = (u64::from(flow_hash(dst, src)) * u64::from(route.total_weight)) >> 32;
-                let mut upto = 0u64;
-                let chosen = hops.iter().find(|hop| {
-                    upto += u64::from(hop.weight.max(1));
-                    place < upto
-                });
-                chosen.unwrap_or(first)
-            }
-        };
-        RouteResult::Unicast {
-            ifindex: hop.ifindex,
-            gateway: hop.gateway,
-            mtu: route.mtu,
-            src: route.src,
-        }
-    }
-}
-
-/// Resolves tables and jumps to places; `tables` are in the order of the interval tables. Rules
-/// that can do nothing (a table without routes, a jump to nowhere) are made to fall through.
-fn compile<'a>(rules: Vec<RuleEntry>, tables: impl Iterator<Item = &'a u32>) -> Box<[Rule]> {
-    let tables: Vec<u32> = tables.copied().collect();
-    let priorities: Vec<u32> = rules.iter().map(|r| r.priority).collect();
-    let mut out = Vec::with_capacity(rules.len());
-    for (at, entry) in rules.into_iter().enumerate() {
-        let step = match entry.action {
-            RuleAction::Table(table) => {
-                // usize::MAX is no place, so an empty table finds nothing.
-                Step::Table(tables.binary_search(&table).unwrap_or(usize::MAX))
-            }
-            RuleAction::Goto(priority) => {
-                let target = priorities.iter().position(|p| *p == priority);
-                Step::Goto(target.filter(|t| *t > at).unwrap_or(at + 1))
-            }
-            RuleAction::Blackhole => Step::Stop(RouteResult::Blackhole),
-            RuleAction::Unreachable => Step::Stop(RouteResult::Unreachable),
-            RuleAction::Prohibit => Step::Stop(RouteResult::Prohibit),
-            RuleAction::Opaque => Step::Stop(RouteResult::Linux),
-        };
-        out.push(Rule { entry, step });
-    }
-    out.into()
-}
-
-/// A hash of the two addresses: even, the same for every packet of a flow, not keyed (a sender
-/// who picks addresses can pick the hop; nothing but balance hangs on it).
-fn flow_hash(dst: IpAddr, src: IpAddr) -> u32 {
-    const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
-    let mut state = 0u64;
-    let mut mix = |word: u64| {
-        state = (state ^ word).wrapping_mul(ODD);
-        state ^= state >> 29;
-    };
-    for addr in [dst, src] {
-        match addr {
-            IpAddr::V4(a) => mix(a.to_bits().into()),
-            IpAddr::V6(a) => {
-                let bits = a.to_bits();
-                mix(bits as u64);
-                mix((bits >> 64) as u64);
-            }
-        }
-    }
-    (state.wrapping_mul(ODD) >> 32) as u32
 }

@@ -101,6 +101,13 @@ pub struct RouteEntry {
     pub src: Option<IpAddr>,
 }
 
+impl RouteEntry {
+    /// Whether it is a route at all: a unicast route without hops is as good as none.
+    pub fn is_usable(&self) -> bool {
+        self.kind != RouteKind::Unicast || !self.hops.is_empty()
+    }
+}
+
 /// What a rule does with the packets it matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuleAction {
@@ -186,5 +193,30 @@ impl RuleEntry {
             && (mark ^ self.fwmark) & self.fwmask == 0;
         // The inverse of a condition that is not known is not known either.
         conditions != self.invert || self.invert && self.action == RuleAction::Opaque
+    }
+
+    /// Whether every packet of the family that is being routed matches.
+    pub fn always_matches(&self) -> bool {
+        match self.invert {
+            false => self.is_unconditional(),
+            true => self.oif.is_some() || self.action == RuleAction::Opaque,
+        }
+    }
+
+    /// Whether no packet of the family that is being routed matches.
+    pub fn never_matches(&self) -> bool {
+        match self.invert {
+            false => self.oif.is_some(),
+            true => self.is_unconditional() && self.action != RuleAction::Opaque,
+        }
+    }
+
+    fn is_unconditional(&self) -> bool {
+        let is_any = |p: Option<Subnet>| p.is_none_or(|p| p.len == 0 && p.family() == self.family);
+        self.oif.is_none()
+            && self.iif.is_none()
+            && is_any(self.from)
+            && is_any(self.to)
+            && self.fwmask == 0
     }
 }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use forward::{
-    Fib, Hop, IcmpCause, RouteEntry, RouteKind, RouteResult, RuleAction, RuleEntry, SourceCheck,
-    Subnet, table,
+    Fib, Hop, IcmpCause, RouteChange, RouteEntry, RouteKind, RouteResult, Routes, RuleAction,
+    RuleEntry, SourceCheck, Subnet, table,
 };
 use outcome::DropReason;
 use proptest::prelude::*;
@@ -310,53 +310,222 @@ fn flows_are_spread_by_weight_and_stay_where_they_are() {
     assert!((900..=1100).contains(&counts[&3]), "{counts:?}");
 }
 
+/// The definition: rules in order, in each table the longest prefix, of several routes to it the
+/// lowest priority and the first.
+fn linear_search(
+    routes: &[RouteEntry],
+    rules: &[RuleEntry],
+    dst: IpAddr,
+    src: IpAddr,
+    (mark, iif): (u32, u32),
+) -> RouteResult {
+    let mut ordered: Vec<&RuleEntry> = rules.iter().collect();
+    ordered.sort_by_key(|r| r.priority);
+    let mut at = 0;
+    while let Some(rule) = ordered.get(at) {
+        at += 1;
+        if !rule.matches(dst, src, mark, iif) {
+            continue;
+        }
+        let table = match rule.action {
+            RuleAction::Table(table) => table,
+            RuleAction::Goto(priority) => {
+                let target = ordered.iter().position(|r| r.priority == priority);
+                at = target.filter(|t| *t >= at).unwrap_or(at);
+                continue;
+            }
+            RuleAction::Blackhole => return RouteResult::Blackhole,
+            RuleAction::Unreachable => return RouteResult::Unreachable,
+            RuleAction::Prohibit => return RouteResult::Prohibit,
+            RuleAction::Opaque => return RouteResult::Linux,
+        };
+        let best = routes
+            .iter()
+            .enumerate()
+            .filter(|(_, r)| r.table == table && r.dst.contains(dst) && r.is_usable())
+            .min_by_key(|(i, r)| (32 - r.dst.len, r.priority, *i));
+        let Some((_, route)) = best else { continue };
+        if rule.suppress_prefix_len.is_some_and(|l| route.dst.len <= l) {
+            continue;
+        }
+        return match route.kind {
+            RouteKind::Throw => continue,
+            RouteKind::Local => RouteResult::Local,
+            _ => out(route.hops[0].ifindex, None),
+        };
+    }
+    RouteResult::None
+}
+
+fn addr(low: u32) -> IpAddr {
+    IpAddr::V4((0x0a00_0000 | low << 4).into())
+}
+
+fn some_route() -> impl Strategy<Value = RouteEntry> {
+    let kind = prop::sample::select(vec![
+        RouteKind::Unicast,
+        RouteKind::Unicast,
+        RouteKind::Throw,
+        RouteKind::Local,
+    ]);
+    let len = prop_oneof![6 => 20u8..=32, 1 => Just(0u8), 1 => Just(8u8)];
+    (0u32..4, 0u32..64, len, 0u32..3, kind, 0u32..9).prop_map(
+        |(table, low, len, priority, kind, way)| {
+            // The first address: changes speak of prefixes without host bits.
+            let bits = (0x0a00_0000 | low << 4) & !u32::MAX.checked_shr(len.into()).unwrap_or(0);
+            let hops = if way == 0 { vec![] } else { vec![hop(way, None)] };
+            let dst = Subnet { addr: IpAddr::V4(bits.into()), len };
+            RouteEntry { priority, kind, hops, dst, ..via(table, "0.0.0.0/0", 1, None) }
+        },
+    )
+}
+
+fn some_rule() -> impl Strategy<Value = RuleEntry> {
+    let action = prop_oneof![
+        12 => (0u32..4).prop_map(RuleAction::Table),
+        2 => (0u32..8).prop_map(RuleAction::Goto),
+        1 => prop::sample::select(vec![
+            RuleAction::Blackhole,
+            RuleAction::Unreachable,
+            RuleAction::Prohibit,
+            RuleAction::Opaque,
+        ]),
+    ];
+    let subnet = || {
+        prop_oneof![3 => Just(None), 1 => (0u32..64, 26u8..30).prop_map(|(a, len)| {
+        Some(Subnet { addr: addr(a), len })
+    }), 1 => Just(Some(Subnet { addr: addr(0), len: 0 }))]
+    };
+    let of_interface = || prop_oneof![6 => Just(None), 1 => (0u32..3).prop_map(Some)];
+    let suppress = prop_oneof![4 => Just(None), 1 => (0u8..30).prop_map(Some)];
+    let mark = prop_oneof![4 => Just((0, 0)), 1 => (0u32..4, 0u32..4)];
+    let invert = prop_oneof![5 => Just(false), 1 => Just(true)];
+    (
+        (0u32..8, action, subnet(), subnet()),
+        (of_interface(), of_interface(), suppress, mark, invert),
+    )
+        .prop_map(|((priority, action, from, to), (iif, oif, suppress, mark, invert))| {
+            RuleEntry {
+                action,
+                from,
+                to,
+                iif,
+                oif,
+                fwmark: mark.0,
+                fwmask: mark.1,
+                invert,
+                suppress_prefix_len: suppress,
+                ..RuleEntry::table(Family::V4, priority, 0)
+            }
+        })
+}
+
+fn agree(
+    fib: &Fib,
+    routes: &[RouteEntry],
+    rules: &[RuleEntry],
+    lookups: &[(u32, u32, (u32, u32))],
+) -> Result<(), TestCaseError> {
+    for (d, s, conditions) in lookups {
+        let (dst, src) = (addr(*d), addr(*s));
+        let want = linear_search(routes, rules, dst, src, *conditions);
+        prop_assert_eq!(fib.lookup(dst, src, conditions.0, conditions.1), want);
+    }
+    Ok(())
+}
+
 proptest! {
-    /// Against the definition: rules in order, in each table the longest prefix.
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    /// However the tables have come to be what they are, the answers are those of the definition.
     #[test]
     fn equals_a_linear_search(
-        routes in prop::collection::vec((0u32..3, 0u32..64, 20u8..=32, 0u32..3, 0u8..4), 0..60),
-        rules in prop::collection::vec((0u32..6, 0u32..4, prop::option::of(0u32..64), prop::option::of(24u8..30)), 0..6),
-        lookups in prop::collection::vec((0u32..64, 0u32..64), 30),
+        mut routes in prop::collection::vec(some_route(), 0..60),
+        rules in prop::collection::vec(some_rule(), 0..8),
+        other_rules in prop::collection::vec(some_rule(), 0..8),
+        lookups in prop::collection::vec((0u32..64, 0u32..64, (0u32..4, 0u32..3)), 30),
+        changes in prop::collection::vec((some_route(), any::<bool>()), 0..30),
+        // So many routes elsewhere that changes are made one by one.
+        crowd in prop::sample::select(vec![0u32, 0, 10_000]),
     ) {
-        let addr = |low: u32| IpAddr::V4((0x0a00_0000 | low << 4).into());
-        let routes: Vec<RouteEntry> = routes.iter().enumerate().map(|(i, (t, a, len, priority, k))| RouteEntry {
-            table: *t,
-            dst: Subnet { addr: addr(*a), len: *len },
-            kind: [RouteKind::Unicast, RouteKind::Throw, RouteKind::Local, RouteKind::Unicast][usize::from(*k)],
-            priority: *priority,
-            hops: vec![hop(i as u32 + 1, None)],
-            mtu: None,
-            src: None,
-        }).collect();
-        let rules: Vec<RuleEntry> = rules.iter().map(|(priority, t, from, suppress)| {
-            let mut rule = RuleEntry::table(Family::V4, *priority, *t);
-            rule.from = from.map(|a| Subnet { addr: addr(a), len: 27 });
-            rule.suppress_prefix_len = *suppress;
-            rule
-        }).collect();
-        let fib = Fib::new(routes.clone(), rules.clone(), None);
+        let crowd = (0..crowd).map(|n| {
+            let dst = Subnet { addr: IpAddr::V4((0x2000_0000 + (n << 8)).into()), len: 24 };
+            RouteEntry { dst, ..via(0, "0.0.0.0/0", 1 + n % 9, None) }
+        });
+        let mut all = Routes::new(routes.iter().cloned().chain(crowd), rules.clone(), None);
+        let first = all.fib();
+        agree(&first, &routes, &rules, &lookups)?;
+        let before: Vec<RouteResult> =
+            lookups.iter().map(|(d, s, c)| first.lookup(addr(*d), addr(*s), c.0, c.1)).collect();
 
-        let mut ordered = rules;
-        ordered.sort_by_key(|r| r.priority);
-        for (d, s) in lookups {
-            let (dst, src) = (addr(d), addr(s));
-            let mut want = RouteResult::None;
-            for rule in ordered.iter().filter(|r| r.from.is_none_or(|p| p.contains(src))) {
-                let RuleAction::Table(t) = rule.action else { continue };
-                let best = routes.iter().enumerate()
-                    .filter(|(_, r)| r.table == t && r.dst.contains(dst))
-                    .min_by_key(|(i, r)| (32 - r.dst.len, r.priority, *i));
-                let Some((_, route)) = best else { continue };
-                if rule.suppress_prefix_len.is_some_and(|l| route.dst.len <= l) { continue }
-                want = match route.kind {
-                    RouteKind::Throw => continue,
-                    RouteKind::Local => RouteResult::Local,
-                    _ => out(route.hops[0].ifindex, None),
-                };
-                break;
+        let mut rules = rules;
+        for (number, (route, is_new)) in changes.into_iter().enumerate() {
+            let is_same = |r: &RouteEntry| (r.table, r.dst) == (route.table, route.dst);
+            if is_new {
+                routes.push(route.clone());
+            } else if let Some(at) = routes.iter().position(|r| r.table == route.table) {
+                let gone = routes.remove(at);
+                let left = routes.iter().filter(|r| (r.table, r.dst) == (gone.table, gone.dst));
+                all.change([RouteChange {
+                    table: gone.table,
+                    dst: gone.dst,
+                    routes: left.cloned().collect(),
+                }]);
             }
-            prop_assert_eq!(fib.lookup(dst, src, 0, 1), want);
+            let now = routes.iter().filter(|r| is_same(r)).cloned().collect();
+            all.change([RouteChange { table: route.table, dst: route.dst, routes: now }]);
+            if number == 10 {
+                rules = other_rules.clone();
+                all.set_rules(rules.clone());
+            }
+            if number % 5 == 0 {
+                agree(&all.fib(), &routes, &rules, &lookups)?;
+            }
         }
+        agree(&all.fib(), &routes, &rules, &lookups)?;
+        let after: Vec<RouteResult> =
+            lookups.iter().map(|(d, s, c)| first.lookup(addr(*d), addr(*s), c.0, c.1)).collect();
+        prop_assert_eq!(before, after, "what workers hold does not change");
+    }
+}
+
+#[test]
+fn tables_of_full_feeds() {
+    for (family, count) in [(Family::V4, 30_000), (Family::V6, 10_000)] {
+        let routes = forward::sample::routes(family, count, 1);
+        assert_eq!(routes.len(), count);
+        let mut all = Routes::new(routes.iter().cloned(), RuleEntry::defaults(), None);
+        assert_eq!(all.len(), count);
+        let find = |fib: &Fib, dst| {
+            let src = if family == Family::V4 { "198.51.100.7" } else { "2001:db8:7::7" };
+            fib.lookup(dst, ip(src), 0, 1)
+        };
+        let dsts = forward::sample::destinations(&routes, 200, 2);
+        let definition = |routes: &[RouteEntry], dst| {
+            let best = routes.iter().filter(|r| r.dst.contains(dst)).max_by_key(|r| r.dst.len);
+            best.map_or(RouteResult::None, |r| RouteResult::Unicast {
+                ifindex: r.hops[0].ifindex,
+                gateway: r.hops[0].gateway,
+                mtu: None,
+                src: None,
+            })
+        };
+        let fib = all.fib();
+        for dst in &dsts {
+            assert_eq!(find(&fib, *dst), definition(&routes, *dst), "{dst}");
+        }
+        // Every other route goes, one by one.
+        for route in routes.iter().step_by(2) {
+            all.change([RouteChange { table: route.table, dst: route.dst, routes: vec![] }]);
+        }
+        let left: Vec<RouteEntry> = routes.iter().skip(1).step_by(2).cloned().collect();
+        let fib = all.fib();
+        assert_eq!(fib.len(), left.len());
+        for dst in &dsts {
+            assert_eq!(find(&fib, *dst), definition(&left, *dst), "{dst}");
+        }
+        let bytes = fib.memory_bytes();
+        assert!(bytes < 100 * count, "{bytes} bytes for {count} routes");
     }
 }
 

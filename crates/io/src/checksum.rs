@@ -10,17 +10,7 @@ impl Sum {
     #[inline]
     #[must_use]
     pub fn bytes(self, data: &[u8]) -> Self {
-        let mut sum = self.0;
-        let (words, rest) = data.as_chunks::<4>();
-        for word in words {
-            sum += u64::from(u32::from_be_bytes(*word));
-        }
-        let mut last = [0; 4];
-        for (to, from) in last.iter_mut().zip(rest) {
-            *to = *from;
-        }
-        sum += u64::from(u32::from_be_bytes(last));
-        Self(fold(sum))
+        Self(self.0 + u64::from(wire::checksum::sum(data)))
     }
 
     /// Adds one word.

@@ -37,5 +37,8 @@ pub use packet::{BURST_LEN, Burst, Packet};
 pub use port::{Port, PortError, PortStats};
 pub use tun::{Tun, TunConfig, TunError};
 
-pub use umem::{Accounting, ChunkSize, Frame, FramePool, HEADROOM, Umem, UmemConfig, UmemError};
+pub use umem::{
+    Accounting, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM, MIN_HEADROOM, Pages, Umem,
+    UmemConfig, UmemError,
+};
 pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskTransfer};

@@ -8,7 +8,7 @@ use wire::Span;
 
 use crate::packet::{Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::{FramePool, HEADROOM};
+use crate::umem::FramePool;
 
 /// A port whose other side is the program itself: [`MemoryPort::inject`] what is to be received,
 /// [`MemoryPort::collect`] what was sent.
@@ -35,7 +35,7 @@ impl MemoryPort {
         }
     }
 
-    /// Puts a copy of `data` where `rx` finds it, in a frame of `pool`, [`HEADROOM`] bytes in.
+    /// Puts a copy of `data` where `rx` finds it, in a frame of `pool`, at [`crate::Frame::headroom`].
     ///
     /// Returns whether there was room: in the queue, in the pool, and in the frame.
     pub fn inject(&mut self, data: &[u8], pool: &mut FramePool) -> bool {
@@ -43,7 +43,7 @@ impl MemoryPort {
             return false;
         }
         let Some(mut frame) = pool.take() else { return false };
-        let span = Span { start: HEADROOM, len: data.len() };
+        let span = Span { start: frame.headroom(), len: data.len() };
         let Some(place) = frame.bytes_mut().get_mut(span.range()) else {
             pool.put(frame);
             return false;
@@ -199,7 +199,7 @@ impl Port for MemoryPort {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::umem::{ChunkSize, Umem, UmemConfig};
+    use crate::umem::{ChunkSize, HEADROOM, Umem, UmemConfig};
 
     fn setup(chunks: u32) -> (Umem, FramePool) {
         Umem::new(UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false })
@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(port.stats().tx_refused, 1, "the span past the frame");
         assert_eq!(burst.iter().map(|packet| packet.span.len).collect::<Vec<_>>(), [63, 64]);
         assert!(!MemoryPort::new("m1", 0).inject(&[0; 60], &mut pool));
-        assert!(!MemoryPort::new("m1", 1).inject(&[0; 1800], &mut pool), "longer than a frame");
+        assert!(!MemoryPort::new("m1", 1).inject(&[0; 1950], &mut pool), "longer than a frame");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::collections::BTreeMap;
 
 use crate::decode::Message;
-use crate::model::{Address, Family, Link, Neighbour, Route, RouteKey, Rule};
+use crate::model::{Address, Family, Link, Neighbour, Prefix, Route, RouteKey, Rule};
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,6 +127,16 @@ impl Snapshot {
     /// The routes of one table.
     pub fn routes_of(&self, table: u32) -> impl Iterator<Item = &Route> {
         self.routes().filter(move |route| route.table == table)
+    }
+
+    /// The routes of one table to one destination, in the order in which they apply.
+    pub fn routes_to(&self, table: u32, dst: Prefix) -> impl Iterator<Item = &Route> {
+        let first = RouteKey { table, dst, metric: 0, tos: 0, src: None };
+        let of_dst = move |key: &RouteKey| (key.table, key.dst) == (table, dst);
+        self.routes
+            .range(first..)
+            .take_while(move |(key, _)| of_dst(key))
+            .flat_map(|(_, list)| list)
     }
 
     /// All neighbours, by interface.
@@ -443,6 +453,11 @@ mod tests {
             prop_assert_eq!(set.len(), second.len());
             prop_assert!(second.iter().all(|route| set.contains(route)));
             prop_assert_eq!(snapshot.routes().count(), second.len());
+            for wanted in &second {
+                let same = |r: &&Route| (r.table, r.dst) == (wanted.table, wanted.dst);
+                let to: Vec<&Route> = snapshot.routes_to(wanted.table, wanted.dst).collect();
+                prop_assert_eq!(to, snapshot.routes().filter(same).collect::<Vec<_>>());
+            }
             // The same again changes nothing.
             let mut changes = Vec::new();
             snapshot.replace(Part::Routes4, as_messages(second), &mut changes);

@@ -27,3 +27,9 @@ pub enum Outcome {
     /// Dropped, for the reason given.
     Dropped(DropReason),
 }
+
+impl From<DropReason> for Outcome {
+    fn from(reason: DropReason) -> Outcome {
+        Outcome::Dropped(reason)
+    }
+}

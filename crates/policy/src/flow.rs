@@ -35,8 +35,7 @@ impl<'h> Flow<'h> {
             (_, 0) => unknown,
             (wanted, actual) => wanted == actual,
         };
-        let names_ports = selector.src_port.mask != 0 || selector.dst_port.mask != 0;
-        if names_ports && self.headers.fragment == Fragment::Later {
+        if selector.names_ports() && self.headers.fragment == Fragment::Later {
             let any_port = PortMask::default();
             let portless = Selector { src_port: any_port, dst_port: any_port, ..*selector };
             return interface && unknown && portless.matches(self.headers);

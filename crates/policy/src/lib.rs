@@ -21,18 +21,30 @@
 #![forbid(unsafe_code)]
 
 mod bypass;
+mod counters;
 mod databases;
+mod feed;
 mod flow;
+mod groups;
+mod hash;
 mod model;
 mod policy_entry;
+mod publisher;
 mod reader;
+mod reclaim;
 mod sa_entry;
+mod sad;
 mod selector;
-mod shards;
+mod slots;
 mod spd;
+mod stamp;
+mod table;
 mod verify;
+mod view;
+pub mod workload;
 
 pub use bypass::{Ends, always_bypass};
+pub use counters::WorkerIndex;
 pub use databases::{Databases, SaExists};
 pub use flow::Flow;
 pub use model::{Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Template, VolumeLimits};
@@ -40,3 +52,5 @@ pub use policy_entry::PolicyEntry;
 pub use reader::{Outbound, Reader};
 pub use sa_entry::{SaEntry, SaState, Volume};
 pub use selector::{PortMask, Prefix, Selector};
+pub use stamp::Stamp;
+pub use view::SaHandle;

@@ -1,11 +1,15 @@
 //! An SA in the database: configuration, packet work, and where it is in its life.
 
+use core::net::IpAddr;
 use core::sync::atomic::{
     AtomicBool, AtomicU8,
     Ordering::{AcqRel, Acquire, Release},
 };
 
-use crate::model::SaConfig;
+use esp::Mode;
+
+use crate::model::{Mark, SaConfig, SaId, Template};
+use crate::selector::Selector;
 
 /// Where an SA is in its life; it only moves forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,34 +57,118 @@ pub enum Volume {
 /// `S` is the packet work (`esp::Sa`); the database only carries it.
 #[derive(Debug)]
 pub struct SaEntry<S> {
+    hot: Hot,
     /// As the owner described it.
     pub config: SaConfig,
     /// The packet work.
     pub esp: S,
+}
+
+/// What a look-up compares and each packet reads: one cache line.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Hot {
+    dst: IpAddr,
+    protocol: u8,
+    state: AtomicU8,
+    removed: AtomicBool,
+    spi: u32,
+    mark: Mark,
     /// The smaller of soft and hard limit in bytes: below it there is nothing to look at.
     alarm_bytes: u64,
     /// The same in packets.
     alarm_packets: u64,
-    state: AtomicU8,
-    removed: AtomicBool,
+    reqid: u32,
+    if_id: u32,
+    /// The outer source, if it is an IPv4 address other than 0.0.0.0; else 0: see `config`.
+    src_v4: u32,
+    mode: Mode,
+    from_any: bool,
+    has_selector: bool,
 }
+
+const _: () = assert!(size_of::<Hot>() == 64);
 
 impl<S> SaEntry<S> {
     pub(crate) fn new(config: SaConfig, esp: S) -> SaEntry<S> {
         let limits = &config.limits;
-        SaEntry {
-            alarm_bytes: limits.soft_bytes.min(limits.hard_bytes),
-            alarm_packets: limits.soft_packets.min(limits.hard_packets),
+        let SaId { dst, spi, protocol, mark } = config.id();
+        let hot = Hot {
+            dst,
+            protocol,
             state: AtomicU8::new(SaState::Valid as u8),
             removed: AtomicBool::new(false),
-            config,
-            esp,
-        }
+            spi,
+            mark,
+            alarm_bytes: limits.soft_bytes.min(limits.hard_bytes),
+            alarm_packets: limits.soft_packets.min(limits.hard_packets),
+            reqid: config.reqid,
+            if_id: config.if_id,
+            src_v4: match config.params.src {
+                IpAddr::V4(src) => src.to_bits(),
+                IpAddr::V6(_) => 0,
+            },
+            mode: config.params.mode,
+            from_any: config.params.src.is_unspecified(),
+            has_selector: config.selector.is_some(),
+        };
+        SaEntry { hot, config, esp }
+    }
+
+    /// Brings near what each packet reads.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        mem::prefetch(&self.hot);
+    }
+
+    /// Whether an arriving packet names this SA, but for the mark.
+    #[inline]
+    pub(crate) fn is_for(&self, dst: IpAddr, spi: u32, protocol: u8) -> bool {
+        self.hot.spi == spi && self.hot.protocol == protocol && self.hot.dst == dst
+    }
+
+    /// Whether the outer source is unspecified: then the SA carries from any.
+    #[inline]
+    pub(crate) fn is_from_any(&self) -> bool {
+        self.hot.from_any
+    }
+
+    /// Whether packets with these outer ends may leave through the SA.
+    #[inline]
+    pub(crate) fn is_between(&self, src: IpAddr, dst: IpAddr) -> bool {
+        let is_from = match src {
+            IpAddr::V4(src) if self.hot.src_v4 != 0 => src.to_bits() == self.hot.src_v4,
+            _ => self.config.params.src == src,
+        };
+        self.hot.dst == dst && (is_from || self.hot.from_any || src.is_unspecified())
+    }
+
+    /// Whether the SA is what a template of a policy asks for, but for its ends.
+    #[inline]
+    pub(crate) fn suits(&self, template: &Template, if_id: u32, mark: u32) -> bool {
+        let hot = &self.hot;
+        hot.reqid == template.reqid
+            && hot.if_id == if_id
+            && hot.mode == template.mode
+            && (template.spi == 0 || template.spi == hot.spi)
+            && hot.mark.matches(mark)
+    }
+
+    /// The SA's own selector.
+    #[inline]
+    pub(crate) fn selector(&self) -> Option<&Selector> {
+        if self.hot.has_selector { self.config.selector.as_ref() } else { None }
+    }
+
+    /// Whether an arriving packet's mark is the SA's.
+    #[inline]
+    pub(crate) fn accepts_mark(&self, mark: u32) -> bool {
+        self.hot.mark.matches(mark)
     }
 
     /// Where the SA is in its life.
     pub fn state(&self) -> SaState {
-        SaState::from_u8(self.state.load(Acquire))
+        SaState::from_u8(self.hot.state.load(Acquire))
     }
 
     /// Moves the SA forward to `state`; returns whether it was not there yet.
@@ -88,7 +176,7 @@ impl<S> SaEntry<S> {
     /// For limits by time, which the owner watches. Any thread may call it; of
     /// several callers with the same state exactly one gets `true`.
     pub fn advance(&self, state: SaState) -> bool {
-        self.state.fetch_max(state as u8, AcqRel) < state as u8
+        self.hot.state.fetch_max(state as u8, AcqRel) < state as u8
     }
 
     /// Whether the owner deleted the SA.
@@ -96,11 +184,11 @@ impl<S> SaEntry<S> {
     /// Not a state: a worker may go on with it to the end of a burst, whose view of the databases
     /// may not have the successor yet. Whoever keeps an entry for longer has to ask.
     pub fn is_removed(&self) -> bool {
-        self.removed.load(Acquire)
+        self.hot.removed.load(Acquire)
     }
 
     pub(crate) fn set_removed(&self) {
-        self.removed.store(true, Release);
+        self.hot.removed.store(true, Release);
     }
 
     /// Holds the volume carried so far, before the packet at hand, against the limits.
@@ -109,11 +197,17 @@ impl<S> SaEntry<S> {
     /// soft and hard is reported once in the SA's life, to one caller, whichever thread asks;
     /// a soft limit that was reached by time before is not reported again.
     pub fn check_volume(&self, bytes: u64, packets: u64) -> Volume {
-        if bytes < self.alarm_bytes && packets < self.alarm_packets {
+        if bytes < self.hot.alarm_bytes && packets < self.hot.alarm_packets {
             if self.state().is_usable() { Volume::Within } else { Volume::Unusable }
         } else {
             self.check_limits(bytes, packets)
         }
+    }
+
+    /// Whether no limit is near: nothing to report, and nothing to refuse for the volume's sake.
+    #[inline]
+    pub fn is_below_alarms(&self, bytes: u64, packets: u64) -> bool {
+        bytes < self.hot.alarm_bytes && packets < self.hot.alarm_packets
     }
 
     #[cold]

@@ -76,6 +76,11 @@ impl Selector {
         Selector { src, dst, protocol: 0, src_port: ANY, dst_port: ANY, ifindex: 0, user: 0 }
     }
 
+    /// Whether it asks for any bit of a port.
+    pub(crate) const fn names_ports(&self) -> bool {
+        self.src_port.mask != 0 || self.dst_port.mask != 0
+    }
+
     /// Whether the packet matches.
     ///
     /// A later fragment has no ports: it matches only where the selector asks for none (a

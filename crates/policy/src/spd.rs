@@ -1,286 +1,297 @@
-//! The policies, compiled for look-up: an immutable snapshot that shares with its predecessor all
-//! that did not change.
-//!
-//! Tuple space search. The policies of one direction and family are grouped by *shape*: the two
-//! prefix lengths and the mark's mask. Within a group everything else that is compared for
-//! equality (both networks, mark value, XFRM interface) is the key of a hash table, whose value is
-//! the short list of policies with that key in their order. A look-up probes one table per shape,
-//! best group first, and stops as soon as no later group can hold a better policy. Real databases
-//! have a handful of shapes, whatever their size.
-//!
-//! A change copies one bucket of a few dozen keys and the vectors of pointers above it.
+//! The writer's half of the SPD: the groups that policies are in, and their places there.
 
-use core::net::IpAddr;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ahash::RandomState;
+use crate::feed::{Change, PolicyChange, PolicySlots};
+use crate::groups::{Cover, Ends, Group, Groups, Shape, V4, V6};
+use crate::hash::{Seeds, Tag};
+use crate::model::{Direction, PolicyConfig};
+use crate::policy_entry::{PolicyEntry, Rank, Treatment};
+use crate::publisher::Publisher;
+use crate::reclaim::Reclaim;
+use crate::slots::Slots;
+use crate::stamp::Spot;
+use crate::table::{Index, Links, NONE};
 
-use crate::flow::Flow;
-use crate::model::{Action, Direction, PolicyConfig};
-use crate::policy_entry::{PolicyEntry, Rank};
-
-/// All policies at one moment.
+/// A policy as the writer keeps it.
 #[derive(Clone, Debug)]
+pub(crate) struct Placed {
+    pub(crate) entry: Arc<PolicyEntry>,
+    slots: PolicySlots,
+}
+
+/// One slot that a group has to forget.
+#[derive(Debug)]
+struct Leaving {
+    slot: u32,
+    tag: Tag,
+    direction: Direction,
+    is_v4: bool,
+    /// Number of the group.
+    group: u64,
+}
+
+/// Groups and slots of all policies.
 pub(crate) struct Spd {
-    /// By direction and family.
-    tables: [[Table; 2]; 3],
-    /// What happens to a packet that no policy matches, by direction.
-    pub(crate) defaults: [Action; 3],
+    /// By direction.
+    v4: [Side<V4>; 3],
+    v6: [Side<V6>; 3],
+    reclaim: Reclaim<Leaving>,
+    /// Number of the last group.
+    last_group: u64,
 }
 
 impl Spd {
     pub(crate) fn new() -> Spd {
-        Spd { tables: Default::default(), defaults: [Action::Allow; 3] }
-    }
-
-    /// The policy that decides about the packet.
-    pub(crate) fn find(&self, direction: Direction, flow: &Flow<'_>) -> Option<&Arc<PolicyEntry>> {
-        let family = usize::from(flow.headers.src.is_ipv6());
-        self.tables[direction as usize][family].find(flow)
-    }
-
-    /// This snapshot with `remove` gone and `insert` there, either or both.
-    pub(crate) fn changed(
-        &self,
-        remove: Option<&Arc<PolicyEntry>>,
-        insert: Option<&Arc<PolicyEntry>>,
-    ) -> Spd {
-        let mut next = self.clone();
-        if let Some(entry) = remove {
-            next.table_of(&entry.config).remove(entry);
+        Spd {
+            v4: Default::default(),
+            v6: Default::default(),
+            reclaim: Reclaim::new(),
+            last_group: 0,
         }
-        if let Some(entry) = insert {
-            next.table_of(&entry.config).insert(entry);
-        }
-        next
     }
 
-    fn table_of(&mut self, config: &PolicyConfig) -> &mut Table {
-        let family = usize::from(config.selector.src.addr.is_ipv6());
-        &mut self.tables[config.direction as usize][family]
-    }
-}
-
-/// The policies of one direction and family.
-#[derive(Clone, Debug, Default)]
-struct Table {
-    /// In the order of their best policy.
-    groups: Vec<Arc<Group>>,
-}
-
-impl Table {
-    fn find(&self, flow: &Flow<'_>) -> Option<&Arc<PolicyEntry>> {
-        let packet = Key::of_packet(flow);
-        let mut found: Option<&Arc<PolicyEntry>> = None;
-        for group in &self.groups {
-            let limit = found.map_or(Rank::LAST, |p| p.rank);
-            if limit < group.best {
-                break;
-            }
-            let list = group.list(&group.shape.apply(&packet));
-            // The list is in order: its first match is its best.
-            if let Some(policy) =
-                list.iter().take_while(|p| p.rank < limit).find(|p| p.matches(flow))
-            {
-                found = Some(policy);
-            }
-        }
-        found
-    }
-
-    fn insert(&mut self, entry: &Arc<PolicyEntry>) {
-        let shape = Shape::of(&entry.config);
-        let at = self.groups.iter().position(|g| g.shape == shape);
-        let group = match at {
-            Some(at) => Group::with(&self.groups[at], entry),
-            None => Group::with(&Group::new(shape), entry),
+    /// Puts a policy in, takes one out, or both, as one change for readers.
+    pub(crate) fn change<S>(
+        &mut self,
+        out: &mut Publisher<S>,
+        old: Option<&Placed>,
+        new: Option<&Arc<PolicyEntry>>,
+    ) -> Option<Placed> {
+        self.collect(out);
+        // What leads to the new one is there before it.
+        let placed = new.map(|entry| {
+            let main = self.link(out, entry, false);
+            let later = if needs_later(entry) { self.link(out, entry, true) } else { NONE };
+            Placed { entry: Arc::clone(entry), slots: PolicySlots { main, later } }
+        });
+        let seeds = out.view().seeds;
+        let spot = |entry: &PolicyEntry| {
+            Spot::of_policy(&seeds, entry.config.direction, &entry.config.selector)
         };
-        match at {
-            Some(at) => self.groups[at] = Arc::new(group),
-            None => self.groups.push(Arc::new(group)),
-        }
-        self.groups.sort_by_key(|g| g.best);
-    }
-
-    fn remove(&mut self, entry: &Arc<PolicyEntry>) {
-        let shape = Shape::of(&entry.config);
-        let Some(at) = self.groups.iter().position(|g| g.shape == shape) else { return };
-        let group = Group::without(&self.groups[at], entry);
-        if group.len == 0 {
-            self.groups.remove(at);
-        } else {
-            self.groups[at] = Arc::new(group);
-        }
-        self.groups.sort_by_key(|g| g.best);
-    }
-}
-
-/// What the policies of a group have in common: which bits of a packet make up the key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    src_mask: u128,
-    dst_mask: u128,
-    mark_mask: u32,
-}
-
-impl Shape {
-    fn of(config: &PolicyConfig) -> Shape {
-        let selector = &config.selector;
-        Shape {
-            src_mask: mask(selector.src.addr, selector.src.len),
-            dst_mask: mask(selector.dst.addr, selector.dst.len),
-            mark_mask: config.mark.mask,
-        }
-    }
-
-    fn apply(&self, key: &Key) -> Key {
-        Key {
-            src: key.src & self.src_mask,
-            dst: key.dst & self.dst_mask,
-            mark: key.mark & self.mark_mask,
-            if_id: key.if_id,
-        }
-    }
-}
-
-/// The fields that are compared for equality under a shape's masks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    src: u128,
-    dst: u128,
-    mark: u32,
-    if_id: u32,
-}
-
-impl Key {
-    fn of_packet(flow: &Flow<'_>) -> Key {
-        Key {
-            src: bits(flow.headers.src),
-            dst: bits(flow.headers.dst),
-            mark: flow.mark,
-            if_id: flow.if_id,
-        }
-    }
-
-    fn of_policy(config: &PolicyConfig, shape: &Shape) -> Key {
-        let selector = &config.selector;
-        let key = shape.apply(&Key {
-            src: bits(selector.src.addr),
-            dst: bits(selector.dst.addr),
-            mark: 0,
-            if_id: config.if_id,
+        let remove = old.map(|old| (old.slots, spot(&old.entry)));
+        out.publish(|| {
+            let insert = placed.as_ref().map(|p| (p.slots, spot(&p.entry), Arc::clone(&p.entry)));
+            Change::Policy(PolicyChange { remove, insert })
         });
-        // Not masked: a value with bits outside its mask matches no packet, as in Linux.
-        Key { mark: config.mark.value, ..key }
-    }
-}
-
-type Bucket = HashMap<Key, Box<[Arc<PolicyEntry>]>, RandomState>;
-
-/// The policies of one shape.
-#[derive(Debug)]
-struct Group {
-    shape: Shape,
-    best: Rank,
-    /// Policies in the group.
-    len: usize,
-    hasher: RandomState,
-    /// Each with its best policy's rank; the count is a power of two.
-    buckets: Vec<(Rank, Arc<Bucket>)>,
-}
-
-impl Group {
-    fn new(shape: Shape) -> Group {
-        let hasher = RandomState::new();
-        let empty = Arc::new(Bucket::with_hasher(hasher.clone()));
-        Group { shape, best: Rank::LAST, len: 0, hasher, buckets: vec![(Rank::LAST, empty)] }
-    }
-
-    fn position(&self, key: &Key, buckets: usize) -> usize {
-        // The table inside uses the low and the highest bits of the same hash.
-        (self.hasher.hash_one(key) >> 32) as usize & (buckets - 1)
-    }
-
-    fn list(&self, key: &Key) -> &[Arc<PolicyEntry>] {
-        match self.buckets.get(self.position(key, self.buckets.len())) {
-            Some((_, bucket)) => bucket.get(key).map_or(&[], |list| list),
-            None => &[],
-        }
-    }
-
-    fn with(old: &Group, entry: &Arc<PolicyEntry>) -> Group {
-        let mut next = old.changed(entry, |list| {
-            let at = list.partition_point(|p| p.rank < entry.rank);
-            list.insert(at, Arc::clone(entry));
-        });
-        next.len = old.len + 1;
-        if next.len > next.buckets.len() * BUCKET_LEN {
-            next.split();
-        }
-        next
-    }
-
-    fn without(old: &Group, entry: &Arc<PolicyEntry>) -> Group {
-        let mut removed = 0;
-        let mut next = old.changed(entry, |list| {
-            let before = list.len();
-            list.retain(|p| !Arc::ptr_eq(p, entry));
-            removed = before - list.len();
-        });
-        next.len = old.len - removed;
-        next
-    }
-
-    /// This group with the list of the policy's key edited.
-    fn changed(&self, entry: &PolicyEntry, edit: impl FnOnce(&mut Vec<Arc<PolicyEntry>>)) -> Group {
-        let key = Key::of_policy(&entry.config, &self.shape);
-        let at = self.position(&key, self.buckets.len());
-        let mut buckets = self.buckets.clone();
-        let mut bucket = Bucket::clone(&buckets[at].1);
-        let mut list = bucket.remove(&key).map(Vec::from).unwrap_or_default();
-        edit(&mut list);
-        if !list.is_empty() {
-            bucket.insert(key, list.into_boxed_slice());
-        }
-        buckets[at] = (best_of(&bucket), Arc::new(bucket));
-        let best = buckets.iter().map(|(best, _)| *best).min().unwrap_or(Rank::LAST);
-        Group { shape: self.shape, best, len: self.len, hasher: self.hasher.clone(), buckets }
-    }
-
-    /// Doubles the buckets.
-    fn split(&mut self) {
-        let count = self.buckets.len() * 2;
-        let mut next = vec![Bucket::with_hasher(self.hasher.clone()); count];
-        for (_, bucket) in &self.buckets {
-            for (key, list) in bucket.iter() {
-                next[self.position(key, count)].insert(*key, list.clone());
+        if let Some(old) = old {
+            self.leave(out, &old.entry, old.slots.main, false);
+            if old.slots.later != NONE {
+                self.leave(out, &old.entry, old.slots.later, true);
             }
         }
-        self.buckets = next.into_iter().map(|b| (best_of(&b), Arc::new(b))).collect();
+        placed
+    }
+
+    /// Gives a policy a place in its group, or in the one for later fragments.
+    fn link<S>(&mut self, out: &mut Publisher<S>, entry: &PolicyEntry, is_later: bool) -> u32 {
+        let slot = self.reclaim.take();
+        if slot as usize >= out.view().policies.len() {
+            out.publish(|| Change::PolicyRoom(Slots::piece()));
+        }
+        self.last_group += 1;
+        let view = out.view();
+        view.policy_links.reserve(slot);
+        let goes_before = |other: u32| {
+            let other = view.policies.get(other)?.as_ref()?;
+            Some(other.rank < entry.rank)
+        };
+        let place = Place { slot, is_later, group: self.last_group };
+        let direction = entry.config.direction;
+        let at = direction as usize;
+        let (links, seeds) = (&view.policy_links, &view.seeds);
+        if is_v4(&entry.config) {
+            let groups = self.v4[at].link(links, seeds, entry, place, goes_before);
+            publish_v4(out, direction, groups);
+        } else {
+            let groups = self.v6[at].link(links, seeds, entry, place, goes_before);
+            publish_v6(out, direction, groups);
+        }
+        slot
+    }
+
+    /// The last change has removed a policy.
+    fn leave<S>(&mut self, out: &mut Publisher<S>, entry: &PolicyEntry, slot: u32, is_later: bool) {
+        let direction = entry.config.direction;
+        let at = direction as usize;
+        let removed_by = out.next() - 1;
+        let seeds = out.view().seeds;
+        let is_v4 = is_v4(&entry.config);
+        let (group, tag) = if is_v4 {
+            let (group, tag, groups) = self.v4[at].leave(&seeds, entry, is_later);
+            publish_v4(out, direction, groups);
+            (group, tag)
+        } else {
+            let (group, tag, groups) = self.v6[at].leave(&seeds, entry, is_later);
+            publish_v6(out, direction, groups);
+            (group, tag)
+        };
+        self.reclaim.leave(removed_by, Leaving { slot, tag, direction, is_v4, group });
+    }
+
+    /// Forgets what no reader's view holds any more.
+    fn collect<S>(&mut self, out: &mut Publisher<S>) {
+        if !self.reclaim.is_waiting() {
+            return;
+        }
+        let (taken, next) = (out.taken(), out.next());
+        let links = &out.view().policy_links;
+        self.reclaim.settle(taken);
+        for _ in 0..AT_ONCE {
+            let Some(gone) = self.reclaim.left(taken) else { break };
+            let at = gone.direction as usize;
+            // A group that is gone itself has nothing to forget.
+            let index = match gone.is_v4 {
+                true => self.v4[at].index(gone.group),
+                false => self.v6[at].index(gone.group),
+            };
+            if let Some(index) = index {
+                index.unlink(links, gone.tag, gone.slot);
+            }
+            self.reclaim.rest(next, gone.slot);
+        }
     }
 }
 
-fn best_of(bucket: &Bucket) -> Rank {
-    bucket.values().filter_map(|list| list.first()).map(|p| p.rank).min().unwrap_or(Rank::LAST)
+/// Where a policy is about to be put.
+struct Place {
+    slot: u32,
+    is_later: bool,
+    /// The number of the group, should it be new.
+    group: u64,
 }
 
-/// An address in the low bits of a number.
-fn bits(addr: IpAddr) -> u128 {
-    match addr {
-        IpAddr::V4(a) => u128::from(a.to_bits()),
-        IpAddr::V6(a) => a.to_bits(),
+/// The groups of one direction and family.
+struct Side<A> {
+    groups: Vec<Kept<A>>,
+}
+
+/// A group as the writer keeps it.
+struct Kept<A> {
+    number: u64,
+    shape: Shape<A>,
+    cover: Cover<A>,
+    index: Index,
+    /// For each priority how many policies have it, and the age of the first of them.
+    priorities: BTreeMap<u32, (usize, u64)>,
+}
+
+impl<A> Default for Side<A> {
+    fn default() -> Side<A> {
+        Side { groups: Vec::new() }
     }
 }
 
-/// The bits of [`bits`] that a prefix of this address's family and so many bits compares.
-fn mask(addr: IpAddr, len: u8) -> u128 {
-    let width: u32 = if addr.is_ipv4() { 32 } else { 128 };
-    let host = width - u32::from(len).min(width);
-    let all = if addr.is_ipv4() { u128::from(u32::MAX) } else { u128::MAX };
-    // A shift by the whole width leaves nothing: prefix length 0.
-    all & u128::MAX.checked_shl(host).unwrap_or(0)
+impl<A> Kept<A> {
+    /// No policy in the group comes before this.
+    fn best(&self) -> Rank {
+        let first = self.priorities.first_key_value();
+        first.map_or(Rank::LAST, |(&priority, &(_, age))| Rank { priority, age })
+    }
 }
 
-/// Policies in a bucket before the buckets are doubled: what a change copies.
-const BUCKET_LEN: usize = 32;
+impl<A: Ends> Side<A> {
+    /// Links a slot; the groups for readers if they have changed.
+    fn link(
+        &mut self,
+        links: &Links,
+        seeds: &Seeds,
+        entry: &PolicyEntry,
+        place: Place,
+        goes_before: impl Fn(u32) -> Option<bool>,
+    ) -> Option<Groups<A>> {
+        let shape = shape_of::<A>(entry, place.is_later);
+        let at = self.groups.iter().position(|g| g.shape == shape).unwrap_or_else(|| {
+            let cover = Cover::of(&entry.config, &shape);
+            let (number, index, priorities) = (place.group, Index::new(), BTreeMap::new());
+            self.groups.push(Kept { number, shape, cover, index, priorities });
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[at];
+        let before = (group.best(), group.cover);
+        group.cover = group.cover.with(&entry.config);
+        let Rank { priority, age } = entry.rank;
+        let (count, first) = group.priorities.entry(priority).or_insert((0, age));
+        *count += 1;
+        // A policy that takes another's place is as old as that.
+        *first = (*first).min(age);
+        let tag = shape.tag_of(&entry.config, seeds);
+        let is_new = group.index.link(links, tag, place.slot, goes_before);
+        (is_new || (group.best(), group.cover) != before).then(|| self.publish())
+    }
+
+    /// Forgets a policy, but not yet its slot: number of the group, tag, and the groups for readers
+    /// if they have changed.
+    fn leave(
+        &mut self,
+        seeds: &Seeds,
+        entry: &PolicyEntry,
+        is_later: bool,
+    ) -> (u64, Tag, Option<Groups<A>>) {
+        let shape = shape_of::<A>(entry, is_later);
+        let tag = shape.tag_of(&entry.config, seeds);
+        let Some(at) = self.groups.iter().position(|g| g.shape == shape) else {
+            return (0, tag, None);
+        };
+        let group = &mut self.groups[at];
+        let (number, best) = (group.number, group.best());
+        let priority = entry.rank.priority;
+        if let Some((count, _)) = group.priorities.get_mut(&priority) {
+            *count -= 1;
+            if *count == 0 {
+                group.priorities.remove(&priority);
+            }
+        }
+        let is_changed = group.best() != best;
+        if group.priorities.is_empty() {
+            self.groups.swap_remove(at);
+        }
+        (number, tag, is_changed.then(|| self.publish()))
+    }
+
+    fn index(&mut self, number: u64) -> Option<&mut Index> {
+        self.groups.iter_mut().find(|g| g.number == number).map(|g| &mut g.index)
+    }
+
+    fn publish(&self) -> Groups<A> {
+        let group = |g: &Kept<A>| Group {
+            best: g.best(),
+            shape: g.shape,
+            cover: g.cover,
+            table: Arc::clone(g.index.table()),
+        };
+        let mut groups: Vec<_> = self.groups.iter().map(group).collect();
+        groups.sort_by_key(|g| g.best);
+        groups.into()
+    }
+}
+
+fn publish_v4<S>(out: &mut Publisher<S>, direction: Direction, groups: Option<Groups<V4>>) {
+    if let Some(groups) = groups {
+        out.publish(|| Change::GroupsV4(direction, Arc::clone(&groups)));
+    }
+}
+
+fn publish_v6<S>(out: &mut Publisher<S>, direction: Direction, groups: Option<Groups<V6>>) {
+    if let Some(groups) = groups {
+        out.publish(|| Change::GroupsV6(direction, Arc::clone(&groups)));
+    }
+}
+
+fn shape_of<A: Ends>(entry: &PolicyEntry, is_later: bool) -> Shape<A> {
+    let shape = Shape::of(&entry.config);
+    if is_later { shape.without_ports() } else { shape }
+}
+
+/// Whether later fragments, which have no ports, have to find the policy although it names some.
+fn needs_later(entry: &PolicyEntry) -> bool {
+    entry.treatment != Treatment::Bypass && entry.config.selector.names_ports()
+}
+
+fn is_v4(config: &PolicyConfig) -> bool {
+    config.selector.src.addr.is_ipv4()
+}
+
+/// Slots that a change forgets at most: a change stays short, and more leave than come.
+const AT_ONCE: usize = 8;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{sa, v4};
-use policy::{Databases, SaState, Volume, VolumeLimits};
+use policy::{Databases, SaState, Volume, VolumeLimits, WorkerIndex};
 
 fn entry(limits: VolumeLimits) -> std::sync::Arc<policy::SaEntry<()>> {
     let mut databases = Databases::new();
@@ -101,9 +101,33 @@ fn a_policy_counts() {
     let mut databases = Databases::<()>::new();
     let entry = databases.put_policy(common::policy(1, policy::Direction::Out, 0));
     assert_eq!((entry.first_use_s(), entry.last_use_s()), (0, 0));
-    entry.count(2, 300, 1000);
-    entry.count(1, 50, 1005);
-    entry.count(1, 1, 1004);
+    let [first, second] = [0, 1].map(|n| WorkerIndex::new(n).unwrap());
+    entry.count(second, 2, 300, 1000);
+    entry.count(second, 1, 50, 1005);
+    entry.count(first, 1, 1, 1004);
     assert_eq!((entry.packets(), entry.bytes()), (4, 351));
     assert_eq!((entry.first_use_s(), entry.last_use_s()), (1000, 1005));
+    entry.count(first, 1, 0, 999);
+    assert_eq!((entry.packets(), entry.bytes()), (5, 351));
+    assert_eq!((entry.first_use_s(), entry.last_use_s()), (1000, 1005), "a clock that went back");
+}
+
+#[test]
+fn workers_count_without_losing_any() {
+    let entry = Databases::<()>::new().put_policy(common::policy(1, policy::Direction::Out, 0));
+    assert_eq!(WorkerIndex::new(WorkerIndex::MAX), None);
+    std::thread::scope(|scope| {
+        for index in [0, 1, 2, WorkerIndex::MAX - 1] {
+            let entry = &entry;
+            let worker = WorkerIndex::new(index).unwrap();
+            scope.spawn(move || {
+                for second in 1..=20_000 {
+                    entry.count(worker, 1, 10, index as u64 + second);
+                }
+            });
+        }
+    });
+    assert_eq!((entry.packets(), entry.bytes()), (80_000, 800_000));
+    assert_eq!(entry.first_use_s(), 1);
+    assert_eq!(entry.last_use_s(), 20_000 + WorkerIndex::MAX as u64 - 1);
 }

@@ -55,11 +55,12 @@ fn readers_do_not_allocate_among_100_000_sas() {
     let h = headers(v4(1), v4(2), UDP, 1, 2);
     let flow = Flow::new(&h, 3);
     for i in 0..100_000 {
-        assert_eq!(reader.inbound_sa(host(i), 1000 + i, ESP, 0).map(|sa| sa.esp), Some(i));
+        let sa = reader.inbound_sa(host(i), 1000 + i, ESP, 0).unwrap();
+        assert_eq!(reader.sa(sa).map(|sa| sa.esp), Some(i));
         assert!(reader.inbound_sa(host(i), i, ESP, 0).is_none());
     }
     let Outbound::Protect(_, sa) = reader.outbound(&flow) else { panic!("no SA") };
-    assert!(reader.verify(Direction::In, &flow, Some(sa)).is_ok());
+    assert!(reader.verify(Direction::In, &flow, reader.sa(sa)).is_ok());
     assert!(reader.verify(Direction::Forward, &flow, None).is_ok());
     assert_eq!(ALLOCATIONS.get(), before, "a reader allocated");
 }

@@ -16,7 +16,7 @@ fn protected_to(reader: &mut Reader<()>, dst: IpAddr) -> Option<u32> {
     reader.refresh();
     let h = headers(v4(1), dst, UDP, 1, 2);
     match reader.outbound(&Flow::new(&h, 3)) {
-        Outbound::Protect(_, sa) => Some(sa.config.params.spi),
+        Outbound::Protect(_, sa) => reader.sa(sa).map(|sa| sa.config.params.spi),
         Outbound::NoState(..) => None,
         other => panic!("{other:?}"),
     }
@@ -172,7 +172,7 @@ fn a_policys_mark_and_interface_choose_among_sas() {
     let reader = databases.reader();
     let h = headers(v4(1), v4(2), UDP, 1, 2);
     let spi = |flow: Flow<'_>| match reader.outbound(&flow) {
-        Outbound::Protect(_, sa) => Some(sa.config.params.spi),
+        Outbound::Protect(_, sa) => reader.sa(sa).map(|sa| sa.config.params.spi),
         Outbound::NoPolicy => None,
         other => panic!("{other:?}"),
     };
@@ -236,12 +236,15 @@ fn inbound_sas_are_told_apart_by_mark_and_only_added_once() {
     databases.add_sa(config.clone(), 'c').unwrap();
     assert_eq!(databases.sa_count(), 2);
     let reader = databases.reader();
-    let esp = |mark| reader.inbound_sa(v4(9), 5, common::ESP, mark).map(|sa| sa.esp);
+    let found = |dst, protocol, mark| {
+        reader.inbound_sa(dst, 5, protocol, mark).and_then(|sa| reader.sa(sa)).map(|sa| sa.esp)
+    };
+    let esp = |mark| found(v4(9), common::ESP, mark);
     assert_eq!(esp(0), Some('a'));
     assert_eq!(esp(4), Some('c'), "the younger of two that match");
     assert_eq!(esp(0x104), Some('c'));
-    assert_eq!(reader.inbound_sa(v4(9), 5, 51, 0).map(|sa| sa.esp), None);
-    assert_eq!(reader.inbound_sa(v4(8), 5, common::ESP, 0).map(|sa| sa.esp), None);
+    assert_eq!(found(v4(9), 51, 0), None);
+    assert_eq!(found(v4(8), common::ESP, 0), None);
     assert_eq!(databases.remove_sa(&config.id()).unwrap().esp, 'c');
     assert!(databases.remove_sa(&config.id()).is_none());
     assert_eq!(databases.sas().map(|sa| sa.esp).collect::<Vec<_>>(), ['a']);

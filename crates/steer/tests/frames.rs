@@ -128,6 +128,38 @@ fn frames_cross_from_one_interface_to_another() {
 }
 
 #[test]
+fn what_waits_in_the_receive_ring_is_not_asked_for_twice() {
+    in_namespace(|| {
+        veth("a0", "a1", 1);
+        let (umem, mut pool) = region(256);
+        let mut port = open(&umem, "a0", 0);
+        let mut steer = attach("a0", Mode::Native);
+        steer.set_socket(0, port.socket()).expect("set");
+        fill(&mut port, &mut pool);
+        let outside = Raw::open("a1");
+        let mut came = 0;
+        for number in 0..50_u32 {
+            outside.send(&frame(PROTECTED, 5, number, 100));
+        }
+        wait_for("all packets", || {
+            // Room for ten at a time, so that the rest has to wait.
+            let mut burst = Burst::new();
+            while burst.len() < 54 {
+                burst.push(packet(&mut pool, &[]));
+            }
+            came += port.rx(&mut pool, &mut burst).expect("rx");
+            assert!(port.frames_held() <= SMALL.fill as usize, "{}", port.frames_held());
+            assert!(umem.accounting(&pool, port.frames_held(), burst.len()).balances());
+            pool.put_burst(&mut burst);
+            (came == 50).then_some(())
+        });
+        // And nothing less is there for what comes later.
+        fill(&mut port, &mut pool);
+        assert_eq!(port.frames_held(), SMALL.fill as usize);
+    });
+}
+
+#[test]
 fn frames_grow_at_the_front_without_a_copy() {
     in_namespace(|| {
         veth("a0", "a1", 1);

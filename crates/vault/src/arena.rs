@@ -6,11 +6,13 @@
 //! ```text
 //!  segment   | header | slot | slot | slot ...      (each as long as the class says)
 //!  header    | magic | words per slot | 0 ...
-//!  slot      | generation | owner | cells | 0 0 0 0 0 | cell | cell | cell ...
+//!  slot      | generation | owner | cells | 0 0 | cell | cell | cell ...
 //! ```
 //!
-//! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot's
-//! header fills a cache line, so that cells of two SAs never share one.
+//! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot
+//! begins a cache line, so that cells of two SAs never share one, and its header leaves room for
+//! just those three cells in the same line that packets do not touch: the fourth begins a line, as
+//! `esp::Cells::LINE_START` wants it.
 //!
 //! # When a slot is taken
 //!
@@ -28,15 +30,15 @@
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
 use std::sync::{Arc, Weak};
 
-use esp::CellMemory;
+use mem::StableWords;
 
 use crate::directory::open_private;
 use crate::error::VaultError;
-use crate::sys::{self, Mapping};
+use crate::sys::{self, Mapping, Part};
 
 /// Most cells that one owner can have: enough for a replay window of 65536 packets.
 pub const MAX_CELLS: usize = LARGEST - HEADER;
@@ -44,8 +46,8 @@ pub const MAX_CELLS: usize = LARGEST - HEADER;
 /// Cells granted to an owner.
 #[derive(Clone)]
 pub struct Grant {
-    /// The cells, as many as asked for.
-    pub memory: Arc<dyn CellMemory>,
+    /// The cells, as many as asked for; the fourth begins a cache line.
+    pub memory: Arc<dyn StableWords>,
     /// Whether they hold the owner's earlier numbers.
     pub origin: Origin,
 }
@@ -57,21 +59,6 @@ pub enum Origin {
     Kept,
     /// Zeros.
     New,
-}
-
-/// A slot in use. Does not free the slot when dropped: see the module's text.
-struct Slot {
-    segment: Arc<Mapping>,
-    /// Word index of the slot in its segment.
-    start: usize,
-    cells: usize,
-}
-
-impl CellMemory for Slot {
-    fn cells(&self) -> &[AtomicU64] {
-        let first = self.start + HEADER;
-        &self.segment.words()[first..first + self.cells]
-    }
 }
 
 /// Where a slot lies: number of the segment, word index in it.
@@ -86,7 +73,7 @@ struct Owned {
     at: At,
     cells: usize,
     generation: u64,
-    handle: Weak<Slot>,
+    handle: Weak<Part>,
 }
 
 /// The open `cells` file.
@@ -97,16 +84,10 @@ pub(crate) struct Arena {
     segments: Vec<Arc<Mapping>>,
     owned: HashMap<u64, Owned>,
     /// Slots whose owner was let go, while a handle may live.
-    leaving: Vec<(At, Weak<Slot>)>,
+    leaving: Vec<(At, Weak<Part>)>,
     /// Free slots by class.
     free: HashMap<usize, Vec<At>>,
     next_generation: u64,
-}
-
-impl std::fmt::Debug for Slot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Slot {{ start: {}, cells: {} }}", self.start, self.cells)
-    }
 }
 
 impl Arena {
@@ -142,7 +123,7 @@ impl Arena {
         if let Some(owned) = self.owned.get_mut(&owner).filter(|o| o.cells == len) {
             let handle = owned.handle.upgrade().unwrap_or_else(|| {
                 let segment = Arc::clone(&self.segments[owned.at.segment]);
-                let slot = Arc::new(Slot { segment, start: owned.at.start, cells: len });
+                let slot = Arc::new(Part::new(segment, owned.at.start + HEADER, len));
                 owned.handle = Arc::downgrade(&slot);
                 slot
             });
@@ -161,7 +142,7 @@ impl Arena {
         words[GENERATION].store(generation, Release);
 
         self.release(owner);
-        let slot = Arc::new(Slot { segment, start: at.start, cells: len });
+        let slot = Arc::new(Part::new(segment, at.start + HEADER, len));
         let handle = Arc::downgrade(&slot);
         self.owned.insert(owner, Owned { at, cells: len, generation, handle });
         Ok(Grant { memory: slot, origin: Origin::New })
@@ -196,8 +177,9 @@ impl Arena {
             return Ok(at);
         }
         for (at, _) in self.leaving.extract_if(.., |(_, handle)| handle.strong_count() == 0) {
-            // Acquire: what the last handle's holder did to the cells is over.
-            let class = self.segments[at.segment].words()[CLASS].load(Acquire) as usize;
+            // What the last handle's holder did to the cells is over.
+            fence(Acquire);
+            let class = self.segments[at.segment].words()[CLASS].load(Relaxed) as usize;
             self.free.entry(class).or_default().push(at);
         }
         if let Some(at) = self.free.get_mut(&class).and_then(Vec::pop) {
@@ -307,11 +289,11 @@ fn slot_starts(class: usize) -> impl DoubleEndedIterator<Item = usize> {
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES as usize / 8;
-const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL01");
+const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL02");
 
-/// Words of a slot's header: one cache line.
-const HEADER: usize = 8;
-const SMALLEST: usize = 32;
+/// Words of a slot's header: the first cache line, but for three cells.
+const HEADER: usize = 5;
+const SMALLEST: usize = 16;
 const LARGEST: usize = 4096;
 
 // Word indices in a segment's header.
@@ -336,7 +318,7 @@ mod tests {
     }
 
     fn value(grant: &Grant, i: usize) -> u64 {
-        grant.memory.cells()[i].load(Relaxed)
+        grant.memory.words()[i].load(Relaxed)
     }
 
     #[test]
@@ -344,8 +326,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         let grant = a.cells(7, 11).unwrap();
-        assert_eq!((grant.origin, grant.memory.cells().len()), (Origin::New, 11));
-        grant.memory.cells()[3].store(99, Relaxed);
+        assert_eq!((grant.origin, grant.memory.words().len()), (Origin::New, 11));
+        grant.memory.words()[3].store(99, Relaxed);
         assert_eq!(value(&a.cells(7, 11).unwrap(), 3), 99, "while a handle lives");
         drop((a, grant));
         let mut a = arena(&dir);
@@ -360,10 +342,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         let short = a.cells(7, 11).unwrap();
-        short.memory.cells()[0].store(1, Relaxed);
+        short.memory.words()[0].store(1, Relaxed);
         let long = a.cells(7, 2057).unwrap();
         assert_eq!((long.origin, value(&long, 0)), (Origin::New, 0));
-        long.memory.cells()[2056].store(5, Relaxed);
+        long.memory.words()[2056].store(5, Relaxed);
         assert_eq!(value(&short, 0), 1);
         drop(a);
         let mut a = arena(&dir);
@@ -376,20 +358,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         let held = a.cells(1, 4000).unwrap();
-        let address = held.memory.cells().as_ptr();
-        held.memory.cells()[9].store(42, Relaxed);
+        let address = held.memory.words().as_ptr();
+        held.memory.words()[9].store(42, Relaxed);
         a.release(1);
         let mut others = Vec::new();
         for owner in 2..100 {
             let grant = a.cells(owner, 4000).unwrap();
-            assert_ne!(grant.memory.cells().as_ptr(), address);
+            assert_ne!(grant.memory.words().as_ptr(), address);
             others.push(grant);
         }
         assert_eq!(value(&held, 9), 42, "still its holder's");
         drop(held);
         let reused = (100..200).map(|owner| a.cells(owner, 4000).unwrap()).find(|g| {
             assert_eq!(value(g, 9), 0);
-            g.memory.cells().as_ptr() == address
+            g.memory.words().as_ptr() == address
         });
         assert!(reused.is_some());
     }
@@ -399,12 +381,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         let grant = a.cells(1, 11).unwrap();
-        grant.memory.cells()[0].store(1000, Relaxed);
+        grant.memory.words()[0].store(1000, Relaxed);
         drop(grant);
         assert_eq!(value(&a.cells(1, 11).unwrap(), 0), 1000);
         let grant = a.cells(1, 11).unwrap();
         drop(a);
-        grant.memory.cells()[0].store(1001, Relaxed);
+        grant.memory.words()[0].store(1001, Relaxed);
         drop(grant);
         assert_eq!(value(&arena(&dir).cells(1, 11).unwrap(), 0), 1001);
     }
@@ -414,7 +396,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         for owner in 0..10 {
-            a.cells(owner, 20).unwrap().memory.cells()[0].store(1, Relaxed);
+            a.cells(owner, 20).unwrap().memory.words()[0].store(1, Relaxed);
         }
         a.release(3);
         a.release(1234);
@@ -437,7 +419,7 @@ mod tests {
         let first = a.cells(0, MAX_CELLS).unwrap();
         let grants: Vec<_> = (1..100).map(|o| a.cells(o, MAX_CELLS).unwrap()).collect();
         assert_eq!(a.segments.len(), 4); // 31 slots of 32 KiB each
-        first.memory.cells()[MAX_CELLS - 1].store(3, Relaxed);
+        first.memory.words()[MAX_CELLS - 1].store(3, Relaxed);
         assert_eq!(value(&a.cells(0, MAX_CELLS).unwrap(), MAX_CELLS - 1), 3);
         assert!(grants.iter().all(|g| value(g, MAX_CELLS - 1) == 0));
         assert_eq!(fs::metadata(dir.path().join("cells")).unwrap().len(), 4 << 20);
@@ -456,12 +438,44 @@ mod tests {
     }
 
     #[test]
+    fn what_packets_touch_begins_a_cache_line() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let mut lines = HashSet::new();
+        for (owner, window) in [0u32, 1, 32, 64, 65, 128, 1000, 65536].into_iter().enumerate() {
+            let memory = a.cells(owner as u64, EspCells::needed(window)).unwrap().memory;
+            let first = &raw const memory.words()[EspCells::LINE_START] as usize;
+            assert_eq!(first % 64, 0, "window {window}");
+            for word in memory.words() {
+                lines.insert((std::ptr::from_ref(word) as usize / 64, owner));
+            }
+        }
+        let mut seen = HashSet::new();
+        assert!(lines.iter().all(|(line, _)| seen.insert(*line)), "two owners share a line");
+        // strongSwan's default window of 32 packets takes two lines, with the header.
+        assert_eq!(class_of(EspCells::needed(32)), 16);
+        assert_eq!(class_of(EspCells::needed(64)), 16);
+    }
+
+    #[test]
+    fn a_file_of_the_first_version_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cells");
+        let file = File::create(&path).unwrap();
+        file.set_len(SEGMENT_BYTES).unwrap();
+        file.write_all_at(b"CVCELL01", 0).unwrap();
+        file.write_all_at(&32u64.to_ne_bytes(), 8).unwrap();
+        let text = Arena::open(&path).unwrap_err().to_string();
+        assert!(text.ends_with("the mark of a segment of this version"), "{text}");
+    }
+
+    #[test]
     fn a_replacement_that_died_half_way_leaves_the_newer_slot() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         let _old = a.cells(7, 11).unwrap();
         let new = a.cells(8, 12).unwrap();
-        new.memory.cells()[0].store(5, Relaxed);
+        new.memory.words()[0].store(5, Relaxed);
         // As if the process had died before the old slot of owner 7 was marked free.
         let at = a.owned[&8].at;
         a.segments[at.segment].words()[at.start + OWNER].store(7, Relaxed);
@@ -534,7 +548,7 @@ mod tests {
             if let Ok(mut a) = Arena::open(&path) {
                 for owner in 0..70 {
                     for grant in [a.cells(owner, 11), a.cells(owner, 100)] {
-                        grant.unwrap().memory.cells().iter().for_each(|c| c.store(1, Relaxed));
+                        grant.unwrap().memory.words().iter().for_each(|c| c.store(1, Relaxed));
                     }
                 }
             }

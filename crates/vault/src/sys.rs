@@ -5,7 +5,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{self, NonNull};
 use std::slice;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+
+use mem::StableWords;
 
 /// The user that this process acts as.
 pub(crate) fn effective_user() -> u32 {
@@ -81,6 +84,34 @@ impl Drop for Mapping {
     }
 }
 
+/// Some of the words of a mapping, which stays mapped as long as they are held.
+#[derive(Debug)]
+pub(crate) struct Part {
+    mapping: Arc<Mapping>,
+    start: usize,
+    len: usize,
+}
+
+impl Part {
+    /// `len` words from word `start` on.
+    ///
+    /// # Panics
+    /// If the mapping has not so many.
+    pub(crate) fn new(mapping: Arc<Mapping>, start: usize, len: usize) -> Part {
+        let whole = mapping.words().len();
+        assert!(start <= whole && len <= whole - start, "beyond the mapping");
+        Part { mapping, start, len }
+    }
+}
+
+// SAFETY: a mapping stays at its address until the last `Arc` of it is dropped, this one too, and
+// nothing in a `Part` ever changes. All access is atomic: see `Mapping::words`.
+unsafe impl StableWords for Part {
+    fn words(&self) -> &[AtomicU64] {
+        &self.mapping.words()[self.start..self.start + self.len]
+    }
+}
+
 // SAFETY: the value is an address of memory that is not bound to a thread.
 unsafe impl Send for Mapping {}
 
@@ -104,6 +135,25 @@ mod tests {
         assert_eq!(tail.words()[1].load(Relaxed), 7);
         drop(whole);
         assert_eq!(tail.words()[1].load(Relaxed), 7);
+    }
+
+    #[test]
+    fn a_part_keeps_its_mapping() {
+        let file = tempfile::tempfile().unwrap();
+        reserve(&file, 0, 4096).unwrap();
+        let mapping = Arc::new(Mapping::new(&file, 0, 512).unwrap());
+        mapping.words()[511].store(7, Relaxed);
+        let part = Part::new(Arc::clone(&mapping), 500, 12);
+        drop((mapping, file));
+        assert_eq!((part.words().len(), part.words()[11].load(Relaxed)), (12, 7));
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the mapping")]
+    fn a_part_does_not_reach_beyond() {
+        let file = tempfile::tempfile().unwrap();
+        reserve(&file, 0, 4096).unwrap();
+        let _ = Part::new(Arc::new(Mapping::new(&file, 0, 512).unwrap()), 500, 13);
     }
 
     #[test]

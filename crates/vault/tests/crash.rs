@@ -33,7 +33,7 @@ fn write_for_ever(dir: &Path) -> ! {
     let padding = vec![0xaa; 3000];
     loop {
         for m in &memory {
-            m.cells()[0].store(round + 1, Relaxed);
+            m.words()[0].store(round + 1, Relaxed);
         }
         round += 1;
         let mut value = round.to_le_bytes().to_vec();
@@ -42,7 +42,7 @@ fn write_for_ever(dir: &Path) -> ! {
         vault.put(&(round % 7).to_le_bytes(), &value[..16]).expect("put");
         vault.remove(&((round + 3) % 7).to_le_bytes()).expect("remove");
         // An owner that comes and goes, as SAs do.
-        vault.cells(1000 + round % 50, 40).expect("cells").memory.cells()[1].store(round, Relaxed);
+        vault.cells(1000 + round % 50, 40).expect("cells").memory.words()[1].store(round, Relaxed);
         vault.release(1000 + (round + 25) % 50);
     }
 }
@@ -87,7 +87,7 @@ fn nothing_that_was_confirmed_is_lost_when_the_process_is_killed() {
         for owner in 0..OWNERS {
             let grant = vault.cells(owner, CELLS).expect("cells");
             assert_eq!(grant.origin, Origin::Kept);
-            let number = grant.memory.cells()[0].load(Relaxed);
+            let number = grant.memory.words()[0].load(Relaxed);
             assert!(number >= round && number <= round + 1, "{number}, journal at {round}");
         }
         assert!(vault.sweep(&(0..OWNERS).collect::<HashSet<_>>()) <= 50);
@@ -104,7 +104,7 @@ fn a_copy_taken_at_any_moment_opens() {
     let (mut vault, _) = Vault::open(&dir).expect("opens");
     for i in 0..20u64 {
         vault.put(&i.to_le_bytes(), &[7; 100]).expect("put");
-        vault.cells(i, CELLS).expect("cells").memory.cells()[0].store(i, Relaxed);
+        vault.cells(i, CELLS).expect("cells").memory.words()[0].store(i, Relaxed);
         let copy = parent.path().join(format!("copy{i}"));
         std::fs::create_dir(&copy).expect("made");
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o700)).expect("private");
@@ -114,7 +114,7 @@ fn a_copy_taken_at_any_moment_opens() {
         let (mut copied, records) = Vault::open(&copy).expect("the copy opens");
         assert_eq!(records.len() as u64, i + 1);
         let grant = copied.cells(i, CELLS).expect("cells");
-        assert_eq!((grant.origin, grant.memory.cells()[0].load(Relaxed)), (Origin::Kept, i));
+        assert_eq!((grant.origin, grant.memory.words()[0].load(Relaxed)), (Origin::Kept, i));
     }
 }
 
@@ -177,8 +177,8 @@ fn cells_outlive_a_wiped_vault_and_its_other_files_stay() {
     let memory = vault.cells(1, CELLS).expect("cells").memory;
     std::fs::write(dir.join("pid"), "1").expect("written");
     vault.wipe().expect("wiped");
-    memory.cells()[0].store(1, Relaxed);
-    assert_eq!(memory.cells()[0].load(Relaxed), 1);
+    memory.words()[0].store(1, Relaxed);
+    assert_eq!(memory.words()[0].load(Relaxed), 1);
     assert_eq!(std::fs::read_dir(&dir).expect("still there").count(), 1);
     let (mut vault, records) = Vault::open(&dir).expect("opens anew");
     assert!(records.is_empty());

@@ -28,7 +28,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
     if let [last] = odd {
         total += u64::from(u16::from_ne_bytes([*last, 0]));
     }
-    u16::from_be(fold(total))
+    u16::from_be(fold_wide(total))
 }
 
 /// The ones-complement sum of two sums.
@@ -40,6 +40,18 @@ pub const fn add(a: u16, b: u16) -> u16 {
 /// The checksum of a slice: the complement of its sum.
 pub fn checksum(bytes: &[u8]) -> u16 {
     !sum(bytes)
+}
+
+/// Whether an IPv4 header without options has the right checksum.
+///
+/// The same as a [`sum`] of 0xffff: the sum of all words is a multiple of 0xffff then, whatever
+/// their byte order, as 2^16 is 1 modulo 0xffff. Only a header of nothing but zeros, which has no
+/// version either, passes beside.
+#[inline(always)]
+pub fn is_valid(header: &[u8; 20]) -> bool {
+    let (words, _) = header.as_chunks::<4>();
+    let total: u64 = words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum();
+    total.is_multiple_of(0xffff)
 }
 
 /// A checksum after one 16-bit word of the data changed (RFC 1624, equation 3).
@@ -57,22 +69,28 @@ pub fn update_slice(checksum: u16, old: &[u8], new: &[u8]) -> u16 {
 pub fn pseudo_header_v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, len: u16) -> u16 {
     let (src, dst) = (src.to_bits(), dst.to_bits());
     let words = [src >> 16, src & 0xffff, dst >> 16, dst & 0xffff, protocol.into(), len.into()];
-    fold(words.iter().map(|w| u64::from(*w)).sum())
+    fold(words.iter().sum())
 }
 
 /// The sum of IPv6's pseudo header (RFC 8200 §8.1); `dst` is the final destination, `len` the
 /// upper layer's length in bytes.
 pub fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, len: u32) -> u16 {
     let ends = u64::from(protocol) + u64::from(len);
-    add(add(sum(&src.octets()), sum(&dst.octets())), fold(ends))
+    add(add(sum(&src.octets()), sum(&dst.octets())), fold_wide(ends))
 }
 
-/// Folds a wide sum to 16 bits with end-around carry.
-const fn fold(mut total: u64) -> u16 {
-    while total > 0xffff {
-        total = (total & 0xffff) + (total >> 16);
-    }
-    total as u16
+/// Folds a sum of some 16-bit words to 16 bits with end-around carry; 0 for 0 alone.
+pub const fn fold(total: u32) -> u16 {
+    // At most 0x1fffe, and then at most 0xffff.
+    let total = (total & 0xffff) + (total >> 16);
+    ((total & 0xffff) + (total >> 16)) as u16
+}
+
+/// Folds a sum of 32-bit words in the same way.
+pub(crate) const fn fold_wide(total: u64) -> u16 {
+    // At most 0x1_ffff_fffe, and then at most 0xffff_ffff.
+    let total = (total & 0xffff_ffff) + (total >> 32);
+    fold(((total & 0xffff_ffff) + (total >> 32)) as u32)
 }
 
 #[cfg(test)]
@@ -86,7 +104,14 @@ mod tests {
         for (i, b) in bytes.iter().enumerate() {
             total += if i % 2 == 0 { u64::from(*b) << 8 } else { u64::from(*b) };
         }
-        fold(total)
+        fold_slowly(total)
+    }
+
+    fn fold_slowly(mut total: u64) -> u16 {
+        while total > 0xffff {
+            total = (total & 0xffff) + (total >> 16);
+        }
+        total as u16
     }
 
     #[test]
@@ -113,6 +138,24 @@ mod tests {
         #[test]
         fn equals_the_definition(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
             prop_assert_eq!(sum(&bytes), slow_sum(&bytes));
+        }
+
+        #[test]
+        fn folds_as_the_loop_does(total: u64, shift in 0u32..64) {
+            let total = total >> shift;
+            prop_assert_eq!(fold_wide(total), fold_slowly(total));
+            prop_assert_eq!(fold(total as u32), fold_slowly(total & 0xffff_ffff));
+        }
+
+        #[test]
+        fn a_valid_header_sums_up_to_ones(mut header: [u8; 20], is_filled: bool) {
+            header[0] |= 0x40;
+            if is_filled {
+                [header[10], header[11]] = [0, 0];
+                [header[10], header[11]] = checksum(&header).to_be_bytes();
+            }
+            prop_assert_eq!(is_valid(&header), sum(&header) == 0xffff);
+            prop_assert!(is_valid(&header) || !is_filled);
         }
 
         #[test]

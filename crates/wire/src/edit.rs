@@ -15,20 +15,21 @@ pub const ECN_MASK: u8 = 0b11;
 /// Returns `false`, and changes nothing, where the packet must not be forwarded any further: the
 /// TTL is 0 or 1, or `packet` is shorter than its header. `h.ttl` keeps the old value.
 #[must_use]
+#[inline]
 pub fn decrement_ttl(packet: &mut [u8], h: &Headers) -> bool {
     match h.family() {
         Family::V4 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {
                 return false;
             };
-            let [ttl, protocol] = [header[8], header[9]];
-            if ttl <= 1 {
+            if header[8] <= 1 {
                 return false;
             }
-            header[8] = ttl - 1;
-            let (old, new) =
-                (u16::from_be_bytes([ttl, protocol]), u16::from_be_bytes([ttl - 1, protocol]));
-            patch(header, old, new);
+            header[8] -= 1;
+            // RFC 1624, equation 3: the old word's complement plus the new one is always this.
+            const CHANGE: u16 = !0x0100;
+            let sum = u16::from_be_bytes([header[10], header[11]]);
+            [header[10], header[11]] = (!checksum::add(!sum, CHANGE)).to_be_bytes();
         }
         Family::V6 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv6::HEADER_LEN }>() else {
@@ -91,4 +92,39 @@ pub fn set_ecn_ce(packet: &mut [u8]) -> bool {
 fn patch(header: &mut [u8; ipv4::MIN_HEADER_LEN], old: u16, new: u16) {
     let sum = u16::from_be_bytes([header[10], header[11]]);
     [header[10], header[11]] = checksum::update(sum, old, new).to_be_bytes();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every checksum, right or wrong, becomes what RFC 1624's equation 3 makes of it.
+    #[test]
+    fn a_ttl_is_taken_off_the_checksum_exactly() {
+        let mut packet = crate::ipv4::Ipv4Fields {
+            traffic_class: 0,
+            total_len: 28,
+            ident: 0,
+            dont_fragment: false,
+            ttl: 64,
+            protocol: 17,
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+        }
+        .to_bytes()
+        .to_vec();
+        packet.extend([0; 8]);
+        let h = crate::parse_ip(&packet).unwrap();
+        for (ttl, number) in [(2u8, 0u8), (2, 255), (255, 255), (64, 6), (128, 17)] {
+            let words = [ttl, ttl - 1].map(|ttl| u16::from_be_bytes([ttl, number]));
+            for sum in 0..=u16::MAX {
+                [packet[8], packet[9]] = [ttl, number];
+                [packet[10], packet[11]] = sum.to_be_bytes();
+                assert!(decrement_ttl(&mut packet, &h));
+                let expected = checksum::update(sum, words[0], words[1]);
+                assert_eq!(packet[10..12], expected.to_be_bytes(), "TTL {ttl}, {sum:#x}");
+                assert_eq!(packet[8], ttl - 1);
+            }
+        }
+    }
 }

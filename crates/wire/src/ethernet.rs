@@ -113,17 +113,26 @@ impl EthernetHeader {
     ///
     /// # Errors
     /// The frame ends inside the header or its tags.
+    #[inline]
     pub fn parse(frame: &[u8]) -> Result<Self, FrameTooShort> {
-        let (dst, rest) = frame.split_first_chunk::<6>().ok_or(FrameTooShort)?;
-        let (src, rest) = rest.split_first_chunk::<6>().ok_or(FrameTooShort)?;
-        let (kind, mut rest) = rest.split_first_chunk::<2>().ok_or(FrameTooShort)?;
-        let mut header = Self {
-            dst: MacAddr(*dst),
-            src: MacAddr(*src),
+        let Some((fixed, rest)) = frame.split_first_chunk::<HEADER_LEN>() else {
+            return Err(FrameTooShort);
+        };
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, hi, lo] = *fixed;
+        let header = Self {
+            dst: MacAddr([d0, d1, d2, d3, d4, d5]),
+            src: MacAddr([s0, s1, s2, s3, s4, s5]),
             tags: [None; MAX_TAGS],
-            ether_type: EtherType(u16::from_be_bytes(*kind)),
+            ether_type: EtherType(u16::from_be_bytes([hi, lo])),
             payload_offset: HEADER_LEN,
         };
+        if header.ether_type.is_vlan() { header.parse_tags(rest) } else { Ok(header) }
+    }
+
+    /// Takes the tags in that follow the addresses; `rest` is what follows the first one's TPID.
+    #[inline(never)]
+    fn parse_tags(mut self, mut rest: &[u8]) -> Result<Self, FrameTooShort> {
+        let header = &mut self;
         for tag in &mut header.tags {
             if !header.ether_type.is_vlan() {
                 break;
@@ -134,7 +143,7 @@ impl EthernetHeader {
             header.payload_offset += TAG_LEN;
             rest = after;
         }
-        Ok(header)
+        Ok(self)
     }
 
     /// Length of the header with its tags when written, in bytes.
@@ -169,15 +178,18 @@ impl EthernetHeader {
 ///
 /// # Errors
 /// The buffer is shorter than 14 bytes.
+#[inline]
 pub fn emit_untagged(
     out: &mut [u8],
     dst: MacAddr,
     src: MacAddr,
     ether_type: EtherType,
 ) -> Result<(), NoRoom> {
-    let header =
-        EthernetHeader { dst, src, tags: [None; MAX_TAGS], ether_type, payload_offset: HEADER_LEN };
-    header.emit(out).map(|_| ())
+    let out = out.first_chunk_mut::<HEADER_LEN>().ok_or(NoRoom)?;
+    out[..6].copy_from_slice(&dst.0);
+    out[6..12].copy_from_slice(&src.0);
+    out[12..].copy_from_slice(&ether_type.0.to_be_bytes());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -220,6 +232,18 @@ mod tests {
             assert_eq!(EthernetHeader::parse(&whole[..len]), Err(FrameTooShort), "{len}");
         }
         assert!(EthernetHeader::parse(&whole).is_ok());
+    }
+
+    #[test]
+    fn untagged_headers_are_headers_without_tags() {
+        let (dst, src, ether_type) = (MacAddr(DST), MacAddr(SRC), EtherType::IPV6);
+        let tags = [None; MAX_TAGS];
+        let header = EthernetHeader { dst, src, tags, ether_type, payload_offset: HEADER_LEN };
+        let (mut out, mut expected) = ([0xa5; 16], [0xa5; 16]);
+        assert_eq!(header.emit(&mut expected), Ok(14));
+        assert_eq!(emit_untagged(&mut out, dst, src, ether_type), Ok(()));
+        assert_eq!(out, expected);
+        assert_eq!(emit_untagged(&mut out[..13], dst, src, ether_type), Err(NoRoom));
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use core::net::IpAddr;
 
+use crate::checksum;
 use crate::error::ParseError;
-use crate::ipv4::Ipv4Header;
+use crate::ipv4::{self, Ipv4Header};
 use crate::ipv6::{self, Ipv6Header};
 use crate::protocol;
 
@@ -83,7 +84,93 @@ impl Headers {
 ///
 /// # Errors
 /// The first check that fails; [`DropReason`](outcome::DropReason) has the counter for it.
+#[inline]
 pub fn parse_ip(packet: &[u8]) -> Result<Headers, ParseError> {
+    match packet.first() {
+        // Version 4 without options; version 6.
+        Some(0x45) => plain_v4(packet),
+        Some(0x60..=0x6f) => plain_v6(packet),
+        _ => None,
+    }
+    .map_or_else(|| parse_any(packet), Ok)
+}
+
+/// What most packets are: IPv4 without options, no fragment, above it TCP, UDP or ESP. `None` for
+/// all others and wherever anything is wrong; [`parse_any`] says what then.
+#[inline(always)]
+fn plain_v4(packet: &[u8]) -> Option<Headers> {
+    let header = packet.first_chunk::<{ ipv4::MIN_HEADER_LEN }>()?;
+    let number = header[ipv4::field::PROTOCOL];
+    let total_len = u16::from_be_bytes([header[2], header[3]]);
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    let (src_port, dst_port) = plain_ports(packet, ipv4::MIN_HEADER_LEN, total_len, number)?;
+    if fragment & !ipv4::DONT_FRAGMENT & !RESERVED_FLAG != 0 || !checksum::is_valid(header) {
+        return None;
+    }
+    let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
+    Some(Headers {
+        src: IpAddr::V4([s0, s1, s2, s3].into()),
+        dst: IpAddr::V4([d0, d1, d2, d3].into()),
+        protocol: number,
+        ttl: header[ipv4::field::TTL],
+        traffic_class: header[ipv4::field::TRAFFIC_CLASS],
+        dont_fragment: fragment & ipv4::DONT_FRAGMENT != 0,
+        fragment: Fragment::Whole,
+        header_len: ipv4::MIN_HEADER_LEN as u16,
+        total_len,
+        src_port,
+        dst_port,
+    })
+}
+
+/// The bit beside DF and MF; nobody looks at it (RFC 791 §3.1 has it zero).
+const RESERVED_FLAG: u16 = 0x8000;
+
+/// The same for IPv6 without extension headers.
+#[inline(always)]
+fn plain_v6(packet: &[u8]) -> Option<Headers> {
+    let header = packet.first_chunk::<{ ipv6::HEADER_LEN }>()?;
+    let number = header[ipv6::field::NEXT_HEADER];
+    let payload_len = u16::from_be_bytes([header[4], header[5]]);
+    let total_len = payload_len.checked_add(ipv6::HEADER_LEN as u16)?;
+    let (src_port, dst_port) = plain_ports(packet, ipv6::HEADER_LEN, total_len, number)?;
+    let (_, addresses) = header.split_first_chunk::<{ ipv6::field::SRC }>()?;
+    let (src, dst) = addresses.split_first_chunk::<16>()?;
+    Some(Headers {
+        src: IpAddr::V6((*src).into()),
+        dst: IpAddr::V6((*dst.first_chunk::<16>()?).into()),
+        protocol: number,
+        ttl: header[ipv6::field::HOP_LIMIT],
+        traffic_class: header[0] << 4 | header[1] >> 4,
+        dont_fragment: true,
+        fragment: Fragment::Whole,
+        header_len: ipv6::HEADER_LEN as u16,
+        total_len,
+        src_port,
+        dst_port,
+    })
+}
+
+/// The ports of TCP and UDP behind an IP header of this length, zeros for ESP. `None` for other
+/// protocols, where the packet is shorter than `total_len`, and where that has no room for ports.
+#[inline(always)]
+fn plain_ports(packet: &[u8], header_len: usize, total_len: u16, number: u8) -> Option<(u16, u16)> {
+    let ports = packet.get(header_len..header_len + 4)?;
+    if usize::from(total_len) < header_len + 4 || usize::from(total_len) > packet.len() {
+        return None;
+    }
+    match (number, ports) {
+        (protocol::TCP | protocol::UDP, [a, b, c, d]) => {
+            Some((u16::from_be_bytes([*a, *b]), u16::from_be_bytes([*c, *d])))
+        }
+        (protocol::ESP, _) => Some((0, 0)),
+        _ => None,
+    }
+}
+
+/// [`parse_ip`] for every packet.
+#[inline(never)]
+fn parse_any(packet: &[u8]) -> Result<Headers, ParseError> {
     match packet.first() {
         Some(first) if first >> 4 == 4 => parse_v4(packet),
         Some(first) if first >> 4 == 6 => parse_v6(packet),
@@ -154,4 +241,107 @@ fn ports(number: u8, fragment: Fragment, upper: &[u8]) -> Result<(u16, u16), Par
         return Ok((u16::from(*kind), u16::from(*code)));
     }
     Ok((0, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Plain packets, and such as differ from plain ones in one field or a few.
+    fn packets() -> impl Strategy<Value = Vec<u8>> {
+        let change = (0usize..48, prop_oneof![any::<u8>(), (0u32..8).prop_map(|bit| 1 << bit)]);
+        let number = prop::sample::select(vec![6u8, 17, 50, 1, 58, 0, 44, 132, 59]);
+        (
+            any::<bool>(),
+            number,
+            prop::collection::vec(any::<u8>(), 0..60),
+            prop::collection::vec(change, 0..3),
+            any::<bool>(),
+            0u8..4,
+            any::<[u8; 32]>(),
+        )
+            .prop_map(|(is_v4, number, payload, changes, is_summed, more, addresses)| {
+                let mut packet = if is_v4 {
+                    let [len, low] = (20 + payload.len() as u16).to_be_bytes();
+                    let start = [0x45, more, len, low, 0, 7, 0x40, 0, 9, number, 0, 0];
+                    [&start[..], &addresses[..8], &payload].concat()
+                } else {
+                    let [len, low] = (payload.len() as u16).to_be_bytes();
+                    let start = [0x60 | more, 0, 1, 2, len, low, number, 9];
+                    [&start[..], &addresses, &payload].concat()
+                };
+                for (at, bits) in changes {
+                    if let Some(byte) = packet.get_mut(at) {
+                        *byte ^= bits;
+                    }
+                }
+                if is_v4 && is_summed {
+                    ipv4::fill_checksum(&mut packet);
+                }
+                // Now and then cut, now and then with Ethernet padding.
+                match more {
+                    1 => packet.truncate(packet.len().saturating_sub(addresses[0].into())),
+                    2 => packet.extend([0; 6]),
+                    _ => {}
+                }
+                packet
+            })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        /// The short way and the long one say the same of every packet.
+        #[test]
+        fn plain_packets_are_parsed_as_any(packet in packets()) {
+            prop_assert_eq!(parse_ip(&packet), parse_any(&packet));
+        }
+
+        #[test]
+        fn noise_is_parsed_as_any(
+            bytes in prop::collection::vec(any::<u8>(), 0..100),
+            first in prop_oneof![Just(0x45u8), Just(0x60), any::<u8>()],
+            is_summed: bool,
+        ) {
+            let mut bytes = bytes;
+            if let Some(byte) = bytes.first_mut() {
+                *byte = first;
+            }
+            if is_summed {
+                ipv4::fill_checksum(&mut bytes);
+            }
+            prop_assert_eq!(parse_ip(&bytes), parse_any(&bytes));
+        }
+    }
+
+    /// The differential tests would say nothing if no packet went the short way.
+    #[test]
+    fn ordinary_packets_go_the_short_way() {
+        let fields = ipv4::Ipv4Fields {
+            traffic_class: 0xb8,
+            total_len: 28,
+            ident: 1,
+            dont_fragment: true,
+            ttl: 64,
+            protocol: protocol::UDP,
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+        };
+        for number in [protocol::TCP, protocol::UDP, protocol::ESP] {
+            let v4 = ipv4::Ipv4Fields { protocol: number, ..fields }.to_bytes();
+            assert!(plain_v4(&[&v4[..], &[9; 8]].concat()).is_some());
+            let v6 = ipv6::Ipv6Fields {
+                traffic_class: 0xb8,
+                flow_label: 0xabcde,
+                payload_len: 8,
+                next_header: number,
+                hop_limit: 64,
+                src: 1u128.into(),
+                dst: 2u128.into(),
+            };
+            assert!(plain_v6(&[&v6.to_bytes()[..], &[9; 8]].concat()).is_some());
+        }
+    }
 }

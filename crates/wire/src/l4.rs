@@ -57,10 +57,50 @@ pub fn verify_l4_checksum(packet: &[u8], h: &Headers) -> L4Checksum {
 /// whose checksum is right already and equals the sum by chance is not changed in effect.
 ///
 /// Only whole packets are touched, and only their outermost TCP or UDP header.
+#[inline]
 pub fn complete_partial(packet: &mut [u8], h: &Headers) -> bool {
-    if !matches!(h.protocol, protocol::TCP | protocol::UDP) {
-        return false;
-    }
+    may_be_partial(packet, h) && complete(packet, h)
+}
+
+/// Whether the field could be the pseudo header's sum, by a few additions. Never `false` for one
+/// that is; `true` for one in 65535 others, and where it is not so simple.
+#[inline(always)]
+fn may_be_partial(packet: &[u8], h: &Headers) -> bool {
+    let upper_at = usize::from(h.header_len);
+    let field_at = match h.protocol {
+        protocol::TCP => upper_at + 16,
+        protocol::UDP => upper_at + 6,
+        _ => return false,
+    };
+    let word = |at: usize| packet.get(at..)?.first_chunk().map(|b| u16::from_be_bytes(*b));
+    let len = match h.protocol {
+        protocol::UDP => word(upper_at + 4),
+        _ => h.total_len.checked_sub(h.header_len),
+    };
+    let (Some(field), Some(len)) = (word(field_at), len) else { return false };
+    // Words of any size may be added, in their own byte order: 2^16 is 1 modulo 0xffff.
+    let addresses = match (&h.src, &h.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let [src, dst] = [src, dst].map(|address| u64::from(address.to_bits()));
+            src + dst
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) if upper_at == crate::ipv6::HEADER_LEN => {
+            let sum = |octets: [u8; 16]| {
+                let (words, _) = octets.as_chunks::<4>();
+                words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum::<u64>()
+            };
+            let total = sum(src.octets()) + sum(dst.octets());
+            // Their byte order is the machine's: the folded sum's two bytes are put in order.
+            u64::from(u16::from_be(checksum::fold_wide(total)))
+        }
+        _ => return true,
+    };
+    let others = u64::from(h.protocol) + u64::from(len) + u64::from(!field);
+    (addresses + others).is_multiple_of(0xffff)
+}
+
+#[inline(never)]
+fn complete(packet: &mut [u8], h: &Headers) -> bool {
     let Some(layout) = Layout::of(packet, h) else { return false };
     layout.field(packet) == layout.pseudo && layout.store(packet, h.protocol)
 }
@@ -145,5 +185,93 @@ const fn checksum_at(number: u8) -> Option<usize> {
         protocol::UDP => Some(6),
         protocol::ICMP | protocol::ICMPV6 => Some(2),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::parse_ip;
+
+    /// TCP or UDP over IPv4 or IPv6, whole, whose checksum field is the given one or the pseudo
+    /// header's sum.
+    fn packet(
+        is_v4: bool,
+        number: u8,
+        addresses: [u8; 32],
+        body: &[u8],
+        field: Option<u16>,
+    ) -> Vec<u8> {
+        let mut upper = vec![0; if number == protocol::TCP { 20 } else { 8 }];
+        upper.extend_from_slice(body);
+        let [len, low] = (upper.len() as u16).to_be_bytes();
+        if number == protocol::UDP {
+            [upper[4], upper[5]] = [len, low];
+        }
+        let mut packet = if is_v4 {
+            let [len, low] = (20 + upper.len() as u16).to_be_bytes();
+            let start = [0x45, 0, len, low, 0, 7, 0x40, 0, 9, number, 0, 0];
+            [&start[..], &addresses[..8], &upper].concat()
+        } else {
+            [&[0x60, 0, 0, 0, len, low, number, 9][..], &addresses, &upper].concat()
+        };
+        if is_v4 {
+            crate::ipv4::fill_checksum(&mut packet);
+        }
+        let h = parse_ip(&packet).unwrap();
+        let layout = Layout::of(&packet, &h).unwrap();
+        let value = field.unwrap_or(layout.pseudo);
+        packet[layout.field_at..layout.field_at + 2].copy_from_slice(&value.to_be_bytes());
+        packet
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// The cheap test never overlooks a partial checksum, and changes nothing otherwise.
+        #[test]
+        fn partial_checksums_are_completed_as_without_the_cheap_test(
+            is_v4: bool,
+            is_tcp: bool,
+            addresses: [u8; 32],
+            body in prop::collection::vec(any::<u8>(), 0..40),
+            field in prop_oneof![2 => Just(None), 1 => any::<u16>().prop_map(Some), 1 => Just(Some(0)), 1 => Just(Some(0xffff))],
+            change in prop::option::of((any::<prop::sample::Index>(), 1u8..)),
+            cut in prop::option::of(any::<prop::sample::Index>()),
+        ) {
+            let number = if is_tcp { protocol::TCP } else { protocol::UDP };
+            let mut quick = packet(is_v4, number, addresses, &body, field);
+            let h = parse_ip(&quick).unwrap();
+            // Headers that no longer fit the bytes must not matter either.
+            if let Some((at, bits)) = change {
+                let at = at.index(quick.len());
+                quick[at] ^= bits;
+            }
+            quick.truncate(cut.map_or(quick.len(), |cut| cut.index(quick.len() + 1)));
+            let mut slow = quick.clone();
+            let (by_quick, by_slow) = (complete_partial(&mut quick, &h), complete(&mut slow, &h));
+            prop_assert_eq!(by_quick, by_slow);
+            prop_assert_eq!(quick, slow);
+            prop_assert!(by_slow || field.is_some() || change.is_some() || cut.is_some());
+        }
+    }
+
+    /// Ordinary packets do not reach the long way.
+    #[test]
+    fn one_in_many_complete_checksums_passes_the_cheap_test() {
+        let mut passed = 0;
+        for i in 0..10_000u32 {
+            let mut addresses = [0x5a; 32];
+            addresses[..4].copy_from_slice(&i.to_be_bytes());
+            let number = if i & 1 == 0 { protocol::TCP } else { protocol::UDP };
+            let mut packet = packet(i & 2 == 0, number, addresses, &i.to_le_bytes(), None);
+            let h = parse_ip(&packet).unwrap();
+            assert!(may_be_partial(&packet, &h));
+            assert!(complete_partial(&mut packet, &h));
+            passed += u32::from(may_be_partial(&packet, &h));
+        }
+        assert!(passed < 20, "{passed} of 10000");
     }
 }

@@ -12,6 +12,7 @@ mod edit;
 mod error;
 pub mod esp;
 pub mod ethernet;
+pub mod flow;
 pub mod fuzz;
 mod headers;
 pub mod icmp;
@@ -30,6 +31,7 @@ pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, t
 pub use error::{NoRoom, ParseError};
 pub use esp::Spi;
 pub use ethernet::{EtherType, EthernetHeader, MacAddr};
+pub use flow::{FlowKey, FlowSeed};
 pub use headers::{Family, Fragment, Headers, parse_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;

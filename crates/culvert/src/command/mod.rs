@@ -5,4 +5,5 @@ pub mod docs;
 pub mod doctor;
 pub mod exec;
 pub mod guard;
+pub mod requests;
 pub mod show;

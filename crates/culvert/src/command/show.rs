@@ -25,6 +25,7 @@ pub fn status(name: &str, json: bool) -> Result<String, ClientError> {
             ("process", format!("{}, up {}", s.pid, span(s.uptime_s))),
             ("engine", s.engine),
             ("ports", format!("{} of {} up", s.ports_up, s.ports)),
+            ("polling", s.polling),
             ("SAs", s.sas.to_string()),
             ("policies", s.policies.to_string()),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
@@ -33,9 +34,10 @@ pub fn status(name: &str, json: bool) -> Result<String, ClientError> {
             (
                 "memory",
                 format!(
-                    "{} MiB, of which {} MiB packet buffers",
+                    "{} MiB, of which {} MiB packet buffers on {}",
                     s.memory_kib.div_ceil(1024),
-                    s.buffers_kib.div_ceil(1024)
+                    s.buffers_kib.div_ceil(1024),
+                    s.buffers_pages
                 ),
             ),
         ];

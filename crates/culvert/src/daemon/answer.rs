@@ -79,6 +79,8 @@ impl Daemon {
             guard_policies: self.guard.standing().len(),
             memory_kib: resident_kib(),
             buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
+            buffers_pages: self.umem.pages().to_string(),
+            polling: self.polling.to_string(),
             warnings,
         }
     }

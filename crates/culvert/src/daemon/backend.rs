@@ -2,11 +2,11 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crypto::{Keys, Provider, Session};
+use crypto::{Keys, Provider};
 use esp::{Cells, Sa};
 use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
@@ -22,9 +22,9 @@ mod errno {
     pub const ENOSYS: i32 = 38;
 }
 
-/// An SA's parts that its entry does not hold.
+/// What its entry does not hold of an SA.
 struct Installed {
-    session: Session,
+    /// Under which the vault keeps its cells.
     owner: u64,
     /// Stands for (SPI, keys).
     fingerprint: u64,
@@ -36,7 +36,8 @@ pub struct DataPath {
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     installed: HashMap<SaId, Installed>,
-    owners: HashMap<u64, SaId>,
+    /// Who has cells in the vault.
+    owners: HashSet<u64>,
     numbers: Numbers,
     /// Indices of policies that changed, for whoever follows them.
     changed_policies: BTreeSet<u32>,
@@ -56,7 +57,7 @@ impl DataPath {
             databases: Databases::new(),
             vault,
             installed: HashMap::new(),
-            owners: HashMap::new(),
+            owners: HashSet::new(),
             numbers,
             changed_policies: BTreeSet::new(),
             sa_changes: 0,
@@ -80,8 +81,7 @@ impl DataPath {
 
     /// Lets go of the numbers of SAs that no record speaks of.
     pub fn sweep(&mut self) -> usize {
-        let keep = self.owners.keys().copied().collect();
-        self.numbers.sweep(&keep)
+        self.numbers.sweep(&self.owners)
     }
 
     /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
@@ -126,13 +126,13 @@ impl Backend for DataPath {
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
-        if self.owners.get(&owner).is_some_and(|other| *other != id) {
-            // One in 2^64; the IKE daemon tries again with another SPI.
+        if self.owners.contains(&owner) {
+            // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
         let cells = self.cells(config, start, owner)?;
         let fingerprint = self.numbers.fingerprint(params.spi, keys);
-        let sa = Sa::new(params.clone(), session.clone(), cells).map_err(|e| {
+        let sa = Sa::new(params.clone(), session, cells).map_err(|e| {
             self.vault.borrow_mut().release(owner);
             Refusal::new(errno::EINVAL, format!("culvert: {e}"))
         })?;
@@ -145,8 +145,8 @@ impl Backend for DataPath {
         self.databases
             .add_sa(config.clone(), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.owners.insert(owner, id);
-        self.installed.insert(id, Installed { session, owner, fingerprint });
+        self.owners.insert(owner);
+        self.installed.insert(id, Installed { owner, fingerprint });
         self.sa_changes += 1;
         Ok(())
     }
@@ -154,10 +154,9 @@ impl Backend for DataPath {
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
         let id = config.id();
         let old = self.entry(&id)?;
-        let installed =
-            self.installed.get(&id).ok_or_else(|| Refusal::new(errno::ESRCH, "no such SA"))?;
         // The same cells: numbers, window and counters go on where they are.
-        let sa = Sa::new(config.params.clone(), installed.session.clone(), old.esp.cells().clone())
+        let session = old.esp.session().clone();
+        let sa = Sa::new(config.params.clone(), session, old.esp.cells().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.databases.replace_sa(config.clone(), sa);
         self.sa_changes += 1;

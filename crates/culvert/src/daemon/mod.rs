@@ -8,6 +8,7 @@
 mod answer;
 mod backend;
 mod control;
+mod install;
 mod journal;
 mod numbers;
 mod ports;
@@ -25,7 +26,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dataplane::{Event, EventReceiver, Tables};
+use dataplane::{Event, EventReceiver, Polling, Tables};
 use guard::Guard;
 use io::Umem;
 use mirror::{Change as LinuxChange, Observer};
@@ -37,9 +38,10 @@ use xfrm::{Database, Flow, Group, Now, Output, Server};
 
 use self::backend::DataPath;
 use self::control::Control;
+pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::journal::Journal;
 use self::ports::Steering;
-pub use self::ports::{FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
+pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::private::Private;
 use self::worker::WorkerHandle;
 use crate::config::Config;
@@ -70,10 +72,12 @@ struct Daemon {
     server: Server,
     control: Control,
     observer: Observer,
+    reflection: topology::Reflection,
     events: EventReceiver,
     tables: Arc<Tables>,
     worker: WorkerHandle,
     umem: Umem,
+    polling: Polling,
     ports: Ports,
     private: Private,
     guard: Guard,
@@ -226,6 +230,8 @@ impl Daemon {
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
                 // What it took in before that is not told again.
+                let table = self.config.tun.table;
+                self.reflection = topology::Reflection::new(self.observer.snapshot(), table);
                 self.follow_linux();
                 self.publish_neighbours();
                 return;
@@ -234,6 +240,7 @@ impl Daemon {
         if changes.is_empty() {
             return;
         }
+        self.reflection.follow(self.observer.snapshot(), &changes);
         let table = self.config.tun.table;
         let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
         for change in &changes {
@@ -295,17 +302,16 @@ impl Daemon {
 
     fn publish_topology(&self) {
         let ports = &self.ports;
-        let table = self.config.tun.table;
         let snapshot = self.observer.snapshot();
         let slot = |ifindex| ports.slot(ifindex);
-        let topology = topology::topology(snapshot, table, slot, private::source_check);
+        let fib = self.reflection.fib();
+        let topology = topology::topology(snapshot, fib, slot, private::source_check);
         self.tables.topology.store(Arc::new(topology));
         self.worker.wake();
     }
 
     fn publish_neighbours(&self) {
-        let neighbours = topology::neighbours(self.observer.snapshot());
-        self.tables.neighbours.store(Arc::new(neighbours));
+        self.tables.neighbours.store(Arc::new(self.reflection.neighbours()));
         self.worker.wake();
     }
 

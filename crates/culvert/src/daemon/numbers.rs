@@ -9,7 +9,7 @@
 use core::hash::Hasher as _;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 
@@ -35,10 +35,22 @@ pub struct Numbers {
     vault: Rc<RefCell<Vault>>,
     /// Hashes mean nothing without it, and it goes with the vault.
     secret: [u64; 2],
-    /// Fingerprint and last number, oldest first.
-    retired: VecDeque<(u64, u64)>,
+    /// Of keys that are not in use any more, by fingerprint.
+    retired: HashMap<u64, Retired>,
+    /// Their fingerprints in the order in which they were retired.
+    order: BTreeMap<u64, u64>,
+    /// The place in that order of the next one.
+    next: u64,
     /// Owner and last number of cells that the run before left without a record.
     left: HashMap<u64, u64>,
+}
+
+/// The last number under some keys.
+#[derive(Clone, Copy, Debug)]
+struct Retired {
+    sent: u64,
+    /// Its place in the order.
+    at: u64,
 }
 
 impl Numbers {
@@ -50,7 +62,15 @@ impl Numbers {
         let secret = secret.unwrap_or_else(|| [0, 1].map(|n: u64| RandomState::new().hash_one(n)));
         let retired = records.iter().filter(|r| r.key.first() == Some(&RETIRED));
         let retired = retired.filter_map(|r| Some((word(&r.key, 1)?, word(&r.value, 0)?)));
-        let numbers = Numbers { retired: retired.collect(), vault, secret, left: HashMap::new() };
+        let mut numbers = Numbers {
+            vault,
+            secret,
+            retired: HashMap::new(),
+            order: BTreeMap::new(),
+            next: 0,
+            left: HashMap::new(),
+        };
+        retired.for_each(|(fingerprint, sent)| numbers.note(fingerprint, sent));
         if is_new {
             numbers.save(&[SECRET], Some(&secret.map(u64::to_be_bytes).concat()));
         }
@@ -76,9 +96,9 @@ impl Numbers {
 
     /// The least number that may be the last one used under these keys.
     pub fn last(&self, fingerprint: u64, owner: u64) -> u64 {
-        let retired = self.retired.iter().rev().find(|(key, _)| *key == fingerprint);
+        let retired = self.retired.get(&fingerprint).map(|r| r.sent);
         let left = self.left.get(&owner);
-        let last = retired.map(|(_, sent)| *sent).into_iter().chain(left.copied()).max();
+        let last = retired.into_iter().chain(left.copied()).max();
         last.map_or(0, |sent| sent.saturating_add(STEP))
     }
 
@@ -88,15 +108,26 @@ impl Numbers {
             return;
         }
         let key = |fingerprint: u64| [&[RETIRED][..], &fingerprint.to_be_bytes()].concat();
-        if let Some(at) = self.retired.iter().position(|(known, _)| *known == fingerprint) {
-            self.retired.remove(at);
-        } else if self.retired.len() >= RETIRED_MAX
-            && let Some((oldest, _)) = self.retired.pop_front()
+        let is_full = self.retired.len() >= RETIRED_MAX;
+        if is_full
+            && !self.retired.contains_key(&fingerprint)
+            && let Some((_, oldest)) = self.order.pop_first()
         {
+            self.retired.remove(&oldest);
             self.save(&key(oldest), None);
         }
-        self.retired.push_back((fingerprint, sent));
+        self.note(fingerprint, sent);
         self.save(&key(fingerprint), Some(&sent.to_be_bytes()));
+    }
+
+    /// Puts a number last in the order.
+    fn note(&mut self, fingerprint: u64, sent: u64) {
+        let old = self.retired.insert(fingerprint, Retired { sent, at: self.next });
+        if let Some(old) = old {
+            self.order.remove(&old.at);
+        }
+        self.order.insert(self.next, fingerprint);
+        self.next += 1;
     }
 
     /// Lets go of the cells of SAs that no record speaks of, and remembers their numbers.
@@ -211,7 +242,7 @@ mod tests {
         let max = RETIRED_MAX as u64;
         life(&dir, |numbers| (0..=max).for_each(|n| numbers.retire(n, n + 1)));
         life(&dir, |numbers| {
-            assert_eq!(numbers.retired.len(), RETIRED_MAX);
+            assert_eq!((numbers.retired.len(), numbers.order.len()), (RETIRED_MAX, RETIRED_MAX));
             assert_eq!(numbers.last(0, 0), 0);
             assert_eq!(numbers.last(max, 0), max + 1 + STEP);
         });

@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use crypto::{EngineError, Provider};
-use dataplane::{Command, Counters, Tables, Waker, WorkerParts};
+use dataplane::{Command, Counters, Polling, Tables, Waker, WorkerParts};
 use esp::IvSource;
 use guard::{Guard, GuardError};
 use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
@@ -33,7 +33,8 @@ use super::numbers::Numbers;
 use super::ports::{FRAMES_PER_QUEUE, Ports};
 use super::private::Private;
 use super::privileges;
-use super::worker::WorkerHandle;
+use super::topology::Reflection;
+use super::worker::{CryptoThread, WorkerHandle};
 use super::{Daemon, End, now};
 use crate::cli::{EngineChoice, RunArgs};
 use crate::config::{Config, ConfigError};
@@ -79,7 +80,8 @@ pub enum StartError {
     /// Another daemon has the instance, or its saved state is damaged.
     #[error(
         "{0}\n  another daemon runs under this name, or what it saved cannot be read; in the \
-         second case `culvert guard clear` forgets it (tunnels must then be negotiated anew)"
+         second case `culvert guard clear` forgets it. That takes the guard down too: until \
+         tunnels are negotiated anew, traffic leaves in clear unless [guard] prefixes name it"
     )]
     Vault(#[from] VaultError),
     /// No crypto.
@@ -228,7 +230,7 @@ impl Daemon {
             4096 => ChunkSize::Bytes4096,
             _ => ChunkSize::Bytes2048,
         };
-        let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: false };
+        let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: true };
         let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
         let (umem, pool) =
             Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
@@ -243,8 +245,20 @@ impl Daemon {
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
         let (commands, commands_out) = channel();
         let waker = Waker::new().map_err(system("eventfd"))?;
-        let ivs = IvSource::new()
-            .map_err(|e| StartError::Size(format!("no random numbers from the kernel: {e}")))?;
+        let new_ivs = || {
+            IvSource::new()
+                .map_err(|e| StartError::Size(format!("no random numbers from the kernel: {e}")))
+        };
+        let ivs = new_ivs()?;
+        let crypto =
+            config.worker.crypto_cpus.iter().map(|cpu| {
+                Ok(CryptoThread { cpu: *cpu, engine: provider.engine()?, ivs: new_ivs()? })
+            });
+        let crypto = crypto.collect::<Result<Vec<_>, StartError>>()?;
+        let polling = match args.poll {
+            true => Polling::Always,
+            false => config.worker.poll.into(),
+        };
         let parts = WorkerParts {
             tables: Arc::clone(&tables),
             reader,
@@ -255,8 +269,9 @@ impl Daemon {
             events: events_in,
             commands: commands_out,
             waker,
+            flows: config.worker.flows as usize,
         };
-        let worker = WorkerHandle::start(parts, commands, config.worker.cpu)
+        let worker = WorkerHandle::start(parts, commands, config.worker.cpu, polling, crypto)
             .map_err(system("starting the worker"))?;
         worker.send_and_wait(|done| Command::AddPort {
             slot: 0,
@@ -268,6 +283,7 @@ impl Daemon {
 
         // 5.
         let observer = Observer::new()?;
+        let reflection = Reflection::new(observer.snapshot(), config.tun.table);
         let ports = Ports::new(&config.ports, umem.chunk_len());
 
         // 6.
@@ -288,10 +304,12 @@ impl Daemon {
             server,
             control,
             observer,
+            reflection,
             events,
             tables,
             worker,
             umem,
+            polling,
             ports,
             private,
             guard,

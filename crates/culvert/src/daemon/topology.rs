@@ -1,21 +1,86 @@
 //! From what Linux has (the mirror) to what workers and steering read.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
 use dataplane::{Interface, Topology};
 use forward::{
-    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleAction,
-    RuleEntry, SourceCheck, Subnet,
+    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteChange, RouteEntry, RouteKind,
+    Routes, RuleAction, RuleEntry, SourceCheck, Subnet,
 };
-use mirror::{Family, Snapshot};
+use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
 
-/// Routes, rules and interfaces; `own_table` is culvert's, which leads back to culvert, and `port`
-/// tells which of the worker's places an interface has.
+/// Routes and neighbours as workers read them, kept in step with the mirror: what changes costs
+/// what has changed, however many routes there are.
+pub struct Reflection {
+    routes: Routes,
+    neighbours: Neighbours,
+    /// Culvert's own, which leads back to culvert.
+    own_table: u32,
+}
+
+impl Reflection {
+    /// Of all that is there.
+    pub fn new(snapshot: &Snapshot, own_table: u32) -> Self {
+        let found = snapshot.routes().filter(|r| is_followed(r)).map(route);
+        Self {
+            routes: Routes::new(found, rules(snapshot), Some(own_table)),
+            neighbours: snapshot.neighbours().map(neighbour).collect(),
+            own_table,
+        }
+    }
+
+    /// Takes over what has changed; the snapshot is that after all of the changes.
+    pub fn follow(&mut self, snapshot: &Snapshot, changes: &[Change]) {
+        let mut changed = BTreeSet::new();
+        let mut are_rules_new = false;
+        for change in changes {
+            match change {
+                Change::Route(route) | Change::RouteRemoved(route) => {
+                    if route.table != self.own_table {
+                        changed.insert((route.table, route.dst));
+                    }
+                }
+                // Rules speak of interfaces by name.
+                Change::Rule(_)
+                | Change::RuleRemoved(_)
+                | Change::Link(_)
+                | Change::LinkRemoved(_) => are_rules_new = true,
+                Change::Neighbour(new) => {
+                    self.neighbours.insert(neighbour(new));
+                }
+                Change::NeighbourRemoved(old) => {
+                    self.neighbours.remove(old.ifindex, old.ip);
+                }
+                Change::Address(_) | Change::AddressRemoved(_) => {}
+            }
+        }
+        self.routes.change(changed.into_iter().map(|(table, dst)| RouteChange {
+            table,
+            dst: subnet(dst),
+            routes: snapshot.routes_to(table, dst).filter(|r| is_followed(r)).map(route).collect(),
+        }));
+        if are_rules_new {
+            self.routes.set_rules(rules(snapshot));
+        }
+    }
+
+    /// Routes and rules, to be published.
+    pub fn fib(&self) -> Fib {
+        self.routes.fib()
+    }
+
+    /// Neighbours, to be published.
+    pub fn neighbours(&self) -> Neighbours {
+        self.neighbours.clone()
+    }
+}
+
+/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has.
 pub fn topology(
     snapshot: &Snapshot,
-    own_table: u32,
+    fib: Fib,
     port: impl Fn(u32) -> Option<usize>,
     source_check: impl Fn(&str) -> SourceCheck,
 ) -> Topology {
@@ -42,7 +107,7 @@ pub fn topology(
         })
         .collect::<HashMap<_, _, _>>();
     Topology {
-        fib: fib(snapshot, own_table),
+        fib,
         interfaces,
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }
@@ -62,17 +127,19 @@ fn global_v6(snapshot: &Snapshot, ifindex: u32) -> Option<std::net::Ipv6Addr> {
     addrs.first().copied()
 }
 
-fn fib(snapshot: &Snapshot, own_table: u32) -> Fib {
-    let routes: Vec<RouteEntry> =
-        snapshot.routes().filter(|r| r.tos == 0 && r.src.is_none()).map(route).collect();
+/// Routes for one TOS or source prefix are left out: Linux alone can follow them.
+fn is_followed(route: &mirror::Route) -> bool {
+    route.tos == 0 && route.src.is_none()
+}
+
+fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
     let ifindex_of =
         |name: &str| snapshot.link_by_name(name).map_or(NO_INTERFACE, |link| link.index);
-    let rules: Vec<RuleEntry> = [Family::V4, Family::V6]
+    [Family::V4, Family::V6]
         .into_iter()
         .flat_map(|family| snapshot.rules(family))
         .map(|r| rule(r, &ifindex_of))
-        .collect();
-    Fib::new(routes, rules, Some(own_table))
+        .collect()
 }
 
 /// An index that no interface has: a rule with a name that nothing has matches nothing.
@@ -146,24 +213,15 @@ fn rule(r: &mirror::Rule, ifindex_of: &impl Fn(&str) -> u32) -> RuleEntry {
     }
 }
 
-/// Neighbours, with the states that matter for sending.
-pub fn neighbours(snapshot: &Snapshot) -> Neighbours {
+/// A neighbour, with the states that matter for sending.
+fn neighbour(n: &mirror::Neighbour) -> NeighbourEntry {
     use mirror::NeighbourState as State;
-    let mut neighbours = Neighbours::default();
-    for n in snapshot.neighbours() {
-        let state = match n.state {
-            State::Incomplete | State::None => NeighbourState::Incomplete,
-            State::Reachable | State::NoArp | State::Permanent => NeighbourState::Reachable,
-            State::Stale => NeighbourState::Stale,
-            State::Delay | State::Probe => NeighbourState::Probing,
-            State::Failed => NeighbourState::Failed,
-        };
-        neighbours.insert(NeighbourEntry {
-            ifindex: n.ifindex,
-            addr: n.ip,
-            mac: n.mac.map(MacAddr),
-            state,
-        });
-    }
-    neighbours
+    let state = match n.state {
+        State::Incomplete | State::None => NeighbourState::Incomplete,
+        State::Reachable | State::NoArp | State::Permanent => NeighbourState::Reachable,
+        State::Stale => NeighbourState::Stale,
+        State::Delay | State::Probe => NeighbourState::Probing,
+        State::Failed => NeighbourState::Failed,
+    };
+    NeighbourEntry { ifindex: n.ifindex, addr: n.ip, mac: n.mac.map(MacAddr), state }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use dataplane::{Command, Counters, Waker, Worker, WorkerParts};
+use crypto::Engine;
+use dataplane::{Command, Counters, Polling, Waker, Worker, WorkerParts};
+use esp::IvSource;
 use io::PortStats;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tracing::warn;
@@ -13,34 +15,60 @@ use tracing::warn;
 /// How long the worker may take to answer; it does so every round, and sleeps 50 ms at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A running worker.
+/// A running worker, and the crypto threads that serve it.
 pub struct WorkerHandle {
     commands: Sender<Command>,
     waker: Waker,
     counters: Arc<Counters>,
     thread: Option<JoinHandle<()>>,
+    crypto: Vec<JoinHandle<()>>,
+}
+
+/// One crypto thread to be.
+pub struct CryptoThread {
+    /// The core that it is pinned to.
+    pub cpu: usize,
+    /// Its own engine.
+    pub engine: Box<dyn Engine>,
+    /// Its own source of IVs.
+    pub ivs: IvSource,
 }
 
 impl WorkerHandle {
-    /// Starts the thread, pinned to a core if one is given.
+    /// Starts the thread, pinned to a core if one is given, and a thread for each of `crypto`.
     ///
     /// # Errors
-    /// When no thread can be made.
+    /// When no thread can be made, or the process has no free descriptor.
     pub fn start(
         parts: WorkerParts,
         commands: Sender<Command>,
         cpu: Option<usize>,
+        polling: Polling,
+        crypto: Vec<CryptoThread>,
     ) -> std::io::Result<WorkerHandle> {
         let waker = parts.waker.clone();
         let counters = Arc::clone(&parts.counters);
-        let thread =
-            std::thread::Builder::new().name("culvert-worker".into()).spawn(move || {
-                if let Some(cpu) = cpu {
-                    pin(cpu);
-                }
-                Worker::new(parts).run();
-            })?;
-        Ok(WorkerHandle { commands, waker, counters, thread: Some(thread) })
+        let mut worker = Worker::new(parts);
+        worker.set_polling(polling);
+        let cpus: Vec<usize> = crypto.iter().map(|thread| thread.cpu).collect();
+        let engines: Vec<_> = crypto.into_iter().map(|t| (t.engine, t.ivs)).collect();
+        let mut threads = Vec::with_capacity(cpus.len());
+        if !engines.is_empty() {
+            for (cpu, crypto) in cpus.into_iter().zip(worker.add_crypto_pool(engines)?) {
+                let thread = Builder::new().name(format!("culvert-crypto{}", threads.len()));
+                threads.push(thread.spawn(move || {
+                    pin("worker.crypto_cpus", cpu);
+                    crypto.run(polling);
+                })?);
+            }
+        }
+        let thread = Builder::new().name("culvert-worker".into()).spawn(move || {
+            if let Some(cpu) = cpu {
+                pin("worker.cpu", cpu);
+            }
+            worker.run();
+        })?;
+        Ok(WorkerHandle { commands, waker, counters, thread: Some(thread), crypto: threads })
     }
 
     /// Sends a command. A worker that has ended takes none: it only ends with us.
@@ -95,15 +123,21 @@ impl WorkerHandle {
         {
             warn!("the worker had panicked");
         }
+        // They end when their worker is gone.
+        for thread in self.crypto.drain(..) {
+            if thread.join().is_err() {
+                warn!("a crypto thread had panicked");
+            }
+        }
     }
 }
 
-fn pin(cpu: usize) {
+fn pin(key: &str, cpu: usize) {
     let mut set = CpuSet::new();
     if cpu < CpuSet::MAX_CPU {
         set.set(cpu);
     }
     if let Err(error) = sched_setaffinity(None, &set) {
-        warn!(cpu, %error, "worker.cpu: the worker is not pinned");
+        warn!(cpu, %error, "{key}: the thread is not pinned");
     }
 }

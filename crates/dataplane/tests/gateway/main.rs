@@ -5,9 +5,11 @@
 
 mod allocation;
 mod clear;
+mod flows;
 mod hold;
 mod hostile;
 mod packets;
+mod pool;
 mod ports;
 mod reasons;
 mod size;

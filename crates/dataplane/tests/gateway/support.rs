@@ -246,6 +246,7 @@ impl Gateway {
             events: sender.clone(),
             commands: receiver,
             waker: waker.clone(),
+            flows: dataplane::DEFAULT_FLOWS,
         });
         let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, sizes.port_limit));
         let [lan, wan, linux] = ports;

@@ -1,55 +1,31 @@
 /*
  * The part of libipsec-mb's interface that is macros over function pointers in IMB_MGR, as plain
  * functions. All knowledge of IMB_MGR's and IMB_JOB's layout stays here; the Rust side sees opaque
- * pointers, sizes, and struct culvert_mb_job.
+ * pointers, sizes, struct culvert_mb_chacha and struct culvert_mb_gcm_calls.
  *
  * No function here checks its pointers: the safe crate above does. None allocates, except
  * culvert_mb_new.
  */
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <intel-ipsec-mb.h>
+#include "shim.h"
 
-/* What a burst job does; the numbers are mirrored in src/lib.rs. */
-enum {
-	KIND_CBC_HMAC_SEAL = 0,	/* AES-CBC encrypt, then HMAC over all of it */
-	KIND_CBC_DECRYPT = 1,	/* AES-CBC decrypt, no HMAC */
-	KIND_HMAC = 2,		/* HMAC, no cipher */
-	KIND_CHACHA_SEAL = 3,	/* ChaCha20-Poly1305 */
-	KIND_CHACHA_OPEN = 4,
+static const IMB_HASH_ALG hash_alg[] = {
+	[HMAC_SHA1] = IMB_AUTH_HMAC_SHA_1,
+	[HMAC_SHA256] = IMB_AUTH_HMAC_SHA_256,
+	[HMAC_SHA384] = IMB_AUTH_HMAC_SHA_384,
+	[HMAC_SHA512] = IMB_AUTH_HMAC_SHA_512,
 };
 
-/* Keyed hashes; mirrored in src/lib.rs. */
-enum { HMAC_SHA1 = 0, HMAC_SHA256 = 1, HMAC_SHA384 = 2, HMAC_SHA512 = 3 };
-
-struct culvert_mb_job {
-	const void *keys;	/* expanded for the direction, or ChaCha20's key */
-	const uint8_t *ipad;
-	const uint8_t *opad;
-	const uint8_t *iv;
-	const uint8_t *aad;
-	uint8_t *packet;
-	uint8_t *tag;
-	uint32_t key_len;
-	uint32_t iv_len;
-	uint32_t aad_len;
-	uint32_t cipher_start;	/* from packet */
-	uint32_t cipher_len;
-	uint32_t hash_len;	/* HMAC: from packet */
-	uint32_t tag_len;
-	uint32_t user;		/* not touched */
-	uint8_t kind;
-	uint8_t hmac;
-	uint8_t done;		/* out: 1 when completed without error */
-	uint8_t reserved[5];
+/* Truncated lengths (RFC 2404, RFC 4868). */
+static const uint8_t tag_len[] = {
+	[HMAC_SHA1] = 12,
+	[HMAC_SHA256] = 16,
+	[HMAC_SHA384] = 24,
+	[HMAC_SHA512] = 32,
 };
 
-_Static_assert(sizeof(struct culvert_mb_job) == 96, "mirrored in src/lib.rs");
-
-size_t culvert_mb_job_size(void) { return sizeof(struct culvert_mb_job); }
-size_t culvert_mb_job_done_offset(void) { return offsetof(struct culvert_mb_job, done); }
+size_t culvert_mb_batch_size(void) { return sizeof(struct culvert_mb_batch); }
 size_t culvert_mb_gcm_key_size(void) { return sizeof(struct gcm_key_data); }
 size_t culvert_mb_gcm_context_size(void) { return sizeof(struct gcm_context_data); }
 
@@ -191,169 +167,141 @@ int culvert_mb_hmac_keys(IMB_MGR *mgr, uint32_t hmac, const void *key, size_t ke
 	return error;
 }
 
-/* AES-GCM over one text in place, 12-byte iv. Returns the error number or 0. */
-int culvert_mb_gcm_seal(IMB_MGR *mgr, uint32_t key_len, const struct gcm_key_data *keys,
-			struct gcm_context_data *ctx, uint8_t *text, uint64_t text_len,
-			const uint8_t *iv, const uint8_t *aad, uint64_t aad_len, uint8_t *tag,
-			uint64_t tag_len)
+/* AES-GCM's functions of this processor's code path. */
+void culvert_mb_gcm_functions(const IMB_MGR *mgr, struct culvert_mb_gcm_calls *calls)
 {
-	switch (key_len) {
-	case 16:
-		IMB_AES128_GCM_ENC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	case 24:
-		IMB_AES192_GCM_ENC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	case 32:
-		IMB_AES256_GCM_ENC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	default:
-		return IMB_ERR_KEY_LEN;
-	}
-	return imb_get_errno(mgr);
+	calls->seal[0] = mgr->gcm128_enc;
+	calls->seal[1] = mgr->gcm192_enc;
+	calls->seal[2] = mgr->gcm256_enc;
+	calls->open[0] = mgr->gcm128_dec;
+	calls->open[1] = mgr->gcm192_dec;
+	calls->open[2] = mgr->gcm256_dec;
 }
 
-/* The same the other way; tag receives the computed tag, the caller compares. */
-int culvert_mb_gcm_open(IMB_MGR *mgr, uint32_t key_len, const struct gcm_key_data *keys,
-			struct gcm_context_data *ctx, uint8_t *text, uint64_t text_len,
-			const uint8_t *iv, const uint8_t *aad, uint64_t aad_len, uint8_t *tag,
-			uint64_t tag_len)
+/* What the library must not do happened: makes sure that no pointer into a packet is left in it. */
+static uint32_t refused(IMB_MGR *mgr)
 {
-	switch (key_len) {
-	case 16:
-		IMB_AES128_GCM_DEC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	case 24:
-		IMB_AES192_GCM_DEC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	case 32:
-		IMB_AES256_GCM_DEC(mgr, keys, ctx, text, text, text_len, iv, aad, aad_len, tag,
-				   tag_len);
-		break;
-	default:
-		return IMB_ERR_KEY_LEN;
-	}
-	return imb_get_errno(mgr);
-}
+	IMB_ARCH arch;
 
-static const IMB_HASH_ALG hash_alg[] = {
-	[HMAC_SHA1] = IMB_AUTH_HMAC_SHA_1,
-	[HMAC_SHA256] = IMB_AUTH_HMAC_SHA_256,
-	[HMAC_SHA384] = IMB_AUTH_HMAC_SHA_384,
-	[HMAC_SHA512] = IMB_AUTH_HMAC_SHA_512,
-};
-
-static void fill(IMB_JOB *to, struct culvert_mb_job *from)
-{
-	const int open = from->kind == KIND_CBC_DECRYPT || from->kind == KIND_CHACHA_OPEN;
-
-	to->enc_keys = from->keys;
-	to->dec_keys = from->keys;
-	to->key_len_in_bytes = from->key_len;
-	to->src = from->packet;
-	to->dst = from->packet + from->cipher_start;
-	to->cipher_start_src_offset_in_bytes = from->cipher_start;
-	to->msg_len_to_cipher_in_bytes = from->cipher_len;
-	to->hash_start_src_offset_in_bytes = 0;
-	to->msg_len_to_hash_in_bytes = from->hash_len;
-	to->iv = from->iv;
-	to->iv_len_in_bytes = from->iv_len;
-	to->auth_tag_output = from->tag;
-	to->auth_tag_output_len_in_bytes = from->tag_len;
-	to->cipher_direction = open ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
-	to->chain_order = open ? IMB_ORDER_HASH_CIPHER : IMB_ORDER_CIPHER_HASH;
-	to->user_data = from;
-
-	switch (from->kind) {
-	case KIND_CBC_HMAC_SEAL:
-	case KIND_HMAC:
-		to->cipher_mode = from->kind == KIND_HMAC ? IMB_CIPHER_NULL : IMB_CIPHER_CBC;
-		to->hash_alg = hash_alg[from->hmac & 3];
-		to->u.HMAC._hashed_auth_key_xor_ipad = from->ipad;
-		to->u.HMAC._hashed_auth_key_xor_opad = from->opad;
-		break;
-	case KIND_CBC_DECRYPT:
-		to->cipher_mode = IMB_CIPHER_CBC;
-		to->hash_alg = IMB_AUTH_NULL;
-		break;
-	default:
-		to->cipher_mode = IMB_CIPHER_CHACHA20_POLY1305;
-		to->hash_alg = IMB_AUTH_CHACHA20_POLY1305;
-		to->hash_start_src_offset_in_bytes = from->cipher_start;
-		to->msg_len_to_hash_in_bytes = from->cipher_len;
-		to->u.CHACHA20_POLY1305.aad = from->aad;
-		to->u.CHACHA20_POLY1305.aad_len_in_bytes = from->aad_len;
-		break;
-	}
-}
-
-static uint32_t settle(IMB_JOB *const *jobs, uint32_t n)
-{
-	uint32_t i, done = 0;
-
-	for (i = 0; i < n; i++) {
-		struct culvert_mb_job *job = jobs[i]->user_data;
-
-		job->done = jobs[i]->status == IMB_STATUS_COMPLETED;
-		done += job->done;
-	}
-	return done;
+	init_mb_mgr_auto(mgr, &arch);
+	return 0;
 }
 
 /*
- * Runs n jobs to their end and sets done of each. Nothing stays queued. Returns the number of jobs
- * that are done. If a job was refused or the library reported an error, the manager is set up
- * afresh, so that no pointer into a packet is left in it.
+ * Fills the parts of all jobs that are the same for all packets of a suite and direction, if the
+ * batch is not already filled so. key_len is 0 for HMAC alone.
  */
-uint32_t culvert_mb_burst(IMB_MGR *mgr, struct culvert_mb_job *jobs, uint32_t n)
+void culvert_mb_shape(struct culvert_mb_batch *batch, uint32_t key_len, uint32_t hmac,
+		      uint32_t open)
 {
-	IMB_JOB *slots[IMB_MAX_BURST_SIZE];
-	uint32_t i, at = 0, done = 0, seen = 0;
-	int error = 0;
+	const uint32_t wanted = 1 | open << 8 | hmac << 16 | key_len << 24;
+	uint32_t i;
+
+	if (batch->shape == wanted)
+		return;
+	for (i = 0; i < BURST_LEN; i++) {
+		IMB_JOB *job = &batch->jobs[i];
+
+		memset(job, 0, sizeof(*job));
+		job->key_len_in_bytes = key_len;
+		job->iv_len_in_bytes = 16;
+		job->auth_tag_output_len_in_bytes = tag_len[hmac];
+		job->cipher_mode = key_len == 0 ? IMB_CIPHER_NULL : IMB_CIPHER_CBC;
+		job->hash_alg = hash_alg[hmac];
+		job->cipher_direction = open ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
+		job->chain_order = open ? IMB_ORDER_HASH_CIPHER : IMB_ORDER_CIPHER_HASH;
+	}
+	batch->shape = wanted;
+}
+
+/* Enters the packet with number `at`, see fill(). */
+void culvert_mb_enter(struct culvert_mb_batch *batch, uint32_t at, const uint8_t *keys,
+		      const uint8_t *mac, uint8_t *packet, uint8_t *tag, uint64_t lengths)
+{
+	fill(&batch->jobs[at], keys, mac, packet, tag, lengths);
+}
+
+/*
+ * The two synchronous bursts are the library's fastest way for AES-CBC and HMAC: each keeps all
+ * lanes of one function busy, and there is no scheduler between them. They check nothing before,
+ * and answer with the number of jobs that completed.
+ */
+
+/* AES-CBC over n packets from the one at `from`. Returns n, or 0 if the library failed. */
+uint32_t culvert_mb_cipher(IMB_MGR *mgr, struct culvert_mb_batch *batch, uint32_t from, uint32_t n,
+			   uint32_t key_len, uint32_t open)
+{
+	const uint32_t done = IMB_SUBMIT_CIPHER_BURST_NOCHECK(
+		mgr, &batch->jobs[from], n, IMB_CIPHER_CBC,
+		open ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT, (IMB_KEY_SIZE_BYTES)key_len);
+
+	return done == n ? n : refused(mgr);
+}
+
+/* HMAC over the first n packets. Returns n, or 0 if the library failed. */
+uint32_t culvert_mb_hash(IMB_MGR *mgr, struct culvert_mb_batch *batch, uint32_t n, uint32_t hmac)
+{
+	uint32_t i, wrong = 0;
+
+	if (IMB_SUBMIT_HASH_BURST_NOCHECK(mgr, batch->jobs, n, hash_alg[hmac]) != n)
+		return refused(mgr);
+	for (i = 0; i < n; i++)
+		wrong |= (batch->jobs[i].status & ~IMB_STATUS_COMPLETED_CIPHER) ^
+			 IMB_STATUS_COMPLETED_AUTH;
+	return wrong == 0 ? n : refused(mgr);
+}
+
+static uint32_t completed(IMB_JOB *const *jobs, uint32_t n)
+{
+	uint32_t i, done = 0;
 
 	for (i = 0; i < n; i++)
-		jobs[i].done = 0;
+		done += jobs[i]->status == IMB_STATUS_COMPLETED;
+	return done;
+}
 
-	while (at < n && error == 0) {
-		uint32_t want = n - at;
-		uint32_t got;
+/* ChaCha20-Poly1305 over n packets in place. Returns n, or 0 if the library failed. */
+uint32_t culvert_mb_chacha(IMB_MGR *mgr, const struct culvert_mb_chacha *packets, uint32_t n,
+			   uint32_t open)
+{
+	IMB_JOB *jobs[BURST_LEN];
+	uint32_t i, got, done;
 
-		if (want > IMB_MAX_BURST_SIZE)
-			want = IMB_MAX_BURST_SIZE;
-		got = IMB_GET_NEXT_BURST(mgr, want, slots);
-		if (got == 0) {
-			error = IMB_ERR_QUEUE_SPACE;
-			break;
-		}
-		for (i = 0; i < got; i++)
-			fill(slots[i], &jobs[at + i]);
-		at += got;
-		got = IMB_SUBMIT_BURST(mgr, got, slots);
-		error = imb_get_errno(mgr);
-		if (error != 0)
-			break;
-		done += settle(slots, got);
-		seen += got;
-		while (seen < at) {
-			got = IMB_FLUSH_BURST(mgr, IMB_MAX_BURST_SIZE, slots);
-			error = imb_get_errno(mgr);
-			if (got == 0 || error != 0)
-				break;
-			done += settle(slots, got);
-			seen += got;
-		}
-		if (seen != at && error == 0)
-			error = IMB_ERR_QUEUE_SPACE;
+	if (IMB_GET_NEXT_BURST(mgr, n, jobs) != n)
+		return refused(mgr);
+	for (i = 0; i < n; i++) {
+		const struct culvert_mb_chacha *from = &packets[i];
+		IMB_JOB *to = jobs[i];
+
+		to->enc_keys = from->key;
+		to->dec_keys = from->key;
+		to->key_len_in_bytes = 32;
+		to->src = from->text;
+		to->dst = from->text;
+		to->cipher_start_src_offset_in_bytes = 0;
+		to->msg_len_to_cipher_in_bytes = from->text_len;
+		to->hash_start_src_offset_in_bytes = 0;
+		to->msg_len_to_hash_in_bytes = from->text_len;
+		to->iv = from->nonce;
+		to->iv_len_in_bytes = 12;
+		to->auth_tag_output = from->tag;
+		to->auth_tag_output_len_in_bytes = 16;
+		to->u.CHACHA20_POLY1305.aad = from->aad;
+		to->u.CHACHA20_POLY1305.aad_len_in_bytes = from->aad_len;
+		to->cipher_mode = IMB_CIPHER_CHACHA20_POLY1305;
+		to->hash_alg = IMB_AUTH_CHACHA20_POLY1305;
+		to->cipher_direction = open ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT;
+		to->chain_order = open ? IMB_ORDER_HASH_CIPHER : IMB_ORDER_CIPHER_HASH;
 	}
-	if (error != 0) {
-		IMB_ARCH arch;
-
-		init_mb_mgr_auto(mgr, &arch);
+	got = IMB_SUBMIT_BURST_NOCHECK(mgr, n, jobs);
+	done = completed(jobs, got);
+	if (done != got)
+		return refused(mgr);
+	while (done < n) {
+		got = IMB_FLUSH_BURST(mgr, n - done, jobs);
+		if (got == 0 || completed(jobs, got) != got)
+			return refused(mgr);
+		done += got;
 	}
 	return done;
 }

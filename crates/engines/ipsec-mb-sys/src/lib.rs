@@ -3,7 +3,7 @@
 //!
 //! The library's interface is macros over function pointers inside a large struct whose layout
 //! changes between versions, so a C shim (`shim/shim.c`), compiled against the installed header,
-//! wraps them; Rust sees opaque pointers, sizes, and [`Job`]. The link is dynamic.
+//! wraps them; Rust sees opaque pointers, sizes and lengths. The link is dynamic.
 //!
 //! Without libipsec-mb-dev 1.3 or newer, or on another processor than x86-64, the crate is empty.
 #![cfg(any(ipsec_mb_present, doc))]
@@ -18,16 +18,8 @@ pub struct Manager {
     _not_send: core::marker::PhantomData<*mut ()>,
 }
 
-/// Encrypt with AES-CBC, then HMAC from the packet's start.
-pub const KIND_CBC_HMAC_SEAL: u8 = 0;
-/// Decrypt with AES-CBC, no HMAC.
-pub const KIND_CBC_DECRYPT: u8 = 1;
-/// HMAC from the packet's start, no cipher.
-pub const KIND_HMAC: u8 = 2;
-/// ChaCha20-Poly1305, encrypt.
-pub const KIND_CHACHA_SEAL: u8 = 3;
-/// ChaCha20-Poly1305, decrypt; the caller compares the tag.
-pub const KIND_CHACHA_OPEN: u8 = 4;
+/// Most packets of one burst.
+pub const BURST_LEN: usize = 64;
 
 /// HMAC with SHA-1.
 pub const HMAC_SHA1: u8 = 0;
@@ -54,58 +46,100 @@ pub const FEATURE_SHANI: u64 = 1 << 0;
 /// AES instructions on wide registers.
 pub const FEATURE_VAES: u64 = 1 << 12;
 
-/// One job of [`culvert_mb_burst`]. Lengths and offsets in bytes.
+/// One packet of a burst of ChaCha20-Poly1305.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Job {
-    /// Expanded AES keys of the direction, or ChaCha20's key.
-    pub keys: *const c_void,
-    /// HMAC's inner hash state.
-    pub ipad: *const u8,
-    /// HMAC's outer hash state.
-    pub opad: *const u8,
-    /// The IV or nonce.
-    pub iv: *const u8,
-    /// Additional data of ChaCha20-Poly1305.
+pub struct ChaCha {
+    /// The key, 32 bytes.
+    pub key: *const u8,
+    /// The nonce, 12 bytes.
+    pub nonce: *const u8,
+    /// Additional data.
     pub aad: *const u8,
-    /// The packet.
-    pub packet: *mut u8,
+    /// The text, in place.
+    pub text: *mut u8,
     /// Where the computed tag goes.
     pub tag: *mut u8,
-    /// Length of the cipher's key.
-    pub key_len: u32,
-    /// Length of the IV.
-    pub iv_len: u32,
-    /// Length of the additional data.
+    /// Length of the text in bytes.
+    pub text_len: u32,
+    /// Length of the additional data in bytes.
     pub aad_len: u32,
-    /// Where the text starts in the packet.
-    pub cipher_start: u32,
-    /// Length of the text.
-    pub cipher_len: u32,
-    /// How much of the packet the HMAC covers.
-    pub hash_len: u32,
-    /// How much of the tag is written.
-    pub tag_len: u32,
-    /// The caller's; not touched.
-    pub user: u32,
-    /// One of `KIND_*`.
-    pub kind: u8,
-    /// One of `HMAC_*`.
-    pub hmac: u8,
-    /// Set by the burst: 1 when the job completed without error, else 0.
-    pub done: u8,
-    /// Padding.
-    pub reserved: [u8; 5],
 }
 
-const _: () = assert!(size_of::<Job>() == 96);
+const _: () = assert!(size_of::<ChaCha>() == 48);
+
+/// Where HMAC's outer hash state lies behind the inner one, in bytes.
+pub const fn outer_at(hmac: u8) -> usize {
+    match hmac {
+        HMAC_SHA1 | HMAC_SHA256 => 32,
+        _ => 64,
+    }
+}
+
+/// One of AES-GCM's functions over a whole text: keys, context, output, input, their length, IV of
+/// 12 bytes, additional data, its length, tag, its length. Output and input may be the same.
+pub type GcmCall = unsafe extern "C" fn(
+    keys: *const c_void,
+    context: *mut c_void,
+    output: *mut u8,
+    input: *const u8,
+    len: u64,
+    iv: *const u8,
+    aad: *const u8,
+    aad_len: u64,
+    tag: *mut u8,
+    tag_len: u64,
+);
+
+/// AES-GCM's functions by key size: 128, 192, 256 bits. `Open` computes the tag and leaves the
+/// comparison to the caller.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GcmCalls {
+    /// Encryption.
+    pub seal: [GcmCall; 3],
+    /// Decryption.
+    pub open: [GcmCall; 3],
+}
+
+/// A packet of the `culvert_mb_bare_*` functions: SPI and sequence number, IV, text, tag.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Span {
+    /// Its first byte.
+    pub start: *mut u8,
+    /// Its length in bytes.
+    pub len: usize,
+}
+
+/// The key of the `culvert_mb_bare_*` functions; lengths in bytes.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct BareKey {
+    /// AES-GCM's or ChaCha20's key; AES-CBC's for encryption.
+    pub keys: *const u8,
+    /// AES-CBC's key for decryption.
+    pub dec: *const u8,
+    /// HMAC's inner hash state, the outer one [`outer_at`] bytes behind it.
+    pub mac: *const u8,
+    /// The salt as it lies in memory.
+    pub salt: u32,
+    /// AES-CBC's key length; 0 for none.
+    pub key_len: u32,
+    /// One of `HMAC_*`.
+    pub hmac: u32,
+    /// The packet's IV.
+    pub iv_len: u32,
+    /// The packet's tag.
+    pub tag_len: u32,
+    /// [`outer_at`] of the hash.
+    pub outer_at: u32,
+}
 
 // SAFETY: the signatures are those of shim/shim.c and of intel-ipsec-mb.h 1.3.
 unsafe extern "C" {
-    /// `sizeof(struct culvert_mb_job)`.
-    pub safe fn culvert_mb_job_size() -> usize;
-    /// `offsetof(struct culvert_mb_job, done)`.
-    pub safe fn culvert_mb_job_done_offset() -> usize;
+    /// Size of the room for a burst, aligned to 8 bytes; zeros are valid.
+    pub safe fn culvert_mb_batch_size() -> usize;
     /// Size of AES-GCM's expanded keys, which are aligned to 64 bytes.
     pub safe fn culvert_mb_gcm_key_size() -> usize;
     /// Size of AES-GCM's working state, aligned to 16 bytes.
@@ -135,8 +169,8 @@ unsafe extern "C" {
         out: *mut c_void,
     ) -> c_int;
 
-    /// HMAC's inner and outer hash states: 64 bytes of room each, aligned to 16. Returns the
-    /// error's number or 0.
+    /// HMAC's inner and outer hash states, each 64 bytes or what [`outer_at`] says, aligned to 16.
+    /// Returns the error's number or 0.
     pub fn culvert_mb_hmac_keys(
         manager: *mut Manager,
         hmac: u32,
@@ -146,38 +180,86 @@ unsafe extern "C" {
         opad: *mut c_void,
     ) -> c_int;
 
-    /// AES-GCM encryption of one text in place, 12-byte IV. Returns the error's number or 0.
-    pub fn culvert_mb_gcm_seal(
-        manager: *mut Manager,
-        key_len: u32,
-        keys: *const c_void,
-        context: *mut c_void,
-        text: *mut u8,
-        text_len: u64,
-        iv: *const u8,
-        aad: *const u8,
-        aad_len: u64,
-        tag: *mut u8,
-        tag_len: u64,
-    ) -> c_int;
+    /// AES-GCM's functions of the manager's code path.
+    pub fn culvert_mb_gcm_functions(manager: *const Manager, calls: *mut GcmCalls);
 
-    /// AES-GCM decryption of one text in place; `tag` receives the computed tag.
-    pub fn culvert_mb_gcm_open(
-        manager: *mut Manager,
-        key_len: u32,
-        keys: *const c_void,
-        context: *mut c_void,
-        text: *mut u8,
-        text_len: u64,
-        iv: *const u8,
-        aad: *const u8,
-        aad_len: u64,
-        tag: *mut u8,
-        tag_len: u64,
-    ) -> c_int;
+    /// Readies the batch for one suite and direction; `key_len` is 0 for HMAC alone.
+    pub fn culvert_mb_shape(batch: *mut c_void, key_len: u32, hmac: u32, open: u32);
 
-    /// Runs `n` jobs to their end and returns how many are done; nothing stays queued.
-    pub fn culvert_mb_burst(manager: *mut Manager, jobs: *mut Job, n: u32) -> u32;
+    /// Enters a packet, with a number below [`BURST_LEN`], for AES-CBC and HMAC: AES keys expanded
+    /// for the direction, aligned to 16; HMAC's inner hash state; the packet; where the computed
+    /// tag goes.
+    ///
+    /// In `lengths`, from the lowest bits, 16 each: where the text starts, with the IV's 16 bytes
+    /// before it; its length; how many bytes behind it HMAC covers; [`outer_at`] of the hash.
+    pub fn culvert_mb_enter(
+        batch: *mut c_void,
+        at: u32,
+        keys: *const u8,
+        mac: *const u8,
+        packet: *mut u8,
+        tag: *mut u8,
+        lengths: u64,
+    );
+
+    /// AES-CBC over `n` of the packets entered, from the one at `from`; texts are multiples of 16
+    /// bytes and not empty. Returns `n`, or 0 if the library failed. Nothing stays queued, here and
+    /// below.
+    pub fn culvert_mb_cipher(
+        manager: *mut Manager,
+        batch: *mut c_void,
+        from: u32,
+        n: u32,
+        key_len: u32,
+        open: u32,
+    ) -> u32;
+
+    /// HMAC over the first `n` packets entered, each from its start. Returns `n`, or 0 if the
+    /// library failed.
+    pub fn culvert_mb_hash(manager: *mut Manager, batch: *mut c_void, n: u32, hmac: u32) -> u32;
+
+    /// ChaCha20-Poly1305 over at most [`BURST_LEN`] packets. Returns `n`, or 0 if the library
+    /// failed.
+    pub fn culvert_mb_chacha(
+        manager: *mut Manager,
+        packets: *const ChaCha,
+        n: u32,
+        open: u32,
+    ) -> u32;
+
+    /// AES-GCM over `n` packets. Returns how many are done, with the right tag if `open`.
+    pub fn culvert_mb_bare_gcm(
+        call: GcmCall,
+        key: *const BareKey,
+        context: *mut c_void,
+        packets: *const Span,
+        n: u32,
+        open: u32,
+    ) -> u32;
+
+    /// ChaCha20-Poly1305 over at most [`BURST_LEN`] packets. Returns how many are done, with the
+    /// right tag if `open`.
+    pub fn culvert_mb_bare_chacha(
+        manager: *mut Manager,
+        key: *const BareKey,
+        packets: *const Span,
+        n: u32,
+        open: u32,
+    ) -> u32;
+
+    /// AES-CBC and HMAC over at most [`BURST_LEN`] packets. Returns how many are done, with the
+    /// right tag if `open`.
+    pub fn culvert_mb_bare_hmac(
+        manager: *mut Manager,
+        batch: *mut c_void,
+        key: *const BareKey,
+        packets: *const Span,
+        n: u32,
+        open: u32,
+    ) -> u32;
+
+    /// The error of the last direct call in this process if `manager` is null; 0 if there was none.
+    pub fn imb_get_errno(manager: *mut Manager) -> c_int;
 
     /// The text of an error's number; a static string.
     pub fn imb_get_strerror(error: c_int) -> *const c_char;
@@ -189,17 +271,58 @@ unsafe extern "C" {
 #[cfg(all(test, ipsec_mb_present))]
 mod tests {
     use super::*;
-    use core::mem::offset_of;
 
-    #[test]
-    fn the_shim_and_rust_agree_on_the_job() {
-        assert_eq!(culvert_mb_job_size(), size_of::<Job>());
-        assert_eq!(culvert_mb_job_done_offset(), offset_of!(Job, done));
+    /// Zeroed memory for `len` bytes at least, aligned to 64.
+    fn memory(len: usize) -> Vec<Line> {
+        (0..len.div_ceil(64)).map(|_| Line([0; 64])).collect()
     }
+
+    #[repr(C, align(64))]
+    struct Line([u8; 64]);
 
     #[test]
     fn sizes_are_plausible() {
         assert!((512..8192).contains(&culvert_mb_gcm_key_size()));
         assert!((64..512).contains(&culvert_mb_gcm_context_size()));
+        assert!(culvert_mb_batch_size() > BURST_LEN * 64);
+    }
+
+    #[test]
+    fn a_direct_call_that_the_library_refuses_is_noticed() {
+        let (mut error, mut arch, mut features) = (0, 0, 0);
+        // SAFETY: the three places are valid.
+        let manager = unsafe { culvert_mb_new(&mut error, &mut arch, &mut features) };
+        let mut calls = core::mem::MaybeUninit::uninit();
+        // SAFETY: the manager was set up.
+        unsafe { culvert_mb_gcm_functions(manager, calls.as_mut_ptr()) };
+        // SAFETY: the shim has filled it.
+        let GcmCalls { seal, .. } = unsafe { calls.assume_init() };
+        let keys = memory(culvert_mb_gcm_key_size());
+        let mut context = memory(culvert_mb_gcm_context_size());
+        let (mut text, mut tag, nonce) = ([7; 16], [0; 16], [0; 12]);
+        let good = keys.as_ptr().cast();
+        for (keys, failed) in [(good, false), (core::ptr::null(), true), (good, false)] {
+            let text: *mut u8 = text.as_mut_ptr();
+            // SAFETY: the other pointers are valid for their lengths, and the library checks for
+            // null.
+            unsafe {
+                seal[0](
+                    keys,
+                    context.as_mut_ptr().cast(),
+                    text,
+                    text,
+                    16,
+                    nonce.as_ptr(),
+                    nonce.as_ptr(),
+                    8,
+                    tag.as_mut_ptr(),
+                    16,
+                );
+            }
+            // SAFETY: null is allowed.
+            assert_eq!(unsafe { imb_get_errno(core::ptr::null_mut()) } != 0, failed);
+        }
+        // SAFETY: made above and not used any more.
+        unsafe { culvert_mb_free(manager) };
     }
 }

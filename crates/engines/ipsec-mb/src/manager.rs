@@ -1,20 +1,50 @@
-//! The library's manager, made safe except for bursts.
+//! The library's manager: one thread's lanes and queues.
 
-use core::ffi::{CStr, c_int};
+use core::ffi::{CStr, c_int, c_void};
+use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
-use crypto::{EngineError, Hmac, Op};
+use arrayvec::ArrayVec;
+use crypto::{AesKey, EngineError, Hmac, Op};
 use ipsec_mb_sys as sys;
 
 use crate::NAME;
 use crate::slab::Slab;
 
-/// Bytes of an AES key schedule, for the largest key.
-const SCHEDULE_LEN: usize = 240;
+/// What one burst of ChaCha20-Poly1305 takes.
+pub(crate) type ChaChas = ArrayVec<sys::ChaCha, { sys::BURST_LEN }>;
+
+/// What the packets of a batch have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) op: Op,
+    pub(crate) hmac: Hmac,
+    /// AES-CBC's key size, or none for HMAC alone.
+    pub(crate) key: Option<AesKey>,
+}
+
+/// One packet of a batch; lengths and places in bytes, places from the packet's start.
+pub(crate) struct Entry {
+    /// AES's schedule for the direction, aligned to 16.
+    pub(crate) keys: *const u8,
+    /// HMAC's inner hash state, the outer one [`sys::outer_at`] bytes behind it.
+    pub(crate) mac: *const u8,
+    pub(crate) packet: *mut u8,
+    /// Where the computed tag goes.
+    pub(crate) tag: *mut u8,
+    /// Where the text starts; with AES-CBC there are 16 bytes of IV before it.
+    pub(crate) text: u16,
+    /// The text's length; with AES-CBC a multiple of 16, and not 0.
+    pub(crate) text_len: u16,
+    /// How many bytes behind the text HMAC covers, which it covers from the packet's start.
+    pub(crate) behind: u16,
+}
 
 /// One manager: queues and lanes of one thread.
 pub(crate) struct Manager {
     raw: NonNull<sys::Manager>,
+    /// The library's own form of a burst's packets.
+    batch: Slab,
     arch: c_int,
     features: u64,
 }
@@ -36,7 +66,8 @@ impl Manager {
         let Some(raw) = NonNull::new(raw) else {
             return Err(unavailable(error));
         };
-        let manager = Manager { raw, arch, features };
+        let batch = Slab::new(sys::culvert_mb_batch_size());
+        let manager = Manager { raw, batch, arch, features };
         if arch == sys::ARCH_NOAESNI {
             let what = "the processor has no AES instructions".to_owned();
             return Err(EngineError::Unavailable { engine: NAME, what });
@@ -61,93 +92,151 @@ impl Manager {
         format!("{}, {path}{vaes}{sha}", version.to_string_lossy())
     }
 
-    /// Expands an AES key into lines 0 (encryption) and 4 (decryption) of a slab of 8 lines.
-    pub(crate) fn aes_keys(&mut self, key: &[u8]) -> Result<Slab, EngineError> {
-        let mut slab = Slab::new(2 * SCHEDULE_LEN.next_power_of_two());
-        let (enc, dec) = (slab.line_mut(0), slab.line_mut(4));
-        // SAFETY: the shim reads `key.len()` bytes of the key, and refuses other lengths than
-        // 16, 24 and 32; both schedules have 256 aligned bytes of the slab for at most 240.
+    /// Expands an AES key of 16, 24 or 32 bytes for both directions; any other is the library's
+    /// error.
+    ///
+    /// # Safety
+    /// `enc` and `dec` are aligned to 16 and each valid for writing a schedule: 16 bytes for each
+    /// of the key's 10, 12 or 14 rounds and 16 more.
+    pub(crate) unsafe fn aes_keys(
+        &mut self,
+        key: &[u8],
+        enc: *mut u8,
+        dec: *mut u8,
+    ) -> Result<(), EngineError> {
+        // SAFETY: the shim reads `key.len()` bytes of the key and refuses other lengths than these
+        // three; the rest is this function's own contract.
         let error = unsafe {
-            sys::culvert_mb_aes_keys(self.raw.as_ptr(), len_u32(key), key.as_ptr().cast(), enc, dec)
+            sys::culvert_mb_aes_keys(
+                self.raw.as_ptr(),
+                len_u32(key),
+                key.as_ptr().cast(),
+                enc.cast(),
+                dec.cast(),
+            )
         };
-        result(error).map(|()| slab)
+        result(error)
     }
 
-    /// Expands an AES-GCM key.
-    pub(crate) fn gcm_keys(&mut self, key: &[u8]) -> Result<Slab, EngineError> {
-        let mut slab = Slab::new(sys::culvert_mb_gcm_key_size());
-        let out = slab.line_mut(0);
-        // SAFETY: as above; the slab has the size and the alignment that the library asks for.
+    /// Expands an AES-GCM key of 16, 24 or 32 bytes; any other is the library's error.
+    ///
+    /// # Safety
+    /// `out` is aligned to 64 and valid for writing what `culvert_mb_gcm_key_size` says.
+    pub(crate) unsafe fn gcm_keys(&mut self, key: &[u8], out: *mut u8) -> Result<(), EngineError> {
+        // SAFETY: as above.
         let error = unsafe {
-            sys::culvert_mb_gcm_keys(self.raw.as_ptr(), len_u32(key), key.as_ptr().cast(), out)
+            sys::culvert_mb_gcm_keys(
+                self.raw.as_ptr(),
+                len_u32(key),
+                key.as_ptr().cast(),
+                out.cast(),
+            )
         };
-        result(error).map(|()| slab)
+        result(error)
     }
 
-    /// The hash states of HMAC after the padded key: inner in line 0, outer in line 1.
-    pub(crate) fn hmac_keys(&mut self, hmac: Hmac, key: &[u8]) -> Result<Slab, EngineError> {
-        let mut slab = Slab::new(128);
-        let (ipad, opad) = (slab.line_mut(0), slab.line_mut(1));
-        // SAFETY: the key is valid for its length; each state has a line of 64 bytes.
+    /// The hash states of HMAC after the padded key: the inner one, and [`sys::outer_at`] bytes
+    /// behind it the outer one.
+    ///
+    /// # Safety
+    /// `states` is aligned to 16 and valid for writing twice [`sys::outer_at`] bytes.
+    pub(crate) unsafe fn hmac_keys(
+        &mut self,
+        hmac: Hmac,
+        key: &[u8],
+        states: *mut u8,
+    ) -> Result<(), EngineError> {
+        let code = hmac_code(hmac);
+        // SAFETY: the key is valid for its length; the rest is this function's own contract.
         let error = unsafe {
             sys::culvert_mb_hmac_keys(
                 self.raw.as_ptr(),
-                hmac_code(hmac).into(),
+                code.into(),
                 key.as_ptr().cast(),
                 key.len(),
-                ipad,
-                opad,
+                states.cast(),
+                states.wrapping_add(sys::outer_at(code)).cast(),
             )
         };
-        result(error).map(|()| slab)
+        result(error)
     }
 
-    /// AES-GCM over a text in place: `Seal` writes the tag, `Open` writes the tag that the packet
-    /// should have had. `keys` come from [`Manager::gcm_keys`] for a key of `key_len` bytes,
-    /// `context` is a slab of [`gcm_context_len`] bytes or more; `tag` has 8, 12 or 16 bytes.
-    ///
-    /// False if the library reported an error.
-    pub(crate) fn gcm(&mut self, call: GcmCall<'_>) -> bool {
-        let GcmCall { op, key_len, keys, context, nonce, aad, text, tag } = call;
-        debug_assert!(keys.len() >= sys::culvert_mb_gcm_key_size());
-        debug_assert!(context.len() >= sys::culvert_mb_gcm_context_size());
-        let function = match op {
-            Op::Seal => sys::culvert_mb_gcm_seal,
-            Op::Open => sys::culvert_mb_gcm_open,
-        };
-        // SAFETY: every pointer comes from a reference and goes with its own length; the nonce is
-        // 12 bytes; keys and context are slabs of the library's sizes; in place is allowed.
-        let error = unsafe {
-            function(
-                self.raw.as_ptr(),
-                key_len,
-                keys.line(0),
-                context.line_mut(0),
-                text.as_mut_ptr(),
-                text.len() as u64,
-                nonce.as_ptr(),
-                aad.as_ptr(),
-                aad.len() as u64,
-                tag.as_mut_ptr(),
-                tag.len() as u64,
-            )
-        };
-        error == 0
+    /// AES-GCM's functions on this processor.
+    pub(crate) fn gcm_calls(&self) -> sys::GcmCalls {
+        let mut calls = MaybeUninit::uninit();
+        // SAFETY: the manager is set up, and there is room for the functions.
+        unsafe { sys::culvert_mb_gcm_functions(self.raw.as_ptr(), calls.as_mut_ptr()) };
+        // SAFETY: the shim fills every field, and a manager that is set up has every function.
+        unsafe { calls.assume_init() }
     }
 
-    /// Runs jobs to their end; afterwards `done` of each says how it went, and the library holds
-    /// no pointer of them.
+    /// Readies the batch for packets of one suite and direction.
+    #[inline]
+    pub(crate) fn shape(&mut self, shape: Shape) {
+        let Shape { op, hmac, key } = shape;
+        let (hmac, open) = (hmac_code(hmac).into(), open(op));
+        // SAFETY: the batch has the shim's size and is what the shim left, or zeros.
+        unsafe { sys::culvert_mb_shape(self.batch.line_mut(0), key_len(key), hmac, open) };
+    }
+
+    /// Enters a packet into the batch, which is in the same shape; `at` is the number of those that
+    /// are in it already. Only stores the pointers.
+    #[inline]
+    pub(crate) fn enter(&mut self, at: usize, shape: Shape, entry: Entry) {
+        let Entry { keys, mac, packet, tag, text, text_len, behind } = entry;
+        let outer_at = sys::outer_at(hmac_code(shape.hmac));
+        let lengths = [text, text_len, behind, outer_at as u16];
+        let lengths = lengths.iter().rev().fold(0, |sum, len| sum << 16 | u64::from(*len));
+        let at = (at % sys::BURST_LEN) as u32;
+        let batch = self.batch.line_mut(0);
+        // SAFETY: the batch has the shim's size, and the number is one of its places.
+        unsafe { sys::culvert_mb_enter(batch, at, keys, mac, packet, tag, lengths) };
+    }
+
+    /// AES-CBC over `n` packets of the batch, from the one at `from`. False if the library failed,
+    /// for all of them.
     ///
     /// # Safety
-    /// Every pointer of every job is valid, for the lengths in the job and for as long as the
-    /// call: keys, IV and additional data for reading, packet and tag for writing; packets and
-    /// tags of different jobs do not overlap.
-    pub(crate) unsafe fn burst(&mut self, jobs: &mut [sys::Job]) {
-        if jobs.is_empty() {
-            return;
-        }
-        // SAFETY: the slice is valid for its length; the rest is this function's own contract.
-        unsafe { sys::culvert_mb_burst(self.raw.as_ptr(), jobs.as_mut_ptr(), jobs.len() as u32) };
+    /// The batch's shape has this key size and direction, and `from + n` packets are in it whose
+    /// entries fit [`Entry`]'s documentation. Each pointer is valid for as long as the call: keys
+    /// and IV for reading, the text for writing. Texts of different entries do not overlap.
+    pub(crate) unsafe fn cipher(&mut self, from: usize, n: usize, key: AesKey, op: Op) -> bool {
+        let (raw, batch) = (self.raw.as_ptr(), self.batch.line_mut(0));
+        let (from, n, key) = (from as u32, n as u32, key_len(Some(key)));
+        // SAFETY: this function's own contract.
+        unsafe { sys::culvert_mb_cipher(raw, batch, from, n, key, open(op)) == n }
+    }
+
+    /// HMAC over the first `n` packets of the batch; each one's tag is written. False if the library
+    /// failed, for all of them.
+    ///
+    /// # Safety
+    /// The batch's shape has this hash, and `n` packets are in it whose entries fit [`Entry`]'s
+    /// documentation. Each pointer is valid for as long as the call: hash states and what is hashed
+    /// for reading, the tag for writing. Tags overlap neither each other nor what is hashed.
+    pub(crate) unsafe fn hash(&mut self, n: usize, hmac: Hmac) -> bool {
+        let (raw, batch, n) = (self.raw.as_ptr(), self.batch.line_mut(0), n as u32);
+        // SAFETY: this function's own contract.
+        unsafe { sys::culvert_mb_hash(raw, batch, n, hmac_code(hmac).into()) == n }
+    }
+
+    /// ChaCha20-Poly1305; each packet's tag is written. False if the library failed, for all of
+    /// them.
+    ///
+    /// # Safety
+    /// Every pointer is valid for the lengths in [`sys::ChaCha`] and for as long as the call: key,
+    /// nonce and additional data for reading, text and tag for writing. Texts and tags of different
+    /// packets do not overlap.
+    pub(crate) unsafe fn chacha(&mut self, packets: &ChaChas, op: Op) -> bool {
+        let n = packets.len() as u32;
+        // SAFETY: as many packets are there, and no more than a burst takes; the rest is this
+        // function's own contract.
+        unsafe { sys::culvert_mb_chacha(self.raw.as_ptr(), packets.as_ptr(), n, open(op)) == n }
+    }
+
+    /// The manager and its room for a burst, for benchmarks.
+    pub(crate) fn raw(&mut self) -> (*mut sys::Manager, *mut c_void) {
+        (self.raw.as_ptr(), self.batch.line_mut(0))
     }
 }
 
@@ -158,31 +247,31 @@ impl Drop for Manager {
     }
 }
 
-/// One AES-GCM call, see [`Manager::gcm`].
-pub(crate) struct GcmCall<'a> {
-    pub(crate) op: Op,
-    pub(crate) key_len: u32,
-    pub(crate) keys: &'a Slab,
-    pub(crate) context: &'a mut Slab,
-    pub(crate) nonce: &'a [u8; 12],
-    pub(crate) aad: &'a [u8],
-    pub(crate) text: &'a mut [u8],
-    pub(crate) tag: &'a mut [u8],
-}
-
-/// Bytes of AES-GCM's working state.
-pub(crate) fn gcm_context_len() -> usize {
-    sys::culvert_mb_gcm_context_size()
+/// Whether the library reported an error in the last direct call of the process.
+#[inline]
+pub(crate) fn direct_call_failed() -> bool {
+    // SAFETY: null is allowed, and asks for the error of direct calls.
+    unsafe { sys::imb_get_errno(ptr::null_mut()) != 0 }
 }
 
 /// The shim's number for a hash.
-pub(crate) fn hmac_code(hmac: Hmac) -> u8 {
+pub(crate) const fn hmac_code(hmac: Hmac) -> u8 {
     match hmac {
         Hmac::Sha1_96 => sys::HMAC_SHA1,
         Hmac::Sha256_128 => sys::HMAC_SHA256,
         Hmac::Sha384_192 => sys::HMAC_SHA384,
         Hmac::Sha512_256 => sys::HMAC_SHA512,
     }
+}
+
+/// The shim's form of a key size.
+fn key_len(key: Option<AesKey>) -> u32 {
+    key.map_or(0, |key| key.len_bytes() as u32)
+}
+
+/// The shim's form of a direction.
+fn open(op: Op) -> u32 {
+    u32::from(op == Op::Open)
 }
 
 fn len_u32(key: &[u8]) -> u32 {
@@ -214,50 +303,15 @@ mod tests {
     #[test]
     fn wrong_key_length_is_the_librarys_error() {
         let mut manager = Manager::new().unwrap();
-        assert!(manager.aes_keys(&[0; 17]).is_err());
-        assert!(manager.gcm_keys(&[0; 15]).is_err());
-        assert!(manager.aes_keys(&[0; 16]).is_ok(), "an error does not stick");
-        assert!(manager.gcm_keys(&[0; 32]).is_ok());
-    }
-
-    #[test]
-    fn a_refused_burst_leaves_the_manager_usable() {
-        let mut manager = Manager::new().unwrap();
-        let keys = manager.aes_keys(&[1; 16]).unwrap();
-        let mut packet = [7u8; 32];
-        let iv = [0u8; 16];
-        let job = |packet: &mut [u8; 32], len| sys::Job {
-            keys: keys.line(4),
-            ipad: ptr::null(),
-            opad: ptr::null(),
-            iv: iv.as_ptr(),
-            aad: ptr::null(),
-            packet: packet.as_mut_ptr(),
-            tag: ptr::null_mut(),
-            key_len: 16,
-            iv_len: 16,
-            aad_len: 0,
-            cipher_start: 0,
-            cipher_len: len,
-            hash_len: 0,
-            tag_len: 0,
-            user: 0,
-            kind: sys::KIND_CBC_DECRYPT,
-            hmac: 0,
-            done: 1,
-            reserved: [0; 5],
-        };
-        let mut good = [7u8; 32];
-        let mut jobs = [job(&mut good, 32), job(&mut packet, 15)];
-        // SAFETY: two packets of 32 bytes, an IV of 16 and a schedule, all alive.
-        unsafe { manager.burst(&mut jobs) };
-        assert_eq!(jobs[1].done, 0, "15 bytes are no block");
-        assert_eq!(packet, [7; 32]);
-        let mut again = [7u8; 32];
-        let mut jobs = [job(&mut again, 32)];
-        // SAFETY: as above.
-        unsafe { manager.burst(&mut jobs) };
-        assert_eq!(jobs[0].done, 1);
-        assert_ne!(again, [7; 32]);
+        let mut slab = Slab::new(sys::culvert_mb_gcm_key_size().max(512));
+        let enc: *mut u8 = slab.line_mut(0).cast();
+        let dec = enc.wrapping_add(256);
+        for (len, fits) in [(17, false), (16, true), (0, false), (32, true)] {
+            let key = vec![1; len];
+            // SAFETY: 256 bytes for each schedule.
+            assert_eq!(unsafe { manager.aes_keys(&key, enc, dec) }.is_ok(), fits, "{len}");
+            // SAFETY: the slab has the library's size.
+            assert_eq!(unsafe { manager.gcm_keys(&key, enc) }.is_ok(), fits, "{len}");
+        }
     }
 }

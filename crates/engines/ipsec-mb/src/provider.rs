@@ -3,17 +3,19 @@
 use core::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crypto::{Engine, EngineError, Keys, Provider, Session, Suite, self_test};
+use crypto::{Bare, Engine, EngineError, Keys, Maker, Provider, Session, Suite, self_test};
 
 use crate::NAME;
+use crate::bare::IpsecMbBare;
 use crate::engine::IpsecMbEngine;
+use crate::keys;
 use crate::manager::Manager;
-use crate::state::State;
 
 /// libipsec-mb as a [`Provider`]; every suite.
 pub struct IpsecMbProvider {
     /// For key expansion; workers have their own.
     manager: Mutex<Manager>,
+    maker: Maker,
     description: String,
 }
 
@@ -26,7 +28,8 @@ impl IpsecMbProvider {
     pub fn new() -> Result<IpsecMbProvider, EngineError> {
         let manager = Manager::new()?;
         let description = manager.description();
-        let provider = IpsecMbProvider { manager: Mutex::new(manager), description };
+        let maker = keys::maker()?;
+        let provider = IpsecMbProvider { manager: Mutex::new(manager), maker, description };
         self_test(&provider)?;
         Ok(provider)
     }
@@ -49,12 +52,15 @@ impl Provider for IpsecMbProvider {
         // A panic while the lock was held cannot have left the manager half-changed: key
         // expansion queues nothing.
         let mut manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = State::new(&mut manager, suite, keys)?;
-        Ok(Session::new(suite, Box::new(state)))
+        keys::session(&mut manager, self.maker, suite, keys)
     }
 
     fn engine(&self) -> Result<Box<dyn Engine>, EngineError> {
         Ok(Box::new(IpsecMbEngine::new()?))
+    }
+
+    fn bare(&self, suite: Suite, keys: &Keys) -> Option<Box<dyn Bare>> {
+        Some(Box::new(IpsecMbBare::new(suite, keys).ok()?))
     }
 }
 

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
-use esp::{Cells, IvSource, Mode, Opened, Sa, SaFlags, SaParams, UdpEncap};
+use esp::{Cells, IvSource, Mode, Number, Opened, Sa, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use wire::{Span, checksum, parse_ip};
 
@@ -51,6 +51,11 @@ pub fn sa(params: SaParams) -> Sa {
     sa_with(params, &keys, cells)
 }
 
+/// The next number of an SA.
+pub fn number(sa: &Sa) -> Result<Number, DropReason> {
+    Ok(sa.lease(1)?.next().unwrap())
+}
+
 /// Runs packets through an SA, with the crypto between the halves.
 pub struct Bench {
     engine: Box<dyn Engine>,
@@ -90,7 +95,10 @@ impl Bench {
         let span = Span { start: front, len: packet.len() };
         let h = parse_ip(packet).unwrap();
         let promised = sa.sealed_len_of(packet, &h)?;
-        let sealing = sa.seal_prepare(&mut buf, span, &h, &mut self.ivs, MTU, NOW_S)?;
+        let (number, ivs) = (number(sa)?, &mut self.ivs);
+        let counted = sa.payload_len(packet, &h)?;
+        let sealing = sa.seal_prepare(&mut buf, span, &h, number, ivs, MTU)?;
+        sa.cells().count(counted as u64, NOW_S);
         between(&mut buf, sealing.esp);
         let status = self.job(sa, Op::Seal, &mut buf[sealing.esp.range()], sealing.seq_hi);
         let sealed = sa.seal_finish(&mut buf, &sealing, status)?;
@@ -114,7 +122,11 @@ impl Bench {
         let opening = sa.open_prepare(&buf, esp)?;
         let status = self.job(sa, Op::Open, &mut buf[esp.range()], opening.seq_hi);
         match sa.open_finish(&mut buf, outer, &h, &opening, status, NOW_S) {
-            Ok(Opened::Packet(span)) => Ok(Some(buf[span.range()].to_vec())),
+            Ok(Opened::Packet { span, headers }) => {
+                let packet = buf[span.range()].to_vec();
+                assert_eq!(headers, parse_ip(&packet), "parsed once, as it is handed out");
+                Ok(Some(packet))
+            }
             Ok(Opened::Dummy) => Ok(None),
             Err(reason) => {
                 assert!(buf[esp.range()].iter().all(|b| *b == 0), "text left after {reason:?}");

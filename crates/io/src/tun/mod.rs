@@ -24,7 +24,7 @@ use wire::Span;
 
 use crate::packet::{BURST_LEN, Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::{FramePool, HEADROOM};
+use crate::umem::{FramePool, MAX_HEADROOM};
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
@@ -191,7 +191,7 @@ impl Port for Tun {
         while !out.is_full() {
             let Some(mut frame) = pool.take() else { break };
             if self.cutting.is_none() {
-                let room = frame.bytes().len().saturating_sub(HEADROOM);
+                let room = frame.bytes().len().saturating_sub(MAX_HEADROOM);
                 match self.read(room) {
                     Ok(true) => {}
                     Ok(false) => {
@@ -204,14 +204,15 @@ impl Port for Tun {
                     }
                 }
             }
-            let len = self.cut(frame.bytes_mut().get_mut(HEADROOM..).unwrap_or(&mut []));
+            let start = frame.headroom();
+            let len = self.cut(frame.bytes_mut().get_mut(start..).unwrap_or(&mut []));
             if len == 0 {
                 pool.put(frame);
                 continue;
             }
             self.stats.rx_packets += 1;
             self.stats.rx_bytes += len as u64;
-            out.push(Packet { frame, span: Span { start: HEADROOM, len } });
+            out.push(Packet { frame, span: Span { start, len } });
         }
         Ok(out.len() - before)
     }

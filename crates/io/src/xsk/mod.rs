@@ -188,8 +188,17 @@ impl XskQueue {
         Ok(())
     }
 
-    fn refill(&mut self, pool: &mut FramePool) {
-        let room = self.rings.fill.room(u32::MAX);
+    /// Gives the kernel new frames to receive into, a batch at a time.
+    ///
+    /// All that it has for receiving, filled or still to be filled, is as much as the fill ring
+    /// holds: what waits in the receive ring is not asked for twice.
+    fn refill(&mut self, pool: &mut FramePool, came: usize) {
+        let size = self.rings.fill.size();
+        let missing = size.saturating_sub(self.custody.rx.count() as u32);
+        if missing < REFILL_LEN.min(size / 4) && (came > 0 || missing == 0) {
+            return;
+        }
+        let room = self.rings.fill.room(missing).min(missing);
         let mut filled = 0;
         while filled < room {
             let Some(frame) = pool.take() else { break };
@@ -250,7 +259,7 @@ impl Port for XskQueue {
         if taken {
             self.rings.rx.release();
         }
-        self.refill(pool);
+        self.refill(pool, out.len() - before);
         if self.rings.fill.needs_wakeup()
             && let Err(source) = socket::wake_rx(self.socket.as_fd())
             && source.raw_os_error() == Some(libc::ENXIO)
@@ -346,6 +355,9 @@ impl core::fmt::Debug for XskQueue {
         write!(f, "XskQueue({}, {:?})", self.name, self.custody.transfer)
     }
 }
+
+/// Frames that are worth touching the fill ring for, while packets come.
+const REFILL_LEN: u32 = 64;
 
 /// System calls per burst: enough for a full ring at the old budget of 32 packets a call.
 const TX_WAKEUPS: usize = 4;

@@ -25,9 +25,9 @@ pub enum Truncation {
 /// A name, a number of bits, and a key. `Debug` shows no key.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 struct Keyed {
-    name: String,
+    name: Box<str>,
     key_bits: u32,
-    key: Vec<u8>,
+    key: Box<[u8]>,
 }
 
 impl Keyed {
@@ -44,8 +44,8 @@ impl Keyed {
         let key_bits = u32::read(&mut r)?;
         let extra = between(&mut r)?;
         let key_len = usize::try_from(key_bits.div_ceil(8)).map_err(|_| TooShort)?;
-        let key = r.rest().get(..key_len).ok_or(TooShort)?.to_vec();
-        Ok((Keyed { name: String::from_utf8_lossy(name).into_owned(), key_bits, key }, extra))
+        let key = r.rest().get(..key_len).ok_or(TooShort)?.into();
+        Ok((Keyed { name: String::from_utf8_lossy(name).into(), key_bits, key }, extra))
     }
 
     fn write(&self, between: Option<u32>, out: &mut Vec<u8>) {
@@ -93,7 +93,7 @@ impl Auth {
 
     /// The same with the algorithm's own name and a truncation that is settled.
     pub fn settled(mut self, name: &str, bits: u32) -> Auth {
-        self.keyed.name = name.to_owned();
+        self.keyed.name = name.into();
         self.truncation = Truncation::Bits(bits);
         self
     }
@@ -151,7 +151,7 @@ impl Cipher {
 
     /// The same with the algorithm's own name.
     pub fn settled(mut self, name: &str) -> Cipher {
-        self.keyed.name = name.to_owned();
+        self.keyed.name = name.into();
         self
     }
 

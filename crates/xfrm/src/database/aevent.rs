@@ -114,7 +114,7 @@ impl<B: Backend> Database<B> {
             0 => interval_s,
             own => own,
         };
-        let recent = sa.mapping.is_some_and(|m| {
+        let recent = sa.mapping.as_ref().is_some_and(|m| {
             (m.addr, m.port) == (addr, port)
                 && now.mono_ms.saturating_sub(m.at_ms) < u64::from(interval_s) * 1000
         });
@@ -131,7 +131,7 @@ impl<B: Backend> Database<B> {
             new_src_port: Be16(port),
         });
         if let Some(sa) = self.sad.get_mut(serial) {
-            sa.mapping = Some(LastMapping { addr, port, at_ms: now.mono_ms });
+            sa.mapping = Some(Box::new(LastMapping { addr, port, at_ms: now.mono_ms }));
         }
         out.push(Output::Event { group: Group::Mapping, message: w.finish() });
     }

@@ -1,6 +1,7 @@
 //! The SAD as its owners see it: every SA with what they sent, larval ones too.
 
 use core::net::IpAddr;
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crypto::Keys;
@@ -65,7 +66,8 @@ pub(super) struct Sa {
     /// The soft limit was announced.
     pub dying: bool,
     pub deadline: Option<u64>,
-    pub mapping: Option<LastMapping>,
+    /// Boxed: few SAs have one.
+    pub mapping: Option<Box<LastMapping>>,
 }
 
 impl Sa {
@@ -184,8 +186,12 @@ pub(super) type SpiKey = (IpAddr, u32, u8);
 /// All SAs. Serial numbers count up in the order of installation.
 #[derive(Debug, Default)]
 pub(super) struct Sad {
-    entries: BTreeMap<u64, Sa>,
-    by_spi: HashMap<SpiKey, Vec<u64>>,
+    /// In boxes: a tree that grows at its end has half of its places empty.
+    entries: BTreeMap<u64, Box<Sa>>,
+    /// The oldest SA of each key.
+    by_spi: HashMap<SpiKey, u64>,
+    /// The other SAs of a key, oldest first, where there are any; no list is empty.
+    by_spi_more: HashMap<SpiKey, Vec<u64>>,
     by_larval: HashMap<LarvalKey, u64>,
     by_seq: HashMap<u32, u64>,
     last_serial: u64,
@@ -207,8 +213,42 @@ impl Sad {
         self.last_serial += 1;
         let serial = self.last_serial;
         self.index(serial, &sa);
-        self.entries.insert(serial, sa);
+        self.entries.insert(serial, Box::new(sa));
         serial
+    }
+
+    fn index_spi(&mut self, key: SpiKey, serial: u64) {
+        match self.by_spi.entry(key) {
+            Entry::Vacant(place) => {
+                place.insert(serial);
+            }
+            Entry::Occupied(_) => self.by_spi_more.entry(key).or_default().push(serial),
+        }
+    }
+
+    fn unindex_spi(&mut self, key: &SpiKey, serial: u64) {
+        let is_oldest = self.by_spi.get(key) == Some(&serial);
+        let Some(more) = self.by_spi_more.get_mut(key) else {
+            if is_oldest {
+                self.by_spi.remove(key);
+            }
+            return;
+        };
+        if is_oldest {
+            self.by_spi.insert(*key, more.remove(0));
+        } else {
+            more.retain(|&s| s != serial);
+        }
+        if more.is_empty() {
+            self.by_spi_more.remove(key);
+        }
+    }
+
+    /// The SAs of a key, youngest first.
+    fn of_spi(&self, key: &SpiKey) -> impl Iterator<Item = (u64, &Sa)> {
+        let more = self.by_spi_more.get(key).into_iter().flatten().rev();
+        let all = more.chain(self.by_spi.get(key));
+        all.filter_map(|serial| Some((*serial, &**self.entries.get(serial)?)))
     }
 
     fn index(&mut self, serial: u64, sa: &Sa) {
@@ -216,7 +256,7 @@ impl Sad {
         let acquired = sa.larval() && sa.info.seq != 0;
         let spi = sa.info.id.spi.0;
         if spi != 0 && !acquired {
-            self.by_spi.entry((sa.dst, spi, sa.info.id.protocol)).or_default().push(serial);
+            self.index_spi((sa.dst, spi, sa.info.id.protocol), serial);
         } else if sa.larval() {
             self.by_larval.insert(sa.larval_key(), serial);
         }
@@ -227,12 +267,7 @@ impl Sad {
 
     fn unindex(&mut self, serial: u64, sa: &Sa) {
         let key = (sa.dst, sa.info.id.spi.0, sa.info.id.protocol);
-        if let Some(list) = self.by_spi.get_mut(&key) {
-            list.retain(|&s| s != serial);
-            if list.is_empty() {
-                self.by_spi.remove(&key);
-            }
-        }
+        self.unindex_spi(&key, serial);
         if sa.larval() {
             let key = sa.larval_key();
             if self.by_larval.get(&key) == Some(&serial) {
@@ -248,7 +283,7 @@ impl Sad {
     pub fn remove(&mut self, serial: u64) -> Option<Sa> {
         let sa = self.entries.remove(&serial)?;
         self.unindex(serial, &sa);
-        Some(sa)
+        Some(*sa)
     }
 
     /// Gives a larval SA its SPI. It is then found by that alone.
@@ -256,40 +291,35 @@ impl Sad {
         let Some(mut sa) = self.remove(serial) else { return };
         sa.info.id.spi.0 = spi;
         let key = (sa.dst, spi, sa.info.id.protocol);
-        self.by_spi.entry(key).or_default().push(serial);
+        self.index_spi(key, serial);
         if sa.info.seq != 0 {
             self.by_seq.insert(sa.info.seq, serial);
         }
-        self.entries.insert(serial, sa);
+        self.entries.insert(serial, Box::new(sa));
     }
 
     /// The SA with this serial number.
     pub fn get(&self, serial: u64) -> Option<&Sa> {
-        self.entries.get(&serial)
+        self.entries.get(&serial).map(|sa| &**sa)
     }
 
     /// The SA with this serial number, for changes that no index depends on.
     pub fn get_mut(&mut self, serial: u64) -> Option<&mut Sa> {
-        self.entries.get_mut(&serial)
+        self.entries.get_mut(&serial).map(|sa| &mut **sa)
     }
 
     /// The youngest SA of this key whose mark meets the value, as Linux looks it up.
     pub fn find(&self, key: &SpiKey, mark_value: u32) -> Option<(u64, &Sa)> {
-        let list = self.by_spi.get(key)?;
-        list.iter().rev().find_map(|&serial| {
-            let sa = self.entries.get(&serial)?;
+        self.of_spi(key).find(|(_, sa)| {
             let m = &sa.options.mark;
-            (mark_value & m.mask == m.value).then_some((serial, sa))
+            mark_value & m.mask == m.value
         })
     }
 
     /// The SA with exactly this identity.
     pub fn find_exact(&self, id: &SaId) -> Option<(u64, &Sa)> {
-        let list = self.by_spi.get(&(id.dst, id.spi, id.protocol))?;
-        list.iter().rev().find_map(|&serial| {
-            let sa = self.entries.get(&serial)?;
-            (mark(&sa.options.mark) == id.mark).then_some((serial, sa))
-        })
+        let key = (id.dst, id.spi, id.protocol);
+        self.of_spi(&key).find(|(_, sa)| mark(&sa.options.mark) == id.mark)
     }
 
     /// Whether some SA, of whatever mark, has this SPI.
@@ -305,16 +335,77 @@ impl Sad {
     /// The larval SA of this acquire.
     pub fn by_seq(&self, seq: u32) -> Option<(u64, &Sa)> {
         let serial = *self.by_seq.get(&seq)?;
-        Some((serial, self.entries.get(&serial)?))
+        Some((serial, self.get(serial)?))
     }
 
     /// The youngest SA with a serial number below this.
     pub fn before(&self, serial: u64) -> Option<(u64, &Sa)> {
-        self.entries.range(..serial).next_back().map(|(&s, sa)| (s, sa))
+        self.entries.range(..serial).next_back().map(|(&s, sa)| (s, &**sa))
     }
 
     /// All SAs, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Sa)> {
-        self.entries.iter().map(|(&s, sa)| (s, sa))
+        self.entries.iter().map(|(&s, sa)| (s, &**sa))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sa(spi: u32, mark: u32) -> Sa {
+        let mut info = SaInfo::default();
+        info.id.spi.0 = spi;
+        Sa {
+            info,
+            options: SaOptions {
+                mark: MarkAttribute { value: mark, mask: 3 },
+                ..SaOptions::default()
+            },
+            algorithms: None,
+            replay: ReplayForm::Short,
+            dst: [192, 0, 2, 1].into(),
+            src: [192, 0, 2, 2].into(),
+            added_mono_ms: 0,
+            dying: false,
+            deadline: None,
+            mapping: None,
+        }
+    }
+
+    proptest! {
+        /// However SAs of one SPI come and go, the youngest that meets the mark is found.
+        #[test]
+        fn look_ups_are_those_of_a_list(
+            steps in prop::collection::vec((any::<bool>(), 1u32..3, 0u32..4), 0..60),
+        ) {
+            let mut sad = Sad::default();
+            let mut list: Vec<(u64, u32, u32)> = Vec::new();
+            for (is_new, spi, mark) in steps {
+                if is_new {
+                    list.push((sad.insert(sa(spi, mark)), spi, mark));
+                } else if let Some(at) = list.iter().position(|(_, s, m)| (*s, *m) == (spi, mark)) {
+                    prop_assert!(sad.remove(list.remove(at).0).is_some());
+                }
+                for spi in 1..3 {
+                    let key = ([192, 0, 2, 1].into(), spi, 0);
+                    prop_assert_eq!(sad.spi_taken(&key), list.iter().any(|(_, s, _)| *s == spi));
+                    for mark in 0..4 {
+                        let same = |(_, s, m): &&(u64, u32, u32)| (*s, *m) == (spi, mark);
+                        let youngest = list.iter().rev().find(same).map(|(serial, ..)| *serial);
+                        prop_assert_eq!(sad.find(&key, mark).map(|(serial, _)| serial), youngest);
+                        let mark = policy::Mark { value: mark, mask: 3 };
+                        let id = SaId { dst: key.0, spi, protocol: 0, mark };
+                        prop_assert_eq!(sad.find_exact(&id).map(|(serial, _)| serial), youngest);
+                    }
+                }
+            }
+            let left: Vec<u64> = list.iter().map(|(serial, ..)| *serial).collect();
+            for serial in left {
+                sad.remove(serial);
+            }
+            prop_assert!(sad.by_spi.is_empty() && sad.by_spi_more.is_empty());
+        }
     }
 }

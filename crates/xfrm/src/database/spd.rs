@@ -97,7 +97,8 @@ pub(super) fn selector(s: &SelectorInfo) -> Option<Selector> {
 /// All policies. Serial numbers count up in the order of installation or replacement.
 #[derive(Debug, Default)]
 pub(super) struct Spd {
-    entries: BTreeMap<u64, Policy>,
+    /// In boxes: a tree that grows at its end has half of its places empty.
+    entries: BTreeMap<u64, Box<Policy>>,
     by_key: HashMap<PolicyKey, u64>,
     by_index: HashMap<u32, u64>,
     counts: [u32; 3],
@@ -144,7 +145,7 @@ impl Spd {
         if let Some(n) = self.counts.get_mut(usize::from(policy.info.dir)) {
             *n += 1;
         }
-        self.entries.insert(serial, policy);
+        self.entries.insert(serial, Box::new(policy));
         serial
     }
 
@@ -156,39 +157,39 @@ impl Spd {
         if let Some(n) = self.counts.get_mut(usize::from(policy.info.dir)) {
             *n -= 1;
         }
-        Some(policy)
+        Some(*policy)
     }
 
     /// The policy with this serial number.
     pub fn get(&self, serial: u64) -> Option<&Policy> {
-        self.entries.get(&serial)
+        self.entries.get(&serial).map(|policy| &**policy)
     }
 
     /// The policy with this serial number, for changes that no index depends on.
     pub fn get_mut(&mut self, serial: u64) -> Option<&mut Policy> {
-        self.entries.get_mut(&serial)
+        self.entries.get_mut(&serial).map(|policy| &mut **policy)
     }
 
     /// The policy of this name.
     pub fn by_key(&self, key: &PolicyKey) -> Option<(u64, &Policy)> {
         let serial = *self.by_key.get(key)?;
-        Some((serial, self.entries.get(&serial)?))
+        Some((serial, self.get(serial)?))
     }
 
     /// The policy with this index.
     pub fn by_index(&self, index: u32) -> Option<(u64, &Policy)> {
         let serial = *self.by_index.get(&index)?;
-        Some((serial, self.entries.get(&serial)?))
+        Some((serial, self.get(serial)?))
     }
 
     /// The youngest policy with a serial number below this.
     pub fn before(&self, serial: u64) -> Option<(u64, &Policy)> {
-        self.entries.range(..serial).next_back().map(|(&s, p)| (s, p))
+        self.entries.range(..serial).next_back().map(|(&s, p)| (s, &**p))
     }
 
     /// All policies, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &Policy)> {
-        self.entries.iter().map(|(&s, p)| (s, p))
+        self.entries.iter().map(|(&s, p)| (s, &**p))
     }
 }
 

@@ -333,6 +333,8 @@ pub fn healthy_daemon() -> Running {
             guard_policies: 3,
             memory_kib: 1024,
             buffers_kib: 512,
+            buffers_pages: "small pages".into(),
+            polling: "adaptive".into(),
             warnings: Vec::new(),
         },
         ports: vec![port("wan"), port("lan")],

@@ -5,7 +5,7 @@ use steer::device::{Device, Finding as DeviceFinding};
 use super::facts::{Facts, PortFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
 use crate::config::{Config, XdpMode};
-use crate::daemon::{FRAMES_PER_QUEUE, FRAMES_SPARE, MAX_QUEUES, Ports};
+use crate::daemon::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, FRAMES_SPARE, MAX_QUEUES, Ports};
 
 /// Every port, then the buffers.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -205,7 +205,7 @@ fn device_findings(
 fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
     let check = "buffers";
     let frames = config.worker.frames;
-    let needed_for = |queues: u32| queues.saturating_mul(FRAMES_PER_QUEUE) + FRAMES_SPARE;
+    let needed_for = |queues: u32, each| queues.saturating_mul(each) + FRAMES_SPARE;
     if config.ports.len() > Ports::MAX {
         return Finding::problem(
             check,
@@ -215,9 +215,10 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
         );
     }
     // The daemon starts with the first, and works with the second.
-    let at_start = needed_for(config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum());
+    let configured = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
+    let at_start = needed_for(configured, FRAMES_PER_QUEUE);
     let queues = ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
-    let in_use = needed_for(queues);
+    let in_use = needed_for(queues, FRAMES_PER_FULL_QUEUE);
     let enough = format!("worker.frames = {}", at_start.max(in_use).next_power_of_two());
     if frames < at_start {
         return Finding::problem(
@@ -352,7 +353,7 @@ mod tests {
                 &["no ip", "iproute2"],
             ),
             (|f| config(f).worker.frames = 4096, "buffers", Problem, &["6144", "= 8192"]),
-            (|f| device(f).rx_queues = 7, "buffers", Warning, &["18432", "= 32768"]),
+            (|f| device(f).rx_queues = 7, "buffers", Warning, &["26624", "= 32768"]),
             (
                 |f| {
                     let port = config(f).ports[0].clone();

@@ -3,6 +3,7 @@
 //! Where libipsec-mb is missing, the vectors still run on the OpenSSL engine, and the comparison
 //! compares that engine with itself.
 
+mod bare;
 mod batches;
 mod common;
 mod differential;

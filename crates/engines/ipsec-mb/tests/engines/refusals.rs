@@ -118,6 +118,102 @@ fn a_session_of_another_engine_fails_and_touches_nothing() {
     }
 }
 
+/// Keys that look like the engine's own, from a maker that is not: they must not be read, however
+/// many or few lines they have.
+#[test]
+fn keys_of_another_maker_fail_and_touch_nothing() {
+    let near = crypto::Near { first: 1, last: 1 };
+    let other = crypto::Maker::new().unwrap();
+    for provider in providers() {
+        let mut engine = provider.engine().unwrap();
+        for suite in Suite::all() {
+            let good = provider.session(suite, &keys(suite, 3)).unwrap();
+            for len in [1, 4096] {
+                let block = crypto::KeyBlock::new(len);
+                let forged = crypto::Session::with_keys(suite, other, block, near);
+                for op in [Op::Seal, Op::Open] {
+                    let around = 8 + suite.iv_len_bytes() + suite.icv_len_bytes();
+                    let before: [Vec<u8>; 3] = [1, 2, 3].map(|byte| vec![byte; 64 + around]);
+                    let mut work = before.clone();
+                    let mut jobs: Vec<Job<'_>> = [&good, &forged, &good]
+                        .into_iter()
+                        .zip(&mut work)
+                        .map(|(session, packet)| Job::esp(session, op, packet, None))
+                        .collect();
+                    engine.run(&mut jobs);
+                    let statuses: Vec<_> = jobs.iter().map(|job| job.status).collect();
+                    let fine = if op == Op::Seal { JobStatus::Done } else { JobStatus::BadIcv };
+                    let label = format!("{} {suite} {op:?}", provider.name());
+                    assert_eq!(statuses, [fine, JobStatus::Failed, fine], "{label}");
+                    assert_eq!(work[1], before[1], "{label}");
+                }
+            }
+        }
+    }
+}
+
+/// A bad packet anywhere in a long run costs nobody else anything, whatever is around it.
+#[test]
+fn bad_packets_at_every_place_of_a_run() {
+    const LEN: usize = 70;
+    let patterns: Vec<Box<dyn Fn(usize) -> bool>> = vec![
+        Box::new(|_| false),
+        Box::new(|_| true),
+        Box::new(|at| at == 0),
+        Box::new(|at| at == LEN - 1),
+        Box::new(|at| at == 63),
+        Box::new(|at| at % 2 == 0),
+        Box::new(|at| at % 7 < 3),
+        Box::new(|at| at != 31),
+    ];
+    for provider in providers() {
+        let mut engine = provider.engine().unwrap();
+        for suite in Suite::all() {
+            let session = provider.session(suite, &keys(suite, 5)).unwrap();
+            let (plain, sealed) = sealed(&mut *engine, &session, None);
+            let text = 8 + suite.iv_len_bytes()..plain.len() - suite.icv_len_bytes();
+            for (number, bad) in patterns.iter().enumerate() {
+                // A forged text, a packet that is cut short, and an empty one take turns.
+                let mut work: Vec<Vec<u8>> = (0..LEN)
+                    .map(|at| {
+                        let mut packet = sealed.clone();
+                        match (bad(at), at % 3) {
+                            (false, _) => {}
+                            (true, 0) => packet[text.start] ^= 0x80,
+                            (true, 1) => packet.truncate(text.start),
+                            (true, _) => packet.clear(),
+                        }
+                        packet
+                    })
+                    .collect();
+                let received = work.clone();
+                let mut jobs: Vec<Job<'_>> = work
+                    .iter_mut()
+                    .map(|packet| Job::esp(&session, Op::Open, packet, None))
+                    .collect();
+                engine.run(&mut jobs);
+                let statuses: Vec<_> = jobs.iter().map(|job| job.status).collect();
+                for (at, status) in statuses.into_iter().enumerate() {
+                    let label = format!("{} {suite} {number} {at}", provider.name());
+                    let want = match (bad(at), at % 3) {
+                        (false, _) => JobStatus::Done,
+                        (true, 0) => JobStatus::BadIcv,
+                        (true, _) => JobStatus::Failed,
+                    };
+                    assert_eq!(status, want, "{label}");
+                    match want {
+                        JobStatus::Done => {
+                            assert_eq!(work[at][..text.end], plain[..text.end], "{label}");
+                        }
+                        JobStatus::Failed => assert_eq!(work[at], received[at], "{label}"),
+                        _ => assert_ne!(work[at][text.clone()], plain[text.clone()], "{label}"),
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn no_jobs_are_no_trouble() {
     for provider in providers() {

@@ -1,0 +1,53 @@
+//! Counting allocations, so that benchmarks can show that the data path makes none.
+//!
+//! A program that wants the count names [`Counting`] as its global allocator. The count is one
+//! number for each thread, so that it costs one instruction and threads do not disturb each other.
+
+use core::cell::Cell;
+use std::alloc::{GlobalAlloc, Layout, System};
+
+/// The system's allocator, counting for each thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// How many allocations and reallocations this thread has made; 0 unless [`Counting`] is the
+/// program's allocator.
+pub fn count() -> u64 {
+    COUNT.get()
+}
+
+fn note() {
+    // A constant and no destructor: this neither allocates nor fails, also while a thread ends.
+    COUNT.set(COUNT.get().wrapping_add(1));
+}
+
+#[allow(unsafe_code, reason = "an allocator is an unsafe trait")]
+// SAFETY: every call is handed to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's contract is the system allocator's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, old: *mut u8, layout: Layout, new_len: usize) -> *mut u8 {
+        note();
+        // SAFETY: as above.
+        unsafe { System.realloc(old, layout, new_len) }
+    }
+
+    unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(old, layout) }
+    }
+}

@@ -1,0 +1,384 @@
+//! All benchmarks by name: what each measures, with which defaults, and how it is drawn.
+
+use core::time::Duration;
+
+use crypto::Provider;
+
+use crate::error::BenchError;
+use crate::options::{Options, suite_by_name};
+use crate::peer::{self, Peer};
+use crate::plot::{Chart, Scale, Series};
+use crate::row::Row;
+
+/// A benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Bench {
+    /// The whole path on one core.
+    Esp,
+    /// Cleartext forwarding.
+    Forward,
+    /// The cipher alone.
+    Crypto,
+    /// Many SAs.
+    Sas,
+    /// Beside DPDK's gateway.
+    Peer,
+    /// Successors of SAs under load.
+    Rekey,
+    /// New SAs under load.
+    Install,
+    /// Growing tables.
+    Growth,
+    /// Several cores.
+    Scale,
+}
+
+impl Bench {
+    /// In the order in which a report has them.
+    pub const ALL: &'static [Bench] = &[
+        Bench::Esp,
+        Bench::Peer,
+        Bench::Forward,
+        Bench::Crypto,
+        Bench::Sas,
+        Bench::Scale,
+        Bench::Growth,
+        Bench::Rekey,
+        Bench::Install,
+    ];
+
+    /// As rows and the command line name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Bench::Esp => "esp",
+            Bench::Forward => "forward",
+            Bench::Crypto => "crypto",
+            Bench::Sas => "sas",
+            Bench::Peer => "peer",
+            Bench::Rekey => "rekey",
+            Bench::Install => "install",
+            Bench::Growth => "growth",
+            Bench::Scale => "scale",
+        }
+    }
+
+    /// What its table shows, in a sentence or two.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Bench::Esp => {
+                "The whole gateway path on one core, tunnel mode over IPv4, 1024 inner flows in one \
+                 SA: policy or SA look-up, replay check, limits, counters, headers, cipher, route, \
+                 neighbour. RAW is the cipher alone, measured in turns with it; I/O are the cycles \
+                 of CYCLES that the ports in memory take."
+            }
+            Bench::Forward => {
+                "Packets that no SA protects, forwarded by culvert itself: policy, route, \
+                 neighbour, Ethernet header."
+            }
+            Bench::Crypto => {
+                "The cipher alone: bursts of packets of one key that are ready for it. This bounds \
+                 every other rate from above."
+            }
+            Bench::Peer => {
+                "Culvert beside DPDK's ipsec-secgw, in turns on one core, with the same library, \
+                 keys and 1024 flows; the peer has no replay check. `beyond L2` is the bench `esp`; \
+                 `warm` has 512 buffers that were written just before, as the peer's driver does \
+                 for it."
+            }
+            Bench::Rekey => {
+                "The whole path while SAs are replaced: PER SECOND tunnels get successors of both \
+                 SAs, the peer goes over, the old ones are deleted. SLOWEST ROUND is the longest \
+                 that the worker took for one burst of 64 packets. The last row adds 1000 SAs and \
+                 1500 policies between two rounds."
+            }
+            Bench::Install => {
+                "SAs added by one thread as fast as it can, while the worker moves packets of 1000 \
+                 tunnels on another core: key schedule, numbers, database, and in the second row \
+                 the policies of both directions too."
+            }
+            Bench::Growth => {
+                "What a look-up costs, and what is left of the gateway's rate, as tables grow: \
+                 policies (nested networks, hosts and ports among them), routes, inner flows."
+            }
+            Bench::Scale => {
+                "The whole path on several cores at once, the rates of all workers together."
+            }
+            Bench::Sas => {
+                "The whole path with many SAs, each with a key, policies and a remote network of \
+                 its own. Each packet's SA is chosen at random: each as likely (uniform), or by \
+                 Zipf's law with exponent 1 (zipf). BYTES/SA is resident memory for each SA, \
+                 without its key schedule and its policies."
+            }
+        }
+    }
+
+    /// What it measures unless told otherwise.
+    pub fn defaults(self, provider: &dyn Provider) -> Options<'_> {
+        let suites = |names: &[&str]| names.iter().filter_map(|n| suite_by_name(n)).collect();
+        let mut options = Options::new(provider);
+        match self {
+            Bench::Esp => {
+                options.suites = suites(&["aes128gcm16", "aes128-sha1", "aes128-sha256"]);
+            }
+            Bench::Crypto => {
+                options.suites = suites(&[
+                    "aes128gcm16",
+                    "aes256gcm16",
+                    "chacha20poly1305",
+                    "aes128-sha1",
+                    "aes128-sha256",
+                ]);
+            }
+            Bench::Forward => options.sizes = vec![64, 512, 1400],
+            Bench::Peer => {
+                options.suites = suites(&["aes128gcm16", "aes128-sha1"]);
+                options.sizes = vec![64, 512, 1400];
+            }
+            Bench::Rekey => {
+                options.sizes = vec![512];
+                options.sas = vec![1000];
+            }
+            Bench::Install => {
+                options.sizes = vec![512];
+                options.sas = vec![50_000];
+                options.directions.truncate(1);
+            }
+            Bench::Scale => options.sizes = vec![64, 512, 1400],
+            Bench::Growth => {
+                options.sizes = vec![512];
+                options.directions.truncate(1);
+                options.repeat = 3;
+            }
+            Bench::Sas => {
+                options.sizes = vec![512];
+                options.sas = vec![1, 10, 100, 1000, 10_000, 100_000];
+            }
+        }
+        options
+    }
+
+    /// Fewer sizes, suites and repetitions: for a first look.
+    pub fn hurry(self, options: &mut Options<'_>) {
+        options.repeat = 3;
+        options.duration = Duration::from_millis(50);
+        options.sizes.retain(|size| [64, 512, 1400].contains(size));
+        match self {
+            Bench::Sas => options.sas.retain(|sas| [1, 1000, 100_000].contains(sas)),
+            Bench::Install => options.sas = vec![10_000],
+            _ => options.suites.truncate(2),
+        }
+    }
+
+    /// Measures; `with` is for the bench `peer`.
+    ///
+    /// # Errors
+    /// [`BenchError`]; what was measured before is lost then.
+    pub fn run(self, options: &Options<'_>, with: &Peer) -> Result<Vec<Row>, BenchError> {
+        match self {
+            Bench::Peer => peer::peer(options, with),
+            Bench::Esp => crate::esp::esp(options),
+            Bench::Forward => crate::esp::forward(options),
+            Bench::Crypto => crate::raw::crypto(options),
+            Bench::Sas => crate::esp::sas(options),
+            Bench::Rekey => crate::rekey::rekey(options),
+            Bench::Install => crate::rekey::install(options),
+            Bench::Growth => crate::growth::growth(options),
+            Bench::Scale => crate::scale::scale(options),
+        }
+    }
+
+    /// The charts of its rows.
+    pub fn charts(self, rows: &[Row]) -> Vec<Chart> {
+        let size = |row: &Row| row.size_bytes;
+        let mpps = |row: &Row| row.mpps_median;
+        let chart = |name: &str, title: &str, x_label: &str, x_scale, series| Chart {
+            name: name.to_owned(),
+            title: title.to_owned(),
+            x_label: x_label.to_owned(),
+            y_label: "million packets a second".to_owned(),
+            x_scale,
+            series,
+        };
+        match self {
+            Bench::Esp => by_suite(rows)
+                .into_iter()
+                .map(|(suite, rows)| {
+                    let way = |row: &Row| row.direction.map_or("", |d| d.name()).to_owned();
+                    let mut series = lines(&rows, way, size, mpps);
+                    let raw =
+                        lines(&rows, |r| format!("raw cipher, {}", way(r)), size, |r| r.raw_mpps);
+                    series.extend(raw.into_iter().map(|s| Series { dashed: true, ..s }));
+                    let title = format!("Gateway path, one core, {suite}");
+                    chart(&format!("esp-{suite}"), &title, INNER, Scale::Even, series)
+                })
+                .collect(),
+            Bench::Peer => by_suite(rows)
+                .into_iter()
+                .map(|(suite, rows)| {
+                    let way = |row: &Row| row.direction.map_or("", |d| d.name()).to_owned();
+                    let ours = |r: &Row| format!("culvert {}, {}", way(r), r.case.unwrap_or(""));
+                    let mut series = lines(&rows, ours, size, mpps);
+                    let cold: Vec<Row> =
+                        rows.iter().filter(|r| r.case != Some("warm")).cloned().collect();
+                    let theirs =
+                        lines(&cold, |r| format!("ipsec-secgw {}", way(r)), size, |r| r.peer_mpps);
+                    series.extend(theirs.into_iter().map(|s| Series { dashed: true, ..s }));
+                    let title = format!("Beside DPDK's ipsec-secgw, one core, {suite}");
+                    chart(&format!("peer-{suite}"), &title, INNER, Scale::Even, series)
+                })
+                .collect(),
+            Bench::Forward => {
+                let series = lines(rows, |_| "forward".to_owned(), size, mpps);
+                vec![chart("forward", "Cleartext forwarding, one core", INNER, Scale::Even, series)]
+            }
+            Bench::Crypto => {
+                let series = lines(rows, label, size, mpps);
+                vec![chart("crypto", "The cipher alone, one core", INNER, Scale::Even, series)]
+            }
+            Bench::Scale => {
+                let name = |row: &Row| {
+                    let (bytes, case) = (row.size_bytes.unwrap_or(0), row.case.unwrap_or(""));
+                    format!("{}, {bytes} bytes, {case}", label(row))
+                };
+                let series = lines(rows, name, |row| row.cores, mpps);
+                let title = "Gateway path on several cores";
+                vec![chart("scale", title, "cores", Scale::Even, series)]
+            }
+            Bench::Rekey => {
+                let rekeyed: Vec<Row> =
+                    rows.iter().filter(|r| r.case == Some("rekeyed")).cloned().collect();
+                let rate = |row: &Row| row.per_second.map(|n| n as usize);
+                let series = lines(&rekeyed, label, rate, mpps);
+                let x_label = "tunnels rekeyed a second";
+                let title = "Gateway path while SAs are replaced, one core";
+                vec![chart("rekey", title, x_label, Scale::Even, series)]
+            }
+            // Two numbers are no curve.
+            Bench::Install => Vec::new(),
+            Bench::Growth => GROWTH
+                .into_iter()
+                .flat_map(|(case, x_label, count)| {
+                    let these: Vec<Row> =
+                        rows.iter().filter(|r| r.case == Some(case)).cloned().collect();
+                    let log = Scale::Logarithmic;
+                    let title = format!("Gateway path as {case} grow, one core");
+                    let series = lines(&these, label, count, mpps);
+                    let path = chart(&format!("growth-{case}"), &title, x_label, log, series);
+                    let series = lines(&these, |_| case.to_owned(), count, |r| r.ns_per_lookup);
+                    let title = format!("One look-up as {case} grow");
+                    let name = format!("growth-{case}-look-up");
+                    let mut look_up = chart(&name, &title, x_label, log, series);
+                    look_up.y_label = "nanoseconds".to_owned();
+                    [path, look_up]
+                })
+                .filter(|chart| !chart.series.is_empty())
+                .collect(),
+            Bench::Sas => {
+                let name = |row: &Row| format!("{}, {}", label(row), row.case.unwrap_or_default());
+                let series = lines(rows, name, |row| row.sas, mpps);
+                let title = "Gateway path with many SAs, one core";
+                vec![chart("sas", title, "SAs", Scale::Logarithmic, series)]
+            }
+        }
+    }
+}
+
+/// The cases of `growth`, their axes and counts.
+const GROWTH: [(&str, &str, Count); 3] = [
+    ("policies", "policies", |row| row.policies),
+    ("routes", "routes", |row| row.routes),
+    ("flows", "inner flows", |row| row.flows),
+];
+
+/// Which of a row's numbers grows.
+type Count = fn(&Row) -> Option<usize>;
+
+const INNER: &str = "inner IP packet, bytes";
+
+/// Suite and direction.
+fn label(row: &Row) -> String {
+    let suite = row.suite.as_deref().unwrap_or_default();
+    format!("{suite} {}", row.direction.map_or("", |d| d.name()))
+}
+
+/// Rows by suite, in their order.
+fn by_suite(rows: &[Row]) -> Vec<(String, Vec<Row>)> {
+    let mut all: Vec<(String, Vec<Row>)> = Vec::new();
+    for row in rows {
+        let suite = row.suite.clone().unwrap_or_default();
+        match all.iter_mut().find(|(name, _)| *name == suite) {
+            Some((_, rows)) => rows.push(row.clone()),
+            None => all.push((suite, vec![row.clone()])),
+        }
+    }
+    all
+}
+
+/// A line for each name that rows have, through the points that they give.
+fn lines(
+    rows: &[Row],
+    name: impl Fn(&Row) -> String,
+    x: impl Fn(&Row) -> Option<usize>,
+    y: impl Fn(&Row) -> Option<f64>,
+) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for row in rows {
+        let (Some(x), Some(y)) = (x(row), y(row)) else { continue };
+        let name = name(row);
+        let point = (x as f64, y);
+        match all.iter_mut().find(|series| series.name == name) {
+            Some(series) => series.points.push(point),
+            None => all.push(Series { name, dashed: false, points: vec![point] }),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Direction;
+
+    fn row(suite: &str, direction: Direction, size: usize, mpps: f64) -> Row {
+        Row {
+            suite: Some(suite.to_owned()),
+            direction: Some(direction),
+            size_bytes: Some(size),
+            sas: Some(size),
+            mpps_median: Some(mpps),
+            raw_mpps: Some(2.0 * mpps),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn each_suite_is_a_chart_and_each_direction_a_line_beside_the_raw_one() {
+        let rows = [
+            row("a", Direction::Outbound, 64, 3.0),
+            row("a", Direction::Outbound, 512, 2.0),
+            row("a", Direction::Inbound, 64, 1.0),
+            row("b", Direction::Inbound, 64, 1.0),
+        ];
+        let charts = Bench::Esp.charts(&rows);
+        let names: Vec<&str> = charts.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(names, ["esp-a", "esp-b"]);
+        let [first, ..] = charts.as_slice() else { panic!() };
+        let lines: Vec<(&str, bool, usize)> =
+            first.series.iter().map(|s| (s.name.as_str(), s.dashed, s.points.len())).collect();
+        assert_eq!(
+            lines,
+            [
+                ("outbound", false, 2),
+                ("inbound", false, 1),
+                ("raw cipher, outbound", true, 2),
+                ("raw cipher, inbound", true, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let names: std::collections::HashSet<_> = Bench::ALL.iter().map(|b| b.name()).collect();
+        assert_eq!(names.len(), Bench::ALL.len());
+    }
+}

@@ -1,0 +1,75 @@
+//! Why nothing was measured.
+
+use crypto::{EngineError, Suite};
+use outcome::DropReason;
+
+/// Why nothing was measured.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The caller asked for nothing, or for something impossible.
+    #[error("{what} is {given}; allowed: {allowed}")]
+    Option {
+        /// Which option.
+        what: &'static str,
+        /// What it was.
+        given: usize,
+        /// What it may be.
+        allowed: &'static str,
+    },
+    /// The packet would not fit the MTU.
+    #[error("an inner packet of {size} bytes is above {max}, the most that {suite} leaves of 1500")]
+    TooLong {
+        /// The inner packet's length in bytes.
+        size: usize,
+        /// The suite.
+        suite: Suite,
+        /// The longest in bytes.
+        max: usize,
+    },
+    /// The engine cannot do it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// No memory for packets.
+    #[error(transparent)]
+    Memory(#[from] io::UmemError),
+    /// The process has no free descriptor, or may not use the core.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The gateway did not do its work, so its speed says nothing.
+    #[error("the gateway sent {sent} of {given} packets; most dropped: {reason:?}")]
+    Lost {
+        /// Packets that should have come out.
+        given: usize,
+        /// Packets that came out.
+        sent: usize,
+        /// The reason that most of the others were dropped for.
+        reason: Option<DropReason>,
+    },
+    /// The cipher's result was wrong.
+    #[error("the engine did not seal and open a packet of {suite} right")]
+    Wrong {
+        /// The suite.
+        suite: Suite,
+    },
+    /// The databases or tables did not answer what they were built for.
+    #[error("a look-up in {what} did not find what was put there")]
+    NotFound {
+        /// What was asked.
+        what: &'static str,
+    },
+    /// The peer does not run.
+    #[error("{0}")]
+    Peer(String),
+}
+
+impl BenchError {
+    /// For `map_err`: what was tried when the system refused.
+    pub(crate) fn system<E: Into<std::io::Error>>(what: &str) -> impl FnOnce(E) -> BenchError {
+        move |source| BenchError::System { what: what.to_owned(), source: source.into() }
+    }
+}

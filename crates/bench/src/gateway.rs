@@ -1,0 +1,465 @@
+//! The gateway under test: one worker between ports in memory, and the peers' SAs beside it.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use arrayvec::ArrayVec;
+use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
+use dataplane::{
+    Command, Counters, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Waker, Worker, WorkerParts,
+};
+use esp::{Cells, IvSource, Sa};
+use io::{BURST_LEN, ChunkSize, HEADROOM, Packet, Umem, UmemConfig};
+use outcome::DropReason;
+use policy::{Databases, PolicyConfig};
+use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+use wire::{MacAddr, Span, parse_ip};
+
+use crate::error::BenchError;
+use crate::machine::resident_bytes;
+use crate::options::Direction;
+use crate::port::Wire;
+use crate::random::Random;
+use crate::timing::pin;
+use crate::traffic::Traffic;
+use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
+
+/// Which way through the gateway is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Path {
+    /// Through an SA.
+    Esp,
+    /// In clear, from Linux to the local network.
+    Clear,
+}
+
+/// What a gateway is built for.
+pub(crate) struct Plan<'p> {
+    pub(crate) provider: &'p dyn Provider,
+    pub(crate) suite: Suite,
+    pub(crate) path: Path,
+    pub(crate) traffic: Traffic,
+    /// Packets under way at once.
+    pub(crate) frames: u32,
+    /// Policies beside those of the tunnels.
+    pub(crate) policies: Vec<PolicyConfig>,
+    /// Routes beside those that the traffic needs.
+    pub(crate) routes: Vec<forward::RouteEntry>,
+}
+
+/// One gateway, ready to run, and everything that plays the world around it.
+pub(crate) struct Gateway {
+    pub(crate) worker: Worker,
+    pub(crate) databases: Databases<Sa>,
+    pub(crate) tables: Arc<Tables>,
+    /// What building it cost.
+    pub(crate) built: Built,
+    pub(crate) suite: Suite,
+    pub(crate) traffic: Traffic,
+    path: Path,
+    counters: Arc<Counters>,
+    /// Where packets come in, and where they go out.
+    inside: Wire,
+    outside: Wire,
+    /// The peers' side of the SAs that are measured: seals what the gateway opens, opens what it
+    /// seals.
+    pub(crate) peers: Vec<Sa>,
+    /// Peers' ends that take their places with the next pass of packets.
+    successors: Vec<(usize, Sa)>,
+    /// Whether the worker has taken none of the packets of this pass.
+    fresh: bool,
+    /// An engine that is not the worker's.
+    engine: Box<dyn Engine>,
+    ivs: IvSource,
+    /// All packets, while they are outside the gateway.
+    stock: Vec<Packet>,
+    /// The flow of the packet in each frame.
+    flows: Vec<u32>,
+    frames: usize,
+    /// Kept, because the worker's ends would be of no use without.
+    _keep: (EventReceiver, Sender<Command>, Umem),
+}
+
+/// What building a gateway cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Built {
+    /// Seconds for keys, SAs and policies.
+    pub(crate) seconds: f64,
+    /// Resident bytes of each key schedule.
+    pub(crate) bytes_per_key: f64,
+    /// Resident bytes of each SA without its key schedule.
+    pub(crate) bytes_per_sa: f64,
+}
+
+impl Gateway {
+    pub(crate) fn new(plan: Plan<'_>) -> Result<Gateway, BenchError> {
+        let Plan { provider, suite, path, traffic, frames, policies, routes } = plan;
+        let mut databases = Databases::new();
+        let (peers, built) = install(&mut databases, provider, suite, &traffic)?;
+        for policy in policies {
+            databases.put_policy(policy);
+        }
+        if path == Path::Esp
+            && let Some(sa) = peers.first()
+        {
+            let (size, max) = (traffic.size, sa.max_inner_len(MTU as usize));
+            if size > max {
+                return Err(BenchError::TooLong { size, suite, max });
+            }
+        }
+
+        let config = UmemConfig {
+            chunks: frames + SPARE_FRAMES,
+            chunk_size: ChunkSize::Bytes2048,
+            populate: true,
+        };
+        let (umem, mut pool) = Umem::new(config)?;
+        let mut stock = Vec::with_capacity(frames as usize);
+        while stock.len() < frames as usize {
+            let Some(frame) = pool.take() else { break };
+            stock.push(Packet { frame, span: Span::default() });
+        }
+        // Neighbours in time are not neighbours in memory, as after a while in a real gateway.
+        Random::new(1).shuffle(&mut stock);
+
+        let tables = Arc::new(Tables::default());
+        tables.topology.store(Arc::new(world::topology(routes)));
+        tables.neighbours.store(Arc::new(world::neighbours()));
+        let counters = Arc::new(Counters::default());
+        let (events, keep_events) =
+            dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
+        let (keep_commands, commands) = channel();
+        let mut worker = Worker::new(WorkerParts {
+            tables: Arc::clone(&tables),
+            reader: databases.reader(),
+            engine: provider.engine()?,
+            ivs: IvSource::from_seed([1; 32]),
+            pool,
+            counters: Arc::clone(&counters),
+            events,
+            commands,
+            waker: Waker::new().map_err(BenchError::system("make an eventfd"))?,
+            // As an operator of so many tunnels sets it.
+            flows: (traffic.flows * 2).clamp(DEFAULT_FLOWS, 1 << 20),
+        });
+        let (lan, wan, private) = (Wire::default(), Wire::default(), Wire::default());
+        let limit = frames as usize;
+        worker.add_port(LAN_PORT, LAN, Box::new(lan.port(limit)), false);
+        worker.add_port(WAN_PORT, WAN, Box::new(wan.port(limit)), false);
+        worker.add_port(PRIVATE_PORT, PRIVATE, Box::new(private.port(limit)), true);
+        let (inside, outside) = match (path, traffic.direction) {
+            (Path::Clear, _) => (private, lan),
+            (Path::Esp, Direction::Outbound) => (lan, wan),
+            (Path::Esp, Direction::Inbound) => (wan, lan),
+        };
+        Ok(Gateway {
+            worker,
+            databases,
+            tables,
+            built,
+            suite,
+            traffic,
+            path,
+            counters,
+            inside,
+            outside,
+            peers,
+            successors: Vec::new(),
+            fresh: false,
+            engine: provider.engine()?,
+            ivs: IvSource::from_seed([2; 32]),
+            stock,
+            flows: vec![0; (frames + SPARE_FRAMES) as usize],
+            frames: frames as usize,
+            _keep: (keep_events, keep_commands, umem),
+        })
+    }
+
+    /// Writes every packet anew, of the flows that come next, and queues it where the gateway
+    /// receives it. Packets that arrive under ESP have fresh sequence numbers.
+    pub(crate) fn load(&mut self) -> Result<(), BenchError> {
+        for (n, sa) in self.successors.drain(..) {
+            if let Some(place) = self.peers.get_mut(n) {
+                *place = sa;
+            }
+        }
+        self.write()?;
+        self.inside.give(&mut self.stock);
+        self.fresh = true;
+        Ok(())
+    }
+
+    /// The peer of a tunnel has a new SA; it uses it from the next pass of packets on.
+    pub(crate) fn succeed(&mut self, tunnel: usize, sa: Sa) {
+        self.successors.push((tunnel, sa));
+    }
+
+    /// Whether this is asked for the first time since packets were loaded: everything that was
+    /// under way before has ended.
+    pub(crate) fn is_pass_fresh(&mut self) -> bool {
+        core::mem::take(&mut self.fresh)
+    }
+
+    /// Frames as the gateway would receive them next.
+    pub(crate) fn example_frames(&mut self, count: usize) -> Result<Vec<Vec<u8>>, BenchError> {
+        self.write()?;
+        Ok(self.stock.iter().take(count).map(|packet| packet.data().to_vec()).collect())
+    }
+
+    fn write(&mut self) -> Result<(), BenchError> {
+        for packet in &mut self.stock {
+            let flow = self.traffic.next_flow();
+            if let Some(place) = self.flows.get_mut(packet.frame.index() as usize) {
+                *place = flow as u32;
+            }
+        }
+        match (self.path, self.traffic.direction) {
+            (Path::Clear, _) => self.write_cleartext(HEADROOM),
+            (Path::Esp, Direction::Outbound) => {
+                self.write_cleartext(HEADROOM + HEADER_LEN);
+                self.write_ethernet(world::MAC_LAN, world::MAC_HOST)?;
+            }
+            (Path::Esp, Direction::Inbound) => {
+                self.write_esp()?;
+                self.seal()?;
+                self.write_ethernet(world::MAC_WAN, world::MAC_ROUTER)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the worker a crypto thread on each of these cores.
+    pub(crate) fn add_crypto_threads(
+        &mut self,
+        provider: &dyn Provider,
+        cores: &[usize],
+    ) -> Result<Vec<JoinHandle<()>>, BenchError> {
+        let engines = (3..)
+            .zip(cores)
+            .map(|(seed, _)| Ok((provider.engine()?, IvSource::from_seed([seed; 32]))))
+            .collect::<Result<Vec<_>, BenchError>>()?;
+        let workers = self.worker.add_crypto_pool(engines);
+        let workers = workers.map_err(BenchError::system("make an eventfd"))?;
+        let threads = workers.into_iter().zip(cores.to_vec()).map(|(worker, core)| {
+            std::thread::spawn(move || {
+                // Unpinned it is only slower, and the rates show it.
+                let _ = pin(Some(core));
+                // Passes are short, and to be woken takes as long as some of them.
+                worker.run(Polling::Always);
+            })
+        });
+        Ok(threads.collect())
+    }
+
+    /// How many packets are under way.
+    pub(crate) const fn packets(&self) -> usize {
+        self.frames
+    }
+
+    /// The timed part: rounds, as the daemon's worker does them, until nothing comes any more.
+    pub(crate) fn run(&mut self) {
+        while self.worker.round() > 0 {}
+        // The ports hand over what was sent when they are asked for more: what the last round sent
+        // of a crypto pool's, in the next.
+        self.worker.round();
+    }
+
+    /// Takes what the gateway has sent.
+    ///
+    /// # Errors
+    /// [`BenchError::Lost`] unless it is every packet.
+    pub(crate) fn unload(&mut self) -> Result<(), BenchError> {
+        let given = self.frames;
+        match self.collect() {
+            0 => Ok(()),
+            _ => {
+                let reasons = DropReason::ALL.iter().copied();
+                let reason = reasons.max_by_key(|r| self.counters.dropped(*r));
+                Err(BenchError::Lost { given, sent: self.stock.len(), reason })
+            }
+        }
+    }
+
+    /// Takes what the gateway has sent, and tells how many packets it has not.
+    pub(crate) fn collect(&mut self) -> usize {
+        self.outside.take(&mut self.stock);
+        let lost = self.frames - self.stock.len();
+        // Their frames are the worker's now.
+        self.frames = self.stock.len();
+        lost
+    }
+
+    /// One pass of all packets that shows that what is timed does its work: whatever comes out,
+    /// opened again, is the packet that went in, one hop further.
+    pub(crate) fn prove(&mut self) -> Result<(), BenchError> {
+        self.load()?;
+        self.run();
+        self.unload()?;
+        for packet in &mut self.stock {
+            let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
+            let ip = Span {
+                start: packet.span.start + HEADER_LEN,
+                len: packet.span.len.saturating_sub(HEADER_LEN),
+            };
+            let (found, expected) = match (self.path, self.traffic.direction) {
+                (Path::Clear, _) => {
+                    // Linux has taken its hop already.
+                    let mut same = vec![0; self.traffic.size];
+                    self.traffic.write(flow, &mut same);
+                    (Some(ip), Some(same))
+                }
+                (Path::Esp, Direction::Inbound) => (Some(ip), self.traffic.forwarded(flow)),
+                (Path::Esp, Direction::Outbound) => {
+                    let sa = self.peers.get(self.traffic.sa(flow));
+                    let inner = sa.and_then(|sa| open(sa, &mut self.engine, packet, ip));
+                    (inner, self.traffic.forwarded(flow))
+                }
+            };
+            let bytes = found.and_then(|span| packet.frame.bytes().get(span.range()));
+            if bytes.is_none() || bytes != expected.as_deref() {
+                return Err(BenchError::Wrong { suite: self.suite });
+            }
+        }
+        Ok(())
+    }
+
+    fn write_cleartext(&mut self, at: usize) {
+        for packet in &mut self.stock {
+            let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
+            packet.span = Span { start: at, len: self.traffic.size };
+            self.traffic.write(flow, packet.data_mut());
+        }
+    }
+
+    /// Writes every packet as an ESP packet that is ready for the cipher; the span is the ESP part.
+    fn write_esp(&mut self) -> Result<(), BenchError> {
+        for packet in &mut self.stock {
+            let wrong = BenchError::Wrong { suite: self.suite };
+            let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
+            let Some(sa) = self.peers.get(self.traffic.sa(flow)) else { return Err(wrong) };
+            let start = HEADROOM + HEADER_LEN + sa.headroom();
+            packet.span = Span { start, len: self.traffic.size };
+            self.traffic.write(flow, packet.data_mut());
+            let Ok(h) = parse_ip(packet.data()) else { return Err(wrong) };
+            let (span, buffer) = (packet.span, packet.frame.bytes_mut());
+            let number = sa.lease(1).ok().and_then(|mut lease| lease.next()).ok_or(wrong)?;
+            match sa.seal_prepare(buffer, span, &h, number, &mut self.ivs, MTU as usize) {
+                Ok(sealing) => packet.span = sealing.esp,
+                Err(_) => return Err(BenchError::Wrong { suite: self.suite }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Encrypts what [`Gateway::write_esp`] has written; the span is the IP packet then.
+    fn seal(&mut self) -> Result<(), BenchError> {
+        let (flows, peers, traffic) = (&self.flows, &self.peers, &self.traffic);
+        for burst in self.stock.chunks_mut(BURST_LEN) {
+            let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
+            for packet in &mut *burst {
+                let flow = flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
+                let Some(sa) = peers.get(traffic.sa(flow)) else { continue };
+                jobs.push(Job::esp(sa.session(), Op::Seal, packet.data_mut(), None));
+            }
+            self.engine.run(&mut jobs);
+            if jobs.iter().any(|job| job.status != JobStatus::Done) {
+                return Err(BenchError::Wrong { suite: self.suite });
+            }
+            drop(jobs);
+            for packet in burst {
+                let start = HEADROOM + HEADER_LEN;
+                packet.span = Span { start, len: packet.span.end() - start };
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes frames of IP packets.
+    fn write_ethernet(&mut self, dst: MacAddr, src: MacAddr) -> Result<(), BenchError> {
+        for packet in &mut self.stock {
+            packet.span.start -= HEADER_LEN;
+            packet.span.len += HEADER_LEN;
+            emit_untagged(packet.data_mut(), dst, src, EtherType::IPV4)
+                .map_err(|_| BenchError::Wrong { suite: self.suite })?;
+        }
+        Ok(())
+    }
+}
+
+/// Installs an SA pair and its policies for each tunnel; returns the peers' ends of those that the
+/// traffic uses.
+fn install(
+    databases: &mut Databases<Sa>,
+    provider: &dyn Provider,
+    suite: Suite,
+    traffic: &Traffic,
+) -> Result<(Vec<Sa>, Built), BenchError> {
+    const BOTH: [Direction; 2] = [Direction::Outbound, Direction::Inbound];
+    let wrong = || BenchError::Wrong { suite };
+    let count = traffic.sas;
+    let tunnels = 0..count as u32;
+    let begun = Instant::now();
+    let before = resident_bytes();
+    let mut sessions: Vec<Session> = Vec::with_capacity(2 * count);
+    for n in tunnels.clone() {
+        for direction in BOTH {
+            sessions.push(provider.session(suite, &world::keys(suite, direction, n))?);
+        }
+    }
+    let with_keys = resident_bytes();
+    let mut used = Vec::with_capacity(count);
+    let mut sessions = sessions.into_iter();
+    for n in tunnels.clone() {
+        for direction in BOTH {
+            let config = world::sa_config(suite, direction, n, 0);
+            let session = sessions.next().ok_or_else(wrong)?;
+            if direction == traffic.direction {
+                used.push(session.clone());
+            }
+            let cells = Cells::on_heap(config.params.replay_window);
+            let sa = Sa::new(config.params.clone(), session, cells).map_err(|_| wrong())?;
+            databases.add_sa(config, sa).map_err(|_| wrong())?;
+        }
+    }
+    let with_sas = resident_bytes();
+    for n in tunnels {
+        for policy in world::policies(n) {
+            databases.put_policy(policy);
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / (2 * count) as f64;
+    let built = Built {
+        seconds,
+        bytes_per_key: each(before, with_keys),
+        bytes_per_sa: each(with_keys, with_sas),
+    };
+    // The peers are no part of what was built: they share the keys.
+    let peers = used.into_iter().zip(0..).map(|(session, n)| {
+        let config = world::sa_config(suite, traffic.direction, n, 0);
+        let cells = Cells::on_heap(config.params.replay_window);
+        Sa::new(config.params, session, cells).map_err(|_| wrong())
+    });
+    Ok((peers.collect::<Result<_, _>>()?, built))
+}
+
+/// Opens one packet that the gateway has sealed.
+fn open(sa: &Sa, engine: &mut Box<dyn Engine>, packet: &mut Packet, ip: Span) -> Option<Span> {
+    let outer = parse_ip(packet.frame.bytes().get(ip.range())?).ok()?;
+    let header_len = usize::from(outer.header_len);
+    let esp = Span { start: ip.start + header_len, len: ip.len.checked_sub(header_len)? };
+    let buffer = packet.frame.bytes_mut();
+    let opening = sa.open_prepare(buffer, esp).ok()?;
+    let mut jobs = [Job::esp(sa.session(), Op::Open, buffer.get_mut(esp.range())?, None)];
+    engine.run(&mut jobs);
+    let [Job { status, .. }] = jobs;
+    match sa.open_finish(buffer, ip, &outer, &opening, status, 1) {
+        Ok(esp::Opened::Packet { span, .. }) => Some(span),
+        _ => None,
+    }
+}
+
+/// Frames that the worker has of its own.
+const SPARE_FRAMES: u32 = 256;

@@ -1,0 +1,184 @@
+//! The cipher alone: what bounds the gateway from above.
+//!
+//! Packets of one key that are ready for the cipher, in as many buffers as the gateway has, in
+//! bursts; and nothing else. Where the provider has the library's own best call for that
+//! ([`Provider::bare`]) it is used, else an engine. The packets begin at one of four cache lines of
+//! their buffers, so that a burst does not crowd a few places of the first-level cache.
+
+use arrayvec::ArrayVec;
+use crypto::{Bare, Engine, Job, JobStatus, Op, Provider, Session, Suite};
+use io::{BURST_LEN, HEADROOM};
+use wire::ethernet::HEADER_LEN;
+
+use crate::error::BenchError;
+use crate::options::{Direction, Options};
+use crate::random::Random;
+use crate::row::Row;
+use crate::timing::{Repetitions, Timed, pinned};
+use crate::world;
+
+/// The bench `crypto`: each suite, size and direction.
+///
+/// # Errors
+/// [`BenchError`]; what was measured before is lost then.
+pub fn crypto(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
+    options.check()?;
+    pinned(options.cpu, || {
+        let mut rows = Vec::new();
+        for suite in &options.suites {
+            for direction in &options.directions {
+                for size in &options.sizes {
+                    let mut raw = Raw::new(options, *suite, *size, *direction)?;
+                    raw.once()?;
+                    let all = Repetitions::of(options.repeat, || raw.repetition())?;
+                    let mut row = Row {
+                        bench: "crypto",
+                        engine: Some(options.provider.name()),
+                        suite: Some(suite.to_string()),
+                        direction: Some(*direction),
+                        size_bytes: Some(*size),
+                        cores: Some(1),
+                        ..Row::default()
+                    };
+                    all.fill(&mut row, options.allocations.is_some());
+                    rows.push(row);
+                }
+            }
+        }
+        Ok(rows)
+    })
+}
+
+/// Buffers full of packets, and an engine.
+pub(crate) struct Raw<'o> {
+    options: &'o Options<'o>,
+    suite: Suite,
+    direction: Direction,
+    cipher: Cipher,
+    /// The buffers' memory; where the packet of each lies is `order`.
+    memory: Vec<u8>,
+    /// Numbers of the buffers, in the order of the packets.
+    order: Vec<usize>,
+    /// SPI, sequence number, IV, text and ICV, in bytes.
+    len: usize,
+    /// Of the next packet; its IV too.
+    number: u64,
+}
+
+impl<'o> Raw<'o> {
+    pub(crate) fn new(
+        options: &'o Options<'o>,
+        suite: Suite,
+        size: usize,
+        direction: Direction,
+    ) -> Result<Raw<'o>, BenchError> {
+        let provider: &dyn Provider = options.provider;
+        let mut order: Vec<usize> = (0..options.frames as usize).collect();
+        Random::new(1).shuffle(&mut order);
+        // The trailer's two bytes, and padding (RFC 4303 §2.4).
+        let text_len = (size + 2).next_multiple_of(suite.align_bytes());
+        let keys = world::keys(suite, direction, 0);
+        let cipher = match provider.bare(suite, &keys) {
+            Some(bare) => Cipher::Bare(bare),
+            None => Cipher::Engine(provider.engine()?, provider.session(suite, &keys)?),
+        };
+        Ok(Raw {
+            options,
+            suite,
+            direction,
+            cipher,
+            memory: vec![0x5a; order.len() * CHUNK_LEN],
+            order,
+            len: ESP_LEN + suite.iv_len_bytes() + text_len + suite.icv_len_bytes(),
+            number: 1,
+        })
+    }
+
+    /// One pass over all packets: a warm-up, and a proof.
+    pub(crate) fn once(&mut self) -> Result<(), BenchError> {
+        self.pass(&mut Timed::default())
+    }
+
+    /// Until the time is over.
+    pub(crate) fn repetition(&mut self) -> Result<Timed, BenchError> {
+        let mut timed = Timed::default();
+        while timed.has_time(self.options.duration) {
+            self.pass(&mut timed)?;
+        }
+        Ok(timed)
+    }
+
+    fn pass(&mut self, timed: &mut Timed) -> Result<(), BenchError> {
+        let mut packets: Vec<Option<&mut [u8]>> = (0..)
+            .zip(self.memory.chunks_mut(CHUNK_LEN))
+            .map(|(n, chunk)| {
+                let at = HEADROOM + HEADER_LEN + OUTER_LEN + n % 4 * LINE_LEN;
+                chunk.get_mut(at..at + self.len)
+            })
+            .collect();
+        // In the order of the packets, which is not that of the memory.
+        let mut packets: Vec<&mut [u8]> =
+            self.order.iter().filter_map(|n| packets.get_mut(*n)?.take()).collect();
+        for packet in &mut packets {
+            let number = self.number.to_be_bytes();
+            self.number += 1;
+            for (place, byte) in packet.iter_mut().skip(4).zip(number.iter().skip(4)) {
+                *place = *byte;
+            }
+            for (place, byte) in packet.iter_mut().skip(ESP_LEN).zip(number) {
+                *place = byte;
+            }
+        }
+        let mut all_done = true;
+        let count = packets.len();
+        let allocations = self.options.allocations;
+        let cipher = &mut self.cipher;
+        let mut run = |op| {
+            for burst in packets.chunks_mut(BURST_LEN) {
+                all_done &= cipher.run(op, burst);
+            }
+        };
+        match self.direction {
+            Direction::Outbound => {
+                timed.piece(count, allocations, || run(Op::Seal));
+            }
+            Direction::Inbound => {
+                run(Op::Seal);
+                timed.piece(count, allocations, || run(Op::Open));
+            }
+        }
+        if all_done { Ok(()) } else { Err(BenchError::Wrong { suite: self.suite }) }
+    }
+}
+
+/// What encrypts and decrypts.
+enum Cipher {
+    /// The library's best call.
+    Bare(Box<dyn Bare>),
+    /// Jobs.
+    Engine(Box<dyn Engine>, Session),
+}
+
+impl Cipher {
+    /// Runs a burst; returns whether all of it was done.
+    fn run(&mut self, op: Op, burst: &mut [&mut [u8]]) -> bool {
+        match self {
+            Cipher::Bare(bare) => bare.run(op, burst) == burst.len(),
+            Cipher::Engine(engine, session) => {
+                let mut jobs: ArrayVec<Job<'_>, BURST_LEN> =
+                    burst.iter_mut().map(|packet| Job::esp(session, op, packet, None)).collect();
+                engine.run(&mut jobs);
+                jobs.iter().all(|job| job.status == JobStatus::Done)
+            }
+        }
+    }
+}
+
+/// As a frame of the gateway.
+const CHUNK_LEN: usize = 2048;
+/// A cache line.
+const LINE_LEN: usize = 64;
+/// SPI and sequence number.
+const ESP_LEN: usize = 8;
+/// The outer IPv4 header.
+const OUTER_LEN: usize = 20;

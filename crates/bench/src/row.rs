@@ -1,0 +1,117 @@
+//! One measurement, as tables, JSON and plots have it.
+
+use serde::Serialize;
+
+use crate::options::Direction;
+
+/// One measurement. What does not apply is `None`, in JSON `null`: every row has every field, so
+/// that rows of all benchmarks make one table.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Row {
+    /// Which benchmark.
+    pub bench: &'static str,
+    /// What distinguishes rows of one benchmark beyond the following: the distribution of packets
+    /// over SAs, what is looked up, what is installed.
+    pub case: Option<&'static str>,
+    /// The crypto engine's name.
+    pub engine: Option<&'static str>,
+    /// The suite, as strongSwan's proposals name it.
+    pub suite: Option<String>,
+    /// Which way.
+    pub direction: Option<Direction>,
+    /// Length of the inner IP packet in bytes.
+    pub size_bytes: Option<usize>,
+    /// SAs in use.
+    pub sas: Option<usize>,
+    /// Cores in use.
+    pub cores: Option<usize>,
+    /// Inner flows in use.
+    pub flows: Option<usize>,
+    /// Policies in the database.
+    pub policies: Option<usize>,
+    /// Routes in the table.
+    pub routes: Option<usize>,
+    /// Million packets a second: the repetitions' median.
+    pub mpps_median: Option<f64>,
+    /// The slowest repetition.
+    pub mpps_min: Option<f64>,
+    /// The fastest repetition.
+    pub mpps_max: Option<f64>,
+    /// Gbit/s of inner IP packets, at the median.
+    pub gbps_median: Option<f64>,
+    /// Time-stamp counter cycles for each packet, the median.
+    pub cycles_per_packet: Option<f64>,
+    /// Cycles of those that the ports alone take: receive and transmit.
+    pub io_cycles: Option<f64>,
+    /// Million packets a second of the cipher alone: the median.
+    pub raw_mpps: Option<f64>,
+    /// The gateway's rate as a part of the cipher's.
+    pub ratio_raw: Option<f64>,
+    /// Million packets a second of DPDK's ipsec-secgw in the same run: the median.
+    pub peer_mpps: Option<f64>,
+    /// The gateway's rate as a multiple of the peer's.
+    pub ratio_peer: Option<f64>,
+    /// Allocations for each packet, where the program counts them.
+    pub allocations_per_packet: Option<f64>,
+    /// Nanoseconds of one look-up: the median.
+    pub ns_per_lookup: Option<f64>,
+    /// Operations a second: what is installed, or replaced.
+    pub per_second: Option<f64>,
+    /// Packets lost meanwhile.
+    pub lost: Option<u64>,
+    /// The slowest round of a worker, in microseconds.
+    pub slowest_round_us: Option<f64>,
+    /// Resident memory of each SA in bytes, without its key schedule.
+    pub bytes_per_sa: Option<f64>,
+    /// Resident memory of each key schedule in bytes.
+    pub bytes_per_key: Option<f64>,
+    /// Resident memory of each policy, route or flow in bytes.
+    pub bytes_per_entry: Option<f64>,
+    /// Seconds that it took to build what the row is about.
+    pub build_seconds: Option<f64>,
+}
+
+/// A column of a table: its head, and a row's cell.
+pub type Column = (&'static str, fn(&Row) -> Option<String>);
+
+/// The columns for people, in order. A head that begins with `>` is of a number.
+pub const COLUMNS: &[Column] = &[
+    ("CASE", |r| r.case.map(str::to_owned)),
+    ("SUITE", |r| r.suite.clone()),
+    ("DIRECTION", |r| r.direction.map(|d| d.name().to_owned())),
+    (">BYTES", |r| r.size_bytes.map(|n| n.to_string())),
+    (">SAS", |r| r.sas.map(|n| n.to_string())),
+    (">CORES", |r| r.cores.filter(|n| *n > 1 || r.bench == "scale").map(|n| n.to_string())),
+    (">FLOWS", |r| r.flows.map(|n| n.to_string())),
+    (">POLICIES", |r| r.policies.map(|n| n.to_string())),
+    (">ROUTES", |r| r.routes.map(|n| n.to_string())),
+    (">MPPS", |r| number(r.mpps_median)),
+    (">MIN", |r| number(r.mpps_min)),
+    (">MAX", |r| number(r.mpps_max)),
+    (">GBIT/S", |r| number(r.gbps_median)),
+    (">CYCLES", |r| r.cycles_per_packet.map(|n| format!("{n:.0}"))),
+    (">I/O", |r| r.io_cycles.map(|n| format!("{n:.0}"))),
+    (">RAW MPPS", |r| number(r.raw_mpps)),
+    (">OF RAW", |r| r.ratio_raw.map(|n| format!("{:.0} %", n * 100.0))),
+    (">PEER MPPS", |r| number(r.peer_mpps)),
+    (">OF PEER", |r| r.ratio_peer.map(|n| format!("{n:.2} x"))),
+    (">NS/LOOK-UP", |r| r.ns_per_lookup.map(|n| format!("{n:.0}"))),
+    (">PER SECOND", |r| r.per_second.map(|n| format!("{n:.0}"))),
+    (">LOST", |r| r.lost.map(|n| n.to_string())),
+    (">SLOWEST ROUND US", |r| r.slowest_round_us.map(|n| format!("{n:.1}"))),
+    (">BYTES/SA", |r| r.bytes_per_sa.map(|n| format!("{n:.0}"))),
+    (">BYTES/KEY", |r| r.bytes_per_key.map(|n| format!("{n:.0}"))),
+    (">BYTES/ENTRY", |r| r.bytes_per_entry.map(|n| format!("{n:.0}"))),
+    (">BUILD S", |r| r.build_seconds.map(|n| format!("{n:.2}"))),
+    (">ALLOCATIONS", |r| r.allocations_per_packet.map(|n| format!("{n}"))),
+];
+
+/// The columns in which any of the rows has something to say.
+pub fn columns(rows: &[Row]) -> Vec<Column> {
+    let is_used = |(_, cell): &&Column| rows.iter().any(|row| cell(row).is_some());
+    COLUMNS.iter().filter(is_used).copied().collect()
+}
+
+fn number(value: Option<f64>) -> Option<String> {
+    value.map(|n| format!("{n:.2}"))
+}

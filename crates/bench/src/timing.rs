@@ -1,0 +1,220 @@
+//! Timing: one pinned thread, pieces that add up to repetitions, medians and spread.
+
+use core::time::Duration;
+use std::thread;
+use std::time::Instant;
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::cycles;
+use crate::error::BenchError;
+use crate::row::Row;
+
+/// Runs `work` on a thread of its own, kept on one core, so that the caller's is as before.
+pub(crate) fn pinned<R: Send>(
+    cpu: Option<usize>,
+    work: impl FnOnce() -> Result<R, BenchError> + Send,
+) -> Result<R, BenchError> {
+    thread::scope(|scope| {
+        let measured = scope.spawn(|| {
+            pin(cpu)?;
+            work()
+        });
+        match measured.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Keeps the calling thread on one core: the one asked for, or where it is.
+pub(crate) fn pin(cpu: Option<usize>) -> Result<(), BenchError> {
+    let mut set = CpuSet::new();
+    let cpu = cpu.unwrap_or_else(rustix::thread::sched_getcpu);
+    if cpu >= CpuSet::MAX_CPU {
+        let allowed = "the number of a core";
+        return Err(BenchError::Option { what: "cpu", given: cpu, allowed });
+    }
+    set.set(cpu);
+    sched_setaffinity(None, &set)
+        .map_err(BenchError::system(&format!("--cpu {cpu}: pin to this core")))
+}
+
+/// What the timed pieces of a repetition add up to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Timed {
+    pub(crate) packets: u64,
+    pub(crate) time: Duration,
+    pub(crate) cycles: Option<u64>,
+    pub(crate) allocations: u64,
+    /// Time of pieces that were thrown away.
+    thrown: Duration,
+}
+
+impl Timed {
+    /// Does a piece of work of so many packets under the clock; returns whether it counts.
+    ///
+    /// A piece during which another process had the core does not, unless that happens all the
+    /// time: what it would tell is how busy the machine is.
+    pub(crate) fn piece(
+        &mut self,
+        packets: usize,
+        allocations: Option<fn() -> u64>,
+        work: impl FnOnce(),
+    ) -> bool {
+        let allocated = allocations.map_or(0, |count| count());
+        let own_before = own_time();
+        let begun = Instant::now();
+        let from = cycles::now();
+        work();
+        let to = cycles::now();
+        let time = begun.elapsed();
+        let own = own_time().saturating_sub(own_before);
+        let is_disturbed = time > own + own / 64 + CLOCK_GRAIN;
+        if is_disturbed && self.thrown < PATIENCE {
+            self.thrown += time;
+            return false;
+        }
+        self.time += time;
+        self.allocations += allocations.map_or(0, |count| count()) - allocated;
+        self.packets += packets as u64;
+        if let (Some(from), Some(to)) = (from, to) {
+            self.cycles = Some(self.cycles.unwrap_or(0) + to.wrapping_sub(from));
+        }
+        true
+    }
+
+    /// Whether a repetition of this length still has time.
+    pub(crate) fn has_time(&self, duration: Duration) -> bool {
+        self.time < duration || self.packets == 0
+    }
+
+    pub(crate) fn mpps(&self) -> f64 {
+        self.packets as f64 / self.time.as_secs_f64() / 1e6
+    }
+
+    pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
+        self.cycles.map(|cycles| cycles as f64 / self.packets as f64)
+    }
+
+    pub(crate) fn ns_per_packet(&self) -> f64 {
+        self.time.as_nanos() as f64 / self.packets as f64
+    }
+}
+
+/// The time that the calling thread itself has had of a core.
+pub(crate) fn own_time() -> Duration {
+    let now = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The repetitions of one measurement.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Repetitions(pub(crate) Vec<Timed>);
+
+impl Repetitions {
+    /// Measures so many repetitions of `work`, which does one each.
+    pub(crate) fn of(
+        repeat: usize,
+        mut work: impl FnMut() -> Result<Timed, BenchError>,
+    ) -> Result<Repetitions, BenchError> {
+        (0..repeat).map(|_| work()).collect::<Result<Vec<_>, _>>().map(Repetitions)
+    }
+
+    pub(crate) fn mpps(&self) -> f64 {
+        median(self.0.iter().map(Timed::mpps).collect())
+    }
+
+    pub(crate) fn ns_per_packet(&self) -> f64 {
+        median(self.0.iter().map(Timed::ns_per_packet).collect())
+    }
+
+    pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
+        let cycles: Option<Vec<f64>> = self.0.iter().map(Timed::cycles_per_packet).collect();
+        cycles.map(median)
+    }
+
+    /// Writes rates, cycles and allocations into a row; `counted` says whether the program counts
+    /// allocations.
+    pub(crate) fn fill(&self, row: &mut Row, counted: bool) {
+        let rates: Vec<f64> = self.0.iter().map(Timed::mpps).collect();
+        let packets: u64 = self.0.iter().map(|t| t.packets).sum();
+        let allocations: u64 = self.0.iter().map(|t| t.allocations).sum();
+        let mpps = self.mpps();
+        row.mpps_min = Some(rates.iter().copied().fold(f64::INFINITY, f64::min));
+        row.mpps_max = Some(rates.iter().copied().fold(0.0, f64::max));
+        row.mpps_median = Some(mpps);
+        row.gbps_median = row.size_bytes.map(|size| mpps * size as f64 * 8.0 / 1000.0);
+        row.cycles_per_packet = self.cycles_per_packet();
+        row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
+    }
+}
+
+/// By how much the two clocks may differ for nothing.
+const CLOCK_GRAIN: Duration = Duration::from_micros(5);
+/// How much disturbed time a repetition throws away at most.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The middle one, or the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let upper = values.len() / 2;
+    let at = |i: usize| values.get(i).copied().unwrap_or(f64::NAN);
+    if values.len() % 2 == 1 { at(upper) } else { (at(upper.wrapping_sub(1)) + at(upper)) / 2.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(vec![]).is_nan());
+    }
+
+    #[test]
+    fn a_row_tells_median_and_spread() {
+        let timed = |ms| Timed {
+            packets: 1000,
+            time: Duration::from_millis(ms),
+            cycles: Some(ms * 10_000),
+            allocations: ms,
+            thrown: Duration::ZERO,
+        };
+        let all = Repetitions(vec![timed(1), timed(4), timed(2)]);
+        let mut row = Row { size_bytes: Some(125), ..Row::default() };
+        all.fill(&mut row, true);
+        assert_eq!(
+            (row.mpps_min, row.mpps_median, row.mpps_max),
+            (Some(0.25), Some(0.5), Some(1.0))
+        );
+        assert_eq!((row.gbps_median, row.cycles_per_packet), (Some(0.5), Some(20.0)));
+        assert_eq!(row.allocations_per_packet, Some(7.0 / 3000.0));
+        all.fill(&mut row, false);
+        assert_eq!(row.allocations_per_packet, None);
+    }
+
+    #[test]
+    fn a_piece_that_was_disturbed_does_not_count() {
+        let mut timed = Timed::default();
+        // Asleep, the thread has no core.
+        assert!(!timed.piece(1, None, || thread::sleep(Duration::from_millis(2))));
+        assert_eq!((timed.packets, timed.time), (0, Duration::ZERO));
+        assert!(timed.has_time(Duration::ZERO), "nothing was measured yet");
+        timed.thrown = PATIENCE;
+        assert!(timed.piece(1, None, || thread::sleep(Duration::from_millis(2))));
+        assert_eq!(timed.packets, 1);
+        assert!(timed.time >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused_with_its_number() {
+        let error = pinned(Some(1000), || Ok(())).unwrap_err().to_string();
+        assert!(error.contains("--cpu 1000"), "{error}");
+        let error = pinned(Some(usize::MAX), || Ok(())).unwrap_err();
+        assert!(matches!(error, BenchError::Option { what: "cpu", .. }), "{error}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The inner packets: UDP over IPv4 between hosts of the local network and each SA's remote one.
+//!
+//! Flow `f` belongs to SA `f % sas`; its hosts and ports follow from its number, as in
+//! `bench/peer`, where DPDK's gateway gets the same: 1024 flows by default, no two with the same
+//! addresses and ports.
+
+use core::net::Ipv4Addr;
+
+use wire::ipv4::Ipv4Fields;
+use wire::udp::UdpFields;
+use wire::{parse_ip, protocol};
+
+use crate::options::Direction;
+use crate::random::{Random, Zipf};
+
+/// How packets choose among flows.
+#[derive(Clone, Debug)]
+pub(crate) enum Choice {
+    /// One after the other.
+    InTurn(usize),
+    /// Each is as likely.
+    Uniform(Random),
+    /// SAs by Zipf's law, and any of the SA's flows.
+    Zipf(Box<Zipf>, Random),
+}
+
+/// Which flows there are, and what their packets look like.
+#[derive(Clone, Debug)]
+pub(crate) struct Traffic {
+    pub(crate) direction: Direction,
+    /// Length of the inner IP packet in bytes.
+    pub(crate) size: usize,
+    pub(crate) sas: usize,
+    /// At least one for each SA; the same number for each.
+    pub(crate) flows: usize,
+    choice: Choice,
+    body: Vec<u8>,
+}
+
+impl Traffic {
+    /// `flows` is rounded up to the same number for each SA.
+    pub(crate) fn new(
+        direction: Direction,
+        size: usize,
+        sas: usize,
+        flows: usize,
+        choice: Choice,
+    ) -> Traffic {
+        let flows = flows.div_ceil(sas) * sas;
+        Traffic {
+            direction,
+            size,
+            sas,
+            flows,
+            choice,
+            body: (0..size).map(|i| (i * 7) as u8).collect(),
+        }
+    }
+
+    /// The flow of the next packet.
+    pub(crate) fn next_flow(&mut self) -> usize {
+        match &mut self.choice {
+            Choice::InTurn(next) => {
+                let flow = *next;
+                *next = if flow + 1 < self.flows { flow + 1 } else { 0 };
+                flow
+            }
+            Choice::Uniform(random) => random.below(self.flows),
+            Choice::Zipf(zipf, random) => {
+                zipf.draw(random) + self.sas * random.below(self.flows / self.sas)
+            }
+        }
+    }
+
+    /// The SA of a flow.
+    pub(crate) const fn sa(&self, flow: usize) -> usize {
+        flow % self.sas
+    }
+
+    /// Writes a packet of a flow: `size` bytes. UDP without a checksum, which IPv4 allows.
+    pub(crate) fn write(&self, flow: usize, out: &mut [u8]) {
+        let number = flow / self.sas;
+        let here = local_host(flow);
+        let there = remote_host(self.sa(flow) as u32, number);
+        let (src, dst) = match self.direction {
+            Direction::Outbound => (here, there),
+            Direction::Inbound => (there, here),
+        };
+        let ip = Ipv4Fields {
+            traffic_class: 0,
+            total_len: self.size as u16,
+            ident: flow as u16,
+            dont_fragment: false,
+            ttl: TTL,
+            protocol: protocol::UDP,
+            src,
+            dst,
+        };
+        let udp = UdpFields {
+            src_port: 1024 + (number % 64) as u16,
+            dst_port: 2000 + (number / 64) as u16,
+            len: (self.size - IP_LEN) as u16,
+            checksum: 0,
+        };
+        let headers = [&ip.to_bytes()[..], &udp.to_bytes()].concat();
+        for (place, byte) in out.iter_mut().zip(headers.iter().chain(&self.body)) {
+            *place = *byte;
+        }
+    }
+
+    /// What a packet of a flow is when the gateway has forwarded it: one hop further.
+    pub(crate) fn forwarded(&self, flow: usize) -> Option<Vec<u8>> {
+        let mut packet = vec![0; self.size];
+        self.write(flow, &mut packet);
+        let h = parse_ip(&packet).ok()?;
+        wire::decrement_ttl(&mut packet, &h).then_some(packet)
+    }
+}
+
+/// The local host of a flow, in 10.1.0.0/16; there are [`LOCAL_HOSTS`].
+pub(crate) const fn local_host(flow: usize) -> Ipv4Addr {
+    let n = flow % LOCAL_HOSTS;
+    Ipv4Addr::new(10, 1, (n / 250) as u8, (1 + n % 250) as u8)
+}
+
+/// The network of an SA, a /26 in 10.128.0.0/9.
+pub(crate) const fn remote_network(sa: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x0a80_0000 + (sa << 6))
+}
+
+/// A host of an SA's network.
+const fn remote_host(sa: u32, number: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(remote_network(sa).to_bits() + 1 + (number % 61) as u32)
+}
+
+/// Prefix length of a remote network.
+pub(crate) const REMOTE_LEN: u8 = 26;
+/// Prefix length of the local network.
+pub(crate) const LOCAL_LEN: u8 = 16;
+/// Hosts of the local network.
+pub(crate) const LOCAL_HOSTS: usize = 1000;
+const IP_LEN: usize = 20;
+const TTL: u8 = 64;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn traffic(sas: usize, flows: usize, choice: Choice) -> Traffic {
+        Traffic::new(Direction::Outbound, 64, sas, flows, choice)
+    }
+
+    #[test]
+    fn flows_differ_and_belong_to_their_sa() {
+        for (sas, flows) in [(1, 5000), (7, 1024), (3000, 1)] {
+            let mut all = traffic(sas, flows, Choice::InTurn(0));
+            assert!(all.flows >= flows.max(sas) && all.flows.is_multiple_of(sas));
+            let mut seen = HashSet::new();
+            for _ in 0..all.flows {
+                let flow = all.next_flow();
+                let mut packet = [0; 64];
+                all.write(flow, &mut packet);
+                let h = parse_ip(&packet).expect("a packet");
+                assert!(seen.insert((h.src, h.dst, h.src_port, h.dst_port)), "{flow}");
+                let network = remote_network(all.sa(flow) as u32).to_bits();
+                let core::net::IpAddr::V4(dst) = h.dst else { panic!("IPv6") };
+                assert_eq!(dst.to_bits() >> 6, network >> 6);
+            }
+            assert_eq!(all.next_flow(), 0, "and again");
+        }
+    }
+
+    #[test]
+    fn random_choices_stay_within_and_reach_every_sa() {
+        let mut random = Random::new(5);
+        let zipf = Box::new(Zipf::new(10, &mut random));
+        for choice in [Choice::Uniform(random.clone()), Choice::Zipf(zipf, random.clone())] {
+            let mut all = traffic(10, 100, choice);
+            let mut seen = [0; 10];
+            for _ in 0..10_000 {
+                let flow = all.next_flow();
+                assert!(flow < 100);
+                seen[all.sa(flow)] += 1;
+            }
+            assert!(seen.iter().all(|n| *n > 100), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_forwarded_packet_has_lost_one_hop_and_nothing_else() {
+        let all = traffic(1, 10, Choice::InTurn(0));
+        let mut packet = [0; 64];
+        all.write(3, &mut packet);
+        let forwarded = all.forwarded(3).expect("a packet");
+        let h = parse_ip(&forwarded).expect("still a packet");
+        assert_eq!((h.ttl, forwarded.len()), (TTL - 1, 64));
+        assert_eq!(forwarded[12..], packet[12..]);
+    }
+}

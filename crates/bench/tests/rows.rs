@@ -1,0 +1,155 @@
+//! Short runs give sane rows, and impossible ones are refused with a reason.
+
+use core::time::Duration;
+
+use bench::{Bench, BenchError, Direction, Options, Peer, Row, suite_by_name};
+use crypto::Provider;
+use engine_openssl::OpensslProvider;
+
+/// What every row has, so that whoever reads rows need not ask.
+const FIELDS: [&str; 15] = [
+    "bench",
+    "suite",
+    "direction",
+    "size_bytes",
+    "sas",
+    "cores",
+    "mpps_median",
+    "mpps_min",
+    "mpps_max",
+    "cycles_per_packet",
+    "raw_mpps",
+    "ratio_raw",
+    "peer_mpps",
+    "ratio_peer",
+    "allocations_per_packet",
+];
+
+fn short(bench: Bench, provider: &dyn Provider) -> Options<'_> {
+    let mut options = bench.defaults(provider);
+    options.frames = 256;
+    options.duration = Duration::from_micros(100);
+    options.repeat = 3;
+    options.sizes = vec![64, 1400];
+    options.suites.truncate(1);
+    options.allocations = Some(|| 0);
+    options
+}
+
+fn run(bench: Bench, options: &Options<'_>) -> Vec<Row> {
+    bench.run(options, &Peer::default()).unwrap()
+}
+
+#[test]
+fn rows_are_sane() {
+    let provider = OpensslProvider::new().unwrap();
+    for bench in [Bench::Esp, Bench::Forward, Bench::Crypto, Bench::Sas] {
+        let mut options = short(bench, &provider);
+        options.sas = vec![1, 40];
+        let rows = run(bench, &options);
+        let expected = match bench {
+            Bench::Esp => 2 * 2 * 2,
+            Bench::Forward => 2,
+            Bench::Crypto => 2 * 2,
+            _ => 2 * 2 * 2 * 2,
+        };
+        assert_eq!(rows.len(), expected, "{bench:?}");
+        for row in &rows {
+            let (median, least) = (row.mpps_median.unwrap(), row.mpps_min.unwrap());
+            assert!(0.0 < least && least <= median, "{row:?}");
+            assert!(median <= row.mpps_max.unwrap() && median < 1000.0, "{row:?}");
+            if let Some(ratio) = row.ratio_raw {
+                assert!((ratio - median / row.raw_mpps.unwrap()).abs() < 1e-9);
+            }
+            let gbps = median * row.size_bytes.unwrap() as f64 * 8.0 / 1000.0;
+            assert!((row.gbps_median.unwrap() - gbps).abs() < 1e-9);
+            assert_eq!((row.bench, row.cores), (bench.name(), Some(1)));
+            assert_eq!(row.allocations_per_packet, Some(0.0));
+            assert_eq!(row.cycles_per_packet.is_some(), cfg!(target_arch = "x86_64"));
+            let json = serde_json::to_value(row).unwrap();
+            let missing: Vec<_> = FIELDS.iter().filter(|f| json.get(**f).is_none()).collect();
+            assert!(missing.is_empty(), "{missing:?}");
+        }
+        assert!(!bench.charts(&rows).is_empty());
+        assert!(bench.charts(&rows).iter().all(|chart| !chart.series.is_empty()));
+    }
+}
+
+#[test]
+fn many_sas_are_told_in_order_with_both_choices() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Sas, &provider);
+    options.sizes = vec![100];
+    options.directions = vec![Direction::Inbound];
+    options.sas = vec![1, 500, 20];
+    let rows = run(Bench::Sas, &options);
+    let found: Vec<_> = rows.iter().map(|r| (r.case.unwrap(), r.sas.unwrap())).collect();
+    let expected = [
+        ("uniform", 1),
+        ("uniform", 20),
+        ("uniform", 500),
+        ("zipf", 1),
+        ("zipf", 20),
+        ("zipf", 500),
+    ];
+    assert_eq!(found, expected);
+    assert!(rows.iter().all(|r| r.flows.unwrap() >= 1024 && r.raw_mpps.is_some()));
+}
+
+#[test]
+fn the_other_engine_too() {
+    // Where the library is not there, there is nothing to try.
+    let Ok(provider) = ipsec_mb::IpsecMbProvider::new() else { return };
+    let rows = run(Bench::Esp, &short(Bench::Esp, &provider));
+    assert!(rows.iter().all(|row| row.engine == Some("ipsec-mb")));
+}
+
+#[test]
+fn every_suite_can_be_measured() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Esp, &provider);
+    options.suites = crypto::Suite::all().collect();
+    options.repeat = 1;
+    options.frames = 64;
+    assert_eq!(run(Bench::Esp, &options).len(), 26 * 2 * 2);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let provider = OpensslProvider::new().unwrap();
+    let refused = |change: &dyn Fn(&mut Options<'_>)| {
+        let mut options = short(Bench::Esp, &provider);
+        change(&mut options);
+        Bench::Esp.run(&options, &Peer::default()).unwrap_err()
+    };
+    let what = |error| match error {
+        BenchError::Option { what, .. } => what,
+        other => panic!("{other}"),
+    };
+    assert_eq!(what(refused(&|o| o.sizes = vec![27])), "size");
+    assert_eq!(what(refused(&|o| o.repeat = 0)), "repeat");
+    assert_eq!(what(refused(&|o| o.sas = vec![1, 0])), "sas");
+    assert_eq!(what(refused(&|o| o.flows = 0)), "flows");
+    assert_eq!(what(refused(&|o| o.frames = 63)), "frames");
+    assert_eq!(what(refused(&|o| o.cpu = Some(usize::MAX))), "cpu");
+    let error = refused(&|o| o.sizes = vec![1447]);
+    assert!(matches!(error, BenchError::TooLong { size: 1447, max: 1446, .. }), "{error}");
+}
+
+#[test]
+fn a_missing_peer_says_how_to_get_it() {
+    let provider = OpensslProvider::new().unwrap();
+    let peer = Peer { program: "/nowhere/ipsec-secgw".into(), ..Peer::default() };
+    let error = Bench::Peer.run(&short(Bench::Peer, &provider), &peer).unwrap_err().to_string();
+    assert!(
+        error.contains("/nowhere/ipsec-secgw") && error.contains("bench/peer/build"),
+        "{error}"
+    );
+}
+
+#[test]
+fn names_of_suites_and_directions() {
+    assert_eq!(suite_by_name("aes128gcm16").unwrap().to_string(), "aes128gcm16");
+    assert_eq!(suite_by_name("rot13"), None);
+    assert_eq!(Direction::Inbound.name(), "inbound");
+}

@@ -1,0 +1,130 @@
+//! The command line of `culvert bench`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::EngineChoice;
+
+/// The commands of `culvert bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// The whole gateway path: cycles a packet, and the ratio to the cipher alone.
+    Esp(BenchArgs),
+    /// Forwarding in clear: policy, route, neighbour.
+    Forward(BenchArgs),
+    /// The cipher alone, which bounds everything else.
+    Crypto(BenchArgs),
+    /// The gateway path with 1 to 100 000 SAs, and their memory.
+    Sas(BenchArgs),
+    /// The gateway path on one core, two cores, and so on.
+    Scale(BenchArgs),
+    /// What look-ups and packets cost as policies, routes and flows grow.
+    Growth(BenchArgs),
+    /// The gateway path while SAs are replaced.
+    Rekey(BenchArgs),
+    /// SAs a second, added while packets flow.
+    Install(BenchArgs),
+    /// SAs and policies by netlink requests, as an IKE daemon sends them: how many a second.
+    Requests(BenchRequestsArgs),
+    /// Beside DPDK's ipsec-secgw, in turns on the same core; needs root and the peer.
+    ///
+    /// `bench/peer/build` builds the peer from the distribution's source package. Reserves 1 GiB of
+    /// huge pages meanwhile.
+    Peer(PeerArgs),
+    /// All of them, and a report with the machine's description and charts.
+    ///
+    /// Ten minutes or more; under three with --quick. The bench `peer` is left out, and the report
+    /// says why, where the peer is not there.
+    All(AllArgs),
+}
+
+/// Arguments of `culvert bench requests`.
+#[derive(Debug, Args)]
+pub struct BenchRequestsArgs {
+    /// Numbers of SAs; with each two come three policies.
+    #[arg(long, value_delimiter = ',', default_value = "1000,10000,100000",
+        value_parser = clap::value_parser!(u32).range(2..=200_000))]
+    pub sas: Vec<u32>,
+    /// Requests under way at a time.
+    #[arg(long, default_value_t = 16)]
+    pub window: u32,
+    /// Where vault and socket are made, and removed at the end: a tmpfs.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/dev/shm")]
+    pub directory: PathBuf,
+    /// Crypto engine.
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+}
+
+/// Arguments of `culvert bench all`.
+#[derive(Debug, Args)]
+pub struct AllArgs {
+    /// Where the report goes: DATE-PROCESSOR.md and .json, and a folder of charts.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub report: Option<PathBuf>,
+    /// What the report names as the way to repeat it.
+    #[arg(long, value_name = "COMMAND", hide = true)]
+    pub command: Option<String>,
+    /// What the single ones have.
+    #[command(flatten)]
+    pub peer: PeerArgs,
+}
+
+/// Arguments of `culvert bench peer`.
+#[derive(Debug, Args)]
+pub struct PeerArgs {
+    /// What all benchmarks have.
+    #[command(flatten)]
+    pub bench: BenchArgs,
+    /// The peer's program.
+    #[arg(long, value_name = "FILE", default_value = "/var/tmp/culvert-peer/ipsec-secgw")]
+    pub secgw: PathBuf,
+}
+
+/// Arguments of all benchmarks. Each benchmark has its own defaults for what is not given.
+#[derive(Debug, Args)]
+pub struct BenchArgs {
+    /// Suites, as strongSwan's proposals name them: aes128gcm16, aes256-sha256, ...
+    #[arg(long, value_delimiter = ',', value_name = "NAME")]
+    pub suite: Option<Vec<String>>,
+    /// Sizes of the inner IP packet in bytes.
+    #[arg(long, value_delimiter = ',', value_name = "BYTES")]
+    pub size: Option<Vec<usize>>,
+    /// Directions.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    pub direction: Option<Vec<BenchDirection>>,
+    /// Numbers of SAs.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT")]
+    pub sas: Option<Vec<usize>>,
+    /// Inner flows; at least one for each SA.
+    #[arg(long, value_name = "COUNT")]
+    pub flows: Option<usize>,
+    /// Repetitions; the median counts.
+    #[arg(long, value_name = "COUNT")]
+    pub repeat: Option<usize>,
+    /// Milliseconds of each repetition.
+    #[arg(long)]
+    pub millis: Option<u64>,
+    /// Core to pin to; with several cores, the first of them.
+    #[arg(long, value_name = "CORE")]
+    pub cpu: Option<usize>,
+    /// Fewer sizes and repetitions: for a first look.
+    #[arg(long)]
+    pub quick: bool,
+    /// Crypto engine.
+    #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
+    pub engine: EngineChoice,
+    /// Draw the rows: SVG files into this directory; made if missing.
+    #[arg(long, value_name = "DIRECTORY")]
+    pub plot: Option<PathBuf>,
+}
+
+/// Which way a benchmark's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchDirection {
+    /// Cleartext in, ESP out.
+    Outbound,
+    /// ESP in, cleartext out.
+    Inbound,
+}

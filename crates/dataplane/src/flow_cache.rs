@@ -1,0 +1,195 @@
+//! The flow cache: plans of the flows seen last, found by one hash.
+//!
+//! Set-associative, of fixed size: a flow has [`WAYS`] places it may stand in, and a newcomer
+//! takes an empty one or, in turn, one of the others. So the cost of a look-up is the same
+//! whatever the number of flows, nothing has to be aged, and a flood of new flows costs their own
+//! look-ups and those of the flows they displace, and no memory.
+//!
+//! ```text
+//!   hash ─┬─ low bits: set ──> tags [u32; 8]   one half of a cache line
+//!         └─ high bits: tag ────^  way ──> entries[set * 8 + way]: key, epoch, plan
+//! ```
+//!
+//! An entry is good in the epoch that it was made in: the worker begins a new one whenever routes
+//! or neighbours have changed. When the databases have changed, each entry that is used next is
+//! asked once whether the change concerns it ([`policy::Stamp`]).
+
+use policy::{SaHandle, Stamp};
+use wire::{FlowKey, FlowSeed, Headers};
+
+use crate::plan::Plan;
+
+/// Places that a flow may stand in.
+const WAYS: usize = 8;
+
+/// What a flow is told by: addresses, protocol, ports, and how it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    flow: FlowKey,
+    pub(crate) ingress: Ingress,
+}
+
+/// How packets come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ingress {
+    /// The interface; 0 for packets of Linux.
+    pub(crate) ifindex: u32,
+    /// The SA that they were decrypted by.
+    pub(crate) via: Option<SaHandle>,
+}
+
+impl Key {
+    #[inline]
+    pub(crate) fn new(h: &Headers, ingress: Ingress) -> Key {
+        Key { flow: FlowKey::of(h), ingress }
+    }
+}
+
+/// How keys are hashed; seeded, so that nobody outside can choose flows that collide.
+#[derive(Clone, Debug)]
+pub(crate) struct FlowHash(FlowSeed);
+
+impl FlowHash {
+    /// The hash of a key. The SA does not enter: when it is replaced, the flow keeps its place.
+    #[inline]
+    pub(crate) fn hash(&self, key: &Key) -> u64 {
+        let port = u64::from(key.ingress.ifindex).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        key.flow.hash(&self.0) ^ port
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    key: Key,
+    epoch: u64,
+    /// The state of the databases that the plan is known to be good in.
+    generation: u64,
+    plan: Plan,
+}
+
+/// The flow cache of one worker.
+pub(crate) struct FlowCache {
+    /// A tag of 0: the place is empty.
+    tags: Box<[[u32; WAYS]]>,
+    entries: Box<[Option<Entry>]>,
+    hasher: FlowHash,
+    /// Which way the next newcomer of a full set takes.
+    turn: usize,
+    epoch: u64,
+    generation: u64,
+}
+
+impl FlowCache {
+    /// An empty cache for `flows` flows, rounded up to a power of two; `random` is a number that
+    /// nobody outside knows.
+    pub(crate) fn new(flows: usize, random: u64) -> FlowCache {
+        let sets = flows.div_ceil(WAYS).next_power_of_two();
+        FlowCache {
+            tags: vec![[0; WAYS]; sets].into(),
+            entries: (0..sets * WAYS).map(|_| None).collect(),
+            hasher: FlowHash(FlowSeed::new(random)),
+            turn: 0,
+            epoch: 0,
+            generation: 0,
+        }
+    }
+
+    /// Begins a new epoch: no plan made before holds any more.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// The databases have changed: plans have to prove that they still hold.
+    pub(crate) fn begin_generation(&mut self) {
+        self.generation += 1;
+    }
+
+    /// How keys are hashed.
+    #[inline]
+    pub(crate) fn hasher(&self) -> &FlowHash {
+        &self.hasher
+    }
+
+    #[inline]
+    fn set(&self, hash: u64) -> usize {
+        hash as usize & (self.tags.len() - 1)
+    }
+
+    /// The upper half, and never 0.
+    #[inline]
+    const fn tag(hash: u64) -> u32 {
+        (hash >> 32) as u32 | 1
+    }
+
+    /// Brings near what [`FlowCache::place`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(tags) = self.tags.get(self.set(hash)) {
+            mem::prefetch(tags);
+        }
+    }
+
+    /// Where a flow with this hash stands, most likely; brings near what [`FlowCache::at`] reads.
+    #[inline]
+    pub(crate) fn place(&self, hash: u64) -> Option<u32> {
+        let set = self.set(hash);
+        let tags = self.tags.get(set)?;
+        let tag = Self::tag(hash);
+        // Without a branch per way.
+        let hits = tags
+            .iter()
+            .enumerate()
+            .fold(0_u32, |hits, (way, t)| hits | u32::from(*t == tag) << way);
+        if hits == 0 {
+            return None;
+        }
+        let place = set * WAYS + hits.trailing_zeros() as usize;
+        if let Some(entry) = self.entries.get(place) {
+            mem::prefetch_all(entry);
+        }
+        Some(place as u32)
+    }
+
+    /// The plan at a place, whatever it is worth.
+    pub(crate) fn peek(&self, place: u32) -> Option<&Plan> {
+        self.entries.get(place as usize)?.as_ref().map(|entry| &entry.plan)
+    }
+
+    /// The plan at a place, if it is that of the flow and holds; `holds` asks the databases.
+    #[inline]
+    pub(crate) fn at(
+        &mut self,
+        place: u32,
+        key: &Key,
+        holds: impl Fn(Stamp) -> bool,
+    ) -> Option<&Plan> {
+        let entry = self.entries.get_mut(place as usize)?.as_mut()?;
+        if entry.epoch != self.epoch || entry.key != *key {
+            return None;
+        }
+        if entry.generation != self.generation {
+            if !entry.plan.stamps.iter().all(|stamp| holds(*stamp)) {
+                return None;
+            }
+            entry.generation = self.generation;
+        }
+        Some(&entry.plan)
+    }
+
+    /// Keeps a plan, in the place of the flow's old one or of another flow's.
+    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan) {
+        let (set, tag) = (self.set(hash), Self::tag(hash));
+        let Some(tags) = self.tags.get_mut(set) else { return };
+        let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
+        let way = way.unwrap_or_else(|| {
+            self.turn = self.turn.wrapping_add(1);
+            self.turn % WAYS
+        });
+        let entry = Entry { key, epoch: self.epoch, generation: self.generation, plan };
+        if let (Some(t), Some(place)) = (tags.get_mut(way), self.entries.get_mut(set * WAYS + way))
+        {
+            *t = tag;
+            *place = Some(entry);
+        }
+    }
+}

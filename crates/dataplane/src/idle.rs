@@ -1,0 +1,304 @@
+//! When nothing comes: how long the worker goes on looking, and how it sleeps.
+//!
+//! To be woken costs about [`WAKE_NS`]: the system call, the switch to another thread and back, the
+//! processor's own sleep. A packet that comes sooner than that after the last one is cheaper to wait
+//! for by looking; one that comes later is cheaper to sleep for. Which it will be nobody knows, and
+//! what the last gaps were like is the best guess:
+//!
+//! | the last gaps | the worker |
+//! | --- | --- |
+//! | within [`LONGEST_LOOK_NS`] | looks for as long, and so never sleeps while they stay so |
+//! | longer | sleeps at once, from the second or third such gap on |
+//!
+//! So under load there are no interrupts and no wake-ups, and without load no core is burnt. In
+//! between the time spent on looking in vain is at most that of the wake-up that it tried to save.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::worker::{MAX_PORTS, Now, Worker};
+
+/// What a worker does when nothing comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Polling {
+    /// Looks while packets come fast, sleeps when they do not.
+    #[default]
+    Adaptive,
+    /// Looks all the time: the shortest latency, for a whole core.
+    Always,
+}
+
+impl core::fmt::Display for Polling {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Polling::Adaptive => "adaptive",
+            Polling::Always => "always",
+        })
+    }
+}
+
+/// The time, as the worker reads it: once a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+}
+
+impl Clock {
+    /// Starts counting nanoseconds.
+    pub(crate) fn start() -> Clock {
+        Clock { started: Instant::now() }
+    }
+
+    /// Reads the monotonic clock, and the wall clock as of the kernel's last tick: that is how
+    /// Linux itself dates SAs, and it costs no reading of the hardware.
+    pub(crate) fn now(&self) -> Now {
+        let wall_s = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
+        let ns = self.started.elapsed().as_nanos() as u64;
+        Now { wall_s: u64::try_from(wall_s).unwrap_or(0), ns }
+    }
+}
+
+/// Decides between looking again and sleeping.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Idle {
+    polling: Polling,
+    /// When the last packet came.
+    last_ns: u64,
+    /// How long to look after it.
+    look_ns: u64,
+    /// The worker has slept since then.
+    slept: bool,
+    /// When the ports were asked last whether they still work, by `poll` or one by one.
+    asked_ns: u64,
+}
+
+impl Idle {
+    pub(crate) const fn new(polling: Polling, now_ns: u64) -> Idle {
+        Idle { polling, last_ns: now_ns, look_ns: 0, slept: false, asked_ns: now_ns }
+    }
+
+    /// After a round that began at `now_ns` and brought `came` packets: whether to sleep.
+    pub(crate) fn should_sleep(&mut self, came: usize, now_ns: u64) -> bool {
+        let gap_ns = now_ns.saturating_sub(self.last_ns);
+        if came == 0 {
+            return self.polling == Polling::Adaptive && gap_ns >= self.look_ns;
+        }
+        if gap_ns > LONGEST_LOOK_NS {
+            self.look_ns = if self.look_ns > SHORTEST_LOOK_NS { self.look_ns / 2 } else { 0 };
+        } else if self.slept {
+            // It would have been worth waiting for.
+            self.look_ns = (self.look_ns * 2).clamp(SHORTEST_LOOK_NS, LONGEST_LOOK_NS);
+        }
+        self.last_ns = now_ns;
+        self.slept = false;
+        false
+    }
+
+    /// The worker has slept, from `now_ns` on.
+    pub(crate) const fn has_slept(&mut self, now_ns: u64) {
+        self.slept = true;
+        self.asked_ns = now_ns;
+    }
+
+    /// Whether it is time to ask the ports if they still work: a sleeper hears of it by `poll`, one
+    /// that never sleeps does not.
+    fn should_ask(&mut self, now_ns: u64) -> bool {
+        let is_due = now_ns.saturating_sub(self.asked_ns) >= SLEEP.as_nanos() as u64;
+        if is_due {
+            self.asked_ns = now_ns;
+        }
+        is_due
+    }
+}
+
+impl Worker {
+    /// Chooses what to do when nothing comes; [`Polling::Adaptive`] unless told.
+    pub fn set_polling(&mut self, polling: Polling) {
+        self.polling = polling;
+    }
+
+    /// Works until told to stop.
+    pub fn run(&mut self) {
+        let mut idle = Idle::new(self.polling, self.now.ns);
+        while !self.stopping {
+            let came = self.round();
+            let now_ns = self.now.ns;
+            if idle.should_sleep(came, now_ns) {
+                self.sleep();
+                idle.has_slept(now_ns);
+            } else if came == 0 {
+                core::hint::spin_loop();
+            }
+            if idle.should_ask(now_ns) {
+                self.check_ports();
+            }
+        }
+        self.close();
+    }
+
+    /// Sleeps until a port, the control thread or a time-out wakes it.
+    fn sleep(&mut self) {
+        // Changes that were too many for one round are taken over in the next.
+        if self.reader.is_behind() {
+            return;
+        }
+        let waker = self.waker.clone();
+        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
+        fds.push(PollFd::new(&waker, PollFlags::IN));
+        for place in self.ports.iter().flatten() {
+            if let Some(fd) = place.port.fd() {
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+        let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0);
+        let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let any_failed = woken > 0 && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));
+        // Emptied only if there is something in it: that spares most sleeps a system call.
+        let is_called = woken > 0 && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+        drop(fds);
+        self.counters.work.sleeps.add(1);
+        if is_called {
+            self.waker.clear();
+        }
+        if any_failed {
+            self.check_ports();
+        }
+    }
+
+    /// Asks every port whether it still works, and closes those whose interface is gone.
+    fn check_ports(&mut self) {
+        let mut gone: ArrayVec<u32, MAX_PORTS> = ArrayVec::new();
+        for place in self.ports.iter_mut().flatten() {
+            if place.port.check().is_err_and(|error| error.is_gone()) {
+                gone.push(place.ifindex);
+            }
+        }
+        for ifindex in gone {
+            self.lose_port(ifindex);
+        }
+    }
+}
+
+/// About what it costs to sleep and be woken.
+const WAKE_NS: u64 = 10_000;
+
+/// The longest gap that is worth waiting for with open eyes: a wake-up's cost in processor time, and
+/// as much again for the packet's latency.
+const LONGEST_LOOK_NS: u64 = 2 * WAKE_NS;
+
+/// What looking begins with.
+const SHORTEST_LOOK_NS: u64 = WAKE_NS / 2;
+
+/// The longest sleep: held packets time out at this grain.
+const SLEEP: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What a worker with rounds of one microsecond does while packets come at these gaps.
+    #[derive(Debug, Default, PartialEq, Eq)]
+    struct Spent {
+        looked_ns: u64,
+        sleeps: u64,
+    }
+
+    const ROUND_NS: u64 = 1_000;
+
+    fn play(idle: &mut Idle, gaps: impl IntoIterator<Item = u64>) -> Spent {
+        let mut spent = Spent::default();
+        for gap_ns in gaps {
+            let from_ns = idle.last_ns;
+            let at_ns = from_ns + gap_ns;
+            let mut now_ns = from_ns;
+            while now_ns < at_ns {
+                if idle.should_sleep(0, now_ns) {
+                    idle.has_slept(now_ns);
+                    spent.sleeps += 1;
+                    now_ns = at_ns;
+                } else {
+                    spent.looked_ns += ROUND_NS;
+                    now_ns += ROUND_NS;
+                }
+            }
+            assert!(!idle.should_sleep(1, now_ns), "there may be more at once");
+        }
+        spent
+    }
+
+    fn adaptive() -> Idle {
+        Idle::new(Polling::Adaptive, 0)
+    }
+
+    #[test]
+    fn never_sleeps_while_packets_come_every_few_microseconds() {
+        for gap_ns in [500, 3_000, 9_000, LONGEST_LOOK_NS - ROUND_NS] {
+            let mut idle = adaptive();
+            let learning = play(&mut idle, [gap_ns; 5]);
+            assert!(learning.sleeps <= 4, "{gap_ns}: {learning:?}");
+            assert_eq!(play(&mut idle, [gap_ns; 1000]).sleeps, 0, "{gap_ns}");
+        }
+    }
+
+    #[test]
+    fn looks_at_nothing_when_packets_are_rare() {
+        let mut idle = adaptive();
+        play(&mut idle, [2_000; 100]);
+        let learning = play(&mut idle, [1_000_000; 4]);
+        assert!(learning.looked_ns <= 2 * LONGEST_LOOK_NS, "{learning:?}");
+        let later = play(&mut idle, [1_000_000; 1000]);
+        assert_eq!(later, Spent { looked_ns: 0, sleeps: 1000 });
+    }
+
+    #[test]
+    fn wakes_up_to_a_burst_and_back() {
+        let mut idle = adaptive();
+        play(&mut idle, [1_000_000; 10]);
+        assert!(play(&mut idle, [2_000; 1000]).sleeps <= 3);
+        assert_eq!(play(&mut idle, [1_000_000; 3]).sleeps, 3);
+    }
+
+    #[test]
+    fn always_means_always() {
+        let mut idle = Idle::new(Polling::Always, 0);
+        assert_eq!(play(&mut idle, [1_000_000, 5_000, 3_000_000]).sleeps, 0);
+    }
+
+    #[test]
+    fn one_that_never_sleeps_asks_its_ports_now_and_then() {
+        let mut idle = Idle::new(Polling::Always, 0);
+        let asked = (0..1_000_000).filter(|us| idle.should_ask(us * 1_000)).count();
+        assert_eq!(asked, 19, "in a second, every 50 ms");
+    }
+
+    proptest! {
+        /// Whatever comes: no gap costs more than the longest look, and packets that are never far
+        /// apart put nobody to sleep more than a few times.
+        #[test]
+        fn looking_is_bounded(gaps in prop::collection::vec(1_u64..100_000, 1..300)) {
+            let mut idle = adaptive();
+            for &gap_ns in &gaps {
+                let spent = play(&mut idle, [gap_ns]);
+                prop_assert!(spent.looked_ns <= LONGEST_LOOK_NS + ROUND_NS);
+                prop_assert!(spent.sleeps <= 1);
+            }
+            let long = gaps.iter().filter(|gap| **gap > LONGEST_LOOK_NS).count() as u64;
+            let mut idle = adaptive();
+            prop_assert!(play(&mut idle, gaps).sleeps <= 3 + 4 * long);
+        }
+    }
+
+    #[test]
+    fn the_wall_clock_is_the_kernels() {
+        let now = Clock::start().now();
+        let wall = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let wall_s = wall.expect("after 1970").as_secs();
+        assert!(now.wall_s == wall_s || now.wall_s + 1 == wall_s);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the look-ups decided about a flow, so that its next packets need none.
+//!
+//! The plan of a flow is not worked out beside the packet path: it is what the full path did to
+//! one packet of the flow, written down on the way in a [`Lesson`]. A step whose outcome hangs on
+//! more than the flow (a packet that was too long, that waits, that is dropped) writes down
+//! nothing, and the flow's next packet takes the full path again.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use policy::{PolicyEntry, SaHandle, SaState, Stamp};
+use wire::Span;
+use wire::ethernet::HEADER_LEN;
+
+use crate::egress::NextHop;
+
+/// The next hop of a flow, as bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Adjacency {
+    /// Where the egress port stands in the worker.
+    pub(crate) slot: usize,
+    /// The Ethernet header.
+    pub(crate) header: [u8; HEADER_LEN],
+}
+
+impl Adjacency {
+    /// Writes the Ethernet header in front of an IP packet, and says where the frame lies; none if
+    /// there is no room for it.
+    #[inline(always)]
+    pub(crate) fn frame(&self, buffer: &mut [u8], ip: Span) -> Option<Span> {
+        let start = ip.start.checked_sub(HEADER_LEN)?;
+        *buffer.get_mut(start..)?.first_chunk_mut()? = self.header;
+        Some(Span { start, len: ip.len + HEADER_LEN })
+    }
+}
+
+/// What is done to the packets of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// ESP for this host, bare.
+    OpenBare,
+    /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE.
+    OpenUdp,
+    /// Linux's: handed over through the private interface.
+    ToLinux,
+    /// Forwarded in clear.
+    Forward {
+        /// Where to.
+        adjacency: Adjacency,
+        /// The longest packet that goes out in one piece, in bytes.
+        mtu: usize,
+        /// Whether this is a hop of the packet's: its TTL is decremented.
+        is_hop: bool,
+    },
+    /// Protected by an SA.
+    Seal(Seal),
+}
+
+/// How an SA protects the packets of a flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seal {
+    pub(crate) sa: SaHandle,
+    /// The SA's state when it was chosen: in another one, another SA may be better.
+    pub(crate) state: SaState,
+    pub(crate) adjacency: Adjacency,
+    pub(crate) to: NextHop,
+    /// Tunnel mode: the longest packet that fits the path once it is sealed, in bytes. Transport
+    /// mode: 0, as that depends on the packet's headers.
+    pub(crate) longest: usize,
+    pub(crate) is_hop: bool,
+}
+
+/// The plan of one flow.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) action: Action,
+    /// The policies that allowed it, to be counted for each packet.
+    pub(crate) policies: ArrayVec<Arc<PolicyEntry>, MAX_QUESTIONS>,
+    /// Good as long as the databases would answer the same.
+    pub(crate) stamps: ArrayVec<Stamp, MAX_QUESTIONS>,
+}
+
+/// Questions to the policy database about one packet: one on its way in, one on its way out.
+const MAX_QUESTIONS: usize = 2;
+
+/// What the full path has decided about a packet so far.
+#[derive(Debug, Default)]
+pub(crate) struct Lesson {
+    policies: ArrayVec<Arc<PolicyEntry>, MAX_QUESTIONS>,
+    stamps: ArrayVec<Stamp, MAX_QUESTIONS>,
+    action: Option<Action>,
+    /// There were more questions than a plan can keep.
+    has_overflown: bool,
+}
+
+impl Lesson {
+    /// The policy database was asked, and let the packet go on: by a policy, which has counted it,
+    /// or for lack of one.
+    pub(crate) fn allowed_by(&mut self, policy: Option<&Arc<PolicyEntry>>, stamp: Stamp) {
+        self.has_overflown |= self.stamps.try_push(stamp).is_err();
+        if let Some(policy) = policy {
+            self.has_overflown |= self.policies.try_push(Arc::clone(policy)).is_err();
+        }
+    }
+
+    /// The packet went this way, and the next one of the flow may go without asking.
+    pub(crate) fn conclude(&mut self, action: Action) {
+        self.action = Some(action);
+    }
+
+    /// The flow's plan, if there is one.
+    pub(crate) fn into_plan(self) -> Option<Plan> {
+        let Lesson { policies, stamps, action, has_overflown } = self;
+        action.filter(|_| !has_overflown).map(|action| Plan { action, policies, stamps })
+    }
+}

@@ -1,0 +1,384 @@
+//! Flows whose plan is kept: the second packet must fare as the first, and as the tables say now.
+//!
+//! The full way, which asks all tables for every packet, is the reference: a gateway that forgets
+//! its flows before each packet has to do the very same, byte for byte and count for count.
+
+use forward::NeighbourState;
+use outcome::DropReason;
+use policy::{Action, Direction, PolicyConfig, SaId, SaState, Selector, VolumeLimits};
+use proptest::prelude::*;
+
+use crate::packets::Ip;
+use crate::support::{
+    Gateway, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa, policy, sa_config,
+};
+
+/// Something that happens to a gateway.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A host's packet to the other network or elsewhere.
+    Lan {
+        v6: bool,
+        host: u16,
+        to: u8,
+        port: u16,
+        len: usize,
+        ttl: u8,
+        df: bool,
+    },
+    /// The same, in a frame to all stations.
+    LanToAll {
+        to: u8,
+    },
+    /// ESP from the peer with a packet from one of its hosts inside.
+    Esp {
+        host: u16,
+        to: u8,
+        port: u16,
+        ttl: u8,
+    },
+    /// Cleartext from outside.
+    Wan {
+        from_lan: bool,
+        to: u8,
+    },
+    /// A packet from Linux.
+    Linux {
+        to: u8,
+        port: u16,
+    },
+    /// Policies change.
+    Block {
+        direction: u8,
+        port: u16,
+    },
+    Unblock {
+        direction: u8,
+        port: u16,
+    },
+    RemovePolicies,
+    AddPolicies,
+    /// SAs change.
+    Rekey,
+    RemoveSas,
+    Advance {
+        state: u8,
+    },
+    /// Links change.
+    Mtu {
+        mtu: u32,
+    },
+    Down,
+    Neighbours {
+        state: u8,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let port = 1000_u16..1003;
+    let to = 0_u8..5;
+    prop_oneof![
+        10 => (any::<bool>(), 10_u16..12, to.clone(), port.clone(), 60_usize..1600, 1_u8..5, any::<bool>())
+            .prop_map(|(v6, host, to, port, len, ttl, df)| Step::Lan { v6, host, to, port, len, ttl, df }),
+        1 => to.clone().prop_map(|to| Step::LanToAll { to }),
+        8 => (10_u16..12, to.clone(), port.clone(), 1_u8..5)
+            .prop_map(|(host, to, port, ttl)| Step::Esp { host, to, port, ttl }),
+        2 => (any::<bool>(), to.clone()).prop_map(|(from_lan, to)| Step::Wan { from_lan, to }),
+        3 => (to, port.clone()).prop_map(|(to, port)| Step::Linux { to, port }),
+        1 => (0_u8..3, port.clone()).prop_map(|(direction, port)| Step::Block { direction, port }),
+        1 => (0_u8..3, port).prop_map(|(direction, port)| Step::Unblock { direction, port }),
+        1 => Just(Step::RemovePolicies),
+        2 => Just(Step::AddPolicies),
+        2 => Just(Step::Rekey),
+        1 => Just(Step::RemoveSas),
+        1 => (0_u8..3).prop_map(|state| Step::Advance { state }),
+        1 => (1300_u32..1501).prop_map(|mtu| Step::Mtu { mtu }),
+        1 => Just(Step::Down),
+        1 => (0_u8..4).prop_map(|state| Step::Neighbours { state }),
+    ]
+}
+
+/// One gateway, and what the steps have made of it.
+struct Subject {
+    gateway: Gateway,
+    /// Before each packet.
+    forgets: bool,
+    spec: Spec,
+    generation: u64,
+    /// The peer's next number.
+    number: u32,
+}
+
+impl Subject {
+    fn new(forgets: bool) -> Subject {
+        let sizes = Sizes { chunks: 1024, stock: 256, port_limit: 256 };
+        let spec = Spec {
+            limits: VolumeLimits { soft_packets: 9, ..VolumeLimits::NONE },
+            ..Spec::default()
+        };
+        let mut gateway = Gateway::with_sizes(Side::A, sizes);
+        gateway.protect(&spec);
+        Subject { gateway, forgets, spec, generation: 1, number: 0 }
+    }
+
+    fn far(to: u8, v6: bool) -> std::net::IpAddr {
+        match (to, v6) {
+            (0, _) => Side::B.lan(v6, 10),
+            (1, _) => Side::B.lan(v6, 11),
+            (2, false) => ip("203.0.113.9"),
+            (2, true) => ip("2001:db8:99::9"),
+            (3, false) => ip("198.18.0.1"),
+            (3, true) => ip("ff02::5"),
+            _ => Side::A.wan(v6),
+        }
+    }
+
+    fn own(to: u8) -> std::net::IpAddr {
+        match to {
+            0 | 1 => Side::A.lan(false, 10 + u16::from(to)),
+            2 => Side::A.lan(false, 1),
+            3 => ip("203.0.113.9"),
+            _ => Side::B.lan(false, 12),
+        }
+    }
+
+    /// What came of one step: packets out of each port, and every count.
+    fn take(&mut self, step: &Step) -> Outcome {
+        let g = &mut self.gateway;
+        if self.forgets {
+            g.worker.forget_flows();
+        }
+        g.now.ns += 1_000_000_000;
+        g.now.wall_s += 1;
+        match step {
+            Step::Lan { v6, host, to, port, len, ttl, df } => {
+                let header = Ip {
+                    ttl: *ttl,
+                    dont_fragment: *df,
+                    ..Ip::new(Side::A.lan(*v6, *host), Self::far(*to, *v6))
+                };
+                g.put_lan(&header.udp(*port, 2000, &vec![7; len - 48]));
+            }
+            Step::LanToAll { to } => {
+                let header = Ip::new(Side::A.lan(false, 10), Self::far(*to, false));
+                let all = wire::MacAddr([0xff; 6]);
+                let frame = ethernet(all, Side::A.host_mac(10), &header.udp(1000, 2000, &[7; 50]));
+                let lan = g.lan.clone();
+                g.put(&lan, &frame);
+            }
+            Step::Esp { host, to, port, ttl } => {
+                self.number += 1;
+                let header = Ip { ttl: *ttl, ..Ip::new(Side::B.lan(false, *host), Self::own(*to)) };
+                let text = esp_text(&header.udp(*port, 2000, &[7; 40]), 4);
+                g.put_wan(&craft_esp(Side::B, self.number, &text, 0));
+            }
+            Step::Wan { from_lan, to } => {
+                let src = if *from_lan { Side::B.lan(false, 10) } else { ip("203.0.113.9") };
+                g.put_wan(&Ip::new(src, Self::own(*to)).udp(1000, 2000, &[7; 40]));
+            }
+            Step::Linux { to, port } => {
+                let header = Ip::new(Side::A.lan(false, 1), Self::far(*to, false));
+                g.put_linux(&header.udp(*port, 2000, &[7; 40]));
+            }
+            Step::Block { direction, port } => {
+                g.db.put_policy(block(*direction, *port));
+            }
+            Step::Unblock { direction, port } => {
+                g.db.remove_policy(block(*direction, *port).index);
+            }
+            Step::RemovePolicies => {
+                for index in [11, 12, 13, 21, 22, 23] {
+                    g.db.remove_policy(index);
+                }
+            }
+            Step::AddPolicies => g.add_policies(&self.spec),
+            Step::Rekey => {
+                self.generation += 1;
+                self.number = 0;
+                for from in [Side::A, Side::B] {
+                    let mut config = sa_config(&self.spec, from);
+                    config.generation = self.generation;
+                    let sa = make_sa(&config.params);
+                    g.db.replace_sa(config, sa);
+                }
+            }
+            Step::RemoveSas => {
+                for id in ids() {
+                    g.db.remove_sa(&id);
+                }
+            }
+            Step::Advance { state } => {
+                let state = [SaState::Dying, SaState::Dying, SaState::Expired][usize::from(*state)];
+                for id in ids() {
+                    if let Some(sa) = g.db.sa(&id) {
+                        sa.advance(state);
+                    }
+                }
+            }
+            Step::Mtu { mtu } => g.set_topology(*mtu, Vec::new()),
+            Step::Down => g.set_topology_with(1500, Vec::new(), Vec::new(), false),
+            Step::Neighbours { state } => {
+                use NeighbourState::{Failed, Incomplete, Reachable, Stale};
+                g.set_neighbours([Reachable, Stale, Incomplete, Failed][usize::from(*state)]);
+            }
+        }
+        g.run();
+        let counts = g.db.policies().map(|p| (p.config.index, p.packets(), p.bytes())).collect();
+        Outcome {
+            lan: g.lan_out(),
+            wan: g.wan_out(),
+            linux: g.linux_out(),
+            drops: g.drops(),
+            counts,
+            events: g.events().iter().map(|event| format!("{event:?}")).collect(),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq)]
+struct Outcome {
+    lan: Vec<Vec<u8>>,
+    wan: Vec<Vec<u8>>,
+    linux: Vec<Vec<u8>>,
+    drops: Vec<(DropReason, u64)>,
+    counts: Vec<(u32, u64, u64)>,
+    events: Vec<String>,
+}
+
+fn ids() -> impl Iterator<Item = SaId> {
+    [Side::A, Side::B].into_iter().map(|from| sa_config(&Spec::default(), from).id())
+}
+
+/// Blocks one source port, before all other policies.
+fn block(direction: u8, port: u16) -> PolicyConfig {
+    let direction = [Direction::In, Direction::Out, Direction::Forward][usize::from(direction)];
+    let any = policy::Prefix { addr: ip("0.0.0.0"), len: 0 };
+    let selector = Selector {
+        protocol: 17,
+        src_port: policy::PortMask { value: port, mask: 0xffff },
+        ..Selector::between(any, any)
+    };
+    PolicyConfig {
+        priority: 1,
+        action: Action::Block,
+        ..policy(100 + u32::from(port) * 3 + direction as u32, direction, selector, vec![])
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_kept_plan_does_what_the_tables_say(steps in prop::collection::vec(step(), 1..60)) {
+        let mut kept = Subject::new(false);
+        let mut plain = Subject::new(true);
+        for (n, step) in steps.iter().enumerate() {
+            prop_assert_eq!(kept.take(step), plain.take(step), "step {}: {:?}", n, step);
+        }
+    }
+}
+
+/// Ten packets of a flow to the other network, and what left the WAN port.
+fn ten(g: &mut Gateway) -> Vec<Vec<u8>> {
+    let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    for n in 0..10 {
+        g.put_lan(&flow.sized(100, n));
+    }
+    g.run();
+    g.wan_out()
+}
+
+#[test]
+fn a_rekeyed_sa_takes_over_in_the_middle_of_a_flow() {
+    let spec = Spec::default();
+    let mut g = Gateway::new(Side::A);
+    g.protect(&spec);
+    assert_eq!(ten(&mut g).len(), 10);
+    let mut config = sa_config(&spec, Side::A);
+    config.params.spi = 0x9999;
+    config.generation = 2;
+    let sa = make_sa(&config.params);
+    g.db.add_sa(config, sa).unwrap();
+    let after = ten(&mut g);
+    assert_eq!(after.len(), 10);
+    assert!(after.iter().all(|p| p[20..24] == 0x9999_u32.to_be_bytes()), "the younger SA");
+    // And back, when that one is deleted.
+    let id = SaId { spi: 0x9999, ..sa_config(&spec, Side::A).id() };
+    assert!(g.db.remove_sa(&id).is_some());
+    let back = ten(&mut g);
+    assert!(back.iter().all(|p| p[20..24] == Side::A.spi().to_be_bytes()));
+}
+
+#[test]
+fn a_limit_of_packets_is_exact_in_a_known_flow() {
+    let limits = VolumeLimits { hard_packets: 14, ..VolumeLimits::NONE };
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec { limits, ..Spec::default() });
+    assert_eq!(ten(&mut g).len(), 10);
+    assert_eq!(ten(&mut g).len(), 4);
+    // The one that found the limit; the others wait for another SA.
+    assert_eq!((g.dropped(DropReason::OutStateExpired), g.counters.totals().held), (1, 5));
+}
+
+#[test]
+fn a_neighbour_s_new_address_is_used_at_once() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    assert_eq!(ten(&mut g).len(), 10);
+    let moved = wire::MacAddr([2, 9, 9, 9, 9, 9]);
+    g.tables.neighbours.rcu(|old| {
+        let mut new = forward::Neighbours::clone(old);
+        new.insert(forward::NeighbourEntry {
+            ifindex: WAN,
+            addr: Side::B.wan(false),
+            mac: Some(moved),
+            state: NeighbourState::Reachable,
+        });
+        new
+    });
+    let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    g.put_lan(&flow.sized(100, 1));
+    g.run();
+    let wan = g.wan.clone();
+    let frames = g.take(&wan);
+    assert_eq!(frames[0][..6], moved.0);
+}
+
+/// More flows than are kept, each several times: every one gets where it should.
+#[test]
+fn more_flows_than_are_kept() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    let mut sent = 0_usize;
+    for _ in 0..2 {
+        for batch in 0..250_u16 {
+            for n in 0..100_u16 {
+                let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+                g.put_lan(&flow.udp(1 + batch, 1 + n, &n.to_be_bytes()));
+            }
+            g.run();
+            sent += g.wan_out().len();
+        }
+    }
+    assert_eq!((sent, g.drops()), (50_000, vec![]));
+}
+
+#[test]
+fn order_is_kept_between_known_and_new_flows() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    let packet = |port: u16, n: u16| {
+        let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        flow.udp(port, 2000, &n.to_be_bytes())
+    };
+    g.put_lan(&packet(1, 0));
+    g.run();
+    g.wan_out();
+    for n in 0..50_u16 {
+        g.put_lan(&packet(if n % 2 == 0 { 1 } else { n }, n));
+    }
+    g.run();
+    let numbers: Vec<u32> =
+        g.wan_out().iter().map(|p| u32::from_be_bytes([p[24], p[25], p[26], p[27]])).collect();
+    assert_eq!(numbers, (2..52).collect::<Vec<_>>());
+}

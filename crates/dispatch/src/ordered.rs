@@ -1,0 +1,547 @@
+//! Ordered: worked on by any worker, many items at once, and released in the order of submission.
+//!
+//! ```text
+//!        head            claim             tail
+//!   -------+---------------+-----------------+------> positions
+//!   released | with workers, | submitted,      | free
+//!            | done or not   | nobody has them |
+//! ```
+//!
+//! A position is an item's ticket. The [`Submitter`] moves `tail`, the [`Worker`]s move `claim` by
+//! compare-and-swap and work on the items where they lie, the [`Releaser`] moves `head` over what is
+//! done. An item never leaves its place between submission and release: whatever becomes of a
+//! worker, the item is there, and the releaser is told how far it came.
+//!
+//! Submitter and releaser are mostly held by the thread that owns the packets, together with a worker's
+//! handle, so that it can help when it has nothing better to do. It must help, or release, before
+//! it can submit more than the queue holds; nothing blocks.
+//!
+//! A worker that keeps a [`Work`] holds up the release of all that was submitted later.
+
+#![allow(
+    unsafe_code,
+    reason = "positions say who may touch which place; each block says which position"
+)]
+
+use core::cell::Cell;
+
+use arrayvec::ArrayVec;
+
+use crate::common::{Common, at, distance, ring, spans};
+use crate::ends::Side;
+use crate::outcome::{Refused, Stats};
+use crate::place::Place;
+use crate::sync::{Arc, AtomicU64, Ordering, Padded};
+
+/// A queue for at least `capacity` items (rounded up to a power of two), and its three parts. The worker
+/// can be cloned.
+///
+/// # Panics
+///
+/// If `capacity` is above 2^31.
+pub fn queue<T>(capacity: usize) -> (Submitter<T>, Worker<T>, Releaser<T>) {
+    let shared = Arc::new(Shared {
+        tail: Padded(AtomicU64::new(0)),
+        claim: Padded(AtomicU64::new(0)),
+        head: Padded(AtomicU64::new(0)),
+        common: Common::new(&[Side::Producers, Side::Consumers, Side::Releasers]),
+        slots: ring(capacity, |_| Slot { done: AtomicU64::new(0), place: Place::empty() }),
+    });
+    let submitter = Submitter { shared: Arc::clone(&shared), tail: 0, head: 0 };
+    let worker = Worker { shared: Arc::clone(&shared), tail: Cell::new(0) };
+    (submitter, worker, Releaser { shared, head: 0 })
+}
+
+/// Items lie in the places from `head` to `tail`; those before `claim` are, or were, with a worker.
+pub(crate) struct Shared<T> {
+    /// The position after the last item: the submitter's.
+    tail: Padded<AtomicU64>,
+    /// The first position that no worker has: the workers'.
+    claim: Padded<AtomicU64>,
+    /// The position of the first item that is not released: the releaser's.
+    head: Padded<AtomicU64>,
+    common: Common,
+    slots: Box<[Slot<T>]>,
+}
+
+/// On a line of its own: items that lie side by side are worked on by different workers.
+#[repr(align(64))]
+struct Slot<T> {
+    /// Which position was last done here, and how: see [`done`].
+    done: AtomicU64,
+    place: Place<T>,
+}
+
+/// What stands in a slot when the item at `position` is done. Never zero, and never twice the same.
+const fn done(position: u64, finished: bool) -> u64 {
+    (position + 1) << 1 | finished as u64
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn stats(&self) -> Stats {
+        // Relaxed: numbers to look at. The head first, so that the difference is not negative.
+        let head = self.head.load(Ordering::Relaxed);
+        Stats {
+            depth: distance(self.tail.load(Ordering::Relaxed), head).min(self.slots.len()),
+            capacity: self.slots.len(),
+            full: self.common.full(),
+        }
+    }
+
+    /// One part goes. The last to go drops what is left.
+    fn leave(&self, side: Side) {
+        if !self.common.ends.leave(side) {
+            return;
+        }
+        // Relaxed: leave() has ordered all that the others did before.
+        let head = self.head.load(Ordering::Relaxed);
+        let tail = self.tail.load(Ordering::Relaxed);
+        self.head.store(tail, Ordering::Relaxed);
+        for position in head..tail {
+            // SAFETY: between head and tail an item is in every place, claimed or not, and nobody is
+            // left who could touch it.
+            drop(unsafe { at(&self.slots, position).place.empty_out() });
+        }
+    }
+}
+
+/// The part that submits. For one thread at a time; it may move to another.
+pub struct Submitter<T> {
+    pub(crate) shared: Arc<Shared<T>>,
+    /// What `shared.tail` says: nobody else writes it.
+    tail: u64,
+    /// What `shared.head` said last.
+    head: u64,
+}
+
+impl<T> Submitter<T> {
+    /// Submits an item.
+    ///
+    /// # Errors
+    ///
+    /// The item comes back when there is no room, or no worker or no releaser any more.
+    #[inline]
+    pub fn put(&mut self, item: T) -> Result<(), Refused<T>> {
+        if self.is_closed() {
+            return Err(Refused::Closed(item));
+        }
+        if self.room(1) == 0 {
+            return Err(Refused::Full(item));
+        }
+        // SAFETY: there is room, as in put_many().
+        unsafe { at(&self.shared.slots, self.tail).place.fill(item) };
+        self.tail += 1;
+        // Release: as in put_many().
+        self.shared.tail.store(self.tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Submits as many items as there is room for, from the front, and says how many. The others stay,
+    /// in their order; all of them if there is no worker or no releaser any more.
+    #[inline]
+    pub fn put_many<const N: usize>(&mut self, items: &mut ArrayVec<T, N>) -> usize {
+        if items.is_empty() || self.is_closed() {
+            return 0;
+        }
+        let count = self.room(items.len());
+        if count == 0 {
+            return 0;
+        }
+        let mut items = items.drain(..count);
+        for slots in spans(&self.shared.slots, self.tail, count) {
+            for (slot, item) in slots.iter().zip(&mut items) {
+                // SAFETY: room() found the place free: nothing lies from the tail, which only we
+                // move, to a lap after the head, which the releaser stored after it had taken
+                // the item out.
+                unsafe { slot.place.fill(item) };
+            }
+        }
+        self.tail += count as u64;
+        // Release: the items are written before a worker, which loads the tail with acquire, can
+        // claim them.
+        self.shared.tail.store(self.tail, Ordering::Release);
+        count
+    }
+
+    /// How many of `wanted` items there is room for.
+    #[inline(always)]
+    fn room(&mut self, wanted: usize) -> usize {
+        let capacity = self.shared.slots.len();
+        let mut free = capacity - distance(self.tail, self.head);
+        if free < wanted {
+            // Acquire: pairs with the releaser's release; it has taken the items out of the places
+            // that we are about to fill.
+            self.head = self.shared.head.load(Ordering::Acquire);
+            free = capacity - distance(self.tail, self.head);
+            if free < wanted {
+                self.shared.common.count_full();
+            }
+        }
+        free.min(wanted)
+    }
+
+    /// Whether all workers have gone, or the releaser has. The releaser still gets what was submitted.
+    #[inline(always)]
+    pub fn is_closed(&self) -> bool {
+        let ends = &self.shared.common.ends;
+        ends.gone(Side::Consumers) || ends.gone(Side::Releasers)
+    }
+
+    /// Depth, capacity and full events.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl<T> Drop for Submitter<T> {
+    fn drop(&mut self) {
+        self.shared.leave(Side::Producers);
+    }
+}
+
+/// The part that works. Any number of threads, each with its clone.
+pub struct Worker<T> {
+    pub(crate) shared: Arc<Shared<T>>,
+    /// What `shared.tail` said last to this handle.
+    tail: Cell<u64>,
+}
+
+impl<T> Worker<T> {
+    /// Takes up to `most` items that nobody has, to be worked on in place.
+    #[inline]
+    pub fn take(&self, most: usize) -> Option<Work<'_, T>> {
+        let shared = &*self.shared;
+        // Relaxed, here and in the exchange: the claim only deals out positions. The items are
+        // ordered by the tail, which is loaded with acquire.
+        let mut first = shared.claim.load(Ordering::Relaxed);
+        loop {
+            let mut there = distance(self.tail.get(), first);
+            if there < most {
+                // Acquire: pairs with the submitter's release; the items are written.
+                self.tail.set(shared.tail.load(Ordering::Acquire));
+                there = distance(self.tail.get(), first);
+            }
+            let count = there.min(most);
+            if count == 0 {
+                return None;
+            }
+            match shared.claim.compare_exchange_weak(
+                first,
+                first + count as u64,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return Some(Work { shared, first, count, finished: false }),
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// Whether there is nothing to take now; may be asked after
+    /// [`Sleepers::prepare`](crate::Sleepers::prepare).
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // Acquire, so that whoever finds an item finds what was done before it was submitted. Relaxed
+        // for the claim: if others take meanwhile the answer is old at once.
+        let tail = self.shared.tail.load(Ordering::Acquire);
+        tail <= self.shared.claim.load(Ordering::Relaxed)
+    }
+
+    /// Whether the submitter has gone and nothing is left to take.
+    pub fn is_closed(&self) -> bool {
+        // In this order: what the submitter put before it went is seen by is_empty().
+        self.shared.common.ends.gone(Side::Producers) && self.is_empty()
+    }
+
+    /// Depth, capacity and full events.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl<T> Clone for Worker<T> {
+    fn clone(&self) -> Self {
+        self.shared.common.ends.join(Side::Consumers);
+        Self { shared: Arc::clone(&self.shared), tail: Cell::new(0) }
+    }
+}
+
+impl<T> Drop for Worker<T> {
+    fn drop(&mut self) {
+        self.shared.leave(Side::Consumers);
+    }
+}
+
+/// Items that a worker has in hand: consecutive ones, in the order of submission.
+///
+/// They are worked on where they lie. [`Self::finish`] says that all of them are done. Dropped without
+/// it (by a panic, by an early return) they are released as [`Released::Unfinished`]; forgotten, they
+/// hold up the release until all workers have gone.
+#[must_use = "dropped without finish(), the items count as unfinished"]
+pub struct Work<'a, T> {
+    shared: &'a Shared<T>,
+    first: u64,
+    count: usize,
+    finished: bool,
+}
+
+impl<T> Work<'_, T> {
+    /// How many items; at least one.
+    #[allow(clippy::len_without_is_empty, reason = "there is no empty Work")]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The items.
+    #[inline]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        let [ahead, around] = spans(&self.shared.slots, self.first, self.count);
+        ahead.iter().chain(around).map(|slot| {
+            // SAFETY: take() claimed these positions for us alone, with the items in them; nobody
+            // touches them until we say that they are done. The positions differ, and there are no more
+            // of them than places, so no two references are to one item; the borrow of self
+            // keeps a second iterator away.
+            unsafe { slot.place.item() }
+        })
+    }
+
+    /// All items are done, and may be released.
+    #[inline]
+    pub fn finish(mut self) {
+        self.finished = true;
+    }
+}
+
+impl<T> Drop for Work<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let mut positions = self.first..;
+        for slots in spans(&self.shared.slots, self.first, self.count) {
+            for (slot, position) in slots.iter().zip(&mut positions) {
+                // Release: what was done to the item happens before the releaser, which loads the
+                // word with acquire, takes it out.
+                slot.done.store(done(position, self.finished), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// An item at its release, and how far it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "an item that is not finished must not go where finished ones go"]
+pub enum Released<T> {
+    /// A worker has finished it.
+    Finished(T),
+    /// A worker had it and gave it up. It may be half done: doing it again may be as wrong as leaving
+    /// it (a counter mode applied twice yields the plain text).
+    Unfinished(T),
+    /// No worker ever had it, and none is left.
+    Untouched(T),
+}
+
+impl<T> Released<T> {
+    /// The item, if a worker has finished it.
+    pub fn finished(self) -> Option<T> {
+        match self {
+            Self::Finished(item) => Some(item),
+            Self::Unfinished(_) | Self::Untouched(_) => None,
+        }
+    }
+}
+
+/// The part that releases. For one thread at a time; it may move to another.
+pub struct Releaser<T> {
+    pub(crate) shared: Arc<Shared<T>>,
+    /// What `shared.head` says: nobody else writes it while we live.
+    head: u64,
+}
+
+impl<T> Releaser<T> {
+    /// Releases the oldest item, if it is done.
+    #[inline]
+    pub fn release(&mut self) -> Option<Released<T>> {
+        let released = self.next()?;
+        // Release: as in release_many().
+        self.shared.head.store(self.head, Ordering::Release);
+        Some(released)
+    }
+
+    /// Releases what is done, from the oldest on, for as long as `out` has room, and says how many.
+    /// It stops at the first item that is not done.
+    #[inline]
+    pub fn release_many<const N: usize>(&mut self, out: &mut ArrayVec<Released<T>, N>) -> usize {
+        let mut count = 0;
+        while !out.is_full()
+            && let Some(released) = self.next()
+        {
+            out.push(released);
+            count += 1;
+        }
+        if count > 0 {
+            // Release: the items are out before the submitter, which loads the head with acquire,
+            // can see that there is room.
+            self.shared.head.store(self.head, Ordering::Release);
+        }
+        count
+    }
+
+    /// Takes the oldest item out, if it is done. The shared head is left to the caller.
+    #[inline(always)]
+    fn next(&mut self) -> Option<Released<T>> {
+        let slot = at(&self.shared.slots, self.head);
+        // Acquire: pairs with the worker's release in Work's drop; its work on the item is done. A
+        // slot that says so for this position has an item in it, or there would have been no work.
+        let word = slot.done.load(Ordering::Acquire);
+        let wrap: fn(T) -> Released<T> = if word == done(self.head, true) {
+            Released::Finished
+        } else if word == done(self.head, false) {
+            Released::Unfinished
+        } else if self.shared.common.ends.gone(Side::Consumers) {
+            self.left_by_workers()?
+        } else {
+            return None;
+        };
+        // SAFETY: an item is there: submitted, as it was claimed or lies before the tail. It is ours:
+        // the worker who had it is done with it, or no worker lives. It was not taken, as
+        // the head, which only we move, stands at it.
+        let item = unsafe { slot.place.empty_out() };
+        self.head += 1;
+        Some(wrap(item))
+    }
+
+    /// What is to be said of the item at the head, now that all workers have gone; none if there
+    /// is no item.
+    #[cold]
+    fn left_by_workers(&self) -> Option<fn(T) -> Released<T>> {
+        // Acquire: pairs with the submitter's release; the item is written.
+        if self.shared.tail.load(Ordering::Acquire) <= self.head {
+            return None;
+        }
+        // Relaxed, both: what the workers wrote before they went is seen (Ends::gone).
+        let word = at(&self.shared.slots, self.head).done.load(Ordering::Relaxed);
+        let claim = self.shared.claim.load(Ordering::Relaxed);
+        Some(if word == done(self.head, true) {
+            // Its word came between our looking and the worker's going.
+            Released::Finished
+        } else if self.head < claim {
+            Released::Unfinished
+        } else {
+            Released::Untouched
+        })
+    }
+
+    /// Whether the oldest item can be released now; may be asked after
+    /// [`Sleepers::prepare`](crate::Sleepers::prepare).
+    #[inline]
+    pub fn is_ready(&self) -> bool {
+        // Acquire: as in next().
+        let word = at(&self.shared.slots, self.head).done.load(Ordering::Acquire);
+        word >> 1 == self.head + 1
+            || self.shared.common.ends.gone(Side::Consumers) && self.left_by_workers().is_some()
+    }
+
+    /// Whether the submitter has gone and everything is released.
+    pub fn is_closed(&self) -> bool {
+        // In this order: what the submitter put before it went is seen by the load. Relaxed, as
+        // gone() has ordered it.
+        self.shared.common.ends.gone(Side::Producers)
+            && self.shared.tail.load(Ordering::Relaxed) == self.head
+    }
+
+    /// Depth, capacity and full events.
+    pub fn stats(&self) -> Stats {
+        self.shared.stats()
+    }
+}
+
+impl<T> Drop for Releaser<T> {
+    fn drop(&mut self) {
+        self.shared.leave(Side::Releasers);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn done_in_any_order_released_in_order() {
+        let (mut submitter, worker, mut releaser) = queue(8);
+        let other = worker.clone();
+        assert_eq!(submitter.put_many(&mut (0..6).collect::<ArrayVec<u32, 6>>()), 6);
+        let first = worker.take(2).unwrap();
+        let mut second = other.take(3).unwrap();
+        let third = worker.take(8).unwrap();
+        assert_eq!((first.len(), second.len(), third.len()), (2, 3, 1));
+        assert!(worker.take(1).is_none());
+        second.iter_mut().for_each(|item| *item += 100);
+        third.finish();
+        second.finish();
+        assert!(!releaser.is_ready());
+        assert_eq!(releaser.release(), None);
+        first.finish();
+        assert!(releaser.is_ready());
+        let mut out: ArrayVec<_, 4> = ArrayVec::new();
+        assert_eq!(releaser.release_many(&mut out), 4);
+        let out: Vec<u32> = out.into_iter().filter_map(Released::finished).collect();
+        assert_eq!(out, [0, 1, 102, 103]);
+        assert_eq!(releaser.release(), Some(Released::Finished(104)));
+        assert_eq!(releaser.release(), Some(Released::Finished(5)));
+        assert_eq!(releaser.release(), None);
+    }
+
+    #[test]
+    fn room_comes_with_the_release_alone() {
+        let (mut submitter, worker, mut releaser) = queue(2);
+        for lap in 0..5 {
+            submitter.put(lap).unwrap();
+            submitter.put(lap).unwrap();
+            assert_eq!(submitter.put(9), Err(Refused::Full(9)));
+            worker.take(2).unwrap().finish();
+            assert_eq!(submitter.put(9), Err(Refused::Full(9)), "done, not released");
+            assert_eq!(releaser.release(), Some(Released::Finished(lap)));
+            submitter.put(lap).unwrap();
+            assert_eq!(submitter.put_many(&mut ArrayVec::from([9])), 0);
+            assert_eq!(releaser.release(), Some(Released::Finished(lap)));
+            worker.take(2).unwrap().finish();
+            assert_eq!(releaser.release(), Some(Released::Finished(lap)));
+        }
+        assert_eq!(submitter.stats(), Stats { depth: 0, capacity: 2, full: 15 });
+    }
+
+    #[test]
+    fn what_is_not_finished_says_so() {
+        let (mut submitter, worker, mut releaser) = queue(4);
+        for number in 0..4 {
+            submitter.put(number).unwrap();
+        }
+        drop(worker.take(1).unwrap());
+        worker.take(1).unwrap().finish();
+        core::mem::forget(worker.take(1).unwrap());
+        assert_eq!(releaser.release(), Some(Released::Unfinished(0)));
+        assert_eq!(releaser.release(), Some(Released::Finished(1)));
+        assert_eq!(releaser.release(), None, "a worker that lives may still be at it");
+        drop(worker);
+        assert!(releaser.is_ready());
+        assert_eq!(releaser.release(), Some(Released::Unfinished(2)));
+        assert_eq!(releaser.release(), Some(Released::Untouched(3)));
+        assert_eq!(releaser.release(), None);
+        assert!(!releaser.is_ready());
+        assert_eq!(submitter.put(4), Err(Refused::Closed(4)));
+        assert!(!releaser.is_closed());
+        drop(submitter);
+        assert!(releaser.is_closed());
+    }
+
+    #[test]
+    fn without_a_releaser_nothing_is_taken_in() {
+        let (mut submitter, worker, releaser) = queue(4);
+        submitter.put(1).unwrap();
+        drop(releaser);
+        assert_eq!(submitter.put_many(&mut ArrayVec::from([2])), 0);
+        drop(submitter);
+        assert!(!worker.is_closed());
+        worker.take(1).unwrap().finish();
+        assert!(worker.is_closed());
+    }
+}

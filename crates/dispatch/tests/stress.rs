@@ -1,0 +1,502 @@
+//! Many items between threads that stop where they like: each item once, in the order that the kind
+//! promises, and never more under way than the queue may hold.
+//!
+//! Under Miri the same tests run with few items; it then checks the unsafe code and the memory orders of
+//! what they do.
+
+#![cfg(not(loom))]
+
+use std::hint::spin_loop;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, yield_now};
+
+use arrayvec::ArrayVec;
+use dispatch::ordered::Released;
+use dispatch::{Sleepers, atomic, directed, ordered, unordered};
+
+/// A number, or a small one where each step costs a thousand.
+const fn scaled(number: u64) -> u64 {
+    if cfg!(miri) { number / 10_000 + 20 } else { number }
+}
+
+/// A small generator of delays and burst lengths, the same in each run.
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `sides`.
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 20) % sides
+    }
+
+    /// Mostly nothing, sometimes a short delay, seldom the rest of the time slice.
+    fn dawdle(&mut self) {
+        match self.roll(256) {
+            0 => yield_now(),
+            1..16 => (0..self.roll(200)).for_each(|_| spin_loop()),
+            _ => {}
+        }
+    }
+}
+
+/// An item: who made it, its number among that one's, and something to be moved along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Item {
+    from: u64,
+    number: u64,
+    check: [u64; 2],
+}
+
+impl Item {
+    fn new(from: u64, number: u64) -> Self {
+        Self { from, number, check: [from ^ number, from.wrapping_add(number)] }
+    }
+
+    /// That it arrived whole.
+    fn verify(&self) {
+        assert_eq!(*self, Self::new(self.from, self.number), "torn");
+    }
+}
+
+/// The items of one producer, in order, in bursts.
+struct Source {
+    from: u64,
+    next: u64,
+    end: u64,
+}
+
+impl Source {
+    fn new(from: u64, end: u64) -> Self {
+        Self { from, next: 0, end }
+    }
+
+    /// Fills a burst up to a random length, so that it may hold what was refused before.
+    fn fill(&mut self, burst: &mut ArrayVec<Item, 32>, dice: &mut Dice) {
+        let wanted = 1 + dice.roll(32) as usize;
+        while burst.len() < wanted && self.next < self.end {
+            burst.push(Item::new(self.from, self.next));
+            self.next += 1;
+        }
+    }
+}
+
+#[test]
+fn directed_one_to_one() {
+    let end = scaled(3_000_000);
+    let (mut producer, mut consumer) = directed::queue(64);
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut dice = Dice::new(1);
+            let mut source = Source::new(0, end);
+            let mut burst = ArrayVec::new();
+            loop {
+                source.fill(&mut burst, &mut dice);
+                if burst.is_empty() {
+                    break;
+                }
+                // One at a time, sometimes.
+                let progress = if dice.roll(8) == 0 {
+                    match producer.put(burst[0]) {
+                        Ok(()) => burst.drain(..1).len(),
+                        Err(refused) => {
+                            assert_eq!(refused.into_item(), burst[0]);
+                            0
+                        }
+                    }
+                } else {
+                    producer.put_many(&mut burst)
+                };
+                if progress == 0 {
+                    yield_now();
+                }
+                dice.dawdle();
+            }
+        });
+        let mut dice = Dice::new(2);
+        let mut expected = 0;
+        while !consumer.is_closed() {
+            assert!(consumer.stats().depth <= 64);
+            let mut out: ArrayVec<Item, 16> = ArrayVec::new();
+            if dice.roll(8) == 0 {
+                out.extend(consumer.take());
+            } else {
+                consumer.take_many(&mut out);
+            }
+            if out.is_empty() {
+                yield_now();
+            }
+            for item in out {
+                item.verify();
+                assert_eq!(item.number, expected);
+                expected += 1;
+            }
+            dice.dawdle();
+        }
+        assert_eq!(expected, end);
+    });
+}
+
+#[test]
+fn directed_three_to_one() {
+    let end = scaled(600_000);
+    let (producer, mut consumer) = directed::many::queue(64);
+    thread::scope(|scope| {
+        for from in 0..3 {
+            let producer = producer.clone();
+            scope.spawn(move || produce(&producer, from, end));
+        }
+        drop(producer);
+        let mut dice = Dice::new(7);
+        let mut expected = [0; 3];
+        while !consumer.is_closed() {
+            assert!(consumer.stats().depth <= 64);
+            let mut out: ArrayVec<Item, 32> = ArrayVec::new();
+            if consumer.take_many(&mut out) == 0 {
+                yield_now();
+            }
+            for item in out {
+                item.verify();
+                assert_eq!(item.number, expected[item.from as usize]);
+                expected[item.from as usize] += 1;
+            }
+            dice.dawdle();
+        }
+        assert_eq!(expected, [end; 3]);
+    });
+}
+
+/// Puts a producer's items, in bursts and single.
+fn produce(producer: &unordered::Producer<Item>, from: u64, end: u64) {
+    let mut dice = Dice::new(10 + from);
+    let mut source = Source::new(from, end);
+    let mut burst = ArrayVec::new();
+    loop {
+        source.fill(&mut burst, &mut dice);
+        if burst.is_empty() {
+            return;
+        }
+        let progress = if dice.roll(8) == 0 {
+            producer.put(burst[0]).map_or(0, |()| burst.drain(..1).len())
+        } else {
+            producer.put_many(&mut burst)
+        };
+        if progress == 0 {
+            yield_now();
+        }
+        dice.dawdle();
+    }
+}
+
+#[test]
+fn unordered_two_to_three() {
+    let end = scaled(800_000);
+    let (producer, consumer) = unordered::queue(64);
+    let taken: Vec<AtomicBool> = (0..2 * end).map(|_| AtomicBool::new(false)).collect();
+    let count = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for from in 0..2 {
+            let producer = producer.clone();
+            scope.spawn(move || produce(&producer, from, end));
+        }
+        drop(producer);
+        for number in 0..3 {
+            let (consumer, taken, count) = (consumer.clone(), &taken, &count);
+            scope.spawn(move || {
+                let mut dice = Dice::new(20 + number);
+                // What one consumer gets of one producer comes in order.
+                let mut next = [0; 2];
+                while !consumer.is_closed() {
+                    assert!(consumer.stats().depth <= 64);
+                    let mut out: ArrayVec<Item, 8> = ArrayVec::new();
+                    if consumer.take_many(&mut out) == 0 {
+                        yield_now();
+                    }
+                    for item in out {
+                        item.verify();
+                        let next = &mut next[item.from as usize];
+                        assert!(item.number >= *next);
+                        *next = item.number + 1;
+                        let place = (item.from * end + item.number) as usize;
+                        assert!(!taken[place].swap(true, Ordering::Relaxed), "twice");
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
+                    dice.dawdle();
+                }
+            });
+        }
+    });
+    assert_eq!(count.into_inner(), 2 * end);
+}
+
+#[test]
+fn ordered_an_owner_and_three_workers() {
+    let end = scaled(1_500_000);
+    let (mut submitter, worker, mut releaser) = ordered::queue::<Item>(128);
+    let helped = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..3 {
+            let (worker, helped) = (worker.clone(), &helped);
+            scope.spawn(move || {
+                let mut dice = Dice::new(30 + number);
+                while !worker.is_closed() {
+                    match worker.take(1 + dice.roll(16) as usize) {
+                        Some(mut work) => {
+                            helped.fetch_add(work.len() as u64, Ordering::Relaxed);
+                            for item in work.iter_mut() {
+                                item.verify();
+                                item.check[0] = !item.check[0];
+                                dice.dawdle();
+                            }
+                            work.finish();
+                        }
+                        None => yield_now(),
+                    }
+                }
+            });
+        }
+        let mut dice = Dice::new(40);
+        let mut source = Source::new(0, end);
+        let mut burst = ArrayVec::new();
+        let (mut submitted, mut released) = (0, 0);
+        while released < end {
+            source.fill(&mut burst, &mut dice);
+            submitted += submitter.put_many(&mut burst) as u64;
+            assert!(submitted - released <= 128);
+            // The owner helps when it cannot go on.
+            if !burst.is_empty()
+                && let Some(mut work) = worker.take(4)
+            {
+                work.iter_mut().for_each(|item| item.check[0] = !item.check[0]);
+                work.finish();
+            }
+            let mut out: ArrayVec<Released<Item>, 32> = ArrayVec::new();
+            if releaser.release_many(&mut out) == 0 {
+                yield_now();
+            }
+            for item in out {
+                let mut item = item.finished().expect("every worker finishes");
+                item.check[0] = !item.check[0];
+                item.verify();
+                assert_eq!(item.number, released);
+                released += 1;
+            }
+            dice.dawdle();
+        }
+        drop(submitter);
+        assert!(releaser.is_closed());
+    });
+    assert!(helped.into_inner() > 0, "the workers never got anything");
+}
+
+/// What whoever handles a flow writes, without any order of its own.
+#[derive(Default)]
+struct FlowState {
+    busy: AtomicBool,
+    next: AtomicU64,
+    /// Who had it last, to see that flows do change hands.
+    last: AtomicUsize,
+}
+
+#[test]
+fn atomic_two_producers_three_consumers() {
+    /// Flows of each producer.
+    const FLOWS: u64 = 24;
+    let each = scaled(40_000);
+    let (producer, consumer) = atomic::queue(32, 32);
+    let flows: Vec<FlowState> = (0..2 * FLOWS).map(|_| FlowState::default()).collect();
+    let moved = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for from in 0..2 {
+            let producer = producer.clone();
+            scope.spawn(move || put_flows(&producer, from * FLOWS..(from + 1) * FLOWS, each));
+        }
+        drop(producer);
+        for me in 0..3 {
+            let (consumer, flows, moved) = (consumer.clone(), &flows, &moved);
+            scope.spawn(move || {
+                let mut dice = Dice::new(50 + me as u64);
+                while !consumer.is_closed() {
+                    handle_flows(&consumer, flows, me, moved, &mut dice);
+                    dice.dawdle();
+                }
+            });
+        }
+    });
+    for flow in &flows {
+        assert_eq!(flow.next.load(Ordering::Relaxed), each);
+    }
+    if !cfg!(miri) {
+        assert!(moved.into_inner() > 0, "no flow ever changed hands");
+    }
+}
+
+/// Puts `each` items of each flow, the flows mixed; what is refused goes again, in order.
+fn put_flows(producer: &atomic::Producer<Item>, flows: std::ops::Range<u64>, each: u64) {
+    let mut dice = Dice::new(60 + flows.start);
+    let count = flows.end - flows.start;
+    let mut next = vec![0; count as usize];
+    let mut left = each * count;
+    let mut burst: ArrayVec<(u64, Item), 32> = ArrayVec::new();
+    while left > 0 || !burst.is_empty() {
+        while left > 0 && !burst.is_full() {
+            let place = dice.roll(count) as usize;
+            if next[place] < each {
+                let flow = flows.start + place as u64;
+                // Runs of one flow, as bursts have them.
+                burst.push((flow, Item::new(flow, next[place])));
+                next[place] += 1;
+                left -= 1;
+            }
+        }
+        let before = burst.len();
+        let put = producer.put_many(&mut burst);
+        assert_eq!(before, put + burst.len());
+        if put == 0 {
+            yield_now();
+        }
+        dice.dawdle();
+    }
+}
+
+/// Claims a few lanes, takes some of their items, and handles them while the lanes are held.
+fn handle_flows(
+    consumer: &atomic::Consumer<Item>,
+    flows: &[FlowState],
+    me: usize,
+    moved: &AtomicU64,
+    dice: &mut Dice,
+) {
+    let mut lanes: ArrayVec<atomic::Lane<'_, Item>, 4> = ArrayVec::new();
+    let mut out: ArrayVec<Item, 32> = ArrayVec::new();
+    for _ in 0..1 + dice.roll(4) {
+        if let Some(mut lane) = consumer.hold() {
+            let mut part: ArrayVec<Item, 8> = ArrayVec::new();
+            lane.take_many(&mut part);
+            out.extend(part);
+            lanes.push(lane);
+        }
+    }
+    if out.is_empty() {
+        yield_now();
+    }
+    for item in &out {
+        item.verify();
+        let flow = &flows[item.from as usize];
+        // Relaxed throughout: the queue itself must order one handler after the other.
+        assert!(!flow.busy.swap(true, Ordering::Relaxed), "a flow in two hands");
+        assert_eq!(flow.next.load(Ordering::Relaxed), item.number);
+        flow.next.store(item.number + 1, Ordering::Relaxed);
+        if flow.last.swap(me + 1, Ordering::Relaxed) != me + 1 && item.number > 0 {
+            moved.fetch_add(1, Ordering::Relaxed);
+        }
+        dice.dawdle();
+        flow.busy.store(false, Ordering::Relaxed);
+    }
+    // Before the lanes, which go last.
+    drop(out);
+}
+
+#[test]
+fn a_sleeper_is_woken_for_each_item() {
+    let end = scaled(60_000);
+    let (mut producer, mut consumer) = directed::queue(4);
+    let sleepers = Sleepers::new();
+    let bell = (Mutex::new(false), std::sync::Condvar::new());
+    thread::scope(|scope| {
+        let (sleepers, bell) = (&sleepers, &bell);
+        scope.spawn(move || {
+            let mut dice = Dice::new(70);
+            for mut number in 0..end {
+                while let Err(refused) = producer.put(number) {
+                    number = refused.into_item();
+                    yield_now();
+                }
+                if sleepers.needs_wake(9) {
+                    *bell.0.lock().unwrap() = true;
+                    bell.1.notify_one();
+                }
+                dice.dawdle();
+            }
+        });
+        let mut expected = 0;
+        while expected < end {
+            if let Some(number) = consumer.take() {
+                assert_eq!(number, expected);
+                expected += 1;
+                continue;
+            }
+            sleepers.prepare(9);
+            if consumer.is_empty() {
+                // A wake-up that is lost is a test that does not end.
+                let mut rung = bell.0.lock().unwrap();
+                while !*rung {
+                    rung = bell.1.wait(rung).unwrap();
+                }
+                *rung = false;
+            }
+            sleepers.awake(9);
+        }
+    });
+}
+
+#[test]
+fn ends_that_go_at_any_time_lose_nothing() {
+    let living = AtomicU64::new(0);
+    /// Counts itself.
+    struct Counted<'a>(&'a AtomicU64);
+    impl Drop for Counted<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+    let make = || {
+        living.fetch_add(1, Ordering::Relaxed);
+        Counted(&living)
+    };
+    for round in 0..scaled(2_000) {
+        let mut dice = Dice::new(round);
+        let (puts, takes) = (dice.roll(12), dice.roll(12));
+        let (mut producer, mut consumer) = directed::queue(4);
+        let (any, taker) = unordered::queue(4);
+        let (flow_producer, flow_consumer) = atomic::queue(4, 4);
+        let (mut submitter, worker, mut releaser) = ordered::queue(4);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for flow in 0..puts {
+                    drop(producer.put(make()));
+                    drop(any.put(make()));
+                    drop(flow_producer.put(flow, make()));
+                    drop(submitter.put(make()));
+                }
+                drop(producer.take_back());
+                drop(any.take_back());
+                drop(flow_producer.take_back());
+                drop((producer, any, flow_producer, submitter));
+            });
+            scope.spawn(|| {
+                for turn in 0..takes {
+                    drop(consumer.take());
+                    drop(taker.take());
+                    drop(flow_consumer.hold().and_then(|mut lane| lane.take()));
+                    if let Some(work) = worker.take(2)
+                        && turn % 2 == 0
+                    {
+                        work.finish();
+                    }
+                    drop(releaser.release());
+                }
+                drop((consumer, taker, flow_consumer, worker));
+                drop(releaser.release());
+                drop(releaser);
+            });
+        });
+        assert_eq!(living.load(Ordering::Relaxed), 0, "round {round}");
+    }
+}

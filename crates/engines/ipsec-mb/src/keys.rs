@@ -1,0 +1,235 @@
+//! Where an SA's expanded keys lie in its block of cache lines.
+//!
+//! | suite | bytes, in this order |
+//! | --- | --- |
+//! | AES-GCM | the library's structure: round keys, hash keys with the lowest power last; salt |
+//! | ChaCha20-Poly1305 | key, salt |
+//! | AES-CBC with HMAC | encryption's schedule, decryption's, inner hash state, outer hash state |
+//! | HMAC alone | inner hash state, outer hash state |
+//!
+//! The structure of ipsec-mb 1.3 for AES-GCM has 1008 bytes, so the salt finds room in its last line,
+//! which every packet reads.
+
+use core::ptr;
+
+use crypto::{AesKey, EngineError, Hmac, KeyBlock, KeyLine, Keys, Maker, Near, Session, Suite};
+use ipsec_mb_sys as sys;
+
+use crate::NAME;
+use crate::manager::{Manager, hmac_code};
+
+/// Bytes of ChaCha20's key; the salt follows.
+const CHACHA_KEY_LEN: usize = 32;
+
+/// Bytes of a salt (RFC 4106 §4, RFC 7634 §2).
+const SALT_LEN: usize = 4;
+
+/// The maker of all sessions of this crate, see [`Maker`].
+///
+/// # Errors
+/// When the process has made too many of them.
+pub(crate) fn maker() -> Result<Maker, EngineError> {
+    static MAKER: std::sync::LazyLock<Option<Maker>> = std::sync::LazyLock::new(Maker::new);
+    let what = || "too many kinds of sessions".to_owned();
+    MAKER.ok_or_else(|| EngineError::Unavailable { engine: NAME, what: what() })
+}
+
+/// Expands the keys of a suite.
+///
+/// # Errors
+/// When a key has the wrong length or the library fails.
+pub(crate) fn session(
+    manager: &mut Manager,
+    maker: Maker,
+    suite: Suite,
+    keys: &Keys,
+) -> Result<Session, EngineError> {
+    if !keys.fit(suite) {
+        return Err(EngineError::KeyLength { suite });
+    }
+    let mut block = KeyBlock::new(block_len(suite));
+    let Some(lines) = block.lines_mut() else {
+        let what = "a new block of keys is shared".to_owned();
+        return Err(EngineError::Unavailable { engine: NAME, what });
+    };
+    let start: *mut u8 = lines.as_mut_ptr().cast();
+    match suite {
+        Suite::AesGcm { .. } => {
+            // SAFETY: the block has room for the library's structure, aligned to a line.
+            unsafe { manager.gcm_keys(&keys.cipher, start) }?;
+            // SAFETY: `block_len` counts the salt, and `fit` knows its length.
+            unsafe { copy(&keys.salt, start.wrapping_add(gcm_salt_at())) };
+        }
+        Suite::ChaCha20Poly1305 => {
+            // SAFETY: a line has room for both, and `fit` knows their lengths.
+            unsafe { copy(&keys.cipher, start) };
+            // SAFETY: as above.
+            unsafe { copy(&keys.salt, start.wrapping_add(CHACHA_KEY_LEN)) };
+        }
+        Suite::AesCbcHmac { key, hmac } => {
+            let dec = start.wrapping_add(schedule_len(key));
+            // SAFETY: `fit` says that the key has the length of `key`; each schedule has the
+            // length for it, a multiple of 16.
+            unsafe { manager.aes_keys(&keys.cipher, start, dec) }?;
+            let mac = start.wrapping_add(cbc_mac_at(key));
+            // SAFETY: the block ends with two states of `hmac`, aligned to 16.
+            unsafe { manager.hmac_keys(hmac, &keys.auth, mac) }?;
+        }
+        Suite::NullHmac { hmac } => {
+            // SAFETY: as above.
+            unsafe { manager.hmac_keys(hmac, &keys.auth, start) }?;
+        }
+    }
+    Ok(Session::with_keys(suite, maker, block, near(suite)))
+}
+
+/// Bytes of a suite's keys.
+fn block_len(suite: Suite) -> usize {
+    match suite {
+        Suite::AesGcm { .. } => gcm_salt_at() + SALT_LEN,
+        Suite::ChaCha20Poly1305 => CHACHA_KEY_LEN + SALT_LEN,
+        Suite::AesCbcHmac { key, hmac } => cbc_mac_at(key) + states_len(hmac),
+        Suite::NullHmac { hmac } => states_len(hmac),
+    }
+}
+
+/// The lines that a packet of a few blocks reads.
+fn near(suite: Suite) -> Near {
+    match suite {
+        // The round keys, and the lowest powers of the hash key with the salt.
+        Suite::AesGcm { key, .. } => {
+            Near { first: schedule_len(key).div_ceil(mem::LINE_LEN) as u8, last: 2 }
+        }
+        // All of them: which schedule it will be is not known here.
+        _ => Near { first: u8::MAX, last: 0 },
+    }
+}
+
+/// Where AES-GCM's salt is.
+pub(crate) fn gcm_salt_at() -> usize {
+    sys::culvert_mb_gcm_key_size().next_multiple_of(SALT_LEN)
+}
+
+/// Bytes of an AES key schedule: a block for each round and one more.
+const fn schedule_len(key: AesKey) -> usize {
+    match key {
+        AesKey::Aes128 => 11 * 16,
+        AesKey::Aes192 => 13 * 16,
+        AesKey::Aes256 => 15 * 16,
+    }
+}
+
+/// Where the hash states of AES-CBC with HMAC are.
+const fn cbc_mac_at(key: AesKey) -> usize {
+    2 * schedule_len(key)
+}
+
+/// Bytes of both hash states.
+const fn states_len(hmac: Hmac) -> usize {
+    2 * sys::outer_at(hmac_code(hmac))
+}
+
+/// Copies bytes to where there is room for them.
+///
+/// # Safety
+/// `to` is valid for writing as many bytes.
+unsafe fn copy(from: &[u8], to: *mut u8) {
+    // SAFETY: the caller says so, and memory that is being filled is not borrowed elsewhere.
+    unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+}
+
+/// The keys of a session of this crate, by their places.
+#[derive(Clone, Copy)]
+pub(crate) struct Placed<'a> {
+    lines: &'a [KeyLine],
+}
+
+impl<'a> Placed<'a> {
+    /// The lines of a session that was made by [`session`] for the suite that is asked about below.
+    #[inline]
+    pub(crate) fn new(lines: &'a [KeyLine]) -> Placed<'a> {
+        Placed { lines }
+    }
+
+    /// AES-GCM's or ChaCha20's keys, or AES-CBC's schedule for encryption.
+    #[inline]
+    pub(crate) fn keys(self) -> *const u8 {
+        self.lines.as_ptr().cast()
+    }
+
+    /// AES-CBC's schedule for decryption.
+    #[inline]
+    pub(crate) fn decryption(self, key: AesKey) -> *const u8 {
+        self.keys().wrapping_add(schedule_len(key))
+    }
+
+    /// HMAC's inner hash state behind AES-CBC's schedules, or without AES-CBC.
+    #[inline]
+    pub(crate) fn mac(self, key: Option<AesKey>) -> *const u8 {
+        self.keys().wrapping_add(key.map_or(0, cbc_mac_at))
+    }
+
+    /// The salt of AES-GCM, which is at [`gcm_salt_at`].
+    #[inline]
+    pub(crate) fn gcm_salt(self, salt_at: usize) -> u32 {
+        self.word(salt_at)
+    }
+
+    /// The salt of ChaCha20-Poly1305.
+    #[inline]
+    pub(crate) fn chacha_salt(self) -> u32 {
+        self.word(CHACHA_KEY_LEN)
+    }
+
+    /// Four bytes as they lie in memory.
+    #[inline]
+    fn word(self, at: usize) -> u32 {
+        let place: *const u32 = self.keys().wrapping_add(at).cast();
+        debug_assert!(at + SALT_LEN <= size_of_val(self.lines));
+        // SAFETY: every salt lies inside the block, which begins at a line, and its place is a
+        // multiple of four.
+        unsafe { place.read() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `suite` needs on the heap, in bytes.
+    fn heap_len(suite: Suite) -> usize {
+        let keys = Keys {
+            cipher: vec![1; suite.cipher_key_len_bytes()],
+            salt: vec![2; suite.salt_len_bytes()],
+            auth: vec![3; suite.auth_key_len_bytes()],
+        };
+        let mut manager = Manager::new().unwrap();
+        let session = session(&mut manager, maker().unwrap(), suite, &keys).unwrap();
+        session.heap_len().unwrap()
+    }
+
+    #[test]
+    fn one_line_more_than_the_keys() {
+        for suite in Suite::all() {
+            let line = mem::LINE_LEN;
+            let bare = block_len(suite).next_multiple_of(line);
+            assert_eq!(heap_len(suite), bare + line, "{suite}");
+            if let Suite::AesGcm { .. } = suite {
+                let library = sys::culvert_mb_gcm_key_size();
+                assert_eq!(bare, library.next_multiple_of(line), "the salt needs no line");
+            }
+        }
+    }
+
+    #[test]
+    fn places_do_not_overlap_and_are_aligned() {
+        for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
+            assert_eq!(schedule_len(key) % 16, 0);
+            for hmac in Hmac::ALL {
+                let suite = Suite::AesCbcHmac { key, hmac };
+                assert_eq!(cbc_mac_at(key) + states_len(hmac), block_len(suite));
+                assert_eq!(cbc_mac_at(key) % 16, 0);
+            }
+        }
+    }
+}

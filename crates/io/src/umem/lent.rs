@@ -1,0 +1,97 @@
+//! The ledger of frames that a pair of kernel rings has.
+
+#![allow(unsafe_code, reason = "takes over counts of the region; what is exported is safe")]
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::Umem;
+use super::frame::Frame;
+use super::region::Region;
+
+/// The frames that are in the kernel's hands by way of one pair of rings.
+pub(crate) struct Lent {
+    region: Arc<Region>,
+    /// One bit a chunk: set while it is lent by this ledger.
+    bits: Box<[u64]>,
+    count: usize,
+}
+
+impl Lent {
+    pub(crate) fn new(umem: &Umem) -> Self {
+        let words = umem.chunks().div_ceil(64);
+        Self { region: Arc::clone(&umem.region), bits: vec![0; words].into_boxed_slice(), count: 0 }
+    }
+
+    /// Enters a frame and returns its chunk's offset in the region, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// The frame itself, if it is of another region.
+    #[inline]
+    pub(crate) fn lend(&mut self, frame: Frame) -> Result<u64, Frame> {
+        if !Arc::ptr_eq(&self.region, &frame.region) {
+            return Err(frame);
+        }
+        let (region, index) = frame.into_parts();
+        // The ledger's own Arc keeps the region; the frame's count stays with the bit and is
+        // taken over again in redeem() or drop().
+        core::mem::forget(region);
+        if let Some(word) = self.bits.get_mut(index as usize / 64) {
+            *word |= 1 << (index % 64);
+        }
+        self.count += 1;
+        Ok(u64::from(index) << self.region.chunk_shift)
+    }
+
+    /// Strikes out the chunk that contains `address` (an offset in the region) and returns its
+    /// frame; `None` if this ledger has not lent it.
+    #[inline]
+    pub(crate) fn redeem(&mut self, address: u64) -> Option<Frame> {
+        let index = u32::try_from(address >> self.region.chunk_shift).ok()?;
+        let word = self.bits.get_mut(index as usize / 64)?;
+        let bit = 1 << (index % 64);
+        if *word & bit == 0 {
+            return None;
+        }
+        *word &= !bit;
+        self.count -= 1;
+        Some(self.frame(index))
+    }
+
+    /// Makes the frame of a chunk whose bit the caller has just cleared.
+    #[inline]
+    fn frame(&self, index: u32) -> Frame {
+        // SAFETY: lend() forgot one strong count of this very region for each set bit; the bit was
+        // set and is cleared now, so that count is taken over exactly once.
+        let region = unsafe { Arc::from_raw(Arc::as_ptr(&self.region)) };
+        // SAFETY: the chunk's only Frame went into lend(), which keeps its number below chunks.
+        unsafe { Frame::new(region, index) }
+    }
+
+    /// The number of lent frames.
+    pub(crate) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Gives every lent frame back to the region. Only when the kernel can't touch them any more.
+    pub(crate) fn redeem_all(&mut self) {
+        for index in 0..self.region.chunks {
+            let address = u64::from(index) << self.region.chunk_shift;
+            drop(self.redeem(address));
+        }
+    }
+}
+
+impl Drop for Lent {
+    /// What is still lent may be read or written by the kernel: it is never used again.
+    fn drop(&mut self) {
+        for index in 0..self.region.chunks {
+            let address = u64::from(index) << self.region.chunk_shift;
+            if let Some(frame) = self.redeem(address) {
+                let (region, _) = frame.into_parts();
+                region.quarantined.fetch_add(1, Ordering::AcqRel);
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! What the data path needs of memory and the language does not give in safe code: prefetch hints,
+//! and atomic words whose owner is kept beside a pointer to them.
+//!
+//! One of the few crates with unsafe code, so that the pure ones above need none.
+
+mod prefetch;
+mod words;
+
+pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_pointer};
+pub use words::{StableWords, Words};
+
+/// Bytes in a cache line.
+pub const LINE_LEN: usize = 64;

@@ -1,0 +1,76 @@
+//! Prefetch: asks the processor to bring a cache line near, and waits for nothing.
+//!
+//! A hint: it changes no memory, never faults, and is nothing where there is no instruction for it.
+
+/// Prefetches the first cache line of a value, to be read or written soon.
+#[inline(always)]
+pub fn prefetch<T: ?Sized>(value: &T) {
+    hint(core::ptr::from_ref(value).cast());
+}
+
+/// Prefetches every cache line of a value.
+#[inline(always)]
+pub fn prefetch_all<T>(value: &T) {
+    let start = core::ptr::from_ref(value).cast::<u8>();
+    let mut at = 0;
+    while at < size_of::<T>() {
+        hint(start.wrapping_add(at));
+        at += crate::LINE_LEN;
+    }
+}
+
+/// Prefetches the cache line of `bytes[offset]`; past the end nothing happens.
+#[inline(always)]
+pub fn prefetch_at(bytes: &[u8], offset: usize) {
+    if let Some(byte) = bytes.get(offset) {
+        hint(core::ptr::from_ref(byte));
+    }
+}
+
+/// Prefetches the cache line that a pointer points into. Any address whatever will do, because
+/// nothing is read.
+#[inline(always)]
+pub fn prefetch_pointer<T>(pointer: *const T) {
+    hint(pointer.cast());
+}
+
+#[inline(always)]
+fn hint(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch of any address whatever is allowed: it has no effect that can be seen.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch(address.cast(), core::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl1keep, [{0}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_place_will_do() {
+        prefetch(&7_u8);
+        prefetch::<[u64]>(&[]);
+        prefetch_all(&[0_u8; 300]);
+        prefetch_all(&());
+        prefetch("");
+        prefetch_pointer(core::ptr::null::<u64>());
+        prefetch_pointer(core::ptr::without_provenance::<u8>(usize::MAX));
+        let bytes = vec![1_u8; 100];
+        for offset in [0, 63, 64, 99, 100, usize::MAX] {
+            prefetch_at(&bytes, offset);
+        }
+        assert_eq!(bytes, vec![1_u8; 100]);
+    }
+}

@@ -1,0 +1,225 @@
+//! One state of the databases, as one thread sees it: slots of its own over shared indexes.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use crate::feed::{Change, PolicyChange, SaChange};
+use crate::flow::Flow;
+use crate::groups::{self, Groups, V4, V6};
+use crate::hash::{Seeds, Tag};
+use crate::model::{Action, Direction};
+use crate::policy_entry::PolicyEntry;
+use crate::sa_entry::SaEntry;
+use crate::slots::Slots;
+use crate::stamp::Versions;
+use crate::table::{Links, NONE, Table};
+
+/// A worker's name for an SA in its view: small, to be kept and compared, and harmless.
+///
+/// It does not keep the SA alive. When the SA is removed or replaced the handle finds nothing,
+/// also when its place is used again; so it may be kept across refreshes. Good for the readers of
+/// one [`Databases`](crate::Databases).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SaHandle {
+    slot: u32,
+    generation: u32,
+}
+
+const _: () = assert!(size_of::<SaHandle>() == 8);
+
+impl SaHandle {
+    pub(crate) const fn slot(self) -> u32 {
+        self.slot
+    }
+}
+
+/// Where an SA is, in one view.
+pub(crate) struct SaSlot<S> {
+    pub(crate) entry: Option<Arc<SaEntry<S>>>,
+    /// Differs each time that the slot is used.
+    pub(crate) generation: u32,
+}
+
+const _: () = assert!(size_of::<SaSlot<()>>() == 16);
+
+// Not derived: those would ask for `S: Clone` and `S: Default`.
+impl<S> Clone for SaSlot<S> {
+    fn clone(&self) -> SaSlot<S> {
+        SaSlot { entry: self.entry.clone(), generation: self.generation }
+    }
+}
+
+impl<S> Default for SaSlot<S> {
+    fn default() -> SaSlot<S> {
+        SaSlot { entry: None, generation: 0 }
+    }
+}
+
+/// The databases at one moment. Whatever the shared indexes name beside what is in the slots here
+/// is not in the view.
+pub(crate) struct View<S> {
+    pub(crate) seeds: Seeds,
+    pub(crate) sas: Slots<SaSlot<S>>,
+    pub(crate) inbound: Arc<Table>,
+    pub(crate) inbound_links: Arc<Links>,
+    pub(crate) outbound: Arc<Table>,
+    pub(crate) outbound_links: Arc<Links>,
+    pub(crate) policies: Slots<Option<Arc<PolicyEntry>>>,
+    pub(crate) policy_links: Arc<Links>,
+    /// By direction.
+    groups_v4: [Groups<V4>; 3],
+    groups_v6: [Groups<V6>; 3],
+    pub(crate) defaults: [Action; 3],
+    pub(crate) versions: Versions,
+}
+
+impl<S> Clone for View<S> {
+    fn clone(&self) -> View<S> {
+        View {
+            seeds: self.seeds,
+            sas: self.sas.clone(),
+            inbound: Arc::clone(&self.inbound),
+            inbound_links: Arc::clone(&self.inbound_links),
+            outbound: Arc::clone(&self.outbound),
+            outbound_links: Arc::clone(&self.outbound_links),
+            policies: self.policies.clone(),
+            policy_links: Arc::clone(&self.policy_links),
+            groups_v4: self.groups_v4.clone(),
+            groups_v6: self.groups_v6.clone(),
+            defaults: self.defaults,
+            versions: self.versions.clone(),
+        }
+    }
+}
+
+impl<S> View<S> {
+    pub(crate) fn new(seeds: Seeds, inbound: &Arc<Table>, outbound: &Arc<Table>) -> View<S> {
+        View {
+            seeds,
+            sas: Slots::new(),
+            inbound: Arc::clone(inbound),
+            inbound_links: Arc::new(Links::new()),
+            outbound: Arc::clone(outbound),
+            outbound_links: Arc::new(Links::new()),
+            policies: Slots::new(),
+            policy_links: Arc::new(Links::new()),
+            groups_v4: Default::default(),
+            groups_v6: Default::default(),
+            defaults: [Action::Allow; 3],
+            versions: Versions::new(),
+        }
+    }
+
+    /// Takes over a change. Does not allocate.
+    pub(crate) fn apply(&mut self, change: Change<S>) {
+        match change {
+            Change::SaRoom(piece) => self.sas.push(piece),
+            Change::PolicyRoom(piece) => self.policies.push(piece),
+            Change::Inbound(table) => self.inbound = table,
+            Change::Outbound(table) => self.outbound = table,
+            Change::Sa(SaChange { remove, insert }) => {
+                if let Some((slot, tag)) = remove {
+                    self.versions.sa_changed(tag);
+                    if let Some(place) = self.sas.get_mut(slot) {
+                        place.entry = None;
+                    }
+                }
+                if let Some((slot, tag, new)) = insert {
+                    self.versions.sa_changed(tag);
+                    if let Some(place) = self.sas.get_mut(slot) {
+                        *place = new;
+                    }
+                }
+            }
+            Change::GroupsV4(direction, groups) => self.groups_v4[direction as usize] = groups,
+            Change::GroupsV6(direction, groups) => self.groups_v6[direction as usize] = groups,
+            Change::Policy(PolicyChange { remove, insert }) => {
+                if let Some((slots, spot)) = remove {
+                    self.versions.policy_changed(spot);
+                    self.set_policy(slots.main, None);
+                    self.set_policy(slots.later, None);
+                }
+                if let Some((slots, spot, entry)) = insert {
+                    self.versions.policy_changed(spot);
+                    if slots.later != NONE {
+                        self.set_policy(slots.later, Some(Arc::clone(&entry)));
+                    }
+                    self.set_policy(slots.main, Some(entry));
+                }
+            }
+            Change::Default(direction, action) => {
+                self.versions.all_changed();
+                self.defaults[direction as usize] = action;
+            }
+        }
+    }
+
+    fn set_policy(&mut self, slot: u32, entry: Option<Arc<PolicyEntry>>) {
+        if let Some(place) = self.policies.get_mut(slot) {
+            *place = entry;
+        }
+    }
+
+    /// The SA of a handle.
+    #[inline]
+    pub(crate) fn sa(&self, handle: SaHandle) -> Option<&Arc<SaEntry<S>>> {
+        let place = self.sas.get(handle.slot)?;
+        if place.generation == handle.generation { place.entry.as_ref() } else { None }
+    }
+
+    /// The SAs that an arriving packet names, youngest first, whatever their marks.
+    #[inline]
+    pub(crate) fn inbound_sas(
+        &self,
+        dst: IpAddr,
+        spi: u32,
+        protocol: u8,
+    ) -> impl Iterator<Item = (SaHandle, &Arc<SaEntry<S>>)> {
+        let at = self.inbound.head(self.seeds.inbound(dst, spi, protocol));
+        self.chain(at, &self.inbound_links).filter(move |(_, sa)| sa.is_for(dst, spi, protocol))
+    }
+
+    /// The SAs in the chain of an outbound key, youngest first; others may be among them.
+    #[inline]
+    pub(crate) fn outbound_sas(
+        &self,
+        tag: Tag,
+    ) -> impl Iterator<Item = (SaHandle, &Arc<SaEntry<S>>)> {
+        self.chain(self.outbound.head(tag), &self.outbound_links)
+    }
+
+    /// What of a chain is in this view.
+    #[inline]
+    fn chain<'v>(
+        &'v self,
+        mut at: u32,
+        links: &'v Links,
+    ) -> impl Iterator<Item = (SaHandle, &'v Arc<SaEntry<S>>)> {
+        core::iter::from_fn(move || {
+            while at != NONE {
+                let slot = at;
+                at = links.next(slot);
+                if let Some(SaSlot { entry: Some(sa), generation }) = self.sas.get(slot) {
+                    return Some((SaHandle { slot, generation: *generation }, sa));
+                }
+            }
+            None
+        })
+    }
+
+    /// The policy that decides about a packet.
+    #[inline]
+    pub(crate) fn policy(
+        &self,
+        direction: Direction,
+        flow: &Flow<'_>,
+    ) -> Option<&Arc<PolicyEntry>> {
+        let at = direction as usize;
+        let (policies, links, seeds) = (&self.policies, &self.policy_links, &self.seeds);
+        if flow.headers.src.is_ipv4() {
+            groups::find(&self.groups_v4[at], seeds, policies, links, flow)
+        } else {
+            groups::find(&self.groups_v6[at], seeds, policies, links, flow)
+        }
+    }
+}

@@ -1,0 +1,46 @@
+"""What the worker does when no packets come, and that packets come all the same."""
+
+import pytest
+
+from lab import topology as t
+from lab.base import wait_for
+from lab.traffic import assert_ping, first_answer
+
+
+def sleeps(gateway):
+    return gateway.daemon.stats()["work"]["sleeps"]
+
+
+def test_an_idle_worker_sleeps_and_wakes(network):
+    net = network().up()
+    assert net.gwa.daemon.json("status")["polling"] == "adaptive"
+    assert_ping(net.client, t.SERVER4, count=5)
+    before = sleeps(net.gwa)
+    wait_for("a sleep", lambda: sleeps(net.gwa) > before)
+    # Each of these wakes it: far apart, one by one.
+    assert_ping(net.client, t.SERVER4, count=5, interval=0.3)
+    assert_ping(net.server, t.CLIENT6, count=5)
+
+
+@pytest.mark.parametrize("how", ["flag", "key"])
+def test_one_that_polls_never_sleeps(network, how):
+    net = network()
+    daemon = net.gwa.daemon
+    if how == "flag":
+        daemon.arguments = ["--poll"]
+    else:
+        daemon.write_config(daemon.config.read_text() + '[worker]\npoll = "always"\n')
+    net.up()
+    assert daemon.json("status")["polling"] == "always"
+    assert_ping(net.client, t.SERVER4, count=20)
+    assert_ping(net.gwa.host, t.LAN_B4, count=5)
+    assert sleeps(net.gwa) == 0
+    # It hears of what the control thread has to say without being woken.
+    net.gwa.host.run("ip", "link", "set", "lan", "down")
+    ports = lambda: {p["interface"]: p for p in daemon.json("port")}  # noqa: E731
+    wait_for("the port to close", lambda: ports()["lan"]["state"] != "up")
+    net.gwa.host.run("ip", "link", "set", "lan", "up")
+    wait_for("the port to open", lambda: ports()["lan"]["state"] == "up")
+    # Routes and neighbours come back a moment after the port.
+    first_answer(net.client, t.SERVER4)
+    assert_ping(net.client, t.SERVER4, count=5)
