@@ -7,7 +7,7 @@ use std::process::{Command, exit};
 fn main() {
     println!("cargo:rerun-if-changed=bpf/steer.bpf.c");
     println!("cargo:rerun-if-env-changed=CLANG");
-    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let clang = env::var("CLANG").unwrap_or_else(|_| installed());
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("steer.bpf.o");
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"]);
@@ -40,6 +40,15 @@ fn main() {
              packages clang and libbpf-dev, or name another clang in the variable CLANG."
         )),
     }
+}
+
+/// The clang to use: the unversioned one, or the newest that only has its version in its name, as
+/// Debian's packages `clang-14` and alike do.
+fn installed() -> String {
+    let starts = |name: &String| Command::new(name).arg("--version").output().is_ok();
+    let versioned = (11..=30).rev().map(|version| format!("clang-{version}"));
+    let mut names = std::iter::once("clang".to_owned()).chain(versioned);
+    names.find(starts).unwrap_or_else(|| "clang".to_owned())
 }
 
 fn fail(message: &str) -> ! {
