@@ -138,6 +138,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
                 &mut [PollFd::from_borrowed_fd(server.poll_fd(), PollFlags::IN)],
                 Some(&timeout),
             );
+            let was_flushing = is_flushing.load(Relaxed);
             let begin = Instant::now();
             // As the daemon's loop does it, and in its order.
             server.receive(&mut database, clock(started), &mut |change| journal.record(change))?;
@@ -146,7 +147,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
             server.enqueue(outputs, &mut |change| journal.record(change));
             database.backend_mut().take_changed_policies();
             server.send(&database);
-            if !is_flushing.load(Relaxed) {
+            if !was_flushing && !is_flushing.load(Relaxed) {
                 longest_turn = longest_turn.max(begin.elapsed());
             }
         }
