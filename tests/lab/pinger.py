@@ -23,12 +23,15 @@ ERRORS = {
 }  # fmt: skip
 
 
-def ping(host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1):
+def ping(
+    host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1, enough=None
+):
     """Sends `count` echo requests with `size` bytes each, `interval` seconds apart.
 
     Returns a dict: sent, received (requests that were answered), duplicates, errors (ICMP errors
     and refusals of the system, as text), times (round trips in seconds), text (for people).
-    It ends when all are answered, or `wait` seconds after the last was sent. `df`: True forbids
+    It ends when all are answered, or `enough` of them, or `wait` seconds after the last was sent;
+    what was not sent by then is not counted. `df`: True forbids
     fragmentation, False allows it, None leaves it to the system.
     """
     version = 6 if ":" in to else 4
@@ -44,13 +47,13 @@ def ping(host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wai
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
         if source:
             sock.bind((source, 0))
-        return _Run(sock, version, to, count, size).go(interval, wait)
+        return _Run(sock, version, to, count, size, enough or count).go(interval, wait)
 
 
 class _Run:
-    def __init__(self, sock, version, to, count, size):
+    def __init__(self, sock, version, to, count, size, enough):
         self.sock, self.version, self.to = sock, version, to
-        self.count, self.size = count, size
+        self.count, self.size, self.enough = count, size, enough
         self.ident = struct.unpack("!H", os.urandom(2))[0]
         self.request, self.reply = (8, 0) if version == 4 else (128, 129)
         self.sent_at, self.times = {}, {}
@@ -60,18 +63,20 @@ class _Run:
         start = time.monotonic()
         for number in range(self.count):
             self._listen(start + number * interval)
+            if self._has_enough():
+                break
             self._send(number)
         end = time.monotonic() + wait
-        while len(self.times) < self.count and time.monotonic() < end:
+        while not self._has_enough() and time.monotonic() < end:
             self._listen(min(end, time.monotonic() + 0.05))
         self._listen(time.monotonic())
-        lost = sorted(set(range(self.count)) - set(self.times))
+        lost = sorted(set(self.sent_at) - set(self.times))
         text = (
-            f"ping {self.to}, {self.size} bytes: {self.count} sent, {len(self.times)} answered, "
+            f"ping {self.to}, {self.size} bytes: {len(self.sent_at)} sent, {len(self.times)} answered, "
             f"{self.duplicates} duplicates; unanswered: {lost[:10]}; errors: {self.errors[:5]}"
         )
         return {
-            "sent": self.count, "received": len(self.times), "duplicates": self.duplicates,
+            "sent": len(self.sent_at), "received": len(self.times), "duplicates": self.duplicates,
             "errors": self.errors, "times": list(self.times.values()), "text": text,
         }  # fmt: skip
 
@@ -98,8 +103,11 @@ class _Run:
                 self.errors.append(f"{error.strerror}")
                 continue
             self._take(data[(data[0] & 15) * 4 :] if self.version == 4 else data, peer[0])
-            if len(self.times) == self.count and len(self.sent_at) == self.count:
+            if self._has_enough():
                 return
+
+    def _has_enough(self):
+        return len(self.times) >= self.enough
 
     def _take(self, icmp, peer):
         if len(icmp) < 8:

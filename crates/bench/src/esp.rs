@@ -207,7 +207,9 @@ pub(crate) fn repetition(
     while timed.has_time(options.duration) {
         gateway.load()?;
         let packets = gateway.packets();
-        timed.piece(packets, options.allocations, || gateway.run());
+        let before = gateway.crypto_switches();
+        let is_disturbed = |gateway: &Gateway| gateway.crypto_switches() != before;
+        timed.piece_on(gateway, packets, options.allocations, Gateway::run, is_disturbed);
         gateway.unload()?;
     }
     Ok(timed)

@@ -22,7 +22,7 @@ use crate::machine::resident_bytes;
 use crate::options::Direction;
 use crate::port::Wire;
 use crate::random::Random;
-use crate::timing::pin;
+use crate::timing::{pin, switches};
 use crate::traffic::Traffic;
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
 
@@ -73,6 +73,8 @@ pub(crate) struct Gateway {
     /// An engine that is not the worker's.
     engine: Box<dyn Engine>,
     ivs: IvSource,
+    /// The crypto threads, by their numbers in the system.
+    crypto_threads: Vec<i32>,
     /// All packets, while they are outside the gateway.
     stock: Vec<Packet>,
     /// The flow of the packet in each frame.
@@ -170,6 +172,7 @@ impl Gateway {
             fresh: false,
             engine: provider.engine()?,
             ivs: IvSource::from_seed([2; 32]),
+            crypto_threads: Vec::new(),
             stock,
             flows: vec![0; (frames + SPARE_FRAMES) as usize],
             frames: frames as usize,
@@ -242,15 +245,27 @@ impl Gateway {
             .collect::<Result<Vec<_>, BenchError>>()?;
         let workers = self.worker.add_crypto_pool(engines);
         let workers = workers.map_err(BenchError::system("make an eventfd"))?;
+        let (tell, told) = channel();
         let threads = workers.into_iter().zip(cores.to_vec()).map(|(worker, core)| {
+            let tell = tell.clone();
             std::thread::spawn(move || {
                 // Unpinned it is only slower, and the rates show it.
                 let _ = pin(Some(core));
+                // Somebody listens until all have told.
+                let _ = tell.send(rustix::thread::gettid().as_raw_nonzero().get());
                 // Passes are short, and to be woken takes as long as some of them.
                 worker.run(Polling::Always);
             })
         });
-        Ok(threads.collect())
+        let threads: Vec<JoinHandle<()>> = threads.collect();
+        self.crypto_threads = told.iter().take(threads.len()).collect();
+        Ok(threads)
+    }
+
+    /// How often crypto threads had to leave their cores to others so far: while one is away, all
+    /// that is behind its burst waits.
+    pub(crate) fn crypto_switches(&self) -> u64 {
+        self.crypto_threads.iter().map(|thread| switches(*thread)).sum()
     }
 
     /// How many packets are under way.

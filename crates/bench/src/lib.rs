@@ -7,6 +7,7 @@
 //! | `raw` | the bench `crypto`: the cipher alone, which bounds the others |
 //! | `gateway`, `world`, `traffic`, `port` | the gateway under test and everything around it |
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
+//! | `round_trip` | how far apart two cores are |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
 //! | `benches`, [`plot`] | all benchmarks by name, and their charts |
@@ -50,6 +51,7 @@ mod random;
 mod raw;
 mod rekey;
 pub mod report;
+mod round_trip;
 pub mod row;
 mod scale;
 mod timing;

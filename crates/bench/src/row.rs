@@ -51,6 +51,15 @@ pub struct Row {
     pub peer_mpps: Option<f64>,
     /// The gateway's rate as a multiple of the peer's.
     pub ratio_peer: Option<f64>,
+    /// The rate as a multiple of one core's, measured in turns: the repetitions' median.
+    pub gain_median: Option<f64>,
+    /// The least gain of a repetition.
+    pub gain_min: Option<f64>,
+    /// The greatest gain of a repetition.
+    pub gain_max: Option<f64>,
+    /// Nanoseconds of a cache line's way to the second core and back: the longest before any of the
+    /// repetitions.
+    pub round_trip_ns: Option<f64>,
     /// Allocations for each packet, where the program counts them.
     pub allocations_per_packet: Option<f64>,
     /// Nanoseconds of one look-up: the median.
@@ -95,6 +104,10 @@ pub const COLUMNS: &[Column] = &[
     (">OF RAW", |r| r.ratio_raw.map(|n| format!("{:.0} %", n * 100.0))),
     (">PEER MPPS", |r| number(r.peer_mpps)),
     (">OF PEER", |r| r.ratio_peer.map(|n| format!("{n:.2} x"))),
+    (">GAIN", |r| r.gain_median.map(|n| format!("{n:.2} x"))),
+    (">GAIN MIN", |r| number(r.gain_min)),
+    (">GAIN MAX", |r| number(r.gain_max)),
+    (">ROUND TRIP NS", |r| r.round_trip_ns.map(|n| format!("{n:.0}"))),
     (">NS/LOOK-UP", |r| r.ns_per_lookup.map(|n| format!("{n:.0}"))),
     (">PER SECOND", |r| r.per_second.map(|n| format!("{n:.0}"))),
     (">LOST", |r| r.lost.map(|n| n.to_string())),

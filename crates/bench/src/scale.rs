@@ -1,4 +1,8 @@
-//! The bench `scale`: several workers on a core each.
+//! The bench `scale`: several cores, for the same SAs and for SAs of their own.
+//!
+//! What counts is the gain, and that one core and several are measured in turns: each repetition of
+//! several cores is held against the one of one core just before it. Each has a gateway of its
+//! own, so that no accident of where one lies in memory decides a whole run.
 
 use std::sync::Barrier;
 use std::thread;
@@ -10,8 +14,9 @@ use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
 use crate::gateway::{Gateway, Path};
 use crate::options::{Direction, Options};
+use crate::round_trip::round_trip_ns;
 use crate::row::Row;
-use crate::timing::{Repetitions, median, pin};
+use crate::timing::{Timed, median, pin};
 use crate::traffic::{Choice, Traffic};
 
 /// How workers share the SAs.
@@ -34,6 +39,27 @@ impl Sharing {
     }
 }
 
+/// One repetition.
+struct Turn {
+    /// Of all cores together.
+    mpps: f64,
+    cycles: Option<f64>,
+    packets: u64,
+    allocations: u64,
+    /// Between the first core and the second.
+    round_trip_ns: Option<f64>,
+    /// What the row says beside figures.
+    row: Row,
+}
+
+/// What is measured with one core, with two, and so on.
+struct Case<'o> {
+    options: &'o Options<'o>,
+    suite: Suite,
+    direction: Direction,
+    size: usize,
+}
+
 /// The bench `scale`: from one core to all that this process may use.
 ///
 /// # Errors
@@ -41,51 +67,78 @@ impl Sharing {
 pub fn scale(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     let cores = cores(options.cpu)?;
-    let mut rows = Vec::new();
-    for sharing in Sharing::ALL {
-        for suite in &options.suites {
-            for direction in &options.directions {
-                for size in &options.sizes {
-                    for count in 1..=cores.len() {
-                        let used = cores.get(..count).unwrap_or(&cores);
-                        let mut row = match sharing {
-                            Sharing::Pool => pool(options, *suite, *direction, *size, used)?,
-                            Sharing::Own => own(options, *suite, *direction, *size, used)?,
-                        };
-                        row.case = Some(sharing.name());
-                        rows.push(row);
-                    }
+    let mut rows = Sharing::ALL.map(|_| Vec::new());
+    for &suite in &options.suites {
+        for &direction in &options.directions {
+            for &size in &options.sizes {
+                let case = Case { options, suite, direction, size };
+                for (rows, more) in rows.iter_mut().zip(case.rows(&cores)?) {
+                    rows.extend(more);
                 }
             }
         }
     }
-    Ok(rows)
+    Ok(rows.into_iter().flatten().collect())
 }
 
-/// One worker, on the first core, and a crypto thread on each other one.
-fn pool(
-    options: &Options<'_>,
-    suite: Suite,
-    direction: Direction,
-    size: usize,
-    cores: &[usize],
-) -> Result<Row, BenchError> {
-    let Some((first, others)) = cores.split_first() else { return Ok(Row::default()) };
-    let sas = options.sas.first().copied().unwrap_or(1);
-    let work = || {
-        pin(Some(*first))?;
-        let traffic = Traffic::new(direction, size, sas, options.flows, Choice::InTurn(0));
-        let mut gateway = Gateway::new(plan(options, suite, Path::Esp, traffic))?;
+impl Case<'_> {
+    /// For each way of sharing the rows of one core, two, and so on.
+    fn rows(&self, cores: &[usize]) -> Result<[Vec<Row>; Sharing::ALL.len()], BenchError> {
+        let mut alone = Vec::new();
+        let mut together: [Vec<Vec<Turn>>; Sharing::ALL.len()] = Default::default();
+        for _ in 0..self.options.repeat {
+            alone.push(self.turn(Sharing::Pool, cores.get(..1).unwrap_or_default())?);
+            for (sharing, turns) in Sharing::ALL.into_iter().zip(&mut together) {
+                turns.resize_with(cores.len().saturating_sub(1), Vec::new);
+                for (turns, count) in turns.iter_mut().zip(2..) {
+                    turns.push(self.turn(sharing, cores.get(..count).unwrap_or(cores))?);
+                }
+            }
+        }
+        let rows = |(sharing, turns): (Sharing, Vec<Vec<Turn>>)| {
+            let counts = core::iter::once(&alone).chain(&turns);
+            counts.map(|turns| self.row(sharing, turns, &alone)).collect()
+        };
+        let [pool, own] = together;
+        Ok([(Sharing::Pool, pool), (Sharing::Own, own)].map(rows))
+    }
+
+    /// One repetition on a thread of its own.
+    fn turn(&self, sharing: Sharing, cores: &[usize]) -> Result<Turn, BenchError> {
+        let work = || match sharing {
+            Sharing::Pool => self.pool(cores),
+            Sharing::Own => self.own(cores),
+        };
+        thread::scope(|scope| match scope.spawn(work).join() {
+            Ok(turn) => turn,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
+    fn gateway(&self) -> Result<Gateway, BenchError> {
+        let Case { options, suite, direction, size } = *self;
+        let traffic = Traffic::new(direction, size, self.sas(), options.flows, Choice::InTurn(0));
+        Gateway::new(plan(options, suite, Path::Esp, traffic))
+    }
+
+    /// SAs of each worker.
+    fn sas(&self) -> usize {
+        self.options.sas.first().copied().unwrap_or(1)
+    }
+
+    /// One worker, on the first core, and a crypto thread on each other one.
+    fn pool(&self, cores: &[usize]) -> Result<Turn, BenchError> {
+        let others = cores.get(1..).unwrap_or_default();
+        pin(cores.first().copied())?;
+        let round_trip_ns = others.first().map(|other| round_trip_ns(*other)).transpose()?;
+        let mut gateway = self.gateway()?;
         let threads = match others {
             [] => Vec::new(),
-            _ => gateway.add_crypto_threads(options.provider, others)?,
+            _ => gateway.add_crypto_threads(self.options.provider, others)?,
         };
         gateway.prove()?;
-        let all = Repetitions::of(options.repeat, || repetition(&mut gateway, options))?;
-        let mut row = row(options, "scale", &gateway);
-        all.fill(&mut row, options.allocations.is_some());
-        row.cores = Some(cores.len());
-        row.sas = Some(sas);
+        let timed = repetition(&mut gateway, self.options)?;
+        let row = Row { cores: Some(cores.len()), ..row(self.options, "scale", &gateway) };
         // The threads end with their worker.
         drop(gateway);
         for thread in threads {
@@ -93,66 +146,92 @@ fn pool(
                 std::panic::resume_unwind(panic);
             }
         }
-        Ok(row)
-    };
-    thread::scope(|scope| match scope.spawn(work).join() {
-        Ok(row) => row,
-        Err(panic) => std::panic::resume_unwind(panic),
-    })
+        Ok(Turn::of(&[timed], round_trip_ns, row))
+    }
+
+    /// Workers that share nothing; their rates are added up.
+    fn own(&self, cores: &[usize]) -> Result<Turn, BenchError> {
+        let barrier = Barrier::new(cores.len());
+        let work = |core: usize| -> Result<(Timed, Row), BenchError> {
+            let built = pin(Some(core)).and_then(|()| {
+                let mut gateway = self.gateway()?;
+                gateway.prove()?;
+                Ok(gateway)
+            });
+            // Also after an error: the others wait.
+            barrier.wait();
+            let mut gateway = built?;
+            let timed = repetition(&mut gateway, self.options)?;
+            Ok((timed, row(self.options, "scale", &gateway)))
+        };
+        let results: Vec<Result<(Timed, Row), BenchError>> = thread::scope(|scope| {
+            let threads: Vec<_> = cores.iter().map(|core| scope.spawn(|| work(*core))).collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let all = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let (timed, mut rows): (Vec<Timed>, Vec<Row>) = all.into_iter().unzip();
+        let one = rows.pop().unwrap_or_default();
+        let row = Row {
+            cores: Some(cores.len()),
+            sas: one.sas.map(|sas| sas * cores.len()),
+            flows: one.flows.map(|flows| flows * cores.len()),
+            ..one
+        };
+        Ok(Turn::of(&timed, None, row))
+    }
+
+    /// The row of all repetitions with one number of cores, held against those of one core.
+    fn row(&self, sharing: Sharing, turns: &[Turn], alone: &[Turn]) -> Row {
+        let rates: Vec<f64> = turns.iter().map(|turn| turn.mpps).collect();
+        let gains: Vec<f64> =
+            turns.iter().zip(alone).map(|(turn, alone)| turn.mpps / alone.mpps).collect();
+        let cycles: Option<Vec<f64>> = turns.iter().map(|turn| turn.cycles).collect();
+        let trips: Option<Vec<f64>> = turns.iter().map(|turn| turn.round_trip_ns).collect();
+        let packets: u64 = turns.iter().map(|turn| turn.packets).sum();
+        let allocations: u64 = turns.iter().map(|turn| turn.allocations).sum();
+        let counted = self.options.allocations.is_some();
+        let mut row = turns.first().map(|turn| turn.row.clone()).unwrap_or_default();
+        row.case = Some(sharing.name());
+        (row.mpps_min, row.mpps_max) = (Some(least(&rates)), Some(most(&rates)));
+        let mpps = median(rates);
+        row.mpps_median = Some(mpps);
+        row.gbps_median = Some(mpps * self.size as f64 * 8.0 / 1000.0);
+        row.cycles_per_packet = cycles.map(median);
+        row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
+        if row.cores != Some(1) {
+            (row.gain_min, row.gain_max) = (Some(least(&gains)), Some(most(&gains)));
+            row.gain_median = Some(median(gains));
+            row.round_trip_ns = trips.map(|trips| most(&trips));
+        }
+        row
+    }
 }
 
-/// Workers that share nothing; the rates of each repetition are added up.
-fn own(
-    options: &Options<'_>,
-    suite: Suite,
-    direction: Direction,
-    size: usize,
-    cores: &[usize],
-) -> Result<Row, BenchError> {
-    let barrier = Barrier::new(cores.len());
-    let sas = options.sas.first().copied().unwrap_or(1);
-    let work = |core: usize| -> Result<(Row, Repetitions), BenchError> {
-        let built = pin(Some(core)).and_then(|()| {
-            let traffic = Traffic::new(direction, size, sas, options.flows, Choice::InTurn(0));
-            let mut gateway = Gateway::new(plan(options, suite, Path::Esp, traffic))?;
-            gateway.prove()?;
-            Ok(gateway)
-        });
-        // Also after an error: the others wait.
-        barrier.wait();
-        let mut gateway = built?;
-        let all = Repetitions::of(options.repeat, || repetition(&mut gateway, options))?;
-        Ok((row(options, "scale", &gateway), all))
-    };
-    let results: Vec<Result<(Row, Repetitions), BenchError>> = thread::scope(|scope| {
-        let threads: Vec<_> = cores.iter().map(|core| scope.spawn(|| work(*core))).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        threads.into_iter().map(join).collect()
-    });
-    let mut all = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let Some((mut row, mut sum)) = all.pop() else { return Ok(Row::default()) };
-    sum.fill(&mut row, options.allocations.is_some());
-    // Rates of the same repetition of all workers together.
-    let rates: Vec<f64> = (0..options.repeat)
-        .map(|n| {
-            let others = all.iter().filter_map(|(_, of)| of.0.get(n));
-            others.chain(sum.0.get(n)).map(|timed| timed.mpps()).sum()
-        })
-        .collect();
-    sum.0.extend(all.iter().flat_map(|(_, of)| of.0.iter().copied()));
-    row.cycles_per_packet = sum.cycles_per_packet();
-    row.mpps_min = Some(rates.iter().copied().fold(f64::INFINITY, f64::min));
-    row.mpps_max = Some(rates.iter().copied().fold(0.0, f64::max));
-    let mpps = median(rates);
-    row.mpps_median = Some(mpps);
-    row.gbps_median = Some(mpps * size as f64 * 8.0 / 1000.0);
-    row.cores = Some(cores.len());
-    row.sas = Some(sas * cores.len());
-    row.flows = row.flows.map(|flows| flows * cores.len());
-    Ok(row)
+impl Turn {
+    /// Of what the cores did at the same time.
+    fn of(timed: &[Timed], round_trip_ns: Option<f64>, row: Row) -> Turn {
+        let cycles: Option<Vec<f64>> = timed.iter().map(Timed::cycles_per_packet).collect();
+        Turn {
+            mpps: timed.iter().map(Timed::mpps).sum(),
+            cycles: cycles.map(median),
+            packets: timed.iter().map(|timed| timed.packets).sum(),
+            allocations: timed.iter().map(|timed| timed.allocations).sum(),
+            round_trip_ns,
+            row,
+        }
+    }
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
 }
 
 /// The cores that this process may use, from `first` on and then the others.

@@ -63,21 +63,35 @@ impl Timed {
         allocations: Option<fn() -> u64>,
         work: impl FnOnce(),
     ) -> bool {
+        self.piece_on(&mut (), packets, allocations, |()| work(), |()| false)
+    }
+
+    /// As [`Timed::piece`]; `is_disturbed` says afterwards whether another thread of the work had to
+    /// share its core.
+    pub(crate) fn piece_on<S>(
+        &mut self,
+        subject: &mut S,
+        packets: usize,
+        allocations: Option<fn() -> u64>,
+        work: impl FnOnce(&mut S),
+        is_disturbed: impl FnOnce(&S) -> bool,
+    ) -> bool {
         let allocated = allocations.map_or(0, |count| count());
         let own_before = own_time();
         let begun = Instant::now();
         let from = cycles::now();
-        work();
+        work(subject);
         let to = cycles::now();
         let time = begun.elapsed();
         let own = own_time().saturating_sub(own_before);
-        let is_disturbed = time > own + own / 64 + CLOCK_GRAIN;
+        let allocated_after = allocations.map_or(0, |count| count());
+        let is_disturbed = time > own + own / 64 + CLOCK_GRAIN || is_disturbed(subject);
         if is_disturbed && self.thrown < PATIENCE {
             self.thrown += time;
             return false;
         }
         self.time += time;
-        self.allocations += allocations.map_or(0, |count| count()) - allocated;
+        self.allocations += allocated_after - allocated;
         self.packets += packets as u64;
         if let (Some(from), Some(to)) = (from, to) {
             self.cycles = Some(self.cycles.unwrap_or(0) + to.wrapping_sub(from));
@@ -107,6 +121,15 @@ impl Timed {
 pub(crate) fn own_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// How often a thread of this process, by its number in the system, had to leave its core to
+/// another; 0 where the system does not say.
+pub(crate) fn switches(thread: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"));
+    let status = status.unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The repetitions of one measurement.

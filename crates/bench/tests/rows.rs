@@ -153,3 +153,29 @@ fn names_of_suites_and_directions() {
     assert_eq!(suite_by_name("rot13"), None);
     assert_eq!(Direction::Inbound.name(), "inbound");
 }
+
+#[test]
+fn several_cores_are_held_against_one() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Scale, &provider);
+    options.suites.truncate(1);
+    options.sizes = vec![64];
+    let rows = run(Bench::Scale, &options);
+    let cores = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(rows.len(), 2 * 2 * cores, "two ways of sharing, two directions");
+    for row in &rows {
+        assert_eq!(row.bench, "scale");
+        assert!(row.mpps_min.unwrap() <= row.mpps_median.unwrap());
+        let is_one = row.cores == Some(1);
+        assert_eq!(row.gain_median.is_none(), is_one, "{row:?}");
+        if !is_one {
+            let (least, most) = (row.gain_min.unwrap(), row.gain_max.unwrap());
+            assert!(0.0 < least && least <= row.gain_median.unwrap(), "{row:?}");
+            assert!(row.gain_median.unwrap() <= most, "{row:?}");
+        }
+        let is_shared = row.case == Some("the same SAs, in order");
+        assert_eq!(row.round_trip_ns.is_some(), is_shared && !is_one, "{row:?}");
+    }
+    let one = |case| rows.iter().find(|r| r.case == Some(case)).unwrap().mpps_median;
+    assert_eq!(one("the same SAs, in order"), one("SAs of their own"), "measured once");
+}

@@ -29,14 +29,15 @@ use crypto::Engine;
 use dispatch::Sleepers;
 use dispatch::ordered::{self, Released, Releaser, Submitter};
 use esp::{IvSource, Sa};
+use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::{Reader, SaEntry, SaHandle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wire::ethernet::HEADER_LEN;
 
 use crate::event::Waker;
 use crate::flow_cache::FlowHash;
 use crate::idle::Polling;
-use crate::ingress::prefetch_headers;
 use crate::opening::{Opening, Opens, open_all};
 use crate::sealing::Seals;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
@@ -96,13 +97,21 @@ impl Work {
         }
     }
 
+    /// Asks for what another core has written of it last, but for the packets.
+    fn prefetch(&self) {
+        match self {
+            Work::Seal(seals) => seals.prefetch(),
+            Work::Open(opens) => opens.prefetch(),
+        }
+    }
+
+    /// Best called some time after [`Work::prefetch`].
     fn run(&mut self, engine: &mut dyn Engine, ivs: &mut IvSource, hasher: &FlowHash) {
         match self {
             Work::Seal(seals) => seals.run(engine, ivs),
             Work::Open(opens) => {
-                opens.prefetch();
                 let Opens { items, heads, held } = &mut **opens;
-                items.iter().for_each(|item| prefetch_headers(&item.packet));
+                items.iter().for_each(|item| claim(&item.packet, 0, item.packet.span.len));
                 let sa_of = |at, _: &Opening| held.get(at).map(|sa| &sa.esp);
                 open_all(items, heads, sa_of, engine, hasher);
             }
@@ -123,6 +132,8 @@ pub(crate) struct CryptoPool {
     wakers: Vec<Waker>,
     /// Bursts that are not moved on yet.
     under_way: usize,
+    /// Bursts that no crypto thread was woken for yet.
+    unannounced: usize,
 }
 
 /// One crypto thread's side; see [`CryptoWorker::run`].
@@ -144,13 +155,15 @@ impl CryptoWorker {
     pub fn run(mut self, polling: Polling) {
         let mut idle_since: Option<Instant> = None;
         while !self.work.is_closed() {
-            if let Some(mut taken) = self.work.take(1) {
+            let mut next = take(&self.work);
+            while let Some(mut taken) = next {
+                // Of the next burst comes near what it takes, while this one is worked on.
+                next = take(&self.work);
                 for work in taken.iter_mut() {
                     work.run(&mut *self.engine, &mut self.ivs, &self.hasher);
                 }
                 taken.finish();
                 idle_since = None;
-                continue;
             }
             match idle_since {
                 Some(since) if polling == Polling::Adaptive && since.elapsed() > LOOK => {
@@ -208,6 +221,7 @@ impl Worker {
             sleepers,
             wakers,
             under_way: 0,
+            unannounced: 0,
         }));
         Ok(workers)
     }
@@ -237,6 +251,7 @@ impl Worker {
         self.counters.count(Outcome::Held, work.len() as u64);
         let Some(pool) = &mut self.crypto else { return };
         pool.under_way += 1;
+        pool.unannounced += 1;
         loop {
             match pool.submitter.put(work) {
                 Ok(()) => break,
@@ -249,10 +264,19 @@ impl Worker {
                 pool.released.push_back(released);
             }
         }
-        if let Some(sleeper) = pool.sleepers.wake_one()
-            && let Some(waker) = pool.wakers.get(sleeper)
-        {
-            waker.wake();
+    }
+
+    /// Wakes crypto threads for what was submitted, as many as there are bursts.
+    ///
+    /// Once a round: whoever asks who sleeps waits until the other cores have seen all that it wrote
+    /// before, which by then they have.
+    fn announce(&mut self) {
+        let Some(pool) = &mut self.crypto else { return };
+        for _ in 0..core::mem::take(&mut pool.unannounced) {
+            let Some(sleeper) = pool.sleepers.wake_one() else { break };
+            if let Some(waker) = pool.wakers.get(sleeper) {
+                waker.wake();
+            }
         }
     }
 
@@ -261,7 +285,11 @@ impl Worker {
         if is_idle && let Some(pool) = &mut self.crypto {
             help(&pool.helper, &mut *self.engine, &mut self.ivs, self.flows.hasher());
         }
-        while let Some(released) = self.next_released() {
+        self.announce();
+        let mut next = self.next_released();
+        while let Some(released) = next {
+            // Of the next burst comes near what it takes, while this one is moved on.
+            next = self.next_released();
             match released {
                 Released::Finished(work) => self.move_on(work),
                 // A crypto thread panicked: nothing half done may leave.
@@ -270,12 +298,16 @@ impl Worker {
         }
         // What was decrypted and goes into another tunnel.
         self.seal_gathered();
+        self.announce();
     }
 
     fn next_released(&mut self) -> Option<Released<Work>> {
         let pool = self.crypto.as_mut()?;
         let released = pool.released.pop_front().or_else(|| pool.releaser.release())?;
         pool.under_way -= 1;
+        if let Released::Finished(work) = &released {
+            work.prefetch();
+        }
         Some(released)
     }
 
@@ -283,14 +315,14 @@ impl Worker {
         self.counters.released(work.len() as u64);
         match work {
             Work::Seal(mut seals) => {
-                seals.prefetch();
                 self.send_sealed(&mut seals);
                 if let Some(pool) = &mut self.crypto {
                     pool.spare_seals.push(seals);
                 }
             }
             Work::Open(mut opens) => {
-                opens.prefetch();
+                // The inner header, and where the next Ethernet header goes.
+                opens.items.iter().for_each(|item| claim(&item.packet, HEADER_LEN, HEADER_LEN));
                 self.accept_all(&mut opens);
                 if let Some(pool) = &mut self.crypto {
                     pool.spare_opens.push(opens);
@@ -324,6 +356,30 @@ impl Worker {
     }
 }
 
+/// Brings near the lines of a packet, from so many bytes in front of it to `len` bytes from its
+/// start, to be written: another core may have written them last. Of a long one the first lines:
+/// the others follow in order, which the processor notices by itself.
+#[inline]
+pub(crate) fn claim(packet: &Packet, in_front: usize, len: usize) {
+    let mut at = in_front.wrapping_neg();
+    let mut left = (in_front + len).min(CLAIM_LEN);
+    packet.prefetch_to_write(at);
+    while left > mem::LINE_LEN {
+        at = at.wrapping_add(mem::LINE_LEN);
+        left -= mem::LINE_LEN;
+        packet.prefetch_to_write(at);
+    }
+    packet.prefetch_to_write(at.wrapping_add(left));
+}
+
+/// Takes a burst that nobody has, if there is one, and asks for it.
+#[inline]
+fn take(queue: &ordered::Worker<Work>) -> Option<ordered::Work<'_, Work>> {
+    let mut taken = queue.take(1)?;
+    taken.iter_mut().for_each(|work| work.prefetch());
+    Some(taken)
+}
+
 /// Does one burst, if there is one that nobody has.
 fn help(
     helper: &ordered::Worker<Work>,
@@ -331,7 +387,7 @@ fn help(
     ivs: &mut IvSource,
     hasher: &FlowHash,
 ) {
-    match helper.take(1) {
+    match take(helper) {
         Some(mut taken) => {
             for work in taken.iter_mut() {
                 work.run(engine, ivs, hasher);
@@ -344,6 +400,9 @@ fn help(
 
 /// Bursts under way at most: enough for every thread to have one and the next.
 const QUEUE_LEN: usize = 16;
+
+/// Bytes of a packet that are asked for before it is worked on.
+const CLAIM_LEN: usize = 4 * mem::LINE_LEN;
 
 /// How long a crypto thread looks for work before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);

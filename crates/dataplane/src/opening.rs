@@ -56,10 +56,11 @@ pub(crate) struct Opens {
 }
 
 impl Opens {
-    /// Asks for all that another core has written last.
+    /// Asks for all that another core has written last, and that this one writes next: the items,
+    /// and the heads, which are there or will be.
     pub(crate) fn prefetch(&self) {
-        self.items.iter().for_each(mem::prefetch_all);
-        self.heads.iter().for_each(mem::prefetch_all);
+        self.items.iter().for_each(mem::prefetch_all_to_write);
+        mem::prefetch_all_to_write(&self.heads);
     }
 }
 

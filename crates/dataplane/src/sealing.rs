@@ -12,9 +12,8 @@ use outcome::DropReason;
 use policy::{Reader, SaHandle};
 use wire::Headers;
 
-use crate::crypto_pool::HeldSas;
+use crate::crypto_pool::{HeldSas, claim};
 use crate::egress::NextHop;
-use crate::ingress::prefetch_headers;
 use crate::plan::Adjacency;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
@@ -91,17 +90,20 @@ impl Seals {
         self.held.hold(reader, self.notes.iter().take(self.packets.len()).map(|note| note.sa));
     }
 
-    /// Asks for all that another core has written last.
+    /// Asks for all that another core has written last, and that this one writes next: now, or
+    /// when the burst is filled again.
     pub(crate) fn prefetch(&self) {
-        self.packets.iter().for_each(mem::prefetch_all);
-        self.notes.iter().take(self.packets.len()).for_each(mem::prefetch_all);
+        self.packets.iter().for_each(mem::prefetch_all_to_write);
+        self.notes.iter().take(self.packets.len()).for_each(mem::prefetch_all_to_write);
     }
 
     /// [`seal_all`] by the SAs that are held.
     pub(crate) fn run(&mut self, engine: &mut dyn Engine, ivs: &mut IvSource) {
-        self.prefetch();
         let Seals { packets, notes, held } = self;
-        packets.iter().for_each(prefetch_headers);
+        // What is written in front, and behind: trailer and ICV.
+        packets
+            .iter()
+            .for_each(|packet| claim(packet, mem::LINE_LEN, packet.span.len + mem::LINE_LEN / 2));
         seal_all(packets, notes, |at, _| held.get(at).map(|sa| &sa.esp), engine, ivs);
     }
 

@@ -2,15 +2,20 @@
 //!
 //! A trie answers for a list of [`Layer`]s: the first that has an answer counts. Where one route
 //! changes, only the nodes are made anew whose intervals differ; all others stay where they are.
+//! Where it is a short one of the last layer, none is: see [`trie`](crate::trie).
+//!
+//! So a leaf says [`HOLE`] where a longer prefix of the last layer has no answer: its shorter ones
+//! are not asked then.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::address::Address;
 use crate::arena::{Arena, Unit, place};
 use crate::trie::{
     HOLE, INLINE_PLACES, Layout, MOST_INLINE, MOST_INTERVALS, MOST_UNITS, NOTHING, PLACE_UNITS,
-    PLACES_PER_UNIT, Place, Shape, Trie, UNKNOWN, child, read, units_of,
+    PLACES_PER_UNIT, Place, SHORT_BITS, Shape, Short, Trie, UNKNOWN, child, read, units_of,
 };
 
 /// The prefixes of one table, by their first address and length, with their values: above
@@ -23,16 +28,30 @@ pub struct Layer<'p, A> {
     pub prefixes: &'p Prefixes<A>,
     /// Prefixes of this length or shorter are holes.
     pub suppress: Option<u8>,
+    /// Prefixes shorter than this stand beside the nodes.
+    shortest: u32,
+}
+
+impl<'p, A> Layer<'p, A> {
+    /// The prefixes of a table, of which those of `suppress` bits and fewer are holes.
+    pub const fn new(prefixes: &'p Prefixes<A>, suppress: Option<u8>) -> Self {
+        Self { prefixes, suppress, shortest: 0 }
+    }
 }
 
 impl<A: Address> Layer<'_, A> {
+    /// Whether its short prefixes stand beside the nodes.
+    const fn is_last(&self) -> bool {
+        self.shortest > 0
+    }
+
     fn value(&self, len: u8, value: u32) -> u32 {
         if self.suppress.is_some_and(|most| len <= most) { HOLE } else { value }
     }
 
     /// The longest prefix that holds all of `first/depth` and is longer than `above`, or `cover`.
     fn cover(&self, first: A, above: u32, depth: u32, cover: u32) -> u32 {
-        let lens = (above + 1..=depth).rev().map(|len| len as u8);
+        let lens = (self.shortest.max(above + 1)..=depth).rev().map(|len| len as u8);
         let mut found =
             lens.filter_map(|len| Some((len, *self.prefixes.get(&(first.first(len), len))?)));
         found.next().map_or(cover, |(len, value)| self.value(len, value))
@@ -56,6 +75,9 @@ impl<A: Address> Layer<'_, A> {
         let mut rest = self.prefixes.range((base, depth as u8 + 1)..=end);
         let mut groups = 0;
         while let Some((&(first, len), &value)) = rest.next() {
+            if u32::from(len) < self.shortest {
+                continue;
+            }
             let key = u32::from(first.pair(depth)) >> (16 - bits);
             let inside = u32::from(len) - depth;
             if inside > bits {
@@ -82,6 +104,7 @@ impl<A: Address> Layer<'_, A> {
 }
 
 /// Intervals of 8 or 16 bits, by where they begin, ascending from 0; two that touch differ.
+#[derive(Clone)]
 struct Intervals(Vec<(u32, u32)>);
 
 impl Intervals {
@@ -137,7 +160,9 @@ const fn has_answer(value: u32) -> bool {
 
 /// The first answer of the layers, for addresses in which they have one value each.
 fn first_answer(values: &[u32]) -> Place {
-    Place::leaf(values.iter().copied().find(|v| has_answer(*v)).unwrap_or(NOTHING))
+    let answer = values.iter().copied().find(|v| has_answer(*v));
+    // Whether the last layer's short prefixes are to be asked.
+    Place::leaf(answer.or(values.last().copied()).unwrap_or(NOTHING))
 }
 
 /// What the layers make of a node's addresses.
@@ -162,6 +187,7 @@ impl Flat {
 pub struct Growing {
     arena: Arena,
     root: Place,
+    short: Arc<Short>,
 }
 
 /// A prefix that has changed.
@@ -178,26 +204,44 @@ impl Growing {
     }
 
     fn with_room<A: Address>(layers: &[Layer<'_, A>], most_units: usize) -> Self {
-        let mut new = Self { arena: Arena::new(most_units), root: Place::leaf(NOTHING) };
-        let covers = root_covers(layers);
-        new.root = new.build(layers, A::MIN, 0, &covers);
+        let short = Arc::new(short_values(layers));
+        let mut new = Self { arena: Arena::new(most_units), root: Place::leaf(NOTHING), short };
+        let layers = &without_short(layers);
+        new.root = new.build(layers, A::MIN, 0, &root_covers(layers));
         new
     }
 
     /// The trie as it is now, for readers.
     pub fn trie<A: Address>(&self) -> Trie<A> {
-        Trie::new(self.arena.pages(), self.root)
+        Trie::new(self.arena.pages(), self.root, Arc::clone(&self.short))
     }
 
-    /// Follows a change of the layers: the prefix has come, gone, or got another value.
-    pub fn change<A: Address>(&mut self, layers: &[Layer<'_, A>], first: A, len: u8) {
+    /// Follows a change of the layers that `is_of` says by their numbers: the prefix has come, gone,
+    /// or got another value there.
+    pub fn change<A: Address>(
+        &mut self,
+        layers: &[Layer<'_, A>],
+        is_of: impl Fn(usize) -> bool,
+        first: A,
+        len: u8,
+    ) {
         if self.arena.is_wasteful() {
             *self = Self::new(layers);
             return;
         }
-        let covers = root_covers(layers);
         let changed = Changed { first, len: len.into() };
-        self.root = self.follow(self.root, layers, A::MIN, 0, &covers, changed);
+        let bare = without_short(layers);
+        if changed.len <= SHORT_BITS && bare.iter().zip(0..).any(|(l, n)| is_of(n) && l.is_last()) {
+            *Arc::make_mut(&mut self.short) = short_values(layers);
+        }
+        // What is a hole before and after has no answer before and after.
+        let is_in_nodes = |l: &Layer<'_, A>| {
+            changed.len >= l.shortest && (l.is_last() || l.suppress.is_none_or(|most| len > most))
+        };
+        if bare.iter().zip(0..).any(|(layer, n)| is_of(n) && is_in_nodes(layer)) {
+            let covers = root_covers(&bare);
+            self.root = self.follow(self.root, &bare, A::MIN, 0, &covers, changed);
+        }
     }
 
     /// A new node, or leaf, for the addresses `base/depth`; `covers` are the values of what holds
@@ -398,9 +442,35 @@ impl Growing {
     }
 }
 
+/// The layers as nodes have them: without the short prefixes of the last one.
+fn without_short<'p, A>(layers: &[Layer<'p, A>]) -> Vec<Layer<'p, A>> {
+    let mut bare: Vec<Layer<'p, A>> =
+        layers.iter().map(|layer| Layer::new(layer.prefixes, layer.suppress)).collect();
+    if let Some(last) = bare.last_mut() {
+        last.shortest = SHORT_BITS + 1;
+    }
+    bare
+}
+
+/// The values of the last layer's short prefixes, of each first byte's longest.
+fn short_values<A: Address>(layers: &[Layer<'_, A>]) -> Short {
+    let mut values = [NOTHING; 1 << SHORT_BITS];
+    let Some(layer) = layers.last() else { return values };
+    for len in 0..=SHORT_BITS {
+        let step = 1 << (SHORT_BITS - len);
+        for (number, values) in values.chunks_mut(step).enumerate() {
+            let first = A::MIN.with(0, SHORT_BITS, (number * step) as u32);
+            if let Some(value) = layer.prefixes.get(&(first, len as u8)) {
+                values.fill(layer.value(len as u8, *value));
+            }
+        }
+    }
+    values
+}
+
 fn root_covers<A: Address>(layers: &[Layer<'_, A>]) -> Vec<u32> {
     let all = |layer: &Layer<'_, A>| {
-        let value = layer.prefixes.get(&(A::MIN, 0)).copied();
+        let value = layer.prefixes.get(&(A::MIN, 0)).filter(|_| layer.shortest == 0).copied();
         value.map_or(NOTHING, |value| layer.value(0, value))
     };
     layers.iter().map(all).collect()
@@ -426,8 +496,9 @@ fn flatten<A: Address>(
 /// The intervals of all layers together, with a piece of its own for each value that goes deeper;
 /// `None` if they are too many for a node.
 fn merge(flat: &Flat) -> Option<Vec<(u32, Place)>> {
-    let bottom = Intervals::new(NOTHING);
-    let all = flat.layers.iter().rev().fold(bottom, |below, layer| layer.over(&below));
+    let mut layers = flat.layers.iter().rev();
+    let last = layers.next().cloned().unwrap_or_else(|| Intervals::new(NOTHING));
+    let all = layers.fold(last, |below, layer| layer.over(&below));
     let mut places = Vec::with_capacity(all.0.len() + 2 * flat.deeper.len());
     let mut deeper = flat.deeper.iter().copied().peekable();
     let mut starts = all.0.iter().copied().peekable();
@@ -498,7 +569,7 @@ mod tests {
     }
 
     fn layers<A>(tables: &[(Prefixes<A>, Option<u8>)]) -> Vec<Layer<'_, A>> {
-        tables.iter().map(|(prefixes, suppress)| Layer { prefixes, suppress: *suppress }).collect()
+        tables.iter().map(|(prefixes, suppress)| Layer::new(prefixes, *suppress)).collect()
     }
 
     fn prefixes<A: Address>(list: &[(A, u8, u32)]) -> Prefixes<A> {
@@ -567,20 +638,20 @@ mod tests {
         let first = |n: u32| 0xc0a8_0000_u32 + (n << 5);
         for n in 0..600 {
             tables[0].0.insert((first(n), 28), 10 + n);
-            growing.change(&layers(&tables), first(n), 28);
+            growing.change(&layers(&tables), |n| n == 0, first(n), 28);
             if n % 50 == 0 || n > 590 {
                 agree(&growing, &tables, &[]);
             }
         }
         for n in 0..600 {
             tables[0].0.remove(&(first(n), 28));
-            growing.change(&layers(&tables), first(n), 28);
+            growing.change(&layers(&tables), |n| n == 0, first(n), 28);
             if n % 50 == 0 || n > 590 {
                 agree(&growing, &tables, &[]);
             }
         }
         tables[0].0.clear();
-        growing.change(&layers(&tables), 0, 0);
+        growing.change(&layers(&tables), |n| n == 0, 0, 0);
         agree(&growing, &tables, &[7]);
     }
 
@@ -596,11 +667,45 @@ mod tests {
                 0 => tables[0].0.remove(&(first, 24)),
                 _ => tables[0].0.insert((first, 24), 1 + round % 60),
             };
-            growing.change(&layers(&tables), first, 24);
+            growing.change(&layers(&tables), |n| n == 0, first, 24);
         }
         agree(&growing, &tables, &[]);
         let after = growing.trie::<u32>().memory_bytes();
         assert!(after < before * 2, "{before} bytes, then {after}");
+    }
+
+    #[test]
+    fn a_short_prefix_comes_and_goes_without_a_new_node() {
+        let list: Vec<_> = (0..3000u32).map(|n| (n << 20, 24, 1 + n % 50)).collect();
+        let upper = prefixes(&[(0x0a00_0000_u32, 24, 60), (0x7f00_0000, 8, 61)]);
+        // Holes of all lengths, which the short ones do not fill.
+        let mut lower = prefixes(&list);
+        lower.insert((0x4000_0000, 4), HOLE);
+        lower.insert((0x5100_0000, 10), HOLE);
+        lower.insert((0x5200_0000, 28), HOLE);
+        let mut tables = [(upper, None), (lower, None)];
+        let mut growing = Growing::new(&layers(&tables));
+        let before = growing.trie::<u32>();
+        let short = [(0, 0), (0, 1), (1 << 31, 1), (0x4000_0000, 2), (0x0a00_0000, 8), (0, 8)];
+        let flap = [Some(70), Some(71), None, Some(HOLE), Some(72)];
+        for (turn, value) in flap.into_iter().enumerate() {
+            for (first, len) in short {
+                match value {
+                    Some(value) => tables[1].0.insert((first, len), value + turn as u32 % 2),
+                    None => tables[1].0.remove(&(first, len)),
+                };
+                let value = tables[1].0.get_mut(&(first, len));
+                value.into_iter().for_each(|value| *value = (*value).min(HOLE));
+                growing.change(&layers(&tables), |n| n == 1, first, len);
+                agree(&growing, &tables, &[7, 0x6000_0000, 0xf000_0000]);
+            }
+        }
+        let after = growing.trie::<u32>();
+        assert!(before.shares_all_nodes_with(&after));
+        // Of another layer than the last one they lie in the nodes.
+        tables[0].0.insert((0, 0), 80);
+        growing.change(&layers(&tables), |n| n == 0, 0, 0);
+        agree(&growing, &tables, &[7, 0x6000_0000, 0xf000_0000]);
     }
 
     #[test]
@@ -645,7 +750,7 @@ mod tests {
                 Some(value) => table.insert(key, value),
                 None => table.remove(&key),
             };
-            growing.change(&layers(&tables), key.0, len);
+            growing.change(&layers(&tables), |n| n == usize::from(which), key.0, len);
         }
         agree(&growing, &tables, addresses);
         let anew = Growing::new(&layers(&tables));

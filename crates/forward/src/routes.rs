@@ -209,11 +209,16 @@ impl<A: Address> Tables<A> {
             if is_empty {
                 self.tables.remove(&table);
             }
-            is_new_set |= had_table == is_empty;
+            if had_table == is_empty {
+                is_new_set = true;
+                // Views of a table that is gone would be built anew in any case.
+                self.views.retain(|view| !view.holds(table));
+            }
             if is_small && old != value {
                 for view in self.views.iter_mut().filter(|view| view.holds(table)) {
                     let layers = with_prefixes(&self.tables, &view.layers);
-                    view.growing.change(&layers, first, len);
+                    let is_of = |n| view.layers.get(n).is_some_and(|(of, _)| *of == table);
+                    view.growing.change(&layers, is_of, first, len);
                 }
             }
             if let Some(old) = old.filter(|old| *old != HOLE) {
@@ -248,7 +253,7 @@ fn with_prefixes<'t, A>(
 ) -> Vec<Layer<'t, A>> {
     let layer = |(table, suppress): &ViewLayer| {
         let prefixes = tables.get(table)?;
-        Some(Layer { prefixes, suppress: *suppress })
+        Some(Layer::new(prefixes, *suppress))
     };
     layers.iter().filter_map(layer).collect()
 }

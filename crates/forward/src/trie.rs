@@ -14,6 +14,11 @@
 //! disjoint intervals when the node is made, so nothing found on the way has to be remembered. An
 //! interval is found by counting the ends that lie below the address: 16 in a unit, compared at
 //! once. In a table of a million IPv4 routes a look-up reads two fans, a sample, ends and a place.
+//!
+//! The *short* prefixes of the last layer, of [`SHORT_BITS`] bits at most, are no part of the nodes:
+//! flattened, a default route would lie in each gap between longer ones, and whenever it comes or
+//! goes all nodes would have to be made anew. Their values stand in a table by an address's
+//! first byte, which answers where the nodes have nothing.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -27,6 +32,11 @@ pub const NOTHING: u32 = 0;
 pub const HOLE: u32 = Place::LEAF_MASK;
 /// The table could not be built so far.
 pub const UNKNOWN: u32 = Place::LEAF_MASK - 1;
+
+/// Bits of the prefixes that stand beside the nodes, at most.
+pub const SHORT_BITS: u32 = 8;
+/// Values by an address's first [`SHORT_BITS`] bits.
+pub type Short = [u32; 1 << SHORT_BITS];
 
 /// Most intervals of a node.
 pub const MOST_INTERVALS: usize = 512;
@@ -152,13 +162,15 @@ pub fn units_of(shape: Shape) -> usize {
 pub struct Trie<A> {
     pages: Box<[Arc<Page>]>,
     root: Place,
+    short: Arc<Short>,
     address: PhantomData<A>,
 }
 
 impl<A: Address> Trie<A> {
-    /// A table of these pages that begins at `root`.
-    pub const fn new(pages: Box<[Arc<Page>]>, root: Place) -> Self {
-        Self { pages, root, address: PhantomData }
+    /// A table of these pages that begins at `root`; `short` has the values where it says
+    /// [`NOTHING`].
+    pub const fn new(pages: Box<[Arc<Page>]>, root: Place, short: Arc<Short>) -> Self {
+        Self { pages, root, short, address: PhantomData }
     }
 
     /// The value of the longest prefix that holds the address, or [`NOTHING`], or [`UNKNOWN`].
@@ -177,12 +189,33 @@ impl<A: Address> Trie<A> {
                 rest = rest.skip_pair();
             }
         }
-        at.0
+        match at.0 {
+            NOTHING => self.short_value(address),
+            HOLE => NOTHING,
+            value => value,
+        }
+    }
+
+    #[inline]
+    fn short_value(&self, address: A) -> u32 {
+        match self.short.get(address.byte(0)) {
+            Some(&value) if value != HOLE => value,
+            _ => NOTHING,
+        }
+    }
+
+    /// Whether nothing but the short prefixes can differ.
+    #[cfg(test)]
+    pub fn shares_all_nodes_with(&self, other: &Self) -> bool {
+        let mut pages = self.pages.iter().zip(&other.pages);
+        self.root == other.root
+            && self.pages.len() == other.pages.len()
+            && pages.all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
     /// Bytes of memory that the table holds, shared ones too.
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(&*self.pages) + self.pages.len() * size_of::<Page>()
+        size_of_val(&*self.pages) + self.pages.len() * size_of::<Page>() + size_of::<Short>()
     }
 }
 

@@ -6,7 +6,10 @@
 mod prefetch;
 mod words;
 
-pub use prefetch::{prefetch, prefetch_all, prefetch_at, prefetch_pointer};
+pub use prefetch::{
+    prefetch, prefetch_all, prefetch_all_to_write, prefetch_at, prefetch_pointer,
+    prefetch_pointer_to_write,
+};
 pub use words::{StableWords, Words};
 
 /// Bytes in a cache line.

@@ -3,6 +3,7 @@
 mod program;
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -165,15 +166,26 @@ fn a_monitor_sees_what_another_program_does() {
     let mut c = command("stdbuf", Some(&served.path));
     c.args(["-oL", "ip", "xfrm", "monitor"]);
     let mut monitor = Program::spawn(c);
-    // The monitor may not listen yet; what it misses is done again.
-    let deadline = Instant::now() + Duration::from_secs(1);
-    while Instant::now() < deadline {
-        done(&served.path, &format!("xfrm state add {ID} mode tunnel {AEAD}"));
-        done(&served.path, &format!("xfrm state delete {ID}"));
-        thread::sleep(Duration::from_millis(50));
-    }
-    monitor.expect("192.0.2.1 dst 192.0.2.2");
-    monitor.expect("Deleted");
+    // The monitor may not listen yet; what it misses is done again, until it has seen something.
+    let (has_seen, pid) = (AtomicBool::new(false), monitor.pid());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while !has_seen.load(SeqCst) && Instant::now() < deadline {
+                done(&served.path, &format!("xfrm state add {ID} mode tunnel {AEAD}"));
+                done(&served.path, &format!("xfrm state delete {ID}"));
+                thread::sleep(Duration::from_millis(50));
+            }
+            if !has_seen.load(SeqCst) {
+                // What is expected of it fails then.
+                let killed = Command::new("kill").arg(pid.to_string()).status();
+                assert!(killed.is_ok_and(|status| status.success()));
+            }
+        });
+        monitor.expect("192.0.2.1 dst 192.0.2.2");
+        monitor.expect("Deleted");
+        has_seen.store(true, SeqCst);
+    });
     monitor.kill();
 }
 

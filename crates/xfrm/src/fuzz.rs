@@ -37,6 +37,7 @@ pub fn request(bytes: &[u8]) {
     for _ in 0..2 {
         database.request(&sender, bytes, Now::default(), &mut out);
     }
+    // There are too few SAs for a flush that takes turns.
     for output in &mut out {
         if let Output::Dump(dump) = output {
             while database.dump_chunk(dump, 4096).is_some() {}

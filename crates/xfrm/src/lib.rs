@@ -27,7 +27,7 @@ mod suite;
 pub use backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 pub use clock::Now;
 pub use database::{
-    Acquired, Change, Database, Dump, Flow, Group, Output, RecordKey, Sender, Settings,
+    Acquired, Change, Database, Dump, Flow, Flush, Group, Output, RecordKey, Sender, Settings,
 };
 pub use failure::Failure;
 pub use server::{Server, ServerLimits};

@@ -89,6 +89,7 @@ fn ask(lab: &mut Lab, request: &[u8]) -> Vec<Vec<u8>> {
                 }
             }
             Output::Event { .. } | Output::Change(_) => {}
+            Output::Flush(_) => panic!("no test here has so many SAs"),
         }
     }
     messages

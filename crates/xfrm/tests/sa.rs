@@ -339,3 +339,38 @@ fn transport_mode_ipv6_and_suites() {
     assert!(matches!(config.params.suite, Suite::NullHmac { .. }));
     assert!(config.selector.is_some_and(|s| s.dst.addr.is_ipv6() && s.dst.len == 0));
 }
+
+#[test]
+fn a_flush_of_many_takes_turns_and_ends_with_what_was_there() {
+    let mut lab = Lab::new();
+    for spi in 1..=2000 {
+        lab.ok(&gcm_sa(kind::NEWSA, &sa_info(spi)).finish());
+    }
+    // In one datagram: what is behind the flush finds nothing any more.
+    let mut datagram = request(kind::FLUSHSA, &SaFlush::default()).finish().to_vec();
+    datagram.extend_from_slice(&request(kind::DELSA, &sa_id(1)).finish());
+    let mut out = lab.send(&datagram);
+    let mut turns = 1;
+    while let Some(Output::Flush(_)) = out.last() {
+        let Some(Output::Flush(flush)) = out.pop() else { unreachable!() };
+        assert_eq!((replies(&out).count(), events(&out).len()), (0, 0), "before the end");
+        match turns {
+            // Removed by somebody else, and added: the one is not missed, the other stays.
+            1 => drop(lab.ok(&request(kind::DELSA, &sa_id(2)).finish())),
+            2 => drop(lab.ok(&gcm_sa(kind::NEWSA, &sa_info(3000)).finish())),
+            _ => {}
+        }
+        lab.db.go_on(flush, lab.now, &mut out);
+        turns += 1;
+    }
+    assert!(turns >= 4, "{turns}");
+    let changes = out.iter().filter(|o| matches!(o, Output::Change(_))).count();
+    assert_eq!(changes, 1999);
+    assert_eq!(event_kinds(&out), [(Group::Sa, kind::FLUSHSA)]);
+    let errnos: Vec<i32> = replies(&out)
+        .map(|m| i32::from_ne_bytes(m[16..20].try_into().expect("four bytes")))
+        .collect();
+    assert_eq!(errnos, [0, -libc::ESRCH]);
+    assert_eq!(lab.db.sa_count(), 1);
+    lab.ok(&request(kind::DELSA, &sa_id(3000)).finish());
+}

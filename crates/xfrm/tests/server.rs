@@ -291,3 +291,66 @@ fn the_journal_is_written_before_the_answer_is_sent() {
     assert!(early);
     assert_eq!(p.kinds(), [kind::ERROR]);
 }
+
+#[test]
+fn others_are_served_while_a_flush_is_under_way() {
+    let mut w = World::new(1 << 20);
+    let flushes = Program::greet(&w.path, 1, &[]);
+    let asks = Program::greet(&w.path, 2, &[]);
+    for spi in 1..=3000 {
+        let request = gcm_sa(kind::NEWSA, &sa_info(spi)).finish();
+        w.db.request(&xfrm::Sender::default(), &request, Now::default(), &mut Vec::new());
+    }
+    let process = |w: &mut World| {
+        let journal = &mut w.journal;
+        w.server.process(&mut w.db, Now::default(), &mut |c| journal.push(c)).unwrap();
+    };
+    // Connections and their greetings.
+    process(&mut w);
+    process(&mut w);
+    assert!(!w.server.is_busy());
+    flushes.send(&request(kind::FLUSHSA, &0u32).finish());
+    flushes.send(&request(kind::DELSA, &sa_id(3000)).finish());
+    process(&mut w);
+    assert!(w.server.is_busy() && w.db.sa_count() > 0);
+    asks.send(&request(kind::DELSA, &sa_id(1)).finish());
+    process(&mut w);
+    let served = asks.receive().expect("not kept waiting");
+    assert_eq!(errno_of(&served), 0);
+    assert!(w.server.is_busy() && flushes.receive().is_none(), "not at its end");
+    while w.server.is_busy() {
+        assert!(flushes.receive().is_none());
+        process(&mut w);
+    }
+    assert_eq!((w.db.sa_count(), w.journal.len()), (0, 3000));
+    assert_eq!(errno_of(&flushes.receive().expect("the flush's answer")), 0);
+    w.turn();
+    let behind = flushes.receive().expect("what was asked behind it");
+    assert_eq!(errno_of(&behind), -libc::ESRCH);
+}
+
+#[test]
+fn a_flush_goes_on_when_its_client_is_gone() {
+    let mut w = World::new(1 << 20);
+    let flushes = Program::greet(&w.path, 1, &[]);
+    for spi in 1..=3000 {
+        let request = gcm_sa(kind::NEWSA, &sa_info(spi)).finish();
+        w.db.request(&xfrm::Sender::default(), &request, Now::default(), &mut Vec::new());
+    }
+    flushes.send(&request(kind::FLUSHSA, &0u32).finish());
+    while !w.server.is_busy() {
+        w.server.process(&mut w.db, Now::default(), &mut |_| ()).unwrap();
+    }
+    drop(flushes);
+    w.turn();
+    w.turn();
+    assert_eq!(w.db.sa_count(), 0);
+    assert!(!w.server.is_busy());
+    assert_eq!(w.server.client_count(), 0);
+}
+
+/// The error code of an acknowledgement.
+fn errno_of(datagram: &[u8]) -> i32 {
+    assert_eq!(header(datagram).kind, kind::ERROR);
+    i32::from_ne_bytes(datagram[16..20].try_into().expect("four bytes"))
+}

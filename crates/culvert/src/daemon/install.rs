@@ -73,7 +73,7 @@ pub struct InstallReport {
     /// Seconds that it takes to flush all policies.
     pub policy_flush_s: f64,
     /// The longest that the control thread was busy without a look at anything else, in
-    /// milliseconds, flushes apart.
+    /// milliseconds, the flush of policies apart.
     pub longest_turn_ms: f64,
     /// The longest that a worker took to take over changes, in microseconds.
     pub longest_refresh_us: f64,
@@ -132,11 +132,13 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
             result
         });
         while !is_over.load(Relaxed) {
-            let timeout = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+            let tv_nsec = if server.is_busy() { 0 } else { 10_000_000 };
+            let timeout = Timespec { tv_sec: 0, tv_nsec };
             let _ = poll(
                 &mut [PollFd::from_borrowed_fd(server.poll_fd(), PollFlags::IN)],
                 Some(&timeout),
             );
+            let was_flushing = is_flushing.load(Relaxed);
             let begin = Instant::now();
             // As the daemon's loop does it, and in its order.
             server.receive(&mut database, clock(started), &mut |change| journal.record(change))?;
@@ -145,7 +147,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
             server.enqueue(outputs, &mut |change| journal.record(change));
             database.backend_mut().take_changed_policies();
             server.send(&database);
-            if !is_flushing.load(Relaxed) {
+            if !was_flushing && !is_flushing.load(Relaxed) {
                 longest_turn = longest_turn.max(begin.elapsed());
             }
         }
@@ -212,6 +214,7 @@ impl Client {
         is_flushing.store(true, Relaxed);
         let flush = |_| request(kind::FLUSHPOLICY).finish();
         report.policy_flush_s = self.all(0..1, flush)?.as_secs_f64();
+        is_flushing.store(false, Relaxed);
         let flush = |_| {
             let mut w = request(kind::FLUSHSA);
             w.fixed(&SaFlush { protocol: ESP, ..SaFlush::default() });

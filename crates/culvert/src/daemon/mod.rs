@@ -141,6 +141,7 @@ impl Daemon {
             .database
             .next_deadline_ms()
             .map_or(TICK, |at| Duration::from_millis(at.saturating_sub(now_ms)).min(TICK));
+        let due = if self.server.is_busy() { Duration::ZERO } else { due };
         let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,

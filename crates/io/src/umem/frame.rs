@@ -73,6 +73,12 @@ impl Frame {
         mem::prefetch_pointer(self.start.as_ptr().wrapping_add(offset));
     }
 
+    /// As [`Frame::prefetch`], for a line that is about to be written and that another core has.
+    #[inline]
+    pub fn prefetch_to_write(&self, offset: usize) {
+        mem::prefetch_pointer_to_write(self.start.as_ptr().wrapping_add(offset));
+    }
+
     /// The chunk's number in its region.
     #[inline]
     pub fn index(&self) -> u32 {

@@ -107,15 +107,15 @@ impl Raw {
         Some(buffer)
     }
 
-    /// Waits up to a second for a frame that fits.
+    /// Waits for a frame that fits.
     pub fn expect(&self, what: &str, fits: impl Fn(&[u8]) -> bool) -> Vec<u8> {
         wait_for(what, || self.receive().filter(|frame| fits(frame)))
     }
 }
 
-/// Tries until there is a result, for up to two seconds.
+/// Tries until there is a result, for as long as a busy machine may take.
 pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(2);
+    let deadline = Instant::now() + Duration::from_secs(20);
     loop {
         if let Some(result) = attempt() {
             return result;

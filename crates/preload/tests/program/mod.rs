@@ -72,6 +72,11 @@ impl Program {
         Program { child, stdin, stdout }
     }
 
+    /// Its number in the system.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Reads on to a line that contains `text`.
     pub fn expect(&mut self, text: &str) -> String {
         loop {

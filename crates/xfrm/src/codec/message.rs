@@ -121,6 +121,11 @@ impl<'a> Messages<'a> {
     pub const fn new(datagram: &'a [u8]) -> Self {
         Messages(datagram)
     }
+
+    /// What has not been looked at yet.
+    pub const fn rest(&self) -> &'a [u8] {
+        self.0
+    }
 }
 
 impl<'a> Iterator for Messages<'a> {

@@ -7,6 +7,7 @@ mod aevent;
 mod dump;
 mod emit;
 mod expiry;
+mod flush;
 mod info;
 mod larval;
 mod lifetime;
@@ -23,6 +24,7 @@ use std::hash::RandomState;
 use policy::Action;
 
 pub use dump::Dump;
+pub use flush::Flush;
 pub use larval::{Acquired, Flow};
 pub use record::{Change, RecordKey};
 pub use request::Sender;
@@ -80,6 +82,9 @@ pub enum Output {
     /// For the requester: more than one message, to be taken piece by piece with
     /// [`Database::dump_chunk`]. What follows for this requester waits for its end.
     Dump(Dump),
+    /// A flush that is not at its end: for [`Database::go_on`], as soon as others had their turn.
+    /// What the requester sends meanwhile waits for its end.
+    Flush(Flush),
     /// For everyone in the group.
     Event {
         /// The group.

@@ -1,6 +1,7 @@
 //! One datagram of requests: framing, dispatch, acknowledgements.
 
 use super::emit::Envelope;
+use super::flush::{Flush, Progress};
 use super::{Database, Dump, Group, Output};
 use crate::backend::Backend;
 use crate::clock::Now;
@@ -72,25 +73,52 @@ const fn aligned(len: usize) -> usize {
     (len + 3) & !3
 }
 
+/// What a request leaves to be done.
+enum Later {
+    Dump(Dump),
+    Flush(Progress),
+}
+
 impl<B: Backend> Database<B> {
     /// Handles one datagram from a client: any bytes at all. What it asks for is done before this
-    /// returns, except dumps, which are handed out as [`Output::Dump`].
+    /// returns, except dumps, which are handed out as [`Output::Dump`], and what is left of a
+    /// datagram from a flush of many SAs on: [`Output::Flush`].
     ///
     /// 1. Messages whose length is unsound end the datagram.
     /// 2. What is no request, or a control message, is acknowledged if it asks for that.
     /// 3. A request's notifications come before its acknowledgement; a dump has none.
     pub fn request(&mut self, sender: &Sender, datagram: &[u8], now: Now, out: &mut Vec<Output>) {
-        for (header, whole) in Messages::new(datagram) {
+        self.requests(sender, datagram, None, now, out);
+    }
+
+    /// As [`Database::request`]; `progress` is that of the flush which the datagram begins with.
+    pub(super) fn requests(
+        &mut self,
+        sender: &Sender,
+        datagram: &[u8],
+        mut progress: Option<Progress>,
+        now: Now,
+        out: &mut Vec<Output>,
+    ) {
+        let mut messages = Messages::new(datagram);
+        loop {
+            let from_here = messages.rest();
+            let Some((header, whole)) = messages.next() else { return };
             let outcome = if header.flags & flag::REQUEST == 0 || header.kind < kind::BASE {
                 Ok(None)
             } else {
                 let body = whole.get(Header::LEN..).unwrap_or_default();
-                self.dispatch(Call { sender, header: &header, body, now, out })
+                let call = Call { sender, header: &header, body, now, out };
+                self.dispatch(call, progress.take())
             };
             let failure = match outcome {
-                Ok(Some(dump)) => {
+                Ok(Some(Later::Dump(dump))) => {
                     out.push(Output::Dump(dump));
                     continue;
+                }
+                Ok(Some(Later::Flush(progress))) => {
+                    out.push(Output::Flush(Flush::new(progress, sender, from_here)));
+                    return;
                 }
                 Ok(None) => None,
                 Err(failure) => Some(failure),
@@ -116,16 +144,20 @@ impl<B: Backend> Database<B> {
         }
     }
 
-    fn dispatch(&mut self, mut call: Call<'_>) -> Result<Option<Dump>, Failure> {
+    fn dispatch(
+        &mut self,
+        mut call: Call<'_>,
+        progress: Option<Progress>,
+    ) -> Result<Option<Later>, Failure> {
         let call = &mut call;
         let dump = call.header.flags & flag::DUMP != 0;
         match call.header.kind {
-            kind::GETSA if dump => return Ok(Some(self.dump_sas(call))),
-            kind::GETPOLICY if dump => return Ok(Some(self.dump_policies(call))),
+            kind::GETSA if dump => return Ok(Some(Later::Dump(self.dump_sas(call)))),
+            kind::GETPOLICY if dump => return Ok(Some(Later::Dump(self.dump_policies(call)))),
             kind::NEWSA | kind::UPDSA => self.put_sa(call),
             kind::DELSA => self.delete_sa(call),
             kind::GETSA => self.get_sa(call),
-            kind::FLUSHSA => self.flush_sas(call),
+            kind::FLUSHSA => return Ok(self.flush(call, progress)?.map(Later::Flush)),
             kind::ALLOCSPI => self.allocate_spi(call),
             kind::ACQUIRE => self.acquire_request(call),
             kind::EXPIRE => self.expire_request(call),

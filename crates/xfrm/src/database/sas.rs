@@ -1,4 +1,4 @@
-//! Requests about SAs: add, update, delete, read, flush.
+//! Requests about SAs: add, update, delete, read.
 
 use super::lifetime::{Due, Owner, Since, evaluate};
 use super::request::Call;
@@ -7,7 +7,7 @@ use super::verify::{NewSa, mark_of, new_sa};
 use super::{Change, Database, Group, Output};
 use crate::backend::{Backend, Start};
 use crate::clock::Now;
-use crate::codec::{Attributes, MarkAttribute, SaFlush, SaId, SaInfo, attr, constant as c, kind};
+use crate::codec::{Attributes, MarkAttribute, SaId, SaInfo, attr, constant as c, kind};
 use crate::failure::Failure;
 
 impl<B: Backend> Database<B> {
@@ -121,29 +121,6 @@ impl<B: Backend> Database<B> {
         let sa = self.sad.get(serial).ok_or(Failure::NoSa)?;
         let message = self.sa_message(kind::NEWSA, sa, call.answer());
         call.reply(message);
-        Ok(())
-    }
-
-    /// `FLUSHSA`. One notification, none where nothing was there.
-    pub(super) fn flush_sas(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
-        // Linux's struct is one byte; netlink pads it.
-        let protocol = *call.body.first().ok_or(Failure::HeaderLength)?;
-        call.attributes(1)?;
-        let serials: Vec<u64> = self
-            .sad
-            .iter()
-            .filter(|(_, sa)| protocol_matches(sa.info.id.protocol, protocol))
-            .map(|(serial, _)| serial)
-            .collect();
-        if serials.is_empty() {
-            return Ok(());
-        }
-        for serial in serials {
-            self.remove_sa(serial, call.out);
-        }
-        let mut w = call.notice().writer(kind::FLUSHSA);
-        w.fixed(&SaFlush { protocol, ..SaFlush::default() });
-        call.event(Group::Sa, w.finish());
         Ok(())
     }
 

@@ -39,6 +39,8 @@ pub(super) struct Client {
     queued_bytes: usize,
     /// A piece of a dump, or a message, that the socket did not take yet.
     stuck: Option<Message>,
+    /// Its flush is under way.
+    pub is_flushing: bool,
     interest: Interest,
 }
 
@@ -52,6 +54,7 @@ impl Client {
             queue: VecDeque::new(),
             queued_bytes: 0,
             stuck: None,
+            is_flushing: false,
             interest: Interest { read: true, write: false },
         }
     }
@@ -120,9 +123,10 @@ impl Client {
         }
     }
 
-    /// Whether more requests may be read: not while a lot waits to be read by the client.
+    /// Whether more requests may be read: not before a flush is at its end, and not while a lot waits
+    /// to be read by the client.
     pub fn wants_requests(&self, max_queued_bytes: usize) -> bool {
-        self.queued_bytes < max_queued_bytes && self.queue.len() < MAX_QUEUED
+        !self.is_flushing && self.queued_bytes < max_queued_bytes && self.queue.len() < MAX_QUEUED
     }
 
     /// Sends what the socket takes.

@@ -7,7 +7,7 @@
 mod client;
 mod socket;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use socket::{Epoll, Interest};
 
 use crate::backend::Backend;
 use crate::clock::Now;
-use crate::database::{Change, Database, Group, Output};
+use crate::database::{Change, Database, Flush, Group, Output};
 use crate::shim_protocol::{MAX_DATAGRAM_LEN, records};
 
 /// Limits of the server.
@@ -45,6 +45,8 @@ pub struct Server {
     path: PathBuf,
     epoll: Epoll,
     clients: BTreeMap<u64, Client>,
+    /// Flushes that are not at their end, and whose they are. They go on without their clients.
+    flushes: VecDeque<(u64, Flush)>,
     last_token: u64,
     limits: ServerLimits,
     buffer: Vec<u8>,
@@ -64,6 +66,7 @@ impl Server {
             path: path.to_owned(),
             epoll,
             clients: BTreeMap::new(),
+            flushes: VecDeque::new(),
             last_token: LISTENER,
             limits,
             buffer: vec![0; MAX_DATAGRAM_LEN],
@@ -73,6 +76,11 @@ impl Server {
     /// A descriptor that is readable when [`Server::process`] has something to do.
     pub fn poll_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Whether [`Server::process`] has something to do though nothing is readable: a flush goes on.
+    pub fn is_busy(&self) -> bool {
+        !self.flushes.is_empty()
     }
 
     /// How many programs are connected.
@@ -122,7 +130,24 @@ impl Server {
                 self.clients.remove(&token);
             }
         }
+        self.go_on(database, now, journal);
         Ok(())
+    }
+
+    /// One turn of the flush that has waited longest.
+    fn go_on<B: Backend>(
+        &mut self,
+        database: &mut Database<B>,
+        now: Now,
+        journal: &mut impl FnMut(Change),
+    ) {
+        let Some((token, flush)) = self.flushes.pop_front() else { return };
+        if let Some(client) = self.clients.get_mut(&token) {
+            client.is_flushing = false;
+        }
+        let mut outputs = Vec::new();
+        database.go_on(flush, now, &mut outputs);
+        self.route(Some(token), outputs, journal);
     }
 
     /// Sends what the databases put out for reasons of their own.
@@ -214,8 +239,15 @@ impl Server {
             }
         }
         for output in messages {
+            let token = requester;
             let requester = requester.and_then(|token| self.clients.get_mut(&token));
             match output {
+                Output::Flush(flush) => {
+                    if let Some(client) = requester {
+                        client.is_flushing = true;
+                    }
+                    self.flushes.extend(token.map(|token| (token, flush)));
+                }
                 Output::Reply(message) => {
                     if let Some(client) = requester {
                         client.reply(message);
