@@ -37,7 +37,7 @@ use crate::event::Waker;
 use crate::flow_cache::FlowHash;
 use crate::idle::Polling;
 use crate::ingress::prefetch_headers;
-use crate::opening::{Opening, Opens, open_all};
+use crate::opening::{Opens, open_all};
 use crate::sealing::Seals;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
@@ -92,7 +92,7 @@ impl Work {
     fn len(&self) -> usize {
         match self {
             Work::Seal(seals) => seals.len(),
-            Work::Open(opens) => opens.items.len(),
+            Work::Open(opens) => opens.len(),
         }
     }
 
@@ -101,10 +101,10 @@ impl Work {
             Work::Seal(seals) => seals.run(engine, ivs),
             Work::Open(opens) => {
                 opens.prefetch();
-                let Opens { items, heads, held } = &mut **opens;
-                items.iter().for_each(|item| prefetch_headers(&item.packet));
-                let sa_of = |at, _: &Opening| held.get(at).map(|sa| &sa.esp);
-                open_all(items, heads, sa_of, engine, hasher);
+                opens.packets.iter().for_each(prefetch_headers);
+                let Opens { packets, notes, heads, held } = &mut **opens;
+                let sa_of = |at, _| held.get(at).map(|sa| &sa.esp);
+                open_all(packets, notes, heads, sa_of, engine, hasher);
             }
         }
     }
@@ -227,8 +227,8 @@ impl Worker {
 
     /// The same for a burst that is to be opened.
     pub(crate) fn submit_opens(&mut self, mut opens: Box<Opens>) -> Box<Opens> {
-        let Opens { items, held, .. } = &mut *opens;
-        held.hold(&self.reader, items.iter().map(|item| item.sa));
+        let Opens { packets, notes, held, .. } = &mut *opens;
+        held.hold(&self.reader, Opens::sas(notes, packets.len()));
         self.submit(Work::Open(opens));
         self.crypto.as_mut().and_then(|pool| pool.spare_opens.pop()).unwrap_or_default()
     }
@@ -309,8 +309,8 @@ impl Worker {
                 }
             }
             Work::Open(opens) => {
-                for item in opens.items {
-                    self.drop_packet(item.packet, DropReason::InCrypto);
+                for packet in opens.packets {
+                    self.drop_packet(packet, DropReason::InCrypto);
                 }
             }
         }

@@ -15,7 +15,7 @@
 //! asked once whether the change concerns it ([`policy::Stamp`]).
 
 use policy::{SaHandle, Stamp};
-use wire::{FlowKey, FlowSeed, Headers};
+use wire::{FlowKey, FlowSeed};
 
 use crate::plan::Plan;
 
@@ -25,24 +25,17 @@ const WAYS: usize = 8;
 /// What a flow is told by: addresses, protocol, ports, and how it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    flow: FlowKey,
+    pub(crate) flow: FlowKey,
     pub(crate) ingress: Ingress,
 }
 
 /// How packets come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ingress {
     /// The interface; 0 for packets of Linux.
     pub(crate) ifindex: u32,
     /// The SA that they were decrypted by.
     pub(crate) via: Option<SaHandle>,
-}
-
-impl Key {
-    #[inline]
-    pub(crate) fn new(h: &Headers, ingress: Ingress) -> Key {
-        Key { flow: FlowKey::of(h), ingress }
-    }
 }
 
 /// How keys are hashed; seeded, so that nobody outside can choose flows that collide.

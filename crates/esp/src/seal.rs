@@ -10,7 +10,7 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Family, Headers, Span, checksum, ipv4, ipv6, protocol};
+use wire::{Brief, Family, Span, checksum, ipv4, ipv6, protocol};
 
 use crate::header::{Form, PerPacket, udp_header};
 use crate::iv::IvSource;
@@ -44,8 +44,9 @@ impl Sa {
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
     #[inline]
-    pub fn payload_len(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
-        let packet_len = usize::from(h.total_len);
+    pub fn payload_len(&self, packet: &[u8], h: impl Into<Brief>) -> Result<usize, DropReason> {
+        let h = h.into();
+        let packet_len = usize::from(h.total_len());
         match self.shape.mode() {
             Mode::Tunnel => Ok(packet_len),
             Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
@@ -87,12 +88,12 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: impl Into<Brief>,
         number: Number,
         ivs: &mut IvSource,
         mtu: usize,
     ) -> Result<Sealing, DropReason> {
-        let number = number.value();
+        let (h, number) = (h.into(), number.value());
         match self.seal_straight(buf, packet, h, number, ivs) {
             Some(sealing) => Ok(sealing),
             None => self.seal_any(buf, packet, h, number, ivs, mtu),
@@ -106,7 +107,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -137,7 +138,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -147,7 +148,7 @@ impl Sa {
         let align_mask = if IV_LEN == 16 { 15 } else { 3 };
 
         // 2.
-        let payload_len = usize::from(h.total_len);
+        let payload_len = usize::from(h.total_len());
         let pad_len = (payload_len + TRAILER_LEN).wrapping_neg() & align_mask;
         let total_len = usize::from(t.around) + payload_len + pad_len + TRAILER_LEN;
         if payload_len > packet.len || total_len > MAX_IP_LEN {
@@ -164,8 +165,8 @@ impl Sa {
         };
         write_trailer(behind, pad_len, next_header)?;
         let per_packet = PerPacket {
-            traffic_class: h.traffic_class & t.class_mask,
-            dont_fragment: t.copy_df & h.dont_fragment,
+            traffic_class: h.traffic_class() & t.class_mask,
+            dont_fragment: t.copy_df & h.dont_fragment(),
             number,
             total_len: total_len as u16, // at most MAX_IP_LEN
         };
@@ -198,7 +199,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
         mtu: usize,
@@ -207,7 +208,7 @@ impl Sa {
         let g = &self.shape.geometry();
 
         // 1.
-        let packet_len = usize::from(h.total_len);
+        let packet_len = usize::from(h.total_len());
         let end = packet.start.checked_add(packet_len).ok_or(DropReason::MalformedIp)?;
         if packet_len > packet.len || end > buf.len() {
             return Err(DropReason::MalformedIp);
@@ -273,8 +274,8 @@ impl Sa {
         let written = match split {
             None => {
                 let per_packet = PerPacket {
-                    traffic_class: h.traffic_class & t.class_mask,
-                    dont_fragment: t.copy_df && h.dont_fragment,
+                    traffic_class: h.traffic_class() & t.class_mask,
+                    dont_fragment: t.copy_df && h.dont_fragment(),
                     number,
                     total_len: total,
                 };
@@ -314,6 +315,13 @@ impl Sa {
             return Ok(sealing.packet);
         }
         self.seal_finish_any(buf, sealing, status)
+    }
+
+    /// Whether [`Sa::seal_finish`] has something to do for this SA's packets also where the job
+    /// succeeded. Where it has not, what [`Sa::seal_prepare`] returned may be sent then as it is.
+    #[inline]
+    pub fn has_to_finish(&self) -> bool {
+        self.shape.sums_udp()
     }
 
     /// [`Sa::seal_finish`] for every SA, status and place.
@@ -429,7 +437,7 @@ fn fill_udp_checksum(packet: &mut [u8], udp_at: usize) -> Option<()> {
 mod tests {
     use crypto::{Session, Suite};
     use proptest::prelude::*;
-    use wire::{L4Checksum, parse_ip, verify_l4_checksum};
+    use wire::{Headers, L4Checksum, parse_ip, verify_l4_checksum};
 
     use super::*;
     use crate::cells::Cells;
@@ -527,7 +535,7 @@ mod tests {
             let span = Span { start: front, len: packet.len() + shift * behind };
             let ivs = || IvSource::from_seed([7; 32]);
             let one = straight.seal_prepare(&mut buf, span, &h, Number(number), &mut ivs(), 1500);
-            let two = general.seal_any(&mut other, span, &h, number, &mut ivs(), 1500);
+            let two = general.seal_any(&mut other, span, (&h).into(), number, &mut ivs(), 1500);
             prop_assert_eq!(one, two);
             match one {
                 Ok(sealing) => {
@@ -582,7 +590,7 @@ mod tests {
                     let mut buf = [0; 72 + 100 + 64];
                     buf[72..172].copy_from_slice(&packet);
                     let span = Span { start: 72, len: 100 };
-                    let sealing = sa.seal_straight(&mut buf, span, &h, 1, &mut ivs);
+                    let sealing = sa.seal_straight(&mut buf, span, (&h).into(), 1, &mut ivs);
                     assert_eq!(sealing.is_some(), suite.iv_len_bytes() != 0, "{suite} {dst}");
                 }
             }

@@ -1,7 +1,8 @@
 //! Changes to an IP header in place, with IPv4's checksum kept right (RFC 1624).
 
+use crate::brief::Brief;
 use crate::checksum;
-use crate::headers::{Family, Headers};
+use crate::headers::Family;
 use crate::ipv4;
 use crate::ipv6;
 
@@ -13,11 +14,11 @@ pub const ECN_MASK: u8 = 0b11;
 /// Takes one from the TTL or hop limit, as a router does (RFC 1812 §5.3.1).
 ///
 /// Returns `false`, and changes nothing, where the packet must not be forwarded any further: the
-/// TTL is 0 or 1, or `packet` is shorter than its header. `h.ttl` keeps the old value.
+/// TTL is 0 or 1, or `packet` is shorter than its header. `h` keeps the old value.
 #[must_use]
 #[inline]
-pub fn decrement_ttl(packet: &mut [u8], h: &Headers) -> bool {
-    match h.family() {
+pub fn decrement_ttl(packet: &mut [u8], h: impl Into<Brief>) -> bool {
+    match h.into().family() {
         Family::V4 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {
                 return false;

@@ -7,7 +7,9 @@
 //! Nothing here allocates, and nothing here panics, whatever the bytes.
 #![forbid(unsafe_code)]
 
+mod brief;
 pub mod checksum;
+mod digest;
 mod edit;
 mod error;
 pub mod esp;
@@ -27,6 +29,8 @@ mod span;
 pub mod tcp;
 pub mod udp;
 
+pub use brief::Brief;
+pub use digest::{Digest, digest};
 pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
 pub use error::{NoRoom, ParseError};
 pub use esp::Spi;
