@@ -29,20 +29,21 @@ impl Worker {
             self.seal_gathered();
         }
         let reader = &self.reader;
-        let plan = head
-            .place
-            .filter(|_| head.has_flow)
-            .and_then(|place| self.flows.at(place, &head.key(), |stamp| reader.holds(stamp)));
-        let Some(plan) = plan else {
+        let Some(place) = head.place.filter(|_| head.has_flow) else {
+            return self.enter_anew(packet, head, held);
+        };
+        let Some(plan) = self.flows.at(place, &head.key(), |stamp| reader.holds(stamp)) else {
             return self.enter_anew(packet, head, held);
         };
         let (h, wall_s) = (head.digest.brief, self.now.wall_s);
         match &plan.action {
             Action::Seal(seal) => {
-                let Some(sa) = reader.sa(seal.sa).filter(|sa| is_sealed_by(sa, seal, &packet, h))
-                else {
+                let Some(sa) = reader.sa(seal.sa) else {
                     return self.enter_anew(packet, head, held);
                 };
+                if !is_sealed_by(sa, seal, &packet, h) {
+                    return self.enter_anew(packet, head, held);
+                }
                 count(plan, h, wall_s);
                 let mut packet = packet;
                 if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
@@ -55,7 +56,11 @@ impl Worker {
                     self.drop_packet(packet, reason);
                 }
             }
-            Action::OpenBare => self.esp(packet, head, None),
+            // What was decrypted has ESP inside but rarely.
+            Action::OpenBare => match head.ingress.via {
+                None => self.esp(packet, head, None),
+                Some(_) => self.esp_apart(packet, head, None),
+            },
             Action::OpenUdp => self.udp_encapsulated(packet, head),
             Action::ToLinux => {
                 count(plan, h, wall_s);

@@ -121,12 +121,19 @@ impl Worker {
         let Scratch { burst, heads } = &mut *scratch;
         self.receive_into(slot, burst, heads);
         let came = burst.len();
-        self.find_all(heads);
-        if self.is_spread {
-            self.look_ahead(burst, heads);
-        }
-        for (packet, head) in burst.drain(..).zip(heads.iter()) {
-            self.enter(packet, head, None);
+        if came > 0 {
+            self.find_all(heads);
+            if self.is_spread {
+                self.look_ahead(burst, heads);
+            }
+            let heads: &[Head] = heads;
+            for (at, packet) in burst.drain(..).enumerate() {
+                match heads.get(at) {
+                    Some(head) => self.enter(packet, head, None),
+                    // There are as many.
+                    None => self.drop_packet(packet, DropReason::NoFrames),
+                }
+            }
         }
         self.scratch = Some(scratch);
         came
@@ -309,7 +316,7 @@ impl Worker {
         match h.protocol {
             protocol::ESP => {
                 lesson.conclude(Action::OpenBare);
-                self.esp(packet, head, None);
+                self.esp_apart(packet, head, None);
             }
             protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
                 lesson.conclude(Action::OpenUdp);
@@ -326,7 +333,7 @@ impl Worker {
         match packet.data().get(payload_at..).map(natt::classify) {
             Some(NattPayload::Esp) => {
                 let (src_port, _) = flow.ports();
-                self.esp(packet, head, Some((flow.src(), src_port)));
+                self.esp_apart(packet, head, Some((flow.src(), src_port)));
             }
             // Steering leaves both to Linux; if one comes here all the same, Linux gets it.
             Some(NattPayload::NonEspMarker) => self.give_to_linux(packet),

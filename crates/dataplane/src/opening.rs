@@ -5,6 +5,7 @@
 //! replay window and the counters of an SA have one writer, the worker ([`Worker::accept_all`]).
 
 use core::net::IpAddr;
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -18,6 +19,7 @@ use wire::Brief;
 use crate::crypto_pool::HeldSas;
 use crate::flow_cache::{FlowHash, Ingress};
 use crate::ingress::{Head, Heads};
+use crate::sealing::SameSa;
 use crate::volume::check_volume;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
@@ -72,7 +74,11 @@ impl Opens {
                 note.outer = outer;
                 note.sa = sa;
                 note.opening = opening;
-                note.from = from;
+                // Not as a whole: most often there is none.
+                match from {
+                    None => note.from = None,
+                    Some(from) => note.from = Some(from),
+                }
                 note.ifindex = ifindex;
             }
             None => {
@@ -107,9 +113,12 @@ impl Worker {
         let Some(mut gathered) = self.spare_opening.take() else { return };
         core::mem::swap(&mut gathered, &mut self.opening);
         let len = gathered.len();
-        let changes =
-            Opens::sas(&gathered.notes, len).zip(Opens::sas(&gathered.notes, len).skip(1));
-        self.note_spread(1 + changes.filter(|(one, next)| one != next).count(), len);
+        let (mut last, mut runs) = (None, 0);
+        for sa in Opens::sas(&gathered.notes, len) {
+            runs += usize::from(last != Some(sa));
+            last = Some(sa);
+        }
+        self.note_spread(runs, len);
         if self.crypto.is_some() {
             self.spare_opening = Some(self.submit_opens(gathered));
             return;
@@ -133,8 +142,13 @@ impl Worker {
             }
         }
         self.find_all(heads);
-        for (at, (packet, head)) in packets.drain(..).zip(heads.iter()).enumerate() {
-            self.enter(packet, head, held.get(at).map(|sa| &**sa));
+        let heads: &[Head] = heads;
+        for (at, packet) in packets.drain(..).enumerate() {
+            match heads.get(at) {
+                Some(head) => self.enter(packet, head, held.get(at).map(|sa| &**sa)),
+                // There are as many.
+                None => self.drop_packet(packet, DropReason::InCrypto),
+            }
         }
         held.clear();
     }
@@ -144,6 +158,32 @@ impl Worker {
     /// been removed since.
     #[inline(always)]
     fn accept(
+        &mut self,
+        packet: &mut Packet,
+        note: &Note,
+        held: Option<&Arc<SaEntry<Sa>>>,
+    ) -> Result<(), Outcome> {
+        let sa = match held {
+            Some(sa) => sa,
+            None => self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?,
+        };
+        // Most packets: nothing is near a limit, nothing is to be told.
+        let (cells, buffer) = (sa.esp.cells(), packet.frame.bytes_mut());
+        if sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+            && sa.state().is_usable()
+            && note.content.is_ok_and(|content| content.is_whole())
+            && note.from.is_none()
+        {
+            sa.esp.open_accept(buffer, &note.opening, note.content, self.now.wall_s)?;
+            self.counters.work.decrypted.add(1);
+            return Ok(());
+        }
+        self.accept_any(packet, note, held)
+    }
+
+    /// [`Worker::accept`] for every packet.
+    #[inline(never)]
+    fn accept_any(
         &mut self,
         packet: &mut Packet,
         note: &Note,
@@ -196,9 +236,10 @@ pub(crate) fn open_all<'s>(
 ) {
     let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
     {
+        let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
         for (at, (packet, note)) in packets.iter_mut().zip(notes.iter()).enumerate() {
-            let Some(sa) = sa_of(at, note.sa) else { continue };
+            let Some(sa) = sas.get(at, note.sa) else { continue };
             let esp = note.opening.esp.range();
             let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
             // As many as there are packets.
@@ -208,9 +249,10 @@ pub(crate) fn open_all<'s>(
         statuses.extend(jobs.iter().map(|job| job.status));
     }
     let mut statuses = statuses.into_iter();
+    let mut sas = SameSa::new(&sa_of);
     let heads = heads.places(packets.len());
     for (at, ((packet, note), head)) in packets.iter_mut().zip(notes).zip(heads).enumerate() {
-        let found = match sa_of(at, note.sa) {
+        let found = match sas.get(at, note.sa) {
             Some(sa) => note.look_inside(packet, sa, statuses.next(), head, hasher),
             None => Err(DropReason::InStateExpired.into()),
         };

@@ -29,7 +29,9 @@ pub(crate) struct Note {
     /// Of the path to the peer, in bytes.
     mtu: usize,
     exit: Exit,
-    state: Result<esp::Sealing, DropReason>,
+    sealing: esp::Sealing,
+    /// Why the packet is not sealed, if it is not.
+    end: Option<DropReason>,
 }
 
 /// How a sealed packet leaves.
@@ -73,9 +75,12 @@ impl Seals {
         exit: Exit,
         now_s: u64,
     ) -> Result<(), (Packet, DropReason)> {
-        let len = match sa.esp.payload_len(packet.data(), h) {
-            Ok(len) => len,
-            Err(reason) => return Err((packet, reason)),
+        let len = match sa.esp.is_tunnel() {
+            true => usize::from(h.total_len()),
+            false => match sa.esp.payload_len(packet.data(), h) {
+                Ok(len) => len,
+                Err(reason) => return Err((packet, reason)),
+            },
         };
         match self.notes.get_mut(self.packets.len()) {
             Some(note) => {
@@ -85,8 +90,8 @@ impl Seals {
                 note.exit = exit;
             }
             None => {
-                let state = Err(DropReason::OutSequenceExhausted);
-                let note = Note { h, sa: handle, number: None, mtu, exit, state };
+                let sealing = esp::Sealing::default();
+                let note = Note { h, sa: handle, number: None, mtu, exit, sealing, end: None };
                 // As many as there are packets.
                 let _ = self.notes.try_push(note);
             }
@@ -195,16 +200,16 @@ impl Worker {
     pub(crate) fn send_sealed(&mut self, seals: &mut Seals) {
         let mut encrypted = 0;
         for (packet, note) in seals.packets.drain(..).zip(&seals.notes) {
-            match (note.state, note.exit) {
-                (Ok(_), Exit::Ready(adjacency)) => {
+            match (note.end, &note.exit) {
+                (None, Exit::Ready(adjacency)) => {
                     encrypted += 1;
                     self.enqueue(adjacency.slot, packet);
                 }
-                (Ok(_), Exit::To(to)) => {
+                (None, Exit::To(to)) => {
                     encrypted += 1;
-                    self.emit_sealed(packet, to);
+                    self.emit_sealed(packet, *to);
                 }
-                (Err(reason), _) => self.drop_packet(packet, reason),
+                (Some(reason), _) => self.drop_packet(packet, reason),
             }
         }
         seals.held.clear();
@@ -240,19 +245,22 @@ fn seal_all<'s>(
     let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
     let mut is_to_finish = false;
     {
+        let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
         for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
-            let (Some(sa), Some(number)) = (sa_of(at, note.sa), note.number.take()) else {
-                note.state = Err(DropReason::OutSequenceExhausted);
+            let (Some(sa), Some(number)) = (sas.get(at, note.sa), note.number.take()) else {
+                note.end = Some(DropReason::OutSequenceExhausted);
                 continue;
             };
-            note.prepare(packet, sa, number, ivs);
-            let Ok(sealing) = &note.state else { continue };
             is_to_finish |= sa.has_to_finish();
-            let esp = sealing.esp.range();
-            let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
-            // As many as there are packets.
-            let _ = jobs.try_push(Job::esp(sa.session(), Op::Seal, bytes, sealing.seq_hi));
+            match note.prepare(packet, sa, number, ivs) {
+                Ok((bytes, seq_hi)) => {
+                    note.end = None;
+                    // As many as there are packets.
+                    let _ = jobs.try_push(Job::esp(sa.session(), Op::Seal, bytes, seq_hi));
+                }
+                Err(reason) => note.end = Some(reason),
+            }
         }
         engine.run(&mut jobs);
         if !is_to_finish && jobs.iter().all(|job| job.status == JobStatus::Done) {
@@ -274,36 +282,68 @@ fn finish_all<'s>(
 ) {
     let mut statuses = statuses.iter();
     for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
-        let Ok(sealing) = &note.state else { continue };
+        if note.end.is_some() {
+            continue;
+        }
         // Whatever was prepared goes nowhere unless it was encrypted.
         let sealed = match sa_of(at, note.sa) {
             Some(sa) => {
                 let status = statuses.next().copied().unwrap_or(JobStatus::Failed);
-                sa.seal_finish(packet.frame.bytes_mut(), sealing, status)
+                sa.seal_finish(packet.frame.bytes_mut(), &note.sealing, status)
             }
             None => Err(DropReason::OutCrypto),
         };
-        if let Err(reason) = sealed {
-            note.state = Err(reason);
+        note.end = sealed.err();
+    }
+}
+
+/// Finds SAs for packets one after the other: most are of the same one as the packet before.
+pub(crate) struct SameSa<'s, F> {
+    sa_of: F,
+    last: Option<(SaHandle, &'s Sa)>,
+}
+
+impl<'s, F: Fn(usize, SaHandle) -> Option<&'s Sa>> SameSa<'s, F> {
+    pub(crate) fn new(sa_of: F) -> SameSa<'s, F> {
+        SameSa { sa_of, last: None }
+    }
+
+    /// The SA of the packet at a place in the burst.
+    #[inline(always)]
+    pub(crate) fn get(&mut self, at: usize, handle: SaHandle) -> Option<&'s Sa> {
+        match self.last {
+            Some((last, sa)) if last == handle => Some(sa),
+            _ => {
+                let sa = (self.sa_of)(at, handle)?;
+                self.last = Some((handle, sa));
+                Some(sa)
+            }
         }
     }
 }
 
 impl Note {
-    /// Writes headers and trailer. The packet's span is then what will be sent, once it is
-    /// encrypted.
+    /// Writes headers and trailer; returns what is to be encrypted, and the high half of the
+    /// number, if it counts. The packet's span is then what will be sent.
     #[inline(always)]
-    fn prepare(&mut self, packet: &mut Packet, sa: &Sa, number: Number, ivs: &mut IvSource) {
-        let span = packet.span;
-        let buffer = packet.frame.bytes_mut();
-        self.state = sa.seal_prepare(buffer, span, self.h, number, ivs, self.mtu);
-        let Ok(sealing) = &self.state else { return };
-        match &self.exit {
-            Exit::Ready(adjacency) => match adjacency.frame(buffer, sealing.packet) {
-                Some(frame) => packet.span = frame,
-                None => self.state = Err(DropReason::OutNoRoom),
-            },
-            Exit::To(_) => packet.span = sealing.packet,
-        }
+    fn prepare<'p>(
+        &mut self,
+        packet: &'p mut Packet,
+        sa: &Sa,
+        number: Number,
+        ivs: &mut IvSource,
+    ) -> Result<(&'p mut [u8], Option<u32>), DropReason> {
+        let Packet { frame, span } = packet;
+        let buffer = frame.bytes_mut();
+        let sealing = sa.seal_prepare(buffer, *span, self.h, number, ivs, self.mtu)?;
+        *span = match &self.exit {
+            Exit::Ready(adjacency) => {
+                adjacency.frame(buffer, sealing.packet).ok_or(DropReason::OutNoRoom)?
+            }
+            Exit::To(_) => sealing.packet,
+        };
+        self.sealing = sealing;
+        let bytes = buffer.get_mut(sealing.esp.range()).ok_or(DropReason::OutNoRoom)?;
+        Ok((bytes, sealing.seq_hi))
     }
 }

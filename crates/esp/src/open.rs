@@ -81,6 +81,12 @@ impl Content {
         self.kind == Kind::Dummy
     }
 
+    /// Whether it is an IP packet whose digest is known.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.kind == Kind::Packet
+    }
+
     /// Where the IP packet lies, as long as its IP header says; unless it is a dummy.
     #[inline]
     pub fn span(&self) -> Option<Span> {
@@ -119,7 +125,7 @@ impl Sa {
     ///   bytes (RFC 4303 §2.4).
     /// - [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`],
     ///   [`DropReason::InReplayDuplicate`].
-    #[inline]
+    #[inline(always)]
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
@@ -186,7 +192,7 @@ impl Sa {
     ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
     /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
     ///   bare or behind UDP.
-    #[inline]
+    #[inline(always)]
     pub fn open_content(
         &self,
         buf: &mut [u8],
@@ -213,7 +219,7 @@ impl Sa {
     /// `content`'s own, which is counted, and [`DropReason::InReplayDuplicate`],
     /// [`DropReason::InReplayOld`]. The window stays then, nothing is counted but the failure
     /// itself, and the text in `buf` is zeros.
-    #[inline]
+    #[inline(always)]
     pub fn open_accept(
         &self,
         buf: &mut [u8],

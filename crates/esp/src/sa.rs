@@ -85,6 +85,12 @@ impl Sa {
         &self.params
     }
 
+    /// Whether it is in tunnel mode, as against transport mode.
+    #[inline]
+    pub fn is_tunnel(&self) -> bool {
+        self.shape.mode() == Mode::Tunnel
+    }
+
     /// The live numbers.
     pub fn cells(&self) -> &Cells {
         &self.cells

@@ -20,8 +20,8 @@ use crate::sequence::Number;
 use crate::size::{ESP_HEADER_LEN, MAX_IP_LEN, TRAILER_LEN, UDP_HEADER_LEN};
 use crate::transport::{self, Visible};
 
-/// A packet that is ready to be encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A packet that is ready to be encrypted. The default is that of no packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a packet that is prepared has used up a sequence number"]
 pub struct Sealing {
     /// The whole new packet, from its outer IP header to the ICV.
@@ -94,10 +94,13 @@ impl Sa {
         mtu: usize,
     ) -> Result<Sealing, DropReason> {
         let (h, number) = (h.into(), number.value());
-        match self.seal_straight(buf, packet, h, number, ivs) {
-            Some(sealing) => Ok(sealing),
-            None => self.seal_any(buf, packet, h, number, ivs, mtu),
+        if let Some(sealing) = self.seal_straight(buf, packet, h, number, ivs) {
+            return Ok(sealing);
         }
+        // In parts: as a whole, the straight path's result would go through memory too.
+        let Sealing { packet, esp, seq_hi } = self.seal_any(buf, packet, h, number, ivs, mtu)?;
+        let copy = |span: Span| Span { start: span.start, len: span.len };
+        Ok(Sealing { packet: copy(packet), esp: copy(esp), seq_hi })
     }
 
     /// [`Sa::seal_prepare`] for most SAs and packets; `None`, and the buffer as it was, for the

@@ -23,14 +23,16 @@ pub fn decrement_ttl(packet: &mut [u8], h: impl Into<Brief>) -> bool {
             let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {
                 return false;
             };
-            if header[8] <= 1 {
+            let [.., ttl, number, s, t, _, _, _, _, _, _, _, _] = header;
+            if *ttl <= 1 {
                 return false;
             }
-            header[8] -= 1;
-            // RFC 1624, equation 3: the old word's complement plus the new one is always this.
-            const CHANGE: u16 = !0x0100;
-            let sum = u16::from_be_bytes([header[10], header[11]]);
-            [header[10], header[11]] = (!checksum::add(!sum, CHANGE)).to_be_bytes();
+            // RFC 1624, equation 3, in the packet's byte order: one is added to the checksum, and
+            // another one where that carries.
+            let sum = u16::from_le_bytes([*s, *t]);
+            let sum = sum.wrapping_add(1 + u16::from(sum >= 0xfffe));
+            let [new_s, new_t] = sum.to_le_bytes();
+            [*ttl, *number, *s, *t] = [*ttl - 1, *number, new_s, new_t];
         }
         Family::V6 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv6::HEADER_LEN }>() else {

@@ -27,7 +27,7 @@ pub struct FlowKey {
 
 impl PartialEq for FlowKey {
     /// Without the call that comparing arrays is: all words at once.
-    #[inline]
+    #[inline(always)]
     fn eq(&self, other: &FlowKey) -> bool {
         self.words.iter().zip(&other.words).fold(0, |unlike, (a, b)| unlike | (a ^ b)) == 0
     }
@@ -116,7 +116,7 @@ impl FlowKey {
     /// Sums of products of words that secret keys were added to (the NH function of RFC 4418
     /// §5.2, on wider words), then a folded product: whoever does not know the seed cannot choose
     /// flows that collide. Not for authentication.
-    #[inline]
+    #[inline(always)]
     pub const fn hash(&self, seed: &FlowSeed) -> u64 {
         let (w, k) = (&self.words, &seed.keys);
         let first = product(w[0].wrapping_add(k[0]), w[1].wrapping_add(k[1]));

@@ -1,8 +1,9 @@
 //! Packet formats: parse, check, emit; no I/O.
 //!
-//! Every packet from outside goes through [`parse_ip`] once; the [`Headers`] that it returns are
-//! what later stages read. The modules hold one header each: a view with a checked constructor
-//! for those who need more than [`Headers`] has, and a struct of fields that writes itself.
+//! Every packet from outside is checked once, by [`parse_ip`] or, where its flow's key and a word of
+//! lengths are enough, by [`digest`]; later stages read the [`Headers`] or the [`Digest`] that these
+//! return. The modules hold one header each: a view with a checked constructor for those who need
+//! more than [`Headers`] has, and a struct of fields that writes itself.
 //!
 //! Nothing here allocates, and nothing here panics, whatever the bytes.
 #![forbid(unsafe_code)]
