@@ -56,11 +56,7 @@ impl Worker {
                     self.drop_packet(packet, reason);
                 }
             }
-            // What was decrypted has ESP inside but rarely.
-            Action::OpenBare => match head.ingress.via {
-                None => self.esp(packet, head, None),
-                Some(_) => self.esp_apart(packet, head, None),
-            },
+            Action::OpenBare => self.esp(packet, head, None),
             Action::OpenUdp => self.udp_encapsulated(packet, head),
             Action::ToLinux => {
                 count(plan, h, wall_s);

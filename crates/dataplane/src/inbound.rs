@@ -21,7 +21,6 @@ impl Worker {
     ///    the SA has it is seen when the packet has been opened.
     /// 3. Lengths and the replay window are checked.
     /// 4. The packet joins the burst; [`Worker::open_gathered`] does the rest.
-    #[inline(always)]
     pub(crate) fn esp(&mut self, packet: Packet, head: &Head, from: Option<(IpAddr, u16)>) {
         let Digest { flow, brief } = &head.digest;
         if brief.fragment() != Fragment::Whole {
@@ -45,8 +44,6 @@ impl Worker {
         }
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
-        // The ICV; what is in front of it has been asked for, unless the packet is long.
-        packet.prefetch(packet.span.len - 1);
         match sa.esp.open_prepare(packet.frame.bytes(), esp) {
             Err(reason) => self.drop_packet(packet, reason),
             Ok(opening) => {
@@ -58,12 +55,6 @@ impl Worker {
                 }
             }
         }
-    }
-
-    /// [`Worker::esp`] where it is not what most packets come to.
-    #[inline(never)]
-    pub(crate) fn esp_apart(&mut self, packet: Packet, head: &Head, from: Option<(IpAddr, u16)>) {
-        self.esp(packet, head, from);
     }
 
     /// A decrypted packet whose flow has no plan: policy must allow it (RFC 4301 §5.2).

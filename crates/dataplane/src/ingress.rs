@@ -316,7 +316,7 @@ impl Worker {
         match h.protocol {
             protocol::ESP => {
                 lesson.conclude(Action::OpenBare);
-                self.esp_apart(packet, head, None);
+                self.esp(packet, head, None);
             }
             protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
                 lesson.conclude(Action::OpenUdp);
@@ -333,7 +333,7 @@ impl Worker {
         match packet.data().get(payload_at..).map(natt::classify) {
             Some(NattPayload::Esp) => {
                 let (src_port, _) = flow.ports();
-                self.esp_apart(packet, head, Some((flow.src(), src_port)));
+                self.esp(packet, head, Some((flow.src(), src_port)));
             }
             // Steering leaves both to Linux; if one comes here all the same, Linux gets it.
             Some(NattPayload::NonEspMarker) => self.give_to_linux(packet),
