@@ -8,12 +8,14 @@
 //! The passes cost a few cycles a packet, so they are taken only while bursts are spread over many
 //! SAs.
 
+use core::net::IpAddr;
+
 use esp::Sa;
 use io::Packet;
 use policy::{SaEntry, SaHandle};
-use wire::protocol;
+use wire::{Digest, protocol};
 
-use crate::ingress::Heads;
+use crate::ingress::{Head, Heads};
 use crate::plan::Action;
 use crate::worker::Worker;
 
@@ -29,21 +31,21 @@ impl Worker {
     pub(crate) fn look_ahead(&self, packets: &[Packet], heads: &mut Heads) {
         // ESP: the SA's bucket.
         for (packet, head) in packets.iter().zip(heads.iter()) {
-            if let Ok(head) = head
-                && head.h.protocol == protocol::ESP
-                && let Some(spi) = spi(packet, head.h.header_len)
+            if head.end.is_none()
+                && let Some((dst, spi)) = esp_ends(packet, head)
             {
-                self.reader.prefetch_inbound_sa(head.h.dst, spi, protocol::ESP);
+                self.reader.prefetch_inbound_sa(dst, spi, protocol::ESP);
             }
         }
         // The SA: by its bucket, or by the flow's plan; and the policies that will count.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
-            let Ok(head) = head else { continue };
-            head.sa = match (head.h.protocol, spi(packet, head.h.header_len)) {
-                (protocol::ESP, Some(spi)) => {
-                    self.reader.inbound_sa(head.h.dst, spi, protocol::ESP, 0)
-                }
-                _ => head.place.and_then(|place| self.planned(place)),
+            head.sa = None;
+            if head.end.is_some() {
+                continue;
+            }
+            head.sa = match esp_ends(packet, head) {
+                Some((dst, spi)) => self.reader.inbound_sa(dst, spi, protocol::ESP, 0),
+                None => head.place.and_then(|place| self.planned(place)),
             };
             if let Some(sa) = head.sa {
                 self.reader.prefetch_sa(sa);
@@ -66,7 +68,7 @@ impl Worker {
     }
 
     fn each_sa(&self, heads: &Heads, ask: impl Fn(&SaEntry<Sa>)) {
-        for head in heads.iter().flatten() {
+        for head in heads.iter() {
             if let Some(sa) = head.sa.and_then(|sa| self.reader.sa(sa)) {
                 ask(sa);
             }
@@ -74,10 +76,14 @@ impl Worker {
     }
 }
 
-/// The SPI behind an IP header, if there is one.
-fn spi(packet: &Packet, header_len: u16) -> Option<u32> {
-    let spi = packet.data().get(usize::from(header_len)..)?.first_chunk()?;
-    Some(u32::from_be_bytes(*spi))
+/// Destination and SPI of an ESP packet.
+fn esp_ends(packet: &Packet, head: &Head) -> Option<(IpAddr, u32)> {
+    let Digest { flow, brief } = &head.digest;
+    if brief.protocol() != protocol::ESP {
+        return None;
+    }
+    let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
+    Some((flow.dst(), u32::from_be_bytes(*spi)))
 }
 
 /// Runs of one SA in a burst from which on it counts as spread.

@@ -38,7 +38,7 @@ use wire::ethernet::HEADER_LEN;
 use crate::event::Waker;
 use crate::flow_cache::FlowHash;
 use crate::idle::Polling;
-use crate::opening::{Opening, Opens, open_all};
+use crate::opening::{Opens, open_all};
 use crate::sealing::Seals;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
@@ -93,7 +93,7 @@ impl Work {
     fn len(&self) -> usize {
         match self {
             Work::Seal(seals) => seals.len(),
-            Work::Open(opens) => opens.items.len(),
+            Work::Open(opens) => opens.len(),
         }
     }
 
@@ -110,10 +110,10 @@ impl Work {
         match self {
             Work::Seal(seals) => seals.run(engine, ivs),
             Work::Open(opens) => {
-                let Opens { items, heads, held } = &mut **opens;
-                items.iter().for_each(|item| claim(&item.packet, 0, item.packet.span.len));
-                let sa_of = |at, _: &Opening| held.get(at).map(|sa| &sa.esp);
-                open_all(items, heads, sa_of, engine, hasher);
+                let Opens { packets, notes, heads, held } = &mut **opens;
+                packets.iter().for_each(|packet| claim(packet, 0, packet.span.len));
+                let sa_of = |at, _| held.get(at).map(|sa| &sa.esp);
+                open_all(packets, notes, heads, sa_of, engine, hasher);
             }
         }
     }
@@ -241,8 +241,8 @@ impl Worker {
 
     /// The same for a burst that is to be opened.
     pub(crate) fn submit_opens(&mut self, mut opens: Box<Opens>) -> Box<Opens> {
-        let Opens { items, held, .. } = &mut *opens;
-        held.hold(&self.reader, items.iter().map(|item| item.sa));
+        let Opens { packets, notes, held, .. } = &mut *opens;
+        held.hold(&self.reader, Opens::sas(notes, packets.len()));
         self.submit(Work::Open(opens));
         self.crypto.as_mut().and_then(|pool| pool.spare_opens.pop()).unwrap_or_default()
     }
@@ -322,7 +322,7 @@ impl Worker {
             }
             Work::Open(mut opens) => {
                 // The inner header, and where the next Ethernet header goes.
-                opens.items.iter().for_each(|item| claim(&item.packet, HEADER_LEN, HEADER_LEN));
+                opens.packets.iter().for_each(|packet| claim(packet, HEADER_LEN, HEADER_LEN));
                 self.accept_all(&mut opens);
                 if let Some(pool) = &mut self.crypto {
                     pool.spare_opens.push(opens);
@@ -341,8 +341,8 @@ impl Worker {
                 }
             }
             Work::Open(opens) => {
-                for item in opens.items {
-                    self.drop_packet(item.packet, DropReason::InCrypto);
+                for packet in opens.packets {
+                    self.drop_packet(packet, DropReason::InCrypto);
                 }
             }
         }

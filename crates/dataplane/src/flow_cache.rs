@@ -15,7 +15,7 @@
 //! asked once whether the change concerns it ([`policy::Stamp`]).
 
 use policy::{SaHandle, Stamp};
-use wire::{FlowKey, FlowSeed, Headers};
+use wire::{FlowKey, FlowSeed};
 
 use crate::plan::Plan;
 
@@ -25,24 +25,17 @@ const WAYS: usize = 8;
 /// What a flow is told by: addresses, protocol, ports, and how it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    flow: FlowKey,
+    pub(crate) flow: FlowKey,
     pub(crate) ingress: Ingress,
 }
 
 /// How packets come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ingress {
     /// The interface; 0 for packets of Linux.
     pub(crate) ifindex: u32,
     /// The SA that they were decrypted by.
     pub(crate) via: Option<SaHandle>,
-}
-
-impl Key {
-    #[inline]
-    pub(crate) fn new(h: &Headers, ingress: Ingress) -> Key {
-        Key { flow: FlowKey::of(h), ingress }
-    }
 }
 
 /// How keys are hashed; seeded, so that nobody outside can choose flows that collide.
@@ -51,7 +44,7 @@ pub(crate) struct FlowHash(FlowSeed);
 
 impl FlowHash {
     /// The hash of a key. The SA does not enter: when it is replaced, the flow keeps its place.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
         let port = u64::from(key.ingress.ifindex).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         key.flow.hash(&self.0) ^ port
@@ -65,6 +58,19 @@ struct Entry {
     /// The state of the databases that the plan is known to be good in.
     generation: u64,
     plan: Plan,
+}
+
+impl Entry {
+    /// Whether the plan holds in a new state of the databases too; then it is noted.
+    #[cold]
+    #[inline(never)]
+    fn renew(&mut self, generation: u64, holds: impl Fn(Stamp) -> bool) -> bool {
+        let holds = self.plan.stamps.iter().all(|stamp| holds(*stamp));
+        if holds {
+            self.generation = generation;
+        }
+        holds
+    }
 }
 
 /// The flow cache of one worker.
@@ -135,15 +141,11 @@ impl FlowCache {
         let set = self.set(hash);
         let tags = self.tags.get(set)?;
         let tag = Self::tag(hash);
-        // Without a branch per way.
-        let hits = tags
-            .iter()
-            .enumerate()
-            .fold(0_u32, |hits, (way, t)| hits | u32::from(*t == tag) << way);
-        if hits == 0 {
-            return None;
-        }
-        let place = set * WAYS + hits.trailing_zeros() as usize;
+        // Without a branch per way. No two ways of a set have one tag; if they had, the key would
+        // tell.
+        let way =
+            tags.iter().zip(1..).fold(0_u32, |way, (t, n)| way | if *t == tag { n } else { 0 });
+        let place = set * WAYS + (way as usize).checked_sub(1)?;
         if let Some(entry) = self.entries.get(place) {
             mem::prefetch_all(entry);
         }
@@ -156,7 +158,7 @@ impl FlowCache {
     }
 
     /// The plan at a place, if it is that of the flow and holds; `holds` asks the databases.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn at(
         &mut self,
         place: u32,
@@ -167,11 +169,8 @@ impl FlowCache {
         if entry.epoch != self.epoch || entry.key != *key {
             return None;
         }
-        if entry.generation != self.generation {
-            if !entry.plan.stamps.iter().all(|stamp| holds(*stamp)) {
-                return None;
-            }
-            entry.generation = self.generation;
+        if entry.generation != self.generation && !entry.renew(self.generation, holds) {
+            return None;
         }
         Some(&entry.plan)
     }

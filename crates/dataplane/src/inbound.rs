@@ -6,57 +6,53 @@ use esp::Sa;
 use io::Packet;
 use outcome::DropReason;
 use policy::{Direction, Flow, SaEntry, SaHandle, SaId};
-use wire::{Fragment, Headers, Span};
+use wire::{Digest, Fragment, Headers, Span};
 
 use crate::event::Event;
-use crate::opening::Opening;
+use crate::ingress::Head;
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
 impl Worker {
-    /// An ESP packet for this host, with the UDP ports that it was encapsulated in, if any.
+    /// An ESP packet for this host; `from` is where it came from, if it is encapsulated in UDP.
     ///
     /// 1. Fragments cannot be opened.
     /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
     ///    the SA has it is seen when the packet has been opened.
     /// 3. Lengths and the replay window are checked.
     /// 4. The packet joins the burst; [`Worker::open_gathered`] does the rest.
-    pub(crate) fn esp(
-        &mut self,
-        packet: Packet,
-        outer: &Headers,
-        ifindex: u32,
-        ports: Option<(u16, u16)>,
-    ) {
-        if outer.fragment != Fragment::Whole {
+    pub(crate) fn esp(&mut self, packet: Packet, head: &Head, from: Option<(IpAddr, u16)>) {
+        let Digest { flow, brief } = &head.digest;
+        if brief.fragment() != Fragment::Whole {
             return self.drop_packet(packet, DropReason::EspFragment);
         }
-        let offset =
-            usize::from(outer.header_len) + if ports.is_some() { wire::udp::HEADER_LEN } else { 0 };
-        let Some(len) = packet.span.len.checked_sub(offset) else {
-            return self.drop_packet(packet, DropReason::MalformedEsp);
-        };
-        let esp = Span { start: packet.span.start + offset, len };
-        let Some(spi) = packet.data().get(offset..offset + 4).and_then(|b| b.try_into().ok())
+        let udp_len = if from.is_some() { wire::udp::HEADER_LEN } else { 0 };
+        let offset = usize::from(brief.header_len()) + udp_len;
+        let Some((spi, _)) = packet.data().get(offset..).and_then(|esp| esp.split_first_chunk())
         else {
             return self.drop_packet(packet, DropReason::MalformedEsp);
         };
-        let spi = u32::from_be_bytes(spi);
-        let handle = self.reader.inbound_sa(outer.dst, spi, wire::protocol::ESP, 0);
-        let Some((handle, sa)) = handle.and_then(|h| Some((h, self.reader.sa(h)?))) else {
+        let spi = u32::from_be_bytes(*spi);
+        let Some(handle) = self.inbound_sas.find(flow, spi, &self.reader) else {
+            return self.drop_packet(packet, DropReason::InNoState);
+        };
+        let Some(sa) = self.reader.sa(handle) else {
             return self.drop_packet(packet, DropReason::InNoState);
         };
         if !sa.state().is_usable() {
             return self.drop_packet(packet, DropReason::InStateExpired);
         }
+        let Span { start, len } = packet.span;
+        let esp = Span { start: start + offset, len: len - offset };
         match sa.esp.open_prepare(packet.frame.bytes(), esp) {
             Err(reason) => self.drop_packet(packet, reason),
             Ok(opening) => {
-                if self.opening.items.is_full() {
+                if self.opening.is_full() {
                     self.open_gathered();
                 }
-                let opening = Opening::new(packet, outer, handle, opening, ports, ifindex);
-                self.opening.items.push(opening);
+                if let Err(packet) = self.opening.push(packet, head, handle, opening, from) {
+                    self.drop_packet(packet, DropReason::InCrypto);
+                }
             }
         }
     }

@@ -5,48 +5,96 @@
 //! and then each is moved on.
 
 use core::net::IpAddr;
+use core::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use esp::Sa;
 use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
 use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaHandle, WorkerIndex};
-use wire::ethernet::{EtherType, EthernetHeader, MacAddr};
+use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
-use wire::{Family, Headers, Span, protocol};
+use wire::{Digest, Family, Headers, Span, protocol};
 
 use crate::flow_cache::{FlowHash, Ingress, Key};
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
 /// What the first pass finds out about a packet; the packet itself stays where it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Head {
-    pub(crate) h: Headers,
-    pub(crate) key: Key,
+    pub(crate) digest: Digest,
+    pub(crate) ingress: Ingress,
     pub(crate) hash: u64,
     /// Where its flow's plan may stand.
     pub(crate) place: Option<u32>,
     /// Whether its flow may have a plan at all: what is done to all packets of the flow hangs on
     /// nothing but the key.
     pub(crate) has_flow: bool,
+    /// How the packet ends here, if it does; the rest says nothing then.
+    pub(crate) end: Option<Outcome>,
     /// The SA that it is most likely for, while bursts are spread over many.
     pub(crate) sa: Option<SaHandle>,
 }
 
 impl Head {
-    #[inline]
-    pub(crate) fn new(h: Headers, ingress: Ingress, has_flow: bool, hasher: &FlowHash) -> Head {
-        let key = Key::new(&h, ingress);
-        let hash = hasher.hash(&key);
-        Head { h, key, hash, place: None, has_flow, sa: None }
+    /// What the flow cache knows the flow by.
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Key {
+        Key { flow: self.digest.flow, ingress: self.ingress }
+    }
+
+    /// Completes a head whose digest is there.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool, hasher: &FlowHash) {
+        self.ingress = ingress;
+        self.has_flow = has_flow;
+        self.hash = hasher.hash(&self.key());
+        self.end = None;
     }
 }
 
-/// One for each packet of a burst, in their order; or how that one ends here.
-pub(crate) type Heads = ArrayVec<Result<Head, Outcome>, BURST_LEN>;
+/// One for each packet of a burst, in their order. Written in place: what is moved whole is moved
+/// through memory.
+pub(crate) struct Heads {
+    all: [Head; BURST_LEN],
+    len: usize,
+}
+
+impl Default for Heads {
+    fn default() -> Heads {
+        Heads { all: core::array::from_fn(|_| Head::default()), len: 0 }
+    }
+}
+
+impl Heads {
+    /// The places of `len` heads, to be written.
+    #[inline]
+    pub(crate) fn places(&mut self, len: usize) -> &mut [Head] {
+        self.len = len.min(BURST_LEN);
+        self
+    }
+}
+
+impl Deref for Heads {
+    type Target = [Head];
+
+    #[inline]
+    fn deref(&self) -> &[Head] {
+        self.all.get(..self.len).unwrap_or(&self.all)
+    }
+}
+
+impl DerefMut for Heads {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Head] {
+        match self.all.get_mut(..self.len) {
+            Some(heads) => heads,
+            None => &mut [],
+        }
+    }
+}
 
 /// What a round works with: allocated once, borrowed by whoever moves a burst.
 #[derive(Default)]
@@ -73,14 +121,20 @@ impl Worker {
         let Scratch { burst, heads } = &mut *scratch;
         self.receive_into(slot, burst, heads);
         let came = burst.len();
-        self.find_all(heads);
-        if self.is_spread {
-            self.look_ahead(burst, heads);
+        if came > 0 {
+            self.find_all(heads);
+            if self.is_spread {
+                self.look_ahead(burst, heads);
+            }
+            let heads: &[Head] = heads;
+            for (at, packet) in burst.drain(..).enumerate() {
+                match heads.get(at) {
+                    Some(head) => self.enter(packet, head, None),
+                    // There are as many.
+                    None => self.drop_packet(packet, DropReason::NoFrames),
+                }
+            }
         }
-        for (packet, head) in burst.drain(..).zip(heads.iter()) {
-            self.enter(packet, head, None);
-        }
-        heads.clear();
         self.scratch = Some(scratch);
         came
     }
@@ -101,27 +155,28 @@ impl Worker {
         // All zeros: Linux has told none.
         let mac = mac.filter(|mac| mac.0 != [0; 6]);
         burst.iter().take(AHEAD).for_each(prefetch_headers);
+        let heads = heads.places(burst.len());
         for at in 0..burst.len() {
             if let Some(next) = burst.get(at + AHEAD) {
                 prefetch_headers(next);
             }
-            let Some(packet) = burst.get_mut(at) else { break };
-            let head = match is_linux {
-                true => self.head_from_linux(packet),
-                false => self.head_from_port(packet, ifindex, mac),
+            let (Some(packet), Some(head)) = (burst.get_mut(at), heads.get_mut(at)) else { break };
+            let found = match is_linux {
+                true => self.head_from_linux(packet, head),
+                false => self.head_from_port(packet, head, ifindex, mac),
             };
-            if let Ok(head) = &head {
-                self.flows.prefetch(head.hash);
+            match found {
+                Ok(()) => self.flows.prefetch(head.hash),
+                Err(reason) => head.end = Some(reason.into()),
             }
-            // As many as there are packets.
-            let _ = heads.try_push(head.map_err(Outcome::from));
         }
     }
 
     /// The second pass.
     #[inline]
-    pub(crate) fn find_all(&self, heads: &mut Heads) {
-        for head in heads.iter_mut().flatten() {
+    pub(crate) fn find_all(&self, heads: &mut [Head]) {
+        for head in heads {
+            // Of those that end here too: it does no harm.
             head.place = self.flows.place(head.hash);
         }
     }
@@ -131,13 +186,46 @@ impl Worker {
     ///
     /// A VLAN's frames belong to an interface of their own, which no port stands for: they are not
     /// taken for the parent's. A tag of VLAN 0 only carries a priority (IEEE 802.1Q §6.9).
-    #[inline]
+    #[inline(always)]
     fn head_from_port(
         &self,
         packet: &mut Packet,
+        head: &mut Head,
         ifindex: u32,
         mac: Option<MacAddr>,
-    ) -> Result<Head, DropReason> {
+    ) -> Result<(), DropReason> {
+        let ingress = Ingress { ifindex, via: None };
+        // Most frames, in a few comparisons: to this port, untagged.
+        if let Some(header) = packet.data().first_chunk::<HEADER_LEN>()
+            && mac.is_some_and(|mac| is_to(header, mac))
+            && let Some(family) = ip_family(header)
+        {
+            let Span { start, len } = packet.span;
+            let span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
+            let bytes = packet.frame.bytes().get(span.start..).unwrap_or_default();
+            if let Some((digest, may_be_partial)) = wire::digest(bytes, span.len)
+                && digest.brief.family() == family
+                && !may_be_partial
+            {
+                // What Ethernet padded is not part of the packet.
+                packet.span = Span { len: digest.brief.total_len().into(), ..span };
+                head.digest = digest;
+                head.enter(ingress, true, self.flows.hasher());
+                return Ok(());
+            }
+        }
+        self.head_of_any(packet, head, ingress, mac)
+    }
+
+    /// The same for every frame.
+    #[inline(never)]
+    fn head_of_any(
+        &self,
+        packet: &mut Packet,
+        head: &mut Head,
+        ingress: Ingress,
+        mac: Option<MacAddr>,
+    ) -> Result<(), DropReason> {
         let header = EthernetHeader::parse(packet.data())?;
         let is_to_many = header.dst.is_multicast();
         if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
@@ -154,7 +242,6 @@ impl Worker {
         let payload = header.payload_offset;
         packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
         let h = wire::parse_ip(packet.data())?;
-        // What Ethernet padded is not part of the packet.
         packet.span.len = usize::from(h.total_len);
         if h.family() != family {
             return Err(DropReason::MalformedIp);
@@ -163,51 +250,58 @@ impl Worker {
         if wire::complete_partial(packet.data_mut(), &h) {
             self.counters.work.checksums_completed.add(1);
         }
-        Ok(Head::new(h, Ingress { ifindex, via: None }, !is_to_many, self.flows.hasher()))
+        head.digest = (&h).into();
+        head.enter(ingress, !is_to_many, self.flows.hasher());
+        Ok(())
     }
 
     /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
     /// interface that is not a port.
-    #[inline]
-    fn head_from_linux(&self, packet: &mut Packet) -> Result<Head, DropReason> {
-        let h = wire::parse_ip(packet.data())?;
-        packet.span.len = usize::from(h.total_len);
+    #[inline(always)]
+    fn head_from_linux(&self, packet: &mut Packet, head: &mut Head) -> Result<(), DropReason> {
+        let bytes = packet.data();
+        head.digest = match wire::digest(bytes, bytes.len()) {
+            Some((digest, _)) => digest,
+            None => (&wire::parse_ip(bytes)?).into(),
+        };
+        packet.span.len = head.digest.brief.total_len().into();
         // Whether those are key exchange is seen in the packet alone.
-        let is_natt =
-            self.topology.is_natt_port(h.src_port) || self.topology.is_natt_port(h.dst_port);
-        Ok(Head::new(h, Ingress { ifindex: 0, via: None }, !is_natt, self.flows.hasher()))
+        let (src_port, dst_port) = head.digest.flow.ports();
+        let is_natt = self.topology.is_natt_port(src_port) || self.topology.is_natt_port(dst_port);
+        head.enter(Ingress { ifindex: 0, via: None }, !is_natt, self.flows.hasher());
+        Ok(())
     }
 
     /// The third pass without a plan: all the look-ups, and what they decide is kept for the
     /// packets that follow.
     #[inline(never)]
     pub(crate) fn enter_anew(&mut self, packet: Packet, head: &Head, held: Option<&SaEntry<Sa>>) {
-        let Head { h, key, hash, has_flow, .. } = head;
+        let h = match wire::parse_ip(packet.data()) {
+            Ok(h) => h,
+            // It did, a moment ago.
+            Err(error) => return self.drop_packet(packet, error.into()),
+        };
         let mut lesson = Lesson::default();
-        let ifindex = key.ingress.ifindex;
-        match key.ingress {
+        let ifindex = head.ingress.ifindex;
+        match head.ingress {
             Ingress { via: Some(via), .. } => {
-                self.enter_decrypted(packet, h, (via, held), ifindex, &mut lesson);
+                self.enter_decrypted(packet, &h, (via, held), ifindex, &mut lesson);
             }
-            Ingress { ifindex: 0, .. } => self.outbound(packet, h, Origin::Linux, &mut lesson),
-            // Those sent to all stations have none.
-            _ => self.enter_from_port(packet, h, ifindex, !has_flow, &mut lesson),
+            Ingress { ifindex: 0, .. } => self.outbound(packet, &h, Origin::Linux, &mut lesson),
+            _ => self.enter_from_port(packet, &h, head, &mut lesson),
         }
-        if *has_flow && let Some(plan) = lesson.into_plan() {
-            self.flows.insert(*hash, *key, plan);
+        if head.has_flow
+            && let Some(plan) = lesson.into_plan()
+        {
+            self.flows.insert(head.hash, head.key(), plan);
         }
     }
 
     /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
     /// may speak of it.
-    fn enter_from_port(
-        &mut self,
-        packet: Packet,
-        h: &Headers,
-        ifindex: u32,
-        is_to_many: bool,
-        lesson: &mut Lesson,
-    ) {
+    fn enter_from_port(&mut self, packet: Packet, h: &Headers, head: &Head, lesson: &mut Lesson) {
+        // Those sent to all stations have no flow.
+        let (ifindex, is_to_many) = (head.ingress.ifindex, !head.has_flow);
         let is_local = self.is_local(h, ifindex);
         if !is_to_many && !self.is_possible_source(h, is_local) {
             return self.drop_packet(packet, DropReason::MartianSource);
@@ -222,23 +316,24 @@ impl Worker {
         match h.protocol {
             protocol::ESP => {
                 lesson.conclude(Action::OpenBare);
-                self.esp(packet, h, ifindex, None);
+                self.esp(packet, head, None);
             }
             protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
                 lesson.conclude(Action::OpenUdp);
-                self.udp_encapsulated(packet, h, ifindex);
+                self.udp_encapsulated(packet, head);
             }
             _ => self.cleartext(packet, h, ifindex, Direction::In, lesson),
         }
     }
 
     /// A packet to a NAT traversal port of ours (RFC 3948 §2).
-    pub(crate) fn udp_encapsulated(&mut self, packet: Packet, h: &Headers, ifindex: u32) {
-        let payload = packet.data().get(usize::from(h.header_len) + wire::udp::HEADER_LEN..);
-        match payload.map(natt::classify) {
+    pub(crate) fn udp_encapsulated(&mut self, packet: Packet, head: &Head) {
+        let Digest { flow, brief } = &head.digest;
+        let payload_at = usize::from(brief.header_len()) + wire::udp::HEADER_LEN;
+        match packet.data().get(payload_at..).map(natt::classify) {
             Some(NattPayload::Esp) => {
-                let ports = (h.src_port, h.dst_port);
-                self.esp(packet, h, ifindex, Some(ports));
+                let (src_port, _) = flow.ports();
+                self.esp(packet, head, Some((flow.src(), src_port)));
             }
             // Steering leaves both to Linux; if one comes here all the same, Linux gets it.
             Some(NattPayload::NonEspMarker) => self.give_to_linux(packet),
@@ -333,10 +428,22 @@ impl Worker {
     }
 
     /// Puts a packet into a port's queue, and sends the queue if it is full.
+    #[inline]
     pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) {
-        if self.ports.get(slot).and_then(Option::as_ref).is_some_and(|p| p.queue.is_full()) {
-            self.transmit(slot);
+        if let Some(Some(place)) = self.ports.get_mut(slot)
+            && !place.queue.is_full()
+        {
+            // There is room.
+            let _ = place.queue.try_push(packet);
+            return;
         }
+        self.enqueue_full(slot, packet);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enqueue_full(&mut self, slot: usize, packet: Packet) {
+        self.transmit(slot);
         match self.ports.get_mut(slot) {
             Some(Some(place)) => {
                 if let Err(full) = place.queue.try_push(packet) {
@@ -345,5 +452,26 @@ impl Worker {
             }
             _ => self.drop_packet(packet, DropReason::TransmitDown),
         }
+    }
+}
+
+/// Whether a frame is to this one station.
+#[inline(always)]
+fn is_to(header: &[u8; HEADER_LEN], mac: MacAddr) -> bool {
+    let [a, b, c, d, e, f, ..] = *header;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) == {
+        let [a, b, c, d, e, f] = mac.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+}
+
+/// The family of what an untagged frame carries, if it is IP.
+#[inline(always)]
+fn ip_family(header: &[u8; HEADER_LEN]) -> Option<Family> {
+    let [.., high, low] = *header;
+    match EtherType(u16::from_be_bytes([high, low])) {
+        EtherType::IPV4 => Some(Family::V4),
+        EtherType::IPV6 => Some(Family::V6),
+        _ => None,
     }
 }

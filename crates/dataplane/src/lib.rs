@@ -38,6 +38,7 @@ mod flow_cache;
 mod icmp;
 mod idle;
 mod inbound;
+mod inbound_sas;
 mod ingress;
 mod opening;
 mod outbound;

@@ -4,62 +4,103 @@
 //! themselves, [`open_all`], touches nothing but the packets, so it may be done by any thread. The
 //! replay window and the counters of an SA have one writer, the worker ([`Worker::accept_all`]).
 
+use core::net::IpAddr;
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op};
-use esp::{Content, Opened, Sa};
+use esp::{Content, Sa};
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::{SaEntry, SaHandle, Volume};
-use wire::{Headers, ParseError};
+use wire::Brief;
 
 use crate::crypto_pool::HeldSas;
 use crate::flow_cache::{FlowHash, Ingress};
 use crate::ingress::{Head, Heads};
+use crate::sealing::SameSa;
 use crate::volume::check_volume;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
-/// A packet that is to be opened.
-pub(crate) struct Opening {
-    pub(crate) packet: Packet,
-    pub(crate) outer: Headers,
+/// What is to be done with a packet that is to be opened.
+///
+/// Apart from the packets, and written in place: what is moved whole is moved through memory.
+#[derive(Debug)]
+pub(crate) struct Note {
+    outer: Brief,
     pub(crate) sa: SaHandle,
-    pub(crate) opening: esp::Opening,
-    /// UDP ports of the encapsulation, source first.
-    pub(crate) ports: Option<(u16, u16)>,
-    pub(crate) ifindex: u32,
+    opening: esp::Opening,
+    /// Where it came from, if it is encapsulated in UDP.
+    from: Option<(IpAddr, u16)>,
+    ifindex: u32,
     content: Result<Content, DropReason>,
-}
-
-impl Opening {
-    pub(crate) fn new(
-        packet: Packet,
-        outer: &Headers,
-        sa: SaHandle,
-        opening: esp::Opening,
-        ports: Option<(u16, u16)>,
-        ifindex: u32,
-    ) -> Opening {
-        let content = Err(DropReason::InCrypto);
-        Opening { packet, outer: *outer, sa, opening, ports, ifindex, content }
-    }
 }
 
 /// Packets that are opened in one run of the engine, and what was inside, once that is known.
 #[derive(Default)]
 pub(crate) struct Opens {
-    pub(crate) items: ArrayVec<Opening, CRYPTO_BURST_LEN>,
+    pub(crate) packets: ArrayVec<Packet, CRYPTO_BURST_LEN>,
+    /// Each packet's, and what is left of earlier bursts.
+    pub(crate) notes: ArrayVec<Note, CRYPTO_BURST_LEN>,
     pub(crate) heads: Heads,
-    /// Held while the burst is with another thread: each item's SA by its place.
+    /// Held while the burst is with another thread: each packet's SA by its place.
     pub(crate) held: HeldSas,
 }
 
 impl Opens {
-    /// Asks for all that another core has written last, and that this one writes next: the items,
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.is_full()
+    }
+
+    /// Adds a packet; it comes back if the burst is full.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        packet: Packet,
+        head: &Head,
+        sa: SaHandle,
+        opening: esp::Opening,
+        from: Option<(IpAddr, u16)>,
+    ) -> Result<(), Packet> {
+        let (outer, ifindex) = (head.digest.brief, head.ingress.ifindex);
+        match self.notes.get_mut(self.packets.len()) {
+            Some(note) => {
+                note.outer = outer;
+                note.sa = sa;
+                note.opening = opening;
+                // Not as a whole: most often there is none.
+                match from {
+                    None => note.from = None,
+                    Some(from) => note.from = Some(from),
+                }
+                note.ifindex = ifindex;
+            }
+            None => {
+                let content = Err(DropReason::InCrypto);
+                let note = Note { outer, sa, opening, from, ifindex, content };
+                // As many as there are packets.
+                let _ = self.notes.try_push(note);
+            }
+        }
+        self.packets.try_push(packet).map_err(|full| full.element())
+    }
+
+    /// The SAs of the packets, in their order.
+    pub(crate) fn sas(notes: &[Note], len: usize) -> impl Iterator<Item = SaHandle> {
+        notes.iter().take(len).map(|note| note.sa)
+    }
+
+    /// Asks for all that another core has written last, and that this one writes next: packets, notes,
     /// and the heads, which are there or will be.
     pub(crate) fn prefetch(&self) {
-        self.items.iter().for_each(mem::prefetch_all_to_write);
+        self.packets.iter().for_each(mem::prefetch_all_to_write);
+        self.notes.iter().take(self.packets.len()).for_each(mem::prefetch_all_to_write);
         mem::prefetch_all_to_write(&self.heads);
     }
 }
@@ -67,24 +108,26 @@ impl Opens {
 impl Worker {
     /// Runs the gathered packets through the engine and moves on what came out.
     pub(crate) fn open_gathered(&mut self) {
-        if self.opening.items.is_empty() {
+        if self.opening.packets.is_empty() {
             return;
         }
         let Some(mut gathered) = self.spare_opening.take() else { return };
         core::mem::swap(&mut gathered, &mut self.opening);
-        let changes = gathered.items.windows(2).filter(|pair| match pair {
-            [one, next] => one.sa != next.sa,
-            _ => false,
-        });
-        self.note_spread(1 + changes.count(), gathered.items.len());
+        let len = gathered.len();
+        let (mut last, mut runs) = (None, 0);
+        for sa in Opens::sas(&gathered.notes, len) {
+            runs += usize::from(last != Some(sa));
+            last = Some(sa);
+        }
+        self.note_spread(runs, len);
         if self.crypto.is_some() {
             self.spare_opening = Some(self.submit_opens(gathered));
             return;
         }
         let reader = &self.reader;
-        let sa_of = |_, item: &Opening| reader.sa(item.sa).map(|entry| &entry.esp);
-        let Opens { items, heads, .. } = &mut *gathered;
-        open_all(items, heads, sa_of, &mut *self.engine, self.flows.hasher());
+        let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
+        let Opens { packets, notes, heads, .. } = &mut *gathered;
+        open_all(packets, notes, heads, sa_of, &mut *self.engine, self.flows.hasher());
         self.accept_all(&mut gathered);
         self.spare_opening = Some(gathered);
     }
@@ -92,50 +135,82 @@ impl Worker {
     /// Accepts what has been decrypted, in the order of arrival, moves it on in the passes of every
     /// burst, and empties the burst.
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
-        let Opens { items, heads, held } = opens;
-        for (at, (item, head)) in items.iter_mut().zip(heads.iter_mut()).enumerate() {
-            if let Err(outcome) = self.accept(item, held.get(at)) {
-                *head = Err(outcome);
+        let Opens { packets, notes, heads, held } = opens;
+        let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
+        for (at, ((packet, note), head)) in each.enumerate() {
+            if let Err(outcome) = self.accept(packet, note, held.get(at)) {
+                head.end = Some(outcome);
             }
         }
         self.find_all(heads);
-        for (at, (item, head)) in items.drain(..).zip(heads.iter()).enumerate() {
-            self.enter(item.packet, head, held.get(at).map(|sa| &**sa));
+        let heads: &[Head] = heads;
+        for (at, packet) in packets.drain(..).enumerate() {
+            match heads.get(at) {
+                Some(head) => self.enter(packet, head, held.get(at).map(|sa| &**sa)),
+                // There are as many.
+                None => self.drop_packet(packet, DropReason::InCrypto),
+            }
         }
-        heads.clear();
         held.clear();
     }
 
     /// Whether a packet may go on that was decrypted: the SA's limits, the replay window, and
     /// where it came from. `held` is its SA, where the packet was with another thread: it may have
     /// been removed since.
-    #[inline]
+    #[inline(always)]
     fn accept(
         &mut self,
-        item: &mut Opening,
+        packet: &mut Packet,
+        note: &Note,
         held: Option<&Arc<SaEntry<Sa>>>,
     ) -> Result<(), Outcome> {
         let sa = match held {
             Some(sa) => sa,
-            None => self.reader.sa(item.sa).ok_or(DropReason::InStateExpired)?,
+            None => self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?,
+        };
+        // Most packets: nothing is near a limit, nothing is to be told.
+        let (cells, buffer) = (sa.esp.cells(), packet.frame.bytes_mut());
+        if sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+            && sa.state().is_usable()
+            && note.content.is_ok_and(|content| content.is_whole())
+            && note.from.is_none()
+        {
+            sa.esp.open_accept(buffer, &note.opening, note.content, self.now.wall_s)?;
+            self.counters.work.decrypted.add(1);
+            return Ok(());
+        }
+        self.accept_any(packet, note, held)
+    }
+
+    /// [`Worker::accept`] for every packet.
+    #[inline(never)]
+    fn accept_any(
+        &mut self,
+        packet: &mut Packet,
+        note: &Note,
+        held: Option<&Arc<SaEntry<Sa>>>,
+    ) -> Result<(), Outcome> {
+        let sa = match held {
+            Some(sa) => sa,
+            None => self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?,
         };
         // Before this packet is counted, so that a limit of n packets lets n through.
-        let volume = if item.content.is_ok() { check_volume(sa) } else { Volume::Within };
+        let volume = if note.content.is_ok() { check_volume(sa) } else { Volume::Within };
         let is_over = matches!(volume, Volume::HardReached | Volume::Unusable);
-        let buffer = item.packet.frame.bytes_mut();
+        let buffer = packet.frame.bytes_mut();
         let accepted = match is_over {
             true => Err(DropReason::InStateExpired),
-            false => sa.esp.open_accept(buffer, &item.opening, item.content, self.now.wall_s),
+            false => sa.esp.open_accept(buffer, &note.opening, note.content, self.now.wall_s),
         };
-        let is_packet = accepted.is_ok() && !item.content.is_ok_and(|content| content.is_dummy());
-        let moved = item.ports.filter(|(port, _)| {
-            is_packet && !is_mapping_of(&sa.config.params, item.outer.src, *port)
-        });
+        let is_packet = accepted.is_ok() && !note.content.is_ok_and(|content| content.is_dummy());
+        let moved = note
+            .from
+            .filter(|(src, port)| is_packet && !is_mapping_of(&sa.config.params, *src, *port));
         if volume != Volume::Within || moved.is_some() {
             let id = sa.config.id();
             self.tell_volume(id, volume);
-            if let Some((port, _)) = moved {
-                self.tell_mapping(id, item.outer.src, port);
+            if let Some((src, port)) = moved {
+                self.tell_mapping(id, src, port);
             }
         }
         accepted?;
@@ -150,73 +225,71 @@ impl Worker {
 /// Decrypts, and finds out what was inside: each packet's span is then the inner packet, and each
 /// has a head.
 ///
-/// `sa_of` says which SA an item, told by its place and itself, is of; without one it is not
-/// opened.
+/// `sa_of` says which SA a packet, told by its place in the burst and by its handle, is of; without
+/// one it is not opened.
 pub(crate) fn open_all<'s>(
-    items: &mut [Opening],
+    packets: &mut [Packet],
+    notes: &mut [Note],
     heads: &mut Heads,
-    sa_of: impl Fn(usize, &Opening) -> Option<&'s Sa>,
+    sa_of: impl Fn(usize, SaHandle) -> Option<&'s Sa>,
     engine: &mut dyn Engine,
     hasher: &FlowHash,
 ) {
     let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
     {
+        let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-        for (at, item) in items.iter_mut().enumerate() {
-            let Some(sa) = sa_of(at, item) else { continue };
-            let esp = item.opening.esp.range();
-            let bytes = item.packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
-            jobs.push(Job::esp(sa.session(), Op::Open, bytes, item.opening.seq_hi));
+        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter()).enumerate() {
+            let Some(sa) = sas.get(at, note.sa) else { continue };
+            let esp = note.opening.esp.range();
+            let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
+            // As many as there are packets.
+            let _ = jobs.try_push(Job::esp(sa.session(), Op::Open, bytes, note.opening.seq_hi));
         }
         engine.run(&mut jobs);
         statuses.extend(jobs.iter().map(|job| job.status));
     }
     let mut statuses = statuses.into_iter();
-    heads.clear();
-    for (at, item) in items.iter_mut().enumerate() {
-        let head = match sa_of(at, item) {
-            Some(sa) => item.look_inside(sa, statuses.next(), hasher),
+    let mut sas = SameSa::new(&sa_of);
+    let heads = heads.places(packets.len());
+    for (at, ((packet, note), head)) in packets.iter_mut().zip(notes).zip(heads).enumerate() {
+        let found = match sas.get(at, note.sa) {
+            Some(sa) => note.look_inside(packet, sa, statuses.next(), head, hasher),
             None => Err(DropReason::InStateExpired.into()),
         };
-        // As many as there are items.
-        let _ = heads.try_push(head);
+        if let Err(outcome) = found {
+            head.end = Some(outcome);
+        }
     }
 }
 
-impl Opening {
-    #[inline]
+impl Note {
+    #[inline(always)]
     fn look_inside(
         &mut self,
+        packet: &mut Packet,
         sa: &Sa,
         status: Option<JobStatus>,
+        head: &mut Head,
         hasher: &FlowHash,
-    ) -> Result<Head, Outcome> {
+    ) -> Result<(), Outcome> {
         let status = status.unwrap_or(JobStatus::Failed);
-        let outer_span = self.packet.span;
-        let buffer = self.packet.frame.bytes_mut();
-        let found = sa.open_content(buffer, outer_span, &self.outer, &self.opening, status);
-        let (opened, content) = match found {
-            Ok(found) => found,
-            Err(reason) => {
-                self.content = Err(reason);
-                return Err(reason.into());
-            }
-        };
-        self.content = Ok(content);
-        let Opened::Packet { span, headers } = opened else { return Err(Outcome::Consumed) };
-        self.packet.span = span;
-        let h = match headers {
-            Ok(h) => h,
-            // The IP header itself has been checked; what can be wrong is behind it.
-            Err(ParseError::UpperTruncated(_)) => return Err(DropReason::MalformedUpper.into()),
-            Err(_) => return Err(DropReason::InInnerHeader.into()),
-        };
+        let outer = (packet.span, self.outer);
+        let buffer = packet.frame.bytes_mut();
+        self.content = sa.open_content(buffer, outer, &self.opening, status, &mut head.digest);
+        let content = self.content?;
+        let Some(span) = content.span() else { return Err(Outcome::Consumed) };
+        packet.span = span;
+        if let Some(reason) = content.broken() {
+            return Err(reason.into());
+        }
         let ingress = Ingress { ifindex: self.ifindex, via: Some(self.sa) };
-        Ok(Head::new(h, ingress, true, hasher))
+        head.enter(ingress, true, hasher);
+        Ok(())
     }
 }
 
 /// Whether a UDP-encapsulated packet came from where the SA has its peer.
-fn is_mapping_of(params: &esp::SaParams, src: core::net::IpAddr, src_port: u16) -> bool {
+fn is_mapping_of(params: &esp::SaParams, src: IpAddr, src_port: u16) -> bool {
     params.src == src && params.encap.is_some_and(|e| e.src_port == src_port)
 }

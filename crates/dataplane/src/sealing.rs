@@ -9,8 +9,8 @@ use crypto::{Engine, Job, JobStatus, Op};
 use esp::{IvSource, Number, Sa};
 use io::Packet;
 use outcome::DropReason;
-use policy::{Reader, SaHandle};
-use wire::Headers;
+use policy::{Reader, SaEntry, SaHandle};
+use wire::{Brief, Headers};
 
 use crate::crypto_pool::{HeldSas, claim};
 use crate::egress::NextHop;
@@ -22,13 +22,15 @@ use crate::worker::{CRYPTO_BURST_LEN, Worker};
 /// Apart from the packets, and written in place: what is moved whole is moved through memory.
 #[derive(Debug)]
 pub(crate) struct Note {
-    h: Headers,
+    h: Brief,
     sa: SaHandle,
     number: Option<Number>,
     /// Of the path to the peer, in bytes.
     mtu: usize,
     exit: Exit,
-    state: Result<esp::Sealing, DropReason>,
+    sealing: esp::Sealing,
+    /// Why the packet is not sealed, if it is not.
+    end: Option<DropReason>,
 }
 
 /// How a sealed packet leaves.
@@ -55,34 +57,49 @@ impl Seals {
         self.packets.len()
     }
 
-    /// Adds a packet; it comes back if the burst is full.
     #[inline(always)]
-    fn push(
+    pub(crate) fn is_full(&self) -> bool {
+        self.packets.is_full()
+    }
+
+    /// Counts a packet with its SA, and adds it; it comes back, with the reason, if the SA cannot
+    /// seal it or the burst is full.
+    #[inline(always)]
+    pub(crate) fn gather(
         &mut self,
         packet: Packet,
-        h: &Headers,
-        sa: SaHandle,
+        h: Brief,
+        (handle, sa): (SaHandle, &SaEntry<Sa>),
         mtu: usize,
         exit: Exit,
-    ) -> Result<(), Packet> {
-        let state = Err(DropReason::OutSequenceExhausted);
+        now_s: u64,
+    ) -> Result<(), (Packet, DropReason)> {
+        let len = match sa.esp.is_tunnel() {
+            true => usize::from(h.total_len()),
+            false => match sa.esp.payload_len(packet.data(), h) {
+                Ok(len) => len,
+                Err(reason) => return Err((packet, reason)),
+            },
+        };
         match self.notes.get_mut(self.packets.len()) {
             Some(note) => {
-                note.h = *h;
-                note.sa = sa;
-                note.number = None;
+                note.h = h;
+                note.sa = handle;
                 note.mtu = mtu;
                 note.exit = exit;
-                note.state = state;
             }
             None => {
-                let note = Note { h: *h, sa, number: None, mtu, exit, state };
-                if self.notes.try_push(note).is_err() {
-                    return Err(packet);
-                }
+                let sealing = esp::Sealing::default();
+                let note = Note { h, sa: handle, number: None, mtu, exit, sealing, end: None };
+                // As many as there are packets.
+                let _ = self.notes.try_push(note);
             }
         }
-        self.packets.try_push(packet).map_err(|full| full.element())
+        if let Err(full) = self.packets.try_push(packet) {
+            return Err((full.element(), DropReason::OutNoRoom));
+        }
+        sa.esp.cells().count(len as u64, now_s);
+        Ok(())
     }
 
     /// Holds the packets' SAs.
@@ -115,7 +132,6 @@ impl Seals {
 
 impl Worker {
     /// Counts a packet with its SA, and adds it to the burst.
-    #[inline(always)]
     pub(crate) fn gather(
         &mut self,
         packet: Packet,
@@ -124,18 +140,16 @@ impl Worker {
         mtu: usize,
         exit: Exit,
     ) {
-        if self.sealing.packets.is_full() {
+        if self.sealing.is_full() {
             self.seal_gathered();
         }
         let Some(entry) = self.reader.sa(sa) else {
             return self.drop_packet(packet, DropReason::OutStateExpired);
         };
-        match entry.esp.payload_len(packet.data(), h) {
-            Ok(len) => entry.esp.cells().count(len as u64, self.now.wall_s),
-            Err(reason) => return self.drop_packet(packet, reason),
-        }
-        if let Err(packet) = self.sealing.push(packet, h, sa, mtu, exit) {
-            self.drop_packet(packet, DropReason::OutNoRoom);
+        let now_s = self.now.wall_s;
+        let gathered = self.sealing.gather(packet, h.into(), (sa, entry), mtu, exit, now_s);
+        if let Err((packet, reason)) = gathered {
+            self.drop_packet(packet, reason);
         }
     }
 
@@ -188,16 +202,16 @@ impl Worker {
     pub(crate) fn send_sealed(&mut self, seals: &mut Seals) {
         let mut encrypted = 0;
         for (packet, note) in seals.packets.drain(..).zip(&seals.notes) {
-            match (note.state, note.exit) {
-                (Ok(_), Exit::Ready(adjacency)) => {
+            match (note.end, &note.exit) {
+                (None, Exit::Ready(adjacency)) => {
                     encrypted += 1;
                     self.enqueue(adjacency.slot, packet);
                 }
-                (Ok(_), Exit::To(to)) => {
+                (None, Exit::To(to)) => {
                     encrypted += 1;
-                    self.emit_sealed(packet, to);
+                    self.emit_sealed(packet, *to);
                 }
-                (Err(reason), _) => self.drop_packet(packet, reason),
+                (Some(reason), _) => self.drop_packet(packet, reason),
             }
         }
         seals.held.clear();
@@ -230,56 +244,108 @@ fn seal_all<'s>(
     engine: &mut dyn Engine,
     ivs: &mut IvSource,
 ) {
-    for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
-        let (Some(sa), Some(number)) = (sa_of(at, note.sa), note.number.take()) else { continue };
-        note.prepare(packet, sa, number, ivs);
-    }
     let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
+    let mut is_to_finish = false;
     {
+        let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter()).enumerate() {
-            let (Ok(sealing), Some(sa)) = (&note.state, sa_of(at, note.sa)) else { continue };
-            let esp = sealing.esp.range();
-            let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
-            jobs.push(Job::esp(sa.session(), Op::Seal, bytes, sealing.seq_hi));
+        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
+            let (Some(sa), Some(number)) = (sas.get(at, note.sa), note.number.take()) else {
+                note.end = Some(DropReason::OutSequenceExhausted);
+                continue;
+            };
+            is_to_finish |= sa.has_to_finish();
+            match note.prepare(packet, sa, number, ivs) {
+                Ok((bytes, seq_hi)) => {
+                    note.end = None;
+                    // As many as there are packets.
+                    let _ = jobs.try_push(Job::esp(sa.session(), Op::Seal, bytes, seq_hi));
+                }
+                Err(reason) => note.end = Some(reason),
+            }
         }
         engine.run(&mut jobs);
+        if !is_to_finish && jobs.iter().all(|job| job.status == JobStatus::Done) {
+            return;
+        }
         statuses.extend(jobs.iter().map(|job| job.status));
     }
-    let mut statuses = statuses.into_iter();
+    finish_all(packets, notes, sa_of, &statuses);
+}
+
+/// Completes packets where the cipher was not all, or not done.
+#[cold]
+#[inline(never)]
+fn finish_all<'s>(
+    packets: &mut [Packet],
+    notes: &mut [Note],
+    sa_of: impl Fn(usize, SaHandle) -> Option<&'s Sa>,
+    statuses: &[JobStatus],
+) {
+    let mut statuses = statuses.iter();
     for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
-        let Ok(sealing) = &note.state else { continue };
+        if note.end.is_some() {
+            continue;
+        }
         // Whatever was prepared goes nowhere unless it was encrypted.
         let sealed = match sa_of(at, note.sa) {
             Some(sa) => {
-                let status = statuses.next().unwrap_or(JobStatus::Failed);
-                sa.seal_finish(packet.frame.bytes_mut(), sealing, status)
+                let status = statuses.next().copied().unwrap_or(JobStatus::Failed);
+                sa.seal_finish(packet.frame.bytes_mut(), &note.sealing, status)
             }
             None => Err(DropReason::OutCrypto),
         };
-        match sealed {
-            // With a next hop that is known the frame was complete but for the cipher.
-            Ok(ip) => {
-                if let Exit::To(_) = note.exit {
-                    packet.span = ip;
-                }
+        note.end = sealed.err();
+    }
+}
+
+/// Finds SAs for packets one after the other: most are of the same one as the packet before.
+pub(crate) struct SameSa<'s, F> {
+    sa_of: F,
+    last: Option<(SaHandle, &'s Sa)>,
+}
+
+impl<'s, F: Fn(usize, SaHandle) -> Option<&'s Sa>> SameSa<'s, F> {
+    pub(crate) fn new(sa_of: F) -> SameSa<'s, F> {
+        SameSa { sa_of, last: None }
+    }
+
+    /// The SA of the packet at a place in the burst.
+    #[inline(always)]
+    pub(crate) fn get(&mut self, at: usize, handle: SaHandle) -> Option<&'s Sa> {
+        match self.last {
+            Some((last, sa)) if last == handle => Some(sa),
+            _ => {
+                let sa = (self.sa_of)(at, handle)?;
+                self.last = Some((handle, sa));
+                Some(sa)
             }
-            Err(reason) => note.state = Err(reason),
         }
     }
 }
 
 impl Note {
+    /// Writes headers and trailer; returns what is to be encrypted, and the high half of the
+    /// number, if it counts. The packet's span is then what will be sent.
     #[inline(always)]
-    fn prepare(&mut self, packet: &mut Packet, sa: &Sa, number: Number, ivs: &mut IvSource) {
-        let span = packet.span;
-        let buffer = packet.frame.bytes_mut();
-        self.state = sa.seal_prepare(buffer, span, &self.h, number, ivs, self.mtu);
-        if let (Ok(sealing), Exit::Ready(adjacency)) = (&self.state, &self.exit) {
-            match adjacency.frame(buffer, sealing.packet) {
-                Some(frame) => packet.span = frame,
-                None => self.state = Err(DropReason::OutNoRoom),
+    fn prepare<'p>(
+        &mut self,
+        packet: &'p mut Packet,
+        sa: &Sa,
+        number: Number,
+        ivs: &mut IvSource,
+    ) -> Result<(&'p mut [u8], Option<u32>), DropReason> {
+        let Packet { frame, span } = packet;
+        let buffer = frame.bytes_mut();
+        let sealing = sa.seal_prepare(buffer, *span, self.h, number, ivs, self.mtu)?;
+        *span = match &self.exit {
+            Exit::Ready(adjacency) => {
+                adjacency.frame(buffer, sealing.packet).ok_or(DropReason::OutNoRoom)?
             }
-        }
+            Exit::To(_) => sealing.packet,
+        };
+        self.sealing = sealing;
+        let bytes = buffer.get_mut(sealing.esp.range()).ok_or(DropReason::OutNoRoom)?;
+        Ok((bytes, sealing.seq_hi))
     }
 }

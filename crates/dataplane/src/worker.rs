@@ -18,6 +18,7 @@ use crate::event::{Event, EventSender, Waker};
 use crate::flow_cache::FlowCache;
 use crate::icmp::ErrorLimit;
 use crate::idle::{Clock, Polling};
+use crate::inbound_sas::InboundSas;
 use crate::ingress::Scratch;
 use crate::opening::Opens;
 use crate::outbound::{KEYS_AT_ONCE, SaWait, Waiting};
@@ -186,6 +187,7 @@ pub struct Worker {
     /// Taken while a burst is moved, so that moving one cannot begin another.
     pub(crate) scratch: Option<Box<Scratch>>,
     pub(crate) flows: FlowCache,
+    pub(crate) inbound_sas: InboundSas,
     /// Whether bursts are spread over many SAs.
     pub(crate) is_spread: bool,
     /// Ready but for the Ethernet header, by egress interface and next hop.
@@ -230,6 +232,7 @@ impl Worker {
             crypto: None,
             scratch: Some(Box::default()),
             flows,
+            inbound_sas: InboundSas::default(),
             is_spread: false,
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
@@ -261,6 +264,7 @@ impl Worker {
         let neighbours_changed = self.load_tables();
         if databases_changed {
             self.flows.begin_generation();
+            self.inbound_sas.begin_view();
         }
         if neighbours_changed {
             self.flows.begin_epoch();

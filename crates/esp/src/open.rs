@@ -6,7 +6,7 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Family, Headers, ParseError, Span, ipv4, ipv6, protocol};
+use wire::{Brief, Digest, Family, Headers, ParseError, Span, ipv4, ipv6, protocol};
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -41,19 +41,67 @@ pub enum Opened {
     Dummy,
 }
 
-/// What the SA has to know of a packet to accept it.
+/// What was decrypted, and what the SA has to know of it to accept the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "nothing has been accepted yet"]
 pub struct Content {
     /// What is counted, in bytes.
     payload_len: u32,
-    is_dummy: bool,
+    /// Where the IP packet lies.
+    start: u32,
+    len: u32,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// An IP packet whose digest is known.
+    Packet,
+    /// An IP packet that must not go on, for what is behind its IP header.
+    Broken(DropReason),
+    Dummy,
 }
 
 impl Content {
+    fn dummy(payload_len: usize) -> Content {
+        // Shorter than the packet, which is shorter than 65536 bytes.
+        Content { payload_len: payload_len as u32, start: 0, len: 0, kind: Kind::Dummy }
+    }
+
+    #[inline(always)]
+    fn packet(payload_len: usize, span: Span, kind: Kind) -> Content {
+        // Frames have a few thousand bytes; the payload is as above.
+        let (start, len) = (span.start as u32, span.len as u32);
+        Content { payload_len: payload_len as u32, start, len, kind }
+    }
+
     /// Whether it is a dummy packet, which ends here.
+    #[inline]
     pub fn is_dummy(&self) -> bool {
-        self.is_dummy
+        self.kind == Kind::Dummy
+    }
+
+    /// Whether it is an IP packet whose digest is known.
+    #[inline]
+    pub fn is_whole(&self) -> bool {
+        self.kind == Kind::Packet
+    }
+
+    /// Where the IP packet lies, as long as its IP header says; unless it is a dummy.
+    #[inline]
+    pub fn span(&self) -> Option<Span> {
+        let span = Span { start: self.start as usize, len: self.len as usize };
+        (!self.is_dummy()).then_some(span)
+    }
+
+    /// Why the packet cannot go on although it is to be accepted: what is behind its IP header
+    /// (extension headers, a fragment's end, ports) does not parse.
+    #[inline]
+    pub fn broken(&self) -> Option<DropReason> {
+        match self.kind {
+            Kind::Broken(reason) => Some(reason),
+            Kind::Packet | Kind::Dummy => None,
+        }
     }
 }
 
@@ -77,6 +125,7 @@ impl Sa {
     ///   bytes (RFC 4303 §2.4).
     /// - [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`],
     ///   [`DropReason::InReplayDuplicate`].
+    #[inline(always)]
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
@@ -108,24 +157,24 @@ impl Sa {
         &self,
         buf: &mut [u8],
         outer: Span,
-        outer_h: &Headers,
+        outer_h: impl Into<Brief>,
         opening: &Opening,
         status: JobStatus,
         now_s: u64,
     ) -> Result<Opened, DropReason> {
-        let found = self.open_content(buf, outer, outer_h, opening, status);
-        let content = match &found {
-            Ok((_, content)) => Ok(*content),
-            Err(reason) => Err(*reason),
-        };
+        let outer = (outer, outer_h.into());
+        let content = self.open_content(buf, outer, opening, status, &mut Digest::default());
         self.open_accept(buf, opening, content, now_s)?;
-        found.map(|(opened, _)| opened)
+        let Some(span) = content?.span() else { return Ok(Opened::Dummy) };
+        let packet = buf.get(span.range()).unwrap_or_default();
+        Ok(Opened::Packet { span, headers: wire::parse_ip(packet) })
     }
 
     /// Checks what was decrypted. Touches no number of the SA, so any thread may do it, for any
     /// packet; nothing may leave before [`Sa::open_accept`].
     ///
-    /// `outer` is the whole outer packet in `buf`, `outer_h` was parsed from it.
+    /// `outer` is the whole outer packet in `buf`, and what was parsed from it. The inner packet's
+    /// digest is written to `inner`, unless the content is a dummy or [broken](Content::broken).
     ///
     /// 1. The job's status.
     /// 2. Padding and next header.
@@ -143,16 +192,16 @@ impl Sa {
     ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
     /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
     ///   bare or behind UDP.
-    #[inline]
+    #[inline(always)]
     pub fn open_content(
         &self,
         buf: &mut [u8],
-        outer: Span,
-        outer_h: &Headers,
+        outer: (Span, Brief),
         opening: &Opening,
         status: JobStatus,
-    ) -> Result<(Opened, Content), DropReason> {
-        let found = self.content(buf, outer, outer_h, opening, status);
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
+        let found = self.content(buf, outer, opening, status, inner);
         if found.is_err() {
             wipe(buf, opening);
         }
@@ -170,7 +219,7 @@ impl Sa {
     /// `content`'s own, which is counted, and [`DropReason::InReplayDuplicate`],
     /// [`DropReason::InReplayOld`]. The window stays then, nothing is counted but the failure
     /// itself, and the text in `buf` is zeros.
-    #[inline]
+    #[inline(always)]
     pub fn open_accept(
         &self,
         buf: &mut [u8],
@@ -182,7 +231,7 @@ impl Sa {
         match content.and_then(|content| window.check(opening.seq).map(|()| content)) {
             Ok(content) => {
                 window.commit(opening.seq);
-                if !content.is_dummy {
+                if !content.is_dummy() {
                     self.cells.count(u64::from(content.payload_len), now_s);
                 }
                 Ok(())
@@ -207,11 +256,11 @@ impl Sa {
     fn content(
         &self,
         buf: &mut [u8],
-        outer: Span,
-        outer_h: &Headers,
+        (outer, outer_h): (Span, Brief),
         opening: &Opening,
         status: JobStatus,
-    ) -> Result<(Opened, Content), DropReason> {
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
         // 1.
         match status {
             JobStatus::Done => {}
@@ -223,76 +272,97 @@ impl Sa {
         // 2.
         let text_start = opening.esp.start + self.shape.prefix_len();
         let text_len = opening.esp.len.checked_sub(self.shape.prefix_len() + self.shape.icv_len());
-        let rest = buf.get_mut(text_start..);
-        let text = rest.zip(text_len).and_then(|(rest, len)| rest.get_mut(..len));
-        let text = text.ok_or(DropReason::MalformedEsp)?;
+        let rest = buf.get_mut(text_start..).ok_or(DropReason::MalformedEsp)?;
+        let text = text_len.and_then(|len| rest.get(..len)).ok_or(DropReason::MalformedEsp)?;
         let (payload_len, next_header) = trailer(text)?;
-        // Shorter than the packet, which is shorter than 65536 bytes.
-        let content = |is_dummy| Content { payload_len: payload_len as u32, is_dummy };
         if next_header == protocol::NO_NEXT_HEADER {
-            return Ok((Opened::Dummy, content(true)));
+            return Ok(Content::dummy(payload_len));
         }
 
         // 3.
-        let opened = match self.shape.mode() {
-            Mode::Tunnel => {
-                let payload = text.get_mut(..payload_len).ok_or(DropReason::InInnerHeader)?;
-                self.tunnel(payload, text_start, outer_h.traffic_class, next_header)?
-            }
+        let payload = Span { start: text_start, len: payload_len };
+        match self.shape.mode() {
+            Mode::Tunnel => self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner),
             Mode::Transport => {
-                let payload = Span { start: text_start, len: payload_len };
-                self.transport(buf, outer, visible_len, payload, outer_h, next_header)?
+                let outer = (outer, outer_h);
+                self.transport(buf, outer, visible_len, payload, next_header, inner)
             }
-        };
-        Ok((opened, content(false)))
+        }
     }
 
     /// The length of the IP header with its extensions, once it is clear that ESP follows it as
     /// the SA has it.
-    fn visible_len(&self, outer: Span, h: &Headers, esp: Span) -> Result<usize, DropReason> {
+    #[inline(always)]
+    fn visible_len(&self, outer: Span, h: Brief, esp: Span) -> Result<usize, DropReason> {
         let udp_len = self.shape.udp_len();
         let protocol = if udp_len == 0 { protocol::ESP } else { protocol::UDP };
-        let len = usize::from(h.header_len);
-        let fits = h.protocol == protocol
+        let len = usize::from(h.header_len());
+        let fits = h.protocol() == protocol
             && (h.family() == Family::V4) == self.shape.is_v4()
             && esp.start == outer.start + len + udp_len
             && esp.end() <= outer.end();
         if fits { Ok(len) } else { Err(DropReason::InEncapMismatch) }
     }
 
-    /// Checks an inner packet, which begins `start` bytes into the buffer, and carries ECN and
-    /// DSCP over.
+    /// Checks an inner packet, which lies at `payload` in the whole buffer and at the beginning of
+    /// `rest`, and carries ECN and DSCP over.
     #[inline(always)]
     fn tunnel(
         &self,
-        inner: &mut [u8],
-        start: usize,
+        rest: &mut [u8],
+        payload: Span,
         outer_class: u8,
         next_header: u8,
-    ) -> Result<Opened, DropReason> {
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
+        if let Some((digest, _)) = wire::digest(rest, payload.len) {
+            let is_named = match digest.brief.family() {
+                Family::V4 => next_header == protocol::IPV4,
+                Family::V6 => next_header == protocol::IPV6,
+            };
+            let class = digest.brief.traffic_class();
+            if is_named && self.shape.keeps_class(class, outer_class) {
+                let span = Span { len: digest.brief.total_len().into(), ..payload };
+                *inner = digest;
+                return Ok(Content::packet(payload.len, span, Kind::Packet));
+            }
+        }
+        let packet = rest.get_mut(..payload.len).ok_or(DropReason::InInnerHeader)?;
+        self.tunnel_any(packet, payload, outer_class, next_header, inner)
+    }
+
+    /// [`Sa::tunnel`] for every packet.
+    #[inline(never)]
+    fn tunnel_any(
+        &self,
+        packet: &mut [u8],
+        payload: Span,
+        outer_class: u8,
+        next_header: u8,
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
         let version = match next_header {
             protocol::IPV4 => 4,
             protocol::IPV6 => 6,
             _ => return Err(DropReason::InStateMode),
         };
-        match inner.first() {
+        match packet.first() {
             None => return Err(DropReason::InInnerHeader),
             Some(first) if first >> 4 != version => return Err(DropReason::InNextHeader),
             Some(_) => {}
         }
-        let mut headers = wire::parse_ip(inner);
+        let headers = wire::parse_ip(packet);
         let (len, old_class) = match &headers {
             Ok(h) => (usize::from(h.total_len), h.traffic_class),
-            Err(_) => header_alone(inner)?,
+            Err(_) => header_alone(packet)?,
         };
         let class = self.shape.inner_class(old_class, outer_class)?;
         if class != old_class {
-            wire::set_traffic_class(inner, class);
-            if let Ok(h) = &mut headers {
-                h.traffic_class = class;
-            }
+            wire::set_traffic_class(packet, class);
         }
-        Ok(Opened::Packet { span: Span { start, len }, headers })
+        let kind = kind_of(&headers, inner);
+        inner.brief = inner.brief.with_traffic_class(class);
+        Ok(Content::packet(payload.len, Span { len, ..payload }, kind))
     }
 
     /// Restores a packet of transport mode.
@@ -300,19 +370,19 @@ impl Sa {
     fn transport(
         &self,
         buf: &mut [u8],
-        outer: Span,
+        outer: (Span, Brief),
         visible_len: usize,
         payload: Span,
-        outer_h: &Headers,
         next_header: u8,
-    ) -> Result<Opened, DropReason> {
-        let span = restore(buf, outer, visible_len, payload, outer_h, next_header)?;
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
+        let span = restore(buf, outer, visible_len, payload, next_header)?;
         let packet = buf.get_mut(span.range()).ok_or(DropReason::InInnerHeader)?;
         let headers = wire::parse_ip(packet);
         if self.shape.udp_len() != 0 {
             repair_checksum(packet, &headers, next_header)?;
         }
-        Ok(Opened::Packet { span, headers })
+        Ok(Content::packet(payload.len, span, kind_of(&headers, inner)))
     }
 
     /// Counts a replay under its kind, as Linux's SA statistics do, and returns the reason.
@@ -325,6 +395,18 @@ impl Sa {
             _ => {}
         }
         reason
+    }
+}
+
+/// What becomes of a packet whose IP header is right; its digest is written, if it has one.
+fn kind_of(headers: &Result<Headers, ParseError>, inner: &mut Digest) -> Kind {
+    match headers {
+        Ok(h) => {
+            *inner = h.into();
+            Kind::Packet
+        }
+        Err(ParseError::UpperTruncated(_)) => Kind::Broken(DropReason::MalformedUpper),
+        Err(_) => Kind::Broken(DropReason::InInnerHeader),
     }
 }
 
@@ -386,10 +468,9 @@ fn is_padding(padding: &[u8]) -> bool {
 /// Transport mode: moves the outer IP header to the payload, and makes it the payload's.
 fn restore(
     buf: &mut [u8],
-    outer: Span,
+    (outer, outer_h): (Span, Brief),
     visible_len: usize,
     payload: Span,
-    outer_h: &Headers,
     next_header: u8,
 ) -> Result<Span, DropReason> {
     let next_header_at = match outer_h.family() {

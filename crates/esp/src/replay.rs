@@ -62,6 +62,7 @@ impl<'a> ReplayWindow<'a> {
     /// # Errors
     /// [`DropReason::InReplayOld`] when that number would lie past 2^64 - 1: the packet is older
     /// than the window, as numbers never cycle.
+    #[inline]
     pub fn infer(&self, low: u32) -> Result<u64, DropReason> {
         if !self.shape.esn() {
             return Ok(u64::from(low));
@@ -80,6 +81,7 @@ impl<'a> ReplayWindow<'a> {
     /// # Errors
     /// [`DropReason::InSequenceZero`], [`DropReason::InReplayOld`] or
     /// [`DropReason::InReplayDuplicate`]. Never an error when the check is off.
+    #[inline(always)]
     pub fn check(&self, number: u64) -> Result<(), DropReason> {
         if self.size() == 0 {
             return Ok(());

@@ -5,7 +5,7 @@ use core::mem::offset_of;
 use crypto::Session;
 use outcome::DropReason;
 use thiserror::Error;
-use wire::Headers;
+use wire::Brief;
 
 use crate::cells::Cells;
 use crate::ecn::EcnDecap;
@@ -83,6 +83,12 @@ impl Sa {
     /// The parameters.
     pub fn params(&self) -> &SaParams {
         &self.params
+    }
+
+    /// Whether it is in tunnel mode, as against transport mode.
+    #[inline]
+    pub fn is_tunnel(&self) -> bool {
+        self.shape.mode() == Mode::Tunnel
     }
 
     /// The live numbers.
@@ -171,12 +177,13 @@ impl Sa {
     /// # Errors
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
-    pub fn sealed_len_of(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
+    pub fn sealed_len_of(&self, packet: &[u8], h: impl Into<Brief>) -> Result<usize, DropReason> {
+        let h = h.into();
         let visible_len = match self.params.mode {
             Mode::Tunnel => 0,
             Mode::Transport => transport::split(packet, h)?.len,
         };
-        Ok(self.sealed_len(usize::from(h.total_len), visible_len))
+        Ok(self.sealed_len(usize::from(h.total_len()), visible_len))
     }
 
     /// The length in bytes of the sealed packet, without TFC padding, by lengths alone.

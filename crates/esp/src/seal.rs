@@ -10,7 +10,7 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Family, Headers, Span, checksum, ipv4, ipv6, protocol};
+use wire::{Brief, Family, Span, checksum, ipv4, ipv6, protocol};
 
 use crate::header::{Form, PerPacket, udp_header};
 use crate::iv::IvSource;
@@ -20,8 +20,8 @@ use crate::sequence::Number;
 use crate::size::{ESP_HEADER_LEN, MAX_IP_LEN, TRAILER_LEN, UDP_HEADER_LEN};
 use crate::transport::{self, Visible};
 
-/// A packet that is ready to be encrypted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A packet that is ready to be encrypted. The default is that of no packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "a packet that is prepared has used up a sequence number"]
 pub struct Sealing {
     /// The whole new packet, from its outer IP header to the ICV.
@@ -44,8 +44,9 @@ impl Sa {
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
     #[inline]
-    pub fn payload_len(&self, packet: &[u8], h: &Headers) -> Result<usize, DropReason> {
-        let packet_len = usize::from(h.total_len);
+    pub fn payload_len(&self, packet: &[u8], h: impl Into<Brief>) -> Result<usize, DropReason> {
+        let h = h.into();
+        let packet_len = usize::from(h.total_len());
         match self.shape.mode() {
             Mode::Tunnel => Ok(packet_len),
             Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
@@ -87,16 +88,19 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: impl Into<Brief>,
         number: Number,
         ivs: &mut IvSource,
         mtu: usize,
     ) -> Result<Sealing, DropReason> {
-        let number = number.value();
-        match self.seal_straight(buf, packet, h, number, ivs) {
-            Some(sealing) => Ok(sealing),
-            None => self.seal_any(buf, packet, h, number, ivs, mtu),
+        let (h, number) = (h.into(), number.value());
+        if let Some(sealing) = self.seal_straight(buf, packet, h, number, ivs) {
+            return Ok(sealing);
         }
+        // In parts: as a whole, the straight path's result would go through memory too.
+        let Sealing { packet, esp, seq_hi } = self.seal_any(buf, packet, h, number, ivs, mtu)?;
+        let copy = |span: Span| Span { start: span.start, len: span.len };
+        Ok(Sealing { packet: copy(packet), esp: copy(esp), seq_hi })
     }
 
     /// [`Sa::seal_prepare`] for most SAs and packets; `None`, and the buffer as it was, for the
@@ -106,7 +110,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -137,7 +141,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -147,7 +151,7 @@ impl Sa {
         let align_mask = if IV_LEN == 16 { 15 } else { 3 };
 
         // 2.
-        let payload_len = usize::from(h.total_len);
+        let payload_len = usize::from(h.total_len());
         let pad_len = (payload_len + TRAILER_LEN).wrapping_neg() & align_mask;
         let total_len = usize::from(t.around) + payload_len + pad_len + TRAILER_LEN;
         if payload_len > packet.len || total_len > MAX_IP_LEN {
@@ -164,8 +168,8 @@ impl Sa {
         };
         write_trailer(behind, pad_len, next_header)?;
         let per_packet = PerPacket {
-            traffic_class: h.traffic_class & t.class_mask,
-            dont_fragment: t.copy_df & h.dont_fragment,
+            traffic_class: h.traffic_class() & t.class_mask,
+            dont_fragment: t.copy_df & h.dont_fragment(),
             number,
             total_len: total_len as u16, // at most MAX_IP_LEN
         };
@@ -198,7 +202,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: &Headers,
+        h: Brief,
         number: u64,
         ivs: &mut IvSource,
         mtu: usize,
@@ -207,7 +211,7 @@ impl Sa {
         let g = &self.shape.geometry();
 
         // 1.
-        let packet_len = usize::from(h.total_len);
+        let packet_len = usize::from(h.total_len());
         let end = packet.start.checked_add(packet_len).ok_or(DropReason::MalformedIp)?;
         if packet_len > packet.len || end > buf.len() {
             return Err(DropReason::MalformedIp);
@@ -273,8 +277,8 @@ impl Sa {
         let written = match split {
             None => {
                 let per_packet = PerPacket {
-                    traffic_class: h.traffic_class & t.class_mask,
-                    dont_fragment: t.copy_df && h.dont_fragment,
+                    traffic_class: h.traffic_class() & t.class_mask,
+                    dont_fragment: t.copy_df && h.dont_fragment(),
                     number,
                     total_len: total,
                 };
@@ -314,6 +318,13 @@ impl Sa {
             return Ok(sealing.packet);
         }
         self.seal_finish_any(buf, sealing, status)
+    }
+
+    /// Whether [`Sa::seal_finish`] has something to do for this SA's packets also where the job
+    /// succeeded. Where it has not, what [`Sa::seal_prepare`] returned may be sent then as it is.
+    #[inline]
+    pub fn has_to_finish(&self) -> bool {
+        self.shape.sums_udp()
     }
 
     /// [`Sa::seal_finish`] for every SA, status and place.
@@ -429,7 +440,7 @@ fn fill_udp_checksum(packet: &mut [u8], udp_at: usize) -> Option<()> {
 mod tests {
     use crypto::{Session, Suite};
     use proptest::prelude::*;
-    use wire::{L4Checksum, parse_ip, verify_l4_checksum};
+    use wire::{Headers, L4Checksum, parse_ip, verify_l4_checksum};
 
     use super::*;
     use crate::cells::Cells;
@@ -527,7 +538,7 @@ mod tests {
             let span = Span { start: front, len: packet.len() + shift * behind };
             let ivs = || IvSource::from_seed([7; 32]);
             let one = straight.seal_prepare(&mut buf, span, &h, Number(number), &mut ivs(), 1500);
-            let two = general.seal_any(&mut other, span, &h, number, &mut ivs(), 1500);
+            let two = general.seal_any(&mut other, span, (&h).into(), number, &mut ivs(), 1500);
             prop_assert_eq!(one, two);
             match one {
                 Ok(sealing) => {
@@ -582,7 +593,7 @@ mod tests {
                     let mut buf = [0; 72 + 100 + 64];
                     buf[72..172].copy_from_slice(&packet);
                     let span = Span { start: 72, len: 100 };
-                    let sealing = sa.seal_straight(&mut buf, span, &h, 1, &mut ivs);
+                    let sealing = sa.seal_straight(&mut buf, span, (&h).into(), 1, &mut ivs);
                     assert_eq!(sealing.is_some(), suite.iv_len_bytes() != 0, "{suite} {dst}");
                 }
             }

@@ -234,6 +234,14 @@ impl Shape {
         Ok(dscp | ecn)
     }
 
+    /// Whether [`Shape::inner_class`] leaves an inner class as it is, by a quick look: where the
+    /// outer header has no mark, or the same one as the inner (RFC 6040 §4.2).
+    #[inline(always)]
+    pub fn keeps_class(self, inner: u8, outer: u8) -> bool {
+        let is_unmarked = outer & ecn::MASK == 0 || (inner ^ outer) & ecn::MASK == 0;
+        is_unmarked && !self.has(flag::COPY_DSCP_IN)
+    }
+
     pub fn set_ecn_decap(&mut self, rule: EcnDecap) {
         self.flags &= !flag::ECN_LINUX;
         if rule == EcnDecap::Linux {
@@ -301,5 +309,24 @@ mod tests {
             let max = g.max_payload_len(40, usize::MAX).unwrap();
             assert!(g.sealed_len(40, max) <= MAX_IP_LEN);
         }
+    }
+
+    /// Wherever the quick look says that a class stays, it does, by every rule.
+    #[test]
+    fn a_class_that_is_kept_stays() {
+        let mut kept = 0;
+        for flags in (0..=u8::MAX).step_by(usize::from(flag::COPY_ECN)) {
+            let shape = Shape { window: 0, prefix_len: 16, icv_len: 16, align_mask: 3, flags };
+            for inner in 0..=u8::MAX {
+                for outer in 0..=u8::MAX {
+                    if shape.keeps_class(inner, outer) {
+                        assert_eq!(shape.inner_class(inner, outer), Ok(inner));
+                        kept += 1;
+                    }
+                }
+            }
+        }
+        // In 7 of 16 cases of ECN, where DSCP is not copied.
+        assert_eq!(kept, 8 * 7 * 64 * 64);
     }
 }

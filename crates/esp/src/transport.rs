@@ -9,7 +9,7 @@
 //! the destination options before these) stay visible; destination options that only the final
 //! host reads are protected.
 
-use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol};
+use wire::{Brief, Family, Fragment, ipv4, ipv6, protocol};
 
 use outcome::DropReason;
 
@@ -30,17 +30,17 @@ pub(crate) struct Visible {
 /// [`DropReason::OutMode`] for fragments, an IPv6 fragment header of any kind included: transport
 /// mode protects whole datagrams only (RFC 4303 §3.3.4). [`DropReason::MalformedIp`] if the
 /// headers are not what `h` says.
-pub(crate) fn split(packet: &[u8], h: &Headers) -> Result<Visible, DropReason> {
-    if h.fragment != Fragment::Whole {
+pub(crate) fn split(packet: &[u8], h: Brief) -> Result<Visible, DropReason> {
+    if h.fragment() != Fragment::Whole {
         return Err(DropReason::OutMode);
     }
     match h.family() {
         Family::V4 => Ok(Visible {
-            len: usize::from(h.header_len),
+            len: usize::from(h.header_len()),
             next_header_at: ipv4::field::PROTOCOL,
-            protocol: h.protocol,
+            protocol: h.protocol(),
         }),
-        Family::V6 => split_v6(packet, usize::from(h.header_len)),
+        Family::V6 => split_v6(packet, usize::from(h.header_len())),
     }
 }
 
@@ -160,7 +160,7 @@ mod tests {
             let h = parse_ip(&packet).unwrap();
             let expected =
                 Visible { len: *len, next_header_at: *next_header_at, protocol: *protocol };
-            assert_eq!(split(&packet, &h), Ok(expected), "{chain:?}");
+            assert_eq!(split(&packet, (&h).into()), Ok(expected), "{chain:?}");
             assert_eq!(last_next_header(&packet, *len), Some(*next_header_at), "{chain:?}");
             assert_eq!(last_next_header(&packet, len + 1), None);
         }
@@ -172,13 +172,13 @@ mod tests {
         let mut h = parse_ip(&whole).unwrap();
         for fragment in [Fragment::First, Fragment::Later] {
             h.fragment = fragment;
-            assert_eq!(split(&whole, &h), Err(DropReason::OutMode));
+            assert_eq!(split(&whole, (&h).into()), Err(DropReason::OutMode));
         }
         // An atomic fragment: a fragment header on a whole packet (RFC 6946).
         let atomic = v6(&[(protocol::FRAGMENT, 1)]);
         let h = parse_ip(&atomic).unwrap();
         assert_eq!(h.fragment, Fragment::Whole);
-        assert_eq!(split(&atomic, &h), Err(DropReason::OutMode));
+        assert_eq!(split(&atomic, (&h).into()), Err(DropReason::OutMode));
     }
 
     #[test]
@@ -186,8 +186,8 @@ mod tests {
         let packet = v6(&[(protocol::HOP_BY_HOP, 1)]);
         let mut h = parse_ip(&packet).unwrap();
         h.header_len = 40;
-        assert_eq!(split(&packet, &h), Err(DropReason::MalformedIp));
+        assert_eq!(split(&packet, (&h).into()), Err(DropReason::MalformedIp));
         h.header_len = 48;
-        assert_eq!(split(&packet[..41], &h), Err(DropReason::MalformedIp));
+        assert_eq!(split(&packet[..41], (&h).into()), Err(DropReason::MalformedIp));
     }
 }

@@ -1,7 +1,8 @@
 //! Changes to an IP header in place, with IPv4's checksum kept right (RFC 1624).
 
+use crate::brief::Brief;
 use crate::checksum;
-use crate::headers::{Family, Headers};
+use crate::headers::Family;
 use crate::ipv4;
 use crate::ipv6;
 
@@ -13,23 +14,25 @@ pub const ECN_MASK: u8 = 0b11;
 /// Takes one from the TTL or hop limit, as a router does (RFC 1812 §5.3.1).
 ///
 /// Returns `false`, and changes nothing, where the packet must not be forwarded any further: the
-/// TTL is 0 or 1, or `packet` is shorter than its header. `h.ttl` keeps the old value.
+/// TTL is 0 or 1, or `packet` is shorter than its header. `h` keeps the old value.
 #[must_use]
 #[inline]
-pub fn decrement_ttl(packet: &mut [u8], h: &Headers) -> bool {
-    match h.family() {
+pub fn decrement_ttl(packet: &mut [u8], h: impl Into<Brief>) -> bool {
+    match h.into().family() {
         Family::V4 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {
                 return false;
             };
-            if header[8] <= 1 {
+            let [.., ttl, number, s, t, _, _, _, _, _, _, _, _] = header;
+            if *ttl <= 1 {
                 return false;
             }
-            header[8] -= 1;
-            // RFC 1624, equation 3: the old word's complement plus the new one is always this.
-            const CHANGE: u16 = !0x0100;
-            let sum = u16::from_be_bytes([header[10], header[11]]);
-            [header[10], header[11]] = (!checksum::add(!sum, CHANGE)).to_be_bytes();
+            // RFC 1624, equation 3, in the packet's byte order: one is added to the checksum, and
+            // another one where that carries.
+            let sum = u16::from_le_bytes([*s, *t]);
+            let sum = sum.wrapping_add(1 + u16::from(sum >= 0xfffe));
+            let [new_s, new_t] = sum.to_le_bytes();
+            [*ttl, *number, *s, *t] = [*ttl - 1, *number, new_s, new_t];
         }
         Family::V6 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv6::HEADER_LEN }>() else {

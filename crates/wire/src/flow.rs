@@ -6,26 +6,28 @@
 //!   IPv6      source ............              destination ........  the same
 //! ```
 //!
+//! Addresses and ports as they lie in the packet, the first byte in the lowest place.
+//!
 //! The traffic class, the TTL and the lengths are no part of it: they differ between the packets
 //! of one flow.
 
 use core::net::{IpAddr, Ipv6Addr};
 
-use crate::headers::{Family, Headers};
+use crate::headers::{Family, Fragment, Headers};
 
 /// Addresses, ports, protocol, family and fragment state of a packet.
 ///
 /// Two packets have equal keys just when all of these are equal. Fragments are flows of their own:
 /// a later fragment has no ports, and a first one must not lead where its whole datagram went.
-/// What the words hold is in the machine's byte order; a key never leaves the process.
-#[derive(Clone, Copy, Debug)]
+/// The default is that of no packet.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct FlowKey {
     words: [u64; WORDS],
 }
 
 impl PartialEq for FlowKey {
     /// Without the call that comparing arrays is: all words at once.
-    #[inline]
+    #[inline(always)]
     fn eq(&self, other: &FlowKey) -> bool {
         self.words.iter().zip(&other.words).fold(0, |unlike, (a, b)| unlike | (a ^ b)) == 0
     }
@@ -41,17 +43,72 @@ impl FlowKey {
     /// The key of the packet that the headers were parsed from.
     #[inline]
     pub fn of(h: &Headers) -> FlowKey {
-        let ([a, b, c, d], family) = match (&h.src, &h.dst) {
+        let (addresses, family) = match (&h.src, &h.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let [src, dst] = [src, dst].map(|address| u32::from_ne_bytes(address.octets()));
-                ([u64::from(src) << 32 | u64::from(dst), 0, 0, 0], Family::V4)
+                let [src, dst] = [src, dst].map(|address| u32::from_le_bytes(address.octets()));
+                ([u64::from(src) | u64::from(dst) << 32, 0, 0, 0], Family::V4)
             }
             (IpAddr::V6(src), IpAddr::V6(dst)) => (both(src, dst), Family::V6),
             _ => (mapped(h), Family::V6),
         };
-        let ports = u64::from(h.src_port) << 48 | u64::from(h.dst_port) << 32;
-        let kinds = u64::from(h.protocol) << 16 | (family as u64) << 8 | h.fragment as u64;
-        FlowKey { words: [a, b, c, d, ports | kinds] }
+        let ports = u32::from(h.src_port.swap_bytes()) | u32::from(h.dst_port.swap_bytes()) << 16;
+        FlowKey::plain(addresses, ports, h.protocol, family as u8, h.fragment)
+    }
+
+    /// From the words of the addresses, and the ports as they lie in the packet; `family` as in
+    /// [`Family`].
+    #[inline(always)]
+    pub(crate) const fn plain(
+        addresses: [u64; 4],
+        ports: u32,
+        protocol: u8,
+        family: u8,
+        fragment: Fragment,
+    ) -> FlowKey {
+        let kinds = (protocol as u64) << 16 | (family as u64) << 8 | fragment as u64;
+        let [a, b, c, d] = addresses;
+        FlowKey { words: [a, b, c, d, (ports as u64) << 32 | kinds] }
+    }
+
+    /// The ports, source first, in host byte order; as [`Headers`] has them.
+    #[inline]
+    pub const fn ports(&self) -> (u16, u16) {
+        let [a, b, c, d] = ((self.words[4] >> 32) as u32).to_le_bytes();
+        (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+    }
+
+    /// The source address.
+    #[inline]
+    pub fn src(&self) -> IpAddr {
+        let [a, b, ..] = self.words;
+        match self.is_v6() {
+            false => IpAddr::V4((a as u32).to_le_bytes().into()),
+            true => IpAddr::V6(octets(a, b).into()),
+        }
+    }
+
+    /// The destination address.
+    #[inline]
+    pub fn dst(&self) -> IpAddr {
+        let [a, _, c, d, _] = self.words;
+        match self.is_v6() {
+            false => IpAddr::V4(((a >> 32) as u32).to_le_bytes().into()),
+            true => IpAddr::V6(octets(c, d).into()),
+        }
+    }
+
+    /// The destination in words that two keys have in common just when they have the address.
+    #[inline(always)]
+    pub const fn dst_words(&self) -> [u64; 3] {
+        let [a, _, c, d, kinds] = self.words;
+        // IPv6's first word has nothing to do with the destination.
+        let v4 = if self.is_v6() { 0 } else { a >> 32 };
+        [c | v4, d, kinds >> 8 & 1]
+    }
+
+    #[inline(always)]
+    const fn is_v6(&self) -> bool {
+        self.words[4] >> 8 & 1 != 0
     }
 
     /// A hash whose low bits and high bits serve alike.
@@ -59,7 +116,7 @@ impl FlowKey {
     /// Sums of products of words that secret keys were added to (the NH function of RFC 4418
     /// §5.2, on wider words), then a folded product: whoever does not know the seed cannot choose
     /// flows that collide. Not for authentication.
-    #[inline]
+    #[inline(always)]
     pub const fn hash(&self, seed: &FlowSeed) -> u64 {
         let (w, k) = (&self.words, &seed.keys);
         let first = product(w[0].wrapping_add(k[0]), w[1].wrapping_add(k[1]));
@@ -108,8 +165,14 @@ impl core::fmt::Debug for FlowSeed {
 /// Two IPv6 addresses as words.
 #[inline(always)]
 fn both(src: &Ipv6Addr, dst: &Ipv6Addr) -> [u64; 4] {
-    let [src, dst] = [src, dst].map(|address| u128::from_ne_bytes(address.octets()));
+    let [src, dst] = [src, dst].map(|address| u128::from_le_bytes(address.octets()));
     [src as u64, (src >> 64) as u64, dst as u64, (dst >> 64) as u64]
+}
+
+/// An IPv6 address from its words.
+#[inline(always)]
+const fn octets(low: u64, high: u64) -> [u8; 16] {
+    (low as u128 | (high as u128) << 64).to_le_bytes()
 }
 
 /// Addresses of two families, which no packet has.
@@ -133,7 +196,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::Fragment;
 
     fn headers(src: IpAddr, dst: IpAddr, protocol: u8, ports: (u16, u16)) -> Headers {
         Headers {
@@ -206,6 +268,10 @@ mod tests {
         #[test]
         fn equal_just_when_the_parts_are(a in any_headers(), b in any_headers()) {
             prop_assert_eq!(FlowKey::of(&a) == FlowKey::of(&b), parts(&a) == parts(&b));
+            let key = FlowKey::of(&a);
+            prop_assert_eq!((key.src(), key.dst()), (a.src, a.dst));
+            prop_assert_eq!(key.ports(), (a.src_port, a.dst_port));
+            prop_assert_eq!(key.dst_words() == FlowKey::of(&b).dst_words(), a.dst == b.dst);
         }
 
         /// Half of all bits change, give or take, whichever bit of the key does. The bounds are

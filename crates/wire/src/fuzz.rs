@@ -24,6 +24,9 @@ pub fn exercise(bytes: &[u8]) {
 
 fn packet(bytes: &[u8]) {
     let Ok(h) = crate::parse_ip(bytes) else { return };
+    if let Some((digest, _)) = crate::digest(bytes, bytes.len()) {
+        assert_eq!(digest, crate::Digest::from(&h));
+    }
     let (header_len, total_len) = (usize::from(h.header_len), usize::from(h.total_len));
     assert!(header_len <= total_len && total_len <= bytes.len());
     let mut copy = bytes.to_vec();

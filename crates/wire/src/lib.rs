@@ -1,13 +1,16 @@
 //! Packet formats: parse, check, emit; no I/O.
 //!
-//! Every packet from outside goes through [`parse_ip`] once; the [`Headers`] that it returns are
-//! what later stages read. The modules hold one header each: a view with a checked constructor
-//! for those who need more than [`Headers`] has, and a struct of fields that writes itself.
+//! Every packet from outside is checked once, by [`parse_ip`] or, where its flow's key and a word of
+//! lengths are enough, by [`digest`]; later stages read the [`Headers`] or the [`Digest`] that these
+//! return. The modules hold one header each: a view with a checked constructor for those who need
+//! more than [`Headers`] has, and a struct of fields that writes itself.
 //!
 //! Nothing here allocates, and nothing here panics, whatever the bytes.
 #![forbid(unsafe_code)]
 
+mod brief;
 pub mod checksum;
+mod digest;
 mod edit;
 mod error;
 pub mod esp;
@@ -27,6 +30,8 @@ mod span;
 pub mod tcp;
 pub mod udp;
 
+pub use brief::Brief;
+pub use digest::{Digest, digest};
 pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
 pub use error::{NoRoom, ParseError};
 pub use esp::Spi;

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 
 use crate::packets::Ip;
 use crate::support::{
-    Gateway, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa, policy, sa_config,
+    Gateway, Side, Sizes, Spec, WAN, craft_esp, craft_esp_for, esp_text, ethernet, ip, make_sa,
+    policy, sa_config,
 };
 
 /// Something that happens to a gateway.
@@ -307,6 +308,50 @@ fn a_rekeyed_sa_takes_over_in_the_middle_of_a_flow() {
     assert!(g.db.remove_sa(&id).is_some());
     let back = ten(&mut g);
     assert!(back.iter().all(|p| p[20..24] == Side::A.spi().to_be_bytes()));
+}
+
+/// What the peer sends to a host of ours by the SA with this SPI.
+fn from_peer(g: &mut Gateway, spi: u32, number: u32) -> usize {
+    let inner = Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10)).sized(100, 1);
+    g.put_wan(&craft_esp_for(spi, Side::B, number, &esp_text(&inner, 4), 0));
+    g.run();
+    g.lan_out().len()
+}
+
+#[test]
+fn an_inbound_sa_that_is_replaced_is_found_anew() {
+    let spec = Spec::default();
+    let mut g = Gateway::new(Side::A);
+    g.protect(&spec);
+    let config = sa_config(&spec, Side::B);
+    let spi = config.params.spi;
+    assert_eq!((from_peer(&mut g, spi, 1), from_peer(&mut g, spi, 2)), (1, 1));
+    assert!(g.db.remove_sa(&config.id()).is_some());
+    assert_eq!((from_peer(&mut g, spi, 3), g.dropped(DropReason::InNoState)), (0, 1));
+    // Another one of the same name: its replay window is empty.
+    let sa = make_sa(&config.params);
+    g.db.add_sa(config, sa).unwrap();
+    assert_eq!((from_peer(&mut g, spi, 1), g.dropped(DropReason::InNoState)), (1, 1));
+    assert_eq!((from_peer(&mut g, spi, 1), g.dropped(DropReason::InReplayDuplicate)), (0, 1));
+}
+
+/// SPIs whose low bits are the same are told apart, packet by packet, with SAs and without.
+#[test]
+fn inbound_sas_do_not_stand_for_one_another() {
+    let spec = Spec::default();
+    let mut g = Gateway::new(Side::A);
+    g.protect(&spec);
+    let first = sa_config(&spec, Side::B);
+    let mut second = sa_config(&spec, Side::B);
+    second.params.spi += 1 << 12;
+    let (one, two) = (first.params.spi, second.params.spi);
+    let sa = make_sa(&second.params);
+    g.db.add_sa(second, sa).unwrap();
+    for number in 1..4 {
+        assert_eq!((from_peer(&mut g, one, number), from_peer(&mut g, two, number)), (1, 1));
+        assert_eq!(from_peer(&mut g, two + (1 << 12), number), 0);
+    }
+    assert_eq!(g.drops(), [(DropReason::InNoState, 3)]);
 }
 
 #[test]

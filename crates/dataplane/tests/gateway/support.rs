@@ -586,8 +586,13 @@ pub fn esp_text(payload: &[u8], next_header: u8) -> Vec<u8> {
 
 /// An ESP packet over IPv4 with this text, whatever it is, under the keys of [`GCM`].
 pub fn craft_esp(from: Side, number: u32, text: &[u8], traffic_class: u8) -> Vec<u8> {
+    craft_esp_for(from.spi(), from, number, text, traffic_class)
+}
+
+/// The same with another SPI.
+pub fn craft_esp_for(spi: u32, from: Side, number: u32, text: &[u8], traffic_class: u8) -> Vec<u8> {
     let session = PROVIDER.session(GCM, &keys(GCM)).expect("session");
-    let mut esp = [&from.spi().to_be_bytes()[..], &number.to_be_bytes()].concat();
+    let mut esp = [&spi.to_be_bytes()[..], &number.to_be_bytes()].concat();
     esp.extend(u64::from(number).to_be_bytes());
     esp.extend(text);
     esp.extend([0; 16]);
