@@ -10,10 +10,10 @@
 
 use esp::Sa;
 use io::Packet;
-use policy::{SaEntry, SaHandle};
+use policy::{SaEntry, SaSpot};
 use wire::protocol;
 
-use crate::ingress::Heads;
+use crate::ingress::{Head, Heads};
 use crate::plan::Action;
 use crate::worker::Worker;
 
@@ -27,56 +27,70 @@ impl Worker {
     /// Asks for what the third pass will touch.
     #[inline(never)]
     pub(crate) fn look_ahead(&self, packets: &[Packet], heads: &mut Heads) {
-        // ESP: the SA's bucket.
-        for (packet, head) in packets.iter().zip(heads.iter()) {
-            if let Ok(head) = head
-                && head.h.protocol == protocol::ESP
-                && let Some(spi) = spi(packet, head.h.header_len)
-            {
-                self.reader.prefetch_inbound_sa(head.h.dst, spi, protocol::ESP);
-            }
-        }
-        // The SA: by its bucket, or by the flow's plan; and the policies that will count.
+        let reader = &self.reader;
+        // 1. By the flow's plan: policies and the SA's place. ESP: where the index has the SA.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
             let Ok(head) = head else { continue };
-            head.sa = match (head.h.protocol, spi(packet, head.h.header_len)) {
-                (protocol::ESP, Some(spi)) => {
-                    self.reader.inbound_sa(head.h.dst, spi, protocol::ESP, 0)
-                }
-                _ => head.place.and_then(|place| self.planned(place)),
-            };
-            if let Some(sa) = head.sa {
-                self.reader.prefetch_sa(sa);
+            match spi(packet, head) {
+                Some(spi) => reader.prefetch_inbound_sa(head.h.dst, spi, protocol::ESP),
+                None => head.sa = head.place.and_then(|place| self.look_at_plan(place)),
             }
         }
-        self.each_sa(heads, |sa| sa.esp.prefetch_lines());
-        self.each_sa(heads, |sa| sa.esp.prefetch());
+        // 2. ESP: the SA's place.
+        for (packet, head) in packets.iter().zip(heads.iter_mut()) {
+            let Ok(head) = head else { continue };
+            let Some(spi) = spi(packet, head) else { continue };
+            head.sa = reader.inbound_spot(head.h.dst, spi, protocol::ESP);
+            if let Some(spot) = head.sa {
+                reader.prefetch_spot(spot);
+            }
+        }
+        // 3. The SA.
+        self.each_sa(heads, |sa| {
+            sa.prefetch();
+            sa.esp.prefetch_lines();
+        });
+        // 4. Its numbers. The engine asks for the keys.
+        self.each_sa(heads, |sa| sa.esp.prefetch_cells());
     }
 
-    /// The SA by which packets of the flow at a place are sealed; asks for its policies.
-    fn planned(&self, place: u32) -> Option<SaHandle> {
+    /// Asks for the policies of the plans that were found.
+    pub(crate) fn look_at_plans(&self, heads: &Heads) {
+        for head in heads.iter().flatten() {
+            head.place.and_then(|place| self.look_at_plan(place));
+        }
+    }
+
+    /// Asks for what the plan at a place counts, and for the place of the SA by which packets of
+    /// the flow are sealed.
+    #[inline]
+    fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
         for policy in &plan.policies {
-            mem::prefetch(&**policy);
+            policy.prefetch_counters();
         }
-        match plan.action {
-            Action::Seal(seal) => Some(seal.sa),
-            _ => None,
-        }
+        let Action::Seal(seal) = plan.action else { return None };
+        let spot = seal.sa.spot();
+        self.reader.prefetch_spot(spot);
+        Some(spot)
     }
 
     fn each_sa(&self, heads: &Heads, ask: impl Fn(&SaEntry<Sa>)) {
         for head in heads.iter().flatten() {
-            if let Some(sa) = head.sa.and_then(|sa| self.reader.sa(sa)) {
+            if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
                 ask(sa);
             }
         }
     }
 }
 
-/// The SPI behind an IP header, if there is one.
-fn spi(packet: &Packet, header_len: u16) -> Option<u32> {
-    let spi = packet.data().get(usize::from(header_len)..)?.first_chunk()?;
+/// The SPI of an ESP packet.
+#[inline]
+fn spi(packet: &Packet, head: &Head) -> Option<u32> {
+    if head.h.protocol != protocol::ESP {
+        return None;
+    }
+    let spi = packet.data().get(usize::from(head.h.header_len)..)?.first_chunk()?;
     Some(u32::from_be_bytes(*spi))
 }
 

@@ -12,7 +12,7 @@ use esp::Sa;
 use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
-use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaHandle, WorkerIndex};
+use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Family, Headers, Span, protocol};
@@ -32,8 +32,8 @@ pub(crate) struct Head {
     /// Whether its flow may have a plan at all: what is done to all packets of the flow hangs on
     /// nothing but the key.
     pub(crate) has_flow: bool,
-    /// The SA that it is most likely for, while bursts are spread over many.
-    pub(crate) sa: Option<SaHandle>,
+    /// Where the SA is that it is most likely for, while bursts are spread over many.
+    pub(crate) sa: Option<SaSpot>,
 }
 
 impl Head {

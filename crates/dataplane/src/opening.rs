@@ -93,11 +93,17 @@ impl Worker {
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
         let Opens { items, heads, held } = opens;
         for (at, (item, head)) in items.iter_mut().zip(heads.iter_mut()).enumerate() {
+            if let Ok(head) = head {
+                self.flows.prefetch(head.hash);
+            }
             if let Err(outcome) = self.accept(item, held.get(at)) {
                 *head = Err(outcome);
             }
         }
         self.find_all(heads);
+        if self.is_spread {
+            self.look_at_plans(heads);
+        }
         for (at, (item, head)) in items.drain(..).zip(heads.iter()).enumerate() {
             self.enter(item.packet, head, held.get(at).map(|sa| &**sa));
         }

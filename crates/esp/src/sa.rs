@@ -103,15 +103,16 @@ impl Sa {
         mem::prefetch(&self.cells);
     }
 
-    /// Brings near what the SA's second line leads to: cells and keys. Best called when that line
-    /// has had time to come, some packets after [`Sa::prefetch_lines`].
+    /// Brings the cells near that packets touch. Best called when the SA's own lines have had time
+    /// to come, some packets after [`Sa::prefetch_lines`].
+    ///
+    /// The keys are brought near by the engine, which knows the packets.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch_cells(&self) {
         self.cells.prefetch();
         if self.shape.window_size() > 64 {
             self.cells.prefetch_bitmap();
         }
-        self.session.prefetch();
     }
 
     /// The replay window.

@@ -31,7 +31,16 @@ impl SaHandle {
     pub(crate) const fn slot(self) -> u32 {
         self.slot
     }
+
+    /// The place that the SA was given.
+    pub const fn spot(self) -> SaSpot {
+        SaSpot(self.slot)
+    }
 }
+
+/// Where an SA most likely is, in the views of one [`Databases`](crate::Databases): for prefetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaSpot(pub(crate) u32);
 
 /// Where an SA is, in one view.
 pub(crate) struct SaSlot<S> {
