@@ -32,9 +32,10 @@ pub(crate) enum Treatment {
 
 /// One policy, shared between the control thread and the workers by `Arc`.
 ///
-/// In this order, so that a look-up reads three cache lines in a row.
+/// In this order, so that a look-up reads three cache lines in a row. Aligned to a line, so that
+/// policies lie side by side (see [`mem::Allocator`]).
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct PolicyEntry {
     pub(crate) rank: Rank,
     /// As the owner described it.
@@ -42,6 +43,8 @@ pub struct PolicyEntry {
     pub(crate) treatment: Treatment,
     counters: Counters,
 }
+
+const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
 
 impl PolicyEntry {
     pub(crate) fn new(config: PolicyConfig, age: u64) -> PolicyEntry {
