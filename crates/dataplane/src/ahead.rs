@@ -31,7 +31,7 @@ impl Worker {
         // 1. By the flow's plan: policies and the SA's place. ESP: where the index has the SA.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
             let Ok(head) = head else { continue };
-            match spi(packet, head) {
+            match self.own_spi(packet, head) {
                 Some(spi) => reader.prefetch_inbound_sa(head.h.dst, spi, protocol::ESP),
                 None => head.sa = head.place.and_then(|place| self.look_at_plan(place)),
             }
@@ -39,19 +39,22 @@ impl Worker {
         // 2. ESP: the SA's place.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
             let Ok(head) = head else { continue };
-            let Some(spi) = spi(packet, head) else { continue };
+            let Some(spi) = self.own_spi(packet, head) else { continue };
             head.sa = reader.inbound_spot(head.h.dst, spi, protocol::ESP);
             if let Some(spot) = head.sa {
                 reader.prefetch_spot(spot);
             }
         }
         // 3. The SA.
-        self.each_sa(heads, |sa| {
+        self.each_sa(heads, |head, sa| {
             sa.prefetch();
-            sa.esp.prefetch_lines();
+            match head.h.protocol {
+                protocol::ESP => sa.esp.prefetch_to_open(),
+                _ => sa.esp.prefetch_to_seal(),
+            }
         });
         // 4. Its numbers. The engine asks for the keys.
-        self.each_sa(heads, |sa| sa.esp.prefetch_cells());
+        self.each_sa(heads, |_, sa| sa.esp.prefetch_cells());
     }
 
     /// Asks for the policies of the plans that were found.
@@ -66,7 +69,7 @@ impl Worker {
     #[inline]
     fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
-        for policy in &plan.policies {
+        for policy in plan.policies() {
             policy.prefetch_counters();
         }
         let Action::Seal(seal) = plan.action else { return None };
@@ -75,23 +78,23 @@ impl Worker {
         Some(spot)
     }
 
-    fn each_sa(&self, heads: &Heads, ask: impl Fn(&SaEntry<Sa>)) {
+    /// The SPI of an ESP packet to this host.
+    #[inline]
+    fn own_spi(&self, packet: &Packet, head: &Head) -> Option<u32> {
+        if !self.is_own_esp(head) {
+            return None;
+        }
+        let spi = packet.data().get(usize::from(head.h.header_len)..)?.first_chunk()?;
+        Some(u32::from_be_bytes(*spi))
+    }
+
+    fn each_sa(&self, heads: &Heads, ask: impl Fn(&Head, &SaEntry<Sa>)) {
         for head in heads.iter().flatten() {
             if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
-                ask(sa);
+                ask(head, sa);
             }
         }
     }
-}
-
-/// The SPI of an ESP packet.
-#[inline]
-fn spi(packet: &Packet, head: &Head) -> Option<u32> {
-    if head.h.protocol != protocol::ESP {
-        return None;
-    }
-    let spi = packet.data().get(usize::from(head.h.header_len)..)?.first_chunk()?;
-    Some(u32::from_be_bytes(*spi))
 }
 
 /// Runs of one SA in a burst from which on it counts as spread.

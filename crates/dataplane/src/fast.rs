@@ -30,6 +30,12 @@ impl Worker {
             Ok(head) => head,
             Err(outcome) => return self.end(packet, *outcome),
         };
+        if self.is_own_esp(head) {
+            return match self.is_possible_source(&head.h, true) {
+                true => self.esp(packet, &head.h, head.key.ingress.ifindex, None),
+                false => self.drop_packet(packet, DropReason::MartianSource),
+            };
+        }
         let reader = &self.reader;
         let plan = head
             .place
@@ -53,7 +59,7 @@ impl Worker {
                 self.give_to_linux(packet);
             }
             Action::Forward { adjacency, mtu, is_hop } => {
-                if usize::from(h.total_len) > mtu || is_hop && h.ttl <= 1 {
+                if h.total_len > mtu || is_hop && h.ttl <= 1 {
                     return self.enter_anew(packet, head, held);
                 }
                 count(plan, h, wall_s);
@@ -68,7 +74,7 @@ impl Worker {
         if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             return self.drop_packet(packet, DropReason::MalformedIp);
         }
-        self.gather(packet, h, seal.sa, seal.to.mtu, Exit::Ready(seal.adjacency));
+        self.gather(packet, h, seal.sa, seal.mtu.into(), Exit::Ready(seal.adjacency));
     }
 
     /// Sends a packet on in clear.
@@ -82,7 +88,7 @@ impl Worker {
         match adjacency.frame(packet.frame.bytes_mut(), span) {
             Some(frame) => {
                 packet.span = frame;
-                self.enqueue(adjacency.slot, packet);
+                self.enqueue(adjacency.slot.into(), packet);
             }
             None => self.drop_packet(packet, DropReason::OutNoRoom),
         }
@@ -102,9 +108,10 @@ fn is_sealed_by(
     let fits = match seal.longest {
         0 => {
             let len = sa.esp.sealed_len_of(packet.data(), h);
-            sa.esp.params().mode == Mode::Transport && len.is_ok_and(|len| len <= seal.to.mtu)
+            sa.esp.params().mode == Mode::Transport
+                && len.is_ok_and(|len| len <= usize::from(seal.mtu))
         }
-        longest => usize::from(h.total_len) <= longest,
+        longest => h.total_len <= longest,
     };
     fits && sa.state() == seal.state
         && sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
@@ -114,7 +121,7 @@ fn is_sealed_by(
 /// Counts a packet with the policies that allowed it.
 #[inline]
 fn count(plan: &Plan, h: &Headers, now_s: u64) {
-    for policy in &plan.policies {
+    for policy in plan.policies() {
         policy.count(WorkerIndex::FIRST, 1, u64::from(h.total_len), now_s);
     }
 }

@@ -17,7 +17,7 @@
 use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed, Headers};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Stamps};
 
 /// Places that a flow may stand in.
 const WAYS: usize = 8;
@@ -58,25 +58,31 @@ impl FlowHash {
     }
 }
 
+/// All that a packet of a flow with a plan reads: two cache lines.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Entry {
     key: Key,
-    epoch: u64,
+    epoch: u32,
     /// The state of the databases that the plan is known to be good in.
-    generation: u64,
+    generation: u32,
     plan: Plan,
 }
+
+const _: () = assert!(size_of::<Option<Entry>>() == 2 * mem::LINE_LEN);
 
 /// The flow cache of one worker.
 pub(crate) struct FlowCache {
     /// A tag of 0: the place is empty.
     tags: Box<[[u32; WAYS]]>,
     entries: Box<[Option<Entry>]>,
+    /// Each entry's: read when the databases have changed.
+    stamps: Box<[Stamps]>,
     hasher: FlowHash,
     /// Which way the next newcomer of a full set takes.
     turn: usize,
-    epoch: u64,
-    generation: u64,
+    epoch: u32,
+    generation: u32,
 }
 
 impl FlowCache {
@@ -87,6 +93,7 @@ impl FlowCache {
         FlowCache {
             tags: vec![[0; WAYS]; sets].into(),
             entries: (0..sets * WAYS).map(|_| None).collect(),
+            stamps: vec![Stamps::new_const(); sets * WAYS].into(),
             hasher: FlowHash(FlowSeed::new(random)),
             turn: 0,
             epoch: 0,
@@ -96,12 +103,26 @@ impl FlowCache {
 
     /// Begins a new epoch: no plan made before holds any more.
     pub(crate) fn begin_epoch(&mut self) {
-        self.epoch += 1;
+        match self.epoch.checked_add(1) {
+            Some(next) => self.epoch = next,
+            None => self.forget_all(),
+        }
     }
 
     /// The databases have changed: plans have to prove that they still hold.
     pub(crate) fn begin_generation(&mut self) {
-        self.generation += 1;
+        match self.generation.checked_add(1) {
+            Some(next) => self.generation = next,
+            None => self.forget_all(),
+        }
+    }
+
+    /// Begins to count anew, so that no number stands for two times.
+    #[cold]
+    fn forget_all(&mut self) {
+        self.tags.fill([0; WAYS]);
+        self.entries.fill_with(|| None);
+        (self.epoch, self.generation) = (0, 0);
     }
 
     /// How keys are hashed.
@@ -168,7 +189,8 @@ impl FlowCache {
             return None;
         }
         if entry.generation != self.generation {
-            if !entry.plan.stamps.iter().all(|stamp| holds(*stamp)) {
+            let stamps = self.stamps.get(place as usize)?;
+            if !stamps.iter().all(|stamp| holds(*stamp)) {
                 return None;
             }
             entry.generation = self.generation;
@@ -177,7 +199,7 @@ impl FlowCache {
     }
 
     /// Keeps a plan, in the place of the flow's old one or of another flow's.
-    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan) {
+    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
         let (set, tag) = (self.set(hash), Self::tag(hash));
         let Some(tags) = self.tags.get_mut(set) else { return };
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
@@ -185,11 +207,14 @@ impl FlowCache {
             self.turn = self.turn.wrapping_add(1);
             self.turn % WAYS
         });
+        let place = set * WAYS + way;
         let entry = Entry { key, epoch: self.epoch, generation: self.generation, plan };
-        if let (Some(t), Some(place)) = (tags.get_mut(way), self.entries.get_mut(set * WAYS + way))
+        if let (Some(t), Some(old), Some(old_stamps)) =
+            (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {
             *t = tag;
-            *place = Some(entry);
+            *old = Some(entry);
+            *old_stamps = stamps;
         }
     }
 }

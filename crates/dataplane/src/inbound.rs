@@ -6,14 +6,27 @@ use esp::Sa;
 use io::Packet;
 use outcome::DropReason;
 use policy::{Direction, Flow, SaEntry, SaHandle, SaId};
-use wire::{Fragment, Headers, Span};
+use wire::{Fragment, Headers, Span, protocol};
 
 use crate::event::Event;
+use crate::ingress::Head;
 use crate::opening::Opening;
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
 impl Worker {
+    /// Whether a packet is ESP, bare, from a port, to an address that is this host's for every
+    /// packet: then it needs no plan.
+    #[inline(always)]
+    pub(crate) fn is_own_esp(&self, head: &Head) -> bool {
+        let ingress = &head.key.ingress;
+        head.h.protocol == protocol::ESP
+            && head.has_flow
+            && ingress.ifindex != 0
+            && ingress.via.is_none()
+            && self.own.has(head.h.dst)
+    }
+
     /// An ESP packet for this host, with the UDP ports that it was encapsulated in, if any.
     ///
     /// 1. Fragments cannot be opened.

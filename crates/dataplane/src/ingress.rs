@@ -193,8 +193,8 @@ impl Worker {
             // Those sent to all stations have none.
             _ => self.enter_from_port(packet, h, ifindex, !has_flow, &mut lesson),
         }
-        if *has_flow && let Some(plan) = lesson.into_plan() {
-            self.flows.insert(*hash, *key, plan);
+        if *has_flow && let Some((plan, stamps)) = lesson.into_plan() {
+            self.flows.insert(*hash, *key, plan, stamps);
         }
     }
 
@@ -221,7 +221,11 @@ impl Worker {
         }
         match h.protocol {
             protocol::ESP => {
-                lesson.conclude(Action::OpenBare);
+                match self.topology.fib.is_local_to_all(h.dst) {
+                    true => self.own.learn(h.dst),
+                    // By a rule that looks at more: this flow's alone.
+                    false => lesson.conclude(Action::OpenBare),
+                }
                 self.esp(packet, h, ifindex, None);
             }
             protocol::UDP if self.topology.is_natt_port(h.dst_port) => {

@@ -41,6 +41,7 @@ mod inbound;
 mod ingress;
 mod opening;
 mod outbound;
+mod own;
 mod plan;
 mod sealing;
 mod tables;

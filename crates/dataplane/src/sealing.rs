@@ -189,7 +189,7 @@ impl Worker {
             match (note.state, note.exit) {
                 (Ok(_), Exit::Ready(adjacency)) => {
                     encrypted += 1;
-                    self.enqueue(adjacency.slot, packet);
+                    self.enqueue(adjacency.slot.into(), packet);
                 }
                 (Ok(_), Exit::To(to)) => {
                     encrypted += 1;

@@ -118,7 +118,6 @@ impl<S> Reader<S> {
     /// Brings near what leads from a place to the SA in it.
     #[inline]
     pub fn prefetch_spot(&self, spot: SaSpot) {
-        self.view.inbound_links.prefetch(spot.0);
         if let Some(slot) = self.view.sas.get(spot.0) {
             mem::prefetch(slot);
         }

@@ -286,14 +286,6 @@ impl Links {
         (piece, at - (FIRST_LINKS << piece))
     }
 
-    /// Brings the link of a slot near.
-    #[inline]
-    pub(crate) fn prefetch(&self, slot: u32) {
-        if let Some(link) = self.link(slot) {
-            mem::prefetch(link);
-        }
-    }
-
     fn link(&self, slot: u32) -> Option<&AtomicU32> {
         let (piece, at) = Links::place(slot);
         self.0.get(piece)?.get()?.get(at)
