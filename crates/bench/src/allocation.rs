@@ -4,11 +4,11 @@
 //! number for each thread, so that it costs one instruction and threads do not disturb each other.
 
 use core::cell::Cell;
-use std::alloc::{GlobalAlloc, Layout, System};
+use std::alloc::{GlobalAlloc, Layout};
 
-/// The system's allocator, counting for each thread.
+/// An allocator, counting for each thread.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counting;
+pub struct Counting<A>(pub A);
 
 thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
@@ -26,28 +26,28 @@ fn note() {
 }
 
 #[allow(unsafe_code, reason = "an allocator is an unsafe trait")]
-// SAFETY: every call is handed to the system's allocator unchanged; counting does not allocate.
-unsafe impl GlobalAlloc for Counting {
+// SAFETY: every call is handed to the allocator unchanged; counting does not allocate.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counting<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
+        // SAFETY: the caller's contract is that allocator's.
+        unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note();
         // SAFETY: as above.
-        unsafe { System.alloc_zeroed(layout) }
+        unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, old: *mut u8, layout: Layout, new_len: usize) -> *mut u8 {
         note();
         // SAFETY: as above.
-        unsafe { System.realloc(old, layout, new_len) }
+        unsafe { self.0.realloc(old, layout, new_len) }
     }
 
     unsafe fn dealloc(&self, old: *mut u8, layout: Layout) {
         // SAFETY: as above.
-        unsafe { System.dealloc(old, layout) }
+        unsafe { self.0.dealloc(old, layout) }
     }
 }

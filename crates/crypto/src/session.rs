@@ -68,17 +68,12 @@ impl Session {
         }
     }
 
-    /// Asks the processor to bring near what a job on a short packet reads of the session; waits
-    /// for nothing.
+    /// Asks the processor to bring near what a job on a packet of `len` bytes reads of the session;
+    /// waits for nothing.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch(&self, len: usize) {
         match &self.0 {
-            Repr::Keys { near, keys, .. } => {
-                let lines = keys.lines();
-                let (first, last) = (usize::from(near.first), usize::from(near.last));
-                lines.iter().take(first).for_each(mem::prefetch);
-                lines.iter().rev().take(last).for_each(mem::prefetch);
-            }
+            Repr::Keys { near, keys, .. } => near.prefetch(keys.lines(), len),
             Repr::State { state, .. } => mem::prefetch(&**state),
         }
     }
@@ -117,13 +112,22 @@ impl Maker {
     }
 }
 
-/// Which lines of a [`KeyBlock`] a job on a short packet reads.
+/// Which lines of a [`KeyBlock`] a job reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Near {
-    /// How many at the block's start.
+    /// How many at the block's start, whatever the packet.
     pub first: u8,
-    /// How many at its end.
+    /// How many at its end at most: one, and one more for each whole line of the packet.
     pub last: u8,
+}
+
+impl Near {
+    #[inline]
+    fn prefetch(self, lines: &[KeyLine], len: usize) {
+        let last = (len / mem::LINE_LEN + 1).min(usize::from(self.last));
+        lines.iter().take(usize::from(self.first)).for_each(mem::prefetch);
+        lines.iter().rev().take(last).for_each(mem::prefetch);
+    }
 }
 
 /// A cache line of key material; zeroised when dropped.
@@ -190,7 +194,7 @@ mod tests {
         assert_eq!(session.state::<u32>(), Some(&7));
         assert_eq!(session.state::<i32>(), None);
         assert_eq!(session.heap_len(), None);
-        session.prefetch();
+        session.prefetch(0);
     }
 
     #[test]
@@ -219,7 +223,9 @@ mod tests {
         for near in [NEAR, Near { first: 0, last: 0 }, Near { first: 255, last: 255 }] {
             let session =
                 Session::with_keys(Suite::ChaCha20Poly1305, maker, KeyBlock::new(9), near);
-            session.prefetch();
+            for len in [0, 1500, usize::MAX] {
+                session.prefetch(len);
+            }
             assert_eq!(session.heap_len(), Some(128));
         }
     }

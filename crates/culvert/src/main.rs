@@ -30,9 +30,11 @@ use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{bench, docs, doctor, exec, guard, show};
 use crate::config::Config;
 
-/// Counts what each thread allocates, for `culvert bench`; one instruction for each allocation.
+/// SAs and large tables on huge pages. Counts what each thread allocates, for `culvert bench`; one
+/// instruction for each allocation.
 #[global_allocator]
-static ALLOCATOR: ::bench::allocation::Counting = ::bench::allocation::Counting;
+static ALLOCATOR: ::bench::allocation::Counting<mem::Allocator> =
+    ::bench::allocation::Counting(mem::Allocator::new());
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

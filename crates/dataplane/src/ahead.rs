@@ -12,7 +12,7 @@ use core::net::IpAddr;
 
 use esp::Sa;
 use io::Packet;
-use policy::{SaEntry, SaHandle};
+use policy::{SaEntry, SaSpot};
 use wire::{Digest, protocol};
 
 use crate::ingress::{Head, Heads};
@@ -29,61 +29,80 @@ impl Worker {
     /// Asks for what the third pass will touch.
     #[inline(never)]
     pub(crate) fn look_ahead(&self, packets: &[Packet], heads: &mut Heads) {
-        // ESP: the SA's bucket.
-        for (packet, head) in packets.iter().zip(heads.iter()) {
-            if head.end.is_none()
-                && let Some((dst, spi)) = esp_ends(packet, head)
-            {
-                self.reader.prefetch_inbound_sa(dst, spi, protocol::ESP);
-            }
-        }
-        // The SA: by its bucket, or by the flow's plan; and the policies that will count.
+        let reader = &self.reader;
+        // 1. By the flow's plan: policies and the SA's place. ESP: where the index has the SA.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
             head.sa = None;
             if head.end.is_some() {
                 continue;
             }
-            head.sa = match esp_ends(packet, head) {
-                Some((dst, spi)) => self.reader.inbound_sa(dst, spi, protocol::ESP, 0),
-                None => head.place.and_then(|place| self.planned(place)),
-            };
-            if let Some(sa) = head.sa {
-                self.reader.prefetch_sa(sa);
+            match self.own_esp_ends(packet, head) {
+                Some((dst, spi)) => reader.prefetch_inbound_sa(dst, spi, protocol::ESP),
+                None => head.sa = head.place.and_then(|place| self.look_at_plan(place)),
             }
         }
-        self.each_sa(heads, |sa| sa.esp.prefetch_lines());
-        self.each_sa(heads, |sa| sa.esp.prefetch());
+        // 2. ESP: the SA's place.
+        for (packet, head) in packets.iter().zip(heads.iter_mut()) {
+            if head.end.is_some() {
+                continue;
+            }
+            let Some((dst, spi)) = self.own_esp_ends(packet, head) else { continue };
+            head.sa = reader.inbound_spot(dst, spi, protocol::ESP);
+            if let Some(spot) = head.sa {
+                reader.prefetch_spot(spot);
+            }
+        }
+        // 3. The SA.
+        self.each_sa(heads, |head, sa| {
+            sa.prefetch();
+            match head.digest.brief.protocol() {
+                protocol::ESP => sa.esp.prefetch_to_open(),
+                _ => sa.esp.prefetch_to_seal(),
+            }
+        });
+        // 4. Its numbers. The engine asks for the keys.
+        self.each_sa(heads, |_, sa| sa.esp.prefetch_cells());
     }
 
-    /// The SA by which packets of the flow at a place are sealed; asks for its policies.
-    fn planned(&self, place: u32) -> Option<SaHandle> {
+    /// Asks for the policies of the plans that were found.
+    pub(crate) fn look_at_plans(&self, heads: &Heads) {
+        for head in heads.iter().filter(|head| head.end.is_none()) {
+            head.place.and_then(|place| self.look_at_plan(place));
+        }
+    }
+
+    /// Asks for what the plan at a place counts, and for the place of the SA by which packets of
+    /// the flow are sealed.
+    #[inline]
+    fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
-        for policy in &plan.policies {
-            mem::prefetch(&**policy);
+        for policy in plan.policies() {
+            policy.prefetch_counters();
         }
-        match plan.action {
-            Action::Seal(seal) => Some(seal.sa),
-            _ => None,
-        }
+        let Action::Seal(seal) = plan.action else { return None };
+        let spot = seal.sa.spot();
+        self.reader.prefetch_spot(spot);
+        Some(spot)
     }
 
-    fn each_sa(&self, heads: &Heads, ask: impl Fn(&SaEntry<Sa>)) {
+    /// Destination and SPI of an ESP packet to this host.
+    #[inline]
+    fn own_esp_ends(&self, packet: &Packet, head: &Head) -> Option<(IpAddr, u32)> {
+        if !self.is_own_esp(head) {
+            return None;
+        }
+        let Digest { flow, brief } = &head.digest;
+        let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
+        Some((flow.dst(), u32::from_be_bytes(*spi)))
+    }
+
+    fn each_sa(&self, heads: &Heads, ask: impl Fn(&Head, &SaEntry<Sa>)) {
         for head in heads.iter() {
-            if let Some(sa) = head.sa.and_then(|sa| self.reader.sa(sa)) {
-                ask(sa);
+            if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
+                ask(head, sa);
             }
         }
     }
-}
-
-/// Destination and SPI of an ESP packet.
-fn esp_ends(packet: &Packet, head: &Head) -> Option<(IpAddr, u32)> {
-    let Digest { flow, brief } = &head.digest;
-    if brief.protocol() != protocol::ESP {
-        return None;
-    }
-    let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
-    Some((flow.dst(), u32::from_be_bytes(*spi)))
 }
 
 /// Runs of one SA in a burst from which on it counts as spread.

@@ -39,7 +39,7 @@ impl Worker {
         };
         let mut header = [0; HEADER_LEN];
         emit_untagged(&mut header, mac, interface.mac, ether_type).ok()?;
-        Some(Adjacency { slot: interface.port?, header })
+        Some(Adjacency { slot: u16::try_from(interface.port?).ok()?, header })
     }
 
     /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.

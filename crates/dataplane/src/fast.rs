@@ -24,6 +24,12 @@ impl Worker {
         if let Some(outcome) = head.end {
             return self.end(packet, outcome);
         }
+        if self.is_own_esp(head) {
+            return match self.is_possible_source(head.digest.flow.src(), true) {
+                true => self.esp(packet, head, None),
+                false => self.drop_packet(packet, DropReason::MartianSource),
+            };
+        }
         // The plan is borrowed while it is followed, so there is room before.
         if self.sealing.is_full() {
             self.seal_gathered();
@@ -51,7 +57,7 @@ impl Worker {
                 }
                 let exit = Exit::Ready(seal.adjacency);
                 let gathered =
-                    self.sealing.gather(packet, h, (seal.sa, sa), seal.to.mtu, exit, wall_s);
+                    self.sealing.gather(packet, h, (seal.sa, sa), seal.mtu.into(), exit, wall_s);
                 if let Err((packet, reason)) = gathered {
                     self.drop_packet(packet, reason);
                 }
@@ -63,7 +69,7 @@ impl Worker {
                 self.give_to_linux(packet);
             }
             Action::Forward { adjacency, mtu, is_hop } => {
-                if usize::from(h.total_len()) > *mtu || *is_hop && h.ttl() <= 1 {
+                if h.total_len() > *mtu || *is_hop && h.ttl() <= 1 {
                     return self.enter_anew(packet, head, held);
                 }
                 count(plan, h, wall_s);
@@ -76,7 +82,7 @@ impl Worker {
                 match adjacency.frame(packet.frame.bytes_mut(), span) {
                     Some(frame) => {
                         packet.span = frame;
-                        self.enqueue(slot, packet);
+                        self.enqueue(slot.into(), packet);
                     }
                     None => self.drop_packet(packet, DropReason::OutNoRoom),
                 }
@@ -92,9 +98,10 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> boo
     let fits = match seal.longest {
         0 => {
             let len = sa.esp.sealed_len_of(packet.data(), h);
-            sa.esp.params().mode == Mode::Transport && len.is_ok_and(|len| len <= seal.to.mtu)
+            sa.esp.params().mode == Mode::Transport
+                && len.is_ok_and(|len| len <= usize::from(seal.mtu))
         }
-        longest => usize::from(h.total_len()) <= longest,
+        longest => h.total_len() <= longest,
     };
     fits && sa.state() == seal.state
         && sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
@@ -104,7 +111,7 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> boo
 /// Counts a packet with the policies that allowed it.
 #[inline(always)]
 fn count(plan: &Plan, h: Brief, now_s: u64) {
-    for policy in &plan.policies {
+    for policy in plan.policies() {
         policy.count(WorkerIndex::FIRST, 1, u64::from(h.total_len()), now_s);
     }
 }

@@ -17,7 +17,7 @@
 use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed};
 
-use crate::plan::Plan;
+use crate::plan::{Plan, Stamps};
 
 /// Places that a flow may stand in.
 const WAYS: usize = 8;
@@ -51,26 +51,33 @@ impl FlowHash {
     }
 }
 
+/// All that a packet of a flow with a plan reads: two cache lines.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Entry {
     key: Key,
-    epoch: u64,
+    epoch: u32,
     /// The state of the databases that the plan is known to be good in.
-    generation: u64,
+    generation: u32,
     plan: Plan,
 }
 
-impl Entry {
-    /// Whether the plan holds in a new state of the databases too; then it is noted.
-    #[cold]
-    #[inline(never)]
-    fn renew(&mut self, generation: u64, holds: impl Fn(Stamp) -> bool) -> bool {
-        let holds = self.plan.stamps.iter().all(|stamp| holds(*stamp));
-        if holds {
-            self.generation = generation;
-        }
-        holds
+const _: () = assert!(size_of::<Option<Entry>>() == 2 * mem::LINE_LEN);
+
+/// Whether a plan holds in a new state of the databases too; then it is noted.
+#[cold]
+#[inline(never)]
+fn renew(
+    entry: &mut Entry,
+    stamps: &Stamps,
+    generation: u32,
+    holds: impl Fn(Stamp) -> bool,
+) -> bool {
+    let holds = stamps.iter().all(|stamp| holds(*stamp));
+    if holds {
+        entry.generation = generation;
     }
+    holds
 }
 
 /// The flow cache of one worker.
@@ -78,11 +85,13 @@ pub(crate) struct FlowCache {
     /// A tag of 0: the place is empty.
     tags: Box<[[u32; WAYS]]>,
     entries: Box<[Option<Entry>]>,
+    /// Each entry's: read when the databases have changed.
+    stamps: Box<[Stamps]>,
     hasher: FlowHash,
     /// Which way the next newcomer of a full set takes.
     turn: usize,
-    epoch: u64,
-    generation: u64,
+    epoch: u32,
+    generation: u32,
 }
 
 impl FlowCache {
@@ -93,6 +102,7 @@ impl FlowCache {
         FlowCache {
             tags: vec![[0; WAYS]; sets].into(),
             entries: (0..sets * WAYS).map(|_| None).collect(),
+            stamps: vec![Stamps::new_const(); sets * WAYS].into(),
             hasher: FlowHash(FlowSeed::new(random)),
             turn: 0,
             epoch: 0,
@@ -102,12 +112,26 @@ impl FlowCache {
 
     /// Begins a new epoch: no plan made before holds any more.
     pub(crate) fn begin_epoch(&mut self) {
-        self.epoch += 1;
+        match self.epoch.checked_add(1) {
+            Some(next) => self.epoch = next,
+            None => self.forget_all(),
+        }
     }
 
     /// The databases have changed: plans have to prove that they still hold.
     pub(crate) fn begin_generation(&mut self) {
-        self.generation += 1;
+        match self.generation.checked_add(1) {
+            Some(next) => self.generation = next,
+            None => self.forget_all(),
+        }
+    }
+
+    /// Begins to count anew, so that no number stands for two times.
+    #[cold]
+    fn forget_all(&mut self) {
+        self.tags.fill([0; WAYS]);
+        self.entries.fill_with(|| None);
+        (self.epoch, self.generation) = (0, 0);
     }
 
     /// How keys are hashed.
@@ -169,14 +193,17 @@ impl FlowCache {
         if entry.epoch != self.epoch || entry.key != *key {
             return None;
         }
-        if entry.generation != self.generation && !entry.renew(self.generation, holds) {
-            return None;
+        if entry.generation != self.generation {
+            let stamps = self.stamps.get(place as usize)?;
+            if !renew(entry, stamps, self.generation, holds) {
+                return None;
+            }
         }
         Some(&entry.plan)
     }
 
     /// Keeps a plan, in the place of the flow's old one or of another flow's.
-    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan) {
+    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
         let (set, tag) = (self.set(hash), Self::tag(hash));
         let Some(tags) = self.tags.get_mut(set) else { return };
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
@@ -184,11 +211,14 @@ impl FlowCache {
             self.turn = self.turn.wrapping_add(1);
             self.turn % WAYS
         });
+        let place = set * WAYS + way;
         let entry = Entry { key, epoch: self.epoch, generation: self.generation, plan };
-        if let (Some(t), Some(place)) = (tags.get_mut(way), self.entries.get_mut(set * WAYS + way))
+        if let (Some(t), Some(old), Some(old_stamps)) =
+            (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {
             *t = tag;
-            *place = Some(entry);
+            *old = Some(entry);
+            *old_stamps = stamps;
         }
     }
 }

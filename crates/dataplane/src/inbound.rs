@@ -6,7 +6,7 @@ use esp::Sa;
 use io::Packet;
 use outcome::DropReason;
 use policy::{Direction, Flow, SaEntry, SaHandle, SaId};
-use wire::{Digest, Fragment, Headers, Span};
+use wire::{Digest, Fragment, Headers, Span, protocol};
 
 use crate::event::Event;
 use crate::ingress::Head;
@@ -14,6 +14,17 @@ use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
 impl Worker {
+    /// Whether a packet is ESP, bare, from a port, to an address that is this host's for every
+    /// packet: then it needs no plan.
+    #[inline(always)]
+    pub(crate) fn is_own_esp(&self, head: &Head) -> bool {
+        head.digest.brief.protocol() == protocol::ESP
+            && head.has_flow
+            && head.ingress.ifindex != 0
+            && head.ingress.via.is_none()
+            && self.own.has(head.digest.flow.dst())
+    }
+
     /// An ESP packet for this host; `from` is where it came from, if it is encapsulated in UDP.
     ///
     /// 1. Fragments cannot be opened.
@@ -67,7 +78,7 @@ impl Worker {
         lesson: &mut Lesson,
     ) {
         let is_local = self.is_local(h, ifindex);
-        if !self.is_possible_source(h, is_local) {
+        if !self.is_possible_source(h.src, is_local) {
             return self.drop_packet(packet, DropReason::MartianSource);
         }
         let Some(sa) = held.or_else(|| self.reader.sa(via)) else {

@@ -12,7 +12,7 @@ use esp::Sa;
 use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
-use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaHandle, WorkerIndex};
+use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Digest, Family, Headers, Span, protocol};
@@ -34,8 +34,8 @@ pub(crate) struct Head {
     pub(crate) has_flow: bool,
     /// How the packet ends here, if it does; the rest says nothing then.
     pub(crate) end: Option<Outcome>,
-    /// The SA that it is most likely for, while bursts are spread over many.
-    pub(crate) sa: Option<SaHandle>,
+    /// Where the SA is that it is most likely for, while bursts are spread over many.
+    pub(crate) sa: Option<SaSpot>,
 }
 
 impl Head {
@@ -291,9 +291,9 @@ impl Worker {
             _ => self.enter_from_port(packet, &h, head, &mut lesson),
         }
         if head.has_flow
-            && let Some(plan) = lesson.into_plan()
+            && let Some((plan, stamps)) = lesson.into_plan()
         {
-            self.flows.insert(head.hash, head.key(), plan);
+            self.flows.insert(head.hash, head.key(), plan, stamps);
         }
     }
 
@@ -303,7 +303,7 @@ impl Worker {
         // Those sent to all stations have no flow.
         let (ifindex, is_to_many) = (head.ingress.ifindex, !head.has_flow);
         let is_local = self.is_local(h, ifindex);
-        if !is_to_many && !self.is_possible_source(h, is_local) {
+        if !is_to_many && !self.is_possible_source(h.src, is_local) {
             return self.drop_packet(packet, DropReason::MartianSource);
         }
         if !is_local {
@@ -315,7 +315,11 @@ impl Worker {
         }
         match h.protocol {
             protocol::ESP => {
-                lesson.conclude(Action::OpenBare);
+                match self.topology.fib.is_local_to_all(h.dst) {
+                    true => self.own.learn(h.dst),
+                    // By a rule that looks at more: this flow's alone.
+                    false => lesson.conclude(Action::OpenBare),
+                }
                 self.esp(packet, head, None);
             }
             protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
@@ -403,8 +407,8 @@ impl Worker {
     ///
     /// Linux asks the same of what it receives, but the private interface has to take packets with
     /// addresses of this host.
-    pub(crate) fn is_possible_source(&self, h: &Headers, is_local: bool) -> bool {
-        let is_martian = match h.src {
+    pub(crate) fn is_possible_source(&self, src: IpAddr, is_local: bool) -> bool {
+        let is_martian = match src {
             IpAddr::V4(src) => {
                 let [first, ..] = src.octets();
                 first == 0 || first == 127 || src.is_multicast() || src.is_broadcast()
@@ -416,7 +420,7 @@ impl Worker {
                     || !is_local && src.is_unicast_link_local()
             }
         };
-        !is_martian && !self.topology.is_local_addr(h.src)
+        !is_martian && !self.topology.is_local_addr(src)
     }
 
     /// Hands an IP packet to Linux, through the private interface.

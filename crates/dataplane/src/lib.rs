@@ -42,6 +42,7 @@ mod inbound_sas;
 mod ingress;
 mod opening;
 mod outbound;
+mod own;
 mod plan;
 mod sealing;
 mod tables;

@@ -138,11 +138,17 @@ impl Worker {
         let Opens { packets, notes, heads, held } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
         for (at, ((packet, note), head)) in each.enumerate() {
+            if head.end.is_none() {
+                self.flows.prefetch(head.hash);
+            }
             if let Err(outcome) = self.accept(packet, note, held.get(at)) {
                 head.end = Some(outcome);
             }
         }
         self.find_all(heads);
+        if self.is_spread {
+            self.look_at_plans(heads);
+        }
         let heads: &[Head] = heads;
         for (at, packet) in packets.drain(..).enumerate() {
             match heads.get(at) {

@@ -14,7 +14,7 @@ use wire::{Family, Fragment, Headers, protocol};
 use crate::egress::NextHop;
 use crate::event::Event;
 use crate::fit::Fit;
-use crate::plan::{Action, Lesson, Seal};
+use crate::plan::{self, Action, Lesson, Seal};
 use crate::sealing::Exit;
 use crate::volume::check_volume;
 use crate::worker::{LOOPBACK, Origin, Worker};
@@ -292,7 +292,8 @@ impl Worker {
         self.counters.work.forwarded_clear.add(1);
         if fits {
             if let Some(adjacency) = self.adjacency(to, h.family()) {
-                let action = Action::Forward { adjacency, mtu: to.mtu, is_hop: is_forwarded };
+                let mtu = plan::ip_len(to.mtu);
+                let action = Action::Forward { adjacency, mtu, is_hop: is_forwarded };
                 lesson.conclude(action);
             }
             return self.emit(packet, to.ifindex, to.addr);
@@ -381,8 +382,8 @@ impl Worker {
             sa: handle,
             state: sa.state(),
             adjacency: self.adjacency(to, family)?,
-            to,
-            longest,
+            mtu: plan::ip_len(to.mtu),
+            longest: plan::ip_len(longest),
             is_hop,
         }))
     }

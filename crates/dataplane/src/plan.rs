@@ -12,13 +12,11 @@ use policy::{PolicyEntry, SaHandle, SaState, Stamp};
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
 
-use crate::egress::NextHop;
-
 /// The next hop of a flow, as bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Adjacency {
-    /// Where the egress port stands in the worker.
-    pub(crate) slot: usize,
+    /// Where the egress port stands in the worker; below [`MAX_PORTS`](crate::worker::MAX_PORTS).
+    pub(crate) slot: u16,
     /// The Ethernet header.
     pub(crate) header: [u8; HEADER_LEN],
 }
@@ -48,7 +46,7 @@ pub(crate) enum Action {
         /// Where to.
         adjacency: Adjacency,
         /// The longest packet that goes out in one piece, in bytes.
-        mtu: usize,
+        mtu: u16,
         /// Whether this is a hop of the packet's: its TTL is decremented.
         is_hop: bool,
     },
@@ -63,22 +61,36 @@ pub(crate) struct Seal {
     /// The SA's state when it was chosen: in another one, another SA may be better.
     pub(crate) state: SaState,
     pub(crate) adjacency: Adjacency,
-    pub(crate) to: NextHop,
+    /// Of the path to the peer, in bytes.
+    pub(crate) mtu: u16,
     /// Tunnel mode: the longest packet that fits the path once it is sealed, in bytes. Transport
     /// mode: 0, as that depends on the packet's headers.
-    pub(crate) longest: usize,
+    pub(crate) longest: u16,
     pub(crate) is_hop: bool,
+}
+
+/// A length of IP packets, none of which is longer than 65535 bytes.
+pub(crate) fn ip_len(len: usize) -> u16 {
+    u16::try_from(len).unwrap_or(u16::MAX)
 }
 
 /// The plan of one flow.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) action: Action,
-    /// The policies that allowed it, to be counted for each packet.
-    pub(crate) policies: ArrayVec<Arc<PolicyEntry>, MAX_QUESTIONS>,
-    /// Good as long as the databases would answer the same.
-    pub(crate) stamps: ArrayVec<Stamp, MAX_QUESTIONS>,
+    policies: [Option<Arc<PolicyEntry>>; MAX_QUESTIONS],
 }
+
+impl Plan {
+    /// The policies that allowed it, to be counted for each packet.
+    #[inline(always)]
+    pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyEntry> {
+        self.policies.iter().flatten().map(|policy| &**policy)
+    }
+}
+
+/// A plan is good as long as the databases would answer the same to all of these questions.
+pub(crate) type Stamps = ArrayVec<Stamp, MAX_QUESTIONS>;
 
 /// Questions to the policy database about one packet: one on its way in, one on its way out.
 const MAX_QUESTIONS: usize = 2;
@@ -87,7 +99,7 @@ const MAX_QUESTIONS: usize = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Lesson {
     policies: ArrayVec<Arc<PolicyEntry>, MAX_QUESTIONS>,
-    stamps: ArrayVec<Stamp, MAX_QUESTIONS>,
+    stamps: Stamps,
     action: Option<Action>,
     /// There were more questions than a plan can keep.
     has_overflown: bool,
@@ -109,8 +121,10 @@ impl Lesson {
     }
 
     /// The flow's plan, if there is one.
-    pub(crate) fn into_plan(self) -> Option<Plan> {
+    pub(crate) fn into_plan(self) -> Option<(Plan, Stamps)> {
         let Lesson { policies, stamps, action, has_overflown } = self;
-        action.filter(|_| !has_overflown).map(|action| Plan { action, policies, stamps })
+        let mut policies = policies.into_iter();
+        let policies = core::array::from_fn(|_| policies.next());
+        action.filter(|_| !has_overflown).map(|action| (Plan { action, policies }, stamps))
     }
 }

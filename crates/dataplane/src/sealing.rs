@@ -205,7 +205,7 @@ impl Worker {
             match (note.end, &note.exit) {
                 (None, Exit::Ready(adjacency)) => {
                     encrypted += 1;
-                    self.enqueue(adjacency.slot, packet);
+                    self.enqueue(adjacency.slot.into(), packet);
                 }
                 (None, Exit::To(to)) => {
                     encrypted += 1;

@@ -22,10 +22,11 @@ use crate::inbound_sas::InboundSas;
 use crate::ingress::Scratch;
 use crate::opening::Opens;
 use crate::outbound::{KEYS_AT_ONCE, SaWait, Waiting};
+use crate::own::OwnAddresses;
 use crate::sealing::Seals;
 use crate::tables::{Tables, Topology};
 
-/// Flows whose plans a worker keeps unless told otherwise: 4 MiB.
+/// Flows whose plans a worker keeps unless told otherwise: 2.6 MiB.
 pub const DEFAULT_FLOWS: usize = 1 << 14;
 
 /// Packets that are sealed or opened in one run of the engine.
@@ -156,7 +157,7 @@ pub struct WorkerParts {
     pub commands: Receiver<Command>,
     /// Wakes it from sleep.
     pub waker: Waker,
-    /// Flows whose plans it keeps, some 250 bytes each; [`DEFAULT_FLOWS`]. With more flows than
+    /// Flows whose plans it keeps, some 160 bytes each; [`DEFAULT_FLOWS`]. With more flows than
     /// that under way at a time, each packet costs all the look-ups.
     pub flows: usize,
 }
@@ -188,6 +189,7 @@ pub struct Worker {
     pub(crate) scratch: Option<Box<Scratch>>,
     pub(crate) flows: FlowCache,
     pub(crate) inbound_sas: InboundSas,
+    pub(crate) own: OwnAddresses,
     /// Whether bursts are spread over many SAs.
     pub(crate) is_spread: bool,
     /// Ready but for the Ethernet header, by egress interface and next hop.
@@ -233,6 +235,7 @@ impl Worker {
             scratch: Some(Box::default()),
             flows,
             inbound_sas: InboundSas::default(),
+            own: OwnAddresses::new(),
             is_spread: false,
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
@@ -267,7 +270,7 @@ impl Worker {
             self.inbound_sas.begin_view();
         }
         if neighbours_changed {
-            self.flows.begin_epoch();
+            self.begin_epoch();
         }
         if databases_changed {
             self.retry_held_for_sa();
@@ -428,7 +431,13 @@ impl Worker {
     /// Forgets what was decided about flows: every next packet takes the full way. Nothing of what
     /// comes out changes by it.
     pub fn forget_flows(&mut self) {
+        self.begin_epoch();
+    }
+
+    /// What was found out by routes, neighbours and interfaces has to be found out anew.
+    fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
+        self.own.forget();
     }
 
     /// The free frames; for whoever adds up where all frames are.

@@ -101,23 +101,30 @@ impl Sa {
         &self.session
     }
 
-    /// Brings the SA's own two lines near, which every packet reads. Waits for nothing, and reads
-    /// nothing of the SA.
+    /// Brings the SA's own lines near that sealing reads. Waits for nothing, and reads nothing of
+    /// the SA.
     #[inline]
-    pub fn prefetch_lines(&self) {
+    pub fn prefetch_to_seal(&self) {
         mem::prefetch(&self.template);
         mem::prefetch(&self.cells);
     }
 
-    /// Brings near what the SA's second line leads to: cells and keys. Best called when that line
-    /// has had time to come, some packets after [`Sa::prefetch_lines`].
+    /// Brings the SA's own line near that opening reads, as [`Sa::prefetch_to_seal`].
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch_to_open(&self) {
+        mem::prefetch(&self.cells);
+    }
+
+    /// Brings the cells near that packets touch. Best called when the SA's own lines have had time
+    /// to come, some packets later.
+    ///
+    /// The keys are brought near by the engine, which knows the packets.
+    #[inline]
+    pub fn prefetch_cells(&self) {
         self.cells.prefetch();
         if self.shape.window_size() > 64 {
             self.cells.prefetch_bitmap();
         }
-        self.session.prefetch();
     }
 
     /// The replay window.

@@ -228,6 +228,46 @@ impl Fib {
         }
     }
 
+    /// Whether every packet to an address is this host's, whatever its source, mark and interface:
+    /// the rule that says so comes before all that have conditions. False for addresses that are
+    /// never routed. Sources that no packet may have are not looked at.
+    pub fn is_local_to_all(&self, dst: IpAddr) -> bool {
+        match dst {
+            IpAddr::V4(d) => {
+                let [first, ..] = d.octets();
+                let is_routed = !d.is_multicast() && !d.is_broadcast() && !matches!(first, 0 | 127);
+                is_routed && self.is_local_by(&self.v4, d.to_bits())
+            }
+            IpAddr::V6(d) => {
+                let is_routed = !d.is_multicast()
+                    && !d.is_unicast_link_local()
+                    && !d.is_unspecified()
+                    && !d.is_loopback();
+                is_routed && self.is_local_by(&self.v6, d.to_bits())
+            }
+        }
+    }
+
+    fn is_local_by<A: Address>(&self, family: &FamilyFib<A>, key: A) -> bool {
+        let mut at = 0;
+        while let Some(Rule { condition: None, step }) = family.steps.get(at) {
+            at += 1;
+            match *step {
+                Step::View(view) => {
+                    let value = family.tries.get(view).map_or(UNKNOWN, |trie| trie.find(key));
+                    if value == NOTHING {
+                        continue;
+                    }
+                    let target = self.targets.get(value as usize - 1);
+                    return matches!(target, Some(Target::Fixed(RouteResult::Local)));
+                }
+                Step::Goto(to) => at = at.max(to),
+                Step::Stop(result) => return result == RouteResult::Local,
+            }
+        }
+        false
+    }
+
     /// Whether an IPv4 packet passes Linux's reverse path filter (RFC 3704 §2): whether the way
     /// back to its source is a unicast route, and for a strict check one that leads out of the
     /// interface that the packet came in by, over any of its next hops.

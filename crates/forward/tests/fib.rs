@@ -223,6 +223,35 @@ fn ruled(change: impl FnOnce(&mut RuleEntry)) -> Fib {
 }
 
 #[test]
+fn an_address_is_local_to_all_unless_a_rule_with_conditions_comes_first() {
+    let (ours, ours_v6) = (ip("192.0.2.9"), ip("2001:db8:1::9"));
+    let plain = Fib::new(host(), RuleEntry::defaults(), None);
+    assert!(plain.is_local_to_all(ours) && plain.is_local_to_all(ours_v6));
+    for other in ["192.0.2.10", "10.1.0.1", "224.0.0.1", "255.255.255.255", "127.0.0.1", "0.0.0.0"]
+    {
+        assert!(!plain.is_local_to_all(ip(other)), "{other}");
+    }
+    for other in ["2001:db8:1::a", "fe80::1", "ff02::1", "::", "::1"] {
+        assert!(!plain.is_local_to_all(ip(other)), "{other}");
+    }
+    let later = ruled(|rule| rule.from = Some(net("10.7.0.0/16")));
+    assert!(later.is_local_to_all(ours), "a rule behind the local table's");
+    // The local table's rule behind one with a condition, as with `ip rule add pref 32765`.
+    let mut rules = RuleEntry::defaults();
+    rules[0].priority = 200;
+    let mut first = RuleEntry::table(Family::V4, 100, 50);
+    first.from = Some(net("10.7.0.0/16"));
+    rules.push(first);
+    let mut routes = host();
+    routes.push(via(50, "0.0.0.0/0", 50, None));
+    let moved = Fib::new(routes, rules, None);
+    assert_eq!(moved.lookup(ours, ip("10.8.0.1"), 0, 1), RouteResult::Local);
+    assert_eq!(moved.lookup(ours, ip("10.7.0.1"), 0, 1), out(50, None));
+    assert!(!moved.is_local_to_all(ours), "a rule before the local table's");
+    assert!(moved.is_local_to_all(ours_v6), "of the other family");
+}
+
+#[test]
 fn conditions_of_rules() {
     let asked = |fib: &Fib, dst: &str, src: &str, mark: u32, iif: u32| {
         fib.lookup(ip(dst), ip(src), mark, iif) == out(50, None)
@@ -430,6 +459,7 @@ fn agree(
         let (dst, src) = (addr(*d), addr(*s));
         let want = linear_search(routes, rules, dst, src, *conditions);
         prop_assert_eq!(fib.lookup(dst, src, conditions.0, conditions.1), want);
+        prop_assert!(!fib.is_local_to_all(dst) || want == RouteResult::Local);
     }
     Ok(())
 }

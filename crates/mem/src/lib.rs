@@ -1,11 +1,13 @@
 //! What the data path needs of memory and the language does not give in safe code: prefetch hints,
-//! and atomic words whose owner is kept beside a pointer to them.
+//! atomic words whose owner is kept beside a pointer to them, and an allocator on huge pages.
 //!
 //! One of the few crates with unsafe code, so that the pure ones above need none.
 
+mod allocator;
 mod prefetch;
 mod words;
 
+pub use allocator::Allocator;
 pub use prefetch::{
     prefetch, prefetch_all, prefetch_all_to_write, prefetch_at, prefetch_pointer,
     prefetch_pointer_to_write,

@@ -25,39 +25,51 @@ impl WorkerIndex {
     }
 }
 
-/// Packets, bytes and times of use.
+/// Packets, bytes and the time of the last use.
 ///
 /// Most policies are used by one worker: flows stay where the port's hash puts them. So there is
 /// room for one, taken by the first that counts; the others' lanes are made when they first count,
 /// which is the only time that counting allocates.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// Of the worker whose number is [`owner`](Counters::owner).
-    first: Lane,
-    /// Number of a worker, plus 1; 0 while nobody has counted.
-    owner: AtomicU16,
+    first: First,
     others: OnceLock<Box<[OnceLock<Box<Lane>>; WorkerIndex::MAX]>>,
 }
 
-/// One worker's counters; only that worker writes.
+/// All that counting touches where one worker uses the policy: within one cache line.
 #[derive(Debug, Default)]
 #[repr(align(32))]
+struct First {
+    lane: Lane,
+    /// Number of the lane's worker, plus 1; 0 while nobody has counted.
+    owner: AtomicU16,
+}
+
+const _: () = assert!(size_of::<First>() == 32, "aligned to its size, so in one line");
+
+/// One worker's counters; only that worker writes.
+#[derive(Debug, Default)]
 pub(crate) struct Lane {
     pub(crate) packets: AtomicU64,
     pub(crate) bytes: AtomicU64,
-    first_use_s: AtomicU64,
     last_use_s: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn new() -> Counters {
-        Counters { first: Lane::default(), owner: AtomicU16::new(0), others: OnceLock::new() }
+        Counters { first: First::default(), others: OnceLock::new() }
+    }
+
+    /// Brings near what [`count`](Counters::count) touches.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        mem::prefetch(&self.first);
     }
 
     #[inline]
     pub(crate) fn count(&self, worker: WorkerIndex, packets: u64, bytes: u64, now_s: u64) {
-        let lane = if self.owner.load(Relaxed) == u16::from(worker.0) + 1 {
-            &self.first
+        let lane = if self.first.owner.load(Relaxed) == u16::from(worker.0) + 1 {
+            &self.first.lane
         } else {
             self.lane(worker)
         };
@@ -68,29 +80,24 @@ impl Counters {
     #[inline(never)]
     fn lane(&self, worker: WorkerIndex) -> &Lane {
         let own = u16::from(worker.0) + 1;
-        if self.owner.compare_exchange(0, own, Relaxed, Relaxed).is_ok() {
-            return &self.first;
+        if self.first.owner.compare_exchange(0, own, Relaxed, Relaxed).is_ok() {
+            return &self.first.lane;
         }
         let others =
             self.others.get_or_init(|| Box::new([const { OnceLock::new() }; WorkerIndex::MAX]));
         match others.get(worker.get()) {
             Some(lane) => lane.get_or_init(Box::default),
-            None => &self.first,
+            None => &self.first.lane,
         }
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
         let others = self.others.get().into_iter().flat_map(|others| others.iter());
-        core::iter::once(&self.first).chain(others.filter_map(|lane| lane.get().map(|l| &**l)))
+        core::iter::once(&self.first.lane).chain(others.filter_map(|lane| lane.get().map(|l| &**l)))
     }
 
     pub(crate) fn sum(&self, of: impl Fn(&Lane) -> &AtomicU64) -> u64 {
         self.lanes().map(|lane| of(lane).load(Relaxed)).fold(0, u64::wrapping_add)
-    }
-
-    pub(crate) fn first_use_s(&self) -> u64 {
-        let used = self.lanes().map(|lane| lane.first_use_s.load(Relaxed));
-        used.filter(|&second| second != 0).min().unwrap_or(0)
     }
 
     pub(crate) fn last_use_s(&self) -> u64 {
@@ -108,9 +115,6 @@ impl Lane {
         add(&self.bytes, bytes);
         if self.last_use_s.load(Relaxed) < now_s {
             self.last_use_s.store(now_s, Relaxed);
-            if self.first_use_s.load(Relaxed) == 0 {
-                self.first_use_s.store(now_s, Relaxed);
-            }
         }
     }
 }

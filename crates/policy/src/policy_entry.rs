@@ -32,9 +32,10 @@ pub(crate) enum Treatment {
 
 /// One policy, shared between the control thread and the workers by `Arc`.
 ///
-/// In this order, so that a look-up reads three cache lines in a row.
+/// In this order, so that a look-up reads three cache lines in a row. Aligned to a line, so that
+/// policies lie side by side (see [`mem::Allocator`]).
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct PolicyEntry {
     pub(crate) rank: Rank,
     /// As the owner described it.
@@ -42,6 +43,8 @@ pub struct PolicyEntry {
     pub(crate) treatment: Treatment,
     counters: Counters,
 }
+
+const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
 
 impl PolicyEntry {
     pub(crate) fn new(config: PolicyConfig, age: u64) -> PolicyEntry {
@@ -77,6 +80,12 @@ impl PolicyEntry {
             && flow.is_selected(&self.config.selector, self.treatment != Treatment::Bypass)
     }
 
+    /// Brings near what [`count`](PolicyEntry::count) touches.
+    #[inline]
+    pub fn prefetch_counters(&self) {
+        self.counters.prefetch();
+    }
+
     /// Counts packets that the policy decided, at wall-clock second `now_s`. One thread for each
     /// worker's index.
     #[inline]
@@ -92,11 +101,6 @@ impl PolicyEntry {
     /// Bytes decided.
     pub fn bytes(&self) -> u64 {
         self.counters.sum(|lane| &lane.bytes)
-    }
-
-    /// Wall-clock second of the first use, 0 for never.
-    pub fn first_use_s(&self) -> u64 {
-        self.counters.first_use_s()
     }
 
     /// Wall-clock second of the last use, 0 for never (Linux's `curlft.use_time`).

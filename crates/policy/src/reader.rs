@@ -12,7 +12,8 @@ use crate::model::{Action, Direction, Template};
 use crate::policy_entry::{PolicyEntry, Treatment};
 use crate::sa_entry::{SaEntry, SaState};
 use crate::stamp::Stamp;
-use crate::view::{SaHandle, View};
+use crate::table::NONE;
+use crate::view::{SaHandle, SaSpot, View};
 
 /// One worker's view of the databases.
 ///
@@ -106,12 +107,26 @@ impl<S> Reader<S> {
         self.view.inbound.prefetch(self.view.seeds.inbound(dst, spi, protocol));
     }
 
-    /// Brings near what each packet reads of an SA's entry; its packet work is not the database's.
+    /// Where the SA of an arriving packet most likely is; reads what
+    /// [`prefetch_inbound_sa`](Reader::prefetch_inbound_sa) has brought near.
     #[inline]
-    pub fn prefetch_sa(&self, handle: SaHandle) {
-        if let Some(sa) = self.sa(handle) {
-            sa.prefetch();
+    pub fn inbound_spot(&self, dst: IpAddr, spi: u32, protocol: u8) -> Option<SaSpot> {
+        let slot = self.view.inbound.head(self.view.seeds.inbound(dst, spi, protocol));
+        (slot != NONE).then_some(SaSpot(slot))
+    }
+
+    /// Brings near what leads from a place to the SA in it.
+    #[inline]
+    pub fn prefetch_spot(&self, spot: SaSpot) {
+        if let Some(slot) = self.view.sas.get(spot.0) {
+            mem::prefetch(slot);
         }
+    }
+
+    /// Whatever SA is in a place, to be prefetched; nothing of the SA itself is read.
+    #[inline]
+    pub fn sa_at(&self, spot: SaSpot) -> Option<&SaEntry<S>> {
+        self.view.sas.get(spot.0)?.entry.as_deref()
     }
 
     /// The SA of an arriving packet, in whatever state: outer destination, SPI in host byte order,

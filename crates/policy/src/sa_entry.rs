@@ -55,13 +55,16 @@ pub enum Volume {
 /// One SA, shared between the control thread and the workers by `Arc`.
 ///
 /// `S` is the packet work (`esp::Sa`); the database only carries it.
+///
+/// In this order, so that what packets read lies side by side.
 #[derive(Debug)]
+#[repr(C)]
 pub struct SaEntry<S> {
     hot: Hot,
-    /// As the owner described it.
-    pub config: SaConfig,
     /// The packet work.
     pub esp: S,
+    /// As the owner described it.
+    pub config: SaConfig,
 }
 
 /// What a look-up compares and each packet reads: one cache line.
@@ -115,9 +118,10 @@ impl<S> SaEntry<S> {
         SaEntry { hot, config, esp }
     }
 
-    /// Brings near what each packet reads.
+    /// Brings near what each packet reads of the entry; its packet work is not the database's.
+    /// Reads nothing.
     #[inline]
-    pub(crate) fn prefetch(&self) {
+    pub fn prefetch(&self) {
         mem::prefetch(&self.hot);
     }
 

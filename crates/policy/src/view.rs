@@ -31,7 +31,16 @@ impl SaHandle {
     pub(crate) const fn slot(self) -> u32 {
         self.slot
     }
+
+    /// The place that the SA was given.
+    pub const fn spot(self) -> SaSpot {
+        SaSpot(self.slot)
+    }
 }
+
+/// Where an SA most likely is, in the views of one [`Databases`](crate::Databases): for prefetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaSpot(pub(crate) u32);
 
 /// Where an SA is, in one view.
 pub(crate) struct SaSlot<S> {
@@ -192,18 +201,22 @@ impl<S> View<S> {
     #[inline]
     fn chain<'v>(
         &'v self,
-        mut at: u32,
+        head: u32,
         links: &'v Links,
     ) -> impl Iterator<Item = (SaHandle, &'v Arc<SaEntry<S>>)> {
+        let mut last = NONE;
         core::iter::from_fn(move || {
-            while at != NONE {
-                let slot = at;
-                at = links.next(slot);
+            loop {
+                // The link of the last one: mostly nobody asks for more than the first.
+                let slot = if last == NONE { head } else { links.next(last) };
+                if slot == NONE {
+                    return None;
+                }
+                last = slot;
                 if let Some(SaSlot { entry: Some(sa), generation }) = self.sas.get(slot) {
                     return Some((SaHandle { slot, generation: *generation }, sa));
                 }
             }
-            None
         })
     }
 

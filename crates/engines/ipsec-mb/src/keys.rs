@@ -21,6 +21,10 @@ use crate::manager::{Manager, hmac_code};
 /// Bytes of ChaCha20's key; the salt follows.
 const CHACHA_KEY_LEN: usize = 32;
 
+/// Where the powers of the hash key begin in the library's structure for AES-GCM, in bytes: behind
+/// the round keys of the longest schedule.
+const GCM_POWERS_AT: usize = schedule_len(AesKey::Aes256);
+
 /// Bytes of a salt (RFC 4106 §4, RFC 7634 §2).
 const SALT_LEN: usize = 4;
 
@@ -93,12 +97,15 @@ fn block_len(suite: Suite) -> usize {
     }
 }
 
-/// The lines that a packet of a few blocks reads.
+/// The lines that a packet reads.
 fn near(suite: Suite) -> Near {
     match suite {
-        // The round keys, and the lowest powers of the hash key with the salt.
+        // The round keys, and the powers of the hash key with the salt: one power for each block,
+        // from the lowest on, so a line of them for each line of the packet.
         Suite::AesGcm { key, .. } => {
-            Near { first: schedule_len(key).div_ceil(mem::LINE_LEN) as u8, last: 2 }
+            let first = schedule_len(key).div_ceil(mem::LINE_LEN);
+            let powers = gcm_salt_at().div_ceil(mem::LINE_LEN) - GCM_POWERS_AT / mem::LINE_LEN;
+            Near { first: first as u8, last: powers as u8 }
         }
         // All of them: which schedule it will be is not known here.
         _ => Near { first: u8::MAX, last: 0 },

@@ -1,0 +1,327 @@
+//! A program's allocator for many small things of whole cache lines: side by side on huge pages.
+//!
+//! An SA with its keys is a few objects of some hundred bytes, aligned to cache lines. With a
+//! hundred thousand of them a packet misses the TLB at each, and even a prefetch then waits for the
+//! page tables, which lie in memory themselves. Huge pages end that. The system's allocator cannot
+//! be told to use them for these and not for others, and it spends a line or two on each aligned
+//! object.
+//!
+//! | what is asked for | where it comes from |
+//! | --- | --- |
+//! | 1 to 32 lines, aligned to one | slots of that many lines, see below |
+//! | 4 MiB or more | the system's allocator, on huge pages |
+//! | anything else | the system's allocator |
+//!
+//! Slots of one length have a pool: a list of free slots, and a chunk whose rest was never used.
+//! The first chunk of a pool is small, for programs that need little; all others are a huge page
+//! each. Chunks are never given back: what is free serves the next that asks for as many lines.
+//!
+//! Huge pages are asked for (`MADV_HUGEPAGE`); the kernel gives them if it has some and
+//! `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`.
+
+use core::ptr;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::{Mutex, PoisonError};
+
+use crate::LINE_LEN;
+
+/// The allocator: one for a program, as its `#[global_allocator]`.
+///
+/// A slot is taken and given back under its pool's lock, which is held for a few instructions, or
+/// for the system's allocator when a pool needs a chunk. Nothing else takes a lock of this.
+#[derive(Debug)]
+pub struct Allocator {
+    /// By the slots' length in lines, less one.
+    pools: [Mutex<Pool>; POOLS],
+}
+
+/// Slots of one length.
+#[derive(Debug)]
+struct Pool {
+    /// The first free slot, which begins with the address of the next one; null for none.
+    free: *mut u8,
+    /// Where the rest of the newest chunk begins.
+    rest: *mut u8,
+    rest_len: usize,
+    /// Of the next chunk, in bytes, and its alignment.
+    chunk_len: usize,
+}
+
+// SAFETY: free slots and the rest of a chunk are nobody's but the pool's.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    const EMPTY: Pool = Pool {
+        free: ptr::null_mut(),
+        rest: ptr::null_mut(),
+        rest_len: 0,
+        chunk_len: FIRST_CHUNK_LEN,
+    };
+
+    /// A slot of `len` bytes, all of whose pool are that long; null if there is no memory.
+    fn take(&mut self, len: usize) -> *mut u8 {
+        if !self.free.is_null() {
+            let slot = self.free;
+            // SAFETY: a free slot begins with the address of the next one, and is aligned to a line.
+            self.free = unsafe { slot.cast::<*mut u8>().read() };
+            return slot;
+        }
+        if self.rest_len < len && !self.grow() {
+            return ptr::null_mut();
+        }
+        let slot = self.rest;
+        self.rest = slot.wrapping_add(len);
+        self.rest_len -= len;
+        slot
+    }
+
+    /// Takes back what [`Pool::take`] gave.
+    ///
+    /// # Safety
+    /// The slot is of this pool, and its last user is done with it.
+    unsafe fn put(&mut self, slot: *mut u8) {
+        // SAFETY: the caller says so; a slot is at least one line, and aligned to one.
+        unsafe { slot.cast::<*mut u8>().write(self.free) };
+        self.free = slot;
+    }
+
+    /// Gets a chunk. What was left of the old one, less than a slot, is lost.
+    #[cold]
+    fn grow(&mut self) -> bool {
+        let Ok(layout) = Layout::from_size_align(self.chunk_len, self.chunk_len) else {
+            return false;
+        };
+        // SAFETY: the layout's size is not 0.
+        let chunk = unsafe { System.alloc(layout) };
+        if chunk.is_null() {
+            return false;
+        }
+        ask_for_huge_pages(chunk, self.chunk_len);
+        (self.rest, self.rest_len) = (chunk, self.chunk_len);
+        self.chunk_len = HUGE_PAGE_LEN;
+        true
+    }
+}
+
+impl Allocator {
+    /// Without any memory yet.
+    pub const fn new() -> Allocator {
+        Allocator { pools: [const { Mutex::new(Pool::EMPTY) }; POOLS] }
+    }
+
+    /// Where slots for a layout come from, and how long they are; `None` for the system.
+    #[inline]
+    fn pool(&self, layout: Layout) -> Option<(&Mutex<Pool>, usize)> {
+        if layout.align() != LINE_LEN {
+            return None;
+        }
+        let lines = layout.size().div_ceil(LINE_LEN);
+        // No line at all: no pool either.
+        Some((self.pools.get(lines.wrapping_sub(1))?, lines * LINE_LEN))
+    }
+}
+
+impl Default for Allocator {
+    fn default() -> Allocator {
+        Allocator::new()
+    }
+}
+
+// SAFETY: a slot is as long and as aligned as the layout wants, and is handed out once before it
+// comes back; a layout says which allocator a block is of, the same at both ends. All else is the
+// system's.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if let Some((pool, len)) = self.pool(layout) {
+            return pool.lock().unwrap_or_else(PoisonError::into_inner).take(len);
+        }
+        // SAFETY: the caller's contract is the system allocator's.
+        let block = unsafe { System.alloc(layout) };
+        if layout.size() >= LARGE_LEN && !block.is_null() {
+            ask_for_huge_pages(block, layout.size());
+        }
+        block
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if self.pool(layout).is_some() {
+            // SAFETY: the caller's contract.
+            let slot = unsafe { self.alloc(layout) };
+            if !slot.is_null() {
+                // SAFETY: as many bytes as were just allocated.
+                unsafe { slot.write_bytes(0, layout.size()) };
+            }
+            return slot;
+        }
+        // SAFETY: the caller's contract is the system allocator's.
+        let block = unsafe { System.alloc_zeroed(layout) };
+        if layout.size() >= LARGE_LEN && !block.is_null() {
+            ask_for_huge_pages(block, layout.size());
+        }
+        block
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        match self.pool(layout) {
+            Some((pool, _)) => {
+                let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: the layout is the one that the slot was taken for, so this is its pool.
+                unsafe { pool.put(block) }
+            }
+            // SAFETY: the caller's contract is the system allocator's.
+            None => unsafe { System.dealloc(block, layout) },
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_len: usize) -> *mut u8 {
+        if layout.align() != LINE_LEN {
+            // SAFETY: no block of this alignment is of a pool, before or after; for the rest the
+            // caller's contract is the system allocator's.
+            return unsafe { System.realloc(block, layout, new_len) };
+        }
+        let Ok(new_layout) = Layout::from_size_align(new_len, LINE_LEN) else {
+            return ptr::null_mut();
+        };
+        // SAFETY: the caller sees to it that the length is not 0.
+        let new = unsafe { self.alloc(new_layout) };
+        if !new.is_null() {
+            // SAFETY: both blocks have as many bytes, and the new one is nobody else's.
+            unsafe { ptr::copy_nonoverlapping(block, new, layout.size().min(new_len)) };
+            // SAFETY: the caller's contract, and nobody uses the old block any more.
+            unsafe { self.dealloc(block, layout) };
+        }
+        new
+    }
+}
+
+/// Asks the kernel for huge pages where whole ones lie in a block; a wish that nothing hangs on.
+fn ask_for_huge_pages(block: *mut u8, len: usize) {
+    let before = block.addr().wrapping_neg() % HUGE_PAGE_LEN;
+    let len = len.saturating_sub(before) & !(HUGE_PAGE_LEN - 1);
+    #[cfg(all(target_os = "linux", not(miri)))]
+    if len != 0 {
+        // SAFETY: the range is inside a block that was just allocated, and this advice changes
+        // nothing of its content.
+        unsafe { libc::madvise(block.wrapping_add(before).cast(), len, libc::MADV_HUGEPAGE) };
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = len;
+}
+
+/// Longer ones are left to the system.
+const POOLS: usize = 32;
+const HUGE_PAGE_LEN: usize = 2 << 20;
+const FIRST_CHUNK_LEN: usize = 64 << 10;
+/// From here on a block has a whole huge page wherever it begins.
+const LARGE_LEN: usize = 2 * HUGE_PAGE_LEN;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn layout(len: usize, align: usize) -> Layout {
+        Layout::from_size_align(len, align).unwrap()
+    }
+
+    /// A block filled with a byte.
+    fn filled(a: &Allocator, layout: Layout, byte: u8) -> *mut u8 {
+        // SAFETY: the length is not 0.
+        let block = unsafe { a.alloc(layout) };
+        assert!(!block.is_null());
+        assert_eq!(block.addr() % layout.align(), 0);
+        // SAFETY: as many bytes as were allocated.
+        unsafe { block.write_bytes(byte, layout.size()) };
+        block
+    }
+
+    fn is_filled(block: *mut u8, len: usize, byte: u8) -> bool {
+        // SAFETY: the tests below ask about blocks that they have filled and not freed.
+        let bytes = unsafe { core::slice::from_raw_parts(block, len) };
+        bytes.iter().all(|b| *b == byte)
+    }
+
+    #[test]
+    fn slots_do_not_overlap_and_are_used_again() {
+        let a = Allocator::new();
+        for lines in [1, 3, 17, 32] {
+            let layout = layout(lines * LINE_LEN - 5, LINE_LEN);
+            // More than the first chunk has.
+            let count = 2 * FIRST_CHUNK_LEN / (lines * LINE_LEN);
+            let blocks: Vec<_> = (0..count).map(|n| filled(&a, layout, n as u8)).collect();
+            for (n, block) in blocks.iter().enumerate() {
+                assert!(is_filled(*block, layout.size(), n as u8), "{lines} lines");
+            }
+            let before: HashSet<_> = blocks.iter().map(|block| block.addr()).collect();
+            assert_eq!(before.len(), count);
+            for block in blocks {
+                // SAFETY: each was allocated with this layout, and is freed once.
+                unsafe { a.dealloc(block, layout) };
+            }
+            let after: HashSet<_> = (0..count).map(|_| filled(&a, layout, 1).addr()).collect();
+            assert_eq!(before, after);
+        }
+    }
+
+    #[test]
+    fn zeroed_is_zero_also_when_used_again() {
+        let a = Allocator::new();
+        for len in [1, 64, 100, 2048, 2049, 5 << 20] {
+            let layout = layout(len, LINE_LEN);
+            let dirty = filled(&a, layout, 0xff);
+            // SAFETY: allocated above with this layout.
+            unsafe { a.dealloc(dirty, layout) };
+            // SAFETY: the length is not 0.
+            let block = unsafe { a.alloc_zeroed(layout) };
+            assert!(is_filled(block, len, 0), "{len}");
+            // SAFETY: as above.
+            unsafe { a.dealloc(block, layout) };
+        }
+    }
+
+    #[test]
+    fn what_moves_keeps_its_content() {
+        let a = Allocator::new();
+        for align in [8, LINE_LEN, 4096] {
+            let mut len = 64;
+            let mut block = filled(&a, layout(len, align), 7);
+            for next in [128, 2048, 2049, 6 << 20, 100, 64, 1] {
+                // SAFETY: the block has this length and alignment; the new length is not 0.
+                block = unsafe { a.realloc(block, layout(len, align), next) };
+                assert_eq!(block.addr() % align, 0);
+                assert!(is_filled(block, len.min(next), 7), "{len} to {next}, align {align}");
+                // SAFETY: as many bytes as there are now.
+                unsafe { block.write_bytes(7, next) };
+                len = next;
+            }
+            // SAFETY: as above.
+            unsafe { a.dealloc(block, layout(len, align)) };
+        }
+    }
+
+    #[test]
+    fn threads_get_slots_of_their_own() {
+        let a = Allocator::new();
+        let layout = layout(200, LINE_LEN);
+        std::thread::scope(|scope| {
+            for byte in 1..=4 {
+                let a = &a;
+                scope.spawn(move || {
+                    for _ in 0..200 {
+                        let blocks: [_; 16] = core::array::from_fn(|_| filled(a, layout, byte));
+                        for block in blocks {
+                            assert!(is_filled(block, 200, byte));
+                            // SAFETY: allocated above with this layout.
+                            unsafe { a.dealloc(block, layout) };
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
