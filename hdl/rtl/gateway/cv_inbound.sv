@@ -95,17 +95,21 @@ module cv_inbound
     open_hdr_t open;
   } covered_hdr_t;
 
-  // The types of modules that are numbered kind by kind.
+  // The types of modules that are numbered kind by kind: `a` of the first, `b` of the second, `c` of
+  // the third.
+  function automatic logic [3:0] kind(int unsigned index, int unsigned a, int unsigned b,
+                                      int unsigned c);
+    return (index < a) ? 4'd0 : (index < a + b) ? 4'd1 : (index < a + b + c) ? 4'd2 : 4'd3;
+  endfunction
   function automatic logic [NumAuth*4-1:0] auth_kinds();
     for (int unsigned i = 0; i < NumAuth; i++) begin
-      auth_kinds[4*i+:4] = (i < NumSha1) ? 4'd0 : (i < NumHmac) ? 4'd1 : 4'd2;
+      auth_kinds[4*i+:4] = kind(i, NumSha1, NumSha256, NumNone);
     end
   endfunction
   // The last place is the way of packets in clear.
   function automatic logic [(NumCipher+1)*4-1:0] cipher_kinds();
     for (int unsigned i = 0; i < NumCipher + 1; i++) begin
-      cipher_kinds[4*i+:4] = (i < NumAes) ? 4'd0 : (i < NumAes + NumDes) ? 4'd1 :
-                             (i < NumCipher) ? 4'd2 : 4'd3;
+      cipher_kinds[4*i+:4] = kind(i, NumAes, NumDes, NumGcm);
     end
   endfunction
 
