@@ -40,6 +40,8 @@ BENCHES = [
     Bench("merge_1", "cv_merge", "test_merge", parameters={"N": 1}),
     Bench("axis_in", "cv_axis_in", "test_axis_in", parameters={"MaxBytes": 128}),
     Bench("axis_out", "cv_axis_out", "test_axis_out"),
+    Bench("serial_on", "cv_serial", "test_serial", ("gateway",), {"Enable": "1'b1"}),
+    Bench("serial_off", "cv_serial", "test_serial", ("gateway",), {"Enable": "1'b0"}),
     Bench("sha1_40", "cv_sha1", "test_sha", ("common", "crypto"), {"RoundsPerCycle": 2},
           {"algorithm": "sha1"}),
     Bench("sha1_20", "cv_sha1", "test_sha", ("common", "crypto"), {"RoundsPerCycle": 4},
