@@ -3,9 +3,7 @@
 // Function     Checks each packet's headers and length, looks its policy up, and passes it if it came
 //              by the SA that its policy names, or in clear where the policy says bypass
 //              (RFC 4301, section 5.2). Packets are the inner ones, as they go on to their hosts.
-// Latency, throughput, combinational paths, stalls: as cv_policy_out.
-
-`include "culvert_assert.svh"
+// Latency, throughput, combinational paths, stalls: as cv_policy_stage.
 
 module cv_policy_in
   import culvert_pkg::*;
@@ -37,5 +35,51 @@ module cv_policy_in
   output logic  drop_valid_o,
   output drop_e drop_reason_o
 );
+
+  typedef struct packed {
+    logic      low;
+    logic      clear;
+    sa_index_t sa;
+  } came_t;
+
+  came_t came;
+  policy_t policy;
+  drop_e drop;
+
+  always_comb begin
+    drop = DropMismatch;
+    if (!policy.valid) drop = DropNoPolicy;
+    else if (policy.action == Bypass && came.clear) drop = DropNone;
+    else if (policy.action == Protect && !came.clear && policy.sa == came.sa) drop = DropNone;
+    else if (!(policy.action inside {Bypass, Protect})) drop = DropPolicy;
+  end
+
+  cv_policy_stage #(
+    .InHdr (came_t),
+    .OutHdr(logic)
+  ) u_stage (
+    .clk_i,
+    .rst_ni,
+    .in_valid_i,
+    .in_ready_o,
+    .in_beat_i,
+    .in_hdr_i      ('{low: in_low_i, clear: in_clear_i, sa: in_sa_i}),
+    .look_valid_o,
+    .look_ready_i,
+    .look_o,
+    .found_valid_i,
+    .found_i,
+    .judge_hdr_o   (came),
+    .judge_info_o  (),
+    .judge_policy_o(policy),
+    .judge_drop_i  (drop),
+    .judge_out_i   (came.low),
+    .out_valid_o,
+    .out_ready_i,
+    .out_beat_o,
+    .out_hdr_o     (out_low_o),
+    .drop_valid_o,
+    .drop_reason_o
+  );
 
 endmodule

@@ -2,14 +2,7 @@
 //
 // Function     Checks each packet's headers and length, looks its policy up, and lets it go on with
 //              the header of the SAD section (protect) or past all sections (bypass), or drops it.
-// Latency      A packet leaves 3 cycles after its last beat or 5 after its look-up, whichever is later.
-// Throughput   1 beat a cycle behind the headers; a new packet in as many cycles as the slower one of
-//              its beats and its look-up takes, because packets wait while others are looked up.
-// Comb. paths  none from input to output.
-// Stalls       in_ready_o is low while the packets inside fill the memory (a little more than
-//              MaxBytes), while four packets wait for their verdicts, and as cv_ip_parse says.
-
-`include "culvert_assert.svh"
+// Latency, throughput, combinational paths, stalls: as cv_policy_stage.
 
 module cv_policy_out
   import culvert_pkg::*;
@@ -38,5 +31,55 @@ module cv_policy_out
   output logic  drop_valid_o,
   output drop_e drop_reason_o
 );
+
+  typedef struct packed {
+    logic        bypass;
+    policy_hdr_t hdr;
+  } out_t;
+
+  ip_info_t info;
+  policy_t policy;
+  drop_e drop;
+  out_t judged, out;
+
+  assign judged = '{bypass: policy.action == Bypass,
+                    hdr: '{low: policy.low, sa: policy.sa, ip: info}};
+
+  always_comb begin
+    drop = DropPolicy;
+    if (!policy.valid) drop = DropNoPolicy;
+    else if (policy.action inside {Bypass, Protect}) drop = DropNone;
+  end
+
+  cv_policy_stage #(
+    .InHdr (logic),
+    .OutHdr(out_t)
+  ) u_stage (
+    .clk_i,
+    .rst_ni,
+    .in_valid_i,
+    .in_ready_o,
+    .in_beat_i,
+    .in_hdr_i      (1'b0),
+    .look_valid_o,
+    .look_ready_i,
+    .look_o,
+    .found_valid_i,
+    .found_i,
+    .judge_hdr_o   (),
+    .judge_info_o  (info),
+    .judge_policy_o(policy),
+    .judge_drop_i  (drop),
+    .judge_out_i   (judged),
+    .out_valid_o,
+    .out_ready_i,
+    .out_beat_o,
+    .out_hdr_o     (out),
+    .drop_valid_o,
+    .drop_reason_o
+  );
+
+  assign out_hdr_o    = out.hdr;
+  assign out_bypass_o = out.bypass;
 
 endmodule
