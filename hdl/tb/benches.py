@@ -19,6 +19,9 @@ class Bench:
     environment: dict = field(default_factory=dict)
 
 
+# What shares gateway_pkg is built with every folder: the package needs those of the others.
+ALL = ("common", "crypto", "esp", "policy", "sad", "gateway")
+
 BENCHES = [
     Bench("fifo_4", "cv_fifo", "test_fifo", parameters={"Depth": 4}),
     Bench("fifo_1", "cv_fifo", "test_fifo", parameters={"Depth": 1}),
@@ -65,6 +68,7 @@ BENCHES = [
     Bench("esp_trailer", "cv_esp_trailer", "test_esp_trailer", ("common", "esp")),
     Bench("replay_64", "cv_replay", "test_replay", ("common", "esp"), {"Window": 64}),
     Bench("replay_128", "cv_replay", "test_replay", ("common", "esp"), {"Window": 128}),
+    Bench("ip_parse", "cv_ip_parse", "test_ip_parse", ALL),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -92,4 +96,5 @@ LINT = [
     ("cv_aes_gcm", ("common", "crypto")),
     ("cv_esp_trailer", ("common", "esp")),
     ("cv_replay", ("common", "esp")),
+    ("cv_ip_parse", ALL),
 ]
