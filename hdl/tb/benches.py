@@ -19,6 +19,9 @@ class Bench:
     environment: dict = field(default_factory=dict)
 
 
+# The ESP sections work on the types of gateway_pkg.
+INBOUND = ("common", "crypto", "gateway", "esp")
+
 BENCHES = [
     Bench("fifo_4", "cv_fifo", "test_fifo", parameters={"Depth": 4}),
     Bench("fifo_1", "cv_fifo", "test_fifo", parameters={"Depth": 1}),
@@ -56,6 +59,12 @@ BENCHES = [
     Bench("esp_trailer", "cv_esp_trailer", "test_esp_trailer", ("common", "esp")),
     Bench("replay_64", "cv_replay", "test_replay", ("common", "esp"), {"Window": 64}),
     Bench("replay_128", "cv_replay", "test_replay", ("common", "esp"), {"Window": 128}),
+    Bench("auth_in_sha1_40", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd1", "RoundsPerCycle": 2}),
+    Bench("auth_in_sha1_20", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd1", "RoundsPerCycle": 4}),
+    Bench("auth_in_sha256_32", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd2", "RoundsPerCycle": 2}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -79,4 +88,7 @@ LINT = [
     ("cv_aes_gcm", ("common", "crypto")),
     ("cv_esp_trailer", ("common", "esp")),
     ("cv_replay", ("common", "esp")),
+    ("cv_icv", INBOUND),
+    ("cv_accept", INBOUND),
+    ("cv_auth_in", INBOUND),
 ]
