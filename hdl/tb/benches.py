@@ -21,6 +21,8 @@ class Bench:
 
 # What shares gateway_pkg is built with every folder: the package needs those of the others.
 ALL = ("common", "crypto", "esp", "policy", "sad", "gateway")
+# The ESP sections work on the types of gateway_pkg.
+INBOUND = ("common", "crypto", "gateway", "esp")
 
 BENCHES = [
     Bench("fifo_4", "cv_fifo", "test_fifo", parameters={"Depth": 4}),
@@ -34,6 +36,7 @@ BENCHES = [
           parameters={"Depth": 8, "Packets": 3}),
     Bench("packet_fifo_ram", "cv_packet_fifo", "test_packet_fifo",
           parameters={"Depth": 40, "Packets": 4}),
+    Bench("cut", "cv_cut", "test_cut"),
     Bench("switch", "cv_switch", "test_switch"),
     Bench("hold", "cv_hold", "test_hold", parameters={"Depth": 8, "Packets": 3}),
     Bench("hold_ram", "cv_hold", "test_hold", parameters={"Depth": 40, "Packets": 2}),
@@ -69,6 +72,12 @@ BENCHES = [
     Bench("replay_64", "cv_replay", "test_replay", ("common", "esp"), {"Window": 64}),
     Bench("replay_128", "cv_replay", "test_replay", ("common", "esp"), {"Window": 128}),
     Bench("ip_parse", "cv_ip_parse", "test_ip_parse", ALL),
+    Bench("auth_in_sha1_40", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd1", "RoundsPerCycle": 2}),
+    Bench("auth_in_sha1_20", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd1", "RoundsPerCycle": 4}),
+    Bench("auth_in_sha256_32", "cv_auth_in", "test_auth_in", INBOUND,
+          {"Auth": "2'd2", "RoundsPerCycle": 2}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -78,6 +87,7 @@ LINT = [
     ("cv_fifo_async", ("common",)),
     ("cv_arbiter", ("common",)),
     ("cv_packer", ("common",)),
+    ("cv_cut", ("common",)),
     ("cv_packet_fifo", ("common",)),
     ("cv_switch", ("common",)),
     ("cv_hold", ("common",)),
@@ -97,4 +107,7 @@ LINT = [
     ("cv_esp_trailer", ("common", "esp")),
     ("cv_replay", ("common", "esp")),
     ("cv_ip_parse", ALL),
+    ("cv_icv", INBOUND),
+    ("cv_accept", INBOUND),
+    ("cv_auth_in", INBOUND),
 ]
