@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 
 
+# What the sections of ESP are built from.
+ESP = ("common", "crypto", "gateway", "esp")
+
+
 @dataclass(frozen=True)
 class Bench:
     """One build of one module, with the Python module that tests it.
@@ -52,9 +56,12 @@ BENCHES = [
     Bench("des_cbc", "cv_des_cbc", "test_des_cbc", ("common", "crypto")),
     Bench("des_ecb", "cv_des_ecb", "test_des_ecb", ("common", "crypto")),
     Bench("aes_cbc", "cv_aes_cbc", "test_aes_cbc", ("common", "crypto")),
-    Bench("esp_trailer", "cv_esp_trailer", "test_esp_trailer", ("common", "esp")),
-    Bench("replay_64", "cv_replay", "test_replay", ("common", "esp"), {"Window": 64}),
-    Bench("replay_128", "cv_replay", "test_replay", ("common", "esp"), {"Window": 128}),
+    Bench("esp_trailer", "cv_esp_trailer", "test_esp_trailer", ESP),
+    Bench("replay_64", "cv_replay", "test_replay", ESP, {"Window": 64}),
+    Bench("replay_128", "cv_replay", "test_replay", ESP, {"Window": 128}),
+    Bench("prepend_16", "cv_prepend", "test_prepend", parameters={"MaxBytes": 16}),
+    Bench("prepend_56", "cv_prepend", "test_prepend", parameters={"MaxBytes": 56}),
+    Bench("append", "cv_append", "test_append"),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -75,6 +82,8 @@ LINT = [
     ("cv_aes_pipe", ("common", "crypto")),
     ("cv_ghash", ("common", "crypto")),
     ("cv_aes_gcm", ("common", "crypto")),
-    ("cv_esp_trailer", ("common", "esp")),
-    ("cv_replay", ("common", "esp")),
+    ("cv_esp_trailer", ESP),
+    ("cv_replay", ESP),
+    ("cv_prepend", ("common",)),
+    ("cv_append", ("common",)),
 ]
