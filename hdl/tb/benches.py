@@ -62,6 +62,13 @@ BENCHES = [
     Bench("prepend_16", "cv_prepend", "test_prepend", parameters={"MaxBytes": 16}),
     Bench("prepend_56", "cv_prepend", "test_prepend", parameters={"MaxBytes": 56}),
     Bench("append", "cv_append", "test_append"),
+    Bench("auth_out_sha1_40", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd1", "RoundsPerCycle": 2}),
+    Bench("auth_out_sha1_20", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd1", "RoundsPerCycle": 4}),
+    Bench("auth_out_sha256_32", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd2", "RoundsPerCycle": 2}),
+    Bench("auth_out_none", "cv_auth_out", "test_auth_out", ESP, {"Auth": "2'd0"}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -86,4 +93,7 @@ LINT = [
     ("cv_replay", ESP),
     ("cv_prepend", ("common",)),
     ("cv_append", ("common",)),
+    ("cv_auth_out", ESP),
+    ("cv_cipher_aes", ESP),
+    ("cv_cipher_des", ESP),
 ]

@@ -22,10 +22,11 @@ async def set_up(dut, idle, stall):
 
 
 def put(source, prefix, packet, rest=0):
-    """Offers a packet; the bytes of the port beyond the prefix are noise."""
-    noise = source.random.randbytes(MAX - len(prefix))
-    for value in beat.beats(packet):
-        source.put({"beat": value, "prefix": int.from_bytes(prefix + noise, "big"),
+    """Offers a packet; the port is noise beyond the prefix, and behind the first beat."""
+    for number, value in enumerate(beat.beats(packet)):
+        noise = source.random.randbytes(MAX)
+        here = noise if number else prefix + noise[len(prefix):]
+        source.put({"beat": value, "prefix": int.from_bytes(here, "big"),
                     "bytes": len(prefix), "rest": rest})
     return prefix + packet
 

@@ -26,7 +26,7 @@ module cv_prepend
   input  logic                  in_valid_i,
   output logic                  in_ready_o,
   input  beat_t                 in_beat_i,
-  // Constant during a packet.
+  // Constant during a packet, but for the prefix, which is read up to the packet's first beat.
   input  logic [8*MaxBytes-1:0] in_prefix_i,  // left-aligned; bytes beyond in_bytes_i are ignored
   input  logic [ByteWidth-1:0]  in_bytes_i,   // 0 to MaxBytes
   input  Rest                   in_rest_i,
