@@ -3,6 +3,10 @@
 from dataclasses import dataclass, field
 
 
+# What the sections of ESP are built from.
+ESP = ("common", "crypto", "gateway", "esp")
+
+
 @dataclass(frozen=True)
 class Bench:
     """One build of one module, with the Python module that tests it.
@@ -78,6 +82,19 @@ BENCHES = [
           {"Auth": "2'd1", "RoundsPerCycle": 4}),
     Bench("auth_in_sha256_32", "cv_auth_in", "test_auth_in", INBOUND,
           {"Auth": "2'd2", "RoundsPerCycle": 2}),
+    Bench("esp_trailer", "cv_esp_trailer", "test_esp_trailer", ESP),
+    Bench("replay_64", "cv_replay", "test_replay", ESP, {"Window": 64}),
+    Bench("replay_128", "cv_replay", "test_replay", ESP, {"Window": 128}),
+    Bench("prepend_16", "cv_prepend", "test_prepend", parameters={"MaxBytes": 16}),
+    Bench("prepend_56", "cv_prepend", "test_prepend", parameters={"MaxBytes": 56}),
+    Bench("append", "cv_append", "test_append"),
+    Bench("auth_out_sha1_40", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd1", "RoundsPerCycle": 2}),
+    Bench("auth_out_sha1_20", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd1", "RoundsPerCycle": 4}),
+    Bench("auth_out_sha256_32", "cv_auth_out", "test_auth_out", ESP,
+          {"Auth": "2'd2", "RoundsPerCycle": 2}),
+    Bench("auth_out_none", "cv_auth_out", "test_auth_out", ESP, {"Auth": "2'd0"}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -110,4 +127,11 @@ LINT = [
     ("cv_icv", INBOUND),
     ("cv_accept", INBOUND),
     ("cv_auth_in", INBOUND),
+    ("cv_esp_trailer", ESP),
+    ("cv_replay", ESP),
+    ("cv_prepend", ("common",)),
+    ("cv_append", ("common",)),
+    ("cv_auth_out", ESP),
+    ("cv_cipher_aes", ESP),
+    ("cv_cipher_des", ESP),
 ]
