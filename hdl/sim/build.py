@@ -89,7 +89,7 @@ def build_library(name, parameters):
         for old in [*(folder / "model").glob("*"), *(folder / "objects").glob("V*"), log]:
             old.unlink(missing_ok=True)
         run([verilator, "--cc", "-Mdir", folder / "model", "--prefix", "Vtop", "--top-module",
-             "cv_gateway", "-Wall", "--assert", f"-I{RTL / 'include'}", "--timescale", "1ns/1ps",
+             "cv_gateway", "--assert", f"-I{RTL / 'include'}", "--timescale", "1ns/1ps",
              RTL / "lint.vlt", "-O3", "--x-assign", "fast", "--output-split", "40000",
              *(f"-G{key}={value}" for key, value in parameters.items()), *sources()], log)
         compile_all(sorted((folder / "model").glob("*.cpp")), folder / "objects", model_flags, log)

@@ -35,8 +35,10 @@
 `endif
 
 // The valid/ready contract of a source: an offer stays, unchanged, until it is taken. Written with
-// registers, because the formal front end takes only Boolean properties.
-`define CV_ASSERT_STABLE(name, valid, ready, payload) \
+// registers, because the formal front end takes only Boolean properties. In simulation the result is
+// a register, too, and so seen a cycle later: a simulator keeps a sampled copy of whatever a
+// property names, and that would be the whole memory of a FIFO whose output is the payload.
+`define CV_STABLE_STATE(name, valid, ready, payload) \
   logic name``_held_q; \
   logic [$bits(payload)-1:0] name``_payload_q; \
   always_ff @(posedge clk_i or negedge rst_ni) begin \
@@ -47,8 +49,22 @@
       name``_held_q <= (valid) && !(ready); \
       name``_payload_q <= payload; \
     end \
-  end \
+  end
+
+`ifdef FORMAL
+`define CV_ASSERT_STABLE(name, valid, ready, payload) \
+  `CV_STABLE_STATE(name, valid, ready, payload) \
   `CV_ASSERT(name, !name``_held_q || ((valid) && (payload) == name``_payload_q))
+`else
+`define CV_ASSERT_STABLE(name, valid, ready, payload) \
+  `CV_STABLE_STATE(name, valid, ready, payload) \
+  logic name``_broken_q; \
+  always_ff @(posedge clk_i or negedge rst_ni) begin \
+    if (!rst_ni) name``_broken_q <= 1'b0; \
+    else name``_broken_q <= name``_held_q && !((valid) && (payload) == name``_payload_q); \
+  end \
+  `CV_ASSERT(name, !name``_broken_q)
+`endif
 
 `endif  // CV_NO_ASSERT
 
