@@ -59,6 +59,8 @@ BENCHES = [
     Bench("replay_64", "cv_replay", "test_replay", ("common", "esp"), {"Window": 64}),
     Bench("replay_128", "cv_replay", "test_replay", ("common", "esp"), {"Window": 128}),
     Bench("ip_parse", "cv_ip_parse", "test_ip_parse", ALL),
+    Bench("spd_3", "cv_spd", "test_spd", ALL, {"N": 3, "HashBytes": 2, "MaxChain": 64}),
+    Bench("spd_8", "cv_spd", "test_spd", ALL, {"N": 8, "HashBytes": 1, "MaxChain": 8}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -82,4 +84,5 @@ LINT = [
     ("cv_esp_trailer", ("common", "esp")),
     ("cv_replay", ("common", "esp")),
     ("cv_ip_parse", ALL),
+    ("cv_spd", ALL),
 ]
