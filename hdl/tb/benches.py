@@ -95,6 +95,8 @@ BENCHES = [
     Bench("auth_out_sha256_32", "cv_auth_out", "test_auth_out", ESP,
           {"Auth": "2'd2", "RoundsPerCycle": 2}),
     Bench("auth_out_none", "cv_auth_out", "test_auth_out", ESP, {"Auth": "2'd0"}),
+    Bench("spd_3", "cv_spd", "test_spd", ALL, {"N": 3, "HashBytes": 2, "MaxChain": 64}),
+    Bench("spd_8", "cv_spd", "test_spd", ALL, {"N": 8, "HashBytes": 1, "MaxChain": 8}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -134,4 +136,5 @@ LINT = [
     ("cv_auth_out", ESP),
     ("cv_cipher_aes", ESP),
     ("cv_cipher_des", ESP),
+    ("cv_spd", ALL),
 ]
