@@ -65,6 +65,15 @@ BENCHES = [
           {"Auth": "2'd1", "RoundsPerCycle": 4}),
     Bench("auth_in_sha256_32", "cv_auth_in", "test_auth_in", INBOUND,
           {"Auth": "2'd2", "RoundsPerCycle": 2}),
+    Bench("auth_in_none", "cv_auth_in", "test_auth_none", INBOUND, {"Auth": "2'd0"}),
+    Bench("accept_1", "cv_accept", "test_accept", INBOUND, {"Clients": 1}),
+    Bench("accept_3", "cv_accept", "test_accept", INBOUND, {"Clients": 3}),
+    Bench("icv_12", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 12}),
+    Bench("icv_16", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 16}),
+    Bench("decap", "cv_decap", "test_decap", INBOUND),
+    Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
+    Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
+    Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -91,4 +100,7 @@ LINT = [
     ("cv_icv", INBOUND),
     ("cv_accept", INBOUND),
     ("cv_auth_in", INBOUND),
+    ("cv_decap", INBOUND),
+    ("cv_cipher_gcm_in", INBOUND),
+    ("cv_uncover", INBOUND),
 ]
