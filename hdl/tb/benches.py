@@ -97,6 +97,15 @@ BENCHES = [
     Bench("auth_out_none", "cv_auth_out", "test_auth_out", ESP, {"Auth": "2'd0"}),
     Bench("spd_3", "cv_spd", "test_spd", ALL, {"N": 3, "HashBytes": 2, "MaxChain": 64}),
     Bench("spd_8", "cv_spd", "test_spd", ALL, {"N": 8, "HashBytes": 1, "MaxChain": 8}),
+    Bench("auth_in_none", "cv_auth_in", "test_auth_none", INBOUND, {"Auth": "2'd0"}),
+    Bench("accept_1", "cv_accept", "test_accept", INBOUND, {"Clients": 1}),
+    Bench("accept_3", "cv_accept", "test_accept", INBOUND, {"Clients": 3}),
+    Bench("icv_12", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 12}),
+    Bench("icv_16", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 16}),
+    Bench("decap", "cv_decap", "test_decap", INBOUND),
+    Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
+    Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
+    Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -137,4 +146,7 @@ LINT = [
     ("cv_cipher_aes", ESP),
     ("cv_cipher_des", ESP),
     ("cv_spd", ALL),
+    ("cv_decap", INBOUND),
+    ("cv_cipher_gcm_in", INBOUND),
+    ("cv_uncover", INBOUND),
 ]

@@ -178,6 +178,7 @@ module cv_decap
   logic [16:0] ip_bytes;
   logic [16:0] folded;
   logic [127:0] esp;
+  logic [5:0] hdr_bytes;
 
   always_comb begin
     for (int unsigned i = 0; i < HeadBytes; i++) begin
@@ -190,30 +191,30 @@ module cv_decap
   assign checksum_right = folded[15:0] + 16'(folded[16]) == 16'hffff;
 
   assign v6 = head[0][7:4] == 4'd6;
+  assign hdr_bytes = v6 ? 6'd40 : {head[0][3:0], 2'd0};
   assign ip_bytes = v6 ? 17'({head[4], head[5]}) + 17'd40 : 17'({head[2], head[3]});
 
   // The 16 bytes behind the IP header.
   always_comb begin
     esp = '0;
     for (int unsigned words_ = 5; words_ <= NetBytes / 4; words_++) begin
-      if (parsed.ip.hdr_bytes == 6'(4 * words_)) begin
+      if (hdr_bytes == 6'(4 * words_)) begin
         for (int unsigned i = 0; i < 16; i++) esp[127-8*i-:8] = head[4*words_+i];
       end
     end
   end
 
   always_comb begin
-    parsed       = '0;
-    parsed.ip.v6 = v6;
+    parsed              = '0;
+    parsed.ip.v6        = v6;
+    parsed.ip.hdr_bytes = hdr_bytes;
     if (v6) begin
-      parsed.ip.hdr_bytes = 6'd40;
       parsed.ip.tos       = {head[0][3:0], head[1][7:4]};
       parsed.ip.proto     = head[6];
       // A fragment header on ESP; even of an atomic fragment nothing is put together here.
       fragment    = head[6] == ProtoFragment && head[40] == ProtoEsp;
       carries_esp = head[6] == ProtoEsp || fragment;
     end else begin
-      parsed.ip.hdr_bytes = {head[0][3:0], 2'd0};
       parsed.ip.tos       = head[1];
       parsed.ip.df        = head[6][6];
       parsed.ip.proto     = head[9];
@@ -226,18 +227,18 @@ module cv_decap
     parsed.seq      = esp[95:64];
     parsed.iv       = esp[63:0];
     for (int unsigned i = 0; i < NetBytes; i++) begin
-      if (6'(i) < parsed.ip.hdr_bytes) parsed.net[8*NetBytes-1-8*i-:8] = head[i];
+      if (6'(i) < hdr_bytes) parsed.net[8*NetBytes-1-8*i-:8] = head[i];
     end
 
     if (!v6 && head[0][7:4] != 4'd4) parsed.drop = DropHeader;
-    else if (head_bytes_q < 7'(parsed.ip.hdr_bytes) || ip_bytes < 17'(parsed.ip.hdr_bytes) ||
-             parsed.ip.hdr_bytes < 6'd20) parsed.drop = DropHeader;
+    else if (head_bytes_q < 7'(hdr_bytes) || ip_bytes < 17'(hdr_bytes) ||
+             hdr_bytes < 6'd20) parsed.drop = DropHeader;
     else if (!v6 && !checksum_right) parsed.drop = DropHeader;
     else if (carries_esp) begin
       // Longer options would not fit the internal header.
-      if (parsed.ip.hdr_bytes > 6'(NetBytes)) parsed.drop = DropHeader;
+      if (hdr_bytes > 6'(NetBytes)) parsed.drop = DropHeader;
       else if (fragment) parsed.drop = DropFragment;
-      else if (head_bytes_q < 7'(parsed.ip.hdr_bytes) + 7'd8) parsed.drop = DropShort;
+      else if (head_bytes_q < 7'(hdr_bytes) + 7'd8) parsed.drop = DropShort;
       else parsed.esp = 1'b1;
     end
   end

@@ -200,7 +200,7 @@ module cv_uncover
   logic [1:0] inner_ecn, outer_ecn, new_ecn;
   logic ecn_lost;
   assign inner_v6    = next_header_q == NextIpv6;
-  assign inner_bytes = inner_v6 ? 17'(front_q[79:64]) + 17'd40 : 17'(front_q[111:96]);
+  assign inner_bytes = inner_v6 ? 17'(front_q[95:80]) + 17'd40 : 17'(front_q[111:96]);
   assign inner_fits  = inner_bytes <= 17'(payload) && payload >= (inner_v6 ? 14'd40 : 14'd20) &&
                        inner_bytes >= 17'd20;
   assign inner_ecn   = inner_v6 ? front_q[117:116] : front_q[113:112];
@@ -264,7 +264,7 @@ module cv_uncover
   function automatic logic [15:0] mend(logic [15:0] sum, logic [15:0] old, logic [15:0] now);
     logic [17:0] wide;
     logic [16:0] once;
-    wide = 18'(~sum) + 18'(~old) + 18'(now);
+    wide = {2'b00, ~sum} + {2'b00, ~old} + {2'b00, now};
     once = 17'(wide[15:0]) + 17'(wide[17:16]);
     return ~(once[15:0] + 16'(once[16]));
   endfunction
