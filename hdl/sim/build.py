@@ -63,7 +63,10 @@ def compile_all(files, target, flags, log):
     def one(file):
         out = target / f"{file.stem}.o"
         if not out.exists() or out.stat().st_mtime < max(file.stat().st_mtime, headers):
-            run([CXX, *flags, "-c", file, "-o", out], log)
+            # Several builds may share a target.
+            part = out.with_suffix(f".{os.getpid()}")
+            run([CXX, *flags, "-c", file, "-o", part], log)
+            part.replace(out)
         return out
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
