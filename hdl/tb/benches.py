@@ -61,6 +61,9 @@ BENCHES = [
     Bench("ip_parse", "cv_ip_parse", "test_ip_parse", ALL),
     Bench("spd_3", "cv_spd", "test_spd", ALL, {"N": 3, "HashBytes": 2, "MaxChain": 64}),
     Bench("spd_8", "cv_spd", "test_spd", ALL, {"N": 8, "HashBytes": 1, "MaxChain": 8}),
+    Bench("sad_out_4", "cv_sad", "test_sad_out", ALL, {"N": 4}),
+    Bench("sad_out_16", "cv_sad", "test_sad_out", ALL, {"N": 16}),
+    Bench("sad_in_3", "cv_sad", "test_sad_in", ALL, {"N": 3, "Inbound": "1'b1", "HashBytes": 2}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -85,4 +88,5 @@ LINT = [
     ("cv_replay", ("common", "esp")),
     ("cv_ip_parse", ALL),
     ("cv_spd", ALL),
+    ("cv_sad", ALL),
 ]
