@@ -106,6 +106,9 @@ BENCHES = [
     Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
     Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
     Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
+    Bench("sad_out_4", "cv_sad", "test_sad_out", ALL, {"N": 4}),
+    Bench("sad_out_16", "cv_sad", "test_sad_out", ALL, {"N": 16}),
+    Bench("sad_in_3", "cv_sad", "test_sad_in", ALL, {"N": 3, "Inbound": "1'b1", "HashBytes": 2}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
@@ -149,4 +152,5 @@ LINT = [
     ("cv_decap", INBOUND),
     ("cv_cipher_gcm_in", INBOUND),
     ("cv_uncover", INBOUND),
+    ("cv_sad", ALL),
 ]
