@@ -74,6 +74,12 @@ BENCHES = [
     Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
     Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
     Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
+    Bench("inbound_lane_gcm", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd0"}),
+    Bench("inbound_lane_sha1", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd1"}),
+    Bench("inbound_lane_sha256", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd2"}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
