@@ -109,6 +109,12 @@ BENCHES = [
     Bench("sad_out_4", "cv_sad", "test_sad_out", ALL, {"N": 4}),
     Bench("sad_out_16", "cv_sad", "test_sad_out", ALL, {"N": 16}),
     Bench("sad_in_3", "cv_sad", "test_sad_in", ALL, {"N": 3, "Inbound": "1'b1", "HashBytes": 2}),
+    Bench("inbound_lane_gcm", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd0"}),
+    Bench("inbound_lane_sha1", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd1"}),
+    Bench("inbound_lane_sha256", "inbound_lane", "test_inbound_lane", (*INBOUND, "tb"),
+          {"Auth": "2'd2"}),
 ]
 
 # (top module, folders): each is linted with its default parameters.
