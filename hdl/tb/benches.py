@@ -61,6 +61,9 @@ BENCHES = [
     Bench("ip_parse", "cv_ip_parse", "test_ip_parse", ALL),
     Bench("spd_3", "cv_spd", "test_spd", ALL, {"N": 3, "HashBytes": 2, "MaxChain": 64}),
     Bench("spd_8", "cv_spd", "test_spd", ALL, {"N": 8, "HashBytes": 1, "MaxChain": 8}),
+    Bench("policy_out", "cv_policy_out", "test_policy", ALL, environment={"direction": "out"}),
+    Bench("policy_in", "cv_policy_in", "test_policy", ALL, environment={"direction": "in"}),
+    Bench("regs", "cv_regs", "test_regs", ALL, {"Sources": 3}),
     Bench("sad_out_4", "cv_sad", "test_sad_out", ALL, {"N": 4}),
     Bench("sad_out_16", "cv_sad", "test_sad_out", ALL, {"N": 16}),
     Bench("sad_in_3", "cv_sad", "test_sad_in", ALL, {"N": 3, "Inbound": "1'b1", "HashBytes": 2}),
@@ -88,5 +91,8 @@ LINT = [
     ("cv_replay", ("common", "esp")),
     ("cv_ip_parse", ALL),
     ("cv_spd", ALL),
+    ("cv_policy_out", ALL),
+    ("cv_policy_in", ALL),
     ("cv_sad", ALL),
+    ("cv_regs", ALL),
 ]
