@@ -124,6 +124,9 @@ BENCHES = [
     Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
     Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
     Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
+    Bench("policy_out", "cv_policy_out", "test_policy", ALL, environment={"direction": "out"}),
+    Bench("policy_in", "cv_policy_in", "test_policy", ALL, environment={"direction": "in"}),
+    Bench("regs", "cv_regs", "test_regs", ALL, {"Sources": 3}),
     Bench("sad_out_4", "cv_sad", "test_sad_out", ALL, {"N": 4}),
     Bench("sad_out_16", "cv_sad", "test_sad_out", ALL, {"N": 16}),
     Bench("sad_in_3", "cv_sad", "test_sad_in", ALL, {"N": 3, "Inbound": "1'b1", "HashBytes": 2}),
@@ -181,4 +184,8 @@ LINT = [
     ("cv_outbound", ALL),
     ("cv_inbound", ALL),
     ("cv_gateway", ALL),
+    ("cv_policy_out", ALL),
+    ("cv_policy_in", ALL),
+    ("cv_sad", ALL),
+    ("cv_regs", ALL),
 ]
