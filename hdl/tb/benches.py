@@ -121,6 +121,8 @@ BENCHES = [
     Bench("icv_12", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 12}),
     Bench("icv_16", "cv_icv", "test_icv", INBOUND, {"IcvBytes": 16}),
     Bench("decap", "cv_decap", "test_decap", INBOUND),
+    Bench("decap_few", "cv_decap", "test_decap", INBOUND,
+          {"Ciphers": "5'b01011", "Auths": "3'b011"}),
     Bench("cipher_gcm_in_1", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 1}),
     Bench("cipher_gcm_in_2", "cv_cipher_gcm_in", "test_cipher_gcm_in", INBOUND, {"Clients": 2}),
     Bench("uncover", "cv_uncover", "test_uncover", INBOUND),
