@@ -188,6 +188,5 @@ LINT = [
     ("cv_gateway", ALL),
     ("cv_policy_out", ALL),
     ("cv_policy_in", ALL),
-    ("cv_sad", ALL),
     ("cv_regs", ALL),
 ]
