@@ -150,11 +150,10 @@ Selector Loop::selector(size_t flow, bool v6) {
 
 void Loop::load() {
   // What this gateway was built with.
-  const uint32_t modules = cv_gateway_read(gateway_, 0x008), lanes = cv_gateway_read(gateway_, 0x00c);
-  const bool aes = modules >> 16 & 0xff, des = modules >> 24, gcm = lanes & 0xff;
+  const Modules modules = tables_.modules();
   std::vector<std::pair<Auth, std::string>> auths;
-  if (lanes >> 8 & 0xff) auths.push_back({Auth::kSha1, "sha1"});
-  if (lanes >> 16 & 0xff) auths.push_back({Auth::kSha256, "sha256"});
+  if (modules.sha1 != 0) auths.push_back({Auth::kSha1, "sha1"});
+  if (modules.sha256 != 0) auths.push_back({Auth::kSha256, "sha256"});
 
   std::vector<std::pair<Sa, std::string>> suites;
   auto suite = [&](Cipher cipher, size_t key_bytes, Auth auth, const std::string &name) {
@@ -167,13 +166,15 @@ void Loop::load() {
   };
   for (const auto &[auth, name] : auths) {
     for (size_t bytes : {16, 24, 32}) {
-      if (aes) suite(Cipher::kAesCbc, bytes, auth, "aes" + std::to_string(8 * bytes) + "-cbc " + name);
+      if (modules.aes == 0) continue;
+      suite(Cipher::kAesCbc, bytes, auth, "aes" + std::to_string(8 * bytes) + "-cbc " + name);
     }
-    if (des) suite(Cipher::kDes, 8, auth, "des-cbc " + name);
-    if (des) suite(Cipher::k3Des, 24, auth, "3des-cbc " + name);
+    if (modules.des != 0) suite(Cipher::kDes, 8, auth, "des-cbc " + name);
+    if (modules.des != 0) suite(Cipher::k3Des, 24, auth, "3des-cbc " + name);
   }
   for (size_t bytes : {16, 24, 32}) {
-    if (gcm) suite(Cipher::kAesGcm, bytes, Auth::kNone, "aes" + std::to_string(8 * bytes) + "-gcm");
+    if (modules.gcm == 0) continue;
+    suite(Cipher::kAesGcm, bytes, Auth::kNone, "aes" + std::to_string(8 * bytes) + "-gcm");
   }
   for (const auto &[sa, name] : suites) {
     for (unsigned i = 0; i < 8; i++) add_flow(sa, name, i & 1, i & 2, i & 4);

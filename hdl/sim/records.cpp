@@ -11,8 +11,9 @@ constexpr unsigned kReplayWindow = 128;
 
 // gateway_regs_pkg.sv
 constexpr uint32_t kMagic = 0x43564757;
-constexpr uint16_t kRegMagic = 0x000, kRegSizes = 0x014, kRegCommand = 0x020, kRegIndex = 0x024,
-                   kRegStatus = 0x028, kRegRecord = 0x100, kRegCounter = 0x400;
+constexpr uint16_t kRegMagic = 0x000, kRegModules = 0x008, kRegLanes = 0x00c, kRegSizes = 0x014,
+                   kRegCommand = 0x020, kRegIndex = 0x024, kRegStatus = 0x028, kRegRecord = 0x100,
+                   kRegCounter = 0x400;
 constexpr uint16_t kCounterStride = 0x100;  // from the outbound counters to the inbound ones
 constexpr uint32_t kCommandWrite = 1 << 8, kStatusBusy = 1;
 constexpr unsigned kTableBuckets = 0, kTablePolicies = 1, kTableShapes = 2, kTableSas = 3,
@@ -120,7 +121,7 @@ class Tables::Record {
 };
 
 Tables::Tables(cv_gateway *gateway) : gateway_(gateway) {
-  const uint32_t sizes = kSaBits | kPolicyBits << 8 | kBucketBits << 16 | kShapes << 24;
+  const uint32_t sizes = kSaBits << 24 | kPolicyBits << 16 | kBucketBits << 8 | kShapes;
   if (cv_gateway_read(gateway, kRegMagic) != kMagic) throw std::runtime_error("not a gateway");
   if (cv_gateway_read(gateway, kRegSizes) != sizes) {
     throw std::runtime_error("the gateway's tables have other sizes than records.cpp");
@@ -270,6 +271,12 @@ unsigned Tables::add_sa(Direction direction, const Sa &sa, uint64_t top) {
   }
   side.sas.push_back(sa);
   return index;
+}
+
+Modules Tables::modules() {
+  const uint32_t first = cv_gateway_read(gateway_, kRegModules);
+  const uint32_t second = cv_gateway_read(gateway_, kRegLanes);
+  return {first >> 8 & 0xff, first & 0xff, second >> 24, second >> 16 & 0xff, second >> 8 & 0xff};
 }
 
 uint64_t Tables::counter(Direction direction, unsigned number) {

@@ -75,6 +75,11 @@ struct Counters {
   uint64_t dropped() const;  // all reasons together
 };
 
+// Modules of a direction.
+struct Modules {
+  unsigned aes, des, gcm, sha1, sha256;
+};
+
 // Pearson's hash, cut to `bits`.
 uint32_t pearson(const Bytes &text, unsigned bits);
 
@@ -90,6 +95,7 @@ class Tables {
   // The SA gets a new state, with number `top` as the last one used or accepted.
   unsigned add_sa(Direction direction, const Sa &sa, uint64_t top = 0);
 
+  Modules modules();
   Counters counters(Direction direction);
 
  private:

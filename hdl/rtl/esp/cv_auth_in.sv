@@ -11,7 +11,7 @@
 // Parameters   Auth (AuthNone: the packets pass unchanged in the same cycle and the SAD is not
 //              asked; who decrypts them checks), RoundsPerCycle (see cv_hmac), Depth (beats held; more
 //              than MaxBytes / 16), Packets (that may wait, at least 2).
-// Latency      That of cv_hmac, 5 cycles and the SAD's.
+// Latency      That of cv_hmac, 3 cycles and the SAD's.
 // Throughput   n * B + 1 cycles a packet (see cv_hmac), if the SAD answers within them: the next
 //              packet is hashed while this one is judged and leaves.
 // Comb. paths  none from input to output, but for AuthNone.

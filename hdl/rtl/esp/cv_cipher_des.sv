@@ -10,8 +10,6 @@
 // Comb. paths  none from input to output.
 // Stalls       those of the cipher unit.
 
-`include "culvert_assert.svh"
-
 module cv_cipher_des
   import culvert_pkg::*;
   import des_pkg::*;

@@ -6,7 +6,7 @@
 // Parameters   Depth (beats held; more than MaxBytes / 16), Packets (that may wait), Clients (ports
 //              to the SAD, used in turn; with one, a packet takes at least as long as the SAD takes
 //              to answer).
-// Latency      That of cv_aes_gcm up to the tag, 4 cycles and the SAD's.
+// Latency      That of cv_aes_gcm up to the tag, 2 cycles and the SAD's.
 // Throughput   n + 2 cycles a packet of n beats of ciphertext, if the SAD keeps up.
 // Comb. paths  none from input to output.
 // Stalls       in_ready_o is low for one cycle before a packet, and while the memory is full.

@@ -11,7 +11,9 @@
 //              both SPDs are empty, so everything is dropped until software loads them.
 // Parameters   Modules of each kind, the same numbers in both directions (see cv_outbound), and
 //              RoundsPerCycle, Ecb, Serial, FifoBeats. A number may be 0; SAs that ask for what is
-//              missing have their packets dropped as unsupported.
+//              missing have their packets dropped as unsupported. HasInbound (0: the outbound half
+//              alone, as in the published figures; the unprotected input then takes nothing, and
+//              inbound tables read as 0).
 // Latency, throughput: doc/gateway.md.
 // Comb. paths  none from any input to any output.
 // Stalls       Inputs wait while their direction is full, outputs as their takers want. The two
@@ -35,7 +37,8 @@ module cv_gateway
   parameter int unsigned RoundsPerCycle = 2,
   parameter bit          Ecb            = 1'b0,
   parameter bit          Serial         = 1'b0,
-  parameter int unsigned FifoBeats      = 512
+  parameter int unsigned FifoBeats      = 512,
+  parameter bit          HasInbound     = 1'b1
 ) (
   input logic clk_i,
   input logic rst_ni,
@@ -187,75 +190,102 @@ module cv_gateway
     .axis_tlast_o (unprot_tx_tlast_o)
   );
 
-  cv_axis_in #(
-    .MaxBytes(MaxBytes)
-  ) u_unprot_rx (
-    .clk_i,
-    .rst_ni,
-    .axis_tvalid_i(unprot_rx_tvalid_i),
-    .axis_tready_o(unprot_rx_tready_o),
-    .axis_tdata_i (unprot_rx_tdata_i),
-    .axis_tkeep_i (unprot_rx_tkeep_i),
-    .axis_tlast_i (unprot_rx_tlast_i),
-    .out_valid_o  (in_valid[1]),
-    .out_ready_i  (in_ready[1]),
-    .out_beat_o   (in_beat[1])
-  );
+  if (HasInbound) begin : gen_inbound
+    cv_axis_in #(
+      .MaxBytes(MaxBytes)
+    ) u_unprot_rx (
+      .clk_i,
+      .rst_ni,
+      .axis_tvalid_i(unprot_rx_tvalid_i),
+      .axis_tready_o(unprot_rx_tready_o),
+      .axis_tdata_i (unprot_rx_tdata_i),
+      .axis_tkeep_i (unprot_rx_tkeep_i),
+      .axis_tlast_i (unprot_rx_tlast_i),
+      .out_valid_o  (in_valid[1]),
+      .out_ready_i  (in_ready[1]),
+      .out_beat_o   (in_beat[1])
+    );
 
-  cv_inbound #(
-    .NumPolicy     (NumPolicy),
-    .NumSad        (NumSad),
-    .NumAes        (NumAes),
-    .NumDes        (NumDes),
-    .NumGcm        (NumGcm),
-    .NumSha1       (NumSha1),
-    .NumSha256     (NumSha256),
-    .RoundsPerCycle(RoundsPerCycle),
-    .Ecb           (Ecb),
-    .Serial        (Serial),
-    .FifoBeats     (FifoBeats)
-  ) u_inbound (
-    .clk_i,
-    .rst_ni,
-    .sad_clk_i,
-    .sad_rst_ni,
-    .in_valid_i    (in_valid[1]),
-    .in_ready_o    (in_ready[1]),
-    .in_beat_i     (in_beat[1]),
-    .out_valid_o   (out_valid[1]),
-    .out_ready_i   (out_ready[1]),
-    .out_beat_o    (out_beat[1]),
-    .spd_valid_i   (spd_valid[1]),
-    .spd_ready_o   (spd_ready[1]),
-    .spd_data_o    (spd_data[1]),
-    .sad_valid_i   (sad_valid[1]),
-    .sad_ready_o   (sad_ready[1]),
-    .sad_data_o    (sad_data[1]),
-    .tbl_write_i   (tbl_write),
-    .tbl_table_i   (tbl_table),
-    .tbl_index_i   (tbl_index),
-    .tbl_data_i    (tbl_data),
-    .event_valid_o (event_valid[1]),
-    .event_ready_i (event_ready[1]),
-    .event_o       (sa_event[1]),
-    .event_missed_o(event_missed[1]),
-    .event_clear_i (event_clear[1]),
-    .drop_valid_o  (in_drop_valid),
-    .drop_reason_o (in_drop_reason)
-  );
+    cv_inbound #(
+      .NumPolicy     (NumPolicy),
+      .NumSad        (NumSad),
+      .NumAes        (NumAes),
+      .NumDes        (NumDes),
+      .NumGcm        (NumGcm),
+      .NumSha1       (NumSha1),
+      .NumSha256     (NumSha256),
+      .RoundsPerCycle(RoundsPerCycle),
+      .Ecb           (Ecb),
+      .Serial        (Serial),
+      .FifoBeats     (FifoBeats)
+    ) u_inbound (
+      .clk_i,
+      .rst_ni,
+      .sad_clk_i,
+      .sad_rst_ni,
+      .in_valid_i    (in_valid[1]),
+      .in_ready_o    (in_ready[1]),
+      .in_beat_i     (in_beat[1]),
+      .out_valid_o   (out_valid[1]),
+      .out_ready_i   (out_ready[1]),
+      .out_beat_o    (out_beat[1]),
+      .spd_valid_i   (spd_valid[1]),
+      .spd_ready_o   (spd_ready[1]),
+      .spd_data_o    (spd_data[1]),
+      .sad_valid_i   (sad_valid[1]),
+      .sad_ready_o   (sad_ready[1]),
+      .sad_data_o    (sad_data[1]),
+      .tbl_write_i   (tbl_write),
+      .tbl_table_i   (tbl_table),
+      .tbl_index_i   (tbl_index),
+      .tbl_data_i    (tbl_data),
+      .event_valid_o (event_valid[1]),
+      .event_ready_i (event_ready[1]),
+      .event_o       (sa_event[1]),
+      .event_missed_o(event_missed[1]),
+      .event_clear_i (event_clear[1]),
+      .drop_valid_o  (in_drop_valid),
+      .drop_reason_o (in_drop_reason)
+    );
 
-  cv_axis_out u_prot_tx (
-    .clk_i,
-    .rst_ni,
-    .in_valid_i   (out_valid[1]),
-    .in_ready_o   (out_ready[1]),
-    .in_beat_i    (out_beat[1]),
-    .axis_tvalid_o(prot_tx_tvalid_o),
-    .axis_tready_i(prot_tx_tready_i),
-    .axis_tdata_o (prot_tx_tdata_o),
-    .axis_tkeep_o (prot_tx_tkeep_o),
-    .axis_tlast_o (prot_tx_tlast_o)
-  );
+    cv_axis_out u_prot_tx (
+      .clk_i,
+      .rst_ni,
+      .in_valid_i   (out_valid[1]),
+      .in_ready_o   (out_ready[1]),
+      .in_beat_i    (out_beat[1]),
+      .axis_tvalid_o(prot_tx_tvalid_o),
+      .axis_tready_i(prot_tx_tready_i),
+      .axis_tdata_o (prot_tx_tdata_o),
+      .axis_tkeep_o (prot_tx_tkeep_o),
+      .axis_tlast_o (prot_tx_tlast_o)
+    );
+  end else begin : gen_no_inbound
+    logic unused;
+    assign unused = &{1'b0, unprot_rx_tvalid_i, unprot_rx_tdata_i, unprot_rx_tkeep_i,
+                      unprot_rx_tlast_i, prot_tx_tready_i, spd_valid[1], sad_valid[1],
+                      event_ready[1], event_clear[1]};
+    assign unprot_rx_tready_o = 1'b0;
+    assign prot_tx_tvalid_o   = 1'b0;
+    assign prot_tx_tdata_o    = '0;
+    assign prot_tx_tkeep_o    = '0;
+    assign prot_tx_tlast_o    = 1'b0;
+    assign in_valid[1]        = 1'b0;
+    assign in_ready[1]        = 1'b0;
+    assign in_beat[1]         = '0;
+    assign out_valid[1]       = 1'b0;
+    assign out_ready[1]       = 1'b0;
+    assign out_beat[1]        = '0;
+    assign spd_ready[1]       = 1'b1;
+    assign spd_data[1]        = '0;
+    assign sad_ready[1]       = 1'b1;
+    assign sad_data[1]        = '0;
+    assign event_valid[1]     = 1'b0;
+    assign sa_event[1]        = '0;
+    assign event_missed[1]    = 1'b0;
+    assign in_drop_valid      = '0;
+    assign in_drop_reason     = '0;
+  end
 
   // What the counters count.
   logic [1:0] packet_in, packet_out;

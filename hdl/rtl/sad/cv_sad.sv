@@ -9,10 +9,11 @@
 //              hard one stands for the soft one too), EventNumbers with the first packet refused.
 // Parameters   N (clients), Inbound (SadFind and SadAccept, else SadSend; another operation gets
 //              DropUnsupported), HashBytes (see cv_pearson).
-// Latency      With both clocks alike: 12 cycles from req to rsp; SadFind 9 + ceil(b / HashBytes)
-//              more (b: 8 bytes IPv4, 20 bytes IPv6), and 6 for each further SA of its bucket.
-// Throughput   A client has one request under way. Together: one a cycle of sad_clk_i for different
-//              SAs, one in 4 for the same SA.
+// Latency      With both clocks alike: 11 cycles from req to rsp; SadFind 4 + ceil(b / HashBytes)
+//              more (b: 8 bytes IPv4, 20 bytes IPv6), and 5 for each further SA of its bucket.
+// Throughput   A client has one request under way; with a fast clk_i it comes round in 8 cycles of
+//              sad_clk_i. Together: one a cycle of sad_clk_i for different SAs, one in 4 for the same
+//              SA.
 // Comb. paths  none from input to output.
 // Stalls       req_ready_o is low while the client's request is under way. No request is answered for
 //              2^BucketBits cycles after reset, in which every record is marked empty.

@@ -6,7 +6,7 @@
 //              count, then the SPI), the bucket is read, and its SAs go to the pipeline one after the
 //              other until one matches. What ends without an SA goes there with `miss`.
 // Parameters   see cv_sad; MaxChain: SAs of a bucket that are looked at.
-// Latency      1 cycle to pend_valid_o; SadFind 6 + ceil(b / HashBytes).
+// Latency      1 cycle to pend_valid_o; SadFind 5 + ceil(b / HashBytes).
 // Comb. paths  none from input to output.
 
 `include "culvert_assert.svh"

@@ -53,11 +53,12 @@ class Sa:
     def icv_bytes(self):
         return 16 if self.cipher == "CipherAesGcm" else HASHES[self.auth][1]
 
+    @functools.lru_cache(maxsize=None)
     def auth_keys(self):
         """auth_keys of sa_t."""
         if self.cipher == "CipherAesGcm":
             return gcm.pack_powers(gcm.hash_key(self.key))
-        return pad_states(HASHES[self.auth][0], self.auth_key)
+        return 0 if self.auth == "AuthNone" else pad_states(HASHES[self.auth][0], self.auth_key)
 
     def record(self):
         """The fields of sa_t."""
@@ -118,6 +119,29 @@ def traffic_class(packet):
 
 def header_bytes(packet):
     return 4 * (packet[0] & 15) if packet[0] >> 4 == 4 else 40
+
+
+def ip_packet(rng, version, length, proto=None, df=None, fragment=0):
+    """A packet of `length` bytes: a valid IP header, random bytes behind it."""
+    proto = rng.choice([1, 6, 17, 50, 132]) if proto is None else proto
+    df = rng.random() < 0.5 if df is None else df
+    tos, ttl = rng.getrandbits(8), rng.randint(1, 255)
+    if version == 4:
+        header = ipv4(tos, length, rng.getrandbits(16), df << 14 | fragment, ttl, proto,
+                      rng.randbytes(4), rng.randbytes(4))
+    else:
+        header = ipv6(tos, length - 40, proto, ttl, rng.randbytes(16), rng.randbytes(16),
+                      rng.getrandbits(20))
+    return header + rng.randbytes(length - len(header))
+
+
+def policy_hdr(packet, sa_index, low=0):
+    """policy_hdr_t of an outbound packet."""
+    v6 = packet[0] >> 4 == 6
+    return LAYOUT.pack("policy_hdr_t", low=low, sa=sa_index, ip={
+        "v6": v6, "bytes": len(packet), "hdr_bytes": header_bytes(packet),
+        "tos": traffic_class(packet), "df": not v6 and packet[6] >> 6 & 1,
+        "proto": packet[6] if v6 else packet[9]})
 
 
 def cipher(sa, iv):
