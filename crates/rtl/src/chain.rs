@@ -21,6 +21,11 @@ impl Chains {
         self.0.get(&bucket)?.last().copied()
     }
 
+    /// How many entries a bucket leads to.
+    pub(crate) fn len(&self, bucket: usize) -> usize {
+        self.0.get(&bucket).map_or(0, Vec::len)
+    }
+
     /// The entry behind this one.
     pub(crate) fn next(&self, bucket: usize, index: u16) -> Option<u16> {
         let chain = self.0.get(&bucket)?;

@@ -13,11 +13,12 @@ pub const MAGIC: u32 = 0x4356_4757;
 
 /// Holds [`MAGIC`].
 pub const REG_MAGIC: u16 = 0x000;
-/// Modules: policy, SAD, AES-CBC, DES, lowest byte first.
+/// Modules: policy, SAD, AES-CBC, DES, highest byte first.
 pub const REG_MODULES: u16 = 0x008;
-/// AES-GCM lanes, SHA-1, SHA-256 modules, SHA-1 rounds a cycle, lowest byte first.
+/// AES-GCM lanes, SHA-1 and SHA-256 modules, rounds of SHA-1 a cycle, highest byte first.
 pub const REG_LANES: u16 = 0x00c;
-/// Sizes of the tables: bits of an SA's index, of a policy's, of a bucket's, and shapes.
+/// Sizes of the tables: bits of an SA's index, of a policy's, of a bucket's, and shapes, highest byte
+/// first.
 pub const REG_SIZES: u16 = 0x014;
 /// Starts a table access: the table, and [`COMMAND_WRITE`].
 pub const REG_COMMAND: u16 = 0x020;
@@ -47,6 +48,14 @@ pub const POLICY_BITS: u32 = 10;
 pub const BUCKET_BITS: u32 = 11;
 /// Shapes of selectors in each direction.
 pub const SHAPES: usize = 8;
+/// What [`REG_SIZES`] holds in a gateway that this program is made for.
+pub const SIZES: u32 = SA_BITS << 24 | POLICY_BITS << 16 | BUCKET_BITS << 8 | SHAPES as u32;
+/// Records of one hash that a look-up follows.
+pub const CHAIN_LEN: usize = 64;
+/// Clock cycles after which no look-up is on its way through a policy that was taken out.
+pub const LOOK_UP_CYCLES: u64 = 1000;
+/// The fewest clock cycles that a register access takes.
+pub const ACCESS_CYCLES: u64 = 2;
 /// Packets in the anti-replay window.
 pub const REPLAY_WINDOW: u32 = 128;
 /// The longest packet in bytes.

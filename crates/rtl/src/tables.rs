@@ -1,14 +1,19 @@
 //! Policies and SAs of a gateway, put in and taken out while it works.
 //!
 //! Every change is made of writes after each of which the tables are whole: an entry is written
-//! before anything leads to it, and nothing leads to it any more when it is cleared.
+//! before anything leads to it, and nothing leads to it any more when it is cleared. A place that
+//! becomes free is not used again before look-ups that were on their way through it have ended; time is
+//! counted in register accesses.
+
+use std::collections::VecDeque;
 
 use crate::chain::{Before, Chains};
 use crate::pearson::bucket;
 use crate::record::Record;
 use crate::registers::{
-    COMMAND_WRITE, MAGIC, POLICY_BITS, REG_COMMAND, REG_INDEX, REG_MAGIC, REG_RECORD, REG_SIZES,
-    REG_STATUS, REPLAY_WINDOW, Registers, SA_BITS, SHAPES, STATUS_BUSY, TABLES_INBOUND, Table,
+    ACCESS_CYCLES, CHAIN_LEN, COMMAND_WRITE, LOOK_UP_CYCLES, MAGIC, POLICY_BITS, REG_COMMAND,
+    REG_INDEX, REG_MAGIC, REG_RECORD, REG_SIZES, REG_STATUS, REPLAY_WINDOW, Registers, SA_BITS,
+    SHAPES, SIZES, STATUS_BUSY, TABLES_INBOUND, Table,
 };
 use crate::sa::{Sa, SaError};
 use crate::selector::{Action, Policy, Shape};
@@ -98,21 +103,29 @@ pub struct SaUse {
 struct Slots<T> {
     places: Vec<Option<T>>,
     most: usize,
+    /// Places that became free and that nothing may use yet, with the number of accesses by then; the
+    /// oldest first.
+    resting: VecDeque<(u16, u64)>,
 }
 
 impl<T> Slots<T> {
     fn new(bits: u32) -> Slots<T> {
-        Slots { places: Vec::new(), most: 1 << bits }
+        Slots { places: Vec::new(), most: 1 << bits, resting: VecDeque::new() }
     }
 
     fn get(&self, index: u16) -> Option<&T> {
         self.places.get(usize::from(index))?.as_ref()
     }
 
-    /// The lowest place that is free.
-    fn free(&self) -> Option<u16> {
-        let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
-        (place < self.most).then_some(place as u16)
+    /// A place that is free: a new one while there are any, else the one that has rested longest,
+    /// with the accesses that must still go by.
+    fn free(&self, accesses: u64) -> Option<(u16, u64)> {
+        if self.places.len() < self.most {
+            return Some((self.places.len() as u16, 0));
+        }
+        let (place, since) = self.resting.front()?;
+        let rested = accesses.saturating_sub(*since);
+        Some((*place, (LOOK_UP_CYCLES / ACCESS_CYCLES).saturating_sub(rested)))
     }
 
     fn put(&mut self, index: u16, entry: T) {
@@ -121,10 +134,16 @@ impl<T> Slots<T> {
             self.places.resize_with(place + 1, || None);
         }
         self.places[place] = Some(entry);
+        self.resting.retain(|(resting, _)| *resting != index);
     }
 
     fn take(&mut self, index: u16) -> Option<T> {
         self.places.get_mut(usize::from(index))?.take()
+    }
+
+    /// Nothing leads to a place any more.
+    fn rest(&mut self, index: u16, accesses: u64) {
+        self.resting.push_back((index, accesses));
     }
 
     fn iter(&self) -> impl Iterator<Item = (u16, &T)> {
@@ -168,6 +187,8 @@ impl Half {
 #[derive(Debug)]
 pub struct Tables {
     halves: [Half; 2],
+    /// Register accesses so far.
+    accesses: u64,
 }
 
 impl Tables {
@@ -180,11 +201,9 @@ impl Tables {
         if magic != MAGIC {
             return Err(TableError::NotAGateway(magic));
         }
-        let bucket_bits = crate::registers::BUCKET_BITS;
-        let wanted = SA_BITS | POLICY_BITS << 8 | bucket_bits << 16 | (SHAPES as u32) << 24;
         match registers.read(REG_SIZES) {
-            found if found == wanted => Ok(Tables { halves: [Half::new(), Half::new()] }),
-            found => Err(TableError::Sizes { found, wanted }),
+            SIZES => Ok(Tables { halves: [Half::new(), Half::new()], accesses: 0 }),
+            found => Err(TableError::Sizes { found, wanted: SIZES }),
         }
     }
 
@@ -214,15 +233,20 @@ impl Tables {
             return Err(TableError::Missing { what: "SA", index: sa.0 });
         }
         let full = |what, most| TableError::Full { what, most };
-        let index = half.policies.free().ok_or(full("policies", half.policies.most))?;
+        let most = half.policies.most;
+        let (index, wait) = half.policies.free(self.accesses).ok_or(full("policies", most))?;
         let shape = policy.selector.shape();
         let known = half.shapes.iter().position(|s| s.is_some_and(|(known, _)| known == shape));
         let free = half.shapes.iter().position(Option::is_none);
         let place = known.or(free).ok_or(full("kinds of selectors", SHAPES))?;
         let placed =
             Placed { policy, shape: place, bucket: bucket(&policy.selector.hashed(place)) };
+        if half.policy_chains.len(placed.bucket) >= CHAIN_LEN {
+            return Err(full("policies of one hash", CHAIN_LEN));
+        }
 
-        let mut write = Writer { registers, direction };
+        let mut write = Writer { registers, direction, accesses: &mut self.accesses };
+        write.wait(wait);
         if known.is_none() {
             write.record(Table::Shapes, place, &shape.record(true))?;
         }
@@ -251,7 +275,7 @@ impl Tables {
         let missing = TableError::Missing { what: "policy", index };
         let placed = half.policies.take(index).ok_or(missing)?;
         let behind = half.policy_chains.next(placed.bucket, index);
-        let mut write = Writer { registers, direction };
+        let mut write = Writer { registers, direction, accesses: &mut self.accesses };
         match half.policy_chains.remove(placed.bucket, index) {
             Some(Before::Bucket(next)) => {
                 write.bucket(Table::PolicyBuckets, placed.bucket, next)?
@@ -267,6 +291,7 @@ impl Tables {
         // A look-up that has come this far finds its way on.
         let cleared = placed.policy.record(false, placed.shape, behind);
         write.record(Table::Policies, index.into(), &cleared)?;
+        half.policies.rest(index, *write.accesses);
         let users = half.shapes[placed.shape].map_or(0, |(_, users)| users);
         if users <= 1 {
             half.shapes[placed.shape] = None;
@@ -298,16 +323,20 @@ impl Tables {
         {
             return Err(TableError::SpiTaken(SaIndex(taken)));
         }
-        let full = TableError::Full { what: "SAs", most: half.sas.most };
-        let index = half.sas.free().ok_or(full)?;
+        let full = |what, most| TableError::Full { what, most };
+        let (index, wait) = half.sas.free(self.accesses).ok_or(full("SAs", half.sas.most))?;
         let place = bucket(&sa.hashed());
+        if half.sa_chains.len(place) >= CHAIN_LEN {
+            return Err(full("SAs of one hash", CHAIN_LEN));
+        }
         let first = match direction {
             Direction::Inbound => half.sa_chains.first(place),
             Direction::Outbound => None,
         };
         let record = sa.record(true, first)?;
 
-        let mut write = Writer { registers, direction };
+        let mut write = Writer { registers, direction, accesses: &mut self.accesses };
+        write.wait(wait);
         write.record(Table::SaStates, index.into(), &state_record(number))?;
         write.record(Table::Sas, index.into(), &record)?;
         if direction == Direction::Inbound {
@@ -319,6 +348,12 @@ impl Tables {
     }
 
     /// Takes an SA out, and overwrites its keys in the gateway.
+    ///
+    /// Packets that were let in for it and have not come to it yet are dropped ([`NoSa`]), unless its
+    /// place has another SA by then: where outputs may be blocked for long, add no SA outbound before
+    /// they have moved again.
+    ///
+    /// [`NoSa`]: crate::Drop::NoSa
     ///
     /// # Errors
     /// [`TableError::InUse`] while a policy asks for it, [`TableError::Missing`],
@@ -337,7 +372,7 @@ impl Tables {
         let sa = half.sas.take(index).ok_or(TableError::Missing { what: "SA", index })?;
         let place = bucket(&sa.hashed());
         let behind = half.sa_chains.next(place, index);
-        let mut write = Writer { registers, direction };
+        let mut write = Writer { registers, direction, accesses: &mut self.accesses };
         match half.sa_chains.remove(place, index) {
             Some(Before::Bucket(next)) => write.bucket(Table::SaBuckets, place, next)?,
             Some(Before::Entry(before, next)) => {
@@ -347,7 +382,9 @@ impl Tables {
             }
             None => {}
         }
-        write.record(Table::Sas, index.into(), &Sa::empty_record(behind))
+        write.record(Table::Sas, index.into(), &Sa::empty_record(behind))?;
+        half.sas.rest(index, *write.accesses);
+        Ok(())
     }
 
     /// What an SA has done so far.
@@ -355,14 +392,14 @@ impl Tables {
     /// # Errors
     /// [`TableError::Missing`], [`TableError::Stuck`].
     pub fn sa_use(
-        &self,
+        &mut self,
         registers: &mut (impl Registers + ?Sized),
         direction: Direction,
         SaIndex(index): SaIndex,
     ) -> Result<SaUse, TableError> {
         let half = &self.halves[direction as usize];
         half.sas.get(index).ok_or(TableError::Missing { what: "SA", index })?;
-        let mut access = Writer { registers, direction };
+        let mut access = Writer { registers, direction, accesses: &mut self.accesses };
         access.run(Table::SaStates, index.into(), 0)?;
         // sa_state_t from its lowest bit: two flags, packets, bytes, window, number.
         let mut bit = 2;
@@ -403,12 +440,30 @@ const PATIENCE: usize = 10_000;
 struct Writer<'r, R: ?Sized> {
     registers: &'r mut R,
     direction: Direction,
+    accesses: &'r mut u64,
 }
 
 impl<R: Registers + ?Sized> Writer<'_, R> {
+    fn write_register(&mut self, address: u16, value: u32) {
+        *self.accesses += 1;
+        self.registers.write(address, value);
+    }
+
+    fn read_register(&mut self, address: u16) -> u32 {
+        *self.accesses += 1;
+        self.registers.read(address)
+    }
+
+    /// Lets so many accesses go by.
+    fn wait(&mut self, accesses: u64) {
+        for _ in 0..accesses {
+            self.read_register(REG_STATUS);
+        }
+    }
+
     fn record(&mut self, table: Table, index: usize, record: &Record) -> Result<(), TableError> {
         for (place, word) in record.words().enumerate() {
-            self.registers.write(REG_RECORD + 4 * place as u16, word);
+            self.write_register(REG_RECORD + 4 * place as u16, word);
         }
         self.run(table, index, COMMAND_WRITE)
     }
@@ -431,10 +486,10 @@ impl<R: Registers + ?Sized> Writer<'_, R> {
             Direction::Outbound => 0,
             Direction::Inbound => TABLES_INBOUND,
         };
-        self.registers.write(REG_INDEX, index as u32);
-        self.registers.write(REG_COMMAND, (table as u32 + apart) | command);
+        self.write_register(REG_INDEX, index as u32);
+        self.write_register(REG_COMMAND, (table as u32 + apart) | command);
         for _ in 0..PATIENCE {
-            if self.registers.read(REG_STATUS) & STATUS_BUSY == 0 {
+            if self.read_register(REG_STATUS) & STATUS_BUSY == 0 {
                 return Ok(());
             }
         }
@@ -443,7 +498,7 @@ impl<R: Registers + ?Sized> Writer<'_, R> {
 
     /// One bit of the record that was read.
     fn record_bit(&mut self, bit: u32) -> u64 {
-        let word = self.registers.read(REG_RECORD + (bit / 32 * 4) as u16);
+        let word = self.read_register(REG_RECORD + (bit / 32 * 4) as u16);
         u64::from(word >> (bit % 32) & 1)
     }
 }
@@ -458,7 +513,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::registers::{BUCKET_BITS, REPLAY_WINDOW};
+    use crate::registers::BUCKET_BITS;
     use crate::sa::{Auth, Cipher, Limits};
     use crate::selector::Selector;
 
@@ -473,7 +528,7 @@ mod tests {
         fn read(&mut self, address: u16) -> u32 {
             match address {
                 REG_MAGIC => MAGIC,
-                REG_SIZES => SA_BITS | POLICY_BITS << 8 | BUCKET_BITS << 16 | (SHAPES as u32) << 24,
+                REG_SIZES => SIZES,
                 REG_STATUS => 0,
                 _ => self.registers.get(&address).copied().unwrap_or(0),
             }
@@ -518,8 +573,8 @@ mod tests {
     }
 
     /// The highest bits of `policy_t` and `sa_t`.
-    const POLICY_VALID: u32 = 3 + 297 + 2 + 1 + 16 + 10 + 1 + 10;
-    const SA_VALID: u32 = 1313 - 1;
+    const POLICY_VALID: u32 = 340;
+    const SA_VALID: u32 = 1310;
 
     fn sa(spi: u32) -> Sa {
         Sa {
@@ -584,6 +639,25 @@ mod tests {
                 prop_assert!(chain.contains(&sa_index.0));
             }
         }
+    }
+
+    /// A place is used again only when every other one was, and no look-up can be on its way there.
+    #[test]
+    fn places_rest() {
+        let mut memory = Memory::default();
+        let mut tables = Tables::new(&mut memory).unwrap();
+        let side = Direction::Outbound;
+        let all: Vec<SaIndex> =
+            (0..1024).map(|n| tables.add_sa(&mut memory, side, sa(n), 0).unwrap()).collect();
+        let full = tables.add_sa(&mut memory, side, sa(9999), 0).unwrap_err();
+        assert_eq!(full, TableError::Full { what: "SAs", most: 1024 });
+        tables.remove_sa(&mut memory, side, all[7]).unwrap();
+        tables.remove_sa(&mut memory, side, all[3]).unwrap();
+        let before = tables.accesses;
+        assert_eq!(tables.add_sa(&mut memory, side, sa(9999), 0), Ok(all[7]));
+        assert!(tables.accesses - before > LOOK_UP_CYCLES / ACCESS_CYCLES - 50);
+        assert_eq!(tables.add_sa(&mut memory, side, sa(9998), 0), Ok(all[3]));
+        assert!(tables.add_sa(&mut memory, side, sa(9997), 0).is_err());
     }
 
     #[test]
