@@ -73,6 +73,20 @@ def compile_all(files, target, flags, log):
         return list(pool.map(one, files))
 
 
+def gather(files, prefix, count=6):
+    """Few files that include all of `files`, of about equal sizes: the model's header is long."""
+    groups = [[0, []] for _ in range(count)]
+    for file in sorted(files, key=lambda f: -f.stat().st_size):
+        smallest = min(groups, key=lambda group: group[0])
+        smallest[0] += file.stat().st_size
+        smallest[1].append(f'#include "{file.name}"\n')
+    out = []
+    for number, (_, lines) in enumerate(groups):
+        out.append(prefix.with_name(f"{prefix.name}{number}.cpp"))
+        out[-1].write_text("".join(lines), encoding="utf-8")
+    return out
+
+
 def build_library(name, parameters):
     """Verilates and compiles one gateway; returns the folder of libgateway.a."""
     from run import find_verilator
@@ -100,10 +114,10 @@ def build_library(name, parameters):
              "--expand-limit", "4",
              *(f"-G{key}={value}" for key, value in constants.items()), *sources()], log)
         files = sorted((folder / "model").glob("*.cpp"))
-        compile_all([f for f in files if "Slow" not in f.name], folder / "objects",
-                    [*model_flags, *FAST], log)
-        compile_all([f for f in files if "Slow" in f.name], folder / "objects",
-                    [*model_flags, *SLOW], log)
+        compile_all(gather([f for f in files if "Slow" not in f.name], folder / "model" / "VFast"),
+                    folder / "objects", [*model_flags, *FAST], log)
+        compile_all(gather([f for f in files if "Slow" in f.name], folder / "model" / "VSlow"),
+                    folder / "objects", [*model_flags, *SLOW], log)
         stamp.write_text(want, encoding="utf-8")
     model = sorted((folder / "objects").glob("V*.o"))
     runtime = compile_all([include / "verilated.cpp", include / "verilated_threads.cpp"],
