@@ -214,7 +214,7 @@ async def bad_headers_ask_nobody(dut):
 
 @cocotb.test()
 async def latency(dut):
-    """A packet begins to leave 3 cycles after its last beat was taken, or 3 after its policy was
+    """A packet begins to leave 3 cycles after its last beat was taken, or 2 after its policy was
     found."""
     parts = await set_up(dut, 0.0, 0.0, lambda: 0)
     source, sink = parts[:2]
@@ -236,14 +236,14 @@ async def latency(dut):
     cocotb.start_soon(watch())
     put(source, packet, came)
     await wait_for(dut.clk_i, lambda: len(sink.items) > 94)
-    assert sink.times[94] - found[0] == 3
+    assert sink.times[94] - found[0] == 2
 
 
 @cocotb.test()
 @cocotb.parametrize(size=[64, 240, 1500], look=[0, 40])
 async def rate(dut, size, look):
     """The cycles of a packet: those of its beats (one more for each beat of headers), or those of
-    the look-up and 4 more."""
+    the look-up and 2 more."""
     parts = await set_up(dut, 0.0, 0.0, lambda: 0)
     source, sink, database, _ = parts
     database.delay = iter_delay(look)
@@ -255,7 +255,7 @@ async def rate(dut, size, look):
     lasts = sink.times[beats - 1::beats][5:]
     each = (lasts[-1] - lasts[0]) / (len(lasts) - 1)
     dut._log.info("%d bytes: %.1f cycles", size, each)
-    assert each == max(beats + 2, look + 4)
+    assert each == max(beats + 2, look + 2)
 
 
 def iter_delay(look):

@@ -7,10 +7,10 @@
 //              whose headers or length are wrong is dropped without being judged.
 // Parameters   InHdr, OutHdr, Depth (beats that wait; MaxBytes must fit, because a packet's length is
 //              known at its end).
-// Latency      A packet leaves 3 cycles after its last beat was taken, or 3 cycles after its policy
+// Latency      A packet leaves 3 cycles after its last beat was taken, or 2 cycles after its policy
 //              was found, whichever is later.
-// Throughput   As many cycles a packet as cv_ip_parse takes for its beats, or as cv_spd's client and 3
-//              more, whichever is more.
+// Throughput   As many cycles a packet as cv_ip_parse takes for its beats, or 2 more than cv_spd's
+//              latency, whichever is more.
 // Comb. paths  judge_policy_o, judge_hdr_o -> judge_drop_i, judge_out_i are the owner's.
 // Stalls       in_ready_o is low before a packet while four are inside without a verdict, while
 //              `Depth` beats wait, and where cv_ip_parse stalls.
