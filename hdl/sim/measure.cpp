@@ -104,6 +104,12 @@ int measure(const std::string &cipher, const std::string &auth, size_t bytes, si
     if (cv_gateway_cycles(gateway) - last_progress > kPatience) {
       std::fprintf(stderr, "%llu of %zu packets came out\n", static_cast<unsigned long long>(out),
                    count);
+      const Counters counters = tables.counters(Direction::kOutbound);
+      for (unsigned i = 0; i < kNumDrops; i++) {
+        if (counters.drops[i] == 0) continue;
+        std::fprintf(stderr, "  %s: %llu\n", kDropNames[i],
+                     static_cast<unsigned long long>(counters.drops[i]));
+      }
       return 1;
     }
   }
