@@ -8,6 +8,7 @@
 //! | `gateway`, `world`, `traffic`, `port` | the gateway under test and everything around it |
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
+//! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
 //! | `benches`, [`plot`] | all benchmarks by name, and their charts |
 //! | [`guard`] | what the instruction guard counts |
@@ -51,6 +52,8 @@ mod raw;
 mod rekey;
 pub mod report;
 pub mod row;
+#[cfg(feature = "rtl")]
+mod rtl;
 mod scale;
 mod timing;
 mod traffic;

@@ -120,10 +120,6 @@ impl Policies {
         self.reader.refresh_all();
     }
 
-    pub fn remove(&mut self, number: u32) {
-        self.databases.remove_policy(number);
-        self.reader.refresh_all();
-    }
 
     /// The number of the policy that decides.
     pub fn find(&self, direction: Direction, packet: &[u8]) -> Option<u32> {

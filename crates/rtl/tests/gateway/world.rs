@@ -39,9 +39,6 @@ pub struct Tunnel {
     pub sender: esp::Sa,
     /// Opens the same packets as the gateway does.
     pub twin: esp::Sa,
-    /// The network behind the gateway, and the one behind the peer.
-    pub here: fn(u8, bool) -> IpAddr,
-    pub there: fn(u8, bool) -> IpAddr,
 }
 
 /// Host 1 of the network behind the gateway, of a tunnel.
@@ -147,8 +144,6 @@ impl World {
             receiver: self.software.sa(&out, &out_keys),
             sender: self.software.sa(&back, &back_keys),
             twin: self.software.sa(&back, &back_keys),
-            here,
-            there,
         };
         self.tunnels.push(tunnel);
         usize::from(number)
@@ -163,7 +158,7 @@ impl World {
             dst_port: outbound.src_port,
             ..outbound
         };
-        let is_low_class = priority % 3 == 0;
+        let is_low_class = priority.is_multiple_of(3);
         let halves = [
             (Direction::Outbound, Way::Out, outbound, action[0]),
             (Direction::Inbound, Way::In, inbound, action[1]),
