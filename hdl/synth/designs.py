@@ -1,0 +1,55 @@
+"""What is synthesised: every module that is linted (tb/benches.py), and variants of some.
+
+A module that is not named here is synthesised once, with its default parameters. `VARIANTS` gives
+other parameters, the ports of further clock domains, and whether to place and route at all.
+"""
+
+from dataclasses import dataclass, field
+
+from benches import LINT
+
+
+@dataclass(frozen=True)
+class Design:
+    """One set of parameters of one module.
+
+    `clocks` maps each clock port but clk_i to the beginnings of the names of its domain's ports.
+    `route` is False where the netlist does not fit the device, or takes hours; then there is only
+    an area, and `note` says why.
+    """
+
+    top: str
+    parameters: dict = field(default_factory=dict)
+    clocks: dict = field(default_factory=dict)
+    route: bool = True
+    note: str = ""
+
+    @property
+    def name(self):
+        """A name for files and reports."""
+        return "-".join([self.top, *(f"{k}{v}" for k, v in self.parameters.items())])
+
+
+VARIANTS = [
+    Design("cv_fifo_ram", {"Depth": 512}),
+    Design("cv_fifo_async", clocks={"out_clk_i": ("out_",)}),
+    Design("cv_sha1", {"RoundsPerCycle": 2}),
+    Design("cv_sha1", {"RoundsPerCycle": 4}),
+    Design("cv_sha256", {"RoundsPerCycle": 1}),
+    Design("cv_sha256", {"RoundsPerCycle": 2}),
+    Design("cv_hmac", {"RoundsPerCycle": 2}),
+    Design("cv_hmac", {"RoundsPerCycle": 4}),
+    Design("cv_hmac", {"RoundsPerCycle": 2, "Sha256": "1'b1"}),
+]
+
+
+def designs():
+    """Every design, with the folders of rtl/ that it needs, in the order of the table of lints."""
+    known = {top for top, _ in LINT}
+    for variant in VARIANTS:
+        if variant.top not in known:
+            raise ValueError(f"{variant.top} is in VARIANTS, but is not linted")
+    for top, folders in LINT:
+        own = [v for v in VARIANTS if v.top == top] or [Design(top)]
+        for design in own:
+            yield design, folders
