@@ -1,12 +1,13 @@
-"""What is synthesised: every module that is linted (tb/benches.py), and variants of some.
+"""What is synthesised: every module of rtl/, and variants of some.
 
 A module that is not named here is synthesised once, with its default parameters. `VARIANTS` gives
 other parameters, the ports of further clock domains, and whether to place and route at all.
 """
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from benches import LINT
+RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,10 @@ VARIANTS = [
 
 
 def designs():
-    """Every design, with the folders of rtl/ that it needs, in the order of the table of lints."""
-    known = {top for top, _ in LINT}
+    """Every design, folder by folder."""
+    modules = [f.stem for f in sorted(RTL.glob("*/*.sv")) if not f.stem.endswith("_pkg")]
     for variant in VARIANTS:
-        if variant.top not in known:
-            raise ValueError(f"{variant.top} is in VARIANTS, but is not linted")
-    for top, folders in LINT:
-        own = [v for v in VARIANTS if v.top == top] or [Design(top)]
-        for design in own:
-            yield design, folders
+        if variant.top not in modules:
+            raise ValueError(f"{variant.top} is in VARIANTS, but not in rtl/")
+    for top in modules:
+        yield from [v for v in VARIANTS if v.top == top] or [Design(top)]
