@@ -17,7 +17,12 @@ def read_ports(path, top):
 
 
 def harness(top, ports, clocks):
-    """Verilog of the frame `frame`, and of `top` as a black box. `clocks`: see Design."""
+    """Verilog of the frame `frame`, and of `top` as a black box. `clocks`: see Design.
+
+    A clock that is not in `clocks` is that of the ports that begin as it does: out_clk_i of out_*.
+    """
+    clocks = {n: (n.removesuffix("clk_i"),) for n, _, _ in ports
+              if n.endswith("_clk_i")} | clocks
 
     def clock_of(port):
         for clock, beginnings in clocks.items():

@@ -3,6 +3,7 @@
     python synth/synth.py [NAME...]       all, or those whose name contains one of the words
     python synth/synth.py --report FILE   also writes the table as Markdown
     python synth/synth.py --area          without place and route
+    python synth/synth.py --kept          only what earlier runs have kept
     python synth/synth.py --list          names only
 
 The list is in synth/designs.py. Results are kept in build/synth/NAME and used again while the sources, the parameters and the
@@ -42,6 +43,10 @@ BRAMS = {"DP16KD": 1, "PDPW16KD": 1}
 DSPS = {"MULT18X18D": 1}
 # Muxes of LUT outputs take no LUT of their own.
 FREE = {"PFUMX", "L6MUX21", "GSR", "$scopeinfo"}
+
+
+# Set by --kept: no tool is run.
+kept_only = False
 
 
 class Failed(Exception):
@@ -92,6 +97,8 @@ def step(folder, name, inputs, work):
         old = json.loads(kept.read_text(encoding="utf-8"))
         if old["key"] == digest.hexdigest():
             return old["result"]
+    if kept_only:
+        raise Failed(f"no result for this source: {name}")
     begin = time.monotonic()
     result = work() | {"seconds": time.monotonic() - begin}
     kept.write_text(json.dumps({"key": digest.hexdigest(), "result": result}), encoding="utf-8")
@@ -235,8 +242,11 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--limit", type=int, default=1800, help="seconds for each step of a design")
     parser.add_argument("--area", action="store_true")
+    parser.add_argument("--kept", action="store_true")
     parser.add_argument("--report", type=Path)
     arguments = parser.parse_args()
+    global kept_only
+    kept_only = arguments.kept
     chosen = [d for d in designs()
               if not arguments.names or any(n in d.name for n in arguments.names)]
     if arguments.list:
