@@ -1,6 +1,7 @@
 """Builds and runs the benches.
 
     python tb/run.py [NAME...]      all benches, or those whose name contains one of the words
+    python tb/run.py --jobs 1       one at a time (default: as many as there are processors)
     python tb/run.py --lint         Verilator -Wall and verible over every module
     python tb/run.py --list         names only
 """
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from benches import BENCHES, LINT
@@ -84,11 +86,22 @@ def build_model(bench, build_dir):
         subprocess.run(make, check=True, stdout=log, stderr=subprocess.STDOUT)
     for file in build_dir.glob("verilated*.[od]"):
         if not (store / file.name).exists():
-            shutil.copy(file, store / file.name)
+            # Whole or not at all: another bench may be looking.
+            part = store / f".{file.name}.{os.getpid()}"
+            shutil.copy(file, part)
+            part.rename(store / file.name)
 
 
 def run_bench(bench):
-    """Runs one bench; returns (tests, failures, seconds)."""
+    """Runs one bench; returns (tests, failures, seconds, messages)."""
+    try:
+        return measured(bench)
+    except (subprocess.CalledProcessError, RuntimeError, SystemExit) as error:
+        return 1, 1, 0.0, [f"{type(error).__name__}; see {BUILD / 'sim' / bench.name}"]
+
+
+def measured(bench):
+    """As run_bench; raises if the bench cannot be built, or its simulation does not end."""
     from cocotb_tools.runner import get_runner
 
     begin = time.monotonic()
@@ -107,26 +120,31 @@ def run_bench(bench):
         },
         log_file=build_dir / "test.log",
     )
+    messages = []
     if not Path(results).exists():
         raise RuntimeError("the simulation left no results")
     cases = list(ElementTree.parse(results).getroot().iter("testcase"))
     failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
     for case in failed:
-        print(f"  FAILED {case.get('name')}: see {build_dir / 'test.log'}")
-    return len(cases), len(failed), time.monotonic() - begin
+        messages.append(f"FAILED {case.get('name')}: see {build_dir / 'test.log'}")
+    return len(cases), len(failed), time.monotonic() - begin, messages
 
 
 def lint(verilator):
     """Runs Verilator's lint on every top of LINT, and verible on every file. Returns failures."""
-    failures = 0
-    for top, folders in LINT:
+    def look(entry):
+        top, folders = entry
         command = [verilator, "--lint-only", *LINT_FLAGS,
                    *map(str, sources(folders)), "--top-module", top]
-        result = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT)
-        if result.returncode != 0:
-            print(result.stdout)
-            failures += 1
+        return subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+
+    failures = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for result in pool.map(look, LINT):
+            if result.returncode != 0:
+                print(result.stdout)
+                failures += 1
     files = sorted(str(f) for f in [*RTL.rglob("*.sv"), *(ROOT / "tb").glob("*.sv")])
     for tool, args in [
         ("verible-verilog-lint", ["--rules_config", str(RTL / "verible.rules")]),
@@ -139,6 +157,7 @@ def lint(verilator):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--lint", action="store_true")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
@@ -155,14 +174,13 @@ def main():
         return 2
     total = failed = 0
     begin = time.monotonic()
-    for bench in chosen:
-        try:
-            tests, bad, seconds = run_bench(bench)
-        except (subprocess.CalledProcessError, RuntimeError, SystemExit) as error:
-            print(f"  {bench.name}: {type(error).__name__}; see {BUILD / 'sim' / bench.name}")
-            tests, bad, seconds = 1, 1, 0.0
-        print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
-        total, failed = total + tests, failed + bad
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        for bench, result in zip(chosen, pool.map(run_bench, chosen)):
+            tests, bad, seconds, messages = result
+            for message in messages:
+                print(f"  {bench.name}: {message}")
+            print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
+            total, failed = total + tests, failed + bad
     print(f"{total} tests, {failed} failed, {time.monotonic() - begin:.0f} s")
     return 1 if failed else 0
 

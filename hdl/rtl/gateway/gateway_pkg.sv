@@ -31,7 +31,7 @@ package gateway_pkg;
   // Why a packet was dropped. Each has a counter; the order is the register map's.
   typedef enum logic [4:0] {
     DropNone        = 5'd0,
-    DropHeader      = 5'd1,   // not IPv4 or IPv6, a bad length or header checksum, options in the way
+    DropHeader      = 5'd1,   // not IPv4 or IPv6, bad length or header checksum, options in the way
     DropTooLong     = 5'd2,   // more than MaxBytes, or an IP length that is not the packet's
     DropNoPolicy    = 5'd3,   // no policy matches (RFC 4301 section 5: discard)
     DropPolicy      = 5'd4,   // the policy says discard
@@ -46,7 +46,7 @@ package gateway_pkg;
     DropInner       = 5'd13,  // what was inside is not what the SA carries
     DropFragment    = 5'd14,  // a fragment that would have to be put together first
     DropShort       = 5'd15,  // inbound: shorter than its SA's headers and ICV, or no whole blocks
-    DropUnsupported = 5'd16   // the SA asks for a cipher or HMAC that this gateway was built without
+    DropUnsupported = 5'd16   // the SA asks for a cipher or HMAC that this gateway is built without
   } drop_e;
   localparam int unsigned NumDrops = 17;
 
