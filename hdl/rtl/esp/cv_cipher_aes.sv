@@ -11,8 +11,6 @@
 // Comb. paths  none from input to output.
 // Stalls       those of cv_aes_cbc.
 
-`include "culvert_assert.svh"
-
 module cv_cipher_aes
   import culvert_pkg::*;
   import aes_pkg::*;
