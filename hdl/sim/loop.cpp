@@ -111,6 +111,7 @@ void Loop::add_flow(const Sa &suite, const std::string &name, bool tunnel, bool 
   flow.sa.v6 = v6;
   flow.sa.esn = esn;
   flow.sa.spi = static_cast<uint32_t>(kSpiBase + index);
+  flow.sa.reqid = static_cast<unsigned>(index);
   flow.sa.hop_limit = static_cast<uint8_t>(1 + pick(255));
   flow.sa.copy_df = one_in(2);
   flow.sa.salt = static_cast<uint32_t>(random_());

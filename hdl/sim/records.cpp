@@ -228,6 +228,7 @@ Tables::Record Tables::sa_record(const Sa &sa, Link link) {
   record.put_bytes(32, sa.key);
   record.put(32, sa.salt);
   record.put_bytes(64, auth_keys);
+  record.put(kSaBits, sa.reqid);
   record.put(48, sa.soft_bytes);
   record.put(48, sa.hard_bytes);
   record.put(48, sa.soft_packets);

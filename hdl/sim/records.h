@@ -39,7 +39,7 @@ struct Policy {
   Action action = Action::kDiscard;
   bool low = false;
   uint16_t priority = 0;
-  unsigned sa = 0;
+  unsigned sa = 0;  // protect: outbound an SA's index, inbound a reqid
 };
 
 enum class Cipher : unsigned { kAesCbc = 0, kAesGcm = 1, kDes = 2, k3Des = 3, kDesEcb = 4 };
@@ -58,6 +58,7 @@ struct Sa {
   Bytes key;       // AES: 16, 24 or 32 bytes; DES: 8; 3DES: 24
   uint32_t salt = 0;
   Bytes auth_key;  // HMAC
+  unsigned reqid = 0;  // inbound: what policies know it by
   uint64_t soft_bytes = 0, hard_bytes = 0, soft_packets = 0, hard_packets = 0;  // 0: none
 };
 

@@ -87,7 +87,7 @@ class Lane:
 
     def expect(self, sa, number, text_bytes, inner):
         self.want_accepts.append((sa.index, number >> 32, number & 0xFFFFFFFF, text_bytes))
-        self.want.append((CLEAR.pack(sa=sa.index), inner))
+        self.want.append((CLEAR.pack(reqid=sa.reqid), inner))
 
     def put_bad(self, packet, lane, reason):
         self.send(packet)

@@ -72,7 +72,7 @@ async def set_up(dut, idle, stall, delay):
     fields = {"beat": dut.in_beat_i}
     outs = {"beat": dut.out_beat_o}
     if INBOUND:
-        fields |= {"low": dut.in_low_i, "clear": dut.in_clear_i, "sa": dut.in_sa_i}
+        fields |= {"low": dut.in_low_i, "clear": dut.in_clear_i, "reqid": dut.in_reqid_i}
         outs |= {"low": dut.out_low_o}
     else:
         outs |= {"hdr": dut.out_hdr_o, "bypass": dut.out_bypass_o}
@@ -92,7 +92,7 @@ def put(source, packet, came):
         if INBOUND:
             item |= came if number == 0 else {
                 "low": source.random.randrange(2), "clear": source.random.randrange(2),
-                "sa": source.random.randrange(1024)}
+                "reqid": source.random.randrange(1024)}
         source.put(item)
 
 
@@ -110,7 +110,7 @@ def verdict(packet, came):
         hdr = {"low": policy["low"], "sa": policy["sa"], "ip": info}
         return Drop.NONE, {"hdr": pack(POLICY_HDR, hdr), "bypass": int(policy["action"] == BYPASS)}
     fits = came["clear"] if policy["action"] == BYPASS else \
-        not came["clear"] and policy["sa"] == came["sa"]
+        not came["clear"] and policy["sa"] == came["reqid"]
     return (Drop.NONE, {"low": came["low"]}) if fits else (Drop.MISMATCH, None)
 
 
@@ -131,7 +131,7 @@ def arrivals(rng, count):
             packet = packet[:rng.randrange(1, len(packet))]
         came = {"low": rng.randrange(2), "clear": int(rng.random() < (0.8 if action == BYPASS else
                                                                       0.2)),
-                "sa": sa if rng.random() < 0.8 else rng.randrange(1024)}
+                "reqid": sa if rng.random() < 0.8 else rng.randrange(1024)}
         yield bytes(packet), came
 
 
@@ -174,7 +174,7 @@ async def every_fate(dut, idle, stall, slow):
 def fixed(size, dport=PROTECT):
     """A packet of this size that passes, and what it came with."""
     return ip.ipv4(b"\0\1" + dport.to_bytes(2, "big") + bytes(size - 24)), \
-        {"low": 1, "clear": 0, "sa": dport >> 3}
+        {"low": 1, "clear": 0, "reqid": dport >> 3}
 
 
 @cocotb.test()

@@ -120,7 +120,7 @@ class Bench:
         outcome = model(text, tunnel, net)
         kind = outcome if isinstance(outcome, str) else "out"
         assert expect is None or kind == expect, f"the model says {kind}, the test {expect}"
-        fields = {"low": self.random.getrandbits(1), "sa": self.random.getrandbits(10)}
+        fields = {"low": self.random.getrandbits(1), "reqid": self.random.getrandbits(10)}
         hdr = CLEAR.pack(skip=skip, tunnel=tunnel, net=int.from_bytes(net.ljust(40, b"\0"), "big"),
                          ip=IP_INFO.pack(**ip_info(net, 1000)), **fields)
         if kind == "out":

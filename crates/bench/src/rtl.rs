@@ -143,7 +143,10 @@ fn gateway(suite: Suite) -> Result<Simulation, BenchError> {
             tables.add_sa(&mut gateway, direction, sa.clone(), 0).map_err(|e| refused(&e))?;
         let policy = Policy {
             selector: Selector::between((SRC.into(), 24), (DST.into(), 24)),
-            action: Action::Protect(index),
+            action: match direction {
+                rtl::Direction::Outbound => Action::Protect(index),
+                rtl::Direction::Inbound => Action::Require(sa.reqid),
+            },
             priority: 1,
             is_low_class: false,
         };

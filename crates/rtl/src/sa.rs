@@ -69,6 +69,9 @@ pub struct Sa {
     pub hop_limit: u8,
     /// Whether DF of an inner IPv4 header goes into the outer one; else it is set.
     pub copy_df: bool,
+    /// What inbound policies know it by, below 1024: an SA and its successor have the same, so that
+    /// packets of either pass while the peers change over.
+    pub reqid: u16,
     /// Keys; the salt has 4 bytes with AES-GCM.
     pub keys: Keys,
     /// Lifetime.
@@ -105,6 +108,9 @@ pub enum SaError {
     /// Addresses of two families.
     #[error("source {0} and destination {1} are not of one family")]
     Family(IpAddr, IpAddr),
+    /// A reqid of more bits than the gateway has.
+    #[error("a reqid of {0} is above what the gateway tells apart, 1023")]
+    Reqid(u16),
     /// A limit of 2^48 or more.
     #[error("a limit of {0} is above what the gateway counts, 2^48 - 1")]
     Limit(u64),
@@ -152,6 +158,7 @@ impl Sa {
             auth,
             hop_limit: 64,
             copy_df: true,
+            reqid: 0,
             keys: keys.clone(),
             limits: Limits::default(),
         };
@@ -187,6 +194,9 @@ impl Sa {
         }
         if self.src.is_ipv4() != self.dst.is_ipv4() {
             return Err(SaError::Family(self.src, self.dst));
+        }
+        if self.reqid >> SA_BITS != 0 {
+            return Err(SaError::Reqid(self.reqid));
         }
         let l = self.limits;
         match [l.soft_bytes, l.hard_bytes, l.soft_packets, l.hard_packets].into_iter().max() {
@@ -226,7 +236,7 @@ impl Sa {
         record.bytes(16, &address_bytes(self.src)).bytes(16, &address_bytes(self.dst));
         record.put(8, self.hop_limit.into()).flag(self.copy_df);
         record.bytes(32, &self.keys.cipher).bytes(4, salt.as_slice());
-        record.bytes(64, auth_keys.as_slice());
+        record.bytes(64, auth_keys.as_slice()).put(SA_BITS, self.reqid.into());
         let l = &self.limits;
         for limit in [l.soft_bytes, l.hard_bytes, l.soft_packets, l.hard_packets] {
             record.put(48, limit);
@@ -248,7 +258,7 @@ impl Sa {
 
 /// Length of an SA's record (`sa_t`).
 const SA_RECORD_BITS: u32 =
-    4 + 3 + 2 + 2 + 32 + 128 + 128 + 8 + 1 + 256 + 32 + 512 + 4 * 48 + 1 + SA_BITS;
+    4 + 3 + 2 + 2 + 32 + 128 + 128 + 8 + 1 + 256 + 32 + 512 + SA_BITS + 4 * 48 + 1 + SA_BITS;
 
 #[cfg(test)]
 mod tests {
@@ -310,6 +320,9 @@ mod tests {
         let mut sa = Sa::of(&params(suite), &keys(suite)).unwrap();
         sa.limits.hard_bytes = 1 << 48;
         assert_eq!(sa.check(), Err(SaError::Limit(1 << 48)));
+        sa.limits.hard_bytes = 0;
+        sa.reqid = 1024;
+        assert_eq!(sa.check(), Err(SaError::Reqid(1024)));
         sa.keys.salt.pop();
         assert!(matches!(sa.check(), Err(SaError::KeyLen { what: "salt", len: 3, .. })));
     }

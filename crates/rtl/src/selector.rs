@@ -120,8 +120,12 @@ pub enum Action {
     Discard,
     /// It passes in clear.
     Bypass,
-    /// Outbound: it goes through this SA. Inbound: it must have come through it.
+    /// Outbound: it goes through this SA.
     Protect(SaIndex),
+    /// Inbound: it must have come through an SA with this reqid ([`Sa::reqid`]).
+    ///
+    /// [`Sa::reqid`]: crate::Sa::reqid
+    Require(u16),
 }
 
 /// A policy.
@@ -143,7 +147,7 @@ impl Policy {
         let (action, sa) = match self.action {
             Action::Discard => (0, 0),
             Action::Bypass => (1, 0),
-            Action::Protect(sa) => (2, sa.0),
+            Action::Protect(SaIndex(number)) | Action::Require(number) => (2, number),
         };
         let mut record = Record::new();
         record.flag(valid).put(3, shape as u64).flag(s.src.0.is_ipv6());

@@ -59,6 +59,9 @@ pub enum TableError {
         /// How many there may be.
         most: usize,
     },
+    /// The action is one of the other direction, or its reqid is too large.
+    #[error("{0:?} is no action for {1:?} policies")]
+    Action(Action, Direction),
     /// The selector is none.
     #[error("the selector mixes IPv4 and IPv6, or a prefix is longer than its address")]
     Selector,
@@ -227,10 +230,14 @@ impl Tables {
         {
             return Err(TableError::SelectorTaken(PolicyIndex(taken)));
         }
-        if let Action::Protect(sa) = policy.action
-            && half.sas.get(sa.0).is_none()
-        {
-            return Err(TableError::Missing { what: "SA", index: sa.0 });
+        match (direction, policy.action) {
+            (_, Action::Discard | Action::Bypass) => {}
+            (Direction::Outbound, Action::Protect(sa)) if half.sas.get(sa.0).is_some() => {}
+            (Direction::Outbound, Action::Protect(sa)) => {
+                return Err(TableError::Missing { what: "SA", index: sa.0 });
+            }
+            (Direction::Inbound, Action::Require(reqid)) if reqid >> SA_BITS == 0 => {}
+            (_, action) => return Err(TableError::Action(action, direction)),
         }
         let full = |what, most| TableError::Full { what, most };
         let most = half.policies.most;
@@ -259,6 +266,31 @@ impl Tables {
         half.policy_chains.push(placed.bucket, index);
         half.policies.put(index, placed);
         Ok(PolicyIndex(index))
+    }
+
+    /// Lets an outbound policy's packets go through another SA from the next one on: the successor of
+    /// the one that it had.
+    ///
+    /// # Errors
+    /// [`TableError::Missing`] for the policy or the SA, [`TableError::Stuck`].
+    pub fn change_sa(
+        &mut self,
+        registers: &mut (impl Registers + ?Sized),
+        PolicyIndex(index): PolicyIndex,
+        sa: SaIndex,
+    ) -> Result<(), TableError> {
+        let direction = Direction::Outbound;
+        let half = &mut self.halves[direction as usize];
+        half.sas.get(sa.0).ok_or(TableError::Missing { what: "SA", index: sa.0 })?;
+        let missing = TableError::Missing { what: "policy", index };
+        let mut placed = *half.policies.get(index).ok_or(missing)?;
+        placed.policy.action = Action::Protect(sa);
+        let next = half.policy_chains.next(placed.bucket, index);
+        let record = placed.policy.record(true, placed.shape, next);
+        let mut write = Writer { registers, direction, accesses: &mut self.accesses };
+        write.record(Table::Policies, index.into(), &record)?;
+        half.policies.put(index, placed);
+        Ok(())
     }
 
     /// Takes a policy out.
@@ -574,7 +606,7 @@ mod tests {
 
     /// The highest bits of `policy_t` and `sa_t`.
     const POLICY_VALID: u32 = 340;
-    const SA_VALID: u32 = 1310;
+    const SA_VALID: u32 = 1320;
 
     fn sa(spi: u32) -> Sa {
         Sa {
@@ -587,6 +619,7 @@ mod tests {
             auth: Auth::None,
             hop_limit: 64,
             copy_df: true,
+            reqid: 3,
             keys: Keys { cipher: vec![7; 16], salt: vec![1; 4], auth: Vec::new() },
             limits: Limits::default(),
         }
@@ -619,7 +652,7 @@ mod tests {
                     tables.remove_sa(&mut memory, side, sa).unwrap();
                 } else if what > 0 {
                     let sa = tables.add_sa(&mut memory, side, sa(n.into()), 9).unwrap();
-                    let policy = policy(n, Action::Protect(sa));
+                    let policy = policy(n, Action::Require(n.into()));
                     let policy = tables.add_policy(&mut memory, side, policy).unwrap();
                     entries.insert(n, (policy, sa));
                 }

@@ -45,7 +45,7 @@ module cv_cipher_aes
       low: hdr.low,
       clear: 1'b0,
       skip: 5'd16,
-      sa: hdr.sa,
+      reqid: hdr.reqid,
       tunnel: hdr.tunnel,
       net: hdr.net,
       ip: hdr.ip

@@ -51,7 +51,7 @@ module cv_cipher_des
       low: hdr.low,
       clear: 1'b0,
       skip: 5'd8,
-      sa: hdr.sa,
+      reqid: hdr.reqid,
       tunnel: hdr.tunnel,
       net: hdr.net,
       ip: hdr.ip

@@ -151,7 +151,7 @@ module cv_cipher_gcm_in
     .count_o    ()
   );
 
-  assign hdr_in = '{low: in_hdr_i.low, clear: 1'b0, skip: '0, sa: in_hdr_i.sa,
+  assign hdr_in = '{low: in_hdr_i.low, clear: 1'b0, skip: '0, reqid: in_hdr_i.reqid,
                     tunnel: in_hdr_i.tunnel, net: in_hdr_i.net, ip: in_hdr_i.ip};
 
   cv_fifo #(

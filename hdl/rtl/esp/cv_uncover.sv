@@ -38,7 +38,7 @@ module cv_uncover
   output logic       out_valid_o,
   input  logic       out_ready_i,
   output beat_t      out_beat_o,
-  output clear_hdr_t out_hdr_o,  // only `low`, `clear` and `sa`; the rest is zero
+  output clear_hdr_t out_hdr_o,  // only `low`, `clear` and `reqid`; the rest is zero
 
   output logic  drop_valid_o,
   output drop_e drop_reason_o
@@ -53,7 +53,7 @@ module cv_uncover
   typedef struct packed {
     logic                  low;
     logic                  clear;
-    sa_index_t             sa;
+    sa_index_t             reqid;
     logic [8*NetBytes-1:0] net;
     logic [5:0]            net_bytes;
     logic [4:0]            skip;
@@ -275,7 +275,7 @@ module cv_uncover
     plan           = '0;
     plan.low       = decided_hdr_q.low;
     plan.clear     = decided_hdr_q.clear;
-    plan.sa        = decided_hdr_q.clear ? '0 : decided_hdr_q.sa;
+    plan.reqid     = decided_hdr_q.clear ? '0 : decided_hdr_q.reqid;
     plan.skip      = decided_hdr_q.clear ? '0 : decided_hdr_q.skip;
     plan.bytes     = keep_q;
     plan.net       = decided_hdr_q.net;
@@ -413,7 +413,7 @@ module cv_uncover
   typedef struct packed {
     logic      low;
     logic      clear;
-    sa_index_t sa;
+    sa_index_t reqid;
   } tag_t;
   tag_t tag;
   logic tag_valid, open_q;  // the packet at hand has its tag
@@ -426,7 +426,7 @@ module cv_uncover
     .rst_ni,
     .in_valid_i (put && !open_q),
     .in_ready_o (tags_room),
-    .in_data_i  ('{low: plan_out.low, clear: plan_out.clear, sa: plan_out.sa}),
+    .in_data_i  ('{low: plan_out.low, clear: plan_out.clear, reqid: plan_out.reqid}),
     .out_valid_o(tag_valid),
     .out_ready_i(out_valid_o && out_ready_i && out_beat_o.last),
     .out_data_o (tag),
@@ -442,7 +442,7 @@ module cv_uncover
     out_hdr_o       = '0;
     out_hdr_o.low   = tag.low;
     out_hdr_o.clear = tag.clear;
-    out_hdr_o.sa    = tag.sa;
+    out_hdr_o.reqid = tag.reqid;
   end
 
   // A packet never leaves without its header.

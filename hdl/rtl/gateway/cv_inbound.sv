@@ -506,7 +506,7 @@ module cv_inbound
       .in_beat_i    (inner_beat[i]),
       .in_low_i     (inner_hdr[i].low),
       .in_clear_i   (inner_hdr[i].clear),
-      .in_sa_i      (inner_hdr[i].sa),
+      .in_reqid_i   (inner_hdr[i].reqid),
       .look_valid_o (look_valid[i]),
       .look_ready_i (look_ready[i]),
       .look_o       (look[i]),

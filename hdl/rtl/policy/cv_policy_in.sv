@@ -18,7 +18,7 @@ module cv_policy_in
   // Read with a packet's first beat.
   input  logic      in_low_i,    // priority class
   input  logic      in_clear_i,  // came without ESP
-  input  sa_index_t in_sa_i,     // else: by this SA
+  input  sa_index_t in_reqid_i,  // else: by an SA with this reqid
 
   // A client of cv_spd.
   output logic      look_valid_o,
@@ -39,7 +39,7 @@ module cv_policy_in
   typedef struct packed {
     logic      low;
     logic      clear;
-    sa_index_t sa;
+    sa_index_t reqid;
   } came_t;
 
   came_t came;
@@ -50,7 +50,7 @@ module cv_policy_in
     drop = DropMismatch;
     if (!policy.valid) drop = DropNoPolicy;
     else if (policy.action == Bypass && came.clear) drop = DropNone;
-    else if (policy.action == Protect && !came.clear && policy.sa == came.sa) drop = DropNone;
+    else if (policy.action == Protect && !came.clear && policy.sa == came.reqid) drop = DropNone;
     else if (!(policy.action inside {Bypass, Protect})) drop = DropPolicy;
   end
 
@@ -63,7 +63,7 @@ module cv_policy_in
     .in_valid_i,
     .in_ready_o,
     .in_beat_i,
-    .in_hdr_i      ('{low: in_low_i, clear: in_clear_i, sa: in_sa_i}),
+    .in_hdr_i      ('{low: in_low_i, clear: in_clear_i, reqid: in_reqid_i}),
     .look_valid_o,
     .look_ready_i,
     .look_o,

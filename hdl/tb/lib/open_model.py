@@ -47,12 +47,12 @@ class Struct:
 
 IP_INFO = Struct(v6=1, bytes=14, hdr_bytes=6, tos=8, df=1, proto=8)
 SA = Struct(valid=1, tunnel=1, v6=1, esn=1, cipher=3, key_len=2, auth=2, spi=32, src=128, dst=128,
-            hop_limit=8, copy_df=1, key=256, salt=32, auth_keys=512, limits=192, more=1, next=10)
+            hop_limit=8, copy_df=1, key=256, salt=32, auth_keys=512, reqid=10, limits=192, more=1, next=10)
 SAD_REQ = Struct(op=2, sa=10, v6=1, spi=32, dst=128, high=32, seq=32, bytes=14)
 SAD_RSP = Struct(drop=5, sa=10, number=64, data=SA.bits)
-OPEN = Struct(low=1, cipher=3, auth=2, key_len=2, key=256, salt=32, auth_keys=512, sa=10, tunnel=1,
-              spi=32, number=64, esn=1, iv=64, bytes=14, net=320, ip=IP_INFO.bits)
-CLEAR = Struct(low=1, clear=1, skip=5, sa=10, tunnel=1, net=320, ip=IP_INFO.bits)
+OPEN = Struct(low=1, cipher=3, auth=2, key_len=2, key=256, salt=32, auth_keys=512, sa=10, reqid=10,
+              tunnel=1, spi=32, number=64, esn=1, iv=64, bytes=14, net=320, ip=IP_INFO.bits)
+CLEAR = Struct(low=1, clear=1, skip=5, reqid=10, tunnel=1, net=320, ip=IP_INFO.bits)
 
 SEND, FIND, ACCEPT = range(3)
 
@@ -94,6 +94,11 @@ class OpenSa:
         self.dst = self.dst or rng.randbytes(16 if self.v6 else 4)
 
     @property
+    def reqid(self):
+        """Not the index, so that one is not taken for the other."""
+        return ~self.index & 0x3FF
+
+    @property
     def block(self):
         return {AES_CBC: 16, GCM: 4}.get(self.cipher, 8)
 
@@ -127,7 +132,7 @@ class OpenSa:
             key_len=gcm.LENGTHS.get(len(self.key), 0), auth=self.auth, spi=self.spi,
             src=address(self.src), dst=address(self.dst), hop_limit=64,
             key=int.from_bytes(self.key.ljust(32, b"\0"), "big"),
-            salt=int.from_bytes(self.salt, "big"), auth_keys=self.auth_keys())
+            salt=int.from_bytes(self.salt, "big"), auth_keys=self.auth_keys(), reqid=self.reqid)
 
     def _block_cipher(self, iv):
         if self.cipher == AES_CBC:
@@ -210,7 +215,7 @@ def open_hdr(sa, number, net, iv, data_bytes, total_bytes):
     return OPEN.pack(
         cipher=sa.cipher, auth=sa.auth, key_len=gcm.LENGTHS.get(len(sa.key), 0),
         key=int.from_bytes(sa.key.ljust(32, b"\0"), "big"), salt=int.from_bytes(sa.salt, "big"),
-        auth_keys=sa.auth_keys(), sa=sa.index, tunnel=sa.tunnel, spi=sa.spi, number=number,
+        auth_keys=sa.auth_keys(), sa=sa.index, reqid=sa.reqid, tunnel=sa.tunnel, spi=sa.spi, number=number,
         esn=sa.esn, iv=int.from_bytes(iv, "big"), bytes=data_bytes,
         net=int.from_bytes(net.ljust(40, b"\0"), "big"),
         ip=IP_INFO.pack(**ip_info(net, total_bytes)))

@@ -31,7 +31,8 @@ SA_BUCKET = [("valid", 1), ("first", SA_BITS)]
 LIMITS = [("soft_bytes", 48), ("hard_bytes", 48), ("soft_packets", 48), ("hard_packets", 48)]
 SA = [("valid", 1), ("tunnel", 1), ("v6", 1), ("esn", 1), ("cipher", 3), ("key_len", 2), ("auth", 2),
       ("spi", 32), ("src", 128), ("dst", 128), ("hop_limit", 8), ("copy_df", 1), ("key", 256),
-      ("salt", 32), ("auth_keys", 512), ("limits", LIMITS), ("more", 1), ("next", SA_BITS)]
+      ("salt", 32), ("auth_keys", 512), ("reqid", SA_BITS), ("limits", LIMITS), ("more", 1),
+      ("next", SA_BITS)]
 STATE = [("top", 64), ("seen", WINDOW), ("bytes", 48), ("packets", 48), ("soft_told", 1),
          ("hard_told", 1)]
 EVENT = [("kind", 2), ("sa", SA_BITS)]

@@ -15,7 +15,8 @@ def random_sa(rng, **fields):
         "cipher": rng.randrange(5), "key_len": rng.randrange(3), "auth": rng.randrange(3),
         "spi": rng.getrandbits(32), "src": rng.getrandbits(128), "dst": rng.getrandbits(128),
         "hop_limit": rng.randrange(256), "copy_df": rng.randrange(2), "key": rng.getrandbits(256),
-        "salt": rng.getrandbits(32), "auth_keys": rng.getrandbits(512), "limits": {}} | fields
+        "salt": rng.getrandbits(32), "auth_keys": rng.getrandbits(512),
+        "reqid": rng.getrandbits(10), "limits": {}} | fields
     if not record["v6"]:
         record["src"], record["dst"] = (record[n] >> 96 << 96 for n in ("src", "dst"))
     return record

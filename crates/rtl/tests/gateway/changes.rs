@@ -7,7 +7,7 @@ use rtl::{
 };
 
 use crate::packets;
-use crate::world::{World, here, there};
+use crate::world::{self, World, here, there};
 
 const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
 
@@ -92,6 +92,58 @@ fn others_come_and_go() {
     let gone = packets::ip(here(0, false), [10, 99, 200, 200].into(), 0, 17, &[0; 8]);
     assert_eq!(send(&mut world, &gone), None);
     assert_eq!(Counters::read(&mut world.gateway, false).dropped(Drop::NoPolicy), before + 1);
+}
+
+/// An SA is replaced as IKE does it: the new pair is there before the old one goes. Every packet that
+/// either side sealed meanwhile passes.
+#[test]
+fn a_rekey_loses_nothing() {
+    let mut world = World::new(6);
+    let old = world.add_tunnel(GCM, Mode::Tunnel, false, false);
+    let policy = protect(&world, old);
+    let policy = world.tables.add_policy(&mut world.gateway, Direction::Outbound, policy).unwrap();
+    let inbound = Policy {
+        selector: Selector::between((there(0, false), 24), (here(0, false), 0)),
+        action: Action::Require(world::reqid(0)),
+        priority: 7,
+        is_low_class: false,
+    };
+    world.tables.add_policy(&mut world.gateway, Direction::Inbound, inbound).unwrap();
+    let back = |n: u8| packets::ip(there(0, false), here(0, false), 0, 17, &[n; 30]);
+    let late: Vec<Vec<u8>> =
+        (0..20).map(|n| world.software.seal(&world.tunnels[old].sender, &back(n))).collect();
+
+    let new = world.add_tunnel(GCM, Mode::Tunnel, false, false);
+    let (_, sa) = world.tables.sas(Direction::Inbound).nth(1).unwrap();
+    let sa = rtl::Sa { reqid: world::reqid(0), ..sa.clone() };
+    let new_back = world.tunnels[new].back;
+    world.tables.remove_sa(&mut world.gateway, Direction::Inbound, new_back).unwrap();
+    world.tables.add_sa(&mut world.gateway, Direction::Inbound, sa, 0).unwrap();
+    world.gateway.push(Side::Protected, &udp(0, 11));
+    world.tables.change_sa(&mut world.gateway, policy, world.tunnels[new].out).unwrap();
+    world.gateway.push(Side::Protected, &udp(0, 12));
+    for sealed in &late {
+        world.gateway.push(Side::Unprotected, sealed);
+    }
+    let fresh = world.software.seal(&world.tunnels[new].sender, &back(99));
+    world.gateway.push(Side::Unprotected, &fresh);
+    world.gateway.tick(20_000);
+    let there: Vec<Vec<u8>> =
+        core::iter::from_fn(|| world.gateway.pull(Side::Unprotected)).collect();
+    let opened = |world: &mut World, number: usize, sealed: &[u8]| {
+        world.software.open(&world.tunnels[number].receiver, sealed)
+    };
+    assert_eq!(opened(&mut world, old, &there[0]), Ok(Some(udp(0, 11))));
+    assert_eq!(opened(&mut world, new, &there[1]), Ok(Some(udp(0, 12))));
+    let mut came = core::iter::from_fn(|| world.gateway.pull(Side::Protected)).collect::<Vec<_>>();
+    came.sort_unstable();
+    let mut wanted: Vec<Vec<u8>> = (0..20).map(back).chain([back(99)]).collect();
+    wanted.sort_unstable();
+    assert_eq!(came, wanted);
+    // Then the old ones go.
+    let (out, back) = (world.tunnels[old].out, world.tunnels[old].back);
+    world.tables.remove_sa(&mut world.gateway, Direction::Outbound, out).unwrap();
+    world.tables.remove_sa(&mut world.gateway, Direction::Inbound, back).unwrap();
 }
 
 #[test]

@@ -195,6 +195,7 @@ impl Run {
                 self.coverage.hit("in clear", "outbound");
                 *self.to_there.entry(None).or_default().entry(packet.to_vec()).or_default() += 1;
             }
+            Some(Action::Require(_)) => unreachable!("an inbound action"),
             Some(Action::Protect(sa)) => {
                 let tunnel = self.world.tunnels.iter().find(|t| t.out == sa).unwrap();
                 self.coverage.hit("sealed", &tunnel.name);
@@ -246,7 +247,8 @@ impl Run {
             match self.decision(Way::In, &inner) {
                 None => self.drop_due(true, Drop::NoPolicy),
                 Some(Action::Discard) => self.drop_due(true, Drop::Policy),
-                Some(Action::Protect(_)) => self.drop_due(true, Drop::Mismatch),
+                Some(Action::Require(_)) => self.drop_due(true, Drop::Mismatch),
+                Some(Action::Protect(_)) => unreachable!("an outbound action"),
                 Some(Action::Bypass) => {
                     self.coverage.hit("in clear", "inbound");
                     *self.to_here.entry(inner.clone()).or_default() += 1;
@@ -296,7 +298,7 @@ impl Run {
             Ok(Some(packet)) => match self.decision(Way::In, &packet) {
                 None => self.drop_due(true, Drop::NoPolicy),
                 Some(Action::Discard) => self.drop_due(true, Drop::Policy),
-                Some(Action::Protect(sa)) if sa == self.world.tunnels[number].back => {
+                Some(Action::Require(reqid)) if reqid == world::reqid(number as u8) => {
                     let name = self.world.tunnels[number].name.clone();
                     self.coverage.hit("opened", name);
                     self.coverage.hit("opened, length", length_bin(packet.len()));

@@ -120,7 +120,6 @@ impl Policies {
         self.reader.refresh_all();
     }
 
-
     /// The number of the policy that decides.
     pub fn find(&self, direction: Direction, packet: &[u8]) -> Option<u32> {
         let headers = parse_ip(packet).unwrap();

@@ -41,6 +41,11 @@ pub struct Tunnel {
     pub twin: esp::Sa,
 }
 
+/// What inbound policies know a tunnel's SAs by; not their index, so that one is not taken for the other.
+pub fn reqid(tunnel: u8) -> u16 {
+    1000 - u16::from(tunnel)
+}
+
 /// Host 1 of the network behind the gateway, of a tunnel.
 pub fn here(tunnel: u8, v6: bool) -> IpAddr {
     if v6 {
@@ -127,7 +132,7 @@ impl World {
         let (back, back_keys) = sa(peer, local, 0x8000 + u32::from(number));
         let (tables, gateway) = (&mut self.tables, &mut self.gateway);
         let mut add = |direction, params, keys| {
-            let sa = rtl::Sa::of(params, keys).unwrap();
+            let sa = rtl::Sa { reqid: reqid(number), ..rtl::Sa::of(params, keys).unwrap() };
             tables.add_sa(gateway, direction, sa, 0).unwrap()
         };
         let tunnel = Tunnel {
@@ -180,7 +185,7 @@ impl World {
     fn add_networks(&mut self, number: u8) {
         let tunnel = &self.tunnels[usize::from(number)];
         let (mode, own) = (tunnel.mode, tunnel.v6);
-        let action = [Action::Protect(tunnel.out), Action::Protect(tunnel.back)];
+        let action = [Action::Protect(tunnel.out), Action::Require(reqid(number))];
         for v6 in [false, true] {
             if mode == Mode::Transport && v6 != own {
                 continue;
@@ -205,8 +210,7 @@ impl World {
             self.add_policy(port(17, BYPASS_PORT), 10, [Action::Bypass; 2]);
             self.add_policy(port(6, DISCARD_PORT), 11, [Action::Discard; 2]);
             // From each tunnel's host to one port: by the first tunnel, whichever network it is.
-            let first =
-                [Action::Protect(self.tunnels[0].out), Action::Protect(self.tunnels[0].back)];
+            let first = [Action::Protect(self.tunnels[0].out), Action::Require(reqid(0))];
             for number in (0..self.tunnels.len() as u8).step_by(5) {
                 let host = if v6 { 128 } else { 32 };
                 let from_host = Selector {
