@@ -128,7 +128,7 @@ class Bench:
         else:
             self.want_drops.append(DROP[kind])
         # What is skipped looks like padding, so that a check that looks too far shows.
-        garbage = bytes(range(16 - skip + 1, 17))
+        garbage = bytes(range(1, skip + 1))
         for value in beat.beats(garbage + text):
             self.source.put({"beat": value, "hdr": hdr})
 
@@ -211,7 +211,7 @@ async def padding(dut, skip):
         bench.put(text[:-2] + bytes([0, 4]), skip=skip, expect="out")
     # Nothing but padding, and all of what is skipped looking like some of it.
     for text in (padded(b"", 4, align), padded(b"", 4, align, 1), bytes(align - 2) + b"\xff\x04",
-                 bytes(range(17, 17 + align - 2)) + bytes([15 + align, 4])):
+                 bytes(range(skip + 1, skip + align - 1)) + bytes([skip + align - 2, 4])):
         bench.put(text, skip=skip)
     assert bench.want_drops.count(DROP["Padding"]) > 1000
     await bench.finish()
@@ -233,7 +233,7 @@ async def ecn(dut):
                     bench.put(padded(packet, 41 if v6 else 4, align), net=net, skip=skip,
                               expect="Inner" if cell == CE else "out")
     # Checksums at both ends of their range: those of 0 and about it, before and after.
-    for ident in (*range(0x10000 - 0x40, 0x10000), *range(0x40)):
+    for ident in range(0xBAC0, 0xBB10):  # 0x4516 with these: 0xffff and about it
         packet = ip_header(False, bytes(4), bytes(4), 0, 0, tos=ECT0, ttl=0, df=False, ident=ident)
         for outer in (CE, ECT1):
             bench.put(padded(packet, 4), net=bench.net(False, tos=outer), expect="out")
