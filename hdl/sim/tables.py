@@ -21,7 +21,7 @@ from published import (CONFIGURATIONS, GCM_MHZ, GCM_TARGET, PROTOTYPE_CYCLES, PR
 COLUMNS = ("table", "configuration", "cipher", "packet_bytes", "packets", "mhz", "published_mbps",
            "ours_mbps", "ratio")
 BASE = {"NumAes": 0, "NumDes": 0, "NumGcm": 0, "NumSha1": 0, "NumSha256": 0, "HasInbound": "1'b0",
-        "assert": 0}
+        "assert": 0, "optimise": 0}
 # Cycles a block of SHA-1, and the rounds a cycle that give them.
 HMAC_ROUNDS = {40: 2, 20: 4}
 

@@ -61,7 +61,7 @@ def build_model(bench, build_dir):
     """
     import cocotb_tools.config as config
 
-    store = BUILD / "sim" / ".runtime"
+    store = BUILD / "sim" / ".runtime-coverage"
     store.mkdir(parents=True, exist_ok=True)
     build_dir.mkdir(parents=True, exist_ok=True)
     libraries = config.libs_dir
@@ -69,7 +69,7 @@ def build_model(bench, build_dir):
         "verilator", "-cc", "--exe", "-Mdir", str(build_dir), "--prefix", "Vtop",
         "-o", bench.top, "--top-module", bench.top, "--vpi", "--public-flat-rw",
         "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
-        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1",
+        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1", "--coverage-user",
         # One C++ file for each model: the wheel's makefile knows no precompiled headers.
         "--output-split", "0",
         *(f"-G{name}={value}" for name, value in bench.parameters.items()),
@@ -107,6 +107,7 @@ def measured(bench):
     begin = time.monotonic()
     build_dir = BUILD / "sim" / bench.name
     build_model(bench, build_dir)
+    (build_dir / "coverage.dat").unlink(missing_ok=True)
     runner = get_runner("verilator")
     results = runner.test(
         hdl_toplevel=bench.top,
@@ -115,6 +116,7 @@ def measured(bench):
         build_dir=build_dir,
         test_dir=build_dir,
         results_xml=str(build_dir / "results.xml"),
+        test_args=["--coverage-per-instance"],
         extra_env={
             f"CV_{k}": str(v) for k, v in (bench.parameters | bench.environment).items()
         },

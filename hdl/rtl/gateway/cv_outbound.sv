@@ -8,8 +8,8 @@
 //                          |                                                                 |
 //                      cv_switch -> cv_cipher_aes x NumAes, cv_cipher_des x NumDes,          |
 //                          |        cv_cipher_gcm_out x NumGcm                               v
-//                      cv_switch -> cv_auth_out: SHA-1 x NumSha1, SHA-256 x NumSha256,   -> cv_merge
-//                                   none x NumGcm                                            |
+//                      cv_switch -> cv_auth_out: SHA-1 x NumSha1, SHA-256 x NumSha256    -> cv_merge
+//                      (GCM: none)  and, behind each AES-GCM lane, one without HMAC            |
 //                                                                                           out
 //
 //              Modules of one kind share the work packet by packet, so packets of one flow may leave
@@ -41,8 +41,10 @@ module cv_outbound
   parameter  bit          Ecb            = 1'b0,
   parameter  bit          Serial         = 1'b0,
   parameter  int unsigned FifoBeats      = 512,
-  localparam int unsigned NumCipher      = NumAes + NumDes + NumGcm,
-  localparam int unsigned NumAuth        = NumSha1 + NumSha256 + NumGcm,
+  localparam int unsigned NumCbc         = NumAes + NumDes,
+  localparam int unsigned NumCipher      = NumCbc + NumGcm,
+  localparam int unsigned NumHmac        = NumSha1 + NumSha256,
+  localparam int unsigned NumAuth        = NumHmac + NumGcm,
   localparam int unsigned Sources        = NumPolicy + NumSad + NumCipher
 ) (
   input logic clk_i,
@@ -87,10 +89,9 @@ module cv_outbound
     TypeDes = 2'd1,
     TypeGcm = 2'd2
   } cipher_type_e;
-  typedef enum logic [1:0] {
-    TypeSha1   = 2'd0,
-    TypeSha256 = 2'd1,
-    TypeNone   = 2'd2
+  typedef enum logic {
+    TypeSha1   = 1'b0,
+    TypeSha256 = 1'b1
   } auth_type_e;
 
   // The types of modules that are numbered kind by kind: `a` of the first, `b` of the second.
@@ -103,6 +104,7 @@ module cv_outbound
   function automatic logic [NumAuth*4-1:0] auth_kinds();
     for (int unsigned i = 0; i < NumAuth; i++) auth_kinds[4*i+:4] = kind(i, NumSha1, NumSha256);
   endfunction
+  localparam logic [NumAuth*4-1:0] AuthKinds = auth_kinds();
 
   logic hold_back, spread_ready;
   assign in_ready_o = spread_ready && !hold_back;
@@ -321,10 +323,9 @@ module cv_outbound
     .out_hdr_o  (cipher_in_hdr)
   );
 
-  logic [NumCipher-1:0] cipher_valid, cipher_ready, cipher_low;
+  logic [NumCipher-1:0] cipher_valid, cipher_ready;
   beat_t [NumCipher-1:0] cipher_beat;
   auth_hdr_t [NumCipher-1:0] cipher_hdr;
-  logic [NumCipher-1:0][1:0] cipher_auth;
 
   for (genvar i = 0; i < NumCipher; i++) begin : gen_cipher
     localparam int unsigned Source = NumPolicy + NumSad + i;
@@ -376,14 +377,6 @@ module cv_outbound
       assign drop_valid_o[Source]  = 1'b0;
       assign drop_reason_o[Source] = DropNone;
     end
-    assign cipher_low[i] = cipher_hdr[i].low;
-    always_comb begin
-      unique case (cipher_hdr[i].auth)
-        AuthSha1:   cipher_auth[i] = TypeSha1;
-        AuthSha256: cipher_auth[i] = TypeSha256;
-        default:    cipher_auth[i] = TypeNone;
-      endcase
-    end
   end
 
   // HMAC section.
@@ -391,32 +384,60 @@ module cv_outbound
   beat_t [NumAuth-1:0] auth_in_beat;
   auth_hdr_t [NumAuth-1:0] auth_in_hdr;
 
-  cv_switch #(
-    .Hdr      (auth_hdr_t),
-    .NumIn    (NumCipher),
-    .NumOut   (NumAuth),
-    .NumTypes (3),
-    .OutType  (auth_kinds()),
-    .InPackets(4),
-    .OutDepth (FifoBeats)
-  ) u_to_auth (
-    .clk_i,
-    .rst_ni,
-    .in_valid_i (cipher_valid),
-    .in_ready_o (cipher_ready),
-    .in_beat_i  (cipher_beat),
-    .in_hdr_i   (cipher_hdr),
-    .in_type_i  (cipher_auth),
-    .in_low_i   (cipher_low),
-    .out_valid_o(auth_in_valid),
-    .out_ready_i(auth_in_ready),
-    .out_beat_o (auth_in_beat),
-    .out_hdr_o  (auth_in_hdr)
-  );
+  // Ciphers without integrity of their own share the HMAC modules.
+  if (NumCbc != 0 && NumHmac != 0) begin : gen_to_hmac
+    logic [NumCbc-1:0] low, sha256;
+    for (genvar i = 0; i < NumCbc; i++) begin : gen_type
+      assign low[i]    = cipher_hdr[i].low;
+      assign sha256[i] = (cipher_hdr[i].auth == AuthSha256) ? TypeSha256 : TypeSha1;
+    end
+
+    cv_switch #(
+      .Hdr      (auth_hdr_t),
+      .NumIn    (NumCbc),
+      .NumOut   (NumHmac),
+      .NumTypes (2),
+      .OutType  (AuthKinds[NumHmac*4-1:0]),
+      .InPackets(4),
+      .OutDepth (FifoBeats)
+    ) u_to_hmac (
+      .clk_i,
+      .rst_ni,
+      .in_valid_i (cipher_valid[NumCbc-1:0]),
+      .in_ready_o (cipher_ready[NumCbc-1:0]),
+      .in_beat_i  (cipher_beat[NumCbc-1:0]),
+      .in_hdr_i   (cipher_hdr[NumCbc-1:0]),
+      .in_type_i  (sha256),
+      .in_low_i   (low),
+      .out_valid_o(auth_in_valid[NumHmac-1:0]),
+      .out_ready_i(auth_in_ready[NumHmac-1:0]),
+      .out_beat_o (auth_in_beat[NumHmac-1:0]),
+      .out_hdr_o  (auth_in_hdr[NumHmac-1:0])
+    );
+  end else begin : gen_no_hmac
+    // cv_encap drops what needs both a cipher and an HMAC.
+    for (genvar i = 0; i < NumCbc; i++) begin : gen_cbc
+      assign cipher_ready[i] = 1'b0;
+    end
+    for (genvar i = 0; i < NumHmac; i++) begin : gen_hmac
+      assign auth_in_valid[i] = 1'b0;
+      assign auth_in_beat[i]  = '0;
+      assign auth_in_hdr[i]   = '0;
+    end
+  end
+
+  // An AES-GCM lane has a way of its own: through a switch with one input and one output a packet of
+  // n beats would take n + 3 cycles.
+  for (genvar i = 0; i < NumGcm; i++) begin : gen_to_none
+    assign auth_in_valid[NumHmac+i] = cipher_valid[NumCbc+i];
+    assign auth_in_beat[NumHmac+i]  = cipher_beat[NumCbc+i];
+    assign auth_in_hdr[NumHmac+i]   = cipher_hdr[NumCbc+i];
+    assign cipher_ready[NumCbc+i]   = auth_in_ready[NumHmac+i];
+  end
 
   for (genvar i = 0; i < NumAuth; i++) begin : gen_auth
     localparam auth_e Auth = (i < NumSha1) ? AuthSha1 :
-                             (i < NumSha1 + NumSha256) ? AuthSha256 : AuthNone;
+                             (i < NumHmac) ? AuthSha256 : AuthNone;
     cv_auth_out #(
       .Auth          (Auth),
       .RoundsPerCycle((Auth == AuthSha256) ? RoundsPerCycle / 2 : RoundsPerCycle)

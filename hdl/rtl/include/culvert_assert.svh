@@ -1,4 +1,4 @@
-// Assertion macros. Each takes a name, which appears in simulator and prover output, and each use
+// Macros for assertions and cover points. Each takes a name, which appears in simulator and prover output, and each use
 // stands below a comment that says what the property means. They expect clk_i and rst_ni in scope.
 //
 // Simulation checks them (Verilator --assert); formal/ proves those of the cells it lists; synthesis
@@ -19,6 +19,7 @@
 `define CV_ASSERT(name, prop)
 `define CV_ASSUME(name, prop)
 `define CV_ASSERT_STABLE(name, valid, ready, payload)
+`define CV_COVER(name, prop)
 
 `else
 
@@ -32,6 +33,15 @@
   name : assume property (@(posedge clk_i) disable iff (!rst_ni) (prop));
 `else
 `define CV_ASSUME(name, prop) `CV_ASSERT(name, prop)
+`endif
+
+// `prop` is worth seeing: simulations that never saw it have not tested the module. Counted with
+// --coverage-user, and added up by tb/coverage.py. Proofs have cover points of their own.
+`ifdef FORMAL
+`define CV_COVER(name, prop)
+`else
+`define CV_COVER(name, prop) \
+  name : cover property (@(posedge clk_i) disable iff (!rst_ni) (prop));
 `endif
 
 // The valid/ready contract of a source: an offer stays, unchanged, until it is taken. Written with
