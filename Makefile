@@ -21,10 +21,10 @@ PRELOAD = target/release/libculvert_preload.so
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions scenarios
+JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench hdl install uninstall clean $(JOBS)
+.PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -60,9 +60,6 @@ bench: build ## all benchmarks and a report in bench/reports; QUICK=1 CPU=core
 	else echo "not root: without the comparison to DPDK's gateway"; fi
 	@$(BINARY) bench all $(if $(filter 1 yes true,$(QUICK)),--quick) $(if $(CPU),--cpu $(CPU)) \
 	    --report bench/reports --command 'make bench$(if $(QUICK), QUICK=1)$(if $(CPU), CPU=$(CPU))'
-
-hdl: ## lint and benches of the hardware gateway (PyPI tools into hdl/build)
-	$(MAKE) -C hdl lint test
 
 install: ## binary, preload library, manual pages, units, default configuration
 	@test -x $(BINARY) || { echo "nothing is built yet: run make build first"; exit 1; }

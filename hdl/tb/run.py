@@ -1,6 +1,7 @@
 """Builds and runs the benches.
 
     python tb/run.py [NAME...]      all benches, or those whose name contains one of the words
+    python tb/run.py --jobs 1       one at a time (default: as many as there are processors)
     python tb/run.py --lint         Verilator -Wall and verible over every module
     python tb/run.py --list         names only
 """
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 from benches import BENCHES, LINT
@@ -59,7 +61,7 @@ def build_model(bench, build_dir):
     """
     import cocotb_tools.config as config
 
-    store = BUILD / "sim" / ".runtime"
+    store = BUILD / "sim" / ".runtime-coverage"
     store.mkdir(parents=True, exist_ok=True)
     build_dir.mkdir(parents=True, exist_ok=True)
     libraries = config.libs_dir
@@ -67,7 +69,7 @@ def build_model(bench, build_dir):
         "verilator", "-cc", "--exe", "-Mdir", str(build_dir), "--prefix", "Vtop",
         "-o", bench.top, "--top-module", bench.top, "--vpi", "--public-flat-rw",
         "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
-        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1",
+        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1", "--coverage-user",
         # One C++ file for each model: the wheel's makefile knows no precompiled headers.
         "--output-split", "0",
         *(f"-G{name}={value}" for name, value in bench.parameters.items()),
@@ -84,16 +86,28 @@ def build_model(bench, build_dir):
         subprocess.run(make, check=True, stdout=log, stderr=subprocess.STDOUT)
     for file in build_dir.glob("verilated*.[od]"):
         if not (store / file.name).exists():
-            shutil.copy(file, store / file.name)
+            # Whole or not at all: another bench may be looking.
+            part = store / f".{file.name}.{os.getpid()}"
+            shutil.copy(file, part)
+            part.rename(store / file.name)
 
 
 def run_bench(bench):
-    """Runs one bench; returns (tests, failures, seconds)."""
+    """Runs one bench; returns (tests, failures, seconds, messages)."""
+    try:
+        return measured(bench)
+    except (subprocess.CalledProcessError, RuntimeError, SystemExit) as error:
+        return 1, 1, 0.0, [f"{type(error).__name__}; see {BUILD / 'sim' / bench.name}"]
+
+
+def measured(bench):
+    """As run_bench; raises if the bench cannot be built, or its simulation does not end."""
     from cocotb_tools.runner import get_runner
 
     begin = time.monotonic()
     build_dir = BUILD / "sim" / bench.name
     build_model(bench, build_dir)
+    (build_dir / "coverage.dat").unlink(missing_ok=True)
     runner = get_runner("verilator")
     results = runner.test(
         hdl_toplevel=bench.top,
@@ -102,31 +116,37 @@ def run_bench(bench):
         build_dir=build_dir,
         test_dir=build_dir,
         results_xml=str(build_dir / "results.xml"),
+        test_args=["--coverage-per-instance"],
         extra_env={
             f"CV_{k}": str(v) for k, v in (bench.parameters | bench.environment).items()
         },
         log_file=build_dir / "test.log",
     )
+    messages = []
     if not Path(results).exists():
         raise RuntimeError("the simulation left no results")
     cases = list(ElementTree.parse(results).getroot().iter("testcase"))
     failed = [c for c in cases if c.find("failure") is not None or c.find("error") is not None]
     for case in failed:
-        print(f"  FAILED {case.get('name')}: see {build_dir / 'test.log'}")
-    return len(cases), len(failed), time.monotonic() - begin
+        messages.append(f"FAILED {case.get('name')}: see {build_dir / 'test.log'}")
+    return len(cases), len(failed), time.monotonic() - begin, messages
 
 
 def lint(verilator):
     """Runs Verilator's lint on every top of LINT, and verible on every file. Returns failures."""
-    failures = 0
-    for top, folders in LINT:
+    def look(entry):
+        top, folders = entry
         command = [verilator, "--lint-only", *LINT_FLAGS,
                    *map(str, sources(folders)), "--top-module", top]
-        result = subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT)
-        if result.returncode != 0:
-            print(result.stdout)
-            failures += 1
+        return subprocess.run(command, check=False, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+
+    failures = 0
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for result in pool.map(look, LINT):
+            if result.returncode != 0:
+                print(result.stdout)
+                failures += 1
     files = sorted(str(f) for f in [*RTL.rglob("*.sv"), *(ROOT / "tb").glob("*.sv")])
     for tool, args in [
         ("verible-verilog-lint", ["--rules_config", str(RTL / "verible.rules")]),
@@ -139,6 +159,7 @@ def lint(verilator):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--lint", action="store_true")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
@@ -155,14 +176,13 @@ def main():
         return 2
     total = failed = 0
     begin = time.monotonic()
-    for bench in chosen:
-        try:
-            tests, bad, seconds = run_bench(bench)
-        except (subprocess.CalledProcessError, RuntimeError, SystemExit) as error:
-            print(f"  {bench.name}: {type(error).__name__}; see {BUILD / 'sim' / bench.name}")
-            tests, bad, seconds = 1, 1, 0.0
-        print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
-        total, failed = total + tests, failed + bad
+    with ProcessPoolExecutor(arguments.jobs) as pool:
+        for bench, result in zip(chosen, pool.map(run_bench, chosen)):
+            tests, bad, seconds, messages = result
+            for message in messages:
+                print(f"  {bench.name}: {message}")
+            print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
+            total, failed = total + tests, failed + bad
     print(f"{total} tests, {failed} failed, {time.monotonic() - begin:.0f} s")
     return 1 if failed else 0
 

@@ -7,6 +7,7 @@ input and class keep their order; both classes move under load; modules of a typ
 import beat
 import cocotb
 from cocotb.triggers import FallingEdge
+from lanes import Lanes, watch
 from stream import Sink, Source, start, wait_for
 
 NUM_IN, NUM_OUT = 2, 3
@@ -14,44 +15,8 @@ OUT_TYPE = [0, 0, 1]
 BEAT_BITS, HDR_BITS = 133, 16
 
 
-class Lanes:
-    """Packed arrays of the switch's ports, seen as one port per lane.
-
-    The simulator sees each port as one wide value; a lane writes and reads its own bits.
-    """
-
-    def __init__(self, signal, width, count):
-        self.signal, self.width, self.values = signal, width, [0] * count
-        self.flush()
-
-    def flush(self):
-        total = 0
-        for index, value in enumerate(self.values):
-            total |= value << (self.width * index)
-        self.signal.value = total
-
-    def lane(self, index):
-        return Lane(self, index)
-
-
-class Lane:
-    def __init__(self, lanes, index):
-        self.lanes, self.index = lanes, index
-
-    @property
-    def value(self):
-        whole = int(self.lanes.signal.value)
-        return whole >> (self.lanes.width * self.index) & ((1 << self.lanes.width) - 1)
-
-    @value.setter
-    def value(self, new):
-        self.lanes.values[self.index] = int(new)
-        self.lanes.flush()
-
-
 def set_up(dut, idle, stall):
     valid = Lanes(dut.in_valid_i, 1, NUM_IN)
-    ready = Lane(type("R", (), {"signal": dut.in_ready_o, "width": 1}), 0)
     data = Lanes(dut.in_beat_i, BEAT_BITS, NUM_IN)
     hdr = Lanes(dut.in_hdr_i, HDR_BITS, NUM_IN)
     typ = Lanes(dut.in_type_i, 1, NUM_IN)
@@ -59,11 +24,10 @@ def set_up(dut, idle, stall):
     sources = []
     for i in range(NUM_IN):
         sources.append(Source(
-            dut.clk_i, valid.lane(i), Lane(ready.lanes, i),
+            dut.clk_i, valid.lane(i), watch(dut.in_ready_o, 1, i),
             {"beat": data.lane(i), "hdr": hdr.lane(i), "typ": typ.lane(i), "low": low.lane(i)},
             idle, seed=i))
     out_ready = Lanes(dut.out_ready_i, 1, NUM_OUT)
-    watch = lambda signal, width, i: Lane(type("R", (), {"signal": signal, "width": width}), i)
     sinks = []
     for o in range(NUM_OUT):
         sinks.append(Sink(

@@ -31,6 +31,8 @@ pub enum Bench {
     Growth,
     /// Several cores.
     Scale,
+    /// The gateway in hardware, simulated.
+    Rtl,
 }
 
 impl Bench {
@@ -45,6 +47,8 @@ impl Bench {
         Bench::Growth,
         Bench::Rekey,
         Bench::Install,
+        #[cfg(feature = "rtl")]
+        Bench::Rtl,
     ];
 
     /// As rows and the command line name it.
@@ -59,6 +63,7 @@ impl Bench {
             Bench::Install => "install",
             Bench::Growth => "growth",
             Bench::Scale => "scale",
+            Bench::Rtl => "rtl",
         }
     }
 
@@ -99,6 +104,12 @@ impl Bench {
             Bench::Growth => {
                 "What a look-up costs, and what is left of the gateway's rate, as tables grow: \
                  policies (nested networks, hosts and ports among them), routes, inner flows."
+            }
+            Bench::Rtl => {
+                "The gateway in hardware (hdl/), simulated with 2 policy, 2 SAD, 2 AES-CBC, 2 SHA-1 \
+                 and 2 SHA-256 modules and 1 AES-GCM lane: a stream of 128 packets of one SA. CYCLES \
+                 are the hardware's, MPPS and GBIT/S those at 100 MHz; PER SECOND is how many packets \
+                 this machine simulates."
             }
             Bench::Scale => {
                 "The whole path on several cores at once, the rates of all workers together. GAIN is \
@@ -151,6 +162,10 @@ impl Bench {
                 options.sizes = vec![64, 512, 1400];
                 options.duration = Duration::from_millis(100);
             }
+            Bench::Rtl => {
+                options.suites = suites(&["aes128gcm16", "aes128-sha1", "aes128-sha256"]);
+                options.sizes = vec![64, 240, 1500];
+            }
             Bench::Growth => {
                 options.sizes = vec![512];
                 options.directions.truncate(1);
@@ -168,7 +183,9 @@ impl Bench {
     pub fn hurry(self, options: &mut Options<'_>) {
         options.repeat = 3;
         options.duration = Duration::from_millis(50);
-        options.sizes.retain(|size| [64, 512, 1400].contains(size));
+        if self != Bench::Rtl {
+            options.sizes.retain(|size| [64, 512, 1400].contains(size));
+        }
         match self {
             Bench::Sas => options.sas.retain(|sas| [1, 1000, 100_000].contains(sas)),
             Bench::Install => options.sas = vec![10_000],
@@ -191,6 +208,14 @@ impl Bench {
             Bench::Install => crate::rekey::install(options),
             Bench::Growth => crate::growth::growth(options),
             Bench::Scale => crate::scale::scale(options),
+            #[cfg(feature = "rtl")]
+            Bench::Rtl => crate::rtl::rtl(options),
+            #[cfg(not(feature = "rtl"))]
+            Bench::Rtl => Err(BenchError::Rtl(
+                "this culvert was built without the simulated gateway. Build it with: make -C hdl \
+                 tools && cargo build --release -p culvert --features rtl"
+                    .to_owned(),
+            )),
         }
     }
 
@@ -260,8 +285,8 @@ impl Bench {
                 let title = "Gateway path while SAs are replaced, one core";
                 vec![chart("rekey", title, x_label, Scale::Even, series)]
             }
-            // Two numbers are no curve.
-            Bench::Install => Vec::new(),
+            // Two or three numbers are no curve.
+            Bench::Install | Bench::Rtl => Vec::new(),
             Bench::Growth => GROWTH
                 .into_iter()
                 .flat_map(|(case, x_label, count)| {

@@ -62,6 +62,9 @@ pub enum BenchError {
         /// What was asked.
         what: &'static str,
     },
+    /// There is no simulated gateway, or it refuses what is to be measured.
+    #[error("{0}")]
+    Rtl(String),
     /// The peer does not run.
     #[error("{0}")]
     Peer(String),

@@ -9,6 +9,7 @@
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
 //! | `round_trip` | how far apart two cores are |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
+//! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
 //! | `benches`, [`plot`] | all benchmarks by name, and their charts |
 //! | [`guard`] | what the instruction guard counts |
@@ -53,6 +54,8 @@ mod rekey;
 pub mod report;
 mod round_trip;
 pub mod row;
+#[cfg(feature = "rtl")]
+mod rtl;
 mod scale;
 mod timing;
 mod traffic;

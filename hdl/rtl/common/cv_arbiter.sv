@@ -88,6 +88,9 @@ module cv_arbiter #(
     end
   end
 
+  // A high request went before a low one, and a low one before a high one because it was its turn.
+  `CV_COVER(HighFirst_C, valid_o && ready_i && !pick_low && low_req != '0)
+  `CV_COVER(LowInTurn_C, valid_o && ready_i && pick_low && high_req != '0)
   // Only a request is granted.
   `CV_ASSERT(GrantIsRequested_A, (grant_o & ~req_i) == '0)
   // One grant at a time, and one whenever there is a request.

@@ -84,5 +84,9 @@ module cv_fifo #(
              (32'(rptr_q) + 32'(count_q) == 32'(wptr_q) + Depth))
   // An offered word stays until it is taken.
   `CV_ASSERT_STABLE(OutStable_A, out_valid_o, out_ready_i, out_data_o)
+  // A word had to wait for a place.
+  `CV_COVER(Full_C, in_valid_i && !in_ready_o)
+  // The last word left while none came.
+  `CV_COVER(Emptied_C, pop && !push && count_q == CountWidth'(1))
 
 endmodule

@@ -99,5 +99,7 @@ module cv_fifo_async #(
 
   // The Gray registers carry the binary pointers.
   `CV_ASSERT(WriteGray_A, wgray_q == gray(wptr_q))
+  // A word had to wait for a place.
+  `CV_COVER(Full_C, in_valid_i && !in_ready_o)
 
 endmodule

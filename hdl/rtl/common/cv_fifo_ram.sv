@@ -93,6 +93,10 @@ module cv_fifo_ram #(
     .count_o    (buf_count)
   );
 
+  // A word had to wait for a place in the memory, passed it by, and went through it.
+  `CV_COVER(Full_C, in_valid_i && !in_ready_o)
+  `CV_COVER(Direct_C, direct)
+  `CV_COVER(Through_C, write && read)
   // A word that was read from the memory always finds room in the buffer.
   `CV_ASSERT(ReadFindsRoom_A, !reading_q || buf_in_ready)
   // Never more words than places.

@@ -105,6 +105,10 @@ module cv_packer
     .count_o    ()
   );
 
+  // A packet's last chunk spilled over a beat; one filled it exactly; the output was blocked.
+  `CV_COVER(Spill_C, emit && spill_q)
+  `CV_COVER(Exact_C, emit && !spill_q && beat.last && beat.tail == 4'd15)
+  `CV_COVER(Blocked_C, in_valid_i && !room)
   // The environment offers between 1 and 16 bytes.
   `CV_ASSUME(BytesInRange_A, !in_valid_i || (in_bytes_i >= 5'd1 && in_bytes_i <= 5'd16))
   // Only a spilled rest stays behind a packet's end.

@@ -95,6 +95,11 @@ module cv_packet_fifo
     .count_o    (packets_o)
   );
 
+  // A packet had to wait for a place for its header, while beats had room; a beat for its own.
+  `CV_COVER(HeadersFull_C, in_valid_i && first_q && data_ready && !hdr_ready)
+  `CV_COVER(BeatsFull_C, in_valid_i && !data_ready)
+  // A packet began to leave before its end had come.
+  `CV_COVER(CutThrough_C, pop && !first_q && packets_o == CountWidth'(1))
   // A beat never shows without its header.
   `CV_ASSERT(BeatHasHeader_A, !data_valid || hdr_valid)
   // An offered beat and its header stay until the beat is taken.

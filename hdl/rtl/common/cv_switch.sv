@@ -271,6 +271,9 @@ module cv_switch
       .grant_o(out_grant)
     );
 
+    // Packets of both classes waited for a module of the type.
+    `CV_COVER(BothClasses_C, type_valid == '1)
+
     assign type_join[t]  = class_valid ? out_grant : '0;
     assign join_queue[t] = type_head[class_index];
   end
@@ -316,6 +319,12 @@ module cv_switch
       .packets_o  (out_packets[o])
     );
 
+    // A packet went to a module that was idle, and to one that still worked; a module was full.
+    `CV_COVER(JoinIdle_C, join_now[o] && out_packets[o] == '0)
+    `CV_COVER(JoinBusy_C, join_now[o] && out_packets[o] != '0)
+    `CV_COVER(OutputFull_C, out_packets[o] == OutCountWidth'(OutPackets))
+    // A joined packet waited for the rest of it to come.
+    `CV_COVER(HalfCame_C, joined_q[o] && !head_valid[source_q[o]])
     // An output takes a packet only when it is free.
     `CV_ASSERT(JoinFree_A, !join_now[o] || !joined_q[o])
     // A joined packet is one that has been registered.
@@ -334,6 +343,16 @@ module cv_switch
     end
   end
 
+  // All outputs moved a beat in the same cycle.
+  logic [NumOut-1:0] moving;
+  always_comb begin
+    for (int unsigned o = 0; o < NumOut; o++) begin
+      moving[o] = joined_q[o] && head_valid[source_q[o]] && out_fifo_ready[o];
+    end
+  end
+  `CV_COVER(AllMove_C, moving == '1)
+  // Every input FIFO held a packet.
+  `CV_COVER(AllHeads_C, head_valid == '1)
   // Each input FIFO is in at most one queue or type FIFO, so these never refuse.
   `CV_ASSERT(QueueHasRoom_A, !reg_valid || reg_ready)
   `CV_ASSERT(TypeHasRoom_A, !sort_valid || sort_ready)

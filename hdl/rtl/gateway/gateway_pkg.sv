@@ -31,7 +31,7 @@ package gateway_pkg;
   // Why a packet was dropped. Each has a counter; the order is the register map's.
   typedef enum logic [4:0] {
     DropNone        = 5'd0,
-    DropHeader      = 5'd1,   // not IPv4 or IPv6, a bad length or header checksum, options in the way
+    DropHeader      = 5'd1,   // not IPv4 or IPv6, bad length or header checksum, options in the way
     DropTooLong     = 5'd2,   // more than MaxBytes, or an IP length that is not the packet's
     DropNoPolicy    = 5'd3,   // no policy matches (RFC 4301 section 5: discard)
     DropPolicy      = 5'd4,   // the policy says discard
@@ -46,7 +46,7 @@ package gateway_pkg;
     DropInner       = 5'd13,  // what was inside is not what the SA carries
     DropFragment    = 5'd14,  // a fragment that would have to be put together first
     DropShort       = 5'd15,  // inbound: shorter than its SA's headers and ICV, or no whole blocks
-    DropUnsupported = 5'd16   // the SA asks for a cipher or HMAC that this gateway was built without
+    DropUnsupported = 5'd16   // the SA asks for a cipher or HMAC that this gateway is built without
   } drop_e;
   localparam int unsigned NumDrops = 17;
 
@@ -91,7 +91,8 @@ package gateway_pkg;
     action_e       action;
     logic          low;        // priority class of its packets; 1 is the lower one
     logic [15:0]   priority_;  // smaller goes first
-    sa_index_t     sa;         // Protect: the SA that packets take, or must have come by
+    sa_index_t     sa;         // Protect: the SA that packets take; inbound the reqid of SAs that
+                               // they may have come by
     logic          more;       // another policy has the same hash:
     policy_index_t next;
   } policy_t;
@@ -148,6 +149,9 @@ package gateway_pkg;
     // HMAC: the state after the inner pad in the upper half, after the outer pad in the lower one,
     // each left-aligned. AES-GCM: H^4, H^3, H^2, H from the left.
     logic [511:0] auth_keys;
+    // Inbound: what policies know it by. An SA and its successor have the same, so that packets of
+    // either pass while peers change over.
+    sa_index_t    reqid;
     limits_t      limits;
     logic         more;       // inbound: another SA has the same hash:
     sa_index_t    next;
@@ -266,6 +270,7 @@ package gateway_pkg;
     logic [31:0]  salt;
     logic [511:0] auth_keys;  // behind the HMAC section: GCM's only
     sa_index_t    sa;
+    sa_index_t    reqid;
     logic         tunnel;
     logic [31:0]  spi;
     logic [63:0]  number;
@@ -282,7 +287,7 @@ package gateway_pkg;
     logic        low;
     logic        clear;      // came without ESP: data is the packet, and only `ip` holds
     logic [4:0]  skip;       // bytes of data to be skipped: 0, 8 or 16
-    sa_index_t   sa;
+    sa_index_t   reqid;
     logic        tunnel;
     logic [8*NetBytes-1:0] net;
     ip_info_t    ip;

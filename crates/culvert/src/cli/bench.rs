@@ -25,6 +25,11 @@ pub enum BenchCommand {
     Rekey(BenchArgs),
     /// SAs a second, added while packets flow.
     Install(BenchArgs),
+    /// The gateway in hardware, simulated: clock cycles a packet.
+    ///
+    /// Only where it was built in: `make -C hdl tools`, then `cargo build --release -p culvert
+    /// --features rtl`. Of the options those of suites, sizes and directions count.
+    Rtl(BenchArgs),
     /// SAs and policies by netlink requests, as an IKE daemon sends them: how many a second.
     Requests(BenchRequestsArgs),
     /// Beside DPDK's ipsec-secgw, in turns on the same core; needs root and the peer.

