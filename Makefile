@@ -21,7 +21,7 @@ PRELOAD = target/release/libculvert_preload.so
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl scenarios
+JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
