@@ -125,7 +125,8 @@ class Tables:
     def write_page(self):
         text = [PAGE]
         for line, cells in self.lines.items():
-            cells += [""] * (len(STREAMS) - len(cells))
+            blanks = [""] * (len(STREAMS) - len(cells))
+            cells = [*blanks, *cells] if "endless" in line[1] else [*cells, *blanks]
             text.append("| " + " | ".join([*map(str, line), *cells, self.limits[line]]) + " |\n")
         (ROOT / "doc" / "tables.md").write_text("".join(text), encoding="utf-8")
 
