@@ -5,7 +5,7 @@
 //! | [`Registers`] | what a driver has to offer: 32-bit reads and writes |
 //! | [`registers`] | the register map |
 //! | [`Tables`] | policies and SAs: put in, taken out and replaced while packets flow |
-//! | [`Simulation`] (feature `simulation`) | the verilated gateway: packets in, packets out |
+//! | `Simulation` (feature `simulation`) | the verilated gateway: packets in, packets out |
 //!
 //! [`Tables`] keeps what it wrote and never reads it back; a gateway belongs to one of them. Keys are
 //! zeroised here when an entry goes, and overwritten in the gateway.
