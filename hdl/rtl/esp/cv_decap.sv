@@ -358,7 +358,7 @@ module cv_decap
       out_in.hdr.salt      = sa.salt;
       out_in.hdr.auth_keys = sa.auth_keys;
       out_in.hdr.sa        = rsp_i.sa;
-      out_in.hdr.reqid     = rsp_i.data.reqid;
+      out_in.hdr.reqid     = sa.reqid;
       out_in.hdr.tunnel    = sa.tunnel;
       out_in.hdr.spi       = packet.spi;
       out_in.hdr.number    = rsp_i.number;
