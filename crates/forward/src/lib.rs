@@ -13,6 +13,7 @@
 mod address;
 mod arena;
 pub mod fib;
+mod flat;
 pub mod fragment;
 pub mod fragment_v6;
 pub mod fuzz;

@@ -11,7 +11,8 @@ use wire::Family;
 
 use crate::address::Address;
 use crate::fib::{FamilyFib, Fib, Rule, Step};
-use crate::grow::{Growing, Layer, Prefixes};
+use crate::flat::{Layer, Prefixes};
+use crate::grow::Growing;
 use crate::route::{RouteEntry, RuleAction, RuleEntry, Subnet};
 use crate::targets::Targets;
 use crate::trie::HOLE;
