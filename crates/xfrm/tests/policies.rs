@@ -199,6 +199,39 @@ fn flushing_and_expiring() {
 }
 
 #[test]
+fn a_flush_of_many_policies_takes_turns() {
+    let mut lab = Lab::new();
+    let numbered = |n: u32| {
+        let mut info = policy_info(0);
+        info.selector.src_port = xfrm::codec::Be16(n as u16);
+        info.selector.src_port_mask = xfrm::codec::Be16(u16::MAX);
+        info
+    };
+    for n in 1..=1200 {
+        lab.ok(&policy(kind::NEWPOLICY, &numbered(n), &[]).finish());
+    }
+    let flush = xfrm::codec::MessageWriter::new(kind::FLUSHPOLICY, 5, 1, 0).finish();
+    let mut out = lab.send(&flush);
+    let mut turns = 1;
+    while let Some(Output::Flush(_)) = out.last() {
+        let Some(Output::Flush(rest)) = out.pop() else { unreachable!() };
+        assert_eq!((replies(&out).count(), events(&out).len()), (0, 0), "before the end");
+        if turns == 1 {
+            // One that has its turn still to come is replaced, and so is young; and a new one.
+            lab.ok(&policy(kind::UPDPOLICY, &numbered(5), &[]).finish());
+            lab.ok(&policy(kind::NEWPOLICY, &numbered(2000), &[]).finish());
+        }
+        lab.db.go_on(rest, lab.now, &mut out);
+        turns += 1;
+    }
+    assert!(turns >= 3, "{turns}");
+    assert_eq!(event_kinds(&out), [(Group::Policy, kind::FLUSHPOLICY)]);
+    assert_eq!(replies(&out).count(), 1);
+    assert_eq!(out.iter().filter(|o| matches!(o, Output::Change(_))).count(), 1199);
+    assert_eq!((lab.db.policy_counts(), lab.db.backend().policies.len()), ([2, 0, 0], 2));
+}
+
+#[test]
 fn default_actions() {
     let mut lab = Lab::new();
     let get = || request(kind::GETDEFAULT, &PolicyDefault::default()).finish();

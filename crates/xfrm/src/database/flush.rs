@@ -1,16 +1,18 @@
-//! A flush of many SAs, in turns: other requests are served between them.
+//! A flush of many SAs or policies, in turns: other requests are served between them.
 //!
 //! It walks the serial numbers downwards, as a dump does. What is added while it runs has a larger
 //! number and stays, as if it had been added after the flush; what others remove meanwhile is gone
 //! already. The notification and the acknowledgement come when all are gone, and what the
-//! requester sent behind the flush waits for that.
+//! requester sent behind the flush waits for that. Between the turns of a flush of policies packets
+//! meet those that are left, as they do while Linux flushes.
 
 use super::request::{Call, Sender};
 use super::sas::protocol_matches;
+use super::verify::policy_type;
 use super::{Database, Group, Output};
 use crate::backend::Backend;
 use crate::clock::Now;
-use crate::codec::{Message, SaFlush, kind};
+use crate::codec::{Message, SaFlush, attr, kind};
 use crate::failure::Failure;
 
 /// A flush that is not at its end; goes on with [`Database::go_on`].
@@ -25,10 +27,18 @@ pub struct Flush {
 /// How far a flush has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
-    protocol: u8,
+    what: What,
     /// Everything from this serial number on has been looked at.
     cursor: u64,
     has_removed: bool,
+}
+
+/// What is to go.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// The SAs of this protocol, or of several, as [`protocol_matches`] says.
+    Sas(u8),
+    Policies,
 }
 
 impl Flush {
@@ -38,34 +48,48 @@ impl Flush {
 }
 
 impl<B: Backend> Database<B> {
-    /// `FLUSHSA`. One notification, none where nothing was there. Returns how far it has come if
-    /// that is not the end.
-    pub(super) fn flush_sas(&mut self, call: &mut Call<'_>) -> Result<Option<Progress>, Failure> {
-        // Linux's struct is one byte; netlink pads it.
-        let protocol = *call.body.first().ok_or(Failure::HeaderLength)?;
-        call.attributes(1)?;
-        let progress = Progress { protocol, cursor: u64::MAX, has_removed: false };
-        Ok(self.flush_turn(progress, call))
-    }
-
-    /// One turn of a flush, and its notification if it is the last one.
-    fn flush_turn(&mut self, mut progress: Progress, call: &mut Call<'_>) -> Option<Progress> {
-        for _ in 0..SAS_PER_TURN {
-            let Some((serial, sa)) = self.sad.before(progress.cursor) else {
+    /// `FLUSHSA` and `FLUSHPOLICY`: begins, or goes on with what `progress` says. One notification,
+    /// none where nothing was there. Returns how far it has come if that is not the end.
+    pub(super) fn flush(
+        &mut self,
+        call: &mut Call<'_>,
+        progress: Option<Progress>,
+    ) -> Result<Option<Progress>, Failure> {
+        let mut progress = match progress {
+            Some(progress) => progress,
+            None => Progress { what: asked(call)?, cursor: u64::MAX, has_removed: false },
+        };
+        for _ in 0..ENTRIES_PER_TURN {
+            if self.flush_one(&mut progress, call.out).is_none() {
                 if progress.has_removed {
-                    let mut w = call.notice().writer(kind::FLUSHSA);
-                    w.fixed(&SaFlush { protocol: progress.protocol, ..SaFlush::default() });
-                    call.event(Group::Sa, w.finish());
+                    announce(progress.what, call);
                 }
-                return None;
-            };
-            progress.cursor = serial;
-            if protocol_matches(sa.info.id.protocol, progress.protocol) {
-                self.remove_sa(serial, call.out);
-                progress.has_removed = true;
+                return Ok(None);
             }
         }
-        Some(progress)
+        Ok(Some(progress))
+    }
+
+    /// Looks at the youngest entry that was not looked at yet; `None` if there is none.
+    fn flush_one(&mut self, progress: &mut Progress, out: &mut Vec<Output>) -> Option<()> {
+        let serial = match progress.what {
+            What::Sas(protocol) => {
+                let (serial, sa) = self.sad.before(progress.cursor)?;
+                if protocol_matches(sa.info.id.protocol, protocol) {
+                    self.remove_sa(serial, out);
+                    progress.has_removed = true;
+                }
+                serial
+            }
+            What::Policies => {
+                let (serial, _) = self.spd.before(progress.cursor)?;
+                self.remove_policy(serial, out);
+                progress.has_removed = true;
+                serial
+            }
+        };
+        progress.cursor = serial;
+        Some(())
     }
 
     /// The next turn of a flush; with the last one all that was behind it in its datagram. As
@@ -74,19 +98,36 @@ impl<B: Backend> Database<B> {
         let Flush { progress, sender, datagram } = flush;
         self.requests(&sender, &datagram, Some(progress), now, out);
     }
-
-    /// Begins a flush, or goes on with it.
-    pub(super) fn flush(
-        &mut self,
-        call: &mut Call<'_>,
-        progress: Option<Progress>,
-    ) -> Result<Option<Progress>, Failure> {
-        match progress {
-            Some(progress) => Ok(self.flush_turn(progress, call)),
-            None => self.flush_sas(call),
-        }
-    }
 }
 
-/// SAs that a turn looks at: a few milliseconds with all that hangs on each.
-const SAS_PER_TURN: usize = 512;
+/// What a request wants flushed.
+fn asked(call: &Call<'_>) -> Result<What, Failure> {
+    if call.header.kind == kind::FLUSHPOLICY {
+        policy_type(&call.attributes(0)?)?;
+        return Ok(What::Policies);
+    }
+    // Linux's struct is one byte; netlink pads it.
+    let protocol = *call.body.first().ok_or(Failure::HeaderLength)?;
+    call.attributes(1)?;
+    Ok(What::Sas(protocol))
+}
+
+/// Tells the group that something was flushed.
+fn announce(what: What, call: &mut Call<'_>) {
+    let (group, message) = match what {
+        What::Sas(protocol) => {
+            let mut w = call.notice().writer(kind::FLUSHSA);
+            w.fixed(&SaFlush { protocol, ..SaFlush::default() });
+            (Group::Sa, w.finish())
+        }
+        What::Policies => {
+            let mut w = call.notice().writer(kind::FLUSHPOLICY);
+            w.attribute(attr::POLICY_TYPE, &[0; 6]);
+            (Group::Policy, w.finish())
+        }
+    };
+    call.event(group, message);
+}
+
+/// Entries that a turn looks at: a few milliseconds with all that hangs on each.
+const ENTRIES_PER_TURN: usize = 512;

@@ -1,4 +1,4 @@
-//! Requests about policies: add, update, delete, read, flush.
+//! Requests about policies: add, update, delete, read.
 
 use super::lifetime::Owner;
 use super::request::Call;
@@ -6,7 +6,7 @@ use super::spd::{DIR_MASK, Policy, PolicyKey, direction};
 use super::verify::{if_id_of, mark_of, new_policy, policy_type, security_context};
 use super::{Change, Database, Group, Output};
 use crate::backend::Backend;
-use crate::codec::{Attributes, LifetimeCurrent, PolicyId, PolicyInfo, SelectorInfo, attr, kind};
+use crate::codec::{Attributes, LifetimeCurrent, PolicyId, PolicyInfo, SelectorInfo, kind};
 use crate::failure::Failure;
 
 impl<B: Backend> Database<B> {
@@ -67,22 +67,6 @@ impl<B: Backend> Database<B> {
         let policy = self.spd.get(serial).ok_or(Failure::NoPolicy)?;
         let message = self.policy_message(kind::NEWPOLICY, policy, call.answer());
         call.reply(message);
-        Ok(())
-    }
-
-    /// `FLUSHPOLICY`. One notification, none where nothing was there.
-    pub(super) fn flush_policies(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
-        policy_type(&call.attributes(0)?)?;
-        let serials: Vec<u64> = self.spd.iter().map(|(serial, _)| serial).collect();
-        if serials.is_empty() {
-            return Ok(());
-        }
-        for serial in serials {
-            self.remove_policy(serial, call.out);
-        }
-        let mut w = call.notice().writer(kind::FLUSHPOLICY);
-        w.attribute(attr::POLICY_TYPE, &[0; 6]);
-        call.event(Group::Policy, w.finish());
         Ok(())
     }
 

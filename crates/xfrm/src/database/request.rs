@@ -82,7 +82,7 @@ enum Later {
 impl<B: Backend> Database<B> {
     /// Handles one datagram from a client: any bytes at all. What it asks for is done before this
     /// returns, except dumps, which are handed out as [`Output::Dump`], and what is left of a
-    /// datagram from a flush of many SAs on: [`Output::Flush`].
+    /// datagram from a flush of many entries on: [`Output::Flush`].
     ///
     /// 1. Messages whose length is unsound end the datagram.
     /// 2. What is no request, or a control message, is acknowledged if it asks for that.
@@ -157,7 +157,9 @@ impl<B: Backend> Database<B> {
             kind::NEWSA | kind::UPDSA => self.put_sa(call),
             kind::DELSA => self.delete_sa(call),
             kind::GETSA => self.get_sa(call),
-            kind::FLUSHSA => return Ok(self.flush(call, progress)?.map(Later::Flush)),
+            kind::FLUSHSA | kind::FLUSHPOLICY => {
+                return Ok(self.flush(call, progress)?.map(Later::Flush));
+            }
             kind::ALLOCSPI => self.allocate_spi(call),
             kind::ACQUIRE => self.acquire_request(call),
             kind::EXPIRE => self.expire_request(call),
@@ -166,7 +168,6 @@ impl<B: Backend> Database<B> {
             kind::NEWPOLICY | kind::UPDPOLICY => self.put_policy(call),
             kind::DELPOLICY => self.delete_policy(call),
             kind::GETPOLICY => self.get_policy(call),
-            kind::FLUSHPOLICY => self.flush_policies(call),
             kind::POLEXPIRE => self.policy_expire_request(call),
             kind::GETSADINFO => self.get_sad_info(call),
             kind::GETSPDINFO => self.get_spd_info(call),
