@@ -330,6 +330,28 @@ fn others_are_served_while_a_flush_is_under_way() {
 }
 
 #[test]
+fn a_dump_takes_turns_though_the_socket_would_take_more() {
+    let mut w = World::new(1 << 20);
+    let asks = Program::greet(&w.path, 1, &[]);
+    for spi in 1..=2000 {
+        let request = gcm_sa(kind::NEWSA, &sa_info(spi)).finish();
+        w.db.request(&xfrm::Sender::default(), &request, Now::default(), &mut Vec::new());
+    }
+    w.turn();
+    asks.send(&MessageWriter::new(kind::GETSA, flag::REQUEST | flag::DUMP, 9, 0).finish());
+    let (mut kinds, mut turns) = (Vec::new(), 0);
+    while kinds.last() != Some(&kind::DONE) {
+        w.server.process(&mut w.db, Now::default(), &mut |_| ()).unwrap();
+        turns += 1;
+        let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| asks.receive()).collect();
+        assert!((1..=32).contains(&datagrams.len()), "{} in turn {turns}", datagrams.len());
+        kinds.extend(datagrams.iter().flat_map(|d| Messages::new(d).map(|(h, _)| h.kind)));
+    }
+    assert!(turns > 3, "{turns}");
+    assert_eq!(kinds.len(), 2000 + 1);
+}
+
+#[test]
 fn a_flush_goes_on_when_its_client_is_gone() {
     let mut w = World::new(1 << 20);
     let flushes = Program::greet(&w.path, 1, &[]);

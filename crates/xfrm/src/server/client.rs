@@ -129,9 +129,17 @@ impl Client {
         !self.is_flushing && self.queued_bytes < max_queued_bytes && self.queue.len() < MAX_QUEUED
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket takes, and of dumps a bounded part for the others' sake: to a client
+    /// that reads as fast as a dump is written, the socket sets no bound.
     pub fn flush<B: Backend>(&mut self, database: &Database<B>) -> Fate {
+        let mut chunks = 0;
         loop {
+            if let Some(Queued::Dump(_)) = self.queue.front() {
+                chunks += 1;
+                if chunks > CHUNKS_PER_TURN {
+                    return Fate::Open;
+                }
+            }
             let datagram = match self.stuck.take() {
                 Some(datagram) => datagram,
                 None => match self.next_datagram(database) {
@@ -212,5 +220,8 @@ const NETLINK_EXT_ACK: u32 = 11;
 
 /// The length in bytes that a dump's datagrams aim at: below the page that strongSwan reads with.
 const CHUNK_LEN: usize = 3776;
+/// Datagrams of dumps in one turn: half a millisecond. Fewer than a socket takes unless somebody
+/// reads meanwhile.
+const CHUNKS_PER_TURN: usize = 32;
 /// Most entries in a queue before no more requests are read.
 const MAX_QUEUED: usize = 4096;
