@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use mem::{StableWords, Words};
 
-use crate::replay::ring_words;
+use crate::ring::ring_words;
 
 /// Index of each number in the cells; the replay bitmap follows at [`BITMAP`].
 mod index {

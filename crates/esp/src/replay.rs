@@ -21,9 +21,6 @@ use outcome::DropReason;
 use crate::cells::Cells;
 use crate::size::Shape;
 
-/// The largest replay window, in packets.
-pub const MAX_REPLAY_WINDOW: u32 = 65536;
-
 /// A view of an SA's replay window in its cells.
 ///
 /// One writer at a time for each SA, see [`Cells`]; others may read and see some mix of before
@@ -182,11 +179,6 @@ impl<'a> ReplayWindow<'a> {
     }
 }
 
-/// Words in the ring of a window of this size; what [`Cells::needed`] reserves.
-pub(crate) const fn ring_words(size: u32) -> usize {
-    (size as usize).div_ceil(64).next_power_of_two() * 2
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -195,6 +187,7 @@ mod tests {
 
     use super::*;
     use crate::params::{Mode, SaFlags, SaParams};
+    use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 
     fn view(cells: &Cells, size: u32, esn: bool) -> ReplayWindow<'_> {
         let address = core::net::Ipv4Addr::LOCALHOST.into();

@@ -5,7 +5,7 @@ use outcome::DropReason;
 
 use crate::ecn::{self, EcnDecap};
 use crate::params::{Mode, SaParams};
-use crate::replay::{MAX_REPLAY_WINDOW, ring_words};
+use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 
 /// ESP's own header: SPI and sequence number (RFC 4303 §2.1, §2.2).
 pub(crate) const ESP_HEADER_LEN: usize = 8;
