@@ -42,8 +42,10 @@ module cv_hmac
 );
 
   localparam int unsigned StateWords = StateBits / 32;
-  // Bits of a message, after the 512 of the key pad: enough for 2^32 bytes and more.
-  localparam int unsigned LengthBits = 36;
+  // Beats of a message: enough for 2^32 bytes. Their number with the last one's bytes behind it is
+  // the length, without an addition.
+  localparam int unsigned CountBits = 29;
+  localparam logic [CountBits-1:0] PadBeats = 4;  // the key pad comes before the message
   typedef logic [StateBits-1:0] state_t;
   typedef struct packed {
     state_t inner;
@@ -82,7 +84,8 @@ module cv_hmac
 
   build_e build_d, build_q;
   logic [1:0] quarter_d, quarter_q;  // which beat of the block comes next
-  logic [LengthBits-1:0] bits_d, bits_q;  // message bits so far
+  logic [CountBits-1:0] beats_d, beats_q;  // whole beats so far, with those of the key pad
+  logic [3:0] odd_d, odd_q;  // bytes behind them
   logic first_d, first_q;  // the block is the message's first
   logic put, put_last;
   logic [BusBits-1:0] put_data, marked;
@@ -105,7 +108,8 @@ module cv_hmac
 
   always_comb begin
     build_d   = build_q;
-    bits_d    = bits_q;
+    beats_d   = beats_q;
+    odd_d     = odd_q;
     quarter_d = quarter_q;
     first_d   = first_q;
     put       = 1'b0;
@@ -115,7 +119,8 @@ module cv_hmac
       StBeats: begin
         put = beat_valid && can_put;
         if (put) begin
-          bits_d = bits_q + (LengthBits'(beat.tail) + LengthBits'(1)) * 8;
+          if (!beat.last || beat.tail == 4'd15) beats_d = beats_q + 1'b1;
+          odd_d = beat.tail + 4'd1;
           if (beat.last) begin
             if (beat.tail == 4'd15) begin
               build_d = StMark;
@@ -123,7 +128,7 @@ module cv_hmac
               build_d = StLength;
               // Nine bytes of mark and length fit behind the message in this very beat.
               if (quarter_q == 2'd3 && beat.tail <= 4'd6) begin
-                put_data[63:0] = 64'(bits_d + LengthBits'(512));
+                put_data[63:0] = 64'({beats_q, odd_d, 3'd0});
                 put_last = 1'b1;
               end
             end
@@ -136,7 +141,7 @@ module cv_hmac
         if (put) begin
           build_d = StLength;
           if (quarter_q == 2'd3) begin
-            put_data[63:0] = 64'(bits_q + LengthBits'(512));
+            put_data[63:0] = 64'({beats_q, odd_q, 3'd0});
             put_last = 1'b1;
           end
         end
@@ -145,7 +150,7 @@ module cv_hmac
         put = can_put;
         put_data = '0;
         if (put && quarter_q == 2'd3) begin
-          put_data[63:0] = 64'(bits_q + LengthBits'(512));
+          put_data[63:0] = 64'({beats_q, odd_q, 3'd0});
           put_last = 1'b1;
         end
       end
@@ -157,7 +162,7 @@ module cv_hmac
     end
     if (put_last) begin
       build_d = StBeats;
-      bits_d  = '0;
+      beats_d = PadBeats;
       first_d = 1'b1;
     end
   end
@@ -166,13 +171,15 @@ module cv_hmac
     if (!rst_ni) begin
       build_q       <= StBeats;
       quarter_q     <= '0;
-      bits_q        <= '0;
+      beats_q       <= PadBeats;
+      odd_q         <= '0;
       first_q       <= 1'b1;
       block_valid_q <= 1'b0;
     end else begin
       build_q   <= build_d;
       quarter_q <= quarter_d;
-      bits_q    <= bits_d;
+      beats_q   <= beats_d;
+      odd_q     <= odd_d;
       first_q   <= first_d;
       if (put && quarter_q == 2'd3) block_valid_q <= 1'b1;
       else if (block_take) block_valid_q <= 1'b0;
