@@ -71,41 +71,44 @@ package aes_pkg;
   localparam table_t Sbox = make_sbox();
   localparam table_t InvSbox = invert(Sbox);
 
-  function automatic word_t sub_word(word_t x);
-    return {Sbox[x[31:24]], Sbox[x[23:16]], Sbox[x[15:8]], Sbox[x[7:0]]};
+  // SubBytes with the products that MixColumns takes: {2 * s, s}.
+  function automatic logic [255:0][15:0] make_enc_rom();
+    logic [255:0][15:0] rom;
+    for (int unsigned n = 0; n < 256; n++) rom[n] = {xtime(Sbox[n]), Sbox[n]};
+    return rom;
   endfunction
 
-  // SubBytes and ShiftRows: row r moves r columns to the left.
-  function automatic state_t sub_shift(state_t s);
-    state_t out;
-    for (int unsigned c = 0; c < 4; c++) begin
-      for (int unsigned r = 0; r < 4; r++) begin
-        out[127-8*(4*c+r)-:8] = Sbox[s[127-8*(4*((c+r)%4)+r)-:8]];
-      end
+  // InvSubBytes with the products of InvMixColumns: {14 * s, 9 * s}, and from 256 on
+  // {13 * s, 11 * s}. The four together add up to s.
+  function automatic logic [511:0][15:0] make_dec_rom();
+    logic [511:0][15:0] rom;
+    for (int unsigned n = 0; n < 256; n++) begin
+      rom[n]     = {gmul(InvSbox[n], 8'h0e), gmul(InvSbox[n], 8'h09)};
+      rom[256+n] = {gmul(InvSbox[n], 8'h0d), gmul(InvSbox[n], 8'h0b)};
     end
-    return out;
+    return rom;
   endfunction
 
-  function automatic state_t inv_sub_shift(state_t s);
-    state_t out;
-    for (int unsigned c = 0; c < 4; c++) begin
-      for (int unsigned r = 0; r < 4; r++) begin
-        out[127-8*(4*((c+r)%4)+r)-:8] = InvSbox[s[127-8*(4*c+r)-:8]];
-      end
-    end
-    return out;
+  localparam logic [255:0][15:0] EncRom = make_enc_rom();
+  localparam logic [511:0][15:0] DecRom = make_dec_rom();
+
+  // Byte i of a state.
+  function automatic byte_t byte_of(state_t s, int unsigned i);
+    return s[127-8*i-:8];
   endfunction
 
-  function automatic state_t mix_columns(state_t s);
-    state_t out;
-    byte_t a0, a1, a2, a3, all;
-    for (int unsigned c = 0; c < 4; c++) begin
-      {a0, a1, a2, a3} = s[127-32*c-:32];
-      all = a0 ^ a1 ^ a2 ^ a3;
-      out[127-32*c-:32] = {a0 ^ all ^ xtime(a0 ^ a1), a1 ^ all ^ xtime(a1 ^ a2),
-                           a2 ^ all ^ xtime(a2 ^ a3), a3 ^ all ^ xtime(a3 ^ a0)};
-    end
-    return out;
+  // Where ShiftRows takes byte i of its output from, and its inverse.
+  function automatic int unsigned shifted(int unsigned i);
+    return (i + 4 * (i % 4)) % 16;
+  endfunction
+
+  function automatic int unsigned unshifted(int unsigned i);
+    return (i + 16 - 4 * (i % 4)) % 16;
+  endfunction
+
+  // Byte `row` plus `n` of the same column as byte i.
+  function automatic int unsigned below(int unsigned i, int unsigned n);
+    return (i / 4) * 4 + (i + n) % 4;
   endfunction
 
   function automatic state_t inv_mix_columns(state_t s);
@@ -144,33 +147,53 @@ package aes_pkg;
     return out;
   endfunction
 
-  function automatic expand_t expand_step(expand_t in, key_len_e len);
+  // With 192 bits every sixth word is special: the first of step 0, the third of step 1, none of
+  // step 2. With 256 bits the first of every second step is substituted without rotation.
+  function automatic logic expand_third(logic [3:0] step, key_len_e len);
+    return len == Aes192 && step inside {4'd1, 4'd4, 4'd7, 4'd10};
+  endfunction
+
+  function automatic logic expand_first(logic [3:0] step, key_len_e len);
+    return len != Aes192 || step inside {4'd0, 4'd3, 4'd6, 4'd9};
+  endfunction
+
+  function automatic logic expand_rotates(logic odd, key_len_e len);
+    return !(len == Aes256 && odd);
+  endfunction
+
+  // The word that a step sends through the S-boxes, from the newest word and, with 192 bits, the
+  // oldest two of the key.
+  function automatic word_t expand_sub_in(word_t newest, word_t old0, word_t old1,
+                                          logic [3:0] step, key_len_e len);
+    word_t word;
+    word = newest;
+    if (expand_third(step, len)) word ^= old0 ^ old1;
+    return expand_rotates(step[0], len) ? {word[23:0], word[31:24]} : word;
+  endfunction
+
+  // A step; `subbed` is what the S-boxes made of that word.
+  function automatic expand_t expand_step(expand_t in, key_len_e len, word_t subbed);
     expand_t out;
     word_t w0, w1, w2, w3;  // the new words
     word_t o0, o1, o2, o3;  // the words one key length before them
-    word_t sub_in, sub_out;
-    logic rotate, third;  // third: the S-boxes work for the third of the new words
-    logic use_first;
+    word_t special;
+    logic third, first, rotates;
     unique case (len)
       Aes192:  {o0, o1, o2, o3} = in.window[191-:128];
       Aes256:  {o0, o1, o2, o3} = in.window[255-:128];
       default: {o0, o1, o2, o3} = in.window[127-:128];
     endcase
-    // With 192 bits every sixth word is special: the first of step 0, the third of step 1, none of
-    // step 2. With 256 bits the first of every second step is substituted without rotation.
-    third     = len == Aes192 && in.step inside {4'd1, 4'd4, 4'd7, 4'd10};
-    use_first = len != Aes192 || in.step inside {4'd0, 4'd3, 4'd6, 4'd9};
-    rotate    = !(len == Aes256 && in.step[0]);
-    sub_in    = third ? o1 ^ o0 ^ in.window[31:0] : in.window[31:0];
-    sub_out   = sub_word(rotate ? {sub_in[23:0], sub_in[31:24]} : sub_in) ^
-                (rotate ? {in.rcon, 24'd0} : 32'd0);
-    w0 = o0 ^ (use_first ? sub_out : in.window[31:0]);
+    third   = expand_third(in.step, len);
+    first   = expand_first(in.step, len);
+    rotates = expand_rotates(in.step[0], len);
+    special = subbed ^ (rotates ? {in.rcon, 24'd0} : 32'd0);
+    w0 = o0 ^ (first ? special : in.window[31:0]);
     w1 = o1 ^ w0;
-    w2 = o2 ^ (third ? sub_out : w1);
+    w2 = o2 ^ (third ? special : w1);
     w3 = o3 ^ w2;
     out.window = {in.window[127:0], w0, w1, w2, w3};
     out.step   = in.step + 4'd1;
-    out.rcon   = ((use_first && rotate) || third) ? xtime(in.rcon) : in.rcon;
+    out.rcon   = ((first && rotates) || third) ? xtime(in.rcon) : in.rcon;
     return out;
   endfunction
 

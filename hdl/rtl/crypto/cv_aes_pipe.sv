@@ -6,6 +6,7 @@
 // Throughput   1 block a cycle.
 // Comb. paths  none from input to output.
 // Stalls       none: there is no ready; whoever sends blocks has room for the results.
+// Timing       The S-boxes are block RAMs (10 a round), whose read registers are the stages.
 
 module cv_aes_pipe
   import aes_pkg::*;
@@ -23,56 +24,101 @@ module cv_aes_pipe
 );
 
   localparam int unsigned MaxRounds = 14;
+  localparam int unsigned MinRounds = 10;
 
-  typedef struct packed {
-    state_t   block;
-    expand_t  key;
-    key_len_e len;
-  } stage_t;
+  // What stage r takes: the state that its round begins with, the key window in front of it, and,
+  // from the shortest key's last round on, the block that is finished.
+  state_t enter[MaxRounds+1];
+  expand_t key[MaxRounds+1];
+  state_t finished[MaxRounds+1];
+  key_len_e len_q[MaxRounds+1];
 
   logic [MaxRounds:0] valid_q;
-  stage_t stage_q[MaxRounds];
   state_t last_q;
-  expand_t start;
 
-  assign start = expand_start(in_key_i, in_len_i);
+  assign key[0]   = expand_start(in_key_i, in_len_i);
+  assign enter[0] = in_block_i ^ round_key(key[0].window, in_len_i);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) valid_q <= '0;
     else valid_q <= {valid_q[MaxRounds-1:0], in_valid_i};
   end
 
-  always_ff @(posedge clk_i) begin
-    stage_q[0] <= '{
-      block: in_block_i ^ round_key(start.window, in_len_i),
-      key: start,
-      len: in_len_i
-    };
-  end
+  always_ff @(posedge clk_i) len_q[0] <= in_len_i;
+  assign finished[0] = '0;
 
   for (genvar r = 1; r <= MaxRounds; r++) begin : gen_round
-    expand_t key;
-    state_t subbed, rk, block;
+    expand_t key_q;
+    word_t sub_in, subbed_word;
+    logic [15:0][15:0] subbed;  // {2 * s, s} of byte i
+    state_t plain, mixed, rk;
+    key_len_e len_in;
 
-    assign key    = expand_step(stage_q[r-1].key, stage_q[r-1].len);
-    assign rk     = round_key(key.window, stage_q[r-1].len);
-    assign subbed = sub_shift(stage_q[r-1].block);
-
-    // A shorter key has had its last round before the end: its block goes through unchanged.
-    always_comb begin
-      if (4'(r) > rounds(stage_q[r-1].len)) block = stage_q[r-1].block;
-      else if (4'(r) == rounds(stage_q[r-1].len)) block = subbed ^ rk;
-      else block = mix_columns(subbed) ^ rk;
+    // The register in front of the round: the S-boxes' own, for state and key, and the window.
+    if (r == 1) begin : gen_first
+      assign len_in = in_len_i;
+    end else begin : gen_later
+      assign len_in = len_q[r-2];
+      always_ff @(posedge clk_i) len_q[r-1] <= len_q[r-2];
     end
+    assign sub_in = expand_sub_in(key[r-1].window[31:0], key[r-1].window[191:160],
+                                  key[r-1].window[159:128], 4'(r - 1), len_in);
+    for (genvar i = 0; i < 2; i++) begin : gen_key_sub
+      cv_rom2 #(
+        .Width(8),
+        .Depth(256),
+        .Words(Sbox)
+      ) u_rom (
+        .clk_i,
+        .en_i  (1'b1),
+        .addr_i(sub_in[16*i+:16]),
+        .data_o(subbed_word[16*i+:16])
+      );
+    end
+    for (genvar i = 0; i < 16; i += 2) begin : gen_sub
+      cv_rom2 #(
+        .Width(16),
+        .Depth(256),
+        .Words(EncRom)
+      ) u_rom (
+        .clk_i,
+        .en_i  (1'b1),
+        .addr_i({byte_of(enter[r-1], i + 1), byte_of(enter[r-1], i)}),
+        .data_o(subbed[i+:2])
+      );
+    end
+    always_ff @(posedge clk_i) key_q <= key[r-1];
 
-    if (r < MaxRounds) begin : gen_next
-      always_ff @(posedge clk_i) begin
-        stage_q[r] <= '{block: block, key: key, len: stage_q[r-1].len};
+    always_comb begin
+      expand_t in;
+      in      = key_q;
+      in.step = 4'(r - 1);  // a constant here
+      key[r]  = expand_step(in, len_q[r-1], subbed_word);
+    end
+    assign rk = round_key(key[r].window, len_q[r-1]);
+
+    always_comb begin
+      for (int unsigned i = 0; i < 16; i++) begin
+        plain[127-8*i-:8] = subbed[shifted(i)][7:0] ^ rk[127-8*i-:8];
+        mixed[127-8*i-:8] = subbed[shifted(i)][15:8] ^
+            subbed[shifted(below(i, 1))][15:8] ^ subbed[shifted(below(i, 1))][7:0] ^
+            subbed[shifted(below(i, 2))][7:0] ^ subbed[shifted(below(i, 3))][7:0] ^
+            rk[127-8*i-:8];
       end
-    end else begin : gen_last
-      always_ff @(posedge clk_i) last_q <= block;
+    end
+    assign enter[r] = mixed;
+
+    // A shorter key has had its last round before the end: its block goes on unchanged.
+    if (r <= MinRounds) begin : gen_whole
+      assign finished[r] = plain;
+    end else begin : gen_short
+      state_t finished_q;
+      always_ff @(posedge clk_i) finished_q <= finished[r-1];
+      assign finished[r] = (4'(r) == rounds(len_q[r-1])) ? plain : finished_q;
     end
   end
+
+  always_ff @(posedge clk_i) last_q <= finished[MaxRounds];
 
   assign out_valid_o = valid_q[MaxRounds];
   assign out_block_o = last_q;

@@ -62,7 +62,9 @@ module cv_cipher_aes
   end
 
   cv_aes_cbc #(
-    .Rest(logic [OutBits-1:0])
+    .Rest    (logic [OutBits-1:0]),
+    .Encrypts(!Decrypt),
+    .Decrypts(Decrypt)
   ) u_core (
     .clk_i,
     .rst_ni,
