@@ -6,6 +6,7 @@
 // Throughput   one block in 64 / RoundsPerCycle cycles without a gap.
 // Comb. paths  none from input to output.
 // Stalls       in_ready_o is low while a block is worked on, except in its last cycle.
+// Timing       The oldest word of the state, message word and constant are added up a cycle ahead.
 
 `include "culvert_assert.svh"
 
@@ -32,31 +33,36 @@ module cv_sha256
   localparam int unsigned Cycles = 64 / R;
   typedef logic [$clog2(Cycles)-1:0] count_t;
 
-  logic busy_d, busy_q, done_q, last_cycle, load;
+  logic busy_d, busy_q, done_q, ready_q, last_d, last_q, load;
   count_t count_d, count_q;
 
-  sha256_state_t work_q, work, final_state, start_state;
+  sha256_state_t work_q, work, final_state, next_state;
   sha256_state_t chain_q;  // state before this block
   sha256_state_t digest_q;  // state after the last finished block
   block_t w_q;  // the message words of these rounds and those after
-  word_t wk_q[R];  // message word plus constant of these rounds
+  word_t wk_q[R];  // message word plus constant of the rounds of the next cycle
+  word_t k_q[R];  // the constants of the rounds after those
+  word_t part_q[R];  // message word, constant and word 7 of the state, of these rounds
 
-  assign last_cycle = busy_q && count_q == count_t'(Cycles - 1);
-  assign in_ready_o = !busy_q || last_cycle;
-  assign load = in_valid_i && in_ready_o;
+  assign in_ready_o = ready_q;
+  assign load = in_valid_i && ready_q;
 
-  function automatic sha256_state_t sha256_round(sha256_state_t s, word_t wk);
-    word_t t1, t2;
-    t1 = s[7] + wk + (rotr(s[4], 6) ^ rotr(s[4], 11) ^ rotr(s[4], 25)) +
-         ((s[4] & s[5]) ^ (~s[4] & s[6]));
-    t2 = (rotr(s[0], 2) ^ rotr(s[0], 13) ^ rotr(s[0], 22)) +
-         ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-    return '{t1 + t2, s[0], s[1], s[2], s[3] + t1, s[4], s[5], s[6]};
+  // `part`: word 7 of the state, plus message word and constant. Both sums are written out, and in
+  // an order that gives them no partial sum in common: each is one row of carry-save adders then,
+  // and neither waits for an addition of the other.
+  function automatic sha256_state_t sha256_round(word_t [0:6] s, word_t part);
+    word_t sum0, sum1, choice, majority;
+    sum0     = rotr(s[0], 2) ^ rotr(s[0], 13) ^ rotr(s[0], 22);
+    sum1     = rotr(s[4], 6) ^ rotr(s[4], 11) ^ rotr(s[4], 25);
+    choice   = (s[4] & s[5]) ^ (~s[4] & s[6]);
+    majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
+    return '{part + sum0 + majority + sum1 + choice, s[0], s[1], s[2],
+             s[3] + part + sum1 + choice, s[4], s[5], s[6]};
   endfunction
 
   always_comb begin
     work = work_q;
-    for (int unsigned r = 0; r < R; r++) work = sha256_round(work, wk_q[r]);
+    for (int unsigned r = 0; r < R; r++) work = sha256_round(work[0:6], part_q[r]);
     for (int unsigned i = 0; i < 8; i++) final_state[i] = work[i] + chain_q[i];
   end
 
@@ -71,42 +77,47 @@ module cv_sha256
     end
   end
 
-  assign busy_d = load || (busy_q && !last_cycle);
-  assign count_d = (load || !busy_q || last_cycle) ? '0 : count_q + 1'b1;
-  assign start_state = in_first_i ? in_state_i : last_cycle ? final_state : digest_q;
+  assign busy_d = load || (busy_q && !last_q);
+  assign count_d = (load || !busy_q || last_q) ? '0 : count_q + 1'b1;
+  assign last_d = busy_q && count_q == count_t'(Cycles - 2);
+  assign next_state = (load && in_first_i) ? in_state_i :
+                      last_q ? final_state :
+                      busy_q ? work : work_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
       busy_q  <= 1'b0;
+      last_q  <= 1'b0;
+      ready_q <= 1'b1;
       done_q  <= 1'b0;
       count_q <= '0;
     end else begin
       busy_q  <= busy_d;
-      done_q  <= last_cycle;
+      last_q  <= last_d;
+      ready_q <= !busy_d || last_d;
+      done_q  <= last_q;
       count_q <= count_d;
     end
   end
 
+  // Whether a block comes or not: while none is worked on, what is taken from the input is of no
+  // consequence, so these need not wait for in_valid_i.
   always_ff @(posedge clk_i) begin
-    if (load) begin
-      work_q  <= start_state;
-      chain_q <= start_state;
-    end else if (busy_q) begin
-      work_q <= work;
+    work_q <= next_state;
+    for (int unsigned r = 0; r < R; r++) begin
+      // Word 7 moves on by one place a round.
+      part_q[r] <= next_state[7-r] + (ready_q ? in_block_i[r] : wk_q[r]) +
+                   (ready_q ? Sha256K[r] : 32'd0);
+      wk_q[r] <= (ready_q ? in_block_i[R+r] : w_q[2*R+r]) + k_q[r];
+      // Three cycles on; the constants of the first ones of a block when the one before it ends.
+      k_q[r] <= !busy_d ? Sha256K[R+r] : Sha256K[6'((32'(count_d) + 32'd2) * R + r)];
     end
-    if (last_cycle) digest_q <= final_state;
+    for (int unsigned i = 0; i < 16; i++) w_q[i] <= ready_q ? in_block_i[i] : window[R+i];
   end
 
   always_ff @(posedge clk_i) begin
-    if (load) begin
-      for (int unsigned r = 0; r < R; r++) wk_q[r] <= in_block_i[r] + Sha256K[r];
-      w_q <= in_block_i;
-    end else if (busy_q) begin
-      for (int unsigned r = 0; r < R; r++) begin
-        wk_q[r] <= window[R+r] + Sha256K[6'((32'(count_q) + 32'd1) * R + r)];
-      end
-      for (int unsigned i = 0; i < 16; i++) w_q[i] <= window[R+i];
-    end
+    if (count_q == '0) chain_q <= work_q;
+    if (last_q) digest_q <= final_state;
   end
 
   assign done_o  = done_q;
