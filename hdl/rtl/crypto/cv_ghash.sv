@@ -3,11 +3,12 @@
 // Function     Hashes the blocks of a message; the result comes once for each message, in order.
 //              A message comes with the first four powers of its hash key, H first, and every block
 //              with the number of blocks that follow it (from 3 on the number need not be exact).
-// Method       The multiplier has four stages, so the product of block j is there when block j + 4
-//              comes. Four partial sums, one for each place modulo 4, are therefore carried along
-//              with H^4; the last four blocks of the message are multiplied with H^4, H^3, H^2, H
-//              instead, whichever is due, and their products are added up. That is the same
-//              polynomial in H.
+// Method       The multiplier has four stages (operands, products of their parts by Karatsuba's
+//              method over two levels, the product, the reduction), so the product of block j is
+//              there when block j + 4 comes. Four partial sums, one for each place modulo 4, are
+//              therefore carried along with H^4; the last four blocks of the message are multiplied
+//              with H^4, H^3, H^2, H instead, whichever is due, and their products are added up.
+//              That is the same polynomial in H.
 // Latency      5 cycles from the last block to out_valid_o.
 // Throughput   1 block a cycle, also across messages with different keys.
 // Comb. paths  none from input to output.
@@ -43,7 +44,10 @@ module cv_ghash
   } tag_t;
 
   tag_t   tag, tag_q[Stages];
-  state_t operand_q[Stages], power_q[Stages], sum_q[Stages];
+  state_t operand_q, factor_q;  // the stages of the multiplier; operands as polynomials
+  products_t products_q;
+  logic [254:0] whole_q;
+  state_t sum_q;
   state_t lane_q[Stages];
   logic [1:0] place_q, place;
   logic short_q, short;  // fewer than five blocks so far: nothing to add yet
@@ -54,7 +58,7 @@ module cv_ghash
   // The first four blocks of a message have no partial sum before them.
   assign short = in_first_i || short_q;
   assign carried = (tag_q[Stages-1].valid && tag_q[Stages-1].lane == place) ?
-                   sum_q[Stages-1] : lane_q[place];
+                   sum_q : lane_q[place];
   assign operand = in_block_i ^ (short ? '0 : carried);
   assign factor = in_powers_i[in_after_i];
 
@@ -85,24 +89,19 @@ module cv_ghash
     end
   end
 
-  // Stage s multiplies with digit s of the operand; the power moves on by a digit each time.
   always_ff @(posedge clk_i) begin
-    operand_q[0] <= operand;
-    power_q[0]   <= times_x(factor, DigitBits);
-    sum_q[0]     <= digit_product(operand[127-:DigitBits], factor);
-    for (int unsigned s = 1; s < Stages; s++) begin
-      operand_q[s] <= operand_q[s-1];
-      power_q[s]   <= times_x(power_q[s-1], DigitBits);
-      sum_q[s]     <= sum_q[s-1] ^
-                      digit_product(operand_q[s-1][127-DigitBits*s-:DigitBits], power_q[s-1]);
-    end
+    operand_q  <= reflect(operand);
+    factor_q   <= reflect(factor);
+    products_q <= multiply(operand_q, factor_q);
+    whole_q    <= combine(products_q);
+    sum_q      <= reflect(reduce(whole_q));
   end
 
-  assign hash = (tag_q[Stages-1].opening ? '0 : hash_q) ^ sum_q[Stages-1];
+  assign hash = (tag_q[Stages-1].opening ? '0 : hash_q) ^ sum_q;
 
   always_ff @(posedge clk_i) begin
     if (tag_q[Stages-1].valid) begin
-      lane_q[tag_q[Stages-1].lane] <= sum_q[Stages-1];
+      lane_q[tag_q[Stages-1].lane] <= sum_q;
       if (tag_q[Stages-1].closing) hash_q <= hash;
     end
   end
