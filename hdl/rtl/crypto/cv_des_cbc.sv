@@ -13,6 +13,7 @@
 //              at most n * p + n / 16 + 2 cycles each.
 // Comb. paths  none from input to output.
 // Stalls       in_ready_o is low while 16 packets are inside.
+// Timing       What a turn needs of its slot is read, and its key chosen, a cycle ahead.
 
 `include "culvert_assert.svh"
 
@@ -102,7 +103,8 @@ module cv_des_cbc
     else turn_q <= turn_next;
   end
 
-  // The block that the next turn would start, read a cycle ahead.
+  // What the next turn needs is read a cycle ahead: nothing of a slot changes between its turns but
+  // what a new packet brings, and `fresh_valid_q` says whether that was there already.
   place_t ahead;
   block_t high_q, low_q, fresh;
   logic fresh_low_q;
@@ -116,38 +118,60 @@ module cv_des_cbc
   end
   assign fresh = fresh_low_q ? low_q : high_q;
 
-  des_job_t job;
-  logic leaving, finished, again, begins, last_block, enter;
-  logic [1:0] pass, pass_next;
-  block_t pipe_out, result, chain, enter_block, key;
-  logic enter_decrypt, pipe_valid;
-  slot_t pipe_slot;
-
-  assign job        = job_q[turn_q];
-  assign pass       = pass_q[turn_q];
-  assign leaving    = running_q[turn_q];
-  assign again      = leaving && job.triple && pass != 2'd2;
-  assign finished   = leaving && !again;
-  assign last_block = block_q[turn_q] == last_block_q[turn_q];
-  assign begins     = leaving ? finished && !last_block :
-                      fresh_valid_q && loaded_q[turn_q];
-  assign enter      = again || begins;
-
-  assign result = pipe_out ^ (job.decrypt ? chain_q[turn_q] : '0);
-  // What the next block of this packet chains with.
-  assign chain = !leaving ? job.iv : job.decrypt ? cipher_q[turn_q] : pipe_out;
-  assign enter_block = again ? pipe_out : fresh ^ (job.decrypt ? '0 : chain);
-
+  des_job_t job_next;
+  logic again_next;  // the block that leaves in the next turn has a further pass
+  logic [1:0] pass_next;
+  block_t key_next;
+  assign job_next   = job_q[turn_next];
+  assign again_next = running_q[turn_next] && job_next.triple && pass_q[turn_next] != 2'd2;
+  assign pass_next  = again_next ? pass_q[turn_next] + 2'd1 : 2'd0;
   // 3DES is EDE: keys 1, 2, 3 with the middle one reversed, or 3, 2, 1 to decrypt.
-  assign pass_next = again ? pass + 2'd1 : 2'd0;
   always_comb begin
     unique case (pass_next)
-      2'd0:    key = (job.triple && job.decrypt) ? job.key3 : job.key1;
-      2'd1:    key = job.key2;
-      default: key = job.decrypt ? job.key1 : job.key3;
+      2'd0:    key_next = (job_next.triple && job_next.decrypt) ? job_next.key3 : job_next.key1;
+      2'd1:    key_next = job_next.key2;
+      default: key_next = job_next.decrypt ? job_next.key1 : job_next.key3;
     endcase
   end
-  assign enter_decrypt = job.decrypt ^ (pass_next == 2'd1);
+
+  logic leaving_q, again_q, decrypt_q, pass_decrypt_q, last_block_here_q;
+  logic [1:0] pass_here_q;
+  block_t key_q, iv_q, chain_here_q, cipher_here_q;
+  place_t block_here_q;
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      leaving_q <= 1'b0;
+      again_q   <= 1'b0;
+    end else begin
+      leaving_q <= running_q[turn_next];
+      again_q   <= again_next;
+    end
+  end
+  always_ff @(posedge clk_i) begin
+    decrypt_q         <= job_next.decrypt;
+    pass_decrypt_q    <= job_next.decrypt ^ (pass_next == 2'd1);
+    pass_here_q       <= pass_next;
+    key_q             <= key_next;
+    iv_q              <= job_next.iv;
+    chain_here_q      <= chain_q[turn_next];
+    cipher_here_q     <= cipher_q[turn_next];
+    block_here_q      <= block_q[turn_next];
+    last_block_here_q <= block_q[turn_next] == last_block_q[turn_next];
+  end
+
+  logic finished, begins, enter, pipe_valid;
+  block_t pipe_out, result, chain, enter_block;
+  slot_t pipe_slot;
+
+  assign finished = leaving_q && !again_q;
+  assign begins   = leaving_q ? finished && !last_block_here_q :
+                    fresh_valid_q && loaded_q[turn_q];
+  assign enter    = again_q || begins;
+
+  assign result = pipe_out ^ (decrypt_q ? chain_here_q : '0);
+  // What the next block of this packet chains with.
+  assign chain = !leaving_q ? iv_q : decrypt_q ? cipher_here_q : pipe_out;
+  assign enter_block = again_q ? pipe_out : fresh ^ (decrypt_q ? '0 : chain);
 
   cv_des_pipe #(
     .Tag(slot_t)
@@ -156,8 +180,8 @@ module cv_des_cbc
     .rst_ni,
     .in_valid_i  (enter),
     .in_block_i  (enter_block),
-    .in_key_i    (key),
-    .in_decrypt_i(enter_decrypt),
+    .in_key_i    (key_q),
+    .in_decrypt_i(pass_decrypt_q),
     .in_tag_i    (turn_q),
     .out_valid_o (pipe_valid),
     .out_block_o (pipe_out),
@@ -166,12 +190,12 @@ module cv_des_cbc
 
   always_ff @(posedge clk_i) begin
     if (finished) begin
-      if (block_q[turn_q][0]) out_low_q[{turn_q, block_q[turn_q][IndexBits:1]}] <= result;
-      else out_high_q[{turn_q, block_q[turn_q][IndexBits:1]}] <= result;
+      if (block_here_q[0]) out_low_q[{turn_q, block_here_q[IndexBits:1]}] <= result;
+      else out_high_q[{turn_q, block_here_q[IndexBits:1]}] <= result;
     end
-    if (enter) pass_q[turn_q] <= pass_next;
+    if (enter) pass_q[turn_q] <= pass_here_q;
     if (begins) begin
-      block_q[turn_q]  <= leaving ? block_q[turn_q] + 1'b1 : '0;
+      block_q[turn_q]  <= leaving_q ? block_here_q + 1'b1 : '0;
       chain_q[turn_q]  <= chain;
       cipher_q[turn_q] <= fresh;
     end
@@ -256,7 +280,7 @@ module cv_des_cbc
         held_q[fill_slot_q]   <= 1'b1;
       end
       running_q[turn_q] <= enter;
-      if (finished && last_block) begin
+      if (finished && last_block_here_q) begin
         done_q[turn_q]   <= 1'b1;
         loaded_q[turn_q] <= 1'b0;
       end
@@ -271,7 +295,7 @@ module cv_des_cbc
   `CV_ASSUME(WholeBlocks_A, !in_valid_i || in_beat_i.tail[2:0] == 3'd7)
   `CV_ASSUME(PacketFits_A, !fill || in_beat_i.last || 32'(fill_index_q) != MaxBeats - 1)
   // The block that leaves the pipe belongs to the slot whose turn it is.
-  `CV_ASSERT(RingInStep_A, pipe_valid == leaving && (!leaving || pipe_slot == turn_q))
+  `CV_ASSERT(RingInStep_A, pipe_valid == leaving_q && (!leaving_q || pipe_slot == turn_q))
   // The output buffer has room for what was read.
   `CV_ASSERT(OutFindsRoom_A, !reading_q || out_room)
 
