@@ -138,9 +138,9 @@ package aes_pkg;
   function automatic expand_t expand_start(logic [255:0] key, key_len_e len);
     expand_t out;
     unique case (len)
-      Aes192:  out.window = {64'd0, key[255:64]};
+      Aes192:  out.window = {key[255:192], key[255:64]};
       Aes256:  out.window = key;
-      default: out.window = {128'd0, key[255:128]};
+      default: out.window = {key[255:128], key[255:128]};  // the upper half is not looked at
     endcase
     out.step = '0;
     out.rcon = 8'h01;

@@ -162,8 +162,8 @@ module cv_aes_cbc
   assign rk = round_keys_q[{bank_q, decrypt ? num_rounds_q - round_q : round_q}];
 
   // What the S-boxes made of the state, in each direction: the middle rounds' MixColumns without
-  // the round key, and the last round, which has none.
-  state_t enc_mixed, enc_plain, dec_mixed, dec_plain;
+  // the round key (when encrypting in two parts), and the last round, which has none.
+  state_t enc_mixed_a, enc_mixed_b, enc_plain, dec_mixed, dec_plain;
 
   if (Encrypts) begin : gen_encrypt
     logic [15:0][15:0] subbed;  // {2 * s, s} of byte i
@@ -182,13 +182,15 @@ module cv_aes_cbc
     always_comb begin
       for (int unsigned i = 0; i < 16; i++) begin
         enc_plain[127-8*i-:8] = subbed[shifted(i)][7:0];
-        enc_mixed[127-8*i-:8] = subbed[shifted(i)][15:8] ^
-            subbed[shifted(below(i, 1))][15:8] ^ subbed[shifted(below(i, 1))][7:0] ^
-            subbed[shifted(below(i, 2))][7:0] ^ subbed[shifted(below(i, 3))][7:0];
+        enc_mixed_a[127-8*i-:8] = subbed[shifted(i)][15:8] ^
+            subbed[shifted(below(i, 1))][15:8] ^ subbed[shifted(below(i, 1))][7:0];
+        enc_mixed_b[127-8*i-:8] = subbed[shifted(below(i, 2))][7:0] ^
+            subbed[shifted(below(i, 3))][7:0];
       end
     end
   end else begin : gen_no_encrypt
-    assign enc_mixed = '0;
+    assign enc_mixed_a = '0;
+    assign enc_mixed_b = '0;
     assign enc_plain = '0;
   end
 
@@ -227,8 +229,12 @@ module cv_aes_cbc
   assign chain = at_first_q ? in_job_i.iv : last_round ? rk : chain_q;
   assign early = step ? rk : in_beat_i.data ^ whiten ^ (first_decrypt ? '0 : chain);
 
-  assign enter = early ^ (step ? (decrypt ? dec_mixed : enc_mixed) :
-                          (last_round && !at_first_q && !first_decrypt) ? enc_plain : '0);
+  // Two levels of logic behind the S-boxes: each part is chosen by itself.
+  logic chained;
+  assign chained = last_round && !at_first_q && !first_decrypt;
+  assign enter = early ^ ((step && !decrypt) ? enc_mixed_a : '0) ^
+                 ((step && !decrypt) ? enc_mixed_b : chained ? enc_plain : '0) ^
+                 ((step && decrypt) ? dec_mixed : '0);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
