@@ -220,8 +220,8 @@ async def outer_header(dut):
 @cocotb.test()
 @cocotb.parametrize(suite=[0, 3, 5], mode=[0, 3, 4, 5])
 async def cycles(dut, suite, mode):
-    """64-byte packets with immediate answers: one in 6 cycles, or in as many as it has beats at
-    the output; 11 cycles to the first beat, 13 and 14 where the IP header comes off first."""
+    """64-byte packets with immediate answers: one in 5 cycles, or in as many as it has beats at
+    the output; 7 cycles to the first beat, 9 and 10 where the IP header comes off first."""
     bench = Bench(dut, 0.0, 0.0)
     await bench.start()
     sa = SAS[MODES[mode], SUITES[suite], False]
@@ -234,8 +234,8 @@ async def cycles(dut, suite, mode):
     latency = bench.sink.times[0] - bench.source.taken[0]
     dut._log.info("%s: %d beats, one packet in %s cycles, latency %d", SUITES[suite][0], beats,
                   sorted(set(gaps)), latency)
-    assert latency == (11 if MODES[mode][1] else 13 if MODES[mode][0] == 4 else 14)
-    assert max(gaps) <= max(6, beats)
+    assert latency == (7 if MODES[mode][1] else 9 if MODES[mode][0] == 4 else 10)
+    assert max(gaps) <= max(5, beats)
 
 
 @cocotb.test()

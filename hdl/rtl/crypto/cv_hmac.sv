@@ -10,6 +10,8 @@
 // Throughput   n * B + 1 cycles a message when messages follow one another: the blocks of the next
 //              message are put together while this one is hashed, and only the outer block waits
 //              for the inner digest.
+// Progress     mac_valid_o follows block_o of a message's last inner block by 2 * B + 3 cycles, if the
+//              result before was taken by then; inner blocks that are there follow by B cycles.
 // Comb. paths  none from input to output.
 // Stalls       in_ready_o is low while `Depth` beats wait. A result that is not taken stops the
 //              core at the end of the next message.
@@ -35,6 +37,10 @@ module cv_hmac
   // Read with a message's first beat.
   input  logic [StateBits-1:0] in_inner_i,
   input  logic [StateBits-1:0] in_outer_i,
+
+  // For one cycle: the core takes an inner block, its message's first one; see Progress.
+  output logic                 block_o,
+  output logic                 block_first_o,
 
   output logic                 mac_valid_o,
   input  logic                 mac_ready_i,
@@ -257,6 +263,8 @@ module cv_hmac
   assign core_first = outer_due_q || block_first_q;
   assign core_start = outer_due_q ? outer_q : block_keys_q.inner;
   assign block_take = take_inner;
+  assign block_o = take_inner;
+  assign block_first_o = block_first_q;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin

@@ -218,6 +218,8 @@ module cv_auth_in
       .in_beat_i  (message),
       .in_inner_i (keys.inner),
       .in_outer_i (keys.outer),
+      .block_o    (),
+      .block_first_o(),
       .mac_valid_o(mac_valid),
       .mac_ready_i(mac_ready),
       .mac_o      (mac)

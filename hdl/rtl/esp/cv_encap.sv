@@ -17,12 +17,13 @@
 //              mode (RFC 4303 section 3.3.4). DropInner: in transport mode, a packet of the other IP
 //              version than its SA. The number that such a packet took stays unused.
 // Parameters   Has* (what is built in), Packets (held at the same time).
-// Latency      11 cycles from a packet's first beat to its first output beat, if the SAD answers in
-//              the cycle after the request; a later answer delays it as much. In transport mode 2
-//              (IPv4) or 3 (IPv6) more, for the beats that hold the IP header.
-// Throughput   1 beat a cycle, at least 6 cycles a packet, or 1 cycle more than the time from
-//              request to answer if that is longer.
-// Comb. paths  none from input to output. in_ready_o depends on in_beat_i.
+// Latency      4 cycles from the SAD's answer to a packet's first output beat. In transport mode 2
+//              (IPv4) or 3 (IPv6) more, for the beats that hold the IP header. The request goes out with
+//              the first beat.
+// Throughput   1 beat a cycle, at least 4 cycles a packet (5 in transport mode where the last bytes
+//              spill), or 1 cycle more than the time from request to answer if that is longer.
+// Comb. paths  in_valid_i, in_beat_i and in_hdr_i to req_valid_o and req_o: while nobody waits, the
+//              request goes out as the packet comes. in_ready_o depends on in_beat_i.
 // Stalls       in_ready_o is low while the FIFO (32 beats) is full or `Packets` packets wait for
 //              their answer. The request for the next packet goes out when the answer before is
 //              there.
@@ -129,8 +130,11 @@ module cv_encap
     sa_index_t sa;
     len_t      bytes;
   } ask_t;
-  ask_t ask;
-  logic ask_valid, asked_q, rsp_take;
+  ask_t ask, ask_in;
+  logic ask_valid, asked_q, ask_now, rsp_take;
+  assign ask_in = '{sa: in_hdr_i.sa, bytes: in_hdr_i.ip.bytes};
+  // Nobody is before this packet.
+  assign ask_now = take && index_q == 2'd0 && !ask_valid && !asked_q;
 
   cv_fifo #(
     .T    (ask_t),
@@ -138,18 +142,22 @@ module cv_encap
   ) u_ask (
     .clk_i,
     .rst_ni,
-    .in_valid_i (take && index_q == 2'd0),
+    .in_valid_i (take && index_q == 2'd0 && !(ask_now && req_ready_i)),
     .in_ready_o (ask_room),
-    .in_data_i  ('{sa: in_hdr_i.sa, bytes: in_hdr_i.ip.bytes}),
+    .in_data_i  (ask_in),
     .out_valid_o(ask_valid),
     .out_ready_i(req_ready_i && !asked_q),
     .out_data_o (ask),
     .count_o    ()
   );
 
-  assign req_valid_o = ask_valid && !asked_q;
-  assign req_o = '{op: SadSend, sa: ask.sa, v6: 1'b0, spi: '0, dst: '0, high: '0, seq: '0,
-                   bytes: ask.bytes};
+  assign req_valid_o = (ask_valid && !asked_q) || ask_now;
+  always_comb begin
+    req_o       = '0;
+    req_o.op    = SadSend;
+    req_o.sa    = ask_valid ? ask.sa : ask_in.sa;
+    req_o.bytes = ask_valid ? ask.bytes : ask_in.bytes;
+  end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) asked_q <= 1'b0;
@@ -185,130 +193,157 @@ module cv_encap
 
   // ---- Decide, build, sum up: a packet at a time, a cycle each step ---------------------------
 
-  typedef enum logic [2:0] {
-    StAnswer,  // waits for the SAD's answer
-    StPlan,    // may the packet pass? bytes of payload, and of all that is not data
-    StSize,    // bytes of data, and of the whole
-    StBuild,   // IP header
-    StSum,     // its words' sum
-    StGo       // its checksum; hands the packet on
+  typedef enum logic [1:0] {
+    StAnswer,  // the SAD answers: may the packet pass? Its data may go then
+    StSize,    // bytes of data, and of the whole; IP header without its length
+    StSum,     // the header's words' sum
+    StGo       // its length and checksum; hands the header on
   } state_e;
 
   state_e state_d, state_q;
-  sa_t sa_q;
+  sa_t sa, sa_q;
   logic [63:0] number_q;
-  drop_e drop_q, plan_drop;
+  drop_e drop_q, drop;
   len_t payload_q, data_q, whole_q;
   logic [6:0] around_q;  // IP header, ESP header, IV in clear, ICV
   net_t net_q, net, net_summed;
   logic [19:0] sum_q;
-  logic go_room, go;
+  logic data_room, go;
 
-  logic gcm, des;
-  logic [1:0] align;
-  logic [4:0] nonce_bytes;
+  // The answer as it comes; behind StAnswer sa_q holds it.
+  assign sa = rsp_i.data;
+
+  // Ciphers without integrity have blocks of their own and a nonce block; AES-GCM has neither.
+  function automatic logic is_gcm(cipher_e cipher);
+    return cipher == CipherAesGcm;
+  endfunction
+  function automatic logic is_des(cipher_e cipher);
+    return !is_gcm(cipher) && cipher != CipherAesCbc;
+  endfunction
+  // Payload and trailer end on 4 bytes (0), 8 (1) or 16 (2).
+  function automatic logic [1:0] align(cipher_e cipher);
+    return is_gcm(cipher) ? 2'd0 : is_des(cipher) ? 2'd1 : 2'd2;
+  endfunction
+  function automatic len_t mask(cipher_e cipher);
+    return is_gcm(cipher) ? len_t'(3) : is_des(cipher) ? len_t'(7) : len_t'(15);
+  endfunction
+  function automatic logic [4:0] nonce_bytes(cipher_e cipher);
+    return is_gcm(cipher) ? 5'd0 : is_des(cipher) ? 5'd8 : 5'd16;
+  endfunction
+  function automatic logic [5:0] net_bytes(logic v6);
+    return v6 ? 6'd40 : 6'd20;
+  endfunction
+  // What stands around the data on the wire.
+  function automatic logic [6:0] around(cipher_e cipher, auth_e auth, logic v6);
+    return 7'(net_bytes(v6)) + 7'd8 +
+           (is_gcm(cipher) ? 7'd24 : (auth == AuthSha256) ? 7'd16 : 7'd12);
+  endfunction
+  // The longest payload that leaves room for padding and trailer.
+  function automatic len_t max_payload(cipher_e cipher, auth_e auth, logic v6);
+    len_t room;
+    room = len_t'(MaxBytes) - len_t'(around(cipher, auth, v6)) - len_t'(nonce_bytes(cipher));
+    return (room & ~mask(cipher)) - len_t'(2);
+  endfunction
+
+  len_t payload;
   logic [7:0] next_header, inner_next;
-  assign gcm         = sa_q.cipher == CipherAesGcm;
-  assign des         = !gcm && sa_q.cipher != CipherAesCbc;
-  assign align       = gcm ? 2'd0 : des ? 2'd1 : 2'd2;
-  assign nonce_bytes = gcm ? 5'd0 : des ? 5'd8 : 5'd16;
+  assign payload     = look.hdr.ip.bytes - (sa.tunnel ? '0 : len_t'(net_bytes(sa.v6)));
   // IPv4's protocol, IPv6's next header.
   assign inner_next  = look.hdr.ip.v6 ? look.net[271:264] : look.net[247:240];
-  assign next_header = !sa_q.tunnel ? inner_next : look.hdr.ip.v6 ? ProtoIpv6 : ProtoIpv4;
+  assign next_header = !sa.tunnel ? inner_next : look.hdr.ip.v6 ? ProtoIpv6 : ProtoIpv4;
 
   // What the gateway was built without, and what nobody should use: ciphers without integrity.
   logic supported, auth_here;
-  assign auth_here = (sa_q.auth == AuthSha1 && HasSha1) || (sa_q.auth == AuthSha256 && HasSha256);
+  assign auth_here = (sa.auth == AuthSha1 && HasSha1) || (sa.auth == AuthSha256 && HasSha256);
   always_comb begin
-    unique case (sa_q.cipher)
+    unique case (sa.cipher)
       CipherAesCbc: supported = HasAes && auth_here;
-      CipherAesGcm: supported = HasGcm && sa_q.auth == AuthNone;
+      CipherAesGcm: supported = HasGcm && sa.auth == AuthNone;
       CipherDes, Cipher3Des: supported = HasDes && auth_here;
       CipherDesEcb: supported = HasEcb && auth_here;
       default: supported = 1'b0;
     endcase
   end
 
-  logic [5:0] net_bytes;
-  assign net_bytes = sa_q.v6 ? 6'd40 : 6'd20;
-
   always_comb begin
-    plan_drop = DropNone;
-    if (drop_q != DropNone) begin
-      plan_drop = drop_q;
-    end else if (!supported) begin
-      plan_drop = DropUnsupported;
-    end else if (!sa_q.tunnel) begin
-      if (sa_q.v6 != look.hdr.ip.v6) begin
-        plan_drop = DropInner;
-      end else if (sa_q.v6) begin
+    drop = rsp_i.drop;
+    if (drop == DropNone && !sa.valid) drop = DropNoSa;
+    if (drop == DropNone && !supported) drop = DropUnsupported;
+    if (drop == DropNone && !sa.tunnel) begin
+      if (sa.v6 != look.hdr.ip.v6) begin
+        drop = DropInner;
+      end else if (sa.v6) begin
         if (inner_next == ProtoFragment) begin
-          plan_drop = DropFragment;
+          drop = DropFragment;
         end else if (inner_next == ProtoHopByHop || inner_next == ProtoRouting ||
                      inner_next == ProtoDestOptions) begin
-          plan_drop = DropUnsupported;
+          drop = DropUnsupported;
         end
       end else if (look.net[269:256] != '0) begin  // more fragments, or an offset
-        plan_drop = DropFragment;
+        drop = DropFragment;
       end
-      if (plan_drop == DropNone &&
-          (look.hdr.ip.hdr_bytes != net_bytes || look.hdr.ip.bytes == len_t'(net_bytes))) begin
-        plan_drop = DropUnsupported;
+      if (drop == DropNone && (look.hdr.ip.hdr_bytes != net_bytes(sa.v6) ||
+                               look.hdr.ip.bytes == len_t'(net_bytes(sa.v6)))) begin
+        drop = DropUnsupported;
       end
     end
+    if (drop == DropNone && payload > max_payload(sa.cipher, sa.auth, sa.v6)) drop = DropTooLong;
   end
 
   // Payload, padding and trailer end on a whole block.
-  len_t mask, data;
-  assign mask = gcm ? 14'd3 : des ? 14'd7 : 14'd15;
-  assign data = ((payload_q + 14'd2 + mask) & ~mask) + len_t'(nonce_bytes);
+  len_t data;
+  assign data = ((payload_q + len_t'(2) + mask(sa_q.cipher)) & ~mask(sa_q.cipher)) +
+                len_t'(nonce_bytes(sa_q.cipher));
 
-  // The IP header, without IPv4's checksum.
+  // The IP header, without its length and IPv4's checksum.
   logic df;
-  logic [15:0] whole, ident;
+  logic [15:0] ident;
   assign df    = !(sa_q.copy_df && !look.hdr.ip.v6 && !look.hdr.ip.df);
-  assign whole = 16'(whole_q);
   // Nobody may fragment with DF (RFC 6864 section 4.1); without it numbers of one SA differ, and
   // the SPI sets SAs between the same two hosts apart.
   assign ident = df ? '0 : number_q[15:0] + (sa_q.spi[31:16] ^ sa_q.spi[15:0]);
   always_comb begin
     unique case ({sa_q.tunnel, sa_q.v6})
-      2'b10: net = {8'h45, look.hdr.ip.tos, whole, ident, 1'b0, df, 14'd0, sa_q.hop_limit, ProtoEsp,
+      2'b10: net = {8'h45, look.hdr.ip.tos, 16'd0, ident, 1'b0, df, 14'd0, sa_q.hop_limit, ProtoEsp,
                     16'd0, sa_q.src[127:96], sa_q.dst[127:96], 160'd0};
-      2'b11: net = {4'd6, look.hdr.ip.tos, 20'd0, whole - 16'd40, ProtoEsp, sa_q.hop_limit,
-                    sa_q.src, sa_q.dst};
-      2'b00: net = {look.net[319:304], whole, look.net[287:248], ProtoEsp, 16'd0, look.net[223:160],
+      2'b11: net = {4'd6, look.hdr.ip.tos, 20'd0, 16'd0, ProtoEsp, sa_q.hop_limit, sa_q.src,
+                    sa_q.dst};
+      2'b00: net = {look.net[319:304], 16'd0, look.net[287:248], ProtoEsp, 16'd0, look.net[223:160],
                     160'd0};
-      default: net = {look.net[319:288], whole - 16'd40, ProtoEsp, look.net[263:0]};
+      default: net = {look.net[319:288], 16'd0, ProtoEsp, look.net[263:0]};
     endcase
   end
 
+  // IPv6 has no checksum, and its length is that of what follows.
   logic [19:0] sum;
+  logic [16:0] folded;
   always_comb begin
-    sum = '0;
+    sum = 20'(whole_q);
     for (int unsigned i = 0; i < 10; i++) sum += 20'(net_q[8*NetBytes-1-16*i-:16]);
   end
-  logic [16:0] folded;
   assign folded = 17'(sum_q[15:0]) + 17'(sum_q[19:16]);
   always_comb begin
     net_summed = net_q;
-    if (!sa_q.v6) net_summed[239:224] = ~(folded[15:0] + 16'(folded[16]));
+    if (sa_q.v6) begin
+      net_summed[287:272] = 16'(whole_q) - 16'd40;
+    end else begin
+      net_summed[303:288] = 16'(whole_q);
+      net_summed[239:224] = ~(folded[15:0] + 16'(folded[16]));
+    end
   end
 
-  assign rsp_ready_o = state_q == StAnswer;
+  assign rsp_ready_o = state_q == StAnswer && look_valid && data_room;
   assign rsp_take    = rsp_valid_i && rsp_ready_o;
-  assign go          = state_q == StGo && go_room;
+  assign go          = state_q == StGo && seal_room;
   assign look_take   = go;
 
   always_comb begin
     state_d = state_q;
     unique case (state_q)
-      StAnswer: if (rsp_valid_i) state_d = StPlan;
-      StPlan:   if (look_valid) state_d = StSize;
-      StSize:   state_d = StBuild;
-      StBuild:  state_d = StSum;
+      StAnswer: if (rsp_take) state_d = StSize;
+      StSize:   state_d = StSum;
       StSum:    state_d = StGo;
-      default:  if (go_room) state_d = StAnswer;
+      default:  if (go) state_d = StAnswer;
     endcase
   end
 
@@ -320,23 +355,16 @@ module cv_encap
   always_ff @(posedge clk_i) begin
     unique case (state_q)
       StAnswer: begin
-        sa_q     <= rsp_i.data;
-        number_q <= rsp_i.number;
-        drop_q   <= (rsp_i.drop == DropNone && !rsp_i.data.valid) ? DropNoSa : rsp_i.drop;
-      end
-      StPlan: if (look_valid) begin
-        drop_q    <= plan_drop;
-        payload_q <= look.hdr.ip.bytes - (sa_q.tunnel ? '0 : len_t'(net_bytes));
-        around_q  <= 7'(net_bytes) + 7'd8 +
-                     (gcm ? 7'd24 : (sa_q.auth == AuthSha256) ? 7'd16 : 7'd12);
+        sa_q      <= sa;
+        number_q  <= rsp_i.number;
+        drop_q    <= drop;
+        payload_q <= payload;
+        around_q  <= around(sa.cipher, sa.auth, sa.v6);
       end
       StSize: begin
         data_q  <= data;
         whole_q <= data + len_t'(around_q);
-      end
-      StBuild: begin
-        net_q <= net;
-        if (drop_q == DropNone && 32'(whole_q) > MaxBytes) drop_q <= DropTooLong;
+        net_q   <= net;
       end
       StSum: sum_q <= sum;
       default: ;
@@ -365,16 +393,15 @@ module cv_encap
   cut_t cut, cut_in;
   front_t front, front_in;
   seal_hdr_t seal_in;
-  logic cut_valid, cut_room, cut_ready, front_valid, front_room, seal_valid, seal_room, keep;
+  logic cut_valid, cut_room, cut_ready, front_valid, front_room, seal_valid, seal_room;
 
-  assign go_room = cut_room && front_room && seal_room;
-  assign keep    = go && drop_q == DropNone;
+  assign data_room = cut_room && front_room;
 
-  assign cut_in   = '{drop: drop_q != DropNone, skip: sa_q.tunnel ? '0 : net_bytes};
+  assign cut_in   = '{drop: drop != DropNone, skip: sa.tunnel ? '0 : net_bytes(sa.v6)};
   assign front_in = '{
-    nonce: des ? {number_q, 64'd0} : {64'd0, number_q},
-    nonce_bytes: nonce_bytes,
-    trailer: '{align: align, next_header: next_header}
+    nonce: is_des(sa.cipher) ? {rsp_i.number, 64'd0} : {64'd0, rsp_i.number},
+    nonce_bytes: nonce_bytes(sa.cipher),
+    trailer: '{align: align(sa.cipher), next_header: next_header}
   };
   assign seal_in = '{
     low: look.hdr.low,
@@ -387,11 +414,11 @@ module cv_encap
     auth_keys: sa_q.auth_keys,
     frame: '{
       net: net_summed,
-      net_bytes: net_bytes,
+      net_bytes: net_bytes(sa_q.v6),
       esp: {sa_q.spi, number_q[31:0]},
       high: number_q[63:32],
       esn: sa_q.esn,
-      iv_here: gcm,
+      iv_here: is_gcm(sa_q.cipher),
       iv: number_q
     }
   };
@@ -402,7 +429,7 @@ module cv_encap
   ) u_cuts (
     .clk_i,
     .rst_ni,
-    .in_valid_i (go),
+    .in_valid_i (rsp_take),
     .in_ready_o (cut_room),
     .in_data_i  (cut_in),
     .out_valid_o(cut_valid),
@@ -413,7 +440,7 @@ module cv_encap
 
   assign wait_ready = cut_valid && (cut.drop || cut_ready);
 
-  logic payload_valid, payload_ready, plain_valid, plain_ready;
+  logic payload_valid, payload_ready, plain_valid, plain_ready, whole_valid;
   beat_t payload_beat, plain_beat;
   trailer_t trailer;
 
@@ -439,7 +466,7 @@ module cv_encap
   ) u_fronts (
     .clk_i,
     .rst_ni,
-    .in_valid_i (keep),
+    .in_valid_i (rsp_take && drop == DropNone),
     .in_ready_o (front_room),
     .in_data_i  (front_in),
     .out_valid_o(front_valid),
@@ -475,11 +502,13 @@ module cv_encap
     .in_align_i      (trailer.align),
     .in_next_header_i(trailer.next_header),
     .in_rest_i       ('0),
-    .out_valid_o,
-    .out_ready_i,
+    .out_valid_o     (whole_valid),
+    .out_ready_i     (out_ready_i && seal_valid),
     .out_beat_o,
     .out_rest_o      ()
   );
+  // The header may come behind the data.
+  assign out_valid_o = whole_valid && seal_valid;
 
   cv_fifo #(
     .T    (seal_hdr_t),
@@ -487,7 +516,7 @@ module cv_encap
   ) u_hdrs (
     .clk_i,
     .rst_ni,
-    .in_valid_i (keep),
+    .in_valid_i (go && drop_q == DropNone),
     .in_ready_o (seal_room),
     .in_data_i  (seal_in),
     .out_valid_o(seal_valid),
@@ -498,7 +527,6 @@ module cv_encap
 
   // What belongs to a packet is there when the packet gets to the point that needs it.
   `CV_ASSERT(FrontIsThere_A, !payload_valid || front_valid)
-  `CV_ASSERT(HeaderIsThere_A, !out_valid_o || seal_valid)
   // An answer comes only to a request.
   `CV_ASSUME(AnswerToRequest_A, !rsp_valid_i || asked_q)
   // A packet has the bytes of its IP header at least.
