@@ -4,7 +4,7 @@
 //                   +-> cv_cipher_gcm_in ------------+   (one of the two, by parameter)
 //                   +-> clear packets: counted, not passed
 //
-// Client 0 of the SAD finds, client 1 accepts. Drops: decap, integrity, uncover from bit 0.
+// Client 0 of the SAD finds, client 1 accepts, client 2 counts. Drops: decap, integrity, uncover from bit 0.
 
 module inbound_lane
   import culvert_pkg::*;
@@ -19,12 +19,12 @@ module inbound_lane
   output logic  in_ready_o,
   input  beat_t in_beat_i,
 
-  output logic     [1:0] req_valid_o,
-  input  logic     [1:0] req_ready_i,
-  output sad_req_t [1:0] req_o,
-  input  logic     [1:0] rsp_valid_i,
-  output logic     [1:0] rsp_ready_o,
-  input  sad_rsp_t [1:0] rsp_i,
+  output logic     [2:0] req_valid_o,
+  input  logic     [2:0] req_ready_i,
+  output sad_req_t [2:0] req_o,
+  input  logic     [2:0] rsp_valid_i,
+  output logic     [2:0] rsp_ready_o,
+  input  sad_rsp_t [2:0] rsp_i,
 
   output logic       out_valid_o,
   input  logic       out_ready_i,
@@ -142,6 +142,11 @@ module inbound_lane
     .in_ready_o   (text_ready),
     .in_beat_i    (text_beat),
     .in_hdr_i     (text_hdr),
+    .req_valid_o  (req_valid_o[2]),
+    .req_ready_i  (req_ready_i[2]),
+    .req_o        (req_o[2]),
+    .rsp_valid_i  (rsp_valid_i[2]),
+    .rsp_ready_o  (rsp_ready_o[2]),
     .out_valid_o,
     .out_ready_i,
     .out_beat_o,

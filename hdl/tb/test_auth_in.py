@@ -64,7 +64,7 @@ class Bench:
         for value in beat.beats(data):
             self.source.put({"beat": value, "hdr": hdr})
         if asks:
-            self.want_requests.append((sa.index, number >> 32, number & 0xFFFFFFFF, len(text)))
+            self.want_requests.append((sa.index, number >> 32, number & 0xFFFFFFFF))
         if drop:
             self.want_drops.append(DROP[drop])
         else:
@@ -84,7 +84,7 @@ class Bench:
         hdrs = [h for h, p in self.want for _ in beat.beats(p)]
         assert [i["hdr"] for i in self.sink.items] == hdrs
         assert self.drops.reasons == self.want_drops
-        asked = [(r["sa"], r["high"], r["seq"], r["bytes"]) for r in self.sad.requests]
+        asked = [(r["sa"], r["high"], r["seq"]) for r in self.sad.requests]
         assert asked == self.want_requests, "the SAD heard of other packets than the authentic ones"
         assert all(r["op"] == ACCEPT for r in self.sad.requests)
 

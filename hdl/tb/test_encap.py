@@ -72,7 +72,8 @@ class Bench:
             noise = rng.getrandbits(esp.LAYOUT.widths["policy_hdr_t"])
             self.source.put({"beat": value, "hdr": noise if i else hdr})
         self.sad.expect(
-            {"op": "SadSend", "sa": index, "bytes": len(packet)},
+            {"op": "SadSend", "sa": index, "bytes": len(packet),
+             "payload": len(packet) - esp.header_bytes(packet)},
             {"drop": told or 0, "sa": index, "number": number,
              "data": sa.record() | {"valid": valid, "next": rng.getrandbits(10)}})
         if drop:

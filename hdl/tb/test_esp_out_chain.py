@@ -63,7 +63,8 @@ async def every_length(dut, idle, stall, long):
         number = rng.getrandbits(64 if sa.esn else 32)
         for value in beat.beats(packet):
             source.put({"beat": value, "hdr": esp.policy_hdr(packet, place)})
-        sad.expect({"op": "SadSend", "sa": place, "bytes": len(packet)},
+        sad.expect({"op": "SadSend", "sa": place, "bytes": len(packet),
+                    "payload": len(packet) - esp.header_bytes(packet)},
                    {"sa": place, "number": number, "data": sa.record()})
         sent.append((sa, packet, number))
     want = [esp.seal(sa, packet, number).wire for sa, packet, number in sent]
@@ -100,7 +101,7 @@ async def cycles(dut):
         packet = esp.ip_packet(RNG, 4, 64)
         for value in beat.beats(packet):
             source.put({"beat": value, "hdr": esp.policy_hdr(packet, 1)})
-        sad.expect({"op": "SadSend", "sa": 1, "bytes": 64},
+        sad.expect({"op": "SadSend", "sa": 1, "bytes": 64, "payload": 64 - esp.header_bytes(packet)},
                    {"sa": 1, "number": number + 1, "data": sa.record()})
     beats = len(beat.beats(esp.seal(sa, packet, 1).wire))
     await wait_for(dut.clk_i, lambda: len(sink.items) == beats * count)

@@ -10,7 +10,7 @@ import random
 import beat
 import cocotb
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
-from open_model import (ACCEPT, AES_CBC, CLEAR, DROPS, GCM, NONE, OpenSa, checksum, esp_packet,
+from open_model import (ACCEPT, AES_CBC, CLEAR, COUNT, DROPS, GCM, NONE, OpenSa, checksum, esp_packet,
                         ip_header, ip_packet)
 from open_sad import OpenSad
 from stream import Sink, Source, start, wait_for
@@ -34,9 +34,9 @@ class Lane:
                              idle)
         self.sink = Sink(dut.clk_i, dut.out_valid_o, dut.out_ready_i,
                          {"beat": dut.out_beat_o, "hdr": dut.out_hdr_o}, stall)
-        self.sad = OpenSad(dut, self.sas, clients=2, delay=delay)
+        self.sad = OpenSad(dut, self.sas, clients=3, delay=delay)
         self.sad.number = lambda sa, seq: HIGH << 32 | seq if sa.esn else seq
-        self.drops, self.clear = [], 0
+        self.drops, self.clear, self.want_counts = [], 0, []
         self.want, self.want_drops, self.want_accepts, self.want_clear = [], [], [], 0
 
     async def watch(self):
@@ -61,7 +61,8 @@ class Lane:
         return HIGH << 32 | low if sa.esn else low
 
     def make(self, sa, length, number=None, text=None, **more):
-        """A packet of an SA with `length` bytes of payload: what is sent, and what must come out."""
+        """A packet of an SA with `length` bytes of payload: its number, the bytes that count, what is
+        sent, and what must come out."""
         number = self.number(sa) if number is None else number
         inner = ip_packet(self.random, self.random.random() < 0.5, length, tos=1, **more)
         if sa.tunnel:
@@ -72,7 +73,7 @@ class Lane:
         packet = esp_packet(sa, number, text, self.random.randbytes(sa.iv_bytes), ident=number & 255)
         if not sa.tunnel:
             inner = ip_header(sa.v6, sa.src, sa.dst, proto, length, ident=number & 255) + payload
-        return number, len(text), packet, inner
+        return number, len(text) - 2 - text[-2], packet, inner
 
     def send(self, packet):
         for value in beat.beats(packet):
@@ -80,13 +81,14 @@ class Lane:
 
     def put(self, sa, length, **more):
         """A good packet."""
-        number, text_bytes, packet, inner = self.make(sa, length, **more)
+        number, payload_bytes, packet, inner = self.make(sa, length, **more)
         self.send(packet)
-        self.expect(sa, number, text_bytes, inner)
+        self.expect(sa, number, payload_bytes, inner)
         return number, packet
 
-    def expect(self, sa, number, text_bytes, inner):
-        self.want_accepts.append((sa.index, number >> 32, number & 0xFFFFFFFF, text_bytes))
+    def expect(self, sa, number, payload_bytes, inner):
+        self.want_accepts.append((sa.index, number >> 32, number & 0xFFFFFFFF))
+        self.want_counts.append((sa.index, sa.spi, payload_bytes))
         self.want.append((CLEAR.pack(reqid=sa.reqid), inner))
 
     def put_bad(self, packet, lane, reason):
@@ -112,9 +114,10 @@ class Lane:
         for lane in range(3):
             assert [r for n, r in self.drops if n == lane] == [
                 r for n, r in self.want_drops if n == lane]
-        accepts = [(r["sa"], r["high"], r["seq"], r["bytes"]) for r in self.sad.requests
-                   if r["op"] == ACCEPT]
+        accepts = [(r["sa"], r["high"], r["seq"]) for r in self.sad.requests if r["op"] == ACCEPT]
         assert accepts == self.want_accepts, "the SAD accepted what it must not have heard of"
+        counts = [(r["sa"], r["spi"], r["bytes"]) for r in self.sad.requests if r["op"] == COUNT]
+        assert counts == self.want_counts, "payloads that came out, and nothing else"
         assert self.clear == self.want_clear
 
 
@@ -136,7 +139,7 @@ async def every_byte_wrong(dut, sa):
     lane = Lane(dut, 0.0, 0.0, (0, 0))
     await lane.start()
     sa = lane.sas[sa]
-    number, text_bytes, packet, inner = lane.make(sa, 40)
+    number, payload_bytes, packet, inner = lane.make(sa, 40)
     header = 40 if sa.v6 else 20
     for place in range(header, len(packet)):
         bad = lane.forge(packet, place, 1 << lane.random.randrange(8))
@@ -145,7 +148,7 @@ async def every_byte_wrong(dut, sa):
         if place % 16 == 0:
             lane.put(sa, 16)
     lane.send(packet)
-    lane.expect(sa, number, text_bytes, inner)
+    lane.expect(sa, number, payload_bytes, inner)
     await lane.finish()
 
 
@@ -156,7 +159,7 @@ async def truncated(dut):
     lane = Lane(dut, 0.0, 0.0, (0, 0))
     await lane.start()
     for sa in lane.sas[:2]:
-        number, text_bytes, packet, inner = lane.make(sa, 64)
+        number, payload_bytes, packet, inner = lane.make(sa, 64)
         header = 40 if sa.v6 else 20
         for length in range(len(packet) - header):
             text = length - 8 - sa.iv_bytes - sa.icv_bytes
@@ -166,7 +169,7 @@ async def truncated(dut):
             if length % 10 == 0:
                 lane.put(sa, 30)
         lane.send(packet)
-        lane.expect(sa, number, text_bytes, inner)
+        lane.expect(sa, number, payload_bytes, inner)
     await lane.finish()
 
 
@@ -203,9 +206,9 @@ async def authentic_but_wrong(dut):
             (tunnel, tunnel.text(four[:19], 4), "Inner"),
             (tunnel, tunnel.text(bytes(40), 59), "Inner"),
             (transport, transport.text(bytes(40), 59), "Inner")):
-        number, text_bytes, packet, _ = lane.make(sa, 0, text=text)
+        number, payload_bytes, packet, _ = lane.make(sa, 0, text=text)
         lane.put_bad(packet, 2, reason)
-        lane.want_accepts.append((sa.index, number >> 32, number & 0xFFFFFFFF, text_bytes))
+        lane.want_accepts.append((sa.index, number >> 32, number & 0xFFFFFFFF))
         lane.put(sa, 33)
     await lane.finish()
 

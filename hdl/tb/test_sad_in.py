@@ -5,8 +5,8 @@ import os
 import random
 
 import cocotb
-from records import (ACCEPT, EVENT_HARD, EVENT_SOFT, FIND, SA, SA_BUCKET, SEND, STATE, WINDOW, Drop,
-                     pack, width)
+from records import (ACCEPT, COUNT, EVENT_HARD, EVENT_SOFT, FIND, SA, SA_BUCKET, SEND, STATE, WINDOW,
+                     Drop, pack, width)
 from sad_bench import N, RATIOS, Bench
 from sad_model import BUCKETS, SAS, STATES, Sad, Window, bucket_of, random_sa
 from stream import wait_for
@@ -22,6 +22,10 @@ def finding(sa, **fields):
 def accepting(index, sa, number, size=1):
     return {"op": ACCEPT, "sa": index, "spi": sa["spi"], "high": number >> 32,
             "seq": number & 0xFFFFFFFF, "bytes": size}
+
+
+def counting(index, sa, size):
+    return {"op": COUNT, "sa": index, "spi": sa["spi"], "bytes": size}
 
 
 def like(rng, sa, **fields):
@@ -230,6 +234,27 @@ async def lifetimes(dut):
     assert await bench.events() == [(EVENT_SOFT, 8), (EVENT_HARD, 8)]
     state = await bench.state(8)
     assert (state["packets"], state["bytes"], state["top"]) == (5, 500, 5)
+
+
+@cocotb.test()
+async def bytes_come_later(dut):
+    """What is counted behind the cipher counts bytes alone, also when a limit is reached; nothing of
+    an SA that another one has replaced."""
+    rng = random.Random(11)
+    bench = await Bench(dut).start()
+    sa, other, sad = random_sa(rng, limits={"soft_bytes": 201, "hard_bytes": 400}), random_sa(rng), Sad()
+    await bench.table.load(sad.insert(8, sa))
+    for number in range(1, 8):
+        assert (await bench.ask(**accepting(8, sa, number, 0)))["drop"] == Drop.NONE
+    events = [(EVENT_SOFT, 8), (EVENT_HARD, 8)]
+    for told in (0, 0, 1, 2, 2):
+        assert (await bench.ask(**counting(8, sa, 100)))["drop"] == Drop.NONE
+        assert await bench.events() == events[:told]
+    before = await bench.state(8)
+    assert (before["packets"], before["bytes"], before["top"]) == (7, 500, 7)
+    assert (await bench.ask(**accepting(8, sa, 8, 0)))["drop"] == Drop.HARD_LIMIT
+    assert (await bench.ask(**counting(8, other, 100)))["drop"] == Drop.NO_SA
+    assert await bench.state(8) == before
 
 
 @cocotb.test()

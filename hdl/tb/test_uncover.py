@@ -9,6 +9,7 @@ import beat
 import cocotb
 from cocotb.triggers import RisingEdge
 from open_model import CLEAR, DROP, IP_INFO, checksum, ip_header, ip_info, ip_packet
+from open_sad import OpenSad
 from stream import Sink, Source, start, wait_for
 
 NOT_ECT, ECT1, ECT0, CE = range(4)
@@ -85,13 +86,14 @@ def model(text, tunnel, net):
 
 
 class Bench:
-    def __init__(self, dut, idle, stall):
+    def __init__(self, dut, idle, stall, delay=(0, 0)):
         self.dut = dut
         self.source = Source(dut.clk_i, dut.in_valid_i, dut.in_ready_o,
                              {"beat": dut.in_beat_i, "hdr": dut.in_hdr_i}, idle)
         self.sink = Sink(dut.clk_i, dut.out_valid_o, dut.out_ready_i,
                          {"beat": dut.out_beat_o, "hdr": dut.out_hdr_o}, stall)
-        self.drops = []
+        self.sad = OpenSad(dut, delay=delay)
+        self.drops, self.want_counts = [], []
         self.random = random.Random(4)
         self.want, self.want_drops = [], []
 
@@ -105,7 +107,7 @@ class Bench:
 
     async def start(self):
         await start(self.dut)
-        for runner in (self.source.run, self.sink.run, self.watch_drops):
+        for runner in (self.source.run, self.sink.run, self.sad.run, self.watch_drops):
             cocotb.start_soon(runner())
 
     def net(self, v6, tos=0, options=b"", **more):
@@ -121,10 +123,12 @@ class Bench:
         kind = outcome if isinstance(outcome, str) else "out"
         assert expect is None or kind == expect, f"the model says {kind}, the test {expect}"
         fields = {"low": self.random.getrandbits(1), "reqid": self.random.getrandbits(10)}
-        hdr = CLEAR.pack(skip=skip, tunnel=tunnel, net=int.from_bytes(net.ljust(40, b"\0"), "big"),
+        sa, spi = self.random.getrandbits(10), self.random.getrandbits(32)
+        hdr = CLEAR.pack(skip=skip, tunnel=tunnel, sa=sa, spi=spi, net=int.from_bytes(net.ljust(40, b"\0"), "big"),
                          ip=IP_INFO.pack(**ip_info(net, 1000)), **fields)
         if kind == "out":
             self.want.append((CLEAR.pack(**fields), outcome))
+            self.want_counts.append((sa, spi, len(text) - 2 - text[-2]))
         else:
             self.want_drops.append(DROP[kind])
         # What is skipped looks like padding, so that a check that looks too far shows.
@@ -144,6 +148,8 @@ class Bench:
                        len(self.drops) >= len(self.want_drops) and not self.source.queue, limit)
         for _ in range(50):
             await RisingEdge(self.dut.clk_i)
+        counts = [(r["sa"], r["spi"], r["bytes"]) for r in self.sad.requests]
+        assert counts == self.want_counts, "payloads of what came out by ESP, and nothing else"
         got = beat.packets([i["beat"] for i in self.sink.items])
         assert got == [p for _, p in self.want]
         assert [i["hdr"] for i in self.sink.items] == [
@@ -295,7 +301,7 @@ async def inner_packets(dut):
 @cocotb.test()
 async def clear_packets(dut):
     """Clear packets pass unchanged, whatever else their header says."""
-    bench = Bench(dut, 0.1, 0.1)
+    bench = Bench(dut, 0.1, 0.1, (0, 40))
     await bench.start()
     for length in [*range(1, 81), 1500, 9000]:
         bench.put_clear(bench.random.randbytes(length))
@@ -306,7 +312,7 @@ async def clear_packets(dut):
 @cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5, 0.9])
 async def mixed(dut, idle, stall):
     """Everything back to back."""
-    bench = Bench(dut, idle, stall)
+    bench = Bench(dut, idle, stall, (0, 12))
     await bench.start()
     for _ in range(200):
         rng = bench.random

@@ -35,7 +35,9 @@ pub enum Auth {
     Sha256,
 }
 
-/// An SA's lifetime; 0 is no limit. Counted are packets, and the bytes inside ESP.
+/// An SA's lifetime; 0 is no limit. Counted are packets, and the bytes that Linux counts: inside ESP,
+/// without padding. Inbound these are known when a packet has been decrypted, so packets that are inside
+/// when a limit in bytes is reached pass too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Bytes after which its owner is told, once; below 2^48.

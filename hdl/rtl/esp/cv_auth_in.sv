@@ -86,7 +86,6 @@ module cv_auth_in
       sa_index_t          sa;
       logic [31:0]        spi;
       logic [63:0]        number;
-      len_t               bytes;
     } claim_t;
 
     // The message: ESP header, data, upper half of the number.
@@ -213,16 +212,16 @@ module cv_auth_in
     ) u_hmac (
       .clk_i,
       .rst_ni,
-      .in_valid_i (message_valid),
-      .in_ready_o (message_ready),
-      .in_beat_i  (message),
-      .in_inner_i (keys.inner),
-      .in_outer_i (keys.outer),
-      .block_o    (),
+      .in_valid_i   (message_valid),
+      .in_ready_o   (message_ready),
+      .in_beat_i    (message),
+      .in_inner_i   (keys.inner),
+      .in_outer_i   (keys.outer),
+      .block_o      (),
       .block_first_o(),
-      .mac_valid_o(mac_valid),
-      .mac_ready_i(mac_ready),
-      .mac_o      (mac)
+      .mac_valid_o  (mac_valid),
+      .mac_ready_i  (mac_ready),
+      .mac_o        (mac)
     );
 
     // The judgement.
@@ -231,12 +230,6 @@ module cv_auth_in
     logic claim_valid, claim_room, hdr_room, hdr_valid, ask_ready, ask_valid;
     logic done_valid, done_ready;
     drop_e done_drop;
-    sad_req_t request;
-
-    // Bytes under the cipher: without IV and ICV (RFC 4301 section 4.4.2.1).
-    len_t text_bytes;
-    assign text_bytes = in_hdr_i.bytes - len_t'(IcvBytes) -
-                        ((in_hdr_i.cipher == CipherAesCbc) ? len_t'(16) : len_t'(8));
 
     assign start_ready = keys_room && hdr_room;
 
@@ -248,8 +241,7 @@ module cv_auth_in
       .rst_ni,
       .in_valid_i (icv_valid),
       .in_ready_o (claim_room),
-      .in_data_i  ('{icv: icv, sa: in_hdr_i.sa, spi: in_hdr_i.spi, number: in_hdr_i.number,
-                     bytes: text_bytes}),
+      .in_data_i  ('{icv: icv, sa: in_hdr_i.sa, spi: in_hdr_i.spi, number: in_hdr_i.number}),
       .out_valid_o(claim_valid),
       .out_ready_i(mac_valid && mac_ready),
       .out_data_o (claim),
@@ -285,16 +277,6 @@ module cv_auth_in
     assign ask_valid = mac_valid && claim_valid;
     assign mac_ready = ask_ready && claim_valid;
 
-    always_comb begin
-      request       = '0;
-      request.op    = SadAccept;
-      request.sa    = claim.sa;
-      request.spi   = claim.spi;
-      request.high  = claim.number[63:32];
-      request.seq   = claim.number[31:0];
-      request.bytes = claim.bytes;
-    end
-
     cv_accept #(
       .Clients(1),
       .Pending(Packets)
@@ -304,7 +286,7 @@ module cv_auth_in
       .ask_valid_i (ask_valid),
       .ask_ready_o (ask_ready),
       .ask_agrees_i(agrees),
-      .ask_req_i   (request),
+      .ask_req_i   (accept_request(claim.sa, claim.spi, claim.number)),
       .req_valid_o,
       .req_ready_i,
       .req_o,

@@ -45,6 +45,8 @@ module cv_cipher_aes
       low: hdr.low,
       clear: 1'b0,
       skip: 5'd16,
+      sa: hdr.sa,
+      spi: hdr.spi,
       reqid: hdr.reqid,
       tunnel: hdr.tunnel,
       net: hdr.net,

@@ -51,6 +51,8 @@ module cv_cipher_des
       low: hdr.low,
       clear: 1'b0,
       skip: 5'd8,
+      sa: hdr.sa,
+      spi: hdr.spi,
       reqid: hdr.reqid,
       tunnel: hdr.tunnel,
       net: hdr.net,

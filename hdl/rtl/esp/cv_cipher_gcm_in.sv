@@ -55,7 +55,6 @@ module cv_cipher_gcm_in
     sa_index_t          sa;
     logic [31:0]        spi;
     logic [63:0]        number;
-    len_t               bytes;
   } claim_t;
 
   // ICV off, data to the cipher.
@@ -133,7 +132,6 @@ module cv_cipher_gcm_in
   clear_hdr_t hdr_in, hdr;
   logic claim_valid, claim_room, hdr_valid, ask_ready, done_valid, done_ready;
   drop_e done_drop;
-  sad_req_t request;
 
   cv_fifo #(
     .T    (claim_t),
@@ -143,16 +141,24 @@ module cv_cipher_gcm_in
     .rst_ni,
     .in_valid_i (icv_valid),
     .in_ready_o (claim_room),
-    .in_data_i  ('{icv: icv, sa: in_hdr_i.sa, spi: in_hdr_i.spi, number: in_hdr_i.number,
-                   bytes: text_bytes}),
+    .in_data_i  ('{icv: icv, sa: in_hdr_i.sa, spi: in_hdr_i.spi, number: in_hdr_i.number}),
     .out_valid_o(claim_valid),
     .out_ready_i(tag_valid && tag_ready),
     .out_data_o (claim),
     .count_o    ()
   );
 
-  assign hdr_in = '{low: in_hdr_i.low, clear: 1'b0, skip: '0, reqid: in_hdr_i.reqid,
-                    tunnel: in_hdr_i.tunnel, net: in_hdr_i.net, ip: in_hdr_i.ip};
+  assign hdr_in = '{
+    low: in_hdr_i.low,
+    clear: 1'b0,
+    skip: '0,
+    sa: in_hdr_i.sa,
+    spi: in_hdr_i.spi,
+    reqid: in_hdr_i.reqid,
+    tunnel: in_hdr_i.tunnel,
+    net: in_hdr_i.net,
+    ip: in_hdr_i.ip
+  };
 
   cv_fifo #(
     .T    (clear_hdr_t),
@@ -172,16 +178,6 @@ module cv_cipher_gcm_in
   // The tag may be there before the last of the ICV.
   assign tag_ready = ask_ready && claim_valid;
 
-  always_comb begin
-    request       = '0;
-    request.op    = SadAccept;
-    request.sa    = claim.sa;
-    request.spi   = claim.spi;
-    request.high  = claim.number[63:32];
-    request.seq   = claim.number[31:0];
-    request.bytes = claim.bytes;
-  end
-
   cv_accept #(
     .Clients(Clients),
     .Pending(Packets)
@@ -191,7 +187,7 @@ module cv_cipher_gcm_in
     .ask_valid_i (tag_valid && claim_valid),
     .ask_ready_o (ask_ready),
     .ask_agrees_i(tag == claim.icv),
-    .ask_req_i   (request),
+    .ask_req_i   (accept_request(claim.sa, claim.spi, claim.number)),
     .req_valid_o,
     .req_ready_i,
     .req_o,

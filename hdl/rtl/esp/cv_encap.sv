@@ -129,10 +129,15 @@ module cv_encap
   typedef struct packed {
     sa_index_t sa;
     len_t      bytes;
+    len_t      payload;
   } ask_t;
   ask_t ask, ask_in;
   logic ask_valid, asked_q, ask_now, rsp_take;
-  assign ask_in = '{sa: in_hdr_i.sa, bytes: in_hdr_i.ip.bytes};
+  assign ask_in = '{
+    sa: in_hdr_i.sa,
+    bytes: in_hdr_i.ip.bytes,
+    payload: in_hdr_i.ip.bytes - len_t'(in_hdr_i.ip.hdr_bytes)
+  };
   // Nobody is before this packet.
   assign ask_now = take && index_q == 2'd0 && !ask_valid && !asked_q;
 
@@ -153,10 +158,11 @@ module cv_encap
 
   assign req_valid_o = (ask_valid && !asked_q) || ask_now;
   always_comb begin
-    req_o       = '0;
-    req_o.op    = SadSend;
-    req_o.sa    = ask_valid ? ask.sa : ask_in.sa;
-    req_o.bytes = ask_valid ? ask.bytes : ask_in.bytes;
+    req_o         = '0;
+    req_o.op      = SadSend;
+    req_o.sa      = ask_valid ? ask.sa : ask_in.sa;
+    req_o.bytes   = ask_valid ? ask.bytes : ask_in.bytes;
+    req_o.payload = ask_valid ? ask.payload : ask_in.payload;
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

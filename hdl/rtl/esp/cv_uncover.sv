@@ -7,6 +7,8 @@
 //                transport  the IP header that stood in front of ESP is put before the payload,
 //                           with length, protocol and checksum set.
 //              Dummy packets (next header 59) end here, as DropInner. Clear packets pass unchanged.
+//              The SAD is told how many bytes of payload came by ESP, padding for traffic flow with
+//              them, as Linux counts them; of a packet that is dropped here, none.
 //
 //                in -+-> hold ------------------------> header, payload -> cv_packer -> out
 //                    +-> scan -> lengths -> headers -> verdict
@@ -14,9 +16,10 @@
 // Parameters   Depth (beats held; more than MaxBytes / 16), Packets (that may wait).
 // Latency      From a packet's last beat to the first one out: 6 cycles.
 // Throughput   1 beat a cycle, and for a packet that does not end or begin with a beat, or gets its
-//              header back, up to 4 cycles more.
+//              header back, up to 4 cycles more; not more packets than the SAD counts.
 // Comb. paths  none from input to output.
-// Stalls       in_ready_o is low while the memory is full, or `Packets` verdicts wait.
+// Stalls       in_ready_o is low while the memory is full, `Packets` verdicts wait, or 4 packets wait
+//              to be counted.
 
 `include "culvert_assert.svh"
 
@@ -34,6 +37,13 @@ module cv_uncover
   output logic       in_ready_o,
   input  beat_t      in_beat_i,
   input  clear_hdr_t in_hdr_i,   // constant during a packet
+
+  // Client of the SAD: SadCount. Its answer says nothing.
+  output logic     req_valid_o,
+  input  logic     req_ready_i,
+  output sad_req_t req_o,
+  input  logic     rsp_valid_i,
+  output logic     rsp_ready_o,
 
   output logic       out_valid_o,
   input  logic       out_ready_i,
@@ -62,8 +72,8 @@ module cv_uncover
   } plan_t;
 
   // Everything up to the verdict moves together, or waits for room for it.
-  logic go, take, hold_ready, verdict_valid, verdict_ready;
-  assign go         = !verdict_valid || verdict_ready;
+  logic go, take, hold_ready, verdict_valid, verdict_ready, count_room;
+  assign go         = !verdict_valid || (verdict_ready && count_room);
   assign in_ready_o = hold_ready && go;
   assign take       = in_valid_i && in_ready_o;
 
@@ -235,6 +245,7 @@ module cv_uncover
   drop_e drop_q;
   clear_hdr_t decided_hdr_q;
   len_t keep_q;  // bytes of the payload that leave
+  len_t payload_q;  // all of them
   logic [1:0] ecn_flip_q;
   logic decided_v6_q;
   logic [31:0] marked_q;  // first word and checksum of the inner header
@@ -251,6 +262,7 @@ module cv_uncover
       decided_hdr_q <= ended_hdr_q;
       keep_q        <= ended_hdr_q.clear ? length_q :
                        ended_hdr_q.tunnel ? len_t'(inner_bytes) : payload;
+      payload_q     <= payload;
       ecn_flip_q    <= (ended_hdr_q.clear || !ended_hdr_q.tunnel) ? 2'd0 : new_ecn ^ inner_ecn;
       decided_v6_q  <= inner_v6;
       marked_q      <= {front_q[127:112], front_q[47:32]};
@@ -304,8 +316,47 @@ module cv_uncover
   end
 
   assign verdict_valid = decided_q;
-  assign drop_valid_o  = verdict_valid && verdict_ready && drop_q != DropNone;
+  assign drop_valid_o  = verdict_valid && go && drop_q != DropNone;
   assign drop_reason_o = drop_q;
+
+  // What is let through is counted, a request at a time.
+  typedef struct packed {
+    sa_index_t   sa;
+    logic [31:0] spi;
+    len_t        bytes;
+  } count_t;
+  count_t count;
+  logic count_valid, asked_q;
+
+  cv_fifo #(
+    .T    (count_t),
+    .Depth(4)
+  ) u_counts (
+    .clk_i,
+    .rst_ni,
+    .in_valid_i (verdict_valid && go && drop_q == DropNone && !decided_hdr_q.clear),
+    .in_ready_o (count_room),
+    .in_data_i  ('{sa: decided_hdr_q.sa, spi: decided_hdr_q.spi, bytes: payload_q}),
+    .out_valid_o(count_valid),
+    .out_ready_i(req_ready_i && !asked_q),
+    .out_data_o (count),
+    .count_o    ()
+  );
+
+  assign req_valid_o = count_valid && !asked_q;
+  assign rsp_ready_o = 1'b1;
+  always_comb begin
+    req_o       = '0;
+    req_o.op    = SadCount;
+    req_o.sa    = count.sa;
+    req_o.spi   = count.spi;
+    req_o.bytes = count.bytes;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) asked_q <= 1'b0;
+    else asked_q <= (req_valid_o && req_ready_i) || (asked_q && !rsp_valid_i);
+  end
 
   logic held_valid, held_ready;
   beat_t held;
@@ -320,7 +371,7 @@ module cv_uncover
     .in_valid_i     (in_valid_i && go),
     .in_ready_o     (hold_ready),
     .in_beat_i,
-    .verdict_valid_i(verdict_valid),
+    .verdict_valid_i(verdict_valid && count_room),
     .verdict_ready_o(verdict_ready),
     .verdict_keep_i (drop_q == DropNone),
     .verdict_hdr_i  (plan),
@@ -445,6 +496,8 @@ module cv_uncover
     out_hdr_o.reqid = tag.reqid;
   end
 
+  // An answer comes only to a request.
+  `CV_ASSUME(AnswerToRequest_A, !rsp_valid_i || asked_q)
   // A packet never leaves without its header.
   `CV_ASSERT(PacketHasTag_A, !out_valid_o || tag_valid)
   // No more leaves of a packet than came of it.

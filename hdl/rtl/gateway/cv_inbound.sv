@@ -8,7 +8,8 @@
 //                          |        cv_sad); AES-GCM and packets in clear: nothing x NumNone
 //                      cv_switch -> cv_cipher_aes x NumAes, cv_cipher_des x NumDes,
 //                          |        cv_cipher_gcm_in x NumGcm (clients of cv_sad); clear: nothing
-//                      cv_switch -> (cv_uncover, cv_policy_in) x NumPolicy -> cv_merge -> out
+//                      cv_switch -> (cv_uncover, cv_policy_in) x NumPolicy (cv_uncover: clients of
+//                                   cv_sad) -> cv_merge -> out
 //
 //              Packets of one flow may change their order as in cv_outbound.
 // Parameters   as cv_outbound.
@@ -76,46 +77,29 @@ module cv_inbound
   output drop_e [Sources-1:0] drop_reason_o
 );
 
-  // Module types behind the switches.
-  typedef enum logic [1:0] {
-    TypeSha1   = 2'd0,
-    TypeSha256 = 2'd1,
-    TypeNone   = 2'd2
-  } auth_type_e;
-  typedef enum logic [1:0] {
-    TypeAes   = 2'd0,
-    TypeDes   = 2'd1,
-    TypeGcm   = 2'd2,
-    TypeClear = 2'd3
-  } cipher_type_e;
-
   // Between decapsulation and ciphers; of a packet in clear only `low` and `ip` hold.
   typedef struct packed {
     logic      clear;
     open_hdr_t open;
   } covered_hdr_t;
 
-  // The types of modules that are numbered kind by kind: `a` of the first, `b` of the second, `c` of
-  // the third.
-  function automatic logic [3:0] kind(int unsigned index, int unsigned a, int unsigned b,
-                                      int unsigned c);
-    return (index < a) ? 4'd0 : (index < a + b) ? 4'd1 : (index < a + b + c) ? 4'd2 : 4'd3;
-  endfunction
   function automatic logic [NumAuth*4-1:0] auth_kinds();
     for (int unsigned i = 0; i < NumAuth; i++) begin
-      auth_kinds[4*i+:4] = kind(i, NumSha1, NumSha256, NumNone);
+      auth_kinds[4*i+:4] = module_kind(i, NumSha1, NumSha256, NumNone);
     end
   endfunction
   // The last place is the way of packets in clear.
   function automatic logic [(NumCipher+1)*4-1:0] cipher_kinds();
     for (int unsigned i = 0; i < NumCipher + 1; i++) begin
-      cipher_kinds[4*i+:4] = kind(i, NumAes, NumDes, NumGcm);
+      cipher_kinds[4*i+:4] = module_kind(i, NumAes, NumDes, NumGcm);
     end
   endfunction
 
   localparam int unsigned GcmClients = 2;
-  // Clients of the SAD: decapsulation, HMAC, AES-GCM.
-  localparam int unsigned NumClients = NumSad + NumHmac + GcmClients * NumGcm;
+  // Clients of the SAD: decapsulation, HMAC, AES-GCM, what counts bytes.
+  localparam int unsigned FirstGcm = NumSad + NumHmac;
+  localparam int unsigned FirstCount = FirstGcm + GcmClients * NumGcm;
+  localparam int unsigned NumClients = FirstCount + NumPolicy;
 
   localparam logic [4:0] Ciphers = (5'(NumAes != 0) << CipherAesCbc) |
                                    (5'(NumGcm != 0) << CipherAesGcm) |
@@ -219,14 +203,7 @@ module cv_inbound
       .drop_reason_o(drop_reason_o[i])
     );
     assign decap_low[i] = decap_hdr[i].open.low;
-    always_comb begin
-      unique case (decap_hdr[i].open.auth)
-        AuthSha1:   decap_type[i] = TypeSha1;
-        AuthSha256: decap_type[i] = TypeSha256;
-        default:    decap_type[i] = TypeNone;
-      endcase
-      if (decap_hdr[i].clear) decap_type[i] = TypeNone;
-    end
+    assign decap_type[i] = decap_hdr[i].clear ? TypeNone : auth_type(decap_hdr[i].open.auth);
   end
 
   // HMAC section.
@@ -302,14 +279,7 @@ module cv_inbound
       assign drop_reason_o[Source] = DropNone;
     end
     assign auth_low[i] = auth_hdr[i].open.low;
-    always_comb begin
-      unique case (auth_hdr[i].open.cipher)
-        CipherAesCbc: auth_cipher[i] = TypeAes;
-        CipherAesGcm: auth_cipher[i] = TypeGcm;
-        default:      auth_cipher[i] = TypeDes;
-      endcase
-      if (auth_hdr[i].clear) auth_cipher[i] = TypeClear;
-    end
+    assign auth_cipher[i] = auth_hdr[i].clear ? TypeClear : cipher_type(auth_hdr[i].open.cipher);
   end
 
   // Cipher section; place NumCipher is the way of packets in clear.
@@ -382,7 +352,7 @@ module cv_inbound
         .drop_reason_o(drop_reason_o[Source])
       );
     end else begin : gen_gcm
-      localparam int unsigned Client = NumSad + NumHmac + GcmClients * (i - NumAes - NumDes);
+      localparam int unsigned Client = FirstGcm + GcmClients * (i - NumAes - NumDes);
       cv_cipher_gcm_in #(
         .Clients(GcmClients)
       ) u_cipher (
@@ -491,6 +461,11 @@ module cv_inbound
       .in_ready_o   (cover_ready[i]),
       .in_beat_i    (cover_beat[i]),
       .in_hdr_i     (cover_hdr[i]),
+      .req_valid_o  (req_valid[FirstCount+i]),
+      .req_ready_i  (req_ready[FirstCount+i]),
+      .req_o        (req[FirstCount+i]),
+      .rsp_valid_i  (rsp_valid[FirstCount+i]),
+      .rsp_ready_o  (rsp_ready[FirstCount+i]),
       .out_valid_o  (inner_valid[i]),
       .out_ready_i  (inner_ready[i]),
       .out_beat_o   (inner_beat[i]),

@@ -83,26 +83,15 @@ module cv_outbound
   output drop_e [Sources-1:0] drop_reason_o
 );
 
-  // Module types behind the switches.
-  typedef enum logic [1:0] {
-    TypeAes = 2'd0,
-    TypeDes = 2'd1,
-    TypeGcm = 2'd2
-  } cipher_type_e;
-  typedef enum logic {
-    TypeSha1   = 1'b0,
-    TypeSha256 = 1'b1
-  } auth_type_e;
-
-  // The types of modules that are numbered kind by kind: `a` of the first, `b` of the second.
-  function automatic logic [3:0] kind(int unsigned index, int unsigned a, int unsigned b);
-    return (index < a) ? 4'd0 : (index < a + b) ? 4'd1 : 4'd2;
-  endfunction
   function automatic logic [NumCipher*4-1:0] cipher_kinds();
-    for (int unsigned i = 0; i < NumCipher; i++) cipher_kinds[4*i+:4] = kind(i, NumAes, NumDes);
+    for (int unsigned i = 0; i < NumCipher; i++) begin
+      cipher_kinds[4*i+:4] = module_kind(i, NumAes, NumDes, NumGcm);
+    end
   endfunction
   function automatic logic [NumAuth*4-1:0] auth_kinds();
-    for (int unsigned i = 0; i < NumAuth; i++) auth_kinds[4*i+:4] = kind(i, NumSha1, NumSha256);
+    for (int unsigned i = 0; i < NumAuth; i++) begin
+      auth_kinds[4*i+:4] = module_kind(i, NumSha1, NumSha256, NumGcm);
+    end
   endfunction
   localparam logic [NumAuth*4-1:0] AuthKinds = auth_kinds();
 
@@ -286,13 +275,7 @@ module cv_outbound
       .drop_reason_o(drop_reason_o[NumPolicy+i])
     );
     assign encap_low[i] = encap_hdr[i].low;
-    always_comb begin
-      unique case (encap_hdr[i].cipher)
-        CipherAesCbc: encap_type[i] = TypeAes;
-        CipherAesGcm: encap_type[i] = TypeGcm;
-        default:      encap_type[i] = TypeDes;
-      endcase
-    end
+    assign encap_type[i] = cipher_type(encap_hdr[i].cipher);
   end
 
   // Cipher section.
@@ -389,7 +372,7 @@ module cv_outbound
     logic [NumCbc-1:0] low, sha256;
     for (genvar i = 0; i < NumCbc; i++) begin : gen_type
       assign low[i]    = cipher_hdr[i].low;
-      assign sha256[i] = (cipher_hdr[i].auth == AuthSha256) ? TypeSha256 : TypeSha1;
+      assign sha256[i] = 1'(auth_type(cipher_hdr[i].auth));
     end
 
     cv_switch #(

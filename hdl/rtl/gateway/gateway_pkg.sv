@@ -26,6 +26,28 @@ package gateway_pkg;
   typedef logic [LenBits-1:0] len_t;
   typedef logic [47:0] volume_t;              // packets or bytes of an SA's lifetime
 
+  // ---- Kinds of modules --------------------------------------------------------------------
+
+  // What the packet switches tell apart.
+  typedef enum logic [1:0] {
+    TypeAes   = 2'd0,
+    TypeDes   = 2'd1,
+    TypeGcm   = 2'd2,
+    TypeClear = 2'd3   // no cipher: the way of packets in clear
+  } cipher_type_e;
+  typedef enum logic [1:0] {
+    TypeSha1   = 2'd0,
+    TypeSha256 = 2'd1,
+    TypeNone   = 2'd2
+  } auth_type_e;
+
+  // The type of one of modules that are numbered kind by kind: `a` of the first, then `b` of the
+  // second, `c` of the third.
+  function automatic logic [3:0] module_kind(int unsigned index, int unsigned a, int unsigned b,
+                                             int unsigned c);
+    return (index < a) ? 4'd0 : (index < a + b) ? 4'd1 : (index < a + b + c) ? 4'd2 : 4'd3;
+  endfunction
+
   // ---- What was done with a packet ---------------------------------------------------------
 
   // Why a packet was dropped. Each has a counter; the order is the register map's.
@@ -123,6 +145,22 @@ package gateway_pkg;
     AuthSha256 = 2'd2       // HMAC-SHA2-256-128
   } auth_e;
 
+  function automatic cipher_type_e cipher_type(cipher_e cipher);
+    unique case (cipher)
+      CipherAesCbc: return TypeAes;
+      CipherAesGcm: return TypeGcm;
+      default:      return TypeDes;
+    endcase
+  endfunction
+
+  function automatic auth_type_e auth_type(auth_e auth);
+    unique case (auth)
+      AuthSha1:   return TypeSha1;
+      AuthSha256: return TypeSha256;
+      default:    return TypeNone;
+    endcase
+  endfunction
+
   typedef struct packed {
     volume_t soft_bytes;    // 0: no limit
     volume_t hard_bytes;
@@ -183,8 +221,9 @@ package gateway_pkg;
   typedef enum logic [1:0] {
     SadSend   = 2'd0,   // outbound: the SA at `sa`; take a number, count `bytes`
     SadFind   = 2'd1,   // inbound: the SA with `spi` and `dst`; is `seq` new?
-    SadAccept = 2'd2    // inbound: the packet with number `high, seq` of `sa` is authentic: accept
-                        // it once, count `bytes`
+    SadAccept = 2'd2,   // inbound: the packet with number `high, seq` of `sa` is authentic: accept
+                        // it once
+    SadCount  = 2'd3    // inbound: count `bytes`, the payload of a packet of `sa` that was accepted
   } sad_op_e;
 
   typedef struct packed {
@@ -195,7 +234,8 @@ package gateway_pkg;
     logic [127:0] dst;
     logic [31:0]  high;
     logic [31:0]  seq;
-    len_t         bytes;   // length of the inner packet (transport: payload)
+    len_t         bytes;   // what is counted (outbound in tunnel mode: the whole packet)
+    len_t         payload; // outbound: what is counted in transport mode, without the IP header
   } sad_req_t;
 
   typedef struct packed {
@@ -204,6 +244,18 @@ package gateway_pkg;
     logic [63:0] number;   // the packet's; inbound with the upper half that belongs to it
     sa_t         data;     // not after SadAccept
   } sad_rsp_t;
+
+  // The request that accepts an authentic packet. It names the SPI again: its place may have another
+  // SA by now.
+  function automatic sad_req_t accept_request(sa_index_t sa, logic [31:0] spi,
+                                              logic [63:0] number);
+    accept_request      = '0;
+    accept_request.op   = SadAccept;
+    accept_request.sa   = sa;
+    accept_request.spi  = spi;
+    accept_request.high = number[63:32];
+    accept_request.seq  = number[31:0];
+  endfunction
 
   // ---- The internal header -----------------------------------------------------------------
 
@@ -287,6 +339,8 @@ package gateway_pkg;
     logic        low;
     logic        clear;      // came without ESP: data is the packet, and only `ip` holds
     logic [4:0]  skip;       // bytes of data to be skipped: 0, 8 or 16
+    sa_index_t   sa;         // whose payload this is
+    logic [31:0] spi;
     sa_index_t   reqid;
     logic        tunnel;
     logic [8*NetBytes-1:0] net;

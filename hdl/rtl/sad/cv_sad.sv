@@ -2,12 +2,17 @@
 //
 // Function     Holds SAs and their states, and does each packet's read-modify-write: SadSend takes
 //              the next sequence number, SadFind finds an inbound SA and says whether the number may
-//              be new, SadAccept accepts a number exactly once (and names the SPI again: an SA that
-//              another one has replaced meanwhile accepts nothing). Counts lifetimes, raises events.
-// Lifetimes    A limit of n packets lets n packets through; one of n bytes lets packets through while
+//              be new, SadAccept accepts a number exactly once, SadCount counts an accepted packet's
+//              payload (both name the SPI again: an SA that another one has replaced meanwhile
+//              accepts and counts nothing). Counts lifetimes, raises events.
+// Lifetimes    Bytes are those of the packet that is protected (RFC 4301 section 4.4.2.1), as Linux counts
+//              them: in tunnel mode all of it, in transport mode what stands behind the IP header.
+//              Inbound packets count when they are accepted, bytes when they are known, behind the
+//              cipher: so a limit in bytes may let a few more packets through than are counted yet. A
+//              limit of n packets lets n packets through; one of n bytes lets packets through while
 //              fewer than n bytes have gone. An event comes with the packet that reaches a limit (a
 //              hard one stands for the soft one too), EventNumbers with the first packet refused.
-// Parameters   N (clients), Inbound (SadFind and SadAccept, else SadSend; another operation gets
+// Parameters   N (clients), Inbound (SadFind, SadAccept and SadCount, else SadSend; another operation gets
 //              DropUnsupported), HashBytes (see cv_pearson).
 // Latency      With both clocks alike: 11 cycles from req to rsp; SadFind 4 + ceil(b / HashBytes)
 //              more (b: 8 bytes IPv4, 20 bytes IPv6), and 5 for each further SA of its bucket.

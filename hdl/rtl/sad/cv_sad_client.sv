@@ -68,6 +68,7 @@ module cv_sad_client
     pend_op_o = OpUnknown;
     if (Inbound && srv_req_i.op == SadFind) pend_op_o = OpFind;
     if (Inbound && srv_req_i.op == SadAccept) pend_op_o = OpAccept;
+    if (Inbound && srv_req_i.op == SadCount) pend_op_o = OpCount;
     if (!Inbound && srv_req_i.op == SadSend) pend_op_o = OpSend;
   end
 

@@ -153,7 +153,10 @@ module cv_sad_core
     state_q <= state;
     req_q   <= '0;
     for (int unsigned i = 0; i < N; i++) begin
-      if (32'(out_q.who) == i) req_q <= req_i[i];
+      if (32'(out_q.who) == i) begin
+        req_q <= req_i[i];
+        if (!Inbound && !sa.tunnel) req_q.bytes <= req_i[i].payload;
+      end
     end
   end
 
@@ -180,7 +183,7 @@ module cv_sad_core
   drop_e refusal;
 
   assign total.bytes = add(state_q.bytes, volume_t'(req_q.bytes));
-  assign total.packets = add(state_q.packets, volume_t'(1));
+  assign total.packets = add(state_q.packets, volume_t'(comp_q.op != OpCount));
   assign over = reached(state_q.bytes, sa_q.limits.hard_bytes) ||
                 reached(state_q.packets, sa_q.limits.hard_packets);
   assign at_soft = reached(total.bytes, sa_q.limits.soft_bytes) ||
@@ -208,6 +211,8 @@ module cv_sad_core
         else if (over) refusal = DropHardLimit;
         else if (comp_q.op == OpSend && exhausted) refusal = DropNumbers;
       end
+      // What was let in is counted, also behind a limit.
+      OpCount: if (!sa_q.valid || sa_q.spi != req_q.spi) refusal = DropNoSa;
       default: refusal = DropUnsupported;
     endcase
   end
@@ -280,7 +285,7 @@ module cv_sad_core
     number = (write_q.op == OpFind) ? {high, number_q[31:0]} : number_q;
   end
 
-  assign carries = write_q.op inside {OpSend, OpAccept} && drop == DropNone;
+  assign carries = write_q.op inside {OpSend, OpAccept, OpCount} && drop == DropNone;
   assign refuses_hard = write_q.op inside {OpSend, OpAccept} && drop == DropHardLimit;
   assign refuses_numbers = drop == DropNumbers;
   assign tells = ((carries && hard_q) || refuses_hard || refuses_numbers) ? !old_q.hard_told :
@@ -299,8 +304,11 @@ module cv_sad_core
     if (carries) begin
       state_next.bytes   = sum_q.bytes;
       state_next.packets = sum_q.packets;
-      state_next.top     = (write_q.op == OpSend) ? number_q : replay_top;
-      if (write_q.op == OpAccept) state_next.seen = replay_seen;
+      if (write_q.op == OpSend) state_next.top = number_q;
+      if (write_q.op == OpAccept) begin
+        state_next.top  = replay_top;
+        state_next.seen = replay_seen;
+      end
     end
     if (told) begin
       // What says that packets are dropped stands for the soft limit too.

@@ -18,7 +18,7 @@ class Drop(IntEnum):
 
 
 DISCARD, BYPASS, PROTECT = range(3)
-SEND, FIND, ACCEPT = range(3)
+SEND, FIND, ACCEPT, COUNT = range(4)
 EVENT_SOFT, EVENT_HARD, EVENT_NUMBERS = range(3)
 
 SELECTOR = [("v6", 1), ("src", 128), ("dst", 128), ("proto", 8), ("sport", 16), ("dport", 16)]
@@ -37,7 +37,7 @@ STATE = [("top", 64), ("seen", WINDOW), ("bytes", 48), ("packets", 48), ("soft_t
          ("hard_told", 1)]
 EVENT = [("kind", 2), ("sa", SA_BITS)]
 REQUEST = [("op", 2), ("sa", SA_BITS), ("v6", 1), ("spi", 32), ("dst", 128), ("high", 32),
-           ("seq", 32), ("bytes", LEN_BITS)]
+           ("seq", 32), ("bytes", LEN_BITS), ("payload", LEN_BITS)]
 RESPONSE = [("drop", 5), ("sa", SA_BITS), ("number", 64), ("data", SA)]
 IP_INFO = [("v6", 1), ("bytes", LEN_BITS), ("hdr_bytes", 6), ("tos", 8), ("df", 1), ("proto", 8)]
 POLICY_HDR = [("low", 1), ("sa", SA_BITS), ("ip", IP_INFO)]

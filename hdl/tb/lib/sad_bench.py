@@ -57,7 +57,9 @@ class Bench:
         return self
 
     def put(self, client, **request):
+        """A request; both modes count the same where it does not say otherwise."""
         self.asked[client] += 1
+        request.setdefault("payload", request.get("bytes", 0))
         self.sources[client].put(pack(REQUEST, request))
 
     async def finish(self, limit=200000):

@@ -1,5 +1,7 @@
 //! Tables that change while packets flow, lifetimes, and what a program has to be told.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use crypto::{AesKey, IcvLen, Suite};
 use esp::Mode;
 use rtl::{
@@ -168,6 +170,52 @@ fn lifetimes_end_exactly_and_are_told() {
     let used = world.tables.sa_use(&mut world.gateway, Direction::Outbound, index).unwrap();
     assert_eq!((used.packets, used.number), (5, 5));
     assert_eq!(used.bytes, 5 * 48);
+}
+
+/// What an SA counts is what the software path's counts, in either mode and version.
+#[test]
+fn bytes_are_counted_as_in_software() {
+    let mut world = World::new(8);
+    for (mode, v6) in [
+        (Mode::Tunnel, false),
+        (Mode::Tunnel, true),
+        (Mode::Transport, false),
+        (Mode::Transport, true),
+    ] {
+        let number = world.add_tunnel(GCM, mode, v6, false);
+        let net = (there(number as u8, v6), if v6 { 64 } else { 24 });
+        let selector = Selector::between((here(number as u8, v6), 0), net);
+        let action = Action::Protect(world.tunnels[number].out);
+        let policy = Policy { selector, action, priority: 7, is_low_class: false };
+        world.tables.add_policy(&mut world.gateway, Direction::Outbound, policy).unwrap();
+        let mut bytes = 0;
+        for len in [8, 9, 61, 700] {
+            let (from, to) = (here(number as u8, v6), there(number as u8, v6));
+            let packet = packets::ip(from, to, 0, 253, &vec![1; len]);
+            let headers = wire::parse_ip(&packet).unwrap();
+            let sender = &world.tunnels[number].receiver;
+            bytes += sender.payload_len(&packet, &headers).unwrap() as u64;
+            assert!(send(&mut world, &packet).is_some());
+        }
+        let out = world.tunnels[number].out;
+        let used = world.tables.sa_use(&mut world.gateway, Direction::Outbound, out).unwrap();
+        assert_eq!((used.packets, used.bytes), (4, bytes), "{mode:?}, IPv6 {v6}");
+
+        for len in [8, 9, 61, 700] {
+            let (from, to) = (there(number as u8, v6), here(number as u8, v6));
+            let packet = packets::ip(from, to, 0, 253, &vec![2; len]);
+            let World { software, tunnels, gateway, .. } = &mut world;
+            let sealed = software.seal(&tunnels[number].sender, &packet);
+            software.open(&tunnels[number].twin, &sealed).unwrap().unwrap();
+            gateway.push(Side::Unprotected, &sealed);
+            gateway.tick(1500);
+        }
+        let tunnel = &world.tunnels[number];
+        let counted = tunnel.twin.cells().bytes().load(Relaxed);
+        let used =
+            world.tables.sa_use(&mut world.gateway, Direction::Inbound, tunnel.back).unwrap();
+        assert_eq!((used.packets, used.bytes), (4, counted), "inbound, {mode:?}, IPv6 {v6}");
+    }
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::sync::atomic::Ordering::Relaxed;
 
 use esp::Mode;
 use outcome::DropReason;
 use policy::Direction as Way;
-use rtl::{Action, Counters, Drop, Side};
+use rtl::{Action, Counters, Direction, Drop, Side};
 use wire::parse_ip;
 
 use crate::coverage::Coverage;
@@ -352,7 +353,8 @@ impl Run {
         (0..200).for_each(|_| self.step());
     }
 
-    /// Every packet that went in came out, or was dropped for the reason that software gives.
+    /// Every packet that went in came out, or was dropped for the reason that software gives; every
+    /// SA has counted what software counts.
     fn account(&mut self) {
         for inbound in [false, true] {
             let counters = Counters::read(&mut self.world.gateway, inbound);
@@ -362,6 +364,18 @@ impl Run {
                 let due = due.get(&(reason as usize)).copied().unwrap_or(0);
                 assert_eq!(counters.dropped(reason), due, "inbound {inbound}: {reason:?}");
             }
+        }
+        let World { tables, gateway, tunnels, .. } = &mut self.world;
+        for tunnel in tunnels.iter() {
+            // The peer counts what it has opened; the twin opened what the gateway did.
+            let sent = tunnel.receiver.cells();
+            let used = tables.sa_use(gateway, Direction::Outbound, tunnel.out).unwrap();
+            let want = (sent.packets().load(Relaxed), sent.bytes().load(Relaxed));
+            assert_eq!((used.packets, used.bytes), want, "{}: outbound", tunnel.name);
+            // Packets with wrong padding count inbound, bytes of theirs do not.
+            let used = tables.sa_use(gateway, Direction::Inbound, tunnel.back).unwrap();
+            let want = tunnel.twin.cells().bytes().load(Relaxed);
+            assert_eq!(used.bytes, want, "{}: inbound", tunnel.name);
         }
         for (spi, numbers) in &mut self.numbers {
             numbers.sort_unstable();
