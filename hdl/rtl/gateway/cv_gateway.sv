@@ -120,20 +120,52 @@ module cv_gateway
   logic [1:0][Sources-1:0] drop_valid;
   drop_e [1:0][Sources-1:0] drop_reason;
 
-  cv_axis_in #(
-    .MaxBytes(MaxBytes)
-  ) u_prot_rx (
-    .clk_i,
-    .rst_ni,
-    .axis_tvalid_i(prot_rx_tvalid_i),
-    .axis_tready_o(prot_rx_tready_o),
-    .axis_tdata_i (prot_rx_tdata_i),
-    .axis_tkeep_i (prot_rx_tkeep_i),
-    .axis_tlast_i (prot_rx_tlast_i),
-    .out_valid_o  (in_valid[0]),
-    .out_ready_i  (in_ready[0]),
-    .out_beat_o   (in_beat[0])
-  );
+  // Ports: packets of a direction come in at one side and leave at the other.
+  localparam int unsigned Directions = HasInbound ? 2 : 1;
+  logic [1:0] rx_tvalid, rx_tready, rx_tlast, tx_tvalid, tx_tready, tx_tlast;
+  logic [1:0][BusBits-1:0] rx_tdata, tx_tdata;
+  logic [1:0][BusBytes-1:0] rx_tkeep, tx_tkeep;
+
+  assign rx_tvalid = {unprot_rx_tvalid_i, prot_rx_tvalid_i};
+  assign rx_tdata  = {unprot_rx_tdata_i, prot_rx_tdata_i};
+  assign rx_tkeep  = {unprot_rx_tkeep_i, prot_rx_tkeep_i};
+  assign rx_tlast  = {unprot_rx_tlast_i, prot_rx_tlast_i};
+  assign tx_tready = {prot_tx_tready_i, unprot_tx_tready_i};
+  assign {unprot_rx_tready_o, prot_rx_tready_o} = rx_tready;
+  assign {prot_tx_tvalid_o, unprot_tx_tvalid_o} = tx_tvalid;
+  assign {prot_tx_tdata_o, unprot_tx_tdata_o}   = tx_tdata;
+  assign {prot_tx_tkeep_o, unprot_tx_tkeep_o}   = tx_tkeep;
+  assign {prot_tx_tlast_o, unprot_tx_tlast_o}   = tx_tlast;
+
+  for (genvar d = 0; d < Directions; d++) begin : gen_port
+    cv_axis_in #(
+      .MaxBytes(MaxBytes)
+    ) u_rx (
+      .clk_i,
+      .rst_ni,
+      .axis_tvalid_i(rx_tvalid[d]),
+      .axis_tready_o(rx_tready[d]),
+      .axis_tdata_i (rx_tdata[d]),
+      .axis_tkeep_i (rx_tkeep[d]),
+      .axis_tlast_i (rx_tlast[d]),
+      .out_valid_o  (in_valid[d]),
+      .out_ready_i  (in_ready[d]),
+      .out_beat_o   (in_beat[d])
+    );
+
+    cv_axis_out u_tx (
+      .clk_i,
+      .rst_ni,
+      .in_valid_i   (out_valid[d]),
+      .in_ready_o   (out_ready[d]),
+      .in_beat_i    (out_beat[d]),
+      .axis_tvalid_o(tx_tvalid[d]),
+      .axis_tready_i(tx_tready[d]),
+      .axis_tdata_o (tx_tdata[d]),
+      .axis_tkeep_o (tx_tkeep[d]),
+      .axis_tlast_o (tx_tlast[d])
+    );
+  end
 
   cv_outbound #(
     .NumPolicy     (NumPolicy),
@@ -177,35 +209,7 @@ module cv_gateway
     .drop_reason_o (out_drop_reason)
   );
 
-  cv_axis_out u_unprot_tx (
-    .clk_i,
-    .rst_ni,
-    .in_valid_i   (out_valid[0]),
-    .in_ready_o   (out_ready[0]),
-    .in_beat_i    (out_beat[0]),
-    .axis_tvalid_o(unprot_tx_tvalid_o),
-    .axis_tready_i(unprot_tx_tready_i),
-    .axis_tdata_o (unprot_tx_tdata_o),
-    .axis_tkeep_o (unprot_tx_tkeep_o),
-    .axis_tlast_o (unprot_tx_tlast_o)
-  );
-
   if (HasInbound) begin : gen_inbound
-    cv_axis_in #(
-      .MaxBytes(MaxBytes)
-    ) u_unprot_rx (
-      .clk_i,
-      .rst_ni,
-      .axis_tvalid_i(unprot_rx_tvalid_i),
-      .axis_tready_o(unprot_rx_tready_o),
-      .axis_tdata_i (unprot_rx_tdata_i),
-      .axis_tkeep_i (unprot_rx_tkeep_i),
-      .axis_tlast_i (unprot_rx_tlast_i),
-      .out_valid_o  (in_valid[1]),
-      .out_ready_i  (in_ready[1]),
-      .out_beat_o   (in_beat[1])
-    );
-
     cv_inbound #(
       .NumPolicy     (NumPolicy),
       .NumSad        (NumSad),
@@ -247,29 +251,15 @@ module cv_gateway
       .drop_valid_o  (in_drop_valid),
       .drop_reason_o (in_drop_reason)
     );
-
-    cv_axis_out u_prot_tx (
-      .clk_i,
-      .rst_ni,
-      .in_valid_i   (out_valid[1]),
-      .in_ready_o   (out_ready[1]),
-      .in_beat_i    (out_beat[1]),
-      .axis_tvalid_o(prot_tx_tvalid_o),
-      .axis_tready_i(prot_tx_tready_i),
-      .axis_tdata_o (prot_tx_tdata_o),
-      .axis_tkeep_o (prot_tx_tkeep_o),
-      .axis_tlast_o (prot_tx_tlast_o)
-    );
   end else begin : gen_no_inbound
     logic unused;
-    assign unused = &{1'b0, unprot_rx_tvalid_i, unprot_rx_tdata_i, unprot_rx_tkeep_i,
-                      unprot_rx_tlast_i, prot_tx_tready_i, spd_valid[1], sad_valid[1],
-                      event_ready[1], event_clear[1]};
-    assign unprot_rx_tready_o = 1'b0;
-    assign prot_tx_tvalid_o   = 1'b0;
-    assign prot_tx_tdata_o    = '0;
-    assign prot_tx_tkeep_o    = '0;
-    assign prot_tx_tlast_o    = 1'b0;
+    assign unused = &{1'b0, rx_tvalid[1], rx_tdata[1], rx_tkeep[1], rx_tlast[1], tx_tready[1],
+                      spd_valid[1], sad_valid[1], event_ready[1], event_clear[1]};
+    assign rx_tready[1]       = 1'b0;
+    assign tx_tvalid[1]       = 1'b0;
+    assign tx_tdata[1]        = '0;
+    assign tx_tkeep[1]        = '0;
+    assign tx_tlast[1]        = 1'b0;
     assign in_valid[1]        = 1'b0;
     assign in_ready[1]        = 1'b0;
     assign in_beat[1]         = '0;
