@@ -2,6 +2,8 @@
 
 A module that is not named here is synthesised once, with its default parameters. `VARIANTS` gives
 other parameters, the ports of further clock domains, and whether to place and route at all.
+The defaults of some modules are those of the published figures' much larger device; their variants
+are what a gateway on this one has.
 """
 
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ class Design:
     """One set of parameters of one module.
 
     `clocks` maps a clock port other than clk_i to the beginnings of the names of its domain's
-    ports, where those are not the clock's own (out_clk_i: out_).
+    ports, where those are not the clock's own (out_clk_i: out_). `defines` are macros.
     `route` is False where the netlist does not fit the device, or takes hours; then there is only
     an area, and `note` says why.
     """
@@ -25,12 +27,25 @@ class Design:
     clocks: dict = field(default_factory=dict)
     route: bool = True
     note: str = ""
+    defines: dict = field(default_factory=dict)
 
     @property
     def name(self):
         """A name for files and reports."""
-        return "-".join([self.top, *(f"{k}{v}" for k, v in self.parameters.items())])
+        return "-".join([self.top, *(f"{k}{v}" for k, v in self.settings.items())])
 
+    @property
+    def settings(self):
+        """Parameters and macros."""
+        return self.parameters | self.defines
+
+
+# A gateway with one module of each kind, and AES-CBC with HMAC-SHA1-96 only.
+SMALLEST = {"NumPolicy": 1, "NumSad": 1, "NumAes": 1, "NumDes": 0, "NumGcm": 0, "NumSha1": 1,
+            "NumSha256": 0, "RoundsPerCycle": 2}
+
+# What begins with sad_ are table ports there, and belong to clk_i.
+TABLE_PORTS = {"sad_clk_i": ()}
 
 VARIANTS = [
     Design("cv_fifo_ram", {"Depth": 512}),
@@ -41,6 +56,15 @@ VARIANTS = [
     Design("cv_hmac", {"RoundsPerCycle": 2}),
     Design("cv_hmac", {"RoundsPerCycle": 4}),
     Design("cv_hmac", {"RoundsPerCycle": 2, "Sha256": "1'b1"}),
+    Design("cv_cipher_des", {"MaxBeats": 128}),
+    Design("cv_spd", {"N": 2}),
+    Design("cv_sad", {"N": 2}),
+    Design("cv_sad", {"N": 2, "Inbound": "1'b1"}),
+    Design("cv_sad_client", {"Inbound": "1'b1"}),
+    Design("cv_sad_core", {"N": 2, "Inbound": "1'b1"}),
+    Design("cv_gateway", SMALLEST, defines={"CULVERT_SA_BITS": 9}),
+    Design("cv_inbound", SMALLEST, TABLE_PORTS),
+    Design("cv_outbound", SMALLEST, TABLE_PORTS),
 ]
 
 

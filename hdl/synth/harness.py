@@ -58,13 +58,11 @@ def harness(top, ports, clocks):
                 lines += [f"  wire [{w - 1}:0] {n}_w;" for n, w in group]
                 outputs_now = ", ".join(f"{n}_w" for n, _ in group)
                 shifted = f"load_i ? {{1'b0, {outputs_now}}} : {shifted}"
-            # The bit that is shifted out goes to the next chain.
-            out = f"shifted_{kind}_{clock}"
-            lines += [f"  wire {out} = {registers[0]}[{group[0][1] - 1}];",
-                      f"  wire [{total}:0] next_{kind}_{clock} = {shifted};",
+            lines += [f"  wire [{total}:0] next_{kind}_{clock} = {shifted};",
                       f"  always @(posedge {clock}) {chain} <= next_{kind}_{clock}[{total - 1}:0];"]
             connect += [f".{n}({n}_w)" if kind == "out" else f".{n}(port_{n})" for n, _ in group]
-            link = out
+            # The bit that is shifted out goes to the next chain.
+            link = f"{registers[0]}[{group[0][1] - 1}]"
     lines += [f"  assign shift_o = {link};", f"  {top} u_dut({', '.join(connect)});", "endmodule"]
     declared = ", ".join(f"{d} [{w - 1}:0] {n}" for n, d, w in ports)
     lines += ["(* blackbox *)", f"module {top}({declared});", "endmodule", ""]

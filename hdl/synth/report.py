@@ -16,20 +16,31 @@ def register(cell):
     return name.removeprefix("u_dut.")
 
 
+def clock_name(net):
+    """A clock's port, from the net's name: `$glbnet$clk_i$TRELLIS_IO_IN` or alike."""
+    return re.sub(r"^\$glbnet\$|\$.*$", "", net)
+
+
 def critical_path(report):
-    """The longest path from clk_i to clk_i in nextpnr's report: its ends, how many cells it goes
-    through, and what they and the wires between take."""
+    """The path that binds the slowest clock, from nextpnr's report: its ends, how many cells it
+    goes through, and what they and the wires between take."""
+    slowest = {}
     for path in report["critical_paths"]:
-        domains = {path["from"], path["to"]}
-        if len(domains) == 1 and re.search(r"posedge (\$glbnet\$)?clk_i\b", path["from"]):
-            parts = path["path"]
-            wires = [p["delay"] for p in parts if p["type"] == "routing"]
-            return {"from": register(parts[0]["from"]["cell"]),
-                    "to": register(parts[-1]["to"]["cell"]),
-                    "levels": sum(p["type"] == "logic" for p in parts),
-                    "logic_ns": round(sum(p["delay"] for p in parts) - sum(wires), 1),
-                    "routing_ns": round(sum(wires), 1)}
-    return {}
+        if path["from"] != path["to"] or not path["from"].startswith("posedge "):
+            continue
+        parts = path["path"]
+        total = sum(p["delay"] for p in parts)
+        if total <= slowest.get("total_ns", 0):
+            continue
+        wires = sum(p["delay"] for p in parts if p["type"] == "routing")
+        slowest = {"clock": clock_name(path["from"].removeprefix("posedge ")),
+                   "from": register(parts[0]["from"]["cell"]),
+                   "to": register(parts[-1]["to"]["cell"]),
+                   "levels": sum(p["type"] == "logic" for p in parts),
+                   "logic_ns": round(total - wires, 1),
+                   "routing_ns": round(wires, 1),
+                   "total_ns": total}
+    return slowest
 
 
 def markdown(rows, path):
@@ -46,7 +57,8 @@ def markdown(rows, path):
         "```",
         "",
         "LUT, FF, BRAM and DSP are those of the module alone (`synth_ecp5`; a carry cell counts as",
-        "two LUT4, 16 x 4 bits of distributed RAM as six). Fmax is after place and route, with",
+        "two LUT4, 16 x 4 bits of distributed RAM as six), the smaller one of two netlists mapped with",
+        "abc9's usual script and with its flow3. Fmax is after place and route, with",
         "registers in front of and behind every port: placed at speed grade 6, the same wires timed",
         "at grade 8 too. An empty Fmax: see the note.",
         "",
@@ -62,15 +74,16 @@ def markdown(rows, path):
         "",
         "## What binds the clock rate",
         "",
-        "The longest path of clk_i at grade 6, slowest module first. A path from or to a port is one",
-        "that a neighbour's logic would make longer. Levels are cells on the way, a carry cell being",
-        "one.",
+        "The longest path of the slowest clock at grade 6, slowest module first. A path from or to a",
+        "port is one that a neighbour's logic would make longer. Levels are cells on the way, a carry",
+        "cell being one.",
         "",
-        "| module | parameters | MHz | from | to | levels | logic (ns) | routing (ns) |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| module | parameters | clock | MHz | from | to | levels | logic (ns) | routing (ns) |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for row in sorted((r for r in rows if r["levels"] != ""), key=lambda r: r["fmax_6_mhz"]):
+    for row in sorted((r for r in rows if r["total_ns"]), key=lambda r: -r["total_ns"]):
         lines.append("| " + " | ".join(str(c) for c in [
-            f"`{row['module']}`", row["parameters"], row["fmax_6_mhz"], f"`{row['from']}`",
-            f"`{row['to']}`", row["levels"], row["logic_ns"], row["routing_ns"]]) + " |")
+            f"`{row['module']}`", row["parameters"], row["clock"],
+            round(1000 / row["total_ns"], 1), f"`{row['from']}`", f"`{row['to']}`",
+            row["levels"], row["logic_ns"], row["routing_ns"]]) + " |")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")

