@@ -70,6 +70,11 @@ module cv_ip_parse
     return kind inside {8'd1, 8'd58};
   endfunction
 
+  // There is something to be read in a header of this kind.
+  function automatic logic is_read(logic [7:0] kind);
+    return is_extension(kind) || has_ports(kind) || is_icmp(kind);
+  endfunction
+
   // ---- What is known of the packet ---------------------------------------------------------
 
   typedef struct packed {
@@ -87,6 +92,8 @@ module cv_ip_parse
     word_t        next;       // IPv6: word where that header begins
     logic [3:0]   ihl;
     logic [20:0]  csum;       // of the IPv4 header's 16-bit words
+    logic [17:0]  reach;      // a fragment's offset and its packet's length together,
+    logic [17:0]  allowed;    // ... and the most that they may come to
   } known_t;
 
   known_t known_q, known_d;
@@ -125,6 +132,7 @@ module cv_ip_parse
   logic upper_counts, lower_counts;
   logic [16:0] sum_upper, sum_lower;
   logic [7:0] have, need;  // bytes of the packet up to here, and those that have to be there
+  logic header_ends;  // the last word that has to be there is at hand
   logic wants;
 
   assign place = {word_q[4:0], 1'b0};
@@ -134,12 +142,25 @@ module cv_ip_parse
   assign sum_lower = 17'(word[31:16]) + 17'(word[15:0]);
   assign have = {word_q[4:0], 3'd0} + 8'(bytes);
 
+  // Of the protocol that was known before: it is in word 1, and IPv4's header goes on behind that.
+  always_comb begin
+    header_ends = place + 6'd2 >= 6'(known_q.ihl);
+    need = {2'd0, known_q.ihl, 2'd0};
+    if (!known_q.later && (has_ports(known_q.proto) || is_icmp(known_q.proto))) begin
+      header_ends = place + 6'd2 > 6'(known_q.ihl);
+      need += is_icmp(known_q.proto) ? 8'd2 : 8'd4;
+    end
+  end
+
   // ---- IPv6 --------------------------------------------------------------------------------
 
   logic [8:0] ext_words;  // length of the extension header that begins in the word at hand
   logic ext_odd;  // ... is no multiple of 8 bytes
   logic starts;  // the header `kind` begins in the word at hand
-  logic [17:0] allowed;  // most that a fragment's offset and its packet's length may come to
+  logic extension;  // ... and is an extension header
+  logic far;  // ... that ends too far away
+  logic misplaced;  // ... that may not stand here (RFC 8200, sections 4.1 and 4.5)
+  logic follows;  // the next header begins in the next word
 
   always_comb begin
     ext_odd = 1'b0;
@@ -153,18 +174,32 @@ module cv_ip_parse
     endcase
   end
   assign starts = word_q >= word_t'(5) && word_q == known_q.next;
-  assign allowed = 18'hffff + 18'({word_q[4:0], 3'd0}) + 18'd8;
+  assign extension = starts && is_extension(known_q.kind);
+  assign far = ext_words > 9'(word_t'(MaxWords) - word_q);
+  assign misplaced = (known_q.kind == HopByHop && word_q != word_t'(5)) ||
+                     (known_q.kind == Fragment && known_q.fragment);
+
+  // `later` of the packet, and `kind` of what comes behind, hold where the walk goes on; elsewhere
+  // `wants` does not count. So they wait for no length.
+  always_comb begin
+    if (extension) begin
+      follows = ext_words == 9'd1;
+      wants = is_read(word[63:56]) &&
+              !((known_q.kind == Fragment) ? word[47:35] != '0 : known_q.later);
+    end else begin
+      follows = known_q.next == word_q + word_t'(1);
+      wants = is_read(known_q.kind) && !known_q.later;
+    end
+  end
 
   always_comb begin
     known_d = known_q;
-    bad_d = bad_q;
+    bad_d = 1'b0;
     finish = 1'b0;
-    wants = 1'b0;
-    need = '0;
 
     if (word_q == '0) begin
       known_d = '0;
-      bad_d = 1'b0;
+      known_d.allowed = 18'hffff;
       if (word[63:60] == 4'd4) begin
         known_d.ihl   = word[59:56];
         known_d.tos   = word[55:48];
@@ -173,8 +208,8 @@ module cv_ip_parse
         known_d.later = word[12:0] != '0;
         known_d.fragment = word[13] || known_d.later;
         known_d.csum   = 21'(sum_upper) + 21'(sum_lower);
-        bad_d = word[59:56] < 4'd5 || word[47:32] < {10'd0, word[59:56], 2'd0} ||
-                17'({word[12:0], 3'd0}) + 17'(word[47:32]) > 17'hffff;
+        known_d.reach  = 18'({word[12:0], 3'd0}) + 18'(word[47:32]);
+        bad_d = word[59:56] < 4'd5 || word[47:32] < {10'd0, word[59:56], 2'd0};
       end else begin
         known_d.v6    = 1'b1;
         known_d.tos   = word[59:52];
@@ -198,12 +233,8 @@ module cv_ip_parse
       if (word_q == word_t'(2)) known_d.dst[127:96] = word[63:32];
       if (place == 6'(known_q.ihl)) known_d.ports = word[63:32];
       if (place + 6'd1 == 6'(known_q.ihl)) known_d.ports = word[31:0];
-      wants = !known_q.later && (has_ports(known_d.proto) || is_icmp(known_d.proto));
-      need = {2'd0, known_q.ihl, 2'd0} +
-             (!wants ? 8'd0 : is_icmp(known_d.proto) ? 8'd2 : 8'd4);
-      // The word with the last byte that has to be there.
-      finish = final_word || {word_q[4:0], 3'd0} + 8'd8 >= need;
-      bad_d = finish && have < need;
+      finish = final_word || header_ends;
+      bad_d = final_word && have < need;
       known_d.kind = known_d.proto;
 
     end else begin
@@ -214,39 +245,28 @@ module cv_ip_parse
         word_t'(4): known_d.dst[63:0] = word;
         default: ;
       endcase
-      if (starts && is_extension(known_q.kind)) begin
-        if (!whole || ext_odd) begin
-          bad_d  = 1'b1;
-          finish = 1'b1;
-        end else if (9'(word_q) + ext_words > 9'(MaxWords)) begin
-          // Too far away: taken for the upper layer, without ports.
-          finish = 1'b1;
-        end else begin
-          known_d.kind = word[63:56];
-          known_d.next = word_q + word_t'(ext_words);
-          if (known_q.kind == HopByHop && word_q != word_t'(5)) bad_d = 1'b1;
-          if (known_q.kind == Fragment) begin
-            known_d.fragment = 1'b1;
-            known_d.later = word[47:35] != '0;
-            // RFC 8200, section 4.5: one fragment header, and no fragment beyond 65535 bytes.
-            if (known_q.fragment) bad_d = 1'b1;
-            if (18'({word[47:35], 3'd0}) + 18'(known_q.total) > allowed) bad_d = 1'b1;
-          end
-          if (bad_d) finish = 1'b1;
-        end
-      end else if (starts) begin
-        known_d.ports = word[63:32];
-        finish = 1'b1;
-        bad_d = bytes < (is_icmp(known_q.kind) ? 4'd2 : 4'd4);
+      // A header that ends too far away is taken for the upper layer, without ports. What is cut off
+      // or odd may be read all the same: the packet is bad.
+      if (extension && !far) begin
+        known_d.kind = word[63:56];
+        known_d.next = word_q + word_t'(ext_words);
       end
-      // Does anything have to be read behind this word?
-      wants = (!known_d.later && (is_extension(known_d.kind) || has_ports(known_d.kind) ||
-                                  is_icmp(known_d.kind)));
-      if (!finish && final_word) begin
-        finish = 1'b1;
-        bad_d = !whole || known_d.next != word_q + word_t'(1) || wants;
-      end else if (!finish) begin
-        finish = known_d.next == word_q + word_t'(1) && !wants;
+      if (starts && known_q.kind == Fragment && word_q != word_t'(MaxWords)) begin
+        known_d.fragment = 1'b1;
+        known_d.later = word[47:35] != '0;
+        known_d.reach = 18'({word[47:35], 3'd0}) + 18'(known_q.total);
+        known_d.allowed = 18'hffff + 18'({word_q[4:0], 3'd0}) + 18'd8;
+      end
+      if (starts && !extension) known_d.ports = word[63:32];
+
+      finish = final_word || (follows && !wants) || (starts && !extension) ||
+               (extension && (!whole || ext_odd || far || misplaced));
+      if (extension) begin
+        bad_d = !whole || ext_odd || (!far && (misplaced || (final_word && (!follows || wants))));
+      end else if (starts) begin
+        bad_d = bytes < (is_icmp(known_q.kind) ? 4'd2 : 4'd4);
+      end else begin
+        bad_d = final_word && (!whole || !follows || wants);
       end
     end
   end
@@ -308,12 +328,14 @@ module cv_ip_parse
   // The checksum of a header with its checksum in it is all ones.
   logic [16:0] fold;
   logic [15:0] folded;
-  logic sum_bad, no_ports;
+  logic sum_bad, beyond, no_ports;
   assign fold = 17'(known_q.csum[15:0]) + 17'(known_q.csum[20:16]);
   assign folded = 16'(fold) + 16'(fold[16]);
   assign sum_bad = !known_q.v6 && folded != 16'hffff;
+  // RFC 8200, section 4.5: no fragment goes beyond 65535 bytes; RFC 791 has no room for more either.
+  assign beyond = known_q.reach > known_q.allowed;
 
-  assign head_drop = (bad_q || sum_bad) ? DropHeader : DropNone;
+  assign head_drop = (bad_q || sum_bad || beyond) ? DropHeader : DropNone;
   assign no_ports = known_q.later || !(has_ports(known_q.kind) || is_icmp(known_q.kind));
 
   assign head_valid_o = head_valid_q;
