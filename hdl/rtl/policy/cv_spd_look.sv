@@ -63,7 +63,7 @@ module cv_spd_look
   } state_e;
 
   state_e state_q;
-  selector_t select_q, masked;
+  selector_t select_q, masked, masked_q;
   logic [Shapes-1:0] todo_q;  // shapes that are still to be tried
   shape_index_t shape_q, first;
   logic [ChainWidth-1:0] chain_q;  // policies of this bucket that have been looked at
@@ -75,9 +75,14 @@ module cv_spd_look
 
   // ---- Masking and hashing -----------------------------------------------------------------
 
+  // Byte by byte: one comparison for each byte instead of one for each bit.
   function automatic logic [127:0] prefix(logic [7:0] bits);
     logic [127:0] mask;
-    for (int unsigned i = 0; i < 128; i++) mask[127-i] = i < 32'(bits);
+    logic [7:0] part;  // of the byte in which the prefix ends
+    for (int unsigned i = 0; i < 8; i++) part[7-i] = i < 32'(bits[2:0]);
+    for (int unsigned i = 0; i < 16; i++) begin
+      mask[127-8*i-:8] = (32'(bits[7:3]) > i) ? 8'hff : (32'(bits[7:3]) == i) ? part : 8'h00;
+    end
     return mask;
   endfunction
 
@@ -166,11 +171,14 @@ module cv_spd_look
       shape_q <= first;
       chain_q <= '0;
     end
-    if (state_q == Mask) todo_q[shape_q] <= 1'b0;
+    if (state_q == Mask) begin
+      todo_q[shape_q] <= 1'b0;
+      masked_q <= masked;
+    end
     if (bucket_valid_i) index_q <= bucket_i.first;
     if (policy_valid_i) begin
       chain_q <= chain_q + 1'b1;
-      same_q  <= policy_i.valid && policy_i.shape == shape_q && policy_i.selector == masked;
+      same_q  <= policy_i.valid && policy_i.shape == shape_q && policy_i.selector == masked_q;
       candidate_q <= policy_i;
       candidate_q.selector <= '0;
     end
