@@ -39,7 +39,8 @@ module cv_pearson
     hash_d = hash_q;
     for (int unsigned k = 0; k < Hashes; k++) begin
       for (int unsigned i = 0; i < HashBytes; i++) begin
-        if (32'(left_q) > i) hash_d[k] = step(hash_d[k], string_q[8*(MaxBytes-i)-1-:8]);
+        // With none left hash_d is not taken, so the first table does not wait for the count.
+        if (i == 0 || 32'(left_q) > i) hash_d[k] = step(hash_d[k], string_q[8*(MaxBytes-i)-1-:8]);
       end
     end
   end

@@ -162,14 +162,19 @@ module cv_sad_core
 
   // ---- Compute -----------------------------------------------------------------------------
 
-  function automatic volume_t add(volume_t sum, volume_t more);
-    logic [$bits(volume_t):0] wide;
-    wide = {1'b0, sum} + {1'b0, more};
+  // A sum with its carry. It is kept saturated, but compared as it is, which is one step less.
+  typedef logic [$bits(volume_t):0] wide_t;
+
+  function automatic wide_t add(volume_t sum, volume_t more);
+    return {1'b0, sum} + {1'b0, more};
+  endfunction
+
+  function automatic volume_t saturated(wide_t wide);
     return wide[$bits(volume_t)] ? '1 : wide[$bits(volume_t)-1:0];
   endfunction
 
-  function automatic logic reached(volume_t count, volume_t limit);
-    return limit != '0 && count >= limit;
+  function automatic logic reached(wide_t count, volume_t limit);
+    return limit != '0 && count >= {1'b0, limit};
   endfunction
 
   typedef struct packed {
@@ -177,15 +182,20 @@ module cv_sad_core
     volume_t packets;
   } volumes_t;
 
-  volumes_t total;
+  typedef struct packed {
+    wide_t bytes;
+    wide_t packets;
+  } totals_t;
+
+  totals_t total;
   logic over, at_soft, at_hard, exhausted, same;
   logic [63:0] top_next;
   drop_e refusal;
 
   assign total.bytes = add(state_q.bytes, volume_t'(req_q.bytes));
   assign total.packets = add(state_q.packets, volume_t'(comp_q.op != OpCount));
-  assign over = reached(state_q.bytes, sa_q.limits.hard_bytes) ||
-                reached(state_q.packets, sa_q.limits.hard_packets);
+  assign over = reached({1'b0, state_q.bytes}, sa_q.limits.hard_bytes) ||
+                reached({1'b0, state_q.packets}, sa_q.limits.hard_packets);
   assign at_soft = reached(total.bytes, sa_q.limits.soft_bytes) ||
                 reached(total.packets, sa_q.limits.soft_packets);
   assign at_hard = reached(total.bytes, sa_q.limits.hard_bytes) ||
@@ -232,7 +242,7 @@ module cv_sad_core
 
   always_ff @(posedge clk_i) begin
     old_q     <= state_q;
-    sum_q     <= total;
+    sum_q     <= '{bytes: saturated(total.bytes), packets: saturated(total.packets)};
     refusal_q <= refusal;
     soft_q    <= at_soft;
     hard_q    <= at_hard;
