@@ -159,8 +159,8 @@ fn many(
     all.fill(&mut row, options.allocations.is_some());
     row.case = Some(case);
     row.build_seconds = Some(gateway.built.seconds);
-    row.bytes_per_sa = Some(gateway.built.bytes_per_sa);
-    row.bytes_per_key = Some(gateway.built.bytes_per_key);
+    row.bytes_per_sa = gateway.built.bytes_per_sa;
+    row.bytes_per_key = gateway.built.bytes_per_key;
     Ok(row)
 }
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
+use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
 use dataplane::{
     Command, Counters, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Waker, Worker, WorkerParts,
 };
@@ -89,10 +89,10 @@ pub(crate) struct Gateway {
 pub(crate) struct Built {
     /// Seconds for keys, SAs and policies.
     pub(crate) seconds: f64,
-    /// Resident bytes of each key schedule.
-    pub(crate) bytes_per_key: f64,
+    /// Bytes of each key schedule, if the engine tells.
+    pub(crate) bytes_per_key: Option<f64>,
     /// Resident bytes of each SA without its key schedule.
-    pub(crate) bytes_per_sa: f64,
+    pub(crate) bytes_per_sa: Option<f64>,
 }
 
 impl Gateway {
@@ -417,19 +417,16 @@ fn install(
     let tunnels = 0..count as u32;
     let begun = Instant::now();
     let before = resident_bytes();
-    let mut sessions: Vec<Session> = Vec::with_capacity(2 * count);
-    for n in tunnels.clone() {
-        for direction in BOTH {
-            sessions.push(provider.session(suite, &world::keys(suite, direction, n))?);
-        }
-    }
-    let with_keys = resident_bytes();
     let mut used = Vec::with_capacity(count);
-    let mut sessions = sessions.into_iter();
+    // None as soon as the engine does not tell.
+    let mut key_bytes = Some(0);
     for n in tunnels.clone() {
+        // One SA after the other, as an IKE daemon installs them: what belongs to one is allocated in
+        // turn.
         for direction in BOTH {
             let config = world::sa_config(suite, direction, n, 0);
-            let session = sessions.next().ok_or_else(wrong)?;
+            let session = provider.session(suite, &world::keys(suite, direction, n))?;
+            key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
             if direction == traffic.direction {
                 used.push(session.clone());
             }
@@ -445,11 +442,12 @@ fn install(
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let each = |from: u64, to: u64| to.saturating_sub(from) as f64 / (2 * count) as f64;
+    let sas = (2 * count) as f64;
     let built = Built {
         seconds,
-        bytes_per_key: each(before, with_keys),
-        bytes_per_sa: each(with_keys, with_sas),
+        bytes_per_key: key_bytes.map(|bytes| bytes as f64 / sas),
+        bytes_per_sa: key_bytes
+            .map(|keys| with_sas.saturating_sub(before).saturating_sub(keys as u64) as f64 / sas),
     };
     // The peers are no part of what was built: they share the keys.
     let peers = used.into_iter().zip(0..).map(|(session, n)| {

@@ -6,15 +6,20 @@
 //! be told to use them for these and not for others, and it spends a line or two on each aligned
 //! object.
 //!
+//! A TLB may hold small pages all the same: a virtual machine's host decides. So what is allocated in
+//! turn lies side by side, whatever its length: an SA's keys, its numbers and its entry are mostly on
+//! one page, and a packet that misses the TLB there misses it once.
+//!
 //! | what is asked for | where it comes from |
 //! | --- | --- |
 //! | 1 to 32 lines, aligned to one | slots of that many lines, see below |
 //! | 4 MiB or more | the system's allocator, on huge pages |
 //! | anything else | the system's allocator |
 //!
-//! Slots of one length have a pool: a list of free slots, and a chunk whose rest was never used.
-//! The first chunk of a pool is small, for programs that need little; all others are a huge page
-//! each. Chunks are never given back: what is free serves the next that asks for as many lines.
+//! Slots are cut from one chunk after the other. Those that were freed serve the next that ask for as
+//! many lines, the last one freed first: so neighbours that went together are used together again.
+//! The first chunk is small, for programs that need little; all others are a huge page each. Chunks
+//! are never given back.
 //!
 //! Huge pages are asked for (`MADV_HUGEPAGE`); the kernel gives them if it has some and
 //! `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`.
@@ -27,62 +32,69 @@ use crate::LINE_LEN;
 
 /// The allocator: one for a program, as its `#[global_allocator]`.
 ///
-/// A slot is taken and given back under its pool's lock, which is held for a few instructions, or
-/// for the system's allocator when a pool needs a chunk. Nothing else takes a lock of this.
+/// A slot is taken and given back under the lock of its length's free slots, which is held for a few
+/// instructions; a new one is cut under another, held for the system's allocator when a chunk
+/// is needed. Nothing else takes a lock of this.
 #[derive(Debug)]
 pub struct Allocator {
-    /// By the slots' length in lines, less one.
-    pools: [Mutex<Pool>; POOLS],
+    /// Free slots, by their length in lines, less one.
+    free: [Mutex<Free>; LENGTHS],
+    rest: Mutex<Rest>,
 }
 
-/// Slots of one length.
+/// Free slots of one length: the first one, which begins with the address of the next; null for none.
 #[derive(Debug)]
-struct Pool {
-    /// The first free slot, which begins with the address of the next one; null for none.
-    free: *mut u8,
-    /// Where the rest of the newest chunk begins.
-    rest: *mut u8,
-    rest_len: usize,
+struct Free(*mut u8);
+
+/// What of the newest chunk was never used.
+#[derive(Debug)]
+struct Rest {
+    start: *mut u8,
+    len: usize,
     /// Of the next chunk, in bytes, and its alignment.
     chunk_len: usize,
 }
 
-// SAFETY: free slots and the rest of a chunk are nobody's but the pool's.
-unsafe impl Send for Pool {}
+// SAFETY: free slots are nobody's but the list's.
+unsafe impl Send for Free {}
 
-impl Pool {
-    const EMPTY: Pool = Pool {
-        free: ptr::null_mut(),
-        rest: ptr::null_mut(),
-        rest_len: 0,
-        chunk_len: FIRST_CHUNK_LEN,
-    };
+// SAFETY: nobody else has the rest of a chunk.
+unsafe impl Send for Rest {}
 
-    /// A slot of `len` bytes, all of whose pool are that long; null if there is no memory.
-    fn take(&mut self, len: usize) -> *mut u8 {
-        if !self.free.is_null() {
-            let slot = self.free;
+impl Free {
+    /// A free slot; null if there is none.
+    fn take(&mut self) -> *mut u8 {
+        let slot = self.0;
+        if !slot.is_null() {
             // SAFETY: a free slot begins with the address of the next one, and is aligned to a line.
-            self.free = unsafe { slot.cast::<*mut u8>().read() };
-            return slot;
+            self.0 = unsafe { slot.cast::<*mut u8>().read() };
         }
-        if self.rest_len < len && !self.grow() {
-            return ptr::null_mut();
-        }
-        let slot = self.rest;
-        self.rest = slot.wrapping_add(len);
-        self.rest_len -= len;
         slot
     }
 
-    /// Takes back what [`Pool::take`] gave.
+    /// Takes a slot in.
     ///
     /// # Safety
-    /// The slot is of this pool, and its last user is done with it.
+    /// The slot is of the list's length, and its last user is done with it.
     unsafe fn put(&mut self, slot: *mut u8) {
         // SAFETY: the caller says so; a slot is at least one line, and aligned to one.
-        unsafe { slot.cast::<*mut u8>().write(self.free) };
-        self.free = slot;
+        unsafe { slot.cast::<*mut u8>().write(self.0) };
+        self.0 = slot;
+    }
+}
+
+impl Rest {
+    const EMPTY: Rest = Rest { start: ptr::null_mut(), len: 0, chunk_len: FIRST_CHUNK_LEN };
+
+    /// A slot of `len` bytes, whole lines; null if there is no memory.
+    fn take(&mut self, len: usize) -> *mut u8 {
+        if self.len < len && !self.grow() {
+            return ptr::null_mut();
+        }
+        let slot = self.start;
+        self.start = slot.wrapping_add(len);
+        self.len -= len;
+        slot
     }
 
     /// Gets a chunk. What was left of the old one, less than a slot, is lost.
@@ -97,7 +109,7 @@ impl Pool {
             return false;
         }
         ask_for_huge_pages(chunk, self.chunk_len);
-        (self.rest, self.rest_len) = (chunk, self.chunk_len);
+        (self.start, self.len) = (chunk, self.chunk_len);
         self.chunk_len = HUGE_PAGE_LEN;
         true
     }
@@ -106,18 +118,21 @@ impl Pool {
 impl Allocator {
     /// Without any memory yet.
     pub const fn new() -> Allocator {
-        Allocator { pools: [const { Mutex::new(Pool::EMPTY) }; POOLS] }
+        Allocator {
+            free: [const { Mutex::new(Free(ptr::null_mut())) }; LENGTHS],
+            rest: Mutex::new(Rest::EMPTY),
+        }
     }
 
-    /// Where slots for a layout come from, and how long they are; `None` for the system.
+    /// Where free slots for a layout are, and how long they are; `None` for the system.
     #[inline]
-    fn pool(&self, layout: Layout) -> Option<(&Mutex<Pool>, usize)> {
+    fn free(&self, layout: Layout) -> Option<(&Mutex<Free>, usize)> {
         if layout.align() != LINE_LEN {
             return None;
         }
         let lines = layout.size().div_ceil(LINE_LEN);
-        // No line at all: no pool either.
-        Some((self.pools.get(lines.wrapping_sub(1))?, lines * LINE_LEN))
+        // No line at all: no slot either.
+        Some((self.free.get(lines.wrapping_sub(1))?, lines * LINE_LEN))
     }
 }
 
@@ -133,8 +148,12 @@ impl Default for Allocator {
 unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        if let Some((pool, len)) = self.pool(layout) {
-            return pool.lock().unwrap_or_else(PoisonError::into_inner).take(len);
+        if let Some((free, len)) = self.free(layout) {
+            let slot = free.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if !slot.is_null() {
+                return slot;
+            }
+            return self.rest.lock().unwrap_or_else(PoisonError::into_inner).take(len);
         }
         // SAFETY: the caller's contract is the system allocator's.
         let block = unsafe { System.alloc(layout) };
@@ -146,7 +165,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        if self.pool(layout).is_some() {
+        if self.free(layout).is_some() {
             // SAFETY: the caller's contract.
             let slot = unsafe { self.alloc(layout) };
             if !slot.is_null() {
@@ -165,11 +184,11 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        match self.pool(layout) {
-            Some((pool, _)) => {
-                let mut pool = pool.lock().unwrap_or_else(PoisonError::into_inner);
-                // SAFETY: the layout is the one that the slot was taken for, so this is its pool.
-                unsafe { pool.put(block) }
+        match self.free(layout) {
+            Some((free, _)) => {
+                let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
+                // SAFETY: the layout is the one that the slot was taken for, so this is its length.
+                unsafe { free.put(block) }
             }
             // SAFETY: the caller's contract is the system allocator's.
             None => unsafe { System.dealloc(block, layout) },
@@ -213,7 +232,7 @@ fn ask_for_huge_pages(block: *mut u8, len: usize) {
 }
 
 /// Longer ones are left to the system.
-const POOLS: usize = 32;
+const LENGTHS: usize = 32;
 const HUGE_PAGE_LEN: usize = 2 << 20;
 const FIRST_CHUNK_LEN: usize = 64 << 10;
 /// From here on a block has a whole huge page wherever it begins.
@@ -266,6 +285,26 @@ mod tests {
             let after: HashSet<_> = (0..count).map(|_| filled(&a, layout, 1).addr()).collect();
             assert_eq!(before, after);
         }
+    }
+
+    #[test]
+    fn what_is_taken_in_turn_lies_side_by_side() {
+        let a = Allocator::new();
+        let layouts = [17, 3, 8].map(|lines| layout(lines * LINE_LEN, LINE_LEN));
+        let group = || layouts.map(|layout| filled(&a, layout, 1));
+        let groups = [group(), group(), group()];
+        let first = groups[0][0];
+        for (n, line) in [0, 17, 20, 28, 45, 48, 56].into_iter().enumerate() {
+            assert_eq!(groups[n / 3][n % 3], first.wrapping_add(line * LINE_LEN), "{n}");
+        }
+        // Freed in any order, they come back together, the last one first.
+        for group in groups {
+            for n in [2, 0, 1] {
+                // SAFETY: allocated above with this layout.
+                unsafe { a.dealloc(group[n], layouts[n]) };
+            }
+        }
+        assert_eq!([group(), group(), group()], [groups[2], groups[1], groups[0]]);
     }
 
     #[test]
