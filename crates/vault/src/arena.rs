@@ -234,7 +234,7 @@ impl Arena {
             (SEGMENT_MAGIC, class) => class as usize,
             _ => return Err(damaged(MAGIC, "the mark of a segment of this version")),
         };
-        if !(SMALLEST..=LARGEST).contains(&class) || !class.is_power_of_two() {
+        if !is_class(class) {
             return Err(damaged(CLASS, "a size class"));
         }
         for start in slot_starts(class) {
@@ -275,11 +275,21 @@ impl Arena {
     }
 }
 
-/// Words a slot needs for so many cells: the size class, a power of two.
+/// Words a slot needs for so many cells: the size class, a power of two or one and a half of one, so
+/// that it is whole cache lines. A replay window of 128 packets takes the second of them.
 fn class_of(cells: usize) -> usize {
-    (cells.saturating_add(HEADER))
-        .checked_next_power_of_two()
-        .map_or(usize::MAX, |c| c.max(SMALLEST))
+    let words = cells.saturating_add(HEADER);
+    match words.checked_next_power_of_two() {
+        None => usize::MAX,
+        Some(class) if class <= SMALLEST => SMALLEST,
+        Some(class) if words <= class / 4 * 3 => class / 4 * 3,
+        Some(class) => class,
+    }
+}
+
+/// Whether slots may have so many words.
+fn is_class(words: usize) -> bool {
+    (SMALLEST..=LARGEST).contains(&words) && class_of(words - HEADER) == words
 }
 
 /// Word indices of the slots of a segment; the segment's header takes the first slot's place.
@@ -455,6 +465,43 @@ mod tests {
         // strongSwan's default window of 32 packets takes two lines, with the header.
         assert_eq!(class_of(EspCells::needed(32)), 16);
         assert_eq!(class_of(EspCells::needed(64)), 16);
+        assert_eq!(class_of(EspCells::needed(128)), 24);
+    }
+
+    #[test]
+    fn classes_are_whole_lines_and_the_least_that_fits() {
+        let classes: Vec<usize> = (0..=LARGEST).filter(|words| is_class(*words)).collect();
+        assert_eq!(classes[..6], [16, 24, 32, 48, 64, 96]);
+        assert_eq!(classes.last(), Some(&LARGEST));
+        for cells in 1..=MAX_CELLS {
+            let class = class_of(cells);
+            assert_eq!(class * 8 % mem::LINE_LEN, 0);
+            assert_eq!(classes.iter().find(|class| **class >= cells + HEADER), Some(&class));
+        }
+        assert!(class_of(MAX_CELLS + 1) > LARGEST);
+        assert_eq!(class_of(usize::MAX), usize::MAX);
+    }
+
+    #[test]
+    fn a_window_of_128_is_found_in_the_slots_that_used_to_be_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("cells");
+        let cells = EspCells::needed(128);
+        let file = File::create(&path).unwrap();
+        file.set_len(SEGMENT_BYTES).unwrap();
+        // A segment of 32 words a slot, the first slot taken by owner 9.
+        for (word, value) in [(MAGIC, SEGMENT_MAGIC), (CLASS, 32)] {
+            file.write_all_at(&value.to_ne_bytes(), word as u64 * 8).unwrap();
+        }
+        let of_slot = [(GENERATION, 5), (OWNER, 9), (CELLS, cells as u64), (HEADER + 3, 77)];
+        for (word, value) in of_slot {
+            file.write_all_at(&u64::to_ne_bytes(value), (32 + word) as u64 * 8).unwrap();
+        }
+        let mut a = arena(&dir);
+        let grant = a.cells(9, cells).unwrap();
+        assert_eq!((grant.origin, value(&grant, 3)), (Origin::Kept, 77));
+        assert_eq!(a.cells(10, cells).unwrap().origin, Origin::New);
+        assert_eq!(a.segments.len(), 2, "new ones have slots of their own length");
     }
 
     #[test]
