@@ -7,7 +7,7 @@
 //!    ([`burst`](crate::burst)); the burst runs;
 //! 3. jobs of other classes are gone through again, until none is left.
 
-use crypto::{Engine, EngineError, Job, JobStatus, Maker, Suite};
+use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
 use crate::gcm::Gcm;
@@ -45,10 +45,11 @@ impl IpsecMbEngine {
     fn pass(&mut self, jobs: &mut [Job<'_>], left: u64) -> u64 {
         let IpsecMbEngine { maker, manager, gcm, burst } = self;
         let (mut class, mut later) = (None, 0);
-        jobs.iter().take(AHEAD).for_each(prefetch);
+        let mut near = None;
+        jobs.iter().take(AHEAD).for_each(|next| prefetch(next, &mut near));
         for number in 0..jobs.len() {
             if let Some(next) = jobs.get(number + AHEAD) {
-                prefetch(next);
+                prefetch(next, &mut near);
             }
             let bit = 1 << number;
             let Some(job) = jobs.get_mut(number) else { break };
@@ -83,12 +84,18 @@ impl IpsecMbEngine {
     }
 }
 
-/// Brings near what a job reads: its keys, and the packet beyond what writing its headers touched.
+/// Brings near what a job reads: its keys, unless they are those of the job before, `near`; and the
+/// packet beyond its first line, which writing or looking at its headers has touched.
 #[inline]
-fn prefetch(job: &Job<'_>) {
+fn prefetch<'a>(job: &Job<'a>, near: &mut Option<(&'a Session, usize)>) {
     let len = job.packet.len();
-    job.session.prefetch(len);
-    for at in (0..len).step_by(mem::LINE_LEN) {
+    // A longer packet reads more of them.
+    let is_near = near.is_some_and(|(last, of)| core::ptr::eq(last, job.session) && len <= of);
+    if !is_near {
+        job.session.prefetch(len);
+        *near = Some((job.session, len));
+    }
+    for at in (mem::LINE_LEN..len).step_by(mem::LINE_LEN) {
         mem::prefetch_at(job.packet, at);
     }
 }
