@@ -25,7 +25,7 @@ impl Worker {
             return self.end(packet, outcome);
         }
         if self.is_own_esp(head) {
-            return match self.is_possible_source(head.digest.flow.src(), true) {
+            return match self.is_known_source(&head.digest.flow) {
                 true => self.esp(packet, head, None),
                 false => self.drop_packet(packet, DropReason::MartianSource),
             };

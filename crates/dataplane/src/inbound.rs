@@ -22,7 +22,7 @@ impl Worker {
             && head.has_flow
             && head.ingress.ifindex != 0
             && head.ingress.via.is_none()
-            && self.own.has(head.digest.flow.dst())
+            && self.own.has(head.digest.flow.dst_words())
     }
 
     /// An ESP packet for this host; `from` is where it came from, if it is encapsulated in UDP.

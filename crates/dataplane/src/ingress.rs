@@ -15,7 +15,7 @@ use outcome::{DropReason, Outcome};
 use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
-use wire::{Digest, Family, Headers, Span, protocol};
+use wire::{Digest, Family, FlowKey, Headers, Span, protocol};
 
 use crate::flow_cache::{FlowHash, Ingress, Key};
 use crate::plan::{Action, Lesson};
@@ -316,7 +316,7 @@ impl Worker {
         match h.protocol {
             protocol::ESP => {
                 match self.topology.fib.is_local_to_all(h.dst) {
-                    true => self.own.learn(h.dst),
+                    true => self.own.learn(head.digest.flow.dst_words()),
                     // By a rule that looks at more: this flow's alone.
                     false => lesson.conclude(Action::OpenBare),
                 }
@@ -421,6 +421,21 @@ impl Worker {
             }
         };
         !is_martian && !self.topology.is_local_addr(src)
+    }
+
+    /// [`Worker::is_possible_source`] for a packet to this host, answered from memory where it can be.
+    #[inline(always)]
+    pub(crate) fn is_known_source(&mut self, flow: &FlowKey) -> bool {
+        self.sources.has(flow.src_words()) || self.learn_source(flow)
+    }
+
+    #[inline(never)]
+    fn learn_source(&mut self, flow: &FlowKey) -> bool {
+        let is_possible = self.is_possible_source(flow.src(), true);
+        if is_possible {
+            self.sources.learn(flow.src_words());
+        }
+        is_possible
     }
 
     /// Hands an IP packet to Linux, through the private interface.

@@ -1,52 +1,56 @@
-//! Addresses that are this host's for every packet, whoever sends it: where ESP comes to.
+//! Addresses that were looked at lately: those of this host, where ESP comes to, and those that it
+//! comes from.
 //!
 //! ESP that is for this host needs no plan: its SA is found by destination and SPI, and what the
 //! plan of its outer flow would say is the same for all flows to that address. So the flow cache is
 //! left to inner flows, and a gateway of many peers touches nothing for each that only says "ESP".
+//! What is asked about the two addresses in place of the plan is answered here for most packets.
 
-use core::net::IpAddr;
-
-/// Some of this host's addresses; whoever asks for another one has to ask the routes.
-pub(crate) struct OwnAddresses {
-    places: [Option<IpAddr>; PLACES],
+/// Some addresses of which one thing is known; whoever asks for another one has to find it out.
+///
+/// Addresses are given as [`wire::FlowKey::dst_words`] has them.
+pub(crate) struct KnownAddresses {
+    places: [[u64; 3]; PLACES],
 }
 
-impl OwnAddresses {
-    pub(crate) const fn new() -> OwnAddresses {
-        OwnAddresses { places: [None; PLACES] }
+impl KnownAddresses {
+    pub(crate) const fn new() -> KnownAddresses {
+        KnownAddresses { places: [NONE; PLACES] }
     }
 
     /// Routes or addresses have changed.
     pub(crate) fn forget(&mut self) {
-        *self = OwnAddresses::new();
+        self.places = [NONE; PLACES];
     }
 
-    /// Notes an address that is this host's for every packet.
-    pub(crate) fn learn(&mut self, addr: IpAddr) {
+    /// Notes an address.
+    pub(crate) fn learn(&mut self, addr: [u64; 3]) {
         if let Some(place) = self.places.get_mut(place(addr)) {
-            *place = Some(addr);
+            *place = addr;
         }
     }
 
     /// Whether an address was noted.
-    #[inline]
-    pub(crate) fn has(&self, addr: IpAddr) -> bool {
-        self.places.get(place(addr)).is_some_and(|place| *place == Some(addr))
+    #[inline(always)]
+    pub(crate) fn has(&self, addr: [u64; 3]) -> bool {
+        // Without the call that comparing arrays takes.
+        self.places.get(place(addr)).is_some_and(|known| {
+            known.iter().zip(&addr).fold(0, |unlike, (a, b)| unlike | (a ^ b)) == 0
+        })
     }
 }
 
-/// Where an address is noted: by its last bits, in which addresses of one host differ.
-#[inline]
-fn place(addr: IpAddr) -> usize {
-    let last = match addr {
-        IpAddr::V4(addr) => addr.to_bits(),
-        IpAddr::V6(addr) => addr.to_bits() as u32,
-    };
-    (last ^ last >> 8) as usize % PLACES
+/// Where an address is noted.
+#[inline(always)]
+const fn place([a, b, _]: [u64; 3]) -> usize {
+    // The upper bits of the product hang on all bits of the address.
+    ((a ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - PLACES.ilog2())) as usize
 }
 
-/// Of two addresses that meet in one place each finds the other there now and then, and asks the
-/// routes.
+/// Of no address: the third word is 0 or 1.
+const NONE: [u64; 3] = [0, 0, u64::MAX];
+
+/// Of two addresses that meet in one place each finds the other there now and then.
 const PLACES: usize = 64;
 
 #[cfg(test)]
@@ -55,25 +59,31 @@ mod tests {
 
     #[test]
     fn finds_what_was_learned_until_it_is_forgotten() {
-        let mut own = OwnAddresses::new();
-        let addresses: [IpAddr; 3] =
-            ["192.0.2.1", "192.0.2.2", "2001:db8::1"].map(|addr| addr.parse().unwrap());
+        let mut own = KnownAddresses::new();
+        let addresses = [[0x0102_00c0, 0, 0], [0x0202_00c0, 0, 0], [7, 8, 1]];
         assert!(addresses.iter().all(|addr| !own.has(*addr)));
         own.learn(addresses[0]);
         assert!(own.has(addresses[0]));
         assert!(!own.has(addresses[1]) && !own.has(addresses[2]));
         own.forget();
-        assert!(!own.has(addresses[0]));
+        assert!(!own.has(addresses[0]) && !own.has([0; 3]));
     }
 
     #[test]
     fn the_same_place_is_not_the_same_address() {
-        let mut own = OwnAddresses::new();
-        let [one, other]: [IpAddr; 2] = ["10.0.0.1", "10.64.0.1"].map(|addr| addr.parse().unwrap());
-        assert_eq!(place(one), place(other));
+        let mut own = KnownAddresses::new();
+        let one = [1, 0, 0];
+        let other = (2..).map(|n| [n, 0, 0]).find(|other| place(*other) == place(one)).unwrap();
         own.learn(one);
         assert!(!own.has(other));
         own.learn(other);
         assert!(own.has(other) && !own.has(one));
+    }
+
+    #[test]
+    fn families_differ() {
+        let mut own = KnownAddresses::new();
+        own.learn([5, 0, 0]);
+        assert!(!own.has([5, 0, 1]));
     }
 }

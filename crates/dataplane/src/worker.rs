@@ -22,7 +22,7 @@ use crate::inbound_sas::InboundSas;
 use crate::ingress::Scratch;
 use crate::opening::Opens;
 use crate::outbound::{KEYS_AT_ONCE, SaWait, Waiting};
-use crate::own::OwnAddresses;
+use crate::own::KnownAddresses;
 use crate::sealing::Seals;
 use crate::tables::{Tables, Topology};
 
@@ -189,7 +189,10 @@ pub struct Worker {
     pub(crate) scratch: Option<Box<Scratch>>,
     pub(crate) flows: FlowCache,
     pub(crate) inbound_sas: InboundSas,
-    pub(crate) own: OwnAddresses,
+    /// Addresses that are this host's for every packet, whoever sends it.
+    pub(crate) own: KnownAddresses,
+    /// Addresses that packets to this host may come from.
+    pub(crate) sources: KnownAddresses,
     /// Whether bursts are spread over many SAs.
     pub(crate) is_spread: bool,
     /// Ready but for the Ethernet header, by egress interface and next hop.
@@ -235,7 +238,8 @@ impl Worker {
             scratch: Some(Box::default()),
             flows,
             inbound_sas: InboundSas::default(),
-            own: OwnAddresses::new(),
+            own: KnownAddresses::new(),
+            sources: KnownAddresses::new(),
             is_spread: false,
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
@@ -438,6 +442,7 @@ impl Worker {
     fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.own.forget();
+        self.sources.forget();
     }
 
     /// The free frames; for whoever adds up where all frames are.

@@ -106,6 +106,15 @@ impl FlowKey {
         [c | v4, d, kinds >> 8 & 1]
     }
 
+    /// The source, as [`FlowKey::dst_words`].
+    #[inline(always)]
+    pub const fn src_words(&self) -> [u64; 3] {
+        let [a, b, .., kinds] = self.words;
+        // The other half of IPv4's first word is the destination.
+        let a = if self.is_v6() { a } else { a as u32 as u64 };
+        [a, b, kinds >> 8 & 1]
+    }
+
     #[inline(always)]
     const fn is_v6(&self) -> bool {
         self.words[4] >> 8 & 1 != 0
@@ -272,6 +281,7 @@ mod tests {
             prop_assert_eq!((key.src(), key.dst()), (a.src, a.dst));
             prop_assert_eq!(key.ports(), (a.src_port, a.dst_port));
             prop_assert_eq!(key.dst_words() == FlowKey::of(&b).dst_words(), a.dst == b.dst);
+            prop_assert_eq!(key.src_words() == FlowKey::of(&b).src_words(), a.src == b.src);
         }
 
         /// Half of all bits change, give or take, whichever bit of the key does. The bounds are
