@@ -17,6 +17,24 @@
 //! it can submit more than the queue holds; nothing blocks.
 //!
 //! A worker that keeps a [`Work`] holds up the release of all that was submitted later.
+//!
+//! # Turns
+//!
+//! Some of the work on an item may touch what all items share (a counter, a window), and then it has to be
+//! done by one worker at a time, in the order of submission. For that there is one turn, which goes from
+//! item to item:
+//!
+//! ```text
+//!   item 1   --- apart ---|turn|--- apart ---|
+//!   item 2      --- apart ---  |turn|--- apart ---|
+//!   item 3   ------ apart -----     |turn|-- apart ---|
+//! ```
+//!
+//! [`Work::turn`] hands it out when it has come to the item, and [`Turn::end`] passes it on: what was done
+//! in a turn happens before what is done in the next. A worker that finishes without having ended its
+//! turn, or gives up, leaves it to the releaser, who has it from the item's release to
+//! [`Releaser::end_turn`]. Who uses turns calls that after each item that it has released. Whoever waits for
+//! a turn waits for all workers with earlier items; whoever releases must go on releasing meanwhile.
 
 #![allow(
     unsafe_code,
@@ -44,6 +62,7 @@ pub fn queue<T>(capacity: usize) -> (Submitter<T>, Worker<T>, Releaser<T>) {
         tail: Padded(AtomicU64::new(0)),
         claim: Padded(AtomicU64::new(0)),
         head: Padded(AtomicU64::new(0)),
+        turn: Padded(AtomicU64::new(0)),
         common: Common::new(&[Side::Producers, Side::Consumers, Side::Releasers]),
         slots: ring(capacity, |_| Slot { done: AtomicU64::new(0), place: Place::empty() }),
     });
@@ -60,6 +79,8 @@ pub(crate) struct Shared<T> {
     claim: Padded<AtomicU64>,
     /// The position of the first item that is not released: the releaser's.
     head: Padded<AtomicU64>,
+    /// The position whose turn it is: written by whoever has the turn.
+    turn: Padded<AtomicU64>,
     common: Common,
     slots: Box<[Slot<T>]>,
 }
@@ -247,6 +268,12 @@ impl<T> Worker<T> {
         tail <= self.shared.claim.load(Ordering::Relaxed)
     }
 
+    /// Whether the releaser has gone: turns that it was left with never come.
+    #[inline]
+    pub fn is_abandoned(&self) -> bool {
+        self.shared.common.ends.gone(Side::Releasers)
+    }
+
     /// Whether the submitter has gone and nothing is left to take.
     pub fn is_closed(&self) -> bool {
         // In this order: what the submitter put before it went is seen by is_empty().
@@ -305,6 +332,16 @@ impl<T> Work<'_, T> {
         })
     }
 
+    /// The turn, if it has come to the first of the items; it is then that of all of them.
+    #[inline]
+    pub fn turn(&mut self) -> Option<Turn<'_>> {
+        // Acquire: pairs with the release of whoever had the turn before; what was done in it happened
+        // before what is done in this one.
+        let is_ours = self.shared.turn.load(Ordering::Acquire) == self.first;
+        let (turn, next) = (&self.shared.turn.0, self.first + self.count as u64);
+        is_ours.then_some(Turn { turn, next })
+    }
+
     /// All items are done, and may be released.
     #[inline]
     pub fn finish(mut self) {
@@ -323,6 +360,23 @@ impl<T> Drop for Work<'_, T> {
                 slot.done.store(done(position, self.finished), Ordering::Release);
             }
         }
+    }
+}
+
+/// The turn of a [`Work`]. Dropped without [`end`](Turn::end) it stays with the work: to be taken up again,
+/// or left to the releaser.
+#[must_use = "dropped without end(), the turn is kept"]
+pub struct Turn<'a> {
+    turn: &'a AtomicU64,
+    next: u64,
+}
+
+impl Turn<'_> {
+    /// Passes the turn on.
+    #[inline]
+    pub fn end(self) {
+        // Release: as in Work::turn(). A store is enough: only who has the turn moves it.
+        self.turn.store(self.next, Ordering::Release);
     }
 }
 
@@ -383,6 +437,18 @@ impl<T> Releaser<T> {
             self.shared.head.store(self.head, Ordering::Release);
         }
         count
+    }
+
+    /// Ends the turns of all items that were released, where their workers have not done so.
+    #[inline]
+    pub fn end_turn(&mut self) {
+        // Acquire: a worker that had the turn of a released item before it gave up, and whoever ended the
+        // turns before that one's, happened before what the caller does in the next.
+        if self.shared.turn.load(Ordering::Acquire) < self.head {
+            // Of a released item, so nobody else has it: a worker has a turn only with an item in hand.
+            // Release: as in Turn::end().
+            self.shared.turn.store(self.head, Ordering::Release);
+        }
     }
 
     /// Takes the oldest item out, if it is done. The shared head is left to the caller.
@@ -531,6 +597,43 @@ mod tests {
         assert!(!releaser.is_closed());
         drop(submitter);
         assert!(releaser.is_closed());
+    }
+
+    #[test]
+    fn turns_go_in_order_and_one_that_is_kept_goes_to_the_releaser() {
+        let (mut submitter, worker, mut releaser) = queue(4);
+        submitter.put_many(&mut ArrayVec::from([0, 1, 2, 3]));
+        let mut works: Vec<_> = core::iter::from_fn(|| worker.take(1)).collect();
+        let mut last = works.pop().unwrap();
+        let mut third = works.pop().unwrap();
+        let mut second = works.pop().unwrap();
+        let mut first = works.pop().unwrap();
+        assert!(second.turn().is_none());
+        drop(first.turn().unwrap());
+        first.turn().unwrap().end();
+        assert!(first.turn().is_none(), "over");
+        assert!(third.turn().is_none());
+        let _ = second.turn().unwrap();
+        first.finish();
+        second.finish();
+        assert_eq!(releaser.release(), Some(Released::Finished(0)));
+        releaser.end_turn();
+        assert!(third.turn().is_none(), "kept by the second");
+        assert_eq!(releaser.release(), Some(Released::Finished(1)));
+        assert!(third.turn().is_none(), "with the releaser");
+        releaser.end_turn();
+        assert!(last.turn().is_none());
+        drop(third);
+        assert_eq!(releaser.release(), Some(Released::Unfinished(2)));
+        releaser.end_turn();
+        releaser.end_turn();
+        last.turn().unwrap().end();
+        last.finish();
+        assert_eq!(releaser.release(), Some(Released::Finished(3)));
+        releaser.end_turn();
+        assert!(!worker.is_abandoned());
+        drop(releaser);
+        assert!(worker.is_abandoned());
     }
 
     #[test]

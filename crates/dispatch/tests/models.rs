@@ -280,6 +280,105 @@ fn ordered_two_workers_on_one_burst() {
     });
 }
 
+/// Works on one item, in its turn on what all share; false if there is none.
+fn work_in_turn(worker: &ordered::Worker<Item>, shared: &Flow) -> bool {
+    let Some(mut work) = worker.take(1) else { return false };
+    let number = work.iter_mut().map(|item| item.number).sum();
+    work.iter_mut().for_each(|item| item.add(100));
+    loop {
+        if let Some(turn) = work.turn() {
+            shared.note(number);
+            turn.end();
+            break;
+        }
+        yield_now();
+    }
+    work.iter_mut().for_each(|item| item.add(100));
+    work.finish();
+    true
+}
+
+#[test]
+fn ordered_what_is_shared_is_touched_in_turns() {
+    loom::model(|| {
+        let mint = Mint::new();
+        let (mut submitter, worker, mut releaser) = ordered::queue::<Item>(2);
+        submitter.put_many(&mut mint.items([0, 1]));
+        let shared = Flow::new();
+        let hand = {
+            let (worker, shared) = (worker.clone(), shared.clone());
+            thread::spawn(move || work_in_turn(&worker, &shared))
+        };
+        work_in_turn(&worker, &shared);
+        hand.join().unwrap();
+        work_in_turn(&worker, &shared);
+        let mut seen = Vec::new();
+        while let Some(released) = releaser.release() {
+            seen.push(released.finished().unwrap().check(200));
+            releaser.end_turn();
+        }
+        assert_eq!((seen, shared.seen()), (vec![0, 1], vec![0, 1]));
+    });
+}
+
+#[test]
+fn ordered_a_turn_that_is_kept_goes_by_way_of_the_releaser() {
+    for gives_up in [false, true] {
+        loom::model(move || {
+            let mint = Mint::new();
+            let (mut submitter, worker, mut releaser) = ordered::queue::<Item>(2);
+            submitter.put_many(&mut mint.items([0, 1]));
+            let shared = Flow::new();
+            let hand = {
+                let (worker, shared) = (worker.clone(), shared.clone());
+                thread::spawn(move || {
+                    let mut work = worker.take(1).unwrap();
+                    if work.iter_mut().any(|item| item.number == 1) {
+                        // The other one has the first, and waits for nobody: see below.
+                        return drop(work);
+                    }
+                    if work.turn().is_some() {
+                        shared.note(0);
+                    }
+                    if !gives_up {
+                        work.finish();
+                    }
+                })
+            };
+            // As the owner of the packets, who releases while it waits for the turn of its own.
+            let mut order = Vec::new();
+            if let Some(mut work) = worker.take(1) {
+                let number = work.iter_mut().map(|item| item.number).sum();
+                loop {
+                    if releaser.release().is_some() {
+                        shared.note(10);
+                        releaser.end_turn();
+                        order.push(10);
+                    }
+                    if let Some(turn) = work.turn() {
+                        shared.note(number);
+                        turn.end();
+                        order.push(number);
+                        break;
+                    }
+                    yield_now();
+                }
+                work.finish();
+            }
+            hand.join().unwrap();
+            while releaser.release().is_some() {
+                releaser.end_turn();
+            }
+            let seen = shared.seen();
+            match order.as_slice() {
+                [10, 1] => assert_eq!(seen, [0, 10, 1]),
+                [0] => assert_eq!(seen, [0]),
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
+
 #[test]
 fn ordered_submitter_and_releaser_on_two_threads() {
     loom::model(|| {
@@ -396,9 +495,12 @@ impl Flow {
         Self(Arc::new(UnsafeCell::new(Vec::new())))
     }
 
-    #[allow(unsafe_code, reason = "loom's cells are read and written by pointers")]
     fn handle(&self, item: Item) {
-        let number = item.check(0);
+        self.note(item.check(0));
+    }
+
+    #[allow(unsafe_code, reason = "loom's cells are read and written by pointers")]
+    fn note(&self, number: usize) {
         // SAFETY: loom fails the model if two threads come here unordered: that is the test.
         self.0.with_mut(|seen| unsafe { (*seen).push(number) });
     }

@@ -295,6 +295,86 @@ fn ordered_an_owner_and_three_workers() {
     assert!(helped.into_inner() > 0, "the workers never got anything");
 }
 
+/// Notes an item where the items before it were noted: a load and a store, as by one writer.
+fn note(next: &AtomicU64, item: &Item) {
+    assert_eq!(next.load(Ordering::Relaxed), item.number, "out of turn");
+    next.store(item.number + 1, Ordering::Relaxed);
+}
+
+/// Works on one item, part of it in turn; leaves some turns to the owner. While it is not its turn it
+/// does what it is told.
+fn work_in_turn(
+    mut work: ordered::Work<'_, Item>,
+    next: &AtomicU64,
+    dice: &mut Dice,
+    mut meanwhile: impl FnMut(),
+) {
+    dice.dawdle();
+    let item = *work.iter_mut().next().expect("one");
+    loop {
+        if let Some(turn) = work.turn() {
+            if item.number % 7 != 0 {
+                note(next, &item);
+                dice.dawdle();
+                turn.end();
+            }
+            break;
+        }
+        meanwhile();
+        yield_now();
+    }
+    dice.dawdle();
+    work.finish();
+}
+
+#[test]
+fn ordered_what_is_shared_has_one_writer_at_a_time() {
+    let end = scaled(300_000);
+    let (mut submitter, worker, mut releaser) = ordered::queue::<Item>(16);
+    let next = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for number in 0..2 {
+            let (worker, next) = (worker.clone(), &next);
+            scope.spawn(move || {
+                let mut dice = Dice::new(50 + number);
+                while !worker.is_closed() {
+                    match worker.take(1) {
+                        Some(work) => work_in_turn(work, next, &mut dice, || ()),
+                        None => yield_now(),
+                    }
+                }
+            });
+        }
+        let mut dice = Dice::new(60);
+        let (mut submitted, mut released) = (0, 0);
+        let mut release = |released: &mut u64| {
+            while let Some(item) = releaser.release() {
+                let item = item.finished().expect("every worker finishes");
+                assert_eq!(item.number, *released);
+                if item.number % 7 == 0 {
+                    note(&next, &item);
+                }
+                releaser.end_turn();
+                *released += 1;
+            }
+        };
+        while released < end {
+            while submitted < end && submitter.put(Item::new(0, submitted)).is_ok() {
+                submitted += 1;
+            }
+            if dice.roll(2) == 0
+                && let Some(work) = worker.take(1)
+            {
+                work_in_turn(work, &next, &mut dice, || release(&mut released));
+            }
+            release(&mut released);
+            dice.dawdle();
+        }
+        drop(submitter);
+    });
+    assert_eq!(next.into_inner(), end);
+}
+
 /// What whoever handles a flow writes, without any order of its own.
 #[derive(Default)]
 struct FlowState {
