@@ -8,7 +8,8 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
 use dataplane::{
-    Command, Counters, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Waker, Worker, WorkerParts,
+    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Waker, Worker,
+    WorkerParts,
 };
 use esp::{Cells, IvSource, Sa};
 use io::{BURST_LEN, ChunkSize, HEADROOM, Packet, Umem, UmemConfig};
@@ -241,7 +242,13 @@ impl Gateway {
     ) -> Result<Vec<JoinHandle<()>>, BenchError> {
         let engines = (3..)
             .zip(cores)
-            .map(|(seed, _)| Ok((provider.engine()?, IvSource::from_seed([seed; 32]))))
+            .map(|(seed, _)| {
+                Ok(CryptoParts {
+                    engine: provider.engine()?,
+                    ivs: IvSource::from_seed([seed; 32]),
+                    reader: self.databases.reader(),
+                })
+            })
             .collect::<Result<Vec<_>, BenchError>>()?;
         let workers = self.worker.add_crypto_pool(engines);
         let workers = workers.map_err(BenchError::system("make an eventfd"))?;

@@ -1,150 +1,102 @@
-//! Several cores for one SA: bursts are encrypted and decrypted by a pool of threads, and come back
-//! in their order.
+//! Several cores for one SA: whole bursts go to whichever thread is free, and leave in their order.
 //!
 //! ```text
-//!   worker                                             crypto threads (and the worker, idle)
-//!   receive, classify, limits, numbers ──> ordered ──> headers, cipher, content of each packet
-//!   replay window, counters, routes,   <── queue   <──
-//!   transmit, in the order of submission
+//!   worker                                     crypto threads, and the worker itself
+//!   receive a burst ───────────> ordered ────> parse, hash, plan or SA, decrypt      apart
+//!                                queue         window, limits, counters, numbers     in turn
+//!   ports, full way,             of           headers, encrypt                      apart
+//!   in the order of arrival <─── bursts <────
 //! ```
 //!
-//! All that an SA counts has one writer still, the worker: it gives out the numbers when it
-//! submits a burst, and checks the replay window when the burst comes back. So packets leave in the
-//! order of their numbers, and no peer sees them out of order by more than the network does.
+//! What is done to a burst, and why it is safe, stands in [`crate::batch`]. A thread has an engine, a flow
+//! cache and a reader of the databases of its own, so of a packet nothing but its lines moves from one core to
+//! another, and of a burst the list of its packets, there and back.
 //!
-//! The worker is one of the pool: when the queue is full, and when it has nothing else to do, it
-//! takes a burst like any other thread. So with too few crypto threads the rate is that of all
-//! threads together, with none that of the worker alone, and nothing is ever dropped for want of
-//! room in the queue.
+//! The worker is one of the pool: as soon as the threads have enough to do it takes a burst like any of them. So
+//! with too few crypto threads the rate is that of all threads together, with none that of the worker
+//! alone, and nothing is ever dropped for want of room in the queue. A burst of a few packets that
+//! comes while nothing is under way is not worth a hand-over.
 //!
-//! A burst under way holds its SAs: one that is deleted meanwhile stays until its burst is back.
+//! A thread learns the plans of flows from the worker, who alone makes them: a packet without one is left to the
+//! worker, which tells the thread. As long as that happens to most bursts the worker works alone.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
-use arrayvec::ArrayVec;
 use core::time::Duration;
 use crypto::Engine;
-use dispatch::Sleepers;
 use dispatch::ordered::{self, Released, Releaser, Submitter};
+use dispatch::{Sleepers, directed};
 use esp::{IvSource, Sa};
-use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{Reader, SaEntry, SaHandle};
+use policy::Reader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wire::ethernet::HEADER_LEN;
 
+use crate::batch::{Batch, Done, Lesson, Passes, Told};
+use crate::counters::Counters;
 use crate::event::Waker;
-use crate::flow_cache::FlowHash;
 use crate::idle::Polling;
-use crate::opening::{Opens, open_all};
-use crate::sealing::Seals;
-use crate::worker::{CRYPTO_BURST_LEN, Worker};
+use crate::worker::{Worker, WorkerParts};
 
-/// The SAs of a burst: an item's is found by its place in the burst.
-#[derive(Default)]
-pub(crate) struct HeldSas {
-    sas: ArrayVec<Arc<SaEntry<Sa>>, CRYPTO_BURST_LEN>,
-    places: ArrayVec<u8, CRYPTO_BURST_LEN>,
+/// What one crypto thread has of its own.
+pub struct CryptoParts {
+    /// Its engine.
+    pub engine: Box<dyn Engine>,
+    /// Its source of IVs.
+    pub ivs: IvSource,
+    /// Its reader of the same databases as the worker's.
+    pub reader: Reader<Sa>,
 }
 
-impl HeldSas {
-    /// Holds the SAs of a burst's items, in their order; false if one is gone.
-    pub(crate) fn hold(
-        &mut self,
-        reader: &Reader<Sa>,
-        items: impl Iterator<Item = SaHandle>,
-    ) -> bool {
-        self.clear();
-        let mut last = None;
-        for sa in items {
-            if last != Some(sa) {
-                let Some(entry) = reader.shared_sa(sa) else { return false };
-                if self.sas.try_push(Arc::clone(entry)).is_err() {
-                    return false;
-                }
-                last = Some(sa);
-            }
-            if self.places.try_push(self.sas.len() as u8 - 1).is_err() {
-                return false;
-            }
-        }
-        true
-    }
-
-    pub(crate) fn get(&self, item: usize) -> Option<&Arc<SaEntry<Sa>>> {
-        self.sas.get(usize::from(*self.places.get(item)?))
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.sas.clear();
-        self.places.clear();
-    }
-}
-
-/// A burst for any thread.
-enum Work {
-    Seal(Box<Seals>),
-    Open(Box<Opens>),
-}
-
-impl Work {
-    fn len(&self) -> usize {
-        match self {
-            Work::Seal(seals) => seals.len(),
-            Work::Open(opens) => opens.len(),
-        }
-    }
-
-    /// Asks for what another core has written of it last, but for the packets.
-    fn prefetch(&self) {
-        match self {
-            Work::Seal(seals) => seals.prefetch(),
-            Work::Open(opens) => opens.prefetch(),
-        }
-    }
-
-    /// Best called some time after [`Work::prefetch`].
-    fn run(&mut self, engine: &mut dyn Engine, ivs: &mut IvSource, hasher: &FlowHash) {
-        match self {
-            Work::Seal(seals) => seals.run(engine, ivs),
-            Work::Open(opens) => {
-                let Opens { packets, notes, heads, held } = &mut **opens;
-                packets.iter().for_each(|packet| claim(packet, 0, packet.span.len));
-                let sa_of = |at, _| held.get(at).map(|sa| &sa.esp);
-                open_all(packets, notes, heads, sa_of, engine, hasher);
-            }
-        }
-    }
+/// A place in the queue.
+struct Item {
+    /// How many packets came.
+    came: u64,
+    /// With whoever works on it, or here.
+    batch: Option<Box<Batch>>,
 }
 
 /// The worker's side.
 pub(crate) struct CryptoPool {
-    submitter: Submitter<Work>,
-    helper: ordered::Worker<Work>,
-    releaser: Releaser<Work>,
-    /// Released, to be moved on at the end of the round.
-    released: VecDeque<Released<Work>>,
-    spare_seals: Vec<Box<Seals>>,
-    spare_opens: Vec<Box<Opens>>,
+    submitter: Submitter<Item>,
+    /// Away while the worker works on a burst itself.
+    own: Option<Box<(ordered::Worker<Item>, Passes)>>,
+    releaser: Releaser<Item>,
+    spare: Vec<Box<Batch>>,
+    threads: Vec<Thread>,
     sleepers: Sleepers,
-    wakers: Vec<Waker>,
     /// Bursts that are not moved on yet.
     under_way: usize,
     /// Bursts that no crypto thread was woken for yet.
     unannounced: usize,
+    /// Counts up when plans become void.
+    epoch: u64,
+    /// How many more bursts packets were left of, lately, than not.
+    left: u32,
+    /// Bursts that the worker works on alone.
+    alone: u32,
+}
+
+/// The worker's ends of what leads to one crypto thread.
+struct Thread {
+    waker: Waker,
+    lessons: directed::Producer<Lesson>,
 }
 
 /// One crypto thread's side; see [`CryptoWorker::run`].
 pub struct CryptoWorker {
-    work: ordered::Worker<Work>,
-    engine: Box<dyn Engine>,
-    ivs: IvSource,
-    hasher: FlowHash,
+    /// With everything that works on a burst, and no ports.
+    worker: Worker,
+    passes: Passes,
+    queue: ordered::Worker<Item>,
+    lessons: directed::Consumer<Lesson>,
     sleepers: Sleepers,
     number: usize,
-    waker: Waker,
+    /// Of the tables that the worker's plans are made by.
+    epoch: u64,
+    /// What has been told of what was done.
+    told: Done,
 }
 
 impl CryptoWorker {
@@ -154,17 +106,14 @@ impl CryptoWorker {
     /// [`Polling::Always`] it never sleeps.
     pub fn run(mut self, polling: Polling) {
         let mut idle_since: Option<Instant> = None;
-        while !self.work.is_closed() {
-            let mut next = take(&self.work);
-            while let Some(mut taken) = next {
-                // Of the next burst comes near what it takes, while this one is worked on.
-                next = take(&self.work);
-                for work in taken.iter_mut() {
-                    work.run(&mut *self.engine, &mut self.ivs, &self.hasher);
-                }
-                taken.finish();
+        let queue = self.queue.clone();
+        while !queue.is_closed() {
+            while let Some(work) = queue.take(1) {
+                self.work_on(work);
                 idle_since = None;
             }
+            self.worker.follow();
+            self.worker.tell_again();
             match idle_since {
                 Some(since) if polling == Polling::Adaptive && since.elapsed() > LOOK => {
                     self.sleep();
@@ -176,54 +125,158 @@ impl CryptoWorker {
         }
     }
 
+    fn work_on(&mut self, mut work: ordered::Work<'_, Item>) {
+        let Some(mut batch) = work.iter_mut().next().and_then(|item| item.batch.take()) else {
+            return;
+        };
+        batch.by = Some(self.number);
+        self.catch_up(&batch);
+        self.worker.batch = Some(batch);
+        self.worker.pass_apart(&mut self.passes);
+        let mut wait = Wait::default();
+        loop {
+            if let Some(turn) = work.turn() {
+                if self.worker.pass_in_turn(&mut self.passes) {
+                    turn.end();
+                }
+                break;
+            }
+            if self.queue.is_abandoned() {
+                return;
+            }
+            wait.spin();
+        }
+        self.worker.pass_to_the_end(&mut self.passes);
+        let mut batch = self.worker.batch.take();
+        if let Some(batch) = &mut batch {
+            batch.done = self.done_since();
+        }
+        if let Some(item) = work.iter_mut().next() {
+            item.batch = batch;
+        }
+        work.finish();
+    }
+
+    /// Takes over what has changed before a burst came.
+    fn catch_up(&mut self, batch: &Batch) {
+        let worker = &mut self.worker;
+        worker.now = batch.now;
+        worker.linux = batch.linux;
+        if self.epoch != batch.epoch {
+            self.epoch = batch.epoch;
+            worker.load_tables();
+            worker.begin_epoch();
+        }
+        // Before the databases are looked at: plans are asked whether they hold in a view that is no older
+        // than theirs, or wait until it is.
+        while let Some(Lesson { epoch, what }) = self.lessons.take() {
+            match what {
+                _ if epoch != self.epoch => {}
+                Told::Own(addr) => worker.own.learn(addr),
+                Told::Plan(hash, key, plan, stamps) => {
+                    worker.flows.insert_told(hash, key, plan, stamps);
+                }
+            }
+        }
+        worker.follow();
+        worker.tell_again();
+    }
+
+    /// What was done since this was asked last.
+    fn done_since(&mut self) -> Done {
+        let work = &self.worker.counters.work;
+        let now = Done {
+            decrypted: work.decrypted.value(),
+            encrypted: work.encrypted.value(),
+            forwarded_clear: work.forwarded_clear.value(),
+            checksums_completed: work.checksums_completed.value(),
+        };
+        let before = core::mem::replace(&mut self.told, now);
+        Done {
+            decrypted: now.decrypted - before.decrypted,
+            encrypted: now.encrypted - before.encrypted,
+            forwarded_clear: now.forwarded_clear - before.forwarded_clear,
+            checksums_completed: now.checksums_completed - before.checksums_completed,
+        }
+    }
+
     fn sleep(&self) {
         self.sleepers.prepare(self.number);
-        if self.work.is_empty() && !self.work.is_closed() {
-            let mut fds = [PollFd::new(&self.waker, PollFlags::IN)];
+        let is_idle = self.queue.is_empty() && !self.worker.reader.is_behind();
+        if is_idle && !self.queue.is_closed() {
+            let mut fds = [PollFd::new(&self.worker.waker, PollFlags::IN)];
             let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
             // Woken, timed out or interrupted: looks again in any case.
             let _ = poll(&mut fds, Some(&timeout));
-            self.waker.clear();
+            self.worker.waker.clear();
         }
         self.sleepers.awake(self.number);
     }
 }
 
 impl Worker {
-    /// Gives the worker a pool of crypto threads, one for each engine; the caller runs each on a
+    /// Gives the worker a pool of crypto threads, one for each of `parts`; the caller runs each on a
     /// thread of its own. Before the first round.
     ///
     /// # Errors
     /// When the process has no free descriptor.
     pub fn add_crypto_pool(
         &mut self,
-        engines: Vec<(Box<dyn Engine>, IvSource)>,
+        parts: Vec<CryptoParts>,
     ) -> std::io::Result<Vec<CryptoWorker>> {
-        let (submitter, helper, releaser) = ordered::queue(QUEUE_LEN);
+        let (submitter, queue, releaser) = ordered::queue(QUEUE_LEN);
         let sleepers = Sleepers::new();
-        let mut workers = Vec::with_capacity(engines.len());
-        let mut wakers = Vec::with_capacity(engines.len());
-        for (number, (engine, ivs)) in engines.into_iter().take(Sleepers::MOST).enumerate() {
+        let mut workers = Vec::with_capacity(parts.len());
+        let mut threads = Vec::with_capacity(parts.len());
+        for (number, parts) in parts.into_iter().take(Sleepers::MOST).enumerate() {
             let waker = Waker::new()?;
-            wakers.push(waker.clone());
-            let hasher = self.flows.hasher().clone();
-            let (work, sleepers) = (helper.clone(), sleepers.clone());
-            workers.push(CryptoWorker { work, engine, ivs, hasher, sleepers, number, waker });
+            let (lessons, learned) = directed::queue(LESSONS);
+            threads.push(Thread { waker: waker.clone(), lessons });
+            workers.push(CryptoWorker {
+                worker: self.helper(parts, waker),
+                passes: Passes::default(),
+                queue: queue.clone(),
+                lessons: learned,
+                sleepers: sleepers.clone(),
+                number,
+                epoch: 0,
+                told: Done::default(),
+            });
         }
-        let spare = QUEUE_LEN * 2;
         self.crypto = Some(Box::new(CryptoPool {
             submitter,
-            helper,
+            own: Some(Box::new((queue, Passes::default()))),
             releaser,
-            released: VecDeque::with_capacity(spare),
-            spare_seals: (0..spare).map(|_| Box::default()).collect(),
-            spare_opens: (0..spare).map(|_| Box::default()).collect(),
+            // One more: what is being received into.
+            spare: (0..=QUEUE_LEN).map(|_| Box::default()).collect(),
+            threads,
             sleepers,
-            wakers,
             under_way: 0,
             unannounced: 0,
+            epoch: 0,
+            left: 0,
+            alone: 0,
         }));
         Ok(workers)
+    }
+
+    /// A worker that only works on bursts: without ports, and told what to do by nobody else.
+    fn helper(&self, parts: CryptoParts, waker: Waker) -> Worker {
+        let CryptoParts { engine, ivs, reader } = parts;
+        let mut helper = Worker::new(WorkerParts {
+            tables: Arc::clone(&self.tables),
+            reader,
+            engine,
+            ivs,
+            pool: self.pool.sibling(),
+            counters: Arc::new(Counters::default()),
+            events: self.events.clone(),
+            commands: channel().1,
+            waker,
+            flows: 0,
+        });
+        helper.flows = self.flows.sibling();
+        helper
     }
 
     /// Bursts that are with the pool.
@@ -231,38 +284,70 @@ impl Worker {
         self.crypto.as_ref().map_or(0, |pool| pool.under_way)
     }
 
-    /// Hands a burst to the pool; an empty one comes back in its place.
-    pub(crate) fn submit_seals(&mut self, mut seals: Box<Seals>) -> Box<Seals> {
-        // A handle is good for the round: this is the round that it was found in.
-        seals.hold(&self.reader);
-        self.submit(Work::Seal(seals));
-        self.crypto.as_mut().and_then(|pool| pool.spare_seals.pop()).unwrap_or_default()
+    /// What threads know by the tables is void.
+    pub(crate) fn begin_pool_epoch(&mut self) {
+        if let Some(pool) = &mut self.crypto {
+            pool.epoch += 1;
+        }
     }
 
-    /// The same for a burst that is to be opened.
-    pub(crate) fn submit_opens(&mut self, mut opens: Box<Opens>) -> Box<Opens> {
-        let Opens { packets, notes, held, .. } = &mut *opens;
-        held.hold(&self.reader, Opens::sas(notes, packets.len()));
-        self.submit(Work::Open(opens));
-        self.crypto.as_mut().and_then(|pool| pool.spare_opens.pop()).unwrap_or_default()
+    /// Receives one burst from a port and hands it to the pool.
+    pub(crate) fn receive_for_pool(&mut self, slot: usize) -> usize {
+        let spare = self.crypto.as_mut().and_then(|pool| pool.spare.pop());
+        let mut batch = spare.unwrap_or_default();
+        let source = self.take_in(slot, &mut batch.packets);
+        let came = batch.packets.len();
+        let Some(pool) = &mut self.crypto else { return came };
+        if came == 0 {
+            pool.spare.push(batch);
+            return 0;
+        }
+        let is_alone = pool.alone > 0 || pool.threads.is_empty();
+        if is_alone || pool.under_way == 0 && came <= FEW {
+            pool.alone = pool.alone.saturating_sub(1);
+            self.drain_crypto_pool();
+            self.move_on_alone(batch, source);
+            return came;
+        }
+        batch.source = source;
+        batch.now = self.now;
+        batch.linux = self.linux;
+        batch.epoch = pool.epoch;
+        // What the worker has gathered alone it counts and numbers alone.
+        self.open_gathered();
+        self.seal_gathered();
+        self.submit(batch);
+        came
     }
 
-    fn submit(&mut self, mut work: Work) {
-        self.counters.count(Outcome::Held, work.len() as u64);
-        let Some(pool) = &mut self.crypto else { return };
-        pool.under_way += 1;
-        pool.unannounced += 1;
+    /// A burst that is worked on here, while nothing is under way.
+    fn move_on_alone(&mut self, mut batch: Box<Batch>, source: crate::batch::Source) {
+        let Some(mut scratch) = self.scratch.take() else { return };
+        self.move_on(&mut batch.packets, &mut scratch.heads, source);
+        self.scratch = Some(scratch);
+        if let Some(pool) = &mut self.crypto {
+            pool.spare.push(batch);
+        }
+    }
+
+    fn submit(&mut self, batch: Box<Batch>) {
+        let came = batch.packets.len() as u64;
+        self.counters.count(Outcome::Held, came);
+        let mut item = Item { came, batch: Some(batch) };
         loop {
-            match pool.submitter.put(work) {
-                Ok(()) => break,
+            let Some(pool) = &mut self.crypto else { return };
+            match pool.submitter.put(item) {
+                Ok(()) => {
+                    pool.under_way += 1;
+                    pool.unannounced += 1;
+                    return;
+                }
                 // Closed cannot be: the worker holds all parts itself.
-                Err(refused) => work = refused.into_item(),
+                Err(refused) => item = refused.into_item(),
             }
             // Full: the worker does its share, and makes room in the order of submission.
-            help(&pool.helper, &mut *self.engine, &mut self.ivs, self.flows.hasher());
-            while let Some(released) = pool.releaser.release() {
-                pool.released.push_back(released);
-            }
+            self.help();
+            self.release_all();
         }
     }
 
@@ -274,77 +359,143 @@ impl Worker {
         let Some(pool) = &mut self.crypto else { return };
         for _ in 0..core::mem::take(&mut pool.unannounced) {
             let Some(sleeper) = pool.sleepers.wake_one() else { break };
-            if let Some(waker) = pool.wakers.get(sleeper) {
-                waker.wake();
+            if let Some(thread) = pool.threads.get(sleeper) {
+                thread.waker.wake();
             }
         }
     }
 
-    /// Moves on what the pool has done; `is_idle` if the round brought nothing else to do.
+    /// Moves on what the pool has done, and takes part in it; `is_idle` if the round brought nothing else
+    /// to do.
     pub(crate) fn collect(&mut self, is_idle: bool) {
-        if is_idle && let Some(pool) = &mut self.crypto {
-            help(&pool.helper, &mut *self.engine, &mut self.ivs, self.flows.hasher());
-        }
         self.announce();
-        let mut next = self.next_released();
-        while let Some(released) = next {
-            // Of the next burst comes near what it takes, while this one is moved on.
-            next = self.next_released();
-            match released {
-                Released::Finished(work) => self.move_on(work),
-                // A crypto thread panicked: nothing half done may leave.
-                Released::Unfinished(work) | Released::Untouched(work) => self.give_up(work),
-            }
+        self.release_all();
+        let enough = self.crypto.as_ref().map_or(0, |pool| pool.threads.len() * ENOUGH);
+        if is_idle || self.under_way() > enough {
+            self.help();
+            self.release_all();
         }
-        // What was decrypted and goes into another tunnel.
-        self.seal_gathered();
-        self.announce();
     }
 
-    fn next_released(&mut self) -> Option<Released<Work>> {
-        let pool = self.crypto.as_mut()?;
-        let released = pool.released.pop_front().or_else(|| pool.releaser.release())?;
+    /// Works on one burst, if there is one that nobody has.
+    fn help(&mut self) {
+        let own = self.crypto.as_mut().and_then(|pool| pool.own.take());
+        let Some(mut own) = own else { return };
+        let (queue, passes) = &mut *own;
+        match queue.take(1) {
+            Some(work) => self.work_on(work, passes),
+            None => core::hint::spin_loop(),
+        }
+        if let Some(pool) = &mut self.crypto {
+            pool.own = Some(own);
+        }
+    }
+
+    fn work_on(&mut self, mut work: ordered::Work<'_, Item>, passes: &mut Passes) {
+        let Some(mut batch) = work.iter_mut().next().and_then(|item| item.batch.take()) else {
+            return;
+        };
+        batch.by = None;
+        batch.done = Done::default();
+        // What the worker has now is no older than what it had when the burst came.
+        self.batch = Some(batch);
+        self.pass_apart(passes);
+        let mut wait = Wait::default();
+        loop {
+            if let Some(turn) = work.turn() {
+                if self.pass_in_turn(passes) {
+                    turn.end();
+                }
+                break;
+            }
+            // The turn may be with a burst that is to be moved on here.
+            let batch = self.batch.take();
+            if !self.release() {
+                wait.spin();
+            }
+            self.batch = batch;
+        }
+        self.pass_to_the_end(passes);
+        let batch = self.batch.take();
+        if let Some(item) = work.iter_mut().next() {
+            item.batch = batch;
+        }
+        work.finish();
+    }
+
+    fn release_all(&mut self) {
+        while self.release() {}
+    }
+
+    /// Moves on the oldest burst, if it is done.
+    fn release(&mut self) -> bool {
+        let Some(pool) = &mut self.crypto else { return false };
+        let Some(released) = pool.releaser.release() else { return false };
         pool.under_way -= 1;
-        if let Released::Finished(work) = &released {
-            work.prefetch();
+        match released {
+            Released::Finished(Item { came, batch: Some(batch) }) => self.hand_on(came, batch),
+            // A crypto thread panicked: nothing half done may leave.
+            Released::Finished(item) | Released::Unfinished(item) | Released::Untouched(item) => {
+                self.give_up(item);
+            }
         }
-        Some(released)
+        if let Some(pool) = &mut self.crypto {
+            pool.releaser.end_turn();
+        }
+        true
     }
 
-    fn move_on(&mut self, work: Work) {
-        self.counters.released(work.len() as u64);
-        match work {
-            Work::Seal(mut seals) => {
-                self.send_sealed(&mut seals);
-                if let Some(pool) = &mut self.crypto {
-                    pool.spare_seals.push(seals);
-                }
-            }
-            Work::Open(mut opens) => {
-                // The inner header, and where the next Ethernet header goes.
-                opens.packets.iter().for_each(|packet| claim(packet, HEADER_LEN, HEADER_LEN));
-                self.accept_all(&mut opens);
-                if let Some(pool) = &mut self.crypto {
-                    pool.spare_opens.push(opens);
-                }
-            }
+    fn hand_on(&mut self, came: u64, mut batch: Box<Batch>) {
+        self.counters.released(came);
+        for (slot, packet) in batch.sent.drain(..) {
+            self.enqueue(slot.into(), packet);
+        }
+        for (packet, outcome) in batch.ended.drain(..) {
+            self.end(packet, outcome);
+        }
+        let (work, done) = (&self.counters.work, batch.done);
+        work.decrypted.add(done.decrypted);
+        work.encrypted.add(done.encrypted);
+        work.forwarded_clear.add(done.forwarded_clear);
+        work.checksums_completed.add(done.checksums_completed);
+        let has_left = !batch.left.is_empty();
+        if has_left {
+            self.move_on_left(&mut batch);
+        }
+        let Some(pool) = &mut self.crypto else { return };
+        pool.spare.push(batch);
+        pool.left = match has_left {
+            true => pool.left + 1,
+            false => pool.left.saturating_sub(1),
+        };
+        if pool.left == MOSTLY_LEFT {
+            (pool.left, pool.alone) = (0, ALONE);
         }
     }
 
     #[cold]
-    fn give_up(&mut self, work: Work) {
-        self.counters.released(work.len() as u64);
-        match work {
-            Work::Seal(seals) => {
-                for packet in seals.into_packets() {
-                    self.drop_packet(packet, DropReason::OutCrypto);
-                }
+    fn give_up(&mut self, item: Item) {
+        self.counters.released(item.came);
+        let mut lost = item.came;
+        if let Some(mut batch) = item.batch {
+            lost -= batch.packets.len() as u64;
+            for packet in batch.packets.drain(..) {
+                self.drop_packet(packet, DropReason::OutCrypto);
             }
-            Work::Open(opens) => {
-                for packet in opens.packets {
-                    self.drop_packet(packet, DropReason::InCrypto);
-                }
-            }
+        }
+        // Their frames went back to the region when the thread let go of them.
+        self.counters.count(Outcome::Dropped(DropReason::OutCrypto), lost);
+        if let Some(pool) = &mut self.crypto {
+            pool.spare.push(Box::default());
+        }
+    }
+
+    /// Tells a crypto thread; if it has not taken in what it was told before, it will ask again.
+    pub(crate) fn teach(&mut self, thread: usize, what: Told) {
+        let Some(pool) = &mut self.crypto else { return };
+        let epoch = pool.epoch;
+        if let Some(thread) = pool.threads.get_mut(thread) {
+            let _ = thread.lessons.put(Lesson { epoch, what });
         }
     }
 
@@ -356,53 +507,43 @@ impl Worker {
     }
 }
 
-/// Brings near the lines of a packet, from so many bytes in front of it to `len` bytes from its
-/// start, to be written: another core may have written them last. Of a long one the first lines:
-/// the others follow in order, which the processor notices by itself.
-#[inline]
-pub(crate) fn claim(packet: &Packet, in_front: usize, len: usize) {
-    let mut at = in_front.wrapping_neg();
-    let mut left = (in_front + len).min(CLAIM_LEN);
-    packet.prefetch_to_write(at);
-    while left > mem::LINE_LEN {
-        at = at.wrapping_add(mem::LINE_LEN);
-        left -= mem::LINE_LEN;
-        packet.prefetch_to_write(at);
-    }
-    packet.prefetch_to_write(at.wrapping_add(left));
-}
+/// Waits for a turn: soon there, unless who has it has lost its core, to this very thread perhaps.
+#[derive(Default)]
+struct Wait(u32);
 
-/// Takes a burst that nobody has, if there is one, and asks for it.
-#[inline]
-fn take(queue: &ordered::Worker<Work>) -> Option<ordered::Work<'_, Work>> {
-    let mut taken = queue.take(1)?;
-    taken.iter_mut().for_each(|work| work.prefetch());
-    Some(taken)
-}
-
-/// Does one burst, if there is one that nobody has.
-fn help(
-    helper: &ordered::Worker<Work>,
-    engine: &mut dyn Engine,
-    ivs: &mut IvSource,
-    hasher: &FlowHash,
-) {
-    match take(helper) {
-        Some(mut taken) => {
-            for work in taken.iter_mut() {
-                work.run(engine, ivs, hasher);
-            }
-            taken.finish();
+impl Wait {
+    #[inline]
+    fn spin(&mut self) {
+        self.0 += 1;
+        match self.0.is_multiple_of(PATIENCE) {
+            true => std::thread::yield_now(),
+            false => core::hint::spin_loop(),
         }
-        None => core::hint::spin_loop(),
     }
 }
+
+/// Looks at the turn before others may have the core: some 50 us.
+const PATIENCE: u32 = 2000;
 
 /// Bursts under way at most: enough for every thread to have one and the next.
 const QUEUE_LEN: usize = 16;
 
-/// Bytes of a packet that are asked for before it is worked on.
-const CLAIM_LEN: usize = 4 * mem::LINE_LEN;
+/// Bursts under way for each thread from which on the worker works on one too: one that the thread has, and
+/// the next.
+const ENOUGH: usize = 2;
+
+/// Packets that are not worth a hand-over.
+const FEW: usize = 8;
+
+/// What one thread may be told at once.
+const LESSONS: usize = 256;
+
+/// Bursts with packets that were left, more than without, from which on the worker works alone. A thread
+/// that knows no flow learns them in less, unless there are more flows than a cache holds.
+const MOSTLY_LEFT: u32 = 1024;
+
+/// Bursts until the pool is tried again: so many that trying costs little.
+const ALONE: u32 = 16 * MOSTLY_LEFT;
 
 /// How long a crypto thread looks for work before it sleeps.
 const LOOK: Duration = Duration::from_micros(50);

@@ -24,6 +24,9 @@ impl Worker {
         if let Some(outcome) = head.end {
             return self.end(packet, outcome);
         }
+        if self.has_left {
+            return self.leave(packet, head);
+        }
         if self.is_own_esp(head) {
             return match self.is_known_source(&head.digest.flow) {
                 true => self.esp(packet, head, None),

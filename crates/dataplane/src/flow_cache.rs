@@ -98,12 +98,21 @@ impl FlowCache {
     /// An empty cache for `flows` flows, rounded up to a power of two; `random` is a number that
     /// nobody outside knows.
     pub(crate) fn new(flows: usize, random: u64) -> FlowCache {
+        FlowCache::with_hasher(flows, FlowHash(FlowSeed::new(random)))
+    }
+
+    /// One of the same size, empty, in which each flow has the same hash.
+    pub(crate) fn sibling(&self) -> FlowCache {
+        FlowCache::with_hasher(self.entries.len(), self.hasher.clone())
+    }
+
+    fn with_hasher(flows: usize, hasher: FlowHash) -> FlowCache {
         let sets = flows.div_ceil(WAYS).next_power_of_two();
         FlowCache {
             tags: vec![[0; WAYS]; sets].into(),
             entries: (0..sets * WAYS).map(|_| None).collect(),
             stamps: vec![Stamps::new_const(); sets * WAYS].into(),
-            hasher: FlowHash(FlowSeed::new(random)),
+            hasher,
             turn: 0,
             epoch: 0,
             generation: 0,
@@ -202,8 +211,26 @@ impl FlowCache {
         Some(&entry.plan)
     }
 
+    /// What another cache has to know of a flow's plan, if there is one of this epoch.
+    pub(crate) fn told(&self, hash: u64, key: &Key) -> Option<(Plan, Stamps)> {
+        let place = self.place(hash)? as usize;
+        let entry = self.entries.get(place)?.as_ref()?;
+        let is_current = entry.epoch == self.epoch && entry.key == *key;
+        is_current.then(|| Some((entry.plan.clone(), self.stamps.get(place)?.clone())))?
+    }
+
+    /// Keeps a plan that was made by another reader of the databases: it has to prove that it holds
+    /// in this one's view.
+    pub(crate) fn insert_told(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
+        self.insert_of(hash, key, plan, stamps, self.generation.wrapping_sub(1));
+    }
+
     /// Keeps a plan, in the place of the flow's old one or of another flow's.
     pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
+        self.insert_of(hash, key, plan, stamps, self.generation);
+    }
+
+    fn insert_of(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps, generation: u32) {
         let (set, tag) = (self.set(hash), Self::tag(hash));
         let Some(tags) = self.tags.get_mut(set) else { return };
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
@@ -212,7 +239,7 @@ impl FlowCache {
             self.turn % WAYS
         });
         let place = set * WAYS + way;
-        let entry = Entry { key, epoch: self.epoch, generation: self.generation, plan };
+        let entry = Entry { key, epoch: self.epoch, generation, plan };
         if let (Some(t), Some(old), Some(old_stamps)) =
             (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {

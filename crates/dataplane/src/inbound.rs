@@ -55,8 +55,12 @@ impl Worker {
         }
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
-        match sa.esp.open_prepare(packet.frame.bytes(), esp) {
-            Err(reason) => self.drop_packet(packet, reason),
+        match sa.esp.open_look(packet.frame.bytes(), esp) {
+            Err(_) if self.is_apart => self.doubt(packet),
+            Err(reason) => {
+                sa.esp.count_refused(reason);
+                self.drop_packet(packet, reason);
+            }
             Ok(opening) => {
                 if self.opening.is_full() {
                     self.open_gathered();

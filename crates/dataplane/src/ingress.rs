@@ -17,6 +17,7 @@ use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Digest, Family, FlowKey, Headers, Span, protocol};
 
+use crate::batch::Source;
 use crate::flow_cache::{FlowHash, Ingress, Key};
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
@@ -117,43 +118,62 @@ pub(crate) fn prefetch_headers(packet: &Packet) {
 impl Worker {
     /// Receives one burst from a port and moves each packet on.
     pub(crate) fn receive(&mut self, slot: usize) -> usize {
+        if self.crypto.is_some() {
+            return self.receive_for_pool(slot);
+        }
         let Some(mut scratch) = self.scratch.take() else { return 0 };
         let Scratch { burst, heads } = &mut *scratch;
-        self.receive_into(slot, burst, heads);
+        let source = self.take_in(slot, burst);
         let came = burst.len();
         if came > 0 {
-            self.find_all(heads);
-            if self.is_spread {
-                self.look_ahead(burst, heads);
-            }
-            let heads: &[Head] = heads;
-            for (at, packet) in burst.drain(..).enumerate() {
-                match heads.get(at) {
-                    Some(head) => self.enter(packet, head, None),
-                    // There are as many.
-                    None => self.drop_packet(packet, DropReason::NoFrames),
-                }
-            }
+            self.move_on(burst, heads, source);
         }
         self.scratch = Some(scratch);
         came
     }
 
-    /// The first pass.
-    fn receive_into(&mut self, slot: usize, burst: &mut Burst, heads: &mut Heads) {
-        let Some(Some(place)) = self.ports.get_mut(slot) else { return };
+    /// Moves each packet of a burst on.
+    pub(crate) fn move_on(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
+        self.look_at_all(burst, heads, source);
+        let heads: &[Head] = heads;
+        for (at, packet) in burst.drain(..).enumerate() {
+            match heads.get(at) {
+                Some(head) => self.enter(packet, head, None),
+                // There are as many.
+                None => self.drop_packet(packet, DropReason::NoFrames),
+            }
+        }
+    }
+
+    /// The first two passes.
+    pub(crate) fn look_at_all(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
+        self.first_pass(burst, heads, source);
+        self.find_all(heads);
+        if self.is_spread {
+            self.look_ahead(burst, heads);
+        }
+    }
+
+    /// Receives one burst from a port.
+    pub(crate) fn take_in(&mut self, slot: usize, burst: &mut Burst) -> Source {
+        let Some(Some(place)) = self.ports.get_mut(slot) else { return Source::default() };
         let (ifindex, is_linux) = (place.ifindex, place.is_linux);
         let result = place.port.rx(&mut self.pool, burst);
         if result.is_err_and(|error| error.is_gone()) {
             self.lose_port(ifindex);
         }
         if burst.is_empty() {
-            return;
+            return Source::default();
         }
         self.counters.received.add(burst.len() as u64);
         let mac = self.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
         // All zeros: Linux has told none.
-        let mac = mac.filter(|mac| mac.0 != [0; 6]);
+        Source { ifindex, is_linux, mac: mac.filter(|mac| mac.0 != [0; 6]) }
+    }
+
+    /// The first pass.
+    fn first_pass(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
+        let Source { ifindex, is_linux, mac } = source;
         burst.iter().take(AHEAD).for_each(prefetch_headers);
         let heads = heads.places(burst.len());
         for at in 0..burst.len() {
@@ -276,6 +296,9 @@ impl Worker {
     /// packets that follow.
     #[inline(never)]
     pub(crate) fn enter_anew(&mut self, packet: Packet, head: &Head, held: Option<&SaEntry<Sa>>) {
+        if self.batch.is_some() {
+            return self.leave(packet, head);
+        }
         let h = match wire::parse_ip(packet.data()) {
             Ok(h) => h,
             // It did, a moment ago.
@@ -449,6 +472,9 @@ impl Worker {
     /// Puts a packet into a port's queue, and sends the queue if it is full.
     #[inline]
     pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) {
+        if let Some(batch) = &mut self.batch {
+            return batch.send(slot, packet);
+        }
         if let Some(Some(place)) = self.ports.get_mut(slot)
             && !place.queue.is_full()
         {

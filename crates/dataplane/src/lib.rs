@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod batch;
 mod counters;
 mod crypto_pool;
 mod egress;
@@ -50,7 +51,7 @@ mod volume;
 mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
-pub use crypto_pool::CryptoWorker;
+pub use crypto_pool::{CryptoParts, CryptoWorker};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use idle::Polling;
 pub use tables::{Interface, Tables, Topology};

@@ -6,17 +6,15 @@
 
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
-use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op};
 use esp::{Content, Sa};
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{SaEntry, SaHandle, Volume};
+use policy::{SaHandle, Volume};
 use wire::Brief;
 
-use crate::crypto_pool::HeldSas;
 use crate::flow_cache::{FlowHash, Ingress};
 use crate::ingress::{Head, Heads};
 use crate::sealing::SameSa;
@@ -44,13 +42,15 @@ pub(crate) struct Opens {
     /// Each packet's, and what is left of earlier bursts.
     pub(crate) notes: ArrayVec<Note, CRYPTO_BURST_LEN>,
     pub(crate) heads: Heads,
-    /// Held while the burst is with another thread: each packet's SA by its place.
-    pub(crate) held: HeldSas,
 }
 
 impl Opens {
     pub(crate) fn len(&self) -> usize {
         self.packets.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
     }
 
     #[inline(always)]
@@ -95,14 +95,6 @@ impl Opens {
     pub(crate) fn sas(notes: &[Note], len: usize) -> impl Iterator<Item = SaHandle> {
         notes.iter().take(len).map(|note| note.sa)
     }
-
-    /// Asks for all that another core has written last, and that this one writes next: packets, notes,
-    /// and the heads, which are there or will be.
-    pub(crate) fn prefetch(&self) {
-        self.packets.iter().for_each(mem::prefetch_all_to_write);
-        self.notes.iter().take(self.packets.len()).for_each(mem::prefetch_all_to_write);
-        mem::prefetch_all_to_write(&self.heads);
-    }
 }
 
 impl Worker {
@@ -113,6 +105,13 @@ impl Worker {
         }
         let Some(mut gathered) = self.spare_opening.take() else { return };
         core::mem::swap(&mut gathered, &mut self.opening);
+        self.open(&mut gathered);
+        self.accept_all(&mut gathered);
+        self.spare_opening = Some(gathered);
+    }
+
+    /// Runs a burst through the engine, and looks inside. Writes nothing but the packets and the burst.
+    pub(crate) fn open(&mut self, gathered: &mut Opens) {
         let len = gathered.len();
         let (mut last, mut runs) = (None, 0);
         for sa in Opens::sas(&gathered.notes, len) {
@@ -120,28 +119,22 @@ impl Worker {
             last = Some(sa);
         }
         self.note_spread(runs, len);
-        if self.crypto.is_some() {
-            self.spare_opening = Some(self.submit_opens(gathered));
-            return;
-        }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
-        let Opens { packets, notes, heads, .. } = &mut *gathered;
+        let Opens { packets, notes, heads } = gathered;
         open_all(packets, notes, heads, sa_of, &mut *self.engine, self.flows.hasher());
-        self.accept_all(&mut gathered);
-        self.spare_opening = Some(gathered);
     }
 
     /// Accepts what has been decrypted, in the order of arrival, moves it on in the passes of every
     /// burst, and empties the burst.
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
-        let Opens { packets, notes, heads, held } = opens;
+        let Opens { packets, notes, heads } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
-        for (at, ((packet, note), head)) in each.enumerate() {
+        for ((packet, note), head) in each {
             if head.end.is_none() {
                 self.flows.prefetch(head.hash);
             }
-            if let Err(outcome) = self.accept(packet, note, held.get(at)) {
+            if let Err(outcome) = self.accept(packet, note) {
                 head.end = Some(outcome);
             }
         }
@@ -152,28 +145,18 @@ impl Worker {
         let heads: &[Head] = heads;
         for (at, packet) in packets.drain(..).enumerate() {
             match heads.get(at) {
-                Some(head) => self.enter(packet, head, held.get(at).map(|sa| &**sa)),
+                Some(head) => self.enter(packet, head, None),
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::InCrypto),
             }
         }
-        held.clear();
     }
 
     /// Whether a packet may go on that was decrypted: the SA's limits, the replay window, and
-    /// where it came from. `held` is its SA, where the packet was with another thread: it may have
-    /// been removed since.
+    /// where it came from.
     #[inline(always)]
-    fn accept(
-        &mut self,
-        packet: &mut Packet,
-        note: &Note,
-        held: Option<&Arc<SaEntry<Sa>>>,
-    ) -> Result<(), Outcome> {
-        let sa = match held {
-            Some(sa) => sa,
-            None => self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?,
-        };
+    fn accept(&mut self, packet: &mut Packet, note: &Note) -> Result<(), Outcome> {
+        let sa = self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?;
         // Most packets: nothing is near a limit, nothing is to be told.
         let (cells, buffer) = (sa.esp.cells(), packet.frame.bytes_mut());
         if sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
@@ -185,21 +168,13 @@ impl Worker {
             self.counters.work.decrypted.add(1);
             return Ok(());
         }
-        self.accept_any(packet, note, held)
+        self.accept_any(packet, note)
     }
 
     /// [`Worker::accept`] for every packet.
     #[inline(never)]
-    fn accept_any(
-        &mut self,
-        packet: &mut Packet,
-        note: &Note,
-        held: Option<&Arc<SaEntry<Sa>>>,
-    ) -> Result<(), Outcome> {
-        let sa = match held {
-            Some(sa) => sa,
-            None => self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?,
-        };
+    fn accept_any(&mut self, packet: &mut Packet, note: &Note) -> Result<(), Outcome> {
+        let sa = self.reader.sa(note.sa).ok_or(DropReason::InStateExpired)?;
         // Before this packet is counted, so that a limit of n packets lets n through.
         let volume = if note.content.is_ok() { check_volume(sa) } else { Volume::Within };
         let is_over = matches!(volume, Volume::HardReached | Volume::Unusable);

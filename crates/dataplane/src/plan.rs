@@ -75,7 +75,7 @@ pub(crate) fn ip_len(len: usize) -> u16 {
 }
 
 /// The plan of one flow.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) action: Action,
     policies: [Option<Arc<PolicyEntry>>; MAX_QUESTIONS],

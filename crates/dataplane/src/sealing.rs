@@ -9,10 +9,9 @@ use crypto::{Engine, Job, JobStatus, Op};
 use esp::{IvSource, Number, Sa};
 use io::Packet;
 use outcome::DropReason;
-use policy::{Reader, SaEntry, SaHandle};
+use policy::{SaEntry, SaHandle};
 use wire::{Brief, Headers};
 
-use crate::crypto_pool::{HeldSas, claim};
 use crate::egress::NextHop;
 use crate::plan::Adjacency;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
@@ -48,13 +47,11 @@ pub(crate) struct Seals {
     packets: ArrayVec<Packet, CRYPTO_BURST_LEN>,
     /// Each packet's, and what is left of earlier bursts.
     notes: ArrayVec<Note, CRYPTO_BURST_LEN>,
-    /// Held while the burst is with another thread: each packet's SA by its place.
-    held: HeldSas,
 }
 
 impl Seals {
-    pub(crate) fn len(&self) -> usize {
-        self.packets.len()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
     }
 
     #[inline(always)]
@@ -101,33 +98,6 @@ impl Seals {
         sa.esp.cells().count(len as u64, now_s);
         Ok(())
     }
-
-    /// Holds the packets' SAs.
-    pub(crate) fn hold(&mut self, reader: &Reader<Sa>) {
-        self.held.hold(reader, self.notes.iter().take(self.packets.len()).map(|note| note.sa));
-    }
-
-    /// Asks for all that another core has written last, and that this one writes next: now, or
-    /// when the burst is filled again.
-    pub(crate) fn prefetch(&self) {
-        self.packets.iter().for_each(mem::prefetch_all_to_write);
-        self.notes.iter().take(self.packets.len()).for_each(mem::prefetch_all_to_write);
-    }
-
-    /// [`seal_all`] by the SAs that are held.
-    pub(crate) fn run(&mut self, engine: &mut dyn Engine, ivs: &mut IvSource) {
-        let Seals { packets, notes, held } = self;
-        // What is written in front, and behind: trailer and ICV.
-        packets
-            .iter()
-            .for_each(|packet| claim(packet, mem::LINE_LEN, packet.span.len + mem::LINE_LEN / 2));
-        seal_all(packets, notes, |at, _| held.get(at).map(|sa| &sa.esp), engine, ivs);
-    }
-
-    /// The packets alone, to be dropped.
-    pub(crate) fn into_packets(self) -> impl Iterator<Item = Packet> {
-        self.packets.into_iter()
-    }
 }
 
 impl Worker {
@@ -162,19 +132,26 @@ impl Worker {
         }
         let Some(mut gathered) = self.spare_sealing.take() else { return };
         core::mem::swap(&mut gathered, &mut self.sealing);
+        self.number_all(&mut gathered);
+        self.seal(&mut gathered);
+        self.spare_sealing = Some(gathered);
+    }
+
+    /// Gives the packets of a burst their numbers.
+    pub(crate) fn number_all(&mut self, gathered: &mut Seals) {
         let burst_len = gathered.packets.len();
         let runs = self.number(gathered.notes.get_mut(..burst_len).unwrap_or_default());
         self.note_spread(runs, burst_len);
-        if self.crypto.is_some() {
-            self.spare_sealing = Some(self.submit_seals(gathered));
-            return;
-        }
+    }
+
+    /// Runs a burst that has its numbers through the engine and sends it. Writes nothing but the
+    /// packets and the burst.
+    pub(crate) fn seal(&mut self, gathered: &mut Seals) {
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
-        let Seals { packets, notes, .. } = &mut *gathered;
+        let Seals { packets, notes } = gathered;
         seal_all(packets, notes, sa_of, &mut *self.engine, &mut self.ivs);
-        self.send_sealed(&mut gathered);
-        self.spare_sealing = Some(gathered);
+        self.send_sealed(gathered);
     }
 
     /// Gives each packet its number: a run of packets of one SA takes its numbers at once. Returns
@@ -214,7 +191,6 @@ impl Worker {
                 (Some(reason), _) => self.drop_packet(packet, reason),
             }
         }
-        seals.held.clear();
         self.counters.work.encrypted.add(encrypted);
     }
 

@@ -12,6 +12,7 @@ use io::{Burst, FramePool, Packet, Port, PortStats};
 use outcome::{DropReason, Outcome};
 use wire::Headers;
 
+use crate::batch::Batch;
 use crate::counters::Counters;
 use crate::crypto_pool::CryptoPool;
 use crate::event::{Event, EventSender, Waker};
@@ -183,8 +184,16 @@ pub struct Worker {
     pub(crate) spare_opening: Option<Box<Opens>>,
     pub(crate) sealing: Box<Seals>,
     pub(crate) spare_sealing: Option<Box<Seals>>,
-    /// Threads that take the work on packets off this one.
+    /// Threads that take work on bursts off this one.
     pub(crate) crypto: Option<Box<CryptoPool>>,
+    /// The pool's burst that this thread has at hand: what becomes of packets is noted there.
+    pub(crate) batch: Option<Box<Batch>>,
+    /// It is not the turn of that burst.
+    pub(crate) is_apart: bool,
+    /// Packets of that burst were left, so those behind them are too.
+    pub(crate) has_left: bool,
+    /// The packet at hand has to be looked at again, in turn.
+    pub(crate) doubted: Option<Packet>,
     /// Taken while a burst is moved, so that moving one cannot begin another.
     pub(crate) scratch: Option<Box<Scratch>>,
     pub(crate) flows: FlowCache,
@@ -235,6 +244,10 @@ impl Worker {
             sealing: Box::default(),
             spare_sealing: Some(Box::default()),
             crypto: None,
+            batch: None,
+            is_apart: false,
+            has_left: false,
+            doubted: None,
             scratch: Some(Box::default()),
             flows,
             inbound_sas: InboundSas::default(),
@@ -267,16 +280,14 @@ impl Worker {
         self.now = now;
         self.obey();
         self.tell_again();
-        let databases_changed = self.reader.refresh();
+        let databases_changed = self.follow();
         let neighbours_changed = self.load_tables();
-        if databases_changed {
-            self.flows.begin_generation();
-            self.inbound_sas.begin_view();
-        }
         if neighbours_changed {
             self.begin_epoch();
         }
-        if databases_changed {
+        if databases_changed && !self.held_for_sa.is_empty() {
+            // They get their numbers alone.
+            self.drain_crypto_pool();
             self.retry_held_for_sa();
         }
         if neighbours_changed {
@@ -308,6 +319,8 @@ impl Worker {
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::AddPort { slot, ifindex, port, is_linux, done } => {
+                    // What is under way to a port that was there before must not leave by this one.
+                    self.drain_crypto_pool();
                     self.add_port(slot, ifindex, port, is_linux);
                     self.receive(slot);
                     // Nobody waits for it any more: fine.
@@ -355,8 +368,18 @@ impl Worker {
         }
     }
 
+    /// Takes over what has changed in the databases; true if anything has.
+    pub(crate) fn follow(&mut self) -> bool {
+        let has_changed = self.reader.refresh();
+        if has_changed {
+            self.flows.begin_generation();
+            self.inbound_sas.begin_view();
+        }
+        has_changed
+    }
+
     /// Takes over what the control thread has published; true if neighbours or routes changed.
-    fn load_tables(&mut self) -> bool {
+    pub(crate) fn load_tables(&mut self) -> bool {
         let topology = self.tables.topology.load();
         let neighbours = self.tables.neighbours.load();
         let changed =
@@ -423,7 +446,7 @@ impl Worker {
         }
     }
 
-    fn tell_again(&mut self) {
+    pub(crate) fn tell_again(&mut self) {
         while let Some(event) = self.untold.first().copied() {
             if !self.events.send(event) {
                 return;
@@ -439,10 +462,11 @@ impl Worker {
     }
 
     /// What was found out by routes, neighbours and interfaces has to be found out anew.
-    fn begin_epoch(&mut self) {
+    pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.own.forget();
         self.sources.forget();
+        self.begin_pool_epoch();
     }
 
     /// The free frames; for whoever adds up where all frames are.
@@ -452,6 +476,9 @@ impl Worker {
 
     /// Ends a packet by dropping it.
     pub(crate) fn drop_packet(&mut self, packet: Packet, reason: DropReason) {
+        if let Some(batch) = &mut self.batch {
+            return batch.end(packet, reason.into());
+        }
         self.counters.count(Outcome::Dropped(reason), 1);
         self.pool.put_packet(packet);
     }
@@ -459,12 +486,18 @@ impl Worker {
     /// Ends a packet here.
     #[cold]
     pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
+        if let Some(batch) = &mut self.batch {
+            return batch.end(packet, outcome);
+        }
         self.counters.count(outcome, 1);
         self.pool.put_packet(packet);
     }
 
     /// Ends a packet that has done its work here.
     pub(crate) fn consume(&mut self, packet: Packet) {
+        if let Some(batch) = &mut self.batch {
+            return batch.end(packet, Outcome::Consumed);
+        }
         self.counters.count(Outcome::Consumed, 1);
         self.pool.put_packet(packet);
     }

@@ -127,6 +127,18 @@ impl Sa {
     ///   [`DropReason::InReplayDuplicate`].
     #[inline(always)]
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
+        self.open_look(buf, esp).map_err(|reason| self.count_refused(reason))
+    }
+
+    /// [`Sa::open_prepare`] without counting what is refused: writes nothing, so any thread may do it
+    /// at any time. Beside the one writer of the SA's numbers it may take a packet that others in the
+    /// network have overtaken for a duplicate or too old: what is refused is asked about again by
+    /// the writer.
+    ///
+    /// # Errors
+    /// Those of [`Sa::open_prepare`].
+    #[inline(always)]
+    pub fn open_look(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
         let header = bytes.and_then(|bytes| bytes.first_chunk::<ESP_HEADER_LEN>());
@@ -139,13 +151,9 @@ impl Sa {
         }
         let low = u64::from_be_bytes(*header) as u32;
         let window = self.replay();
-        match window.infer(low).and_then(|seq| window.check(seq).map(|()| seq)) {
-            Ok(seq) => {
-                let seq_hi = shape.esn().then_some((seq >> 32) as u32);
-                Ok(Opening { esp, seq, seq_hi })
-            }
-            Err(reason) => Err(self.count_replay(reason)),
-        }
+        let seq = window.infer(low).and_then(|seq| window.check(seq).map(|()| seq))?;
+        let seq_hi = shape.esn().then_some((seq >> 32) as u32);
+        Ok(Opening { esp, seq, seq_hi })
     }
 
     /// Completes a packet after the crypto job has run: [`Sa::open_content`] and
@@ -248,7 +256,7 @@ impl Sa {
             bump(self.cells.integrity_failures());
         }
         wipe(buf, opening);
-        self.count_replay(reason)
+        self.count_refused(reason)
     }
 
     /// The steps of [`Sa::open_content`].
@@ -386,9 +394,11 @@ impl Sa {
     }
 
     /// Counts a replay under its kind, as Linux's SA statistics do, and returns the reason.
+    ///
+    /// For the one writer of the SA's numbers.
     #[cold]
     #[inline(never)]
-    fn count_replay(&self, reason: DropReason) -> DropReason {
+    pub fn count_refused(&self, reason: DropReason) -> DropReason {
         match reason {
             DropReason::InReplayDuplicate => bump(self.cells.replays()),
             DropReason::InReplayOld => bump(self.cells.too_old()),

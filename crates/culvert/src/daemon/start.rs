@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use crypto::{EngineError, Provider};
-use dataplane::{Command, Counters, Polling, Tables, Waker, WorkerParts};
+use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Waker, WorkerParts};
 use esp::IvSource;
 use guard::{Guard, GuardError};
 use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
@@ -193,6 +193,8 @@ impl Daemon {
         let numbers = Numbers::new(Rc::clone(&vault), &records);
         let data_path = DataPath::new(Arc::clone(&provider), Rc::clone(&vault), numbers);
         let reader = data_path.databases().reader();
+        let cpus = config.worker.crypto_cpus.iter();
+        let readers: Vec<_> = cpus.map(|_| data_path.databases().reader()).collect();
         let mut database = Database::new(data_path, Settings::default());
         let mut restored = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
@@ -250,10 +252,10 @@ impl Daemon {
                 .map_err(|e| StartError::Size(format!("no random numbers from the kernel: {e}")))
         };
         let ivs = new_ivs()?;
-        let crypto =
-            config.worker.crypto_cpus.iter().map(|cpu| {
-                Ok(CryptoThread { cpu: *cpu, engine: provider.engine()?, ivs: new_ivs()? })
-            });
+        let crypto = config.worker.crypto_cpus.iter().zip(readers).map(|(cpu, reader)| {
+            let parts = CryptoParts { engine: provider.engine()?, ivs: new_ivs()?, reader };
+            Ok(CryptoThread { cpu: *cpu, parts })
+        });
         let crypto = crypto.collect::<Result<Vec<_>, StartError>>()?;
         let polling = match args.poll {
             true => Polling::Always,

@@ -5,9 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crypto::Engine;
-use dataplane::{Command, Counters, Polling, Waker, Worker, WorkerParts};
-use esp::IvSource;
+use dataplane::{Command, Counters, CryptoParts, Polling, Waker, Worker, WorkerParts};
 use io::PortStats;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tracing::warn;
@@ -28,10 +26,8 @@ pub struct WorkerHandle {
 pub struct CryptoThread {
     /// The core that it is pinned to.
     pub cpu: usize,
-    /// Its own engine.
-    pub engine: Box<dyn Engine>,
-    /// Its own source of IVs.
-    pub ivs: IvSource,
+    /// What it has of its own.
+    pub parts: CryptoParts,
 }
 
 impl WorkerHandle {
@@ -51,10 +47,10 @@ impl WorkerHandle {
         let mut worker = Worker::new(parts);
         worker.set_polling(polling);
         let cpus: Vec<usize> = crypto.iter().map(|thread| thread.cpu).collect();
-        let engines: Vec<_> = crypto.into_iter().map(|t| (t.engine, t.ivs)).collect();
+        let own: Vec<_> = crypto.into_iter().map(|thread| thread.parts).collect();
         let mut threads = Vec::with_capacity(cpus.len());
-        if !engines.is_empty() {
-            for (cpu, crypto) in cpus.into_iter().zip(worker.add_crypto_pool(engines)?) {
+        if !own.is_empty() {
+            for (cpu, crypto) in cpus.into_iter().zip(worker.add_crypto_pool(own)?) {
                 let thread = Builder::new().name(format!("culvert-crypto{}", threads.len()));
                 threads.push(thread.spawn(move || {
                     pin("worker.crypto_cpus", cpu);

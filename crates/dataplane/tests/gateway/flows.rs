@@ -9,6 +9,7 @@ use policy::{Action, Direction, PolicyConfig, SaId, SaState, Selector, VolumeLim
 use proptest::prelude::*;
 
 use crate::packets::Ip;
+use crate::pool::pooled;
 use crate::support::{
     Gateway, Side, Sizes, Spec, WAN, craft_esp, craft_esp_for, esp_text, ethernet, ip, make_sa,
     policy, sa_config,
@@ -108,18 +109,25 @@ struct Subject {
     generation: u64,
     /// The peer's next number.
     number: u32,
+    /// How many packets come at once in a step with packets.
+    each: u16,
 }
 
 impl Subject {
     fn new(forgets: bool) -> Subject {
-        let sizes = Sizes { chunks: 1024, stock: 256, port_limit: 256 };
+        let sizes = Sizes { chunks: 2048, stock: 1024, port_limit: 256 };
         let spec = Spec {
             limits: VolumeLimits { soft_packets: 9, ..VolumeLimits::NONE },
             ..Spec::default()
         };
         let mut gateway = Gateway::with_sizes(Side::A, sizes);
         gateway.protect(&spec);
-        Subject { gateway, forgets, spec, generation: 1, number: 0 }
+        Subject { gateway, forgets, spec, generation: 1, number: 0, each: 1 }
+    }
+
+    /// One that gets whole bursts: enough for a pool to take them.
+    fn of_bursts(forgets: bool) -> Subject {
+        Subject { each: 12, ..Subject::new(forgets) }
     }
 
     fn far(to: u8, v6: bool) -> std::net::IpAddr {
@@ -153,12 +161,16 @@ impl Subject {
         g.now.wall_s += 1;
         match step {
             Step::Lan { v6, host, to, port, len, ttl, df } => {
-                let header = Ip {
-                    ttl: *ttl,
-                    dont_fragment: *df,
-                    ..Ip::new(Side::A.lan(*v6, *host), Self::far(*to, *v6))
-                };
-                g.put_lan(&header.udp(*port, 2000, &vec![7; len - 48]));
+                // Not all alike: known flows and new ones, packets that fit and that do not.
+                for n in 0..self.each {
+                    let header = Ip {
+                        ttl: *ttl + u8::from(n % 5 == 4),
+                        dont_fragment: *df,
+                        ..Ip::new(Side::A.lan(*v6, *host), Self::far(*to, *v6))
+                    };
+                    let len = if n % 4 == 3 { 100 } else { *len };
+                    g.put_lan(&header.udp(*port + n % 3, 2000, &vec![7; len - 48]));
+                }
             }
             Step::LanToAll { to } => {
                 let header = Ip::new(Side::A.lan(false, 10), Self::far(*to, false));
@@ -168,18 +180,28 @@ impl Subject {
                 g.put(&lan, &frame);
             }
             Step::Esp { host, to, port, ttl } => {
-                self.number += 1;
-                let header = Ip { ttl: *ttl, ..Ip::new(Side::B.lan(false, *host), Self::own(*to)) };
-                let text = esp_text(&header.udp(*port, 2000, &[7; 40]), 4);
-                g.put_wan(&craft_esp(Side::B, self.number, &text, 0));
+                for n in 0..self.each {
+                    // Now and then the same number again.
+                    self.number += u32::from(n % 5 != 4);
+                    let header = Ip {
+                        ttl: *ttl + u8::from(n % 4 == 3),
+                        ..Ip::new(Side::B.lan(false, *host), Self::own(*to))
+                    };
+                    let text = esp_text(&header.udp(*port + n % 3, 2000, &[7; 40]), 4);
+                    g.put_wan(&craft_esp(Side::B, self.number, &text, 0));
+                }
             }
             Step::Wan { from_lan, to } => {
                 let src = if *from_lan { Side::B.lan(false, 10) } else { ip("203.0.113.9") };
-                g.put_wan(&Ip::new(src, Self::own(*to)).udp(1000, 2000, &[7; 40]));
+                for n in 0..self.each {
+                    g.put_wan(&Ip::new(src, Self::own(*to)).udp(1000 + n % 3, 2000, &[7; 40]));
+                }
             }
             Step::Linux { to, port } => {
                 let header = Ip::new(Side::A.lan(false, 1), Self::far(*to, false));
-                g.put_linux(&header.udp(*port, 2000, &[7; 40]));
+                for n in 0..self.each {
+                    g.put_linux(&header.udp(*port + n % 3, 2000, &[7; 40]));
+                }
             }
             Step::Block { direction, port } => {
                 g.db.put_policy(block(*direction, *port));
@@ -276,6 +298,22 @@ proptest! {
         for (n, step) in steps.iter().enumerate() {
             prop_assert_eq!(kept.take(step), plain.take(step), "step {}: {:?}", n, step);
         }
+    }
+
+    /// So does a pool, whichever thread has which burst.
+    #[test]
+    fn a_pool_does_what_the_tables_say(
+        steps in prop::collection::vec(step(), 1..60),
+        threads in 0_usize..3,
+    ) {
+        let mut pool = Subject::of_bursts(false);
+        let threads = pooled(&mut pool.gateway, threads);
+        let mut plain = Subject::of_bursts(true);
+        for (n, step) in steps.iter().enumerate() {
+            prop_assert_eq!(pool.take(step), plain.take(step), "step {}: {:?}", n, step);
+        }
+        drop(pool);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }
 

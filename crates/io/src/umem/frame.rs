@@ -133,6 +133,13 @@ impl FramePool {
         Self { region: Arc::clone(region), free }
     }
 
+    /// Another pool of the same region, for another thread: with no frame yet.
+    pub fn sibling(&self) -> Self {
+        // As many as may ever be put there.
+        let free = Vec::with_capacity(self.region.chunks as usize);
+        Self { region: Arc::clone(&self.region), free }
+    }
+
     /// Takes a free frame; `None` when there is none. Its content is whatever was there last.
     #[inline]
     pub fn take(&mut self) -> Option<Frame> {
