@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
 
+use arrayvec::ArrayVec;
 use core::time::Duration;
 use crypto::Engine;
 use dispatch::ordered::{self, Released, Releaser, Submitter};
@@ -37,7 +38,7 @@ use crate::batch::{Batch, Done, Lesson, Passes, Told};
 use crate::counters::Counters;
 use crate::event::Waker;
 use crate::idle::Polling;
-use crate::worker::{Worker, WorkerParts};
+use crate::worker::{Now, Worker, WorkerParts};
 
 /// What one crypto thread has of its own.
 pub struct CryptoParts {
@@ -61,7 +62,7 @@ struct Item {
 pub(crate) struct CryptoPool {
     submitter: Submitter<Item>,
     /// Away while the worker works on a burst itself.
-    own: Option<Box<(ordered::Worker<Item>, Passes)>>,
+    own: Option<Box<(ordered::Worker<Item>, SparePasses)>>,
     releaser: Releaser<Item>,
     spare: Vec<Box<Batch>>,
     threads: Vec<Thread>,
@@ -88,15 +89,48 @@ struct Thread {
 pub struct CryptoWorker {
     /// With everything that works on a burst, and no ports.
     worker: Worker,
-    passes: Passes,
+    passes: SparePasses,
     queue: ordered::Worker<Item>,
-    lessons: directed::Consumer<Lesson>,
     sleepers: Sleepers,
+    side: ThreadSide,
+}
+
+/// What a crypto thread knows of the worker that it serves.
+struct ThreadSide {
     number: usize,
+    lessons: directed::Consumer<Lesson>,
     /// Of the tables that the worker's plans are made by.
     epoch: u64,
     /// What has been told of what was done.
     told: Done,
+}
+
+/// The worker itself, when it works on bursts.
+struct WorkerSide;
+
+/// What a crypto thread and the worker do differently with a burst.
+trait Side {
+    /// Before it is worked on; `is_only` if no other burst is at hand.
+    fn begin(&mut self, worker: &mut Worker, batch: &mut Batch, is_only: bool);
+    /// After it.
+    fn end(&mut self, worker: &Worker, batch: &mut Batch);
+    /// While the turn is with another thread; true if that did something.
+    fn meanwhile(&mut self, worker: &mut Worker) -> bool;
+}
+
+/// A burst that a thread has at hand, and what it is worked on with.
+struct AtHand<'q> {
+    work: ordered::Work<'q, Item>,
+    batch: Option<Box<Batch>>,
+    passes: Box<Passes>,
+    had_turn: bool,
+}
+
+/// As many as a thread may have bursts at hand.
+type SparePasses = ArrayVec<Box<Passes>, AT_HAND>;
+
+fn spare_passes() -> SparePasses {
+    (0..AT_HAND).map(|_| Box::default()).collect()
 }
 
 impl CryptoWorker {
@@ -108,8 +142,7 @@ impl CryptoWorker {
         let mut idle_since: Option<Instant> = None;
         let queue = self.queue.clone();
         while !queue.is_closed() {
-            while let Some(work) = queue.take(1) {
-                self.work_on(work);
+            while self.worker.work_on(&queue, &mut self.passes, &mut self.side) {
                 idle_since = None;
             }
             self.worker.follow();
@@ -125,42 +158,24 @@ impl CryptoWorker {
         }
     }
 
-    fn work_on(&mut self, mut work: ordered::Work<'_, Item>) {
-        let Some(mut batch) = work.iter_mut().next().and_then(|item| item.batch.take()) else {
-            return;
-        };
-        batch.by = Some(self.number);
-        self.catch_up(&batch);
-        self.worker.batch = Some(batch);
-        self.worker.pass_apart(&mut self.passes);
-        let mut wait = Wait::default();
-        loop {
-            if let Some(turn) = work.turn() {
-                if self.worker.pass_in_turn(&mut self.passes) {
-                    turn.end();
-                }
-                break;
-            }
-            if self.queue.is_abandoned() {
-                return;
-            }
-            wait.spin();
+    fn sleep(&self) {
+        self.sleepers.prepare(self.side.number);
+        let is_idle = self.queue.is_empty() && !self.worker.reader.is_behind();
+        if is_idle && !self.queue.is_closed() {
+            let mut fds = [PollFd::new(&self.worker.waker, PollFlags::IN)];
+            let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+            // Woken, timed out or interrupted: looks again in any case.
+            let _ = poll(&mut fds, Some(&timeout));
+            self.worker.waker.clear();
         }
-        self.worker.pass_to_the_end(&mut self.passes);
-        let mut batch = self.worker.batch.take();
-        if let Some(batch) = &mut batch {
-            batch.done = self.done_since();
-        }
-        if let Some(item) = work.iter_mut().next() {
-            item.batch = batch;
-        }
-        work.finish();
+        self.sleepers.awake(self.side.number);
     }
+}
 
-    /// Takes over what has changed before a burst came.
-    fn catch_up(&mut self, batch: &Batch) {
-        let worker = &mut self.worker;
-        worker.now = batch.now;
+impl Side for ThreadSide {
+    /// Takes over what has changed before the burst came.
+    fn begin(&mut self, worker: &mut Worker, batch: &mut Batch, is_only: bool) {
+        batch.by = Some(self.number);
         worker.linux = batch.linux;
         if self.epoch != batch.epoch {
             self.epoch = batch.epoch;
@@ -178,13 +193,15 @@ impl CryptoWorker {
                 }
             }
         }
-        worker.follow();
-        worker.tell_again();
+        // What was found for a burst at hand is good in this view.
+        if is_only {
+            worker.follow();
+            worker.tell_again();
+        }
     }
 
-    /// What was done since this was asked last.
-    fn done_since(&mut self) -> Done {
-        let work = &self.worker.counters.work;
+    fn end(&mut self, worker: &Worker, batch: &mut Batch) {
+        let work = &worker.counters.work;
         let now = Done {
             decrypted: work.decrypted.value(),
             encrypted: work.encrypted.value(),
@@ -192,25 +209,31 @@ impl CryptoWorker {
             checksums_completed: work.checksums_completed.value(),
         };
         let before = core::mem::replace(&mut self.told, now);
-        Done {
+        batch.done = Done {
             decrypted: now.decrypted - before.decrypted,
             encrypted: now.encrypted - before.encrypted,
             forwarded_clear: now.forwarded_clear - before.forwarded_clear,
             checksums_completed: now.checksums_completed - before.checksums_completed,
-        }
+        };
     }
 
-    fn sleep(&self) {
-        self.sleepers.prepare(self.number);
-        let is_idle = self.queue.is_empty() && !self.worker.reader.is_behind();
-        if is_idle && !self.queue.is_closed() {
-            let mut fds = [PollFd::new(&self.worker.waker, PollFlags::IN)];
-            let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
-            // Woken, timed out or interrupted: looks again in any case.
-            let _ = poll(&mut fds, Some(&timeout));
-            self.worker.waker.clear();
-        }
-        self.sleepers.awake(self.number);
+    fn meanwhile(&mut self, _worker: &mut Worker) -> bool {
+        false
+    }
+}
+
+impl Side for WorkerSide {
+    /// What the worker knows now is no older than what it knew when the burst came.
+    fn begin(&mut self, _worker: &mut Worker, batch: &mut Batch, _is_only: bool) {
+        batch.by = None;
+        batch.done = Done::default();
+    }
+
+    fn end(&mut self, _worker: &Worker, _batch: &mut Batch) {}
+
+    /// The turn may be with a burst that is to be moved on here.
+    fn meanwhile(&mut self, worker: &mut Worker) -> bool {
+        worker.release()
     }
 }
 
@@ -234,18 +257,15 @@ impl Worker {
             threads.push(Thread { waker: waker.clone(), lessons });
             workers.push(CryptoWorker {
                 worker: self.helper(parts, waker),
-                passes: Passes::default(),
+                passes: spare_passes(),
                 queue: queue.clone(),
-                lessons: learned,
                 sleepers: sleepers.clone(),
-                number,
-                epoch: 0,
-                told: Done::default(),
+                side: ThreadSide { number, lessons: learned, epoch: 0, told: Done::default() },
             });
         }
         self.crypto = Some(Box::new(CryptoPool {
             submitter,
-            own: Some(Box::new((queue, Passes::default()))),
+            own: Some(Box::new((queue, spare_passes()))),
             releaser,
             // One more: what is being received into.
             spare: (0..=QUEUE_LEN).map(|_| Box::default()).collect(),
@@ -382,45 +402,90 @@ impl Worker {
         let own = self.crypto.as_mut().and_then(|pool| pool.own.take());
         let Some(mut own) = own else { return };
         let (queue, passes) = &mut *own;
-        match queue.take(1) {
-            Some(work) => self.work_on(work, passes),
-            None => core::hint::spin_loop(),
+        if !self.work_on(queue, passes, &mut WorkerSide) {
+            core::hint::spin_loop();
         }
         if let Some(pool) = &mut self.crypto {
             pool.own = Some(own);
         }
     }
 
-    fn work_on(&mut self, mut work: ordered::Work<'_, Item>, passes: &mut Passes) {
-        let Some(mut batch) = work.iter_mut().next().and_then(|item| item.batch.take()) else {
-            return;
-        };
-        batch.by = None;
-        batch.done = Done::default();
-        // What the worker has now is no older than what it had when the burst came.
-        self.batch = Some(batch);
-        self.pass_apart(passes);
+    /// Works on a burst, if there is one that nobody has, and tells whether there was.
+    ///
+    /// While its turn is long in coming, because a thread with an earlier one is slower or farther from
+    /// the packets, it begins with the next bursts: then threads need not be equally fast to be all busy.
+    /// Turns come before all other work: others wait for them.
+    fn work_on(
+        &mut self,
+        queue: &ordered::Worker<Item>,
+        spare: &mut SparePasses,
+        side: &mut impl Side,
+    ) -> bool {
+        let mut at_hand: ArrayVec<AtHand<'_>, AT_HAND> = ArrayVec::new();
         let mut wait = Wait::default();
+        let mut has_begun = false;
         loop {
-            if let Some(turn) = work.turn() {
-                if self.pass_in_turn(passes) {
+            if let Some(next) = at_hand.iter_mut().find(|one| !one.had_turn)
+                && let Some(turn) = next.work.turn()
+            {
+                let now = self.begin_pass(next.batch.take());
+                if self.pass_in_turn(&mut next.passes) {
                     turn.end();
                 }
-                break;
+                next.batch = self.end_pass(now);
+                next.had_turn = true;
+                wait = Wait::default();
+                continue;
             }
-            // The turn may be with a burst that is to be moved on here.
-            let batch = self.batch.take();
-            if !self.release() {
+            if at_hand.first().is_some_and(|one| one.had_turn) {
+                let AtHand { mut work, batch, mut passes, .. } = at_hand.remove(0);
+                let now = self.begin_pass(batch);
+                self.pass_to_the_end(&mut passes);
+                let mut batch = self.end_pass(now);
+                batch.iter_mut().for_each(|batch| side.end(self, batch));
+                work.iter_mut().zip([batch]).for_each(|(item, batch)| item.batch = batch);
+                work.finish();
+                spare.push(passes);
+                continue;
+            }
+            let is_only = at_hand.is_empty();
+            if is_only && has_begun || queue.is_abandoned() {
+                return has_begun;
+            }
+            if (is_only || wait.is_long())
+                && let Some(mut passes) = spare.pop()
+            {
+                if let Some(mut work) = queue.take(1) {
+                    let mut batch = work.iter_mut().next().and_then(|item| item.batch.take());
+                    batch.iter_mut().for_each(|batch| side.begin(self, batch, is_only));
+                    let now = self.begin_pass(batch);
+                    self.pass_apart(&mut passes);
+                    let batch = self.end_pass(now);
+                    at_hand.push(AtHand { work, batch, passes, had_turn: false });
+                    (has_begun, wait) = (true, Wait::default());
+                    continue;
+                }
+                spare.push(passes);
+            }
+            if is_only {
+                return has_begun;
+            }
+            if !side.meanwhile(self) {
                 wait.spin();
             }
-            self.batch = batch;
         }
-        self.pass_to_the_end(passes);
-        let batch = self.batch.take();
-        if let Some(item) = work.iter_mut().next() {
-            item.batch = batch;
-        }
-        work.finish();
+    }
+
+    /// What becomes of packets is noted in this burst from now on, and it is as late as when it came.
+    fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
+        let now = batch.as_ref().map_or(self.now, |batch| batch.now);
+        self.batch = batch;
+        core::mem::replace(&mut self.now, now)
+    }
+
+    fn end_pass(&mut self, now: Now) -> Option<Box<Batch>> {
+        self.now = now;
+        self.batch.take()
     }
 
     fn release_all(&mut self) {
@@ -507,11 +572,16 @@ impl Worker {
     }
 }
 
-/// Waits for a turn: soon there, unless who has it has lost its core, to this very thread perhaps.
+/// Waits for a turn: soon there, unless who has it is slow, or has lost its core, to this very thread perhaps.
 #[derive(Default)]
 struct Wait(u32);
 
 impl Wait {
+    #[inline]
+    fn is_long(&self) -> bool {
+        self.0 >= SHORT
+    }
+
     #[inline]
     fn spin(&mut self) {
         self.0 += 1;
@@ -522,15 +592,21 @@ impl Wait {
     }
 }
 
+/// Looks at the turn before it is worth while to begin with another burst: about a microsecond.
+const SHORT: u32 = 32;
+
 /// Looks at the turn before others may have the core: some 50 us.
 const PATIENCE: u32 = 2000;
+
+/// Bursts that a thread may have at hand: so many that with cores of half its speed it need not wait.
+const AT_HAND: usize = 3;
 
 /// Bursts under way at most: enough for every thread to have one and the next.
 const QUEUE_LEN: usize = 16;
 
 /// Bursts under way for each thread from which on the worker works on one too: one that the thread has, and
-/// the next.
-const ENOUGH: usize = 2;
+/// the next ones.
+const ENOUGH: usize = 3;
 
 /// Packets that are not worth a hand-over.
 const FEW: usize = 8;

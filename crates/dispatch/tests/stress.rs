@@ -313,7 +313,7 @@ fn work_in_turn(
     let item = *work.iter_mut().next().expect("one");
     loop {
         if let Some(turn) = work.turn() {
-            if item.number % 7 != 0 {
+            if !item.number.is_multiple_of(7) {
                 note(next, &item);
                 dice.dawdle();
                 turn.end();
@@ -351,7 +351,7 @@ fn ordered_what_is_shared_has_one_writer_at_a_time() {
             while let Some(item) = releaser.release() {
                 let item = item.finished().expect("every worker finishes");
                 assert_eq!(item.number, *released);
-                if item.number % 7 == 0 {
+                if item.number.is_multiple_of(7) {
                     note(&next, &item);
                 }
                 releaser.end_turn();
