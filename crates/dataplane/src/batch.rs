@@ -46,8 +46,8 @@ pub(crate) struct Source {
 
 /// A burst, and what has become of its packets.
 pub(crate) struct Batch {
-    /// As they were received.
-    pub(crate) packets: Burst,
+    /// As they were received. A list of its own, so that whoever works on it takes it as it is.
+    pub(crate) packets: Box<Burst>,
     pub(crate) source: Source,
     /// When they were received.
     pub(crate) now: Now,
@@ -100,7 +100,7 @@ pub(crate) enum Told {
 impl Default for Batch {
     fn default() -> Batch {
         Batch {
-            packets: Burst::new(),
+            packets: Box::default(),
             source: Source::default(),
             now: Now { wall_s: 0, ns: 0 },
             linux: None,
@@ -133,6 +133,7 @@ impl Batch {
 /// What a thread works on a burst with.
 #[derive(Default)]
 pub(crate) struct Passes {
+    packets: Box<Burst>,
     heads: Heads,
     opens: Box<Opens>,
     seals: Box<Seals>,
@@ -150,15 +151,11 @@ impl Worker {
     /// The first part: up to where a packet's turn matters. The burst is the worker's current one.
     pub(crate) fn pass_apart(&mut self, passes: &mut Passes) {
         let Some(batch) = &mut self.batch else { return };
-        let mut packets = core::mem::take(&mut batch.packets);
+        let Passes { packets, heads, .. } = passes;
+        core::mem::swap(&mut batch.packets, packets);
         let source = batch.source;
-        let heads = &mut passes.heads;
-        self.look_at_all(&mut packets, heads, source);
-        let is_any_esp = heads.iter().any(|head| self.is_maybe_esp(head));
-        if !is_any_esp {
-            if let Some(batch) = &mut self.batch {
-                batch.packets = packets;
-            }
+        self.look_at_all::<true>(packets, heads, source);
+        if !heads.iter().any(|head| self.is_maybe_esp(head)) {
             return;
         }
         self.is_apart = true;
@@ -183,17 +180,12 @@ impl Worker {
 
     /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
     pub(crate) fn pass_in_turn(&mut self, passes: &mut Passes) -> bool {
-        let Passes { heads, opens, seals, rest } = passes;
+        let Passes { packets, heads, opens, seals, rest } = passes;
         if !opens.is_empty() {
             self.accept_all(opens);
         }
-        if let Some(batch) = &mut self.batch
-            && !batch.packets.is_empty()
-        {
-            let packets = core::mem::take(&mut batch.packets);
-            for (packet, head) in packets.into_iter().zip(heads.iter()) {
-                self.enter(packet, head, None);
-            }
+        for (packet, head) in packets.drain(..).zip(heads.iter()) {
+            self.enter(packet, head, None);
         }
         for (packet, at) in rest.drain(..) {
             match heads.get(usize::from(at)) {

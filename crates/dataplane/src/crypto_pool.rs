@@ -457,7 +457,11 @@ impl Worker {
             {
                 if let Some(mut work) = queue.take(1) {
                     let mut batch = work.iter_mut().next().and_then(|item| item.batch.take());
-                    batch.iter_mut().for_each(|batch| side.begin(self, batch, is_only));
+                    if let Some(batch) = &mut batch {
+                        // Another core has written it.
+                        mem::prefetch_all(&*batch.packets);
+                        side.begin(self, batch, is_only);
+                    }
                     let now = self.begin_pass(batch);
                     self.pass_apart(&mut passes);
                     let batch = self.end_pass(now);
@@ -511,6 +515,8 @@ impl Worker {
     }
 
     fn hand_on(&mut self, came: u64, mut batch: Box<Batch>) {
+        // Another core has written it.
+        mem::prefetch_all(&batch.sent);
         self.counters.released(came);
         for (slot, packet) in batch.sent.drain(..) {
             self.enqueue(slot.into(), packet);

@@ -107,12 +107,20 @@ pub(crate) struct Scratch {
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
 
+/// The same where lines may have to come from another core.
+const SHARED_AHEAD: usize = 16;
+
 /// Brings near a packet's headers, and the line in front of them, where outer headers go.
-#[inline]
-pub(crate) fn prefetch_headers(packet: &Packet) {
-    packet.prefetch(0);
-    packet.prefetch(mem::LINE_LEN.wrapping_neg());
-    packet.prefetch(mem::LINE_LEN);
+#[inline(always)]
+fn prefetch_headers<const IS_SHARED: bool>(packet: &Packet) {
+    for offset in [0, mem::LINE_LEN.wrapping_neg(), mem::LINE_LEN] {
+        match IS_SHARED {
+            // A line that is only read stays with the core that has it too, and the first store waits
+            // for that one once more.
+            true => packet.prefetch_to_write(offset),
+            false => packet.prefetch(offset),
+        }
+    }
 }
 
 impl Worker {
@@ -134,7 +142,7 @@ impl Worker {
 
     /// Moves each packet of a burst on.
     pub(crate) fn move_on(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
-        self.look_at_all(burst, heads, source);
+        self.look_at_all::<false>(burst, heads, source);
         let heads: &[Head] = heads;
         for (at, packet) in burst.drain(..).enumerate() {
             match heads.get(at) {
@@ -145,9 +153,14 @@ impl Worker {
         }
     }
 
-    /// The first two passes.
-    pub(crate) fn look_at_all(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
-        self.first_pass(burst, heads, source);
+    /// The first two passes; `IS_SHARED` if other cores have written the packets, or will.
+    pub(crate) fn look_at_all<const IS_SHARED: bool>(
+        &mut self,
+        burst: &mut Burst,
+        heads: &mut Heads,
+        source: Source,
+    ) {
+        self.first_pass::<IS_SHARED>(burst, heads, source);
         self.find_all(heads);
         if self.is_spread {
             self.look_ahead(burst, heads);
@@ -172,13 +185,20 @@ impl Worker {
     }
 
     /// The first pass.
-    fn first_pass(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
+    #[inline(always)]
+    fn first_pass<const IS_SHARED: bool>(
+        &mut self,
+        burst: &mut Burst,
+        heads: &mut Heads,
+        source: Source,
+    ) {
+        let ahead = if IS_SHARED { SHARED_AHEAD } else { AHEAD };
         let Source { ifindex, is_linux, mac } = source;
-        burst.iter().take(AHEAD).for_each(prefetch_headers);
+        burst.iter().take(ahead).for_each(prefetch_headers::<IS_SHARED>);
         let heads = heads.places(burst.len());
         for at in 0..burst.len() {
-            if let Some(next) = burst.get(at + AHEAD) {
-                prefetch_headers(next);
+            if let Some(next) = burst.get(at + ahead) {
+                prefetch_headers::<IS_SHARED>(next);
             }
             let (Some(packet), Some(head)) = (burst.get_mut(at), heads.get_mut(at)) else { break };
             let found = match is_linux {

@@ -7,8 +7,8 @@
 //! this host to `inbound.rs`, the rest and everything decrypted to `outbound.rs`, which asks the
 //! policy database before any route; `egress.rs` finds the neighbour and queues the frame. What is
 //! to be encrypted or decrypted is gathered, and goes through the engine by the burst (`sealing.rs`,
-//! `opening.rs`), on this thread or on crypto threads (`crypto_pool.rs`). Every packet ends in
-//! exactly one [`outcome::Outcome`].
+//! `opening.rs`). Bursts may be shared with crypto threads (`batch.rs`, `crypto_pool.rs`). Every packet
+//! ends in exactly one [`outcome::Outcome`].
 //!
 //! # Not handled
 //!

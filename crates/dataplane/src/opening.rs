@@ -2,7 +2,7 @@
 //!
 //! What is done here falls in two, as with packets that are sealed. The work on the packets
 //! themselves, [`open_all`], touches nothing but the packets, so it may be done by any thread. The
-//! replay window and the counters of an SA have one writer, the worker ([`Worker::accept_all`]).
+//! replay window and the counters of an SA have one writer at a time ([`Worker::accept_all`]).
 
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,6 +1,6 @@
 //! Packets that an SA protects: numbered by the burst, then written and encrypted.
 //!
-//! What is done here falls in two. Numbers and counters of an SA have one writer, the worker
+//! What is done here falls in two. Numbers and counters of an SA have one writer at a time
 //! ([`Worker::gather`], [`Worker::seal_gathered`]). The work on the packets themselves,
 //! [`seal_all`], touches nothing but the packets, so it may be done by any thread.
 

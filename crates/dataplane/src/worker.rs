@@ -164,7 +164,8 @@ pub struct WorkerParts {
 }
 
 /// One worker. Runs on one thread; everything in it is its own but the tables and databases, which
-/// it only reads, and the SAs' live numbers, whose only writer it is.
+/// it only reads, and the SAs' live numbers, whose only writer it is, in turns with its crypto threads
+/// if it has some.
 pub struct Worker {
     pub(crate) tables: Arc<Tables>,
     pub(crate) topology: Arc<Topology>,
