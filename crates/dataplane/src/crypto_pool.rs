@@ -452,7 +452,8 @@ impl Worker {
             if is_only && has_begun || queue.is_abandoned() {
                 return has_begun;
             }
-            if (is_only || wait.is_long())
+            // The databases are followed only with nothing at hand.
+            if (is_only || wait.is_long() && !self.reader.is_behind())
                 && let Some(mut passes) = spare.pop()
             {
                 if let Some(mut work) = queue.take(1) {
