@@ -91,8 +91,8 @@ pub(crate) struct Lesson {
 }
 
 pub(crate) enum Told {
-    /// ESP to this address is this host's, for every packet.
-    Own(core::net::IpAddr),
+    /// ESP to this address is this host's, for every packet; as [`wire::FlowKey::dst_words`] has it.
+    Own([u64; 3]),
     /// The plan of a flow, with its hash.
     Plan(u64, Key, Plan, Stamps),
 }
@@ -217,7 +217,7 @@ impl Worker {
             return None;
         }
         if self.is_own_esp(head) {
-            let is_possible = self.is_possible_source(head.digest.flow.src(), true);
+            let is_possible = self.is_known_source(&head.digest.flow);
             return is_possible.then_some(Esp::Bare);
         }
         let reader = &self.reader;
@@ -276,7 +276,7 @@ impl Worker {
         let Some(by) = batch.by else { return };
         for head in heads.iter().filter(|head| head.end.is_none() && head.has_flow) {
             let told = match self.is_own_esp(head) {
-                true => Some(Told::Own(head.digest.flow.dst())),
+                true => Some(Told::Own(head.digest.flow.dst_words())),
                 false => self
                     .flows
                     .told(head.hash, &head.key())
