@@ -4,13 +4,12 @@
 //              follows, and swallows the rest. What is kept is aligned anew. At least one byte must
 //              be kept.
 // Parameters   MaxSkip (0 to 64), LenBits (width of lengths, 6 or more).
-// Latency      2 cycles from the beat that completes an output beat: one for what is kept, one for
-//              its place in a beat.
+// Latency      1 cycle from the beat that completes an output beat.
 // Throughput   1 beat a cycle; a packet that gives up 1 to 15 bytes of its first beat, and at its
 //              end so few that no beat is saved, takes one cycle more.
-// Comb. paths  none from input to output or back.
-// Stalls       in_ready_o is low during the extra cycle and while two beats wait at the output and
-//              one between the two cycles.
+// Comb. paths  in_ready_o depends on in_beat_i, in_skip_i and in_bytes_i: beats of which nothing is
+//              kept are taken although the output is blocked. None from out_ready_i.
+// Stalls       in_ready_o is low during the extra cycle and while two beats wait at the output.
 
 `include "culvert_assert.svh"
 
@@ -48,25 +47,21 @@ module cv_cut
   logic [4:0] off;  // of them to be dropped, 0 to 16
   logic [4:0] rest;  // behind them
   logic [4:0] kept;
-  logic some;  // that is, not 0
   logic ends;  // no more than `rest` may be kept
-  logic take;
+  logic some, chunk_last, take, packer_ready;
+  logic [BusBits-1:0] chunk;
 
   assign used = 5'(in_beat_i.tail) + 5'd1;
   assign off  = (32'(skip) >= 32'd16) ? 5'd16 : 5'(skip);
   assign rest = (off >= used) ? 5'd0 : used - off;
-  // Apart, so that no carry goes through all of `left`.
+  // Each of these waits for no other: no carry goes through all of `left`, and none through `kept`.
   assign ends = left[LenBits-1:5] == '0 && left[4:0] <= rest;
   assign kept = ends ? 5'(left) : rest;
   assign some = off < used && left != '0;
+  assign chunk = in_beat_i.data << {off[3:0], 3'b000};
+  assign chunk_last = in_beat_i.last || ends;
 
-  // What goes to the packer in the next cycle.
-  logic valid_q, last_q;
-  logic [BusBits-1:0] chunk_q;
-  logic [4:0] bytes_q;
-  logic packer_ready;
-
-  assign in_ready_o = !valid_q || packer_ready;
+  assign in_ready_o = !some || packer_ready;
   assign take = in_valid_i && in_ready_o;
 
   always_comb begin
@@ -83,31 +78,21 @@ module cv_cut
       first_q <= 1'b1;
       skip_q  <= '0;
       left_q  <= '0;
-      valid_q <= 1'b0;
     end else begin
-      if (in_ready_o) valid_q <= take && some;
       if (take) first_q <= in_beat_i.last;
       skip_q <= skip_d;
       left_q <= left_d;
     end
   end
 
-  always_ff @(posedge clk_i) begin
-    if (take) begin
-      chunk_q <= in_beat_i.data << {off[3:0], 3'b000};
-      bytes_q <= kept;
-      last_q  <= in_beat_i.last || ends;
-    end
-  end
-
   cv_packer u_packer (
     .clk_i,
     .rst_ni,
-    .in_valid_i (valid_q),
+    .in_valid_i (in_valid_i && some),
     .in_ready_o (packer_ready),
-    .in_data_i  (chunk_q),
-    .in_bytes_i (bytes_q),
-    .in_last_i  (last_q),
+    .in_data_i  (chunk),
+    .in_bytes_i (kept),
+    .in_last_i  (chunk_last),
     .out_valid_o,
     .out_ready_i,
     .out_beat_o
