@@ -9,8 +9,7 @@ mod words;
 
 pub use allocator::Allocator;
 pub use prefetch::{
-    prefetch, prefetch_all, prefetch_all_to_write, prefetch_at, prefetch_pointer,
-    prefetch_pointer_to_write,
+    prefetch, prefetch_all, prefetch_at, prefetch_pointer, prefetch_pointer_to_write,
 };
 pub use words::{StableWords, Words};
 

@@ -19,19 +19,6 @@ pub fn prefetch_all<T>(value: &T) {
     }
 }
 
-/// As [`prefetch_all`], for a value that this core is about to write and another one wrote last: the
-/// lines come with the right to write them. Without it the first store to each line waits
-/// once more, until the other core has given up its copy.
-#[inline(always)]
-pub fn prefetch_all_to_write<T>(value: &T) {
-    let start = core::ptr::from_ref(value).cast::<u8>();
-    let mut at = 0;
-    while at < size_of::<T>() {
-        prefetch_pointer_to_write(start.wrapping_add(at));
-        at += crate::LINE_LEN;
-    }
-}
-
 /// Prefetches the cache line of `bytes[offset]`; past the end nothing happens.
 #[inline(always)]
 pub fn prefetch_at(bytes: &[u8], offset: usize) {
@@ -47,7 +34,9 @@ pub fn prefetch_pointer<T>(pointer: *const T) {
     hint(pointer.cast());
 }
 
-/// As [`prefetch_pointer`], for a line that is about to be written; see [`prefetch_all_to_write`].
+/// As [`prefetch_pointer`], for a line that this core is about to write and another one wrote last: it
+/// comes with the right to be written. Without that the first store waits once more, until the
+/// other core has given up its copy.
 #[inline(always)]
 pub fn prefetch_pointer_to_write<T>(pointer: *const T) {
     let address: *const u8 = pointer.cast();
@@ -104,8 +93,6 @@ mod tests {
         prefetch_all(&[0_u8; 300]);
         prefetch_all(&());
         prefetch("");
-        prefetch_all_to_write(&[0_u8; 300]);
-        prefetch_all_to_write(&());
         prefetch_pointer_to_write(core::ptr::null::<u64>());
         prefetch_pointer_to_write(core::ptr::without_provenance::<u8>(usize::MAX));
         prefetch_pointer(core::ptr::null::<u64>());
