@@ -146,9 +146,8 @@ def area(design, folder, limit):
     netlist, which is left in `folder`."""
     files = used(design)
     generics = " ".join(f"-G {k}={v}" for k, v in design.parameters.items())
-    macros = " ".join(f"-D {k}={v}" for k, v in design.defines.items())
     script = [
-        f"read_slang -j 1 -D SYNTHESIS {macros} -I rtl/include --top {design.top} {generics} "
+        f"read_slang -j 1 -D SYNTHESIS -I rtl/include --top {design.top} {generics} "
         + " ".join(map(place, files)),
         *before_luts(design.top),
         "design -save unmapped",
@@ -247,7 +246,7 @@ def run(design, limit, route):
     folder.mkdir(parents=True, exist_ok=True)
     row = dict.fromkeys(COLUMNS, "")
     row |= {"module": design.top, "note": design.note, "failed": False,
-            "parameters": " ".join(f"{k}={v}" for k, v in design.settings.items())}
+            "parameters": " ".join(f"{k}={v}" for k, v in design.parameters.items())}
     begin = time.monotonic()
     try:
         cells, row["mapping"] = area(design, folder, limit)

@@ -3,7 +3,7 @@
 // Function     Drops the first `skip` bytes of a packet, keeps at most `bytes` bytes of what
 //              follows, and swallows the rest. What is kept is aligned anew. At least one byte must
 //              be kept.
-// Parameters   MaxSkip (0 to 64), LenBits (width of lengths, 6 or more).
+// Parameters   MaxSkip (0 to 64), LenBits (width of lengths).
 // Latency      1 cycle from the beat that completes an output beat.
 // Throughput   1 beat a cycle; a packet that gives up 1 to 15 bytes of its first beat, and at its
 //              end so few that no beat is saved, takes one cycle more.
@@ -47,19 +47,16 @@ module cv_cut
   logic [4:0] off;  // of them to be dropped, 0 to 16
   logic [4:0] rest;  // behind them
   logic [4:0] kept;
-  logic ends;  // no more than `rest` may be kept
   logic some, chunk_last, take, packer_ready;
   logic [BusBits-1:0] chunk;
 
   assign used = 5'(in_beat_i.tail) + 5'd1;
   assign off  = (32'(skip) >= 32'd16) ? 5'd16 : 5'(skip);
   assign rest = (off >= used) ? 5'd0 : used - off;
-  // Each of these waits for no other: no carry goes through all of `left`, and none through `kept`.
-  assign ends = left[LenBits-1:5] == '0 && left[4:0] <= rest;
-  assign kept = ends ? 5'(left) : rest;
-  assign some = off < used && left != '0;
+  assign kept = (32'(left) >= 32'(rest)) ? rest : 5'(left);
+  assign some = kept != 5'd0;
   assign chunk = in_beat_i.data << {off[3:0], 3'b000};
-  assign chunk_last = in_beat_i.last || ends;
+  assign chunk_last = in_beat_i.last || left == LenBits'(kept);
 
   assign in_ready_o = !some || packer_ready;
   assign take = in_valid_i && in_ready_o;
@@ -69,7 +66,7 @@ module cv_cut
     left_d = left_q;
     if (take) begin
       skip_d = skip - SkipWidth'((32'(skip) >= 32'(used)) ? used : 5'(skip));
-      left_d = ends ? '0 : left - LenBits'(rest);
+      left_d = left - LenBits'(kept);
     end
   end
 

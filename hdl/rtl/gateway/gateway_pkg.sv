@@ -11,11 +11,7 @@ package gateway_pkg;
 
   // ---- Sizes -------------------------------------------------------------------------------
 
-`ifdef CULVERT_SA_BITS
-  localparam int unsigned SaBits = `CULVERT_SA_BITS;  // fewer, for a small device
-`else
   localparam int unsigned SaBits = 10;        // SAs of one direction: 2^SaBits
-`endif
   localparam int unsigned PolicyBits = 10;    // policies of one direction: 2^PolicyBits
   localparam int unsigned BucketBits = 11;    // hash buckets in front of either
   localparam int unsigned Shapes = 8;         // kinds of selectors, see shape_t

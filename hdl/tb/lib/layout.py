@@ -23,9 +23,7 @@ class Layout:
         self.structs = {}  # name -> [(field, type, width)], the highest bits first
         for package in packages:
             (path,) = RTL.rglob(f"{package}.sv")
-            text = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
-            # No macro is set in the benches.
-            self._read(re.sub(r"(?s)`ifdef .*?`else(.*?)`endif", r"\1", text))
+            self._read(re.sub(r"//.*", "", path.read_text(encoding="utf-8")))
 
     def _value(self, text):
         text = re.sub(r"\d*'([hd])([0-9a-fA-F_]+)", self._literal, text)
