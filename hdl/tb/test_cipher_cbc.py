@@ -57,14 +57,15 @@ class Bench:
         sealed = esp.seal(sa, packet, rng.getrandbits(64), rng.getrandbits(1))
         data, hdr, out, out_hdr = sealed.plain, sealed.seal_hdr, sealed.data, sealed.auth_hdr
         if DECRYPT:
-            common = {"low": rng.getrandbits(1), "reqid": rng.getrandbits(10),
-                      "tunnel": rng.getrandbits(1), "net": rng.getrandbits(320),
+            common = {"low": rng.getrandbits(1), "sa": rng.getrandbits(10), "spi": sa.spi,
+                      "reqid": rng.getrandbits(10), "tunnel": rng.getrandbits(1),
+                      "net": rng.getrandbits(320),
                       "ip": {"v6": 1, "bytes": rng.getrandbits(14), "tos": rng.getrandbits(8)}}
             seal = esp.LAYOUT.unpack("seal_hdr_t", hdr)
             seal = {k: seal[k] for k in ("cipher", "auth", "key_len", "key", "bytes", "auth_keys")}
             # The block to be skipped is D(IV): the nonce block.
             data, out = sealed.data, sealed.plain
-            hdr = esp.LAYOUT.pack("open_hdr_t", **common, **seal, spi=sa.spi, sa=rng.getrandbits(10))
+            hdr = esp.LAYOUT.pack("open_hdr_t", **common, **seal)
             out_hdr = esp.LAYOUT.pack("clear_hdr_t", **common, skip=BLOCK, clear=0)
         for number, value in enumerate(beat.beats(data)):
             self.source.put({"beat": value, "hdr": rng.getrandbits(IN_BITS) if number else hdr})

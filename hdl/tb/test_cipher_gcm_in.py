@@ -56,7 +56,8 @@ class Bench:
         if drop:
             self.want_drops.append(DROP[drop])
         else:
-            clear = {name: fields[name] for name in ("low", "reqid", "tunnel", "net", "ip")}
+            clear = {name: fields[name]
+                     for name in ("low", "sa", "spi", "reqid", "tunnel", "net", "ip")}
             self.want.append((CLEAR.pack(**clear), text))
 
     async def finish(self, limit=200000):
