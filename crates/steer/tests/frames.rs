@@ -5,6 +5,7 @@ mod common;
 
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{
@@ -233,9 +234,19 @@ fn a_closed_socket_lets_frames_pass() {
             let now = umem.accounting(&pool, 0, 0);
             assert!(now.balances() && now.quarantined == 0, "{now:?}");
             let sent = frame(PROTECTED, 5, 2, 100);
-            outside.send(&sent);
-            stack.expect("passed frame", |frame| frame == sent);
-            assert_eq!(steer.stats().expect("counters").count(Verdict::NoSocket), 1);
+            // Another test's thread may be between fork and exec: its child then holds the closed
+            // socket for a moment more, and the frames that come meanwhile are lost in it.
+            let mut attempts = 0;
+            wait_for("passed frame", || {
+                outside.send(&sent);
+                attempts += 1;
+                (0..20).find_map(|_| {
+                    std::thread::sleep(Duration::from_millis(1));
+                    stack.receive().filter(|frame| *frame == sent)
+                })
+            });
+            let passed = steer.stats().expect("counters").count(Verdict::NoSocket);
+            assert!((1..=attempts).contains(&passed), "{passed} of {attempts}");
             // The queue can be opened again, and frames are taken again.
             let mut port = open(&umem, "a0", 0);
             steer.set_socket(0, port.socket()).expect("set");
@@ -246,6 +257,7 @@ fn a_closed_socket_lets_frames_pass() {
             // Taken out of the table by hand, too.
             steer.clear_socket(0).expect("clear");
             steer.clear_socket(0).expect("again");
+            let sent = frame(PROTECTED, 5, 4, 100);
             outside.send(&sent);
             stack.expect("passed frame", |frame| frame == sent);
         });

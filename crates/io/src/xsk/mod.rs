@@ -26,8 +26,8 @@
 //!
 //! Quarantined frames are never used again in the life of the region; [`crate::Accounting`] shows
 //! them. A region that has lost many should be made anew. The descriptor is close-on-exec and must
-//! not be duplicated, nor another thread be in a call on it at the drop: both would keep the socket
-//! alive after the drop.
+//! not be duplicated, nor another thread be in a call on it or between `fork` and `exec` at the
+//! drop: all of them would keep the socket alive after the drop.
 //!
 //! # Limits
 //!
