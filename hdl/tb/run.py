@@ -2,7 +2,7 @@
 
     python tb/run.py [NAME...]      all benches, or those whose name contains one of the words
     python tb/run.py --jobs 1       one at a time (default: as many as there are processors)
-    python tb/run.py --lint         Verilator -Wall and verible over every module
+    python tb/run.py --lint         Verilator -Wall, slang and verible over every module
     python tb/run.py --list         names only
 """
 
@@ -132,8 +132,22 @@ def measured(bench):
     return len(cases), len(failed), time.monotonic() - begin, messages
 
 
+def elaborate(files):
+    """Whether slang takes the whole design. It holds to the standard where Verilator does not (a
+    name that is used before its declaration), and reads the sources for synthesis."""
+    from pyslang.driver import Driver
+
+    driver = Driver()
+    driver.addStandardArgs()
+    words = ["slang", "-Wdefault", "-Werror", f"-I{RTL / 'include'}",
+             "--timescale=1ns/1ps", *map(str, files)]
+    return (driver.parseCommandLine(" ".join(words)) and driver.processOptions()
+            and driver.parseAllSources() and driver.runFullCompilation(True))
+
+
 def lint(verilator):
-    """Runs Verilator's lint on every top of LINT, and verible on every file. Returns failures."""
+    """Runs Verilator's lint on every top of LINT, slang on the whole, and verible on every file.
+    Returns failures."""
     def look(entry):
         top, folders = entry
         command = [verilator, "--lint-only", *LINT_FLAGS,
@@ -147,6 +161,7 @@ def lint(verilator):
             if result.returncode != 0:
                 print(result.stdout)
                 failures += 1
+    failures += not elaborate(sources(sorted(f.name for f in RTL.iterdir() if f.is_dir())))
     files = sorted(str(f) for f in [*RTL.rglob("*.sv"), *(ROOT / "tb").glob("*.sv")])
     for tool, args in [
         ("verible-verilog-lint", ["--rules_config", str(RTL / "verible.rules")]),

@@ -214,7 +214,7 @@ module cv_encap
   logic [6:0] around_q;  // IP header, ESP header, IV in clear, ICV
   net_t net_q, net, net_summed;
   logic [19:0] sum_q;
-  logic data_room, go;
+  logic data_room, seal_room, go;
 
   // The answer as it comes; behind StAnswer sa_q holds it.
   assign sa = rsp_i.data;
@@ -399,7 +399,7 @@ module cv_encap
   cut_t cut, cut_in;
   front_t front, front_in;
   seal_hdr_t seal_in;
-  logic cut_valid, cut_room, cut_ready, front_valid, front_room, seal_valid, seal_room;
+  logic cut_valid, cut_room, cut_ready, front_valid, front_room, seal_valid;
 
   assign data_room = cut_room && front_room;
 
