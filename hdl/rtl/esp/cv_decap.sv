@@ -97,21 +97,26 @@ module cv_decap
   logic [HeadBeats-1:0][BusBits-1:0] head_q;  // the first beat highest
   logic [6:0] head_bytes_q;
   logic head_valid_q;
-  logic [3:0] ihl_q, ihl;
-  logic [20:0] sum_q, words;
+  logic [3:0] ihl_q;
+  logic [20:0] sum_d, sum_q;
 
-  assign ihl = (count_q == '0) ? in_beat_i.data[123:120] : ihl_q;
   assign head_due = limited.last ? count_q < CountWidth'(HeadBeats)
                                  : count_q == CountWidth'(HeadBeats - 1);
   // The head's place is free before the next packet comes.
   assign enter = !head_valid_q || head_ready;
 
+  // The header's words in this beat: 16 bytes belong to any header that is long enough. All are added
+  // in one expression, which becomes one tree and one carry chain.
   always_comb begin
-    words = '0;
-    for (int unsigned i = 0; i < BusBytes / 2; i++) begin
-      // Word i of this beat lies in the header.
-      if (8 * 32'(count_q) + i < 2 * 32'(ihl)) words += 21'(in_beat_i.data[BusBits-1-16*i-:16]);
+    logic [7:0][20:0] word;
+    logic [1:0] beat;  // of the head
+    beat = count_q[1:0];
+    for (int unsigned i = 0; i < 8; i++) begin
+      word[i] = 21'(in_beat_i.data[BusBits-1-16*i-:16]);
+      if (beat != '0 && {beat, 3'(i)} >= {ihl_q, 1'b0}) word[i] = '0;
     end
+    sum_d = ((beat == '0) ? '0 : sum_q) +
+            word[0] + word[1] + word[2] + word[3] + word[4] + word[5] + word[6] + word[7];
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -123,12 +128,11 @@ module cv_decap
   always_ff @(posedge clk_i) begin
     if (take && count_q == '0) begin
       head_q <= {in_beat_i.data, {(HeadBeats - 1) * BusBits{1'b0}}};
-      ihl_q  <= ihl;
-      sum_q  <= words;
+      ihl_q  <= in_beat_i.data[123:120];
     end else if (take && count_q < CountWidth'(HeadBeats)) begin
       head_q[2'd3-count_q[1:0]] <= in_beat_i.data;
-      sum_q <= sum_q + words;
     end
+    if (take && count_q < CountWidth'(HeadBeats)) sum_q <= sum_d;
     if (take && head_due) begin
       head_bytes_q <= {1'b0, count_q[1:0], in_beat_i.tail} + 7'd1;
     end
@@ -393,8 +397,7 @@ module cv_decap
   );
 
   cv_cut #(
-    .MaxSkip(64),
-    .LenBits(LenBits)
+    .MaxSkip(64)
   ) u_cut (
     .clk_i,
     .rst_ni,
@@ -402,7 +405,6 @@ module cv_decap
     .in_ready_o (held_ready),
     .in_beat_i  (held),
     .in_skip_i  (skip),
-    .in_bytes_i ('1),
     .out_valid_o,
     .out_ready_i,
     .out_beat_o

@@ -451,8 +451,7 @@ module cv_encap
   trailer_t trailer;
 
   cv_cut #(
-    .MaxSkip(NetBytes),
-    .LenBits(LenBits)
+    .MaxSkip(NetBytes)
   ) u_cut (
     .clk_i,
     .rst_ni,
@@ -460,7 +459,6 @@ module cv_encap
     .in_ready_o (cut_ready),
     .in_beat_i  (wait_beat),
     .in_skip_i  (cut.skip),
-    .in_bytes_i ('1),
     .out_valid_o(payload_valid),
     .out_ready_i(payload_ready),
     .out_beat_o (payload_beat)

@@ -6,6 +6,7 @@
 //              the packet then proves authentic. It changes no state: who owns the SA stores the
 //              new window after the integrity check, and only then.
 // Window       `top` is the highest number accepted, `seen[i]` says that top - i has been.
+//              Without ESN its upper half is zero.
 // Parameters   Window (bits, 32 to 1024).
 // Latency      1 cycle.
 // Throughput   1 packet a cycle.
@@ -34,54 +35,54 @@ module cv_replay #(
   output logic [Window-1:0] out_seen_o
 );
 
-  logic [31:0] top_high, top_low, bottom, high;
-  logic impossible;  // its upper half would be below zero or above the last
-  logic [63:0] seq, ahead, behind, top_next;
+  // Only the low halves are subtracted, once each way. Appendix A2.2 puts a number where it is
+  // nearest to the window, so with ESN it lies in the window, modulo 2^32, or ahead of it.
+  logic [31:0] top_high, top_low, high, ahead, behind;
+  logic above;  // its low half is more than the window's
+  logic near;  // its low half is one of the window's
+  logic is_ahead, impossible, late, repeated, fresh;
+  logic [63:0] seq, top_next;
   logic [Window-1:0] seen_next, mark;
-  logic is_ahead, late, repeated, fresh;
 
   assign {top_high, top_low} = in_top_i;
-  // The low half of the window's oldest number.
-  assign bottom = top_low - 32'(Window - 1);
+  assign ahead  = in_seq_i - top_low;
+  assign behind = top_low - in_seq_i;
+  assign above  = in_seq_i > top_low;
+  assign near   = behind < 32'(Window);
 
-  // Appendix A2.2: the upper half that puts the number nearest to the window.
   always_comb begin
-    high = '0;
-    impossible = 1'b0;
+    high       = '0;
+    is_ahead   = above && top_high == '0;
+    // Left of the window.
+    impossible = !is_ahead && (!near || above || top_high != '0);
     if (in_esn_i) begin
-      if (top_low >= 32'(Window - 1)) begin
-        // The window lies within one span of 2^32 numbers.
-        if (in_seq_i >= bottom) high = top_high;
-        else begin
-          high = top_high + 32'd1;
-          impossible = top_high == '1;
-        end
-      end else if (in_seq_i >= bottom) begin
-        // The window reaches back into the span before, and so does the number.
-        high = top_high - 32'd1;
+      is_ahead   = !near;
+      high       = top_high;
+      impossible = 1'b0;
+      if (near && above) begin
+        // The window reaches back into the span of 2^32 numbers before, and so does the number.
+        high       = top_high - 32'd1;
         impossible = top_high == '0;
-      end else begin
-        high = top_high;
+      end else if (!near && !above) begin
+        high       = top_high + 32'd1;
+        impossible = top_high == '1;
       end
     end
   end
 
-  assign seq      = {high, in_seq_i};
-  assign is_ahead = seq > in_top_i;
-  assign ahead    = seq - in_top_i;
-  assign behind   = in_top_i - seq;
-  assign late     = impossible || seq == '0 || (!is_ahead && behind >= 64'(Window));
+  assign seq  = {high, in_seq_i};
+  assign late = impossible || (in_seq_i == '0 && high == '0);
 
   always_comb begin
     mark = '0;
-    for (int unsigned i = 0; i < Window; i++) mark[i] = behind == 64'(i);
+    for (int unsigned i = 0; i < Window; i++) mark[i] = behind == 32'(i);
   end
 
   assign repeated  = (in_seen_i & mark) != '0;
   assign fresh     = !late && (is_ahead || !repeated);
   assign top_next  = is_ahead ? seq : in_top_i;
   assign seen_next = !is_ahead ? in_seen_i | mark :
-                     (ahead >= 64'(Window)) ? Window'(1) :
+                     (ahead >= 32'(Window)) ? Window'(1) :
                      (in_seen_i << ahead[$clog2(Window)-1:0]) | Window'(1);
 
   always_ff @(posedge clk_i or negedge rst_ni) begin

@@ -14,7 +14,7 @@
 //                    +-> scan -> lengths -> headers -> verdict
 //
 // Parameters   Depth (beats held; more than MaxBytes / 16), Packets (that may wait).
-// Latency      From a packet's last beat to the first one out: 6 cycles.
+// Latency      From a packet's last beat to the first one out: 7 cycles.
 // Throughput   1 beat a cycle, and for a packet that does not end or begin with a beat, or gets its
 //              header back, up to 4 cycles more; not more packets than the SAD counts.
 // Comb. paths  none from input to output.
@@ -447,20 +447,44 @@ module cv_uncover
     end
   end
 
-  cv_packer u_packer (
+  // Choosing a chunk and aligning it are a cycle's work each.
+  typedef struct packed {
+    logic [BusBits-1:0] data;
+    logic [4:0]         bytes;
+    logic               last;
+  } chunk_t;
+  chunk_t packed_chunk;
+  logic packed_valid, packed_ready;
+
+  cv_fifo #(
+    .T    (chunk_t),
+    .Depth(2)
+  ) u_chunks (
     .clk_i,
     .rst_ni,
     .in_valid_i (chunk_valid),
     .in_ready_o (chunk_ready),
-    .in_data_i  (chunk),
-    .in_bytes_i (chunk_bytes),
-    .in_last_i  (chunk_last),
+    .in_data_i  ('{data: chunk, bytes: chunk_bytes, last: chunk_last}),
+    .out_valid_o(packed_valid),
+    .out_ready_i(packed_ready),
+    .out_data_o (packed_chunk),
+    .count_o    ()
+  );
+
+  cv_packer u_packer (
+    .clk_i,
+    .rst_ni,
+    .in_valid_i (packed_valid),
+    .in_ready_o (packed_ready),
+    .in_data_i  (packed_chunk.data),
+    .in_bytes_i (packed_chunk.bytes),
+    .in_last_i  (packed_chunk.last),
     .out_valid_o,
     .out_ready_i,
     .out_beat_o
   );
 
-  // The header goes along with what the packer holds.
+  // The header goes along with what the packer and the chunks in front of it hold.
   typedef struct packed {
     logic      low;
     logic      clear;
@@ -471,7 +495,7 @@ module cv_uncover
 
   cv_fifo #(
     .T    (tag_t),
-    .Depth(4)
+    .Depth(6)
   ) u_tags (
     .clk_i,
     .rst_ni,
