@@ -378,4 +378,4 @@ async def cycles(dut):
                           "first out %d after the end", inner, tunnel, skip, beats,
                           times[-1] - times[0] + 1, times[0] - taken[beats - 1])
             assert times[-1] - times[0] + 1 <= 12 * (beats + more)
-            assert times[0] - taken[beats - 1] <= 6
+            assert times[0] - taken[beats - 1] <= 7
