@@ -51,6 +51,8 @@ PROOFS = {
     "packet_fifo_3": Proof("packet_fifo_props", 3, PACKET_FIFO, {"Depth": 3, "Packets": 3}),
     "packer": Proof("packer_props", 3, ("cv_fifo", "cv_packer"), {}, 6,
                     package="rtl/common/culvert_pkg.sv"),
+    "cut": Proof("cut_props", 3, ("cv_fifo", "cv_cut"), {}, 6,
+                 package="rtl/common/culvert_pkg.sv"),
     "hold": Proof("hold_props", 4, (*PACKET_FIFO[:2], "cv_hold"), {}, 12),
     "spread": Proof("spread_props", 3, ("cv_fifo", "cv_arbiter", "cv_spread"), {}, 14),
     "merge": Proof("merge_props", 3, ("cv_fifo", "cv_arbiter", "cv_merge"), {}, 20),
