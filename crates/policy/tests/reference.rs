@@ -205,7 +205,6 @@ fn ten_thousand_policies_are_found_and_forgotten() {
     let mut databases = Databases::<()>::new();
     let mut reader = databases.reader();
     let host = |i: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i));
-    let begun = std::time::Instant::now();
     for i in 1..=10_000 {
         let mut config = common::policy(i, Direction::Out, 100 + i % 7);
         config.selector = common::hosts(host(i), host(i + 1));
@@ -232,8 +231,6 @@ fn ten_thousand_policies_are_found_and_forgotten() {
     for i in 1..=10_000 {
         assert_eq!(find(&reader, i), if i % 10 == 0 { i } else { 20_000 });
     }
-    // About 0.2 s in a debug build on an idle core; a quadratic structure takes minutes.
-    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
 }
 
 /// Route-based VPNs: all policies have the same selector and differ in the XFRM interface only.

@@ -154,8 +154,6 @@ fn deleted_sas_stop_being_returned() {
 /// of both: a reader that sees a policy always sees its SA, wherever the two are stored.
 #[test]
 fn changes_are_seen_in_their_order() {
-    let mixed = AtomicU32::new(0);
-    let looks = AtomicU32::new(0);
     let mut databases = Databases::new();
     let mut first = sa(v4(9), 1);
     first.reqid = 1;
@@ -177,22 +175,16 @@ fn changes_are_seen_in_their_order() {
         },
         |reader| {
             let h = headers(v4(1), v4(2), UDP, 1, 2);
-            looks.fetch_add(1, SeqCst);
+            // Each view is the databases between two changes, so there is an SA in all of them.
             match reader.outbound(&Flow::new(&h, 0)) {
                 Outbound::Protect(_, sa) => {
                     let sa = reader.sa(sa).unwrap();
                     assert_eq!(sa.config.reqid, sa.esp);
                 }
-                // Only where no attempt of a refresh fell between two changes.
-                Outbound::NoState(..) => {
-                    mixed.fetch_add(1, SeqCst);
-                }
                 other => panic!("{other:?}"),
             }
         },
     );
-    let (mixed, looks) = (mixed.into_inner(), looks.into_inner());
-    assert!(mixed * 20 <= looks, "{mixed} of {looks} views were mixtures");
 }
 
 #[test]
