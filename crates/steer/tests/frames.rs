@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
+use common::{Raw, again, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{
     Burst, ChunkSize, FramePool, HEADROOM, Packet, Port, Umem, UmemConfig, XskConfig, XskMode,
     XskQueue, XskTransfer,
@@ -23,14 +23,14 @@ fn region(chunks: u32) -> (Umem, FramePool) {
 const SMALL: XskConfig = XskConfig { fill: 64, rx: 64, tx: 64, mode: XskMode::Auto };
 
 fn open(umem: &Umem, name: &str, queue: u32) -> XskQueue {
-    let (port, transfer) = XskQueue::new(umem, ifindex(name), queue, &SMALL).expect("a queue");
+    let (port, transfer) = again(|| XskQueue::new(umem, ifindex(name), queue, &SMALL));
     assert_eq!(transfer, XskTransfer::Copy, "veth has no zero copy");
     port
 }
 
 fn attach(name: &str, mode: Mode) -> Steer {
     let config = SteerConfig { mode, ..SteerConfig::default() };
-    let (mut steer, attached) = Steer::load_and_attach(name, &config).expect("attaches");
+    let (mut steer, attached) = again(|| Steer::load_and_attach(name, &config));
     let expected = if mode == Mode::Generic { Attached::Generic } else { Attached::Native };
     assert_eq!(attached, expected);
     let ten = Prefix::new(IpAddr::from([10, 0, 0, 0]), 8).expect("valid");
@@ -69,6 +69,14 @@ fn receive(port: &mut XskQueue, pool: &mut FramePool, count: usize) -> Burst {
 
 fn fill(port: &mut XskQueue, pool: &mut FramePool) {
     assert_eq!(port.rx(pool, &mut Burst::new()).expect("rx"), 0);
+}
+
+/// Waits until the kernel has given back all that a port sent; it holds nothing else.
+fn all_sent(port: &mut XskQueue, pool: &mut FramePool) {
+    wait_for("completions", || {
+        port.reclaim(pool).expect("reclaim");
+        (port.frames_held() == 0).then_some(())
+    });
 }
 
 fn packet(pool: &mut FramePool, bytes: &[u8]) -> Packet {
@@ -119,10 +127,7 @@ fn frames_cross_from_one_interface_to_another() {
             assert_eq!(to.stats().tx_bytes, 60 + 61 + 1000 + 1514);
             let kernel = from.statistics().expect("statistics");
             assert_eq!((kernel.rx_dropped, kernel.rx_invalid_descs), (0, 0));
-            wait_for("completions", || {
-                to.reclaim(&mut pool).expect("reclaim");
-                (to.frames_held() == 0).then_some(())
-            });
+            all_sent(&mut to, &mut pool);
             assert!(umem.accounting(&pool, from.frames_held(), 0).balances());
         });
     }
@@ -324,6 +329,7 @@ fn a_link_that_is_down_keeps_packets_until_it_is_up() {
         ip("link set a0 up");
         port.reclaim(&mut pool).expect("reclaim");
         outside.expect("frame", |frame| frame == sent);
+        all_sent(&mut port, &mut pool);
         // Down again with packets in the ring: the drop gets them back.
         ip("link set a0 down");
         for number in 0..10 {
@@ -351,6 +357,11 @@ fn overload_drops_packets_and_never_frames() {
         for number in 0..3000_u32 {
             outside.send(&frame(PROTECTED, 5, number, 60 + number as usize % 1400));
             if number % 100 == 99 {
+                // Not more at once than Linux queues between the ends of a veth.
+                wait_for("the program to see them", || {
+                    let seen = steer.stats().expect("counters").count(Verdict::TakeTransit);
+                    (seen == u64::from(number) + 1).then_some(())
+                });
                 from.rx(&mut pool, &mut burst).expect("rx");
                 to.tx(&mut burst, &mut pool).expect("tx");
                 let held = from.frames_held() + to.frames_held();
@@ -362,7 +373,9 @@ fn overload_drops_packets_and_never_frames() {
         assert_eq!((lost.rx_invalid_descs, lost.tx_invalid_descs), (0, 0));
         let stats = steer.stats().expect("counters");
         assert_eq!(stats.count(Verdict::TakeTransit), 3000);
-        drop((from, to, burst));
+        drop((from, burst));
+        all_sent(&mut to, &mut pool);
+        drop(to);
         let now = umem.accounting(&pool, 0, 0);
         assert!(now.balances() && now.quarantined == 0, "{now:?}");
     });
@@ -419,7 +432,7 @@ fn errors_say_where_and_what_to_do() {
         let text = open(index, 0, SMALL);
         assert!(text.contains("another program"), "{text}");
         drop(first);
-        XskQueue::new(&umem, index, 0, &SMALL).expect("free again");
+        drop(again(|| XskQueue::new(&umem, index, 0, &SMALL)));
 
         let first = attach("a0", Mode::Native);
         for mode in [Mode::Auto, Mode::Native, Mode::Generic] {
@@ -511,7 +524,7 @@ fn a_large_mtu_falls_back_or_takes_the_variant_for_fragments() {
         drop(steer);
 
         let frags = SteerConfig { frags: true, ..native };
-        let (mut steer, attached) = Steer::load_and_attach("a0", &frags).expect("attaches");
+        let (mut steer, attached) = again(|| Steer::load_and_attach("a0", &frags));
         assert_eq!(attached, Attached::Native);
         steer
             .set_protected([Prefix::new(IpAddr::from([10, 0, 0, 0]), 8).expect("valid")])

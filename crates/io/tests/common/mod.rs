@@ -115,12 +115,25 @@ impl Raw {
 
 /// Tries until there is a result, for as long as a busy machine may take.
 pub fn wait_for<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         if let Some(result) = attempt() {
             return result;
         }
         assert!(Instant::now() < deadline, "no {what} in time");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What was given back a moment ago. Another test's thread may be between fork and exec: its child
+/// then holds the old descriptors for a moment more, and with them what they stand for.
+pub fn again<T, E: core::fmt::Display>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match attempt() {
+            Ok(result) => return result,
+            Err(error) => assert!(Instant::now() < deadline, "not free again: {error}"),
+        }
         std::thread::sleep(Duration::from_millis(1));
     }
 }
