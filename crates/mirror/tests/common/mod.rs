@@ -50,7 +50,7 @@ pub fn until(observer: &mut Observer, is_done: impl Fn(&Snapshot) -> bool) -> Ve
         if is_done(observer.snapshot()) {
             return changes;
         }
-        assert!(begun.elapsed() < Duration::from_secs(30), "{:#?}", observer.snapshot());
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:#?}", observer.snapshot());
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -65,7 +65,7 @@ pub fn until_equal(observer: &mut Observer) {
         if observer.snapshot() == fresh.snapshot() {
             return;
         }
-        if begun.elapsed() > Duration::from_secs(30) {
+        if begun.elapsed() > Duration::from_secs(60) {
             let (mine, dumped) = (lines(observer.snapshot()), lines(fresh.snapshot()));
             let only = |a: &[String], b: &[String]| -> Vec<String> {
                 a.iter().filter(|line| !b.contains(line)).cloned().collect()
