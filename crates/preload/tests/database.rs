@@ -170,7 +170,7 @@ fn a_monitor_sees_what_another_program_does() {
     let (has_seen, pid) = (AtomicBool::new(false), monitor.pid());
     thread::scope(|scope| {
         scope.spawn(|| {
-            let deadline = Instant::now() + Duration::from_secs(30);
+            let deadline = Instant::now() + Duration::from_secs(60);
             while !has_seen.load(SeqCst) && Instant::now() < deadline {
                 done(&served.path, &format!("xfrm state add {ID} mode tunnel {AEAD}"));
                 done(&served.path, &format!("xfrm state delete {ID}"));

@@ -47,12 +47,12 @@ impl Scene {
     }
 
     fn python(&self, script: &str) -> Program {
-        python(script, &self.path, "20")
+        python(script, &self.path, "60")
     }
 
     /// Waits until so many sockets have renewed their memberships with this server.
     fn wait_for_members(&self, count: usize) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         let members = |heard: Vec<(usize, Heard)>| {
             let joined =
                 |h: &Heard| matches!(h, Heard::Control(Record::Groups { mask }) if *mask & 4 != 0);
@@ -101,14 +101,14 @@ assert s.getsockname() == (os.getpid(), 4)
 const POLLER: &str = r#"
 s = nl(); s.bind((0, 4)); s.setblocking(False); start = time.process_time(); began = time.time()
 if how == 'poll':
-    p = select.poll(); p.register(s, select.POLLIN); wait = lambda: p.poll(10000)
+    p = select.poll(); p.register(s, select.POLLIN); wait = lambda: p.poll(60000)
 elif how == 'select':
-    wait = lambda: select.select([s], [], [], 10)[0]
+    wait = lambda: select.select([s], [], [], 60)[0]
 else:
-    e = select.epoll(); e.register(s, select.EPOLLIN, ); wait = lambda: e.poll(10)
+    e = select.epoll(); e.register(s, select.EPOLLIN, ); wait = lambda: e.poll(60)
 say('ready'); rounds = 0; errors = []
 while True:
-    assert wait(), 'nothing in ten seconds'
+    assert wait(), 'nothing in a minute'
     rounds += 1
     try: data = s.recv(4096)
     except OSError as e2: errors.append(e2.errno); continue
@@ -140,7 +140,7 @@ fn a_child_that_keeps_the_old_connection_open_does_not_make_epoll_spin() {
         "how = 'epoll'\n{}",
         POLLER.replace(
             "say('ready');",
-            "child = os.fork()\nif child == 0: time.sleep(100)\nsay('ready');"
+            "child = os.fork()\nif child == 0: time.sleep(1000)\nsay('ready');"
         ) + "os.kill(child, 9)\n"
     ));
     p.expect("ready");
@@ -157,7 +157,7 @@ fn a_request_in_flight_is_sent_again() {
             r#"
 a = nl(); a.bind((0, 0)); a.send(msg(NEWSA, ACK, 41)); b = nl(); b.bind((0, 0)); b.send(msg(GETSA, DUMP, 42)); say('sent')
 assert head(a.recv(4096))[1:4] == (2, 0, 41)
-assert select.select([b], [], [], 10)[0]
+assert select.select([b], [], [], 60)[0]
 assert head(b.recv(4096))[1] == NEWSA and head(b.recv(4096))[1] == 3
 fails(lambda: a.recv(99, socket.MSG_DONTWAIT), errno.EAGAIN)
 "#,
@@ -227,10 +227,10 @@ fails(lambda: s.send(b'x' * 16, socket.MSG_DONTWAIT), errno.ECONNREFUSED)
 fails(lambda: s.recv(99, socket.MSG_DONTWAIT), errno.EAGAIN)
 start = time.time()
 fails(lambda: s.send(msg(GETSPDINFO, 0, 1)), errno.ECONNREFUSED)
-assert 0.9 < time.time() - start < 12
+assert time.time() - start > 0.9
 fails(nl, errno.ECONNREFUSED)
 # A request in flight is answered with the error.
-assert select.select([t], [], [], 10)[0]
+assert select.select([t], [], [], 60)[0]
 answer = t.recv(99)
 assert head(answer)[1:4] == (2, 0x100, 5) and struct.unpack('=i', answer[16:20])[0] == -errno.ECONNREFUSED
 "#,

@@ -21,7 +21,7 @@ def fails(what, *errnos):
     else: raise AssertionError('no error')
 def say(*a): os.write(1, (' '.join(map(str, a)) + '\n').encode())   # in one piece, also beside a child
 def hear(): return sys.stdin.readline().strip()
-signal.alarm(60)
+signal.alarm(240)
 "#;
 
 /// A program that runs under the library.

@@ -129,7 +129,7 @@ impl Server {
 
     /// Waits until something was heard.
     pub fn wait_for(&self, what: impl Fn(&Heard) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while !self.heard().iter().any(|(_, h)| what(h)) {
             assert!(Instant::now() < deadline, "not heard; but {:?}", self.heard());
             thread::sleep(Duration::from_millis(5));
