@@ -13,6 +13,8 @@ use fuzz_smoke::{Mutator, TARGETS, Target};
 
 /// Most mutations tried per target: enough to notice a broken parser, and a bound for fast ones.
 const MUTATIONS: usize = 20_000;
+/// Fewest, however slow the machine.
+const LEAST: usize = 100;
 
 fn fuzz_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
@@ -67,13 +69,12 @@ fn mutations() {
         let mut mutator = Mutator::new(seed);
         let start = Instant::now();
         let mut tried = 0;
-        while tried < MUTATIONS && start.elapsed() < limit {
+        while tried < LEAST || tried < MUTATIONS && start.elapsed() < limit {
             let bytes = mutator.input(&known);
             attempt(target, &bytes, &format!("mutation {tried} of seed {seed:#x}"));
             tried += 1;
         }
         println!("{}: {tried} mutations of {} inputs", target.name, known.len());
-        assert!(tried > 100, "{} is too slow to be tested: {tried}", target.name);
     }
 }
 

@@ -135,11 +135,10 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_ended() {
         let sh = find("sh").expect("every system has one");
-        let started = Instant::now();
         let patience = Duration::from_millis(50);
-        let error = output_within(patience, &sh, &["-c", "exec sleep 60"], "").unwrap_err();
+        // Without an end of its own: if it were waited for, this test would not end either.
+        let error = output_within(patience, &sh, &["-c", "exec sleep infinity"], "").unwrap_err();
         assert!(error.contains("timed out"), "{error}");
-        assert!(started.elapsed() < PATIENCE);
     }
 
     #[test]
