@@ -240,7 +240,8 @@ fn the_interface_goes_with_its_port() {
             let error = Tun::open(&config).expect_err("impossible");
             assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
         }
-        let error = Tun::open(&TunConfig { mtu: 20, ..same.clone() }).expect_err("impossible");
+        let short = TunConfig { name: "cvio1".to_owned(), mtu: 20, ..same };
+        let error = Tun::open(&short).expect_err("impossible");
         assert!(error.to_string().contains("68 to 65535"), "{error}");
         let shared = TunConfig { multi_queue: true, ..same };
         let _both = [again(|| Tun::open(&shared)), Tun::open(&shared).expect("two")];

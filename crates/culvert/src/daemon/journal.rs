@@ -63,6 +63,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::open_vault;
     use super::*;
     use xfrm::RecordKey;
 
@@ -70,7 +71,7 @@ mod tests {
     fn what_was_not_written_is_written_later_in_its_last_state() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("vault");
-        let (vault, _) = Vault::open(&dir).unwrap();
+        let (vault, _) = open_vault(&dir);
         let mut journal = Journal::new(Rc::new(RefCell::new(vault)));
         let key = RecordKey::Policy(8);
         let put = |len| Change { key, record: Some(Message::new(vec![1; len])) };
@@ -83,7 +84,7 @@ mod tests {
         assert_eq!(journal.unsaved(), 0, "an older state must not come back");
         journal.retry();
         drop(journal);
-        let (_, records) = Vault::open(&dir).unwrap();
+        let (_, records) = open_vault(&dir);
         assert_eq!(records.iter().map(|r| r.value.len()).collect::<Vec<_>>(), [6]);
     }
 }

@@ -15,6 +15,8 @@ mod ports;
 mod private;
 mod privileges;
 mod start;
+#[cfg(test)]
+mod testing;
 mod topology;
 mod worker;
 

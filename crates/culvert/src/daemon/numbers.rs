@@ -176,6 +176,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::open_vault;
     use super::*;
 
     fn keys(byte: u8) -> Keys {
@@ -189,7 +190,7 @@ mod tests {
 
     /// Runs as one life of the daemon, which ends without ceremony.
     fn life<T>(dir: &std::path::Path, run: impl FnOnce(&mut Numbers) -> T) -> T {
-        let (vault, records) = Vault::open(dir).unwrap();
+        let (vault, records) = open_vault(dir);
         run(&mut Numbers::new(Rc::new(RefCell::new(vault)), &records))
     }
 
