@@ -20,6 +20,10 @@ STATE = Path("/run/cvlab")
 NETNS = Path("/run/netns")
 ETC_NETNS = Path("/etc/netns")
 
+#: How long anything may take that is waited for: far more than it takes on a slow and busy machine.
+#: No wait ends early because of it, and nothing is tested by it.
+PATIENCE_S = 90
+
 
 class LabError(Exception):
     """The lab itself could not do what was asked (not: the program under test failed)."""
@@ -34,7 +38,7 @@ class CommandFailed(LabError):
         super().__init__(f"{' '.join(map(str, argv))}: exit status {status}: {text[-2000:]}")
 
 
-def sh(*argv, check=True, timeout=30, stdin=None):
+def sh(*argv, check=True, timeout=PATIENCE_S, stdin=None):
     """Runs a command on the machine itself (not in a host) and returns the finished process."""
     argv = [str(a) for a in argv]
     try:
@@ -48,7 +52,7 @@ def sh(*argv, check=True, timeout=30, stdin=None):
     return done
 
 
-def wait_for(what, condition, timeout=10.0, step=0.05):
+def wait_for(what, condition, timeout=PATIENCE_S, step=0.05):
     """Waits until `condition()` is true and returns its value.
 
     Raises LabError, which names `what` was waited for, when `timeout` seconds have passed.
@@ -86,14 +90,14 @@ class Process:
         if self.alive():
             os.kill(self.pid, number)
 
-    def wait(self, timeout=10.0):
+    def wait(self, timeout=PATIENCE_S):
         """Waits for its end and returns the exit status (negative: the signal)."""
         try:
             return self.popen.wait(timeout)
         except subprocess.TimeoutExpired as late:
             raise LabError(f"{self.argv[0]} (pid {self.pid}): no end after {timeout:g} s") from late
 
-    def wait_output(self, text, timeout=10.0):
+    def wait_output(self, text, timeout=PATIENCE_S):
         """Waits until it has printed `text`; its early death is an error."""
 
         def seen():
@@ -119,7 +123,7 @@ class Process:
             except subprocess.TimeoutExpired:
                 pass
         self._signal_all(signal.SIGKILL)
-        return self.popen.wait(5)
+        return self.popen.wait(PATIENCE_S)
 
     def _signal_all(self, number):
         try:

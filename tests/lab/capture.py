@@ -8,9 +8,11 @@ import ipaddress
 import re
 import signal
 import struct
+import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
+from .base import PATIENCE_S, wait_for
 from .stream import MARK
 from .topology import PROTECTED
 
@@ -141,6 +143,12 @@ def read_pcap(path):
         at += kept
 
 
+#: What tcpdump answers to SIGUSR1: packets that it has written, that came by, and that it lost.
+_FIGURES = re.compile(
+    r"(\d+) packets? captured, (\d+) packets? received by filter, (\d+) packets? dropped by kernel"
+)
+
+
 class Capture:
     """A tcpdump on one interface of a host. `frames()` may be read while it runs.
 
@@ -161,12 +169,20 @@ class Capture:
         """Every frame until now."""
         return list(read_pcap(self.path)) if self.path.exists() else []
 
+    def _figures(self):
+        """Asks tcpdump how many packets it has written or lost, and how many came by."""
+        before = len(_FIGURES.findall(self.process.output()))
+        self.process.kill(signal.SIGUSR1)
+        wait_for("figures of tcpdump", lambda: len(_FIGURES.findall(self.process.output())) > before)
+        captured, received, dropped = map(int, _FIGURES.findall(self.process.output())[-1])
+        return captured + dropped, received
+
     def stop(self):
         """Ends it and returns all frames. A capture that lost frames is an error."""
-        import time
-
-        time.sleep(0.1)  # what is under way still has to reach the file
-        self.process.stop(signal.SIGINT)
+        time.sleep(0.1)  # what is under way still has to come by
+        _, received = self._figures()
+        wait_for(f"the capture on {self.dev}", lambda: self._figures()[0] >= received)
+        self.process.stop(signal.SIGINT, timeout=PATIENCE_S)
         lost = re.search(r"(\d+) packets dropped by kernel", self.process.output())
         assert lost and lost.group(1) == "0", self.process.output()
         return self.frames()

@@ -6,7 +6,7 @@ import os
 import socket
 import subprocess
 
-from .base import ETC_NETNS, NETNS, CommandFailed, LabError, Process, sh
+from .base import ETC_NETNS, NETNS, PATIENCE_S, CommandFailed, LabError, Process, sh
 
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -72,7 +72,7 @@ class Host:
     def argv(self, *argv):
         return ["ip", "netns", "exec", self.ns, *map(str, argv)]
 
-    def run(self, *argv, check=True, timeout=30, stdin=None):
+    def run(self, *argv, check=True, timeout=PATIENCE_S, stdin=None):
         """Runs a command in the host and waits for it; returns the finished process."""
         try:
             return sh(*self.argv(*argv), check=check, timeout=timeout, stdin=stdin)

@@ -10,7 +10,7 @@ import socket
 import struct
 import time
 
-from .stream import MARK
+from .stream import MARK, SO_RCVBUFFORCE
 
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER = 10, 23
 PMTUDISC_DONT, PMTUDISC_DO = 0, 2
@@ -44,7 +44,7 @@ def ping(
                 sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, mode)
             else:
                 sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, mode)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         if source:
             sock.bind((source, 0))
         return _Run(sock, version, to, count, size, enough or count).go(interval, wait)

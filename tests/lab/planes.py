@@ -13,7 +13,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from .base import LabError, wait_for
+from .base import PATIENCE_S, LabError, wait_for
 from .swan import Swan
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +47,9 @@ def culvert_missing():
     if not binary.exists():
         return f"{binary} is not built (make build)"
     try:
-        done = subprocess.run([binary, "run", "--help"], capture_output=True, text=True, timeout=10)
+        done = subprocess.run(
+            [binary, "run", "--help"], capture_output=True, text=True, timeout=PATIENCE_S
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{binary} run --help: {error}"
     if done.returncode != 0 or "--config" not in done.stdout:
@@ -153,7 +155,7 @@ class Daemon:
             text = _DAEMON_CONFIG.format(name=self.name, ports=ports)
         self.config.write_text(text.replace("@NAME@", self.name))
 
-    def start(self, timeout=15):
+    def start(self):
         """Starts it and waits until it says that it is ready."""
         log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
         # The log is appended to over restarts: wait for one more ready line than there was.
@@ -170,11 +172,11 @@ class Daemon:
                 raise LabError(f"culvert on {self.host.name} ended:\n{self.process.output()[-4000:]}")
             return False
 
-        wait_for(f"culvert on {self.host.name}", ready, timeout)
+        wait_for(f"culvert on {self.host.name}", ready)
 
     def stop(self):
         """SIGTERM, and what it answered."""
-        return self.process.stop(timeout=10)
+        return self.process.stop(timeout=PATIENCE_S)
 
     def kill9(self):
         """What a crash is like."""
@@ -191,7 +193,7 @@ class Daemon:
     def alive(self):
         return self.process is not None and self.process.alive()
 
-    def culvert(self, *args, check=True, timeout=15):
+    def culvert(self, *args, check=True, timeout=PATIENCE_S):
         """`culvert --name NAME ARGS`; returns the finished process."""
         return self.host.run(
             culvert_binary(), "--name", self.name, *args, check=check, timeout=timeout
@@ -200,7 +202,7 @@ class Daemon:
     def json(self, *args):
         return json.loads(self.culvert(*args, "--json").stdout)
 
-    def exec(self, *args, check=True, timeout=15):
+    def exec(self, *args, check=True, timeout=PATIENCE_S):
         """A program whose XFRM netlink goes to this daemon: `ip xfrm state`, for instance."""
         return self.host.run(
             culvert_binary(), "exec", "--name", self.name, "--", *args, check=check, timeout=timeout

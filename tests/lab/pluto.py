@@ -6,7 +6,7 @@ are mounted there in a mount namespace of its own, which ends with the process.
 
 import shlex
 
-from .base import LabError, wait_for
+from .base import PATIENCE_S, LabError, wait_for
 from .planes import ROOT
 
 FOLDER = ROOT / "build" / "libreswan"
@@ -84,9 +84,9 @@ class Pluto:
                 raise LabError(f"pluto on {self.host.name} ended:\n{self.output()[-3000:]}")
             return (self.folder / "pluto.ctl").exists()
 
-        wait_for(f"pluto on {self.host.name}", there, 15)
+        wait_for(f"pluto on {self.host.name}", there)
 
-    def whack(self, *args, check=True, timeout=30):
+    def whack(self, *args, check=True, timeout=PATIENCE_S):
         return self.host.run(
             *self._argv(PROGRAMS / "whack", "--ctlsocket", self.folder / "pluto.ctl", *args),
             check=check, timeout=timeout,

@@ -13,6 +13,7 @@ is a marker that a capture can search for: what is seen of it outside the tunnel
 
 import argparse
 import json
+import os
 import selectors
 import signal
 import socket
@@ -23,6 +24,12 @@ import time
 HEADER = struct.Struct("!QQ")
 MARK = b"CLEARTEXT-OF-CULVERT-TESTS;"
 MIN_SIZE = HEADER.size
+
+#: linux/asm-generic/socket.h; Python has no name for it.
+SO_RCVBUFFORCE = 33
+
+#: The most that a probe sends at once when it is late: less than any queue on the way holds.
+MOST_AT_ONCE = 8
 
 
 class Counter:
@@ -67,7 +74,10 @@ def _longest_run(numbers):
 def _socket(address, port, bind):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_DGRAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+    # Seconds of a stream: whoever reads may have to wait for a processor that long. As root: the
+    # limit that the system sets may be tens of milliseconds.
+    option = SO_RCVBUFFORCE if os.geteuid() == 0 else socket.SO_RCVBUF
+    sock.setsockopt(socket.SOL_SOCKET, option, 16 << 20)
     if bind:
         sock.bind((address, port))
     else:
@@ -76,12 +86,14 @@ def _socket(address, port, bind):
     return sock
 
 
-class Ended(Exception):
-    """SIGTERM or SIGINT: report and leave."""
+class Ending:
+    """SIGTERM or SIGINT: report and leave. Looked at between two steps, so that each is whole."""
 
+    asked = False
 
-def _end(*_):
-    raise Ended
+    @classmethod
+    def ask(cls, *_):
+        cls.asked = True
 
 
 def echo(args):
@@ -92,24 +104,26 @@ def echo(args):
     for sock in sockets:
         selector.register(sock, selectors.EVENT_READ)
     print("ready", flush=True)
-    try:
-        while True:
-            for key, _ in selector.select():
-                while True:
-                    try:
-                        data, peer = key.fileobj.recvfrom(65535)
-                    except OSError:
-                        break
-                    if len(data) < HEADER.size:
-                        continue
-                    stream, number = HEADER.unpack_from(data)
-                    counters.setdefault(stream, Counter()).add(number)
-                    try:
-                        key.fileobj.sendto(data, peer)
-                    except OSError:
-                        pass  # an ICMP error or a full queue: the probe counts the loss
-    except Ended:
-        pass
+    is_last = False
+    while not is_last:
+        # Once more after the signal: what has arrived counts.
+        is_last = Ending.asked
+        for key, _ in selector.select(0 if is_last else 0.05):
+            while True:
+                try:
+                    data, peer = key.fileobj.recvfrom(65535)
+                except BlockingIOError:
+                    break
+                except OSError:
+                    continue  # the ICMP error of an earlier answer
+                if len(data) < HEADER.size:
+                    continue
+                stream, number = HEADER.unpack_from(data)
+                counters.setdefault(stream, Counter()).add(number)
+                try:
+                    key.fileobj.sendto(data, peer)
+                except OSError:
+                    pass  # an ICMP error or a full queue: the probe counts the loss
     print(json.dumps({str(s): c.report() for s, c in counters.items()}), flush=True)
 
 
@@ -139,33 +153,30 @@ def probe(args):
                     counter.add(number)
 
     print("ready", flush=True)
-    try:
-        while time.monotonic() < end and (not args.count or sent < args.count):
-            # Catch up with the clock: a late wake-up sends what is due, so the rate holds.
-            due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
-            while sent < due:
-                try:
-                    sock.send(HEADER.pack(args.stream, sent) + filler)
-                    sent += 1
-                except BlockingIOError:
-                    break
-                except OSError:
-                    # An ICMP error of an earlier packet: it is reported here, this one did not go.
-                    errors += 1
-                    break
-            hear()
-            pause = start + sent * gap - time.monotonic()
-            if pause > 0:
-                time.sleep(min(pause, 0.05))
-    except Ended:
-        pass
-    last = time.monotonic() + args.linger
-    try:
-        while time.monotonic() < last and len(counter.seen) < sent:
-            hear()
-            time.sleep(0.005)
-    except Ended:
-        pass
+    while not Ending.asked and time.monotonic() < end and (not args.count or sent < args.count):
+        # A late wake-up catches up with the clock, so the rate holds, but not in one go: that
+        # would be a flood.
+        due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
+        for _ in range(min(due - sent, MOST_AT_ONCE)):
+            try:
+                sock.send(HEADER.pack(args.stream, sent) + filler)
+                sent += 1
+            except BlockingIOError:
+                break
+            except OSError:
+                # An ICMP error of an earlier packet: it is reported here, this one did not go.
+                errors += 1
+                break
+        hear()
+        pause = start + sent * gap - time.monotonic()
+        time.sleep(min(max(pause, 0.0005), 0.05))
+    # Until nothing more has come for a while.
+    heard, last = counter.total, time.monotonic() + args.linger
+    while time.monotonic() < last and len(counter.seen) < sent:
+        hear()
+        if counter.total != heard:
+            heard, last = counter.total, time.monotonic() + args.linger
+        time.sleep(0.005)
     report = counter.report(sent)
     print(json.dumps({"stream": args.stream, "sent": sent, "errors": errors, **report}), flush=True)
 
@@ -184,13 +195,13 @@ def main():
     client.add_argument("--seconds", type=float, default=0, help="0: until a signal or --count")
     client.add_argument("--size", type=int, default=200, help="UDP payload in bytes")
     client.add_argument("--stream", type=int, default=1, help="stream id")
-    client.add_argument("--linger", type=float, default=1.0, help="seconds to wait for the last")
+    client.add_argument("--linger", type=float, default=3.0, help="seconds of silence to wait")
     client.set_defaults(run=probe)
     args = parser.parse_args()
     if getattr(args, "size", MIN_SIZE) < MIN_SIZE:
         parser.error(f"--size: at least {MIN_SIZE}")
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGINT, _end)
+    signal.signal(signal.SIGTERM, Ending.ask)
+    signal.signal(signal.SIGINT, Ending.ask)
     args.run(args)
 
 

@@ -4,7 +4,7 @@ import re
 import shutil
 from pathlib import Path
 
-from .base import CommandFailed, LabError, wait_for
+from .base import PATIENCE_S, CommandFailed, LabError, wait_for
 
 CHARON = "/usr/sbin/charon-systemd"
 
@@ -92,20 +92,20 @@ class Swan:
                 raise LabError(f"charon on {self.host.name} ended:\n{self.output()[-3000:]}")
             return self.vici.exists()
 
-        wait_for(f"charon on {self.host.name}", ready, 15)
+        wait_for(f"charon on {self.host.name}", ready)
         if load:
             self.load()
 
     def stop(self):
         """SIGTERM: charon deletes its SAs and policies on the way out."""
-        return self.process.stop(timeout=10)
+        return self.process.stop(timeout=PATIENCE_S)
 
     def output(self):
         """Its log, and what went to the terminal."""
         text = self.log.read_text(errors="replace") if self.log.exists() else ""
         return (self.process.output() if self.process else "") + text
 
-    def swanctl(self, *args, check=True, timeout=30):
+    def swanctl(self, *args, check=True, timeout=PATIENCE_S):
         """`swanctl ARGS` on this host's instance; returns the finished process."""
         return self.host.run(
             "swanctl", *args, "--uri", f"unix://{self.vici}", check=check, timeout=timeout
@@ -119,11 +119,11 @@ class Swan:
             raise LabError(f"swanctl --load-all on {self.host.name}:\n{text}\n{self.output()}")
         return text
 
-    def initiate(self, child="net", timeout=15):
+    def initiate(self, child="net", timeout=PATIENCE_S // 2):
         """Negotiates a child; raises LabError with charon's words when it fails."""
         try:
             return self.swanctl(
-                "--initiate", "--child", child, "--timeout", timeout, timeout=timeout + 10
+                "--initiate", "--child", child, "--timeout", timeout
             ).stdout
         except CommandFailed as failed:
             raise LabError(
