@@ -21,9 +21,13 @@ def test_terminate(network):
     for gateway in net.gateways():
         if not gateway.daemon:
             continue
+        # charon forgets the SA first, and has it deleted then.
+        wait_for("no SA left", lambda g=gateway: g.daemon.json("sa") == [])
         assert gateway.daemon.exec("ip", "xfrm", "state").stdout.strip() == ""
-        policies = gateway.daemon.exec("ip", "xfrm", "policy").stdout
-        assert "tmpl" not in policies, policies
+        wait_for(
+            "no policy left",
+            lambda g=gateway: "tmpl" not in g.daemon.exec("ip", "xfrm", "policy").stdout,
+        )
     if net.gwb.daemon:
         # What was good ESP a moment ago belongs to no SA now.
         count = net.gwb.daemon.drops().get("in-no-state", 0)

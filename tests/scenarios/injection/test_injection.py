@@ -61,7 +61,7 @@ class Target:
 
         wanted = {name.replace("_", "-"): count for name, count in reasons.items()}
         try:
-            wait_for("the counters", lambda: growth() == wanted, 5)
+            wait_for("the counters", lambda: growth() == wanted)
         except LabError:
             pass
         assert growth() == wanted
@@ -96,7 +96,7 @@ def test_late_inside_the_window_is_fine(target):
     ping(target.net.client, t.SERVER4, count=5)
     arrived = Capture(target.net.server, "eth0", "icmp")
     target.injector.send(*late)
-    wait_for("late packets", lambda: len(arrived.frames()) >= 10, 3)
+    wait_for("late packets", lambda: len(arrived.frames()) >= 10)
     arrived.stop()
 
 
@@ -127,7 +127,6 @@ def test_a_flipped_bit_anywhere_in_esp(target):
             "the counters",
             lambda n=min(start + 64, len(flipped)): sum(target.daemon.drops().values())
             - sum(before.values()) >= n,
-            5,
         )  # fmt: skip
     assert arrived.stop() == []
     now = target.daemon.drops()
@@ -140,7 +139,7 @@ def test_a_flipped_bit_anywhere_in_esp(target):
     # The window did not move: the frame itself is still good.
     arrived = Capture(target.net.server, "eth0", "icmp")
     target.injector.send(frame)
-    wait_for("the good frame", lambda: len(arrived.frames()) == 2, 3)
+    wait_for("the good frame", lambda: len(arrived.frames()) == 2)
     arrived.stop()
 
 
@@ -245,7 +244,7 @@ def test_esp_with_content_that_its_policy_does_not_allow(target):
         now = target.daemon.drops()
         return {k: now[k] - before.get(k, 0) for k in now if now[k] != before.get(k, 0)}
 
-    wait_for("the counters", lambda: sum(grown().values()) == 3, 5)
+    wait_for("the counters", lambda: sum(grown().values()) == 3)
     # The SA's own selector or the policy refuses it, whichever is asked first.
     assert set(grown()) <= {"in-policy", "in-selector"}, grown()
     assert arrived.stop() == []
@@ -257,7 +256,7 @@ def test_esp_with_allowed_content_arrives(target):
 
     arrived = Capture(target.net.server, "eth0", f"icmp and src {t.CLIENT4}")
     target.injector.send(forged(target, IP(src=t.CLIENT4, dst=t.SERVER4, ttl=9) / ICMP(), 6000))
-    wait_for("the forged packet", lambda: len(arrived.frames()) == 1, 3)
+    wait_for("the forged packet", lambda: len(arrived.frames()) == 1)
     frame = arrived.stop()[0]
     assert frame.data[ETH + 8] == 8, "TTL is decremented once"
 

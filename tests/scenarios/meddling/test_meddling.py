@@ -27,14 +27,14 @@ def test_flushed_barriers_stand_again_and_a_crash_leaks_nothing(network):
             "culvert-guard" in gateway.host.run("nft", "list", "ruleset").stdout
         )
 
-    wait_for("the guard to stand again", guarded, 5)
+    wait_for("the guard to stand again", guarded)
     wire = Capture(net.mid, "west")
     gateway.daemon.kill9()
     for to in (t.SERVER4, t.SERVER6):
         assert ping(net.client, to, count=3)["received"] == 0, to
     assert_only_protected(wire.stop())
     gateway.daemon.start()
-    wait_for("traffic to pass again", passes(net.client, t.SERVER4), 10)
+    wait_for("traffic to pass again", passes(net.client, t.SERVER4))
 
 
 def test_rules_and_routes_come_back(network):
@@ -51,9 +51,9 @@ def test_rules_and_routes_come_back(network):
             for family in ("-4", "-6")
         )
 
-    wait_for("rules and routes", restored, 5)
+    wait_for("rules and routes", restored)
     for source, to in ((t.LAN_A4, t.SERVER4), (t.LAN_A6, t.SERVER6)):
-        assert ping(host, to, count=2, source=source)["received"] == 2, to
+        assert_ping(host, to, count=2, source=source)
 
 
 def test_no_command_takes_the_guard_from_a_daemon(network):
@@ -73,17 +73,18 @@ def test_reloads_take_the_ports_back_and_leak_no_descriptor(network):
     net = network().up()
     daemon = net.gwa.daemon
     pid = daemon.process.pid
-    counts = []
+    descriptors = lambda: len(os.listdir(f"/proc/{pid}/fd"))  # noqa: E731
+    before = descriptors()
     reloads = "configuration reloaded"
     for done, mode in enumerate(("generic", "auto", "generic", "auto")):
         # Each differs from the one before: every port is closed and opened again.
         daemon.mode = mode
         daemon.write_config()
         os.kill(pid, signal.SIGHUP)
-        wait_for("the reload", lambda n=done: daemon.log().count(reloads) == n + 1, 5)
-        wait_for("a ping after the reload", passes(net.client, t.SERVER4), 5)
-        counts.append(len(os.listdir(f"/proc/{pid}/fd")))
-    assert len(set(counts)) == 1, counts
+        wait_for("the reload", lambda n=done: daemon.log().count(reloads) == n + 1)
+        wait_for("a ping after the reload", passes(net.client, t.SERVER4))
+        # It may have some open for a moment, to a program that it runs.
+        wait_for("no more descriptors than before", lambda: descriptors() <= before)
     assert_ping(net.client, t.SERVER6)
 
 
@@ -91,9 +92,9 @@ def test_without_its_interface_the_daemon_ends_and_leaks_nothing(network):
     net = network().up()
     wire = Capture(net.mid, "west")
     net.gwa.host.ip("link", "del", "culvert0")
-    wait_for("the daemon to end", lambda: not net.gwa.daemon.alive(), 5)
+    wait_for("the daemon to end", lambda: not net.gwa.daemon.alive())
     for host, source in ((net.client, None), (net.gwa.host, t.LAN_A4)):
         assert ping(host, t.SERVER4, count=2, source=source)["received"] == 0
     assert_only_protected(wire.stop())
     net.gwa.daemon.start()
-    wait_for("traffic to pass again", passes(net.client, t.SERVER4), 10)
+    wait_for("traffic to pass again", passes(net.client, t.SERVER4))

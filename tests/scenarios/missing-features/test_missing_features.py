@@ -14,7 +14,7 @@ def refuses(net, *before):
     links = host.ip("-o", "link").stdout
     done = host.run(
         *before, culvert_binary(), "run", "--config", net.gwa.daemon.config,
-        check=False, timeout=15,
+        check=False,
     )  # fmt: skip
     message = done.stdout + done.stderr
     assert done.returncode not in (0, 101), message

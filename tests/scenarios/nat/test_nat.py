@@ -3,7 +3,7 @@
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected, kinds
-from lab.traffic import Stream, assert_perfect, assert_ping
+from lab.traffic import Stream, assert_perfect, assert_ping, ping
 
 #: The NAT box's outside address is not protected, the LANs are; there is no IPv6 here.
 VALUES = {
@@ -45,11 +45,10 @@ def test_the_port_changes_under_way(network, plane):
     )  # fmt: skip
     net.nat.run("conntrack", "-F", check=False)
     # The first packets from behind the NAT carry the new port; charon at B is told (MAPPING).
-    net.client.run("ping", "-c", "5", "-i", "0.2", "-W", "1", t.SERVER4, check=False)
-    wait_for(
-        "B to follow the port",
-        lambda: net.gwb.swan.sas()[0][1]["remote-port"] != before,
-        10,
-    )
+    def follows():
+        ping(net.client, t.SERVER4, count=5, interval=0.2)
+        return net.gwb.swan.sas()[0][1]["remote-port"] != before
+
+    wait_for("B to follow the port", follows)
     assert_ping(net.client, t.SERVER4, count=10)
     assert_ping(net.server, t.CLIENT4, count=10)

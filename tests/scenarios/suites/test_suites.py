@@ -3,7 +3,7 @@
 import pytest
 from lab import LabError
 from lab import topology as t
-from lab.base import wait_for
+from lab.base import PATIENCE_S, wait_for
 from lab.capture import Capture, IvRecord, leaks
 from lab.inject import Injector, ether, xfrm_states
 from lab.suites import SUITES, open_esp, seal
@@ -33,7 +33,7 @@ def try_suite(net, suite):
     wire = Capture(net.mid, "west", "ip")
     for to in (t.SERVER4, t.SERVER6):
         for size in SIZES:
-            result = ping(net.client, to, size=size, count=2, interval=0.002)
+            result = ping(net.client, to, size=size, count=2, interval=0.002, wait=PATIENCE_S)
             if result["received"] != 2 or result["duplicates"]:
                 return f"ping {to} size {size}: {result['text']}"
     frames = wire.stop()
@@ -71,7 +71,7 @@ def test_frame_by_frame_against_scapy(network, plane, request):
         state = next(s for s in states if s.dst == t.WAN_B4)
         wire = Capture(net.mid, "west", f"ip proto 50 and dst {t.WAN_B4}")
         for size in SIZES:
-            ping(net.client, t.SERVER4, size=size, count=1)
+            ping(net.client, t.SERVER4, size=size, count=1, wait=PATIENCE_S)
         sealed = [bytes(f.data[14:]) for f in wire.stop()]
         try:
             assert len(sealed) == len(SIZES), f"{len(sealed)} frames for {len(SIZES)} pings"
@@ -89,7 +89,6 @@ def test_frame_by_frame_against_scapy(network, plane, request):
             wait_for(
                 "scapy's packets",
                 lambda arrived=arrived: len(arrived.frames()) == len(SIZES),
-                3,
             )
             arrived.stop()
         except Exception as error:  # noqa: BLE001 - the other suites are worth knowing, too

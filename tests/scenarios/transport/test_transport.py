@@ -30,5 +30,4 @@ def test_host_to_host(network, case):
     # The end points' addresses are on the wire; their content is not.
     assert_only_protected(frames, protected=(), allow=())
     assert kinds(frames).get("esp-udp" if encap == "yes" else "esp", 0) > 1000
-    result = Iperf(net.gwb.host).run(net.gwa.host, b, seconds=1)
-    assert result["bits_per_second"] > 10e6
+    assert Iperf(net.gwb.host).run(net.gwa.host, b, total=8_000_000)["bytes"] > 4_000_000
