@@ -6,8 +6,8 @@
 Each cell is a stream of equal packets through a gateway that has nothing else to do: cycles from the
 first beat that goes in to the last one that comes out, at the published frequency. Every packet that
 comes out is decrypted and compared. Prints published rate, ours, their ratio, the model's bound for an
-endless stream and the section that binds it; `<` marks a cell below its target. Writes
-build/tables.csv. Status 1 if a target is missed.
+endless stream and the section that binds it; `<` marks a cell below its target, `-` what has no
+published figure. Writes build/tables.csv. Status 1 if a target is missed.
 """
 
 import csv
@@ -43,8 +43,9 @@ class Tables:
         ratio = ours / published if published else None
         low = target is not None and ours < target
         self.missed += low
-        print(f"  {size:5} {packets:7} {published or 0:11.2f} {ours:11.2f} "
-              f"{ratio or 0:6.2f} {costs.bound(size, mhz):11.2f}  {costs.binds}"
+        beside = (f"{published:.2f}", f"{ratio:.2f}") if published else ("-", "-")
+        print(f"  {size:5} {packets:7} {beside[0]:>11} {ours:11.2f} "
+              f"{beside[1]:>6} {costs.bound(size, mhz):11.2f}  {costs.binds}"
               f"{f'  < {target:.0f}' if low else ''}", flush=True)
         self.rows.append((table, configuration, cipher, size, packets, mhz,
                           f"{published:.2f}" if published else "", f"{ours:.2f}",
