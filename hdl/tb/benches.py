@@ -12,7 +12,8 @@ class Bench:
     """One build of one module, with the Python module that tests it.
 
     `parameters` become the module's parameters and, as CV_NAME, environment variables of the
-    tests; `environment` goes to the tests only. `folders` are folders of rtl/ ("tb" is tb/).
+    tests; `environment` goes to the tests only. `folders` are folders of rtl/ ("tb" is tb/). Of a
+    `whole` gateway the tests see the ports alone, which leaves Verilator more to simplify.
     """
 
     name: str
@@ -21,6 +22,7 @@ class Bench:
     folders: tuple[str, ...] = ("common",)
     parameters: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
+    whole: bool = False
 
 
 # What shares gateway_pkg is built with every folder: the package needs those of the others.
@@ -29,7 +31,18 @@ ALL = ("common", "crypto", "esp", "policy", "sad", "gateway")
 ESP = ("common", "crypto", "gateway", "esp")
 INBOUND = ESP
 
+
+def modules(count):
+    """A gateway's parameters: as many modules of each kind."""
+    return dict.fromkeys(("NumPolicy", "NumSad", "NumAes", "NumDes", "NumGcm", "NumSha1",
+                          "NumSha256"), count)
+
+
 BENCHES = [
+    # The longest ones first.
+    Bench("gateway_1", "cv_gateway", "test_gateway", ALL, modules(1), whole=True),
+    Bench("outbound_2", "cv_outbound", "test_outbound", ALL, modules(2), whole=True),
+    Bench("inbound_2", "cv_inbound", "test_inbound", ALL, modules(2), whole=True),
     Bench("fifo_4", "cv_fifo", "test_fifo", parameters={"Depth": 4}),
     Bench("fifo_1", "cv_fifo", "test_fifo", parameters={"Depth": 1}),
     Bench("fifo_5", "cv_fifo", "test_fifo", parameters={"Depth": 5}),

