@@ -136,9 +136,13 @@ class InboundTraffic:
         elif kind == 3:
             body = body[:8] + rng.randbytes(rng.randint(0, 120))
         elif not sa.v6:
-            return ip_header(False, sa.src, sa.dst, ESP, len(body), df=False,
-                             fragment=rng.choice([0x2000, 100])) + body
+            return self.fragment(sa, body)
         return ip_header(sa.v6, sa.src, sa.dst, ESP, len(body)) + body
+
+    def fragment(self, sa, body):
+        """ESP in an IPv4 fragment."""
+        return ip_header(False, sa.src, sa.dst, ESP, len(body), df=False,
+                         fragment=self.rng.choice([0x2000, 100])) + body
 
     def in_clear(self, flow):
         v6, rng = bool(self.rng.randrange(2)), self.rng
@@ -150,7 +154,8 @@ class InboundTraffic:
         return self.clear.by_port(v6, flow)
 
     def extremes(self):
-        """The shortest packets, and of AES flows the longest ones: that fit and that do not."""
+        """The shortest packets, and of AES flows the longest ones: that fit and that do not. Then two
+        kinds that are rare among the random ones: of an SPI that is not there, and a fragment."""
         for flow in (0, 2, 3, 5):
             payload, proto = b"", EXPERIMENT
             if SPECS[flow].tunnel:
@@ -165,3 +170,7 @@ class InboundTraffic:
         yield self.seal(0, bytes(MAX_BYTES), 4, blocks=0)
         self.sent[0].pop()
         yield self.clear.packet(False, 0, bytes(MAX_BYTES - 24), port=BYPASS_PORT)
+        sa = self.model.flows[0].sa
+        body = bytes([sa.spi >> 24 ^ 0x80]) + self.rng.randbytes(99)
+        yield ip_header(False, sa.src, sa.dst, ESP, len(body)) + body
+        yield self.fragment(sa, body)
