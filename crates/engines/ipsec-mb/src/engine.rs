@@ -98,6 +98,8 @@ fn prefetch<'a>(job: &Job<'a>, near: &mut Option<(&'a Session, usize)>) {
     for at in (mem::LINE_LEN..len).step_by(mem::LINE_LEN) {
         mem::prefetch_at(job.packet, at);
     }
+    // Packets do not begin with a line: their end, the ICV, may be in one more.
+    mem::prefetch_at(job.packet, len.wrapping_sub(1));
 }
 
 /// How many jobs ahead keys and packets are asked for.
