@@ -16,6 +16,7 @@ use policy::{SaEntry, SaSpot};
 use wire::{Digest, protocol};
 
 use crate::ingress::{Head, Heads};
+use crate::opening::Note;
 use crate::plan::Action;
 use crate::worker::Worker;
 
@@ -32,22 +33,22 @@ impl Worker {
         let reader = &self.reader;
         // 1. By the flow's plan: policies and the SA's place. ESP: where the index has the SA.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
-            head.sa = None;
+            (head.tag, head.sa) = (None, None);
             if head.end.is_some() {
                 continue;
             }
-            match self.own_esp_ends(packet, head) {
-                Some((dst, spi)) => reader.prefetch_inbound_sa(dst, spi, protocol::ESP),
-                None => head.sa = head.place.and_then(|place| self.look_at_plan(place)),
+            if !head.is_own_esp {
+                head.sa = head.place.and_then(|place| self.look_at_plan(place));
+            } else if let Some((dst, spi)) = own_esp_ends(packet, head) {
+                let tag = reader.inbound_tag(dst, spi, protocol::ESP);
+                reader.prefetch_inbound(tag);
+                head.tag = Some(tag);
             }
         }
         // 2. ESP: the SA's place.
-        for (packet, head) in packets.iter().zip(heads.iter_mut()) {
-            if head.end.is_some() {
-                continue;
-            }
-            let Some((dst, spi)) = self.own_esp_ends(packet, head) else { continue };
-            head.sa = reader.inbound_spot(dst, spi, protocol::ESP);
+        for head in heads.iter_mut() {
+            let Some(tag) = head.tag else { continue };
+            head.sa = reader.inbound_spot(tag);
             if let Some(spot) = head.sa {
                 reader.prefetch_spot(spot);
             }
@@ -55,26 +56,33 @@ impl Worker {
         // 3. The SA.
         self.each_sa(heads, |head, sa| {
             sa.prefetch();
-            match head.digest.brief.protocol() {
-                protocol::ESP => sa.esp.prefetch_to_open(),
-                _ => sa.esp.prefetch_to_seal(),
+            match head.is_own_esp {
+                true => sa.esp.prefetch_to_open(),
+                false => sa.esp.prefetch_to_seal(),
             }
         });
         // 4. Its numbers. The engine asks for the keys.
         self.each_sa(heads, |_, sa| sa.esp.prefetch_cells());
     }
 
-    /// Asks for the policies of the plans that were found.
-    pub(crate) fn look_at_plans(&self, heads: &Heads) {
-        for head in heads.iter().filter(|head| head.end.is_none()) {
-            head.place.and_then(|place| self.look_at_plan(place));
+    /// Asks for the policies of the plans that were found, and notes them for next time.
+    pub(crate) fn look_at_plans(&self, heads: &Heads, notes: &[Note]) {
+        for (head, note) in heads.iter().zip(notes) {
+            let Some(place) = head.place.filter(|_| head.end.is_none()) else { continue };
+            if head.is_sought {
+                self.look_at_plan(place);
+            }
+            let guess = note.guess.learn(place);
+            if guess != note.guess {
+                self.reader.set_note(note.sa, guess.note());
+            }
         }
     }
 
     /// Asks for what the plan at a place counts, and for the place of the SA by which packets of
     /// the flow are sealed.
     #[inline]
-    fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
+    pub(crate) fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
         for policy in plan.policies() {
             policy.prefetch_counters();
@@ -85,17 +93,6 @@ impl Worker {
         Some(spot)
     }
 
-    /// Destination and SPI of an ESP packet to this host.
-    #[inline]
-    fn own_esp_ends(&self, packet: &Packet, head: &Head) -> Option<(IpAddr, u32)> {
-        if !self.is_own_esp(head) {
-            return None;
-        }
-        let Digest { flow, brief } = &head.digest;
-        let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
-        Some((flow.dst(), u32::from_be_bytes(*spi)))
-    }
-
     fn each_sa(&self, heads: &Heads, ask: impl Fn(&Head, &SaEntry<Sa>)) {
         for head in heads.iter() {
             if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
@@ -103,6 +100,14 @@ impl Worker {
             }
         }
     }
+}
+
+/// Destination and SPI of a packet of bare ESP.
+#[inline]
+fn own_esp_ends(packet: &Packet, head: &Head) -> Option<(IpAddr, u32)> {
+    let Digest { flow, brief } = &head.digest;
+    let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
+    Some((flow.dst(), u32::from_be_bytes(*spi)))
 }
 
 /// Runs of one SA in a burst from which on it counts as spread.

@@ -188,8 +188,12 @@ impl Worker {
             self.enter(packet, head, None);
         }
         for (packet, at) in rest.drain(..) {
-            match heads.get(usize::from(at)) {
-                Some(head) => self.enter(packet, head, None),
+            match heads.get_mut(usize::from(at)) {
+                Some(head) => {
+                    // Found in the view that the burst began with.
+                    head.sa = None;
+                    self.enter(packet, head, None);
+                }
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::NoFrames),
             }
@@ -216,7 +220,7 @@ impl Worker {
         if !self.is_maybe_esp(head) {
             return None;
         }
-        if self.is_own_esp(head) {
+        if head.is_own_esp {
             let is_possible = self.is_known_source(&head.digest.flow);
             return is_possible.then_some(Esp::Bare);
         }
@@ -265,6 +269,10 @@ impl Worker {
     pub(crate) fn move_on_left(&mut self, batch: &mut Batch) {
         let mut heads: ArrayVec<Head, BURST_LEN> = ArrayVec::new();
         for Left { packet, mut head, held } in batch.left.drain(..) {
+            // By what this thread knows, not the one that left it.
+            head.is_own_esp = self.is_own_esp(&head);
+            head.sa = None;
+            head.seek(&self.flows);
             head.place = self.flows.place(head.hash);
             self.enter(packet, &head, held.as_deref());
             if heads.last().is_none_or(|last| last.hash != head.hash) {

@@ -27,7 +27,7 @@ impl Worker {
         if self.has_left {
             return self.leave(packet, head);
         }
-        if self.is_own_esp(head) {
+        if head.is_own_esp {
             return match self.is_known_source(&head.digest.flow) {
                 true => self.esp(packet, head, None),
                 false => self.drop_packet(packet, DropReason::MartianSource),

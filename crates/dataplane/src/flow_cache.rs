@@ -185,6 +185,20 @@ impl FlowCache {
         Some(place as u32)
     }
 
+    /// Brings near what [`FlowCache::is_of`] and [`FlowCache::at`] read.
+    #[inline]
+    pub(crate) fn prefetch_at(&self, place: u32) {
+        if let Some(entry) = self.entries.get(place as usize) {
+            mem::prefetch_all(entry);
+        }
+    }
+
+    /// Whether the plan at a place is that of a flow, whether or not it holds.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, place: u32, key: &Key) -> bool {
+        matches!(self.entries.get(place as usize), Some(Some(entry)) if entry.key == *key)
+    }
+
     /// The plan at a place, whatever it is worth.
     pub(crate) fn peek(&self, place: u32) -> Option<&Plan> {
         self.entries.get(place as usize)?.as_ref().map(|entry| &entry.plan)

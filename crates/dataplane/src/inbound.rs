@@ -9,6 +9,7 @@ use policy::{Direction, Flow, SaEntry, SaHandle, SaId};
 use wire::{Digest, Fragment, Headers, Span, protocol};
 
 use crate::event::Event;
+use crate::guess::Guess;
 use crate::ingress::Head;
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
@@ -44,7 +45,12 @@ impl Worker {
             return self.drop_packet(packet, DropReason::MalformedEsp);
         };
         let spi = u32::from_be_bytes(*spi);
-        let Some(handle) = self.inbound_sas.find(flow, spi, &self.reader) else {
+        let found = match head.sa.filter(|_| head.is_own_esp) {
+            Some(spot) => self.reader.inbound_sa_at(spot, (flow.dst(), spi, protocol::ESP), 0),
+            None => None,
+        };
+        let found = found.or_else(|| self.inbound_sas.find(flow, spi, &self.reader));
+        let Some(handle) = found else {
             return self.drop_packet(packet, DropReason::InNoState);
         };
         let Some(sa) = self.reader.sa(handle) else {
@@ -65,11 +71,27 @@ impl Worker {
                 if self.opening.is_full() {
                     self.open_gathered();
                 }
-                if let Err(packet) = self.opening.push(packet, head, handle, opening, from) {
+                let guess = self.guess(handle);
+                let sa = (handle, guess);
+                if let Err(packet) = self.opening.push(packet, head, sa, opening, from) {
                     self.drop_packet(packet, DropReason::InCrypto);
                 }
             }
         }
+    }
+
+    /// The flow that an SA's next packet may be of; brings its plan near.
+    #[inline(always)]
+    fn guess(&self, sa: SaHandle) -> Guess {
+        // With few SAs everything is near.
+        if !self.is_spread {
+            return Guess::NONE;
+        }
+        let guess = Guess::from_note(self.reader.note(sa));
+        if let Some(place) = guess.place() {
+            self.flows.prefetch_at(place);
+        }
+        guess
     }
 
     /// A decrypted packet whose flow has no plan: policy must allow it (RFC 4301 §5.2).

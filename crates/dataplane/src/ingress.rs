@@ -12,13 +12,13 @@ use esp::Sa;
 use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
-use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, WorkerIndex};
+use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, SaTag, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Digest, Family, FlowKey, Headers, Span, protocol};
 
 use crate::batch::Source;
-use crate::flow_cache::{FlowHash, Ingress, Key};
+use crate::flow_cache::{FlowCache, Ingress, Key};
 use crate::plan::{Action, Lesson};
 use crate::worker::{Origin, Worker};
 
@@ -27,14 +27,22 @@ use crate::worker::{Origin, Worker};
 pub(crate) struct Head {
     pub(crate) digest: Digest,
     pub(crate) ingress: Ingress,
+    /// How the flow cache finds the flow, if it is to be looked for there.
     pub(crate) hash: u64,
     /// Where its flow's plan may stand.
     pub(crate) place: Option<u32>,
+    /// Bare ESP for this host, as its destination alone tells: it needs no plan, and the rest of this
+    /// says nothing about one.
+    pub(crate) is_own_esp: bool,
+    /// Whether its flow's place is to be looked for by the hash.
+    pub(crate) is_sought: bool,
     /// Whether its flow may have a plan at all: what is done to all packets of the flow hangs on
     /// nothing but the key.
     pub(crate) has_flow: bool,
     /// How the packet ends here, if it does; the rest says nothing then.
     pub(crate) end: Option<Outcome>,
+    /// By what that is found, if it is ESP for this host.
+    pub(crate) tag: Option<SaTag>,
     /// Where the SA is that it is most likely for, while bursts are spread over many.
     pub(crate) sa: Option<SaSpot>,
 }
@@ -46,13 +54,23 @@ impl Head {
         Key { flow: self.digest.flow, ingress: self.ingress }
     }
 
-    /// Completes a head whose digest is there.
+    /// Completes a head whose digest is there, but for what is said of its flow.
     #[inline(always)]
-    pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool, hasher: &FlowHash) {
+    pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool) {
         self.ingress = ingress;
         self.has_flow = has_flow;
-        self.hash = hasher.hash(&self.key());
+        self.is_own_esp = false;
+        self.is_sought = false;
         self.end = None;
+        self.sa = None;
+    }
+
+    /// Says by what the flow is looked for.
+    #[inline(always)]
+    pub(crate) fn seek(&mut self, flows: &FlowCache) {
+        self.is_sought = true;
+        self.hash = flows.hasher().hash(&self.key());
+        flows.prefetch(self.hash);
     }
 }
 
@@ -206,7 +224,12 @@ impl Worker {
                 false => self.head_from_port(packet, head, ifindex, mac),
             };
             match found {
-                Ok(()) => self.flows.prefetch(head.hash),
+                Ok(()) => {
+                    head.is_own_esp = self.is_own_esp(head);
+                    if !head.is_own_esp {
+                        head.seek(&self.flows);
+                    }
+                }
                 Err(reason) => head.end = Some(reason.into()),
             }
         }
@@ -217,7 +240,9 @@ impl Worker {
     pub(crate) fn find_all(&self, heads: &mut [Head]) {
         for head in heads {
             // Of those that end here too: it does no harm.
-            head.place = self.flows.place(head.hash);
+            if head.is_sought {
+                head.place = self.flows.place(head.hash);
+            }
         }
     }
 
@@ -250,7 +275,7 @@ impl Worker {
                 // What Ethernet padded is not part of the packet.
                 packet.span = Span { len: digest.brief.total_len().into(), ..span };
                 head.digest = digest;
-                head.enter(ingress, true, self.flows.hasher());
+                head.enter(ingress, true);
                 return Ok(());
             }
         }
@@ -291,7 +316,7 @@ impl Worker {
             self.counters.work.checksums_completed.add(1);
         }
         head.digest = (&h).into();
-        head.enter(ingress, !is_to_many, self.flows.hasher());
+        head.enter(ingress, !is_to_many);
         Ok(())
     }
 
@@ -308,7 +333,7 @@ impl Worker {
         // Whether those are key exchange is seen in the packet alone.
         let (src_port, dst_port) = head.digest.flow.ports();
         let is_natt = self.topology.is_natt_port(src_port) || self.topology.is_natt_port(dst_port);
-        head.enter(Ingress { ifindex: 0, via: None }, !is_natt, self.flows.hasher());
+        head.enter(Ingress { ifindex: 0, via: None }, !is_natt);
         Ok(())
     }
 
@@ -336,7 +361,8 @@ impl Worker {
         if head.has_flow
             && let Some((plan, stamps)) = lesson.into_plan()
         {
-            self.flows.insert(head.hash, head.key(), plan, stamps);
+            let key = head.key();
+            self.flows.insert(self.flows.hasher().hash(&key), key, plan, stamps);
         }
     }
 

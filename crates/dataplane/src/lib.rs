@@ -36,6 +36,7 @@ mod event;
 mod fast;
 mod fit;
 mod flow_cache;
+mod guess;
 mod icmp;
 mod idle;
 mod inbound;

@@ -15,7 +15,8 @@ use outcome::{DropReason, Outcome};
 use policy::{SaHandle, Volume};
 use wire::Brief;
 
-use crate::flow_cache::{FlowHash, Ingress};
+use crate::flow_cache::Ingress;
+use crate::guess::Guess;
 use crate::ingress::{Head, Heads};
 use crate::sealing::SameSa;
 use crate::volume::check_volume;
@@ -28,6 +29,8 @@ use crate::worker::{CRYPTO_BURST_LEN, Worker};
 pub(crate) struct Note {
     outer: Brief,
     pub(crate) sa: SaHandle,
+    /// Which flow it may be of.
+    pub(crate) guess: Guess,
     opening: esp::Opening,
     /// Where it came from, if it is encapsulated in UDP.
     from: Option<(IpAddr, u16)>,
@@ -64,7 +67,7 @@ impl Opens {
         &mut self,
         packet: Packet,
         head: &Head,
-        sa: SaHandle,
+        (sa, guess): (SaHandle, Guess),
         opening: esp::Opening,
         from: Option<(IpAddr, u16)>,
     ) -> Result<(), Packet> {
@@ -72,7 +75,7 @@ impl Opens {
         match self.notes.get_mut(self.packets.len()) {
             Some(note) => {
                 note.outer = outer;
-                note.sa = sa;
+                (note.sa, note.guess) = (sa, guess);
                 note.opening = opening;
                 // Not as a whole: most often there is none.
                 match from {
@@ -83,7 +86,7 @@ impl Opens {
             }
             None => {
                 let content = Err(DropReason::InCrypto);
-                let note = Note { outer, sa, opening, from, ifindex, content };
+                let note = Note { outer, sa, guess, opening, from, ifindex, content };
                 // As many as there are packets.
                 let _ = self.notes.try_push(note);
             }
@@ -122,7 +125,7 @@ impl Worker {
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
         let Opens { packets, notes, heads } = gathered;
-        open_all(packets, notes, heads, sa_of, &mut *self.engine, self.flows.hasher());
+        open_all(packets, notes, heads, sa_of, &mut *self.engine);
     }
 
     /// Accepts what has been decrypted, in the order of arrival, moves it on in the passes of every
@@ -132,7 +135,7 @@ impl Worker {
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
         for ((packet, note), head) in each {
             if head.end.is_none() {
-                self.flows.prefetch(head.hash);
+                self.seek(head, note.guess);
             }
             if let Err(outcome) = self.accept(packet, note) {
                 head.end = Some(outcome);
@@ -140,7 +143,7 @@ impl Worker {
         }
         self.find_all(heads);
         if self.is_spread {
-            self.look_at_plans(heads);
+            self.look_at_plans(heads, notes);
         }
         let heads: &[Head] = heads;
         for (at, packet) in packets.drain(..).enumerate() {
@@ -149,6 +152,18 @@ impl Worker {
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::InCrypto),
             }
+        }
+    }
+
+    /// Finds the place of a decrypted packet's flow, or says by what it is to be looked for.
+    #[inline(always)]
+    fn seek(&self, head: &mut Head, guess: Guess) {
+        match guess.place().filter(|place| self.flows.is_of(*place, &head.key())) {
+            Some(place) => {
+                head.place = Some(place);
+                self.look_at_plan(place);
+            }
+            None => head.seek(&self.flows),
         }
     }
 
@@ -214,7 +229,6 @@ pub(crate) fn open_all<'s>(
     heads: &mut Heads,
     sa_of: impl Fn(usize, SaHandle) -> Option<&'s Sa>,
     engine: &mut dyn Engine,
-    hasher: &FlowHash,
 ) {
     let mut statuses: ArrayVec<JobStatus, CRYPTO_BURST_LEN> = ArrayVec::new();
     {
@@ -235,7 +249,7 @@ pub(crate) fn open_all<'s>(
     let heads = heads.places(packets.len());
     for (at, ((packet, note), head)) in packets.iter_mut().zip(notes).zip(heads).enumerate() {
         let found = match sas.get(at, note.sa) {
-            Some(sa) => note.look_inside(packet, sa, statuses.next(), head, hasher),
+            Some(sa) => note.look_inside(packet, sa, statuses.next(), head),
             None => Err(DropReason::InStateExpired.into()),
         };
         if let Err(outcome) = found {
@@ -252,7 +266,6 @@ impl Note {
         sa: &Sa,
         status: Option<JobStatus>,
         head: &mut Head,
-        hasher: &FlowHash,
     ) -> Result<(), Outcome> {
         let status = status.unwrap_or(JobStatus::Failed);
         let outer = (packet.span, self.outer);
@@ -265,7 +278,7 @@ impl Note {
             return Err(reason.into());
         }
         let ingress = Ingress { ifindex: self.ifindex, via: Some(self.sa) };
-        head.enter(ingress, true, hasher);
+        head.enter(ingress, true);
         Ok(())
     }
 }

@@ -142,7 +142,7 @@ fn sa_lookups() {
         let miss = time(&spis, |spi| assert!(black_box(find(spi ^ 1)).is_none()));
         let bursts: Vec<&[u32]> = spis.chunks(32).collect();
         let burst = time(&bursts, |spis| {
-            spis.iter().for_each(|&spi| reader.prefetch_inbound_sa(dst, spi, 50));
+            spis.iter().for_each(|&spi| reader.prefetch_inbound(reader.inbound_tag(dst, spi, 50)));
             spis.iter().for_each(one);
         });
         println!("{n:7}  {hit:8.1}  {miss:4.1}  {:16.1}", burst / 32.0);

@@ -53,4 +53,4 @@ pub use reader::{Outbound, Reader};
 pub use sa_entry::{SaEntry, SaState, Volume};
 pub use selector::{PortMask, Prefix, Selector};
 pub use stamp::Stamp;
-pub use view::{SaHandle, SaSpot};
+pub use view::{SaHandle, SaSpot, SaTag};

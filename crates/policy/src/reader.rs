@@ -1,6 +1,7 @@
 //! The workers' side: look-ups without lock, allocation or shared memory traffic.
 
 use core::net::IpAddr;
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use esp::Mode;
@@ -13,7 +14,7 @@ use crate::policy_entry::{PolicyEntry, Treatment};
 use crate::sa_entry::{SaEntry, SaState};
 use crate::stamp::Stamp;
 use crate::table::NONE;
-use crate::view::{SaHandle, SaSpot, View};
+use crate::view::{SaHandle, SaSpot, SaTag, View};
 
 /// One worker's view of the databases.
 ///
@@ -101,18 +102,56 @@ impl<S> Reader<S> {
         self.view.sa(handle)
     }
 
-    /// Brings near what [`inbound_sa`](Reader::inbound_sa) looks at first.
+    /// By what the SA of an arriving packet is found.
     #[inline]
-    pub fn prefetch_inbound_sa(&self, dst: IpAddr, spi: u32, protocol: u8) {
-        self.view.inbound.prefetch(self.view.seeds.inbound(dst, spi, protocol));
+    pub fn inbound_tag(&self, dst: IpAddr, spi: u32, protocol: u8) -> SaTag {
+        SaTag(self.view.seeds.inbound(dst, spi, protocol))
+    }
+
+    /// Brings near what [`inbound_spot`](Reader::inbound_spot) and
+    /// [`inbound_sa`](Reader::inbound_sa) look at first.
+    #[inline]
+    pub fn prefetch_inbound(&self, tag: SaTag) {
+        self.view.inbound.prefetch(tag.0);
     }
 
     /// Where the SA of an arriving packet most likely is; reads what
-    /// [`prefetch_inbound_sa`](Reader::prefetch_inbound_sa) has brought near.
+    /// [`prefetch_inbound`](Reader::prefetch_inbound) has brought near.
     #[inline]
-    pub fn inbound_spot(&self, dst: IpAddr, spi: u32, protocol: u8) -> Option<SaSpot> {
-        let slot = self.view.inbound.head(self.view.seeds.inbound(dst, spi, protocol));
+    pub fn inbound_spot(&self, tag: SaTag) -> Option<SaSpot> {
+        let slot = self.view.inbound.head(tag.0);
         (slot != NONE).then_some(SaSpot(slot))
+    }
+
+    /// [`inbound_sa`](Reader::inbound_sa) for whoever has asked for the packet's
+    /// [`inbound_spot`](Reader::inbound_spot) since the last refresh; none may also say that it has to
+    /// be asked.
+    #[inline]
+    pub fn inbound_sa_at(
+        &self,
+        spot: SaSpot,
+        (dst, spi, protocol): (IpAddr, u32, u8),
+        mark: u32,
+    ) -> Option<SaHandle> {
+        // The spot is where the packet's chain begins, so there is none younger in this view.
+        let (handle, sa) = self.view.inbound_sa_in(spot.0, (dst, spi, protocol))?;
+        sa.accepts_mark(mark).then_some(handle)
+    }
+
+    /// What was noted beside an SA by [`set_note`](Reader::set_note); 0 at first, and when the SA is
+    /// gone.
+    #[inline]
+    pub fn note(&self, handle: SaHandle) -> u32 {
+        self.view.slot(handle).map_or(0, |slot| slot.note.load(Relaxed))
+    }
+
+    /// Notes a number beside an SA, for this reader alone and until the SA is removed or replaced. It lies
+    /// next to what leads to the SA, so who has just asked for the SA has it near.
+    #[inline]
+    pub fn set_note(&self, handle: SaHandle, note: u32) {
+        if let Some(slot) = self.view.slot(handle) {
+            slot.note.store(note, Relaxed);
+        }
     }
 
     /// Brings near what leads from a place to the SA in it.

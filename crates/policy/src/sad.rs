@@ -62,7 +62,7 @@ impl Sad {
     ) {
         self.collect(out);
         self.generation = self.generation.wrapping_add(1);
-        let new = SaSlot { entry: Some(Arc::clone(entry)), generation: self.generation };
+        let new = SaSlot::new(Arc::clone(entry), self.generation);
         let outbound = outbound_tag(&out.view().seeds, &entry.config);
         if let Some((handle, old)) = old {
             let is_same_place = age(&old.config) == age(&entry.config)

@@ -1,6 +1,7 @@
 //! One state of the databases, as one thread sees it: slots of its own over shared indexes.
 
 use core::net::IpAddr;
+use core::sync::atomic::AtomicU32;
 use std::sync::Arc;
 
 use crate::feed::{Change, PolicyChange, SaChange};
@@ -42,11 +43,24 @@ impl SaHandle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaSpot(pub(crate) u32);
 
+/// By what the SAs that an arriving packet names are found, in the views of one
+/// [`Databases`](crate::Databases).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaTag(pub(crate) Tag);
+
 /// Where an SA is, in one view.
 pub(crate) struct SaSlot<S> {
     pub(crate) entry: Option<Arc<SaEntry<S>>>,
     /// Differs each time that the slot is used.
     pub(crate) generation: u32,
+    /// What the reader's owner has noted beside the SA.
+    pub(crate) note: AtomicU32,
+}
+
+impl<S> SaSlot<S> {
+    pub(crate) fn new(entry: Arc<SaEntry<S>>, generation: u32) -> SaSlot<S> {
+        SaSlot { entry: Some(entry), generation, note: AtomicU32::new(0) }
+    }
 }
 
 const _: () = assert!(size_of::<SaSlot<()>>() == 16);
@@ -54,13 +68,15 @@ const _: () = assert!(size_of::<SaSlot<()>>() == 16);
 // Not derived: those would ask for `S: Clone` and `S: Default`.
 impl<S> Clone for SaSlot<S> {
     fn clone(&self) -> SaSlot<S> {
-        SaSlot { entry: self.entry.clone(), generation: self.generation }
+        // Notes are each reader's own.
+        let (entry, generation) = (self.entry.clone(), self.generation);
+        SaSlot { entry, generation, note: AtomicU32::new(0) }
     }
 }
 
 impl<S> Default for SaSlot<S> {
     fn default() -> SaSlot<S> {
-        SaSlot { entry: None, generation: 0 }
+        SaSlot { entry: None, generation: 0, note: AtomicU32::new(0) }
     }
 }
 
@@ -172,8 +188,13 @@ impl<S> View<S> {
     /// The SA of a handle.
     #[inline]
     pub(crate) fn sa(&self, handle: SaHandle) -> Option<&Arc<SaEntry<S>>> {
-        let place = self.sas.get(handle.slot)?;
-        if place.generation == handle.generation { place.entry.as_ref() } else { None }
+        self.slot(handle)?.entry.as_ref()
+    }
+
+    /// The slot of a handle, as long as it is used for the same SA.
+    #[inline]
+    pub(crate) fn slot(&self, handle: SaHandle) -> Option<&SaSlot<S>> {
+        self.sas.get(handle.slot).filter(|slot| slot.generation == handle.generation)
     }
 
     /// The SAs that an arriving packet names, youngest first, whatever their marks.
@@ -186,6 +207,18 @@ impl<S> View<S> {
     ) -> impl Iterator<Item = (SaHandle, &Arc<SaEntry<S>>)> {
         let at = self.inbound.head(self.seeds.inbound(dst, spi, protocol));
         self.chain(at, &self.inbound_links).filter(move |(_, sa)| sa.is_for(dst, spi, protocol))
+    }
+
+    /// The SA in a slot, if an arriving packet names it, whatever its mark.
+    #[inline]
+    pub(crate) fn inbound_sa_in(
+        &self,
+        slot: u32,
+        (dst, spi, protocol): (IpAddr, u32, u8),
+    ) -> Option<(SaHandle, &SaEntry<S>)> {
+        let SaSlot { entry: Some(sa), generation, .. } = self.sas.get(slot)? else { return None };
+        let handle = SaHandle { slot, generation: *generation };
+        sa.is_for(dst, spi, protocol).then_some((handle, &**sa))
     }
 
     /// The SAs in the chain of an outbound key, youngest first; others may be among them.
@@ -213,7 +246,7 @@ impl<S> View<S> {
                     return None;
                 }
                 last = slot;
-                if let Some(SaSlot { entry: Some(sa), generation }) = self.sas.get(slot) {
+                if let Some(SaSlot { entry: Some(sa), generation, .. }) = self.sas.get(slot) {
                     return Some((SaHandle { slot, generation: *generation }, sa));
                 }
             }
