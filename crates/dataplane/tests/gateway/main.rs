@@ -6,6 +6,7 @@
 mod allocation;
 mod clear;
 mod flows;
+mod guesses;
 mod hold;
 mod hostile;
 mod packets;

@@ -224,6 +224,11 @@ impl Gateway {
     }
 
     pub fn with_sizes(side: Side, sizes: Sizes) -> Gateway {
+        Gateway::with_flows(side, sizes, dataplane::DEFAULT_FLOWS)
+    }
+
+    /// With a flow cache for so many flows.
+    pub fn with_flows(side: Side, sizes: Sizes, flows: usize) -> Gateway {
         let config =
             UmemConfig { chunks: sizes.chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
         let (umem, mut pool) = Umem::new(config).expect("memory");
@@ -246,7 +251,7 @@ impl Gateway {
             events: sender.clone(),
             commands: receiver,
             waker: waker.clone(),
-            flows: dataplane::DEFAULT_FLOWS,
+            flows,
         });
         let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, sizes.port_limit));
         let [lan, wan, linux] = ports;
