@@ -34,7 +34,7 @@ pub(crate) struct Head {
     /// Bare ESP for this host, as its destination alone tells: it needs no plan, and the rest of this
     /// says nothing about one.
     pub(crate) is_own_esp: bool,
-    /// Whether its flow's place is to be looked for by the hash.
+    /// Whether its flow's place is looked for by the hash.
     pub(crate) is_sought: bool,
     /// Whether its flow may have a plan at all: what is done to all packets of the flow hangs on
     /// nothing but the key.
@@ -43,7 +43,8 @@ pub(crate) struct Head {
     pub(crate) end: Option<Outcome>,
     /// By what that is found, if it is ESP for this host.
     pub(crate) tag: Option<SaTag>,
-    /// Where the SA is that it is most likely for, while bursts are spread over many.
+    /// Where the SA is that it is most likely for, if it is ESP for this host and if bursts are spread over
+    /// many.
     pub(crate) sa: Option<SaSpot>,
 }
 
@@ -59,10 +60,7 @@ impl Head {
     pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool) {
         self.ingress = ingress;
         self.has_flow = has_flow;
-        self.is_own_esp = false;
-        self.is_sought = false;
         self.end = None;
-        self.sa = None;
     }
 
     /// Says by what the flow is looked for.
@@ -225,9 +223,11 @@ impl Worker {
             };
             match found {
                 Ok(()) => {
-                    head.is_own_esp = self.is_own_esp(head);
-                    if !head.is_own_esp {
-                        head.seek(&self.flows);
+                    let is_own_esp = self.is_own_esp(head);
+                    head.is_own_esp = is_own_esp;
+                    match is_own_esp {
+                        false => head.seek(&self.flows),
+                        true => (head.is_sought, head.sa) = (false, None),
                     }
                 }
                 Err(reason) => head.end = Some(reason.into()),

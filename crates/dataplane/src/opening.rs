@@ -160,7 +160,7 @@ impl Worker {
     fn seek(&self, head: &mut Head, guess: Guess) {
         match guess.place().filter(|place| self.flows.is_of(*place, &head.key())) {
             Some(place) => {
-                head.place = Some(place);
+                (head.is_sought, head.place) = (false, Some(place));
                 self.look_at_plan(place);
             }
             None => head.seek(&self.flows),
