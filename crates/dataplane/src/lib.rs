@@ -2,7 +2,8 @@
 //!
 //! A packet's way: [`Worker::round`] receives a burst from each port and takes it through passes
 //! (`ingress.rs`): all packets are parsed once and hashed, all are looked for in the flow cache
-//! (`flow_cache.rs`), and then each is moved on. A packet whose flow has a plan that holds
+//! (`flow_cache.rs`; of an encrypted packet the place may be guessed, `guess.rs`), and then each is
+//! moved on. A packet whose flow has a plan that holds
 //! (`plan.rs`) goes by it (`fast.rs`). Any other goes the full way, which is the reference: ESP for
 //! this host to `inbound.rs`, the rest and everything decrypted to `outbound.rs`, which asks the
 //! policy database before any route; `egress.rs` finds the neighbour and queues the frame. What is
