@@ -329,7 +329,7 @@ fn work_in_turn(
 
 #[test]
 fn ordered_what_is_shared_has_one_writer_at_a_time() {
-    let end = scaled(300_000);
+    let end = scaled(100_000);
     let (mut submitter, worker, mut releaser) = ordered::queue::<Item>(16);
     let next = AtomicU64::new(0);
     thread::scope(|scope| {
