@@ -56,7 +56,7 @@ class Bench:
                 self.traffic[1].add(flow)
             spec = (SPECS + SPECS_OUT)[flow]
             await self.registers.load(0, add_outbound(self.models[0], flow, spec, self.rng))
-            self.traffic[0].flows.append(flow)
+            self.traffic[0].add(flow)
 
     def send(self, count):
         for direction, traffic in zip(self.directions, self.traffic):

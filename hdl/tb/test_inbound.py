@@ -8,11 +8,11 @@ import os
 import random
 
 import cocotb
-from direction import EVENTS_IN, REASONS_IN, Direction, wanted
-from half import Half
+from direction import EVENTS_IN, REASONS_IN, wanted
+from half import run_site
 from inbound_model import Inbound
 from inbound_traffic import InboundTraffic
-from site_plan import SPECS, add_inbound, policies
+from site_plan import SPECS
 
 MODULES = int(os.environ["CV_NumAes"])
 
@@ -22,23 +22,6 @@ async def random_packets(dut):
     """Packets of a site's flows, half of which come into being on the way."""
     count, seed = wanted(320)
     rng = random.Random(seed)
-    half, model = Half(dut), Inbound(MODULES)
-    traffic = InboundTraffic(rng, model)
-    direction = Direction(dut.clk_i, model, traffic, half.source, half.sink)
-    await half.start(rng)
-    direction.start()
-    await half.load(policies(model.spd, inbound=True))
-    specs = list(enumerate(SPECS))
-    for group in (specs[::2], specs[1::2]):
-        writes = []
-        for flow, spec in group:
-            writes += add_inbound(model, flow, spec, rng)
-        await half.load(writes)
-        for flow, _ in group:
-            traffic.add(flow)
-        cocotb.start_soon(direction.send([traffic.next() for _ in range(count // 2)]))
-    await direction.finish(half.dropped)
-    await direction.send(traffic.extremes())
-    await direction.finish(half.dropped)
-    await half.check(model)
-    direction.covered(REASONS_IN, EVENTS_IN)
+    model = Inbound(MODULES)
+    seen = await run_site(dut, rng, model, InboundTraffic(rng, model), SPECS, True, count)
+    seen.covered(REASONS_IN, EVENTS_IN)

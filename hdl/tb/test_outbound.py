@@ -9,11 +9,11 @@ import os
 import random
 
 import cocotb
-from direction import EVENTS_OUT, REASONS_OUT, Direction, wanted
-from half import Half
+from direction import EVENTS_OUT, REASONS_OUT, wanted
+from half import run_site
 from outbound_model import Outbound
 from outbound_traffic import OutboundTraffic
-from site_plan import SPECS, SPECS_OUT, add_outbound, policies
+from site_plan import SPECS, SPECS_OUT
 
 MODULES = int(os.environ["CV_NumAes"])
 
@@ -23,23 +23,7 @@ async def random_packets(dut):
     """Packets of a site's flows, half of which come into being on the way."""
     count, seed = wanted(260)
     rng = random.Random(seed)
-    half, model = Half(dut), Outbound(MODULES)
-    traffic = OutboundTraffic(rng)
-    out = Direction(dut.clk_i, model, traffic, half.source, half.sink)
-    await half.start(rng)
-    out.start()
-    await half.load(policies(model.spd, inbound=False))
-    specs = list(enumerate(SPECS + SPECS_OUT))
-    for group in (specs[::2], specs[1::2]):
-        writes = []
-        for flow, spec in group:
-            writes += add_outbound(model, flow, spec, rng)
-        await half.load(writes)
-        traffic.flows += [flow for flow, _ in group]
-        cocotb.start_soon(out.send([traffic.next() for _ in range(count // 2)]))
-    await out.finish(half.dropped)
-    await out.send(traffic.extremes())
-    await out.finish(half.dropped)
-    await half.check(model)
-    out.covered(REASONS_OUT, EVENTS_OUT)
-    assert out.opened
+    model = Outbound(MODULES)
+    seen = await run_site(dut, rng, model, OutboundTraffic(rng), SPECS + SPECS_OUT, False, count)
+    seen.covered(REASONS_OUT, EVENTS_OUT)
+    assert seen.opened

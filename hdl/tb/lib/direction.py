@@ -5,7 +5,7 @@ from collections import Counter
 
 import cocotb
 from cocotb.triggers import ClockCycles
-from outbound_model import CLEAR
+from model import CLEAR
 from outbound_traffic import opened_by_scapy
 from records import EVENT_HARD, EVENT_NUMBERS, EVENT_SOFT, Drop
 from scapy_esp import open_packet

@@ -1,4 +1,4 @@
-"""The ports of one half of a gateway (cv_outbound, cv_inbound): tables, drops, events, clocks."""
+"""One half of a gateway (cv_outbound, cv_inbound): tables, drops, events, clocks, and a run."""
 
 import random
 from collections import Counter
@@ -6,10 +6,11 @@ from collections import Counter
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, FallingEdge, ReadOnly, Timer
+from direction import Direction
 from packet_ports import BeatSink, BeatSource, weather
 from records import EVENT, STATE, Drop, unpack
 from sad_model import STATES
-from site_plan import SAD_TABLES
+from site_plan import SAD_TABLES, add_inbound, add_outbound, policies
 from stream import Sink
 
 REASON_BITS = 5
@@ -98,3 +99,28 @@ class Half:
         assert not int(self.dut.event_missed_o.value)
         for index in model.flows:
             model.check_state(index, await self.state(index))
+
+
+async def run_site(dut, rng, model, traffic, specs, inbound, count):
+    """Sends packets of a site's flows, half of which come into being on the way, and checks what
+    becomes of them; returns what was seen."""
+    half = Half(dut)
+    direction = Direction(dut.clk_i, model, traffic, half.source, half.sink)
+    await half.start(rng)
+    direction.start()
+    await half.load(policies(model.spd, inbound))
+    add = add_inbound if inbound else add_outbound
+    flows = list(enumerate(specs))
+    for group in (flows[::2], flows[1::2]):
+        writes = []
+        for flow, spec in group:
+            writes += add(model, flow, spec, rng)
+        await half.load(writes)
+        for flow, _ in group:
+            traffic.add(flow)
+        cocotb.start_soon(direction.send([traffic.next() for _ in range(count // 2)]))
+    await direction.finish(half.dropped)
+    await direction.send(traffic.extremes())
+    await direction.finish(half.dropped)
+    await half.check(model)
+    return direction

@@ -6,20 +6,17 @@ and inner packet by `uncover_model`, its headers by `ip.parse`; policies are fou
 
 import hmac
 import struct
-from collections import Counter
 
 import ip
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from expected import Expected
 from lifetime import Lifetime
+from model import CLEAR, Model
 from open_model import DROPS, ESP, GCM, NONE, OpenSa, checksum
 from records import BYPASS, MAX_BYTES, PROTECT, SA, Drop, unpack
 from sad_model import Sad, Window
-from spd_model import Spd
 from uncover_model import uncover
 
-CLEAR = "in clear"
 REASON = {name: Drop(number) for number, name in enumerate(DROPS)}
 
 
@@ -73,31 +70,18 @@ def decrypt(sa, number, data):
     return decryptor.update(text[sa.iv_bytes:])
 
 
-class Inbound:
-    """The model: `send` packets as they go in, `take` them as they come out."""
+class Inbound(Model):
+    """What comes from the unprotected side."""
 
     def __init__(self, modules):
-        self.ordered = modules == 1
-        self.spd, self.sad = Spd(), Sad()
-        self.flows, self.events = {}, []
-        self.expected = Expected(modules)
-        self.drops = Counter()
-        self.packets_in = self.bytes_in = self.packets_out = self.bytes_out = 0
+        super().__init__(modules)
+        self.sad = Sad()
 
     def add(self, sa, top=0, limits=None):
         """A new SA; returns the writes of its record and bucket."""
         self.flows[sa.index] = Flow(sa, top, self.events, limits)
         record = unpack(SA, sa.packed()) | {"limits": limits or {}}
         return self.sad.insert(sa.index, record)
-
-    def send(self, packet):
-        """A packet goes in; returns why it is dropped, or NONE."""
-        packet = packet[:MAX_BYTES + 1]
-        self.packets_in += 1
-        self.bytes_in += len(packet)
-        reason = self._judge(packet)
-        self.drops[reason] += reason != Drop.NONE
-        return reason
 
     def _judge(self, packet):
         read = outer(packet)
@@ -161,8 +145,7 @@ class Inbound:
 
     def take(self, packet):
         """A packet came out: returns its flow's index, or CLEAR."""
-        self.packets_out += 1
-        self.bytes_out += len(packet)
+        self.left(packet)
         return self.expected.take(packet)
 
     def check_state(self, index, got):

@@ -3,16 +3,12 @@
 Headers are read by `ip.parse`, policies found by `Spd.look`, packets sealed by `esp.seal`.
 """
 
-from collections import Counter
-
 import esp
 import ip
-from expected import Expected
 from lifetime import Lifetime
+from model import CLEAR, Model
 from records import BYPASS, MAX_BYTES, PROTECT, Drop
-from spd_model import Spd
 
-CLEAR = "in clear"
 LAST = {False: (1 << 32) - 1, True: (1 << 64) - 1}  # the last number, without and with ESN
 FRAGMENT, UNSUPPORTED_HEADERS = 44, {0, 43, 60}
 
@@ -33,30 +29,17 @@ class Flow:
         return number if number > self.first else number + (1 << 32)
 
 
-class Outbound:
-    """The model: `send` packets as they go in, `take` them as they come out."""
+class Outbound(Model):
+    """What comes from the protected side."""
 
     def __init__(self, modules):
-        self.ordered = modules == 1
-        self.spd = Spd()
-        self.flows, self.by_spi, self.events = {}, {}, []
-        self.expected = Expected(modules)
-        self.drops = Counter()
-        self.packets_in = self.bytes_in = self.packets_out = self.bytes_out = 0
+        super().__init__(modules)
+        self.by_spi = {}
 
     def add(self, index, sa, top=0, limits=None):
         flow = Flow(index, sa, top, self.events, limits)
         self.flows[index] = self.by_spi[sa.spi] = flow
         return flow
-
-    def send(self, packet):
-        """A packet goes in; returns why it is dropped, or NONE."""
-        packet = packet[:MAX_BYTES + 1]
-        self.packets_in += 1
-        self.bytes_in += len(packet)
-        reason = self._judge(packet)
-        self.drops[reason] += reason != Drop.NONE
-        return reason
 
     def _judge(self, packet):
         _, tail, info, select, fragment, _ = ip.parse(packet)
@@ -118,8 +101,7 @@ class Outbound:
 
     def take(self, wire):
         """A packet came out: returns its flow's index and the packet inside, or CLEAR and itself."""
-        self.packets_out += 1
-        self.bytes_out += len(wire)
+        self.left(wire)
         if self.expected.open.get(wire):
             # A packet that went in and comes out unchanged: only bypass is to have such.
             assert self.expected.take(wire) == CLEAR, "in clear, though policy protects it"

@@ -14,6 +14,9 @@ class OutboundTraffic:
         self.specs = SPECS + SPECS_OUT
         self.flows = []
 
+    def add(self, flow):
+        self.flows.append(flow)
+
     def version(self, flow):
         spec = self.specs[flow]
         return bool(self.rng.randrange(2)) if spec.tunnel else spec.v6
