@@ -110,20 +110,16 @@ pub fn sas(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
                     raw.once()?;
                     let cipher = Repetitions::of(options.repeat, || raw.repetition())?.mpps();
                     for case in ["uniform", "zipf"] {
-                        let first = rows.len();
-                        for count in &counts {
-                            let mut row = many(options, *suite, *direction, *size, *count, case)?;
-                            row.raw_mpps = Some(cipher);
-                            row.ratio_raw = row.mpps_median.map(|mpps| mpps / cipher);
+                        let weigh = rows.is_empty();
+                        let more = many(options, *suite, *direction, *size, &counts, case)?;
+                        rows.extend(more.into_iter().map(|row| Row {
+                            raw_mpps: Some(cipher),
+                            ratio_raw: row.mpps_median.map(|mpps| mpps / cipher),
                             // Later ones live in memory that the process has already.
-                            if !rows.is_empty() || *count < ENOUGH_TO_WEIGH {
-                                (row.bytes_per_sa, row.bytes_per_key) = (None, None);
-                            }
-                            rows.push(row);
-                        }
-                        if let Some(these) = rows.get_mut(first..) {
-                            these.reverse();
-                        }
+                            bytes_per_sa: row.bytes_per_sa.filter(|_| weigh),
+                            bytes_per_key: row.bytes_per_key.filter(|_| weigh),
+                            ..row
+                        }));
                     }
                 }
             }
@@ -132,36 +128,59 @@ pub fn sas(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     })
 }
 
+/// One row for each number of SAs, the smallest first.
+///
+/// All of them are measured in turns: the speed of a machine that others use changes from second to
+/// second, and what counts is the part of the smallest number's rate that is left to the larger ones.
 fn many(
     options: &Options<'_>,
     suite: Suite,
     direction: Direction,
     size: usize,
-    sas: usize,
+    counts: &[usize],
     case: &'static str,
-) -> Result<Row, BenchError> {
-    let mut random = Random::new(3);
-    let choice = match case {
-        "zipf" => Choice::Zipf(Box::new(Zipf::new(sas, &mut random)), random),
-        _ => Choice::Uniform(random),
+) -> Result<Vec<Row>, BenchError> {
+    let gateway = |sas: &usize| {
+        let mut random = Random::new(3);
+        let choice = match case {
+            "zipf" => Choice::Zipf(Box::new(Zipf::new(*sas, &mut random)), random),
+            _ => Choice::Uniform(random),
+        };
+        let traffic = Traffic::new(direction, size, *sas, options.flows, choice);
+        let mut gateway = Gateway::new(plan(options, suite, Path::Esp, traffic))?;
+        gateway.prove()?;
+        // Until most SAs have been met: what a gateway learns in its first seconds is not timed.
+        for _ in 0..(2 * gateway.traffic.flows / gateway.packets()) {
+            gateway.load()?;
+            gateway.run();
+            gateway.unload()?;
+        }
+        Ok((gateway, Repetitions::default()))
     };
-    let traffic = Traffic::new(direction, size, sas, options.flows, choice);
-    let mut gateway = Gateway::new(plan(options, suite, Path::Esp, traffic))?;
-    gateway.prove()?;
-    // Until most SAs have been met: what a gateway learns in its first seconds is not timed.
-    for _ in 0..(2 * gateway.traffic.flows / gateway.packets()) {
-        gateway.load()?;
-        gateway.run();
-        gateway.unload()?;
+    let mut gateways = counts.iter().map(gateway).collect::<Result<Vec<_>, BenchError>>()?;
+    gateways.reverse();
+    for _ in 0..options.repeat {
+        for (gateway, all) in &mut gateways {
+            all.0.push(repetition(gateway, options)?);
+        }
     }
-    let all = Repetitions::of(options.repeat, || repetition(&mut gateway, options))?;
-    let mut row = row(options, "sas", &gateway);
-    all.fill(&mut row, options.allocations.is_some());
-    row.case = Some(case);
-    row.build_seconds = Some(gateway.built.seconds);
-    row.bytes_per_sa = gateway.built.bytes_per_sa;
-    row.bytes_per_key = gateway.built.bytes_per_key;
-    Ok(row)
+    let first = gateways.first().map(|(_, all)| all.clone()).unwrap_or_default();
+    let rows = gateways.iter().enumerate().map(|(at, (gateway, all))| {
+        let mut row = row(options, "sas", gateway);
+        all.fill(&mut row, options.allocations.is_some());
+        if at > 0 {
+            all.fill_gain(&mut row, &first);
+        }
+        row.case = Some(case);
+        row.build_seconds = Some(gateway.built.seconds);
+        // Only the first that was built added to the process's memory all that it has.
+        if at + 1 == gateways.len() && gateway.traffic.sas >= ENOUGH_TO_WEIGH {
+            row.bytes_per_sa = gateway.built.bytes_per_sa;
+            row.bytes_per_key = gateway.built.bytes_per_key;
+        }
+        row
+    });
+    Ok(rows.collect())
 }
 
 /// A gateway without anything beyond its traffic.

@@ -51,7 +51,8 @@ pub struct Row {
     pub peer_mpps: Option<f64>,
     /// The gateway's rate as a multiple of the peer's.
     pub ratio_peer: Option<f64>,
-    /// The rate as a multiple of one core's, measured in turns: the repetitions' median.
+    /// The rate as a multiple of one core's, or of the fewest SAs', measured in turns: the
+    /// repetitions' median.
     pub gain_median: Option<f64>,
     /// The least gain of a repetition.
     pub gain_min: Option<f64>,

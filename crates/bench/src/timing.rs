@@ -172,6 +172,16 @@ impl Repetitions {
         row.cycles_per_packet = self.cycles_per_packet();
         row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
     }
+
+    /// Writes the rates as multiples of `base`'s into a row, each repetition held against the one that
+    /// was measured in turns with it.
+    pub(crate) fn fill_gain(&self, row: &mut Row, base: &Repetitions) {
+        let gain = |(these, base): (&Timed, &Timed)| these.mpps() / base.mpps();
+        let gains: Vec<f64> = self.0.iter().zip(&base.0).map(gain).collect();
+        row.gain_min = gains.iter().copied().reduce(f64::min);
+        row.gain_max = gains.iter().copied().reduce(f64::max);
+        row.gain_median = Some(median(gains));
+    }
 }
 
 /// By how much the two clocks may differ for nothing.
@@ -218,6 +228,18 @@ mod tests {
         assert_eq!(row.allocations_per_packet, Some(7.0 / 3000.0));
         all.fill(&mut row, false);
         assert_eq!(row.allocations_per_packet, None);
+    }
+
+    #[test]
+    fn a_gain_is_of_repetitions_in_turns() {
+        let timed =
+            |ms| Timed { packets: 1000, time: Duration::from_millis(ms), ..Timed::default() };
+        let base = Repetitions(vec![timed(1), timed(8), timed(2)]);
+        let these = Repetitions(vec![timed(2), timed(10), timed(8)]);
+        let mut row = Row::default();
+        these.fill_gain(&mut row, &base);
+        let gains = (row.gain_min, row.gain_median, row.gain_max);
+        assert_eq!(gains, (Some(0.25), Some(0.5), Some(0.8)));
     }
 
     #[test]
