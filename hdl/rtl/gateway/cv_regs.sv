@@ -245,6 +245,7 @@ module cv_regs
   sum_t [1:0][Counters-1:0] sum_q, step;
   counter_t turn_q, added_q, read_counter;
   logic adds_q, counters_ready, reads_counter;
+  sum_t picked;
   logic [63:0] counter, counter_next;
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
@@ -289,14 +290,16 @@ module cv_regs
   end
   always_ff @(posedge clk_i) added_q <= turn_q;
 
+  // First which sum, then one adder: an adder for each sum would be most of the module.
   always_comb begin
-    counter_next = counter;
+    picked = '0;
     for (int unsigned d = 0; d < 2; d++) begin
       for (int unsigned k = 0; k < Counters; k++) begin
-        if (32'(added_q) == (d << CounterBits) + k) counter_next = counter + 64'(sum_q[d][k]);
+        if (32'(added_q) == (d << CounterBits) + k) picked = picked | sum_q[d][k];
       end
     end
   end
+  assign counter_next = counter + 64'(picked);
 
   cv_table_ram #(
     .T   (logic [63:0]),
