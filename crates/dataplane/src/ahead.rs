@@ -12,7 +12,7 @@ use core::net::IpAddr;
 
 use esp::Sa;
 use io::Packet;
-use policy::{SaEntry, SaSpot};
+use policy::{SaEntry, SaSpot, Tally};
 use wire::{Digest, protocol};
 
 use crate::ingress::{Head, Heads};
@@ -84,9 +84,7 @@ impl Worker {
     #[inline]
     pub(crate) fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
-        for policy in plan.policies() {
-            policy.prefetch_counters();
-        }
+        plan.tallies().for_each(Tally::prefetch);
         let Action::Seal(seal) = plan.action else { return None };
         let spot = seal.sa.spot();
         self.reader.prefetch_spot(spot);

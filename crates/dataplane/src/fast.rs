@@ -114,7 +114,7 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> boo
 /// Counts a packet with the policies that allowed it.
 #[inline(always)]
 fn count(plan: &Plan, h: Brief, now_s: u64) {
-    for policy in plan.policies() {
-        policy.count(WorkerIndex::FIRST, 1, u64::from(h.total_len()), now_s);
+    for tally in plan.tallies() {
+        tally.count(WorkerIndex::FIRST, 1, u64::from(h.total_len()), now_s);
     }
 }

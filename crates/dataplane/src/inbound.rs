@@ -117,7 +117,8 @@ impl Worker {
             Err(reason) => return self.drop_packet(packet, reason),
         };
         self.count_policy(policy, h);
-        lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy.map(|p| &**p)));
+        let policy = policy.map(|policy| &**policy);
+        lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy));
         if is_local {
             lesson.conclude(Action::ToLinux);
             self.give_to_linux(packet);

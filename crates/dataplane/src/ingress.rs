@@ -440,7 +440,8 @@ impl Worker {
                 Err(reason) => return self.drop_packet(packet, reason),
             };
             self.count_policy(policy, h);
-            lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy.map(|p| &**p)));
+            let policy = policy.map(|policy| &**policy);
+            lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy));
         }
         let check = self.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         let check = check.unwrap_or_default();

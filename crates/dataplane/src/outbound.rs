@@ -110,7 +110,8 @@ impl Worker {
             Outbound::Protect(policy, sa) => (Verdict::Protect(sa), Some(policy)),
         };
         self.count_policy(policy, h);
-        lesson.allowed_by(policy, self.reader.stamp(Direction::Out, &flow, policy.map(|p| &**p)));
+        let policy = policy.map(|policy| &**policy);
+        lesson.allowed_by(policy, self.reader.stamp(Direction::Out, &flow, policy));
         verdict
     }
 

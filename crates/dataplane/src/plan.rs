@@ -5,10 +5,8 @@
 //! more than the flow (a packet that was too long, that waits, that is dropped) writes down
 //! nothing, and the flow's next packet takes the full path again.
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
-use policy::{PolicyEntry, SaHandle, SaState, Stamp};
+use policy::{PolicyEntry, SaHandle, SaState, Stamp, Tally};
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
 
@@ -78,14 +76,14 @@ pub(crate) fn ip_len(len: usize) -> u16 {
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) action: Action,
-    policies: [Option<Arc<PolicyEntry>>; MAX_QUESTIONS],
+    tallies: [Option<Tally>; MAX_QUESTIONS],
 }
 
 impl Plan {
-    /// The policies that allowed it, to be counted for each packet.
+    /// Where the policies that allowed it count each packet.
     #[inline(always)]
-    pub(crate) fn policies(&self) -> impl Iterator<Item = &PolicyEntry> {
-        self.policies.iter().flatten().map(|policy| &**policy)
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.tallies.iter().flatten()
     }
 }
 
@@ -98,7 +96,7 @@ const MAX_QUESTIONS: usize = 2;
 /// What the full path has decided about a packet so far.
 #[derive(Debug, Default)]
 pub(crate) struct Lesson {
-    policies: ArrayVec<Arc<PolicyEntry>, MAX_QUESTIONS>,
+    tallies: ArrayVec<Tally, MAX_QUESTIONS>,
     stamps: Stamps,
     action: Option<Action>,
     /// There were more questions than a plan can keep.
@@ -108,10 +106,10 @@ pub(crate) struct Lesson {
 impl Lesson {
     /// The policy database was asked, and let the packet go on: by a policy, which has counted it,
     /// or for lack of one.
-    pub(crate) fn allowed_by(&mut self, policy: Option<&Arc<PolicyEntry>>, stamp: Stamp) {
+    pub(crate) fn allowed_by(&mut self, policy: Option<&PolicyEntry>, stamp: Stamp) {
         self.has_overflown |= self.stamps.try_push(stamp).is_err();
         if let Some(policy) = policy {
-            self.has_overflown |= self.policies.try_push(Arc::clone(policy)).is_err();
+            self.has_overflown |= self.tallies.try_push(policy.tally().clone()).is_err();
         }
     }
 
@@ -122,9 +120,9 @@ impl Lesson {
 
     /// The flow's plan, if there is one.
     pub(crate) fn into_plan(self) -> Option<(Plan, Stamps)> {
-        let Lesson { policies, stamps, action, has_overflown } = self;
-        let mut policies = policies.into_iter();
-        let policies = core::array::from_fn(|_| policies.next());
-        action.filter(|_| !has_overflown).map(|action| (Plan { action, policies }, stamps))
+        let Lesson { tallies, stamps, action, has_overflown } = self;
+        let mut tallies = tallies.into_iter();
+        let tallies = core::array::from_fn(|_| tallies.next());
+        action.filter(|_| !has_overflown).map(|action| (Plan { action, tallies }, stamps))
     }
 }

@@ -1,7 +1,15 @@
 //! Counters of a policy that every worker counts for itself.
+//!
+//! They lie apart from the policies, those of many side by side: for a packet of a known flow the
+//! counters are all that is touched of a policy, and among a hundred thousand policies each would be on a
+//! page of its own. So a flow's plan keeps a [`Tally`] and not the policy.
+//!
+//! A place is used again when its policy is gone, that is, when no reader's view has it any more. A
+//! tally that is older than that must not be counted in; nor is it, as a plan that the policy was part
+//! of does not hold in any view without it ([`crate::Stamp`]).
 
-use core::sync::atomic::{AtomicU16, AtomicU64, Ordering::Relaxed};
-use std::sync::OnceLock;
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Which worker: numbered from 0, each a thread of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,16 +33,41 @@ impl WorkerIndex {
     }
 }
 
-/// Packets, bytes and the time of the last use.
+/// Where a policy counts: packets, bytes and the time of the last use.
 ///
-/// Most policies are used by one worker: flows stay where the port's hash puts them. So there is
-/// room for one, taken by the first that counts; the others' lanes are made when they first count,
-/// which is the only time that counting allocates.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    first: First,
-    others: OnceLock<Box<[OnceLock<Box<Lane>>; WorkerIndex::MAX]>>,
+/// Good for counting as long as the policy is in the reader's view; it does not keep the policy.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    chunk: Arc<Chunk>,
+    /// Below the chunk's length.
+    at: u32,
 }
+
+/// A policy's own tally: the place is free again when it is dropped.
+#[derive(Debug)]
+pub(crate) struct OwnTally(Tally);
+
+/// Places for the policies of one direction, which packets of one kind use together.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    /// The largest last: each is as long as all before it.
+    chunks: Vec<Arc<Chunk>>,
+}
+
+/// Places in one piece.
+#[derive(Debug)]
+struct Chunk {
+    /// Most policies are used by one worker: flows stay where the port's hash puts them. So there is
+    /// room for one, taken by the first that counts.
+    firsts: Box<[First]>,
+    /// The other workers' lanes are made when they first count, which is the only time that counting
+    /// allocates.
+    others: Box<[Others]>,
+    /// The first free place; each knows the next.
+    free: Mutex<u32>,
+}
+
+type Others = OnceLock<Box<[OnceLock<Box<Lane>>; WorkerIndex::MAX]>>;
 
 /// All that counting touches where one worker uses the policy: within one cache line.
 #[derive(Debug, Default)]
@@ -43,61 +76,137 @@ struct First {
     lane: Lane,
     /// Number of the lane's worker, plus 1; 0 while nobody has counted.
     owner: AtomicU16,
+    /// While the place is free: the next one that is.
+    next_free: AtomicU32,
 }
 
 const _: () = assert!(size_of::<First>() == 32, "aligned to its size, so in one line");
 
 /// One worker's counters; only that worker writes.
 #[derive(Debug, Default)]
-pub(crate) struct Lane {
-    pub(crate) packets: AtomicU64,
-    pub(crate) bytes: AtomicU64,
+struct Lane {
+    packets: AtomicU64,
+    bytes: AtomicU64,
     last_use_s: AtomicU64,
 }
 
-impl Counters {
-    pub(crate) fn new() -> Counters {
-        Counters { first: First::default(), others: OnceLock::new() }
+impl Tallies {
+    /// A place where nothing was counted yet.
+    pub(crate) fn take(&mut self) -> OwnTally {
+        // The last one has room most often.
+        let free = self.chunks.iter().rev().find_map(Chunk::take);
+        OwnTally(free.unwrap_or_else(|| {
+            let len: usize = self.chunks.iter().map(|chunk| chunk.firsts.len()).sum();
+            let chunk = Arc::new(Chunk::new(len.clamp(FEWEST, MOST) as u32));
+            // The first place; the rest stays free.
+            *chunk.free.lock().unwrap_or_else(PoisonError::into_inner) = 1;
+            self.chunks.push(Arc::clone(&chunk));
+            Tally { chunk, at: 0 }
+        }))
+    }
+}
+
+impl Chunk {
+    /// With all places free.
+    fn new(len: u32) -> Chunk {
+        let first = |at| First { next_free: AtomicU32::new(at + 1), ..First::default() };
+        Chunk {
+            firsts: (0..len).map(first).collect(),
+            others: (0..len).map(|_| Others::new()).collect(),
+            free: Mutex::new(0),
+        }
     }
 
-    /// Brings near what [`count`](Counters::count) touches.
+    /// A free place, all zero; none when the list has come to the end.
+    fn take(self: &Arc<Chunk>) -> Option<Tally> {
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = *free;
+        let first = self.firsts.get(at as usize)?;
+        *free = first.next_free.load(Relaxed);
+        first.owner.store(0, Relaxed);
+        let tally = Tally { chunk: Arc::clone(self), at };
+        tally.lanes().for_each(Lane::clear);
+        Some(tally)
+    }
+}
+
+impl Drop for OwnTally {
+    fn drop(&mut self) {
+        let Tally { chunk, at } = &self.0;
+        let mut free = chunk.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(first) = chunk.firsts.get(*at as usize) {
+            first.next_free.store(*free, Relaxed);
+            *free = *at;
+        }
+    }
+}
+
+impl OwnTally {
+    pub(crate) const fn get(&self) -> &Tally {
+        &self.0
+    }
+}
+
+impl Tally {
     #[inline]
-    pub(crate) fn prefetch(&self) {
-        mem::prefetch(&self.first);
+    fn first(&self) -> Option<&First> {
+        self.chunk.firsts.get(self.at as usize)
     }
 
+    /// Brings near what [`count`](Tally::count) touches.
     #[inline]
-    pub(crate) fn count(&self, worker: WorkerIndex, packets: u64, bytes: u64, now_s: u64) {
-        let lane = if self.first.owner.load(Relaxed) == u16::from(worker.0) + 1 {
-            &self.first.lane
+    pub fn prefetch(&self) {
+        if let Some(first) = self.first() {
+            mem::prefetch(first);
+        }
+    }
+
+    /// Counts packets that the policy decided, at wall-clock second `now_s`. One thread for each
+    /// worker's index.
+    #[inline]
+    pub fn count(&self, worker: WorkerIndex, packets: u64, bytes: u64, now_s: u64) {
+        let Some(first) = self.first() else { return };
+        let lane = if first.owner.load(Relaxed) == u16::from(worker.0) + 1 {
+            &first.lane
         } else {
-            self.lane(worker)
+            self.lane(first, worker)
         };
         lane.count(packets, bytes, now_s);
     }
 
     /// The lane of a worker that is not known to own the first one.
     #[inline(never)]
-    fn lane(&self, worker: WorkerIndex) -> &Lane {
+    fn lane<'t>(&'t self, first: &'t First, worker: WorkerIndex) -> &'t Lane {
         let own = u16::from(worker.0) + 1;
-        if self.first.owner.compare_exchange(0, own, Relaxed, Relaxed).is_ok() {
-            return &self.first.lane;
+        if first.owner.compare_exchange(0, own, Relaxed, Relaxed).is_ok() {
+            return &first.lane;
         }
-        let others =
-            self.others.get_or_init(|| Box::new([const { OnceLock::new() }; WorkerIndex::MAX]));
-        match others.get(worker.get()) {
+        let others = self.chunk.others.get(self.at as usize);
+        let others = others
+            .map(|o| o.get_or_init(|| Box::new([const { OnceLock::new() }; WorkerIndex::MAX])));
+        match others.and_then(|others| others.get(worker.get())) {
             Some(lane) => lane.get_or_init(Box::default),
-            None => &self.first.lane,
+            None => &first.lane,
         }
     }
 
     fn lanes(&self) -> impl Iterator<Item = &Lane> {
-        let others = self.others.get().into_iter().flat_map(|others| others.iter());
-        core::iter::once(&self.first.lane).chain(others.filter_map(|lane| lane.get().map(|l| &**l)))
+        let others = self.chunk.others.get(self.at as usize).and_then(|others| others.get());
+        let others = others.into_iter().flat_map(|others| others.iter());
+        let first = self.first().map(|first| &first.lane);
+        first.into_iter().chain(others.filter_map(|lane| lane.get().map(|lane| &**lane)))
     }
 
-    pub(crate) fn sum(&self, of: impl Fn(&Lane) -> &AtomicU64) -> u64 {
+    fn sum(&self, of: impl Fn(&Lane) -> &AtomicU64) -> u64 {
         self.lanes().map(|lane| of(lane).load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+
+    pub(crate) fn packets(&self) -> u64 {
+        self.sum(|lane| &lane.packets)
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sum(|lane| &lane.bytes)
     }
 
     pub(crate) fn last_use_s(&self) -> u64 {
@@ -116,5 +225,100 @@ impl Lane {
         if self.last_use_s.load(Relaxed) < now_s {
             self.last_use_s.store(now_s, Relaxed);
         }
+    }
+
+    fn clear(&self) {
+        for cell in [&self.packets, &self.bytes, &self.last_use_s] {
+            cell.store(0, Relaxed);
+        }
+    }
+}
+
+/// Places of the first chunk: a small page.
+const FEWEST: usize = 128;
+/// Places of the longest chunks: huge pages.
+const MOST: usize = 1 << 17;
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn place(tally: &OwnTally) -> (usize, u32) {
+        (Arc::as_ptr(&tally.get().chunk).addr(), tally.get().at)
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Take,
+        Drop(usize),
+        Count(usize, usize, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            3 => Just(Step::Take),
+            2 => any::<usize>().prop_map(Step::Drop),
+            5 => (any::<usize>(), 0..3_usize, 0..9_u64).prop_map(|(n, w, b)| Step::Count(n, w, b)),
+        ]
+    }
+
+    proptest! {
+        /// Whatever comes and goes: no two have one place, and each counts for itself, from zero.
+        #[test]
+        fn each_counts_for_itself(steps in vec(step(), 1..600)) {
+            let mut tallies = Tallies::default();
+            let mut all: Vec<(OwnTally, [u64; 3])> = Vec::new();
+            for (now_s, step) in (1..).zip(steps) {
+                match step {
+                    Step::Take => all.push((tallies.take(), [0; 3])),
+                    Step::Drop(n) if !all.is_empty() => {
+                        let n = n % all.len();
+                        all.swap_remove(n);
+                    }
+                    Step::Count(n, worker, bytes) if !all.is_empty() => {
+                        let n = n % all.len();
+                        let (tally, counts) = &mut all[n];
+                        let worker = WorkerIndex::new(worker).unwrap();
+                        tally.get().clone().count(worker, 1, bytes, now_s);
+                        *counts = [counts[0] + 1, counts[1] + bytes, now_s];
+                    }
+                    Step::Drop(_) | Step::Count(..) => {}
+                }
+                for (tally, counts) in &all {
+                    let tally = tally.get();
+                    let now = [tally.packets(), tally.bytes(), tally.last_use_s()];
+                    prop_assert_eq!(&now, counts);
+                }
+            }
+            let places: HashSet<_> = all.iter().map(|(tally, _)| place(tally)).collect();
+            prop_assert_eq!(places.len(), all.len());
+        }
+    }
+
+    #[test]
+    fn many_lie_side_by_side_and_their_places_are_used_again() {
+        let mut tallies = Tallies::default();
+        let all: Vec<OwnTally> = (0..5000).map(|_| tallies.take()).collect();
+        let mut chunks: HashMap<usize, u32> = HashMap::new();
+        for tally in &all {
+            let (chunk, at) = place(tally);
+            let next = chunks.entry(chunk).or_default();
+            assert_eq!(at, *next);
+            *next += 1;
+        }
+        assert_eq!(chunks.len(), 7, "128, 128, 256, 512, 1024, 2048, 4096");
+        let before: HashSet<_> = all.iter().map(place).collect();
+        drop(all);
+        for _ in 0..3 {
+            let again: Vec<OwnTally> = (0..8192).map(|_| tallies.take()).collect();
+            let places: HashSet<_> = again.iter().map(place).collect();
+            assert!(places.len() == 8192 && places.is_superset(&before));
+        }
+        assert_eq!(tallies.chunks.len(), 7);
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::counters::Tallies;
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
@@ -31,6 +32,8 @@ pub struct Databases<S> {
     sad: Sad,
     spd: Spd,
     policies: BTreeMap<u32, Placed>,
+    /// Where they count, by direction.
+    tallies: [Tallies; 3],
     /// Age of the next policy.
     next_age: u64,
 }
@@ -46,7 +49,8 @@ impl<S> Databases<S> {
         let (sad, spd) = (Sad::new(), Spd::new());
         let view = View::new(Seeds::random(), sad.inbound().table(), sad.outbound().table());
         let out = Publisher::new(view);
-        Databases { out, sad, spd, policies: BTreeMap::new(), next_age: 0 }
+        let tallies = Default::default();
+        Databases { out, sad, spd, policies: BTreeMap::new(), tallies, next_age: 0 }
     }
 
     /// A reader, for one worker.
@@ -127,7 +131,8 @@ impl<S> Databases<S> {
                 self.next_age
             }
         };
-        let entry = Arc::new(PolicyEntry::new(config, age));
+        let tally = self.tallies[config.direction as usize].take();
+        let entry = Arc::new(PolicyEntry::new(config, age, tally));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);
         }

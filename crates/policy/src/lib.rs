@@ -44,7 +44,7 @@ mod view;
 pub mod workload;
 
 pub use bypass::{Ends, always_bypass};
-pub use counters::WorkerIndex;
+pub use counters::{Tally, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::Flow;
 pub use model::{Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Template, VolumeLimits};

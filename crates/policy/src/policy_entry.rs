@@ -1,6 +1,6 @@
 //! A policy in the database: configuration, precomputed outbound treatment, and counters.
 
-use crate::counters::{Counters, WorkerIndex};
+use crate::counters::{OwnTally, Tally, WorkerIndex};
 use crate::flow::Flow;
 use crate::model::{Action, PolicyConfig, Template};
 
@@ -41,13 +41,13 @@ pub struct PolicyEntry {
     /// As the owner described it.
     pub config: PolicyConfig,
     pub(crate) treatment: Treatment,
-    counters: Counters,
+    tally: OwnTally,
 }
 
 const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
 
 impl PolicyEntry {
-    pub(crate) fn new(config: PolicyConfig, age: u64) -> PolicyEntry {
+    pub(crate) fn new(config: PolicyConfig, age: u64, tally: OwnTally) -> PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
             (Action::Allow, []) => Treatment::Bypass,
@@ -56,12 +56,7 @@ impl PolicyEntry {
             }
             (Action::Allow, _) => Treatment::Unsupported,
         };
-        PolicyEntry {
-            rank: Rank { priority: config.priority, age },
-            treatment,
-            config,
-            counters: Counters::new(),
-        }
+        PolicyEntry { rank: Rank { priority: config.priority, age }, treatment, config, tally }
     }
 
     /// Whether the policy protects, but in a way that the data path cannot do (AH, IPComp, several
@@ -80,32 +75,31 @@ impl PolicyEntry {
             && flow.is_selected(&self.config.selector, self.treatment != Treatment::Bypass)
     }
 
-    /// Brings near what [`count`](PolicyEntry::count) touches.
-    #[inline]
-    pub fn prefetch_counters(&self) {
-        self.counters.prefetch();
+    /// Where the policy counts, for whoever counts without looking at it again.
+    pub fn tally(&self) -> &Tally {
+        self.tally.get()
     }
 
     /// Counts packets that the policy decided, at wall-clock second `now_s`. One thread for each
     /// worker's index.
     #[inline]
     pub fn count(&self, worker: WorkerIndex, packets: u64, bytes: u64, now_s: u64) {
-        self.counters.count(worker, packets, bytes, now_s);
+        self.tally().count(worker, packets, bytes, now_s);
     }
 
     /// Packets decided.
     pub fn packets(&self) -> u64 {
-        self.counters.sum(|lane| &lane.packets)
+        self.tally().packets()
     }
 
     /// Bytes decided.
     pub fn bytes(&self) -> u64 {
-        self.counters.sum(|lane| &lane.bytes)
+        self.tally().bytes()
     }
 
     /// Wall-clock second of the last use, 0 for never (Linux's `curlft.use_time`).
     pub fn last_use_s(&self) -> u64 {
-        self.counters.last_use_s()
+        self.tally().last_use_s()
     }
 }
 
