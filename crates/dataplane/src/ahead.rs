@@ -15,6 +15,7 @@ use io::Packet;
 use policy::{SaEntry, SaSpot, Tally};
 use wire::{Digest, protocol};
 
+use crate::guess::Guess;
 use crate::ingress::{Head, Heads};
 use crate::opening::Note;
 use crate::plan::Action;
@@ -53,16 +54,24 @@ impl Worker {
                 reader.prefetch_spot(spot);
             }
         }
-        // 3. The SA.
-        self.each_sa(heads, |head, sa| {
+        // 3. The SA. ESP: the plan of the flow that the packet may be of.
+        self.each_sa(heads, |head, spot, sa| {
             sa.prefetch();
             match head.is_own_esp {
-                true => sa.esp.prefetch_to_open(),
+                true => {
+                    sa.esp.prefetch_to_open();
+                    if let Some(place) = Guess::from_note(reader.note_at(spot)).place() {
+                        self.flows.prefetch_at(place);
+                    }
+                }
                 false => sa.esp.prefetch_to_seal(),
             }
         });
-        // 4. Its numbers. The engine asks for the keys.
-        self.each_sa(heads, |_, sa| sa.esp.prefetch_cells());
+        // 4. Its numbers, and the page that its keys are on. The engine asks for the keys.
+        self.each_sa(heads, |_, _, sa| {
+            sa.esp.prefetch_cells();
+            sa.esp.session().prefetch_start();
+        });
     }
 
     /// Asks for the policies of the plans that were found, and notes them for next time.
@@ -91,10 +100,12 @@ impl Worker {
         Some(spot)
     }
 
-    fn each_sa(&self, heads: &Heads, ask: impl Fn(&Head, &SaEntry<Sa>)) {
+    fn each_sa(&self, heads: &Heads, ask: impl Fn(&Head, SaSpot, &SaEntry<Sa>)) {
         for head in heads.iter() {
-            if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
-                ask(head, sa);
+            if let Some(spot) = head.sa
+                && let Some(sa) = self.reader.sa_at(spot)
+            {
+                ask(head, spot, sa);
             }
         }
     }

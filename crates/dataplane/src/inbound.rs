@@ -45,7 +45,8 @@ impl Worker {
             return self.drop_packet(packet, DropReason::MalformedEsp);
         };
         let spi = u32::from_be_bytes(*spi);
-        let found = match head.sa.filter(|_| head.is_own_esp) {
+        let found_at = head.sa.filter(|_| head.is_own_esp);
+        let found = match found_at {
             Some(spot) => self.reader.inbound_sa_at(spot, (flow.dst(), spi, protocol::ESP), 0),
             None => None,
         };
@@ -71,7 +72,7 @@ impl Worker {
                 if self.opening.is_full() {
                     self.open_gathered();
                 }
-                let guess = self.guess(handle);
+                let guess = self.guess(handle, found_at.is_some());
                 let sa = (handle, guess);
                 if let Err(packet) = self.opening.push(packet, head, sa, opening, from) {
                     self.drop_packet(packet, DropReason::InCrypto);
@@ -80,15 +81,16 @@ impl Worker {
         }
     }
 
-    /// The flow that an SA's next packet may be of; brings its plan near.
+    /// The flow that an SA's next packet may be of; brings its plan near, unless that was asked for
+    /// ahead.
     #[inline(always)]
-    fn guess(&self, sa: SaHandle) -> Guess {
+    fn guess(&self, sa: SaHandle, is_asked_for: bool) -> Guess {
         // With few SAs everything is near.
         if !self.is_spread {
             return Guess::NONE;
         }
         let guess = Guess::from_note(self.reader.note(sa));
-        if let Some(place) = guess.place() {
+        if let Some(place) = guess.place().filter(|_| !is_asked_for) {
             self.flows.prefetch_at(place);
         }
         guess

@@ -123,6 +123,9 @@ pub(crate) struct Scratch {
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
 
+/// How many bursts a port's turn has at most.
+const BURSTS_AT_ONCE: usize = 8;
+
 /// The same where lines may have to come from another core.
 const SHARED_AHEAD: usize = 16;
 
@@ -140,6 +143,20 @@ fn prefetch_headers<const IS_SHARED: bool>(packet: &Packet) {
 }
 
 impl Worker {
+    /// Receives from a port and moves each packet on: one burst, or several while they are full and
+    /// spread over many SAs, so that what one asks memory for comes while the one before is encrypted
+    /// or decrypted.
+    pub(crate) fn receive_some(&mut self, slot: usize) -> usize {
+        let mut came = self.receive(slot);
+        for turn in 1..BURSTS_AT_ONCE {
+            if !self.is_spread || came < turn * BURST_LEN {
+                break;
+            }
+            came += self.receive(slot);
+        }
+        came
+    }
+
     /// Receives one burst from a port and moves each packet on.
     pub(crate) fn receive(&mut self, slot: usize) -> usize {
         if self.crypto.is_some() {

@@ -122,6 +122,13 @@ impl Worker {
             last = Some(sa);
         }
         self.note_spread(runs, len);
+        if self.is_spread {
+            // Their flows' plans have come; what those count comes while the cipher computes.
+            let places = gathered.notes.iter().take(len).filter_map(|note| note.guess.place());
+            places.for_each(|place| {
+                self.look_at_plan(place);
+            });
+        }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
         let Opens { packets, notes, heads } = gathered;
@@ -159,10 +166,7 @@ impl Worker {
     #[inline(always)]
     fn seek(&self, head: &mut Head, guess: Guess) {
         match guess.place().filter(|place| self.flows.is_of(*place, &head.key())) {
-            Some(place) => {
-                (head.is_sought, head.place) = (false, Some(place));
-                self.look_at_plan(place);
-            }
+            Some(place) => (head.is_sought, head.place) = (false, Some(place)),
             None => head.seek(&self.flows),
         }
     }

@@ -297,7 +297,7 @@ impl Worker {
         self.expire_held();
         let mut came = 0;
         for slot in 0..self.ports.len() {
-            came += self.receive(slot);
+            came += self.receive_some(slot);
         }
         self.finish_round(came == 0);
         came + self.under_way()

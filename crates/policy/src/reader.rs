@@ -145,6 +145,12 @@ impl<S> Reader<S> {
         self.view.slot(handle).map_or(0, |slot| slot.note.load(Relaxed))
     }
 
+    /// [`Reader::note`] of the SA at a place, whichever that is.
+    #[inline]
+    pub fn note_at(&self, spot: SaSpot) -> u32 {
+        self.view.sas.get(spot.0).map_or(0, |slot| slot.note.load(Relaxed))
+    }
+
     /// Notes a number beside an SA, for this reader alone and until the SA is removed or replaced. It lies
     /// next to what leads to the SA, so who has just asked for the SA has it near.
     #[inline]
