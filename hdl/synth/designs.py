@@ -67,6 +67,10 @@ VARIANTS = [
     Design("cv_inbound", SMALLEST, TABLE_PORTS, crowded=True),
     Design("cv_outbound", SMALLEST, TABLE_PORTS, crowded=True),
     Design("cv_regs", crowded=True),
+    Design("cv_aes_pipe", crowded=True),
+    Design("cv_aes_gcm", crowded=True),
+    Design("cv_cipher_gcm_in", crowded=True),
+    Design("cv_cipher_gcm_out", crowded=True),
 ]
 
 
