@@ -220,7 +220,7 @@ def timing(folder, crowded, limit):
     # The router finds every wire routed, and only times them.
     commands = {
         6: [*common, "--speed", "6", "--json", place(folder / "frame.json"),
-            "--write", place(routed), *(["--router", "router2"] if crowded else [])],
+            "--write", place(routed), *crowded],
         8: [*common, "--speed", "8", "--json", place(routed), "--no-pack", "--no-place"],
     }
 
