@@ -276,7 +276,6 @@ impl Worker {
         ifindex: u32,
         mac: Option<MacAddr>,
     ) -> Result<(), DropReason> {
-        let ingress = Ingress { ifindex, via: None };
         // Most frames, in a few comparisons: to this port, untagged.
         if let Some(header) = packet.data().first_chunk::<HEADER_LEN>()
             && mac.is_some_and(|mac| is_to(header, mac))
@@ -292,11 +291,11 @@ impl Worker {
                 // What Ethernet padded is not part of the packet.
                 packet.span = Span { len: digest.brief.total_len().into(), ..span };
                 head.digest = digest;
-                head.enter(ingress, true);
+                head.enter(Ingress { ifindex, via: None }, true);
                 return Ok(());
             }
         }
-        self.head_of_any(packet, head, ingress, mac)
+        self.head_of_any(packet, head, ifindex, mac)
     }
 
     /// The same for every frame.
@@ -305,7 +304,7 @@ impl Worker {
         &self,
         packet: &mut Packet,
         head: &mut Head,
-        ingress: Ingress,
+        ifindex: u32,
         mac: Option<MacAddr>,
     ) -> Result<(), DropReason> {
         let header = EthernetHeader::parse(packet.data())?;
@@ -333,7 +332,7 @@ impl Worker {
             self.counters.work.checksums_completed.add(1);
         }
         head.digest = (&h).into();
-        head.enter(ingress, !is_to_many);
+        head.enter(Ingress { ifindex, via: None }, !is_to_many);
         Ok(())
     }
 

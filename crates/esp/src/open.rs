@@ -293,7 +293,7 @@ impl Sa {
             Mode::Tunnel => self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner),
             Mode::Transport => {
                 let outer = (outer, outer_h);
-                self.transport(buf, outer, visible_len, payload, next_header, inner)
+                in_parts(self.transport(buf, outer, visible_len, payload, next_header, inner))
             }
         }
     }
@@ -336,7 +336,7 @@ impl Sa {
             }
         }
         let packet = rest.get_mut(..payload.len).ok_or(DropReason::InInnerHeader)?;
-        self.tunnel_any(packet, payload, outer_class, next_header, inner)
+        in_parts(self.tunnel_any(packet, payload, outer_class, next_header, inner))
     }
 
     /// [`Sa::tunnel`] for every packet.
@@ -406,6 +406,14 @@ impl Sa {
         }
         reason
     }
+}
+
+/// The result of a call that is not inlined, part by part. As a whole it would be built in memory by such a
+/// call, and by those ways too that need none: by narrow stores that the wide load behind them waits for.
+#[inline(always)]
+fn in_parts(found: Result<Content, DropReason>) -> Result<Content, DropReason> {
+    let Content { payload_len, start, len, kind } = found?;
+    Ok(Content { payload_len, start, len, kind })
 }
 
 /// What becomes of a packet whose IP header is right; its digest is written, if it has one.
