@@ -58,7 +58,7 @@ impl Worker {
                 if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
                     return self.drop_packet(packet, DropReason::MalformedIp);
                 }
-                let exit = Exit::Ready(seal.adjacency);
+                let exit = Exit::Ready(&seal.adjacency);
                 let gathered =
                     self.sealing.gather(packet, h, (seal.sa, sa), seal.mtu.into(), exit, wall_s);
                 if let Err((packet, reason)) = gathered {

@@ -358,10 +358,10 @@ impl Worker {
         match fit {
             Fit::CutBefore { mtu } => {
                 self.fragment(packet, h, mtu, |worker, piece, h| {
-                    worker.gather(piece, h, handle, to.mtu, Exit::To(to));
+                    worker.gather(piece, h, handle, to.mtu, Exit::To(&to));
                 });
             }
-            _ => self.gather(packet, h, handle, to.mtu, Exit::To(to)),
+            _ => self.gather(packet, h, handle, to.mtu, Exit::To(&to)),
         }
     }
 

@@ -11,7 +11,7 @@ use wire::Span;
 use wire::ethernet::HEADER_LEN;
 
 /// The next hop of a flow, as bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Adjacency {
     /// Where the egress port stands in the worker; below [`MAX_PORTS`](crate::worker::MAX_PORTS).
     pub(crate) slot: u16,

@@ -26,7 +26,11 @@ pub(crate) struct Note {
     number: Option<Number>,
     /// Of the path to the peer, in bytes.
     mtu: usize,
-    exit: Exit,
+    /// The next hop, if it is known. Beside the next field, not in one enum with it: such an enum is made in
+    /// memory and moved.
+    adjacency: Adjacency,
+    /// The next hop whose neighbour has to be found, if it is not.
+    to: Option<NextHop>,
     sealing: esp::Sealing,
     /// Why the packet is not sealed, if it is not.
     end: Option<DropReason>,
@@ -34,11 +38,11 @@ pub(crate) struct Note {
 
 /// How a sealed packet leaves.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Exit {
+pub(crate) enum Exit<'e> {
     /// By a next hop that is known.
-    Ready(Adjacency),
+    Ready(&'e Adjacency),
     /// Its neighbour has to be found.
-    To(NextHop),
+    To(&'e NextHop),
 }
 
 /// Packets that are sealed in one run of the engine.
@@ -68,7 +72,7 @@ impl Seals {
         h: Brief,
         (handle, sa): (SaHandle, &SaEntry<Sa>),
         mtu: usize,
-        exit: Exit,
+        exit: Exit<'_>,
         now_s: u64,
     ) -> Result<(), (Packet, DropReason)> {
         let len = match sa.esp.is_tunnel() {
@@ -83,11 +87,21 @@ impl Seals {
                 note.h = h;
                 note.sa = handle;
                 note.mtu = mtu;
-                note.exit = exit;
+                match exit {
+                    Exit::Ready(adjacency) => {
+                        note.adjacency = *adjacency;
+                        note.to = None;
+                    }
+                    Exit::To(to) => note.to = Some(*to),
+                }
             }
             None => {
-                let sealing = esp::Sealing::default();
-                let note = Note { h, sa: handle, number: None, mtu, exit, sealing, end: None };
+                let (adjacency, to) = match exit {
+                    Exit::Ready(adjacency) => (*adjacency, None),
+                    Exit::To(to) => (Adjacency::default(), Some(*to)),
+                };
+                let (number, end, sealing) = (None, None, esp::Sealing::default());
+                let note = Note { h, sa: handle, number, mtu, adjacency, to, sealing, end };
                 // As many as there are packets.
                 let _ = self.notes.try_push(note);
             }
@@ -108,7 +122,7 @@ impl Worker {
         h: &Headers,
         sa: SaHandle,
         mtu: usize,
-        exit: Exit,
+        exit: Exit<'_>,
     ) {
         if self.sealing.is_full() {
             self.seal_gathered();
@@ -179,7 +193,7 @@ impl Worker {
     pub(crate) fn send_sealed(&mut self, seals: &mut Seals) {
         let mut encrypted = 0;
         for (packet, note) in seals.packets.drain(..).zip(&seals.notes) {
-            match (note.end, &note.exit) {
+            match (note.end, note.exit()) {
                 (None, Exit::Ready(adjacency)) => {
                     encrypted += 1;
                     self.enqueue(adjacency.slot.into(), packet);
@@ -301,6 +315,14 @@ impl<'s, F: Fn(usize, SaHandle) -> Option<&'s Sa>> SameSa<'s, F> {
 }
 
 impl Note {
+    #[inline(always)]
+    fn exit(&self) -> Exit<'_> {
+        match &self.to {
+            None => Exit::Ready(&self.adjacency),
+            Some(to) => Exit::To(to),
+        }
+    }
+
     /// Writes headers and trailer; returns what is to be encrypted, and the high half of the
     /// number, if it counts. The packet's span is then what will be sent.
     #[inline(always)]
@@ -314,7 +336,7 @@ impl Note {
         let Packet { frame, span } = packet;
         let buffer = frame.bytes_mut();
         let sealing = sa.seal_prepare(buffer, *span, self.h, number, ivs, self.mtu)?;
-        *span = match &self.exit {
+        *span = match self.exit() {
             Exit::Ready(adjacency) => {
                 adjacency.frame(buffer, sealing.packet).ok_or(DropReason::OutNoRoom)?
             }
