@@ -11,7 +11,7 @@ use crate::port::Wire;
 use crate::random::{Random, Zipf};
 use crate::raw::Raw;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, pinned};
+use crate::timing::{Repetitions, Timed, fill_gain, pinned};
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
@@ -170,7 +170,8 @@ fn many(
         let mut row = row(options, "sas", gateway);
         all.fill(&mut row, options.allocations.is_some());
         if at > 0 {
-            all.fill_gain(&mut row, &first);
+            let rates = all.0.iter().map(Timed::mpps);
+            fill_gain(&mut row, rates.zip(first.0.iter().map(Timed::mpps)));
         }
         row.case = Some(case);
         row.build_seconds = Some(gateway.built.seconds);

@@ -16,7 +16,7 @@ use crate::gateway::{Gateway, Path};
 use crate::options::{Direction, Options};
 use crate::round_trip::round_trip_ns;
 use crate::row::Row;
-use crate::timing::{Timed, median, pin};
+use crate::timing::{Timed, fill_gain, median, pin};
 use crate::traffic::{Choice, Traffic};
 
 /// How workers share the SAs.
@@ -187,8 +187,6 @@ impl Case<'_> {
     /// The row of all repetitions with one number of cores, held against those of one core.
     fn row(&self, sharing: Sharing, turns: &[Turn], alone: &[Turn]) -> Row {
         let rates: Vec<f64> = turns.iter().map(|turn| turn.mpps).collect();
-        let gains: Vec<f64> =
-            turns.iter().zip(alone).map(|(turn, alone)| turn.mpps / alone.mpps).collect();
         let cycles: Option<Vec<f64>> = turns.iter().map(|turn| turn.cycles).collect();
         let trips: Option<Vec<f64>> = turns.iter().map(|turn| turn.round_trip_ns).collect();
         let packets: u64 = turns.iter().map(|turn| turn.packets).sum();
@@ -203,8 +201,10 @@ impl Case<'_> {
         row.cycles_per_packet = cycles.map(median);
         row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
         if row.cores != Some(1) {
-            (row.gain_min, row.gain_max) = (Some(least(&gains)), Some(most(&gains)));
-            row.gain_median = Some(median(gains));
+            fill_gain(
+                &mut row,
+                turns.iter().zip(alone).map(|(turn, alone)| (turn.mpps, alone.mpps)),
+            );
             row.round_trip_ns = trips.map(|trips| most(&trips));
         }
         row

@@ -172,16 +172,14 @@ impl Repetitions {
         row.cycles_per_packet = self.cycles_per_packet();
         row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
     }
+}
 
-    /// Writes the rates as multiples of `base`'s into a row, each repetition held against the one that
-    /// was measured in turns with it.
-    pub(crate) fn fill_gain(&self, row: &mut Row, base: &Repetitions) {
-        let gain = |(these, base): (&Timed, &Timed)| these.mpps() / base.mpps();
-        let gains: Vec<f64> = self.0.iter().zip(&base.0).map(gain).collect();
-        row.gain_min = gains.iter().copied().reduce(f64::min);
-        row.gain_max = gains.iter().copied().reduce(f64::max);
-        row.gain_median = Some(median(gains));
-    }
+/// Writes rates into a row as multiples of those that were measured in turns with them: pairs of both.
+pub(crate) fn fill_gain(row: &mut Row, pairs: impl Iterator<Item = (f64, f64)>) {
+    let gains: Vec<f64> = pairs.map(|(rate, base)| rate / base).collect();
+    row.gain_min = gains.iter().copied().reduce(f64::min);
+    row.gain_max = gains.iter().copied().reduce(f64::max);
+    row.gain_median = Some(median(gains));
 }
 
 /// By how much the two clocks may differ for nothing.
@@ -231,13 +229,9 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_is_of_repetitions_in_turns() {
-        let timed =
-            |ms| Timed { packets: 1000, time: Duration::from_millis(ms), ..Timed::default() };
-        let base = Repetitions(vec![timed(1), timed(8), timed(2)]);
-        let these = Repetitions(vec![timed(2), timed(10), timed(8)]);
+    fn a_gain_is_of_what_was_measured_in_turns() {
         let mut row = Row::default();
-        these.fill_gain(&mut row, &base);
+        fill_gain(&mut row, [(2.0, 4.0), (1.0, 4.0), (4.0, 5.0)].into_iter());
         let gains = (row.gain_min, row.gain_median, row.gain_max);
         assert_eq!(gains, (Some(0.25), Some(0.5), Some(0.8)));
     }
