@@ -123,11 +123,11 @@ pub(crate) struct Scratch {
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
 
-/// How many bursts a port's turn has at most.
-const BURSTS_AT_ONCE: usize = 8;
-
 /// The same where lines may have to come from another core.
 const SHARED_AHEAD: usize = 16;
+
+/// How many bursts a port's turn has at most.
+const BURSTS_AT_ONCE: usize = 8;
 
 /// Brings near a packet's headers, and the line in front of them, where outer headers go.
 #[inline(always)]
