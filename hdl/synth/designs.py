@@ -16,8 +16,7 @@ RTL = Path(__file__).resolve().parent.parent / "rtl"
 SECOND_ROUTER = ("--router", "router2")
 # Cells further apart, short wires before fast ones, and a price of crowded wires that does not double with
 # each round: that doubling ends in wires that only trade places.
-SPREAD = (*SECOND_ROUTER, "--router2-alt-weights", "--placer-heap-timingweight", "4",
-          "--placer-heap-beta", "0.75")
+SPREAD = ("--placer", "static", *SECOND_ROUTER)
 
 
 @dataclass(frozen=True)

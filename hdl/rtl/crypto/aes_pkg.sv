@@ -206,6 +206,78 @@ package aes_pkg;
     endcase
   endfunction
 
+  // Key expansion of a pipeline, where the step is a constant: step k makes the words 4k + 4 to 4k + 7,
+  // which are round key k + 1, from `window`, the eight words before them. What a length does not need
+  // any more is whatever costs least.
+  function automatic byte_t rcon(int unsigned n);
+    rcon = 8'h01;
+    for (int unsigned i = 0; i < n; i++) rcon = xtime(rcon);
+  endfunction
+
+  // The round constant of step k, 0 where the step has none.
+  function automatic byte_t pipe_rcon(int unsigned k, key_len_e len);
+    unique case (len)
+      Aes192:  return rcon((2 * k) / 3);
+      Aes256:  return (k % 2 == 1) ? rcon(k / 2) : 8'h00;
+      default: return rcon(k);
+    endcase
+  endfunction
+
+  // What step k sends through the S-boxes. With 192 bits its third word is a special one if k is a
+  // multiple of 3, the first one step before that, and none in between.
+  function automatic word_t pipe_sub_in(word_t newest, word_t old0, word_t old1, int unsigned k,
+                                        key_len_e len);
+    word_t word;
+    word = newest;
+    if (k % 3 == 0 && len == Aes192) word ^= old0 ^ old1;
+    return (k % 2 == 0 && len == Aes256) ? word : {word[23:0], word[31:24]};
+  endfunction
+
+  function automatic state_t pipe_step(logic [255:0] window, int unsigned k, key_len_e len,
+                                       word_t subbed);
+    word_t o0, o1, o2, o3;  // the words one key length before the new ones
+    word_t w0, w1, w2, w3, special;
+    if (len == Aes256 || k >= 12) {o0, o1, o2, o3} = window[255-:128];
+    else if (len == Aes192 || k >= 10) {o0, o1, o2, o3} = window[191-:128];
+    else {o0, o1, o2, o3} = window[127-:128];
+    special = subbed ^ {pipe_rcon(k, len), 24'd0};
+    w0 = o0 ^ ((len == Aes192 && k % 3 != 2) ? window[31:0] : special);
+    w1 = o1 ^ w0;
+    w2 = o2 ^ ((len == Aes192 && k % 3 == 0) ? special : w1);
+    w3 = o3 ^ w2;
+    return {w0, w1, w2, w3};
+  endfunction
+
+  // Step 0, whose window is the key, left-aligned: of longer keys some of its words are there. Word 3
+  // or 5 of the key goes through the S-boxes.
+  function automatic word_t pipe_first_sub_in(word_t word3, word_t word5, key_len_e len);
+    word_t word;
+    word = (len == Aes192) ? word5 : word3;
+    return {word[23:0], word[31:24]};
+  endfunction
+
+  function automatic state_t pipe_first_step(logic [255:0] key, key_len_e len, word_t subbed);
+    word_t k0, k1, k2, k3, special;
+    word_t w0, w1, w2, w3;
+    {k0, k1, k2, k3} = key[255:128];
+    special = subbed ^ {rcon(0), 24'd0};
+    unique case (len)
+      Aes192: begin
+        {w0, w1} = key[127:64];
+        w2 = k0 ^ special;
+        w3 = k1 ^ w2;
+      end
+      Aes256: {w0, w1, w2, w3} = key[127:0];
+      default: begin
+        w0 = k0 ^ special;
+        w1 = k1 ^ w0;
+        w2 = k2 ^ w1;
+        w3 = k3 ^ w2;
+      end
+    endcase
+    return {w0, w1, w2, w3};
+  endfunction
+
   // What a cipher unit is told with a packet's first beat.
   typedef struct packed {
     logic [255:0] key;      // left-aligned

@@ -6,7 +6,8 @@
 // Throughput   1 block a cycle.
 // Comb. paths  none from input to output.
 // Stalls       none: there is no ready; whoever sends blocks has room for the results.
-// Timing       The S-boxes are block RAMs (10 a round), whose read registers are the stages.
+// Timing       The S-boxes are block RAMs (10 a round), whose read registers are the stages. The words
+//              that a round key is made of are chosen by key length while the RAMs are read.
 
 module cv_aes_pipe
   import aes_pkg::*;
@@ -26,18 +27,19 @@ module cv_aes_pipe
   localparam int unsigned MaxRounds = 14;
   localparam int unsigned MinRounds = 10;
 
-  // What stage r takes: the state that its round begins with, the key window in front of it, and,
-  // from the shortest key's last round on, the block that is finished.
+  // What stage r takes: the state that its round begins with, the last eight words of the expanded
+  // key, and, from the shortest key's last round on, the block that is finished.
   state_t enter[MaxRounds+1];
-  expand_t key[MaxRounds+1];
+  logic [255:0] window[MaxRounds+1];
   state_t finished[MaxRounds+1];
   key_len_e len_q[MaxRounds+1];
 
   logic [MaxRounds:0] valid_q;
   state_t last_q;
 
-  assign key[0]   = expand_start(in_key_i, in_len_i);
-  assign enter[0] = in_block_i ^ round_key(key[0].window, in_len_i);
+  // The first round key is the beginning of the key.
+  assign window[0] = in_key_i;
+  assign enter[0]  = in_block_i ^ in_key_i[255:128];
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) valid_q <= '0;
@@ -48,21 +50,19 @@ module cv_aes_pipe
   assign finished[0] = '0;
 
   for (genvar r = 1; r <= MaxRounds; r++) begin : gen_round
-    expand_t key_q;
+    logic [255:0] window_q;
     word_t sub_in, subbed_word;
     logic [15:0][15:0] subbed;  // {2 * s, s} of byte i
     state_t plain, mixed, rk;
-    key_len_e len_in;
 
     // The register in front of the round: the S-boxes' own, for state and key, and the window.
     if (r == 1) begin : gen_first
-      assign len_in = in_len_i;
+      assign sub_in = pipe_first_sub_in(in_key_i[159:128], in_key_i[95:64], in_len_i);
     end else begin : gen_later
-      assign len_in = len_q[r-2];
+      assign sub_in = pipe_sub_in(window[r-1][31:0], window[r-1][191:160],
+                                  window[r-1][159:128], r - 1, len_q[r-2]);
       always_ff @(posedge clk_i) len_q[r-1] <= len_q[r-2];
     end
-    assign sub_in = expand_sub_in(key[r-1].window[31:0], key[r-1].window[191:160],
-                                  key[r-1].window[159:128], 4'(r - 1), len_in);
     for (genvar i = 0; i < 2; i++) begin : gen_key_sub
       cv_rom2 #(
         .Width(8),
@@ -87,15 +87,16 @@ module cv_aes_pipe
         .data_o(subbed[i+:2])
       );
     end
-    always_ff @(posedge clk_i) key_q <= key[r-1];
+    always_ff @(posedge clk_i) window_q <= window[r-1];
 
-    always_comb begin
-      expand_t in;
-      in      = key_q;
-      in.step = 4'(r - 1);  // a constant here
-      key[r]  = expand_step(in, len_q[r-1], subbed_word);
+    // The round key is what the round's own step adds to the key.
+    if (r == 1) begin : gen_first_key
+      assign rk = pipe_first_step(window_q, len_q[0], subbed_word);
+      assign window[r] = {window_q[255:128], rk};
+    end else begin : gen_later_key
+      assign rk = pipe_step(window_q, r - 1, len_q[r-1], subbed_word);
+      assign window[r] = {window_q[127:0], rk};
     end
-    assign rk = round_key(key[r].window, len_q[r-1]);
 
     always_comb begin
       for (int unsigned i = 0; i < 16; i++) begin
