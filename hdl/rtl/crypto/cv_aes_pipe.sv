@@ -52,7 +52,7 @@ module cv_aes_pipe
   for (genvar r = 1; r <= MaxRounds; r++) begin : gen_round
     logic [255:0] window_q;
     word_t sub_in, subbed_word;
-    logic [15:0][15:0] subbed;  // {2 * s, s} of byte i
+    logic [15:0][7:0] subbed;
     state_t plain, mixed, rk;
 
     // The register in front of the round: the S-boxes' own, for state and key, and the window.
@@ -77,9 +77,9 @@ module cv_aes_pipe
     end
     for (genvar i = 0; i < 16; i += 2) begin : gen_sub
       cv_rom2 #(
-        .Width(16),
+        .Width(8),
         .Depth(256),
-        .Words(EncRom)
+        .Words(Sbox)
       ) u_rom (
         .clk_i,
         .en_i  (1'b1),
@@ -100,11 +100,12 @@ module cv_aes_pipe
 
     always_comb begin
       for (int unsigned i = 0; i < 16; i++) begin
-        plain[127-8*i-:8] = subbed[shifted(i)][7:0] ^ rk[127-8*i-:8];
-        mixed[127-8*i-:8] = subbed[shifted(i)][15:8] ^
-            subbed[shifted(below(i, 1))][15:8] ^ subbed[shifted(below(i, 1))][7:0] ^
-            subbed[shifted(below(i, 2))][7:0] ^ subbed[shifted(below(i, 3))][7:0] ^
-            rk[127-8*i-:8];
+        byte_t s0, s1;
+        s0 = subbed[shifted(i)];
+        s1 = subbed[shifted(below(i, 1))];
+        plain[127-8*i-:8] = s0 ^ rk[127-8*i-:8];
+        mixed[127-8*i-:8] = xtime(s0 ^ s1) ^ s1 ^ subbed[shifted(below(i, 2))] ^
+            subbed[shifted(below(i, 3))] ^ rk[127-8*i-:8];
       end
     end
     assign enter[r] = mixed;
