@@ -223,6 +223,9 @@ def timing(folder, crowded, seed, limit):
             "--write", place(routed), *crowded],
         8: [*common, "--speed", "8", "--json", place(routed), "--no-pack", "--no-place"],
     }
+    if crowded:
+        # The netlist remembers its router, and the second one would begin anew.
+        commands[8] += ["--router", "router1"]
 
     def work():
         reports = {}
