@@ -207,8 +207,9 @@ package aes_pkg;
   endfunction
 
   // Key expansion of a pipeline, where the step is a constant: step k makes the words 4k + 4 to 4k + 7,
-  // which are round key k + 1, from `window`, the eight words before them. What a length does not need
-  // any more is whatever costs least.
+  // which are round key k + 1, from `window`, the eight words before them. expand_step begins behind the
+  // key instead, whatever its length, so its words are not the same and a round has to choose its own. What
+  // a length does not need any more is whatever costs least.
   function automatic byte_t rcon(int unsigned n);
     rcon = 8'h01;
     for (int unsigned i = 0; i < n; i++) rcon = xtime(rcon);
