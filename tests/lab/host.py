@@ -11,6 +11,13 @@ from .base import ETC_NETNS, NETNS, PATIENCE_S, CommandFailed, LabError, Process
 _CLONE_NEWNET = 0x40000000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
+#: Starts a program that must not outlive its maker, whose pid follows. The kernel sends the signal
+#: only for a death after it was asked to; a maker that died before is no longer the parent. The
+#: shell by its path: a scenario may run a program with hardly anything in PATH.
+_WITH_MAKER = [
+    "setpriv", "--pdeathsig", "KILL", "/bin/sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"',
+]
+
 
 class Host:
     """A host of a lab. Made by `Lab.host`, removed with the lab."""
@@ -89,7 +96,7 @@ class Host:
         log = log or self.lab.tmp / f"{self.name}-{base}-{len(self.lab.processes)}.log"
         with open(log, "ab") as out:
             # A lab that is to be kept must survive the one who made it.
-            dies = [] if self.lab.keep else ["setpriv", "--pdeathsig", "KILL"]
+            dies = [] if self.lab.keep else [*_WITH_MAKER, str(os.getpid())]
             popen = subprocess.Popen(
                 [*dies, *self.argv(*argv)],
                 stdin=subprocess.DEVNULL,

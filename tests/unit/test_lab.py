@@ -1,6 +1,7 @@
 """The lab judges culvert: it must itself be able to see what is wrong."""
 
 import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -311,6 +312,27 @@ def test_nothing_stays_behind(how):
     assert not (NETNS / ns).exists() and not (ETC_NETNS / ns).exists()
     assert not Path(tmp).exists()
     assert not list(STATE.glob(f"{ns.split('-')[1]}*"))
+
+
+def test_a_process_of_a_lab_that_died_at_once_does_not_run(tmp_path):
+    """A lab killed while a process of it is being started leaves that process nothing to outlive."""
+    slow = tmp_path / "setpriv"
+    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("setpriv")} "$@"\n')
+    slow.chmod(0o755)
+    child = subprocess.Popen(
+        [sys.executable, "-c", _CHILD.format(tests=str(TESTS))],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    _, pid, _ = child.stdout.readline().split()
+    assert b"setpriv" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    child.kill()
+    child.wait(90)
+    child.stdout.close()
+    wait_for("the process to go", lambda: _gone(pid))
+    assert sweep() >= 1
 
 
 def _gone(pid):
