@@ -5,7 +5,7 @@ use io::{Burst, ChunkSize, Packet, Port, Umem, UmemConfig};
 use wire::Span;
 
 use crate::error::BenchError;
-use crate::gateway::{Gateway, Path, Plan};
+use crate::gateway::{Arrival, Gateway, Path, Plan};
 use crate::options::{Direction, Options, suite_by_name};
 use crate::port::Wire;
 use crate::random::{Random, Zipf};
@@ -196,6 +196,7 @@ pub(crate) fn plan<'p>(
         provider: options.provider,
         suite,
         path,
+        arrival: Arrival::Cached,
         traffic,
         frames: options.frames,
         policies: Vec::new(),

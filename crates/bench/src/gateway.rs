@@ -36,11 +36,22 @@ pub(crate) enum Path {
     Clear,
 }
 
+/// Where packets lie that have just been received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// In the caches of the worker's core, or where they went from there: as after a system call that copied
+    /// them.
+    Cached,
+    /// In memory, as near to one core as to another: as after a card has written them past the caches.
+    InMemory,
+}
+
 /// What a gateway is built for.
 pub(crate) struct Plan<'p> {
     pub(crate) provider: &'p dyn Provider,
     pub(crate) suite: Suite,
     pub(crate) path: Path,
+    pub(crate) arrival: Arrival,
     pub(crate) traffic: Traffic,
     /// Packets under way at once.
     pub(crate) frames: u32,
@@ -60,6 +71,7 @@ pub(crate) struct Gateway {
     pub(crate) suite: Suite,
     pub(crate) traffic: Traffic,
     path: Path,
+    arrival: Arrival,
     counters: Arc<Counters>,
     /// Where packets come in, and where they go out.
     inside: Wire,
@@ -98,7 +110,7 @@ pub(crate) struct Built {
 
 impl Gateway {
     pub(crate) fn new(plan: Plan<'_>) -> Result<Gateway, BenchError> {
-        let Plan { provider, suite, path, traffic, frames, policies, routes } = plan;
+        let Plan { provider, suite, path, arrival, traffic, frames, policies, routes } = plan;
         let mut databases = Databases::new();
         let (peers, built) = install(&mut databases, provider, suite, &traffic)?;
         for policy in policies {
@@ -165,6 +177,7 @@ impl Gateway {
             suite,
             traffic,
             path,
+            arrival,
             counters,
             inside,
             outside,
@@ -190,6 +203,9 @@ impl Gateway {
             }
         }
         self.write()?;
+        if self.arrival == Arrival::InMemory {
+            self.stock.iter().for_each(evict);
+        }
         self.inside.give(&mut self.stock);
         self.fresh = true;
         Ok(())
@@ -408,6 +424,13 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+/// Leaves nothing of a packet, and of the line in front of it, in a cache.
+fn evict(packet: &Packet) {
+    let Span { start, len } = packet.span;
+    let touched = start.saturating_sub(mem::LINE_LEN)..start + len;
+    mem::evict(packet.frame.bytes().get(touched).unwrap_or_default());
 }
 
 /// Installs an SA pair and its policies for each tunnel; returns the peers' ends of those that the

@@ -12,7 +12,7 @@ use rustix::thread::sched_getaffinity;
 
 use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
-use crate::gateway::{Gateway, Path};
+use crate::gateway::{Arrival, Gateway, Path, Plan};
 use crate::options::{Direction, Options};
 use crate::round_trip::round_trip_ns;
 use crate::row::Row;
@@ -31,10 +31,12 @@ enum Sharing {
 impl Sharing {
     const ALL: [Sharing; 2] = [Sharing::Pool, Sharing::Own];
 
-    const fn name(self) -> &'static str {
-        match self {
-            Sharing::Pool => "the same SAs, in order",
-            Sharing::Own => "SAs of their own",
+    const fn name(self, arrival: Arrival) -> &'static str {
+        match (self, arrival) {
+            (Sharing::Pool, Arrival::Cached) => "the same SAs, in order",
+            (Sharing::Pool, Arrival::InMemory) => "the same SAs, from memory",
+            (Sharing::Own, Arrival::Cached) => "SAs of their own",
+            (Sharing::Own, Arrival::InMemory) => "SAs of their own, from memory",
         }
     }
 }
@@ -58,6 +60,7 @@ struct Case<'o> {
     suite: Suite,
     direction: Direction,
     size: usize,
+    arrival: Arrival,
 }
 
 /// The bench `scale`: from one core to all that this process may use.
@@ -67,18 +70,22 @@ struct Case<'o> {
 pub fn scale(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     let cores = cores(options.cpu)?;
-    let mut rows = Sharing::ALL.map(|_| Vec::new());
-    for &suite in &options.suites {
-        for &direction in &options.directions {
-            for &size in &options.sizes {
-                let case = Case { options, suite, direction, size };
-                for (rows, more) in rows.iter_mut().zip(case.rows(&cores)?) {
-                    rows.extend(more);
+    let mut rows = Vec::new();
+    for arrival in [Arrival::Cached, Arrival::InMemory] {
+        let mut of_arrival = Sharing::ALL.map(|_| Vec::new());
+        for &suite in &options.suites {
+            for &direction in &options.directions {
+                for &size in &options.sizes {
+                    let case = Case { options, suite, direction, size, arrival };
+                    for (rows, more) in of_arrival.iter_mut().zip(case.rows(&cores)?) {
+                        rows.extend(more);
+                    }
                 }
             }
         }
+        rows.extend(of_arrival.into_iter().flatten());
     }
-    Ok(rows.into_iter().flatten().collect())
+    Ok(rows)
 }
 
 impl Case<'_> {
@@ -116,9 +123,9 @@ impl Case<'_> {
     }
 
     fn gateway(&self) -> Result<Gateway, BenchError> {
-        let Case { options, suite, direction, size } = *self;
+        let Case { options, suite, direction, size, arrival } = *self;
         let traffic = Traffic::new(direction, size, self.sas(), options.flows, Choice::InTurn(0));
-        Gateway::new(plan(options, suite, Path::Esp, traffic))
+        Gateway::new(Plan { arrival, ..plan(options, suite, Path::Esp, traffic) })
     }
 
     /// SAs of each worker.
@@ -193,7 +200,7 @@ impl Case<'_> {
         let allocations: u64 = turns.iter().map(|turn| turn.allocations).sum();
         let counted = self.options.allocations.is_some();
         let mut row = turns.first().map(|turn| turn.row.clone()).unwrap_or_default();
-        row.case = Some(sharing.name());
+        row.case = Some(sharing.name(self.arrival));
         (row.mpps_min, row.mpps_max) = (Some(least(&rates)), Some(most(&rates)));
         let mpps = median(rates);
         row.mpps_median = Some(mpps);
