@@ -53,12 +53,15 @@ class Tables:
             for _ in range(self.random.randrange(self.slow)):
                 await FallingEdge(dut.clk_i)
             await FallingEdge(dut.clk_i)
-            lanes, ready = (self.spd, dut.spd_ready_i) if unit < 2 else (self.sad, dut.sad_ready_i)
-            lanes.lane(unit & 1).value = self.kept.get(place, 0)
+            # The answer stays until the next access; what other units hold is of no account.
+            for other in range(4):
+                lanes, bits = (self.spd, SPD_BITS) if other < 2 else (self.sad, SAD_BITS)
+                answer = self.kept.get(place, 0) if other == unit else self.random.getrandbits(bits)
+                lanes.lane(other & 1).value = answer
+            ready = dut.spd_ready_i if unit < 2 else dut.sad_ready_i
             ready.value = 1 << (unit & 1)
             await FallingEdge(dut.clk_i)
             ready.value = 0
-            lanes.lane(unit & 1).value = self.random.getrandbits(bits)
 
 
 async def set_up(dut, idle=0.3, slow=5):

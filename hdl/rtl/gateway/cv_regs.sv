@@ -5,7 +5,8 @@
 //              ports is outbound, 1 inbound.
 // Parameters   the gateway's module counts, only to be read out; Sources (of drops, each direction).
 // Latency      A read is answered 2 cycles after its address, the lower half of a counter 3; a write 2
-//              cycles after the later one of address and data.
+//              cycles after the later one of address and data. A table's record that is read comes into
+//              RECORD a word a cycle.
 // Throughput   One read and one write at a time.
 // Comb. paths  none from input to output.
 // Stalls       Reads wait 64 cycles after reset. While a table access runs (STATUS bit 0), writes to
@@ -85,10 +86,17 @@ module cv_regs
 
   // The record that goes to or came from a table.
   localparam int unsigned RecordWords = ($bits(sa_t) + 31) / 32;
+  localparam int unsigned WordWidth = $clog2(RecordWords);  // 6: RECORD has 64 places
   localparam logic [1:0] Okay = 2'b00;
   localparam logic [1:0] SlvErr = 2'b10;
 
+  typedef logic [WordWidth-1:0] word_t;  // its number in the record
+  typedef logic [2**WordWidth-1:0][31:0] words_t;
+
+  // The record is there twice: tables take all of it at once, software reads it word by word, which
+  // from flip-flops would be the largest mux of the module.
   logic [RecordWords-1:0][31:0] record_q;
+  logic [3:0][7:0] shown_q [2**WordWidth];
   logic [15:0] index_q;
   logic [3:0] table_q;
   logic table_write_q, busy_q;
@@ -106,7 +114,6 @@ module cv_regs
   logic [3:0] wstrb_q;
   logic [1:0] b_resp_q, b_resp;
   logic to_record, commands;
-  logic [5:0] record_word;
 
   assign axil_awready_o = !aw_held_q;
   assign axil_wready_o  = !w_held_q;
@@ -145,7 +152,6 @@ module cv_regs
   assign exists = wdata_q[7:4] == '0 &&
                   (kind <= TableOutStates[2:0] || wdata_q[3:0] == TableInSaBuckets);
   assign to_record = waddr_q[15:8] == RegRecord[15:8];
-  assign record_word = waddr_q[7:2];
 
   always_comb begin
     b_resp = Okay;
@@ -156,22 +162,56 @@ module cv_regs
 
   // ---- Table accesses ----------------------------------------------------------------------
 
-  logic done;
-  logic [$bits(sa_t)-1:0] answer;
+  // A table's answer stays until its next access, so it is copied into the record word by word: a
+  // record that took it at once would need a mux for each of its bits. A word is read out of the
+  // answer in one cycle (`copies`), and lands in the record in the next. Each group of eight words
+  // counts for itself: one counter for all would drive a thousand muxes that lie far apart.
+  localparam int unsigned GroupBits = 3;
+  localparam int unsigned Groups = 2 ** (WordWidth - GroupBits);
+  logic done, copies_q, lands_q, of_spd, last_word;
+  word_t word_q, landing_q;
+  logic [WordWidth-GroupBits-1:0] group;
+  logic [Groups-1:0][GroupBits-1:0] inside_q;  // the group's word
+  logic [1:0][Groups-1:0][31:0] spd_word, sad_word;
+  logic [31:0] answer_q;
 
-  assign done = ((spd_valid_q & spd_ready_i) | (sad_valid_q & sad_ready_i)) != '0;
+  assign done      = ((spd_valid_q & spd_ready_i) | (sad_valid_q & sad_ready_i)) != '0;
+  assign of_spd    = table_q[2:0] <= TableOutShapes[2:0];
+  assign last_word = word_q == word_t'(RecordWords - 1);
+  assign group     = word_q[WordWidth-1:GroupBits];
 
-  always_comb begin
-    answer = '0;
-    for (int unsigned i = 0; i < 2; i++) begin
-      if (spd_valid_q[i]) answer = $bits(sa_t)'(spd_data_i[i]);
-      if (sad_valid_q[i]) answer = sad_data_i[i];
+  for (genvar d = 0; d < 2; d++) begin : gen_answer
+    words_t spd_words, sad_words;
+    assign spd_words = $bits(words_t)'(spd_data_i[d]);
+    assign sad_words = $bits(words_t)'(sad_data_i[d]);
+    for (genvar g = 0; g < Groups; g++) begin : gen_group
+      assign spd_word[d][g] = spd_words[{(WordWidth-GroupBits)'(g), inside_q[g]}];
+      assign sad_word[d][g] = sad_words[{(WordWidth-GroupBits)'(g), inside_q[g]}];
     end
   end
 
   always_ff @(posedge clk_i or negedge rst_ni) begin
     if (!rst_ni) begin
+      inside_q <= '0;
+    end else begin
+      for (int unsigned g = 0; g < Groups; g++) begin
+        if (!copies_q) inside_q[g] <= '0;
+        else if (32'(group) == g) inside_q[g] <= inside_q[g] + 1'b1;
+      end
+    end
+  end
+
+  always_ff @(posedge clk_i) begin
+    answer_q  <= of_spd ? spd_word[table_q[3]][group] : sad_word[table_q[3]][group];
+    landing_q <= word_q;
+  end
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
       busy_q      <= 1'b0;
+      copies_q    <= 1'b0;
+      lands_q     <= 1'b0;
+      word_q      <= '0;
       spd_valid_q <= '0;
       sad_valid_q <= '0;
     end else if (commands) begin
@@ -179,10 +219,29 @@ module cv_regs
       spd_valid_q[wdata_q[3]] <= kind <= TableOutShapes[2:0];
       sad_valid_q[wdata_q[3]] <= kind > TableOutShapes[2:0];
     end else if (done) begin
-      busy_q      <= 1'b0;
+      busy_q      <= !table_write_q;
+      copies_q    <= !table_write_q;
       spd_valid_q <= '0;
       sad_valid_q <= '0;
+    end else if (copies_q || lands_q) begin
+      busy_q   <= copies_q;
+      copies_q <= copies_q && !last_word;
+      lands_q  <= copies_q;
+      word_q   <= (copies_q && !last_word) ? word_q + 1'b1 : '0;
     end
+  end
+
+  // What comes into the record: a word of the answer, or bytes that software writes.
+  logic [3:0] record_write;
+  word_t record_word;
+  logic [31:0] record_data;
+  assign record_word = lands_q ? landing_q : waddr_q[2+:WordWidth];
+  assign record_data = lands_q ? answer_q : wdata_q;
+  always_comb begin
+    record_write = '0;
+    if (lands_q) record_write = '1;
+    else if (writes && b_resp == Okay && to_record) record_write = wstrb_q;
+    if (32'(record_word) >= RecordWords) record_write = '0;
   end
 
   always_ff @(posedge clk_i) begin
@@ -194,13 +253,13 @@ module cv_regs
       if (waddr_q == RegIndex) begin
         index_q <= 16'(merge({16'd0, index_q}, wdata_q, wstrb_q));
       end
-      for (int unsigned i = 0; i < RecordWords; i++) begin
-        if (to_record && 32'(record_word) == i) begin
-          record_q[i] <= merge(record_q[i], wdata_q, wstrb_q);
-        end
+    end
+    for (int unsigned b = 0; b < 4; b++) begin
+      if (record_write[b]) begin
+        record_q[record_word][8*b+:8] <= record_data[8*b+:8];
+        shown_q[record_word][b]       <= record_data[8*b+:8];
       end
     end
-    if (done && !table_write_q) record_q <= (32 * RecordWords)'(answer);
   end
 
   assign spd_valid_o = spd_valid_q;
@@ -211,6 +270,8 @@ module cv_regs
                        2'(table_q[2:0] - TableOutSas[2:0]) : table_q[1:0];
   assign tbl_index_o = index_q;
   assign tbl_data_o  = $bits(sa_t)'(record_q);
+  logic unused;  // the last word has more bits than the record
+  assign unused = ^record_q[RecordWords-1];
 
   // ---- Events ------------------------------------------------------------------------------
 
@@ -358,8 +419,8 @@ module cv_regs
         end
       end
       default: begin
-        for (int unsigned i = 0; i < RecordWords; i++) begin
-          if (raddr_q == RegRecord + 16'(4 * i)) rdata = record_q[i];
+        if (raddr_q >= RegRecord && raddr_q < RegRecord + 16'(4 * RecordWords)) begin
+          rdata = shown_q[raddr_q[2+:WordWidth]];
         end
         if (of_counter) rdata = high_q;
       end
@@ -393,8 +454,15 @@ module cv_regs
   // The sums between two turns fit.
   `CV_ASSERT(SumFits_A, 32'(Sources) * 128 < 2 ** SumBits)
   // One table access at a time.
-  `CV_ASSERT(OneAccess_A, busy_q ? $onehot({spd_valid_q, sad_valid_q}) :
-                                   {spd_valid_q, sad_valid_q} == '0)
+  `CV_ASSERT(OneAccess_A, (busy_q && !copies_q && !lands_q) ?
+                              $onehot({spd_valid_q, sad_valid_q}) :
+                              {spd_valid_q, sad_valid_q} == '0)
+  `CV_ASSERT(CopyIsBusy_A, !(copies_q || lands_q) || busy_q)
+  // The group that is read stands at its word.
+  `CV_ASSERT(GroupInStep_A, !copies_q || inside_q[group] == word_q[GroupBits-1:0])
+  // What is copied stays as it is.
+  `CV_ASSERT_STABLE(AnswerStable_A, copies_q, last_word,
+                    (of_spd ? $bits(sa_t)'(spd_data_i[table_q[3]]) : sad_data_i[table_q[3]]))
   `CV_ASSERT_STABLE(ReadStable_A, axil_rvalid_o, axil_rready_i, axil_rdata_o)
   `CV_ASSERT_STABLE(WriteStable_A, axil_bvalid_o, axil_bready_i, axil_bresp_o)
 

@@ -17,8 +17,8 @@
 // Comb. paths  none from input to output.
 // Stalls       look_ready_o is low while a look-up of that client runs, and for 2^BucketBits cycles
 //              after reset, in which every bucket is marked empty.
-// Table port   One access at a time: the inputs stay from tbl_valid_i to the one cycle of tbl_ready_o,
-//              in which tbl_data_o is valid. A record is written in one piece.
+// Table port   One access at a time: the inputs stay from tbl_valid_i to the one cycle of tbl_ready_o.
+//              tbl_data_o is valid from then to the next access. A record is written in one piece.
 
 `include "culvert_assert.svh"
 
