@@ -17,6 +17,19 @@ SECOND_ROUTER = ("--router", "router2")
 # The placer that spreads cells as charges do: where there are few pins to hold on to, wires are half as
 # long as with the usual one.
 STATIC = ("--placer", "static", *SECOND_ROUTER)
+# The second router bargains: a wire that several nets want costs more with each round, by its price now and by
+# how often it was wanted before. If the price now rises fast, nothing else counts after thirty rounds, and
+# the last nets trade wires for ever.
+PATIENT = {"router2/currCongWeightMult": "1.3"}
+MORE_PATIENT = {"router2/currCongWeightMult": "1.2"}
+# A net that timing thinks critical pays a twentieth of a wanted wire's price, and so gives way to none. Where
+# many are, placing and routing without timing ends when nothing else does, with longer paths.
+UNTIMED = {"timing_driven": f"{0:032b}", "router2/currCongWeightMult": "0.5", "router2/histCongWeight": "2",
+           "router2/bbMargin/x": "8", "router2/bbMargin/y": "8"}
+# It looks farther around for a way, which takes longer and needs fewer wires; and as its search prefers fast
+# ways among wanted wires when their price is high, the price stays low and a wire's past counts.
+THOROUGH = UNTIMED | {"router2/currCongWeightMult": "0.3", "router2/histCongWeight": "3",
+                      "router2/estimateWeight": "0.9"}
 
 
 @dataclass(frozen=True)
@@ -26,9 +39,8 @@ class Design:
     `clocks` maps a clock port other than clk_i to the beginnings of the names of its domain's
     ports, where those are not the clock's own (out_clk_i: out_).
     `crowded` says what nextpnr is told where wires are scarce: SECOND_ROUTER or STATIC; `seed` where
-    the usual one puts the clock's pin out of reach. `price` is what the second router multiplies the
-    price of a wire that several nets want with, from round to round: with its usual 2 nothing else counts
-    after thirty rounds, and the last nets trade wires for ever.
+    the usual one puts the clock's pin out of reach; `settings` what else nextpnr is set to;
+    `spare_addresses` that address lines which a memory does not need become 1 (see synth.py).
     `route` is False where the netlist does not fit the device, or takes hours; then there is only
     an area, and `note` says why.
     """
@@ -38,7 +50,8 @@ class Design:
     clocks: dict = field(default_factory=dict)
     crowded: tuple = ()
     seed: int = 1
-    price: float = 2.0
+    settings: dict = field(default_factory=dict)
+    spare_addresses: bool = False
     route: bool = True
     note: str = ""
 
@@ -74,14 +87,15 @@ VARIANTS = [
     Design("cv_sad_client", {"Inbound": "1'b1"}),
     Design("cv_sad_core", {"N": 2, "Inbound": "1'b1"}),
     Design("cv_gateway", SMALLEST, route=False, note="both directions do not fit: area only"),
-    Design("cv_gateway", SMALLEST | {"HasInbound": "1'b0"}, crowded=STATIC, price=1.3),
-    Design("cv_inbound", SMALLEST, TABLE_PORTS, crowded=STATIC, price=1.3),
+    Design("cv_gateway", SMALLEST | {"HasInbound": "1'b0"}, crowded=STATIC, seed=3, settings=THOROUGH,
+           spare_addresses=True),
+    Design("cv_inbound", SMALLEST, TABLE_PORTS, crowded=STATIC, settings=PATIENT),
     Design("cv_outbound", SMALLEST, TABLE_PORTS, crowded=STATIC),
     Design("cv_regs", crowded=SECOND_ROUTER),
     Design("cv_aes_pipe", crowded=STATIC, seed=2),
-    Design("cv_aes_gcm", crowded=STATIC, seed=2, price=1.3),
-    Design("cv_cipher_gcm_in", crowded=STATIC, seed=2, price=1.3),
-    Design("cv_cipher_gcm_out", crowded=STATIC, seed=2, price=1.2),
+    Design("cv_aes_gcm", crowded=STATIC, seed=3, settings=UNTIMED),
+    Design("cv_cipher_gcm_in", crowded=STATIC, seed=2, settings=UNTIMED),
+    Design("cv_cipher_gcm_out", crowded=STATIC, seed=2, settings=MORE_PATIENT),
 ]
 
 
