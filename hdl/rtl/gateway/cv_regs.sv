@@ -9,7 +9,7 @@
 //              RECORD a word a cycle.
 // Throughput   One read and one write at a time.
 // Comb. paths  none from input to output.
-// Stalls       Reads wait 64 cycles after reset. While a table access runs (STATUS bit 0), writes to
+// Stalls       Reads and writes wait 64 cycles after reset, in which counters and RECORD are cleared. While a table access runs (STATUS bit 0), writes to
 //              INDEX, COMMAND and the record change nothing and are answered with SLVERR, as is a
 //              command for a table that does not exist.
 // Counters     exact, and reset to 0; what happens shows within 128 cycles.
@@ -113,9 +113,9 @@ module cv_regs
   logic [31:0] wdata_q;
   logic [3:0] wstrb_q;
   logic [1:0] b_resp_q, b_resp;
-  logic to_record, commands;
+  logic to_record, commands, counters_ready;
 
-  assign axil_awready_o = !aw_held_q;
+  assign axil_awready_o = !aw_held_q && counters_ready;
   assign axil_wready_o  = !w_held_q;
   assign axil_bvalid_o  = b_valid_q;
   assign axil_bresp_o   = b_resp_q;
@@ -214,6 +214,8 @@ module cv_regs
       word_q      <= '0;
       spd_valid_q <= '0;
       sad_valid_q <= '0;
+    end else if (!counters_ready) begin
+      word_q <= word_q + 1'b1;  // through all of RECORD
     end else if (commands) begin
       busy_q <= 1'b1;
       spd_valid_q[wdata_q[3]] <= kind <= TableOutShapes[2:0];
@@ -231,16 +233,23 @@ module cv_regs
     end
   end
 
-  // What comes into the record: a word of the answer, or bytes that software writes.
+  // What comes into the record: zero after reset, a word of the answer, or bytes that software writes.
   logic [3:0] record_write;
   word_t record_word;
   logic [31:0] record_data;
-  assign record_word = lands_q ? landing_q : waddr_q[2+:WordWidth];
-  assign record_data = lands_q ? answer_q : wdata_q;
   always_comb begin
-    record_write = '0;
-    if (lands_q) record_write = '1;
-    else if (writes && b_resp == Okay && to_record) record_write = wstrb_q;
+    record_word  = waddr_q[2+:WordWidth];
+    record_data  = wdata_q;
+    record_write = (writes && b_resp == Okay && to_record) ? wstrb_q : '0;
+    if (lands_q) begin
+      record_word  = landing_q;
+      record_data  = answer_q;
+      record_write = '1;
+    end else if (!counters_ready) begin
+      record_word  = word_q;
+      record_data  = '0;
+      record_write = '1;
+    end
     if (32'(record_word) >= RecordWords) record_write = '0;
   end
 
@@ -255,9 +264,17 @@ module cv_regs
       end
     end
     for (int unsigned b = 0; b < 4; b++) begin
-      if (record_write[b]) begin
-        record_q[record_word][8*b+:8] <= record_data[8*b+:8];
-        shown_q[record_word][b]       <= record_data[8*b+:8];
+      if (record_write[b]) shown_q[record_word][b] <= record_data[8*b+:8];
+    end
+  end
+
+  // Tables that mark their records empty fill them with this meanwhile: with zeros.
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      record_q <= '0;
+    end else begin
+      for (int unsigned b = 0; b < 4; b++) begin
+        if (record_write[b]) record_q[record_word][8*b+:8] <= record_data[8*b+:8];
       end
     end
   end
@@ -305,7 +322,7 @@ module cv_regs
   drop_e [1:0][Sources-1:0] drop_reason_q;
   sum_t [1:0][Counters-1:0] sum_q, step;
   counter_t turn_q, added_q, read_counter;
-  logic adds_q, counters_ready, reads_counter;
+  logic adds_q, reads_counter;
   sum_t picked;
   logic [63:0] counter, counter_next;
 
@@ -453,6 +470,8 @@ module cv_regs
 
   // The sums between two turns fit.
   `CV_ASSERT(SumFits_A, 32'(Sources) * 128 < 2 ** SumBits)
+  // RECORD is cleared in the time that the counters take.
+  `CV_ASSERT(RecordSwept_A, WordWidth <= CounterBits + 1)
   // One table access at a time.
   `CV_ASSERT(OneAccess_A, (busy_q && !copies_q && !lands_q) ?
                               $onehot({spd_valid_q, sad_valid_q}) :

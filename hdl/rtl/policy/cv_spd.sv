@@ -98,6 +98,7 @@ module cv_spd
   policy_index_t policy_address_q;
   logic [Readers-1:0] bucket_granted_q, bucket_valid_q;
   logic [Readers-1:0] policy_granted_q, policy_read_q, policy_valid_q;
+  logic [Readers-1:0] may_read;
   logic [$clog2(Readers)-1:0] bucket_pick, policy_pick;
 
   cv_arbiter #(
@@ -105,7 +106,7 @@ module cv_spd
   ) u_bucket_arbiter (
     .clk_i,
     .rst_ni,
-    .req_i  (bucket_req),
+    .req_i  (bucket_req & may_read),
     .high_i ('1),
     .valid_o(),
     .ready_i(1'b1),
@@ -118,7 +119,7 @@ module cv_spd
   ) u_policy_arbiter (
     .clk_i,
     .rst_ni,
-    .req_i  (policy_req),
+    .req_i  (policy_req & may_read),
     .high_i ('1),
     .valid_o(),
     .ready_i(1'b1),
@@ -154,8 +155,9 @@ module cv_spd
   logic bucket_write, policy_write, shape_write;
 
   cv_table_ram #(
-    .T   (policy_bucket_t),
-    .Bits(BucketBits)
+    .T       (policy_bucket_t),
+    .Bits    (BucketBits),
+    .ReadsOld(1'b0)
   ) u_buckets (
     .clk_i,
     .rst_ni,
@@ -168,8 +170,10 @@ module cv_spd
   );
 
   cv_table_ram #(
-    .T   (policy_t),
-    .Bits(PolicyBits)
+    .T       (policy_t),
+    .Bits    (PolicyBits),
+    .Cleared (1),  // its `valid`
+    .ReadsOld(1'b0)
   ) u_policies (
     .clk_i,
     .rst_ni,
@@ -195,8 +199,11 @@ module cv_spd
   localparam logic [1:0] TablePolicies = 2'd1;
   localparam logic [1:0] TableShapes = 2'd2;
 
-  typedef enum logic [1:0] {
+  // In TblHalt nobody is granted a read, so that nobody reads in the next cycle, TblWrite.
+  typedef enum logic [2:0] {
     TblIdle,
+    TblHalt,
+    TblWrite,
     TblAsk,
     TblWait,
     TblDone
@@ -206,10 +213,11 @@ module cv_spd
   logic begins, of_memory;
 
   assign begins = tbl_q == TblIdle && tbl_valid_i && ready;
-  assign bucket_write = begins && tbl_write_i && tbl_table_i == TableBuckets;
-  assign policy_write = begins && tbl_write_i && tbl_table_i == TablePolicies;
-  assign shape_write  = begins && tbl_write_i && tbl_table_i == TableShapes;
+  assign bucket_write = tbl_q == TblWrite && tbl_table_i == TableBuckets;
+  assign policy_write = tbl_q == TblWrite && tbl_table_i == TablePolicies;
+  assign shape_write  = tbl_q == TblWrite && tbl_table_i == TableShapes;
   assign of_memory    = tbl_table_i inside {TableBuckets, TablePolicies};
+  assign may_read     = {Readers{tbl_q != TblHalt}};
 
   assign bucket_req[N]   = tbl_q == TblAsk && tbl_table_i == TableBuckets;
   assign policy_req[N]   = tbl_q == TblAsk && tbl_table_i == TablePolicies;
@@ -221,7 +229,14 @@ module cv_spd
       tbl_q <= TblIdle;
     end else begin
       unique case (tbl_q)
-        TblIdle: if (begins) tbl_q <= (!tbl_write_i && of_memory) ? TblAsk : TblDone;
+        TblIdle: begin
+          if (begins) begin
+            if (tbl_write_i) tbl_q <= TblHalt;
+            else tbl_q <= of_memory ? TblAsk : TblDone;
+          end
+        end
+        TblHalt: tbl_q <= TblWrite;
+        TblWrite: tbl_q <= TblDone;
         TblAsk:  if (bucket_grant[N] || policy_grant[N]) tbl_q <= TblWait;
         TblWait: if (bucket_valid[N] || policy_valid[N]) tbl_q <= TblDone;
         default: tbl_q <= TblIdle;
@@ -240,6 +255,8 @@ module cv_spd
   assign tbl_ready_o = tbl_q == TblDone;
   assign tbl_data_o  = data_q;
 
+  // Nobody reads a record while it is written.
+  `CV_ASSERT(NoClash_A, tbl_q != TblWrite || (bucket_granted_q | policy_granted_q) == '0)
   // An access stays, unchanged, until it is done.
   `CV_ASSERT_STABLE(TblStable_A, tbl_valid_i, tbl_ready_o,
                     ({tbl_write_i, tbl_table_i, tbl_index_i, tbl_data_i}))

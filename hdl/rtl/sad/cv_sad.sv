@@ -156,7 +156,7 @@ module cv_sad
   } tbl_e;
 
   tbl_e tbl_q;
-  logic tbl_asked, tbl_srv_valid, tbl_of_core, bucket_write;
+  logic tbl_asked, tbl_srv_valid, tbl_of_core, tbl_of_bucket, bucket_write;
   access_t access;
   logic [TblBits-1:0] core_data;
   sa_bucket_t bucket_q;
@@ -179,6 +179,7 @@ module cv_sad
   );
 
   assign tbl_of_core = access.table_ inside {TableSas, TableStates};
+  assign tbl_of_bucket = Inbound && access.table_ == TableBuckets;
   assign bucket_write = tbl_q == TblIdle && tbl_srv_valid && ready && access.write &&
                         access.table_ == TableBuckets;
 
@@ -190,7 +191,7 @@ module cv_sad
         TblIdle: begin
           if (tbl_srv_valid && ready) begin
             if (tbl_of_core) tbl_q <= TblPend;
-            else if (Inbound && access.table_ == TableBuckets && !access.write) tbl_q <= TblAsk;
+            else if (tbl_of_bucket && !access.write) tbl_q <= TblAsk;
             else tbl_q <= TblDone;
           end
         end
@@ -218,7 +219,8 @@ module cv_sad
     if (bucket_valid[N]) bucket_q <= bucket;
   end
 
-  assign tbl_data_o = tbl_of_core ? core_data : TblBits'(bucket_q);
+  // The core's answer is zero while a bucket is read.
+  assign tbl_data_o = core_data | TblBits'(tbl_of_bucket ? bucket_q : '0);
 
   // ---- Buckets: grant, address register, read ----------------------------------------------
 
@@ -299,6 +301,7 @@ module cv_sad
     .req_i        (srv_req),
     .rsp_o        (rsp),
     .tbl_data_i,
+    .tbl_clear_i  (tbl_q == TblAsk),
     .tbl_data_o   (core_data),
     .event_valid_o(event_valid),
     .event_ready_i(event_ready),

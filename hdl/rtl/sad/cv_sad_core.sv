@@ -4,7 +4,8 @@
 // Function     Five stages: grant (round robin among those who pend), read, memory's output register,
 //              compute, write. An operation that changes a state waits while one of the same SA is in
 //              the three stages behind the grant, so each sees what the one before it wrote. SadFind
-//              changes nothing and waits for nobody: its replay check is repeated by SadAccept.
+//              changes nothing and waits for nobody: its replay check is repeated by SadAccept. Behind
+//              software's write of an SA nothing is granted for a cycle, so nobody reads it just then.
 // Latency      Done in the 4th cycle after the grant; the response is stable from the next one.
 // Throughput   One operation a cycle; one in 4 cycles of the same SA.
 // Comb. paths  pend_* -> grant_o.
@@ -38,6 +39,7 @@ module cv_sad_core
   output sad_rsp_t [N-1:0] rsp_o,  // stable until the client's next request
 
   input  logic [TblBits-1:0] tbl_data_i,
+  input  logic               tbl_clear_i,  // makes tbl_data_o zero
   output logic [TblBits-1:0] tbl_data_o,
 
   // An event for one cycle; event_ready_i says whether it can be kept.
@@ -67,11 +69,11 @@ module cv_sad_core
 
   logic [Requesters-1:0] free;
   logic [PickWidth-1:0] pick;
-  logic granted;
+  logic granted, halts_q;
 
   always_comb begin
     for (int unsigned i = 0; i < Requesters; i++) begin
-      free[i] = pend_valid_i[i] &&
+      free[i] = pend_valid_i[i] && !halts_q &&
                 !(locks(pend_op_i[i]) && (holds(read_q, pend_sa_i[i]) ||
                                           holds(out_q, pend_sa_i[i]) ||
                                           holds(comp_q, pend_sa_i[i])));
@@ -97,6 +99,7 @@ module cv_sad_core
       out_q   <= '0;
       comp_q  <= '0;
       write_q <= '0;
+      halts_q <= 1'b0;
     end else begin
       read_q <= '{
           valid: granted,
@@ -108,6 +111,7 @@ module cv_sad_core
       out_q   <= read_q;
       comp_q  <= out_q;
       write_q <= comp_q;
+      halts_q <= out_q.valid && out_q.op == OpWriteSa;
     end
   end
 
@@ -121,8 +125,10 @@ module cv_sad_core
   assign ready_o = sas_ready && states_ready;
 
   cv_table_ram #(
-    .T   (sa_t),
-    .Bits(SaBits)
+    .T       (sa_t),
+    .Bits    (SaBits),
+    .Cleared (1),  // its `valid`
+    .ReadsOld(1'b0)
   ) u_sas (
     .clk_i,
     .rst_ni,
@@ -134,9 +140,11 @@ module cv_sad_core
     .read_data_o  (sa)
   );
 
+  // SadFind may read a state while it is written; outbound all who use it wait for one another.
   cv_table_ram #(
-    .T   (sa_state_t),
-    .Bits(SaBits)
+    .T       (sa_state_t),
+    .Bits    (SaBits),
+    .ReadsOld(Inbound)
   ) u_states (
     .clk_i,
     .rst_ni,
@@ -347,6 +355,7 @@ module cv_sad_core
   always_ff @(posedge clk_i) begin
     if (comp_q.valid && comp_q.op == OpReadSa) tbl_data_q <= sa_q;
     if (comp_q.valid && comp_q.op == OpReadState) tbl_data_q <= TblBits'(state_q);
+    if (tbl_clear_i) tbl_data_q <= '0;
   end
   assign tbl_data_o = tbl_data_q;
 
@@ -367,6 +376,9 @@ module cv_sad_core
   `CV_ASSERT(OneChange_A, !(read_q.valid && locks(read_q.op)) ||
                           !(holds(out_q, read_q.sa) || holds(comp_q, read_q.sa) ||
                             holds(write_q, read_q.sa)))
+  // What a memory gives of a record that is just written is used by nobody.
+  `CV_ASSERT(SaClash_A, !(sa_write && read_q.valid && read_q.sa == write_q.sa))
+  `CV_ASSERT(StateClash_A, Inbound || !(state_write && holds(read_q, write_q.sa)))
   // A packet that is carried takes a number above all before it (outbound).
   `CV_ASSERT(NumbersRise_A, !(write_q.valid && carries && write_q.op == OpSend) ||
                             state_next.top > old_q.top)

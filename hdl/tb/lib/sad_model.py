@@ -34,12 +34,14 @@ class Sad:
     def __init__(self):
         self.sas, self.chains = {}, {}
 
-    def _write(self, index):
-        sa = self.sas[index]
-        chain = self.chains[bucket_of(sa)]
+    def _link(self, index):
+        """The fields that lead to the next SA of the chain."""
+        chain = self.chains[bucket_of(self.sas[index])]
         at = chain.index(index)
-        link = {"more": 1, "next": chain[at + 1]} if at + 1 < len(chain) else {}
-        return (SAS, index, pack(SA, sa | link))
+        return {"more": 1, "next": chain[at + 1]} if at + 1 < len(chain) else {}
+
+    def _write(self, index):
+        return (SAS, index, pack(SA, self.sas[index] | self._link(index)))
 
     def insert(self, index, sa):
         assert index not in self.sas
@@ -50,7 +52,8 @@ class Sad:
                 (BUCKETS, bucket, pack(SA_BUCKET, {"valid": 1, "first": index}))]
 
     def delete(self, index):
-        bucket = bucket_of(self.sas[index])
+        """As Spd.delete."""
+        bucket, link = bucket_of(self.sas[index]), self._link(index)
         chain = self.chains[bucket]
         at = chain.index(index)
         chain.remove(index)
@@ -60,7 +63,7 @@ class Sad:
         else:
             unlink = (BUCKETS, bucket,
                       pack(SA_BUCKET, {"valid": 1, "first": chain[0]} if chain else {}))
-        return [unlink, (SAS, index, 0)]
+        return [unlink, (SAS, index, pack(SA, link))]
 
     def find(self, v6, spi, dst):
         """Index of the SA, or None: every SA is tried."""

@@ -43,13 +43,16 @@ class Spd:
         self.shapes[number] = {name: 0 for name, _ in SHAPE} | {"valid": 1} | fields
         return [(SHAPE_TABLE, number, pack(SHAPE, self.shapes[number]))]
 
-    def _write(self, index):
-        """The write of a policy, with its link."""
+    def _link(self, index):
+        """The fields that lead to the next policy of the chain."""
         policy = self.policies[index]
         chain = self.chains[bucket_of(policy["selector"], policy["shape"])]
         at = chain.index(index)
-        link = {"more": 1, "next": chain[at + 1]} if at + 1 < len(chain) else {}
-        return (POLICIES, index, pack(POLICY, policy | link))
+        return {"more": 1, "next": chain[at + 1]} if at + 1 < len(chain) else {}
+
+    def _write(self, index):
+        """The write of a policy, with its link."""
+        return (POLICIES, index, pack(POLICY, self.policies[index] | self._link(index)))
 
     def insert(self, index, shape, selector, **fields):
         """A policy for the packets that look like `selector` in this shape; it becomes the first
@@ -63,8 +66,9 @@ class Spd:
                 (BUCKETS, bucket, pack(POLICY_BUCKET, {"valid": 1, "first": index}))]
 
     def delete(self, index):
-        """Takes a policy out of its chain; the others of the chain stay in force all the time."""
-        policy = self.policies[index]
+        """Takes a policy out of its chain; the others of the chain stay in force all the time. Its
+        link stays, for look-ups that have come that far."""
+        policy, link = self.policies[index], self._link(index)
         bucket = bucket_of(policy["selector"], policy["shape"])
         chain = self.chains[bucket]
         at = chain.index(index)
@@ -75,7 +79,7 @@ class Spd:
         else:
             first = {"valid": 1, "first": chain[0]} if chain else {}
             unlink = (BUCKETS, bucket, pack(POLICY_BUCKET, first))
-        return [unlink, (POLICIES, index, 0)]
+        return [unlink, (POLICIES, index, pack(POLICY, link))]
 
     def look(self, selector):
         """The policy for a packet, or None: every policy is tried."""
