@@ -9,9 +9,9 @@
 //              RECORD a word a cycle.
 // Throughput   One read and one write at a time.
 // Comb. paths  none from input to output.
-// Stalls       Reads and writes wait 64 cycles after reset, in which counters and RECORD are cleared. While a table access runs (STATUS bit 0), writes to
-//              INDEX, COMMAND and the record change nothing and are answered with SLVERR, as is a
-//              command for a table that does not exist.
+// Stalls       Reads and writes wait 64 cycles after reset, in which counters and RECORD are cleared.
+//              While a table access runs (STATUS bit 0), writes to INDEX, COMMAND and the record change
+//              nothing and are answered with SLVERR, as is a command for a table that does not exist.
 // Counters     exact, and reset to 0; what happens shows within 128 cycles.
 
 `include "culvert_assert.svh"
