@@ -26,10 +26,6 @@ MORE_PATIENT = {"router2/currCongWeightMult": "1.2"}
 # many are, placing and routing without timing ends when nothing else does, with longer paths.
 UNTIMED = {"timing_driven": f"{0:032b}", "router2/currCongWeightMult": "0.5", "router2/histCongWeight": "2",
            "router2/bbMargin/x": "8", "router2/bbMargin/y": "8"}
-# It looks farther around for a way, which takes longer and needs fewer wires; and as its search prefers fast
-# ways among wanted wires when their price is high, the price stays low and a wire's past counts.
-THOROUGH = UNTIMED | {"router2/currCongWeightMult": "0.3", "router2/histCongWeight": "3",
-                      "router2/estimateWeight": "0.9"}
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,7 @@ VARIANTS = [
     Design("cv_sad_client", {"Inbound": "1'b1"}),
     Design("cv_sad_core", {"N": 2, "Inbound": "1'b1"}),
     Design("cv_gateway", SMALLEST, route=False, note="both directions do not fit: area only"),
-    Design("cv_gateway", SMALLEST | {"HasInbound": "1'b0"}, crowded=STATIC, seed=3, settings=THOROUGH,
-           spare_addresses=True),
+    Design("cv_gateway", SMALLEST | {"HasInbound": "1'b0"}, crowded=STATIC, spare_addresses=True),
     Design("cv_inbound", SMALLEST, TABLE_PORTS, crowded=STATIC, settings=PATIENT),
     Design("cv_outbound", SMALLEST, TABLE_PORTS, crowded=STATIC),
     Design("cv_regs", crowded=SECOND_ROUTER),
