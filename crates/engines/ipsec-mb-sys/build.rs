@@ -3,10 +3,12 @@
 //! Debian's package has no pkg-config file, so the header is the probe.
 
 use std::env;
+use std::path::Path;
+
+const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
 fn main() {
     println!("cargo:rerun-if-changed=shim");
-    // So that a library that is installed later is noticed.
     println!("cargo:rerun-if-changed=/usr/include/intel-ipsec-mb.h");
     println!("cargo:rustc-check-cfg=cfg(ipsec_mb_present)");
 
@@ -16,6 +18,10 @@ fn main() {
     }
     let probe = cc::Build::new().file("shim/probe.c").cargo_warnings(false).try_expand();
     if probe.is_err() {
+        // A header that is installed later is older than this build: only the list of packages tells.
+        if Path::new(DPKG_STATUS).exists() {
+            println!("cargo:rerun-if-changed={DPKG_STATUS}");
+        }
         println!(
             "cargo:warning=libipsec-mb-dev (1.3 or newer) not found: the ipsec-mb engine will be unavailable"
         );
