@@ -11,7 +11,6 @@ network is measured with plain kernel forwarding and with strongSwan's own user-
 
 import argparse
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -20,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 sys.dont_write_bytecode = True
 
 from lab import Lab, LabError, topology as t  # noqa: E402
-from lab.base import sweep  # noqa: E402
+from lab.base import interruptible, sweep  # noqa: E402
 from lab.capture import Capture, assert_only_protected, kinds  # noqa: E402
 from lab.planes import culvert_binary, culvert_missing  # noqa: E402
 from lab.traffic import Iperf, first_answer, ping  # noqa: E402
@@ -265,8 +264,7 @@ def main():
     if "culvert" in planes and culvert_missing():
         print(f"demo: {culvert_missing()}", file=sys.stderr)
         return 1
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    interruptible()
     sweep()
 
     results = {plane: {} for plane in planes}

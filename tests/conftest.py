@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from lab import Lab, LabError, topology
-from lab.base import sweep, wait_for
+from lab.base import interruptible, sweep, wait_for
 from lab.planes import culvert_missing
 
 #: A test that hangs ends; one that is slow does not. A scenario may ask for more.
@@ -46,8 +46,7 @@ def pytest_generate_tests(metafunc):
 
 
 def pytest_configure(config):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
+    interruptible()
 
 
 def pytest_sessionstart(session):

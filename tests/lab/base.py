@@ -25,6 +25,18 @@ ETC_NETNS = Path("/etc/netns")
 PATIENCE_S = 90
 
 
+#: What asks to end: a terminal's key, a supervisor, a terminal that was closed.
+INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def interruptible():
+    """Makes each of them a KeyboardInterrupt, so that all is removed; but not a hangup that is ignored
+    (nohup)."""
+    for number in INTERRUPTS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 class LabError(Exception):
     """The lab itself could not do what was asked (not: the program under test failed)."""
 
@@ -208,7 +220,7 @@ class Lab:
         self.closed = True
         # An interrupt in the middle of the clean-up would leave half of it behind.
         old = {}
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in INTERRUPTS:
             try:
                 old[number] = signal.signal(number, signal.SIG_IGN)
             except ValueError:  # not the main thread

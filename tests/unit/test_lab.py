@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import CommandFailed, Lab, LabError
 from lab import topology as t
-from lab.base import ETC_NETNS, NETNS, STATE, sweep, wait_for
+from lab.base import ETC_NETNS, INTERRUPTS, NETNS, STATE, sweep, wait_for
 from lab.capture import Capture, IvRecord, assert_only_protected, kinds, leaks, parse
 from lab.inject import Injector, ether, fix_ipv4, ipv4_checksum, xfrm_states
 from lab.planes import PLANES, planes_of
@@ -281,6 +281,8 @@ _CHILD = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from lab import Lab
+from lab.base import interruptible
+interruptible()
 with Lab("child") as lab:
     host = lab.host("one")
     process = host.spawn("sleep", "1000")
@@ -289,14 +291,10 @@ with Lab("child") as lab:
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [*INTERRUPTS, signal.SIGKILL])
 def test_nothing_stays_behind(how):
     """Ended in any way, a lab is removed: by itself, or by the next run if it was killed."""
     code = _CHILD.format(tests=str(TESTS))
-    if how == signal.SIGTERM:
-        code = "import signal; signal.signal(signal.SIGTERM, lambda *_: exit(1))\n" + code
-    if how == signal.SIGINT:
-        code = "import signal; signal.signal(2, signal.default_int_handler)\n" + code
     child = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )

@@ -11,7 +11,7 @@ use bench::report::{Part, Report};
 use bench::row::columns;
 use bench::{Bench, Direction, Options, Peer, Row};
 use crypto::{Provider, Suite};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
 use crate::command::requests;
@@ -96,10 +96,20 @@ fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
     }
 }
 
-/// The peer, which is ended, and everything put back as it was, also on SIGINT and SIGTERM.
+/// Whether a hangup is ignored, as under nohup(1): then it stays so.
+fn ignores_hangup() -> bool {
+    // A mask in hexadecimal whose lowest bit is signal 1 (proc_pid_status(5)).
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
+}
+
+/// The peer, which is ended, and everything put back as it was, also on SIGINT, SIGTERM and SIGHUP.
 fn peer(args: &PeerArgs) -> Result<Peer, Box<dyn Error>> {
     let peer = Peer { program: args.secgw.clone(), ..Peer::default() };
-    for signal in [SIGINT, SIGTERM] {
+    let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
         signal_hook::flag::register(signal, Arc::clone(&peer.stop))?;
     }
     Ok(peer)
