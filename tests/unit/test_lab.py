@@ -278,10 +278,11 @@ def test_sysctls_are_the_hosts_own(lab):
 
 
 _CHILD = """
-import sys, time
+import signal, sys, time
 sys.path.insert(0, {tests!r})
 from lab import Lab
 from lab.base import interruptible
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
 interruptible()
 with Lab("child") as lab:
     host = lab.host("one")
@@ -310,6 +311,23 @@ def test_nothing_stays_behind(how):
     assert not (NETNS / ns).exists() and not (ETC_NETNS / ns).exists()
     assert not Path(tmp).exists()
     assert not list(STATE.glob(f"{ns.split('-')[1]}*"))
+
+
+def test_a_hangup_that_is_ignored_stays_so():
+    """As under nohup; the other interrupts count all the same."""
+    code = f"""
+import signal, sys
+sys.path.insert(0, {str(TESTS)!r})
+from lab.base import interruptible
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+interruptible()
+signal.raise_signal(signal.SIGHUP)
+print("goes on", flush=True)
+signal.raise_signal(signal.SIGTERM)
+print("not this far")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "goes on\n" and "KeyboardInterrupt" in done.stderr
 
 
 def test_a_process_of_a_lab_that_died_at_once_does_not_run(tmp_path):
