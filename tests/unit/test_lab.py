@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lab import CommandFailed, Lab, LabError
 from lab import topology as t
-from lab.base import ETC_NETNS, INTERRUPTS, NETNS, STATE, sweep, wait_for
+from lab.base import ETC_NETNS, INTERRUPTS, NETNS, PATIENCE_S, STATE, sweep, wait_for
 from lab.capture import Capture, IvRecord, assert_only_protected, kinds, leaks, parse
 from lab.inject import Injector, ether, fix_ipv4, ipv4_checksum, xfrm_states
 from lab.planes import PLANES, planes_of
@@ -332,8 +332,11 @@ print("not this far")
 
 def test_a_process_of_a_lab_that_died_at_once_does_not_run(tmp_path):
     """A lab killed while a process of it is being started leaves that process nothing to outlive."""
-    slow = tmp_path / "setpriv"
-    slow.write_text(f'#!/bin/sh\nsleep 0.5\nexec {shutil.which("setpriv")} "$@"\n')
+    slow, go = tmp_path / "setpriv", tmp_path / "go"
+    slow.write_text(
+        f"#!/bin/sh\nfor _ in $(seq {PATIENCE_S * 10}); do [ -e {go} ] && break; sleep 0.1; done\n"
+        f'exec {shutil.which("setpriv")} "$@"\n'
+    )
     slow.chmod(0o755)
     child = subprocess.Popen(
         [sys.executable, "-c", _CHILD.format(tests=str(TESTS))],
@@ -347,6 +350,7 @@ def test_a_process_of_a_lab_that_died_at_once_does_not_run(tmp_path):
     child.kill()
     child.wait(90)
     child.stdout.close()
+    go.touch()
     wait_for("the process to go", lambda: _gone(pid))
     assert sweep() >= 1
 
