@@ -195,19 +195,28 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// For the gateway behind these registers.
+    /// For the gateway behind these registers. Waits until its tables have been emptied after reset, as the
+    /// record must be zero until then: what it holds goes into all of them.
     ///
     /// # Errors
-    /// [`TableError::NotAGateway`], [`TableError::Sizes`].
+    /// [`TableError::NotAGateway`], [`TableError::Sizes`], [`TableError::Stuck`].
     pub fn new(registers: &mut (impl Registers + ?Sized)) -> Result<Tables, TableError> {
         let magic = registers.read(REG_MAGIC);
         if magic != MAGIC {
             return Err(TableError::NotAGateway(magic));
         }
         match registers.read(REG_SIZES) {
-            SIZES => Ok(Tables { halves: [Half::new(), Half::new()], accesses: 0 }),
-            found => Err(TableError::Sizes { found, wanted: SIZES }),
+            SIZES => {}
+            found => return Err(TableError::Sizes { found, wanted: SIZES }),
         }
+        let mut accesses = 0;
+        for direction in [Direction::Outbound, Direction::Inbound] {
+            let mut access = Writer { registers, direction, accesses: &mut accesses };
+            for table in [Table::Policies, Table::Sas] {
+                access.run(table, 0, 0)?;
+            }
+        }
+        Ok(Tables { halves: [Half::new(), Half::new()], accesses })
     }
 
     /// Puts a policy in.
@@ -709,19 +718,39 @@ mod tests {
 
     #[test]
     fn a_gateway_that_does_not_answer_is_given_up() {
-        struct Busy;
+        struct Busy(bool);
         impl Registers for Busy {
             fn read(&mut self, address: u16) -> u32 {
                 match address {
-                    REG_STATUS => STATUS_BUSY,
+                    REG_STATUS if self.0 => STATUS_BUSY,
                     _ => Memory::default().read(address),
                 }
             }
             fn write(&mut self, _: u16, _: u32) {}
         }
-        let mut tables = Tables::new(&mut Busy).unwrap();
-        let added = tables.add_sa(&mut Busy, Direction::Outbound, sa(1), 0);
+        assert_eq!(Tables::new(&mut Busy(true)).unwrap_err(), TableError::Stuck);
+        let mut tables = Tables::new(&mut Busy(false)).unwrap();
+        let added = tables.add_sa(&mut Busy(true), Direction::Outbound, sa(1), 0);
         assert_eq!(added.unwrap_err(), TableError::Stuck);
+    }
+
+    #[test]
+    fn the_record_is_left_alone_until_tables_are_empty() {
+        struct Log(Vec<(u16, u32)>);
+        impl Registers for Log {
+            fn read(&mut self, address: u16) -> u32 {
+                Memory::default().read(address)
+            }
+            fn write(&mut self, address: u16, value: u32) {
+                self.0.push((address, value));
+            }
+        }
+        let mut log = Log(Vec::new());
+        Tables::new(&mut log).unwrap();
+        assert!(log.0.iter().all(|(address, _)| *address < REG_RECORD));
+        let reads: Vec<u32> =
+            log.0.iter().filter(|(address, _)| *address == REG_COMMAND).map(|w| w.1).collect();
+        assert_eq!(reads, [1, 3, 9, 11], "policies and SAs of both directions");
     }
 
     #[test]
