@@ -9,7 +9,7 @@ use crate::suite::Suite;
 /// The keys of one SA, as the key exchange hands them over.
 ///
 /// `Debug` shows lengths, never bytes.
-#[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone, Default, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 pub struct Keys {
     /// The cipher's key; empty for NULL.
     pub cipher: Vec<u8>,

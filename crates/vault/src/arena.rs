@@ -61,18 +61,34 @@ pub enum Origin {
     New,
 }
 
-/// Where a slot lies: number of the segment, word index in it.
+/// Where a slot lies. Of 32 bits each: every SA has one, and 2^32 segments are 4 PiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct At {
-    segment: usize,
-    start: usize,
+    /// Number of the segment.
+    segment: u32,
+    /// Word index in it.
+    start: u32,
 }
 
+impl At {
+    fn new(segment: usize, start: usize) -> At {
+        let narrow = |n| u32::try_from(n).unwrap_or(u32::MAX);
+        At { segment: narrow(segment), start: narrow(start) }
+    }
+
+    fn segment(self) -> usize {
+        self.segment as usize
+    }
+
+    fn start(self) -> usize {
+        self.start as usize
+    }
+}
+
+/// The slot of an owner. What else there is to know of it stands in the slot.
 #[derive(Debug)]
 struct Owned {
     at: At,
-    cells: usize,
-    generation: u64,
     handle: Weak<Part>,
 }
 
@@ -120,18 +136,20 @@ impl Arena {
         if len == 0 || len > MAX_CELLS {
             return Err(VaultError::TooLong { what: "a number of cells", len, max: MAX_CELLS });
         }
-        if let Some(owned) = self.owned.get_mut(&owner).filter(|o| o.cells == len) {
+        let segments = &self.segments;
+        let is_as_long = |o: &&mut Owned| note(segments, o.at, CELLS) == len as u64;
+        if let Some(owned) = self.owned.get_mut(&owner).filter(is_as_long) {
             let handle = owned.handle.upgrade().unwrap_or_else(|| {
-                let segment = Arc::clone(&self.segments[owned.at.segment]);
-                let slot = Arc::new(Part::new(segment, owned.at.start + HEADER, len));
+                let segment = Arc::clone(&segments[owned.at.segment()]);
+                let slot = Arc::new(Part::new(segment, owned.at.start() + HEADER, len));
                 owned.handle = Arc::downgrade(&slot);
                 slot
             });
             return Ok(Grant { memory: handle, origin: Origin::Kept });
         }
         let at = self.take_free(class_of(len))?;
-        let segment = Arc::clone(&self.segments[at.segment]);
-        let words = &segment.words()[at.start..];
+        let segment = Arc::clone(&self.segments[at.segment()]);
+        let words = &segment.words()[at.start()..];
         for cell in &words[HEADER..HEADER + len] {
             cell.store(0, Relaxed);
         }
@@ -142,15 +160,15 @@ impl Arena {
         words[GENERATION].store(generation, Release);
 
         self.release(owner);
-        let slot = Arc::new(Part::new(segment, at.start + HEADER, len));
+        let slot = Arc::new(Part::new(segment, at.start() + HEADER, len));
         let handle = Arc::downgrade(&slot);
-        self.owned.insert(owner, Owned { at, cells: len, generation, handle });
+        self.owned.insert(owner, Owned { at, handle });
         Ok(Grant { memory: slot, origin: Origin::New })
     }
 
     /// See [`Vault::release`](crate::Vault::release).
     pub(crate) fn release(&mut self, owner: u64) {
-        if let Some(Owned { at, handle, .. }) = self.owned.remove(&owner) {
+        if let Some(Owned { at, handle }) = self.owned.remove(&owner) {
             self.mark_free(at);
             self.leaving.push((at, handle));
         }
@@ -158,7 +176,18 @@ impl Arena {
 
     /// See [`Vault::owners`](crate::Vault::owners).
     pub(crate) fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
-        self.owned.iter().map(|(owner, owned)| (*owner, owned.cells))
+        let cells = |at| note(&self.segments, at, CELLS) as usize;
+        self.owned.iter().map(move |(owner, owned)| (*owner, cells(owned.at)))
+    }
+
+    /// See [`Vault::holders`](crate::Vault::holders).
+    pub(crate) fn holders(&self) -> impl Iterator<Item = u64> {
+        self.owned.iter().filter(|(_, owned)| owned.is_held()).map(|(owner, _)| *owner)
+    }
+
+    /// See [`Vault::is_held`](crate::Vault::is_held).
+    pub(crate) fn is_held(&self, owner: u64) -> bool {
+        self.owned.get(&owner).is_some_and(Owned::is_held)
     }
 
     /// See [`Vault::sweep`](crate::Vault::sweep).
@@ -179,7 +208,7 @@ impl Arena {
         for (at, _) in self.leaving.extract_if(.., |(_, handle)| handle.strong_count() == 0) {
             // What the last handle's holder did to the cells is over.
             fence(Acquire);
-            let class = self.segments[at.segment].words()[CLASS].load(Relaxed) as usize;
+            let class = self.segments[at.segment()].words()[CLASS].load(Relaxed) as usize;
             self.free.entry(class).or_default().push(at);
         }
         if let Some(at) = self.free.get_mut(&class).and_then(Vec::pop) {
@@ -212,7 +241,7 @@ impl Arena {
         let words = self.segments[number].words();
         words[CLASS].store(class as u64, Relaxed);
         words[MAGIC].store(SEGMENT_MAGIC, Release);
-        let slots = slot_starts(class).map(|start| At { segment: number, start });
+        let slots = slot_starts(class).map(|start| At::new(number, start));
         self.free.entry(class).or_default().extend(slots);
     }
 
@@ -238,7 +267,7 @@ impl Arena {
             return Err(damaged(CLASS, "a size class"));
         }
         for start in slot_starts(class) {
-            let at = At { segment: number, start };
+            let at = At::new(number, start);
             let generation = words[start + GENERATION].load(Acquire);
             let owner = words[start + OWNER].load(Relaxed);
             let cells = words[start + CELLS].load(Relaxed) as usize;
@@ -253,12 +282,13 @@ impl Arena {
                 return Err(damaged(start + CELLS, "a number of cells that fits the slot"));
             }
             self.next_generation = self.next_generation.max(generation + 1);
-            let found = Owned { at, cells, generation, handle: Weak::new() };
-            let loser = match self.owned.get(&owner) {
-                Some(other) if other.generation == generation => {
+            let found = Owned { at, handle: Weak::new() };
+            let other = self.owned.get(&owner).map(|o| note(&self.segments, o.at, GENERATION));
+            let loser = match other {
+                Some(other) if other == generation => {
                     return Err(damaged(start + GENERATION, "a generation not seen before"));
                 }
-                Some(other) if other.generation > generation => Some(at),
+                Some(other) if other > generation => Some(at),
                 _ => self.owned.insert(owner, found).map(|older| older.at),
             };
             if let Some(at) = loser {
@@ -271,8 +301,20 @@ impl Arena {
 
     /// Takes the owner off a slot in the file; its cells stay untouched.
     fn mark_free(&self, at: At) {
-        self.segments[at.segment].words()[at.start + GENERATION].store(0, Release);
+        self.segments[at.segment()].words()[at.start() + GENERATION].store(0, Release);
     }
+}
+
+impl Owned {
+    /// Whether somebody has a handle to the cells.
+    fn is_held(&self) -> bool {
+        self.handle.strong_count() > 0
+    }
+}
+
+/// A word of a slot's header.
+fn note(segments: &[Arc<Mapping>], at: At, word: usize) -> u64 {
+    segments[at.segment()].words()[at.start() + word].load(Relaxed)
 }
 
 /// Words a slot needs for so many cells: the size class, a power of two or one and a half of one, so
@@ -402,6 +444,27 @@ mod tests {
     }
 
     #[test]
+    fn an_owner_is_held_while_a_handle_to_its_present_cells_lives() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let grants = [1, 2, 3].map(|owner| a.cells(owner, 11).unwrap());
+        assert!((1..4).all(|owner| a.is_held(owner)) && !a.is_held(4));
+        a.release(2);
+        assert!(!a.is_held(2), "its cells are nobody's, whoever may still have a handle");
+        let holders = |a: &Arena| a.holders().collect::<HashSet<_>>();
+        assert_eq!(holders(&a), HashSet::from([1, 3]));
+        let [one, _two, three] = grants;
+        let second = three.memory.clone();
+        drop((one, three));
+        assert_eq!(holders(&a), HashSet::from([3]));
+        drop((second, a));
+        let mut a = arena(&dir);
+        assert_eq!(holders(&a), HashSet::new(), "nobody has asked in this process");
+        let _one = a.cells(1, 11).unwrap();
+        assert_eq!(holders(&a), HashSet::from([1]));
+    }
+
+    #[test]
     fn released_and_swept_owners_are_not_found_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
@@ -525,7 +588,7 @@ mod tests {
         new.memory.words()[0].store(5, Relaxed);
         // As if the process had died before the old slot of owner 7 was marked free.
         let at = a.owned[&8].at;
-        a.segments[at.segment].words()[at.start + OWNER].store(7, Relaxed);
+        a.segments[at.segment()].words()[at.start() + OWNER].store(7, Relaxed);
         drop(a);
         let mut a = arena(&dir);
         assert_eq!(a.owned.len(), 1);

@@ -6,12 +6,14 @@
 //! first one whole. Nothing is overwritten in place: a void value leaves the file when it is
 //! rewritten, not before.
 //!
-//! What lies in memory is where each live record is, not what it says, and buffers that held
-//! values are zeroised.
+//! What lies in memory is where each live record is, not what it says, nor even its key: that is
+//! found by a hash of 128 bits under a secret of the process, which two of a million keys share
+//! once in 2^88 processes. Buffers that held values are zeroised.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -20,7 +22,7 @@ use zeroize::Zeroizing;
 
 use crate::directory::{open_private, unless_missing};
 use crate::error::VaultError;
-use crate::frame::{self, Frame, MAGIC, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::frame::{self, Frame, HEADER_LEN, MAGIC, MAX_KEY_LEN, MAX_VALUE_LEN};
 
 /// Void bytes that are tolerated in any case.
 const COMPACT_ABOVE: u64 = 1 << 20;
@@ -46,13 +48,39 @@ impl fmt::Debug for Record {
     }
 }
 
-/// Where a live record lies.
+/// Where a live record lies. Every SA and policy has one.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Rises with the time at which the key was first put.
     order: u64,
     offset: u64,
-    len: u64,
+    /// At most that of the longest key and value.
+    len: u32,
+}
+
+const _: () = assert!(HEADER_LEN + MAX_KEY_LEN + MAX_VALUE_LEN <= u32::MAX as usize);
+
+impl Place {
+    fn end(&self) -> u64 {
+        self.offset + u64::from(self.len)
+    }
+}
+
+/// What stands for a key.
+type Digest = [u64; 2];
+
+/// The secret under which keys are hashed.
+#[derive(Debug)]
+struct Secret([RandomState; 2]);
+
+impl Secret {
+    fn new() -> Secret {
+        Secret([RandomState::new(), RandomState::new()])
+    }
+
+    fn digest(&self, key: &[u8]) -> Digest {
+        self.0.each_ref().map(|half| half.hash_one(key))
+    }
 }
 
 /// The open journal.
@@ -63,7 +91,8 @@ pub(crate) struct Journal {
     file: File,
     /// Where the next record goes; the file may be longer after a failed write.
     end: u64,
-    live: HashMap<Vec<u8>, Place>,
+    secret: Secret,
+    live: HashMap<Digest, Place>,
     live_bytes: u64,
     next_order: u64,
     /// No compaction below this end: set after one failed, so that it is not tried at each put.
@@ -90,6 +119,7 @@ impl Journal {
             path_new: path_new.to_owned(),
             file,
             end: replay.sound_len as u64,
+            secret: Secret::new(),
             live: HashMap::new(),
             live_bytes: 0,
             next_order: 0,
@@ -105,7 +135,8 @@ impl Journal {
         }
         let mut live: Vec<(u64, Record)> = Vec::new();
         for (offset, Frame { key, value }) in &replay.frames {
-            if let Some(place) = journal.live.get(*key).filter(|p| p.offset == *offset as u64) {
+            let place = journal.live.get(&journal.secret.digest(key));
+            if let Some(place) = place.filter(|p| p.offset == *offset as u64) {
                 let value = Zeroizing::new(value.unwrap_or_default().to_vec());
                 live.push((place.order, Record { key: key.to_vec(), value }));
             }
@@ -122,7 +153,7 @@ impl Journal {
         };
         check("a key", frame.key.len(), MAX_KEY_LEN)?;
         check("a value", frame.value.map_or(0, <[u8]>::len), MAX_VALUE_LEN)?;
-        if frame.value.is_none() && !self.live.contains_key(frame.key) {
+        if frame.value.is_none() && !self.live.contains_key(&self.secret.digest(frame.key)) {
             return Ok(());
         }
         let mut bytes = Zeroizing::new(Vec::with_capacity(frame.encoded_len()));
@@ -144,18 +175,19 @@ impl Journal {
 
     /// Follows one record in the index.
     fn note(&mut self, frame: &Frame<'_>, offset: u64) {
-        let len = frame.encoded_len() as u64;
+        let key = self.secret.digest(frame.key);
         let old = match frame.value {
-            None => self.live.remove(frame.key),
+            None => self.live.remove(&key),
             Some(_) => {
-                let kept = self.live.get(frame.key).map(|place| place.order);
+                let kept = self.live.get(&key).map(|place| place.order);
                 let order = kept.unwrap_or(self.next_order);
                 self.next_order += 1;
-                self.live_bytes += len;
-                self.live.insert(frame.key.to_vec(), Place { order, offset, len })
+                let len = frame.encoded_len() as u32;
+                self.live_bytes += u64::from(len);
+                self.live.insert(key, Place { order, offset, len })
             }
         };
-        self.live_bytes -= old.map_or(0, |place| place.len);
+        self.live_bytes -= old.map_or(0, |place| place.len.into());
     }
 
     /// Writes where the last record ends. After a failure the file is cut there again.
@@ -183,10 +215,10 @@ impl Journal {
         let mut end = MAGIC.len() as u64;
         let mut buffer = Zeroizing::new(vec![0; COPIED_AT_ONCE]);
         // Most live records lie behind one another: two system calls for many of them.
-        let runs = in_order.chunk_by(|a, b| a.offset + a.len == b.offset);
+        let runs = in_order.chunk_by(|a, b| a.end() == b.offset);
         for run in runs {
             let mut offset = run[0].offset;
-            let mut left: u64 = run.iter().map(|place| place.len).sum();
+            let mut left: u64 = run.iter().map(|place| u64::from(place.len)).sum();
             while left > 0 {
                 let len = left.min(COPIED_AT_ONCE as u64);
                 let piece = &mut buffer[..len as usize];
@@ -199,7 +231,7 @@ impl Journal {
         let mut at = MAGIC.len() as u64;
         for place in in_order {
             place.offset = at;
-            at += place.len;
+            at += u64::from(place.len);
         }
         self.live.shrink_to(2 * self.live.len());
         self.file = new;

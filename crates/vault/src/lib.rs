@@ -129,6 +129,16 @@ impl Vault {
         self.arena.owners()
     }
 
+    /// Whether anybody has a handle to the cells that `owner` has now.
+    pub fn is_held(&self, owner: u64) -> bool {
+        self.arena.is_held(owner)
+    }
+
+    /// The owners of which [`is_held`](Vault::is_held) says so, in no order.
+    pub fn holders(&self) -> impl Iterator<Item = u64> {
+        self.arena.holders()
+    }
+
     /// Lets go of the cells of every owner that is not in `keep`, and returns how many those were.
     ///
     /// To be called once all records are restored: a process that dies between creating cells and

@@ -21,8 +21,9 @@ pub trait Backend {
     /// The SA cannot be carried as described.
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal>;
 
-    /// Removes an SA. From its return on, no packet uses it.
-    fn sa_delete(&mut self, id: &SaId);
+    /// Removes the SA of this identity, which was installed with these keys. From its return on, no
+    /// packet uses it.
+    fn sa_delete(&mut self, id: &SaId, keys: &Keys);
 
     /// The SA's live numbers, `None` where the SA is not known.
     fn sa_live(&self, id: &SaId) -> Option<SaLive>;

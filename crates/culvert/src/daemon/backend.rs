@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -22,22 +22,11 @@ mod errno {
     pub const ENOSYS: i32 = 38;
 }
 
-/// What its entry does not hold of an SA.
-struct Installed {
-    /// Under which the vault keeps its cells.
-    owner: u64,
-    /// Stands for (SPI, keys).
-    fingerprint: u64,
-}
-
 /// The data path behind the database.
 pub struct DataPath {
     provider: Arc<dyn Provider>,
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
-    installed: HashMap<SaId, Installed>,
-    /// Who has cells in the vault.
-    owners: HashSet<u64>,
     numbers: Numbers,
     /// Indices of policies that changed, for whoever follows them.
     changed_policies: BTreeSet<u32>,
@@ -56,8 +45,6 @@ impl DataPath {
             provider,
             databases: Databases::new(),
             vault,
-            installed: HashMap::new(),
-            owners: HashSet::new(),
             numbers,
             changed_policies: BTreeSet::new(),
             sa_changes: 0,
@@ -81,7 +68,8 @@ impl DataPath {
 
     /// Lets go of the numbers of SAs that no record speaks of.
     pub fn sweep(&mut self) -> usize {
-        self.numbers.sweep(&self.owners)
+        let keep = self.vault.borrow().holders().collect();
+        self.numbers.sweep(&keep)
     }
 
     /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
@@ -126,7 +114,7 @@ impl Backend for DataPath {
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
-        if self.owners.contains(&owner) {
+        if self.vault.borrow().is_held(owner) {
             // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
@@ -145,8 +133,6 @@ impl Backend for DataPath {
         self.databases
             .add_sa(config.clone(), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.owners.insert(owner);
-        self.installed.insert(id, Installed { owner, fingerprint });
         self.sa_changes += 1;
         Ok(())
     }
@@ -163,14 +149,11 @@ impl Backend for DataPath {
         Ok(())
     }
 
-    fn sa_delete(&mut self, id: &SaId) {
+    fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
-        if let Some(installed) = self.installed.remove(id) {
-            let sent = entry.esp.cells().sent().load(Relaxed);
-            self.numbers.retire(installed.fingerprint, sent);
-            self.owners.remove(&installed.owner);
-            self.vault.borrow_mut().release(installed.owner);
-        }
+        let sent = entry.esp.cells().sent().load(Relaxed);
+        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), sent);
+        self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_changes += 1;
     }
 

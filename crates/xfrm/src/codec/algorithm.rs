@@ -23,11 +23,14 @@ pub enum Truncation {
 }
 
 /// A name, a number of bits, and a key. `Debug` shows no key.
+///
+/// Every SA has one or two of these for as long as it lives: hence one allocation.
 #[derive(Clone, PartialEq, Eq, Zeroize, ZeroizeOnDrop)]
 struct Keyed {
-    name: Box<str>,
+    /// The name in UTF-8, then the key.
+    name_and_key: Box<[u8]>,
+    name_len: u16,
     key_bits: u32,
-    key: Box<[u8]>,
 }
 
 impl Keyed {
@@ -44,24 +47,48 @@ impl Keyed {
         let key_bits = u32::read(&mut r)?;
         let extra = between(&mut r)?;
         let key_len = usize::try_from(key_bits.div_ceil(8)).map_err(|_| TooShort)?;
-        let key = r.rest().get(..key_len).ok_or(TooShort)?.into();
-        Ok((Keyed { name: String::from_utf8_lossy(name).into(), key_bits, key }, extra))
+        let key = r.rest().get(..key_len).ok_or(TooShort)?;
+        Ok((Keyed::new(&String::from_utf8_lossy(name), key_bits, key), extra))
+    }
+
+    /// `name` has been cut to [`NAME_LEN`] characters.
+    fn new(name: &str, key_bits: u32, key: &[u8]) -> Keyed {
+        let name_and_key = [name.as_bytes(), key].concat().into();
+        let name_len = u16::try_from(name.len()).unwrap_or_default();
+        Keyed { name_and_key, name_len, key_bits }
+    }
+
+    /// The same with another name.
+    fn named(&self, name: &str) -> Keyed {
+        Keyed::new(name, self.key_bits, self.key())
+    }
+
+    fn parts(&self) -> (&[u8], &[u8]) {
+        self.name_and_key.split_at_checked(self.name_len.into()).unwrap_or_default()
+    }
+
+    fn name(&self) -> &str {
+        core::str::from_utf8(self.parts().0).unwrap_or_default()
+    }
+
+    fn key(&self) -> &[u8] {
+        self.parts().1
     }
 
     fn write(&self, between: Option<u32>, out: &mut Vec<u8>) {
         let start = out.len();
-        let name = self.name.as_bytes();
+        let (name, key) = self.parts();
         out.extend_from_slice(name.get(..NAME_LEN - 1).unwrap_or(name));
         out.resize(start + NAME_LEN, 0);
         self.key_bits.write(out);
         if let Some(n) = between {
             n.write(out);
         }
-        out.extend_from_slice(&self.key);
+        out.extend_from_slice(key);
     }
 
     fn fmt(&self, what: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{what} {{ {}, {} bits }}", self.name, self.key_bits)
+        write!(f, "{what} {{ {}, {} bits }}", self.name(), self.key_bits)
     }
 }
 
@@ -93,19 +120,19 @@ impl Auth {
 
     /// The same with the algorithm's own name and a truncation that is settled.
     pub fn settled(mut self, name: &str, bits: u32) -> Auth {
-        self.keyed.name = name.into();
+        self.keyed = self.keyed.named(name);
         self.truncation = Truncation::Bits(bits);
         self
     }
 
     /// The name as the owner gave it.
     pub fn name(&self) -> &str {
-        &self.keyed.name
+        self.keyed.name()
     }
 
     /// The key.
     pub fn key(&self) -> &[u8] {
-        &self.keyed.key
+        self.keyed.key()
     }
 
     /// The truncation.
@@ -151,18 +178,18 @@ impl Cipher {
 
     /// The same with the algorithm's own name.
     pub fn settled(mut self, name: &str) -> Cipher {
-        self.keyed.name = name.into();
+        self.keyed = self.keyed.named(name);
         self
     }
 
     /// The name as the owner gave it.
     pub fn name(&self) -> &str {
-        &self.keyed.name
+        self.keyed.name()
     }
 
     /// The key.
     pub fn key(&self) -> &[u8] {
-        &self.keyed.key
+        self.keyed.key()
     }
 
     /// Appends the attribute's value.
@@ -195,12 +222,12 @@ impl Aead {
 
     /// The name as the owner gave it.
     pub fn name(&self) -> &str {
-        &self.keyed.name
+        self.keyed.name()
     }
 
     /// The key with the salt.
     pub fn key(&self) -> &[u8] {
-        &self.keyed.key
+        self.keyed.key()
     }
 
     /// The integrity check value's length in bits.

@@ -107,7 +107,7 @@ impl<B: Backend> Database<B> {
         let Some((serial, sa)) = self.sad.find_exact(id) else { return };
         let Some(encap) = sa.options.encap.as_ref().filter(|_| !sa.larval()) else { return };
         let old_src_port = encap.src_port;
-        if (sa.src, old_src_port.0) == (addr, port) {
+        if (sa.src(), old_src_port.0) == (addr, port) {
             return;
         }
         let interval_s = match sa.options.mapping_max_age_s {

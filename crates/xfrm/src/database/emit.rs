@@ -189,7 +189,7 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
     let o = &sa.options;
     put_number(w, attr::SA_EXTRA_FLAGS, o.extra_flags);
     if let Some(care_of) = &o.care_of {
-        w.field(attr::COADDR, care_of);
+        w.field(attr::COADDR, &**care_of);
     }
     if live.last_use_s != 0 {
         w.field(attr::LASTUSED, &live.last_use_s);
@@ -204,7 +204,7 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
         None => {}
     }
     if let Some(encap) = &o.encap {
-        w.field(attr::ENCAP, encap);
+        w.field(attr::ENCAP, &**encap);
     }
     put_number(w, attr::TFCPAD, o.tfc_pad_len);
     put_mark(w, &o.mark);

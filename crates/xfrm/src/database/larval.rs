@@ -130,17 +130,10 @@ impl<B: Backend> Database<B> {
             mode: t.mode,
             ..SaInfo::default()
         };
-        Some(self.larval_sa(info, options, dst, src, now))
+        Some(self.larval_sa(info, options, now))
     }
 
-    fn larval_sa(
-        &self,
-        mut info: SaInfo,
-        options: SaOptions,
-        dst: IpAddr,
-        src: IpAddr,
-        now: Now,
-    ) -> Sa {
+    fn larval_sa(&self, mut info: SaInfo, options: SaOptions, now: Now) -> Sa {
         info.limits = LifetimeConfig {
             soft_bytes: c::INFINITY,
             hard_bytes: c::INFINITY,
@@ -155,8 +148,6 @@ impl<B: Backend> Database<B> {
             options,
             algorithms: None,
             replay: ReplayForm::Short,
-            dst,
-            src,
             added_mono_ms: now.mono_ms.cast_signed(),
             dying: false,
             deadline: None,
@@ -190,7 +181,7 @@ impl<B: Backend> Database<B> {
             if_id: if_id_of(&attributes),
             mark: mark.value & mark.mask,
         };
-        let by_seq = self.sad.by_seq(info.seq).filter(|(_, sa)| info.seq != 0 && sa.dst == dst);
+        let by_seq = self.sad.by_seq(info.seq).filter(|(_, sa)| info.seq != 0 && sa.dst() == dst);
         let found = by_seq.map(|(serial, _)| serial).or_else(|| self.sad.larval(&key));
         let has_spi = found.and_then(|s| self.sad.get(s)).is_some_and(|sa| sa.info.id.spi.0 != 0);
         let serial = if let Some(serial) = found.filter(|_| has_spi) {
@@ -201,7 +192,7 @@ impl<B: Backend> Database<B> {
                 .ok_or(Failure::SpiExhausted)?;
             let serial = found.unwrap_or_else(|| {
                 let options = SaOptions { mark, if_id: key.if_id, ..SaOptions::default() };
-                let sa = self.larval_sa(reserved(info), options, dst, src, call.now);
+                let sa = self.larval_sa(reserved(info), options, call.now);
                 self.sad.insert(sa)
             });
             self.sad.reserve(serial, spi);

@@ -10,7 +10,7 @@ use super::Database;
 use super::emit::Envelope;
 use super::request::bad_attribute;
 use super::sad::Sa;
-use super::sas::{build, spi_key};
+use super::sas::build;
 use super::spd::{DIR_MASK, INDEX_STEP, Policy};
 use super::verify::{if_id_of, mark_of, new_policy, new_sa};
 use crate::backend::{Backend, Start};
@@ -107,7 +107,7 @@ impl<B: Backend> Database<B> {
         let added_s = info.current.add_time_s;
         let mut sa = build(new_sa(info, &attributes)?, added_s, now)?;
         sa.dying = has_dying(body);
-        if self.sad.find(&spi_key(&sa), sa.mark_value()).is_some() {
+        if self.sad.find(&sa.spi_key(), sa.mark_value()).is_some() {
             return Err(Failure::SaExists);
         }
         let serial = self.install(sa, &Start::Kept, None)?;

@@ -1,6 +1,6 @@
 //! The SAD as its owners see it: every SA with what they sent, larval ones too.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
@@ -31,8 +31,9 @@ pub(super) enum ReplayForm {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SaOptions {
     pub extra_flags: u32,
-    pub care_of: Option<Address>,
-    pub encap: Option<Encap>,
+    /// Boxed, like the next: few SAs have one.
+    pub care_of: Option<Box<Address>>,
+    pub encap: Option<Box<Encap>>,
     pub tfc_pad_len: u32,
     pub mark: MarkAttribute,
     pub set_mark: MarkAttribute,
@@ -60,8 +61,6 @@ pub(super) struct Sa {
     /// `None` while it is larval.
     pub algorithms: Option<Algorithms>,
     pub replay: ReplayForm,
-    pub dst: IpAddr,
-    pub src: IpAddr,
     pub added_mono_ms: i64,
     /// The soft limit was announced.
     pub dying: bool,
@@ -76,10 +75,25 @@ impl Sa {
         self.algorithms.is_none()
     }
 
+    /// Its destination. What is here has been checked to be of a family.
+    pub fn dst(&self) -> IpAddr {
+        self.info.id.dst.ip(self.info.family).unwrap_or(UNSPECIFIED)
+    }
+
+    /// Its source, as [`Sa::dst`].
+    pub fn src(&self) -> IpAddr {
+        self.info.src.ip(self.info.family).unwrap_or(UNSPECIFIED)
+    }
+
+    /// What it is looked up by.
+    pub fn spi_key(&self) -> SpiKey {
+        (self.dst(), self.info.id.spi.0, self.info.id.protocol)
+    }
+
     /// Its identity in the data path.
     pub fn id(&self) -> SaId {
         SaId {
-            dst: self.dst,
+            dst: self.dst(),
             spi: self.info.id.spi.0,
             protocol: self.info.id.protocol,
             mark: mark(&self.options.mark),
@@ -94,8 +108,8 @@ impl Sa {
     /// What an acquire or a reservation of an SPI finds it by.
     pub fn larval_key(&self) -> LarvalKey {
         LarvalKey {
-            dst: self.dst,
-            src: self.src,
+            dst: self.dst(),
+            src: self.src(),
             protocol: self.info.id.protocol,
             mode: self.info.mode,
             reqid: self.info.reqid,
@@ -111,8 +125,8 @@ impl Sa {
         let has = |flag| self.info.flags & flag != 0;
         let params = SaParams {
             spi: self.info.id.spi.0,
-            src: self.src,
-            dst: self.dst,
+            src: self.src(),
+            dst: self.dst(),
             mode: mode(self.info.mode)?,
             suite,
             encap: self
@@ -152,6 +166,8 @@ impl Sa {
         Ok((config, keys))
     }
 }
+
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// A mode that the data path has.
 pub(super) fn mode(mode: u8) -> Result<Mode, Failure> {
@@ -256,7 +272,7 @@ impl Sad {
         let acquired = sa.larval() && sa.info.seq != 0;
         let spi = sa.info.id.spi.0;
         if spi != 0 && !acquired {
-            self.index_spi((sa.dst, spi, sa.info.id.protocol), serial);
+            self.index_spi(sa.spi_key(), serial);
         } else if sa.larval() {
             self.by_larval.insert(sa.larval_key(), serial);
         }
@@ -266,8 +282,7 @@ impl Sad {
     }
 
     fn unindex(&mut self, serial: u64, sa: &Sa) {
-        let key = (sa.dst, sa.info.id.spi.0, sa.info.id.protocol);
-        self.unindex_spi(&key, serial);
+        self.unindex_spi(&sa.spi_key(), serial);
         if sa.larval() {
             let key = sa.larval_key();
             if self.by_larval.get(&key) == Some(&serial) {
@@ -290,8 +305,7 @@ impl Sad {
     pub fn reserve(&mut self, serial: u64, spi: u32) {
         let Some(mut sa) = self.remove(serial) else { return };
         sa.info.id.spi.0 = spi;
-        let key = (sa.dst, spi, sa.info.id.protocol);
-        self.index_spi(key, serial);
+        self.index_spi(sa.spi_key(), serial);
         if sa.info.seq != 0 {
             self.by_seq.insert(sa.info.seq, serial);
         }
@@ -352,10 +366,12 @@ impl Sad {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codec::AF_INET;
     use proptest::prelude::*;
 
     fn sa(spi: u32, mark: u32) -> Sa {
-        let mut info = SaInfo::default();
+        let mut info = SaInfo { family: AF_INET, ..SaInfo::default() };
+        info.id.dst = IpAddr::from([192, 0, 2, 1]).into();
         info.id.spi.0 = spi;
         Sa {
             info,
@@ -365,8 +381,6 @@ mod tests {
             },
             algorithms: None,
             replay: ReplayForm::Short,
-            dst: [192, 0, 2, 1].into(),
-            src: [192, 0, 2, 2].into(),
             added_mono_ms: 0,
             dying: false,
             deadline: None,

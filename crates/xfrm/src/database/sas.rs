@@ -2,7 +2,7 @@
 
 use super::lifetime::{Due, Owner, Since, evaluate};
 use super::request::Call;
-use super::sad::{Sa, SpiKey};
+use super::sad::Sa;
 use super::verify::{NewSa, mark_of, new_sa};
 use super::{Change, Database, Group, Output};
 use crate::backend::{Backend, Start};
@@ -24,7 +24,7 @@ impl<B: Backend> Database<B> {
         let added_s = new.added_s.unwrap_or(call.now.wall_s);
         let sa = build(new, added_s, call.now)?;
         let update = call.header.kind == kind::UPDSA;
-        let found = self.sad.find(&spi_key(&sa), sa.mark_value());
+        let found = self.sad.find(&sa.spi_key(), sa.mark_value());
         let serial = match found.map(|(serial, old)| (serial, old.larval())) {
             None if update => return Err(Failure::NoSa),
             Some(_) if !update => return Err(Failure::SaExists),
@@ -64,7 +64,7 @@ impl<B: Backend> Database<B> {
     fn waiting_for(&self, sa: &Sa) -> Option<u64> {
         if sa.info.seq != 0
             && let Some((serial, larval)) = self.sad.by_seq(sa.info.seq)
-            && larval.dst == sa.dst
+            && larval.dst() == sa.dst()
             && larval.info.id.protocol == sa.info.id.protocol
         {
             return Some(serial);
@@ -83,7 +83,7 @@ impl<B: Backend> Database<B> {
             _ => return Err(Failure::EncapChange),
         }
         if let (Some(old), Some(new)) = (&mut sa.options.care_of, &new.options.care_of) {
-            *old = *new;
+            **old = **new;
         }
         sa.info.limits = new.info.limits.clone();
         sa.dying = false;
@@ -148,9 +148,11 @@ impl<B: Backend> Database<B> {
     /// Removes an SA everywhere and tells the journal.
     pub(super) fn remove_sa(&mut self, serial: u64, out: &mut Vec<Output>) {
         if let Some(sa) = self.forget_sa(serial)
-            && !sa.larval()
+            && let Some(algorithms) = &sa.algorithms
         {
-            self.backend.sa_delete(&sa.id());
+            // What was installed has keys that fit.
+            let keys = algorithms.suite().map(|(_, keys)| keys).unwrap_or_default();
+            self.backend.sa_delete(&sa.id(), &keys);
             out.push(Output::Change(Change::sa_gone(&sa)));
         }
     }
@@ -191,25 +193,16 @@ impl<B: Backend> Database<B> {
 pub(super) fn build(new: NewSa, added_s: u64, now: Now) -> Result<Sa, Failure> {
     let NewSa { mut info, options, algorithms, replay, .. } = new;
     info.current.add_time_s = added_s;
-    let dst = info.id.dst.ip(info.family).ok_or(Failure::Family)?;
-    let src = info.src.ip(info.family).ok_or(Failure::Family)?;
     Ok(Sa {
         info,
         options,
         algorithms: Some(algorithms),
         replay,
-        dst,
-        src,
         added_mono_ms: now.mono_of(added_s),
         dying: false,
         deadline: None,
         mapping: None,
     })
-}
-
-/// What an SA is looked up by.
-pub(super) fn spi_key(sa: &Sa) -> SpiKey {
-    (sa.dst, sa.info.id.spi.0, sa.info.id.protocol)
 }
 
 /// Whether an SA's protocol is meant by a flush or dump of this one.

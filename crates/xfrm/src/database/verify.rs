@@ -175,7 +175,7 @@ fn direction_fits(
 }
 
 fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failure> {
-    let encap = a.value::<Encap>(attr::ENCAP);
+    let encap = a.value::<Encap>(attr::ENCAP).map(Box::new);
     if encap.as_ref().is_some_and(|e| e.kind != c::UDP_ENCAP_ESPINUDP) {
         return Err(Failure::EncapKind);
     }
@@ -199,7 +199,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     };
     Ok(SaOptions {
         extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
-        care_of: a.value(attr::COADDR),
+        care_of: a.value(attr::COADDR).map(Box::new),
         encap,
         tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
         mark: mark_of(a),

@@ -54,8 +54,9 @@ impl Backend for Recorder {
         Ok(())
     }
 
-    fn sa_delete(&mut self, id: &PathId) {
-        assert!(self.sas.remove(id).is_some(), "deletes what is not there");
+    fn sa_delete(&mut self, id: &PathId, keys: &Keys) {
+        let (_, installed, _) = self.sas.remove(id).expect("deletes what is not there");
+        assert!(installed == *keys, "deletes it with other keys than it was installed with");
         self.live.remove(id);
     }
 
