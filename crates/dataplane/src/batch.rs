@@ -184,6 +184,7 @@ impl Worker {
         if !opens.is_empty() {
             self.accept_all(opens);
         }
+        // Left where they were only if none is ESP from outside.
         for (packet, head) in packets.drain(..).zip(heads.iter()) {
             self.enter(packet, head, None);
         }
@@ -192,7 +193,7 @@ impl Worker {
                 Some(head) => {
                     // Found in the view that the burst began with.
                     head.sa = None;
-                    self.enter(packet, head, None);
+                    self.enter_any(packet, head, None);
                 }
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::NoFrames),
@@ -274,7 +275,7 @@ impl Worker {
             head.sa = None;
             head.seek(&self.flows);
             head.place = self.flows.place(head.hash);
-            self.enter(packet, &head, held.as_deref());
+            self.enter_any(packet, &head, held.as_deref());
             if heads.last().is_none_or(|last| last.hash != head.hash) {
                 heads.push(head);
             }

@@ -17,8 +17,33 @@ use crate::sealing::Exit;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Moves a packet on: by its flow's plan, or by all the look-ups. `held` is the SA that it was
-    /// decrypted by, where that may have been removed since.
+    /// The third pass of any packet, see [`Worker::enter`].
+    #[inline(never)]
+    pub(crate) fn enter_any(&mut self, packet: Packet, head: &Head, held: Option<&SaEntry<Sa>>) {
+        match head.is_own_esp {
+            true => self.enter_own_esp(packet, head),
+            false => self.enter(packet, head, held),
+        }
+    }
+
+    /// The third pass of bare ESP for this host, as its destination alone tells.
+    #[inline(always)]
+    pub(crate) fn enter_own_esp(&mut self, packet: Packet, head: &Head) {
+        if let Some(outcome) = head.end {
+            return self.end(packet, outcome);
+        }
+        if self.has_left {
+            return self.leave(packet, head);
+        }
+        match self.is_known_source(&head.digest.flow) {
+            true => self.esp_here(packet, head, None),
+            false => self.drop_packet(packet, DropReason::MartianSource),
+        }
+    }
+
+    /// Moves a packet on, by its flow's plan or by all the look-ups, that is not
+    /// [ESP for this host](Worker::enter_own_esp). `held` is the SA that it was decrypted by, where
+    /// that may have been removed since.
     #[inline(always)]
     pub(crate) fn enter(&mut self, packet: Packet, head: &Head, held: Option<&SaEntry<Sa>>) {
         if let Some(outcome) = head.end {
@@ -26,12 +51,6 @@ impl Worker {
         }
         if self.has_left {
             return self.leave(packet, head);
-        }
-        if head.is_own_esp {
-            return match self.is_known_source(&head.digest.flow) {
-                true => self.esp(packet, head, None),
-                false => self.drop_packet(packet, DropReason::MartianSource),
-            };
         }
         // The plan is borrowed while it is followed, so there is room before.
         if self.sealing.is_full() {

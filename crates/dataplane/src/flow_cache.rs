@@ -173,12 +173,9 @@ impl FlowCache {
     pub(crate) fn place(&self, hash: u64) -> Option<u32> {
         let set = self.set(hash);
         let tags = self.tags.get(set)?;
-        let tag = Self::tag(hash);
-        // Without a branch per way. No two ways of a set have one tag; if they had, the key would
-        // tell.
-        let way =
-            tags.iter().zip(1..).fold(0_u32, |way, (t, n)| way | if *t == tag { n } else { 0 });
-        let place = set * WAYS + (way as usize).checked_sub(1)?;
+        // No two ways of a set have one tag; if they had, the key would tell.
+        let way = mem::find_among_eight(tags, Self::tag(hash))?;
+        let place = set * WAYS + way;
         if let Some(entry) = self.entries.get(place) {
             mem::prefetch_all(entry);
         }

@@ -33,7 +33,14 @@ impl Worker {
     ///    the SA has it is seen when the packet has been opened.
     /// 3. Lengths and the replay window are checked.
     /// 4. The packet joins the burst; [`Worker::open_gathered`] does the rest.
+    #[inline(never)]
     pub(crate) fn esp(&mut self, packet: Packet, head: &Head, from: Option<(IpAddr, u16)>) {
+        self.esp_here(packet, head, from);
+    }
+
+    /// [`Worker::esp`], for where most of it comes by.
+    #[inline(always)]
+    pub(crate) fn esp_here(&mut self, packet: Packet, head: &Head, from: Option<(IpAddr, u16)>) {
         let Digest { flow, brief } = &head.digest;
         if brief.fragment() != Fragment::Whole {
             return self.drop_packet(packet, DropReason::EspFragment);

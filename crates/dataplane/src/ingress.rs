@@ -176,9 +176,10 @@ impl Worker {
     /// Moves each packet of a burst on.
     pub(crate) fn move_on(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
         self.look_at_all::<false>(burst, heads, source);
-        let heads: &[Head] = heads;
-        for (at, packet) in burst.drain(..).enumerate() {
-            match heads.get(at) {
+        let mut heads = heads.iter();
+        for packet in burst.drain(..) {
+            match heads.next() {
+                Some(head) if head.is_own_esp => self.enter_own_esp(packet, head),
                 Some(head) => self.enter(packet, head, None),
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::NoFrames),

@@ -152,9 +152,9 @@ impl Worker {
         if self.is_spread {
             self.look_at_plans(heads, notes);
         }
-        let heads: &[Head] = heads;
-        for (at, packet) in packets.drain(..).enumerate() {
-            match heads.get(at) {
+        let mut heads = heads.iter();
+        for packet in packets.drain(..) {
+            match heads.next() {
                 Some(head) => self.enter(packet, head, None),
                 // There are as many.
                 None => self.drop_packet(packet, DropReason::InCrypto),
@@ -276,10 +276,11 @@ impl Note {
         let buffer = packet.frame.bytes_mut();
         self.content = sa.open_content(buffer, outer, &self.opening, status, &mut head.digest);
         let content = self.content?;
-        let Some(span) = content.span() else { return Err(Outcome::Consumed) };
-        packet.span = span;
-        if let Some(reason) = content.broken() {
-            return Err(reason.into());
+        if let Some(span) = content.span() {
+            packet.span = span;
+        }
+        if !content.is_whole() {
+            return Err(content.broken().map_or(Outcome::Consumed, Outcome::from));
         }
         let ingress = Ingress { ifindex: self.ifindex, via: Some(self.sa) };
         head.enter(ingress, true);

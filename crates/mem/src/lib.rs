@@ -1,15 +1,18 @@
 //! What the data path needs of memory and the language does not give in safe code: prefetch hints and
-//! eviction, atomic words whose owner is kept beside a pointer to them, and an allocator on huge pages.
+//! eviction, a search of eight values at once, atomic words whose owner is kept beside a pointer to
+//! them, and an allocator on huge pages.
 //!
 //! One of the few crates with unsafe code, so that the pure ones above need none.
 
 mod allocator;
 mod evict;
+mod find;
 mod prefetch;
 mod words;
 
 pub use allocator::Allocator;
 pub use evict::evict;
+pub use find::find_among_eight;
 pub use prefetch::{
     prefetch, prefetch_all, prefetch_at, prefetch_pointer, prefetch_pointer_to_write,
 };

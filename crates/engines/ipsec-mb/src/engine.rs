@@ -46,9 +46,10 @@ impl IpsecMbEngine {
         let IpsecMbEngine { maker, manager, gcm, burst } = self;
         let (mut class, mut later) = (None, 0);
         let mut near = None;
-        jobs.iter().take(AHEAD).for_each(|next| prefetch(next, &mut near));
+        let ahead = ahead_of(jobs.first().map_or(0, |job| job.packet.len()));
+        jobs.iter().take(ahead).for_each(|next| prefetch(next, &mut near));
         for number in 0..jobs.len() {
-            if let Some(next) = jobs.get(number + AHEAD) {
+            if let Some(next) = jobs.get(number + ahead) {
                 prefetch(next, &mut near);
             }
             let bit = 1 << number;
@@ -95,15 +96,28 @@ fn prefetch<'a>(job: &Job<'a>, near: &mut Option<(&'a Session, usize)>) {
         job.session.prefetch(len);
         *near = Some((job.session, len));
     }
-    for at in (mem::LINE_LEN..len).step_by(mem::LINE_LEN) {
+    let mut at = mem::LINE_LEN;
+    while at < len {
         mem::prefetch_at(job.packet, at);
+        at += mem::LINE_LEN;
     }
     // Packets do not begin with a line: their end, the ICV, may be in one more.
     mem::prefetch_at(job.packet, len.wrapping_sub(1));
 }
 
-/// How many jobs ahead keys and packets are asked for.
-const AHEAD: usize = 6;
+/// How many jobs ahead keys and packets are asked for, by the length of the first of them.
+///
+/// Fewer when they are long: a core has only so many lines under way, and what is asked for beyond
+/// that waits, and all that follows with it.
+fn ahead_of(len: usize) -> usize {
+    (LINES_AHEAD / len.div_ceil(mem::LINE_LEN).max(1)).clamp(2, MAX_AHEAD)
+}
+
+/// How many lines of packets are asked for ahead, about.
+const LINES_AHEAD: usize = 72;
+
+/// How many jobs ahead at most.
+const MAX_AHEAD: usize = 6;
 
 impl Engine for IpsecMbEngine {
     fn run(&mut self, jobs: &mut [Job<'_>]) {
