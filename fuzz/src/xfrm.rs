@@ -20,7 +20,7 @@ impl Backend for Anything {
     fn sa_update(&mut self, _: &SaConfig) -> Result<(), Refusal> {
         Ok(())
     }
-    fn sa_delete(&mut self, _: &SaId) {}
+    fn sa_delete(&mut self, _: &SaId, _: &crypto::Keys) {}
     fn sa_live(&self, _: &SaId) -> Option<SaLive> {
         Some(SaLive::default())
     }
