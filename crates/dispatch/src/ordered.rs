@@ -68,7 +68,7 @@ pub fn queue<T>(capacity: usize) -> (Submitter<T>, Worker<T>, Releaser<T>) {
     });
     let submitter = Submitter { shared: Arc::clone(&shared), tail: 0, head: 0 };
     let worker = Worker { shared: Arc::clone(&shared), tail: Cell::new(0) };
-    (submitter, worker, Releaser { shared, head: 0 })
+    (submitter, worker, Releaser { shared, head: 0, owes_turn: false })
 }
 
 /// Items lie in the places from `head` to `tail`; those before `claim` are, or were, with a worker.
@@ -93,9 +93,20 @@ struct Slot<T> {
     place: Place<T>,
 }
 
-/// What stands in a slot when the item at `position` is done. Never zero, and never twice the same.
-const fn done(position: u64, finished: bool) -> u64 {
-    (position + 1) << 1 | finished as u64
+/// What stands in a slot when the item at `position` is done. Never zero, and never the same for two
+/// positions.
+const fn done(position: u64, finished: bool, turn_ended: bool) -> u64 {
+    (position + 1) << 2 | (turn_ended as u64) << 1 | finished as u64
+}
+
+/// Whether the item at `position` is done, by its slot's word.
+const fn is_done(word: u64, position: u64) -> bool {
+    word >> 2 == position + 1
+}
+
+/// Whether its worker has finished it, and whether the turn was ended.
+const fn how(word: u64) -> (bool, bool) {
+    (word & 1 != 0, word & 2 != 0)
 }
 
 impl<T> Shared<T> {
@@ -252,7 +263,10 @@ impl<T> Worker<T> {
                 Ordering::Relaxed,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => return Some(Work { shared, first, count, finished: false }),
+                Ok(_) => {
+                    let (finished, turn_ended) = (false, false);
+                    return Some(Work { shared, first, count, finished, turn_ended });
+                }
                 Err(now) => first = now,
             }
         }
@@ -310,6 +324,7 @@ pub struct Work<'a, T> {
     first: u64,
     count: usize,
     finished: bool,
+    turn_ended: bool,
 }
 
 impl<T> Work<'_, T> {
@@ -339,7 +354,7 @@ impl<T> Work<'_, T> {
         // before what is done in this one.
         let is_ours = self.shared.turn.load(Ordering::Acquire) == self.first;
         let (turn, next) = (&self.shared.turn.0, self.first + self.count as u64);
-        is_ours.then_some(Turn { turn, next })
+        is_ours.then_some(Turn { turn, next, ended: &mut self.turn_ended })
     }
 
     /// All items are done, and may be released.
@@ -357,7 +372,8 @@ impl<T> Drop for Work<'_, T> {
             for (slot, position) in slots.iter().zip(&mut positions) {
                 // Release: what was done to the item happens before the releaser, which loads the
                 // word with acquire, takes it out.
-                slot.done.store(done(position, self.finished), Ordering::Release);
+                let word = done(position, self.finished, self.turn_ended);
+                slot.done.store(word, Ordering::Release);
             }
         }
     }
@@ -369,6 +385,8 @@ impl<T> Drop for Work<'_, T> {
 pub struct Turn<'a> {
     turn: &'a AtomicU64,
     next: u64,
+    /// What the work will tell the releaser.
+    ended: &'a mut bool,
 }
 
 impl Turn<'_> {
@@ -377,6 +395,7 @@ impl Turn<'_> {
     pub fn end(self) {
         // Release: as in Work::turn(). A store is enough: only who has the turn moves it.
         self.turn.store(self.next, Ordering::Release);
+        *self.ended = true;
     }
 }
 
@@ -408,6 +427,8 @@ pub struct Releaser<T> {
     pub(crate) shared: Arc<Shared<T>>,
     /// What `shared.head` says: nobody else writes it while we live.
     head: u64,
+    /// Whether the turn of the item that was released last is still to be ended.
+    owes_turn: bool,
 }
 
 impl<T> Releaser<T> {
@@ -442,6 +463,10 @@ impl<T> Releaser<T> {
     /// Ends the turns of all items that were released, where their workers have not done so.
     #[inline]
     pub fn end_turn(&mut self) {
+        // The item's word has said so, and turns are ended in order. So who has the turn now keeps its line.
+        if !core::mem::take(&mut self.owes_turn) {
+            return;
+        }
         // Acquire: a worker that had the turn of a released item before it gave up, and whoever ended the
         // turns before that one's, happened before what the caller does in the next.
         if self.shared.turn.load(Ordering::Acquire) < self.head {
@@ -458,10 +483,11 @@ impl<T> Releaser<T> {
         // Acquire: pairs with the worker's release in Work's drop; its work on the item is done. A
         // slot that says so for this position has an item in it, or there would have been no work.
         let word = slot.done.load(Ordering::Acquire);
-        let wrap: fn(T) -> Released<T> = if word == done(self.head, true) {
-            Released::Finished
-        } else if word == done(self.head, false) {
-            Released::Unfinished
+        let mut owes_turn = true;
+        let wrap: fn(T) -> Released<T> = if is_done(word, self.head) {
+            let (finished, turn_ended) = how(word);
+            owes_turn = !turn_ended;
+            if finished { Released::Finished } else { Released::Unfinished }
         } else if self.shared.common.ends.gone(Side::Consumers) {
             self.left_by_workers()?
         } else {
@@ -472,6 +498,7 @@ impl<T> Releaser<T> {
         // the head, which only we move, stands at it.
         let item = unsafe { slot.place.empty_out() };
         self.head += 1;
+        self.owes_turn = owes_turn;
         Some(wrap(item))
     }
 
@@ -486,7 +513,7 @@ impl<T> Releaser<T> {
         // Relaxed, both: what the workers wrote before they went is seen (Ends::gone).
         let word = at(&self.shared.slots, self.head).done.load(Ordering::Relaxed);
         let claim = self.shared.claim.load(Ordering::Relaxed);
-        Some(if word == done(self.head, true) {
+        Some(if is_done(word, self.head) && how(word).0 {
             // Its word came between our looking and the worker's going.
             Released::Finished
         } else if self.head < claim {
@@ -502,7 +529,7 @@ impl<T> Releaser<T> {
     pub fn is_ready(&self) -> bool {
         // Acquire: as in next().
         let word = at(&self.shared.slots, self.head).done.load(Ordering::Acquire);
-        word >> 1 == self.head + 1
+        is_done(word, self.head)
             || self.shared.common.ends.gone(Side::Consumers) && self.left_by_workers().is_some()
     }
 
