@@ -12,7 +12,7 @@ use core::net::IpAddr;
 
 use esp::Sa;
 use io::Packet;
-use policy::{SaEntry, SaSpot, Tally};
+use policy::{SaEntry, SaHandle, SaSpot, Tally};
 use wire::{Digest, protocol};
 
 use crate::guess::Guess;
@@ -72,6 +72,22 @@ impl Worker {
             sa.esp.prefetch_cells();
             sa.esp.session().prefetch_start();
         });
+    }
+
+    /// Asks for what is most likely written in this turn, which another core has written in the one before: the
+    /// numbers of the SA that the first packet is of, and what the flow of this thread's last turn counts.
+    pub(crate) fn look_at_turn(&self, opened_by: Option<SaHandle>) {
+        if self.is_spread {
+            return;
+        }
+        if let Some(sa) = opened_by.and_then(|sa| self.reader.sa(sa)) {
+            sa.esp.prefetch_cells();
+        }
+        if let Some(spot) = self.last_place.and_then(|place| self.look_at_plan(place))
+            && let Some(sa) = self.reader.sa_at(spot)
+        {
+            sa.esp.prefetch_cells();
+        }
     }
 
     /// Asks for the policies of the plans that were found, and notes them for next time.

@@ -22,17 +22,17 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use esp::Sa;
-use io::{BURST_LEN, Burst, Packet};
+use io::{BURST_LEN, Burst, Frame, FramePool, Packet, Parcel};
 use outcome::{DropReason, Outcome};
 use policy::SaEntry;
-use wire::{MacAddr, protocol};
+use wire::{MacAddr, Span, protocol};
 
 use crate::flow_cache::Key;
 use crate::ingress::{Head, Heads};
 use crate::opening::Opens;
 use crate::plan::{Action, Plan, Stamps};
 use crate::sealing::Seals;
-use crate::worker::{Now, Worker};
+use crate::worker::{MAX_PORTS, Now, Worker};
 
 /// Where a burst came from.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,26 +45,32 @@ pub(crate) struct Source {
 }
 
 /// A burst, and what has become of its packets.
+///
+/// Its lines go from core to core, so what most bursts need lies together, in as few as can be.
+#[repr(C, align(64))]
 pub(crate) struct Batch {
-    /// As they were received. A list of its own, so that whoever works on it takes it as it is.
-    pub(crate) packets: Box<Burst>,
     pub(crate) source: Source,
     /// When they were received.
     pub(crate) now: Now,
     /// The worker's place for the private interface.
-    pub(crate) linux: Option<usize>,
+    pub(crate) linux: Option<u16>,
+    /// The crypto thread that had it.
+    pub(crate) by: Option<u16>,
+    /// Whether some are not to be sent, because they ended or were left: else nobody looks there.
+    pub(crate) has_unsent: bool,
     /// The worker's tables: plans made by others do not hold.
     pub(crate) epoch: u64,
-    /// To be sent by these ports, in order.
-    pub(crate) sent: ArrayVec<(u16, Packet), BURST_LEN>,
+    pub(crate) done: Done,
+    /// As they were received; then those to be sent, in order, each with its port's slot.
+    pub(crate) packets: Parcel,
     /// To be counted, and their frames given back.
     pub(crate) ended: ArrayVec<(Packet, Outcome), BURST_LEN>,
     /// To be moved on by the worker, in order.
     pub(crate) left: ArrayVec<Left, BURST_LEN>,
-    pub(crate) done: Done,
-    /// The crypto thread that had it.
-    pub(crate) by: Option<usize>,
 }
+
+// A slot fits a parcel's tag.
+const _: () = assert!(MAX_PORTS <= 1 << u8::BITS);
 
 /// A packet for the worker.
 pub(crate) struct Left {
@@ -97,34 +103,47 @@ pub(crate) enum Told {
     Plan(u64, Key, Plan, Stamps),
 }
 
-impl Default for Batch {
-    fn default() -> Batch {
+impl Batch {
+    /// An empty one for packets of a pool's region.
+    pub(crate) fn new(pool: &FramePool) -> Batch {
         Batch {
-            packets: Box::default(),
             source: Source::default(),
             now: Now { wall_s: 0, ns: 0 },
             linux: None,
+            by: None,
+            has_unsent: false,
             epoch: 0,
-            sent: ArrayVec::new(),
+            done: Done::default(),
+            packets: pool.parcel(),
             ended: ArrayVec::new(),
             left: ArrayVec::new(),
-            done: Done::default(),
-            by: None,
         }
     }
-}
 
-impl Batch {
-    /// Sends a packet by a port, when it is the burst's turn to be sent.
+    /// Asks for all that most bursts need of it, to be written.
     #[inline]
-    pub(crate) fn send(&mut self, slot: usize, packet: Packet) {
-        // As many as came, and no more than MAX_PORTS.
-        let _ = self.sent.try_push((slot as u16, packet));
+    pub(crate) fn prefetch(&self) {
+        mem::prefetch_pointer_to_write(&raw const self.source);
+        self.packets.prefetch();
+    }
+
+    /// Sends a packet by a port, when it is the burst's turn to be sent.
+    ///
+    /// In parts, which are handed over in registers: a packet would be written to memory first, also
+    /// where there is no burst.
+    #[inline(never)]
+    pub(crate) fn send(&mut self, slot: usize, frame: Frame, span: Span) {
+        let packet = Packet { frame, span };
+        // There is room for as many as came, all of one region.
+        if let Err(packet) = self.packets.push(packet, slot as u8) {
+            self.end(packet, DropReason::NoFrames.into());
+        }
     }
 
     /// Ends a packet.
     #[cold]
     pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
+        self.has_unsent = true;
         // As many as came.
         let _ = self.ended.try_push((packet, outcome));
     }
@@ -152,9 +171,10 @@ impl Worker {
     pub(crate) fn pass_apart(&mut self, passes: &mut Passes) {
         let Some(batch) = &mut self.batch else { return };
         let Passes { packets, heads, .. } = passes;
-        core::mem::swap(&mut batch.packets, packets);
+        // As many as it has room for.
+        batch.packets.unpack(|packet, _| drop(packets.try_push(packet)));
         let source = batch.source;
-        self.look_at_all::<true>(packets, heads, source);
+        self.look_at_all(packets, heads, source);
         if !heads.iter().any(|head| self.is_maybe_esp(head)) {
             return;
         }
@@ -181,8 +201,14 @@ impl Worker {
     /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
     pub(crate) fn pass_in_turn(&mut self, passes: &mut Passes) -> bool {
         let Passes { packets, heads, opens, seals, rest } = passes;
-        if !opens.is_empty() {
+        let sas = (opens.sas().next(), opens.sas().last());
+        self.look_at_turn(sas.0);
+        let last_place = |heads: &Heads| heads.last().and_then(|head| head.place);
+        self.last_place = last_place(heads);
+        if let Some(sa) = sas.1 {
             self.accept_all(opens);
+            self.last_place = last_place(&opens.heads);
+            self.edge_seen = self.reader.sa(sa).map(|entry| (sa, entry.esp.replay().edge()));
         }
         // Left where they were only if none is ESP from outside.
         for (packet, head) in packets.drain(..).zip(heads.iter()) {
@@ -251,7 +277,7 @@ impl Worker {
     pub(crate) fn leave(&mut self, packet: Packet, head: &Head) {
         let held = head.ingress.via.and_then(|via| self.reader.shared_sa(via)).map(Arc::clone);
         let Some(batch) = &mut self.batch else { return };
-        self.has_left = true;
+        (self.has_left, batch.has_unsent) = (true, true);
         // As many as came.
         let _ = batch.left.try_push(Left { packet, head: head.clone(), held });
     }
@@ -292,7 +318,7 @@ impl Worker {
                     .map(|(plan, stamps)| Told::Plan(head.hash, head.key(), plan, stamps)),
             };
             if let Some(what) = told {
-                self.teach(by, what);
+                self.teach(by.into(), what);
             }
         }
     }

@@ -30,14 +30,16 @@ use crypto::Engine;
 use dispatch::ordered::{self, Released, Releaser, Submitter};
 use dispatch::{Sleepers, directed};
 use esp::{IvSource, Sa};
+use io::Burst;
 use outcome::{DropReason, Outcome};
 use policy::Reader;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::batch::{Batch, Done, Lesson, Passes, Told};
+use crate::batch::{Batch, Done, Lesson, Passes, Source, Told};
 use crate::counters::Counters;
 use crate::event::Waker;
 use crate::idle::Polling;
+use crate::ingress::Scratch;
 use crate::worker::{Now, Worker, WorkerParts};
 
 /// What one crypto thread has of its own.
@@ -97,7 +99,7 @@ pub struct CryptoWorker {
 
 /// What a crypto thread knows of the worker that it serves.
 struct ThreadSide {
-    number: usize,
+    number: u16,
     lessons: directed::Consumer<Lesson>,
     /// Of the tables that the worker's plans are made by.
     epoch: u64,
@@ -159,7 +161,7 @@ impl CryptoWorker {
     }
 
     fn sleep(&self) {
-        self.sleepers.prepare(self.side.number);
+        self.sleepers.prepare(self.side.number.into());
         let is_idle = self.queue.is_empty() && !self.worker.reader.is_behind();
         if is_idle && !self.queue.is_closed() {
             let mut fds = [PollFd::new(&self.worker.waker, PollFlags::IN)];
@@ -168,7 +170,7 @@ impl CryptoWorker {
             let _ = poll(&mut fds, Some(&timeout));
             self.worker.waker.clear();
         }
-        self.sleepers.awake(self.side.number);
+        self.sleepers.awake(self.side.number.into());
     }
 }
 
@@ -176,7 +178,7 @@ impl Side for ThreadSide {
     /// Takes over what has changed before the burst came.
     fn begin(&mut self, worker: &mut Worker, batch: &mut Batch, is_only: bool) {
         batch.by = Some(self.number);
-        worker.linux = batch.linux;
+        worker.linux = batch.linux.map(usize::from);
         if self.epoch != batch.epoch {
             self.epoch = batch.epoch;
             worker.load_tables();
@@ -251,7 +253,7 @@ impl Worker {
         let sleepers = Sleepers::new();
         let mut workers = Vec::with_capacity(parts.len());
         let mut threads = Vec::with_capacity(parts.len());
-        for (number, parts) in parts.into_iter().take(Sleepers::MOST).enumerate() {
+        for (number, parts) in (0_u16..).zip(parts.into_iter().take(Sleepers::MOST)) {
             let waker = Waker::new()?;
             let (lessons, learned) = directed::queue(LESSONS);
             threads.push(Thread { waker: waker.clone(), lessons });
@@ -268,7 +270,7 @@ impl Worker {
             own: Some(Box::new((queue, spare_passes()))),
             releaser,
             // One more: what is being received into.
-            spare: (0..=QUEUE_LEN).map(|_| Box::default()).collect(),
+            spare: (0..=QUEUE_LEN).map(|_| Box::new(Batch::new(&self.pool))).collect(),
             threads,
             sleepers,
             under_way: 0,
@@ -313,44 +315,47 @@ impl Worker {
 
     /// Receives one burst from a port and hands it to the pool.
     pub(crate) fn receive_for_pool(&mut self, slot: usize) -> usize {
-        let spare = self.crypto.as_mut().and_then(|pool| pool.spare.pop());
-        let mut batch = spare.unwrap_or_default();
-        let source = self.take_in(slot, &mut batch.packets);
-        let came = batch.packets.len();
-        let Some(pool) = &mut self.crypto else { return came };
-        if came == 0 {
-            pool.spare.push(batch);
-            return 0;
+        let Some(mut scratch) = self.scratch.take() else { return 0 };
+        let Scratch { burst, heads } = &mut *scratch;
+        let source = self.take_in(slot, burst);
+        let came = burst.len();
+        if came > 0 {
+            if self.is_for_worker_alone(came) {
+                self.drain_crypto_pool();
+                self.move_on(burst, heads, source);
+            } else {
+                // What the worker has gathered alone it counts and numbers alone.
+                self.open_gathered();
+                self.seal_gathered();
+                self.submit(burst, source);
+            }
         }
-        let is_alone = pool.alone > 0 || pool.threads.is_empty();
-        if is_alone || pool.under_way == 0 && came <= FEW {
-            pool.alone = pool.alone.saturating_sub(1);
-            self.drain_crypto_pool();
-            self.move_on_alone(batch, source);
-            return came;
-        }
-        batch.source = source;
-        batch.now = self.now;
-        batch.linux = self.linux;
-        batch.epoch = pool.epoch;
-        // What the worker has gathered alone it counts and numbers alone.
-        self.open_gathered();
-        self.seal_gathered();
-        self.submit(batch);
+        self.scratch = Some(scratch);
         came
     }
 
-    /// A burst that is worked on here, while nothing is under way.
-    fn move_on_alone(&mut self, mut batch: Box<Batch>, source: crate::batch::Source) {
-        let Some(mut scratch) = self.scratch.take() else { return };
-        self.move_on(&mut batch.packets, &mut scratch.heads, source);
-        self.scratch = Some(scratch);
-        if let Some(pool) = &mut self.crypto {
-            pool.spare.push(batch);
-        }
+    /// Whether a burst of so many packets is not to be handed over.
+    fn is_for_worker_alone(&mut self, came: usize) -> bool {
+        let Some(pool) = &mut self.crypto else { return true };
+        let is_alone = pool.alone > 0 || pool.threads.is_empty();
+        pool.alone = pool.alone.saturating_sub(1);
+        is_alone || pool.under_way == 0 && came <= FEW
     }
 
-    fn submit(&mut self, batch: Box<Batch>) {
+    fn submit(&mut self, burst: &mut Burst, source: Source) {
+        let Some(pool) = &mut self.crypto else { return };
+        let mut batch = pool.spare.pop().unwrap_or_else(|| Box::new(Batch::new(&self.pool)));
+        batch.source = source;
+        batch.now = self.now;
+        // As all slots it is below MAX_PORTS.
+        batch.linux = self.linux.map(|slot| slot as u16);
+        batch.epoch = pool.epoch;
+        for packet in burst.drain(..) {
+            // There is room for a burst, and all frames of a worker are of one region.
+            if let Err(packet) = batch.packets.push(packet, 0) {
+                self.drop_packet(packet, DropReason::NoFrames);
+            }
+        }
         let came = batch.packets.len() as u64;
         self.counters.count(Outcome::Held, came);
         let mut item = Item { came, batch: Some(batch) };
@@ -460,7 +465,7 @@ impl Worker {
                     let mut batch = work.iter_mut().next().and_then(|item| item.batch.take());
                     if let Some(batch) = &mut batch {
                         // Another core has written it.
-                        mem::prefetch_all(&*batch.packets);
+                        batch.prefetch();
                         side.begin(self, batch, is_only);
                     }
                     let now = self.begin_pass(batch);
@@ -517,23 +522,15 @@ impl Worker {
 
     fn hand_on(&mut self, came: u64, mut batch: Box<Batch>) {
         // Another core has written it.
-        mem::prefetch_all(&batch.sent);
+        batch.prefetch();
         self.counters.released(came);
-        for (slot, packet) in batch.sent.drain(..) {
-            self.enqueue(slot.into(), packet);
-        }
-        for (packet, outcome) in batch.ended.drain(..) {
-            self.end(packet, outcome);
-        }
+        batch.packets.unpack(|packet, slot| self.enqueue(slot.into(), packet));
         let (work, done) = (&self.counters.work, batch.done);
         work.decrypted.add(done.decrypted);
         work.encrypted.add(done.encrypted);
         work.forwarded_clear.add(done.forwarded_clear);
         work.checksums_completed.add(done.checksums_completed);
-        let has_left = !batch.left.is_empty();
-        if has_left {
-            self.move_on_left(&mut batch);
-        }
+        let has_left = core::mem::take(&mut batch.has_unsent) && self.move_on_unsent(&mut batch);
         let Some(pool) = &mut self.crypto else { return };
         pool.spare.push(batch);
         pool.left = match has_left {
@@ -545,20 +542,31 @@ impl Worker {
         }
     }
 
+    /// Brings the packets that a thread has not sent to their ends; true if some were left.
+    #[cold]
+    fn move_on_unsent(&mut self, batch: &mut Batch) -> bool {
+        for (packet, outcome) in batch.ended.drain(..) {
+            self.end(packet, outcome);
+        }
+        let has_left = !batch.left.is_empty();
+        if has_left {
+            self.move_on_left(batch);
+        }
+        has_left
+    }
+
     #[cold]
     fn give_up(&mut self, item: Item) {
         self.counters.released(item.came);
         let mut lost = item.came;
         if let Some(mut batch) = item.batch {
             lost -= batch.packets.len() as u64;
-            for packet in batch.packets.drain(..) {
-                self.drop_packet(packet, DropReason::OutCrypto);
-            }
+            batch.packets.unpack(|packet, _| self.drop_packet(packet, DropReason::OutCrypto));
         }
         // Their frames went back to the region when the thread let go of them.
         self.counters.count(Outcome::Dropped(DropReason::OutCrypto), lost);
         if let Some(pool) = &mut self.crypto {
-            pool.spare.push(Box::default());
+            pool.spare.push(Box::new(Batch::new(&self.pool)));
         }
     }
 
@@ -613,7 +621,7 @@ const QUEUE_LEN: usize = 16;
 
 /// Bursts under way for each thread from which on the worker works on one too: one that the thread has, and
 /// the next ones.
-const ENOUGH: usize = 3;
+const ENOUGH: usize = 6;
 
 /// Packets that are not worth a hand-over.
 const FEW: usize = 8;

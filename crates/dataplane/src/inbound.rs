@@ -69,7 +69,8 @@ impl Worker {
         }
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
-        match sa.esp.open_look(packet.frame.bytes(), esp) {
+        let edge = self.edge_seen.filter(|(of, _)| *of == handle).map(|(_, edge)| edge);
+        match sa.esp.open_look(packet.frame.bytes(), esp, edge) {
             Err(_) if self.is_apart => self.doubt(packet),
             Err(reason) => {
                 sa.esp.count_refused(reason);

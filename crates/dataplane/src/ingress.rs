@@ -123,22 +123,14 @@ pub(crate) struct Scratch {
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
 
-/// The same where lines may have to come from another core.
-const SHARED_AHEAD: usize = 16;
-
 /// How many bursts a port's turn has at most.
 const BURSTS_AT_ONCE: usize = 8;
 
 /// Brings near a packet's headers, and the line in front of them, where outer headers go.
 #[inline(always)]
-fn prefetch_headers<const IS_SHARED: bool>(packet: &Packet) {
+fn prefetch_headers(packet: &Packet) {
     for offset in [0, mem::LINE_LEN.wrapping_neg(), mem::LINE_LEN] {
-        match IS_SHARED {
-            // A line that is only read stays with the core that has it too, and the first store waits
-            // for that one once more.
-            true => packet.prefetch_to_write(offset),
-            false => packet.prefetch(offset),
-        }
+        packet.prefetch(offset);
     }
 }
 
@@ -175,7 +167,7 @@ impl Worker {
 
     /// Moves each packet of a burst on.
     pub(crate) fn move_on(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
-        self.look_at_all::<false>(burst, heads, source);
+        self.look_at_all(burst, heads, source);
         let mut heads = heads.iter();
         for packet in burst.drain(..) {
             match heads.next() {
@@ -187,14 +179,9 @@ impl Worker {
         }
     }
 
-    /// The first two passes; `IS_SHARED` if other cores have written the packets, or will.
-    pub(crate) fn look_at_all<const IS_SHARED: bool>(
-        &mut self,
-        burst: &mut Burst,
-        heads: &mut Heads,
-        source: Source,
-    ) {
-        self.first_pass::<IS_SHARED>(burst, heads, source);
+    /// The first two passes.
+    pub(crate) fn look_at_all(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
+        self.first_pass(burst, heads, source);
         self.find_all(heads);
         if self.is_spread {
             self.look_ahead(burst, heads);
@@ -220,19 +207,13 @@ impl Worker {
 
     /// The first pass.
     #[inline(always)]
-    fn first_pass<const IS_SHARED: bool>(
-        &mut self,
-        burst: &mut Burst,
-        heads: &mut Heads,
-        source: Source,
-    ) {
-        let ahead = if IS_SHARED { SHARED_AHEAD } else { AHEAD };
+    fn first_pass(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
         let Source { ifindex, is_linux, mac } = source;
-        burst.iter().take(ahead).for_each(prefetch_headers::<IS_SHARED>);
+        burst.iter().take(AHEAD).for_each(prefetch_headers);
         let heads = heads.places(burst.len());
         for at in 0..burst.len() {
-            if let Some(next) = burst.get(at + ahead) {
-                prefetch_headers::<IS_SHARED>(next);
+            if let Some(next) = burst.get(at + AHEAD) {
+                prefetch_headers(next);
             }
             let (Some(packet), Some(head)) = (burst.get_mut(at), heads.get_mut(at)) else { break };
             let found = match is_linux {
@@ -537,7 +518,7 @@ impl Worker {
     #[inline]
     pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) {
         if let Some(batch) = &mut self.batch {
-            return batch.send(slot, packet);
+            return batch.send(slot, packet.frame, packet.span);
         }
         if let Some(Some(place)) = self.ports.get_mut(slot)
             && !place.queue.is_full()

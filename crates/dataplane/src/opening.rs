@@ -95,8 +95,8 @@ impl Opens {
     }
 
     /// The SAs of the packets, in their order.
-    pub(crate) fn sas(notes: &[Note], len: usize) -> impl Iterator<Item = SaHandle> {
-        notes.iter().take(len).map(|note| note.sa)
+    pub(crate) fn sas(&self) -> impl DoubleEndedIterator<Item = SaHandle> {
+        self.notes.iter().zip(&self.packets).map(|(note, _)| note.sa)
     }
 }
 
@@ -117,7 +117,7 @@ impl Worker {
     pub(crate) fn open(&mut self, gathered: &mut Opens) {
         let len = gathered.len();
         let (mut last, mut runs) = (None, 0);
-        for sa in Opens::sas(&gathered.notes, len) {
+        for sa in gathered.sas() {
             runs += usize::from(last != Some(sa));
             last = Some(sa);
         }

@@ -10,6 +10,7 @@ use esp::{IvSource, Sa};
 use forward::{HoldLimits, HoldQueue, RateLimiter, Resolution};
 use io::{Burst, FramePool, Packet, Port, PortStats};
 use outcome::{DropReason, Outcome};
+use policy::SaHandle;
 use wire::Headers;
 
 use crate::batch::Batch;
@@ -193,6 +194,11 @@ pub struct Worker {
     pub(crate) is_apart: bool,
     /// Packets of that burst were left, so those behind them are too.
     pub(crate) has_left: bool,
+    /// The edge that an SA's replay window had after this thread's last turn, in this view: whoever has
+    /// the turn now is writing it. Only with the pool.
+    pub(crate) edge_seen: Option<(SaHandle, u64)>,
+    /// Where the plan was that the last packet of this thread's last turn followed.
+    pub(crate) last_place: Option<u32>,
     /// The packet at hand has to be looked at again, in turn.
     pub(crate) doubted: Option<Packet>,
     /// Taken while a burst is moved, so that moving one cannot begin another.
@@ -248,6 +254,8 @@ impl Worker {
             batch: None,
             is_apart: false,
             has_left: false,
+            edge_seen: None,
+            last_place: None,
             doubted: None,
             scratch: Some(Box::default()),
             flows,
@@ -375,6 +383,7 @@ impl Worker {
         if has_changed {
             self.flows.begin_generation();
             self.inbound_sas.begin_view();
+            self.edge_seen = None;
         }
         has_changed
     }

@@ -127,7 +127,7 @@ impl Sa {
     ///   [`DropReason::InReplayDuplicate`].
     #[inline(always)]
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
-        self.open_look(buf, esp).map_err(|reason| self.count_refused(reason))
+        self.open_look(buf, esp, None).map_err(|reason| self.count_refused(reason))
     }
 
     /// [`Sa::open_prepare`] without counting what is refused: writes nothing, so any thread may do it
@@ -135,10 +135,17 @@ impl Sa {
     /// network have overtaken for a duplicate or too old: what is refused is asked about again by
     /// the writer.
     ///
+    /// `edge` is what [`ReplayWindow::look`](crate::ReplayWindow::look) may go by.
+    ///
     /// # Errors
     /// Those of [`Sa::open_prepare`].
     #[inline(always)]
-    pub fn open_look(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
+    pub fn open_look(
+        &self,
+        buf: &[u8],
+        esp: Span,
+        edge: Option<u64>,
+    ) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
         let header = bytes.and_then(|bytes| bytes.first_chunk::<ESP_HEADER_LEN>());
@@ -150,8 +157,7 @@ impl Sa {
             return Err(DropReason::MalformedEsp);
         }
         let low = u64::from_be_bytes(*header) as u32;
-        let window = self.replay();
-        let seq = window.infer(low).and_then(|seq| window.check(seq).map(|()| seq))?;
+        let seq = self.replay().look(low, edge)?;
         let seq_hi = shape.esn().then_some((seq >> 32) as u32);
         Ok(Opening { esp, seq, seq_hi })
     }

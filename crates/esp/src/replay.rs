@@ -56,21 +56,42 @@ impl<'a> ReplayWindow<'a> {
     /// 32-bit subspace and the window across two. With the check off there is no lower edge, and
     /// the nearest number to the highest one received is taken.
     ///
+    /// `edge` is the window's, now or lately: by an earlier one the answer is another only for numbers that
+    /// have left the window since, and which are found too old then.
+    ///
     /// # Errors
     /// [`DropReason::InReplayOld`] when that number would lie past 2^64 - 1: the packet is older
     /// than the window, as numbers never cycle.
     #[inline]
-    pub fn infer(&self, low: u32) -> Result<u64, DropReason> {
+    pub fn infer(&self, edge: u64, low: u32) -> Result<u64, DropReason> {
         if !self.shape.esn() {
             return Ok(u64::from(low));
         }
         let behind = if self.size() == 0 { 1 << 31 } else { u64::from(self.size()) - 1 };
-        let lowest = self.edge().saturating_sub(behind);
+        let lowest = edge.saturating_sub(behind);
         let number = (lowest & !u64::from(u32::MAX)) | u64::from(low);
         if number >= lowest {
             return Ok(number);
         }
         number.checked_add(1 << 32).ok_or(DropReason::InReplayOld)
+    }
+
+    /// The whole number of a packet that carries `low`, if it may be accepted as things stand: changes nothing.
+    ///
+    /// `edge` is one that the window had lately, if the caller knows one. A number beyond it is not
+    /// looked for in the window, whose lines another core may be writing, so it may have been received
+    /// since: whoever accepts the packet [checks](Self::check) again.
+    ///
+    /// # Errors
+    /// As of [`Self::infer`] and [`Self::check`].
+    #[inline(always)]
+    pub fn look(&self, low: u32, edge: Option<u64>) -> Result<u64, DropReason> {
+        let edge = edge.unwrap_or_else(|| self.edge());
+        let number = self.infer(edge, low)?;
+        if number <= edge {
+            self.check(number)?;
+        }
+        Ok(number)
     }
 
     /// Whether a packet with this number may be accepted; changes nothing.
@@ -323,7 +344,7 @@ mod tests {
                 if number >= model.edge.saturating_sub(u64::from(size) - 1) + (1 << 32) {
                     continue; // too far ahead for 32 bits to tell
                 }
-                let inferred = window.infer(number as u32).unwrap();
+                let inferred = window.infer(window.edge(), number as u32).unwrap();
                 if inferred != number {
                     prop_assert_eq!(model.check(number), Err(DropReason::InReplayOld));
                     continue;
@@ -332,6 +353,46 @@ mod tests {
                 if model.check(number).is_ok() {
                     window.commit(number);
                     model.commit(number);
+                }
+            }
+        }
+
+        /// A look by an edge of before refuses nothing that may be accepted, and finds the sender's
+        /// number for it; what it lets by wrongly the check refuses.
+        #[test]
+        fn a_look_by_an_earlier_edge_refuses_no_more(
+            (size, steps) in sizes().prop_flat_map(|s| (Just(s), steps(s))),
+            subspace in 0u64..3,
+            before in 0u64..70000,
+            lag in 0usize..20,
+        ) {
+            let cells = Cells::on_heap(size);
+            let window = view(&cells, size, true);
+            let start = (subspace << 32).saturating_sub(before);
+            window.restore(start, |_| false);
+            let mut model = Model { size: size.into(), edge: start, seen: BTreeSet::new() };
+            let mut edges = vec![start];
+            for step in steps {
+                let number = match step {
+                    Step::Forward(n) => model.edge + n,
+                    Step::Back(n) => model.edge.saturating_sub(n),
+                    Step::At(n) => (model.edge >> 32 << 32) + n,
+                };
+                let edge = edges[edges.len().saturating_sub(1 + lag)];
+                if number >= edge.saturating_sub(u64::from(size) - 1) + (1 << 32) {
+                    continue; // too far ahead for 32 bits to tell
+                }
+                let looked = window.look(number as u32, Some(edge));
+                let now = model.check(number);
+                match looked {
+                    Ok(found) if found == number => prop_assert_eq!(window.check(number), now),
+                    Ok(_) => prop_assert!(number == 0 || now == Err(DropReason::InReplayOld)),
+                    Err(_) => prop_assert!(now.is_err(), "number {}", number),
+                }
+                if now.is_ok() {
+                    window.commit(number);
+                    model.commit(number);
+                    edges.push(model.edge);
                 }
             }
         }
@@ -359,7 +420,7 @@ mod tests {
             };
             prop_assume!(number.is_some());
             let number = number.unwrap_or(0);
-            prop_assert_eq!(window.infer(number as u32), Ok(number));
+            prop_assert_eq!(window.infer(window.edge(), number as u32), Ok(number));
         }
 
         #[test]
@@ -393,25 +454,25 @@ mod tests {
         let cells = Cells::on_heap(64);
         let window = view(&cells, 64, true);
         // Nothing received: every low half is in the first subspace.
-        assert_eq!(window.infer(u32::MAX), Ok(u64::from(u32::MAX)));
+        assert_eq!(window.infer(window.edge(), u32::MAX), Ok(u64::from(u32::MAX)));
         // The window spans two subspaces (case B of the appendix).
         window.restore((1 << 32) + 10, |_| false);
-        assert_eq!(window.infer(5), Ok((1 << 32) + 5));
-        assert_eq!(window.infer(11), Ok((1 << 32) + 11));
-        assert_eq!(window.infer(0xffff_fff0), Ok(0xffff_fff0));
+        assert_eq!(window.infer(window.edge(), 5), Ok((1 << 32) + 5));
+        assert_eq!(window.infer(window.edge(), 11), Ok((1 << 32) + 11));
+        assert_eq!(window.infer(window.edge(), 0xffff_fff0), Ok(0xffff_fff0));
         // Below the lower edge: taken for the end of the present subspace.
-        assert_eq!(window.infer(0xffff_ff00), Ok((1 << 32) + 0xffff_ff00));
+        assert_eq!(window.infer(window.edge(), 0xffff_ff00), Ok((1 << 32) + 0xffff_ff00));
         // The lower edge itself is inside, the number before it is not.
         let lowest = (1u64 << 32) + 10 - 63;
-        assert_eq!(window.infer(lowest as u32), Ok(lowest));
-        assert_eq!(window.infer(lowest as u32 - 1), Ok(lowest - 1 + (1 << 32)));
+        assert_eq!(window.infer(window.edge(), lowest as u32), Ok(lowest));
+        assert_eq!(window.infer(window.edge(), lowest as u32 - 1), Ok(lowest - 1 + (1 << 32)));
         // Low half zero is a number like any other once the high half is not zero.
-        assert_eq!(window.infer(0), Ok(1 << 32));
+        assert_eq!(window.infer(window.edge(), 0), Ok(1 << 32));
         assert_eq!(window.check(1 << 32), Ok(()));
         // In the last subspace nothing comes after it.
         window.restore(u64::MAX - 10, |_| false);
-        assert_eq!(window.infer(u32::MAX), Ok(u64::MAX));
-        assert_eq!(window.infer(3), Err(DropReason::InReplayOld));
+        assert_eq!(window.infer(window.edge(), u32::MAX), Ok(u64::MAX));
+        assert_eq!(window.infer(window.edge(), 3), Err(DropReason::InReplayOld));
     }
 
     #[test]
@@ -419,7 +480,7 @@ mod tests {
         let cells = Cells::on_heap(32);
         let window = view(&cells, 32, false);
         window.commit(u64::from(u32::MAX));
-        assert_eq!(window.infer(1), Ok(1));
+        assert_eq!(window.infer(window.edge(), 1), Ok(1));
         assert_eq!(window.check(1), Err(DropReason::InReplayOld));
         assert_eq!(window.check(0), Err(DropReason::InSequenceZero));
     }
@@ -433,8 +494,8 @@ mod tests {
             window.commit(n);
             assert!(!window.seen(n));
         }
-        assert_eq!(window.infer(3), Ok((1 << 32) + 3));
-        assert_eq!(window.infer(0xffff_0000), Ok(0xffff_0000));
+        assert_eq!(window.infer(window.edge(), 3), Ok((1 << 32) + 3));
+        assert_eq!(window.infer(window.edge(), 0xffff_0000), Ok(0xffff_0000));
     }
 
     /// A crash inside the commit may cost a fresh packet, never accept one twice.

@@ -38,7 +38,7 @@ pub use port::{Port, PortError, PortStats};
 pub use tun::{Tun, TunConfig, TunError};
 
 pub use umem::{
-    Accounting, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM, MIN_HEADROOM, Pages, Umem,
-    UmemConfig, UmemError,
+    Accounting, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM, MIN_HEADROOM, Pages, Parcel,
+    Umem, UmemConfig, UmemError,
 };
 pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskTransfer};

@@ -50,12 +50,6 @@ impl Packet {
         self.frame.prefetch(self.span.start.wrapping_add(offset));
     }
 
-    /// As [`Packet::prefetch`], for a line that is about to be written and that another core has.
-    #[inline]
-    pub fn prefetch_to_write(&self, offset: usize) {
-        self.frame.prefetch_to_write(self.span.start.wrapping_add(offset));
-    }
-
     /// Whether the span is not empty and lies inside the frame.
     #[inline]
     pub fn is_valid(&self) -> bool {
@@ -86,7 +80,6 @@ mod tests {
         assert!(packet.is_valid());
         for offset in [0, 47, 48, usize::MAX] {
             packet.prefetch(offset);
-            packet.prefetch_to_write(offset);
         }
         packet.data_mut().fill(7);
         assert_eq!(packet.buffer_mut()[1999..2001], [0, 7]);

@@ -19,6 +19,17 @@ pub fn prefetch_all<T>(value: &T) {
     }
 }
 
+/// As [`prefetch_all`], for lines that this core is about to write and another one wrote last.
+#[inline(always)]
+pub fn prefetch_all_to_write<T>(value: &T) {
+    let start = core::ptr::from_ref(value).cast::<u8>();
+    let mut at = 0;
+    while at < size_of::<T>() {
+        prefetch_pointer_to_write(start.wrapping_add(at));
+        at += crate::LINE_LEN;
+    }
+}
+
 /// Prefetches the cache line of `bytes[offset]`; past the end nothing happens.
 #[inline(always)]
 pub fn prefetch_at(bytes: &[u8], offset: usize) {
@@ -92,6 +103,7 @@ mod tests {
         prefetch::<[u64]>(&[]);
         prefetch_all(&[0_u8; 300]);
         prefetch_all(&());
+        prefetch_all_to_write(&[0_u8; 300]);
         prefetch("");
         prefetch_pointer_to_write(core::ptr::null::<u64>());
         prefetch_pointer_to_write(core::ptr::without_provenance::<u8>(usize::MAX));

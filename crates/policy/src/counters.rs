@@ -153,11 +153,11 @@ impl Tally {
         self.chunk.firsts.get(self.at as usize)
     }
 
-    /// Brings near what [`count`](Tally::count) touches.
+    /// Brings near what [`count`](Tally::count) writes.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(first) = self.first() {
-            mem::prefetch(first);
+            mem::prefetch_pointer_to_write(first);
         }
     }
 

@@ -73,12 +73,6 @@ impl Frame {
         mem::prefetch_pointer(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// As [`Frame::prefetch`], for a line that is about to be written and that another core has.
-    #[inline]
-    pub fn prefetch_to_write(&self, offset: usize) {
-        mem::prefetch_pointer_to_write(self.start.as_ptr().wrapping_add(offset));
-    }
-
     /// The chunk's number in its region.
     #[inline]
     pub fn index(&self) -> u32 {
@@ -113,7 +107,7 @@ impl core::fmt::Debug for Frame {
 /// The free frames of one region, the one that was given back last first: its lines are the most
 /// likely to be still near. For one thread; never allocates after it is made.
 pub struct FramePool {
-    region: Arc<Region>,
+    pub(super) region: Arc<Region>,
     free: Vec<Frame>,
 }
 

@@ -9,6 +9,7 @@
 
 mod frame;
 mod lent;
+mod parcel;
 mod region;
 
 use core::num::NonZeroUsize;
@@ -18,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 pub use frame::{Frame, FramePool, MAX_HEADROOM, MIN_HEADROOM};
 pub(crate) use lent::Lent;
+pub use parcel::Parcel;
 pub use region::Pages;
 use region::Region;
 
