@@ -82,7 +82,8 @@ impl Bench {
             }
             Bench::Crypto => {
                 "The cipher alone: bursts of packets of one key that are ready for it. This bounds \
-                 every other rate from above."
+                 every other rate from above. With several numbers of SAs, as by --sas 1,100000, each \
+                 has a key, and GAIN is what is left of the first one's rate."
             }
             Bench::Peer => {
                 "Culvert beside DPDK's ipsec-secgw, in turns on one core, with the same library, \
@@ -266,7 +267,11 @@ impl Bench {
                 vec![chart("forward", "Cleartext forwarding, one core", INNER, Scale::Even, series)]
             }
             Bench::Crypto => {
-                let series = lines(rows, label, size, mpps);
+                let name = |row: &Row| match row.sas {
+                    None => label(row),
+                    Some(sas) => format!("{}, {sas} SAs", label(row)),
+                };
+                let series = lines(rows, name, size, mpps);
                 vec![chart("crypto", "The cipher alone, one core", INNER, Scale::Even, series)]
             }
             Bench::Scale => {

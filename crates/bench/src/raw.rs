@@ -4,6 +4,9 @@
 //! bursts; and nothing else. Where the provider has the library's own best call for that
 //! ([`Provider::bare`]) it is used, else an engine. The packets begin at one of four cache lines of
 //! their buffers, so that a burst does not crowd a few places of the first-level cache.
+//!
+//! With several numbers of SAs each has a key, packets are of any, and all go through an engine: what the cipher
+//! itself loses when its keys lie in memory, no gateway can keep.
 
 use arrayvec::ArrayVec;
 use crypto::{Bare, Engine, Job, JobStatus, Op, Provider, Session, Suite};
@@ -14,7 +17,7 @@ use crate::error::BenchError;
 use crate::options::{Direction, Options};
 use crate::random::Random;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, pinned};
+use crate::timing::{Repetitions, Timed, fill_gain, pinned};
 use crate::world;
 
 /// The bench `crypto`: each suite, size and direction.
@@ -28,25 +31,55 @@ pub fn crypto(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
         for suite in &options.suites {
             for direction in &options.directions {
                 for size in &options.sizes {
-                    let mut raw = Raw::new(options, *suite, *size, *direction)?;
-                    raw.once()?;
-                    let all = Repetitions::of(options.repeat, || raw.repetition())?;
-                    let mut row = Row {
-                        bench: "crypto",
-                        engine: Some(options.provider.name()),
-                        suite: Some(suite.to_string()),
-                        direction: Some(*direction),
-                        size_bytes: Some(*size),
-                        cores: Some(1),
-                        ..Row::default()
-                    };
-                    all.fill(&mut row, options.allocations.is_some());
-                    rows.push(row);
+                    rows.extend(of_each_number(options, *suite, *size, *direction)?);
                 }
             }
         }
         Ok(rows)
     })
+}
+
+/// A row for each number of SAs, measured in turns; the first is what the others are held against.
+fn of_each_number(
+    options: &Options<'_>,
+    suite: Suite,
+    size: usize,
+    direction: Direction,
+) -> Result<Vec<Row>, BenchError> {
+    let raw = |sas: &usize| {
+        let mut raw = match options.sas.as_slice() {
+            [1] => Raw::new(options, suite, size, direction)?,
+            _ => Raw::with_keys(options, suite, size, direction, *sas)?,
+        };
+        raw.once()?;
+        Ok((raw, Repetitions::default()))
+    };
+    let mut all = options.sas.iter().map(raw).collect::<Result<Vec<_>, BenchError>>()?;
+    for _ in 0..options.repeat {
+        for (raw, done) in &mut all {
+            done.0.push(raw.repetition()?);
+        }
+    }
+    let first = all.first().map(|(_, done)| done.clone()).unwrap_or_default();
+    let rows = all.iter().zip(&options.sas).enumerate().map(|(at, ((_, done), sas))| {
+        let mut row = Row {
+            bench: "crypto",
+            engine: Some(options.provider.name()),
+            suite: Some(suite.to_string()),
+            direction: Some(direction),
+            size_bytes: Some(size),
+            sas: (options.sas.len() > 1).then_some(*sas),
+            cores: Some(1),
+            ..Row::default()
+        };
+        done.fill(&mut row, options.allocations.is_some());
+        if at > 0 {
+            let rates = done.0.iter().map(Timed::mpps);
+            fill_gain(&mut row, rates.zip(first.0.iter().map(Timed::mpps)));
+        }
+        row
+    });
+    Ok(rows.collect())
 }
 
 /// Buffers full of packets, and an engine.
@@ -63,6 +96,8 @@ pub(crate) struct Raw<'o> {
     len: usize,
     /// Of the next packet; its IV too.
     number: u64,
+    /// Chooses the packets' SAs.
+    random: Random,
 }
 
 impl<'o> Raw<'o> {
@@ -73,16 +108,38 @@ impl<'o> Raw<'o> {
         direction: Direction,
     ) -> Result<Raw<'o>, BenchError> {
         let provider: &dyn Provider = options.provider;
+        let keys = world::keys(suite, direction, 0);
+        let cipher = match provider.bare(suite, &keys) {
+            Some(bare) => Cipher::Bare(bare),
+            None => Cipher::engine(provider, suite, direction, 1)?,
+        };
+        Ok(Raw::of(options, suite, size, direction, cipher))
+    }
+
+    /// With a key for each of `sas` SAs.
+    fn with_keys(
+        options: &'o Options<'o>,
+        suite: Suite,
+        size: usize,
+        direction: Direction,
+        sas: usize,
+    ) -> Result<Raw<'o>, BenchError> {
+        let cipher = Cipher::engine(options.provider, suite, direction, sas)?;
+        Ok(Raw::of(options, suite, size, direction, cipher))
+    }
+
+    fn of(
+        options: &'o Options<'o>,
+        suite: Suite,
+        size: usize,
+        direction: Direction,
+        cipher: Cipher,
+    ) -> Raw<'o> {
         let mut order: Vec<usize> = (0..options.frames as usize).collect();
         Random::new(1).shuffle(&mut order);
         // The trailer's two bytes, and padding (RFC 4303 §2.4).
         let text_len = (size + 2).next_multiple_of(suite.align_bytes());
-        let keys = world::keys(suite, direction, 0);
-        let cipher = match provider.bare(suite, &keys) {
-            Some(bare) => Cipher::Bare(bare),
-            None => Cipher::Engine(provider.engine()?, provider.session(suite, &keys)?),
-        };
-        Ok(Raw {
+        Raw {
             options,
             suite,
             direction,
@@ -91,7 +148,8 @@ impl<'o> Raw<'o> {
             order,
             len: ESP_LEN + suite.iv_len_bytes() + text_len + suite.icv_len_bytes(),
             number: 1,
-        })
+            random: Random::new(5),
+        }
     }
 
     /// One pass over all packets: a warm-up, and a proof.
@@ -133,9 +191,11 @@ impl<'o> Raw<'o> {
         let count = packets.len();
         let allocations = self.options.allocations;
         let cipher = &mut self.cipher;
+        let sas = cipher.sas();
+        let chosen: Vec<usize> = (0..count).map(|_| self.random.below(sas)).collect();
         let mut run = |op| {
-            for burst in packets.chunks_mut(BURST_LEN) {
-                all_done &= cipher.run(op, burst);
+            for (burst, chosen) in packets.chunks_mut(BURST_LEN).zip(chosen.chunks(BURST_LEN)) {
+                all_done &= cipher.run(op, burst, chosen);
             }
         };
         match self.direction {
@@ -155,18 +215,54 @@ impl<'o> Raw<'o> {
 enum Cipher {
     /// The library's best call.
     Bare(Box<dyn Bare>),
-    /// Jobs.
-    Engine(Box<dyn Engine>, Session),
+    /// Jobs, by the keys of many SAs: the gateway's, and, where it decrypts, its peers' to encrypt with, which lie
+    /// elsewhere.
+    Engine { engine: Box<dyn Engine>, own: Vec<Session>, peers: Vec<Session> },
 }
 
 impl Cipher {
-    /// Runs a burst; returns whether all of it was done.
-    fn run(&mut self, op: Op, burst: &mut [&mut [u8]]) -> bool {
+    fn engine(
+        provider: &dyn Provider,
+        suite: Suite,
+        direction: Direction,
+        sas: usize,
+    ) -> Result<Cipher, BenchError> {
+        let session = |n: usize| provider.session(suite, &world::keys(suite, direction, n as u32));
+        let sessions = || (0..sas).map(session).collect::<Result<Vec<Session>, _>>();
+        let peers = match direction {
+            Direction::Outbound => Vec::new(),
+            Direction::Inbound => sessions()?,
+        };
+        Ok(Cipher::Engine { engine: provider.engine()?, own: sessions()?, peers })
+    }
+
+    /// How many SAs there are.
+    fn sas(&self) -> usize {
+        match self {
+            Cipher::Bare(_) => 1,
+            Cipher::Engine { own, .. } => own.len(),
+        }
+    }
+
+    /// Runs a burst, each packet by the SA that was chosen for it; returns whether all of it was done.
+    fn run(&mut self, op: Op, burst: &mut [&mut [u8]], chosen: &[usize]) -> bool {
         match self {
             Cipher::Bare(bare) => bare.run(op, burst) == burst.len(),
-            Cipher::Engine(engine, session) => {
-                let mut jobs: ArrayVec<Job<'_>, BURST_LEN> =
-                    burst.iter_mut().map(|packet| Job::esp(session, op, packet, None)).collect();
+            Cipher::Engine { engine, own, peers } => {
+                let sessions = match op {
+                    Op::Seal if !peers.is_empty() => peers,
+                    _ => own,
+                };
+                // The page that the keys are on, as the gateway does; the engine asks for the rest.
+                if chosen.len() > 1 && sessions.len() > 1 {
+                    let chosen = chosen.iter().filter_map(|n| sessions.get(*n));
+                    chosen.for_each(Session::prefetch_start);
+                }
+                let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
+                for (packet, n) in burst.iter_mut().zip(chosen) {
+                    let Some(session) = sessions.get(*n) else { return false };
+                    jobs.push(Job::esp(session, op, packet, None));
+                }
                 engine.run(&mut jobs);
                 jobs.iter().all(|job| job.status == JobStatus::Done)
             }

@@ -74,8 +74,9 @@ impl Worker {
         });
     }
 
-    /// Asks for what is most likely written in this turn, which another core has written in the one before: the
-    /// numbers of the SA that the first packet is of, and what the flow of this thread's last turn counts.
+    /// Asks at once for what is most likely written in this turn, and was written by another core in the one
+    /// before: the numbers of the SA that the first packet is of, and what the flow of this thread's last
+    /// turn counts.
     pub(crate) fn look_at_turn(&self, opened_by: Option<SaHandle>) {
         if self.is_spread {
             return;

@@ -88,11 +88,11 @@ impl<const HEAD: usize> Words<HEAD> {
         unsafe { core::slice::from_raw_parts(first.as_ptr(), self.count - HEAD) }
     }
 
-    /// Brings the cache line of word `at` near, to be written; past the end nothing happens.
+    /// Brings the cache line of word `at` near; past the end nothing happens.
     #[inline(always)]
     pub fn prefetch(&self, at: usize) {
         if let Some(word) = self.get(at) {
-            crate::prefetch_pointer_to_write(word);
+            crate::prefetch(word);
         }
     }
 }

@@ -153,11 +153,11 @@ impl Tally {
         self.chunk.firsts.get(self.at as usize)
     }
 
-    /// Brings near what [`count`](Tally::count) writes.
+    /// Brings near what [`count`](Tally::count) touches.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(first) = self.first() {
-            mem::prefetch_pointer_to_write(first);
+            mem::prefetch(first);
         }
     }
 
