@@ -50,7 +50,7 @@ fn rows_are_sane() {
         let expected = match bench {
             Bench::Esp => 2 * 2 * 2,
             Bench::Forward => 2,
-            Bench::Crypto => 2 * 2,
+            Bench::Crypto => 2 * 2 * 2,
             _ => 2 * 2 * 2 * 2,
         };
         assert_eq!(rows.len(), expected, "{bench:?}");
@@ -94,6 +94,23 @@ fn many_sas_are_told_in_order_with_both_choices() {
     ];
     assert_eq!(found, expected);
     assert!(rows.iter().all(|r| r.flows.unwrap() >= 1024 && r.raw_mpps.is_some()));
+}
+
+#[test]
+fn the_cipher_with_many_keys_is_held_against_one() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Crypto, &provider);
+    options.sizes = vec![100];
+    let one = run(Bench::Crypto, &options);
+    assert!(one.len() == 2 && one.iter().all(|r| r.sas.is_none() && r.gain_median.is_none()));
+    options.sas = vec![1, 300];
+    for of_direction in run(Bench::Crypto, &options).chunks(2) {
+        let [one, many] = of_direction else { panic!("{of_direction:?}") };
+        assert_eq!((one.sas, many.sas, one.gain_median), (Some(1), Some(300), None));
+        assert_eq!(one.direction, many.direction);
+        let (least, gain) = (many.gain_min.unwrap(), many.gain_median.unwrap());
+        assert!(0.0 < least && least <= gain && gain <= many.gain_max.unwrap());
+    }
 }
 
 #[test]
