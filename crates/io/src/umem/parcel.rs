@@ -242,8 +242,9 @@ mod tests {
         drop(parcel);
         assert_eq!(umem.accounting(&pool, 0, 0).returned, 10);
         let weak = Arc::downgrade(&umem.region);
-        assert_eq!(core::iter::from_fn(|| pool.take()).count(), 70);
-        drop((umem, pool));
+        let all: Vec<Frame> = core::iter::from_fn(|| pool.take()).collect();
+        assert_eq!(all.len(), 70);
+        drop((umem, pool, all));
         assert!(weak.upgrade().is_none(), "no count was leaked");
     }
 }
