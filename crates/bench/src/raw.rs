@@ -5,8 +5,8 @@
 //! ([`Provider::bare`]) it is used, else an engine. The packets begin at one of four cache lines of
 //! their buffers, so that a burst does not crowd a few places of the first-level cache.
 //!
-//! With several numbers of SAs each has a key, packets are of any, and all go through an engine: what the cipher
-//! itself loses when its keys lie in memory, no gateway can keep.
+//! With several numbers of SAs each has a key, packets are of any, and all go through an engine: the cycles that the
+//! cipher loses when its keys lie in memory are lost to a gateway too.
 
 use arrayvec::ArrayVec;
 use crypto::{Bare, Engine, Job, JobStatus, Op, Provider, Session, Suite};
@@ -46,10 +46,14 @@ fn of_each_number(
     size: usize,
     direction: Direction,
 ) -> Result<Vec<Row>, BenchError> {
+    let is_bare = options.sas == [1];
     let raw = |sas: &usize| {
-        let mut raw = match options.sas.as_slice() {
-            [1] => Raw::new(options, suite, size, direction)?,
-            _ => Raw::with_keys(options, suite, size, direction, *sas)?,
+        let mut raw = match is_bare {
+            true => Raw::new(options, suite, size, direction)?,
+            false => {
+                let cipher = Cipher::engine(options.provider, suite, direction, *sas)?;
+                Raw::of(options, suite, size, direction, cipher)
+            }
         };
         raw.once()?;
         Ok((raw, Repetitions::default()))
@@ -68,7 +72,7 @@ fn of_each_number(
             suite: Some(suite.to_string()),
             direction: Some(direction),
             size_bytes: Some(size),
-            sas: (options.sas.len() > 1).then_some(*sas),
+            sas: (!is_bare).then_some(*sas),
             cores: Some(1),
             ..Row::default()
         };
@@ -113,18 +117,6 @@ impl<'o> Raw<'o> {
             Some(bare) => Cipher::Bare(bare),
             None => Cipher::engine(provider, suite, direction, 1)?,
         };
-        Ok(Raw::of(options, suite, size, direction, cipher))
-    }
-
-    /// With a key for each of `sas` SAs.
-    fn with_keys(
-        options: &'o Options<'o>,
-        suite: Suite,
-        size: usize,
-        direction: Direction,
-        sas: usize,
-    ) -> Result<Raw<'o>, BenchError> {
-        let cipher = Cipher::engine(options.provider, suite, direction, sas)?;
         Ok(Raw::of(options, suite, size, direction, cipher))
     }
 
@@ -254,7 +246,7 @@ impl Cipher {
                     _ => own,
                 };
                 // The page that the keys are on, as the gateway does; the engine asks for the rest.
-                if chosen.len() > 1 && sessions.len() > 1 {
+                if sessions.len() > 1 {
                     let chosen = chosen.iter().filter_map(|n| sessions.get(*n));
                     chosen.for_each(Session::prefetch_start);
                 }

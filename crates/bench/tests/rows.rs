@@ -111,6 +111,9 @@ fn the_cipher_with_many_keys_is_held_against_one() {
         let (least, gain) = (many.gain_min.unwrap(), many.gain_median.unwrap());
         assert!(0.0 < least && least <= gain && gain <= many.gain_max.unwrap());
     }
+    options.sas = vec![300];
+    let alone = run(Bench::Crypto, &options);
+    assert!(alone.iter().all(|r| r.sas == Some(300) && r.gain_median.is_none()));
 }
 
 #[test]

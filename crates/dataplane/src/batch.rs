@@ -201,11 +201,11 @@ impl Worker {
     /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
     pub(crate) fn pass_in_turn(&mut self, passes: &mut Passes) -> bool {
         let Passes { packets, heads, opens, seals, rest } = passes;
-        let sas = (opens.sas().next(), opens.sas().last());
-        self.look_at_turn(sas.0);
+        let (first_sa, last_sa) = (opens.sas().next(), opens.sas().next_back());
+        self.look_at_turn(first_sa);
         let last_place = |heads: &Heads| heads.last().and_then(|head| head.place);
         self.last_place = last_place(heads);
-        if let Some(sa) = sas.1 {
+        if let Some(sa) = last_sa {
             self.accept_all(opens);
             self.last_place = last_place(&opens.heads);
             self.edge_seen = self.reader.sa(sa).map(|entry| (sa, entry.esp.replay().edge()));

@@ -11,21 +11,21 @@ pub fn prefetch<T: ?Sized>(value: &T) {
 /// Prefetches every cache line of a value.
 #[inline(always)]
 pub fn prefetch_all<T>(value: &T) {
-    let start = core::ptr::from_ref(value).cast::<u8>();
-    let mut at = 0;
-    while at < size_of::<T>() {
-        hint(start.wrapping_add(at));
-        at += crate::LINE_LEN;
-    }
+    each_line(value, hint);
 }
 
 /// As [`prefetch_all`], for lines that this core is about to write and another one wrote last.
 #[inline(always)]
 pub fn prefetch_all_to_write<T>(value: &T) {
+    each_line(value, prefetch_pointer_to_write);
+}
+
+#[inline(always)]
+fn each_line<T>(value: &T, ask: impl Fn(*const u8)) {
     let start = core::ptr::from_ref(value).cast::<u8>();
     let mut at = 0;
     while at < size_of::<T>() {
-        prefetch_pointer_to_write(start.wrapping_add(at));
+        ask(start.wrapping_add(at));
         at += crate::LINE_LEN;
     }
 }
