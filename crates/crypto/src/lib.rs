@@ -19,5 +19,5 @@ mod suite;
 pub use engine::{Bare, Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, esn_aad};
 pub use key::Keys;
 pub use self_test::self_test;
-pub use session::{KeyBlock, KeyLine, Maker, Near, Session};
+pub use session::{KeyBlock, KeyLine, Maker, Session};
 pub use suite::{AesKey, Hmac, IcvLen, Suite};

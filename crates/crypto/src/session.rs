@@ -24,7 +24,7 @@ pub struct Session(Repr);
 /// One enum and no struct around it, so that all small fields share eight bytes.
 #[derive(Clone)]
 enum Repr {
-    Keys { suite: Suite, maker: Maker, near: Near, keys: KeyBlock },
+    Keys { suite: Suite, maker: Maker, keys: KeyBlock },
     State { suite: Suite, state: Arc<dyn Any + Send + Sync> },
 }
 
@@ -36,9 +36,9 @@ impl Session {
         Session(Repr::State { suite, state: state.into() })
     }
 
-    /// Wraps keys that `maker`'s engines understand; `near` are those that a short packet needs.
-    pub fn with_keys(suite: Suite, maker: Maker, keys: KeyBlock, near: Near) -> Session {
-        Session(Repr::Keys { suite, maker, near, keys })
+    /// Wraps keys that `maker`'s engines understand.
+    pub fn with_keys(suite: Suite, maker: Maker, keys: KeyBlock) -> Session {
+        Session(Repr::Keys { suite, maker, keys })
     }
 
     /// The suite that the session is for.
@@ -68,18 +68,8 @@ impl Session {
         }
     }
 
-    /// Asks the processor to bring near what a job on a packet of `len` bytes reads of the session;
-    /// waits for nothing.
-    #[inline]
-    pub fn prefetch(&self, len: usize) {
-        match &self.0 {
-            Repr::Keys { near, keys, .. } => near.prefetch(keys.lines(), len),
-            Repr::State { state, .. } => mem::prefetch(&**state),
-        }
-    }
-
-    /// Asks for the first line of what [`Session::prefetch`] asks for: where that is on a page that the
-    /// processor does not know yet, the rest costs less once it does.
+    /// Asks the processor to bring the first line of the keys near; waits for nothing. Engines ask for
+    /// the rest, which costs less when the processor knows the page that it is on.
     #[inline]
     pub fn prefetch_start(&self) {
         match &self.0 {
@@ -119,24 +109,6 @@ impl Maker {
         NEXT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| next.checked_add(1))
             .ok()
             .map(Maker)
-    }
-}
-
-/// Which lines of a [`KeyBlock`] a job reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Near {
-    /// How many at the block's start, whatever the packet.
-    pub first: u8,
-    /// How many at its end at most: one, and one more for each whole line of the packet.
-    pub last: u8,
-}
-
-impl Near {
-    #[inline]
-    fn prefetch(self, lines: &[KeyLine], len: usize) {
-        let last = (len / mem::LINE_LEN + 1).min(usize::from(self.last));
-        lines.iter().take(usize::from(self.first)).for_each(mem::prefetch);
-        lines.iter().rev().take(last).for_each(mem::prefetch);
     }
 }
 
@@ -184,13 +156,11 @@ mod tests {
         [Maker::new().unwrap(), Maker::new().unwrap()]
     }
 
-    const NEAR: Near = Near { first: 3, last: 2 };
-
     #[test]
     fn keys_are_given_to_their_maker_alone() {
         let [mine, other] = makers();
         let suite = Suite::ChaCha20Poly1305;
-        let session = Session::with_keys(suite, mine, KeyBlock::new(36), NEAR);
+        let session = Session::with_keys(suite, mine, KeyBlock::new(36));
         let (found, lines) = session.keys(mine).unwrap();
         assert_eq!((found, lines.len(), session.suite()), (suite, 1, suite));
         assert!(session.keys(other).is_none());
@@ -204,7 +174,7 @@ mod tests {
         assert_eq!(session.state::<u32>(), Some(&7));
         assert_eq!(session.state::<i32>(), None);
         assert_eq!(session.heap_len(), None);
-        session.prefetch(0);
+        session.prefetch_start();
     }
 
     #[test]
@@ -228,15 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn prefetch_takes_any_number_of_lines() {
+    fn the_keys_say_how_much_memory_they_take() {
         let [maker, _] = makers();
-        for near in [NEAR, Near { first: 0, last: 0 }, Near { first: 255, last: 255 }] {
-            let session =
-                Session::with_keys(Suite::ChaCha20Poly1305, maker, KeyBlock::new(9), near);
-            for len in [0, 1500, usize::MAX] {
-                session.prefetch(len);
-            }
-            assert_eq!(session.heap_len(), Some(128));
-        }
+        let session = Session::with_keys(Suite::ChaCha20Poly1305, maker, KeyBlock::new(9));
+        session.prefetch_start();
+        assert_eq!(session.heap_len(), Some(128));
     }
 }

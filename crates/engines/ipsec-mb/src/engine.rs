@@ -1,7 +1,7 @@
 //! Runs jobs.
 //!
 //! For each stretch of at most [`STRETCH_LEN`] jobs:
-//! 1. each job's session is recognised and its lengths are checked; AES-GCM runs at once
+//! 1. keys and packets are asked for some jobs ahead ([`Ahead`]); each job's session is recognised and its lengths are checked; AES-GCM runs at once
 //!    ([`gcm`](crate::gcm));
 //! 2. the first other job begins a burst of its class, which all jobs of that class join
 //!    ([`burst`](crate::burst)); the burst runs;
@@ -10,9 +10,11 @@
 use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
-use crate::gcm::Gcm;
+use crate::gcm::{Gcm, Hash};
 use crate::keys;
 use crate::manager::Manager;
+use crate::powers;
+use crate::recent::Recent;
 
 /// One worker's engine.
 pub(crate) struct IpsecMbEngine {
@@ -20,15 +22,19 @@ pub(crate) struct IpsecMbEngine {
     manager: Manager,
     gcm: Gcm,
     burst: Burst,
+    recent: Recent,
+    /// Whether keys have not been used of late by most jobs of the stretch before.
+    is_spread: bool,
 }
 
 impl IpsecMbEngine {
     /// Sets up a manager and all memory that running needs.
     pub(crate) fn new() -> Result<IpsecMbEngine, EngineError> {
         let maker = keys::maker()?;
-        let manager = Manager::new()?;
-        let gcm = Gcm::new(&manager);
-        Ok(IpsecMbEngine { maker, manager, gcm, burst: Burst::new() })
+        let mut manager = Manager::new()?;
+        let gcm = Gcm::new(&mut manager, maker);
+        let (burst, recent) = (Burst::new(), Recent::new());
+        Ok(IpsecMbEngine { maker, manager, gcm, burst, recent, is_spread: false })
     }
 
     /// The numbered steps of the module's documentation, for at most [`STRETCH_LEN`] jobs.
@@ -43,14 +49,23 @@ impl IpsecMbEngine {
     /// first that is not; returns the bits of the others.
     #[inline]
     fn pass(&mut self, jobs: &mut [Job<'_>], left: u64) -> u64 {
-        let IpsecMbEngine { maker, manager, gcm, burst } = self;
+        let IpsecMbEngine { maker, manager, gcm, burst, recent, is_spread } = self;
+        if *is_spread {
+            let keys = jobs.iter().filter_map(|job| job.session.keys(*maker));
+            keys.for_each(|(_, lines)| recent.prefetch(lines));
+        }
         let (mut class, mut later) = (None, 0);
-        let mut near = None;
-        let ahead = ahead_of(jobs.first().map_or(0, |job| job.packet.len()));
-        jobs.iter().take(ahead).for_each(|next| prefetch(next, &mut near));
+        let mut ahead = Ahead {
+            maker: *maker,
+            recent: gcm.computes_powers().then_some(recent),
+            near: None,
+            computed: 0,
+        };
+        let distance = distance(jobs.first().map_or(0, |job| job.packet.len()));
+        jobs.iter().zip(0..distance).for_each(|(next, number)| ahead.ask(next, number));
         for number in 0..jobs.len() {
-            if let Some(next) = jobs.get(number + ahead) {
-                prefetch(next, &mut near);
+            if let Some(next) = jobs.get(number + distance) {
+                ahead.ask(next, number + distance);
             }
             let bit = 1 << number;
             let Some(job) = jobs.get_mut(number) else { break };
@@ -62,7 +77,8 @@ impl IpsecMbEngine {
                 continue;
             };
             if let Suite::AesGcm { key, .. } = suite {
-                job.status = gcm.run(job, lines, suite, key);
+                let hash = ahead.hash(number);
+                job.status = gcm.run(job, lines, suite, key, hash);
                 continue;
             }
             let Some((found, layout)) = Class::of(job, suite) else {
@@ -81,35 +97,74 @@ impl IpsecMbEngine {
         if class.is_some() {
             burst.run(manager, jobs);
         }
+        *is_spread = ahead.computed.count_ones() as usize * 2 > jobs.len();
+        gcm.wipe();
         later
     }
 }
 
-/// Brings near what a job reads: its keys, unless they are those of the job before, `near`; and the
-/// packet beyond its first line, which writing or looking at its headers has touched.
-#[inline]
-fn prefetch<'a>(job: &Job<'a>, near: &mut Option<(&'a Session, usize)>) {
-    let len = job.packet.len();
-    // A longer packet reads more of them.
-    let is_near = near.is_some_and(|(last, of)| core::ptr::eq(last, job.session) && len <= of);
-    if !is_near {
-        job.session.prefetch(len);
-        *near = Some((job.session, len));
+/// What is asked for before its job runs.
+struct Ahead<'a, 'r> {
+    maker: Maker,
+    /// The keys used of late; `None` if powers of the hash key cannot be computed.
+    recent: Option<&'r mut Recent>,
+    /// The session whose keys were asked for last, and for which length of a packet.
+    near: Option<(&'a Session, usize)>,
+    /// The jobs whose powers of the hash key are computed, a bit for each.
+    computed: u64,
+}
+
+impl<'a> Ahead<'a, '_> {
+    /// Brings near what job `number` reads: its keys, unless they are those of the job before; and the
+    /// packet beyond its first line, which writing or looking at its headers has touched.
+    #[inline(always)]
+    fn ask(&mut self, job: &Job<'a>, number: usize) {
+        let (session, len) = (job.session, job.packet.len());
+        // A longer packet reads more of them.
+        let is_near = self.near.is_some_and(|(last, of)| core::ptr::eq(last, session) && len <= of);
+        if !is_near {
+            self.ask_for_keys(session, len, number);
+        }
+        let mut at = mem::LINE_LEN;
+        while at < len {
+            mem::prefetch_at(job.packet, at);
+            at += mem::LINE_LEN;
+        }
+        // Packets do not begin with a line: their end, the ICV, may be in one more.
+        mem::prefetch_at(job.packet, len.wrapping_sub(1));
     }
-    let mut at = mem::LINE_LEN;
-    while at < len {
-        mem::prefetch_at(job.packet, at);
-        at += mem::LINE_LEN;
+
+    /// Brings near the keys that job `number` reads. Those that have not been used of late are thought to lie
+    /// in memory: of them as few lines as will do.
+    #[inline(never)]
+    fn ask_for_keys(&mut self, session: &'a Session, len: usize, number: usize) {
+        let Some((suite, lines)) = session.keys(self.maker) else { return };
+        let unknown = |recent: &mut Recent| !recent.enter(lines);
+        if let Suite::AesGcm { key, .. } = suite
+            && len >= powers::FROM_LEN
+            && self.recent.as_deref_mut().is_some_and(unknown)
+        {
+            keys::prefetch_lowest(lines, key);
+            self.computed |= 1 << number;
+            self.near = None;
+        } else {
+            keys::prefetch(lines, suite, len);
+            self.near = Some((session, len));
+        }
     }
-    // Packets do not begin with a line: their end, the ICV, may be in one more.
-    mem::prefetch_at(job.packet, len.wrapping_sub(1));
+
+    /// How job `number`, which was asked for, has its powers.
+    #[inline]
+    fn hash(&self, number: usize) -> Hash {
+        if self.computed & 1 << number == 0 { Hash::Read } else { Hash::Computed }
+    }
 }
 
 /// How many jobs ahead keys and packets are asked for, by the length of the first of them.
 ///
 /// Fewer when they are long: a core has only so many lines under way, and what is asked for beyond
 /// that waits, and all that follows with it.
-fn ahead_of(len: usize) -> usize {
+fn distance(len: usize) -> usize {
     (LINES_AHEAD / len.div_ceil(mem::LINE_LEN).max(1)).clamp(2, MAX_AHEAD)
 }
 

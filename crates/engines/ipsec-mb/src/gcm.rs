@@ -6,11 +6,12 @@
 
 use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
 
-use crypto::{AesKey, Job, JobStatus, KeyLine, Layout, Op, Suite};
+use crypto::{AesKey, Job, JobStatus, KeyLine, Layout, Maker, Op, Suite};
 use ipsec_mb_sys as sys;
 
 use crate::keys::{Placed, gcm_salt_at};
 use crate::manager::{Manager, direct_call_failed};
+use crate::powers::Powers;
 use crate::slab::Slab;
 use crate::tag::equal;
 
@@ -20,10 +21,20 @@ const NONCE_LEN: usize = 12;
 /// Length of the additional data with extended sequence numbers, in bytes (RFC 4106 §5).
 const ESN_AAD_LEN: usize = 12;
 
+/// How a packet's powers of the hash key are had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hash {
+    /// Read from the session.
+    Read,
+    /// Computed from the lowest ones, if the engine can.
+    Computed,
+}
+
 /// One worker's AES-GCM.
 pub(crate) struct Gcm {
     calls: sys::GcmCalls,
-    salt_at: usize,
+    salt_at: [usize; 3],
+    powers: Option<Powers>,
     context: Slab,
     nonce: Wide,
     aad: Wide,
@@ -32,14 +43,28 @@ pub(crate) struct Gcm {
 
 impl Gcm {
     /// For the manager's code path.
-    pub(crate) fn new(manager: &Manager) -> Gcm {
+    pub(crate) fn new(manager: &mut Manager, maker: Maker) -> Gcm {
         Gcm {
             calls: manager.gcm_calls(),
-            salt_at: gcm_salt_at(),
+            salt_at: [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256].map(gcm_salt_at),
+            powers: Powers::new(manager, maker),
             context: Slab::new(sys::culvert_mb_gcm_context_size()),
             nonce: Wide([0; 16]),
             aad: Wide([0; 16]),
             tag: Wide([0; 16]),
+        }
+    }
+
+    /// Whether powers of the hash key can be computed.
+    pub(crate) fn computes_powers(&self) -> bool {
+        self.powers.is_some()
+    }
+
+    /// Forgets what it computed last.
+    #[inline]
+    pub(crate) fn wipe(&mut self) {
+        if let Some(powers) = &mut self.powers {
+            powers.wipe();
         }
     }
 
@@ -52,6 +77,7 @@ impl Gcm {
         lines: &[KeyLine],
         suite: Suite,
         key: AesKey,
+        hash: Hash,
     ) -> JobStatus {
         // 1. The packet's parts.
         let Job { op, ref mut packet, header_len, seq_hi, .. } = *job;
@@ -68,7 +94,7 @@ impl Gcm {
 
         // 2. Nonce and additional data.
         let keys = Placed::new(lines);
-        self.nonce.set_nonce(keys.gcm_salt(self.salt_at), iv);
+        self.nonce.set_nonce(keys.gcm_salt(self.salt_at[number_of(key)]), iv);
         if let Some(hi) = seq_hi {
             let Some(header) = header.first_chunk::<8>() else {
                 return JobStatus::Failed;
@@ -81,10 +107,10 @@ impl Gcm {
             Op::Seal => &self.calls.seal,
             Op::Open => &self.calls.open,
         };
-        let call = match key {
-            AesKey::Aes128 => calls[0],
-            AesKey::Aes192 => calls[1],
-            AesKey::Aes256 => calls[2],
+        let call = calls[number_of(key)];
+        let expanded = match (hash, &mut self.powers) {
+            (Hash::Computed, Some(powers)) => powers.fill(lines, key, icv_at - text_at),
+            _ => keys.keys(),
         };
         let icv_len = packet.len() - icv_at;
         let start = packet.as_mut_ptr();
@@ -98,12 +124,12 @@ impl Gcm {
             Op::Open => self.tag.0.as_mut_ptr(),
         };
         // SAFETY: the lines hold the library's structure for a key of this size (only `keys.rs`
-        // makes sessions that get here), the context has its size and alignment; text, additional
+        // makes sessions that get here), or `Powers` does; the context has its size and alignment; text, additional
         // data and tag lie inside the packet, as `Layout` says, or inside `self`; the nonce has
         // its 12 bytes. In place is allowed.
         unsafe {
             call(
-                keys.keys().cast(),
+                expanded.cast(),
                 self.context.line_mut(0),
                 text,
                 text,
@@ -132,6 +158,16 @@ impl Gcm {
             text.fill(0);
         }
         if failed { JobStatus::Failed } else { JobStatus::BadIcv }
+    }
+}
+
+/// A key size's place among the three.
+#[inline]
+fn number_of(key: AesKey) -> usize {
+    match key {
+        AesKey::Aes128 => 0,
+        AesKey::Aes192 => 1,
+        AesKey::Aes256 => 2,
     }
 }
 
@@ -185,6 +221,43 @@ mod tests {
         for (header, hi) in [([1, 2, 3, 4, 5, 6, 7, 8], 0x0a0b_0c0d), ([0xfe; 8], u32::MAX)] {
             wide.set_esn(&header, hi);
             assert_eq!(wide.0[..ESN_AAD_LEN], crypto::esn_aad(&header, hi).unwrap());
+        }
+    }
+
+    #[test]
+    fn powers_computed_or_read_make_no_difference() {
+        let maker = crate::keys::maker().unwrap();
+        let mut manager = Manager::new().unwrap();
+        let mut gcm = Gcm::new(&mut manager, maker);
+        for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
+            let suite = Suite::AesGcm { key, icv: crypto::IcvLen::Icv16 };
+            let session = |manager: &mut Manager, byte| {
+                let cipher = vec![byte; key.len_bytes()];
+                let keys = crypto::Keys { cipher, salt: vec![byte; 4], auth: vec![] };
+                crate::keys::session(manager, maker, suite, &keys).unwrap()
+            };
+            let (one, other) = (session(&mut manager, 1), session(&mut manager, 2));
+            let mut run = |session: &crypto::Session, op, packet: &[u8], seq_hi, hash| {
+                let mut packet = packet.to_vec();
+                let (_, lines) = session.keys(maker).unwrap();
+                let mut job = Job::esp(session, op, &mut packet, seq_hi);
+                let status = gcm.run(&mut job, lines, suite, key, hash);
+                (status, packet)
+            };
+            for text_len in (0..900).chain((900..2000).step_by(13)).chain([9000, 65_000]) {
+                let packet: Vec<u8> = (0..8 + 8 + text_len + 16).map(|at| at as u8).collect();
+                let seq_hi = (text_len % 2 == 0).then_some(7);
+                for op in [Op::Seal, Op::Open] {
+                    // What is left of another key must not matter.
+                    run(&other, Op::Seal, &[3; 1500], None, Hash::Computed);
+                    let read = run(&one, op, &packet, seq_hi, Hash::Read);
+                    let computed = run(&one, op, &packet, seq_hi, Hash::Computed);
+                    assert_eq!(read, computed, "{suite} {op:?} {text_len}");
+                }
+                let (_, sealed) = run(&one, Op::Seal, &packet, seq_hi, Hash::Computed);
+                let (status, _) = run(&one, Op::Open, &sealed, seq_hi, Hash::Computed);
+                assert_eq!(status, JobStatus::Done, "{suite} {text_len}");
+            }
         }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! | suite | bytes, in this order |
 //! | --- | --- |
-//! | AES-GCM | the library's structure: round keys, hash keys with the lowest power last; salt |
+//! | AES-GCM | the library's structure: round keys, powers of the hash key with the lowest last; salt |
 //! | ChaCha20-Poly1305 | key, salt |
 //! | AES-CBC with HMAC | encryption's schedule, decryption's, inner hash state, outer hash state |
 //! | HMAC alone | inner hash state, outer hash state |
 //!
 //! The structure of ipsec-mb 1.3 for AES-GCM has 1008 bytes, so the salt finds room in its last line,
-//! which every packet reads.
+//! which every packet reads. It has room for the 15 round keys of AES-256; what AES-128 leaves of that,
+//! 64 bytes, takes the salt and, once more, the three lowest powers: then all that
+//! [`powers`](crate::powers) needs is in the first four lines.
 
 use core::ptr;
 
-use crypto::{AesKey, EngineError, Hmac, KeyBlock, KeyLine, Keys, Maker, Near, Session, Suite};
+use crypto::{AesKey, EngineError, Hmac, KeyBlock, KeyLine, Keys, Maker, Session, Suite};
 use ipsec_mb_sys as sys;
 
 use crate::NAME;
@@ -23,7 +25,16 @@ const CHACHA_KEY_LEN: usize = 32;
 
 /// Where the powers of the hash key begin in the library's structure for AES-GCM, in bytes: behind
 /// the round keys of the longest schedule.
-const GCM_POWERS_AT: usize = schedule_len(AesKey::Aes256);
+pub(crate) const GCM_POWERS_AT: usize = schedule_len(AesKey::Aes256);
+
+/// Length of that structure in bytes, as ipsec-mb 1.3 has it: 48 powers.
+pub(crate) const GCM_LEN: usize = GCM_POWERS_AT + 48 * BLOCK_LEN;
+
+/// Bytes of a block of AES, and of a power of the hash key.
+pub(crate) const BLOCK_LEN: usize = 16;
+
+/// Bytes of the three lowest powers, which AES-128 has twice.
+const LOWEST_LEN: usize = 3 * BLOCK_LEN;
 
 /// Bytes of a salt (RFC 4106 §4, RFC 7634 §2).
 const SALT_LEN: usize = 4;
@@ -58,11 +69,18 @@ pub(crate) fn session(
     };
     let start: *mut u8 = lines.as_mut_ptr().cast();
     match suite {
-        Suite::AesGcm { .. } => {
+        Suite::AesGcm { key, .. } => {
             // SAFETY: the block has room for the library's structure, aligned to a line.
             unsafe { manager.gcm_keys(&keys.cipher, start) }?;
             // SAFETY: `block_len` counts the salt, and `fit` knows its length.
-            unsafe { copy(&keys.salt, start.wrapping_add(gcm_salt_at())) };
+            unsafe { copy(&keys.salt, start.wrapping_add(gcm_salt_at(key))) };
+            if key == AesKey::Aes128 && sys::culvert_mb_gcm_key_size() == GCM_LEN {
+                let lowest = start.wrapping_add(GCM_LEN - LOWEST_LEN);
+                let room = start.wrapping_add(GCM_POWERS_AT - LOWEST_LEN);
+                // SAFETY: both inside the structure, of which this is the end and that is behind the
+                // last round key of AES-128 and the salt.
+                unsafe { ptr::copy_nonoverlapping(lowest, room, LOWEST_LEN) };
+            }
         }
         Suite::ChaCha20Poly1305 => {
             // SAFETY: a line has room for both, and `fit` knows their lengths.
@@ -84,37 +102,50 @@ pub(crate) fn session(
             unsafe { manager.hmac_keys(hmac, &keys.auth, start) }?;
         }
     }
-    Ok(Session::with_keys(suite, maker, block, near(suite)))
+    Ok(Session::with_keys(suite, maker, block))
 }
 
 /// Bytes of a suite's keys.
 fn block_len(suite: Suite) -> usize {
     match suite {
-        Suite::AesGcm { .. } => gcm_salt_at() + SALT_LEN,
+        Suite::AesGcm { .. } => gcm_salt_at(AesKey::Aes256) + SALT_LEN,
         Suite::ChaCha20Poly1305 => CHACHA_KEY_LEN + SALT_LEN,
         Suite::AesCbcHmac { key, hmac } => cbc_mac_at(key) + states_len(hmac),
         Suite::NullHmac { hmac } => states_len(hmac),
     }
 }
 
-/// The lines that a packet reads.
-fn near(suite: Suite) -> Near {
-    match suite {
-        // The round keys, and the powers of the hash key with the salt: one power for each block,
-        // from the lowest on, so a line of them for each line of the packet.
-        Suite::AesGcm { key, .. } => {
-            let first = schedule_len(key).div_ceil(mem::LINE_LEN);
-            let powers = gcm_salt_at().div_ceil(mem::LINE_LEN) - GCM_POWERS_AT / mem::LINE_LEN;
-            Near { first: first as u8, last: powers as u8 }
-        }
+/// Brings near what a packet of `len` bytes reads of a session's lines; waits for nothing.
+#[inline]
+pub(crate) fn prefetch(lines: &[KeyLine], suite: Suite, len: usize) {
+    let Suite::AesGcm { key, .. } = suite else {
         // All of them: which schedule it will be is not known here.
-        _ => Near { first: u8::MAX, last: 0 },
-    }
+        lines.iter().for_each(mem::prefetch);
+        return;
+    };
+    // The round keys with the salt of AES-128; and the powers of the hash key, one for each block, from the
+    // lowest on: so a line of them, one more for each whole line of the packet, until there are no more.
+    let first = schedule_len(key).div_ceil(mem::LINE_LEN);
+    let powers = lines.len().saturating_sub(GCM_POWERS_AT / mem::LINE_LEN);
+    let last = (len / mem::LINE_LEN + 1).min(powers);
+    lines.iter().take(first).for_each(mem::prefetch);
+    lines.iter().rev().take(last).for_each(mem::prefetch);
+}
+
+/// As [`prefetch`], what is read of an AES-GCM session whose powers are computed again.
+#[inline]
+pub(crate) fn prefetch_lowest(lines: &[KeyLine], key: AesKey) {
+    let last = if key == AesKey::Aes128 { 0 } else { 2 };
+    lines.iter().take(GCM_POWERS_AT.div_ceil(mem::LINE_LEN)).for_each(mem::prefetch);
+    lines.iter().rev().take(last).for_each(mem::prefetch);
 }
 
 /// Where AES-GCM's salt is.
-pub(crate) fn gcm_salt_at() -> usize {
-    sys::culvert_mb_gcm_key_size().next_multiple_of(SALT_LEN)
+pub(crate) fn gcm_salt_at(key: AesKey) -> usize {
+    match key {
+        AesKey::Aes128 => schedule_len(key),
+        _ => sys::culvert_mb_gcm_key_size().next_multiple_of(SALT_LEN),
+    }
 }
 
 /// Bytes of an AES key schedule: a block for each round and one more.
@@ -174,6 +205,13 @@ impl<'a> Placed<'a> {
     #[inline]
     pub(crate) fn mac(self, key: Option<AesKey>) -> *const u8 {
         self.keys().wrapping_add(key.map_or(0, cbc_mac_at))
+    }
+
+    /// Where the 64 bytes begin that end with the three lowest powers of the hash key.
+    #[inline]
+    pub(crate) fn lowest_powers(self, key: AesKey) -> *const u8 {
+        let end = if key == AesKey::Aes128 { GCM_POWERS_AT } else { GCM_LEN };
+        self.keys().wrapping_add(end - mem::LINE_LEN)
     }
 
     /// The salt of AES-GCM, which is at [`gcm_salt_at`].

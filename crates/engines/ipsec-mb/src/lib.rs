@@ -23,7 +23,8 @@
 //!
 //! A [`crypto::Session`] holds the expanded keys and zeroises them when it is dropped. The library's
 //! manager, one per worker, keeps copies of the last packets' HMAC states in its lanes; they are
-//! wiped when the engine is dropped, not earlier.
+//! wiped when the engine is dropped, not earlier. Where powers of AES-GCM's hash key are computed for
+//! a packet, they and a copy of its round keys are wiped when its burst is done.
 
 #[cfg(not(ipsec_mb_present))]
 mod absent;
@@ -40,7 +41,11 @@ mod keys;
 #[cfg(ipsec_mb_present)]
 mod manager;
 #[cfg(ipsec_mb_present)]
+mod powers;
+#[cfg(ipsec_mb_present)]
 mod provider;
+#[cfg(ipsec_mb_present)]
+mod recent;
 #[cfg(ipsec_mb_present)]
 mod slab;
 #[cfg(ipsec_mb_present)]

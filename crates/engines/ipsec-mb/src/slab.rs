@@ -30,11 +30,16 @@ impl Slab {
         debug_assert!(line < self.lines.len());
         self.lines.as_mut_ptr().wrapping_add(line).cast()
     }
+
+    /// Zeroises it.
+    pub(crate) fn wipe(&mut self) {
+        self.lines.zeroize();
+    }
 }
 
 impl Drop for Slab {
     fn drop(&mut self) {
-        self.lines.zeroize();
+        self.wipe();
     }
 }
 

@@ -7,6 +7,7 @@ mod bare;
 mod batches;
 mod common;
 mod differential;
+mod many;
 mod refusals;
 mod rfc;
 mod self_test;

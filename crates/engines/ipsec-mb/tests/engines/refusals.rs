@@ -122,7 +122,6 @@ fn a_session_of_another_engine_fails_and_touches_nothing() {
 /// many or few lines they have.
 #[test]
 fn keys_of_another_maker_fail_and_touch_nothing() {
-    let near = crypto::Near { first: 1, last: 1 };
     let other = crypto::Maker::new().unwrap();
     for provider in providers() {
         let mut engine = provider.engine().unwrap();
@@ -130,7 +129,7 @@ fn keys_of_another_maker_fail_and_touch_nothing() {
             let good = provider.session(suite, &keys(suite, 3)).unwrap();
             for len in [1, 4096] {
                 let block = crypto::KeyBlock::new(len);
-                let forged = crypto::Session::with_keys(suite, other, block, near);
+                let forged = crypto::Session::with_keys(suite, other, block);
                 for op in [Op::Seal, Op::Open] {
                     let around = 8 + suite.iv_len_bytes() + suite.icv_len_bytes();
                     let before: [Vec<u8>; 3] = [1, 2, 3].map(|byte| vec![byte; 64 + around]);
