@@ -75,6 +75,8 @@ impl Seals {
         exit: Exit<'_>,
         now_s: u64,
     ) -> Result<(), (Packet, DropReason)> {
+        // Where the trailer goes: stores to lines that are far fill the store buffer, and then all waits.
+        packet.prefetch(packet.span.len);
         let len = match sa.esp.is_tunnel() {
             true => usize::from(h.total_len()),
             false => match sa.esp.payload_len(packet.data(), h) {
