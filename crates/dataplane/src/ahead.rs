@@ -74,6 +74,25 @@ impl Worker {
         });
     }
 
+    /// Asks once more, just before it is needed: what a burst asks for does not all stay in the first-level
+    /// cache while the burst before is encrypted.
+    #[inline(always)]
+    pub(crate) fn look_again(&self, head: &Head) {
+        if let Some(place) = head.place.filter(|_| !head.is_own_esp) {
+            self.flows.prefetch_at(place);
+        }
+        if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
+            sa.prefetch();
+            sa.esp.prefetch_cells();
+        }
+    }
+
+    /// The same for some SAs, all at once.
+    #[inline]
+    pub(crate) fn ask_again(&self, sas: impl Iterator<Item = SaHandle>, ask: impl Fn(&Sa)) {
+        sas.filter_map(|sa| self.reader.sa(sa)).for_each(|sa| ask(&sa.esp));
+    }
+
     /// Asks at once for what is most likely written in this turn, and was written by another core in the one
     /// before: the numbers of the SA that the first packet is of, and what the flow of this thread's last
     /// turn counts.

@@ -123,6 +123,9 @@ pub(crate) struct Scratch {
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
 
+/// How many packets ahead what was asked for a burst at a time is asked for again.
+const AGAIN: usize = 4;
+
 /// How many bursts a port's turn has at most.
 const BURSTS_AT_ONCE: usize = 8;
 
@@ -168,8 +171,12 @@ impl Worker {
     /// Moves each packet of a burst on.
     pub(crate) fn move_on(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
         self.look_at_all(burst, heads, source);
+        let is_spread = self.is_spread;
         let mut heads = heads.iter();
         for packet in burst.drain(..) {
+            if is_spread && let Some(next) = heads.as_slice().get(AGAIN) {
+                self.look_again(next);
+            }
             match heads.next() {
                 Some(head) if head.is_own_esp => self.enter_own_esp(packet, head),
                 Some(head) => self.enter(packet, head, None),

@@ -128,6 +128,7 @@ impl Worker {
             places.for_each(|place| {
                 self.look_at_plan(place);
             });
+            self.ask_again(gathered.sas(), Sa::prefetch_to_open);
         }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
@@ -138,6 +139,12 @@ impl Worker {
     /// Accepts what has been decrypted, in the order of arrival, moves it on in the passes of every
     /// burst, and empties the burst.
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
+        if self.is_spread {
+            let guesses =
+                opens.notes.iter().take(opens.len()).filter_map(|note| note.guess.place());
+            guesses.for_each(|place| self.flows.prefetch_at(place));
+            self.ask_again(opens.sas(), Sa::prefetch_cells);
+        }
         let Opens { packets, notes, heads } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
         for ((packet, note), head) in each {

@@ -156,6 +156,10 @@ impl Worker {
     /// Gives the packets of a burst their numbers.
     pub(crate) fn number_all(&mut self, gathered: &mut Seals) {
         let burst_len = gathered.packets.len();
+        if self.is_spread {
+            let sas = gathered.notes.iter().take(burst_len).map(|note| note.sa);
+            self.ask_again(sas, Sa::prefetch_cells);
+        }
         let runs = self.number(gathered.notes.get_mut(..burst_len).unwrap_or_default());
         self.note_spread(runs, burst_len);
     }
@@ -163,9 +167,13 @@ impl Worker {
     /// Runs a burst that has its numbers through the engine and sends it. Writes nothing but the
     /// packets and the burst.
     pub(crate) fn seal(&mut self, gathered: &mut Seals) {
+        let Seals { packets, notes } = gathered;
+        if self.is_spread {
+            let sas = notes.iter().take(packets.len()).map(|note| note.sa);
+            self.ask_again(sas, Sa::prefetch_to_seal);
+        }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
-        let Seals { packets, notes } = gathered;
         seal_all(packets, notes, sa_of, &mut *self.engine, &mut self.ivs);
         self.send_sealed(gathered);
     }
