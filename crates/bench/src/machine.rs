@@ -137,7 +137,17 @@ fn system() -> Option<String> {
 
 fn commit() -> Option<String> {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"])?;
-    let changes = output("git", &["status", "--porcelain", "--untracked-files=no"]);
+    let changes = output(
+        "git",
+        &[
+            "status",
+            "--porcelain",
+            "--untracked-files=no",
+            "--",
+            ":/",
+            ":(top,exclude)bench/reports",
+        ],
+    );
     Some(match changes {
         Some(changes) if !changes.is_empty() => format!("{commit}, with changes"),
         _ => commit,
