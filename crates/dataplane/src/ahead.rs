@@ -5,6 +5,10 @@
 //! one before (flow, SA, numbers, keys). One packet alone would wait for each; here all packets of
 //! the burst wait for a level together.
 //!
+//! All of that does not stay in the first-level cache while the burst before is encrypted. To find it
+//! in the second-level cache, one pointer behind the other, takes as long as the work, so before each
+//! pass what it reads is asked for again.
+//!
 //! The passes cost a few cycles a packet, so they are taken only while bursts are spread over many
 //! SAs.
 

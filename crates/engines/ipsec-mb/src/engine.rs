@@ -1,8 +1,8 @@
 //! Runs jobs.
 //!
 //! For each stretch of at most [`STRETCH_LEN`] jobs:
-//! 1. keys and packets are asked for some jobs ahead ([`Ahead`]); each job's session is recognised and its lengths are checked; AES-GCM runs at once
-//!    ([`gcm`](crate::gcm));
+//! 1. keys and packets are asked for some jobs ahead ([`Ahead`]); each job's session is recognised
+//!    and its lengths are checked; AES-GCM runs at once ([`gcm`](crate::gcm));
 //! 2. the first other job begins a burst of its class, which all jobs of that class join
 //!    ([`burst`](crate::burst)); the burst runs;
 //! 3. jobs of other classes are gone through again, until none is left.
@@ -23,7 +23,7 @@ pub(crate) struct IpsecMbEngine {
     gcm: Gcm,
     burst: Burst,
     recent: Recent,
-    /// Whether keys have not been used of late by most jobs of the stretch before.
+    /// Whether most jobs of the last stretch were of keys that had not been used of late.
     is_spread: bool,
 }
 
@@ -97,7 +97,9 @@ impl IpsecMbEngine {
         if class.is_some() {
             burst.run(manager, jobs);
         }
-        *is_spread = ahead.computed.count_ones() as usize * 2 > jobs.len();
+        if left == u64::MAX {
+            *is_spread = ahead.computed.count_ones() as usize * 2 > jobs.len();
+        }
         gcm.wipe();
         later
     }

@@ -9,7 +9,7 @@ pub(crate) const LINE_LEN: usize = 64;
 
 #[derive(Clone, Copy, Zeroize)]
 #[repr(C, align(64))]
-struct Line([u8; LINE_LEN]);
+struct Line([u64; LINE_LEN / size_of::<u64>()]);
 
 /// Zero-initialised lines on the heap; they never move, so the library may keep pointers to them
 /// as long as the slab lives.
@@ -21,7 +21,7 @@ impl Slab {
     /// At least `len` bytes, and at least one line.
     pub(crate) fn new(len: usize) -> Slab {
         let lines = len.div_ceil(LINE_LEN).max(1);
-        Slab { lines: vec![Line([0; LINE_LEN]); lines].into_boxed_slice() }
+        Slab { lines: vec![Line(Default::default()); lines].into_boxed_slice() }
     }
 
     /// The address of line number `line`; valid for reading and writing from there to the slab's
