@@ -137,6 +137,7 @@ fn system() -> Option<String> {
 
 fn commit() -> Option<String> {
     let commit = output("git", &["rev-parse", "--short=12", "HEAD"])?;
+    // The report that is being written may replace one that is committed.
     let changes = output(
         "git",
         &[

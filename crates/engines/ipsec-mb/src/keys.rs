@@ -135,6 +135,7 @@ pub(crate) fn prefetch(lines: &[KeyLine], suite: Suite, len: usize) {
 /// As [`prefetch`], what is read of an AES-GCM session whose powers are computed again.
 #[inline]
 pub(crate) fn prefetch_lowest(lines: &[KeyLine], key: AesKey) {
+    // AES-128 has them and its salt behind the round keys as well; the others at the end, across two lines.
     let last = if key == AesKey::Aes128 { 0 } else { 2 };
     lines.iter().take(GCM_POWERS_AT.div_ceil(mem::LINE_LEN)).for_each(mem::prefetch);
     lines.iter().rev().take(last).for_each(mem::prefetch);

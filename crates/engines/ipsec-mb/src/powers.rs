@@ -11,7 +11,7 @@
 //! values needs no shift: `multiply(H^a << 1, H^b << 1)` is `H^(a + b) << 1`.
 //!
 //! **Trust.** The structure's layout is the library's own business. [`Powers::new`] expands keys by the
-//! library and computes them again, and where a byte differs there are no `Powers`.
+//! library and computes them again, and where a power differs there are no `Powers`.
 
 use core::arch::x86_64::{
     __m512i, _mm512_bslli_epi128, _mm512_bsrli_epi128, _mm512_castsi512_si128,
@@ -46,10 +46,7 @@ impl Powers {
     /// `None` where the processor lacks the instructions, or where the library uses other powers than
     /// these or keeps them elsewhere.
     pub(crate) fn new(manager: &mut Manager, maker: Maker) -> Option<Powers> {
-        let able = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("vpclmulqdq");
-        if !able || sys::culvert_mb_gcm_key_size() != GCM_LEN {
+        if !is_possible() {
             return None;
         }
         let mut powers = Powers { structure: Slab::new(GCM_LEN), used: false };
@@ -102,6 +99,15 @@ impl Powers {
         };
         powers(ours) == powers(Placed::new(lines).keys())
     }
+}
+
+/// Whether the processor has what [`expand`] needs, and the library's structure has the length it had
+/// when this was written.
+fn is_possible() -> bool {
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("vpclmulqdq")
+        && sys::culvert_mb_gcm_key_size() == GCM_LEN
 }
 
 /// Copies the round keys and computes `count` registers of powers, at least one and at most [`MOST`].
@@ -252,9 +258,7 @@ mod tests {
         let mut manager = Manager::new().unwrap();
         let maker = keys::maker().unwrap();
         let found = Powers::new(&mut manager, maker);
-        let able = is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("vpclmulqdq");
-        let known = sys::culvert_mb_gcm_key_size() == GCM_LEN;
-        assert!(found.is_some() || !able || !known, "the library's layout was not recognised");
+        assert!(found.is_some() || !is_possible(), "the library's layout was not recognised");
         let session = move |key: AesKey, byte| {
             let suite = Suite::AesGcm { key, icv: IcvLen::Icv16 };
             let keys = Keys { cipher: vec![byte; key.len_bytes()], salt: vec![0; 4], auth: vec![] };
@@ -274,21 +278,18 @@ mod tests {
         let Some((mut powers, mut session)) = powers() else { return };
         for key in SIZES {
             let (one, other) = (session(key, 0x5a), session(key, 0xa5));
-            let maker_lines = |session: &crypto::Session| -> *const u8 {
-                let (_, lines) = session.keys(keys::maker().unwrap()).unwrap();
-                lines.as_ptr().cast()
-            };
             let (_, lines) = one.keys(keys::maker().unwrap()).unwrap();
             let (_, others) = other.keys(keys::maker().unwrap()).unwrap();
+            let theirs = Placed::new(lines).keys();
             for text_len in (0..900).chain([1400, 9000, 65_535, usize::MAX]) {
                 // All that was there before is of another key.
                 powers.fill(others, key, usize::MAX);
                 let filled = powers.fill(lines, key, text_len);
                 let rounds = (0, key.len_bytes() / 4 * 16 + 7 * 16);
-                assert_eq!(bytes(filled, rounds), bytes(maker_lines(&one), rounds), "{key:?}");
+                assert_eq!(bytes(filled, rounds), bytes(theirs, rounds), "{key:?}");
                 let needed = (text_len.div_ceil(BLOCK_LEN) + 2).min(48);
                 let part = (GCM_LEN - needed * BLOCK_LEN, GCM_LEN);
-                assert_eq!(bytes(filled, part), bytes(maker_lines(&one), part), "{text_len}");
+                assert_eq!(bytes(filled, part), bytes(theirs, part), "{text_len}");
             }
         }
     }
