@@ -96,7 +96,10 @@ impl Bare for IpsecMbBare {
 /// The shim's form of a key.
 fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
     let mut key = sys::BareKey {
-        keys: placed.keys(),
+        keys: match suite {
+            Suite::AesGcm { .. } => placed.gcm(),
+            _ => placed.keys(),
+        },
         dec: ptr::null(),
         mac: ptr::null(),
         salt: 0,
@@ -107,7 +110,7 @@ fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
         outer_at: 0,
     };
     match suite {
-        Suite::AesGcm { key: size, .. } => key.salt = placed.gcm_salt(keys::gcm_salt_at(size)),
+        Suite::AesGcm { key: size, .. } => key.salt = placed.gcm_salt(size),
         Suite::ChaCha20Poly1305 => key.salt = placed.chacha_salt(),
         Suite::AesCbcHmac { key: size, hmac } => {
             key.dec = placed.decryption(size);

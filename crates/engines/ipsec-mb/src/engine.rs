@@ -10,10 +10,9 @@
 use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
-use crate::gcm::{Gcm, Hash};
+use crate::gcm::{Expanded, Gcm};
 use crate::keys;
 use crate::manager::Manager;
-use crate::powers;
 use crate::recent::Recent;
 
 /// One worker's engine.
@@ -57,9 +56,9 @@ impl IpsecMbEngine {
         let (mut class, mut later) = (None, 0);
         let mut ahead = Ahead {
             maker: *maker,
-            recent: gcm.computes_powers().then_some(recent),
+            recent: gcm.can_expand().then_some(recent),
             near: None,
-            computed: 0,
+            again: 0,
         };
         let distance = distance(jobs.first().map_or(0, |job| job.packet.len()));
         jobs.iter().zip(0..distance).for_each(|(next, number)| ahead.ask(next, number));
@@ -77,8 +76,7 @@ impl IpsecMbEngine {
                 continue;
             };
             if let Suite::AesGcm { key, .. } = suite {
-                let hash = ahead.hash(number);
-                job.status = gcm.run(job, lines, suite, key, hash);
+                job.status = gcm.run(job, lines, suite, key, ahead.expanded(number));
                 continue;
             }
             let Some((found, layout)) = Class::of(job, suite) else {
@@ -98,7 +96,7 @@ impl IpsecMbEngine {
             burst.run(manager, jobs);
         }
         if left == u64::MAX {
-            *is_spread = ahead.computed.count_ones() as usize * 2 > jobs.len();
+            *is_spread = ahead.again.count_ones() as usize * 2 > jobs.len();
         }
         gcm.wipe();
         later
@@ -108,12 +106,12 @@ impl IpsecMbEngine {
 /// What is asked for before its job runs.
 struct Ahead<'a, 'r> {
     maker: Maker,
-    /// The keys used of late; `None` if powers of the hash key cannot be computed.
+    /// The keys used of late; `None` if they cannot be expanded again.
     recent: Option<&'r mut Recent>,
     /// The session whose keys were asked for last, and for which length of a packet.
     near: Option<(&'a Session, usize)>,
-    /// The jobs whose powers of the hash key are computed, a bit for each.
-    computed: u64,
+    /// The jobs whose keys are expanded again, a bit for each.
+    again: u64,
 }
 
 impl<'a> Ahead<'a, '_> {
@@ -137,17 +135,16 @@ impl<'a> Ahead<'a, '_> {
     }
 
     /// Brings near the keys that job `number` reads. Those that have not been used of late are thought to lie
-    /// in memory: of them as few lines as will do.
+    /// in memory: what is expanded again is one line of them.
     #[inline(never)]
     fn ask_for_keys(&mut self, session: &'a Session, len: usize, number: usize) {
         let Some((suite, lines)) = session.keys(self.maker) else { return };
         let unknown = |recent: &mut Recent| !recent.enter(lines);
         if let Suite::AesGcm { key, .. } = suite
-            && len >= powers::FROM_LEN
             && self.recent.as_deref_mut().is_some_and(unknown)
         {
-            keys::prefetch_lowest(lines, key);
-            self.computed |= 1 << number;
+            keys::prefetch_front(lines, key);
+            self.again |= 1 << number;
             self.near = None;
         } else {
             keys::prefetch(lines, suite, len);
@@ -155,10 +152,10 @@ impl<'a> Ahead<'a, '_> {
         }
     }
 
-    /// How job `number`, which was asked for, has its powers.
+    /// How job `number`, which was asked for, has its expanded key.
     #[inline]
-    fn hash(&self, number: usize) -> Hash {
-        if self.computed & 1 << number == 0 { Hash::Read } else { Hash::Computed }
+    fn expanded(&self, number: usize) -> Expanded {
+        if self.again & 1 << number == 0 { Expanded::Before } else { Expanded::Again }
     }
 }
 

@@ -9,9 +9,9 @@ use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
 use crypto::{AesKey, Job, JobStatus, KeyLine, Layout, Maker, Op, Suite};
 use ipsec_mb_sys as sys;
 
-use crate::keys::{Placed, gcm_salt_at};
+use crate::expansion::Expansion;
+use crate::keys::Placed;
 use crate::manager::{Manager, direct_call_failed};
-use crate::powers::Powers;
 use crate::slab::Slab;
 use crate::tag::equal;
 
@@ -21,20 +21,19 @@ const NONCE_LEN: usize = 12;
 /// Length of the additional data with extended sequence numbers, in bytes (RFC 4106 §5).
 const ESN_AAD_LEN: usize = 12;
 
-/// How a packet's powers of the hash key are had.
+/// How a packet's expanded key is had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hash {
+pub(crate) enum Expanded {
     /// Read from the session.
-    Read,
-    /// Computed from the lowest ones, if the engine can.
-    Computed,
+    Before,
+    /// Expanded again from the session's front line, if the engine can.
+    Again,
 }
 
 /// One worker's AES-GCM.
 pub(crate) struct Gcm {
     calls: sys::GcmCalls,
-    salt_at: [usize; 3],
-    powers: Option<Powers>,
+    expansion: Option<Expansion>,
     context: Slab,
     nonce: Wide,
     aad: Wide,
@@ -46,8 +45,7 @@ impl Gcm {
     pub(crate) fn new(manager: &mut Manager, maker: Maker) -> Gcm {
         Gcm {
             calls: manager.gcm_calls(),
-            salt_at: [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256].map(gcm_salt_at),
-            powers: Powers::new(manager, maker),
+            expansion: Expansion::new(manager, maker),
             context: Slab::new(sys::culvert_mb_gcm_context_size()),
             nonce: Wide([0; 16]),
             aad: Wide([0; 16]),
@@ -55,16 +53,16 @@ impl Gcm {
         }
     }
 
-    /// Whether powers of the hash key can be computed.
-    pub(crate) fn computes_powers(&self) -> bool {
-        self.powers.is_some()
+    /// Whether keys can be expanded again.
+    pub(crate) fn can_expand(&self) -> bool {
+        self.expansion.is_some()
     }
 
-    /// Forgets what it computed last.
+    /// Forgets what it expanded last.
     #[inline]
     pub(crate) fn wipe(&mut self) {
-        if let Some(powers) = &mut self.powers {
-            powers.wipe();
+        if let Some(expansion) = &mut self.expansion {
+            expansion.wipe();
         }
     }
 
@@ -77,7 +75,7 @@ impl Gcm {
         lines: &[KeyLine],
         suite: Suite,
         key: AesKey,
-        hash: Hash,
+        expanded: Expanded,
     ) -> JobStatus {
         // 1. The packet's parts.
         let Job { op, ref mut packet, header_len, seq_hi, .. } = *job;
@@ -94,7 +92,7 @@ impl Gcm {
 
         // 2. Nonce and additional data.
         let keys = Placed::new(lines);
-        self.nonce.set_nonce(keys.gcm_salt(self.salt_at[number_of(key)]), iv);
+        self.nonce.set_nonce(keys.gcm_salt(key), iv);
         if let Some(hi) = seq_hi {
             let Some(header) = header.first_chunk::<8>() else {
                 return JobStatus::Failed;
@@ -108,9 +106,9 @@ impl Gcm {
             Op::Open => &self.calls.open,
         };
         let call = calls[number_of(key)];
-        let expanded = match (hash, &mut self.powers) {
-            (Hash::Computed, Some(powers)) => powers.fill(lines, key, icv_at - text_at),
-            _ => keys.keys(),
+        let expanded = match (expanded, &mut self.expansion) {
+            (Expanded::Again, Some(expansion)) => expansion.fill(lines, key, icv_at - text_at),
+            _ => keys.gcm(),
         };
         let icv_len = packet.len() - icv_at;
         let start = packet.as_mut_ptr();
@@ -124,7 +122,7 @@ impl Gcm {
             Op::Open => self.tag.0.as_mut_ptr(),
         };
         // SAFETY: the lines hold the library's structure for a key of this size (only `keys.rs`
-        // makes sessions that get here), or `Powers` does; the context has its size and alignment; text, additional
+        // makes sessions that get here), or `Expansion` does; the context has its size and alignment; text, additional
         // data and tag lie inside the packet, as `Layout` says, or inside `self`; the nonce has
         // its 12 bytes. In place is allowed.
         unsafe {
@@ -225,23 +223,23 @@ mod tests {
     }
 
     #[test]
-    fn powers_computed_or_read_make_no_difference() {
+    fn keys_expanded_before_or_again_make_no_difference() {
         let maker = crate::keys::maker().unwrap();
         let mut manager = Manager::new().unwrap();
         let mut gcm = Gcm::new(&mut manager, maker);
         for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
             let suite = Suite::AesGcm { key, icv: crypto::IcvLen::Icv16 };
             let session = |manager: &mut Manager, byte| {
-                let cipher = vec![byte; key.len_bytes()];
+                let cipher = (byte..).take(key.len_bytes()).collect();
                 let keys = crypto::Keys { cipher, salt: vec![byte; 4], auth: vec![] };
                 crate::keys::session(manager, maker, suite, &keys).unwrap()
             };
             let (one, other) = (session(&mut manager, 1), session(&mut manager, 2));
-            let mut run = |session: &crypto::Session, op, packet: &[u8], seq_hi, hash| {
+            let mut run = |session: &crypto::Session, op, packet: &[u8], seq_hi, expanded| {
                 let mut packet = packet.to_vec();
                 let (_, lines) = session.keys(maker).unwrap();
                 let mut job = Job::esp(session, op, &mut packet, seq_hi);
-                let status = gcm.run(&mut job, lines, suite, key, hash);
+                let status = gcm.run(&mut job, lines, suite, key, expanded);
                 (status, packet)
             };
             for text_len in (0..900).chain((900..2000).step_by(13)).chain([9000, 65_000]) {
@@ -249,13 +247,13 @@ mod tests {
                 let seq_hi = (text_len % 2 == 0).then_some(7);
                 for op in [Op::Seal, Op::Open] {
                     // What is left of another key must not matter.
-                    run(&other, Op::Seal, &[3; 1500], None, Hash::Computed);
-                    let read = run(&one, op, &packet, seq_hi, Hash::Read);
-                    let computed = run(&one, op, &packet, seq_hi, Hash::Computed);
-                    assert_eq!(read, computed, "{suite} {op:?} {text_len}");
+                    run(&other, Op::Seal, &[3; 1500], None, Expanded::Again);
+                    let before = run(&one, op, &packet, seq_hi, Expanded::Before);
+                    let again = run(&one, op, &packet, seq_hi, Expanded::Again);
+                    assert_eq!(before, again, "{suite} {op:?} {text_len}");
                 }
-                let (_, sealed) = run(&one, Op::Seal, &packet, seq_hi, Hash::Computed);
-                let (status, _) = run(&one, Op::Open, &sealed, seq_hi, Hash::Computed);
+                let (_, sealed) = run(&one, Op::Seal, &packet, seq_hi, Expanded::Again);
+                let (status, _) = run(&one, Op::Open, &sealed, seq_hi, Expanded::Again);
                 assert_eq!(status, JobStatus::Done, "{suite} {text_len}");
             }
         }

@@ -2,15 +2,14 @@
 //!
 //! | suite | bytes, in this order |
 //! | --- | --- |
-//! | AES-GCM | the library's structure: round keys, powers of the hash key with the lowest last; salt |
+//! | AES-GCM | the front line: key, salt, the second power of the hash key, the hash key; then the library's structure: round keys, powers of the hash key with the lowest last |
 //! | ChaCha20-Poly1305 | key, salt |
 //! | AES-CBC with HMAC | encryption's schedule, decryption's, inner hash state, outer hash state |
 //! | HMAC alone | inner hash state, outer hash state |
 //!
-//! The structure of ipsec-mb 1.3 for AES-GCM has 1008 bytes, so the salt finds room in its last line,
-//! which every packet reads. It has room for the 15 round keys of AES-256; what AES-128 leaves of that,
-//! 64 bytes, takes the salt and, once more, the three lowest powers: then all that
-//! [`powers`](crate::powers) needs is in the first four lines.
+//! The front line of AES-GCM is all that [`expansion`](crate::expansion) needs (of AES-192, which it does not
+//! expand, the round keys as well). Both powers end the line as they end the structure; with AES-256, whose key
+//! and salt take more than half of the line, there is the lower one alone.
 
 use core::ptr;
 
@@ -33,8 +32,8 @@ pub(crate) const GCM_LEN: usize = GCM_POWERS_AT + 48 * BLOCK_LEN;
 /// Bytes of a block of AES, and of a power of the hash key.
 pub(crate) const BLOCK_LEN: usize = 16;
 
-/// Bytes of the three lowest powers, which AES-128 has twice.
-const LOWEST_LEN: usize = 3 * BLOCK_LEN;
+/// Where the library's structure for AES-GCM begins: behind the front line.
+const GCM_AT: usize = mem::LINE_LEN;
 
 /// Bytes of a salt (RFC 4106 §4, RFC 7634 §2).
 const SALT_LEN: usize = 4;
@@ -70,16 +69,19 @@ pub(crate) fn session(
     let start: *mut u8 = lines.as_mut_ptr().cast();
     match suite {
         Suite::AesGcm { key, .. } => {
+            let structure = start.wrapping_add(GCM_AT);
             // SAFETY: the block has room for the library's structure, aligned to a line.
-            unsafe { manager.gcm_keys(&keys.cipher, start) }?;
-            // SAFETY: `block_len` counts the salt, and `fit` knows its length.
+            unsafe { manager.gcm_keys(&keys.cipher, structure) }?;
+            // SAFETY: the front line has room for both, and `fit` knows their lengths.
+            unsafe { copy(&keys.cipher, start) };
+            // SAFETY: as above.
             unsafe { copy(&keys.salt, start.wrapping_add(gcm_salt_at(key))) };
-            if key == AesKey::Aes128 && sys::culvert_mb_gcm_key_size() == GCM_LEN {
-                let lowest = start.wrapping_add(GCM_LEN - LOWEST_LEN);
-                let room = start.wrapping_add(GCM_POWERS_AT - LOWEST_LEN);
-                // SAFETY: both inside the structure, of which this is the end and that is behind the
-                // last round key of AES-128 and the salt.
-                unsafe { ptr::copy_nonoverlapping(lowest, room, LOWEST_LEN) };
+            if sys::culvert_mb_gcm_key_size() == GCM_LEN {
+                let len = front_powers(key) * BLOCK_LEN;
+                let lowest = structure.wrapping_add(GCM_LEN - len);
+                let room = start.wrapping_add(mem::LINE_LEN - len);
+                // SAFETY: the end of the structure and the end of the front line, behind the salt.
+                unsafe { ptr::copy_nonoverlapping(lowest, room, len) };
             }
         }
         Suite::ChaCha20Poly1305 => {
@@ -108,7 +110,7 @@ pub(crate) fn session(
 /// Bytes of a suite's keys.
 fn block_len(suite: Suite) -> usize {
     match suite {
-        Suite::AesGcm { .. } => gcm_salt_at(AesKey::Aes256) + SALT_LEN,
+        Suite::AesGcm { .. } => GCM_AT + sys::culvert_mb_gcm_key_size(),
         Suite::ChaCha20Poly1305 => CHACHA_KEY_LEN + SALT_LEN,
         Suite::AesCbcHmac { key, hmac } => cbc_mac_at(key) + states_len(hmac),
         Suite::NullHmac { hmac } => states_len(hmac),
@@ -123,34 +125,38 @@ pub(crate) fn prefetch(lines: &[KeyLine], suite: Suite, len: usize) {
         lines.iter().for_each(mem::prefetch);
         return;
     };
-    // The round keys with the salt of AES-128; and the powers of the hash key, one for each block, from the
+    // The front line for the salt, the round keys; and the powers of the hash key, one for each block, from the
     // lowest on: so a line of them, one more for each whole line of the packet, until there are no more.
-    let first = schedule_len(key).div_ceil(mem::LINE_LEN);
-    let powers = lines.len().saturating_sub(GCM_POWERS_AT / mem::LINE_LEN);
+    let first = (GCM_AT + schedule_len(key)).div_ceil(mem::LINE_LEN);
+    let powers = lines.len().saturating_sub((GCM_AT + GCM_POWERS_AT) / mem::LINE_LEN);
     let last = (len / mem::LINE_LEN + 1).min(powers);
     lines.iter().take(first).for_each(mem::prefetch);
     lines.iter().rev().take(last).for_each(mem::prefetch);
 }
 
-/// As [`prefetch`], what is read of an AES-GCM session whose powers are computed again.
+/// As [`prefetch`], what is read of an AES-GCM session whose keys are expanded again.
 #[inline]
-pub(crate) fn prefetch_lowest(lines: &[KeyLine], key: AesKey) {
-    // AES-128 has them and its salt behind the round keys as well; the others at the end, across two lines.
-    let last = if key == AesKey::Aes128 { 0 } else { 2 };
-    lines.iter().take(GCM_POWERS_AT.div_ceil(mem::LINE_LEN)).for_each(mem::prefetch);
-    lines.iter().rev().take(last).for_each(mem::prefetch);
+pub(crate) fn prefetch_front(lines: &[KeyLine], key: AesKey) {
+    let len = match key {
+        AesKey::Aes192 => GCM_AT + schedule_len(key),
+        AesKey::Aes128 | AesKey::Aes256 => GCM_AT,
+    };
+    lines.iter().take(len.div_ceil(mem::LINE_LEN)).for_each(mem::prefetch);
 }
 
-/// Where AES-GCM's salt is.
-pub(crate) fn gcm_salt_at(key: AesKey) -> usize {
-    match key {
-        AesKey::Aes128 => schedule_len(key),
-        _ => sys::culvert_mb_gcm_key_size().next_multiple_of(SALT_LEN),
-    }
+/// Where AES-GCM's salt is: behind the key.
+const fn gcm_salt_at(key: AesKey) -> usize {
+    key.len_bytes()
+}
+
+/// How many powers of the hash key the front line of AES-GCM ends with.
+pub(crate) const fn front_powers(key: AesKey) -> usize {
+    let free = mem::LINE_LEN - gcm_salt_at(key) - SALT_LEN;
+    if free >= 2 * BLOCK_LEN { 2 } else { 1 }
 }
 
 /// Bytes of an AES key schedule: a block for each round and one more.
-const fn schedule_len(key: AesKey) -> usize {
+pub(crate) const fn schedule_len(key: AesKey) -> usize {
     match key {
         AesKey::Aes128 => 11 * 16,
         AesKey::Aes192 => 13 * 16,
@@ -190,10 +196,16 @@ impl<'a> Placed<'a> {
         Placed { lines }
     }
 
-    /// AES-GCM's or ChaCha20's keys, or AES-CBC's schedule for encryption.
+    /// ChaCha20's key, or AES-CBC's schedule for encryption; of AES-GCM the front line.
     #[inline]
     pub(crate) fn keys(self) -> *const u8 {
         self.lines.as_ptr().cast()
+    }
+
+    /// The library's structure for AES-GCM.
+    #[inline]
+    pub(crate) fn gcm(self) -> *const u8 {
+        self.keys().wrapping_add(GCM_AT)
     }
 
     /// AES-CBC's schedule for decryption.
@@ -208,17 +220,10 @@ impl<'a> Placed<'a> {
         self.keys().wrapping_add(key.map_or(0, cbc_mac_at))
     }
 
-    /// Where the 64 bytes begin that end with the three lowest powers of the hash key.
+    /// The salt of AES-GCM.
     #[inline]
-    pub(crate) fn lowest_powers(self, key: AesKey) -> *const u8 {
-        let end = if key == AesKey::Aes128 { GCM_POWERS_AT } else { GCM_LEN };
-        self.keys().wrapping_add(end - mem::LINE_LEN)
-    }
-
-    /// The salt of AES-GCM, which is at [`gcm_salt_at`].
-    #[inline]
-    pub(crate) fn gcm_salt(self, salt_at: usize) -> u32 {
-        self.word(salt_at)
+    pub(crate) fn gcm_salt(self, key: AesKey) -> u32 {
+        self.word(gcm_salt_at(key))
     }
 
     /// The salt of ChaCha20-Poly1305.
@@ -262,7 +267,7 @@ mod tests {
             assert_eq!(heap_len(suite), bare + line, "{suite}");
             if let Suite::AesGcm { .. } = suite {
                 let library = sys::culvert_mb_gcm_key_size();
-                assert_eq!(bare, library.next_multiple_of(line), "the salt needs no line");
+                assert_eq!(bare, line + library.next_multiple_of(line), "and the front line");
             }
         }
     }
@@ -271,6 +276,7 @@ mod tests {
     fn places_do_not_overlap_and_are_aligned() {
         for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
             assert_eq!(schedule_len(key) % 16, 0);
+            assert!(gcm_salt_at(key) + SALT_LEN + front_powers(key) * BLOCK_LEN <= mem::LINE_LEN);
             for hmac in Hmac::ALL {
                 let suite = Suite::AesCbcHmac { key, hmac };
                 assert_eq!(cbc_mac_at(key) + states_len(hmac), block_len(suite));

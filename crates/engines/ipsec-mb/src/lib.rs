@@ -23,8 +23,8 @@
 //!
 //! A [`crypto::Session`] holds the expanded keys and zeroises them when it is dropped. The library's
 //! manager, one per worker, keeps copies of the last packets' HMAC states in its lanes; they are
-//! wiped when the engine is dropped, not earlier. Where powers of AES-GCM's hash key are computed for
-//! a packet, they and a copy of its round keys are wiped when its burst is done.
+//! wiped when the engine is dropped, not earlier. Where an AES-GCM key is expanded for
+//! a packet, what came of it is wiped when its burst is done.
 
 #[cfg(not(ipsec_mb_present))]
 mod absent;
@@ -35,13 +35,13 @@ mod burst;
 #[cfg(ipsec_mb_present)]
 mod engine;
 #[cfg(ipsec_mb_present)]
+mod expansion;
+#[cfg(ipsec_mb_present)]
 mod gcm;
 #[cfg(ipsec_mb_present)]
 mod keys;
 #[cfg(ipsec_mb_present)]
 mod manager;
-#[cfg(ipsec_mb_present)]
-mod powers;
 #[cfg(ipsec_mb_present)]
 mod provider;
 #[cfg(ipsec_mb_present)]

@@ -1,5 +1,4 @@
-//! Many SAs: keys that an engine has not met for long, whose powers of the hash key it may compute rather than
-//! read.
+//! Many SAs: keys that an engine has not met for long, which it may expand again rather than read.
 
 use crypto::{Engine, Job, JobStatus, Op, Session, Suite};
 
