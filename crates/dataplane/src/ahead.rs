@@ -73,7 +73,7 @@ impl Worker {
         });
         // 4. Its numbers, and the page that its keys are on. The engine asks for the keys.
         self.each_sa(heads, |_, _, sa| {
-            sa.esp.prefetch_cells();
+            sa.esp.prefetch_numbers();
             sa.esp.session().prefetch_start();
         });
     }
@@ -87,7 +87,15 @@ impl Worker {
         }
         if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
             sa.prefetch();
-            sa.esp.prefetch_cells();
+            sa.esp.prefetch_numbers();
+        }
+    }
+
+    /// The same for what the packet's plan counts, once the plan itself is near.
+    #[inline(always)]
+    pub(crate) fn look_at_tallies(&self, head: &Head) {
+        if let Some(plan) = head.place.and_then(|place| self.flows.peek(place)) {
+            plan.tallies().for_each(Tally::prefetch);
         }
     }
 

@@ -77,6 +77,9 @@ impl Worker {
                 self.drop_packet(packet, reason);
             }
             Ok(opening) => {
+                if self.is_spread {
+                    sa.esp.replay().prefetch(opening.seq);
+                }
                 if self.opening.is_full() {
                     self.open_gathered();
                 }

@@ -126,6 +126,9 @@ const AHEAD: usize = 8;
 /// How many packets ahead what was asked for a burst at a time is asked for again.
 const AGAIN: usize = 4;
 
+/// How many packets ahead what is found by way of that is asked for again.
+pub(crate) const SOON: usize = 2;
+
 /// How many bursts a port's turn has at most.
 const BURSTS_AT_ONCE: usize = 8;
 
@@ -176,6 +179,11 @@ impl Worker {
         for packet in burst.drain(..) {
             if is_spread && let Some(next) = heads.as_slice().get(AGAIN) {
                 self.look_again(next);
+            }
+            if is_spread
+                && let Some(next) = heads.as_slice().get(SOON).filter(|next| !next.is_own_esp)
+            {
+                self.look_at_tallies(next);
             }
             match heads.next() {
                 Some(head) if head.is_own_esp => self.enter_own_esp(packet, head),

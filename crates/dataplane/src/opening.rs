@@ -17,7 +17,7 @@ use wire::Brief;
 
 use crate::flow_cache::Ingress;
 use crate::guess::Guess;
-use crate::ingress::{Head, Heads};
+use crate::ingress::{Head, Heads, SOON};
 use crate::sealing::SameSa;
 use crate::volume::check_volume;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
@@ -35,6 +35,8 @@ pub(crate) struct Note {
     /// Where it came from, if it is encapsulated in UDP.
     from: Option<(IpAddr, u16)>,
     ifindex: u32,
+    /// Whether it went through the engine: its SA was still there.
+    has_job: bool,
     content: Result<Content, DropReason>,
 }
 
@@ -86,7 +88,8 @@ impl Opens {
             }
             None => {
                 let content = Err(DropReason::InCrypto);
-                let note = Note { outer, sa, guess, opening, from, ifindex, content };
+                let has_job = false;
+                let note = Note { outer, sa, guess, opening, from, ifindex, has_job, content };
                 // As many as there are packets.
                 let _ = self.notes.try_push(note);
             }
@@ -143,7 +146,11 @@ impl Worker {
             let guesses =
                 opens.notes.iter().take(opens.len()).filter_map(|note| note.guess.place());
             guesses.for_each(|place| self.flows.prefetch_at(place));
-            self.ask_again(opens.sas(), Sa::prefetch_cells);
+            for (note, _) in opens.notes.iter().zip(&opens.packets) {
+                let Some(sa) = self.reader.sa(note.sa) else { continue };
+                sa.esp.prefetch_numbers();
+                sa.esp.replay().prefetch(note.opening.seq);
+            }
         }
         let Opens { packets, notes, heads } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
@@ -159,8 +166,12 @@ impl Worker {
         if self.is_spread {
             self.look_at_plans(heads, notes);
         }
+        let is_spread = self.is_spread;
         let mut heads = heads.iter();
         for packet in packets.drain(..) {
+            if is_spread && let Some(next) = heads.as_slice().get(SOON) {
+                self.look_at_tallies(next);
+            }
             match heads.next() {
                 Some(head) => self.enter(packet, head, None),
                 // There are as many.
@@ -245,8 +256,10 @@ pub(crate) fn open_all<'s>(
     {
         let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter()).enumerate() {
-            let Some(sa) = sas.get(at, note.sa) else { continue };
+        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
+            let sa = sas.get(at, note.sa);
+            note.has_job = sa.is_some();
+            let Some(sa) = sa else { continue };
             let esp = note.opening.esp.range();
             let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
             // As many as there are packets.
@@ -256,12 +269,11 @@ pub(crate) fn open_all<'s>(
         statuses.extend(jobs.iter().map(|job| job.status));
     }
     let mut statuses = statuses.into_iter();
-    let mut sas = SameSa::new(&sa_of);
     let heads = heads.places(packets.len());
-    for (at, ((packet, note), head)) in packets.iter_mut().zip(notes).zip(heads).enumerate() {
-        let found = match sas.get(at, note.sa) {
-            Some(sa) => note.look_inside(packet, sa, statuses.next(), head),
-            None => Err(DropReason::InStateExpired.into()),
+    for ((packet, note), head) in packets.iter_mut().zip(notes).zip(heads) {
+        let found = match note.has_job {
+            true => note.look_inside(packet, statuses.next(), head),
+            false => Err(DropReason::InStateExpired.into()),
         };
         if let Err(outcome) = found {
             head.end = Some(outcome);
@@ -274,14 +286,13 @@ impl Note {
     fn look_inside(
         &mut self,
         packet: &mut Packet,
-        sa: &Sa,
         status: Option<JobStatus>,
         head: &mut Head,
     ) -> Result<(), Outcome> {
         let status = status.unwrap_or(JobStatus::Failed);
         let outer = (packet.span, self.outer);
         let buffer = packet.frame.bytes_mut();
-        self.content = sa.open_content(buffer, outer, &self.opening, status, &mut head.digest);
+        self.content = self.opening.content(buffer, outer, status, &mut head.digest);
         let content = self.content?;
         if let Some(span) = content.span() {
             packet.span = span;

@@ -51,6 +51,9 @@ pub(crate) struct Seals {
     packets: ArrayVec<Packet, CRYPTO_BURST_LEN>,
     /// Each packet's, and what is left of earlier bursts.
     notes: ArrayVec<Note, CRYPTO_BURST_LEN>,
+    /// Whether packets get their numbers when they are gathered, one by one: where hardly two are of one SA, a
+    /// pass of its own would touch the lines of each SA once more.
+    is_numbered: bool,
 }
 
 impl Seals {
@@ -112,6 +115,12 @@ impl Seals {
             return Err((full.element(), DropReason::OutNoRoom));
         }
         sa.esp.cells().count(len as u64, now_s);
+        if self.is_numbered
+            && let Some(note) = self.notes.get_mut(self.packets.len() - 1)
+        {
+            // No number: the packet is dropped as one for which there is none.
+            note.number = sa.esp.lease(1).ok().and_then(|mut lease| lease.next());
+        }
         Ok(())
     }
 }
@@ -151,23 +160,22 @@ impl Worker {
         self.number_all(&mut gathered);
         self.seal(&mut gathered);
         self.spare_sealing = Some(gathered);
+        // It is empty now: of one burst all packets get their numbers in one way, in their order.
+        self.sealing.is_numbered = self.is_spread;
     }
 
     /// Gives the packets of a burst their numbers.
     pub(crate) fn number_all(&mut self, gathered: &mut Seals) {
         let burst_len = gathered.packets.len();
-        if self.is_spread {
-            let sas = gathered.notes.iter().take(burst_len).map(|note| note.sa);
-            self.ask_again(sas, Sa::prefetch_cells);
-        }
-        let runs = self.number(gathered.notes.get_mut(..burst_len).unwrap_or_default());
+        let notes = gathered.notes.get_mut(..burst_len).unwrap_or_default();
+        let runs = self.number(notes, gathered.is_numbered);
         self.note_spread(runs, burst_len);
     }
 
     /// Runs a burst that has its numbers through the engine and sends it. Writes nothing but the
     /// packets and the burst.
     pub(crate) fn seal(&mut self, gathered: &mut Seals) {
-        let Seals { packets, notes } = gathered;
+        let Seals { packets, notes, .. } = gathered;
         if self.is_spread {
             let sas = notes.iter().take(packets.len()).map(|note| note.sa);
             self.ask_again(sas, Sa::prefetch_to_seal);
@@ -178,9 +186,9 @@ impl Worker {
         self.send_sealed(gathered);
     }
 
-    /// Gives each packet its number: a run of packets of one SA takes its numbers at once. Returns
-    /// how many runs there were.
-    fn number(&self, notes: &mut [Note]) -> usize {
+    /// Gives each packet its number, unless they have theirs: a run of packets of one SA takes its numbers at
+    /// once. Returns how many runs there were.
+    fn number(&self, notes: &mut [Note], is_numbered: bool) -> usize {
         let mut runs = 0;
         let mut rest = notes;
         while let Some(first) = rest.first() {
@@ -188,7 +196,9 @@ impl Worker {
             let run = rest.iter().position(|item| item.sa != sa).unwrap_or(rest.len());
             let (these, others) = rest.split_at_mut(run);
             // No number: the packet is dropped as one for which there is none.
-            if let Some(Ok(lease)) = self.reader.sa(sa).map(|entry| entry.esp.lease(run as u32)) {
+            if !is_numbered
+                && let Some(Ok(lease)) = self.reader.sa(sa).map(|entry| entry.esp.lease(run as u32))
+            {
                 for (item, number) in these.iter_mut().zip(lease) {
                     item.number = Some(number);
                 }

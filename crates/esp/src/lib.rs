@@ -8,7 +8,7 @@
 //! | [`Sa::lease`]: numbers for a run of packets | |
 //! | [`Sa::seal_prepare`]: headers, IV, padding | [`Sa::open_prepare`]: lengths, replay |
 //! | [`crypto::Job::esp`] with [`crypto::Op::Seal`] | [`crypto::Job::esp`] with [`crypto::Op::Open`] |
-//! | [`Sa::seal_finish`]: status, UDP checksum | [`Sa::open_content`]: status, trailer, content |
+//! | [`Sa::seal_finish`]: status, UDP checksum | [`Opening::content`]: status, trailer, content |
 //! | | [`Sa::open_accept`]: replay window, counters |
 //!
 //! A burst goes through each step as a whole. An SA's numbers have one writer: whoever leases,

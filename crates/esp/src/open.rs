@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::params::Mode;
 use crate::sa::Sa;
-use crate::size::{ESP_HEADER_LEN, TRAILER_LEN};
+use crate::size::{ESP_HEADER_LEN, Shape, TRAILER_LEN};
 use crate::transport;
 
 /// A packet that is ready to be decrypted.
@@ -24,6 +24,8 @@ pub struct Opening {
     pub seq: u64,
     /// The high half of the extended sequence number, for the crypto job.
     pub seq_hi: Option<u32>,
+    /// The SA's: where many SAs are in use, it would have to be fetched again to look at what was decrypted.
+    shape: Shape,
 }
 
 /// What was inside.
@@ -159,10 +161,10 @@ impl Sa {
         let low = u64::from_be_bytes(*header) as u32;
         let seq = self.replay().look(low, edge)?;
         let seq_hi = shape.esn().then_some((seq >> 32) as u32);
-        Ok(Opening { esp, seq, seq_hi })
+        Ok(Opening { esp, seq, seq_hi, shape })
     }
 
-    /// Completes a packet after the crypto job has run: [`Sa::open_content`] and
+    /// Completes a packet after the crypto job has run: [`Opening::content`] and
     /// [`Sa::open_accept`] in one, for a caller that works on one packet at a time.
     ///
     /// # Errors
@@ -177,49 +179,11 @@ impl Sa {
         now_s: u64,
     ) -> Result<Opened, DropReason> {
         let outer = (outer, outer_h.into());
-        let content = self.open_content(buf, outer, opening, status, &mut Digest::default());
+        let content = opening.content(buf, outer, status, &mut Digest::default());
         self.open_accept(buf, opening, content, now_s)?;
         let Some(span) = content?.span() else { return Ok(Opened::Dummy) };
         let packet = buf.get(span.range()).unwrap_or_default();
         Ok(Opened::Packet { span, headers: wire::parse_ip(packet) })
-    }
-
-    /// Checks what was decrypted. Touches no number of the SA, so any thread may do it, for any
-    /// packet; nothing may leave before [`Sa::open_accept`].
-    ///
-    /// `outer` is the whole outer packet in `buf`, and what was parsed from it. The inner packet's
-    /// digest is written to `inner`, unless the content is a dummy or [broken](Content::broken).
-    ///
-    /// 1. The job's status.
-    /// 2. Padding and next header.
-    /// 3. The content. Tunnel: inner header, ECN, DSCP. Transport: the IP header is moved to the
-    ///    payload and restored; behind UDP encapsulation the TCP, UDP or ICMPv6 checksum is
-    ///    computed anew, since a NAT has changed the addresses under it (RFC 3948 §3.1.2).
-    ///
-    /// TFC padding behind an inner packet is cut. The inner packet's IP header has been checked
-    /// (IPv4 with its checksum), what is above has not.
-    ///
-    /// # Errors
-    /// The text in `buf` is zeros then.
-    /// - [`DropReason::InIntegrity`], [`DropReason::InCrypto`]: by the job's status.
-    /// - [`DropReason::InPadding`], [`DropReason::InNextHeader`], [`DropReason::InStateMode`],
-    ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
-    /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
-    ///   bare or behind UDP.
-    #[inline(always)]
-    pub fn open_content(
-        &self,
-        buf: &mut [u8],
-        outer: (Span, Brief),
-        opening: &Opening,
-        status: JobStatus,
-        inner: &mut Digest,
-    ) -> Result<Content, DropReason> {
-        let found = self.content(buf, outer, opening, status, inner);
-        if found.is_err() {
-            wipe(buf, opening);
-        }
-        found
     }
 
     /// Accepts a packet, in the order of arrival and on the one thread that writes the SA's
@@ -265,13 +229,65 @@ impl Sa {
         self.count_refused(reason)
     }
 
-    /// The steps of [`Sa::open_content`].
+    /// Counts a replay under its kind, as Linux's SA statistics do, and returns the reason.
+    ///
+    /// For the one writer of the SA's numbers.
+    #[cold]
+    #[inline(never)]
+    pub fn count_refused(&self, reason: DropReason) -> DropReason {
+        match reason {
+            DropReason::InReplayDuplicate => bump(self.cells.replays()),
+            DropReason::InReplayOld => bump(self.cells.too_old()),
+            _ => {}
+        }
+        reason
+    }
+}
+
+impl Opening {
+    /// Checks what was decrypted. Touches nothing of the SA, so any thread may do it, for any
+    /// packet; nothing may leave before [`Sa::open_accept`].
+    ///
+    /// `outer` is the whole outer packet in `buf`, and what was parsed from it. The inner packet's
+    /// digest is written to `inner`, unless the content is a dummy or [broken](Content::broken).
+    ///
+    /// 1. The job's status.
+    /// 2. Padding and next header.
+    /// 3. The content. Tunnel: inner header, ECN, DSCP. Transport: the IP header is moved to the
+    ///    payload and restored; behind UDP encapsulation the TCP, UDP or ICMPv6 checksum is
+    ///    computed anew, since a NAT has changed the addresses under it (RFC 3948 §3.1.2).
+    ///
+    /// TFC padding behind an inner packet is cut. The inner packet's IP header has been checked
+    /// (IPv4 with its checksum), what is above has not.
+    ///
+    /// # Errors
+    /// The text in `buf` is zeros then.
+    /// - [`DropReason::InIntegrity`], [`DropReason::InCrypto`]: by the job's status.
+    /// - [`DropReason::InPadding`], [`DropReason::InNextHeader`], [`DropReason::InStateMode`],
+    ///   [`DropReason::InInnerHeader`], [`DropReason::InEcn`].
+    /// - [`DropReason::InEncapMismatch`]: ESP does not follow the outer headers as the SA has it,
+    ///   bare or behind UDP.
     #[inline(always)]
-    fn content(
+    pub fn content(
+        &self,
+        buf: &mut [u8],
+        outer: (Span, Brief),
+        status: JobStatus,
+        inner: &mut Digest,
+    ) -> Result<Content, DropReason> {
+        let found = self.look_inside(buf, outer, status, inner);
+        if found.is_err() {
+            wipe(buf, self);
+        }
+        found
+    }
+
+    /// The steps of [`Opening::content`].
+    #[inline(always)]
+    fn look_inside(
         &self,
         buf: &mut [u8],
         (outer, outer_h): (Span, Brief),
-        opening: &Opening,
         status: JobStatus,
         inner: &mut Digest,
     ) -> Result<Content, DropReason> {
@@ -281,11 +297,11 @@ impl Sa {
             JobStatus::BadIcv => return Err(DropReason::InIntegrity),
             JobStatus::Failed | JobStatus::Pending => return Err(DropReason::InCrypto),
         }
-        let visible_len = self.visible_len(outer, outer_h, opening.esp)?;
+        let visible_len = self.visible_len(outer, outer_h, self.esp)?;
 
         // 2.
-        let text_start = opening.esp.start + self.shape.prefix_len();
-        let text_len = opening.esp.len.checked_sub(self.shape.prefix_len() + self.shape.icv_len());
+        let text_start = self.esp.start + self.shape.prefix_len();
+        let text_len = self.esp.len.checked_sub(self.shape.prefix_len() + self.shape.icv_len());
         let rest = buf.get_mut(text_start..).ok_or(DropReason::MalformedEsp)?;
         let text = text_len.and_then(|len| rest.get(..len)).ok_or(DropReason::MalformedEsp)?;
         let (payload_len, next_header) = trailer(text)?;
@@ -345,7 +361,7 @@ impl Sa {
         in_parts(self.tunnel_any(packet, payload, outer_class, next_header, inner))
     }
 
-    /// [`Sa::tunnel`] for every packet.
+    /// [`Opening::tunnel`] for every packet.
     #[inline(never)]
     fn tunnel_any(
         &self,
@@ -397,20 +413,6 @@ impl Sa {
             repair_checksum(packet, &headers, next_header)?;
         }
         Ok(Content::packet(payload.len, span, kind_of(&headers, inner)))
-    }
-
-    /// Counts a replay under its kind, as Linux's SA statistics do, and returns the reason.
-    ///
-    /// For the one writer of the SA's numbers.
-    #[cold]
-    #[inline(never)]
-    pub fn count_refused(&self, reason: DropReason) -> DropReason {
-        match reason {
-            DropReason::InReplayDuplicate => bump(self.cells.replays()),
-            DropReason::InReplayOld => bump(self.cells.too_old()),
-            _ => {}
-        }
-        reason
     }
 }
 

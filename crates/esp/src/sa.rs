@@ -116,8 +116,15 @@ impl Sa {
         mem::prefetch(&self.cells);
     }
 
-    /// Brings the cells near that packets touch. Best called when the SA's own lines have had time
-    /// to come, some packets later.
+    /// Brings the cells near that every packet touches. Best called when the SA's own lines have had time
+    /// to come, some packets later. What else a packet touches of a replay window is known when its number
+    /// is, see [`ReplayWindow::prefetch`].
+    #[inline]
+    pub fn prefetch_numbers(&self) {
+        self.cells.prefetch();
+    }
+
+    /// The same with what some packets touch, whichever they are.
     ///
     /// The keys are brought near by the engine, which knows the packets.
     #[inline]
