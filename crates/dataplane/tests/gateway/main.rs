@@ -9,6 +9,7 @@ mod flows;
 mod guesses;
 mod hold;
 mod hostile;
+mod numbers;
 mod packets;
 mod pool;
 mod ports;

@@ -1,0 +1,156 @@
+//! Sequence numbers: each SA's leave in order, none twice and none left out, however bursts are made up.
+//!
+//! A run of packets of one SA takes its numbers at once; while bursts are spread over many SAs each packet takes
+//! its own when it is gathered. What counts as spread changes from burst to burst, and also by what is
+//! decrypted while packets wait to be encrypted.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use outcome::DropReason;
+use policy::{Direction, Prefix, SaConfig, Selector, Template};
+use proptest::prelude::*;
+
+use crate::packets::Ip;
+use crate::pool::pooled;
+use crate::support::{
+    Gateway, Side, Sizes, Spec, craft_esp_for, esp_text, make_sa, policy, sa_config, template,
+};
+
+/// Enough for a burst to count as spread.
+const SAS: usize = 12;
+/// SPIs of the SAs that this host sends by, and of those that it receives by.
+const OUT: u32 = 0x2000;
+const IN: u32 = 0x3000;
+/// Numbers that are left to the first SA where it is nearly at its end.
+const LEFT: u32 = 50;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// Packets to be sealed, each by an SA.
+    Seal(Vec<usize>),
+    /// Packets to be opened, each of an SA; in the same round as the next step's.
+    Open(Vec<usize>),
+    /// Many packets to be sealed by one SA.
+    Run(usize, usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => prop::collection::vec(0..SAS, 1..200).prop_map(Step::Seal),
+        2 => prop::collection::vec(0..SAS, 1..100).prop_map(Step::Open),
+        2 => (0..SAS, 1_usize..150).prop_map(|(sa, count)| Step::Run(sa, count)),
+    ]
+}
+
+struct Subject {
+    gateway: Gateway,
+    received: [u32; SAS],
+    /// The last number that each SA has sent.
+    sent: [u64; SAS],
+    left_out: u64,
+}
+
+impl Subject {
+    fn new(is_nearly_out: bool) -> Subject {
+        let sizes = Sizes { chunks: 8192, stock: 6144, port_limit: 512 };
+        let mut gateway = Gateway::with_sizes(Side::A, sizes);
+        gateway.add_policies(&Spec::default());
+        let config = |from: Side, spi| {
+            let mut config: SaConfig = sa_config(&Spec::default(), from);
+            config.params.spi = spi;
+            config
+        };
+        for n in 0..SAS as u32 {
+            for config in [config(Side::A, OUT + n), config(Side::B, IN + n)] {
+                let sa = make_sa(&config.params);
+                gateway.db.add_sa(config, sa).expect("new");
+            }
+            // One host there for each SA.
+            let to = Prefix { addr: Side::B.lan(false, 10 + n as u16), len: 32 };
+            let selector = Selector::between(Side::A.net(false), to);
+            let by = Template { spi: OUT + n, ..template(&Spec::default(), Side::A) };
+            let mut policy = policy(100 + n, Direction::Out, selector, vec![by]);
+            policy.priority = 1;
+            gateway.db.put_policy(policy);
+        }
+        let mut sent = [0; SAS];
+        if is_nearly_out {
+            let last = u64::from(u32::MAX - LEFT);
+            let sa = gateway.db.sa(&config(Side::A, OUT).id()).expect("just added");
+            sa.esp.cells().sent().store(last, Relaxed);
+            sent[0] = last;
+        }
+        Subject { gateway, received: [0; SAS], sent, left_out: 0 }
+    }
+
+    fn put(&mut self, sa: usize) {
+        let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10 + sa as u16));
+        self.gateway.put_lan(&packet.udp(1000, 2000, &[sa as u8; 40]));
+    }
+
+    fn put_encrypted(&mut self, sa: usize) {
+        self.received[sa] += 1;
+        let inner = Ip::new(Side::B.lan(false, 100), Side::A.lan(false, 10));
+        let text = esp_text(&inner.udp(1000 + sa as u16, 2000, &[7; 40]), 4);
+        let packet = craft_esp_for(IN + sa as u32, Side::B, self.received[sa], &text, 0);
+        self.gateway.put_wan(&packet);
+    }
+
+    fn take(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        let sealed: Vec<usize> = match step {
+            Step::Seal(sas) => sas.clone(),
+            Step::Run(sa, count) => vec![*sa; *count],
+            Step::Open(sas) => {
+                sas.iter().for_each(|sa| self.put_encrypted(*sa));
+                return Ok(());
+            }
+        };
+        sealed.iter().for_each(|sa| self.put(*sa));
+        self.gateway.run();
+        let mut due = [0_u64; SAS];
+        sealed.iter().for_each(|sa| due[*sa] += 1);
+        for packet in self.gateway.wan_out() {
+            let word = |at: usize| u32::from_be_bytes(packet[at..at + 4].try_into().expect("four"));
+            let sa = (word(20) - OUT) as usize;
+            self.sent[sa] += 1;
+            due[sa] -= 1;
+            prop_assert_eq!(u64::from(word(24)), self.sent[sa], "SA {}", sa);
+        }
+        self.left_out += due[0];
+        prop_assert!(due[0] == 0 || self.sent[0] == u64::from(u32::MAX), "{:?}", due);
+        prop_assert_eq!(&due[1..], &[0; SAS - 1]);
+        let exhausted = self.gateway.dropped(DropReason::OutSequenceExhausted);
+        prop_assert_eq!(exhausted, self.left_out);
+        self.gateway.lan_out();
+        Ok(())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn of_each_sa_leave_in_order(
+        steps in prop::collection::vec(step(), 1..30),
+        is_nearly_out in any::<bool>(),
+    ) {
+        let mut subject = Subject::new(is_nearly_out);
+        for step in &steps {
+            subject.take(step)?;
+        }
+    }
+
+    #[test]
+    fn of_each_sa_leave_in_order_with_a_pool(
+        steps in prop::collection::vec(step(), 1..20),
+        is_nearly_out in any::<bool>(),
+        threads in 0_usize..3,
+    ) {
+        let mut subject = Subject::new(is_nearly_out);
+        let threads = pooled(&mut subject.gateway, threads);
+        let taken = steps.iter().try_for_each(|step| subject.take(step));
+        drop(subject);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+        taken?;
+    }
+}
