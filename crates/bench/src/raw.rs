@@ -248,7 +248,7 @@ impl Cipher {
                 // The page that the keys are on, as the gateway does; the engine asks for the rest.
                 if sessions.len() > 1 {
                     let chosen = chosen.iter().filter_map(|n| sessions.get(*n));
-                    chosen.for_each(Session::prefetch_start);
+                    chosen.for_each(Session::prefetch_end);
                 }
                 let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
                 for (packet, n) in burst.iter_mut().zip(chosen) {

@@ -68,12 +68,12 @@ impl Session {
         }
     }
 
-    /// Asks the processor to bring the first line of the keys near; waits for nothing. Engines ask for
+    /// Asks the processor to bring the last line of the keys near; waits for nothing. Engines ask for
     /// the rest, which costs less when the processor knows the page that it is on.
     #[inline]
-    pub fn prefetch_start(&self) {
+    pub fn prefetch_end(&self) {
         match &self.0 {
-            Repr::Keys { keys, .. } => keys.lines().first().into_iter().for_each(mem::prefetch),
+            Repr::Keys { keys, .. } => keys.lines().last().into_iter().for_each(mem::prefetch),
             Repr::State { state, .. } => mem::prefetch(&**state),
         }
     }
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(session.state::<u32>(), Some(&7));
         assert_eq!(session.state::<i32>(), None);
         assert_eq!(session.heap_len(), None);
-        session.prefetch_start();
+        session.prefetch_end();
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
     fn the_keys_say_how_much_memory_they_take() {
         let [maker, _] = makers();
         let session = Session::with_keys(Suite::ChaCha20Poly1305, maker, KeyBlock::new(9));
-        session.prefetch_start();
+        session.prefetch_end();
         assert_eq!(session.heap_len(), Some(128));
     }
 }

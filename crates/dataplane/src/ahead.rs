@@ -74,7 +74,7 @@ impl Worker {
         // 4. Its numbers, and the page that its keys are on. The engine asks for the keys.
         self.each_sa(heads, |_, _, sa| {
             sa.esp.prefetch_numbers();
-            sa.esp.session().prefetch_start();
+            sa.esp.session().prefetch_end();
         });
     }
 

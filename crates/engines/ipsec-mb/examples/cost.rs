@@ -135,7 +135,7 @@ mod cost {
                 let burst = burst.iter_mut().zip(&mut sessions);
                 jobs.extend(burst.map(|(packet, session)| Job::esp(session, op, packet, None)));
                 let from = now();
-                jobs.iter().for_each(|job| job.session.prefetch_start());
+                jobs.iter().for_each(|job| job.session.prefetch_end());
                 engine.run(&mut jobs);
                 cycles += now() - from;
                 assert!(jobs.iter().all(|job| job.status == JobStatus::Done));

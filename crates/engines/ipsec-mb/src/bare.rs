@@ -96,10 +96,7 @@ impl Bare for IpsecMbBare {
 /// The shim's form of a key.
 fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
     let mut key = sys::BareKey {
-        keys: match suite {
-            Suite::AesGcm { .. } => placed.gcm(),
-            _ => placed.keys(),
-        },
+        keys: placed.keys(),
         dec: ptr::null(),
         mac: ptr::null(),
         salt: 0,

@@ -143,7 +143,7 @@ impl<'a> Ahead<'a, '_> {
         if let Suite::AesGcm { key, .. } = suite
             && self.recent.as_deref_mut().is_some_and(unknown)
         {
-            keys::prefetch_front(lines, key);
+            keys::prefetch_last(lines, key);
             self.again |= 1 << number;
             self.near = None;
         } else {

@@ -27,7 +27,7 @@ use core::arch::x86_64::{
 use crypto::{AesKey, IcvLen, KeyLine, Keys, Maker, Suite};
 use ipsec_mb_sys as sys;
 
-use crate::keys::{self, BLOCK_LEN, GCM_LEN, GCM_POWERS_AT, Placed, front_powers, schedule_len};
+use crate::keys::{self, BLOCK_LEN, GCM_LEN, GCM_POWERS_AT, Placed, powers_beside, schedule_len};
 use crate::manager::Manager;
 use crate::slab::{LINE_LEN, Slab};
 
@@ -93,7 +93,7 @@ impl Expansion {
     /// Whether every round key and every power is the one that the library has expanded.
     fn equal(&mut self, lines: &[KeyLine], key: AesKey) -> bool {
         let ours: *const u8 = self.structure.line_mut(0).cast_const().cast();
-        let theirs = Placed::new(lines).gcm();
+        let theirs = Placed::new(lines).keys();
         let part = |start: *const u8, from: usize, to: usize| {
             // SAFETY: inside the library's structure, in the block of lines as in the slab.
             unsafe { core::slice::from_raw_parts(start.wrapping_add(from), to - from) }
@@ -120,17 +120,17 @@ fn is_possible() -> bool {
 /// `keys` are those of an AES-GCM session with a key of this size; `to` is valid for writing [`GCM_LEN`] bytes.
 #[target_feature(enable = "aes,avx512f,avx512bw,vpclmulqdq")]
 unsafe fn expand(keys: Placed<'_>, key: AesKey, to: *mut u8, count: usize) {
-    let front = keys.keys();
+    let last = keys.last_line();
     match key {
-        // SAFETY: the front line begins with the key; else this function's own contract, here and below.
-        AesKey::Aes128 => unsafe { expand_128(front, to) },
+        // SAFETY: the last line begins with the key; else this function's own contract, here and below.
+        AesKey::Aes128 => unsafe { expand_128(last, to) },
         // SAFETY: as above.
-        AesKey::Aes256 => unsafe { expand_256(front, to) },
+        AesKey::Aes256 => unsafe { expand_256(last, to) },
         // SAFETY: both are structures of the library.
-        AesKey::Aes192 => unsafe { copy_round_keys(keys.gcm(), to) },
+        AesKey::Aes192 => unsafe { copy_round_keys(keys.keys(), to) },
     }
-    // SAFETY: the front line ends with so many powers.
-    unsafe { multiply_out(front, front_powers(key), to, count) };
+    // SAFETY: the last line ends with so many powers.
+    unsafe { multiply_out(last, powers_beside(key), to, count) };
 }
 
 /// The round keys of AES-128.
@@ -228,14 +228,14 @@ const ROUND_CONSTANTS: [i32; 10] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x
 /// Computes `count` registers of powers, at least one and at most [`MOST`].
 ///
 /// # Safety
-/// `front` is valid for reading 64 bytes, whose last ones are the lowest one or two powers, as `known` says; `to`
+/// `last` is valid for reading 64 bytes, whose last ones are the lowest one or two powers, as `known` says; `to`
 /// is valid for writing [`GCM_LEN`] bytes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
-unsafe fn multiply_out(front: *const u8, known: usize, to: *mut u8, count: usize) {
+unsafe fn multiply_out(last: *const u8, known: usize, to: *mut u8, count: usize) {
     // A register holds four powers, the highest first.
     // SAFETY: this function's own contract.
-    let mut a = unsafe { load(front) };
+    let mut a = unsafe { load(last) };
     if known < 2 {
         let first = _mm512_shuffle_i64x2::<0b11_11_11_11>(a, a);
         let second = _mm512_castsi512_si128(multiply(first, first));
@@ -416,7 +416,7 @@ mod tests {
             let (one, other) = (session(key, 0x5a), session(key, 0xa5));
             let (_, lines) = one.keys(keys::maker().unwrap()).unwrap();
             let (_, others) = other.keys(keys::maker().unwrap()).unwrap();
-            let theirs = Placed::new(lines).gcm();
+            let theirs = Placed::new(lines).keys();
             for text_len in (0..900).chain([1400, 9000, 65_535, usize::MAX]) {
                 // All that was there before is of another key.
                 expansion.fill(others, key, usize::MAX);

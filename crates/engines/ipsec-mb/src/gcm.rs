@@ -26,7 +26,7 @@ const ESN_AAD_LEN: usize = 12;
 pub(crate) enum Expanded {
     /// Read from the session.
     Before,
-    /// Expanded again from the session's front line, if the engine can.
+    /// Expanded again from the session's last line, if the engine can.
     Again,
 }
 
@@ -108,7 +108,7 @@ impl Gcm {
         let call = calls[number_of(key)];
         let expanded = match (expanded, &mut self.expansion) {
             (Expanded::Again, Some(expansion)) => expansion.fill(lines, key, icv_at - text_at),
-            _ => keys.gcm(),
+            _ => keys.keys(),
         };
         let icv_len = packet.len() - icv_at;
         let start = packet.as_mut_ptr();
