@@ -157,11 +157,11 @@ impl Worker {
         }
         let Some(mut gathered) = self.spare_sealing.take() else { return };
         core::mem::swap(&mut gathered, &mut self.sealing);
+        // While it is empty: of one burst all packets get their numbers in one way, in their order.
+        self.sealing.is_numbered = self.is_spread;
         self.number_all(&mut gathered);
         self.seal(&mut gathered);
         self.spare_sealing = Some(gathered);
-        // It is empty now: of one burst all packets get their numbers in one way, in their order.
-        self.sealing.is_numbered = self.is_spread;
     }
 
     /// Gives the packets of a burst their numbers.
