@@ -19,9 +19,9 @@
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_aesenclast_si128, _mm_loadu_si128, _mm_set_epi8, _mm_set1_epi32,
     _mm_setzero_si128, _mm_shuffle_epi8, _mm_slli_si128, _mm_storeu_si128, _mm_xor_si128,
-    _mm512_bslli_epi128, _mm512_bsrli_epi128, _mm512_castsi512_si128, _mm512_clmulepi64_epi128,
-    _mm512_inserti32x4, _mm512_loadu_si512, _mm512_set4_epi64, _mm512_shuffle_epi32,
-    _mm512_shuffle_i64x2, _mm512_storeu_si512, _mm512_xor_si512,
+    _mm512_castsi512_si128, _mm512_clmulepi64_epi128, _mm512_inserti32x4, _mm512_loadu_si512,
+    _mm512_set4_epi64, _mm512_shuffle_epi32, _mm512_shuffle_i64x2, _mm512_storeu_si512,
+    _mm512_xor_si512,
 };
 
 use crypto::{AesKey, IcvLen, KeyLine, Keys, Maker, Suite};
@@ -237,41 +237,40 @@ unsafe fn multiply_out(last: *const u8, known: usize, to: *mut u8, count: usize)
     // SAFETY: this function's own contract.
     let mut a = unsafe { load(last) };
     if known < 2 {
-        let first = _mm512_shuffle_i64x2::<0b11_11_11_11>(a, a);
-        let second = _mm512_castsi512_si128(multiply(first, first));
+        let first = factor::<FIRST>(a);
+        let second = _mm512_castsi512_si128(multiply(first.value, first));
         a = _mm512_inserti32x4::<2>(a, second);
     }
-    let second = _mm512_shuffle_i64x2::<0b10_10_10_10>(a, a);
     // H^2 * H^2 and H * H^2 come to stand where H^2 and H were; they belong in the lower half.
-    let higher = multiply(a, second);
+    let higher = multiply(a, factor::<SECOND>(a));
     let a = _mm512_shuffle_i64x2::<0b11_10_11_10>(higher, a);
     // SAFETY: this function's own contract, here and below: each number is below `MOST`.
     unsafe { put(to, 0, a) };
     if count <= 1 {
         return;
     }
-    let by = highest(a);
+    let by = factor::<HIGHEST>(a);
     let b = multiply(a, by);
     // SAFETY: as above.
     unsafe { put(to, 1, b) };
     if count <= 2 {
         return;
     }
-    let by = highest(b);
+    let by = factor::<HIGHEST>(b);
     let (c, d) = (multiply(a, by), multiply(b, by));
     // SAFETY: as above.
     unsafe { put_all(to, 2, [c, d]) };
     if count <= 4 {
         return;
     }
-    let by = highest(d);
+    let by = factor::<HIGHEST>(d);
     let next = [multiply(a, by), multiply(b, by), multiply(c, by), multiply(d, by)];
     // SAFETY: as above.
     unsafe { put_all(to, 4, next) };
     if count <= 8 {
         return;
     }
-    let by = highest(next[3]);
+    let by = factor::<HIGHEST>(next[3]);
     let e = multiply(a, by);
     // SAFETY: as above.
     unsafe { put(to, 8, e) };
@@ -283,41 +282,62 @@ unsafe fn multiply_out(last: *const u8, known: usize, to: *mut u8, count: usize)
     unsafe { put_all(to, 9, rest) };
 }
 
-/// The highest of four powers, four times.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn highest(powers: __m512i) -> __m512i {
-    _mm512_shuffle_i64x2::<0>(powers, powers)
+/// What powers are multiplied by: the same four times.
+#[derive(Clone, Copy)]
+struct Factor {
+    value: __m512i,
+    /// The value divided by x^64, for the lower halves of what it is multiplied by.
+    shifted: __m512i,
 }
 
-/// Four products in the field, each of the values that lie at the same place.
-///
-/// The product has 256 bits; its lower half is brought down in two steps, each by a product with the upper
-/// half of the reduced polynomial, x^127 + x^126 + x^121.
+/// One of four powers as a factor: `LANE` is its place four times, two bits each.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
-fn multiply(a: __m512i, b: __m512i) -> __m512i {
-    const LOW_LOW: i32 = 0x00;
-    const LOW_HIGH: i32 = 0x01;
-    const HIGH_LOW: i32 = 0x10;
-    const HIGH_HIGH: i32 = 0x11;
+fn factor<const LANE: i32>(powers: __m512i) -> Factor {
+    let value = _mm512_shuffle_i64x2::<LANE>(powers, powers);
+    Factor { value, shifted: divide(value) }
+}
+
+/// The places of four powers for [`factor`].
+const HIGHEST: i32 = 0;
+const SECOND: i32 = 0b10_10_10_10;
+const FIRST: i32 = 0b11_11_11_11;
+
+/// Four products in the field, in the representation that the module's documentation tells of: each is divided by
+/// x^128.
+///
+/// With the halves of `a` that is (a.high * by + a.low * (by / x^64)) / x^64, and both products have 192 bits: one
+/// division by x^64 is left, where the product of two whole values needs two.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn multiply(a: __m512i, by: Factor) -> __m512i {
+    let low = _mm512_xor_si512(
+        _mm512_clmulepi64_epi128::<LOW_LOW>(a, by.shifted),
+        _mm512_clmulepi64_epi128::<HIGH_LOW>(a, by.value),
+    );
+    let high = _mm512_xor_si512(
+        _mm512_clmulepi64_epi128::<LOW_HIGH>(a, by.shifted),
+        _mm512_clmulepi64_epi128::<HIGH_HIGH>(a, by.value),
+    );
+    _mm512_xor_si512(high, divide(low))
+}
+
+/// Four values divided by x^64: the lower half is brought up by a product with the upper half of the reduced
+/// polynomial, x^127 + x^126 + x^121.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,vpclmulqdq")]
+fn divide(values: __m512i) -> __m512i {
     const SWAP: i32 = 0b01_00_11_10;
     let polynomial = _mm512_set4_epi64(0, 0xc2 << 56, 0, 0xc2 << 56);
-
-    let low = _mm512_clmulepi64_epi128::<LOW_LOW>(a, b);
-    let high = _mm512_clmulepi64_epi128::<HIGH_HIGH>(a, b);
-    let middle = _mm512_xor_si512(
-        _mm512_clmulepi64_epi128::<LOW_HIGH>(a, b),
-        _mm512_clmulepi64_epi128::<HIGH_LOW>(a, b),
-    );
-    let low = _mm512_xor_si512(low, _mm512_bslli_epi128::<8>(middle));
-    let step = _mm512_clmulepi64_epi128::<LOW_LOW>(low, polynomial);
-    let low = _mm512_xor_si512(_mm512_shuffle_epi32::<SWAP>(low), step);
-    let step = _mm512_clmulepi64_epi128::<LOW_LOW>(low, polynomial);
-    let low = _mm512_xor_si512(_mm512_shuffle_epi32::<SWAP>(low), step);
-    let high = _mm512_xor_si512(high, _mm512_bsrli_epi128::<8>(middle));
-    _mm512_xor_si512(high, low)
+    let step = _mm512_clmulepi64_epi128::<LOW_LOW>(values, polynomial);
+    _mm512_xor_si512(_mm512_shuffle_epi32::<SWAP>(values), step)
 }
+
+/// Which halves are multiplied: the first operand's, the second's.
+const LOW_LOW: i32 = 0x00;
+const LOW_HIGH: i32 = 0x10;
+const HIGH_LOW: i32 = 0x01;
+const HIGH_HIGH: i32 = 0x11;
 
 /// Stores registers from number `first` on.
 ///
