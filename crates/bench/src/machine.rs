@@ -181,9 +181,12 @@ mod tests {
 
     #[test]
     fn memory_grows_when_it_is_written() {
-        let before = resident_bytes();
-        let memory = vec![1_u8; 64 << 20];
-        assert!(resident_bytes() >= before + (60 << 20));
-        assert_eq!(memory.last(), Some(&1));
+        // Other tests of the process may give memory back in between, but not each time.
+        assert!((0..20).any(|_| {
+            let before = resident_bytes();
+            let memory = vec![1_u8; 64 << 20];
+            assert_eq!(memory.last(), Some(&1));
+            resident_bytes() >= before + (60 << 20)
+        }));
     }
 }
