@@ -297,7 +297,7 @@ impl Opening {
             JobStatus::BadIcv => return Err(DropReason::InIntegrity),
             JobStatus::Failed | JobStatus::Pending => return Err(DropReason::InCrypto),
         }
-        let visible_len = self.visible_len(outer, outer_h, self.esp)?;
+        let visible_len = self.visible_len(outer, outer_h)?;
 
         // 2.
         let text_start = self.esp.start + self.shape.prefix_len();
@@ -323,7 +323,8 @@ impl Opening {
     /// The length of the IP header with its extensions, once it is clear that ESP follows it as
     /// the SA has it.
     #[inline(always)]
-    fn visible_len(&self, outer: Span, h: Brief, esp: Span) -> Result<usize, DropReason> {
+    fn visible_len(&self, outer: Span, h: Brief) -> Result<usize, DropReason> {
+        let esp = self.esp;
         let udp_len = self.shape.udp_len();
         let protocol = if udp_len == 0 { protocol::ESP } else { protocol::UDP };
         let len = usize::from(h.header_len());
