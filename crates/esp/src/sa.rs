@@ -151,7 +151,7 @@ impl Sa {
     /// [`DropReason::OutSequenceExhausted`] when the last number has been leased.
     #[inline]
     pub fn lease(&self, n: u32) -> Result<Lease, DropReason> {
-        sequence::lease(self.cells.sent(), self.template.esn, n)
+        sequence::lease(self.cells.sent(), self.shape.esn(), n)
     }
 
     /// How many outbound numbers are left: alarm before the last is used, also without ESN.
