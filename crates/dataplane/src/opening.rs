@@ -148,6 +148,7 @@ impl Worker {
             guesses.for_each(|place| self.flows.prefetch_at(place));
             for (note, _) in opens.notes.iter().zip(&opens.packets) {
                 let Some(sa) = self.reader.sa(note.sa) else { continue };
+                sa.prefetch();
                 sa.esp.prefetch_numbers();
                 sa.esp.replay().prefetch(note.opening.seq);
             }
