@@ -127,7 +127,7 @@ const AHEAD: usize = 8;
 const AGAIN: usize = 4;
 
 /// How many packets ahead what is found by way of that is asked for again.
-pub(crate) const SOON: usize = 2;
+const SOON: usize = 2;
 
 /// How many bursts a port's turn has at most.
 const BURSTS_AT_ONCE: usize = 8;

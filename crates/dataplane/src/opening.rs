@@ -17,7 +17,7 @@ use wire::Brief;
 
 use crate::flow_cache::Ingress;
 use crate::guess::Guess;
-use crate::ingress::{Head, Heads, SOON};
+use crate::ingress::{Head, Heads};
 use crate::sealing::SameSa;
 use crate::volume::check_volume;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
@@ -153,11 +153,16 @@ impl Worker {
                 sa.esp.replay().prefetch(note.opening.seq);
             }
         }
+        let is_spread = self.is_spread;
         let Opens { packets, notes, heads } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
         for ((packet, note), head) in each {
             if head.end.is_none() {
                 self.seek(head, note.guess);
+                // Where the guess was right: its plan is near now.
+                if is_spread && !head.is_sought {
+                    self.look_at_tallies(head);
+                }
             }
             if let Err(outcome) = self.accept(packet, note) {
                 head.end = Some(outcome);
@@ -167,12 +172,8 @@ impl Worker {
         if self.is_spread {
             self.look_at_plans(heads, notes);
         }
-        let is_spread = self.is_spread;
         let mut heads = heads.iter();
         for packet in packets.drain(..) {
-            if is_spread && let Some(next) = heads.as_slice().get(SOON) {
-                self.look_at_tallies(next);
-            }
             match heads.next() {
                 Some(head) => self.enter(packet, head, None),
                 // There are as many.
