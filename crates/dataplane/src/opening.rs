@@ -142,7 +142,8 @@ impl Worker {
     /// Accepts what has been decrypted, in the order of arrival, moves it on in the passes of every
     /// burst, and empties the burst.
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
-        if self.is_spread {
+        let is_spread = self.is_spread;
+        if is_spread {
             let guesses =
                 opens.notes.iter().take(opens.len()).filter_map(|note| note.guess.place());
             guesses.for_each(|place| self.flows.prefetch_at(place));
@@ -153,7 +154,6 @@ impl Worker {
                 sa.esp.replay().prefetch(note.opening.seq);
             }
         }
-        let is_spread = self.is_spread;
         let Opens { packets, notes, heads } = opens;
         let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
         for ((packet, note), head) in each {
@@ -169,7 +169,7 @@ impl Worker {
             }
         }
         self.find_all(heads);
-        if self.is_spread {
+        if is_spread {
             self.look_at_plans(heads, notes);
         }
         let mut heads = heads.iter();
