@@ -115,7 +115,7 @@ impl Bench {
             Bench::Scale => {
                 "The whole path on several cores at once, the rates of all workers together. GAIN is \
                  the multiple of one core's rate, which is measured in turns. ROUND TRIP is what a \
-                 cache line takes to the second core and back: where a virtual machine's cores are \
+                 cache line takes to the second core and back, the median: where a virtual machine's cores are \
                  moved apart by its host it grows, and the gain falls. `from memory`: the packets lie \
                  in no core's caches, as a card leaves them that writes past the caches; else \
                  the first core has written them."

@@ -170,8 +170,7 @@ fn many(
         let mut row = row(options, "sas", gateway);
         all.fill(&mut row, options.allocations.is_some());
         if at > 0 {
-            let rates = all.0.iter().map(Timed::mpps);
-            fill_gain(&mut row, rates.zip(first.0.iter().map(Timed::mpps)));
+            fill_gain(&mut row, all.rates().zip(first.rates()));
         }
         row.case = Some(case);
         row.build_seconds = Some(gateway.built.seconds);
@@ -228,10 +227,9 @@ pub(crate) fn repetition(
     let mut timed = Timed::default();
     while timed.has_time(options.duration) {
         gateway.load()?;
-        let packets = gateway.packets();
-        let before = gateway.crypto_switches();
-        let is_disturbed = |gateway: &Gateway| gateway.crypto_switches() != before;
-        timed.piece_on(gateway, packets, options.allocations, Gateway::run, is_disturbed);
+        let (packets, posts) = (gateway.packets(), gateway.posts());
+        let switches = Gateway::crypto_switches;
+        timed.quiet_piece_on(gateway, &posts, packets, options.allocations, Gateway::run, switches);
         gateway.unload()?;
     }
     Ok(timed)
@@ -250,8 +248,7 @@ fn ports_alone(options: &Options<'_>, size: usize) -> Result<Option<f64>, BenchE
     let (mut from, mut to) = (left.port(count), right.port(count));
     let mut timed = Timed::default();
     let mut burst = Burst::new();
-    let mut pass = 0;
-    while timed.packets < (PORT_PASSES * count) as u64 {
+    for pass in 0..=PORT_PASSES {
         left.give(&mut stock);
         let mut work = || {
             while from.rx(&mut pool, &mut burst).is_ok_and(|came| came > 0) {
@@ -262,11 +259,8 @@ fn ports_alone(options: &Options<'_>, size: usize) -> Result<Option<f64>, BenchE
         };
         match pass {
             0 => work(),
-            _ => {
-                timed.piece(count, None, work);
-            }
+            _ => timed.quiet_piece(count, None, work),
         }
-        pass += 1;
         right.take(&mut stock);
     }
     Ok(timed.cycles_per_packet())

@@ -23,6 +23,7 @@ use crate::machine::resident_bytes;
 use crate::options::Direction;
 use crate::port::Wire;
 use crate::random::Random;
+use crate::sibling::Post;
 use crate::timing::{pin, switches};
 use crate::traffic::Traffic;
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
@@ -88,6 +89,8 @@ pub(crate) struct Gateway {
     ivs: IvSource,
     /// The crypto threads, by their numbers in the system.
     crypto_threads: Vec<i32>,
+    /// One on each of their cores.
+    posts: Arc<[Post]>,
     /// All packets, while they are outside the gateway.
     stock: Vec<Packet>,
     /// The flow of the packet in each frame.
@@ -187,6 +190,7 @@ impl Gateway {
             engine: provider.engine()?,
             ivs: IvSource::from_seed([2; 32]),
             crypto_threads: Vec::new(),
+            posts: Arc::default(),
             stock,
             flows: vec![0; (frames + SPARE_FRAMES) as usize],
             frames: frames as usize,
@@ -282,6 +286,7 @@ impl Gateway {
         });
         let threads: Vec<JoinHandle<()>> = threads.collect();
         self.crypto_threads = told.iter().take(threads.len()).collect();
+        self.posts = cores.iter().map(|core| Post::new(*core)).collect::<Result<_, _>>()?;
         Ok(threads)
     }
 
@@ -289,6 +294,11 @@ impl Gateway {
     /// that is behind its burst waits.
     pub(crate) fn crypto_switches(&self) -> u64 {
         self.crypto_threads.iter().map(|thread| switches(*thread)).sum()
+    }
+
+    /// Who looks at the cores of the crypto threads.
+    pub(crate) fn posts(&self) -> Arc<[Post]> {
+        Arc::clone(&self.posts)
     }
 
     /// How many packets are under way.

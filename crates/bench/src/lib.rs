@@ -7,7 +7,7 @@
 //! | `raw` | the bench `crypto`: the cipher alone, which bounds the others |
 //! | `gateway`, `world`, `traffic`, `port` | the gateway under test and everything around it |
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
-//! | `round_trip` | how far apart two cores are |
+//! | `round_trip`, `sibling` | how far apart two cores are, and whether others use them too |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
@@ -28,8 +28,9 @@
 //! second-level cache when their turn comes. They belong to 1024 flows. Every result is checked
 //! once before it is timed: what comes out, opened by the peer, must be what went in.
 //!
-//! Pieces of time in which another process had the core are thrown away. Where rates of a repetition
-//! still differ, the median counts, and the slowest and the fastest are told.
+//! Pieces of time in which another process had the core are thrown away, and so are those before or
+//! after which another machine worked on the core's other half (`sibling`), as long as there are others. Where
+//! rates of a repetition still differ, the median counts, and the slowest and the fastest are told.
 //!
 //! The raw cipher is measured in turns with the gateway, in buffers of the same shape.
 
@@ -57,6 +58,7 @@ pub mod row;
 #[cfg(feature = "rtl")]
 mod rtl;
 mod scale;
+mod sibling;
 mod timing;
 mod traffic;
 mod world;

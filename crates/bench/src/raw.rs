@@ -78,8 +78,7 @@ fn of_each_number(
         };
         done.fill(&mut row, options.allocations.is_some());
         if at > 0 {
-            let rates = done.0.iter().map(Timed::mpps);
-            fill_gain(&mut row, rates.zip(first.0.iter().map(Timed::mpps)));
+            fill_gain(&mut row, done.rates().zip(first.rates()));
         }
         row
     });
@@ -192,11 +191,11 @@ impl<'o> Raw<'o> {
         };
         match self.direction {
             Direction::Outbound => {
-                timed.piece(count, allocations, || run(Op::Seal));
+                timed.quiet_piece(count, allocations, || run(Op::Seal));
             }
             Direction::Inbound => {
                 run(Op::Seal);
-                timed.piece(count, allocations, || run(Op::Open));
+                timed.quiet_piece(count, allocations, || run(Op::Open));
             }
         }
         if all_done { Ok(()) } else { Err(BenchError::Wrong { suite: self.suite }) }

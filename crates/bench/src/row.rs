@@ -58,9 +58,11 @@ pub struct Row {
     pub gain_min: Option<f64>,
     /// The greatest gain of a repetition.
     pub gain_max: Option<f64>,
-    /// Nanoseconds of a cache line's way to the second core and back: the longest before any of the
-    /// repetitions.
+    /// Nanoseconds of a cache line's way to the second core and back before a repetition: the median of those
+    /// that count.
     pub round_trip_ns: Option<f64>,
+    /// The part of the repetitions that had their cores for themselves: they are what counts, if there are any.
+    pub quiet_share: Option<f64>,
     /// Allocations for each packet, where the program counts them.
     pub allocations_per_packet: Option<f64>,
     /// Nanoseconds of one look-up: the median.
@@ -109,6 +111,7 @@ pub const COLUMNS: &[Column] = &[
     (">GAIN MIN", |r| number(r.gain_min)),
     (">GAIN MAX", |r| number(r.gain_max)),
     (">ROUND TRIP NS", |r| r.round_trip_ns.map(|n| format!("{n:.0}"))),
+    (">QUIET", |r| r.quiet_share.map(|n| format!("{:.0} %", n * 100.0))),
     (">NS/LOOK-UP", |r| r.ns_per_lookup.map(|n| format!("{n:.0}"))),
     (">PER SECOND", |r| r.per_second.map(|n| format!("{n:.0}"))),
     (">LOST", |r| r.lost.map(|n| n.to_string())),

@@ -16,7 +16,7 @@ use crate::gateway::{Arrival, Gateway, Path, Plan};
 use crate::options::{Direction, Options};
 use crate::round_trip::round_trip_ns;
 use crate::row::Row;
-use crate::timing::{Timed, fill_gain, median, pin};
+use crate::timing::{Rate, Timed, fill_gain, median, pin, quiet_ones, share};
 use crate::traffic::{Choice, Traffic};
 
 /// How workers share the SAs.
@@ -44,7 +44,7 @@ impl Sharing {
 /// One repetition.
 struct Turn {
     /// Of all cores together.
-    mpps: f64,
+    rate: Rate,
     cycles: Option<f64>,
     packets: u64,
     allocations: u64,
@@ -193,12 +193,13 @@ impl Case<'_> {
 
     /// The row of all repetitions with one number of cores, held against those of one core.
     fn row(&self, sharing: Sharing, turns: &[Turn], alone: &[Turn]) -> Row {
-        let rates: Vec<f64> = turns.iter().map(|turn| turn.mpps).collect();
-        let cycles: Option<Vec<f64>> = turns.iter().map(|turn| turn.cycles).collect();
-        let trips: Option<Vec<f64>> = turns.iter().map(|turn| turn.round_trip_ns).collect();
+        let counted = quiet_ones(turns.iter().map(|turn| (turn, turn.rate.is_quiet)));
+        let rates: Vec<f64> = counted.iter().map(|turn| turn.rate.mpps).collect();
+        let cycles: Option<Vec<f64>> = counted.iter().map(|turn| turn.cycles).collect();
+        let trips: Option<Vec<f64>> = counted.iter().map(|turn| turn.round_trip_ns).collect();
         let packets: u64 = turns.iter().map(|turn| turn.packets).sum();
         let allocations: u64 = turns.iter().map(|turn| turn.allocations).sum();
-        let counted = self.options.allocations.is_some();
+        let counts = self.options.allocations.is_some();
         let mut row = turns.first().map(|turn| turn.row.clone()).unwrap_or_default();
         row.case = Some(sharing.name(self.arrival));
         (row.mpps_min, row.mpps_max) = (Some(least(&rates)), Some(most(&rates)));
@@ -206,13 +207,12 @@ impl Case<'_> {
         row.mpps_median = Some(mpps);
         row.gbps_median = Some(mpps * self.size as f64 * 8.0 / 1000.0);
         row.cycles_per_packet = cycles.map(median);
-        row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
+        row.quiet_share = Some(share(turns.iter().map(|turn| turn.rate.is_quiet)));
+        row.allocations_per_packet = counts.then(|| allocations as f64 / packets as f64);
         if row.cores != Some(1) {
-            fill_gain(
-                &mut row,
-                turns.iter().zip(alone).map(|(turn, alone)| (turn.mpps, alone.mpps)),
-            );
-            row.round_trip_ns = trips.map(|trips| most(&trips));
+            let rates = |turns: &[Turn]| turns.iter().map(|turn| turn.rate).collect::<Vec<_>>();
+            fill_gain(&mut row, rates(turns).into_iter().zip(rates(alone)));
+            row.round_trip_ns = trips.map(median);
         }
         row
     }
@@ -223,7 +223,10 @@ impl Turn {
     fn of(timed: &[Timed], round_trip_ns: Option<f64>, row: Row) -> Turn {
         let cycles: Option<Vec<f64>> = timed.iter().map(Timed::cycles_per_packet).collect();
         Turn {
-            mpps: timed.iter().map(Timed::mpps).sum(),
+            rate: Rate {
+                mpps: timed.iter().map(Timed::mpps).sum(),
+                is_quiet: timed.iter().all(Timed::is_quiet),
+            },
             cycles: cycles.map(median),
             packets: timed.iter().map(|timed| timed.packets).sum(),
             allocations: timed.iter().map(|timed| timed.allocations).sum(),

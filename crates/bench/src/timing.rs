@@ -1,4 +1,8 @@
 //! Timing: one pinned thread, pieces that add up to repetitions, medians and spread.
+//!
+//! Of a repetition the *quiet* pieces count, before and after which nobody worked on the other halves of its cores
+//! ([`crate::sibling`]). What else was measured counts only where there is no quiet piece within the time that a
+//! repetition may take.
 
 use core::time::Duration;
 use std::thread;
@@ -10,6 +14,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::cycles;
 use crate::error::BenchError;
 use crate::row::Row;
+use crate::sibling::{Post, are_quiet, await_quiet};
 
 /// Runs `work` on a thread of its own, kept on one core, so that the caller's is as before.
 pub(crate) fn pinned<R: Send>(
@@ -48,8 +53,12 @@ pub(crate) struct Timed {
     pub(crate) time: Duration,
     pub(crate) cycles: Option<u64>,
     pub(crate) allocations: u64,
-    /// Time of pieces that were thrown away.
+    /// Whether it is of quiet pieces.
+    is_quiet: bool,
+    /// Time of pieces that were thrown away as another process had the core.
     thrown: Duration,
+    /// When the first quiet piece was looked for.
+    begun: Option<Instant>,
 }
 
 impl Timed {
@@ -66,9 +75,70 @@ impl Timed {
         self.piece_on(&mut (), packets, allocations, |()| work(), |()| false)
     }
 
-    /// As [`Timed::piece`]; `is_disturbed` says afterwards whether another thread of the work had to
-    /// share its core.
-    pub(crate) fn piece_on<S>(
+    /// As [`Timed::piece`], when the core is quiet.
+    pub(crate) fn quiet_piece(
+        &mut self,
+        packets: usize,
+        allocations: Option<fn() -> u64>,
+        work: impl FnOnce(),
+    ) {
+        self.quiet_piece_on(&mut (), &[], packets, allocations, |()| work(), |()| 0);
+    }
+
+    /// As [`Timed::quiet_piece`], with other threads of the work on the cores of `posts`; `switches` says how
+    /// often they had to leave them so far.
+    pub(crate) fn quiet_piece_on<S>(
+        &mut self,
+        subject: &mut S,
+        posts: &[Post],
+        packets: usize,
+        allocations: Option<fn() -> u64>,
+        work: impl FnOnce(&mut S),
+        switches: impl Fn(&S) -> u64,
+    ) {
+        self.begun.get_or_insert_with(Instant::now);
+        await_quiet(posts);
+        let before = switches(subject);
+        let mut piece = Timed { thrown: self.thrown, ..Timed::default() };
+        let is_disturbed = |subject: &S| switches(subject) != before;
+        let counts = piece.piece_on(subject, packets, allocations, work, is_disturbed);
+        self.thrown = piece.thrown;
+        if counts {
+            self.add(piece, are_quiet(posts));
+        }
+    }
+
+    /// Adds what another process has done, whose core is the calling thread's too: `work` waits for it, and says
+    /// how many packets it had and how long they took.
+    pub(crate) fn quiet_slice(
+        &mut self,
+        work: impl FnOnce() -> Result<(u64, Duration), BenchError>,
+    ) -> Result<(), BenchError> {
+        self.begun.get_or_insert_with(Instant::now);
+        await_quiet(&[]);
+        let (packets, time) = work()?;
+        self.add(Timed { packets, time, ..Timed::default() }, are_quiet(&[]));
+        Ok(())
+    }
+
+    /// Adds a piece: to what was quiet the quiet ones, and to what was not all until there is a quiet one.
+    fn add(&mut self, piece: Timed, is_quiet: bool) {
+        if self.is_quiet && !is_quiet {
+            return;
+        }
+        if is_quiet && !self.is_quiet {
+            let Timed { thrown, begun, .. } = *self;
+            *self = Timed { is_quiet, thrown, begun, ..Timed::default() };
+        }
+        self.time += piece.time;
+        self.packets += piece.packets;
+        self.allocations += piece.allocations;
+        if let Some(cycles) = piece.cycles {
+            self.cycles = Some(self.cycles.unwrap_or(0) + cycles);
+        }
+    }
+
+    fn piece_on<S>(
         &mut self,
         subject: &mut S,
         packets: usize,
@@ -100,12 +170,35 @@ impl Timed {
     }
 
     /// Whether a repetition of this length still has time.
+    ///
+    /// Where quiet pieces are rare it may take several times as long, and then ends with those that there are,
+    /// or with others.
     pub(crate) fn has_time(&self, duration: Duration) -> bool {
-        self.time < duration || self.packets == 0
+        let is_short = self.time < duration || self.packets == 0;
+        let Some(begun) = self.begun else { return is_short };
+        let may_look = begun.elapsed() < LOOKING + duration * LOOKING_TIMES;
+        match self.is_quiet {
+            true => is_short && may_look,
+            false => is_short || may_look,
+        }
+    }
+
+    /// Whether it is of quiet pieces.
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.is_quiet
+    }
+
+    /// Whether anybody looked if it is.
+    pub(crate) const fn is_watched(&self) -> bool {
+        self.begun.is_some()
     }
 
     pub(crate) fn mpps(&self) -> f64 {
         self.packets as f64 / self.time.as_secs_f64() / 1e6
+    }
+
+    pub(crate) fn rate(&self) -> Rate {
+        Rate { mpps: self.mpps(), is_quiet: self.is_quiet }
     }
 
     pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
@@ -145,23 +238,33 @@ impl Repetitions {
         (0..repeat).map(|_| work()).collect::<Result<Vec<_>, _>>().map(Repetitions)
     }
 
+    /// Those that count: the quiet ones, if there are any.
+    fn counted(&self) -> Vec<&Timed> {
+        quiet_ones(self.0.iter().map(|timed| (timed, timed.is_quiet)))
+    }
+
+    pub(crate) fn rates(&self) -> impl Iterator<Item = Rate> {
+        self.0.iter().map(Timed::rate)
+    }
+
     pub(crate) fn mpps(&self) -> f64 {
-        median(self.0.iter().map(Timed::mpps).collect())
+        median(self.counted().into_iter().map(Timed::mpps).collect())
     }
 
     pub(crate) fn ns_per_packet(&self) -> f64 {
-        median(self.0.iter().map(Timed::ns_per_packet).collect())
+        median(self.counted().into_iter().map(Timed::ns_per_packet).collect())
     }
 
     pub(crate) fn cycles_per_packet(&self) -> Option<f64> {
-        let cycles: Option<Vec<f64>> = self.0.iter().map(Timed::cycles_per_packet).collect();
+        let counted = self.counted().into_iter();
+        let cycles: Option<Vec<f64>> = counted.map(Timed::cycles_per_packet).collect();
         cycles.map(median)
     }
 
     /// Writes rates, cycles and allocations into a row; `counted` says whether the program counts
     /// allocations.
     pub(crate) fn fill(&self, row: &mut Row, counted: bool) {
-        let rates: Vec<f64> = self.0.iter().map(Timed::mpps).collect();
+        let rates: Vec<f64> = self.counted().into_iter().map(Timed::mpps).collect();
         let packets: u64 = self.0.iter().map(|t| t.packets).sum();
         let allocations: u64 = self.0.iter().map(|t| t.allocations).sum();
         let mpps = self.mpps();
@@ -171,12 +274,38 @@ impl Repetitions {
         row.gbps_median = row.size_bytes.map(|size| mpps * size as f64 * 8.0 / 1000.0);
         row.cycles_per_packet = self.cycles_per_packet();
         row.allocations_per_packet = counted.then(|| allocations as f64 / packets as f64);
+        if self.0.iter().any(Timed::is_watched) {
+            row.quiet_share = Some(share(self.0.iter().map(|timed| timed.is_quiet)));
+        }
     }
 }
 
-/// Writes rates into a row as multiples of those that were measured in turns with them: pairs of both.
-pub(crate) fn fill_gain(row: &mut Row, pairs: impl Iterator<Item = (f64, f64)>) {
-    let gains: Vec<f64> = pairs.map(|(rate, base)| rate / base).collect();
+/// The rate of a repetition, in million packets a second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate {
+    pub(crate) mpps: f64,
+    /// Whether it is of quiet pieces.
+    pub(crate) is_quiet: bool,
+}
+
+/// Of values that were measured when it was quiet, or not, the quiet ones; all if there is none.
+pub(crate) fn quiet_ones<T>(all: impl Iterator<Item = (T, bool)>) -> Vec<T> {
+    let (quiet, others): (Vec<_>, Vec<_>) = all.partition(|(_, is_quiet)| *is_quiet);
+    let counted = if quiet.is_empty() { others } else { quiet };
+    counted.into_iter().map(|(value, _)| value).collect()
+}
+
+/// Which part of them is true.
+pub(crate) fn share(all: impl ExactSizeIterator<Item = bool>) -> f64 {
+    let count = all.len();
+    all.filter(|is| *is).count() as f64 / count as f64
+}
+
+/// Writes rates into a row as multiples of those that were measured in turns with them: pairs of both. Of pairs
+/// those count in which both are quiet, if there are any.
+pub(crate) fn fill_gain(row: &mut Row, pairs: impl Iterator<Item = (Rate, Rate)>) {
+    let gain = |(rate, base): (Rate, Rate)| (rate.mpps / base.mpps, rate.is_quiet && base.is_quiet);
+    let gains = quiet_ones(pairs.map(gain));
     row.gain_min = gains.iter().copied().reduce(f64::min);
     row.gain_max = gains.iter().copied().reduce(f64::max);
     row.gain_median = Some(median(gains));
@@ -186,6 +315,10 @@ pub(crate) fn fill_gain(row: &mut Row, pairs: impl Iterator<Item = (f64, f64)>) 
 const CLOCK_GRAIN: Duration = Duration::from_micros(5);
 /// How much disturbed time a repetition throws away at most.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a repetition looks for quiet pieces: this, and so many times its length. Packets are written between
+/// pieces, which takes several times as long as a piece.
+const LOOKING: Duration = Duration::from_millis(300);
+const LOOKING_TIMES: u32 = 8;
 
 /// The middle one, or the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
@@ -213,7 +346,7 @@ mod tests {
             time: Duration::from_millis(ms),
             cycles: Some(ms * 10_000),
             allocations: ms,
-            thrown: Duration::ZERO,
+            ..Timed::default()
         };
         let all = Repetitions(vec![timed(1), timed(4), timed(2)]);
         let mut row = Row { size_bytes: Some(125), ..Row::default() };
@@ -231,9 +364,20 @@ mod tests {
     #[test]
     fn a_gain_is_of_what_was_measured_in_turns() {
         let mut row = Row::default();
-        fill_gain(&mut row, [(2.0, 4.0), (1.0, 4.0), (4.0, 5.0)].into_iter());
-        let gains = (row.gain_min, row.gain_median, row.gain_max);
-        assert_eq!(gains, (Some(0.25), Some(0.5), Some(0.8)));
+        let rate = |(mpps, is_quiet)| Rate { mpps, is_quiet };
+        let mut gains = |pairs: &[[(f64, bool); 2]]| {
+            let pairs = pairs.iter().map(|[one, base]| (rate(*one), rate(*base)));
+            fill_gain(&mut row, pairs);
+            (row.gain_min, row.gain_median, row.gain_max)
+        };
+        let mut pairs = vec![
+            [(2.0, false), (4.0, false)],
+            [(1.0, true), (4.0, false)],
+            [(4.0, false), (5.0, true)],
+        ];
+        assert_eq!(gains(&pairs), (Some(0.25), Some(0.5), Some(0.8)));
+        pairs.push([(9.0, true), (3.0, true)]);
+        assert_eq!(gains(&pairs), (Some(3.0), Some(3.0), Some(3.0)), "both were quiet");
     }
 
     #[test]
@@ -247,6 +391,52 @@ mod tests {
         assert!(timed.piece(1, None, || thread::sleep(Duration::from_millis(2))));
         assert_eq!(timed.packets, 1);
         assert!(timed.time >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn quiet_pieces_count_alone_once_there_is_one() {
+        let piece = |packets| Timed {
+            packets,
+            time: Duration::from_millis(packets),
+            cycles: Some(10 * packets),
+            allocations: packets,
+            ..Timed::default()
+        };
+        let mut timed = Timed { begun: Some(Instant::now()), ..Timed::default() };
+        timed.add(piece(1), false);
+        timed.add(piece(2), false);
+        assert_eq!((timed.packets, timed.is_quiet()), (3, false));
+        assert!(timed.has_time(Duration::from_millis(1)), "there may be a quiet one yet");
+        timed.add(piece(4), true);
+        timed.add(piece(8), false);
+        timed.add(piece(16), true);
+        assert_eq!((timed.packets, timed.time), (20, Duration::from_millis(20)));
+        assert_eq!((timed.cycles, timed.allocations, timed.is_quiet()), (Some(200), 20, true));
+        assert!(timed.has_time(Duration::from_millis(21)));
+        assert!(!timed.has_time(Duration::from_millis(20)));
+        let looked_for_long = Instant::now().checked_sub(LOOKING * 2).unwrap();
+        timed.begun = Some(looked_for_long);
+        assert!(!timed.has_time(Duration::from_millis(21)), "what there is has to do");
+        let none_quiet = Timed { is_quiet: false, ..timed };
+        assert!(none_quiet.has_time(Duration::from_millis(21)));
+        assert!(!none_quiet.has_time(Duration::from_millis(20)));
+        let mut row = Row::default();
+        let slow = Timed { packets: 5, ..none_quiet };
+        Repetitions(vec![slow, timed, slow]).fill(&mut row, false);
+        assert_eq!((row.mpps_min, row.mpps_max), (Some(timed.mpps()), Some(timed.mpps())));
+        assert_eq!(row.quiet_share, Some(1.0 / 3.0));
+        let mut row = Row::default();
+        Repetitions(vec![piece(1)]).fill(&mut row, false);
+        assert_eq!(row.quiet_share, None, "never looked");
+    }
+
+    #[test]
+    fn a_piece_is_measured_once_whether_it_is_quiet_or_not() {
+        let (mut timed, mut subject) = (Timed::default(), 0);
+        timed.quiet_piece_on(&mut subject, &[], 7, None, |n| *n += 1, |_| 0);
+        assert_eq!(subject, 1);
+        assert!(timed.packets == 7 || timed.thrown > Duration::ZERO);
+        assert!(timed.begun.is_some());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::esp::{plan, repetition, row};
 use crate::gateway::{Gateway, Path};
 use crate::options::{Direction, Options};
 use crate::row::Row;
-use crate::timing::{Repetitions, median, pinned};
+use crate::timing::{Repetitions, pinned};
 use crate::traffic::{Choice, Traffic};
 
 use hugepages::HugePages;
@@ -131,14 +131,14 @@ fn one(
     let mut secgw = Secgw::start(&peer.program, &files, direction, cpu)?;
     secgw.warm_up()?;
     let (mut ours, mut ours_warm) = (Repetitions::default(), Repetitions::default());
-    let mut theirs = Vec::new();
+    let mut theirs = Repetitions::default();
     for _ in 0..options.repeat {
         peer.check_stop()?;
         ours.0.push(repetition(&mut beyond, options)?);
         ours_warm.0.push(repetition(&mut warm, options)?);
-        theirs.push(secgw.measure(options.duration)?);
+        theirs.0.push(secgw.measure(options.duration)?);
     }
-    let theirs = median(theirs);
+    let theirs = theirs.mpps();
     let finished = |case, gateway: &Gateway, ours: &Repetitions| {
         let mut row = row(options, "peer", gateway);
         ours.fill(&mut row, options.allocations.is_some());

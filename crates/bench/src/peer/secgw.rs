@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::config::Files;
 use crate::error::BenchError;
 use crate::options::Direction;
+use crate::timing::Timed;
 
 /// A running peer, stopped but while it is measured.
 pub(crate) struct Secgw {
@@ -89,21 +90,32 @@ impl Secgw {
         self.signal(Signal::STOP)
     }
 
-    /// Runs it for this long; returns its rate in million packets a second.
-    pub(crate) fn measure(&mut self, duration: Duration) -> Result<f64, BenchError> {
+    /// Runs it for this long, on the core that the calling thread is on too.
+    pub(crate) fn measure(&mut self, duration: Duration) -> Result<Timed, BenchError> {
         self.signal(Signal::CONT)?;
         sleep(SETTLE);
-        let (from, waited_from, begun) = (self.sent()?, self.waited(), Instant::now());
-        sleep(duration);
-        let (to, waited_to, time) = (self.sent()?, self.waited(), begun.elapsed());
+        let begun = Instant::now();
+        let mut timed = Timed::default();
+        while timed.has_time(duration) {
+            timed.quiet_slice(|| self.slice())?;
+            if timed.packets == 0 && begun.elapsed() > PATIENCE {
+                return Err(BenchError::Peer("the peer has stopped to send".to_owned()));
+            }
+        }
         self.signal(Signal::STOP)?;
+        Ok(timed)
+    }
+
+    /// Packets that it sends in a moment, and the time that it had of it.
+    fn slice(&mut self) -> Result<(u64, Duration), BenchError> {
+        // How long it has waited is known when it runs again.
+        sleep(RESUME);
+        let (from, waited_from, begun) = (self.sent()?, self.waited(), Instant::now());
+        sleep(SLICE);
+        let (to, waited_to, time) = (self.sent()?, self.waited(), begun.elapsed());
         // What other processes took of the core is not the peer's time.
         let time = time.saturating_sub(waited_to.saturating_sub(waited_from));
-        let rate = to.saturating_sub(from) as f64 / time.as_secs_f64() / 1e6;
-        match rate > 0.0 {
-            true => Ok(rate),
-            false => Err(BenchError::Peer("the peer has stopped to send".to_owned())),
-        }
+        Ok((to.saturating_sub(from), time))
     }
 
     /// How long its worker has waited for the core so far.
@@ -184,5 +196,10 @@ const END_LIMIT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 /// From its continuation until it is measured.
 const SETTLE: Duration = Duration::from_millis(20);
+/// So short that who works beside the core mostly stays, or stays away.
+const SLICE: Duration = Duration::from_millis(4);
+const RESUME: Duration = Duration::from_micros(300);
+/// How long it may send nothing.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Packets after which its caches are warm.
 const ENOUGH_PACKETS: u64 = 50_000;
