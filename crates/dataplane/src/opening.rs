@@ -73,6 +73,7 @@ impl Opens {
         opening: esp::Opening,
         from: Option<(IpAddr, u16)>,
     ) -> Result<(), Packet> {
+        packet.prefetch_content();
         let (outer, ifindex) = (head.digest.brief, head.ingress.ifindex);
         match self.notes.get_mut(self.packets.len()) {
             Some(note) => {

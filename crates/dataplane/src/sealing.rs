@@ -80,6 +80,7 @@ impl Seals {
     ) -> Result<(), (Packet, DropReason)> {
         // Where the trailer goes: stores to lines that are far fill the store buffer, and then all waits.
         packet.prefetch(packet.span.len);
+        packet.prefetch_content();
         let len = match sa.esp.is_tunnel() {
             true => usize::from(h.total_len()),
             false => match sa.esp.payload_len(packet.data(), h) {

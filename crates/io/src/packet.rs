@@ -50,6 +50,18 @@ impl Packet {
         self.frame.prefetch(self.span.start.wrapping_add(offset));
     }
 
+    /// Asks for what lies behind the packet's headers, its first two cache lines, to be encrypted or decrypted when
+    /// all of a burst has been looked at.
+    #[inline]
+    pub fn prefetch_content(&self) {
+        let len = self.data().len();
+        let mut offset = 2 * mem::LINE_LEN;
+        while offset < len {
+            self.frame.prefetch_for_later(self.span.start.wrapping_add(offset));
+            offset += mem::LINE_LEN;
+        }
+    }
+
     /// Whether the span is not empty and lies inside the frame.
     #[inline]
     pub fn is_valid(&self) -> bool {
@@ -81,6 +93,12 @@ mod tests {
         for offset in [0, 47, 48, usize::MAX] {
             packet.prefetch(offset);
         }
+        let span = packet.span;
+        for span in [span, Span { start: 0, len: 2048 }, Span { start: 1, len: usize::MAX - 1 }] {
+            packet.span = span;
+            packet.prefetch_content();
+        }
+        packet.span = span;
         packet.data_mut().fill(7);
         assert_eq!(packet.buffer_mut()[1999..2001], [0, 7]);
         packet.span.len = 49;

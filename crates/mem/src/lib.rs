@@ -15,7 +15,7 @@ pub use evict::evict;
 pub use find::find_among_eight;
 pub use prefetch::{
     prefetch, prefetch_all, prefetch_all_to_write, prefetch_at, prefetch_pointer,
-    prefetch_pointer_to_write,
+    prefetch_pointer_for_later, prefetch_pointer_to_write,
 };
 pub use words::{StableWords, Words};
 

@@ -73,6 +73,29 @@ pub fn prefetch_pointer_to_write<T>(pointer: *const T) {
     let _ = address;
 }
 
+/// As [`prefetch_pointer`], into the second-level cache only: for what much else will be done before, which would
+/// push it out of the first.
+#[inline(always)]
+pub fn prefetch_pointer_for_later<T>(pointer: *const T) {
+    let address: *const u8 = pointer.cast();
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as in hint().
+    unsafe {
+        core::arch::x86_64::_mm_prefetch(address.cast(), core::arch::x86_64::_MM_HINT_T1);
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as in hint().
+    unsafe {
+        core::arch::asm!(
+            "prfm pldl2keep, [{0}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
+
 #[inline(always)]
 fn hint(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -109,6 +132,8 @@ mod tests {
         prefetch_pointer_to_write(core::ptr::without_provenance::<u8>(usize::MAX));
         prefetch_pointer(core::ptr::null::<u64>());
         prefetch_pointer(core::ptr::without_provenance::<u8>(usize::MAX));
+        prefetch_pointer_for_later(core::ptr::null::<u64>());
+        prefetch_pointer_for_later(core::ptr::without_provenance::<u8>(usize::MAX));
         let bytes = vec![1_u8; 100];
         for offset in [0, 63, 64, 99, 100, usize::MAX] {
             prefetch_at(&bytes, offset);

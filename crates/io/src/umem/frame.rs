@@ -73,6 +73,12 @@ impl Frame {
         mem::prefetch_pointer(self.start.as_ptr().wrapping_add(offset));
     }
 
+    /// As [`Frame::prefetch`], for what is not needed before all of a burst has been looked at.
+    #[inline]
+    pub fn prefetch_for_later(&self, offset: usize) {
+        mem::prefetch_pointer_for_later(self.start.as_ptr().wrapping_add(offset));
+    }
+
     /// The chunk's number in its region.
     #[inline]
     pub fn index(&self) -> u32 {
