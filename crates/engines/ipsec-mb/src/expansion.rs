@@ -14,7 +14,9 @@
 //! values needs no shift: `multiply(H^a << 1, H^b << 1)` is `H^(a + b) << 1`.
 //!
 //! **Trust.** The structure's layout is the library's own business. [`Expansion::new`] expands keys by the
-//! library and once more by itself, and where a byte differs there is no `Expansion`.
+//! library and once more by itself, and where a byte differs there is no `Expansion`. How many powers the library
+//! reads for a packet is its own business too: [`Gcm::new`](crate::gcm::Gcm::new) seals packets of every number of
+//! blocks, and does without where that shows.
 
 use core::arch::x86_64::{
     __m128i, __m512i, _mm_aesenclast_si128, _mm_loadu_si128, _mm_set_epi8, _mm_set1_epi32,
@@ -36,6 +38,9 @@ const AT_ONCE: usize = LINE_LEN / BLOCK_LEN;
 
 /// Registers of powers at most.
 const MOST: usize = (GCM_LEN - GCM_POWERS_AT) / LINE_LEN;
+
+/// Blocks of the longest packet that has a power for each.
+pub(crate) const MOST_BLOCKS: usize = MOST * AT_ONCE;
 
 /// The library's structure for one packet's key.
 pub(crate) struct Expansion {
@@ -72,10 +77,8 @@ impl Expansion {
     pub(crate) fn fill(&mut self, lines: &[KeyLine], key: AesKey, text_len: usize) -> *const u8 {
         self.used = true;
         let (keys, to) = (Placed::new(lines), self.structure.line_mut(0).cast());
-        // One power for each block, for the block of lengths and, so that nobody has to know whether
-        // additional data need one of their own, one more.
-        let blocks = text_len.div_ceil(BLOCK_LEN).saturating_add(2);
-        let count = blocks.div_ceil(AT_ONCE).min(MOST);
+        // One power for each block; additional data and the block of lengths take the lowest.
+        let count = text_len.div_ceil(BLOCK_LEN * AT_ONCE).clamp(1, MOST);
         // SAFETY: the processor has the instructions, else there were no `Expansion`; the lines are those
         // of an AES-GCM session with a key of this size, and the slab has room for a structure.
         unsafe { expand(keys, key, to, count) };
@@ -443,7 +446,7 @@ mod tests {
                 let filled = expansion.fill(lines, key, text_len);
                 let rounds = (0, schedule_len(key));
                 assert_eq!(bytes(filled, rounds), bytes(theirs, rounds), "{key:?}");
-                let needed = (text_len.div_ceil(BLOCK_LEN) + 2).min(48);
+                let needed = text_len.div_ceil(BLOCK_LEN).clamp(1, MOST_BLOCKS);
                 let part = (GCM_LEN - needed * BLOCK_LEN, GCM_LEN);
                 assert_eq!(bytes(filled, part), bytes(theirs, part), "{text_len}");
             }

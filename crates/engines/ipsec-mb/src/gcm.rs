@@ -6,17 +6,22 @@
 
 use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
 
-use crypto::{AesKey, Job, JobStatus, KeyLine, Layout, Maker, Op, Suite};
+use crypto::{
+    AesKey, EngineError, IcvLen, Job, JobStatus, KeyLine, Keys, Layout, Maker, Op, Session, Suite,
+};
 use ipsec_mb_sys as sys;
 
-use crate::expansion::Expansion;
-use crate::keys::Placed;
+use crate::expansion::{Expansion, MOST_BLOCKS};
+use crate::keys::{self, BLOCK_LEN, Placed};
 use crate::manager::{Manager, direct_call_failed};
 use crate::slab::Slab;
 use crate::tag::equal;
 
 /// Length of the nonce in bytes: salt and IV (RFC 4106 §4).
 const NONCE_LEN: usize = 12;
+
+/// Length of an ESP header and an IV in bytes.
+const ESP_IV_LEN: usize = 16;
 
 /// Length of the additional data with extended sequence numbers, in bytes (RFC 4106 §5).
 const ESN_AAD_LEN: usize = 12;
@@ -43,14 +48,45 @@ pub(crate) struct Gcm {
 impl Gcm {
     /// For the manager's code path.
     pub(crate) fn new(manager: &mut Manager, maker: Maker) -> Gcm {
-        Gcm {
+        let mut gcm = Gcm {
             calls: manager.gcm_calls(),
             expansion: Expansion::new(manager, maker),
             context: Slab::new(sys::culvert_mb_gcm_context_size()),
             nonce: Wide([0; 16]),
             aad: Wide([0; 16]),
             tag: Wide([0; 16]),
+        };
+        if gcm.can_expand() && !gcm.is_alike(manager, maker).unwrap_or(false) {
+            gcm.expansion = None;
         }
+        gcm.wipe();
+        gcm
+    }
+
+    /// Whether packets come out alike by keys expanded before and again, whatever number of blocks they
+    /// have.
+    #[cold]
+    fn is_alike(&mut self, manager: &mut Manager, maker: Maker) -> Result<bool, EngineError> {
+        let suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+        let mut session = |byte| {
+            let keys = Keys { cipher: vec![byte; 16], salt: vec![byte; 4], auth: vec![] };
+            keys::session(manager, maker, suite, &keys)
+        };
+        let (one, other) = (session(1)?, session(2)?);
+        let mut seal = |session: &Session, blocks: usize, expanded| {
+            let len = ESP_IV_LEN + blocks * BLOCK_LEN + suite.icv_len_bytes();
+            let mut packet = vec![3; len];
+            let (_, lines) = session.keys(maker)?;
+            let mut job = Job::esp(session, Op::Seal, &mut packet, None);
+            let status = self.run(&mut job, lines, suite, AesKey::Aes128, expanded);
+            (status == JobStatus::Done).then_some(packet)
+        };
+        Ok((0..=MOST_BLOCKS + 1).all(|blocks| {
+            // What is left of another key where nothing is filled in must not matter.
+            seal(&other, MOST_BLOCKS, Expanded::Again);
+            let before = seal(&one, blocks, Expanded::Before);
+            before.is_some() && before == seal(&one, blocks, Expanded::Again)
+        }))
     }
 
     /// Whether keys can be expanded again.
@@ -68,7 +104,7 @@ impl Gcm {
 
     /// Runs a job whose session has these lines and this suite, which is AES-GCM with this key
     /// size.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn run(
         &mut self,
         job: &mut Job<'_>,
@@ -227,6 +263,8 @@ mod tests {
         let maker = crate::keys::maker().unwrap();
         let mut manager = Manager::new().unwrap();
         let mut gcm = Gcm::new(&mut manager, maker);
+        // What `Gcm::new` tries would hide a mistake here.
+        assert_eq!(gcm.can_expand(), Expansion::new(&mut manager, maker).is_some());
         for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
             let suite = Suite::AesGcm { key, icv: crypto::IcvLen::Icv16 };
             let session = |manager: &mut Manager, byte| {
