@@ -11,6 +11,7 @@
 use arrayvec::ArrayVec;
 use crypto::{Bare, Engine, Job, JobStatus, Op, Provider, Session, Suite};
 use io::{BURST_LEN, HEADROOM};
+use mem::Cache;
 use wire::ethernet::HEADER_LEN;
 
 use crate::error::BenchError;
@@ -247,7 +248,7 @@ impl Cipher {
                 // The page that the keys are on, as the gateway does; the engine asks for the rest.
                 if sessions.len() > 1 {
                     let chosen = chosen.iter().filter_map(|n| sessions.get(*n));
-                    chosen.for_each(Session::prefetch_end);
+                    chosen.for_each(|session| session.prefetch_end(Cache::First));
                 }
                 let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
                 for (packet, n) in burst.iter_mut().zip(chosen) {

@@ -10,6 +10,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU16, Ordering};
 use std::sync::Arc;
 
+use mem::Cache;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 use crate::suite::Suite;
@@ -71,10 +72,12 @@ impl Session {
     /// Asks the processor to bring the last line of the keys near; waits for nothing. Engines ask for
     /// the rest, which costs less when the processor knows the page that it is on.
     #[inline]
-    pub fn prefetch_end(&self) {
+    pub fn prefetch_end(&self, cache: Cache) {
         match &self.0 {
-            Repr::Keys { keys, .. } => keys.lines().last().into_iter().for_each(mem::prefetch),
-            Repr::State { state, .. } => mem::prefetch(&**state),
+            Repr::Keys { keys, .. } => {
+                keys.lines().last().into_iter().for_each(|line| mem::prefetch_into(cache, line));
+            }
+            Repr::State { state, .. } => mem::prefetch_into(cache, &**state),
         }
     }
 
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(session.state::<u32>(), Some(&7));
         assert_eq!(session.state::<i32>(), None);
         assert_eq!(session.heap_len(), None);
-        session.prefetch_end();
+        session.prefetch_end(Cache::Second);
     }
 
     #[test]
@@ -201,7 +204,7 @@ mod tests {
     fn the_keys_say_how_much_memory_they_take() {
         let [maker, _] = makers();
         let session = Session::with_keys(Suite::ChaCha20Poly1305, maker, KeyBlock::new(9));
-        session.prefetch_end();
+        session.prefetch_end(Cache::Second);
         assert_eq!(session.heap_len(), Some(128));
     }
 }

@@ -5,9 +5,9 @@
 //! one before (flow, SA, numbers, keys). One packet alone would wait for each; here all packets of
 //! the burst wait for a level together.
 //!
-//! All of that does not stay in the first-level cache while the burst before is encrypted. To find it
-//! in the second-level cache, one pointer behind the other, takes as long as the work, so before each
-//! pass what it reads is asked for again.
+//! All of that does not stay in the first-level cache while the burst before is encrypted, and has hardly room
+//! there, so it may be asked for into the second-level cache ([`crate::asking`]). To find it there, one pointer
+//! behind the other, takes as long as the work, so before each pass what it reads is asked for again, a few packets ahead.
 //!
 //! The passes cost a few cycles a packet, so they are taken only while bursts are spread over many
 //! SAs.
@@ -16,7 +16,8 @@ use core::net::IpAddr;
 
 use esp::Sa;
 use io::Packet;
-use policy::{SaEntry, SaHandle, SaSpot, Tally};
+use mem::Cache;
+use policy::{SaEntry, SaHandle, SaSpot};
 use wire::{Digest, protocol};
 
 use crate::guess::Guess;
@@ -32,10 +33,16 @@ impl Worker {
         self.is_spread = runs >= SPREAD && runs * 2 >= packets;
     }
 
+    /// Where to a whole burst's lines are asked for.
+    #[inline(always)]
+    pub(crate) fn asked_into(&self) -> Cache {
+        if self.is_spread { self.asking.cache() } else { Cache::First }
+    }
+
     /// Asks for what the third pass will touch.
     #[inline(never)]
     pub(crate) fn look_ahead(&self, packets: &[Packet], heads: &mut Heads) {
-        let reader = &self.reader;
+        let (reader, cache) = (&self.reader, self.asked_into());
         // 1. By the flow's plan: policies and the SA's place. ESP: where the index has the SA.
         for (packet, head) in packets.iter().zip(heads.iter_mut()) {
             (head.tag, head.sa) = (None, None);
@@ -43,10 +50,10 @@ impl Worker {
                 continue;
             }
             if !head.is_own_esp {
-                head.sa = head.place.and_then(|place| self.look_at_plan(place));
+                head.sa = head.place.and_then(|place| self.look_at_plan(cache, place));
             } else if let Some((dst, spi)) = own_esp_ends(packet, head) {
                 let tag = reader.inbound_tag(dst, spi, protocol::ESP);
-                reader.prefetch_inbound(tag);
+                reader.prefetch_inbound(cache, tag);
                 head.tag = Some(tag);
             }
         }
@@ -55,26 +62,26 @@ impl Worker {
             let Some(tag) = head.tag else { continue };
             head.sa = reader.inbound_spot(tag);
             if let Some(spot) = head.sa {
-                reader.prefetch_spot(spot);
+                reader.prefetch_spot(cache, spot);
             }
         }
         // 3. The SA. ESP: the plan of the flow that the packet may be of.
         self.each_sa(heads, |head, spot, sa| {
-            sa.prefetch();
+            sa.prefetch(cache);
             match head.is_own_esp {
                 true => {
-                    sa.esp.prefetch_to_open();
+                    sa.esp.prefetch_to_open(cache);
                     if let Some(place) = Guess::from_note(reader.note_at(spot)).place() {
-                        self.flows.prefetch_at(place);
+                        self.flows.prefetch_at(cache, place);
                     }
                 }
-                false => sa.esp.prefetch_to_seal(),
+                false => sa.esp.prefetch_to_seal(cache),
             }
         });
         // 4. Its numbers, and the page that its keys are on. The engine asks for the keys.
         self.each_sa(heads, |_, _, sa| {
-            sa.esp.prefetch_numbers();
-            sa.esp.session().prefetch_end();
+            sa.esp.prefetch_numbers(cache);
+            sa.esp.session().prefetch_end(cache);
         });
     }
 
@@ -83,11 +90,11 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn look_again(&self, head: &Head) {
         if let Some(place) = head.place.filter(|_| !head.is_own_esp) {
-            self.flows.prefetch_at(place);
+            self.flows.prefetch_at(Cache::First, place);
         }
         if let Some(sa) = head.sa.and_then(|spot| self.reader.sa_at(spot)) {
-            sa.prefetch();
-            sa.esp.prefetch_numbers();
+            sa.prefetch(Cache::First);
+            sa.esp.prefetch_numbers(Cache::First);
         }
     }
 
@@ -95,7 +102,20 @@ impl Worker {
     #[inline(always)]
     pub(crate) fn look_at_tallies(&self, head: &Head) {
         if let Some(plan) = head.place.and_then(|place| self.flows.peek(place)) {
-            plan.tallies().for_each(Tally::prefetch);
+            plan.tallies().for_each(|tally| tally.prefetch(Cache::First));
+        }
+    }
+
+    /// The same for what a packet that was decrypted is accepted by.
+    #[inline(always)]
+    pub(crate) fn look_at_note(&self, note: &Note) {
+        if let Some(place) = note.guess.place() {
+            self.flows.prefetch_at(Cache::First, place);
+        }
+        if let Some(sa) = self.reader.sa(note.sa) {
+            sa.prefetch(Cache::First);
+            sa.esp.prefetch_numbers(Cache::First);
+            sa.esp.replay().prefetch(note.opening.seq);
         }
     }
 
@@ -115,7 +135,7 @@ impl Worker {
         if let Some(sa) = opened_by.and_then(|sa| self.reader.sa(sa)) {
             sa.esp.prefetch_cells();
         }
-        if let Some(spot) = self.last_place.and_then(|place| self.look_at_plan(place))
+        if let Some(spot) = self.last_place.and_then(|place| self.look_at_plan(Cache::First, place))
             && let Some(sa) = self.reader.sa_at(spot)
         {
             sa.esp.prefetch_cells();
@@ -127,7 +147,7 @@ impl Worker {
         for (head, note) in heads.iter().zip(notes) {
             let Some(place) = head.place.filter(|_| head.end.is_none()) else { continue };
             if head.is_sought {
-                self.look_at_plan(place);
+                self.look_at_plan(Cache::First, place);
             }
             let guess = note.guess.learn(place);
             if guess != note.guess {
@@ -139,12 +159,12 @@ impl Worker {
     /// Asks for what the plan at a place counts, and for the place of the SA by which packets of
     /// the flow are sealed.
     #[inline]
-    pub(crate) fn look_at_plan(&self, place: u32) -> Option<SaSpot> {
+    pub(crate) fn look_at_plan(&self, cache: Cache, place: u32) -> Option<SaSpot> {
         let plan = self.flows.peek(place)?;
-        plan.tallies().for_each(Tally::prefetch);
+        plan.tallies().for_each(|tally| tally.prefetch(cache));
         let Action::Seal(seal) = plan.action else { return None };
         let spot = seal.sa.spot();
-        self.reader.prefetch_spot(spot);
+        self.reader.prefetch_spot(cache, spot);
         Some(spot)
     }
 

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use esp::Sa;
 use io::{BURST_LEN, Burst, Frame, FramePool, Packet, Parcel};
+use mem::Cache;
 use outcome::{DropReason, Outcome};
 use policy::SaEntry;
 use wire::{MacAddr, Span, protocol};
@@ -300,7 +301,7 @@ impl Worker {
             head.is_own_esp = self.is_own_esp(&head);
             head.sa = None;
             head.seek(&self.flows);
-            head.place = self.flows.place(head.hash);
+            head.place = self.flows.place(Cache::First, head.hash);
             self.enter_any(packet, &head, held.as_deref());
             if heads.last().is_none_or(|last| last.hash != head.hash) {
                 heads.push(head);

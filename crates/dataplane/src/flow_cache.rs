@@ -14,6 +14,7 @@
 //! or neighbours have changed. When the databases have changed, each entry that is used next is
 //! asked once whether the change concerns it ([`policy::Stamp`]).
 
+use mem::Cache;
 use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed};
 
@@ -170,23 +171,23 @@ impl FlowCache {
 
     /// Where a flow with this hash stands, most likely; brings near what [`FlowCache::at`] reads.
     #[inline]
-    pub(crate) fn place(&self, hash: u64) -> Option<u32> {
+    pub(crate) fn place(&self, cache: Cache, hash: u64) -> Option<u32> {
         let set = self.set(hash);
         let tags = self.tags.get(set)?;
         // No two ways of a set have one tag; if they had, the key would tell.
         let way = mem::find_among_eight(tags, Self::tag(hash))?;
         let place = set * WAYS + way;
         if let Some(entry) = self.entries.get(place) {
-            mem::prefetch_all(entry);
+            mem::prefetch_all_into(cache, entry);
         }
         Some(place as u32)
     }
 
     /// Brings near what [`FlowCache::is_of`] and [`FlowCache::at`] read.
     #[inline]
-    pub(crate) fn prefetch_at(&self, place: u32) {
+    pub(crate) fn prefetch_at(&self, cache: Cache, place: u32) {
         if let Some(entry) = self.entries.get(place as usize) {
-            mem::prefetch_all(entry);
+            mem::prefetch_all_into(cache, entry);
         }
     }
 
@@ -224,7 +225,7 @@ impl FlowCache {
 
     /// What another cache has to know of a flow's plan, if there is one of this epoch.
     pub(crate) fn told(&self, hash: u64, key: &Key) -> Option<(Plan, Stamps)> {
-        let place = self.place(hash)? as usize;
+        let place = self.place(Cache::First, hash)? as usize;
         let entry = self.entries.get(place)?.as_ref()?;
         let is_current = entry.epoch == self.epoch && entry.key == *key;
         is_current.then(|| Some((entry.plan.clone(), self.stamps.get(place)?.clone())))?

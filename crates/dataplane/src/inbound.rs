@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use esp::Sa;
 use io::Packet;
+use mem::Cache;
 use outcome::DropReason;
 use policy::{Direction, Flow, SaEntry, SaHandle, SaId};
 use wire::{Digest, Fragment, Headers, Span, protocol};
@@ -102,7 +103,7 @@ impl Worker {
         }
         let guess = Guess::from_note(self.reader.note(sa));
         if let Some(place) = guess.place().filter(|_| !is_asked_for) {
-            self.flows.prefetch_at(place);
+            self.flows.prefetch_at(Cache::First, place);
         }
         guess
     }

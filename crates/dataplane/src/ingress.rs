@@ -11,6 +11,7 @@ use std::sync::Arc;
 use esp::Sa;
 use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
+use mem::Cache;
 use outcome::{DropReason, Outcome};
 use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, SaTag, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
@@ -124,7 +125,7 @@ pub(crate) struct Scratch {
 const AHEAD: usize = 8;
 
 /// How many packets ahead what was asked for a burst at a time is asked for again.
-const AGAIN: usize = 4;
+pub(crate) const AGAIN: usize = 4;
 
 /// How many packets ahead what is found by way of that is asked for again.
 const SOON: usize = 2;
@@ -134,9 +135,9 @@ const BURSTS_AT_ONCE: usize = 8;
 
 /// Brings near a packet's headers, and the line in front of them, where outer headers go.
 #[inline(always)]
-fn prefetch_headers(packet: &Packet) {
+fn prefetch_headers(cache: Cache, packet: &Packet) {
     for offset in [0, mem::LINE_LEN.wrapping_neg(), mem::LINE_LEN] {
-        packet.prefetch(offset);
+        packet.prefetch(cache, offset);
     }
 }
 
@@ -145,6 +146,8 @@ impl Worker {
     /// spread over many SAs, so that what one asks memory for comes while the one before is encrypted
     /// or decrypted.
     pub(crate) fn receive_some(&mut self, slot: usize) -> usize {
+        let is_timed = self.is_spread && self.crypto.is_none();
+        let begun_ns = self.time_if(is_timed && self.asking.is_measuring());
         let mut came = self.receive(slot);
         for turn in 1..BURSTS_AT_ONCE {
             if !self.is_spread || came < turn * BURST_LEN {
@@ -152,7 +155,18 @@ impl Worker {
             }
             came += self.receive(slot);
         }
+        // What comes in small numbers says more about gaps than about memory.
+        if is_timed && came >= BURST_LEN {
+            let ended_ns = self.time_if(begun_ns.is_some());
+            let took_ns =
+                ended_ns.zip(begun_ns).map_or(0, |(ended, begun)| ended.saturating_sub(begun));
+            self.asking.note(came as u64, took_ns);
+        }
         came
+    }
+
+    fn time_if(&self, is_asked_for: bool) -> Option<u64> {
+        is_asked_for.then(|| self.clock.now().ns)
     }
 
     /// Receives one burst from a port and moves each packet on.
@@ -224,11 +238,12 @@ impl Worker {
     #[inline(always)]
     fn first_pass(&mut self, burst: &mut Burst, heads: &mut Heads, source: Source) {
         let Source { ifindex, is_linux, mac } = source;
-        burst.iter().take(AHEAD).for_each(prefetch_headers);
+        let cache = self.asked_into();
+        burst.iter().take(AHEAD).for_each(|packet| prefetch_headers(cache, packet));
         let heads = heads.places(burst.len());
         for at in 0..burst.len() {
             if let Some(next) = burst.get(at + AHEAD) {
-                prefetch_headers(next);
+                prefetch_headers(cache, next);
             }
             let (Some(packet), Some(head)) = (burst.get_mut(at), heads.get_mut(at)) else { break };
             let found = match is_linux {
@@ -252,10 +267,11 @@ impl Worker {
     /// The second pass.
     #[inline]
     pub(crate) fn find_all(&self, heads: &mut [Head]) {
+        let cache = self.asked_into();
         for head in heads {
             // Of those that end here too: it does no harm.
             if head.is_sought {
-                head.place = self.flows.place(head.hash);
+                head.place = self.flows.place(cache, head.hash);
             }
         }
     }

@@ -29,6 +29,7 @@
 #![forbid(unsafe_code)]
 
 mod ahead;
+mod asking;
 mod batch;
 mod counters;
 mod crypto_pool;

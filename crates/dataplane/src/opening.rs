@@ -11,13 +11,14 @@ use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op};
 use esp::{Content, Sa};
 use io::Packet;
+use mem::Cache;
 use outcome::{DropReason, Outcome};
 use policy::{SaHandle, Volume};
 use wire::Brief;
 
 use crate::flow_cache::Ingress;
 use crate::guess::Guess;
-use crate::ingress::{Head, Heads};
+use crate::ingress::{AGAIN, Head, Heads};
 use crate::sealing::SameSa;
 use crate::volume::check_volume;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
@@ -31,7 +32,7 @@ pub(crate) struct Note {
     pub(crate) sa: SaHandle,
     /// Which flow it may be of.
     pub(crate) guess: Guess,
-    opening: esp::Opening,
+    pub(crate) opening: esp::Opening,
     /// Where it came from, if it is encapsulated in UDP.
     from: Option<(IpAddr, u16)>,
     ifindex: u32,
@@ -130,9 +131,9 @@ impl Worker {
             // Their flows' plans have come; what those count comes while the cipher computes.
             let places = gathered.notes.iter().take(len).filter_map(|note| note.guess.place());
             places.for_each(|place| {
-                self.look_at_plan(place);
+                self.look_at_plan(Cache::First, place);
             });
-            self.ask_again(gathered.sas(), Sa::prefetch_to_open);
+            self.ask_again(gathered.sas(), |sa| sa.prefetch_to_open(Cache::First));
         }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
@@ -144,20 +145,18 @@ impl Worker {
     /// burst, and empties the burst.
     pub(crate) fn accept_all(&mut self, opens: &mut Opens) {
         let is_spread = self.is_spread;
-        if is_spread {
-            let guesses =
-                opens.notes.iter().take(opens.len()).filter_map(|note| note.guess.place());
-            guesses.for_each(|place| self.flows.prefetch_at(place));
-            for (note, _) in opens.notes.iter().zip(&opens.packets) {
-                let Some(sa) = self.reader.sa(note.sa) else { continue };
-                sa.prefetch();
-                sa.esp.prefetch_numbers();
-                sa.esp.replay().prefetch(note.opening.seq);
-            }
-        }
         let Opens { packets, notes, heads } = opens;
-        let each = packets.iter_mut().zip(notes.iter()).zip(heads.iter_mut());
+        // Those of earlier bursts may follow.
+        let notes = notes.get(..packets.len()).unwrap_or_default();
+        let mut rest = notes.iter();
+        if is_spread {
+            rest.by_ref().take(AGAIN).for_each(|next| self.look_at_note(next));
+        }
+        let each = packets.iter_mut().zip(notes).zip(heads.iter_mut());
         for ((packet, note), head) in each {
+            if is_spread && let Some(next) = rest.next() {
+                self.look_at_note(next);
+            }
             if head.end.is_none() {
                 self.seek(head, note.guess);
                 // Where the guess was right: its plan is near now.
@@ -175,6 +174,11 @@ impl Worker {
         }
         let mut heads = heads.iter();
         for packet in packets.drain(..) {
+            if is_spread
+                && let Some(place) = heads.as_slice().get(AGAIN).and_then(|next| next.place)
+            {
+                self.flows.prefetch_at(Cache::First, place);
+            }
             match heads.next() {
                 Some(head) => self.enter(packet, head, None),
                 // There are as many.

@@ -8,11 +8,13 @@ use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op};
 use esp::{IvSource, Number, Sa};
 use io::Packet;
+use mem::Cache;
 use outcome::DropReason;
 use policy::{SaEntry, SaHandle};
 use wire::{Brief, Headers};
 
 use crate::egress::NextHop;
+use crate::ingress::AGAIN;
 use crate::plan::Adjacency;
 use crate::worker::{CRYPTO_BURST_LEN, Worker};
 
@@ -79,7 +81,7 @@ impl Seals {
         now_s: u64,
     ) -> Result<(), (Packet, DropReason)> {
         // Where the trailer goes: stores to lines that are far fill the store buffer, and then all waits.
-        packet.prefetch(packet.span.len);
+        packet.prefetch(Cache::First, packet.span.len);
         packet.prefetch_content();
         let len = match sa.esp.is_tunnel() {
             true => usize::from(h.total_len()),
@@ -179,7 +181,7 @@ impl Worker {
         let Seals { packets, notes, .. } = gathered;
         if self.is_spread {
             let sas = notes.iter().take(packets.len()).map(|note| note.sa);
-            self.ask_again(sas, Sa::prefetch_to_seal);
+            self.ask_again(sas, |sa| sa.prefetch_to_seal(Cache::First));
         }
         let reader = &self.reader;
         let sa_of = |_, sa| reader.sa(sa).map(|entry| &entry.esp);
@@ -260,7 +262,14 @@ fn seal_all<'s>(
     {
         let mut sas = SameSa::new(&sa_of);
         let mut jobs: ArrayVec<Job<'_>, CRYPTO_BURST_LEN> = ArrayVec::new();
-        for (at, (packet, note)) in packets.iter_mut().zip(notes.iter_mut()).enumerate() {
+        let mut each = packets.iter_mut();
+        for (at, note) in notes.iter_mut().enumerate() {
+            let Some(packet) = each.next() else { break };
+            if let Some(next) = each.as_slice().get(AGAIN) {
+                // Outer headers go in front, the trailer behind.
+                next.prefetch(Cache::First, mem::LINE_LEN.wrapping_neg());
+                next.prefetch(Cache::First, next.span.len);
+            }
             let (Some(sa), Some(number)) = (sas.get(at, note.sa), note.number.take()) else {
                 note.end = Some(DropReason::OutSequenceExhausted);
                 continue;

@@ -13,6 +13,7 @@ use outcome::{DropReason, Outcome};
 use policy::SaHandle;
 use wire::Headers;
 
+use crate::asking::Asking;
 use crate::batch::Batch;
 use crate::counters::Counters;
 use crate::crypto_pool::CryptoPool;
@@ -211,6 +212,8 @@ pub struct Worker {
     pub(crate) sources: KnownAddresses,
     /// Whether bursts are spread over many SAs.
     pub(crate) is_spread: bool,
+    /// Where to what they touch is asked for then.
+    pub(crate) asking: Asking,
     /// Ready but for the Ethernet header, by egress interface and next hop.
     pub(crate) held_for_neighbour: HoldQueue<(u32, IpAddr), Packet>,
     /// To be judged anew.
@@ -220,7 +223,7 @@ pub struct Worker {
     untold: ArrayVec<Event, UNTOLD>,
     pub(crate) icmp_limit: ErrorLimit,
     pub(crate) now: Now,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pub(crate) polling: Polling,
     pub(crate) stopping: bool,
 }
@@ -263,6 +266,7 @@ impl Worker {
             own: KnownAddresses::new(),
             sources: KnownAddresses::new(),
             is_spread: false,
+            asking: Asking::new(),
             held_for_neighbour: HoldQueue::new(limits(NEIGHBOUR_WAIT_NS)),
             held_for_sa: HoldQueue::new(limits(SA_WAIT_NS)),
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),

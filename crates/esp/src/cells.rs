@@ -14,7 +14,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::Arc;
 
-use mem::{StableWords, Words};
+use mem::{Cache, StableWords, Words};
 
 use crate::ring::ring_words;
 
@@ -79,15 +79,15 @@ impl Cells {
 
     /// Brings the cells that every packet touches near.
     #[inline]
-    pub fn prefetch(&self) {
-        self.0.prefetch(Self::LINE_START);
+    pub fn prefetch(&self, cache: Cache) {
+        self.0.prefetch(cache, Self::LINE_START);
     }
 
     /// Brings the bitmap's next cache line near, which holds what is left of a window of 65 to
     /// 256 packets.
     #[inline]
     pub fn prefetch_bitmap(&self) {
-        self.0.prefetch(Self::LINE_START + mem::LINE_LEN / size_of::<u64>());
+        self.0.prefetch(Cache::First, Self::LINE_START + mem::LINE_LEN / size_of::<u64>());
     }
 
     /// The last outbound sequence number handed out.

@@ -3,6 +3,7 @@
 use core::mem::offset_of;
 
 use crypto::Session;
+use mem::Cache;
 use outcome::DropReason;
 use thiserror::Error;
 use wire::Brief;
@@ -105,23 +106,23 @@ impl Sa {
     /// Brings the SA's own lines near that sealing reads. Waits for nothing, and reads nothing of
     /// the SA.
     #[inline]
-    pub fn prefetch_to_seal(&self) {
-        mem::prefetch(&self.template);
-        mem::prefetch(&self.cells);
+    pub fn prefetch_to_seal(&self, cache: Cache) {
+        mem::prefetch_into(cache, &self.template);
+        mem::prefetch_into(cache, &self.cells);
     }
 
     /// Brings the SA's own line near that opening reads, as [`Sa::prefetch_to_seal`].
     #[inline]
-    pub fn prefetch_to_open(&self) {
-        mem::prefetch(&self.cells);
+    pub fn prefetch_to_open(&self, cache: Cache) {
+        mem::prefetch_into(cache, &self.cells);
     }
 
     /// Brings the cells near that every packet touches. Best called when the SA's own lines have had time
     /// to come, some packets later. What else a packet touches of a replay window is known when its number
     /// is, see [`ReplayWindow::prefetch`].
     #[inline]
-    pub fn prefetch_numbers(&self) {
-        self.cells.prefetch();
+    pub fn prefetch_numbers(&self, cache: Cache) {
+        self.cells.prefetch(cache);
     }
 
     /// The same with what some packets touch, whichever they are.
@@ -129,7 +130,7 @@ impl Sa {
     /// The keys are brought near by the engine, which knows the packets.
     #[inline]
     pub fn prefetch_cells(&self) {
-        self.cells.prefetch();
+        self.cells.prefetch(Cache::First);
         if self.shape.window_size() > 64 {
             self.cells.prefetch_bitmap();
         }

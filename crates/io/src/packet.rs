@@ -1,6 +1,7 @@
 //! A packet: a frame, and where in it the packet lies; and a burst of them.
 
 use arrayvec::ArrayVec;
+use mem::Cache;
 use wire::Span;
 
 use crate::umem::Frame;
@@ -46,8 +47,8 @@ impl Packet {
     /// Asks for the cache line that is `offset` bytes into the packet, to be read or written soon;
     /// reads nothing and never fails.
     #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        self.frame.prefetch(self.span.start.wrapping_add(offset));
+    pub fn prefetch(&self, cache: Cache, offset: usize) {
+        self.frame.prefetch(cache, self.span.start.wrapping_add(offset));
     }
 
     /// Asks for what lies behind the packet's headers, its first two cache lines, to be encrypted or decrypted when
@@ -57,7 +58,7 @@ impl Packet {
         let len = self.data().len();
         let mut offset = 2 * mem::LINE_LEN;
         while offset < len {
-            self.frame.prefetch_for_later(self.span.start.wrapping_add(offset));
+            self.prefetch(Cache::Second, offset);
             offset += mem::LINE_LEN;
         }
     }
@@ -91,7 +92,7 @@ mod tests {
         assert_eq!(packet.data().len(), 48);
         assert!(packet.is_valid());
         for offset in [0, 47, 48, usize::MAX] {
-            packet.prefetch(offset);
+            packet.prefetch(Cache::First, offset);
         }
         let span = packet.span;
         for span in [span, Span { start: 0, len: 2048 }, Span { start: 1, len: usize::MAX - 1 }] {

@@ -14,8 +14,8 @@ pub use allocator::Allocator;
 pub use evict::evict;
 pub use find::find_among_eight;
 pub use prefetch::{
-    prefetch, prefetch_all, prefetch_all_to_write, prefetch_at, prefetch_pointer,
-    prefetch_pointer_for_later, prefetch_pointer_to_write,
+    Cache, prefetch, prefetch_all_into, prefetch_all_to_write, prefetch_at, prefetch_into,
+    prefetch_pointer, prefetch_pointer_to_write,
 };
 pub use words::{StableWords, Words};
 

@@ -16,7 +16,7 @@ use core::ptr::NonNull;
 use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
-use crate::LINE_LEN;
+use crate::{Cache, LINE_LEN};
 
 /// An owner of atomic words that never move.
 ///
@@ -90,9 +90,9 @@ impl<const HEAD: usize> Words<HEAD> {
 
     /// Brings the cache line of word `at` near; past the end nothing happens.
     #[inline(always)]
-    pub fn prefetch(&self, at: usize) {
+    pub fn prefetch(&self, cache: Cache, at: usize) {
         if let Some(word) = self.get(at) {
-            crate::prefetch(word);
+            crate::prefetch_into(cache, word);
         }
     }
 }
@@ -214,8 +214,8 @@ mod tests {
                 assert!(words.iter().all(|w| w.load(Relaxed) == 0));
                 let at = words.as_ptr() as usize + lead * 8;
                 assert_eq!(at % LINE_LEN, 0, "{count} words, lead {lead}");
-                words.prefetch(lead);
-                words.prefetch(usize::MAX);
+                words.prefetch(Cache::First, lead);
+                words.prefetch(Cache::Second, usize::MAX);
             }
         }
     }

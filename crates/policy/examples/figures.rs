@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use crypto::{AesKey, IcvLen, Suite};
 use esp::{Mode, SaFlags, SaParams};
+use mem::Cache;
 use policy::{
     Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Reader, SaConfig, SaEntry,
     VolumeLimits, workload,
@@ -142,7 +143,9 @@ fn sa_lookups() {
         let miss = time(&spis, |spi| assert!(black_box(find(spi ^ 1)).is_none()));
         let bursts: Vec<&[u32]> = spis.chunks(32).collect();
         let burst = time(&bursts, |spis| {
-            spis.iter().for_each(|&spi| reader.prefetch_inbound(reader.inbound_tag(dst, spi, 50)));
+            spis.iter().for_each(|&spi| {
+                reader.prefetch_inbound(Cache::First, reader.inbound_tag(dst, spi, 50))
+            });
             spis.iter().for_each(one);
         });
         println!("{n:7}  {hit:8.1}  {miss:4.1}  {:16.1}", burst / 32.0);

@@ -11,6 +11,8 @@
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use mem::Cache;
+
 /// Which worker: numbered from 0, each a thread of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerIndex(u8);
@@ -155,9 +157,9 @@ impl Tally {
 
     /// Brings near what [`count`](Tally::count) touches.
     #[inline]
-    pub fn prefetch(&self) {
+    pub fn prefetch(&self, cache: Cache) {
         if let Some(first) = self.first() {
-            mem::prefetch(first);
+            mem::prefetch_into(cache, first);
         }
     }
 

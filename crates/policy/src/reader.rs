@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use esp::Mode;
+use mem::Cache;
 
 use crate::feed::Inbox;
 use crate::flow::Flow;
@@ -111,8 +112,8 @@ impl<S> Reader<S> {
     /// Brings near what [`inbound_spot`](Reader::inbound_spot) and
     /// [`inbound_sa`](Reader::inbound_sa) look at first.
     #[inline]
-    pub fn prefetch_inbound(&self, tag: SaTag) {
-        self.view.inbound.prefetch(tag.0);
+    pub fn prefetch_inbound(&self, cache: Cache, tag: SaTag) {
+        self.view.inbound.prefetch(cache, tag.0);
     }
 
     /// Where the SA of an arriving packet most likely is; reads what
@@ -162,9 +163,9 @@ impl<S> Reader<S> {
 
     /// Brings near what leads from a place to the SA in it.
     #[inline]
-    pub fn prefetch_spot(&self, spot: SaSpot) {
+    pub fn prefetch_spot(&self, cache: Cache, spot: SaSpot) {
         if let Some(slot) = self.view.sas.get(spot.0) {
-            mem::prefetch(slot);
+            mem::prefetch_into(cache, slot);
         }
     }
 

@@ -7,6 +7,7 @@ use core::sync::atomic::{
 };
 
 use esp::Mode;
+use mem::Cache;
 
 use crate::model::{Mark, SaConfig, SaId, Template};
 use crate::selector::Selector;
@@ -121,8 +122,8 @@ impl<S> SaEntry<S> {
     /// Brings near what each packet reads of the entry; its packet work is not the database's.
     /// Reads nothing.
     #[inline]
-    pub fn prefetch(&self) {
-        mem::prefetch(&self.hot);
+    pub fn prefetch(&self, cache: Cache) {
+        mem::prefetch_into(cache, &self.hot);
     }
 
     /// Whether an arriving packet names this SA, but for the mark.

@@ -46,6 +46,8 @@ use core::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use mem::Cache;
+
 use crate::hash::Tag;
 
 /// Instead of a slot: the end of a chain.
@@ -101,9 +103,9 @@ impl Table {
 
     /// Brings the place of a tag near.
     #[inline]
-    pub(crate) fn prefetch(&self, tag: Tag) {
+    pub(crate) fn prefetch(&self, cache: Cache, tag: Tag) {
         if let Some(place) = self.places.get(self.start(tag)) {
-            mem::prefetch(place);
+            mem::prefetch_into(cache, place);
         }
     }
 }

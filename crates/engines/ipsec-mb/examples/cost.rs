@@ -27,6 +27,7 @@ fn main() {
 mod cost {
     use crypto::Suite;
     use crypto::{AesKey, Bare, Engine, Hmac, IcvLen, Job, JobStatus, Keys, Op, Provider, Session};
+    use mem::Cache;
 
     pub const BURST_LEN: usize = 64;
     const FRAME_LEN: usize = 2048;
@@ -135,7 +136,7 @@ mod cost {
                 let burst = burst.iter_mut().zip(&mut sessions);
                 jobs.extend(burst.map(|(packet, session)| Job::esp(session, op, packet, None)));
                 let from = now();
-                jobs.iter().for_each(|job| job.session.prefetch_end());
+                jobs.iter().for_each(|job| job.session.prefetch_end(Cache::First));
                 engine.run(&mut jobs);
                 cycles += now() - from;
                 assert!(jobs.iter().all(|job| job.status == JobStatus::Done));

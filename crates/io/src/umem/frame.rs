@@ -6,6 +6,8 @@ use core::ptr::NonNull;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
+use mem::Cache;
+
 use super::region::Region;
 use crate::packet::{Burst, Packet};
 
@@ -69,14 +71,8 @@ impl Frame {
 
     /// Asks for the cache line that is `offset` bytes into the chunk; reads nothing.
     #[inline]
-    pub fn prefetch(&self, offset: usize) {
-        mem::prefetch_pointer(self.start.as_ptr().wrapping_add(offset));
-    }
-
-    /// As [`Frame::prefetch`], for what is not needed before all of a burst has been looked at.
-    #[inline]
-    pub fn prefetch_for_later(&self, offset: usize) {
-        mem::prefetch_pointer_for_later(self.start.as_ptr().wrapping_add(offset));
+    pub fn prefetch(&self, cache: Cache, offset: usize) {
+        mem::prefetch_pointer(cache, self.start.as_ptr().wrapping_add(offset));
     }
 
     /// The chunk's number in its region.
