@@ -147,7 +147,8 @@ impl Worker {
     /// or decrypted.
     pub(crate) fn receive_some(&mut self, slot: usize) -> usize {
         let is_timed = self.is_spread && self.crypto.is_none();
-        let begun_ns = self.time_if(is_timed && self.asking.is_measuring());
+        let is_measuring = is_timed && self.asking.is_measuring();
+        let begun_ns = is_measuring.then(|| self.clock.now().ns);
         let mut came = self.receive(slot);
         for turn in 1..BURSTS_AT_ONCE {
             if !self.is_spread || came < turn * BURST_LEN {
@@ -157,16 +158,10 @@ impl Worker {
         }
         // What comes in small numbers says more about gaps than about memory.
         if is_timed && came >= BURST_LEN {
-            let ended_ns = self.time_if(begun_ns.is_some());
-            let took_ns =
-                ended_ns.zip(begun_ns).map_or(0, |(ended, begun)| ended.saturating_sub(begun));
+            let took_ns = begun_ns.map_or(0, |begun| self.clock.now().ns.saturating_sub(begun));
             self.asking.note(came as u64, took_ns);
         }
         came
-    }
-
-    fn time_if(&self, is_asked_for: bool) -> Option<u64> {
-        is_asked_for.then(|| self.clock.now().ns)
     }
 
     /// Receives one burst from a port and moves each packet on.
