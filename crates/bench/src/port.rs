@@ -91,7 +91,11 @@ impl Port for WirePort {
         let count = burst.len();
         self.stats.tx_packets += count as u64;
         self.stats.tx_bytes += burst.iter().map(|packet| packet.span.len as u64).sum::<u64>();
-        self.sent.extend(burst.drain(..));
+        // In parts: as a whole each would be put together on the stack by narrow stores, which the wide load
+        // behind them waits for.
+        for Packet { frame, span } in burst.drain(..) {
+            self.sent.push(Packet { frame, span });
+        }
         Ok(count)
     }
 
