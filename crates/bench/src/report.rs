@@ -152,9 +152,10 @@ const METHOD: &str = "\
 Packets are UDP in IPv4; sizes are those of the inner IP packet. What is timed is the daemon's own
 worker, with nothing switched off that a gateway has on; what is not timed is what a network card
 and the peers do: writing packets, and sealing those that arrive under ESP. The packets under way
-lie in 16 MiB of buffers in random order. Rates are medians of the repetitions, with the slowest and
-the fastest; cycles are those of the time-stamp counter, which is a clock. Ratios compare what was
-measured in turns within one run: on a shared machine they say more than the rates.
+lie in 16 MiB of buffers, unless `--frames` says otherwise, in random order. Rates are medians of the
+repetitions, with the slowest and the fastest; cycles are those of the time-stamp counter, which is a
+clock. Ratios compare what was measured in turns within one run: on a shared machine they say more
+than the rates.
 ";
 
 #[cfg(test)]

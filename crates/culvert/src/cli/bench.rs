@@ -105,6 +105,9 @@ pub struct BenchArgs {
     /// Inner flows; at least one for each SA.
     #[arg(long, value_name = "COUNT")]
     pub flows: Option<usize>,
+    /// Packets under way, each in a buffer of 2 KiB; 512 fit a second-level cache, 8192 do not.
+    #[arg(long, value_name = "COUNT")]
+    pub frames: Option<u32>,
     /// Repetitions; the median counts.
     #[arg(long, value_name = "COUNT")]
     pub repeat: Option<usize>,

@@ -158,6 +158,7 @@ fn options<'p>(
     options.sizes = args.size.clone().unwrap_or(options.sizes);
     options.sas = args.sas.clone().unwrap_or(options.sas);
     options.flows = args.flows.unwrap_or(options.flows);
+    options.frames = args.frames.unwrap_or(options.frames);
     options.repeat = args.repeat.unwrap_or(options.repeat);
     options.duration = args.millis.map_or(options.duration, Duration::from_millis);
     options.cpu = args.cpu;
