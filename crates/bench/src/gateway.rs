@@ -64,6 +64,13 @@ pub(crate) struct Plan<'p> {
 
 /// One gateway, ready to run, and everything that plays the world around it.
 pub(crate) struct Gateway {
+    /// The peers' side of the SAs that are measured: seals what the gateway opens, opens what it
+    /// seals.
+    ///
+    /// Dropped first: each shares its keys with one of the gateway's SAs, and what is freed together is
+    /// allocated together again ([`mem::Allocator`]). A gateway's SA goes as a whole where nobody shares its
+    /// keys; freed later than the rest, the keys would lie anywhere in the next gateway of this process.
+    pub(crate) peers: Vec<Sa>,
     pub(crate) worker: Worker,
     pub(crate) databases: Databases<Sa>,
     pub(crate) tables: Arc<Tables>,
@@ -77,9 +84,6 @@ pub(crate) struct Gateway {
     /// Where packets come in, and where they go out.
     inside: Wire,
     outside: Wire,
-    /// The peers' side of the SAs that are measured: seals what the gateway opens, opens what it
-    /// seals.
-    pub(crate) peers: Vec<Sa>,
     /// Peers' ends that take their places with the next pass of packets.
     successors: Vec<(usize, Sa)>,
     /// Whether the worker has taken none of the packets of this pass.
