@@ -67,10 +67,13 @@ pub(crate) struct Gateway {
     /// The peers' side of the SAs that are measured: seals what the gateway opens, opens what it
     /// seals.
     ///
-    /// Dropped first: each shares its keys with one of the gateway's SAs, and what is freed together is
-    /// allocated together again ([`mem::Allocator`]). A gateway's SA goes as a whole where nobody shares its
-    /// keys; freed later than the rest, the keys would lie anywhere in the next gateway of this process.
+    /// These two before the worker and the databases, as fields are dropped in their order: a peer shares its
+    /// keys with one of the gateway's SAs, and only what is freed together is allocated together again
+    /// ([`mem::Allocator`]). Keys that outlive the rest of their SA lie apart from it in the next gateway of
+    /// this process.
     pub(crate) peers: Vec<Sa>,
+    /// Peers' ends that take their places with the next pass of packets.
+    successors: Vec<(usize, Sa)>,
     pub(crate) worker: Worker,
     pub(crate) databases: Databases<Sa>,
     pub(crate) tables: Arc<Tables>,
@@ -84,8 +87,6 @@ pub(crate) struct Gateway {
     /// Where packets come in, and where they go out.
     inside: Wire,
     outside: Wire,
-    /// Peers' ends that take their places with the next pass of packets.
-    successors: Vec<(usize, Sa)>,
     /// Whether the worker has taken none of the packets of this pass.
     fresh: bool,
     /// An engine that is not the worker's.
