@@ -1,0 +1,3 @@
+import sys
+from .main import main
+sys.exit(main())
