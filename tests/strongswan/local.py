@@ -15,14 +15,16 @@ from lab.planes import ROOT, culvert_binary
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _GUEST = Path(__file__).resolve().parent / "guest"
-_STAND_INS = ("ip", "ipsec", "systemctl", "ifup")
+_STAND_INS = ("ip.sh", "ipsec.sh", "systemctl.sh", "ifup.py")
 
 
 class Common:
     """The shared folders, under `folder`."""
 
-    def __init__(self, suite, folder):
+    def __init__(self, suite, folder, open_filters=False):
         self.suite, self.folder = suite, Path(folder)
+        #: The default policies of the suite's packet filters are "accept": to see what else fails.
+        self.open_filters = open_filters
         self.local = self.folder / "local"
         self.ipsec = self.folder / "ipsec"
         self.debian = suite.folder / "debian"
@@ -42,7 +44,10 @@ class Common:
         for name in _STAND_INS:
             self._program(_GUEST / name, "sbin")
         (self.local / "sbin/ifdown").symlink_to("ifup")
-        self._program(_GUEST / "web", "libexec")
+        if self.open_filters:
+            self._program(_GUEST / "iptables-restore.sh", "sbin")
+            (self.local / "sbin/ip6tables-restore").symlink_to("iptables-restore")
+        self._program(_GUEST / "web.py", "libexec")
         shutil.copy(Path(__file__).with_name("network.py"), self.local / "lib/suite")
         # The suite's configurations name strongSwan's default installation folders.
         (self.local / "libexec/ipsec").symlink_to("/usr/lib/ipsec")
@@ -55,7 +60,7 @@ class Common:
         return self
 
     def _program(self, file, where):
-        target = self.local / where / file.name
+        target = self.local / where / file.name.removesuffix(".sh").removesuffix(".py")
         shutil.copy(file, target)
         target.chmod(0o755)
 
