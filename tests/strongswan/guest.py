@@ -44,8 +44,10 @@ _FILES = {3: "daemon.log", 4: "auth.log", 10: "auth.log"}
 _CONFIG = """\
 name = "{name}"
 
-[log]
-level = "info"
+# A few packets at a time, and many daemons on one machine.
+[worker]
+frames = 8192
+flows = 1024
 """
 
 _PORT = """

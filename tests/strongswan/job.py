@@ -1,6 +1,7 @@
 """Runs one scenario and says what came of it."""
 
 import json
+import re
 import selectors
 import threading
 import time
@@ -161,7 +162,8 @@ class Job:
     drops = {}
 
     def evidence(self):
-        """What helps to find the cause: drops that moved, and what charon was refused."""
+        """What helps to find the cause: drops that moved, what charon was refused, and what fell to
+        the default policies of the packet filters."""
         refused = []
         for name in self.scenario.ipsec_hosts:
             log = self.results / f"{name}.daemon.log"
@@ -169,7 +171,18 @@ class Job:
                 for line in log.read_text(errors="replace").splitlines():
                     if any(word in line for word in _REFUSALS):
                         refused.append(f"{name}: {line.split(': ', 1)[-1]}")
-        return {"drops": {k: v for k, v in self.drops.items() if v}, "refused": refused[:8]}
+        filtered = {}
+        for name in self.scenario.ipsec_hosts:
+            network = self.results / f"{name}.network"
+            if network.exists():
+                found = default_drops(network.read_text(errors="replace"))
+                if found:
+                    filtered[name] = found
+        return {
+            "drops": {host: drops for host, drops in self.drops.items() if drops},
+            "refused": refused[:8],
+            "filtered": filtered,
+        }
 
     def _collect(self):
         for name, guest in self.guests.items():
@@ -187,8 +200,17 @@ class Job:
             raise LabError(f"not done within {SCENARIO_S} s")
 
 
-#: What charon's kernel interface says when a request was not done.
-_REFUSALS = ("[KNL] unable to", "[KNL] received netlink error", "failed: ", "not supported")
+#: What charon says when the kernel interface or a plugin has not done what it asked for.
+_REFUSALS = ("[KNL] unable to", "[KNL] received netlink error", " not supported")
+
+
+def default_drops(saved):
+    """Packets that chains with the policy DROP have dropped by it, from `iptables-save -c`."""
+    found = {}
+    for chain, packets in re.findall(r"^:(\w+) DROP \[(\d+):\d+\]", saved, re.MULTILINE):
+        if int(packets):
+            found[chain] = found.get(chain, 0) + int(packets)
+    return found
 
 
 class _SyslogReader:

@@ -131,5 +131,7 @@ def main():
         print(f"strongswan-suite: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        # Also of those that were interrupted while they were being made.
+        remove_left_over()
         print("strongswan-suite: interrupted; all hosts are removed", file=sys.stderr)
         return 130

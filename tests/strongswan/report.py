@@ -38,7 +38,7 @@ def judge(result, excuse):
 
 def skipped(name, excuse):
     return {"name": name, "seconds": 0.0, "verdict": "skipped", "reason": excuse.reason,
-            "failures": [], "error": "", "drops": {}, "refused": []}  # fmt: skip
+            "failures": [], "error": "", "drops": {}, "refused": [], "filtered": {}}  # fmt: skip
 
 
 #: Kinds of checks, by what stands in the line; the first that fits.
@@ -63,27 +63,44 @@ def kind(text):
     return "other"
 
 
+def cause(result):
+    """What most likely stands behind a failure, from the evidence that says most about it."""
+    refused = [text for text in result["refused"] if "[KNL]" in text]
+    if refused:
+        errors = [text.split("[KNL] ")[1] for text in refused if "netlink error" in text]
+        return f"culvert refused a request ({(errors or ['see the log'])[0]})"
+    if result["refused"]:
+        return "the IKE daemon has no such algorithm"
+    if not result["failures"]:
+        return "did not run to its end"
+    if result["filtered"]:
+        return "the packet filter of a host that does IPsec dropped packets"
+    return f"first failed at: {kind(first_failure(result))}"
+
+
 def causes(results):
-    """Failed results by the kind of the first check that did not hold."""
+    """Failed results by cause, the largest group first."""
     groups = collections.defaultdict(list)
     for result in results:
         if result["verdict"] == "failed":
-            what = kind(first_failure(result)) if result["failures"] else "did not run to its end"
-            groups[what].append(result)
+            groups[cause(result)].append(result)
     return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
 
 
 def summary(results):
     """The text at the end of a run."""
     lines = []
-    for cause, group in causes(results).items():
-        lines.append(f"\n{len(group)} failed at: {cause}")
+    for what, group in causes(results).items():
+        lines.append(f"\n{len(group)} failed: {what}")
         for result in sorted(group, key=lambda r: r["name"]):
             lines.append(f"  {result['name']}")
             lines.append(f"      {first_failure(result)[:300]}")
             for host, drops in result["drops"].items():
                 counts = ", ".join(f"{reason} {count}" for reason, count in drops.items())
                 lines.append(f"      drops on {host}: {counts}")
+            for host, chains in result["filtered"].items():
+                counts = ", ".join(f"{chain} {count}" for chain, count in chains.items())
+                lines.append(f"      dropped by default policy on {host}: {counts}")
             for refused in result["refused"][:3]:
                 lines.append(f"      refused on {refused[:200]}")
     reasons = collections.Counter(r["reason"] for r in results if r["verdict"] == "skipped")

@@ -74,6 +74,7 @@ class Runner:
         return {
             "name": scenario.name, "seconds": 0.0, "passed": False, "failures": [],
             "error": f"its process ended with status {status}", "drops": {}, "refused": [],
+            "filtered": {},
         }  # fmt: skip
 
     def _interrupt(self):

@@ -6,6 +6,7 @@ import pytest
 
 from strongswan import dat, network, report
 from strongswan.excuses import Excuse, ExcuseError, Excuses
+from strongswan.job import default_drops
 from strongswan.scenario import Suite, placeholders, shell_variables
 
 TESTING_CONF = '''
@@ -209,7 +210,7 @@ def test_what_is_missing_is_found_out(suite):
 def _result(passed, failures=()):
     return {"name": "ikev2/one", "seconds": 1.0, "passed": passed, "error": "", "drops": {},
             "failures": [{"line": line, "output": "", "errors": ""} for line in failures],
-            "refused": []}  # fmt: skip
+            "refused": [], "filtered": {}}  # fmt: skip
 
 
 def test_verdicts():
@@ -221,10 +222,18 @@ def test_verdicts():
     assert stale["verdict"] == "passed" and "no longer needed" in stale["reason"]
 
 
-def test_failures_are_grouped_by_their_first_line():
-    lines = ["moon::tcpdump::ESP::YES", "moon::ping -c 1 x::64 bytes::YES"]
+def test_failures_are_grouped_by_cause():
+    lines = ["moon::tcpdump::ESP::YES", "moon::ping -c 1 x::64 bytes::YES", "moon::x::y::YES"]
     results = [report.judge(_result(False, [line]), None) for line in lines]
+    results[2]["refused"] = ["moon: 10[KNL] received netlink error: Not implemented (38)"]
     assert set(report.causes(results)) == {
-        "seen on the wire", "a ping, or another program's traffic",
-    }  # fmt: skip
-    assert report.counts(results) == {"passed": 0, "failed": 2, "skipped": 0}
+        "first failed at: seen on the wire",
+        "first failed at: a ping, or another program's traffic",
+        "culvert refused a request (received netlink error: Not implemented (38))",
+    }
+    assert report.counts(results) == {"passed": 0, "failed": 3, "skipped": 0}
+
+
+def test_packets_that_fell_to_a_default_policy():
+    saved = "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [3:9]\n:OUTPUT DROP [2:168]\nCOMMIT\n"
+    assert default_drops(saved + "*filter\n:OUTPUT DROP [1:84]\n") == {"OUTPUT": 3}
