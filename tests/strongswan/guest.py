@@ -5,6 +5,7 @@ the machine's, which it sees read-only otherwise. Commands run in there through 
 first process ends, the kernel ends all others and takes the mounts with it.
 """
 
+import os
 import shutil
 import signal
 import socket
@@ -174,7 +175,7 @@ class Guest:
         out, err = self.folder / "stdout", self.folder / "stderr"
         with open(out, "wb") as stdout, open(err, "wb") as stderr:
             popen = subprocess.Popen(
-                [*_WITH_MAKER[:3], *self._enter(), "/bin/bash", "-c", script],
+                [*_WITH_MAKER[:3], *self._enter(), "/bin/bash", "-c", f"cd; {script}"],
                 stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
                 env={
                     "PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "USER": "root",
@@ -185,8 +186,6 @@ class Guest:
             try:
                 status = popen.wait(timeout)
             except subprocess.TimeoutExpired:
-                import os
-
                 os.killpg(popen.pid, signal.SIGKILL)
                 popen.wait()
                 status = 124

@@ -27,6 +27,10 @@ def arguments():
     parser = argparse.ArgumentParser(prog="strongswan", description=__doc__)
     parser.add_argument("only", nargs="*", help="scenarios, as GROUP/NAME, or patterns of them")
     parser.add_argument("--jobs", type=int, default=10, help="so many at a time (10)")
+    parser.add_argument(
+        "--retries", type=int, default=1, metavar="N",
+        help="run what failed N times more, fewer at a time: some scenarios are about seconds (1)",
+    )  # fmt: skip
     parser.add_argument("--sample", action="store_true", help="only the sample in " + FILE.name)
     parser.add_argument(
         "--ignore-missing", action="store_true", help="also run what lacks a plugin or a program"
@@ -36,6 +40,7 @@ def arguments():
         help="hosts' packet filters drop nothing by default: not the suite, but shows what else fails",
     )  # fmt: skip
     parser.add_argument("--list", action="store_true", help="say what would run, and why not")
+    parser.add_argument("--logs", type=Path, default=RESULTS, help="the folder for the logs")
     parser.add_argument("--json", type=Path, default=RESULT, help=f"the result ({RESULT.name})")
     return parser.parse_args()
 
@@ -96,22 +101,31 @@ def run(args):
                 print(f"{result['name']}  skipped: {result['reason']}")
             return 0
         print(f"{len(to_run)} scenarios to run, {len(results)} skipped; {culvert_binary()}")
-        finished = 0
-
-        def done(result):
-            nonlocal finished
-            finished += 1
-            results.append(report.judge(result, excuse_of[result["name"]]))
-            print(report.line(result, finished, len(to_run)), flush=True)
-
         started = time.monotonic()
-        Runner(common, RESULTS, args.jobs).run(longest_first(to_run, args.json), done)
+        latest, again, jobs = {}, to_run, args.jobs
+        for attempt in range(1 + args.retries):
+            if attempt:
+                again = [s for s in to_run if latest[s.name]["verdict"] == "failed"]
+                jobs = max(1, args.jobs // 3)
+                if again:
+                    print(f"{len(again)} failed; once more, {jobs} at a time")
+            finished = 0
+
+            def done(result, total=len(again), attempt=attempt):
+                nonlocal finished
+                finished += 1
+                result["attempt"] = attempt + 1
+                latest[result["name"]] = report.judge(result, excuse_of[result["name"]])
+                print(report.line(result, finished, total), flush=True)
+
+            Runner(common, args.logs, jobs).run(longest_first(again, args.json), done)
+        results += latest.values()
     seconds = round(time.monotonic() - started)
     if args.open_filters:
         print("\npacket filters were open: this is not the suite's verdict")
     report.write(results, args.json, seconds=seconds)
     print(report.summary(results))
-    print(f"\n{seconds} s; logs in {RESULTS}, the result in {args.json}")
+    print(f"\n{seconds} s; logs in {args.logs}, the result in {args.json}")
     total = report.counts(results)
     print(f"{total['passed']} passed, {total['failed']} failed, {total['skipped']} skipped")
     return 1 if total["failed"] else 0

@@ -31,9 +31,21 @@ def judge(result, excuse):
             result["stale"] = True
     elif excuse:
         result["verdict"], result["reason"] = "skipped", excuse.reason
+    elif lacking(result):
+        result["verdict"] = "skipped"
+        result["reason"] = f"strongSwan's plugins here lack: {lacking(result)}"
     else:
         result["verdict"] = "failed"
     return result
+
+
+def lacking(result):
+    """The algorithm that the IKE daemon says none of its plugins has: neither's nor culvert's doing."""
+    for text in result["refused"]:
+        match = re.search(r"\[(?:IKE|LIB|CFG)\] (\S+ with \S+|\S+) not supported", text)
+        if match:
+            return match.group(1)
+    return ""
 
 
 def skipped(name, excuse):
@@ -69,8 +81,6 @@ def cause(result):
     if refused:
         errors = [text.split("[KNL] ")[1] for text in refused if "netlink error" in text]
         return f"culvert refused a request ({(errors or ['see the log'])[0]})"
-    if result["refused"]:
-        return "the IKE daemon has no such algorithm"
     if not result["failures"]:
         return "did not run to its end"
     if result["filtered"]:

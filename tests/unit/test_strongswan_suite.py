@@ -222,6 +222,13 @@ def test_verdicts():
     assert stale["verdict"] == "passed" and "no longer needed" in stale["reason"]
 
 
+def test_an_ike_daemon_without_an_algorithm_is_no_failure():
+    result = _result(False, ["moon::x::y::YES"])
+    result["refused"] = ["moon: 10[IKE] KDF_PRF with PRF_HMAC_SHA2_256 not supported"]
+    judged = report.judge(result, None)
+    assert judged["verdict"] == "skipped" and "KDF_PRF with PRF_HMAC_SHA2_256" in judged["reason"]
+
+
 def test_failures_are_grouped_by_cause():
     lines = ["moon::tcpdump::ESP::YES", "moon::ping -c 1 x::64 bytes::YES", "moon::x::y::YES"]
     results = [report.judge(_result(False, [line]), None) for line in lines]

@@ -20,6 +20,9 @@ for node in null zero full random urandom tty net/tun; do
     mount --bind "/dev/$node" "$folder/dev/$node"
 done
 ln -s /proc/self/fd "$folder/dev/fd"
+ln -s /proc/self/fd/0 "$folder/dev/stdin"
+ln -s /proc/self/fd/1 "$folder/dev/stdout"
+ln -s /proc/self/fd/2 "$folder/dev/stderr"
 touch "$folder/dev/log"
 mount --bind "$folder/syslog" "$folder/dev/log"
 mount --rbind "$folder/dev" /dev
