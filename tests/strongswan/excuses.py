@@ -6,6 +6,7 @@ under a feature that culvert does not have; when it passes all the same, the lis
 """
 
 import fnmatch
+import socket
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,14 @@ FILE = Path(__file__).resolve().parents[1] / "strongswan-suite.toml"
 
 #: Services that `systemctl` and `service` know in a guest.
 _SERVICES = {"strongswan", "apache2"}
+
+
+def _has_af_alg():
+    try:
+        socket.socket(socket.AF_ALG, socket.SOCK_SEQPACKET).close()
+    except OSError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,8 @@ class Excuses:
         plugins = sorted(scenario.plugins() - common.plugins() - self.harmless)
         if plugins:
             return f"strongSwan plugin missing: {' '.join(plugins)}"
+        if "af-alg" in scenario.plugins() and not _has_af_alg():
+            return "kernel without AF_ALG"
         if scenario.radius_hosts and not common.has("freeradius"):
             return "program missing: freeradius"
         for command in scenario.commands():
