@@ -96,7 +96,8 @@ def run(args):
                 excuse_of[name] = excuse
         if args.list:
             for scenario in to_run:
-                print(f"{scenario.name}  {excuse_of[scenario.name] or ''}")
+                excuse = excuse_of[scenario.name]
+                print(f"{scenario.name}  {f'may fail: {excuse.reason}' if excuse else ''}".rstrip())
             for result in results:
                 print(f"{result['name']}  skipped: {result['reason']}")
             return 0

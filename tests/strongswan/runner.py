@@ -4,6 +4,7 @@ An interrupt goes on to the processes; each removes its hosts before it ends.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -15,6 +16,17 @@ from pathlib import Path
 from lab.base import INTERRUPTS, interruptible
 
 from .job import Job
+
+
+#: linux/prctl.h.
+_PR_SET_PDEATHSIG = 1
+
+
+def _end_with(parent):
+    """Has the calling process asked to end when its parent dies without a word."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:
+        raise KeyboardInterrupt
 
 
 class Runner:
@@ -47,6 +59,7 @@ class Runner:
         folder.mkdir(parents=True, exist_ok=True)
         for file in folder.iterdir():
             file.unlink()
+        parent = os.getpid()
         pid = os.fork()
         if pid:
             self.running[pid] = scenario
@@ -56,6 +69,7 @@ class Runner:
             # A group of its own: a terminal's interrupt comes once, from the parent.
             os.setpgid(0, 0)
             interruptible()
+            _end_with(parent)
             result = Job(scenario, self.common, folder).run()
             (folder / "result.json").write_text(json.dumps(result))
             status = 0
