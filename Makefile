@@ -21,17 +21,17 @@ PRELOAD = target/release/libculvert_preload.so
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
+CHECKS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
+.PHONY: help setup build demo test lint fuzz bench install uninstall clean strongswan-suite $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 	@echo
-	@echo "Single jobs of \`make test\`: $(JOBS)"
+	@echo "Single jobs of \`make test\`: $(CHECKS)"
 	@echo "One scenario: make scenarios ONLY=ikev2-psk"
 
 setup: ## install what is missing (Debian 12, as root)
@@ -44,13 +44,18 @@ demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves 
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 
 test: ## every check and test there is
-	@.ci/run $(JOBS)
+	@.ci/run $(CHECKS) strongswan-suite
 
 lint: ## format, clippy, docs, crate graph, audit and shell checks
 	@.ci/run format clippy docs crate-graph audit shell
 
-$(JOBS):
+$(CHECKS):
 	@ONLY='$(ONLY)' .ci/run $@
+
+strongswan-suite: build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SAMPLE=1 JOBS=10
+	@scripts/fetch-strongswan-suite
+	@PYTHONPATH=tests $(PYTHON) -m strongswan $(ONLY) \
+	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)
