@@ -21,10 +21,10 @@ PRELOAD = target/release/libculvert_preload.so
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
+JOBS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios interop
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean $(JOBS)
+.PHONY: help setup build demo test lint kernel fuzz bench install uninstall clean $(JOBS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -49,8 +49,15 @@ test: ## every check and test there is
 lint: ## format, clippy, docs, crate graph, audit and shell checks
 	@.ci/run format clippy docs crate-graph audit shell
 
-$(JOBS):
+$(filter-out interop,$(JOBS)):
 	@ONLY='$(ONLY)' .ci/run $@
+
+kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREBUILT=1 Debian's own
+	@tests/kernel/build $(if $(filter 1 yes true,$(PREBUILT)),--prebuilt,$(or $(VERSION),6.12))
+
+# A sample of it is the job `interop` of `make test`.
+interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
+	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)

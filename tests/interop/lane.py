@@ -130,10 +130,10 @@ class Lane:
             "kernel": lambda sizes, **how: self._ask("ping", to=here, how={"sizes": sizes, **how}),
             "culvert": lambda sizes, **how: lambda: pings(near, there, sizes, **how),
         }
-        if case.too_big:
+        if learn := case.too_big or case.sizes * (case.df is False):
             # Path MTU discovery: each side has to be told once.
             for send in sides.values():
-                send(case.too_big, count=1, df=True, wait=0.3)()
+                send(learn, count=1, df=case.df, wait=0.3)()
         stood = daemon.drops()
         before = self._ask("counters")()
         bad = []

@@ -26,6 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What the guest runs first, and its agent.
 INIT = ROOT / "tests/kernel/init"
 
+#: Set in the environment of what runs in a guest and must not look for another.
+GUEST_MARK = "CULVERT_IN_GUEST"
+
 #: Kernels in build/kernel, the one to prefer first.
 KERNELS = ("linux-6.12", "linux-7.2", "prebuilt/usr/bin/linux.uml")
 
@@ -44,6 +47,19 @@ def kernel_missing():
     if os.access(image, os.X_OK):
         return ""
     return f"{image} is not there (make kernel, or make kernel PREBUILT=1)"
+
+
+def culvert_guest_missing():
+    """Why culvert cannot run in a guest; an empty text when it can."""
+    if _modules(kernel_image()):
+        return f"{kernel_image()} has no AF_XDP (make kernel)"
+    return kernel_missing()
+
+
+def _modules(kernel):
+    """The folder with the modules of Debian's own kernel; None for one that has all built in."""
+    folder = Path(kernel).parents[1] / "lib/uml/modules"
+    return folder if folder.is_dir() else None
 
 
 class Guest(Host):
@@ -80,14 +96,14 @@ class Guest(Host):
         self.folder = self.lab.tmp / f"{self.name}-agent-{next(self._boots)}"
         self.folder.mkdir()
         self._numbers = itertools.count(1)
-        modules = self.kernel.parents[1] / "lib/uml/modules"
+        modules = _modules(self.kernel)
         self.process = self.box.spawn(
             self.kernel, f"mem={self.memory_mb}M",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             "con=null", "ssl=null", "con0=null,fd:1", "quiet", "panic=-1",
             f"uml_dir={self.folder}/", f"init={INIT}",
             f"SHARED={self.lab.tmp}", f"AGENT={self.folder.name}", f"NAMES={','.join(interfaces)}",
-            *([f"MODULES={modules}"] if modules.is_dir() else []),
+            *([f"MODULES={modules}"] if modules else []),
             # A raw socket on the interface: the queue as long as the driver has it.
             *(f"vec{n}:transport=raw,ifname={name},depth=64,gro=0"
               for n, name in enumerate(interfaces)),
