@@ -54,9 +54,13 @@ class Lane:
         self._folder = None
 
     def start(self):
-        """Boots the guest and starts culvert."""
+        """Boots the guest and starts culvert. For the main thread: what is started in another ends
+        with that thread."""
         self.guest.start("wan", wait=False)
         self.net.gwa.daemon.start()
+
+    def wait_up(self):
+        """Waits for the guest, and gives it its addresses."""
         self.guest.wait_up()
         self.guest.run(
             "set -e\n"
@@ -68,7 +72,6 @@ class Lane:
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1\n"
             "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0"
         )
-        return self
 
     # Static SAs
 

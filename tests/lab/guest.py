@@ -26,6 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 #: What the guest runs first, and its agent.
 INIT = ROOT / "tests/kernel/init"
 
+#: Starts a kernel in a PID namespace: with the first process there, all of its others end. They
+#: are not its children for the machine, and would stay when it is killed.
+_ALONE = ("unshare", "--pid", "--fork", "--kill-child", "sh", "-c", '"$@"; exit', "sh")
+
 #: Set in the environment of what runs in a guest and must not look for another.
 GUEST_MARK = "CULVERT_IN_GUEST"
 
@@ -98,7 +102,7 @@ class Guest(Host):
         self._numbers = itertools.count(1)
         modules = _modules(self.kernel)
         self.process = self.box.spawn(
-            self.kernel, f"mem={self.memory_mb}M",
+            *_ALONE, self.kernel, f"mem={self.memory_mb}M",
             "root=/dev/root", "rootfstype=hostfs", "rootflags=/", "ro",
             "con=null", "ssl=null", "con0=null,fd:1", "quiet", "panic=-1",
             f"uml_dir={self.folder}/", f"init={INIT}",

@@ -1,7 +1,10 @@
 """The guest, and what judges culvert against its kernel: both must see what is wrong."""
 
+import contextlib
 import itertools
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 from interop import cases, table
 from interop.cases import CULVERT, KERNEL, batch
 from lab import CommandFailed, Lab, LabError
-from lab.base import wait_for
+from lab.base import sweep, wait_for
 from lab.guest import Guest, kernel_missing
 from lab.traffic import assert_ping, ping
 
@@ -89,6 +92,36 @@ def test_a_dead_guest_is_an_error_and_not_a_wait(lab):
     with pytest.raises(LabError, match="the guest ended"):
         guest.run("true")
     assert time.monotonic() - start < 5
+
+
+ORPHAN = """
+import os, signal
+from lab import Lab
+from lab.guest import Guest
+lab = Lab("orphan")
+Guest(lab, "peer").start().run("sleep 60 &")
+print(lab.tmp, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@needs_kernel
+def test_a_guest_dies_with_its_maker():
+    tests = Path(__file__).resolve().parents[1]
+    made = subprocess.run([sys.executable, "-c", ORPHAN], cwd=tests, capture_output=True, text=True)
+    folder = made.stdout.strip()
+    assert folder, made.stderr
+
+    def gone():
+        for file in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                if folder.encode() in file.read_bytes():
+                    return False
+        return True
+
+    wait_for("the end of its processes", gone, timeout=10)
+    sweep()
+    assert not Path(folder).exists()
 
 
 @needs_kernel
