@@ -77,7 +77,7 @@ class Guest(Host):
         super().__init__(lab, name, self.box.ns)
         self.etc = lab.tmp / f"{name}-etc"
         self.etc.mkdir()
-        self.kernel = Path(kernel) if kernel else kernel_image()
+        self.kernel = Path(kernel).resolve() if kernel else kernel_image()
         self.memory_mb = memory_mb
         self.process = None
         #: Commands and their results; one folder per boot.
@@ -146,7 +146,7 @@ class Guest(Host):
         line = str(argv[0]) if len(argv) == 1 else shlex.join(map(str, argv))
         number = self._command(line, stdin)
         try:
-            self._wait(line, lambda: self._file(number, "status").exists(), timeout)
+            self._wait(line, lambda: _filled(self._file(number, "status")), timeout)
         except LabError:
             GuestProcess(self, number, argv).kill(signal.SIGKILL, wait=False)
             raise
@@ -235,7 +235,7 @@ class GuestProcess:
         return int(self._file("pid").read_text())
 
     def alive(self):
-        return self.guest.alive() and not self._file("status").exists()
+        return self.guest.alive() and not _filled(self._file("status"))
 
     def output(self):
         file = self._file("output")
@@ -252,7 +252,7 @@ class GuestProcess:
 
     def wait(self, timeout=PATIENCE_S):
         """Waits for its end and returns the exit status (128 and more: a signal)."""
-        self.guest._wait(self.argv[0], lambda: self._file("status").exists(), timeout)
+        self.guest._wait(self.argv[0], lambda: _filled(self._file("status")), timeout)
         self.returncode = int(self._file("status").read_text())
         return self.returncode
 
