@@ -24,7 +24,7 @@ APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 CHECKS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean strongswan-suite $(CHECKS)
+.PHONY: help setup build demo test lint fuzz bench install uninstall clean kernel strongswan-suite interop $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -44,7 +44,7 @@ demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves 
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 
 test: ## every check and test there is
-	@.ci/run $(CHECKS) strongswan-suite
+	@.ci/run $(CHECKS) strongswan-suite interop
 
 lint: ## format, clippy, docs, crate graph, audit and shell checks
 	@.ci/run format clippy docs crate-graph audit shell
@@ -52,10 +52,17 @@ lint: ## format, clippy, docs, crate graph, audit and shell checks
 $(CHECKS):
 	@ONLY='$(ONLY)' .ci/run $@
 
+# Of this one and of `interop` `make test` runs a sample.
 strongswan-suite: build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SAMPLE=1 JOBS=10
 	@scripts/fetch-strongswan-suite
 	@PYTHONPATH=tests $(PYTHON) -m strongswan $(ONLY) \
 	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
+
+kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREBUILT=1 Debian's own
+	@tests/kernel/build $(if $(filter 1 yes true,$(PREBUILT)),--prebuilt,$(or $(VERSION),6.12))
+
+interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
+	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)

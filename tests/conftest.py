@@ -17,7 +17,8 @@ import pytest
 
 from lab import Lab, LabError, topology
 from lab.base import interruptible, sweep, wait_for
-from lab.planes import culvert_missing
+from lab.guest import GUEST_MARK, Guest, culvert_guest_missing
+from lab.planes import culvert_binary, culvert_missing
 
 #: A test that hangs ends; one that is slow does not. A scenario may ask for more.
 DEFAULT_BOUND_S = 600
@@ -74,6 +75,30 @@ def pytest_runtest_call(item):
         signal.signal(signal.SIGALRM, old)
 
 
+def _needs_guest(planes):
+    """The plane `kernel` needs a kernel that does ESP; the machine's own is left alone."""
+    return "kernel" in planes.split("+") and not os.environ.get(GUEST_MARK)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    """Runs a test that needs a guest's kernel in a guest, all of it: lab, daemons and culvert."""
+    planes = pyfuncitem.callspec.params.get("plane", "") if hasattr(pyfuncitem, "callspec") else ""
+    if not _needs_guest(planes):
+        return None
+    guest = Guest(pyfuncitem.funcargs["lab"], "machine", memory_mb=1024).start()
+    test = f"{pyfuncitem.path}::{pyfuncitem.nodeid.partition('::')[2]}"
+    done = guest.run(
+        "env", f"{GUEST_MARK}=1", f"CULVERT={culvert_binary()}", "CULVERT_REQUIRE=1",
+        "/usr/bin/python3", "-B", "-m", "pytest", "-c", Path(__file__).with_name("pytest.ini"),
+        "--color=no", test, check=False, timeout=DEFAULT_BOUND_S,
+    )  # fmt: skip
+    guest.stop()
+    if done.returncode:
+        pytest.fail(f"in the guest:\n{done.stdout}", pytrace=False)
+    return True
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """Adds the daemons' logs and counters to a failure."""
@@ -101,6 +126,8 @@ def plane(request):
             pytest.fail(f"culvert data plane: {missing}")
         if missing:
             pytest.skip(f"culvert data plane: {missing}")
+    if _needs_guest(request.param) and culvert_guest_missing():
+        pytest.skip(f"a guest's kernel: {culvert_guest_missing()}")
     return request.param
 
 

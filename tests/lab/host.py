@@ -74,6 +74,10 @@ class Host:
         """An interface's hardware address, as text."""
         return self.ip("-br", "link", "show", dev).stdout.split()[2]
 
+    def refresh_etc(self):
+        """Has processes that start from now on see the files of `etc` as they are now."""
+        # `ip netns exec` does that.
+
     # Processes
 
     def argv(self, *argv):

@@ -36,7 +36,8 @@ def ping(
     """
     version = 6 if ":" in to else 4
     inet = socket.AF_INET6 if version == 6 else socket.AF_INET
-    protocol = socket.getprotobyname("ipv6-icmp" if version == 6 else "icmp")
+    # By number: getprotobyname gives threads that ask at the same time each other's answers.
+    protocol = socket.IPPROTO_ICMPV6 if version == 6 else socket.IPPROTO_ICMP
     with host.socket(inet, socket.SOCK_RAW, protocol) as sock:
         if df is not None:
             mode = PMTUDISC_DO if df else PMTUDISC_DONT

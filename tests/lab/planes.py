@@ -1,7 +1,8 @@
-"""Data planes: who carries the packets of a gateway. One interface, three of them.
+"""Data planes: who carries the packets of a gateway. One interface, four of them.
 
 `plain`     the kernel forwards; no IPsec at all (the reference for throughput).
 `libipsec`  strongSwan's own user-space ESP, in charon (the plugin kernel-libipsec).
+`kernel`    the ESP of the kernel that the host runs on: the machine's own, or a guest's.
 `culvert`   one culvert daemon; charon is started through `culvert exec`.
 """
 
@@ -96,6 +97,13 @@ class Libipsec(Plane):
         return resident_bytes(gateway.swan.process.pid)
 
 
+class Kernel(Plane):
+    name = "kernel"
+
+    def attach(self, gateway):
+        gateway.swan = Swan(gateway.host)
+
+
 class Culvert(Plane):
     name = "culvert"
 
@@ -115,7 +123,7 @@ class Culvert(Plane):
         return resident_bytes(gateway.daemon.process.pid)
 
 
-PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Culvert())}
+PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Kernel(), Culvert())}
 
 
 def planes_of(spec):

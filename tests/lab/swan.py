@@ -85,6 +85,7 @@ class Swan:
     def start(self, load=True):
         """Starts charon, waits for its control socket, and loads the configuration."""
         Path(self.vici).unlink(missing_ok=True)
+        self.host.refresh_etc()
         self.process = self.host.spawn(*self.wrap, CHARON)
 
         def ready():

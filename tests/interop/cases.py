@@ -1,0 +1,181 @@
+"""What is tried: cases of static SAs, and `ip xfrm`'s words for them.
+
+A case has keys of its own. culvert never repeats the sequence numbers of a key, not even for an SA
+that was deleted and added again, so keys that are used twice make the later case fail.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+
+from lab import topology as t
+
+#: Length of key, and of ICV, in bits.
+HMACS = {"sha1": (160, 96), "sha256": (256, 128), "sha384": (384, 192), "sha512": (512, 256)}
+
+
+def _suites():
+    """Every suite of culvert. {crypt:BITS} and {auth:BITS} stand for keys."""
+    for bits in (128, 192, 256):
+        for icv in (8, 12, 16):
+            yield f"aes{bits}gcm{icv}", f"aead 'rfc4106(gcm(aes))' {{crypt:{bits + 32}}} {icv * 8}"
+    yield "chacha20poly1305", "aead 'rfc7539esp(chacha20,poly1305)' {crypt:288} 128"
+    ciphers = {f"aes{bits}": f"enc 'cbc(aes)' {{crypt:{bits}}}" for bits in (128, 192, 256)}
+    ciphers["null"] = "enc 'ecb(cipher_null)' ''"
+    for cipher, enc in ciphers.items():
+        for name, (key, icv) in HMACS.items():
+            yield f"{cipher}-{name}", f"{enc} auth-trunc 'hmac({name})' {{auth:{key}}} {icv}"
+
+
+SUITES = dict(_suites())
+
+#: Payloads of the pings: empty, unaligned, and up to what fits into every tunnel.
+SIZES = (0, 8, 56, 511, 1000, 1200, 1300)
+
+#: The columns of the table: what every suite is tried with.
+COLUMNS = {
+    "tunnel 4in4": {},
+    "tunnel 6in6": {"outer": 6, "inner": 6},
+    "tunnel 6in4": {"inner": 6},
+    "tunnel 4in6": {"outer": 6},
+    "transport v4": {"mode": "transport"},
+    "transport v6": {"mode": "transport", "outer": 6, "inner": 6},
+    "tunnel udp-encap": {"encap": True},
+    "transport udp-encap": {"mode": "transport", "encap": True},
+    "tunnel esn": {"esn": True},
+    "tunnel esn across 2^32": {"esn": True, "start": 0xFFFFFFF0},
+}
+
+#: A handful that says much in little time.
+SAMPLE = (
+    "aes128gcm16 tunnel 4in4",
+    "aes256-sha256 tunnel 4in4",
+    "aes128gcm16 transport v4",
+    "aes128-sha1 transport v6",
+    "aes128gcm16 tunnel udp-encap",
+    "aes256gcm16 tunnel esn across 2^32",
+    "chacha20poly1305 tunnel 6in4",
+    "ike aes128gcm16, rekeys under load",
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case. The families are those of the outer and the inner header, the latter of a tunnel."""
+
+    name: str
+    suite: str
+    #: Where it stands in the table; empty for what stands beside it.
+    column: str = ""
+    mode: str = "tunnel"
+    outer: int = 4
+    inner: int = 4
+    encap: bool = False
+    esn: bool = False
+    #: The sequence number that both sides begin after.
+    start: int = 0
+    window: int = 32
+    flag: str = ""
+    tfc_bytes: int = 0
+    sizes: tuple = SIZES
+    #: Payloads that must be refused with an error that says so.
+    too_big: tuple = ()
+    #: The pings' DF bit, as for lab.pinger; None leaves it to the system.
+    df: bool | None = None
+
+
+def static_cases():
+    """All cases with static SAs, the table's first."""
+    for suite in SUITES:
+        for column, how in COLUMNS.items():
+            yield Case(f"{suite} {column}", suite, column, **how)
+    gcm = "aes128gcm16"
+    yield Case(f"{gcm} tunnel udp-encap v6", gcm, encap=True, outer=6, inner=6)
+    yield Case(f"{gcm} tunnel esn window 4096", gcm, esn=True, window=4096)
+    for flag in ("nopmtudisc", "noecn", "decap-dscp", "align4"):
+        yield Case(f"{gcm} tunnel flag {flag}", gcm, flag=flag)
+    yield Case(f"{gcm} tunnel tfcpad 600", gcm, tfc_bytes=600)
+    # What fits into 1500 bytes: less outer header, SPI and sequence number, IV, ICV, and the two
+    # bytes of the trailer, the whole of it a multiple of four (RFC 4303, section 2.4).
+    yield Case(f"{gcm} tunnel 4in4 path MTU", gcm, sizes=(1400, 1418), too_big=(1419, 1472), df=True)
+    yield Case(
+        f"{gcm} tunnel 6in6 path MTU", gcm, outer=6, inner=6,
+        sizes=(1300, 1378), too_big=(1379, 1452), df=True,
+    )  # fmt: skip
+    for suite in (gcm, "aes128-sha1"):
+        for column in ("tunnel 4in4", "tunnel 6in6", "transport v4", "transport v6"):
+            yield Case(
+                f"{suite} {column} big", suite, sizes=(1472, 4000), df=False, **COLUMNS[column]
+            )
+
+
+class Side:
+    """One side of a case: its addresses."""
+
+    def __init__(self, outer, inner, net):
+        self.outer, self.inner, self.net = outer, inner, net
+
+
+CULVERT = Side(
+    {4: t.WAN_A4, 6: t.WAN_A6}, {4: t.CLIENT4, 6: t.CLIENT6}, {4: "10.1.0.0/24", 6: "2001:db8:1::/64"}
+)
+KERNEL = Side(
+    {4: t.WAN_B4, 6: t.WAN_B6}, {4: t.SERVER4, 6: t.SERVER6}, {4: "10.2.0.0/24", 6: "2001:db8:2::/64"}
+)
+
+
+def batch(case, serial, me, peer):
+    """What `ip -batch` is told on side `me`. `serial` makes the SPIs and the keys of the case."""
+    return "\n".join([
+        "xfrm state flush", "xfrm policy flush",
+        _state(case, serial, me, peer, out=True), _state(case, serial, peer, me, out=False),
+        *_policies(case, me, peer), "",
+    ])  # fmt: skip
+
+
+def _state(case, serial, source, destination, out):
+    spi = 0x1000 + 2 * serial + (source is KERNEL)
+
+    def key(match):
+        name, bits = match.groups()
+        return "0x" + hashlib.shake_128(f"{spi} {name}".encode()).hexdigest(int(bits) // 8)
+
+    flags = " ".join(
+        word for word in (
+            "esn" if case.esn else "", "af-unspec" if case.outer != case.inner else "", case.flag
+        ) if word
+    )  # fmt: skip
+    words = [
+        f"xfrm state add src {source.outer[case.outer]} dst {destination.outer[case.outer]}",
+        f"proto esp spi {spi:#x} reqid 7 mode {case.mode} replay-window {case.window}",
+    ]
+    if case.start:
+        words.append(f"{'replay-oseq' if out else 'replay-seq'} {case.start}")
+    if flags:
+        words.append(f'flag "{flags}"')
+    if case.tfc_bytes and out:
+        words.append(f"tfcpad {case.tfc_bytes}")
+    words.append(re.sub(r"\{(\w+):(\d+)\}", key, SUITES[case.suite]))
+    if case.encap:
+        words.append(f"encap espinudp 4500 4500 {'::' if case.outer == 6 else '0.0.0.0'}")
+    return " ".join(words)
+
+
+def _policies(case, me, peer):
+    mine, its = me.outer[case.outer], peer.outer[case.outer]
+    if case.mode == "tunnel":
+        near, far, what = me.net[case.inner], peer.net[case.inner], ""
+        out, back = f"src {mine} dst {its}", f"src {its} dst {mine}"
+        inbound = ("in", "fwd")
+    else:
+        # Nothing but the pings: not what the gateways say to each other to find each other.
+        near, far, out, back, inbound = mine, its, "", "", ("in",)
+        what = "proto icmp" if case.outer == 4 else "proto ipv6-icmp type 128"
+    words = f"proto esp reqid 7 mode {case.mode}"
+    for kind in [what] if case.mode == "tunnel" or case.outer == 4 else [what, what[:-3] + "129"]:
+        yield f"xfrm policy add src {near} dst {far} {kind} dir out priority 100 tmpl {out} {words}"
+        for way in inbound:
+            yield (
+                f"xfrm policy add src {far} dst {near} {kind} dir {way} priority 100 "
+                f"tmpl {back} {words}"
+            )
