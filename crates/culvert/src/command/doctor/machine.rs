@@ -169,9 +169,9 @@ fn kernel_sas(counted: &Result<u32, String>) -> Finding {
         Ok(0) => Finding::ok(check, "the kernel has no SAs of its own"),
         Ok(count) => Finding::warning(
             check,
-            format!("the kernel has {count} SAs of its own"),
-            "an IKE daemon, or `ip xfrm`, works on the kernel's XFRM: culvert leaves their ESP, and \
-             all with an SPI that it does not know, to the kernel, and makes none of it faster",
+            format!("the kernel has {count} SAs of its own: their ESP is left to it"),
+            "an IKE daemon, or `ip xfrm`, works on the kernel's XFRM, past culvert, which makes none \
+             of that faster; ESP with an SPI that culvert does not know is left to the kernel too",
             "to have culvert do the work, start the IKE daemon by: culvert exec --",
         ),
         Err(reason) => Finding::warning(
