@@ -9,8 +9,8 @@
 //   ARP, anything that is not IP, malformed           kernel
 //   multicast, broadcast, neighbour discovery         kernel
 //   to a local address:
-//     ESP, known (destination, SPI), or fragment      culvert
-//     ESP, unknown SPI                                culvert if TAKE_UNKNOWN_ESP, else kernel
+//     ESP, known (destination, SPI)                   culvert
+//     ESP, unknown SPI, or fragment                   culvert if TAKE_UNKNOWN_ESP, else kernel
 //     UDP to an IKE port                              kernel
 //     UDP to a NAT-T port: keepalive, IKE             kernel
 //     UDP to a NAT-T port: ESP                        as ESP
@@ -206,9 +206,16 @@ static __always_inline int is_protected(const struct packet *p)
 	return bpf_map_lookup_elem(&protected4, &key) != NULL;
 }
 
-static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
+static __always_inline int takes_unknown_esp(void)
 {
 	__u32 zero = 0;
+	__u32 *flags = bpf_map_lookup_elem(&config, &zero);
+
+	return flags && (*flags & TAKE_UNKNOWN_ESP);
+}
+
+static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
+{
 	void *sa;
 
 	if (p->is_v6) {
@@ -220,19 +227,17 @@ static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi
 	}
 	if (sa)
 		return TAKE_ESP;
-	__u32 *flags = bpf_map_lookup_elem(&config, &zero);
-	if (flags && (*flags & TAKE_UNKNOWN_ESP))
-		return TAKE_UNKNOWN;
-	return PASS_UNKNOWN_ESP;
+	return takes_unknown_esp() ? TAKE_UNKNOWN : PASS_UNKNOWN_ESP;
 }
 
-// ESP to a local address. A frame too short for an SPI is judged as SPI 0, which no SA has.
+// ESP to a local address. A frame too short for an SPI is judged as SPI 0, which no SA has. A later
+// fragment has no SPI: where unknown ESP is the kernel's, fragments are, which can put them together.
 static __always_inline enum verdict judge_esp(const struct packet *p)
 {
 	__be32 *spi = p->next;
 
 	if (p->is_fragment)
-		return TAKE_ESP_FRAGMENT;
+		return takes_unknown_esp() ? TAKE_ESP_FRAGMENT : PASS_UNKNOWN_ESP;
 	if ((void *)(spi + 1) > p->end)
 		return judge_spi(p, 0);
 	return judge_spi(p, *spi);

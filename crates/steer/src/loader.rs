@@ -133,8 +133,9 @@ impl Steer {
         result.map_err(|error| self.table_error("xsks", &error))
     }
 
-    /// Whether ESP to this host whose SPI is not in the table is taken (and counted) rather than
-    /// left to Linux, which would answer with an ICMP error. Off at first.
+    /// Whether ESP to this host whose SPI is not in the table, or that is a fragment, is taken (and
+    /// counted) rather than left to Linux. A kernel without ESP answers it with an ICMP error; one
+    /// with ESP may have the SA. Off at first.
     ///
     /// # Errors
     ///

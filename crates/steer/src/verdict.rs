@@ -20,7 +20,7 @@ pub enum Verdict {
     PassKeepalive,
     /// To Linux: a fragment of UDP to this host, without the ports.
     PassUdpFragment,
-    /// To Linux: ESP to this host with an SPI that is not in the table.
+    /// To Linux: ESP to this host with an SPI that is not in the table, or a fragment of ESP.
     PassUnknownEsp,
     /// To Linux: to this host.
     PassLocal,

@@ -168,13 +168,14 @@ fn esp_to_this_host_is_taken() {
                 ("IPv6 ESP after two headers", v6(local6(), 0, &behind), Verdict::TakeEsp),
                 ("ESP in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
                 ("IPv6 ESP in UDP", v6(local6(), 17, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
-                ("first fragment", v4(LOCAL4, 50, 0x2000, &esp(SPI)), Verdict::TakeEspFragment),
-                ("later fragment", v4(LOCAL4, 50, 3, &esp(1)), Verdict::TakeEspFragment),
-                (
-                    "IPv6 fragment",
-                    v6(local6(), 44, &[50, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3, 4]),
-                    Verdict::TakeEspFragment,
-                ),
+            ]
+        };
+        let fragments = |expected| {
+            let v6_fragment = [50, 0, 0, 1, 0, 0, 0, 9, 1, 2, 3, 4];
+            [
+                ("first fragment", v4(LOCAL4, 50, 0x2000, &esp(SPI)), expected),
+                ("later fragment", v4(LOCAL4, 50, 3, &esp(1)), expected),
+                ("IPv6 fragment", v6(local6(), 44, &v6_fragment), expected),
             ]
         };
         let unknown = |expected| {
@@ -189,9 +190,11 @@ fn esp_to_this_host_is_taken() {
             let mut taking = steer(true, frags);
             assert_verdicts(&mut taking, &known());
             assert_verdicts(&mut taking, &unknown(Verdict::TakeUnknownEsp));
+            assert_verdicts(&mut taking, &fragments(Verdict::TakeEspFragment));
             taking.set_take_unknown_esp(false).expect("set");
             assert_verdicts(&mut taking, &known());
             assert_verdicts(&mut taking, &unknown(Verdict::PassUnknownEsp));
+            assert_verdicts(&mut taking, &fragments(Verdict::PassUnknownEsp));
         }
     });
 }

@@ -3,6 +3,7 @@
 //! * [`codec`]: the netlink formats.
 //! * [`Database`]: SAD and SPD with Linux's behaviour, pure logic over a [`Backend`] (the data
 //!   path).
+//! * [`KernelSad`]: how many SAs the kernel's own SAD holds, on machines whose kernel has ESP.
 //! * [`Server`]: the socket that stands in for `NETLINK_XFRM`, and [`shim_protocol`], what the
 //!   preload library says to it beside netlink.
 //!
@@ -20,6 +21,7 @@ pub mod codec;
 mod database;
 mod failure;
 pub mod fuzz;
+mod kernel;
 mod server;
 pub mod shim_protocol;
 mod suite;
@@ -30,4 +32,5 @@ pub use database::{
     Acquired, Change, Database, Dump, Flow, Flush, Group, Output, RecordKey, Sender, Settings,
 };
 pub use failure::Failure;
+pub use kernel::KernelSad;
 pub use server::{Server, ServerLimits};

@@ -44,6 +44,10 @@ impl Daemon {
                 self.journal.unsaved()
             ));
         }
+        if let count @ 1.. = self.kernel_sad.count() {
+            warnings
+                .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
+        }
         let unsupported = databases.policies().filter(|p| p.is_unsupported()).count();
         if unsupported > 0 {
             warnings.push(format!(

@@ -1,5 +1,6 @@
 //! What the XFRM database drives: the data path's tables, and the memory that outlives us.
 
+use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,6 +23,17 @@ mod errno {
     pub const ENOSYS: i32 = 38;
 }
 
+/// An SA that came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaStep {
+    /// Outer destination address.
+    pub dst: IpAddr,
+    /// SPI in host byte order.
+    pub spi: u32,
+    /// It came; else it went.
+    pub is_added: bool,
+}
+
 /// The data path behind the database.
 pub struct DataPath {
     provider: Arc<dyn Provider>,
@@ -32,6 +44,8 @@ pub struct DataPath {
     changed_policies: BTreeSet<u32>,
     /// Counts changes of SAs, for whoever follows them.
     sa_changes: u64,
+    /// SAs that came and went, in order, while somebody follows them one by one.
+    sa_steps: Option<Vec<SaStep>>,
 }
 
 impl DataPath {
@@ -48,6 +62,7 @@ impl DataPath {
             numbers,
             changed_policies: BTreeSet::new(),
             sa_changes: 0,
+            sa_steps: None,
         }
     }
 
@@ -64,6 +79,25 @@ impl DataPath {
     /// Grows with each change of an SA.
     pub fn sa_changes(&self) -> u64 {
         self.sa_changes
+    }
+
+    /// All SAs as they are now; from here on [`DataPath::take_sa_steps`] tells what came and went.
+    pub fn follow_sas(&mut self) -> impl Iterator<Item = (IpAddr, u32)> {
+        self.sa_steps = Some(Vec::new());
+        self.databases.sas().map(|sa| (sa.config.params.dst, sa.config.params.spi))
+    }
+
+    /// What came and went since the last call, in order; nothing unless SAs are followed.
+    pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
+        self.sa_steps.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn sa_step(&mut self, params: (IpAddr, u32), is_added: bool) {
+        self.sa_changes += 1;
+        if let Some(steps) = &mut self.sa_steps {
+            let (dst, spi) = params;
+            steps.push(SaStep { dst, spi, is_added });
+        }
     }
 
     /// Lets go of the numbers of SAs that no record speaks of.
@@ -133,7 +167,7 @@ impl Backend for DataPath {
         self.databases
             .add_sa(config.clone(), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.sa_changes += 1;
+        self.sa_step((params.dst, params.spi), true);
         Ok(())
     }
 
@@ -154,7 +188,7 @@ impl Backend for DataPath {
         let sent = entry.esp.cells().sent().load(Relaxed);
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), sent);
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
-        self.sa_changes += 1;
+        self.sa_step((id.dst, id.spi), false);
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {

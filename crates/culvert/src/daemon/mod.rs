@@ -36,13 +36,13 @@ use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
 use vault::Vault;
-use xfrm::{Database, Flow, Group, Now, Output, Server};
+use xfrm::{Database, Flow, Group, KernelSad, Now, Output, Server};
 
 use self::backend::DataPath;
 use self::control::Control;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::journal::Journal;
-use self::ports::Steering;
+use self::ports::TakenEsp;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::private::Private;
 use self::worker::WorkerHandle;
@@ -83,6 +83,7 @@ struct Daemon {
     ports: Ports,
     private: Private,
     guard: Guard,
+    kernel_sad: KernelSad,
     terminate: UnixStream,
     reload: UnixStream,
     /// The policies that guard, routes and steering have followed, by index.
@@ -128,6 +129,8 @@ impl Daemon {
             if self.is_interface_gone {
                 return End::InterfaceGone;
             }
+            self.follow_kernel_sad();
+            self.follow_sas();
             self.follow_policies();
             self.retry();
             // Only now do requesters hear that a policy stands: guard and steering follow it.
@@ -154,6 +157,7 @@ impl Daemon {
             PollFd::from_borrowed_fd(server, PollFlags::IN),
             PollFd::from_borrowed_fd(observer, PollFlags::IN),
             PollFd::new(&self.events, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.kernel_sad.fd(), PollFlags::IN),
             PollFd::new(&self.control, PollFlags::IN),
             PollFd::new(&self.terminate, PollFlags::IN),
             PollFd::new(&self.reload, PollFlags::IN),
@@ -318,6 +322,33 @@ impl Daemon {
         self.worker.wake();
     }
 
+    /// Leaves ESP that is not of culvert's SAs to the kernel once the kernel has SAs of its own: an
+    /// IKE daemon works on the kernel's XFRM beside us. It stays so when they go: the daemon may
+    /// install the next ones at any time.
+    fn follow_kernel_sad(&mut self) {
+        if let Err(error) = self.kernel_sad.poll() {
+            warn!(%error, "the kernel's own SAs");
+        }
+        let count = self.kernel_sad.count();
+        if count == 0 || matches!(self.ports.steering().esp, TakenEsp::Own(_)) {
+            return;
+        }
+        warn!(
+            count,
+            "the kernel has SAs of its own: their ESP, and all whose SPI culvert does not know, is \
+             left to the kernel"
+        );
+        let own = self.database.backend_mut().follow_sas();
+        self.ports.leave_unknown_esp(own);
+    }
+
+    /// Makes the steering programs know culvert's SAs, where they have to.
+    fn follow_sas(&mut self) {
+        for step in self.database.backend_mut().take_sa_steps() {
+            self.ports.steer_sa(step);
+        }
+    }
+
     /// Guard, steering and routes after a change of policies or addresses.
     ///
     /// The guard comes first: it stands before anything is protected by us alone.
@@ -338,7 +369,8 @@ impl Daemon {
         if self.paths_anew {
             let policies = || self.followed.values().map(|p| &p.config);
             let local = snapshot.addresses().map(|a| a.addr).collect();
-            self.ports.steer(Steering::new(local, policies()));
+            let steering = self.ports.steering().with(local, policies());
+            self.ports.steer(steering);
             self.private.follow(policies(), snapshot);
             self.paths_anew = false;
             return;

@@ -12,6 +12,7 @@ use steer::device::Device;
 use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
+use super::backend::SaStep;
 use super::worker::WorkerHandle;
 use crate::config::{PortConfig, XdpMode};
 
@@ -34,11 +35,25 @@ pub struct Steering {
     pub local: HashSet<IpAddr>,
     /// Destinations that policies protect or block, and how many do.
     pub protected: HashMap<Prefix, usize>,
+    /// Which ESP to this host is taken.
+    pub esp: TakenEsp,
+}
+
+/// Which ESP to this host is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum TakenEsp {
+    /// All of it: the kernel has no SAs, and would answer an unknown SPI with an ICMP error.
+    #[default]
+    All,
+    /// That of culvert's SAs, by destination and SPI, and how many have these; the rest is the
+    /// kernel's, which has SAs of its own.
+    Own(HashMap<(IpAddr, u32), usize>),
 }
 
 impl Steering {
-    /// For these addresses of this host and these policies.
-    pub fn new<'a>(
+    /// For these addresses of this host and these policies; ESP stays as it is in `self`.
+    pub fn with<'a>(
+        &self,
         local: HashSet<IpAddr>,
         policies: impl IntoIterator<Item = &'a PolicyConfig>,
     ) -> Steering {
@@ -46,7 +61,7 @@ impl Steering {
         for prefix in policies.into_iter().filter_map(taken) {
             *protected.entry(prefix).or_default() += 1;
         }
-        Steering { local, protected }
+        Steering { local, protected, esp: self.esp.clone() }
     }
 }
 
@@ -166,6 +181,11 @@ impl Ports {
         }
     }
 
+    /// What the steering programs take.
+    pub fn steering(&self) -> &Steering {
+        &self.steering
+    }
+
     /// Tells the steering programs what to take.
     pub fn steer(&mut self, steering: Steering) {
         if steering == self.steering {
@@ -195,6 +215,31 @@ impl Ports {
                 self.steering.protected.remove(&prefix);
                 self.each_program(|steer| steer.remove_protected(prefix));
             }
+        }
+    }
+
+    /// The kernel has SAs: from now on only ESP of culvert's own is taken.
+    pub fn leave_unknown_esp(&mut self, own: impl Iterator<Item = (IpAddr, u32)>) {
+        let mut sas = HashMap::new();
+        for sa in own {
+            *sas.entry(sa).or_default() += 1;
+        }
+        let esp = TakenEsp::Own(sas);
+        self.steer(Steering { esp, ..self.steering.clone() });
+    }
+
+    /// An SA of culvert's came or went.
+    pub fn steer_sa(&mut self, SaStep { dst, spi, is_added }: SaStep) {
+        let TakenEsp::Own(sas) = &mut self.steering.esp else { return };
+        let users = sas.entry((dst, spi)).or_default();
+        *users = if is_added { *users + 1 } else { users.saturating_sub(1) };
+        match (*users, is_added) {
+            (1, true) => self.each_program(|steer| steer.add_sa(dst, spi)),
+            (0, _) => {
+                sas.remove(&(dst, spi));
+                self.each_program(|steer| steer.remove_sa(dst, spi));
+            }
+            _ => {}
         }
     }
 
@@ -346,8 +391,6 @@ impl Entry {
         let config = SteerConfig { mode, ..SteerConfig::default() };
         let (mut steer, attached) =
             Steer::load_and_attach(&self.config.interface, &config).map_err(|e| text(&e))?;
-        // The kernel has no ESP: what we do not know it would answer with an ICMP error.
-        steer.set_take_unknown_esp(true).map_err(|e| text(&e))?;
         apply(&mut steer, steering)?;
         let queues = self.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues);
         if queues as usize > MAX_QUEUES {
@@ -401,10 +444,17 @@ impl Entry {
 }
 
 fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
-    // Both, whatever becomes of the first.
+    // All of it, whatever becomes of the first.
     let protected = steer.set_protected(steering.protected.keys().copied());
+    let esp = match &steering.esp {
+        TakenEsp::All => steer.set_take_unknown_esp(true),
+        // Ours are known before what is unknown is left to the kernel.
+        TakenEsp::Own(sas) => {
+            steer.set_sas(sas.keys().copied()).and_then(|()| steer.set_take_unknown_esp(false))
+        }
+    };
     let local = steer.set_local(steering.local.iter().copied());
-    protected.and(local).map_err(|e| e.to_string())
+    protected.and(esp).and(local).map_err(|e| e.to_string())
 }
 
 fn transfer_name(transfer: XskTransfer) -> &'static str {

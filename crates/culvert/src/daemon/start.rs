@@ -24,7 +24,7 @@ use thiserror::Error;
 use tracing::{error, info, warn};
 use tracing_subscriber::EnvFilter;
 use vault::{Vault, VaultError};
-use xfrm::{Database, Server, ServerLimits, Settings};
+use xfrm::{Database, KernelSad, Server, ServerLimits, Settings};
 
 use super::backend::DataPath;
 use super::control::Control;
@@ -287,6 +287,7 @@ impl Daemon {
         let observer = Observer::new()?;
         let reflection = Reflection::new(observer.snapshot(), config.tun.table);
         let ports = Ports::new(&config.ports, umem.chunk_len());
+        let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.
         let (terminate, reload) = signals()?;
@@ -315,6 +316,7 @@ impl Daemon {
             ports,
             private,
             guard,
+            kernel_sad,
             terminate,
             reload,
             followed: HashMap::new(),
@@ -327,6 +329,8 @@ impl Daemon {
             sas_followed: 0,
         };
         daemon.follow_policies();
+        // Before a port opens: it must not take what is the kernel's.
+        daemon.follow_kernel_sad();
         daemon.follow_linux();
         daemon.publish_neighbours();
         daemon.follow_policies();

@@ -58,6 +58,8 @@ pub struct Machine {
     pub nft: Trial,
     /// ESP in the kernel.
     pub kernel_esp: KernelEsp,
+    /// How many SAs the kernel's own SAD holds, or why that is not known.
+    pub kernel_sas: Result<u32, String>,
     /// The fast engine: its description, or why it is not there.
     pub ipsec_mb: Result<String, String>,
     /// The portable engine.
@@ -240,6 +242,7 @@ pub fn healthy() -> Facts {
             xfrm: Ok(()),
             nft: Ok(()),
             kernel_esp: KernelEsp::Absent,
+            kernel_sas: Ok(0),
             ipsec_mb: Ok("1.3.0, AVX512".into()),
             openssl: Ok("OpenSSL 3.0.11".into()),
         },

@@ -14,6 +14,7 @@ use mirror::{Family, Observer, Snapshot, interface_setting};
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 use steer::device::Device;
 use steer::{Steer, SteerConfig};
+use xfrm::KernelSad;
 
 use super::facts::{
     AppArmor, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts,
@@ -62,6 +63,7 @@ fn machine(tun: &str) -> Machine {
         xfrm: open_socket("socket(NETLINK_XFRM)", AddressFamily::NETLINK, Some(netlink::XFRM)),
         nft: check_nft(tun),
         kernel_esp: kernel_esp(),
+        kernel_sas: KernelSad::open().map(|sad| sad.count()).map_err(|e| text(&e)),
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
         openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
     }

@@ -16,6 +16,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         xfrm(&machine.xfrm),
         nft(&machine.nft),
         kernel_esp(machine.kernel_esp),
+        kernel_sas(&machine.kernel_sas),
     ];
     findings.push(crypto(facts));
     findings.extend(configuration(facts));
@@ -162,6 +163,26 @@ fn kernel_esp(esp: KernelEsp) -> Finding {
     )
 }
 
+fn kernel_sas(counted: &Result<u32, String>) -> Finding {
+    let check = "kernel-sas";
+    match counted {
+        Ok(0) => Finding::ok(check, "the kernel has no SAs of its own"),
+        Ok(count) => Finding::warning(
+            check,
+            format!("the kernel has {count} SAs of its own: their ESP is left to it"),
+            "an IKE daemon, or `ip xfrm`, works on the kernel's XFRM, past culvert, which makes none \
+             of that faster; ESP with an SPI that culvert does not know is left to the kernel too",
+            "to have culvert do the work, start the IKE daemon by: culvert exec --",
+        ),
+        Err(reason) => Finding::warning(
+            check,
+            format!("could not be counted: {reason}"),
+            "the daemon asks this at its start, to leave the ESP of such SAs to the kernel",
+            "as root, on a kernel with CONFIG_XFRM_USER: sudo culvert doctor",
+        ),
+    }
+}
+
 fn crypto(facts: &Facts) -> Finding {
     let check = "crypto";
     let choice = facts.config().map(|c| c.crypto.engine).unwrap_or_default();
@@ -272,6 +293,13 @@ mod tests {
             (|f| f.machine.kernel_esp = KernelEsp::Present, "kernel-esp", Fine, &["culvert exec"]),
             (|f| f.machine.kernel_esp = KernelEsp::Loadable, "kernel-esp", Fine, &["module"]),
             (|f| f.machine.kernel_esp = KernelEsp::Unknown, "kernel-esp", Fine, &["not tell"]),
+            (|f| f.machine.kernel_sas = Ok(2), "kernel-sas", Warning, &["2 SAs", "culvert exec"]),
+            (
+                |f| f.machine.kernel_sas = Err("not permitted".into()),
+                "kernel-sas",
+                Warning,
+                &["not permitted"],
+            ),
             (
                 |f| f.machine.ipsec_mb = Err("no AES".into()),
                 "crypto",
