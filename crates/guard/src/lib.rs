@@ -21,6 +21,8 @@ mod kernel;
 mod list;
 mod netfilter;
 mod standing;
+#[cfg(test)]
+mod testing;
 mod threshold;
 
 use std::collections::{HashMap, HashSet};
@@ -389,32 +391,8 @@ fn direction_number(direction: Direction) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{in_namespace, run};
     use policy::{Action, Mark, Selector, Template};
-
-    /// Runs in a network namespace of its own, which ends with its thread.
-    fn in_namespace(test: impl FnOnce() + Send + 'static) {
-        if !rustix::process::getuid().is_root() {
-            println!("skipped: needs root");
-            return;
-        }
-        let thread = std::thread::spawn(|| {
-            let flags = rustix::thread::UnshareFlags::NEWNET;
-            #[expect(
-                deprecated,
-                reason = "a network namespace alone breaks no promise of the standard library"
-            )]
-            rustix::thread::unshare(flags).expect("unshare");
-            test();
-        });
-        thread.join().expect("the test in its namespace");
-    }
-
-    fn run(command: &str) -> (bool, String) {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let output = std::process::Command::new(words[0]).args(&words[1..]).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-    }
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
@@ -642,6 +620,96 @@ mod tests {
             assert!(!run("nft list ruleset").1.contains("culvert"));
             assert!(!directory.path().join("guard.json").exists());
             reopened.clear().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_restart_puts_up_what_is_gone_or_differs_and_leaves_the_rest() {
+        in_namespace(|| {
+            two_ways_out();
+            let directory = tempfile::tempdir().unwrap();
+            let to = |net: u8| format!("10.{net}.0.0/16");
+            let policies: Vec<PolicyConfig> =
+                (3..7).map(|n| protecting("10.1.0.0/16", &to(n), Direction::Out)).collect();
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            drop(guard);
+            let index = |net: u8| {
+                let (_, text) = run(&format!("ip -s xfrm policy list dst {}", to(net)));
+                text.split_once(" index ").unwrap().1.split(' ').next().unwrap().to_owned()
+            };
+            let untouched = index(3);
+            let named = |n: u8| format!("src 10.1.0.0/16 dst {} dir out", to(n));
+            for change in [
+                format!("delete {}", named(4)),
+                format!("update {} priority 1000 action allow", named(5)),
+                format!("update {} priority 1000 action block limit time-hard 1", named(6)),
+            ] {
+                assert!(run(&format!("ip xfrm policy {change}")).0, "{change}");
+            }
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            assert_eq!(index(3), untouched, "what stood was put up again");
+            let (_, text) = run("ip -s xfrm policy");
+            assert!(!text.contains("expire add: soft 0(sec), hard 1(sec)"), "{text}");
+            for net in 3..7 {
+                assert!(!leaves(&format!("10.{net}.0.1"), "out0"), "10.{net}.0.1 leaked");
+            }
+            guard.clear().unwrap();
+        });
+    }
+
+    #[test]
+    fn many_are_hashed_and_block_what_a_walk_over_them_would() {
+        in_namespace(|| {
+            two_ways_out();
+            let directory = tempfile::tempdir().unwrap();
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            assert_eq!(guard.kernel.threshold().unwrap(), FRESH);
+            // A fixed sequence: every run is the same.
+            let mut state = 1u32;
+            let mut random = |below: u32| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (state >> 8) % below
+            };
+            // Nested prefixes of several lengths below 10.8.0.0/16; priorities of their own.
+            let mut policies: Vec<PolicyConfig> = Vec::new();
+            for n in 0..700 {
+                let len = [14, 20, 24, 24, 24, 24, 24, 28][random(8) as usize];
+                let bits = 0x0a08_0000 | random(1 << 16);
+                let dst = std::net::Ipv4Addr::from_bits(bits & (u32::MAX << (32 - len)));
+                let mut policy = protecting("10.1.0.0/16", &format!("{dst}/{len}"), Direction::Out);
+                policy.priority = 1 + (n * 389) % 7919;
+                if random(2) == 0 || len < 20 {
+                    policy.templates.clear();
+                }
+                policies.retain(|p| p.selector != policy.selector);
+                policies.push(policy);
+            }
+            for policy in &policies {
+                guard.change(None, Some(policy));
+                guard.settle().unwrap();
+            }
+            let threshold = guard.kernel.threshold().unwrap();
+            assert_ne!(threshold, FRESH, "the kernel has all of them in trees");
+            let mut passed = 0;
+            for _ in 0..200 {
+                let addr = std::net::IpAddr::V4((0x0a08_0000 | random(1 << 16)).into());
+                let matching = policies.iter().filter(|p| p.selector.dst.contains(addr));
+                let first = matching.min_by_key(|p| p.priority);
+                let expected = first.is_none_or(|p| p.templates.is_empty());
+                assert_eq!(leaves(&addr.to_string(), "out0"), expected, "{addr} {first:?}");
+                passed += u32::from(expected);
+            }
+            assert!((20..180).contains(&passed), "{passed} of 200 pass: no test of both");
+            // A change of the threshold under way changes nothing either.
+            guard.kernel.set_threshold(FRESH).unwrap();
+            drop(guard);
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            assert_ne!(guard.kernel.threshold().unwrap(), FRESH);
+            guard.clear().unwrap();
+            assert_eq!(guard.kernel.threshold().unwrap(), FRESH, "not given back");
         });
     }
 
