@@ -588,7 +588,7 @@ mod tests {
             let policy = |n: u32, v6: bool| match v6 {
                 // Half of them are of one class, the others of classes of their own.
                 true => PolicyConfig {
-                    priority: if n % 2 == 0 { 1000 } else { 1000 + n },
+                    priority: if n.is_multiple_of(2) { 1000 } else { 1000 + n },
                     ..protecting("fd01::/32", &format!("fd02:{n:x}::/48"), Direction::Out)
                 },
                 false => protecting(

@@ -98,7 +98,9 @@ impl Netfilter {
             false => Vec::new(),
         };
         let is_empty = self.classes.is_empty() && self.up.is_empty() && self.early.is_empty();
-        if !self.owes() && !(is_empty && self.is_known) {
+        // An empty table goes.
+        let is_left_over = is_empty && self.is_known;
+        if !self.owes() && !is_left_over {
             return Ok(gone);
         }
         let waits = !now && !is_empty && self.quiet_until.is_some_and(|t| t > Instant::now());
