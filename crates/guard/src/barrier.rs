@@ -87,6 +87,17 @@ impl Barrier {
         Barrier { priority: 0, effect: Effect::Block, ..*self }
     }
 
+    /// What it has in common with those that differ in their addresses alone.
+    pub(crate) fn class(&self) -> Barrier {
+        let any = |(addr, len): (IpAddr, u8)| (any_prefix(addr.is_ipv6()).addr, len);
+        Barrier { src: any(self.src), dst: any(self.dst), ..*self }
+    }
+
+    /// Itself without the bits of its addresses that match nothing.
+    pub(crate) fn element(&self) -> Barrier {
+        Barrier { src: masked(self.src), dst: masked(self.dst), ..*self }
+    }
+
     /// Where it comes in order. Of two with one priority the one that blocks comes first: which
     /// of their policies decides is not known here, and this one leaks nothing.
     pub(crate) fn rank(&self) -> (u32, bool) {
@@ -153,6 +164,20 @@ impl fmt::Display for Barrier {
         }
         write!(f, " dir {dir} action {effect} priority {}", self.priority)
     }
+}
+
+fn masked((addr, len): (IpAddr, u8)) -> (IpAddr, u8) {
+    let addr = match addr {
+        IpAddr::V4(addr) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
+            IpAddr::V4((addr.to_bits() & mask).into())
+        }
+        IpAddr::V6(addr) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len.min(128))).unwrap_or(0);
+            IpAddr::V6((addr.to_bits() & mask).into())
+        }
+    };
+    (addr, len)
 }
 
 fn any_prefix(v6: bool) -> Prefix {

@@ -1,15 +1,18 @@
 //! Barriers as policies of the kernel's own XFRM.
 
+use std::collections::HashSet;
 use std::io;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 use policy::Prefix;
 use xfrm::codec::{
-    Address, Be16, Field, Header, LifetimeConfig, MarkAttribute, MessageWriter, PolicyId,
-    PolicyInfo, SelectorInfo, attr, family_of, flag, kind,
+    Address, Attributes, Be16, Field, Header, LifetimeConfig, LifetimeCurrent, MarkAttribute,
+    MessageWriter, Messages, PolicyId, PolicyInfo, SelectorInfo, SpdAttributes, SpdThreshold, attr,
+    family_of, flag, kind,
 };
 
 use crate::barrier::{Barrier, Effect};
+use crate::threshold::Threshold;
 
 /// A socket to the kernel's XFRM.
 pub(crate) struct KernelPolicies {
@@ -31,44 +34,91 @@ impl KernelPolicies {
         Ok(KernelPolicies { socket, sequence: 0 })
     }
 
-    /// Adds a policy, or replaces the one with the same selector, direction, mark and if_id.
-    pub(crate) fn put(&mut self, barrier: &Barrier) -> io::Result<()> {
-        let info = PolicyInfo {
-            selector: selector_info(barrier),
-            limits: LifetimeConfig {
-                soft_bytes: u64::MAX,
-                hard_bytes: u64::MAX,
-                soft_packets: u64::MAX,
-                hard_packets: u64::MAX,
-                ..LifetimeConfig::default()
-            },
-            priority: barrier.priority(),
-            dir: barrier.direction(),
-            action: match barrier.effect() {
-                Effect::Pass => 0,
-                Effect::Block => 1,
-            },
-            ..PolicyInfo::default()
-        };
-        self.request(kind::UPDPOLICY, barrier, |w| {
-            w.fixed(&info);
+    /// Adds policies, or replaces those with the same selector, direction, mark and if_id; in
+    /// order. One answer for each.
+    pub(crate) fn put(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
+        self.requests(barriers, |barrier| (kind::UPDPOLICY, policy_info(barrier).to_bytes()))
+    }
+
+    /// Removes policies; one answer for each.
+    pub(crate) fn remove(&mut self, barriers: &[Barrier]) -> Vec<io::Result<()>> {
+        self.requests(barriers, |barrier| {
+            let id = PolicyId {
+                selector: selector_info(barrier),
+                dir: barrier.direction(),
+                ..PolicyId::default()
+            };
+            (kind::DELPOLICY, id.to_bytes())
         })
     }
 
-    /// Removes a policy.
-    pub(crate) fn remove(&mut self, barrier: &Barrier) -> io::Result<()> {
-        let id = PolicyId {
-            selector: selector_info(barrier),
-            dir: barrier.direction(),
-            ..PolicyId::default()
-        };
-        self.request(kind::DELPOLICY, barrier, |w| {
-            w.fixed(&id);
-        })
+    /// What the kernel has, of whomever, by one dump.
+    pub(crate) fn listing(&mut self) -> io::Result<Listing> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = flag::REQUEST | flag::DUMP;
+        let mut writer = MessageWriter::new(kind::GETPOLICY, flags, self.sequence, 0);
+        // Linux wants the struct there, and reads nothing of it.
+        writer.fixed(&PolicyId::default());
+        self.socket.send(&writer.finish(), 0)?;
+        let mut listing = Listing(HashSet::new());
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            for (header, message) in Messages::new(&answer) {
+                if header.seq != self.sequence {
+                    continue;
+                }
+                match header.kind {
+                    kind::DONE => return Ok(listing),
+                    kind::ERROR => acknowledged(message)?,
+                    kind::NEWPOLICY => listing.note(message.get(Header::LEN..).unwrap_or_default()),
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// How many policies the kernel has, of whomever: in, out, forward.
     pub(crate) fn counts(&mut self) -> io::Result<[u32; 3]> {
+        let attributes = self.spd_info()?;
+        let number = |at: usize| {
+            let bytes = attributes.get(at..)?.first_chunk()?;
+            Some(u32::from_ne_bytes(*bytes))
+        };
+        // The first attribute: its header, then the counts.
+        let counts = number(4).zip(number(8)).zip(number(12));
+        let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
+        Ok([input, output, forward])
+    }
+
+    /// From which prefix lengths on the kernel finds IPv4 policies by a hash.
+    pub(crate) fn threshold(&mut self) -> io::Result<Threshold> {
+        let attributes = self.spd_info()?;
+        let found = SpdAttributes::parse(&attributes).map_err(|_| io::ErrorKind::InvalidData)?;
+        let found = found.ipv4.and_then(|bytes| SpdThreshold::decode(bytes).ok());
+        let found = found.ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Threshold { local: found.local_bits, remote: found.remote_bits })
+    }
+
+    /// Sets those lengths. The kernel orders its policies anew, in its own time; what matches
+    /// which packet is the same before, meanwhile and afterwards.
+    pub(crate) fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let flags = flag::REQUEST | flag::ACK;
+        let mut writer = MessageWriter::new(kind::NEWSPDINFO, flags, self.sequence, 0);
+        let value = SpdThreshold { local_bits: threshold.local, remote_bits: threshold.remote };
+        writer.fixed(&0u32).field(attr::SPD_IPV4_HTHRESH, &value);
+        self.socket.send(&writer.finish(), 0)?;
+        loop {
+            let (answer, _) = self.socket.recv_from_full()?;
+            let Ok(header) = Header::decode(&answer) else { continue };
+            if header.kind == kind::ERROR && header.seq == self.sequence {
+                return acknowledged(&answer);
+            }
+        }
+    }
+
+    /// The attributes of what the kernel says of its policies as a whole.
+    fn spd_info(&mut self) -> io::Result<Vec<u8>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut writer = MessageWriter::new(kind::GETSPDINFO, flag::REQUEST, self.sequence, 0);
         writer.fixed(&0u32);
@@ -83,41 +133,133 @@ impl KernelPolicies {
                 acknowledged(&answer)?;
                 continue;
             }
-            // Flags, then the first attribute: its header, then the counts.
-            let at = |n: usize| {
-                let start = Header::LEN + 8 + 4 * n;
-                answer.get(start..start + 4)?.try_into().ok().map(u32::from_ne_bytes)
-            };
-            let counts = at(0).zip(at(1)).zip(at(2));
-            let ((input, output), forward) = counts.ok_or(io::ErrorKind::InvalidData)?;
-            return Ok([input, output, forward]);
+            // Flags stand before the attributes.
+            return Ok(answer.get(Header::LEN + 4..).unwrap_or_default().to_vec());
         }
     }
 
-    fn request(
+    /// Sends a request for each barrier, many at a time, and gives each one's answer. What was
+    /// not answered failed.
+    fn requests(
         &mut self,
-        message_kind: u16,
-        barrier: &Barrier,
-        body: impl FnOnce(&mut MessageWriter),
-    ) -> io::Result<()> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut writer =
-            MessageWriter::new(message_kind, flag::REQUEST | flag::ACK, self.sequence, 0);
-        body(&mut writer);
-        if let (value, mask @ 1..) = barrier.mark() {
-            writer.field(attr::MARK, &MarkAttribute { value, mask });
+        barriers: &[Barrier],
+        request: impl Fn(&Barrier) -> (u16, Vec<u8>),
+    ) -> Vec<io::Result<()>> {
+        let mut results = Vec::with_capacity(barriers.len());
+        for some in barriers.chunks(AT_A_TIME) {
+            let first = self.sequence.wrapping_add(1);
+            let mut datagram = Vec::new();
+            for barrier in some {
+                self.sequence = self.sequence.wrapping_add(1);
+                let (kind, fixed) = request(barrier);
+                let flags = flag::REQUEST | flag::ACK;
+                let mut writer = MessageWriter::new(kind, flags, self.sequence, 0);
+                writer.raw(&fixed).raw(&attributes(barrier));
+                datagram.extend_from_slice(&writer.finish());
+            }
+            let answers = self.exchange(&datagram, first, some.len());
+            let failed = answers.as_ref().err().map(io::Error::kind);
+            let mut answers = answers.unwrap_or_default().into_iter();
+            results.extend(some.iter().map(|_| {
+                let kind = failed.unwrap_or(io::ErrorKind::InvalidData);
+                answers.next().flatten().unwrap_or_else(|| Err(kind.into()))
+            }));
         }
-        if barrier.if_id() != 0 {
-            writer.field(attr::IF_ID, &barrier.if_id());
-        }
-        self.socket.send(&writer.finish(), 0)?;
-        loop {
+        results
+    }
+
+    /// Sends requests whose numbers begin with `first`, and waits for all of their answers.
+    fn exchange(
+        &mut self,
+        datagram: &[u8],
+        first: u32,
+        count: usize,
+    ) -> io::Result<Vec<Option<io::Result<()>>>> {
+        self.socket.send(datagram, 0)?;
+        let mut answers: Vec<Option<io::Result<()>>> = (0..count).map(|_| None).collect();
+        let mut left = count;
+        while left > 0 {
             let (answer, _) = self.socket.recv_from_full()?;
-            let Ok(header) = Header::decode(&answer) else { continue };
-            if header.kind == kind::ERROR && header.seq == self.sequence {
-                return acknowledged(&answer);
+            for (header, message) in Messages::new(&answer) {
+                let slot = answers.get_mut(header.seq.wrapping_sub(first) as usize);
+                if let Some(slot) = slot.filter(|slot| slot.is_none())
+                    && header.kind == kind::ERROR
+                {
+                    *slot = Some(acknowledged(message));
+                    left -= 1;
+                }
             }
         }
+        Ok(answers)
+    }
+}
+
+/// Requests that are sent at a time: all of their answers fit into a socket's buffer, whatever
+/// they are.
+const AT_A_TIME: usize = 32;
+
+/// What the kernel has, each policy as a whole but for its number and counters.
+#[derive(Debug, Default)]
+pub(crate) struct Listing(HashSet<Vec<u8>>);
+
+impl Listing {
+    /// Whether a policy stands there just as this barrier wants it.
+    pub(crate) fn has(&self, barrier: &Barrier) -> bool {
+        self.0.contains(&[policy_info(barrier).to_bytes(), attributes(barrier)].concat())
+    }
+
+    /// One policy: what follows the header of its message. One that no barrier can be like is
+    /// left out.
+    fn note(&mut self, body: &[u8]) {
+        let Ok(mut info) = PolicyInfo::decode(body) else { return };
+        let rest = body.get(PolicyInfo::LEN..).unwrap_or_default();
+        let Ok(found) = Attributes::parse(rest) else { return };
+        let is_main = found.bytes(attr::POLICY_TYPE).is_none_or(|bytes| bytes.first() == Some(&0));
+        if !is_main || found.has(attr::TMPL) || found.has(attr::SEC_CTX) {
+            return;
+        }
+        (info.index, info.current) = (0, LifetimeCurrent::default());
+        let mark = found.value(attr::MARK).unwrap_or_default();
+        let attributes = written(&mark, found.value(attr::IF_ID).unwrap_or_default());
+        self.0.insert([info.to_bytes(), attributes].concat());
+    }
+}
+
+/// The attributes that name a policy.
+fn attributes(barrier: &Barrier) -> Vec<u8> {
+    let (value, mask) = barrier.mark();
+    written(&MarkAttribute { value, mask }, barrier.if_id())
+}
+
+fn written(mark: &MarkAttribute, if_id: u32) -> Vec<u8> {
+    let mut writer = MessageWriter::new(0, 0, 0, 0);
+    if mark.mask != 0 {
+        writer.field(attr::MARK, mark);
+    }
+    if if_id != 0 {
+        writer.field(attr::IF_ID, &if_id);
+    }
+    writer.finish().get(Header::LEN..).unwrap_or_default().to_vec()
+}
+
+/// The policy that a barrier is.
+fn policy_info(barrier: &Barrier) -> PolicyInfo {
+    PolicyInfo {
+        selector: selector_info(barrier),
+        limits: LifetimeConfig {
+            soft_bytes: u64::MAX,
+            hard_bytes: u64::MAX,
+            soft_packets: u64::MAX,
+            hard_packets: u64::MAX,
+            ..LifetimeConfig::default()
+        },
+        priority: barrier.priority(),
+        dir: barrier.direction(),
+        action: match barrier.effect() {
+            Effect::Pass => 0,
+            Effect::Block => 1,
+        },
+        ..PolicyInfo::default()
     }
 }
 

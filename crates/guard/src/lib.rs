@@ -17,9 +17,16 @@
 #![forbid(unsafe_code)]
 
 mod barrier;
+mod classes;
 mod kernel;
 mod list;
 mod netfilter;
+#[cfg(test)]
+mod properties;
+mod standing;
+#[cfg(test)]
+mod testing;
+mod threshold;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -30,9 +37,11 @@ use policy::{Direction, PolicyConfig, Prefix};
 use thiserror::Error;
 
 pub use barrier::{Barrier, Effect};
-use kernel::KernelPolicies;
+use kernel::{KernelPolicies, Listing};
 use list::{List, Step};
 use netfilter::Netfilter;
+use standing::Standing;
+use threshold::{Chooser, FRESH, Threshold, choose};
 
 /// Why a barrier could not be put up or taken down.
 #[derive(Debug, Error)]
@@ -72,14 +81,16 @@ pub struct Guard {
     /// What is asked for, by identity: the kernel holds one policy for each, and the first in
     /// order decides.
     wanted: HashMap<Barrier, Vec<Barrier>>,
-    /// What stands, by identity.
-    standing: HashMap<Barrier, Barrier>,
+    standing: Standing,
     /// Identities to look at.
     touched: HashSet<Barrier>,
     /// Identities whose barrier the kernel refused.
     refused: HashSet<Barrier>,
     retry_at: Option<Instant>,
     kernel: KernelPolicies,
+    /// The kernel's threshold of hashing before there was any barrier; ours.
+    threshold: (Threshold, Threshold),
+    chooser: Chooser,
     netfilter: Netfilter,
 }
 
@@ -94,27 +105,32 @@ impl Guard {
         let path = directory.join("guard.json");
         let (list, standing) =
             List::open(path.clone()).map_err(|source| GuardError::List { path, source })?;
-        let kernel = KernelPolicies::open().map_err(GuardError::Socket)?;
+        let mut kernel = KernelPolicies::open().map_err(GuardError::Socket)?;
+        let holds = kernel.threshold().unwrap_or(FRESH);
+        // One that stands already with barriers of ours is likely ours.
+        let before = if standing.is_empty() { holds } else { FRESH };
         Ok(Guard {
             list,
             wanted: HashMap::new(),
-            standing,
+            standing: standing.into_values().collect(),
             touched: HashSet::new(),
             refused: HashSet::new(),
             retry_at: None,
             kernel,
+            threshold: (before, holds),
+            chooser: Chooser::default(),
             netfilter: Netfilter::new(instance, tun),
         })
     }
 
     /// What stands.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = &Barrier> {
-        self.standing.values()
+        self.standing.all()
     }
 
     /// Makes exactly these barriers stand: for the policies, and for the prefixes to and from
-    /// which everything needs protection. Those that should stand already are put up again: who
-    /// knows what else was done to the kernel's tables.
+    /// which everything needs protection. Those that should stand already are looked for: who knows
+    /// what else was done to the kernel's tables.
     ///
     /// New ones go up before old ones come down. The list is written before the first goes up and
     /// after the last has come down, so that it never misses one.
@@ -176,13 +192,8 @@ impl Guard {
     /// # Errors
     /// As [`Guard::set`].
     pub fn check(&mut self) -> Result<bool, GuardError> {
-        let mut standing = [0u32; 3];
-        for barrier in self.standing.values().filter(|b| !b.is_netfilter()) {
-            if let Some(count) = standing.get_mut(usize::from(barrier.direction())) {
-                *count += 1;
-            }
-        }
         let has = self.kernel.counts().map_err(GuardError::Socket)?;
+        let standing = self.standing.policy_counts();
         let is_short = has.iter().zip(standing).any(|(has, wanted)| *has < wanted);
         if !is_short && !self.netfilter.is_gone() {
             return Ok(false);
@@ -214,7 +225,7 @@ impl Guard {
     /// # Errors
     /// As [`Guard::set`].
     pub fn add_prefixes(&mut self, prefixes: &[Prefix]) -> Result<(), GuardError> {
-        for barrier in self.standing.values().copied().collect::<Vec<_>>() {
+        for barrier in self.standing.all().copied().collect::<Vec<_>>() {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
@@ -244,7 +255,8 @@ impl Guard {
 
     /// Looks at everything, whatever is thought to stand.
     fn enforce(&mut self) -> Result<(), GuardError> {
-        self.touched.extend(self.wanted.keys().chain(self.standing.keys()).copied());
+        self.touched.extend(self.wanted.keys().copied());
+        self.touched.extend(self.standing.all().map(Barrier::identity));
         self.refused.clear();
         self.retry_at = None;
         self.apply(true)
@@ -271,37 +283,51 @@ impl Guard {
         up.sort_by_key(Barrier::rank);
         let fail = |list: &List, source| GuardError::List { path: list.path().into(), source };
 
-        let fresh: Vec<Barrier> = up.iter().filter(|b| !self.stands(b)).copied().collect();
+        let fresh: Vec<Barrier> = up.iter().filter(|b| !self.standing.has(b)).copied().collect();
         let listed = self.list.append(Step::Up, &fresh);
         note(listed.map_err(|e| fail(&self.list, e)));
         let mut gone = Vec::new();
-        for barrier in up {
-            if barrier.is_netfilter() {
-                self.netfilter.up(barrier);
-            } else if let Err(source) = self.kernel.put(&barrier) {
-                self.refused.insert(barrier.identity());
-                note(Err(GuardError::Refused { barrier, source }));
-                continue;
+        self.follow_threshold(&fresh);
+        // What cannot be read is put up again.
+        let there =
+            if again { self.kernel.listing().unwrap_or_default() } else { Listing::default() };
+        let (rules, policies): (Vec<_>, Vec<_>) = up.into_iter().partition(Barrier::is_netfilter);
+        let (there, missing): (Vec<_>, Vec<_>) = policies.into_iter().partition(|b| there.has(b));
+        let results = self.kernel.put(&missing);
+        let mut done: Vec<Barrier> = there;
+        for (barrier, result) in missing.into_iter().zip(results) {
+            match result {
+                Ok(()) => done.push(barrier),
+                Err(source) => {
+                    self.refused.insert(barrier.identity());
+                    note(Err(GuardError::Refused { barrier, source }));
+                }
             }
-            let old = self.standing.insert(barrier.identity(), barrier);
+        }
+        rules.iter().for_each(|barrier| self.netfilter.up(*barrier));
+        for barrier in done.into_iter().chain(rules) {
+            let old = self.standing.insert(barrier);
             gone.extend(old.filter(|old| *old != barrier));
         }
-        for barrier in down {
-            if barrier.is_netfilter() {
-                self.netfilter.down(barrier);
-            } else if let Err(source) = self.kernel.remove(&barrier)
+        let (rules, policies): (Vec<_>, Vec<_>) = down.into_iter().partition(Barrier::is_netfilter);
+        for barrier in rules {
+            self.netfilter.down(barrier);
+            self.standing.remove(&barrier.identity());
+        }
+        let results = self.kernel.remove(&policies);
+        for (barrier, result) in policies.into_iter().zip(results) {
+            if let Err(source) = result
                 // Somebody took it away: what we wanted.
                 && source.raw_os_error() != Some(NO_ENTRY)
             {
                 self.refused.insert(barrier.identity());
                 note(Err(GuardError::Refused { barrier, source }));
                 continue;
-            } else {
-                gone.push(barrier);
             }
+            gone.push(barrier);
             self.standing.remove(&barrier.identity());
         }
-        match self.netfilter.follow(self.standing.values().filter(|b| b.is_netfilter()), again) {
+        match self.netfilter.follow(self.standing.all().filter(|b| b.is_netfilter()), again) {
             Ok(down) => gone.extend(down),
             Err((error, not_up)) => {
                 // They stay listed: they may stand from before.
@@ -315,20 +341,42 @@ impl Guard {
         if !self.refused.is_empty() && self.retry_at.is_none() {
             self.retry_at = Some(Instant::now() + RETRY_INTERVAL);
         }
-        gone.retain(|b| !self.stands(b));
+        gone.retain(|b| !self.standing.has(b));
         let listed = self.list.append(Step::Down, &gone);
         // Otherwise something is listed that stands nowhere else.
         let is_settled = self.refused.is_empty() && !self.netfilter.owes();
         let listed = listed.and_then(|()| match is_settled {
-            true => self.list.tidy(self.standing.values()),
+            true => self.list.tidy(self.standing.all()),
             false => Ok(()),
         });
         note(listed.map_err(|e| fail(&self.list, e)));
+        if self.standing.policies() == 0 {
+            self.set_threshold(self.threshold.0);
+        }
         first_error
     }
 
-    fn stands(&self, barrier: &Barrier) -> bool {
-        self.standing.get(&barrier.identity()) == Some(barrier)
+    /// Has the kernel find the policies by a hash, when these are about to come.
+    fn follow_threshold(&mut self, fresh: &[Barrier]) {
+        let count = self.standing.policies() + fresh.iter().filter(|b| !b.is_netfilter()).count();
+        if self.chooser.is_due(count) {
+            let next = choose(self.standing.all().chain(fresh), self.threshold.1);
+            self.set_threshold(next);
+        }
+    }
+
+    fn set_threshold(&mut self, next: Threshold) {
+        if next == self.threshold.1 {
+            return;
+        }
+        match self.kernel.set_threshold(next) {
+            Ok(()) => {
+                tracing::debug!(?next, "the kernel hashes policies from these lengths on");
+                self.threshold.1 = next;
+            }
+            // It costs time, nothing else.
+            Err(error) => tracing::debug!(%error, "the kernel's policies stay in lists"),
+        }
     }
 }
 
@@ -346,39 +394,15 @@ fn direction_number(direction: Direction) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{in_namespace, run};
     use policy::{Action, Mark, Selector, Template};
-
-    /// Runs in a network namespace of its own, which ends with its thread.
-    fn in_namespace(test: impl FnOnce() + Send + 'static) {
-        if !rustix::process::getuid().is_root() {
-            println!("skipped: needs root");
-            return;
-        }
-        let thread = std::thread::spawn(|| {
-            let flags = rustix::thread::UnshareFlags::NEWNET;
-            #[expect(
-                deprecated,
-                reason = "a network namespace alone breaks no promise of the standard library"
-            )]
-            rustix::thread::unshare(flags).expect("unshare");
-            test();
-        });
-        thread.join().expect("the test in its namespace");
-    }
-
-    fn run(command: &str) -> (bool, String) {
-        let words: Vec<&str> = command.split_whitespace().collect();
-        let output = std::process::Command::new(words[0]).args(&words[1..]).output().unwrap();
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8_lossy(&text).into_owned())
-    }
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
         Prefix { addr: addr.parse().unwrap(), len: len.parse().unwrap() }
     }
 
-    fn protecting(src: &str, dst: &str, direction: Direction) -> PolicyConfig {
+    pub(crate) fn protecting(src: &str, dst: &str, direction: Direction) -> PolicyConfig {
         let end: std::net::IpAddr = "192.0.2.1".parse().unwrap();
         let (src, dst) = (prefix(src), prefix(dst));
         PolicyConfig {
@@ -402,7 +426,7 @@ mod tests {
     }
 
     /// A namespace with a way out and the private interface's stand-in, which is exempt.
-    fn two_ways_out() {
+    pub(crate) fn two_ways_out() {
         for command in [
             "ip link set lo up",
             "ip link add out0 arp off type veth peer name out1",
@@ -440,7 +464,7 @@ mod tests {
     }
 
     /// Whether a UDP packet to an address leaves by the interface.
-    fn leaves(to: &str, interface: &str) -> bool {
+    pub(crate) fn leaves(to: &str, interface: &str) -> bool {
         let any = if to.contains(':') { "[::]:0" } else { "0.0.0.0:0" };
         let socket = std::net::UdpSocket::bind(any).unwrap();
         let before = sent(interface);
@@ -562,7 +586,11 @@ mod tests {
             let directory = tempfile::tempdir().unwrap();
             let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
             let policy = |n: u32, v6: bool| match v6 {
-                true => protecting("fd01::/32", &format!("fd02:{n:x}::/48"), Direction::Out),
+                // Half of them are of one class, the others of classes of their own.
+                true => PolicyConfig {
+                    priority: if n.is_multiple_of(2) { 1000 } else { 1000 + n },
+                    ..protecting("fd01::/32", &format!("fd02:{n:x}::/48"), Direction::Out)
+                },
                 false => protecting(
                     "10.1.0.0/16",
                     &format!("10.{}.{}.0/24", 3 + (n >> 8), n & 255),
@@ -599,6 +627,42 @@ mod tests {
             assert!(!run("nft list ruleset").1.contains("culvert"));
             assert!(!directory.path().join("guard.json").exists());
             reopened.clear().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_restart_puts_up_what_is_gone_or_differs_and_leaves_the_rest() {
+        in_namespace(|| {
+            two_ways_out();
+            let directory = tempfile::tempdir().unwrap();
+            let to = |net: u8| format!("10.{net}.0.0/16");
+            let policies: Vec<PolicyConfig> =
+                (3..7).map(|n| protecting("10.1.0.0/16", &to(n), Direction::Out)).collect();
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            drop(guard);
+            let index = |net: u8| {
+                let (_, text) = run(&format!("ip -s xfrm policy list dst {}", to(net)));
+                text.split_once(" index ").unwrap().1.split(' ').next().unwrap().to_owned()
+            };
+            let untouched = index(3);
+            let named = |n: u8| format!("src 10.1.0.0/16 dst {} dir out", to(n));
+            for change in [
+                format!("delete {}", named(4)),
+                format!("update {} priority 1000 action allow", named(5)),
+                format!("update {} priority 1000 action block limit time-hard 1", named(6)),
+            ] {
+                assert!(run(&format!("ip xfrm policy {change}")).0, "{change}");
+            }
+            let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
+            guard.set(&policies, &[]).unwrap();
+            assert_eq!(index(3), untouched, "what stood was put up again");
+            let (_, text) = run("ip -s xfrm policy");
+            assert!(!text.contains("expire add: soft 0(sec), hard 1(sec)"), "{text}");
+            for net in 3..7 {
+                assert!(!leaves(&format!("10.{net}.0.1"), "out0"), "10.{net}.0.1 leaked");
+            }
+            guard.clear().unwrap();
         });
     }
 

@@ -1,6 +1,7 @@
 //! Barriers for IPv6, as nftables rules.
 
 use core::fmt::Write as _;
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -10,18 +11,22 @@ use policy::{Direction, PortMask};
 use xfrm::codec::{Field as _, Header, MessageWriter, flag, kind};
 
 use crate::barrier::{Barrier, Effect};
+use crate::classes::Classes;
 use crate::direction_number;
 
 /// The rules for IPv6.
 ///
-/// The table is replaced as a whole, which takes the longer the more rules there are. So where
-/// there are many, a barrier that blocks goes first into a chain that comes before all others,
-/// and the table is put in order a little later. What waits for that is only what would let
+/// A barrier of a class that is in the table ([`Classes`]) comes and goes as an element of its set.
+/// For a new class the table is replaced as a whole, which takes the longer the more there is in it.
+/// So where there is much, a barrier that blocks goes first into a chain that comes before all
+/// others, and the table is put in order a little later. What waits for that is only what would let
 /// more pass than before.
 #[derive(Debug)]
 pub(crate) struct Netfilter {
     table: String,
     tun: String,
+    /// The sets of the table.
+    classes: Classes,
     /// To go up.
     up: Vec<Barrier>,
     /// Up, but not in order.
@@ -39,6 +44,7 @@ impl Netfilter {
         Netfilter {
             table: format!("ip6 culvert-guard-{instance}"),
             tun: tun.into(),
+            classes: Classes::default(),
             up: Vec::new(),
             early: Vec::new(),
             down: Vec::new(),
@@ -87,27 +93,39 @@ impl Netfilter {
         if !self.owes() {
             return Ok(Vec::new());
         }
-        let waits = !now && self.quiet_until.is_some_and(|t| t > Instant::now());
+        let mut gone = match !now && self.is_known {
+            true => self.follow_elements(),
+            false => Vec::new(),
+        };
+        let is_empty = self.classes.is_empty() && self.up.is_empty() && self.early.is_empty();
+        // An empty table goes.
+        let is_left_over = is_empty && self.is_known;
+        if !self.owes() && !is_left_over {
+            return Ok(gone);
+        }
+        let waits = !now && !is_empty && self.quiet_until.is_some_and(|t| t > Instant::now());
         if waits && !self.is_known && self.up.is_empty() {
-            return Ok(Vec::new());
+            return Ok(gone);
         }
         if waits && self.is_known {
             let (blocks, passes): (Vec<_>, Vec<_>) =
                 self.up.drain(..).partition(|b| b.effect() == Effect::Block);
             self.up = passes;
             if blocks.is_empty() {
-                return Ok(Vec::new());
+                return Ok(gone);
             }
             if apply(&early_rules(&self.table, &blocks)).is_ok() {
                 self.early.extend(blocks);
-                return Ok(Vec::new());
+                return Ok(gone);
             }
             // Somebody took the table away, most likely.
             self.up.extend(blocks);
         }
-        let rules: Vec<&Barrier> = wanted.collect();
+        let mut rules: Vec<&Barrier> = wanted.collect();
+        rules.sort_by_cached_key(|b| (b.rank(), b.class().to_string()));
+        self.classes = Classes::new(&rules);
         let start = Instant::now();
-        let result = apply(&ruleset(&self.table, &self.tun, &rules));
+        let result = apply(&ruleset(&self.table, &self.tun, &rules, &self.classes));
         // So that it takes a fifth of the time at most.
         self.quiet_until = match rules.len() {
             0..=AT_ONCE => None,
@@ -118,13 +136,36 @@ impl Netfilter {
             Ok(()) => {
                 self.up.clear();
                 self.early.clear();
-                Ok(std::mem::take(&mut self.down))
+                gone.append(&mut self.down);
+                Ok(gone)
             }
             Err(error) => {
                 self.quiet_until = Some(Instant::now() + crate::RETRY_INTERVAL);
+                // To be told when the table is as it should be.
+                self.down.append(&mut gone);
                 Err((error, std::mem::take(&mut self.up)))
             }
         }
+    }
+
+    /// Carries out what is a matter of elements alone; hands out what has come down.
+    fn follow_elements(&mut self) -> Vec<Barrier> {
+        let (come, up) = self.up.drain(..).partition(|b| self.classes.knows(b));
+        let (go, down): (Vec<_>, _) = self.down.drain(..).partition(|b| self.classes.has(b));
+        (self.up, self.down) = (up, down);
+        let come: Vec<Barrier> = come;
+        if come.is_empty() && go.is_empty() {
+            return go;
+        }
+        let commands = self.classes.change(&self.table, &come, &go);
+        if commands.is_empty() || apply(&commands).is_ok() {
+            return go;
+        }
+        // Somebody took the table away, most likely: it is made anew.
+        self.is_known = false;
+        self.up.extend(come);
+        self.down.extend(go);
+        Vec::new()
     }
 }
 
@@ -138,7 +179,7 @@ const QUIET: Duration = Duration::from_millis(500);
 fn early_rules(table: &str, barriers: &[Barrier]) -> String {
     let line = |b: &Barrier| {
         let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
-        format!("add rule {table} {chain}{}", rule(b).trim_start_matches("   "))
+        format!("add rule {table} {chain}{}", rule(b, &literal(b)).trim_start_matches("   "))
     };
     barriers.iter().map(line).collect()
 }
@@ -151,17 +192,19 @@ const EARLY: [&str; 3] = ["early-in", "early-out", "early-fwd"];
 /// A chain for each question that XFRM would ask: a forwarded packet has to pass the forward and
 /// the out policies, one after the other, and what one chain lets pass the other may still stop.
 /// IKE is spared where this host itself speaks it.
-fn ruleset(table: &str, tun: &str, barriers: &[&Barrier]) -> String {
+/// Barriers come in order.
+fn ruleset(table: &str, tun: &str, barriers: &[&Barrier], classes: &Classes) -> String {
     // Declared first, so that deleting it does not fail where it is not there.
     let mut text = format!("table {table} {{}}\ndelete table {table}\n");
     if barriers.is_empty() {
         return text;
     }
-    let mut rules = barriers.to_vec();
-    rules.sort_by_cached_key(|b| (b.rank(), b.to_string()));
+    let mut seen = HashSet::new();
+    let rules: Vec<Barrier> =
+        barriers.iter().map(|b| b.class()).filter(|class| seen.insert(*class)).collect();
     let lines = |direction| -> String {
         let of_direction = rules.iter().filter(|b| b.direction() == direction_number(direction));
-        of_direction.map(|b| rule(b)).collect()
+        of_direction.map(|class| rule(class, &classes.lookup(class))).collect()
     };
     let from = format!("iifname {{ \"lo\", \"{tun}\" }} accept");
     let to = format!("oifname {{ \"lo\", \"{tun}\" }} accept");
@@ -171,7 +214,7 @@ fn ruleset(table: &str, tun: &str, barriers: &[&Barrier]) -> String {
         ("arrived", "input", &from, "udp dport { 500, 4500 } accept", Direction::In),
         ("passing", "forward", &from, "", Direction::Forward),
     ];
-    text.push_str(&format!("table {table} {{\n"));
+    text.push_str(&format!("table {table} {{\n{}", classes.declarations()));
     for name in EARLY {
         text.push_str(&format!("  chain {name} {{}}\n"));
     }
@@ -190,17 +233,26 @@ fn ruleset(table: &str, tun: &str, barriers: &[&Barrier]) -> String {
 /// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept";
 
-fn rule(barrier: &Barrier) -> String {
+/// The addresses of one barrier.
+fn literal(barrier: &Barrier) -> String {
+    let s = barrier.selector();
+    let mut text = String::new();
+    for (name, prefix) in [("saddr", s.src), ("daddr", s.dst)] {
+        if prefix.len > 0 {
+            let _ = write!(text, " ip6 {name} {}/{}", prefix.addr, prefix.len);
+        }
+    }
+    text
+}
+
+/// A rule for what a barrier matches, with what it asks of the addresses.
+fn rule(barrier: &Barrier, addresses: &str) -> String {
     let s = barrier.selector();
     let mut line = String::from("   ");
     if let (value, mask @ 1..) = barrier.mark() {
         let _ = write!(line, " meta mark & {mask:#x} == {value:#x}");
     }
-    for (name, prefix) in [("saddr", s.src), ("daddr", s.dst)] {
-        if prefix.len > 0 {
-            let _ = write!(line, " ip6 {name} {}/{}", prefix.addr, prefix.len);
-        }
-    }
+    line.push_str(addresses);
     if s.protocol != 0 {
         let _ = write!(line, " meta l4proto {}", s.protocol);
     }

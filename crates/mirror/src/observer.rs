@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 
 use crate::connection::{BUFFER_LEN, Connection, receive_datagram};
 use crate::decode::decode;
@@ -34,14 +35,17 @@ impl Observer {
         Self::with_receive_buffer(RECEIVE_BUFFER_BYTES)
     }
 
-    /// As [`new`](Observer::new), with room for so many bytes of notifications (Linux takes at
-    /// most `net.core.rmem_max`). If it does not suffice, a dump makes good what was lost.
+    /// As [`new`](Observer::new), with room for so many bytes of notifications (without
+    /// `CAP_NET_ADMIN` Linux takes at most `net.core.rmem_max`). If it does not suffice, a dump
+    /// makes good what was lost.
     ///
     /// # Errors
     /// As [`new`](Observer::new).
     pub fn with_receive_buffer(bytes: usize) -> Result<Observer, Error> {
         let mut events = Socket::new(NETLINK_ROUTE)?;
-        events.set_rx_buf_sz(i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        if set_socket_recv_buffer_size_force(&events, bytes).is_err() {
+            events.set_rx_buf_sz(i32::try_from(bytes).unwrap_or(i32::MAX))?;
+        }
         events.bind(&SocketAddr::new(0, 0))?;
         for group in GROUPS {
             events.add_membership(group)?;

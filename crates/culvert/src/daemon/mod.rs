@@ -255,7 +255,9 @@ impl Daemon {
                 LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
                 // Ours, which no look-up of ours uses.
                 LinuxChange::Route(route) if route.table == table => {}
-                LinuxChange::RouteRemoved(route) if route.table == table => own = true,
+                LinuxChange::RouteRemoved(route) if route.table == table => {
+                    self.private.repair_route(route.dst, self.observer.snapshot());
+                }
                 LinuxChange::Route(_) | LinuxChange::RouteRemoved(_) | LinuxChange::Rule(_) => {
                     paths = true;
                 }

@@ -137,6 +137,18 @@ impl Private {
         }
     }
 
+    /// A route of culvert's table is gone, or was replaced: puts it back if it should stand, at the
+    /// cost of this one.
+    pub fn repair_route(&mut self, prefix: Prefix, snapshot: &Snapshot) {
+        let ifindex = self.ifindex;
+        let is_ours = |r: &Route| r.next_hops.iter().any(|hop| hop.ifindex == ifindex);
+        if !snapshot.routes_to(self.config.table, prefix).any(is_ours)
+            && self.routes.remove(&prefix).is_some()
+        {
+            self.follow_route(prefix, snapshot);
+        }
+    }
+
     /// The private interface.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
