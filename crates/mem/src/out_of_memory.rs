@@ -59,10 +59,11 @@ fn exit(len: usize) -> ! {
     let _ = message(&mut text, len);
     let text = text.bytes.get(..text.len).unwrap_or_default();
     #[cfg(not(miri))]
-    // SAFETY: the bytes are valid for reads of their length; `_exit` takes no pointer.
-    unsafe {
-        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
-        libc::_exit(1)
+    {
+        // SAFETY: the bytes are valid for reads of their length.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        // SAFETY: takes no pointer.
+        unsafe { libc::_exit(1) }
     }
     #[cfg(miri)]
     panic!("{text:?}")
