@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_limit_is_named_with_what_needs_how_much() {
-        let config = Config::default();
+        let config = Config::parse("name = \"nobody-has-this-name\"", Path::new("x")).unwrap();
         let need = Need::of(&config);
         assert_eq!(need.frames, 32 * MIB);
         let used = 50 * MIB;

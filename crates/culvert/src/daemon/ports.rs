@@ -240,7 +240,9 @@ impl Ports {
     /// Lets the programs of ports that were opened decide. False if one of them did not get that
     /// far, and is closed again.
     pub fn attach(&mut self, worker: &WorkerHandle) -> bool {
-        self.entries.iter_mut().fold(true, |all, entry| entry.attach(worker) && all)
+        // Each of them, whatever becomes of one.
+        self.entries.iter_mut().filter_map(|entry| (!entry.attach(worker)).then_some(())).count()
+            == 0
     }
 
     /// A worker has closed the ports of an interface.
