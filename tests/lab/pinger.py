@@ -24,14 +24,16 @@ ERRORS = {
 
 
 def ping(
-    host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1, enough=None
+    host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1, enough=None,
+    until=lambda: False,
 ):
     """Sends `count` echo requests with `size` bytes each, `interval` seconds apart.
 
     Returns a dict: sent, received (requests that were answered), duplicates, errors (ICMP errors
-    and refusals of the system, as text), times (round trips in seconds), text (for people).
+    and refusals of the system, as text), times (round trips in seconds), each (when each request was
+    sent, by the monotonic clock, and its round trip or None), text (for people).
     It ends when all are answered, or `enough` of them, or `wait` seconds after the last was sent;
-    what was not sent by then is not counted. `df`: True forbids
+    what was not sent by then is not counted. No more are sent once `until()` is true. `df`: True forbids
     fragmentation, False allows it, None leaves it to the system.
     """
     version = 6 if ":" in to else 4
@@ -48,7 +50,7 @@ def ping(
         sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         if source:
             sock.bind((source, 0))
-        return _Run(sock, version, to, count, size, enough or count).go(interval, wait)
+        return _Run(sock, version, to, count, size, enough or count).go(interval, wait, until)
 
 
 class _Run:
@@ -60,15 +62,15 @@ class _Run:
         self.sent_at, self.times = {}, {}
         self.duplicates, self.errors = 0, []
 
-    def go(self, interval, wait):
+    def go(self, interval, wait, until):
         start = time.monotonic()
         for number in range(self.count):
             self._listen(start + number * interval)
-            if self._has_enough():
+            if self._has_enough() or until():
                 break
             self._send(number)
         end = time.monotonic() + wait
-        while not self._has_enough() and time.monotonic() < end:
+        while len(self.times) < min(self.enough, len(self.sent_at)) and time.monotonic() < end:
             self._listen(min(end, time.monotonic() + 0.05))
         self._listen(time.monotonic())
         lost = sorted(set(self.sent_at) - set(self.times))
@@ -79,6 +81,7 @@ class _Run:
         return {
             "sent": len(self.sent_at), "received": len(self.times), "duplicates": self.duplicates,
             "errors": self.errors, "times": list(self.times.values()), "text": text,
+            "each": [(at, self.times.get(number)) for number, at in self.sent_at.items()],
         }  # fmt: skip
 
     def _send(self, number):

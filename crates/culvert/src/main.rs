@@ -31,10 +31,10 @@ use crate::command::{bench, docs, doctor, exec, guard, show};
 use crate::config::Config;
 
 /// SAs and large tables on huge pages. Counts what each thread allocates, for `culvert bench`; one
-/// instruction for each allocation.
+/// instruction for each allocation. Without memory the program ends with a message.
 #[global_allocator]
-static ALLOCATOR: ::bench::allocation::Counting<mem::Allocator> =
-    ::bench::allocation::Counting(mem::Allocator::new());
+static ALLOCATOR: ::bench::allocation::Counting<mem::OrExit<mem::Allocator>> =
+    ::bench::allocation::Counting(mem::OrExit(mem::Allocator::new()));
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

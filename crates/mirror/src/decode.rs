@@ -160,6 +160,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         loopback: flags & IFF_LOOPBACK != 0,
         kind: None,
         master: None,
+        lower: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {
@@ -167,6 +168,7 @@ fn link(payload: &[u8]) -> Option<Link> {
             IFLA_IFNAME => name = Some(as_text(value)),
             IFLA_MTU => mtu = as_u32(value),
             IFLA_MASTER => link.master = as_u32(value),
+            IFLA_LINK => link.lower = as_u32(value),
             IFLA_LINKINFO => {
                 link.kind = Attributes::new(value).find(IFLA_INFO_KIND).map(as_text);
             }

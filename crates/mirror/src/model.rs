@@ -59,6 +59,8 @@ pub struct Link {
     pub kind: Option<String>,
     /// Index of the bridge, bond or VRF that the interface belongs to.
     pub master: Option<u32>,
+    /// Index of the interface that this one lies on (of a VLAN) or is joined to (of a veth).
+    pub lower: Option<u32>,
 }
 
 /// An address of this host.

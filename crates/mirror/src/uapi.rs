@@ -62,6 +62,7 @@ pub(crate) const IFF_RUNNING: u32 = 0x40;
 pub(crate) const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
+pub(crate) const IFLA_LINK: u16 = 5;
 pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;

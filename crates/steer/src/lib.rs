@@ -34,7 +34,7 @@ pub mod verdict;
 
 pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
 pub use error::SteerError;
-pub use loader::Steer;
+pub use loader::{Loader, Steer};
 pub use verdict::{Stats, Verdict};
 
 /// The compiled program. Aligned, because the ELF parser reads it in place.

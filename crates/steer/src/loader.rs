@@ -3,6 +3,7 @@
 use core::fmt;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
+use std::sync::{Mutex, PoisonError};
 
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
 use aya::programs::links::FdLink;
@@ -25,7 +26,8 @@ pub struct Steer {
     protected: Table<Prefix>,
     sas: Table<(IpAddr, u32)>,
     ports: Table<(u16, u8)>,
-    _link: FdLink,
+    /// Once it is attached.
+    link: Option<FdLink>,
     // Keeps the program loaded.
     program: Ebpf,
     name: &'static str,
@@ -69,8 +71,47 @@ impl Maps {
 }
 
 impl Steer {
-    /// Loads the program and attaches it to an interface of the calling thread's network
-    /// namespace, with empty tables but for the default [`UdpPorts`]. Says where it was attached.
+    /// Loads the program for an interface, with empty tables but for the default [`UdpPorts`], and
+    /// does not touch the interface yet.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError`] says what failed and what to do.
+    pub fn load(
+        loader: &Loader,
+        interface: &str,
+        config: &SteerConfig,
+    ) -> Result<Self, SteerError> {
+        let (program, maps, name) = loader.load(interface, config)?;
+        let mut steer = Self {
+            interface: interface.to_owned(),
+            maps,
+            local: Table::default(),
+            protected: Table::default(),
+            sas: Table::default(),
+            ports: Table::default(),
+            link: None,
+            program,
+            name,
+        };
+        steer.set_udp_ports(&UdpPorts::default())?;
+        Ok(steer)
+    }
+
+    /// Attaches the program to its interface, in the calling thread's network namespace: from now
+    /// on it decides. Says where it was attached.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError`] says what failed and what to do.
+    pub fn attach(&mut self, mode: Mode) -> Result<Attached, SteerError> {
+        let xdp = xdp_program(&mut self.program, self.name, &self.interface)?;
+        let (link, attached) = attach(xdp, &self.interface, mode)?;
+        self.link = Some(link);
+        Ok(attached)
+    }
+
+    /// Both at once, for an interface of the calling thread's network namespace.
     ///
     /// # Errors
     ///
@@ -79,21 +120,8 @@ impl Steer {
         interface: &str,
         config: &SteerConfig,
     ) -> Result<(Self, Attached), SteerError> {
-        let (mut program, maps, name) = load(interface, config)?;
-        let xdp = xdp_program(&mut program, name, interface)?;
-        let (link, attached) = attach(xdp, interface, config.mode)?;
-        let mut steer = Self {
-            interface: interface.to_owned(),
-            maps,
-            local: Table::default(),
-            protected: Table::default(),
-            sas: Table::default(),
-            ports: Table::default(),
-            _link: link,
-            program,
-            name,
-        };
-        steer.set_udp_ports(&UdpPorts::default())?;
+        let mut steer = Self::load(&Loader::new(), interface, config)?;
+        let attached = steer.attach(config.mode)?;
         Ok((steer, attached))
     }
 
@@ -104,7 +132,7 @@ impl Steer {
     ///
     /// [`SteerError::Load`] says what failed and what to do.
     pub fn try_load(config: &SteerConfig) -> Result<(), SteerError> {
-        load("trial", config).map(drop)
+        Loader::new().load("trial", config).map(drop)
     }
 
     /// The interface.
@@ -337,26 +365,59 @@ impl fmt::Debug for Steer {
     }
 }
 
-/// Brings the program and its tables into the kernel; `interface` is for messages.
-fn load(interface: &str, config: &SteerConfig) -> Result<(Ebpf, Maps, &'static str), SteerError> {
-    let name = if config.frags { "steer_frags" } else { "steer" };
-    let load_error = |reason| load_error(interface, reason);
-    let sizes = config.sizes;
-    let mut program = EbpfLoader::new()
-        .map_max_entries("xsks", sizes.queues)
-        .map_max_entries("sad4", sizes.sas)
-        .map_max_entries("sad6", sizes.sas)
-        .map_max_entries("protected4", sizes.prefixes)
-        .map_max_entries("protected6", sizes.prefixes)
-        .map_max_entries("local4", sizes.addresses)
-        .map_max_entries("local6", sizes.addresses)
-        .load(&crate::OBJECT.0)
-        .map_err(|error| load_error(chain(&error)))?;
-    let maps = Maps::take(&mut program)
-        .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
-    let xdp = xdp_program(&mut program, name, interface)?;
-    xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
-    Ok((program, maps, name))
+/// Brings programs into the kernel. To make one costs some 50 ms, to load another program does not.
+pub struct Loader(Mutex<EbpfLoader<'static>>);
+
+impl Loader {
+    /// A loader.
+    pub fn new() -> Self {
+        // It reads the types of the whole kernel, which this program does not ask about.
+        let mut loader = EbpfLoader::new();
+        loader.btf(None);
+        Self(Mutex::new(loader))
+    }
+
+    /// Brings the program and its tables into the kernel; `interface` is for messages.
+    fn load(
+        &self,
+        interface: &str,
+        config: &SteerConfig,
+    ) -> Result<(Ebpf, Maps, &'static str), SteerError> {
+        let name = if config.frags { "steer_frags" } else { "steer" };
+        let load_error = |reason| load_error(interface, reason);
+        let sizes = config.sizes;
+        let mut program = self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .map_max_entries("xsks", sizes.queues)
+            .map_max_entries("sad4", sizes.sas)
+            .map_max_entries("sad6", sizes.sas)
+            .map_max_entries("protected4", sizes.prefixes)
+            .map_max_entries("protected6", sizes.prefixes)
+            .map_max_entries("local4", sizes.addresses)
+            .map_max_entries("local6", sizes.addresses)
+            .load(&crate::OBJECT.0)
+            .map_err(|error| load_error(chain(&error)))?;
+        let maps = Maps::take(&mut program)
+            .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
+        // The verifier's turn, which is long: others may load meanwhile.
+        let xdp = xdp_program(&mut program, name, interface)?;
+        xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
+        Ok((program, maps, name))
+    }
+}
+
+impl Default for Loader {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Loader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Loader")
+    }
 }
 
 fn xdp_program<'a>(

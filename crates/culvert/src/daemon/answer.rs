@@ -38,10 +38,11 @@ impl Daemon {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
-        if self.journal.unsaved() > 0 {
+        let unsaved = self.journal.unsaved() + self.database.backend().unsaved_numbers();
+        if unsaved > 0 {
             warnings.push(format!(
-                "{} changes are not in the vault: a restart would not know of them",
-                self.journal.unsaved()
+                "{unsaved} changes are not in the vault: a restart would not know of them (see the \
+                 log for why); they are written when it takes them"
             ));
         }
         if let count @ 1.. = self.kernel_sad.count() {

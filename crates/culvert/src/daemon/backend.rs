@@ -106,6 +106,16 @@ impl DataPath {
         self.numbers.sweep(&keep)
     }
 
+    /// Tries again what the vault did not take of the numbers of deleted SAs.
+    pub fn retry_numbers(&mut self) {
+        self.numbers.retry();
+    }
+
+    /// How much of that a restart would not know of.
+    pub fn unsaved_numbers(&self) -> usize {
+        self.numbers.unsaved()
+    }
+
     /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
     fn cells(&mut self, config: &SaConfig, start: &Start, owner: u64) -> Result<Cells, Refusal> {
         let window = config.params.replay_window;

@@ -20,6 +20,9 @@ use crate::report::Request;
 /// How long a client may take to ask, and to take the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// How long nobody is let in after the system refused that.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 /// The longest question.
 const REQUEST_MAX_LEN: u64 = 4096;
 
@@ -61,7 +64,7 @@ impl Control {
                     Err(error) => {
                         warn!(%error, "control socket");
                         // Out of descriptors, most likely: it would only spin.
-                        std::thread::sleep(CLIENT_TIMEOUT);
+                        std::thread::sleep(ACCEPT_PAUSE);
                     }
                 }
             }

@@ -10,6 +10,8 @@ mod backend;
 mod control;
 mod install;
 mod journal;
+mod limits;
+mod log;
 mod numbers;
 mod ports;
 mod private;
@@ -42,8 +44,8 @@ use self::backend::DataPath;
 use self::control::Control;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::journal::Journal;
-use self::ports::TakenEsp;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
+use self::ports::{Programs, TakenEsp};
 use self::private::Private;
 use self::worker::WorkerHandle;
 use crate::config::Config;
@@ -57,6 +59,9 @@ const TICK: Duration = Duration::from_millis(1000);
 
 /// How often what failed (ports, steering, routes, the journal) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// How long to wait with a dump of Linux's tables that changes have overtaken.
+const STALE_WAIT: Duration = Duration::from_millis(10);
 
 /// Most events of the worker that are taken in one round, for the others' sake.
 const EVENTS_PER_ROUND: usize = 1024;
@@ -136,6 +141,7 @@ impl Daemon {
             // Only now do requesters hear that a policy stands: guard and steering follow it.
             self.server.send(&self.database);
             self.answer_commands();
+            log::tell_left_out();
         }
     }
 
@@ -147,7 +153,12 @@ impl Daemon {
             .next_deadline_ms()
             .map_or(TICK, |at| Duration::from_millis(at.saturating_sub(now_ms)).min(TICK));
         let due = if self.server.is_busy() { Duration::ZERO } else { due };
+        let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
+            Some(at) => due.min(at.saturating_duration_since(Instant::now())),
+            None => due,
+        };
+        let due = match self.server.due() {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,
         };
@@ -291,6 +302,7 @@ impl Daemon {
     fn follow_linux(&mut self) {
         self.ports.follow(self.observer.snapshot(), &self.umem, &self.worker);
         self.publish_topology();
+        self.attach_ports();
         // Addresses may have come that policies speak of.
         self.paths_anew = true;
     }
@@ -302,9 +314,23 @@ impl Daemon {
         }
         self.retry_at = Instant::now() + RETRY_INTERVAL;
         self.journal.retry();
+        self.database.backend_mut().retry_numbers();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
         if self.ports.retry(snapshot, &self.umem, &self.worker) {
+            self.publish_topology();
+            self.attach_ports();
+        }
+    }
+
+    /// Lets ports take frames whose packets the worker knows where to send by now.
+    fn attach_ports(&mut self) {
+        if !self.ports.is_any_unattached() {
+            return;
+        }
+        // A round takes the tables over before it receives.
+        self.worker.wait_for_commands();
+        if !self.ports.attach(&self.worker) {
             self.publish_topology();
         }
     }
@@ -351,10 +377,24 @@ impl Daemon {
         }
     }
 
-    /// Guard, steering and routes after a change of policies or addresses.
-    ///
-    /// The guard comes first: it stands before anything is protected by us alone.
-    fn follow_policies(&mut self) {
+    /// The first time that everything is followed. Nothing is taken from Linux, by a port or by a
+    /// route, before the worker can send it on.
+    fn begin(&mut self, programs: Programs) {
+        let steps = self.changed_policies();
+        self.follow_with_guard(&steps);
+        self.ports.take_in(programs);
+        self.follow_kernel_sad();
+        let policies = self.followed.values().map(|p| &p.config);
+        let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
+        let steering = self.ports.steering().with(local, policies);
+        self.ports.steer(steering);
+        self.publish_neighbours();
+        self.follow_linux();
+        self.follow_policies();
+    }
+
+    /// Policies as they were and as they are, where they changed since the last call.
+    fn changed_policies(&mut self) -> Vec<(Followed, Followed)> {
         let changed = self.database.backend_mut().take_changed_policies();
         let databases = self.database.backend().databases();
         let mut steps = Vec::with_capacity(changed.len());
@@ -366,6 +406,14 @@ impl Daemon {
             };
             steps.push((old, new));
         }
+        steps
+    }
+
+    /// Guard, steering and routes after a change of policies or addresses.
+    ///
+    /// The guard comes first: it stands before anything is protected by us alone.
+    fn follow_policies(&mut self) {
+        let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         let snapshot = self.observer.snapshot();
         if self.paths_anew {
@@ -479,8 +527,9 @@ impl Daemon {
         let databases = self.database.backend().databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
-        let Daemon { config, vault, mut journal, database, server, control, .. } = self;
+        let Daemon { config, vault, mut journal, mut database, server, control, .. } = self;
         journal.retry();
+        database.backend_mut().retry_numbers();
         drop((journal, database, server, control));
         if sas + policies > 0 {
             info!(

@@ -17,7 +17,7 @@ use crypto::Keys;
 use esp::Cells;
 use policy::SaId;
 use tracing::error;
-use vault::{Origin, Record, Vault};
+use vault::{Origin, Record, Vault, VaultError};
 
 /// Keys of deleted SAs whose numbers are remembered.
 const RETIRED_MAX: usize = 4096;
@@ -43,6 +43,8 @@ pub struct Numbers {
     next: u64,
     /// Owner and last number of cells that the run before left without a record.
     left: HashMap<u64, u64>,
+    /// The last state of what could not be written, by key in the vault.
+    unsaved: HashMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
 /// The last number under some keys.
@@ -69,6 +71,7 @@ impl Numbers {
             order: BTreeMap::new(),
             next: 0,
             left: HashMap::new(),
+            unsaved: HashMap::new(),
         };
         retired.for_each(|(fingerprint, sent)| numbers.note(fingerprint, sent));
         if is_new {
@@ -158,14 +161,34 @@ impl Numbers {
         hasher.finish()
     }
 
-    fn save(&self, key: &[u8], value: Option<&[u8]>) {
+    /// Writes a change; one that cannot be written is kept.
+    fn save(&mut self, key: &[u8], value: Option<&[u8]>) {
+        match self.write(key, value) {
+            Ok(()) => drop(self.unsaved.remove(key)),
+            Err(error) => {
+                error!(%error, "after a crash the last number of an SA would not be known");
+                self.unsaved.insert(key.to_vec(), value.map(<[u8]>::to_vec));
+            }
+        }
+    }
+
+    /// How many changes a restart would not know of.
+    pub fn unsaved(&self) -> usize {
+        self.unsaved.len()
+    }
+
+    /// Tries again what could not be written.
+    pub fn retry(&mut self) {
+        let mut unsaved = std::mem::take(&mut self.unsaved);
+        unsaved.retain(|key, value| self.write(key, value.as_deref()).is_err());
+        self.unsaved = unsaved;
+    }
+
+    fn write(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), VaultError> {
         let mut vault = self.vault.borrow_mut();
-        let result = match value {
+        match value {
             Some(value) => vault.put(key, value),
             None => vault.remove(key),
-        };
-        if let Err(error) = result {
-            error!(%error, "after a crash the last number of an SA would not be known");
         }
     }
 }

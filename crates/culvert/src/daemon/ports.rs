@@ -3,13 +3,15 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use dataplane::{Command, MAX_PORTS};
 use io::{Port, Umem, XskConfig, XskQueue, XskTransfer};
-use mirror::Snapshot;
+use mirror::{Link, Snapshot};
 use policy::{Action, PolicyConfig};
-use steer::device::Device;
-use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError};
+use steer::device::{Device, Finding};
+use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
 use super::backend::SaStep;
@@ -72,14 +74,20 @@ fn taken(policy: &PolicyConfig) -> Option<Prefix> {
     is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
 }
 
-/// A port that works.
+/// A port whose sockets are with the worker.
 struct Working {
     ifindex: u32,
     steer: Steer,
-    attached: Attached,
+    /// Once its program decides; until then its frames pass to Linux.
+    attached: Option<Attached>,
     transfer: XskTransfer,
     queues: u32,
+    /// What is the matter where VLANs are used.
+    vlan_trouble: Option<Finding>,
 }
+
+/// A program in the kernel, attached to nothing, or why there is none.
+type Program = Result<Steer, SteerError>;
 
 /// One configured port.
 struct Entry {
@@ -87,18 +95,65 @@ struct Entry {
     /// The worker's places that are kept for its queues.
     first_slot: usize,
     working: Option<Working>,
+    /// For its next opening.
+    program: Option<Program>,
     /// Why it does not work.
     trouble: String,
     /// Its program did not take everything that it should.
     is_stale: bool,
+    /// VLAN tags that are lost were spoken of.
+    is_vlan_told: bool,
 }
 
 /// All configured ports.
 pub struct Ports {
     entries: Vec<Entry>,
+    loader: Option<Loader>,
     steering: Steering,
     chunk_len: usize,
 }
+
+/// Programs on their way into the kernel: half of what a start takes, and nothing waits for it.
+pub struct Programs(thread::JoinHandle<(Loader, Vec<Program>)>);
+
+impl Programs {
+    /// Loads one for each port, on threads of their own.
+    ///
+    /// # Errors
+    /// When no thread can be made.
+    pub fn load(configs: &[PortConfig]) -> std::io::Result<Programs> {
+        let interfaces: Vec<String> = configs.iter().map(|c| c.interface.clone()).collect();
+        let thread = thread::Builder::new().name("culvert-bpf".into()).spawn(move || {
+            let loader = Loader::new();
+            let load = |interface: &String| load(&loader, interface);
+            let load = &load;
+            let programs = thread::scope(|scope| {
+                let start = |i| thread::Builder::new().spawn_scoped(scope, move || load(i));
+                let threads: Vec<_> = interfaces.iter().map(|i| (i, start(i).ok())).collect();
+                // Without a thread of its own, or after a panic of it, a program is loaded here.
+                let join = |(i, t): (_, Option<thread::ScopedJoinHandle<'_, Program>>)| {
+                    t.and_then(|t| t.join().ok()).unwrap_or_else(|| load(i))
+                };
+                threads.into_iter().map(join).collect()
+            });
+            (loader, programs)
+        })?;
+        Ok(Programs(thread))
+    }
+}
+
+fn load(loader: &Loader, interface: &str) -> Program {
+    let mut steer = Steer::load(loader, interface, &SteerConfig::default())?;
+    // The kernel has no ESP: what we do not know it would answer with an ICMP error.
+    steer.set_take_unknown_esp(true)?;
+    Ok(steer)
+}
+
+/// What is said of a port that was never tried.
+const NOT_OPENED: &str = "not opened yet";
+
+/// How long the first opening waits for another program to go.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
 /// Queues of one port that culvert can take.
 pub const MAX_QUEUES: usize = 16;
@@ -130,11 +185,23 @@ impl Ports {
                 config: config.clone(),
                 first_slot: 1 + i * MAX_QUEUES,
                 working: None,
-                trouble: "not opened yet".into(),
+                program: None,
+                trouble: NOT_OPENED.into(),
                 is_stale: false,
+                is_vlan_told: false,
             })
             .collect();
-        Ports { entries, steering: Steering::default(), chunk_len }
+        Ports { entries, loader: None, steering: Steering::default(), chunk_len }
+    }
+
+    /// Takes in what was loaded for these ports.
+    pub fn take_in(&mut self, programs: Programs) {
+        // A thread that panicked has loaded nothing: that is done when a port is opened.
+        let Ok((loader, programs)) = programs.0.join() else { return };
+        self.loader = Some(loader);
+        for (entry, program) in self.entries.iter_mut().zip(programs) {
+            entry.program = Some(program);
+        }
     }
 
     /// The most ports that fit into a worker.
@@ -148,7 +215,8 @@ impl Ports {
     }
 
     /// Opens the ports whose interfaces are there and up, and closes those whose interfaces went.
-    /// True if anything changed.
+    /// True if anything changed; then the worker's tables have to follow, and [`Ports::attach`] is
+    /// next: no frame is taken before.
     pub fn follow(&mut self, snapshot: &Snapshot, umem: &Umem, worker: &WorkerHandle) -> bool {
         let mut changed = false;
         for entry in &mut self.entries {
@@ -162,14 +230,34 @@ impl Ports {
             }
             match (present, link) {
                 (Some(ifindex), _) if entry.working.is_none() => {
-                    changed |= entry.open(ifindex, umem, worker, &self.steering, self.chunk_len);
+                    let program = entry.program.take().unwrap_or_else(|| {
+                        let loader = self.loader.get_or_insert_with(Loader::new);
+                        load(loader, &entry.config.interface)
+                    });
+                    let opened =
+                        entry.open(ifindex, program, umem, worker, &self.steering, self.chunk_len);
+                    changed |= opened;
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
                 (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
                 (Some(_), _) => {}
             }
+            entry.look_for_vlans(snapshot);
         }
         changed
+    }
+
+    /// Whether a port waits for [`Ports::attach`].
+    pub fn is_any_unattached(&self) -> bool {
+        self.entries.iter().flat_map(|e| &e.working).any(|w| w.attached.is_none())
+    }
+
+    /// Lets the programs of ports that were opened decide. False if one of them did not get that
+    /// far, and is closed again.
+    pub fn attach(&mut self, worker: &WorkerHandle) -> bool {
+        // Each of them, whatever becomes of one.
+        self.entries.iter_mut().filter_map(|entry| (!entry.attach(worker)).then_some(())).count()
+            == 0
     }
 
     /// A worker has closed the ports of an interface.
@@ -274,7 +362,12 @@ impl Ports {
                         true => entry.trouble.clone(),
                         false => "up".into(),
                     },
-                    mode: format!("{}, {}", working.attached, transfer_name(working.transfer)),
+                    mode: match working.attached {
+                        Some(attached) => {
+                            format!("{attached}, {}", transfer_name(working.transfer))
+                        }
+                        None => "-".into(),
+                    },
                     queues: working.queues,
                     passed: working.steer.stats().map_or(0, |stats| stats.passed()),
                 },
@@ -326,48 +419,105 @@ impl Entry {
         }
     }
 
+    /// Says once that VLAN tags are lost, where there is a VLAN.
+    fn look_for_vlans(&mut self, snapshot: &Snapshot) {
+        let Some(working) = &self.working else { return };
+        let Some(trouble) = &working.vlan_trouble else { return };
+        let is_below = |link: &Link| {
+            link.kind.as_deref() == Some("vlan") && link.lower == Some(working.ifindex)
+        };
+        if !self.is_vlan_told && snapshot.links().any(is_below) {
+            warn!(port = self.config.interface, "{trouble}");
+            self.is_vlan_told = true;
+        }
+    }
+
     /// Opens a port; what fails is told once and tried again when the interface changes.
     fn open(
         &mut self,
         ifindex: u32,
+        program: Program,
         umem: &Umem,
         worker: &WorkerHandle,
         steering: &Steering,
         chunk_len: usize,
     ) -> bool {
-        match self.try_open(ifindex, umem, worker, steering, chunk_len) {
+        match self.try_open(ifindex, program, umem, worker, steering, chunk_len) {
             Ok(working) => {
-                info!(
-                    port = self.config.interface,
-                    mode = %working.attached,
-                    transfer = transfer_name(working.transfer),
-                    queues = working.queues,
-                    "port open"
-                );
-                if working.attached == Attached::Generic && self.config.mode == XdpMode::Auto {
-                    warn!(
-                        port = self.config.interface,
-                        "the driver has no native XDP: generic mode works, but slowly"
-                    );
-                }
                 self.working = Some(working);
-                self.is_stale = false;
-                self.trouble.clear();
                 true
             }
             Err(trouble) => {
-                if self.trouble != trouble {
-                    warn!(port = self.config.interface, "{trouble}");
-                    self.trouble = trouble;
-                }
+                self.fail(trouble);
                 false
             }
         }
     }
 
+    /// The last step of opening a port.
+    fn attach(&mut self, worker: &WorkerHandle) -> bool {
+        let Some(working) = self.working.as_mut().filter(|w| w.attached.is_none()) else {
+            return true;
+        };
+        let mode = match self.config.mode {
+            XdpMode::Auto => Mode::Auto,
+            XdpMode::Native => Mode::Native,
+            XdpMode::Generic => Mode::Generic,
+        };
+        // At the start, the program there may be that of a daemon that is just being taken apart.
+        let patience = if self.trouble == NOT_OPENED { RELEASE_WAIT } else { Duration::ZERO };
+        let deadline = Instant::now() + patience;
+        let result = loop {
+            match working.steer.attach(mode) {
+                Err(SteerError::Foreign { .. }) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                result => break result,
+            }
+        };
+        let attached = match result {
+            Ok(attached) => attached,
+            Err(error) => {
+                let ifindex = working.ifindex;
+                self.working = None;
+                worker.send(Command::RemovePorts { ifindex });
+                worker.wait_for_commands();
+                self.fail(error.to_string());
+                return false;
+            }
+        };
+        working.attached = Some(attached);
+        info!(
+            port = self.config.interface,
+            mode = %attached,
+            transfer = transfer_name(working.transfer),
+            queues = working.queues,
+            "port open"
+        );
+        if attached == Attached::Generic && self.config.mode == XdpMode::Auto {
+            warn!(
+                port = self.config.interface,
+                "the driver has no native XDP: generic mode works, but slowly"
+            );
+        }
+        if !self.is_stale {
+            self.trouble.clear();
+        }
+        true
+    }
+
+    /// Said once, and in the port's state until it works.
+    fn fail(&mut self, trouble: String) {
+        if self.trouble != trouble {
+            warn!(port = self.config.interface, "{trouble}");
+            self.trouble = trouble;
+        }
+    }
+
     fn try_open(
-        &self,
+        &mut self,
         ifindex: u32,
+        program: Program,
         umem: &Umem,
         worker: &WorkerHandle,
         steering: &Steering,
@@ -375,23 +525,21 @@ impl Entry {
     ) -> Result<Working, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
+        let mut vlan_trouble = None;
         for finding in device.findings(chunk_len, false) {
             match finding {
-                steer::device::Finding::MtuTooLargeForChunk { .. } => {
+                Finding::MtuTooLargeForChunk { .. } => {
                     return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
                 }
-                _ => warn!(port = self.config.interface, "{finding}"),
+                Finding::VlanOffload { .. } => vlan_trouble = Some(finding),
+                Finding::MtuTooLargeForNative { .. } => {
+                    warn!(port = self.config.interface, "{finding}");
+                }
             }
         }
-        let mode = match self.config.mode {
-            XdpMode::Auto => Mode::Auto,
-            XdpMode::Native => Mode::Native,
-            XdpMode::Generic => Mode::Generic,
-        };
-        let config = SteerConfig { mode, ..SteerConfig::default() };
-        let (mut steer, attached) =
-            Steer::load_and_attach(&self.config.interface, &config).map_err(|e| text(&e))?;
+        let mut steer = program.map_err(|e| text(&e))?;
         apply(&mut steer, steering)?;
+        self.is_stale = false;
         let queues = self.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues);
         if queues as usize > MAX_QUEUES {
             return Err(format!(
@@ -427,7 +575,7 @@ impl Entry {
                 text(&e)
             })?;
         }
-        Ok(Working { ifindex, steer, attached, transfer, queues })
+        Ok(Working { ifindex, steer, attached: None, transfer, queues, vlan_trouble })
     }
 
     fn close(&mut self, worker: &WorkerHandle, why: &str) {

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crypto::{EngineError, Provider};
 use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Waker, WorkerParts};
@@ -22,15 +22,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use thiserror::Error;
 use tracing::{error, info, warn};
-use tracing_subscriber::EnvFilter;
-use vault::{Vault, VaultError};
+use vault::{Record, Vault, VaultError};
 use xfrm::{Database, KernelSad, Server, ServerLimits, Settings};
 
 use super::backend::DataPath;
 use super::control::Control;
 use super::journal::Journal;
+use super::limits;
 use super::numbers::Numbers;
-use super::ports::{FRAMES_PER_QUEUE, Ports};
+use super::ports::{FRAMES_PER_QUEUE, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::topology::Reflection;
@@ -42,6 +42,9 @@ use crate::paths;
 
 /// Frames beyond those in rings: bursts, held packets, packets under way.
 pub const FRAMES_SPARE: u32 = 2048;
+
+/// How long a start waits for a daemon of the same name to be gone.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// Why the daemon did not start, or ended.
 #[derive(Debug, Error)]
@@ -77,12 +80,8 @@ pub enum StartError {
         /// Why.
         source: std::io::Error,
     },
-    /// Another daemon has the instance, or its saved state is damaged.
-    #[error(
-        "{0}\n  another daemon runs under this name, or what it saved cannot be read; in the \
-         second case `culvert guard clear` forgets it. That takes the guard down too: until \
-         tunnels are negotiated anew, traffic leaves in clear unless [guard] prefixes name it"
-    )]
+    /// Another daemon has the instance, or its saved state cannot be used.
+    #[error("{0}\n  {hint}", hint = vault_hint(.0))]
     Vault(#[from] VaultError),
     /// No crypto.
     #[error("crypto.engine: {0}")]
@@ -90,7 +89,7 @@ pub enum StartError {
     /// No memory for packets.
     #[error("{0}\n  worker.frames = {frames} needs {mib} MiB", frames = .1, mib = .2)]
     Memory(io::UmemError, u32, u32),
-    /// Too many ports or too few buffers.
+    /// Too many ports or too few buffers, or a machine that is too small.
     #[error("{0}")]
     Size(String),
     /// The private interface.
@@ -103,7 +102,7 @@ pub enum StartError {
     #[error("{0}")]
     Guard(#[from] GuardError),
     /// A socket, a thread, a descriptor.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{hint}", hint = system_hint(source))]
     System {
         /// What was tried.
         what: String,
@@ -116,6 +115,41 @@ pub enum StartError {
     /// It ran, and lost its interface.
     #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
     InterfaceGone,
+}
+
+/// What the system has no room for, where its own words do not say it.
+fn system_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::WouldBlock => {
+            "\n  memory or threads are short: see `ulimit -v` and `ulimit -u`, and the control \
+             group's memory.max and pids.max"
+        }
+        _ => "",
+    }
+}
+
+/// What to do about it.
+fn vault_hint(error: &VaultError) -> &'static str {
+    match error {
+        VaultError::InUse { .. } => "another daemon runs under this name",
+        VaultError::DamagedJournal { .. } | VaultError::DamagedCells { .. } => {
+            "what an earlier run saved cannot be read; `culvert guard clear` forgets it. That takes \
+             the guard down too: until tunnels are negotiated anew, traffic leaves in clear unless \
+             [guard] prefixes name it"
+        }
+        VaultError::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::OutOfMemory => {
+                "no memory for it: see `ulimit -v` (RLIMIT_AS) and the control group's memory.max"
+            }
+            std::io::ErrorKind::StorageFull => {
+                "the file system is full: the vault of this instance needs some MiB there"
+            }
+            _ => "the state of this instance has to be kept there",
+        },
+        VaultError::NotPrivate { .. } | VaultError::TooLong { .. } => {
+            "the state of this instance, keys among it, has to be kept there"
+        }
+    }
 }
 
 /// Runs the daemon until it is told to stop.
@@ -137,6 +171,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| system("forbidding core dumps")(e.into()))?;
     privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
+    limits::check(&config).map_err(StartError::Size)?;
     let mut daemon = Daemon::start(config, args)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
@@ -155,16 +190,8 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
 
 fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
     let level = &config.log.level;
-    let filter = EnvFilter::builder()
-        .parse(level)
-        .map_err(|e| StartError::LogLevel { level: level.clone(), reason: e.to_string() })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    if json {
-        builder.json().init();
-    } else {
-        builder.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init();
-    }
-    Ok(())
+    super::log::init(level, json)
+        .map_err(|e| StartError::LogLevel { level: level.clone(), reason: e.to_string() })
 }
 
 fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
@@ -175,7 +202,7 @@ fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError 
 impl Daemon {
     /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again;
     ///    3. guard; 4. buffers, worker, private interface; 5. Linux's tables and ports; 6. sockets,
-    ///    last: whoever can connect finds everything there.
+    ///    last: whoever can connect finds everything there; 7. traffic.
     fn start(config: Config, args: &RunArgs) -> Result<Daemon, StartError> {
         // 1.
         let directory = paths::runtime_dir(&config.name);
@@ -184,8 +211,9 @@ impl Daemon {
             .mode(0o700)
             .create(&directory)
             .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
-        let (vault, records) = Vault::open(paths::vault_dir(&config.name))?;
+        let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
         let vault = Rc::new(RefCell::new(vault));
+        let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
 
         // 2.
         let provider = provider(config.crypto.engine)?;
@@ -328,13 +356,21 @@ impl Daemon {
             guard_trouble: None,
             sas_followed: 0,
         };
-        daemon.follow_policies();
-        // Before a port opens: it must not take what is the kernel's.
-        daemon.follow_kernel_sad();
-        daemon.follow_linux();
-        daemon.publish_neighbours();
-        daemon.follow_policies();
+        daemon.begin(programs);
         Ok(daemon)
+    }
+}
+
+/// Opens the vault. A daemon that was killed a moment ago may not have let go of it yet.
+fn open_vault(path: &Path) -> Result<(Vault, Vec<Record>), VaultError> {
+    let deadline = Instant::now() + RELEASE_WAIT;
+    loop {
+        match Vault::open(path) {
+            Err(VaultError::InUse { .. }) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            result => return result,
+        }
     }
 }
 

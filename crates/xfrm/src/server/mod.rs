@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use client::{Client, Fate};
 use socket::{Epoll, Interest};
@@ -49,6 +50,8 @@ pub struct Server {
     flushes: VecDeque<(u64, Flush)>,
     last_token: u64,
     limits: ServerLimits,
+    /// Until when nobody is let in, because the system has refused that.
+    closed_until: Option<Instant>,
     buffer: Vec<u8>,
 }
 
@@ -69,6 +72,7 @@ impl Server {
             flushes: VecDeque::new(),
             last_token: LISTENER,
             limits,
+            closed_until: None,
             buffer: vec![0; MAX_DATAGRAM_LEN],
         })
     }
@@ -81,6 +85,11 @@ impl Server {
     /// Whether [`Server::process`] has something to do though nothing is readable: a flush goes on.
     pub fn is_busy(&self) -> bool {
         !self.flushes.is_empty()
+    }
+
+    /// When to call [`Server::process`] though nothing is readable: to let in who waits.
+    pub fn due(&self) -> Option<Instant> {
+        self.closed_until
     }
 
     /// How many programs are connected.
@@ -99,7 +108,7 @@ impl Server {
     /// acknowledged survives a crash if the journal does.
     ///
     /// # Errors
-    /// Only those of the server itself (epoll, accept); a client's errors close that client.
+    /// Only those of epoll; a client's errors close that client.
     pub fn process<B: Backend>(
         &mut self,
         database: &mut Database<B>,
@@ -123,9 +132,13 @@ impl Server {
         now: Now,
         journal: &mut impl FnMut(Change),
     ) -> io::Result<()> {
+        if self.closed_until.is_some_and(|until| until <= Instant::now()) {
+            self.open_door(true)?;
+            self.closed_until = None;
+        }
         for token in self.epoll.ready()? {
             if token == LISTENER {
-                self.accept_all()?;
+                self.accept_all();
             } else if self.serve(token, database, now, journal) == Fate::Close {
                 self.clients.remove(&token);
             }
@@ -166,22 +179,49 @@ impl Server {
         self.route(None, outputs, journal);
     }
 
-    fn accept_all(&mut self) -> io::Result<()> {
-        while let Some(fd) = socket::accept(self.listener.as_fd())? {
-            let uid = socket::peer_uid(fd.as_fd())?;
-            if uid != self.limits.uid {
-                tracing::warn!(uid, "refused a connection to the XFRM socket");
-                continue;
+    /// Lets in who waits. What goes wrong is told, and disturbs nobody who is in already.
+    fn accept_all(&mut self) {
+        loop {
+            let fd = match socket::accept(self.listener.as_fd()) {
+                Ok(Some(fd)) => fd,
+                Ok(None) => return,
+                Err(error) => {
+                    // Out of descriptors or memory. The listener stays readable: to be told so
+                    // again at once would only burn the processor.
+                    tracing::error!(%error, "the XFRM socket lets nobody in for now");
+                    self.closed_until = Some(Instant::now() + ACCEPT_PAUSE);
+                    if let Err(error) = self.open_door(false) {
+                        tracing::error!(%error, "the XFRM socket's listener");
+                    }
+                    return;
+                }
+            };
+            if let Err(error) = self.take_in(fd) {
+                tracing::error!(%error, "a new connection to the XFRM socket");
             }
-            if self.clients.len() >= self.limits.clients {
-                tracing::warn!(limit = self.limits.clients, "too many XFRM sockets");
-                continue;
-            }
-            self.last_token += 1;
-            self.epoll.add(fd.as_fd(), self.last_token, Interest { read: true, write: false })?;
-            self.clients.insert(self.last_token, Client::new(fd));
         }
+    }
+
+    fn take_in(&mut self, fd: OwnedFd) -> io::Result<()> {
+        let uid = socket::peer_uid(fd.as_fd())?;
+        if uid != self.limits.uid {
+            tracing::warn!(uid, "refused a connection to the XFRM socket");
+            return Ok(());
+        }
+        if self.clients.len() >= self.limits.clients {
+            tracing::warn!(limit = self.limits.clients, "too many XFRM sockets");
+            return Ok(());
+        }
+        self.last_token += 1;
+        self.epoll.add(fd.as_fd(), self.last_token, Interest { read: true, write: false })?;
+        self.clients.insert(self.last_token, Client::new(fd));
         Ok(())
+    }
+
+    /// Whether to hear of who wants to connect.
+    fn open_door(&self, is_open: bool) -> io::Result<()> {
+        let interest = Interest { read: is_open, write: false };
+        self.epoll.modify(self.listener.as_fd(), LISTENER, interest)
     }
 
     /// Handles what one client sent, a bounded number of datagrams for the others' sake.
@@ -291,4 +331,6 @@ impl Drop for Server {
 }
 
 const LISTENER: u64 = 0;
+/// How long nobody is let in after the system refused that.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const DATAGRAMS_PER_TURN: usize = 64;

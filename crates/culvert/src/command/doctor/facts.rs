@@ -288,6 +288,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             loopback: false,
             kind: None,
             master: None,
+            lower: None,
         }),
         device: Ok(Device {
             name: config.interface.clone(),
