@@ -6,7 +6,9 @@ under a feature that culvert does not have; when it passes all the same, the lis
 """
 
 import fnmatch
+import re
 import socket
+import subprocess
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,12 @@ FILE = Path(__file__).resolve().parents[1] / "strongswan-suite.toml"
 
 #: Services that `systemctl` and `service` know in a guest.
 _SERVICES = {"strongswan", "apache2"}
+
+
+def _has_gre():
+    """Tried in a namespace that goes with the command."""
+    make = "ip link add cvgre type gre local 127.0.0.1 remote 127.0.0.2".split()
+    return subprocess.run(["unshare", "-n", *make], capture_output=True, check=False).returncode == 0
 
 
 def _has_af_alg():
@@ -73,6 +81,8 @@ class Excuses:
             return f"strongSwan plugin missing: {' '.join(plugins)}"
         if "af-alg" in scenario.plugins() and not _has_af_alg():
             return "kernel without AF_ALG"
+        if any(re.search(r"mode gre\b", c) for c in scenario.commands()) and not _has_gre():
+            return "kernel without GRE"
         if scenario.radius_hosts and not common.has("freeradius"):
             return "program missing: freeradius"
         for command in scenario.commands():

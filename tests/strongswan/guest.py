@@ -75,7 +75,7 @@ class Guest:
 
     def boot(self, cables):
         """Writes its files, starts its first process, and configures its interfaces."""
-        for folder in (self.etc, self.log, self.folder / "dev"):
+        for folder in (self.etc, self.log, self.folder / "dev", self.folder / "var"):
             folder.mkdir(parents=True)
         self._write_etc()
         self._syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

@@ -5,7 +5,7 @@
     vnet3  10.2.0.0/16,    fec2::/16    sun's eth1, bob
 
 The suite's own files (config/kvm) say so; they are read. A switch has the address .254, which the
-hosts have as their default gateway and which forwards nothing. Captures are taken at the switch's
+hosts have as their default gateway; it forwards nothing and says so. Captures are taken at the switch's
 end of a host's cable: that is what is on the wire, which a socket on a host with AF_XDP is not.
 """
 
@@ -83,10 +83,13 @@ class Switches:
         self.lab, self.kvm = lab, suite.testing / "config" / "kvm"
         self.host = lab.host("net")
         self.host.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
+        self.host.sysctl("net.ipv4.ip_forward", 1)
         for name, address in switch_addresses(self.kvm).items():
             self.host.ip("link", "add", name, "type", "bridge", "mcast_snooping", "0")
             self.host.ip("addr", "add", address, "dev", name)
             self.host.ip("link", "set", name, "up")
+            # What comes to the default gateway to be forwarded draws an ICMP error.
+            self.host.ip("rule", "add", "iif", name, "pref", "100", "type", "unreachable")
 
     def plug(self, host):
         """Cables up a host; returns the names of its interfaces."""

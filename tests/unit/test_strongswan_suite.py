@@ -132,11 +132,12 @@ def suite(tmp_path):
     )
     (folder / "pretest.dat").write_text("moon::systemctl start strongswan\n")
     (folder / "evaltest.dat").write_text("alice::ping -c 1 PH_IP_BOB::from PH_IP_MOON1:::YES\n")
-    (folder / "posttest.dat").write_text("bob::systemctl stop strongswan\noon::true\n")
+    (folder / "posttest.dat").write_text("moon::systemctl stop strongswan\noon::true\n")
     etc = folder / "hosts/moon/etc"
     etc.mkdir(parents=True)
     (etc / "strongswan.conf").write_text(
-        "swanctl {\n load = pem\n}\ncharon-systemd {\n  load = random! sha2 PH_IP_MOON1 # x\n}\n"
+        "swanctl {\n load = pem\n}\ncharon-systemd {\n  plugins {\n    sql {\n      load = no\n    }\n"
+        "  }\n  load = random! sha2 PH_IP_MOON1 # x\n}\n"
     )
     return Suite(tmp_path)
 

@@ -29,16 +29,18 @@ mount --rbind "$folder/dev" /dev
 
 mount --bind "$local" /usr/local
 mount --bind "$ipsec" /usr/lib/ipsec
-mount --bind "$folder/log" /var/log
 mount --bind "$folder/etc" /etc
 mount -t tmpfs -o mode=0700,size=1m tmpfs /root
-if [ -d "$www" ]; then
-    mount -t tmpfs -o mode=0755,size=1m tmpfs /var/lib
-    mkdir -p /var/lib/www
-    mount --bind "$www" /var/lib/www
-else
-    mount -t tmpfs -o mode=0755,size=16m tmpfs /var/lib
-fi
+
+mount -t tmpfs -o mode=0755,size=32m tmpfs "$folder/var"
+mkdir "$folder/var/log" "$folder/var/lib" "$folder/var/cache" "$folder/var/tmp"
+ln -s /run "$folder/var/run"
+ln -s /run/lock "$folder/var/lock"
+mount --bind "$folder/log" "$folder/var/log"
+# A copy: scenarios change what the web server shows.
+[ ! -d "$www" ] || cp -r "$www" "$folder/var/www"
+mount --rbind "$folder/var" /var
+
 mount -t tmpfs -o mode=0755,size=16m tmpfs /run
 mkdir -p /run/lock /run/sshd
 mount -t tmpfs -o mode=1777,size=64m tmpfs /tmp

@@ -15,7 +15,7 @@ import sys
 import threading
 from pathlib import Path
 
-ROOT = "/var/lib/www"
+ROOT = "/var/www"
 PID = Path("/run/web.pid")
 OCSP = {8880: "/etc/ca/ocsp", 8881: "/etc/ca/research/ocsp", 8882: "/etc/ca/sales/ocsp"}
 
