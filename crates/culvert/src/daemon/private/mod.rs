@@ -238,12 +238,13 @@ impl Private {
         let mut route = Route::new(dst, NextHop::new(self.ifindex, None));
         route.table = self.config.table;
         route.protocol = ROUTE_PROTOCOL;
+        // Of scope link, Linux would take it for the way to routers that new routes name.
+        route.scope = 0;
         match entry {
             Entry::Culvert(src) => route.prefsrc = src,
             Entry::Throw => {
                 route.kind = RouteKind::Throw;
                 route.next_hops.clear();
-                route.scope = 0;
             }
         }
         route

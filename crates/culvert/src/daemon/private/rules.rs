@@ -14,7 +14,7 @@ const UDP: u8 = 17;
 /// what leads there.
 ///
 /// ```text
-/// 211: nop
+/// 211: ipproto udp nop                          IPv6: nop
 /// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
 /// 210: not iif culvert0 lookup 219
 /// ```
@@ -22,8 +22,9 @@ const UDP: u8 = 17;
 /// Key exchange of this host goes by Linux's own tables, and so by the interface that firewall rules
 /// name. What the peer sends passes a strict reverse path filter: Linux looks the way back up with
 /// the packet's ports, as for a packet of its own. Depending on the kernel that is with the ports as
-/// they are or changed over, so both are named. ESP in UDP never comes here: culvert sends it past
-/// Linux.
+/// they are or changed over, so both are named. Linux finds out the ports of what it receives only
+/// while a rule asks for them that is not for `iif lo`: that is all that the last rule's protocol is
+/// for. ESP in UDP never comes here: culvert sends it past Linux.
 pub fn all(config: &TunConfig) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {
@@ -39,7 +40,9 @@ pub fn all(config: &TunConfig) -> Vec<Rule> {
             sport: Some((port, port)),
             ..rule(preference - 1, 0)
         };
-        let landing = Rule { action: RuleAction::Nop, ..rule(past, 0) };
+        // There is no reverse path filter for IPv6 but netfilter's.
+        let ip_protocol = (family == Family::V4).then_some(UDP);
+        let landing = Rule { action: RuleAction::Nop, ip_protocol, ..rule(past, 0) };
         let ours = IKE_PORTS.map(ike);
         let theirs = IKE_PORTS.map(|port| {
             let rule = ike(port);
