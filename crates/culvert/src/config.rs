@@ -351,11 +351,11 @@ impl Config {
                 "a table of culvert's own: not 0, and not 253 to 255, which are Linux's",
             );
         }
-        if !(1..220).contains(&self.tun.rule_preference) {
+        if !(2..219).contains(&self.tun.rule_preference) {
             return problem(
                 "tun.rule_preference".into(),
                 &self.tun.rule_preference,
-                "1 to 219: it must come before strongSwan's rule 220",
+                "2 to 218: it and the one after it must come before strongSwan's rule 220",
             );
         }
         if !(1024..=1 << 20).contains(&self.worker.flows) {
@@ -471,7 +471,8 @@ mod tests {
             ("[[port]]\ninterface = \"a\"\nqueues = 0", &["port[0].queues", "1 to 64"]),
             ("[tun]\nmtu = 100", &["tun.mtu", "1280"]),
             ("[tun]\ntable = 254", &["tun.table"]),
-            ("[tun]\nrule_preference = 220", &["tun.rule_preference", "219"]),
+            ("[tun]\nrule_preference = 219", &["tun.rule_preference", "218"]),
+            ("[tun]\nrule_preference = 1", &["tun.rule_preference", "2"]),
             ("[worker]\nframe_bytes = 3000", &["worker.frame_bytes", "4096"]),
             ("[worker]\nflows = 100", &["worker.flows", "1024"]),
             ("[worker]\ncpu = 1\ncrypto_cpus = [2, 1]", &["worker.crypto_cpus", "worker.cpu"]),

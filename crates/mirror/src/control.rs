@@ -186,6 +186,15 @@ fn rule_request(kind: u16, flags: u16, rule: &Rule) -> Request {
         .optional(FRA_FWMASK, number(rule.fwmask).filter(|_| has_mark))
         .optional(FRA_GOTO, target.and_then(number))
         .optional(FRA_SUPPRESS_PREFIXLEN, rule.suppress_prefix_len.and_then(number))
+        .optional(FRA_IP_PROTO, rule.ip_protocol.map(|number| vec![number]))
+        .optional(FRA_SPORT_RANGE, rule.sport.map(port_range))
+        .optional(FRA_DPORT_RANGE, rule.dport.map(port_range))
+        .optional(FRA_PROTOCOL, Some(vec![rule.protocol]).filter(|_| rule.protocol != 0))
+}
+
+/// `struct fib_rule_port_range`.
+fn port_range((first, last): (u16, u16)) -> Vec<u8> {
+    [first.to_ne_bytes(), last.to_ne_bytes()].concat()
 }
 
 fn route_request(kind: u16, flags: u16, route: &Route) -> Request {

@@ -202,6 +202,8 @@ fn address(payload: &[u8]) -> Option<Address> {
         prefix_len: *payload.get(1)?,
         scope: *payload.get(3)?,
         tentative: tentative || flags & IFA_F_DADFAILED != 0,
+        secondary: flags & IFA_F_SECONDARY != 0,
+        deprecated: flags & IFA_F_DEPRECATED != 0,
     })
 }
 
@@ -214,20 +216,11 @@ fn rule(payload: &[u8]) -> Option<Rule> {
     let (mut from, mut to) = (None, None);
     let (mut target, mut mask) = (0, None);
     let mut rule = Rule {
-        family,
-        priority: 0,
-        table: u32::from(*payload.get(4)?),
-        from: None,
-        to: None,
-        iif: None,
-        oif: None,
-        fwmark: 0,
-        fwmask: 0,
         invert: flags & FIB_RULE_INVERT != 0,
         action: RuleAction::Nop,
-        suppress_prefix_len: None,
         // The TOS.
         has_more: *payload.get(3)? != 0,
+        ..Rule::new(family, 0, u32::from(*payload.get(4)?))
     };
     for (kind, value) in Attributes::new(payload.get(FIB_RULE_HDR_LEN..)?) {
         match kind {
@@ -246,9 +239,15 @@ fn rule(payload: &[u8]) -> Option<Rule> {
             }
             FRA_SUPPRESS_IFGROUP => rule.has_more |= as_u32(value) != Some(u32::MAX),
             FRA_TUN_ID => rule.has_more |= value.iter().any(|b| *b != 0),
-            // Who made the rule, and what does not select.
-            FRA_PROTOCOL | FRA_PAD | FRA_FLOW => {}
-            // Ports, users, VRF, and whatever kernels to come may add.
+            FRA_IP_PROTO => rule.ip_protocol = value.first().copied(),
+            FRA_SPORT_RANGE => rule.sport = Some(ports(value)?),
+            FRA_DPORT_RANGE => rule.dport = Some(ports(value)?),
+            // A single port has all bits.
+            FRA_SPORT_MASK | FRA_DPORT_MASK => rule.has_more |= u16_at(value, 0) != Some(u16::MAX),
+            FRA_PROTOCOL => rule.protocol = *value.first()?,
+            // What does not select.
+            FRA_PAD | FRA_FLOW => {}
+            // Users, VRF, and whatever kernels to come may add.
             _ => rule.has_more = true,
         }
     }
@@ -265,6 +264,11 @@ fn rule(payload: &[u8]) -> Option<Rule> {
         other => RuleAction::Other(other),
     };
     Some(rule)
+}
+
+/// `struct fib_rule_port_range`.
+fn ports(value: &[u8]) -> Option<(u16, u16)> {
+    Some((u16_at(value, 0)?, u16_at(value, 2)?))
 }
 
 fn route(payload: &[u8]) -> Option<Route> {

@@ -38,6 +38,41 @@ pub struct Prefix {
     pub len: u8,
 }
 
+impl Prefix {
+    /// The prefix of this length that an address lies in.
+    pub const fn of(addr: IpAddr, len: u8) -> Prefix {
+        let (addr, len) = match addr {
+            IpAddr::V4(a) => {
+                let len = if len > 32 { 32 } else { len };
+                let mask = if len == 0 { 0 } else { u32::MAX << (32 - len) };
+                (IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() & mask)), len)
+            }
+            IpAddr::V6(a) => {
+                let len = if len > 128 { 128 } else { len };
+                let mask = if len == 0 { 0 } else { u128::MAX << (128 - len) };
+                (IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() & mask)), len)
+            }
+        };
+        Prefix { addr, len }
+    }
+
+    /// How many bits an address has in common with the prefix, at most the prefix's length; `None`
+    /// for one of the other family.
+    pub fn common_len(&self, addr: IpAddr) -> Option<u8> {
+        let common = match (self.addr, addr) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => return None,
+        };
+        Some(u8::try_from(common).map_or(self.len, |common| common.min(self.len)))
+    }
+
+    /// Whether the address is of the same family and inside.
+    pub fn contains(&self, addr: IpAddr) -> bool {
+        self.common_len(addr) == Some(self.len)
+    }
+}
+
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
@@ -76,6 +111,10 @@ pub struct Address {
     pub scope: u8,
     /// Duplicate address detection is under way or has failed: not usable as a source.
     pub tentative: bool,
+    /// IPv4: of the same subnet as an earlier one, and not chosen as a source. IPv6: temporary.
+    pub secondary: bool,
+    /// Its preferred lifetime is over (IPv6): a source only where there is no other.
+    pub deprecated: bool,
 }
 
 impl Address {
@@ -131,9 +170,42 @@ pub struct Rule {
     pub action: RuleAction,
     /// Routes with a prefix not longer than this are passed over (`suppress_prefixlength`).
     pub suppress_prefix_len: Option<u32>,
-    /// The rule also looks at something that is not in this model (ports, users, VRF, TOS, …):
-    /// a packet that matches the rest may or may not match.
+    /// Upper-layer protocol.
+    pub ip_protocol: Option<u8>,
+    /// Source ports, the first and the last.
+    pub sport: Option<(u16, u16)>,
+    /// Destination ports, the first and the last.
+    pub dport: Option<(u16, u16)>,
+    /// The rule also looks at something that is not in this model (users, VRF, TOS, …): a packet
+    /// that matches the rest may or may not match.
     pub has_more: bool,
+    /// Who made it, as for routes.
+    pub protocol: u8,
+}
+
+impl Rule {
+    /// A rule that sends every packet of the family to one table; protocol unspecified.
+    pub const fn new(family: Family, priority: u32, table: u32) -> Rule {
+        Rule {
+            family,
+            priority,
+            table,
+            from: None,
+            to: None,
+            iif: None,
+            oif: None,
+            fwmark: 0,
+            fwmask: 0,
+            invert: false,
+            action: RuleAction::Lookup,
+            suppress_prefix_len: None,
+            ip_protocol: None,
+            sport: None,
+            dport: None,
+            has_more: false,
+            protocol: 0,
+        }
+    }
 }
 
 /// What a route does.

@@ -1,6 +1,6 @@
 //! The whole of what is mirrored, and how notifications and dumps change it.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
 use crate::decode::Message;
@@ -80,7 +80,8 @@ impl Stale {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     links: BTreeMap<u32, Link>,
-    addresses: BTreeMap<(u32, IpAddr, u8), Address>,
+    /// Those of one interface in Linux's order; no list is empty.
+    addresses: BTreeMap<u32, Vec<Address>>,
     /// In Linux's order: by priority, among equals the older first.
     rules: Vec<Rule>,
     /// Those of one key in Linux's order; no list is empty.
@@ -106,12 +107,12 @@ impl Snapshot {
 
     /// All addresses, by interface.
     pub fn addresses(&self) -> impl Iterator<Item = &Address> {
-        self.addresses.values()
+        self.addresses.values().flatten()
     }
 
-    /// The addresses of one interface.
+    /// The addresses of one interface, in the order in which Linux looks at them.
     pub fn addresses_of(&self, ifindex: u32) -> impl Iterator<Item = &Address> {
-        self.addresses.values().filter(move |address| address.ifindex == ifindex)
+        self.addresses.get(&ifindex).into_iter().flatten()
     }
 
     /// The rules of a family in the order in which they apply.
@@ -126,7 +127,12 @@ impl Snapshot {
 
     /// The routes of one table.
     pub fn routes_of(&self, table: u32) -> impl Iterator<Item = &Route> {
-        self.routes().filter(move |route| route.table == table)
+        let dst = Prefix::of(Family::V4.unspecified(), 0);
+        let first = RouteKey { table, dst, metric: 0, tos: 0, src: None };
+        self.routes
+            .range(first..)
+            .take_while(move |(key, _)| key.table == table)
+            .flat_map(|(_, l)| l)
     }
 
     /// The routes of one table to one destination, in the order in which they apply.
@@ -136,6 +142,46 @@ impl Snapshot {
         self.routes
             .range(first..)
             .take_while(move |(key, _)| of_dst(key))
+            .flat_map(|(_, list)| list)
+    }
+
+    /// The routes of one table to a prefix and to those around it, the longest first; of one
+    /// destination in the order in which they apply.
+    pub fn routes_around(&self, table: u32, dst: Prefix) -> impl Iterator<Item = &Route> {
+        let first = RouteKey {
+            table,
+            dst: Prefix::of(Family::of(dst.addr).unspecified(), 0),
+            metric: 0,
+            tos: 0,
+            src: None,
+        };
+        let mut most = Some(dst.len);
+        let around = std::iter::from_fn(move || {
+            loop {
+                // The first of the next prefix, where that is not beyond all.
+                let end = RouteKey { dst: Prefix::of(dst.addr, most?), metric: u32::MAX, ..first };
+                let end = RouteKey { tos: u8::MAX, src: Some(LAST), ..end };
+                let found = self.routes.range(first..=end).next_back()?.0.dst;
+                // What is between the two has more bits in common with the destination.
+                let common = found.common_len(dst.addr)?;
+                let is_around = common == found.len;
+                most = if is_around { found.len.checked_sub(1) } else { Some(common) };
+                if is_around {
+                    return Some(found);
+                }
+            }
+        });
+        around.flat_map(move |found| self.routes_to(table, found))
+    }
+
+    /// The routes of one table to destinations inside a prefix, itself left out.
+    pub fn routes_within(&self, table: u32, prefix: Prefix) -> impl Iterator<Item = &Route> {
+        let first = RouteKey { table, dst: prefix, metric: 0, tos: 0, src: None };
+        let is_inside = move |dst: Prefix| dst.len > prefix.len && prefix.contains(dst.addr);
+        self.routes
+            .range(first..)
+            .take_while(move |(key, _)| key.table == table && prefix.contains(key.dst.addr))
+            .filter(move |(key, _)| is_inside(key.dst))
             .flat_map(|(_, list)| list)
     }
 
@@ -174,11 +220,21 @@ impl Snapshot {
                 stale.mark(Part::Routes6);
             }
             Message::Address(address) => {
-                put(&mut self.addresses, address_key(&address), address, changes, Change::Address);
+                let list = self.addresses.entry(address.ifindex).or_default();
+                match list.iter_mut().find(|a| address_key(a) == address_key(&address)) {
+                    Some(old) if *old == address => return,
+                    Some(old) => *old = address,
+                    None => list.push(address),
+                }
+                changes.push(Change::Address(address));
             }
             Message::AddressGone(address) => {
-                if let Some(address) = self.addresses.remove(&address_key(&address)) {
-                    changes.push(Change::AddressRemoved(address));
+                if let Some(list) = self.addresses.get_mut(&address.ifindex) {
+                    let gone = |a: &mut Address| address_key(a) == address_key(&address);
+                    changes.extend(list.extract_if(.., gone).map(Change::AddressRemoved));
+                    if list.is_empty() {
+                        self.addresses.remove(&address.ifindex);
+                    }
                 }
                 stale.mark(Part::routes(address.family()));
             }
@@ -249,8 +305,8 @@ impl Snapshot {
 
     /// What went with an interface.
     fn forget_interface(&mut self, index: u32, changes: &mut Vec<Change>) {
-        let addresses = self.addresses.extract_if(.., |key, _| key.0 == index);
-        changes.extend(addresses.map(|(_, address)| Change::AddressRemoved(address)));
+        let addresses = self.addresses.remove(&index).into_iter().flatten();
+        changes.extend(addresses.map(Change::AddressRemoved));
         let neighbours = self.neighbours.extract_if(.., |key, _| key.0 == index);
         changes.extend(neighbours.map(|(_, neighbour)| Change::NeighbourRemoved(neighbour)));
     }
@@ -280,13 +336,15 @@ impl Snapshot {
                     self.forget_interface(index, changes);
                 }
             }
-            Part::Addresses => replace_map(
-                &mut self.addresses,
-                new.addresses,
-                changes,
-                Change::Address,
-                Change::AddressRemoved,
-            ),
+            Part::Addresses => {
+                let (old, new) = (std::mem::take(&mut self.addresses), new.addresses);
+                let by_key = |all: &BTreeMap<u32, Vec<Address>>| {
+                    all.values().flatten().map(|a| (address_key(a), *a)).collect::<BTreeMap<_, _>>()
+                };
+                let (gone, came) = (Change::AddressRemoved, Change::Address);
+                replace_map(&mut by_key(&old), by_key(&new), changes, came, gone);
+                self.addresses = new;
+            }
             Part::Neighbours => replace_map(
                 &mut self.neighbours,
                 new.neighbours,
@@ -321,6 +379,32 @@ impl Snapshot {
         }
     }
 }
+
+/// From what is new or different, in order; what says that something is gone is taken as that too.
+impl FromIterator<Change> for Snapshot {
+    fn from_iter<T: IntoIterator<Item = Change>>(changes: T) -> Self {
+        let mut snapshot = Snapshot::default();
+        for change in changes {
+            let message = match change {
+                Change::Link(link) => Message::Link(link),
+                Change::LinkRemoved(link) => Message::LinkGone(link.index),
+                Change::Address(address) => Message::Address(address),
+                Change::AddressRemoved(address) => Message::AddressGone(address),
+                Change::Rule(rule) => Message::Rule(rule),
+                Change::RuleRemoved(rule) => Message::RuleGone(rule),
+                Change::Route(route) => Message::Route { route, replaces: true },
+                Change::RouteRemoved(route) => Message::RouteGone(route),
+                Change::Neighbour(neighbour) => Message::Neighbour(neighbour),
+                Change::NeighbourRemoved(neighbour) => Message::NeighbourGone(neighbour),
+            };
+            snapshot.apply(message, &mut Vec::new(), &mut Stale::default());
+        }
+        snapshot
+    }
+}
+
+/// No prefix is behind this one.
+const LAST: Prefix = Prefix { addr: IpAddr::V6(Ipv6Addr::from_bits(u128::MAX)), len: u8::MAX };
 
 fn address_key(address: &Address) -> (u32, IpAddr, u8) {
     (address.ifindex, address.addr, address.prefix_len)
@@ -395,21 +479,7 @@ mod tests {
     }
 
     fn rule() -> impl Strategy<Value = Rule> {
-        (0..5u32, 1..4u32).prop_map(|(priority, table)| Rule {
-            family: Family::V4,
-            priority,
-            table,
-            from: None,
-            to: None,
-            iif: None,
-            oif: None,
-            fwmark: 0,
-            fwmask: 0,
-            invert: false,
-            action: crate::model::RuleAction::Lookup,
-            suppress_prefix_len: None,
-            has_more: false,
-        })
+        (0..5u32, 1..4u32).prop_map(|(priority, table)| Rule::new(Family::V4, priority, table))
     }
 
     /// A dump has no value twice.

@@ -23,19 +23,18 @@ fn prefix(text: &str) -> Prefix {
 
 fn rule(priority: u32) -> Rule {
     Rule {
-        family: Family::V4,
-        priority,
-        table: 4242,
         from: Some(prefix("10.0.0.0/8")),
         to: Some(prefix("10.9.0.0/16")),
         iif: Some("lo".into()),
-        oif: None,
         fwmark: 0x20,
         fwmask: 0xf0,
         invert: true,
-        action: RuleAction::Lookup,
         suppress_prefix_len: Some(3),
-        has_more: false,
+        ip_protocol: Some(17),
+        sport: Some((500, 501)),
+        dport: Some((4500, 4500)),
+        protocol: 77,
+        ..Rule::new(Family::V4, priority, 4242)
     }
 }
 

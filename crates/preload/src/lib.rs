@@ -3,8 +3,10 @@
 //! Loaded into charon-systemd, pluto or `ip` by `LD_PRELOAD`, it turns
 //! `socket(AF_NETLINK, *, NETLINK_XFRM)` into a connection to the `AF_UNIX` `SOCK_SEQPACKET` socket
 //! that the environment variable `CULVERT_XFRM_SOCKET` names, and makes the calls on that
-//! descriptor behave as on a netlink socket. Without the variable, and for every other descriptor,
-//! it hands each call on to the C library unchanged.
+//! descriptor behave as on a netlink socket. On NETLINK_ROUTE sockets it takes culvert's own routes
+//! and rules out of what the kernel sends, so that the program sees the machine as if culvert were
+//! not there. Without the variable, and for every other descriptor, it hands each call on to the C
+//! library unchanged.
 //!
 //! | Module       | What it knows                                                    | unsafe |
 //! |--------------|------------------------------------------------------------------|--------|
@@ -18,6 +20,8 @@
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
+//! | `route_sockets` | which descriptors are rtnetlink sockets                       | no     |
+//! | `hidden`     | culvert's routes and rules in what rtnetlink says                | no     |
 //!
 //! # When the server goes away
 //!
@@ -45,9 +49,11 @@
 
 mod calls;
 mod flight;
+mod hidden;
 mod link;
 mod netlink;
 mod rescue;
+mod route_sockets;
 mod socket;
 mod state;
 pub mod symbols;

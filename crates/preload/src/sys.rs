@@ -131,6 +131,31 @@ pub(crate) fn inode(fd: i32) -> Option<u64> {
     Some(unsafe { stat.assume_init() }.st_ino)
 }
 
+/// Whether the kernel has a netlink socket of the family of routes behind a descriptor.
+pub(crate) fn is_rtnetlink(fd: i32) -> bool {
+    let option = |option: i32| {
+        let mut value = -1i32;
+        let mut len = size_of_val(&value) as libc::socklen_t;
+        let (out, room) = (&raw mut value, &raw mut len);
+        let level = libc::SOL_SOCKET;
+        // SAFETY: `value` has room for `len` bytes, and both live through the call.
+        let r = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, out, room) };
+        (r == 0).then_some(value)
+    };
+    option(libc::SO_DOMAIN) == Some(libc::AF_NETLINK)
+        && option(libc::SO_PROTOCOL) == Some(libc::NETLINK_ROUTE)
+}
+
+/// The port id of a netlink socket.
+pub(crate) fn netlink_port_id(fd: i32) -> Option<u32> {
+    // SAFETY: all zeros is a valid netlink address.
+    let mut own: libc::sockaddr_nl = unsafe { mem::zeroed() };
+    let mut len = size_of_val(&own) as libc::socklen_t;
+    // SAFETY: `own` has room for `len` bytes, and both live through the call.
+    let r = unsafe { libc::syscall(libc::SYS_getsockname, fd, &raw mut own, &raw mut len) };
+    (r == 0 && i32::from(own.nl_family) == libc::AF_NETLINK).then_some(own.nl_pid)
+}
+
 /// Copies a socket option of up to 16 bytes; one that either side lacks stays as it is.
 pub(crate) fn copy_option(from: i32, to: i32, level: i32, option: i32, halve: bool) {
     let mut value = [0u32; 4];

@@ -46,6 +46,10 @@ pub const MAX_DATAGRAM_LEN: usize = 256 * 1024;
 /// Where the server listens unless configured otherwise.
 pub const DEFAULT_PATH: &str = "/run/culvert/xfrm.sock";
 
+/// The routing protocol (`rtm_protocol`, `FRA_PROTOCOL`) that culvert's own routes and rules have.
+/// The preload library hides them from the programs that it is loaded into.
+pub const ROUTE_PROTOCOL: u8 = 219;
+
 /// One record of a control datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Record {

@@ -23,7 +23,7 @@ mod topology;
 mod worker;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
@@ -38,6 +38,7 @@ use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
 use vault::Vault;
+use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use xfrm::{Database, Flow, Group, KernelSad, Now, Output, Server};
 
 use self::backend::DataPath;
@@ -47,6 +48,7 @@ use self::journal::Journal;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::ports::{Programs, TakenEsp};
 use self::private::Private;
+pub use self::private::is_ours as is_own_rule;
 use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
@@ -248,8 +250,9 @@ impl Daemon {
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
                 // What it took in before that is not told again.
-                let table = self.config.tun.table;
-                self.reflection = topology::Reflection::new(self.observer.snapshot(), table);
+                let own =
+                    topology::Own { table: self.config.tun.table, ifindex: self.private.ifindex() };
+                self.reflection = topology::Reflection::new(self.observer.snapshot(), own);
                 self.follow_linux();
                 self.publish_neighbours();
                 return;
@@ -261,6 +264,7 @@ impl Daemon {
         self.reflection.follow(self.observer.snapshot(), &changes);
         let table = self.config.tun.table;
         let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
+        let mut routes = BTreeSet::new();
         for change in &changes {
             match change {
                 LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
@@ -269,10 +273,17 @@ impl Daemon {
                 LinuxChange::RouteRemoved(route) if route.table == table => {
                     self.private.repair_route(route.dst, self.observer.snapshot());
                 }
-                LinuxChange::Route(_) | LinuxChange::RouteRemoved(_) | LinuxChange::Rule(_) => {
+                LinuxChange::Route(route) | LinuxChange::RouteRemoved(route) => {
                     paths = true;
+                    routes.insert(route.dst);
                 }
-                LinuxChange::RuleRemoved(_) => (paths, own) = (true, true),
+                // Ours, for Linux's packets only.
+                LinuxChange::Rule(rule) if rule.protocol == ROUTE_PROTOCOL => {}
+                LinuxChange::RuleRemoved(rule) if rule.protocol == ROUTE_PROTOCOL => own = true,
+                // Sources of local traffic follow what Linux would do.
+                LinuxChange::Rule(_) | LinuxChange::RuleRemoved(_) => {
+                    (paths, self.paths_anew) = (true, true);
+                }
                 LinuxChange::LinkRemoved(link) if link.index == self.private.ifindex() => {
                     self.is_interface_gone = true;
                 }
@@ -289,6 +300,9 @@ impl Daemon {
             self.follow_linux();
         } else if paths {
             self.publish_topology();
+        }
+        if !self.paths_anew {
+            self.private.follow_routes(routes, self.observer.snapshot());
         }
         if own {
             self.private.repair(self.observer.snapshot());

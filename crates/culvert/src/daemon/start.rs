@@ -33,7 +33,7 @@ use super::numbers::Numbers;
 use super::ports::{FRAMES_PER_QUEUE, Ports, Programs};
 use super::private::Private;
 use super::privileges;
-use super::topology::Reflection;
+use super::topology::{Own, Reflection};
 use super::worker::{CryptoThread, WorkerHandle};
 use super::{Daemon, End, now};
 use crate::cli::{EngineChoice, RunArgs};
@@ -313,7 +313,8 @@ impl Daemon {
 
         // 5.
         let observer = Observer::new()?;
-        let reflection = Reflection::new(observer.snapshot(), config.tun.table);
+        let own = Own { table: config.tun.table, ifindex: tun_ifindex };
+        let reflection = Reflection::new(observer.snapshot(), own);
         let ports = Ports::new(&config.ports, umem.chunk_len());
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 

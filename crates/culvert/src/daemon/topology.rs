@@ -10,24 +10,33 @@ use forward::{
 };
 use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
+use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 /// Routes and neighbours as workers read them, kept in step with the mirror: what changes costs
 /// what has changed, however many routes there are.
 pub struct Reflection {
     routes: Routes,
     neighbours: Neighbours,
-    /// Culvert's own, which leads back to culvert.
-    own_table: u32,
+    own: Own,
+}
+
+/// What leads back to culvert, and is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// Culvert's own table.
+    pub table: u32,
+    /// The private interface: whoever routes by it, in whatever table.
+    pub ifindex: u32,
 }
 
 impl Reflection {
     /// Of all that is there.
-    pub fn new(snapshot: &Snapshot, own_table: u32) -> Self {
-        let found = snapshot.routes().filter(|r| is_followed(r)).map(route);
+    pub fn new(snapshot: &Snapshot, own: Own) -> Self {
+        let found = snapshot.routes().filter_map(|r| followed(r, own));
         Self {
-            routes: Routes::new(found, rules(snapshot), Some(own_table)),
+            routes: Routes::new(found, rules(snapshot), Some(own.table)),
             neighbours: snapshot.neighbours().map(neighbour).collect(),
-            own_table,
+            own,
         }
     }
 
@@ -38,7 +47,7 @@ impl Reflection {
         for change in changes {
             match change {
                 Change::Route(route) | Change::RouteRemoved(route) => {
-                    if route.table != self.own_table {
+                    if route.table != self.own.table {
                         changed.insert((route.table, route.dst));
                     }
                 }
@@ -59,7 +68,7 @@ impl Reflection {
         self.routes.change(changed.into_iter().map(|(table, dst)| RouteChange {
             table,
             dst: subnet(dst),
-            routes: snapshot.routes_to(table, dst).filter(|r| is_followed(r)).map(route).collect(),
+            routes: snapshot.routes_to(table, dst).filter_map(|r| followed(r, self.own)).collect(),
         }));
         if are_rules_new {
             self.routes.set_rules(rules(snapshot));
@@ -127,9 +136,17 @@ fn global_v6(snapshot: &Snapshot, ifindex: u32) -> Option<std::net::Ipv6Addr> {
     addrs.first().copied()
 }
 
-/// Routes for one TOS or source prefix are left out: Linux alone can follow them.
-fn is_followed(route: &mirror::Route) -> bool {
-    route.tos == 0 && route.src.is_none()
+/// A route as it is followed. Those for one TOS or source prefix are left out: Linux alone can
+/// follow them. So are those by the private interface: packets would go round in circles.
+fn followed(r: &mirror::Route, own: Own) -> Option<RouteEntry> {
+    let is_own = |hop: &mirror::NextHop| hop.ifindex == own.ifindex;
+    let leads_back = !r.next_hops.is_empty() && r.next_hops.iter().all(is_own);
+    let is_followed = r.tos == 0 && r.src.is_none() && !leads_back;
+    is_followed.then(|| {
+        let mut entry = route(r);
+        entry.hops.retain(|hop| hop.ifindex != own.ifindex);
+        entry
+    })
 }
 
 fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
@@ -138,6 +155,8 @@ fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
     [Family::V4, Family::V6]
         .into_iter()
         .flat_map(|family| snapshot.rules(family))
+        // They are for packets of Linux's; this is about packets of culvert's.
+        .filter(|r| r.protocol != ROUTE_PROTOCOL)
         .map(|r| rule(r, &ifindex_of))
         .collect()
 }
@@ -185,7 +204,8 @@ fn route(r: &mirror::Route) -> RouteEntry {
 fn rule(r: &mirror::Rule, ifindex_of: &impl Fn(&str) -> u32) -> RuleEntry {
     use mirror::RuleAction as Action;
     let action = match r.action {
-        _ if r.has_more => RuleAction::Opaque,
+        _ if r.has_more || r.ip_protocol.is_some() => RuleAction::Opaque,
+        _ if r.sport.is_some() || r.dport.is_some() => RuleAction::Opaque,
         Action::Lookup => RuleAction::Table(r.table),
         Action::Goto(priority) => RuleAction::Goto(priority),
         // Does nothing: like a goto that leads nowhere.

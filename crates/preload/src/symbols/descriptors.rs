@@ -7,7 +7,7 @@ use libc::{epoll_event, ssize_t};
 use super::{fail, returned, sealed};
 use crate::calls::{self, Outcome};
 use crate::socket::Registration;
-use crate::{state, table};
+use crate::{route_sockets, state, table};
 
 /// `socket(2)`: NETLINK_XFRM sockets become connections to culvert.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -21,7 +21,12 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
             Err(errno) => fail(errno),
         };
     }
-    libc_call!(c"socket": fn(domain => c_int, kind => c_int, protocol => c_int) -> c_int)
+    let fd = libc_call!(c"socket": fn(domain => c_int, kind => c_int, protocol => c_int) -> c_int);
+    if domain == libc::AF_NETLINK && fd >= 0 {
+        let is_served = sealed(state::config).is_some();
+        route_sockets::set(fd, is_served && protocol == libc::NETLINK_ROUTE);
+    }
+    fd
 }
 
 /// `close(2)`.
@@ -60,6 +65,9 @@ pub unsafe extern "C-unwind" fn dup(old: c_int) -> c_int {
     if new >= 0 && table::is_socket(old) {
         sealed(|| calls::duplicated(old, new));
     }
+    if new >= 0 {
+        route_sockets::set(new, route_sockets::is_likely(old));
+    }
     new
 }
 
@@ -71,7 +79,11 @@ pub unsafe extern "C-unwind" fn dup2(old: c_int, new: c_int) -> c_int {
     {
         return returned(result, |fd| fd as ssize_t) as c_int;
     }
-    libc_call!(c"dup2": fn(old => c_int, new => c_int) -> c_int)
+    let fd = libc_call!(c"dup2": fn(old => c_int, new => c_int) -> c_int);
+    if fd >= 0 {
+        route_sockets::set(fd, route_sockets::is_likely(old));
+    }
+    fd
 }
 
 /// `dup3(2)`.
@@ -83,7 +95,11 @@ pub unsafe extern "C-unwind" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_
     {
         return returned(result, |fd| fd as ssize_t) as c_int;
     }
-    libc_call!(c"dup3": fn(old => c_int, new => c_int, flags => c_int) -> c_int)
+    let fd = libc_call!(c"dup3": fn(old => c_int, new => c_int, flags => c_int) -> c_int);
+    if fd >= 0 {
+        route_sockets::set(fd, route_sockets::is_likely(old));
+    }
+    fd
 }
 
 /// `fcntl(2)`, of which F_DUPFD is followed.
@@ -109,6 +125,9 @@ fn follow_fcntl(fd: c_int, command: c_int, new: c_int) {
     let duplicates = command == libc::F_DUPFD || command == libc::F_DUPFD_CLOEXEC;
     if duplicates && new >= 0 && table::is_socket(fd) {
         sealed(|| calls::duplicated(fd, new));
+    }
+    if duplicates && new >= 0 {
+        route_sockets::set(new, route_sockets::is_likely(fd));
     }
 }
 

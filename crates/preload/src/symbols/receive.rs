@@ -2,13 +2,15 @@
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::slice;
 
 use libc::{iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
 use super::memory::{put_address, scatter, vectors};
 use super::{errno, fail, sealed};
 use crate::calls::{self, Outcome, Received};
-use crate::table;
+use crate::hidden::Left;
+use crate::{route_sockets, table};
 
 /// The loop of every receive call: tries, and waits while there is nothing. Evaluates to `None` if
 /// the descriptor is foreign, to `Some(Err(()))` after an error, with errno set.
@@ -33,6 +35,23 @@ macro_rules! receive_loop {
     };
 }
 
+/// What the C library's function received on a socket of Linux's: on rtnetlink without culvert's own
+/// routes and rules. Where a part of a dump holds nothing else, the next part is received.
+macro_rules! of_linux {
+    ($fd:expr, $flags:expr, $buffer:expr, $len:expr, $call:expr) => {
+        loop {
+            let n = $call;
+            if n <= 0 || !route_sockets::is_likely($fd) {
+                break n;
+            }
+            // SAFETY: the caller's buffer, of the length the caller says.
+            if let Some(left) = unsafe { without_hidden($fd, $flags, $buffer, $len, n) } {
+                break left;
+            }
+        }
+    };
+}
+
 /// `recv(2)`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn recv(
@@ -47,7 +66,13 @@ pub unsafe extern "C-unwind" fn recv(
             return received_len(taken, flags);
         }
     }
-    libc_call!(c"recv": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int) -> ssize_t)
+    of_linux!(
+        fd,
+        flags,
+        buffer,
+        len,
+        libc_call!(c"recv": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int) -> ssize_t)
+    )
 }
 
 /// `recvfrom(2)`.
@@ -70,7 +95,13 @@ pub unsafe extern "C-unwind" fn recvfrom(
             return received_len(taken, flags);
         }
     }
-    libc_call!(c"recvfrom": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+    of_linux!(
+        fd,
+        flags,
+        buffer,
+        len,
+        libc_call!(c"recvfrom": fn(fd => c_int, buffer => *mut c_void, len => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+    )
 }
 
 /// `recvmsg(2)`; there is never ancillary data.
@@ -92,7 +123,22 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
             return received_len(taken, flags);
         }
     }
-    libc_call!(c"recvmsg": fn(fd => c_int, message => *mut msghdr, flags => c_int) -> ssize_t)
+    if message.is_null() || !route_sockets::is_likely(fd) {
+        return libc_call!(c"recvmsg": fn(fd => c_int, message => *mut msghdr, flags => c_int) -> ssize_t);
+    }
+    // SAFETY: the caller's message. The kernel changes lengths in it.
+    let before = unsafe { message.read() };
+    // SAFETY: the caller's buffers, as many as the caller says.
+    let buffers = unsafe { vectors(before.msg_iov, before.msg_iovlen) };
+    let Some(first) = buffers.first() else {
+        return libc_call!(c"recvmsg": fn(fd => c_int, message => *mut msghdr, flags => c_int) -> ssize_t);
+    };
+    let (buffer, len) = (first.iov_base, first.iov_len);
+    of_linux!(fd, flags, buffer, len, {
+        // SAFETY: the caller's message.
+        unsafe { message.write(before) };
+        libc_call!(c"recvmsg": fn(fd => c_int, message => *mut msghdr, flags => c_int) -> ssize_t)
+    })
 }
 
 /// `read(2)`.
@@ -104,7 +150,13 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
             return received_len(taken, 0);
         }
     }
-    libc_call!(c"read": fn(fd => c_int, buffer => *mut c_void, len => size_t) -> ssize_t)
+    of_linux!(
+        fd,
+        0,
+        buffer,
+        len,
+        libc_call!(c"read": fn(fd => c_int, buffer => *mut c_void, len => size_t) -> ssize_t)
+    )
 }
 
 /// `readv(2)`.
@@ -131,7 +183,13 @@ pub unsafe extern "C-unwind" fn __read_chk(
         // SAFETY: the caller's buffer, of the length the caller says.
         return unsafe { read(fd, buffer, len) };
     }
-    libc_call!(c"__read_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t) -> ssize_t)
+    of_linux!(
+        fd,
+        0,
+        buffer,
+        len,
+        libc_call!(c"__read_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t) -> ssize_t)
+    )
 }
 
 /// `recv` of programs built with `_FORTIFY_SOURCE`.
@@ -147,7 +205,13 @@ pub unsafe extern "C-unwind" fn __recv_chk(
         // SAFETY: the caller's buffer, of the length the caller says.
         return unsafe { recv(fd, buffer, len, flags) };
     }
-    libc_call!(c"__recv_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int) -> ssize_t)
+    of_linux!(
+        fd,
+        flags,
+        buffer,
+        len,
+        libc_call!(c"__recv_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int) -> ssize_t)
+    )
 }
 
 /// `recvfrom` of programs built with `_FORTIFY_SOURCE`.
@@ -165,7 +229,39 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
         // SAFETY: the caller's buffer and address, of the lengths the caller says.
         return unsafe { recvfrom(fd, buffer, len, flags, address, address_len) };
     }
-    libc_call!(c"__recvfrom_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+    of_linux!(
+        fd,
+        flags,
+        buffer,
+        len,
+        libc_call!(c"__recvfrom_chk": fn(fd => c_int, buffer => *mut c_void, len => size_t, room => size_t, flags => c_int, address => *mut sockaddr, address_len => *mut socklen_t) -> ssize_t)
+    )
+}
+
+/// Hides what a program is not to see in the `n` bytes received; `None` if nothing is left.
+///
+/// A datagram that is longer than the buffer, spread over several, or only looked at (MSG_PEEK)
+/// stays as it is.
+///
+/// # Safety
+///
+/// `buffer` is null or has `len` bytes that are writable.
+unsafe fn without_hidden(
+    fd: c_int,
+    flags: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    n: ssize_t,
+) -> Option<ssize_t> {
+    let whole = usize::try_from(n).ok().filter(|n| *n <= len && flags & libc::MSG_PEEK == 0);
+    let Some(whole) = whole.filter(|_| !buffer.is_null()) else { return Some(n) };
+    // SAFETY: as the caller vouches for; the kernel has just filled so many bytes in.
+    let datagram = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), whole) };
+    match sealed(|| route_sockets::hide(fd, datagram)) {
+        Left::All => Some(n),
+        Left::Bytes(left) => Some(left as ssize_t),
+        Left::Nothing => None,
+    }
 }
 
 /// What a receive call returns: MSG_TRUNC asks for the full length.

@@ -1,10 +1,12 @@
 //! Checks of forwarding, reverse path filters, routing rules and culvert's routing table.
 
 use mirror::{Family, Rule, RuleAction};
+use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use crate::config::TunConfig;
+use crate::daemon::is_own_rule;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -86,8 +88,9 @@ fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
                         .to_owned()
                 }
                 _ => format!(
-                    "strict: routes to protected destinations lead to {}, so Linux drops IKE and \
-                     bypass traffic that comes from such an address by this interface",
+                    "strict: routes to protected destinations lead to {}, so Linux drops what \
+                     comes in clear from such an address by this interface, also where a policy \
+                     for some ports lets it pass; IKE is not dropped",
                     tun.interface
                 ),
             };
@@ -135,7 +138,7 @@ fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
         .iter()
         // 0 is Linux's own, for addresses of this host.
         .filter(|rule| (1..STRONGSWAN).contains(&rule.priority))
-        .filter(|rule| !is_ours(rule, tun) && rule.action != RuleAction::Nop)
+        .filter(|rule| !is_own_rule(rule, tun) && rule.action != RuleAction::Nop)
         .map(|rule| {
             let (family, flag) = match rule.family {
                 Family::V4 => ("IPv4", ""),
@@ -156,13 +159,6 @@ fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
         findings.push(Finding::ok(check, format!("none interferes with preference {ours}")));
     }
     findings
-}
-
-fn is_ours(rule: &Rule, tun: &TunConfig) -> bool {
-    rule.priority == tun.rule_preference
-        && rule.table == tun.table
-        && rule.invert
-        && rule.iif.as_deref() == Some(tun.interface.as_str())
 }
 
 fn describe(rule: &Rule) -> String {
@@ -198,13 +194,16 @@ fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
         .table_routes
         .iter()
         .filter(|(route, names)| route.table == table && !names.contains(&tun.interface))
+        .filter(|(route, _)| route.protocol != ROUTE_PROTOCOL)
         .map(|(route, names)| {
             format!("route to {}/{} dev {}", route.dst.addr, route.dst.len, names.join(" "))
         })
         .collect();
     let rules = network.rules.iter().filter(|r| r.action == RuleAction::Lookup && r.table == table);
     strangers.extend(
-        rules.filter(|r| !is_ours(r, tun)).map(|r| format!("rule {}: {}", r.priority, describe(r))),
+        rules
+            .filter(|r| !is_own_rule(r, tun))
+            .map(|r| format!("rule {}: {}", r.priority, describe(r))),
     );
     if strangers.is_empty() {
         return vec![Finding::ok(check, format!("{table} is culvert's alone"))];
@@ -231,25 +230,12 @@ mod tests {
     use super::*;
 
     fn rule(priority: u32) -> Rule {
-        Rule {
-            family: Family::V4,
-            priority,
-            table: 100,
-            from: None,
-            to: None,
-            iif: None,
-            oif: None,
-            fwmark: 0,
-            fwmask: 0,
-            invert: false,
-            action: RuleAction::Lookup,
-            suppress_prefix_len: None,
-            has_more: false,
-        }
+        Rule::new(Family::V4, priority, 100)
     }
 
     fn our_rule() -> Rule {
-        Rule { table: 219, iif: Some("culvert0".into()), invert: true, ..rule(210) }
+        let rule = rule(210);
+        Rule { table: 219, iif: Some("culvert0".into()), invert: true, protocol: 219, ..rule }
     }
 
     fn not_well(findings: Vec<Finding>, check: &str) -> Vec<Finding> {

@@ -1,0 +1,286 @@
+//! The private interface: how Linux's own packets come to culvert, and culvert's to Linux.
+//!
+//! Linux sends to it what goes to a protected prefix: a rule of low preference looks into
+//! culvert's own table. What culvert puts into it is Linux's to deliver or to forward, and never
+//! comes back: the rule exempts packets that came in by it. Key exchange of this host goes past
+//! the table.
+//!
+//! | Module      | What it knows                                                  |
+//! |-------------|----------------------------------------------------------------|
+//! | this one    | rules and routes as Linux takes them: netlink                  |
+//! | `rules`     | which rules there are                                          |
+//! | `own_table` | which routes shall stand: policies, and what Linux has         |
+//! | `linux_way` | what Linux would do if culvert were not there                  |
+//! | `address`   | which address Linux would send from                            |
+
+mod address;
+mod linux_way;
+mod own_table;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use forward::SourceCheck;
+use mirror::{
+    Control, Error, Family, NextHop, Prefix, Route, RouteKind, Snapshot, set_interface_setting,
+};
+use policy::PolicyConfig;
+use tracing::{info, warn};
+use xfrm::shim_protocol::ROUTE_PROTOCOL;
+
+use self::linux_way::Linux;
+use self::own_table::{Entry, OwnTable};
+use crate::config::TunConfig;
+
+pub use rules::is_ours;
+
+/// Rules and routes that lead to the private interface.
+pub struct Private {
+    config: TunConfig,
+    ifindex: u32,
+    control: Control,
+    /// The routes that shall stand.
+    table: OwnTable,
+    /// Those that do.
+    standing: BTreeMap<Prefix, Entry>,
+}
+
+impl Private {
+    /// Sets up the interface, which exists, and the rules.
+    ///
+    /// Linux must not encrypt what leaves by it, nor judge again what comes from it; its packets
+    /// come from anywhere, this host's own addresses included (ICMP errors to local programs).
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn set_up(config: &TunConfig, ifindex: u32) -> Result<Private, Error> {
+        let name = config.interface.as_str();
+        for (setting, value) in
+            [("disable_xfrm", 1), ("disable_policy", 1), ("rp_filter", 0), ("accept_local", 1)]
+        {
+            set_interface_setting(Family::V4, name, setting, value)?;
+        }
+        // A machine without IPv6 has none of these.
+        for (setting, value) in [("disable_policy", 1), ("accept_ra", 0), ("addr_gen_mode", 1)] {
+            if let Err(error) = set_interface_setting(Family::V6, name, setting, value) {
+                warn!(%error, "IPv6 through the private interface may not work");
+                break;
+            }
+        }
+        let mut control = Control::new()?;
+        control.set_link_up(ifindex, true)?;
+        for rule in rules::all(config) {
+            // One that a daemon left that was killed.
+            match control.add_rule(&rule) {
+                Err(error) if error.errno() != Some(EXISTS) => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(Private {
+            config: config.clone(),
+            ifindex,
+            control,
+            table: OwnTable::default(),
+            standing: BTreeMap::new(),
+        })
+    }
+
+    /// Makes the routes follow all of the policies.
+    pub fn follow<'a>(
+        &mut self,
+        policies: impl IntoIterator<Item = &'a PolicyConfig>,
+        snapshot: &Snapshot,
+    ) {
+        let changed = self.table.set(policies, &self.linux(snapshot));
+        self.carry_out(changed);
+    }
+
+    /// A policy came, went, or took another's place.
+    pub fn change(
+        &mut self,
+        old: Option<&PolicyConfig>,
+        new: Option<&PolicyConfig>,
+        snapshot: &Snapshot,
+    ) {
+        let linux = self.linux(snapshot);
+        let changed = self.table.change(old, new, &linux);
+        self.carry_out(changed);
+    }
+
+    /// Linux's routes to these destinations changed.
+    pub fn follow_routes(
+        &mut self,
+        destinations: impl IntoIterator<Item = Prefix>,
+        snapshot: &Snapshot,
+    ) {
+        let linux = self.linux(snapshot);
+        let changed = self.table.routes_changed(destinations, &linux);
+        self.carry_out(changed);
+    }
+
+    fn linux<'s>(&self, snapshot: &'s Snapshot) -> Linux<'s> {
+        Linux::new(snapshot, self.config.rule_preference, ROUTE_PROTOCOL, self.ifindex)
+    }
+
+    /// Puts back what somebody took away, tries again what failed, and takes away what another
+    /// run left.
+    pub fn repair(&mut self, snapshot: &Snapshot) {
+        for rule in rules::all(&self.config) {
+            if !snapshot.rules(rule.family).any(|r| *r == rule) {
+                let (family, preference) = (rule.family, rule.priority);
+                match self.control.add_rule(&rule) {
+                    Ok(()) => warn!(?family, preference, "a rule of culvert's was gone"),
+                    Err(error) if error.errno() == Some(EXISTS) => {}
+                    Err(error) => warn!(%error, ?family, preference, "a rule is missing"),
+                }
+            }
+        }
+        let there: BTreeSet<Prefix> = snapshot
+            .routes_of(self.config.table)
+            .filter(|r| r.protocol == ROUTE_PROTOCOL)
+            .filter(|r| r.kind == RouteKind::Throw || self.leads_here(r))
+            .map(|r| r.dst)
+            .collect();
+        self.standing.retain(|prefix, _| there.contains(prefix));
+        let shall = self.table.entries();
+        let missing = shall.filter(|(dst, entry)| self.standing.get(dst) != Some(entry));
+        let missing: Vec<Prefix> = missing.map(|(dst, _)| dst).collect();
+        self.carry_out(missing);
+        for dst in there {
+            if self.table.entry(dst).is_none() {
+                self.take_away(dst);
+            }
+        }
+    }
+
+    /// A route of culvert's table is gone, or was replaced: puts back what should stand, at the cost
+    /// of this one.
+    pub fn repair_route(&mut self, dst: Prefix, snapshot: &Snapshot) {
+        let is_ours = |r: &Route| {
+            r.protocol == ROUTE_PROTOCOL && (r.kind == RouteKind::Throw || self.leads_here(r))
+        };
+        if !snapshot.routes_to(self.config.table, dst).any(is_ours)
+            && self.standing.remove(&dst).is_some()
+        {
+            self.carry_out([dst]);
+        }
+    }
+
+    fn leads_here(&self, route: &Route) -> bool {
+        route.next_hops.iter().any(|hop| hop.ifindex == self.ifindex)
+    }
+
+    /// The private interface.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Makes Linux's table say of these destinations what it shall.
+    fn carry_out(&mut self, changed: impl IntoIterator<Item = Prefix>) {
+        for dst in changed {
+            let shall = self.table.entry(dst);
+            if self.standing.get(&dst).copied() == shall {
+                continue;
+            }
+            let Some(entry) = shall else {
+                self.standing.remove(&dst);
+                self.take_away(dst);
+                continue;
+            };
+            match self.control.replace_route(&self.route(dst, entry)) {
+                Ok(()) => {
+                    match entry {
+                        Entry::Culvert(src) => {
+                            info!(prefix = %show(dst), ?src, "local traffic to it goes to culvert");
+                        }
+                        Entry::Throw => {
+                            info!(prefix = %show(dst), "Linux's own tables decide about it");
+                        }
+                    }
+                    self.standing.insert(dst, entry);
+                }
+                Err(error) => warn!(%error, prefix = %show(dst), "no route for local traffic"),
+            }
+        }
+        for dst in self.table.take_crowded() {
+            warn!(
+                prefix = %show(dst),
+                "Linux has more routes inside than culvert follows; local traffic there may take \
+                 the source address of the whole prefix"
+            );
+        }
+    }
+
+    fn take_away(&mut self, dst: Prefix) {
+        let mut route = self.route(dst, Entry::Culvert(None));
+        // Whatever it is: Linux takes this for any.
+        route.next_hops.clear();
+        route.scope = 255;
+        route.kind = RouteKind::Other(0);
+        match self.control.delete_route(&route) {
+            Err(error) if error.errno() != Some(NO_SUCH) => warn!(%error, "route not removed"),
+            _ => {}
+        }
+    }
+
+    /// Asks Linux to resolve or confirm a neighbour.
+    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
+        if let Err(error) = self.control.resolve(ifindex, ip) {
+            tracing::debug!(%error, %ip, "neighbour not asked for");
+        }
+    }
+
+    /// Takes the rules away, and the routes that do not go with the interface.
+    pub fn tear_down(&mut self) {
+        // The way to the table first, and what leads past it last.
+        for rule in rules::all(&self.config).into_iter().rev() {
+            match self.control.delete_rule(&rule) {
+                Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
+                _ => {}
+            }
+        }
+        let thrown = self.standing.iter().filter(|(_, entry)| **entry == Entry::Throw);
+        let thrown: Vec<Prefix> = thrown.map(|(dst, _)| *dst).collect();
+        thrown.into_iter().for_each(|dst| self.take_away(dst));
+    }
+
+    fn route(&self, dst: Prefix, entry: Entry) -> Route {
+        let mut route = Route::new(dst, NextHop::new(self.ifindex, None));
+        route.table = self.config.table;
+        route.protocol = ROUTE_PROTOCOL;
+        // Of scope link, Linux would take it for the way to routers that new routes name.
+        route.scope = 0;
+        match entry {
+            Entry::Culvert(src) => route.prefsrc = src,
+            Entry::Throw => {
+                route.kind = RouteKind::Throw;
+                route.next_hops.clear();
+            }
+        }
+        route
+    }
+}
+
+/// How Linux would check the sources of what comes in by an interface: the stricter of the
+/// interface's setting and everybody's, as Linux takes it. Read when something changes in Linux's
+/// tables, and on SIGHUP.
+pub fn source_check(interface: &str) -> SourceCheck {
+    let setting = |name| mirror::interface_setting(Family::V4, name, "rp_filter").unwrap_or(0);
+    match setting("all").max(setting(interface)) {
+        0 => SourceCheck::Off,
+        1 => SourceCheck::Strict,
+        _ => SourceCheck::Loose,
+    }
+}
+
+/// `EEXIST`, `ENOENT`, `ESRCH`.
+const EXISTS: i32 = 17;
+const NO_ENTRY: i32 = 2;
+const NO_SUCH: i32 = 3;
+
+fn show(prefix: Prefix) -> String {
+    format!("{}/{}", prefix.addr, prefix.len)
+}

@@ -1,0 +1,64 @@
+//! The rules of culvert's: what goes to its table, and what goes past it.
+
+use mirror::{Family, Rule, RuleAction};
+use xfrm::shim_protocol::ROUTE_PROTOCOL;
+
+use crate::config::TunConfig;
+
+/// IKE (RFC 7296 §2), and IKE behind NAT (RFC 3948).
+const IKE_PORTS: [u16; 2] = [500, 4500];
+
+const UDP: u8 = 17;
+
+/// All of them, in the order in which they are to be made: what leads past the table stands before
+/// what leads there.
+///
+/// ```text
+/// 211: ipproto udp nop                          IPv6: nop
+/// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
+/// 210: not iif culvert0 lookup 219
+/// ```
+///
+/// Key exchange of this host goes by Linux's own tables, and so by the interface that firewall rules
+/// name. What the peer sends passes a strict reverse path filter: Linux looks the way back up with
+/// the packet's ports, as for a packet of its own. Depending on the kernel that is with the ports as
+/// they are or changed over, so both are named. Linux finds out the ports of what it receives only
+/// while a rule asks for them that is not for `iif lo`: that is all that the last rule's protocol is
+/// for. ESP in UDP never comes here: culvert sends it past Linux.
+pub fn all(config: &TunConfig) -> Vec<Rule> {
+    let preference = config.rule_preference;
+    let of = |family| {
+        let rule = |priority, table| Rule {
+            protocol: ROUTE_PROTOCOL,
+            ..Rule::new(family, priority, table)
+        };
+        let past = preference + 1;
+        let ike = |port: u16| Rule {
+            iif: Some("lo".into()),
+            ip_protocol: Some(UDP),
+            action: RuleAction::Goto(past),
+            sport: Some((port, port)),
+            ..rule(preference - 1, 0)
+        };
+        // There is no reverse path filter for IPv6 but netfilter's.
+        let ip_protocol = (family == Family::V4).then_some(UDP);
+        let landing = Rule { action: RuleAction::Nop, ip_protocol, ..rule(past, 0) };
+        let ours = IKE_PORTS.map(ike);
+        let theirs = IKE_PORTS.map(|port| {
+            let rule = ike(port);
+            Rule { dport: rule.sport, sport: None, ..rule }
+        });
+        let to_table = Rule {
+            iif: Some(config.interface.clone()),
+            invert: true,
+            ..rule(preference, config.table)
+        };
+        std::iter::once(landing).chain(ours).chain(theirs).chain([to_table])
+    };
+    [Family::V4, Family::V6].into_iter().flat_map(of).collect()
+}
+
+/// Whether a rule is one of culvert's.
+pub fn is_ours(rule: &Rule, config: &TunConfig) -> bool {
+    all(config).contains(rule)
+}
