@@ -138,7 +138,10 @@ const QUIET: Duration = Duration::from_millis(500);
 fn early_rules(table: &str, barriers: &[Barrier]) -> String {
     let line = |b: &Barrier| {
         let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
-        format!("add rule {table} {chain}{}", rule(b).trim_start_matches("   "))
+        match rule(b).trim_start_matches("   ") {
+            "" => String::new(),
+            rule => format!("add rule {table} {chain}{rule}"),
+        }
     };
     barriers.iter().map(line).collect()
 }
@@ -190,9 +193,20 @@ fn ruleset(table: &str, tun: &str, barriers: &[&Barrier]) -> String {
 /// Neighbour discovery (RFC 4861), which no barrier may stop: without it no peer is reached.
 const DISCOVERY: &str = "icmpv6 type { 133, 134, 135, 136, 137 } accept";
 
+/// One rule; none for a barrier that no packet can meet. The interface is the one that XFRM asks
+/// for: where the packet's route leads, which is the loopback for what arrives.
 fn rule(barrier: &Barrier) -> String {
     let s = barrier.selector();
     let mut line = String::from("   ");
+    let arrives = barrier.direction() == direction_number(Direction::In);
+    match s.ifindex {
+        0 => {}
+        LOOPBACK if arrives => {}
+        _ if arrives => return String::new(),
+        ifindex => {
+            let _ = write!(line, " oif {ifindex}");
+        }
+    }
     if let (value, mask @ 1..) = barrier.mark() {
         let _ = write!(line, " meta mark & {mask:#x} == {value:#x}");
     }
@@ -221,6 +235,9 @@ fn rule(barrier: &Barrier) -> String {
     });
     line
 }
+
+/// The loopback's index, in every namespace.
+const LOOPBACK: u32 = 1;
 
 /// Whether the kernel has a table of this name (`ip6 NAME`): nfnetlink, `NFT_MSG_GETTABLE`.
 fn has_table(table: &str) -> std::io::Result<bool> {
