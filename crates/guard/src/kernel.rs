@@ -104,7 +104,9 @@ impl KernelPolicies {
         let mut writer =
             MessageWriter::new(message_kind, flag::REQUEST | flag::ACK, self.sequence, 0);
         body(&mut writer);
-        if let (value, mask @ 1..) = barrier.mark() {
+        // One with a value that its mask does not cover is for no packet, not for all.
+        let (value, mask) = barrier.mark();
+        if (value, mask) != (0, 0) {
             writer.field(attr::MARK, &MarkAttribute { value, mask });
         }
         if barrier.if_id() != 0 {

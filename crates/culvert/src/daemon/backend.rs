@@ -13,6 +13,7 @@ use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
+use super::shortfall;
 
 /// Positive errnos, as the kernel answers them.
 mod errno {
@@ -218,7 +219,10 @@ impl Backend for DataPath {
     }
 
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
-        self.databases.put_policy(config.clone());
+        match shortfall::must_block(config) {
+            true => self.databases.put_blocking(config.clone()),
+            false => self.databases.put_policy(config.clone()),
+        };
         self.changed_policies.insert(config.index);
         Ok(())
     }

@@ -234,7 +234,9 @@ fn rule(config: &TunConfig, family: Family) -> Rule {
 fn protected(policy: &PolicyConfig) -> Option<(Prefix, policy::Prefix)> {
     let protects = policy.direction == Direction::Out
         && policy.action == Action::Allow
-        && !policy.templates.is_empty();
+        && !policy.templates.is_empty()
+        // What asks for a mark is Linux's to tell: on its way here a packet would lose it.
+        && policy.scope().is_any();
     protects.then(|| (masked(policy.selector.dst), policy.selector.src))
 }
 

@@ -324,6 +324,7 @@ impl Daemon {
             retry_at: Instant::now(),
             check_at: Instant::now(),
             guard_trouble: None,
+            shortfalls: super::shortfall::Shortfalls::default(),
             sas_followed: 0,
         };
         daemon.follow_policies();
