@@ -71,10 +71,11 @@ def test_a_bypass_of_an_interface(network, lab):
     )  # fmt: skip
     wire = Capture(net.mid, "west")
     assert_ping(net.client, t.SERVER4)
-    gwa.route("10.2.0.77/32", "via", THERE)
+    # In the table where charon has its route to the other network.
+    gwa.route("10.2.0.77/32", "via", THERE, "table", "220")
     assert_ping(gwa, "10.2.0.77", source=t.LAN_A4)
     # The way changes under the flow.
-    gwa.ip("route", "replace", "10.2.0.77/32", "via", t.WAN_B4)
+    gwa.ip("route", "replace", "10.2.0.77/32", "via", t.WAN_B4, "table", "220")
     assert ping(gwa, "10.2.0.77", source=t.LAN_A4, count=3)["received"] == 0
     assert_only_protected(wire.stop())
 
