@@ -131,9 +131,12 @@ pub struct Policy {
     pub dst: String,
     /// Protocol, `any` for all.
     pub protocol: String,
+    /// The interface that its packets' routes lead to, if it names one.
+    pub dev: Option<String>,
     /// Lower comes first.
     pub priority: u32,
-    /// `protect`, `bypass`, `block`.
+    /// `protect`, `bypass`, `block`; `block (unsupported)` for what culvert cannot carry out and so
+    /// blocks, `none (unsupported)` for what it leaves undone.
     pub action: String,
     /// The protecting SA's end points and reqid, if it protects.
     pub templates: Vec<String>,

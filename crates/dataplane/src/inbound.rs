@@ -125,7 +125,7 @@ impl Worker {
             return self.drop_packet(packet, DropReason::InStateExpired);
         };
         let direction = if is_local { Direction::In } else { Direction::Forward };
-        let flow = Flow::new(h, ifindex);
+        let flow = Flow::new(h, self.leads_to(h, ifindex));
         let policy = match self.reader.verify(direction, &flow, Some(sa)) {
             Ok(policy) => policy,
             Err(reason) => return self.drop_packet(packet, reason),

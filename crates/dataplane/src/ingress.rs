@@ -458,7 +458,7 @@ impl Worker {
             Direction::In | Direction::Out => Ends::Local,
         };
         if !policy::always_bypass(h, ends, false) {
-            let flow = Flow::new(h, ifindex);
+            let flow = Flow::new(h, self.leads_to(h, ifindex));
             let policy = match self.reader.verify(direction, &flow, None) {
                 Ok(policy) => policy,
                 Err(reason) => return self.drop_packet(packet, reason),

@@ -93,7 +93,7 @@ impl Worker {
         if self.is_own_ike(packet, h, origin) {
             return Verdict::Clear;
         }
-        let flow = Flow::new(h, 0);
+        let flow = Flow::new(h, self.leads_to(h, origin.iif()));
         let (verdict, policy) = match self.reader.outbound(&flow) {
             Outbound::NoPolicy => (Verdict::Clear, None),
             Outbound::DefaultBlock => return Verdict::Drop(DropReason::OutPolicyBlock),
@@ -224,7 +224,8 @@ impl Worker {
         self.held_for_sa.front(key).is_some_and(|waiting| {
             // One that does not parse any more may go too: to be dropped.
             wire::parse_ip(waiting.packet.data()).map_or(true, |h| {
-                !matches!(self.reader.outbound(&Flow::new(&h, 0)), Outbound::NoState(..))
+                let flow = Flow::new(&h, self.leads_to(&h, waiting.origin.iif()));
+                !matches!(self.reader.outbound(&flow), Outbound::NoState(..))
             })
         })
     }
@@ -391,6 +392,23 @@ impl Worker {
 
     fn time_exceeded(&mut self, packet: Packet, h: &Headers, origin: Origin) {
         self.icmp_error(packet, h, origin, IcmpCause::TimeExceeded, DropReason::TtlExceeded);
+    }
+
+    /// The interface that the tables lead a packet to, for policies that name one; 0 where that
+    /// is not known, or nobody asks.
+    ///
+    /// By the packet's own headers, before any protection, and without culvert's own table: the
+    /// interface that Linux's look-up would have found. A plan that follows from it is void with
+    /// the tables that it was found in.
+    pub(crate) fn leads_to(&self, h: &Headers, iif: u32) -> u32 {
+        if !self.reader.names_interfaces() {
+            return 0;
+        }
+        match self.topology.fib.lookup(h.dst, h.src, 0, iif) {
+            RouteResult::Unicast { ifindex, .. } => ifindex,
+            RouteResult::Local => LOOPBACK,
+            _ => 0,
+        }
     }
 
     /// Where the tables lead a packet that came in by interface `iif`.

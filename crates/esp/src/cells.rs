@@ -95,6 +95,15 @@ impl Cells {
         &self.0.head()[index::SENT]
     }
 
+    /// Ends the handing out of outbound numbers, whoever would go on, and tells the last one handed
+    /// out: exactly, as every lease either came before or gets nothing. For an SA that goes.
+    pub fn close(&self) -> u64 {
+        crate::sequence::close(self.sent())
+    }
+
+    /// What [`sent`](Cells::sent) is when it was closed.
+    pub const CLOSED: u64 = crate::sequence::CLOSED;
+
     /// The highest inbound sequence number accepted.
     pub fn edge(&self) -> &AtomicU64 {
         &self.0.head()[index::EDGE]

@@ -101,6 +101,18 @@ pub(crate) fn lease(sent: &AtomicU64, esn: bool, n: u32) -> Result<Lease, DropRe
     }
 }
 
+/// What a cell holds that was closed: beyond every number, so nothing is leased from it any more.
+pub(crate) const CLOSED: u64 = u64::MAX;
+
+/// Ends the handing out of numbers, whoever would go on, and tells the last one handed out.
+///
+/// All leases, and this, are read-modify-writes of one cell, and those have one order: each lease
+/// either came before, and all its numbers are at most the one told, or comes later and gets
+/// nothing. No thread need be waited for.
+pub(crate) fn close(sent: &AtomicU64) -> u64 {
+    sent.swap(CLOSED, Relaxed)
+}
+
 /// How many numbers are left.
 pub(crate) fn headroom(sent: &AtomicU64, esn: bool) -> Headroom {
     let last = last_number(esn);
@@ -125,6 +137,47 @@ mod tests {
             assert_eq!(lease.size_hint(), (lease.left() as usize, Some(lease.left() as usize)));
             lease.map(|number| number.value()).collect()
         })
+    }
+
+    #[test]
+    fn what_was_closed_hands_out_nothing_and_tells_the_last() {
+        for esn in [false, true] {
+            let sent = AtomicU64::new(41);
+            assert_eq!(take(&sent, esn, 2), Ok(vec![42, 43]));
+            assert_eq!(close(&sent), 43);
+            assert_eq!(take(&sent, esn, 1), Err(DropReason::OutSequenceExhausted));
+            assert_eq!(headroom(&sent, esn), Headroom::Exhausted);
+        }
+    }
+
+    /// While others lease: what they got is 1 up to the number told, each once and none left out.
+    #[test]
+    fn closing_is_exact_while_others_lease() {
+        for esn in [false, true] {
+            for round in 0..200 {
+                let sent = AtomicU64::new(0);
+                let (mut all, told) = std::thread::scope(|scope| {
+                    let lease_all = |n: u32| {
+                        let sent = &sent;
+                        move || {
+                            let mut got = Vec::new();
+                            while let Ok(numbers) = take(sent, esn, n) {
+                                got.extend(numbers);
+                            }
+                            got
+                        }
+                    };
+                    let threads = [1, 7, 64].map(|n| scope.spawn(lease_all(n)));
+                    while sent.load(Relaxed) < round {
+                        core::hint::spin_loop();
+                    }
+                    let told = close(&sent);
+                    (threads.map(|thread| thread.join().expect("no panic")).concat(), told)
+                });
+                all.sort_unstable();
+                assert!(all.into_iter().eq(1..=told), "told {told}");
+            }
+        }
     }
 
     #[test]

@@ -233,7 +233,8 @@ fn attributes(barrier: &Barrier) -> Vec<u8> {
 
 fn written(mark: &MarkAttribute, if_id: u32) -> Vec<u8> {
     let mut writer = MessageWriter::new(0, 0, 0, 0);
-    if mark.mask != 0 {
+    // A value that its mask does not cover is for no packet, not for all.
+    if (mark.value, mark.mask) != (0, 0) {
         writer.field(attr::MARK, mark);
     }
     if if_id != 0 {

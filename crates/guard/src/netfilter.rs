@@ -179,7 +179,10 @@ const QUIET: Duration = Duration::from_millis(500);
 fn early_rules(table: &str, barriers: &[Barrier]) -> String {
     let line = |b: &Barrier| {
         let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
-        format!("add rule {table} {chain}{}", rule(b, &literal(b)).trim_start_matches("   "))
+        match rule(b, &literal(b)).trim_start_matches("   ") {
+            "" => String::new(),
+            rule => format!("add rule {table} {chain}{rule}"),
+        }
     };
     barriers.iter().map(line).collect()
 }
@@ -245,10 +248,21 @@ fn literal(barrier: &Barrier) -> String {
     text
 }
 
-/// A rule for what a barrier matches, with what it asks of the addresses.
+/// A rule for what a barrier matches, with what it asks of the addresses; none for a barrier that no
+/// packet can meet. The interface is the one that XFRM asks for: where the packet's route leads,
+/// which is the loopback for what arrives.
 fn rule(barrier: &Barrier, addresses: &str) -> String {
     let s = barrier.selector();
     let mut line = String::from("   ");
+    let arrives = barrier.direction() == direction_number(Direction::In);
+    match s.ifindex {
+        0 => {}
+        LOOPBACK if arrives => {}
+        _ if arrives => return String::new(),
+        ifindex => {
+            let _ = write!(line, " oif {ifindex}");
+        }
+    }
     if let (value, mask @ 1..) = barrier.mark() {
         let _ = write!(line, " meta mark & {mask:#x} == {value:#x}");
     }
@@ -273,6 +287,9 @@ fn rule(barrier: &Barrier, addresses: &str) -> String {
     });
     line
 }
+
+/// The loopback's index, in every namespace.
+const LOOPBACK: u32 = 1;
 
 /// Whether the kernel has a table of this name (`ip6 NAME`): nfnetlink, `NFT_MSG_GETTABLE`.
 fn has_table(table: &str) -> std::io::Result<bool> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::counters::Tallies;
+use crate::counters::{OwnTally, Tallies};
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
@@ -12,6 +12,7 @@ use crate::publisher::Publisher;
 use crate::reader::Reader;
 use crate::sa_entry::SaEntry;
 use crate::sad::Sad;
+use crate::selector::Selector;
 use crate::spd::{Placed, Spd};
 use crate::view::{SaHandle, View};
 
@@ -36,6 +37,8 @@ pub struct Databases<S> {
     tallies: [Tallies; 3],
     /// Age of the next policy.
     next_age: u64,
+    /// Policies and SAs whose selector names an interface.
+    naming: usize,
 }
 
 /// An SA with this identity is there already (Linux's `EEXIST`).
@@ -50,7 +53,7 @@ impl<S> Databases<S> {
         let view = View::new(Seeds::random(), sad.inbound().table(), sad.outbound().table());
         let out = Publisher::new(view);
         let tallies = Default::default();
-        Databases { out, sad, spd, policies: BTreeMap::new(), tallies, next_age: 0 }
+        Databases { out, sad, spd, policies: BTreeMap::new(), tallies, next_age: 0, naming: 0 }
     }
 
     /// A reader, for one worker.
@@ -81,8 +84,12 @@ impl<S> Databases<S> {
         if let Some((_, old)) = &old {
             entry.advance(old.state());
         }
+        let names = |sa: &SaEntry<S>| sa.config.selector.as_ref().is_some_and(names_interface);
+        let was_naming = old.as_ref().is_some_and(|(_, old)| names(old));
+        self.begin_naming(names(&entry));
         let old = old.as_ref().map(|(handle, old)| (*handle, &**old));
         self.sad.put(&mut self.out, old, &entry);
+        self.end_naming(was_naming);
         entry
     }
 
@@ -90,6 +97,7 @@ impl<S> Databases<S> {
     pub fn remove_sa(&mut self, id: &SaId) -> Option<Arc<SaEntry<S>>> {
         let (handle, old) = self.find(id)?;
         self.sad.remove(&mut self.out, handle, &old);
+        self.end_naming(old.config.selector.as_ref().is_some_and(names_interface));
         old.set_removed();
         Some(old)
     }
@@ -121,6 +129,21 @@ impl<S> Databases<S> {
     /// priority of its predecessor takes that one's place (`xfrm_policy_insert_list`), otherwise
     /// it is the youngest.
     pub fn put_policy(&mut self, config: PolicyConfig) -> Arc<PolicyEntry> {
+        self.put(config, PolicyEntry::new)
+    }
+
+    /// The same for a policy that shall block all packets of its selector, whatever mark and XFRM
+    /// interface it asks for: for a data path whose packets carry neither. None of them leaves, and
+    /// none is accepted, protected or not.
+    pub fn put_blocking(&mut self, config: PolicyConfig) -> Arc<PolicyEntry> {
+        self.put(config, PolicyEntry::blocking)
+    }
+
+    fn put(
+        &mut self,
+        config: PolicyConfig,
+        make: impl FnOnce(PolicyConfig, u64, OwnTally) -> PolicyEntry,
+    ) -> Arc<PolicyEntry> {
         let old = self.policies.remove(&config.index);
         let age = match &old {
             Some(Placed { entry, .. }) if entry.config.priority == config.priority => {
@@ -132,10 +155,12 @@ impl<S> Databases<S> {
             }
         };
         let tally = self.tallies[config.direction as usize].take();
-        let entry = Arc::new(PolicyEntry::new(config, age, tally));
+        let entry = Arc::new(make(config, age, tally));
+        self.begin_naming(names_interface(&entry.config.selector));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);
         }
+        self.end_naming(old.is_some_and(|old| names_interface(&old.entry.config.selector)));
         entry
     }
 
@@ -143,7 +168,24 @@ impl<S> Databases<S> {
     pub fn remove_policy(&mut self, index: u32) -> Option<Arc<PolicyEntry>> {
         let old = self.policies.remove(&index)?;
         self.spd.change(&mut self.out, Some(&old), None);
+        self.end_naming(names_interface(&old.entry.config.selector));
         Some(old.entry)
+    }
+
+    /// A selector comes: readers know that an interface is named before they see it.
+    fn begin_naming(&mut self, names: bool) {
+        self.naming += usize::from(names);
+        if names && self.naming == 1 {
+            self.out.publish(|| Change::Interfaces(true));
+        }
+    }
+
+    /// A selector went.
+    fn end_naming(&mut self, named: bool) {
+        self.naming -= usize::from(named);
+        if named && self.naming == 0 {
+            self.out.publish(|| Change::Interfaces(false));
+        }
     }
 
     /// The policy with this index.
@@ -165,6 +207,10 @@ impl<S> Databases<S> {
     pub fn default_action(&self, direction: Direction) -> Action {
         self.out.view().defaults[direction as usize]
     }
+}
+
+fn names_interface(selector: &Selector) -> bool {
+    selector.ifindex != 0
 }
 
 impl<S> Default for Databases<S> {

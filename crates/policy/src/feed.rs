@@ -36,6 +36,8 @@ pub(crate) enum Change<S> {
     Policy(PolicyChange),
     /// What happens without a policy.
     Default(Direction, Action),
+    /// Whether any selector names an interface.
+    Interfaces(bool),
 }
 
 /// An SA goes, or comes, or comes in the place of another.

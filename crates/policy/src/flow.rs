@@ -9,8 +9,12 @@ use crate::selector::{PortMask, Selector};
 pub struct Flow<'h> {
     /// The packet's own headers (after decryption, or before encryption).
     pub headers: &'h Headers,
-    /// Interface index: the egress interface outbound, the ingress interface inbound; 0 where it
-    /// is not known.
+    /// Index of the interface that the packet's route leads to: the egress interface of what leaves
+    /// or is forwarded, the loopback for what is for this host; 0 where it is not known.
+    ///
+    /// So Linux has it in every direction (`flowi_oif` in `decode_session4`, `decode_session6`), the
+    /// checks of what arrives included: a policy of direction *in* that names an Ethernet interface
+    /// is for no packet.
     pub ifindex: u32,
     /// The packet's mark, 0 without one.
     pub mark: u32,

@@ -47,7 +47,9 @@ pub use bypass::{Ends, always_bypass};
 pub use counters::{Tally, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::Flow;
-pub use model::{Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Template, VolumeLimits};
+pub use model::{
+    Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Scope, Template, VolumeLimits,
+};
 pub use policy_entry::PolicyEntry;
 pub use reader::{Outbound, Reader};
 pub use sa_entry::{SaEntry, SaState, Volume};

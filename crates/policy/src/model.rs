@@ -22,6 +22,22 @@ impl Mark {
     }
 }
 
+/// What a packet must carry beside its headers for an SA or a policy to be for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// Mark.
+    pub mark: Mark,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+}
+
+impl Scope {
+    /// Whether it asks for nothing.
+    pub fn is_any(&self) -> bool {
+        *self == Scope::default()
+    }
+}
+
 /// What identifies an SA (RFC 4301 §4.1, and Linux's mark).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SaId {
@@ -86,6 +102,11 @@ impl SaConfig {
     pub fn id(&self) -> SaId {
         SaId { dst: self.params.dst, spi: self.params.spi, protocol: 50, mark: self.mark }
     }
+
+    /// What packets must carry for the SA to be theirs.
+    pub fn scope(&self) -> Scope {
+        Scope { mark: self.mark, if_id: self.if_id }
+    }
 }
 
 /// Which packets a policy looks at.
@@ -147,4 +168,11 @@ pub struct PolicyConfig {
     pub mark: Mark,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
+}
+
+impl PolicyConfig {
+    /// What packets must carry for the policy to be theirs.
+    pub fn scope(&self) -> Scope {
+        Scope { mark: self.mark, if_id: self.if_id }
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::counters::{OwnTally, Tally, WorkerIndex};
 use crate::flow::Flow;
-use crate::model::{Action, PolicyConfig, Template};
+use crate::model::{Action, Mark, PolicyConfig, Scope, Template};
 
 /// The place of a policy among all of its direction: the smallest that matches decides.
 ///
@@ -26,7 +26,8 @@ pub(crate) enum Treatment {
     Bypass,
     /// By this one ESP template: a copy, so that a look-up need not go to the list.
     Protect(Template),
-    /// Templates that culvert cannot apply: AH, IPComp, or more than one.
+    /// What culvert cannot do: AH, IPComp, more than one template, or to tell which packets are
+    /// meant.
     Unsupported,
 }
 
@@ -38,10 +39,14 @@ pub(crate) enum Treatment {
 #[repr(C, align(64))]
 pub struct PolicyEntry {
     pub(crate) rank: Rank,
-    /// As the owner described it.
+    /// As the owner described it, but for the [`scope`](PolicyEntry::scope) of a policy that blocks
+    /// whatever packets carry: that one's `mark` and `if_id` are zero, as those of all that follow
+    /// what it does.
     pub config: PolicyConfig,
     pub(crate) treatment: Treatment,
     tally: OwnTally,
+    /// What the owner asked packets to carry, where the policy blocks without regard to it.
+    disregarded: Option<Scope>,
 }
 
 const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
@@ -56,11 +61,32 @@ impl PolicyEntry {
             }
             (Action::Allow, _) => Treatment::Unsupported,
         };
-        PolicyEntry { rank: Rank { priority: config.priority, age }, treatment, config, tally }
+        let rank = Rank { priority: config.priority, age };
+        PolicyEntry { rank, treatment, config, tally, disregarded: None }
     }
 
-    /// Whether the policy protects, but in a way that the data path cannot do (AH, IPComp, several
-    /// templates): such traffic is blocked outbound, and the owner should be told.
+    /// One that blocks all packets of its selector, whatever they carry.
+    pub(crate) fn blocking(mut config: PolicyConfig, age: u64, tally: OwnTally) -> PolicyEntry {
+        let scope = config.scope();
+        (config.mark, config.if_id) = (Mark::default(), 0);
+        let entry = PolicyEntry::new(config, age, tally);
+        PolicyEntry { treatment: Treatment::Unsupported, disregarded: Some(scope), ..entry }
+    }
+
+    /// What the owner asked packets to carry.
+    pub fn scope(&self) -> Scope {
+        self.disregarded.unwrap_or_else(|| self.config.scope())
+    }
+
+    /// Whether it blocks all packets of its selector, whatever they carry
+    /// ([`Databases::put_blocking`](crate::Databases::put_blocking)).
+    pub fn is_blocking_all(&self) -> bool {
+        self.disregarded.is_some()
+    }
+
+    /// Whether the policy asks for what the data path cannot do (AH, IPComp, several templates, or to
+    /// tell packets apart by what they do not carry): such traffic is blocked outbound, and the owner
+    /// should be told.
     pub fn is_unsupported(&self) -> bool {
         self.treatment == Treatment::Unsupported
     }

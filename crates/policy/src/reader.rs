@@ -223,6 +223,13 @@ impl<S> Reader<S> {
         self.view.versions.holds(stamp)
     }
 
+    /// Whether any selector names an interface. If none does, nothing hangs on
+    /// [`Flow::ifindex`], and nobody need find it out.
+    #[inline]
+    pub fn names_interfaces(&self) -> bool {
+        self.view.names_interfaces
+    }
+
     /// What is to be done with a packet that leaves; `flow.ifindex` is the egress interface.
     pub fn outbound(&self, flow: &Flow<'_>) -> Outbound<'_> {
         let Some(policy) = self.view.policy(Direction::Out, flow) else {

@@ -15,14 +15,14 @@ impl<S> Reader<S> {
     /// Judges a packet that arrived, for this host ([`Direction::In`]) or to be forwarded
     /// ([`Direction::Forward`]), as Linux's `__xfrm_policy_check` does.
     ///
-    /// `flow` is the packet as it goes on (decrypted), with the ingress interface; `via` the SA
+    /// `flow` is the packet as it goes on (decrypted), with the interface that it goes to; `via` the SA
     /// that it came through, `None` for cleartext. Returns the policy that allowed it, for its
     /// counters, or `None` if no policy was there to ask.
     ///
-    /// 1. The content must match the SA's own selector.
+    /// 1. The content must match the SA's own selector, and the SA be of the packet's XFRM interface.
     /// 2. Without a policy: a packet from a tunnel is refused, and any packet if the default is to
     ///    block.
-    /// 3. The policy must not block.
+    /// 3. The policy must not block, for what it says or for what cannot be told of packets.
     /// 4. Every template that is not optional must have been applied, and a tunnel must have been
     ///    asked for by a template.
     ///
@@ -42,6 +42,10 @@ impl<S> Reader<S> {
         if selector.is_some_and(|selector| !flow.is_selected(selector, false)) {
             return Err(DropReason::InSelector);
         }
+        // Linux looks among the policies of the SA's interface. Here are those of the packet's.
+        if via.is_some_and(|sa| sa.config.if_id != flow.if_id) {
+            return Err(DropReason::InPolicy);
+        }
         let from_tunnel = via.is_some_and(is_tunnel);
         let Some(policy) = self.policy(direction, flow) else {
             if from_tunnel {
@@ -52,7 +56,7 @@ impl<S> Reader<S> {
                 Action::Block => Err(DropReason::InPolicyBlock),
             };
         };
-        if policy.config.action == Action::Block {
+        if policy.config.action == Action::Block || policy.is_blocking_all() {
             return Err(DropReason::InPolicyBlock);
         }
         let mut unused = via;

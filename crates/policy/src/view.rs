@@ -95,6 +95,8 @@ pub(crate) struct View<S> {
     groups_v4: [Groups<V4>; 3],
     groups_v6: [Groups<V6>; 3],
     pub(crate) defaults: [Action; 3],
+    /// Some selector names an interface.
+    pub(crate) names_interfaces: bool,
     pub(crate) versions: Versions,
 }
 
@@ -112,6 +114,7 @@ impl<S> Clone for View<S> {
             groups_v4: self.groups_v4.clone(),
             groups_v6: self.groups_v6.clone(),
             defaults: self.defaults,
+            names_interfaces: self.names_interfaces,
             versions: self.versions.clone(),
         }
     }
@@ -131,6 +134,7 @@ impl<S> View<S> {
             groups_v4: Default::default(),
             groups_v6: Default::default(),
             defaults: [Action::Allow; 3],
+            names_interfaces: false,
             versions: Versions::new(),
         }
     }
@@ -176,6 +180,9 @@ impl<S> View<S> {
                 self.versions.all_changed();
                 self.defaults[direction as usize] = action;
             }
+            // No plan hangs on it: it comes before the first such selector, whose own change voids
+            // the plans that it concerns, and goes after the last.
+            Change::Interfaces(named) => self.names_interfaces = named,
         }
     }
 

@@ -190,6 +190,8 @@ proptest! {
                         mark: p.mark,
                         if_id: p.if_id,
                     };
+                    let named = list.0.iter().any(|p| p.selector.ifindex != 0);
+                    prop_assert_eq!(reader.names_interfaces(), named);
                     let found = reader.policy(p.direction, &flow).map(|e| &e.config);
                     prop_assert_eq!(found, list.find(p.direction, &flow));
                 }

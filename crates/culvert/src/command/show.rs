@@ -106,24 +106,24 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         if policies.is_empty() {
             return "no policies; everything passes to Linux".into();
         }
+        // Columns that most databases have nothing for.
+        let has_dev = policies.iter().any(|p| p.dev.is_some());
+        let has_mark = policies.iter().any(|p| p.mark.is_some() || p.if_id != 0);
+        let mut head = vec!["DIR", ">PRIO", "SRC", "DST", "PROTO"];
+        head.extend(has_dev.then_some("DEV"));
+        head.extend(has_mark.then_some("MARK"));
+        head.extend(["ACTION", "TEMPLATE", ">PACKETS", ">BYTES", ">IDLE"]);
         let rows = policies.into_iter().map(|p| {
-            vec![
-                p.direction,
-                p.priority.to_string(),
-                p.src,
-                p.dst,
-                p.protocol,
-                p.action,
-                p.templates.join("; "),
-                si(p.packets),
-                si(p.bytes),
-                p.idle_s.map_or("never".into(), span),
-            ]
+            let mut row = vec![p.direction, p.priority.to_string(), p.src, p.dst, p.protocol];
+            let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+            row.extend(has_dev.then(|| or_none(p.dev)));
+            let if_id = (p.if_id != 0).then(|| format!("if_id {:#x}", p.if_id));
+            let mark: Vec<String> = p.mark.into_iter().chain(if_id).collect();
+            row.extend(has_mark.then(|| or_none((!mark.is_empty()).then(|| mark.join(" ")))));
+            row.extend([p.action, p.templates.join("; "), si(p.packets), si(p.bytes)]);
+            row.push(p.idle_s.map_or("never".into(), span));
+            row
         });
-        let head = [
-            "DIR", ">PRIO", "SRC", "DST", "PROTO", "ACTION", "TEMPLATE", ">PACKETS", ">BYTES",
-            ">IDLE",
-        ];
         table(&head, rows)
     })
 }

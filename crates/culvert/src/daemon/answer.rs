@@ -49,11 +49,10 @@ impl Daemon {
             warnings
                 .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
         }
-        let unsupported = databases.policies().filter(|p| p.is_unsupported()).count();
-        if unsupported > 0 {
-            warnings.push(format!(
-                "{unsupported} policies ask for AH, IPComp or nested SAs: their traffic is blocked"
-            ));
+        warnings.extend(self.shortfalls.warnings(self.observer.snapshot()));
+        let scoped = databases.sas().filter(|sa| !sa.config.scope().is_any()).count();
+        if scoped > 0 {
+            warnings.push(format!("{scoped} SAs have a mark or an if_id: they carry nothing"));
         }
         let without_window = databases.sas().filter(|sa| {
             sa.config.params.replay_window == 0 && sa.esp.cells().edge().load(Relaxed) > 0
@@ -117,7 +116,12 @@ impl Daemon {
     fn policies(&self) -> Vec<report::Policy> {
         let mut entries: Vec<_> = self.database.backend().databases().policies().collect();
         entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
-        entries.into_iter().map(|p| policy_row(p)).collect()
+        let snapshot = self.observer.snapshot();
+        let name = |ifindex: u32| {
+            let link = snapshot.link(ifindex);
+            link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
+        };
+        entries.into_iter().map(|p| policy_row(p, name)).collect()
     }
 
     fn port_rows(&self) -> Vec<report::Port> {
@@ -285,7 +289,7 @@ fn sa_row(sa: &SaEntry<Sa>) -> report::Sa {
     }
 }
 
-fn policy_row(policy: &PolicyEntry) -> report::Policy {
+fn policy_row(policy: &PolicyEntry, name: impl Fn(u32) -> String) -> report::Policy {
     let config = &policy.config;
     let s = &config.selector;
     let last_use = policy.last_use_s();
@@ -307,11 +311,13 @@ fn policy_row(policy: &PolicyEntry) -> report::Policy {
             0 => "any".into(),
             n => protocol_name(n),
         },
+        dev: (s.ifindex != 0).then(|| name(s.ifindex)),
         priority: config.priority,
         action: match (config.action, config.templates.is_empty()) {
+            _ if policy.is_unsupported() => "block (unsupported)".into(),
+            _ if !config.scope().is_any() => "none (unsupported)".into(),
             (Action::Block, _) => "block".into(),
             (Action::Allow, true) => "bypass".into(),
-            (Action::Allow, false) if policy.is_unsupported() => "block (unsupported)".into(),
             (Action::Allow, false) => "protect".into(),
         },
         templates: config
@@ -328,8 +334,8 @@ fn policy_row(policy: &PolicyEntry) -> report::Policy {
                 }
             })
             .collect(),
-        mark: mark_text(config.mark),
-        if_id: config.if_id,
+        mark: mark_text(policy.scope().mark),
+        if_id: policy.scope().if_id,
         packets: policy.packets(),
         bytes: policy.bytes(),
         idle_s: (last_use > 0).then(|| now().wall_s.saturating_sub(last_use)),

@@ -14,6 +14,7 @@ use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
+use super::shortfall;
 
 /// Positive errnos, as the kernel answers them.
 mod errno {
@@ -168,11 +169,22 @@ impl Backend for DataPath {
             self.vault.borrow_mut().release(owner);
             Refusal::new(errno::EINVAL, format!("culvert: {e}"))
         })?;
-        if let Start::At { replay, counters } = start {
-            let sent = replay.sent.max(self.numbers.last(fingerprint, owner));
-            sa.cells().sent().store(sent, Relaxed);
-            set_received(&sa, replay);
-            set_counters(&sa, counters);
+        match start {
+            Start::At { replay, counters } => {
+                let sent = replay.sent.max(self.numbers.resume(fingerprint, owner));
+                sa.cells().sent().store(sent, Relaxed);
+                set_received(&sa, replay);
+                set_counters(&sa, counters);
+            }
+            // The run before was killed while it deleted the SA. If it is not known where it was,
+            // it stays closed.
+            Start::Kept if sa.cells().sent().load(Relaxed) == Cells::CLOSED => {
+                let resumed = self.numbers.resume(fingerprint, owner);
+                if resumed != 0 {
+                    sa.cells().sent().store(resumed, Relaxed);
+                }
+            }
+            Start::Kept => {}
         }
         self.databases
             .add_sa(config.clone(), sa)
@@ -195,8 +207,7 @@ impl Backend for DataPath {
 
     fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
-        let sent = entry.esp.cells().sent().load(Relaxed);
-        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), sent);
+        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.cells());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_step((id.dst, id.spi), false);
     }
@@ -252,7 +263,10 @@ impl Backend for DataPath {
     }
 
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
-        self.databases.put_policy(config.clone());
+        match shortfall::must_block(config) {
+            true => self.databases.put_blocking(config.clone()),
+            false => self.databases.put_policy(config.clone()),
+        };
         self.changed_policies.insert(config.index);
         Ok(())
     }

@@ -16,6 +16,7 @@ mod numbers;
 mod ports;
 mod private;
 mod privileges;
+mod shortfall;
 mod start;
 #[cfg(test)]
 mod testing;
@@ -49,6 +50,7 @@ pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports
 use self::ports::{Programs, TakenEsp};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
+use self::shortfall::Shortfalls;
 use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
@@ -97,6 +99,8 @@ struct Daemon {
     followed: HashMap<u32, Arc<PolicyEntry>>,
     /// The guard is to be set as a whole: at the start, and with another configuration.
     guard_anew: bool,
+    /// What is not carried out, and of that what the log has been told.
+    shortfalls: Shortfalls,
     /// Routes and steering are to be set as a whole: addresses have changed.
     paths_anew: bool,
     is_interface_gone: bool,
@@ -418,8 +422,10 @@ impl Daemon {
                 Some(new) => self.followed.insert(index, Arc::clone(new)),
                 None => self.followed.remove(&index),
             };
+            self.shortfalls.follow(index, new.as_deref());
             steps.push((old, new));
         }
+        self.shortfalls.tell(self.observer.snapshot());
         steps
     }
 

@@ -70,7 +70,9 @@ impl Steering {
 /// The destination that a policy wants taken.
 fn taken(policy: &PolicyConfig) -> Option<Prefix> {
     let dst = policy.selector.dst;
-    let is_taken = policy.action == Action::Block || !policy.templates.is_empty();
+    let stops = policy.action == Action::Block || !policy.templates.is_empty();
+    // What asks for a mark is Linux's to tell.
+    let is_taken = stops && policy.scope().is_any();
     is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
 }
 

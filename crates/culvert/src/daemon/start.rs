@@ -355,6 +355,7 @@ impl Daemon {
             retry_at: Instant::now(),
             check_at: Instant::now(),
             guard_trouble: None,
+            shortfalls: super::shortfall::Shortfalls::default(),
             sas_followed: 0,
         };
         daemon.begin(programs);

@@ -6,7 +6,10 @@ use policy::{Action, Direction, PortMask, Prefix, Selector};
 use wire::{L4Checksum, parse_ip};
 
 use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, LAN, Pair, Side, Spec, ethernet, ip, policy, template};
+use crate::support::{
+    Gateway, LAN, OTHER, Pair, Side, Spec, WAN, elsewhere, ethernet, ip, make_sa, policy,
+    sa_config, template,
+};
 
 fn everything() -> Selector {
     let any = Prefix { addr: ip("0.0.0.0"), len: 0 };
@@ -267,4 +270,179 @@ fn what_linux_sends_here_without_a_policy_for_it() {
     assert_eq!(g.dropped(DropReason::NoRoute), 1);
     assert_eq!(g.dropped(DropReason::RouteProhibited), 2);
     assert!(!g.events().iter().any(|e| matches!(e, Event::Acquire { .. })));
+}
+
+/// A policy that blocks what is routed to an interface.
+fn block_dev(index: u32, direction: Direction, ifindex: u32) -> policy::PolicyConfig {
+    let selector = Selector { ifindex, ..everything() };
+    policy::PolicyConfig { action: Action::Block, ..policy(index, direction, selector, vec![]) }
+}
+
+#[test]
+fn a_policy_of_an_interface_is_for_what_leaves_by_it() {
+    let mut g = Gateway::new(Side::A);
+    g.db.put_policy(block_dev(1, Direction::Out, WAN));
+    let to = |src, dst: &str| Ip::new(src, ip(dst)).sized(100, 1);
+    let (host, own) = (Side::A.lan(false, 10), Side::A.wan(false));
+    let (by_wan, by_other) = (to(host, "203.0.113.9"), to(host, "198.51.100.9"));
+    for _ in 0..2 {
+        g.put_lan(&by_wan);
+        g.put_lan(&by_other);
+        g.put_linux(&to(own, "203.0.113.9"));
+        g.put_linux(&to(own, "10.1.0.10"));
+        g.run();
+    }
+    assert_eq!(g.drops(), [(DropReason::OutPolicyBlock, 4)]);
+    assert_eq!(g.linux_out(), [by_other.clone(), by_other.clone()]);
+    assert_eq!(g.lan_out().len(), 2);
+    // The route changes under flows whose plan is kept.
+    g.set_topology(1500, vec![elsewhere()]);
+    g.put_lan(&by_wan);
+    g.run();
+    assert_eq!(g.linux_out(), [by_wan.clone()]);
+    g.set_topology(1500, vec![]);
+    g.put_lan(&by_wan);
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::OutPolicyBlock, 5)]);
+    g.db.remove_policy(1);
+    g.put_lan(&by_wan);
+    g.run();
+    assert_eq!(g.linux_out(), [by_wan]);
+}
+
+#[test]
+fn what_arrives_is_checked_by_the_interface_it_goes_to() {
+    let mut pair = Pair::new(&Spec::default());
+    let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    let local = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1)).sized(100, 1);
+    let mut arrive = |config: policy::PolicyConfig| {
+        let before = pair.b.dropped(DropReason::InPolicyBlock);
+        pair.b.db.put_policy(policy::PolicyConfig { priority: 1, ..config });
+        pair.a.put_lan(&flow);
+        pair.a.put_lan(&local);
+        pair.a.run();
+        pair.carry(Side::A);
+        let (forwarded, delivered) = (pair.b.lan_out().len(), pair.b.linux_out().len());
+        pair.b.db.remove_policy(99);
+        (forwarded, delivered, pair.b.dropped(DropReason::InPolicyBlock) - before)
+    };
+    // As the kernel does, whose check takes the interface from the packet's route.
+    assert_eq!(arrive(block_dev(99, Direction::Forward, LAN)), (0, 1, 1));
+    assert_eq!(arrive(block_dev(99, Direction::Forward, WAN)), (1, 1, 0));
+    assert_eq!(arrive(block_dev(99, Direction::In, WAN)), (1, 1, 0));
+    assert_eq!(arrive(block_dev(99, Direction::In, 1)), (1, 0, 1));
+    assert_eq!(arrive(block_dev(99, Direction::Forward, OTHER)), (1, 1, 0));
+}
+
+#[test]
+fn a_bypass_of_an_interface_lets_nothing_else_pass() {
+    let spec = Spec::default();
+    let mut g = Gateway::new(Side::A);
+    let all = everything();
+    g.db.put_policy(policy(1, Direction::Out, all, vec![template(&spec, Side::A)]));
+    let mut bypass = policy(2, Direction::Out, Selector { ifindex: OTHER, ..all }, vec![]);
+    bypass.priority = 1;
+    g.db.put_policy(bypass);
+    let other = Ip::new(Side::A.lan(false, 10), ip("198.51.100.9")).sized(100, 1);
+    g.put_lan(&other);
+    let by_wan = Ip::new(Side::A.lan(false, 10), ip("203.0.113.9")).sized(100, 1);
+    g.put_lan(&by_wan);
+    // No route: the interface is not known, and nothing that lets pass is taken to match.
+    g.put_lan(&Ip::new(Side::A.lan(false, 10), ip("100.64.0.9")).sized(100, 1));
+    g.run();
+    assert_eq!(g.linux_out(), [other]);
+    assert_eq!((g.counters.totals().held, g.wan_out().len()), (2, 0));
+    assert!(matches!(g.events()[..], [Event::Acquire { policy: 1, .. }]));
+    // What waits is judged again by the same question.
+    g.set_topology(1500, vec![elsewhere()]);
+    g.db.put_policy(policy(3, Direction::Out, all, vec![]));
+    g.run();
+    assert_eq!((g.counters.totals().held, g.linux_out()), (1, vec![by_wan]), "by way of OTHER now");
+    g.db.remove_policy(1);
+    g.run();
+    assert_eq!(g.counters.totals().held, 0);
+}
+
+/// What packets would have to carry, in a data path whose packets carry nothing.
+fn marked(config: policy::PolicyConfig) -> policy::PolicyConfig {
+    policy::PolicyConfig { mark: policy::Mark { value: 10, mask: u32::MAX }, ..config }
+}
+
+#[test]
+fn a_policy_that_blocks_all_lets_nothing_of_its_selector_through() {
+    let spec = Spec::default();
+    let mut pair = Pair::new(&spec);
+    let out = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    let local = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1)).sized(100, 1);
+    let elsewhere = Ip::new(Side::A.lan(false, 10), ip("203.0.113.9")).sized(100, 1);
+    // Known flows, sealed and opened.
+    for packet in [&out, &local] {
+        pair.a.put_lan(packet);
+    }
+    pair.a.run();
+    assert_eq!(pair.carry(Side::A).len(), 2);
+    assert_eq!((pair.b.lan_out().len(), pair.b.linux_out().len()), (1, 1));
+
+    let (near, far) = (Side::A.net(false), Side::B.net(false));
+    let ours = vec![template(&spec, Side::A)];
+    let config = marked(policy(11, Direction::Out, Selector::between(near, far), ours.clone()));
+    let entry = pair.a.db.put_blocking(config.clone());
+    assert_eq!((entry.scope(), entry.is_unsupported()), (config.scope(), true));
+    for packet in [&out, &local, &elsewhere] {
+        pair.a.put_lan(packet);
+    }
+    pair.a.run();
+    assert_eq!(pair.a.drops(), [(DropReason::OutUnsupported, 2)]);
+    assert!(pair.a.wan_out().is_empty(), "the SA is there, and is not for them");
+    assert_eq!(pair.a.linux_out(), [elsewhere]);
+
+    // As it was at A; at B nothing is accepted, whether it came protected or not.
+    pair.a.db.put_policy(policy(11, Direction::Out, Selector::between(near, far), ours.clone()));
+    for (index, direction) in [(12, Direction::In), (13, Direction::Forward)] {
+        let config = policy(index, direction, Selector::between(near, far), ours.clone());
+        pair.b.db.put_blocking(marked(config));
+    }
+    for packet in [&out, &local] {
+        pair.a.put_lan(packet);
+        pair.b.put_wan(packet);
+    }
+    pair.a.run();
+    assert_eq!(pair.carry(Side::A).len(), 2);
+    assert_eq!(pair.b.drops(), [(DropReason::InPolicyBlock, 4)]);
+    assert!(pair.b.lan_out().is_empty() && pair.b.linux_out().is_empty());
+}
+
+#[test]
+fn an_sa_that_asks_packets_to_carry_something_carries_none() {
+    let spec = Spec::default();
+    let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    let mark = policy::Mark { value: 10, mask: u32::MAX };
+    // Without a mark or an interface in the policies: those are for the SAs of old.
+    for scope in
+        [policy::Scope { mark, if_id: 0 }, policy::Scope { if_id: 7, ..Default::default() }]
+    {
+        let mut pair = Pair { a: Gateway::new(Side::A), b: Gateway::new(Side::B) };
+        pair.a.add_policies(&spec);
+        pair.b.add_policies(&spec);
+        pair.b.add_sas(&spec);
+        let mut config = sa_config(&spec, Side::A);
+        (config.mark, config.if_id) = (scope.mark, scope.if_id);
+        let sa = make_sa(&config.params);
+        pair.a.db.add_sa(config.clone(), sa).expect("new");
+        pair.a.put_lan(&flow);
+        pair.a.run();
+        assert_eq!((pair.a.counters.totals().held, pair.a.wan_out().len()), (1, 0), "{scope:?}");
+
+        // The other way round: a packet by an SA without, which here is one with.
+        let mut pair = Pair::new(&spec);
+        pair.b.db.remove_sa(&sa_config(&spec, Side::A).id());
+        let sa = make_sa(&config.params);
+        pair.b.db.add_sa(config, sa).expect("new");
+        pair.a.put_lan(&flow);
+        pair.a.run();
+        assert_eq!(pair.carry(Side::A).len(), 1);
+        assert!(pair.b.lan_out().is_empty(), "{scope:?}");
+        let reason = if scope.if_id == 0 { DropReason::InNoState } else { DropReason::InPolicy };
+        assert_eq!(pair.b.drops(), [(reason, 1)]);
+    }
 }

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use crate::packets::Ip;
 use crate::pool::pooled;
 use crate::support::{
-    Gateway, Side, Sizes, Spec, WAN, craft_esp, craft_esp_for, esp_text, ethernet, ip, make_sa,
-    policy, sa_config,
+    Gateway, LAN, OTHER, Side, Sizes, Spec, WAN, craft_esp, craft_esp_for, elsewhere, esp_text,
+    ethernet, ip, make_sa, policy, sa_config,
 };
 
 /// Something that happens to a gateway.
@@ -53,6 +53,7 @@ enum Step {
     Block {
         direction: u8,
         port: u16,
+        dev: u32,
     },
     Unblock {
         direction: u8,
@@ -71,6 +72,8 @@ enum Step {
         mtu: u32,
     },
     Down,
+    /// A far network is reached over an interface that is no port.
+    Elsewhere,
     Neighbours {
         state: u8,
     },
@@ -87,7 +90,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(host, to, port, ttl)| Step::Esp { host, to, port, ttl }),
         2 => (any::<bool>(), to.clone()).prop_map(|(from_lan, to)| Step::Wan { from_lan, to }),
         3 => (to, port.clone()).prop_map(|(to, port)| Step::Linux { to, port }),
-        1 => (0_u8..3, port.clone()).prop_map(|(direction, port)| Step::Block { direction, port }),
+        1 => (0_u8..3, port.clone(), prop::sample::select(&[0, 1, LAN, WAN, OTHER][..]))
+            .prop_map(|(direction, port, dev)| Step::Block { direction, port, dev }),
         1 => (0_u8..3, port).prop_map(|(direction, port)| Step::Unblock { direction, port }),
         1 => Just(Step::RemovePolicies),
         2 => Just(Step::AddPolicies),
@@ -96,6 +100,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_u8..3).prop_map(|state| Step::Advance { state }),
         1 => (1300_u32..1501).prop_map(|mtu| Step::Mtu { mtu }),
         1 => Just(Step::Down),
+        1 => Just(Step::Elsewhere),
         1 => (0_u8..4).prop_map(|state| Step::Neighbours { state }),
     ]
 }
@@ -203,8 +208,10 @@ impl Subject {
                     g.put_linux(&header.udp(*port + n % 3, 2000, &[7; 40]));
                 }
             }
-            Step::Block { direction, port } => {
-                g.db.put_policy(block(*direction, *port));
+            Step::Block { direction, port, dev } => {
+                let mut config = block(*direction, *port);
+                config.selector.ifindex = *dev;
+                g.db.put_policy(config);
             }
             Step::Unblock { direction, port } => {
                 g.db.remove_policy(block(*direction, *port).index);
@@ -240,6 +247,7 @@ impl Subject {
             }
             Step::Mtu { mtu } => g.set_topology(*mtu, Vec::new()),
             Step::Down => g.set_topology_with(1500, Vec::new(), Vec::new(), false),
+            Step::Elsewhere => g.set_topology(1500, vec![elsewhere()]),
             Step::Neighbours { state } => {
                 use NeighbourState::{Failed, Incomplete, Reachable, Stale};
                 g.set_neighbours([Reachable, Stale, Incomplete, Failed][usize::from(*state)]);

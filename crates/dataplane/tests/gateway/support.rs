@@ -541,6 +541,12 @@ pub fn route(
     RouteEntry { table, dst, kind, priority: 0, hops: hops.into_iter().collect(), mtu, src: None }
 }
 
+/// The way to 203.0.113.0/25 by an interface that is no port.
+pub fn elsewhere() -> RouteEntry {
+    let dst = Subnet { addr: ip("203.0.113.0"), len: 25 };
+    route(table::MAIN, dst, RouteKind::Unicast, Some(OTHER), None)
+}
+
 pub fn ethernet(dst: MacAddr, src: MacAddr, packet: &[u8]) -> Vec<u8> {
     let kind: [u8; 2] =
         if packet.first().is_some_and(|b| b >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0x00] };

@@ -201,6 +201,19 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
                  --name {name}"
             ),
         )
+    } else if warning.contains("a mark or an if_id") {
+        (
+            "packets carry neither inside culvert, so it cannot tell whose they are",
+            format!(
+                "configure the tunnel by its networks, without mark_in, mark_out, if_id_in and \
+                 if_id_out in swanctl.conf; which they are: culvert policy --name {name}"
+            ),
+        )
+    } else if warning.contains("does not exist any more") {
+        (
+            "a policy names an interface by its number, and one that is made anew has another",
+            "swanctl --load-all, once the interface is back".into(),
+        )
     } else if warning.contains("sequence number") {
         (
             "a sequence number is used once: at the last one the SA stops",

@@ -396,16 +396,13 @@ fn around<V>(map: &BTreeMap<Prefix, V>, dst: Prefix) -> impl Iterator<Item = (Pr
 
 /// An outbound policy: destination, source, and the rest of it.
 fn held(policy: &PolicyConfig) -> Option<(Prefix, Prefix, Held)> {
-    if policy.direction != Direction::Out {
+    // What asks for a mark is Linux's to tell: on its way here a packet would lose it.
+    if policy.direction != Direction::Out || !policy.scope().is_any() {
         return None;
     }
     let s = &policy.selector;
-    let is_for_all = s.protocol == 0
-        && s.src_port.mask == 0
-        && s.dst_port.mask == 0
-        && s.ifindex == 0
-        && policy.mark.mask == 0
-        && policy.if_id == 0;
+    let is_for_all =
+        s.protocol == 0 && s.src_port.mask == 0 && s.dst_port.mask == 0 && s.ifindex == 0;
     let effect = match (policy.action, policy.templates.is_empty()) {
         (Action::Block, _) => Effect::Block,
         (Action::Allow, false) => Effect::Protect,
