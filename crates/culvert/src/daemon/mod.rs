@@ -18,6 +18,7 @@ mod start;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod way_back;
 mod worker;
 
 use std::cell::RefCell;
@@ -45,12 +46,14 @@ use self::journal::Journal;
 use self::ports::Steering;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::private::Private;
+use self::way_back::WayBack;
 use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
 
 pub use privileges::missing as missing_capabilities;
 pub use start::{FRAMES_SPARE, provider, run};
+pub use way_back::is_ours as is_way_back_rule;
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);
@@ -82,6 +85,7 @@ struct Daemon {
     polling: Polling,
     ports: Ports,
     private: Private,
+    way_back: WayBack,
     guard: Guard,
     terminate: UnixStream,
     reload: UnixStream,
@@ -275,6 +279,7 @@ impl Daemon {
         }
         if own {
             self.private.repair(self.observer.snapshot());
+            self.way_back.repair(self.observer.snapshot());
         }
         if neighbours || links {
             self.publish_neighbours();
@@ -298,17 +303,26 @@ impl Daemon {
         self.journal.retry();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
+        self.way_back.repair(snapshot);
         if self.ports.retry(snapshot, &self.umem, &self.worker) {
             self.publish_topology();
         }
     }
 
-    fn publish_topology(&self) {
+    fn publish_topology(&mut self) {
         let ports = &self.ports;
+        self.way_back.follow(ports.working());
+        let way_back = &self.way_back;
         let snapshot = self.observer.snapshot();
         let slot = |ifindex| ports.slot(ifindex);
         let fib = self.reflection.fib();
-        let topology = topology::topology(snapshot, fib, slot, private::source_check);
+        let topology = topology::topology(
+            snapshot,
+            fib,
+            slot,
+            |ifindex| way_back.tag(ifindex),
+            private::source_check,
+        );
         self.tables.topology.store(Arc::new(topology));
         self.worker.wake();
     }
@@ -436,6 +450,7 @@ impl Daemon {
     fn shut_down(mut self) {
         self.ports.close(&self.worker);
         self.private.tear_down();
+        self.way_back.tear_down();
         self.worker.stop();
         if self.config.guard.enabled
             && let Err(error) = self.guard.finish()

@@ -12,6 +12,7 @@ use steer::device::Device;
 use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
+use super::way_back::WorkingPort;
 use super::worker::WorkerHandle;
 use crate::config::{PortConfig, XdpMode};
 
@@ -130,6 +131,19 @@ impl Ports {
         let entry =
             self.entries.iter().find(|e| e.working.as_ref().is_some_and(|w| w.ifindex == ifindex));
         entry.map(|e| e.first_slot)
+    }
+
+    /// The ports that work.
+    pub fn working(&self) -> impl Iterator<Item = WorkingPort<'_>> {
+        self.entries.iter().zip(1..).filter_map(|(entry, tag)| {
+            let working = entry.working.as_ref()?;
+            Some(WorkingPort {
+                interface: &entry.config.interface,
+                ifindex: working.ifindex,
+                tag,
+                is_native: working.attached == Attached::Native,
+            })
+        })
     }
 
     /// Opens the ports whose interfaces are there and up, and closes those whose interfaces went.

@@ -77,11 +77,13 @@ impl Reflection {
     }
 }
 
-/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has.
+/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has, `back`
+/// the tag by which it gets back what is Linux's.
 pub fn topology(
     snapshot: &Snapshot,
     fib: Fib,
     port: impl Fn(u32) -> Option<usize>,
+    back: impl Fn(u32) -> Option<u16>,
     source_check: impl Fn(&str) -> SourceCheck,
 ) -> Topology {
     let interfaces = snapshot
@@ -90,6 +92,7 @@ pub fn topology(
             let port = port(link.index);
             let interface = Interface {
                 port,
+                back: back(link.index),
                 source_check: match port {
                     Some(_) => source_check(&link.name),
                     None => SourceCheck::Off,
@@ -132,12 +135,14 @@ fn is_followed(route: &mirror::Route) -> bool {
     route.tos == 0 && route.src.is_none()
 }
 
+/// Rules for packets without a mark: a worker's have none.
 fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
     let ifindex_of =
         |name: &str| snapshot.link_by_name(name).map_or(NO_INTERFACE, |link| link.index);
     [Family::V4, Family::V6]
         .into_iter()
         .flat_map(|family| snapshot.rules(family))
+        .filter(|r| r.invert || r.fwmark & r.fwmask == 0)
         .map(|r| rule(r, &ifindex_of))
         .collect()
 }

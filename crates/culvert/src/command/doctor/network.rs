@@ -5,6 +5,7 @@ use mirror::{Family, Rule, RuleAction};
 use super::facts::{Facts, Network};
 use super::finding::Finding;
 use crate::config::TunConfig;
+use crate::daemon::is_way_back_rule;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -159,10 +160,11 @@ fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
 }
 
 fn is_ours(rule: &Rule, tun: &TunConfig) -> bool {
-    rule.priority == tun.rule_preference
+    let is_ours = rule.priority == tun.rule_preference
         && rule.table == tun.table
         && rule.invert
-        && rule.iif.as_deref() == Some(tun.interface.as_str())
+        && rule.iif.as_deref() == Some(tun.interface.as_str());
+    is_ours || is_way_back_rule(rule, tun)
 }
 
 fn describe(rule: &Rule) -> String {
