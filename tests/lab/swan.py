@@ -64,6 +64,8 @@ class Swan:
         self.vici = host.lab.tmp / f"{host.name}.vici"
         self.log = host.lab.tmp / f"{host.name}-charon.log"
         self.process = None
+        #: Environment of charon, beyond the lab's own.
+        self.environment = {}
         self.etc = host.etc / "swanctl"
         for folder in FOLDERS:
             (self.etc / folder).mkdir(parents=True, exist_ok=True)
@@ -85,7 +87,7 @@ class Swan:
     def start(self, load=True):
         """Starts charon, waits for its control socket, and loads the configuration."""
         Path(self.vici).unlink(missing_ok=True)
-        self.process = self.host.spawn(*self.wrap, CHARON)
+        self.process = self.host.spawn(*self.wrap, CHARON, env=self.environment)
 
         def ready():
             if not self.process.alive():

@@ -479,6 +479,7 @@ impl Daemon {
         {
             warn!(%error, "the vault was not removed");
         }
+        let _ = fs::remove_file(paths::interface_file(&config.name));
         // Not empty while static prefixes are guarded.
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");

@@ -245,6 +245,9 @@ impl Daemon {
         let tun_ifindex = tun.ifindex();
         let private = Private::set_up(&config.tun, tun_ifindex)?;
         let way_back = WayBack::set_up(&config.tun)?;
+        let path = paths::interface_file(&config.name);
+        fs::write(&path, &config.tun.interface)
+            .map_err(|source| StartError::Directory { path, source })?;
         let tables = Arc::new(Tables::default());
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
         let (commands, commands_out) = channel();
