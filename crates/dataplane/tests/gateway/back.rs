@@ -7,7 +7,7 @@ use esp::Mode;
 use outcome::DropReason;
 use policy::{Direction, Prefix, Selector};
 
-use crate::packets::Ip;
+use crate::packets::{Ip, hopped};
 use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ethernet, ip, policy, template};
 
 const LAN_TAG: u16 = 2;
@@ -71,7 +71,7 @@ fn what_was_decrypted_comes_as_ever() {
     pair.a.put_lan(&packet);
     pair.a.run();
     pair.carry(Side::A);
-    assert_eq!(pair.b.linux_out(), [packet]);
+    assert_eq!(pair.b.linux_out(), [hopped(&packet, 1)]);
 }
 
 /// The filter of the WAN is strict. Linux applies it to what it gets back, and to nothing else.
