@@ -110,8 +110,12 @@ fn with_arguments(
     envp: Strings,
     start: impl FnOnce(Strings, Strings) -> c_int,
 ) -> c_int {
-    // SAFETY: the caller's list, or the process's own.
-    let (envp_list, own) = unsafe { (List::new(envp), List::new(ENVIRON)) };
+    // SAFETY: the caller's list.
+    let envp_list = unsafe { List::new(envp) };
+    // SAFETY: the C library's variable, which is always there.
+    let environment = unsafe { ENVIRON };
+    // SAFETY: the process's list.
+    let own = unsafe { List::new(environment) };
     let Some(socket) = own.value(SOCKET) else { return start(argv, envp) };
     let mut script = [std::ptr::null(); MAX_ENVIRONMENT];
     if script_environment(envp_list, own, &mut script) {
@@ -154,14 +158,12 @@ fn script_environment(given: List<'_>, own: List<'_>, out: &mut [*const c_char])
     let ours = own.iter().filter(|(_, text)| {
         text.starts_with(PRELOAD) || text.starts_with(CULVERT) && !given.has_same_name(text)
     });
-    let mut len = 0;
-    for (pointer, _) in given.iter().chain(ours) {
+    for (place, (pointer, _)) in given.iter().chain(ours).enumerate() {
         // One place is for the end.
-        match out.get_mut(len..) {
+        match out.get_mut(place..) {
             Some([to, _, ..]) => *to = pointer,
             _ => return false,
         }
-        len += 1;
     }
     true
 }
@@ -212,7 +214,9 @@ impl<'a> List<'a> {
             return std::ptr::null();
         }
         // SAFETY: the list is as long, by the contract of `new` and of this.
-        unsafe { *self.first.add(at) }
+        let place = unsafe { self.first.add(at) };
+        // SAFETY: as above.
+        unsafe { *place }
     }
 
     fn iter(self) -> impl Iterator<Item = (*const c_char, &'a [u8])> {
