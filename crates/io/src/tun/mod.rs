@@ -305,7 +305,11 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
     let first = run.members.first().copied().unwrap_or_default();
     let (ether_type, link) = match plan.prefix(first) {
         [high, low, link @ ..] => ([*high, *low], link),
-        _ => (ether_type(plan.packet(first)), [].as_slice()),
+        _ => match ether_type(plan.packet(first)) {
+            Some(ether_type) => (ether_type, [].as_slice()),
+            // The kernel does not look, when it is told an EtherType.
+            None => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        },
     };
     if vnet.needs_csum {
         // The kernel counts from what follows its header.
@@ -333,12 +337,14 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
     }
 }
 
-/// The EtherType by the version field; what is neither version is refused by the kernel's stack.
-fn ether_type(packet: &[u8]) -> [u8; 2] {
-    match packet.first().map(|first| first >> 4) {
-        Some(6) => EtherType::IPV6.0.to_be_bytes(),
-        _ => EtherType::IPV4.0.to_be_bytes(),
-    }
+/// The EtherType by the version field; none of what is not IP.
+fn ether_type(packet: &[u8]) -> Option<[u8; 2]> {
+    let ether_type = match packet.first()? >> 4 {
+        4 => EtherType::IPV4,
+        6 => EtherType::IPV6,
+        _ => return None,
+    };
+    Some(ether_type.0.to_be_bytes())
 }
 
 impl core::fmt::Debug for Tun {
