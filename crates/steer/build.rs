@@ -1,18 +1,27 @@
-//! Compiles the XDP program with clang; the object is embedded in the library.
+//! Compiles the BPF programs with clang; the objects are embedded in the library.
 
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
 fn main() {
-    println!("cargo:rerun-if-changed=bpf/steer.bpf.c");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| installed());
-    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default()).join("steer.bpf.o");
-    let mut command = Command::new(&clang);
+    for name in ["steer", "back"] {
+        compile(&clang, name);
+    }
+}
+
+/// Compiles `bpf/NAME.bpf.c` to `NAME.bpf.o`.
+fn compile(clang: &str, name: &str) {
+    let source = format!("bpf/{name}.bpf.c");
+    println!("cargo:rerun-if-changed={source}");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let out = out.join(format!("{name}.bpf.o"));
+    let mut command = Command::new(clang);
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"]);
     // The headers' paths must not be in the object: builds are to be the same everywhere.
-    command.args(["-fdebug-compilation-dir=.", "-c", "bpf/steer.bpf.c", "-o"]).arg(&out);
+    command.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&out);
     // Debian keeps <asm/types.h> per architecture, and clang does not look there for this target.
     let arch = env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     for arch in [arch.as_str(), "x86_64", "aarch64"] {
@@ -33,10 +42,10 @@ fn main() {
             } else {
                 ""
             };
-            fail(&format!("{clang} could not compile bpf/steer.bpf.c:\n{message}{hint}"));
+            fail(&format!("{clang} could not compile {source}:\n{message}{hint}"));
         }
         Err(error) => fail(&format!(
-            "{clang} could not be started: {error}\n\nThe XDP program is written in C: install the \
+            "{clang} could not be started: {error}\n\nThe programs are written in C: install the \
              packages clang and libbpf-dev, or name another clang in the variable CLANG."
         )),
     }

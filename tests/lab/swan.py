@@ -64,6 +64,8 @@ class Swan:
         self.vici = host.lab.tmp / f"{host.name}.vici"
         self.log = host.lab.tmp / f"{host.name}-charon.log"
         self.process = None
+        #: Environment of charon, beyond the lab's own.
+        self.environment = {}
         self.etc = host.etc / "swanctl"
         for folder in FOLDERS:
             (self.etc / folder).mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ class Swan:
         """Starts charon, waits for its control socket, and loads the configuration."""
         Path(self.vici).unlink(missing_ok=True)
         self.host.refresh_etc()
-        self.process = self.host.spawn(*self.wrap, CHARON)
+        self.process = self.host.spawn(*self.wrap, CHARON, env=self.environment)
 
         def ready():
             if not self.process.alive():

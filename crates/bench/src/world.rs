@@ -160,6 +160,7 @@ pub(crate) fn topology(more: impl IntoIterator<Item = RouteEntry>) -> Topology {
             mac,
             mtu: MTU,
             up: true,
+            back: None,
             source_check: SourceCheck::Strict,
             addr4: Some(addr),
             addr6: None,

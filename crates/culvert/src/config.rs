@@ -79,13 +79,22 @@ pub struct TunConfig {
     pub mtu: u32,
     /// The routing table that holds the protected prefixes.
     pub table: u32,
-    /// The preference of the rule that looks there; below 220, strongSwan's own.
+    /// The preference of the rule that looks there; below 220, strongSwan's own. Those before and
+    /// after it are culvert's too.
     pub rule_preference: u32,
+    /// The bits of the mark of cleartext that goes back to its port; 0 for none.
+    pub mark: u32,
 }
 
 impl Default for TunConfig {
     fn default() -> Self {
-        TunConfig { interface: "culvert0".into(), mtu: 1500, table: 219, rule_preference: 210 }
+        TunConfig {
+            interface: "culvert0".into(),
+            mtu: 1500,
+            table: 219,
+            rule_preference: 210,
+            mark: 0x1000_0000,
+        }
     }
 }
 

@@ -17,6 +17,11 @@ pub fn control_socket(name: &str) -> PathBuf {
     runtime_dir(name).join("control.sock")
 }
 
+/// The private interface's name, for programs started by `culvert exec`.
+pub fn interface_file(name: &str) -> PathBuf {
+    runtime_dir(name).join("interface")
+}
+
 /// What must outlive the daemon: SAs, policies, sequence numbers.
 pub fn vault_dir(name: &str) -> PathBuf {
     runtime_dir(name).join("vault")

@@ -90,6 +90,11 @@ impl Worker {
                 count(plan, h, wall_s);
                 self.give_to_linux(packet);
             }
+            Action::BackToLinux { tag } => {
+                count(plan, h, wall_s);
+                let tag = *tag;
+                self.give_back(packet, tag);
+            }
             Action::Forward { adjacency, mtu, is_hop } => {
                 if h.total_len() > *mtu || *is_hop && h.ttl() <= 1 {
                     return self.enter_anew(packet, head, held);

@@ -48,7 +48,7 @@ impl Worker {
         // there the inner side's, which the peer's policy knows. Any other address of ours is
         // better than silence: without "too big" a path is a black hole.
         let ifindex = match origin {
-            Origin::Port { ifindex } => ifindex,
+            Origin::Port { ifindex, .. } => ifindex,
             _ => match self.way(h.dst, h.src, origin.iif()) {
                 Way::Port(to) => to.ifindex,
                 _ => 0,

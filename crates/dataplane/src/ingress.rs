@@ -13,7 +13,7 @@ use forward::RouteResult;
 use io::{BURST_LEN, Burst, Packet};
 use mem::Cache;
 use outcome::{DropReason, Outcome};
-use policy::{Direction, Ends, Flow, PolicyEntry, SaEntry, SaSpot, SaTag, WorkerIndex};
+use policy::{Direction, Ends, Flow, Outbound, PolicyEntry, SaEntry, SaSpot, SaTag, WorkerIndex};
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
 use wire::natt::{self, NattPayload};
 use wire::{Digest, Family, FlowKey, Headers, Span, protocol};
@@ -120,6 +120,9 @@ pub(crate) struct Scratch {
     pub(crate) burst: Burst,
     pub(crate) heads: Heads,
 }
+
+/// Length of an Ethernet address.
+const MAC_LEN: usize = 6;
 
 /// How many packets ahead the first pass asks for what it will read and write.
 const AHEAD: usize = 8;
@@ -329,6 +332,10 @@ impl Worker {
             return Err(DropReason::UnexpectedProtocol);
         }
         let payload = header.payload_offset;
+        if payload > HEADER_LEN {
+            // Without tags, as whoever gives it back to Linux finds it in front of the IP packet.
+            packet.data_mut().copy_within(..2 * MAC_LEN, payload - HEADER_LEN);
+        }
         packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
         let h = wire::parse_ip(packet.data())?;
         packet.span.len = usize::from(h.total_len);
@@ -433,7 +440,9 @@ impl Worker {
                 self.esp(packet, head, Some((flow.src(), src_port)));
             }
             // Steering leaves both to Linux; if one comes here all the same, Linux gets it.
-            Some(NattPayload::NonEspMarker) => self.give_to_linux(packet),
+            Some(NattPayload::NonEspMarker) => {
+                self.leave_to_linux(packet, head.ingress.ifindex, false, &mut Lesson::default());
+            }
             Some(NattPayload::Keepalive) => self.consume(packet),
             Some(NattPayload::TooShort) | None => {
                 self.drop_packet(packet, DropReason::MalformedEsp);
@@ -444,7 +453,8 @@ impl Worker {
     /// A packet that arrived in clear: policy must allow that.
     ///
     /// So must Linux's reverse path filter, which cannot see what it is spared: a forged source on
-    /// the outside would go into a tunnel.
+    /// the outside would go into a tunnel. What Linux gets as received by the same interface it
+    /// checks, and counts, itself.
     fn cleartext(
         &mut self,
         packet: Packet,
@@ -457,6 +467,7 @@ impl Worker {
             Direction::Forward => Ends::Forwarded,
             Direction::In | Direction::Out => Ends::Local,
         };
+        let mut is_barred = false;
         if !policy::always_bypass(h, ends, false) {
             let flow = Flow::new(h, self.leads_to(h, ifindex));
             let policy = match self.reader.verify(direction, &flow, None) {
@@ -465,22 +476,33 @@ impl Worker {
             };
             self.count_policy(policy, h);
             let policy = policy.map(|policy| &**policy);
+            // It wants protection, and does not insist; the guard knows only the first.
+            is_barred = policy.is_some_and(|policy| !policy.config.templates.is_empty());
             lesson.allowed_by(policy, self.reader.stamp(direction, &flow, policy));
         }
         let check = self.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         let check = check.unwrap_or_default();
-        if !self.topology.fib.is_way_back(h, 0, ifindex, check) {
+        if !self.topology.fib.is_way_back(h, 0, ifindex, check)
+            && (is_barred || !self.is_checked_by_linux(h, ifindex, direction))
+        {
             return self.drop_packet(packet, DropReason::ReversePath);
         }
         match direction {
-            Direction::In => {
-                lesson.conclude(Action::ToLinux);
-                self.give_to_linux(packet);
-            }
+            Direction::In => self.leave_to_linux(packet, ifindex, is_barred, lesson),
             Direction::Forward | Direction::Out => {
-                self.outbound(packet, h, Origin::Port { ifindex }, lesson);
+                self.outbound(packet, h, Origin::Port { ifindex, is_barred }, lesson);
             }
         }
+    }
+
+    /// Whether a packet that arrived in clear goes back to Linux as it came.
+    #[cold]
+    fn is_checked_by_linux(&self, h: &Headers, ifindex: u32, direction: Direction) -> bool {
+        let is_clear = || {
+            let verdict = self.reader.outbound(&Flow::new(h, 0));
+            matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_))
+        };
+        self.back(ifindex).is_some() && (direction == Direction::In || is_clear())
     }
 
     /// Counts a packet with the policy that allowed it.
@@ -530,6 +552,42 @@ impl Worker {
             self.sources.learn(flow.src_words());
         }
         is_possible
+    }
+
+    /// Leaves a packet that came in clear to Linux: it only came here to be judged. One that the
+    /// guard's barrier would stop comes in by the private interface, which has none.
+    pub(crate) fn leave_to_linux(
+        &mut self,
+        packet: Packet,
+        ifindex: u32,
+        is_barred: bool,
+        lesson: &mut Lesson,
+    ) {
+        match self.back(ifindex).filter(|_| !is_barred) {
+            Some(tag) => {
+                lesson.conclude(Action::BackToLinux { tag });
+                self.give_back(packet, tag);
+            }
+            None => {
+                lesson.conclude(Action::ToLinux);
+                self.give_to_linux(packet);
+            }
+        }
+    }
+
+    /// The tag by which an interface gets its packets back.
+    fn back(&self, ifindex: u32) -> Option<u16> {
+        self.topology.interfaces.get(&ifindex).and_then(|interface| interface.back)
+    }
+
+    /// Gives a packet back to the interface that it came in by. Its Ethernet header still stands in
+    /// front of it: nothing was written there since.
+    pub(crate) fn give_back(&mut self, mut packet: Packet, tag: u16) {
+        match io::tun::back::tag(&mut packet, tag) {
+            true => self.give_to_linux(packet),
+            // A port leaves more room than that in front of each frame.
+            false => self.drop_packet(packet, DropReason::OutNoRoom),
+        }
     }
 
     /// Hands an IP packet to Linux, through the private interface.

@@ -234,9 +234,8 @@ impl Worker {
     fn forward_clear(&mut self, packet: Packet, h: &Headers, origin: Origin, lesson: &mut Lesson) {
         match origin {
             // Culvert has taken it only to ask the policy database: it is Linux's.
-            Origin::Port { .. } => {
-                lesson.conclude(Action::ToLinux);
-                self.give_to_linux(packet);
+            Origin::Port { ifindex, is_barred } => {
+                self.leave_to_linux(packet, ifindex, is_barred, lesson);
             }
             // Whoever sent this under protection gets no answer in clear.
             Origin::Worker { protected: true } => {

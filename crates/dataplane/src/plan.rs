@@ -39,6 +39,11 @@ pub(crate) enum Action {
     OpenUdp,
     /// Linux's: handed over through the private interface.
     ToLinux,
+    /// Linux's: given back as received by the interface that it came in by.
+    BackToLinux {
+        /// The interface's tag.
+        tag: u16,
+    },
     /// Forwarded in clear.
     Forward {
         /// Where to.

@@ -19,6 +19,9 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether packets can be sent.
     pub up: bool,
+    /// The tag by which Linux takes packets back as received by it; through the private interface,
+    /// and as received by that, where there is none.
+    pub back: Option<u16>,
     /// How the sources of IPv4 packets that come in by it are checked.
     pub source_check: SourceCheck,
     /// An IPv4 address of it, for ICMP errors.

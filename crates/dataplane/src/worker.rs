@@ -70,6 +70,8 @@ pub(crate) enum Origin {
     Port {
         /// The port's interface.
         ifindex: u32,
+        /// Whether the guard's barrier would stop it in Linux.
+        is_barred: bool,
     },
     /// Linux, through the private interface.
     Linux,
@@ -89,7 +91,7 @@ impl Origin {
     /// The interface that routing rules see it come in by.
     pub(crate) const fn iif(self) -> u32 {
         match self {
-            Origin::Port { ifindex } | Origin::Decrypted { ifindex } => ifindex,
+            Origin::Port { ifindex, .. } | Origin::Decrypted { ifindex } => ifindex,
             Origin::Linux | Origin::Worker { .. } => LOOPBACK,
         }
     }

@@ -17,6 +17,7 @@
 //! | `socket`     | one socket: port id, memberships, options, requests in flight    | no     |
 //! | `flight`     | which requests still wait for an answer                          | no     |
 //! | `netlink`    | message headers, and the answers made up here                    | no     |
+//! | `policy_match` | `iptables` rules that ask for IPsec, in culvert's words        | no     |
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
@@ -52,6 +53,7 @@ mod flight;
 mod hidden;
 mod link;
 mod netlink;
+mod policy_match;
 mod rescue;
 mod route_sockets;
 mod socket;

@@ -15,6 +15,7 @@
 //! | `options`     | `setsockopt`, `getsockopt`                                               |
 //! | `send`        | that send                                                                |
 //! | `receive`     | that receive                                                             |
+//! | `exec`        | that start another program                                               |
 //! | `memory`      | none: it reads and writes what the program's pointers lead to            |
 //!
 //! # Safety
@@ -56,6 +57,7 @@ macro_rules! libc_call {
 
 pub mod addresses;
 pub mod descriptors;
+pub mod exec;
 mod memory;
 pub mod options;
 pub mod receive;

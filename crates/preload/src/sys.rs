@@ -101,6 +101,19 @@ pub(crate) fn pause(ms: u32) {
     let _ = wait_readable(-1, ms);
 }
 
+/// Reads the beginning of a file; for between `fork` and `exec` too.
+pub(crate) fn read_file(path: &CStr, buffer: &mut [u8]) -> Result<usize, Errno> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a zero and lives through the call.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let fd = result(fd)? as i32;
+    // SAFETY: the buffer is exclusively borrowed and as long as said.
+    let len = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
+    let len = result(len);
+    close(fd);
+    len
+}
+
 /// Closes a descriptor.
 pub(crate) fn close(fd: i32) {
     // SAFETY: passes an integer; the caller owns the descriptor.

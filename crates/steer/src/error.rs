@@ -36,6 +36,17 @@ pub enum SteerError {
         /// What to do.
         hint: &'static str,
     },
+    /// The program could not be attached where an interface receives.
+    #[error(
+        "{interface}: the program for what it receives could not be attached: {reason}; the kernel \
+         needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF (6.1 and later)"
+    )]
+    Classifier {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        reason: String,
+    },
     /// A table is full.
     #[error("{interface}: the table {table} is full; raise its size in the configuration")]
     Full {

@@ -7,6 +7,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
+//! | [`back`] | [`GiveBack`]: the program on the private interface, by which packets go back to theirs |
 //! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
@@ -25,6 +26,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod back;
 pub mod config;
 pub mod device;
 mod error;
@@ -32,6 +34,7 @@ pub mod loader;
 mod table;
 pub mod verdict;
 
+pub use back::GiveBack;
 pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
 pub use error::SteerError;
 pub use loader::{Loader, Steer};
@@ -42,3 +45,6 @@ pub use verdict::{Stats, Verdict};
 struct Aligned<Bytes: ?Sized>(Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+
+static BACK_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/back.bpf.o")));

@@ -34,6 +34,7 @@ impl Daemon {
             .map(|p| format!("port {}: {}", p.interface, p.state))
             .collect();
         warnings.extend(self.guard_trouble.clone());
+        warnings.extend(self.way_back.warnings().cloned());
         if !self.config.guard.enabled {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());

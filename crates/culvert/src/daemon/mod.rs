@@ -21,6 +21,7 @@ mod start;
 #[cfg(test)]
 mod testing;
 mod topology;
+mod way_back;
 mod worker;
 
 use std::cell::RefCell;
@@ -51,6 +52,7 @@ use self::ports::{Programs, TakenEsp};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::shortfall::Shortfalls;
+use self::way_back::WayBack;
 use self::worker::WorkerHandle;
 use crate::config::Config;
 use crate::paths;
@@ -91,6 +93,7 @@ struct Daemon {
     polling: Polling,
     ports: Ports,
     private: Private,
+    way_back: WayBack,
     guard: Guard,
     kernel_sad: KernelSad,
     terminate: UnixStream,
@@ -348,17 +351,25 @@ impl Daemon {
         }
         // A round takes the tables over before it receives.
         self.worker.wait_for_commands();
-        if !self.ports.attach(&self.worker) {
-            self.publish_topology();
-        }
+        self.ports.attach(&self.worker);
+        // How a program is attached decides whether a port's packets can go back to it.
+        self.publish_topology();
     }
 
-    fn publish_topology(&self) {
+    fn publish_topology(&mut self) {
         let ports = &self.ports;
+        self.way_back.follow(ports.working());
+        let way_back = &self.way_back;
         let snapshot = self.observer.snapshot();
         let slot = |ifindex| ports.slot(ifindex);
         let fib = self.reflection.fib();
-        let topology = topology::topology(snapshot, fib, slot, private::source_check);
+        let topology = topology::topology(
+            snapshot,
+            fib,
+            slot,
+            |ifindex| way_back.tag(ifindex),
+            private::source_check,
+        );
         self.tables.topology.store(Arc::new(topology));
         self.worker.wake();
     }
@@ -567,6 +578,7 @@ impl Daemon {
         {
             warn!(%error, "the vault was not removed");
         }
+        let _ = fs::remove_file(paths::interface_file(&config.name));
         // Not empty while static prefixes are guarded.
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");

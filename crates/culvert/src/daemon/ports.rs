@@ -15,6 +15,7 @@ use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
 use super::backend::SaStep;
+use super::way_back::WorkingPort;
 use super::worker::WorkerHandle;
 use crate::config::{PortConfig, XdpMode};
 
@@ -216,6 +217,20 @@ impl Ports {
         entry.map(|e| e.first_slot)
     }
 
+    /// The ports whose programs take frames.
+    pub fn working(&self) -> impl Iterator<Item = WorkingPort<'_>> {
+        self.entries.iter().zip(1..).filter_map(|(entry, tag)| {
+            let working = entry.working.as_ref()?;
+            let attached = working.attached?;
+            Some(WorkingPort {
+                interface: &entry.config.interface,
+                ifindex: working.ifindex,
+                tag,
+                is_native: attached == Attached::Native,
+            })
+        })
+    }
+
     /// Opens the ports whose interfaces are there and up, and closes those whose interfaces went.
     /// True if anything changed; then the worker's tables have to follow, and [`Ports::attach`] is
     /// next: no frame is taken before.
@@ -254,12 +269,12 @@ impl Ports {
         self.entries.iter().flat_map(|e| &e.working).any(|w| w.attached.is_none())
     }
 
-    /// Lets the programs of ports that were opened decide. False if one of them did not get that
-    /// far, and is closed again.
-    pub fn attach(&mut self, worker: &WorkerHandle) -> bool {
-        // Each of them, whatever becomes of one.
-        self.entries.iter_mut().filter_map(|entry| (!entry.attach(worker)).then_some(())).count()
-            == 0
+    /// Lets the programs of ports that were opened decide. One that does not get that far is closed
+    /// again.
+    pub fn attach(&mut self, worker: &WorkerHandle) {
+        for entry in &mut self.entries {
+            entry.attach(worker);
+        }
     }
 
     /// A worker has closed the ports of an interface.
@@ -456,10 +471,10 @@ impl Entry {
         }
     }
 
-    /// The last step of opening a port.
-    fn attach(&mut self, worker: &WorkerHandle) -> bool {
+    /// The last step of opening a port; one that fails closes it again.
+    fn attach(&mut self, worker: &WorkerHandle) {
         let Some(working) = self.working.as_mut().filter(|w| w.attached.is_none()) else {
-            return true;
+            return;
         };
         let mode = match self.config.mode {
             XdpMode::Auto => Mode::Auto,
@@ -485,7 +500,7 @@ impl Entry {
                 worker.send(Command::RemovePorts { ifindex });
                 worker.wait_for_commands();
                 self.fail(error.to_string());
-                return false;
+                return;
             }
         };
         working.attached = Some(attached);
@@ -505,7 +520,6 @@ impl Entry {
         if !self.is_stale {
             self.trouble.clear();
         }
-        true
     }
 
     /// Said once, and in the port's state until it works.

@@ -34,6 +34,7 @@ use super::ports::{FRAMES_PER_QUEUE, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::topology::{Own, Reflection};
+use super::way_back::WayBack;
 use super::worker::{CryptoThread, WorkerHandle};
 use super::{Daemon, End, now};
 use crate::cli::{EngineChoice, RunArgs};
@@ -271,6 +272,10 @@ impl Daemon {
         })?;
         let tun_ifindex = tun.ifindex();
         let private = Private::set_up(&config.tun, tun_ifindex)?;
+        let way_back = WayBack::set_up(&config.tun);
+        let path = paths::interface_file(&config.name);
+        fs::write(&path, &config.tun.interface)
+            .map_err(|source| StartError::Directory { path, source })?;
         let tables = Arc::new(Tables::default());
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
         let (commands, commands_out) = channel();
@@ -344,6 +349,7 @@ impl Daemon {
             polling,
             ports,
             private,
+            way_back,
             guard,
             kernel_sad,
             terminate,

@@ -86,11 +86,13 @@ impl Reflection {
     }
 }
 
-/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has.
+/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has, `back`
+/// the tag by which it gets back what is Linux's.
 pub fn topology(
     snapshot: &Snapshot,
     fib: Fib,
     port: impl Fn(u32) -> Option<usize>,
+    back: impl Fn(u32) -> Option<u16>,
     source_check: impl Fn(&str) -> SourceCheck,
 ) -> Topology {
     let interfaces = snapshot
@@ -99,6 +101,7 @@ pub fn topology(
             let port = port(link.index);
             let interface = Interface {
                 port,
+                back: back(link.index),
                 source_check: match port {
                     Some(_) => source_check(&link.name),
                     None => SourceCheck::Off,

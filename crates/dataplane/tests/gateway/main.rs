@@ -4,6 +4,7 @@
 //! accounted for: `Gateway::check`.
 
 mod allocation;
+mod back;
 mod clear;
 mod flows;
 mod guesses;

@@ -335,6 +335,7 @@ impl Gateway {
                     mac: side.mac(ifindex),
                     mtu,
                     up,
+                    back: None,
                     source_check: match ifindex {
                         WAN => SourceCheck::Strict,
                         _ => SourceCheck::Loose,

@@ -9,6 +9,7 @@
 //!   not restore.)
 //! * The TCP headers are the same, options included, but for sequence number, PSH and checksum;
 //!   the sequence numbers follow on; no flag but ACK and PSH.
+//! * What [`back`](super::back) has put in front of them is the same.
 //! * Each has payload, all as much as the first; only the last may have less, and only the last
 //!   may have PSH.
 //!
@@ -19,6 +20,7 @@ use arrayvec::ArrayVec;
 use crate::checksum::Sum;
 use crate::packet::BURST_LEN;
 
+use super::back::split;
 use super::layout::{Layout, TCP, double_word, put, set_ipv4_checksum, word};
 use super::vnet::{Gso, VnetHeader};
 
@@ -52,6 +54,8 @@ struct Segment {
 #[derive(Debug)]
 pub struct Plan<'a> {
     packets: ArrayVec<(&'a [u8], Kind), BURST_LEN>,
+    /// What stands in front of each.
+    prefixes: ArrayVec<&'a [u8], BURST_LEN>,
     /// One bit a packet: it is in a run already.
     planned: u64,
 }
@@ -70,8 +74,23 @@ pub struct Run {
 impl<'a> Plan<'a> {
     /// Looks at the packets; those past a burst's length are not taken in.
     pub fn new(packets: impl Iterator<Item = &'a [u8]>) -> Self {
-        let packets = packets.take(BURST_LEN).map(|packet| (packet, inspect(packet))).collect();
-        Self { packets, planned: 0 }
+        let mut plan = Self { packets: ArrayVec::new(), prefixes: ArrayVec::new(), planned: 0 };
+        for packet in packets.take(BURST_LEN) {
+            let (prefix, packet) = split(packet);
+            plan.packets.push((packet, inspect(packet)));
+            plan.prefixes.push(prefix);
+        }
+        plan
+    }
+
+    /// The IP packet at a place of the burst; empty if there is none.
+    pub fn packet(&self, place: usize) -> &'a [u8] {
+        self.packets.get(place).map_or(&[], |&(packet, _)| packet)
+    }
+
+    /// What stands in front of it: empty, or its tag and its Ethernet header.
+    pub fn prefix(&self, place: usize) -> &'a [u8] {
+        self.prefixes.get(place).copied().unwrap_or(&[])
     }
 
     /// The next run: begins with the first packet that is in none yet.
@@ -98,7 +117,9 @@ impl<'a> Plan<'a> {
                 Kind::Tcp(next) if !same_flow(packet, &segment, candidate, &next) => continue,
                 Kind::Tcp(next) => next,
             };
-            if !follows(packet, &segment, &run, candidate, &next) {
+            if self.prefix(place) != self.prefix(first)
+                || !follows(packet, &segment, &run, candidate, &next)
+            {
                 break;
             }
             if !first_checked && !checksums_right(packet, &segment) {
@@ -268,7 +289,7 @@ pub fn fuzz(data: &[u8]) {
             assert_eq!(header.len(), payload_at);
             assert!(vnet.gso_size > 0);
             let payload: usize =
-                run.members.iter().map(|&member| packets[member].len() - payload_at).sum();
+                run.members.iter().map(|&at| plan.packet(at).len() - payload_at).sum();
             assert_eq!(payload, run.payload_len);
         }
     }

@@ -273,3 +273,30 @@ proptest! {
         fuzz(&data);
     }
 }
+
+/// With this in front of it, as of a packet that goes back to its interface.
+fn tagged(tag: u8, packet: &[u8]) -> Vec<u8> {
+    let ethernet = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, tag, 0x08, 0x00];
+    [&[0x81, 0x00, 0, tag, 0x08, 0x00], &ethernet[..], packet].concat()
+}
+
+#[test]
+fn what_goes_back_is_joined_with_what_goes_back_likewise() {
+    let first = Tcp::default();
+    let second = first.next();
+    let third = second.next();
+    let [a, b, c] = [&first, &second, &third].map(Tcp::bytes);
+    let all = [tagged(1, &a), tagged(1, &b), tagged(1, &c)];
+    assert_eq!(runs(&all), [[0, 1, 2]]);
+    let mut plan = Plan::new(all.iter().map(Vec::as_slice));
+    let run = plan.next_run().expect("a run");
+    assert_eq!(plan.prefix(0), &all[0][..20]);
+    assert_eq!(plan.packet(2), c);
+    let (_, header, payload_at) = plan.super_header(&run).expect("joined");
+    assert_eq!(header.len(), payload_at);
+    assert_eq!(header[..2], a[..2], "without what stands in front");
+    // Never across ports, senders, or what does not go back.
+    assert_eq!(runs(&[tagged(1, &a), tagged(2, &b), tagged(1, &c)]), [[0], [1], [2]]);
+    assert_eq!(runs(&[a.clone(), tagged(1, &b)]), [[0], [1]]);
+    assert_eq!(runs(&[tagged(1, &a), b]), [[0], [1]]);
+}

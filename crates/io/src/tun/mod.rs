@@ -4,11 +4,16 @@
 //! 64 KiB, which [`segment`] cuts into frames; consecutive TCP segments for Linux are joined by
 //! [`coalesce`] and written as one. Partial checksums are completed on the way in.
 //!
-//! Packets here are IP packets without a link header.
+//! Packets here are IP packets without a link header, but for those that [`back`] gives back to the
+//! interface that they came in by: these have their Ethernet header, and a tag in front of it.
+//!
+//! What is read and written begins with `struct tun_pi` (4 bytes: flags, EtherType), then comes the
+//! vnet header, then the packet.
 //!
 //! The interface is not persistent: it disappears when its last descriptor is closed, by drop or
 //! by the death of the process.
 
+pub mod back;
 pub mod coalesce;
 mod ioctl;
 mod layout;
@@ -21,6 +26,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use arrayvec::ArrayVec;
 use wire::Span;
+use wire::ethernet::EtherType;
 
 use crate::packet::{BURST_LEN, Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
@@ -89,7 +95,7 @@ impl Tun {
         }
         let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
         let sharing = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { libc::IFF_TUN_EXCL };
-        let flags = libc::IFF_TUN | libc::IFF_NO_PI | libc::IFF_VNET_HDR | sharing;
+        let flags = libc::IFF_TUN | libc::IFF_VNET_HDR | sharing;
         ioctl::set_interface(&file, &config.name, flags).map_err(fail("TUNSETIFF"))?;
         ioctl::set_vnet_header_len(&file, VNET_HEADER_LEN as i32)
             .map_err(fail("TUNSETVNETHDRSZ"))?;
@@ -158,7 +164,7 @@ impl Tun {
             }
         };
         let limits = Limits { segment: self.mtu.min(room), frame: room };
-        let read = self.buffer.get_mut(..len).unwrap_or(&mut []);
+        let read = self.buffer.get_mut(PI_LEN..len).unwrap_or(&mut []);
         self.cutting =
             read.split_first_chunk_mut::<VNET_HEADER_LEN>().and_then(|(header, packet)| {
                 let vnet = VnetHeader::parse(header);
@@ -173,7 +179,8 @@ impl Tun {
     /// Writes the next segment of the packet being cut; 0 when there is none (left).
     fn cut(&mut self, out: &mut [u8]) -> usize {
         let Some((segmenter, len)) = &mut self.cutting else { return 0 };
-        let packet = self.buffer.get(VNET_HEADER_LEN..VNET_HEADER_LEN + *len).unwrap_or(&[]);
+        let start = PI_LEN + VNET_HEADER_LEN;
+        let packet = self.buffer.get(start..start + *len).unwrap_or(&[]);
         let made = segmenter.next(packet, out).unwrap_or(0);
         if made == 0 || segmenter.is_done() {
             self.cutting = None;
@@ -225,14 +232,9 @@ impl Port for Tun {
         let mut result = Ok(());
         let mut plan = Plan::new(burst.iter().map(Packet::data));
         while let Some(run) = plan.next_run() {
-            let bytes: usize = run
-                .members
-                .iter()
-                .filter_map(|&at| burst.get(at))
-                .map(|packet| packet.span.len)
-                .sum();
+            let bytes: usize = run.members.iter().map(|&at| plan.packet(at).len()).sum();
             let count = run.members.len() as u64;
-            match write_run(&self.file, &plan, &run, burst) {
+            match write_run(&self.file, &plan, &run) {
                 Ok(()) => {
                     self.stats.tx_packets += count;
                     self.stats.tx_bytes += bytes as u64;
@@ -294,20 +296,37 @@ impl Port for Tun {
 }
 
 /// Writes the packets of a run as one.
-fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run, burst: &Burst) -> io::Result<()> {
+fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run) -> io::Result<()> {
     let joined = plan.super_header(run);
-    let (vnet, header, payload_at) = match &joined {
+    let (mut vnet, header, payload_at) = match &joined {
         Some((vnet, header, payload_at)) => (*vnet, header.as_slice(), *payload_at),
         None => (VnetHeader::PLAIN, [].as_slice(), 0),
     };
-    let vnet = vnet.emit();
-    let mut parts: ArrayVec<IoSlice<'_>, { BURST_LEN + 2 }> = ArrayVec::new();
-    parts.push(IoSlice::new(&vnet));
-    if !header.is_empty() {
-        parts.push(IoSlice::new(header));
+    let first = run.members.first().copied().unwrap_or_default();
+    let (ether_type, link) = match plan.prefix(first) {
+        [high, low, link @ ..] => ([*high, *low], link),
+        _ => match ether_type(plan.packet(first)) {
+            Some(ether_type) => (ether_type, [].as_slice()),
+            // The kernel does not look, when it is told an EtherType.
+            None => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        },
+    };
+    if vnet.needs_csum {
+        // The kernel counts from what follows its header.
+        vnet.hdr_len += link.len() as u16;
+        vnet.csum_start += link.len() as u16;
     }
-    for packet in run.members.iter().filter_map(|&at| burst.get(at)) {
-        parts.push(IoSlice::new(packet.data().get(payload_at..).unwrap_or(&[])));
+    let vnet = vnet.emit();
+    let [high, low] = ether_type;
+    let pi = [0, 0, high, low];
+    let mut parts: ArrayVec<IoSlice<'_>, { BURST_LEN + 4 }> = ArrayVec::new();
+    for part in [&pi, vnet.as_slice(), link, header] {
+        if !part.is_empty() {
+            parts.push(IoSlice::new(part));
+        }
+    }
+    for &member in &run.members {
+        parts.push(IoSlice::new(plan.packet(member).get(payload_at..).unwrap_or(&[])));
     }
     loop {
         match file.write_vectored(&parts) {
@@ -316,6 +335,16 @@ fn write_run(mut file: &File, plan: &Plan<'_>, run: &Run, burst: &Burst) -> io::
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The EtherType by the version field; none of what is not IP.
+fn ether_type(packet: &[u8]) -> Option<[u8; 2]> {
+    let ether_type = match packet.first()? >> 4 {
+        4 => EtherType::IPV4,
+        6 => EtherType::IPV6,
+        _ => return None,
+    };
+    Some(ether_type.0.to_be_bytes())
 }
 
 impl core::fmt::Debug for Tun {
@@ -341,5 +370,8 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
     }
 }
 
-/// A vnet header and the longest packet.
-const BUFFER_LEN: usize = VNET_HEADER_LEN + 65536;
+/// `struct tun_pi`.
+const PI_LEN: usize = 4;
+
+/// Both headers and the longest packet.
+const BUFFER_LEN: usize = PI_LEN + VNET_HEADER_LEN + 65536;

@@ -225,6 +225,13 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
             "remove guard.enabled = false from the configuration, then: systemctl reload culvert"
                 .into(),
         )
+    } else if warning.contains("cleartext that policy leaves to Linux") {
+        (
+            "firewall rules and reverse path filters that name the port do not meet it",
+            "a driver with native XDP and Linux 6.1 or later; else name the private interface in \
+             the firewall too (docs/configuration.md, Firewalls)"
+                .into(),
+        )
     } else if warning.starts_with("port ") {
         ("its packets are not taken", format!("culvert port --name {name}"))
     } else {
@@ -404,6 +411,15 @@ mod tests {
                 "daemon",
                 Warning,
                 &["swanctl --rekey"],
+            ),
+            (
+                |f| {
+                    let warning = "port lan: cleartext that policy leaves to Linux comes in by x";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["firewall rules", "native XDP"],
             ),
             (
                 |f| daemon_of(f).status.warnings.push("guard.enabled = false: clear".into()),

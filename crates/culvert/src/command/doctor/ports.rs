@@ -93,7 +93,8 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         findings.push(Finding::warning(
             &check,
             format!("works in mode {}", working.mode),
-            "the driver did not take the program: each packet costs several times as much",
+            "the driver did not take the program: each packet costs several times as much, and \
+             cleartext that policy leaves to Linux comes in by the private interface",
             format!("a lower MTU may do (ip link set {name} mtu 1500), or another driver"),
         ));
     }

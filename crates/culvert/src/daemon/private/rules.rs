@@ -16,6 +16,7 @@ const UDP: u8 = 17;
 /// ```text
 /// 211: ipproto udp nop                          IPv6: nop
 /// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
+/// 209: fwmark MARK goto 211
 /// 210: not iif culvert0 lookup 219
 /// ```
 ///
@@ -25,6 +26,9 @@ const UDP: u8 = 17;
 /// they are or changed over, so both are named. Linux finds out the ports of what it receives only
 /// while a rule asks for them that is not for `iif lo`: that is all that the last rule's protocol is
 /// for. ESP in UDP never comes here: culvert sends it past Linux.
+///
+/// What has the mark is cleartext that culvert has judged already and given back to its port; to lead
+/// it here again would change the interface that it leaves by.
 pub fn all(config: &TunConfig) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {
@@ -48,12 +52,18 @@ pub fn all(config: &TunConfig) -> Vec<Rule> {
             let rule = ike(port);
             Rule { dport: rule.sport, sport: None, ..rule }
         });
+        let marked = (config.mark != 0).then(|| Rule {
+            fwmark: config.mark,
+            fwmask: config.mark,
+            action: RuleAction::Goto(past),
+            ..rule(preference - 1, 0)
+        });
         let to_table = Rule {
             iif: Some(config.interface.clone()),
             invert: true,
             ..rule(preference, config.table)
         };
-        std::iter::once(landing).chain(ours).chain(theirs).chain([to_table])
+        std::iter::once(landing).chain(ours).chain(theirs).chain(marked).chain([to_table])
     };
     [Family::V4, Family::V6].into_iter().flat_map(of).collect()
 }

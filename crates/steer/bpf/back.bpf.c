@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//
+// Gives packets back to the interface that they came in by; stands where the private interface
+// receives, which is what culvert writes into it.
+//
+// What has a tag is a frame that a port's program took and that policy leaves to Linux: the tag, which
+// the stack has taken for a VLAN's and taken out of the frame, names the port. What follows is the
+// frame as it came. It is received once more, by the port's interface, behind that one's XDP program.
+// It is marked, so that routing does not send it to the private interface again.
+//
+// Everything else passes: it is received by the private interface itself.
+//
+// The layout of the frame is ../../io/src/tun/back.rs's, that of the map is repeated in
+// ../src/back.rs.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_helpers.h>
+
+#define TAG_MASK 0xfff
+
+struct port {
+	__u32 ifindex; // 0: none has this tag
+	__u32 mark;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, struct port);
+} back_ports SEC(".maps");
+
+SEC("classifier")
+int give_back(struct __sk_buff *skb)
+{
+	struct ethhdr eth;
+	struct port *port;
+	__u32 tag;
+
+	if (!skb->vlan_present)
+		return TC_ACT_UNSPEC;
+	tag = skb->vlan_tci & TAG_MASK;
+	port = bpf_map_lookup_elem(&back_ports, &tag);
+	if (!port || !port->ifindex)
+		return TC_ACT_SHOT;
+	// The frame begins where the stack takes the network header to be. A header in front of it is
+	// made, and the one behind, which is the same, taken out: then both are where they belong.
+	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)) ||
+	    bpf_skb_vlan_pop(skb) ||
+	    bpf_skb_change_head(skb, sizeof(eth), 0) ||
+	    bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) ||
+	    bpf_skb_adjust_room(skb, -(int)sizeof(eth), BPF_ADJ_ROOM_MAC,
+				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return TC_ACT_SHOT;
+	skb->mark = port->mark;
+	return bpf_redirect(port->ifindex, BPF_F_INGRESS);
+}
+
+// No helper that is used here asks for the GPL.
+char LICENSE[] SEC("license") = "Apache-2.0 OR MIT";
