@@ -224,7 +224,13 @@ impl Snapshot {
                 match list.iter_mut().find(|a| address_key(a) == address_key(&address)) {
                     Some(old) if *old == address => return,
                     Some(old) => *old = address,
-                    None => list.push(address),
+                    None => {
+                        // Linux sorts them by scope and age, each family in a way of its own.
+                        if !list.is_empty() {
+                            stale.mark(Part::Addresses);
+                        }
+                        list.push(address);
+                    }
                 }
                 changes.push(Change::Address(address));
             }

@@ -160,7 +160,8 @@ fn rules() {
         assert_eq!(by(0).suppress_prefix_len, None);
         assert_eq!(by(103).action, RuleAction::Goto(32766));
         assert_eq!(by(104).action, RuleAction::Prohibit);
-        assert!(by(105).has_more && by(106).has_more && !by(104).has_more);
+        assert_eq!((by(105).sport, by(105).has_more), (Some((80, 80)), false));
+        assert!(by(106).has_more && !by(104).has_more);
         let v6 = observer.snapshot().rules(Family::V6).find(|r| r.priority == 107).unwrap();
         assert_eq!((v6.action, v6.from), (RuleAction::Blackhole, Some(prefix("2001:db8::/32"))));
         let priorities: Vec<_> = rules.iter().map(|r| r.priority).collect();
