@@ -299,7 +299,7 @@ fn a_policy_of_an_interface_is_for_what_leaves_by_it() {
     g.set_topology(1500, vec![elsewhere()]);
     g.put_lan(&by_wan);
     g.run();
-    assert_eq!(g.linux_out(), [by_wan.clone()]);
+    assert_eq!(g.linux_out(), core::slice::from_ref(&by_wan));
     g.set_topology(1500, vec![]);
     g.put_lan(&by_wan);
     g.run();
