@@ -212,9 +212,10 @@ impl Daemon {
             .mode(0o700)
             .create(&directory)
             .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
+        // First: it takes as long as all that follows, or as a daemon that is just dying.
+        let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
         let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
         let vault = Rc::new(RefCell::new(vault));
-        let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
 
         // 2.
         let provider = provider(config.crypto.engine)?;
