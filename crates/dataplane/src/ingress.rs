@@ -499,7 +499,7 @@ impl Worker {
     #[cold]
     fn is_checked_by_linux(&self, h: &Headers, ifindex: u32, direction: Direction) -> bool {
         let is_clear = || {
-            let verdict = self.reader.outbound(&Flow::new(h, 0));
+            let verdict = self.reader.outbound(&Flow::new(h, self.leads_to(h, ifindex)));
             matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_))
         };
         self.back(ifindex).is_some() && (direction == Direction::In || is_clear())

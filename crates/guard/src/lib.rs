@@ -352,6 +352,7 @@ impl Guard {
         note(listed.map_err(|e| fail(&self.list, e)));
         if self.standing.policies() == 0 {
             self.set_threshold(self.threshold.0);
+            self.chooser = Chooser::default();
         }
         first_error
     }

@@ -57,6 +57,17 @@ fn many_are_hashed_and_block_what_a_walk_over_them_would() {
         let mut guard = Guard::open("test", "culvert0", directory.path()).unwrap();
         guard.set(&policies, &[]).unwrap();
         assert_ne!(guard.kernel.threshold().unwrap(), FRESH);
+        // All go and come again under the same guard.
+        for policy in &policies {
+            guard.change(Some(policy), None);
+        }
+        guard.settle().unwrap();
+        assert_eq!(guard.kernel.threshold().unwrap(), FRESH, "the last one gives it back");
+        for policy in &policies {
+            guard.change(None, Some(policy));
+        }
+        guard.settle().unwrap();
+        assert_ne!(guard.kernel.threshold().unwrap(), FRESH, "chosen once and never again");
         guard.clear().unwrap();
         assert_eq!(guard.kernel.threshold().unwrap(), FRESH, "not given back");
     });

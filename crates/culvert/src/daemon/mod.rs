@@ -526,7 +526,10 @@ impl Daemon {
                 return;
             }
             self.ports.close(&self.worker);
+            // The new ports take what the old ones took, from their first frame on.
+            let steering = self.ports.steering().clone();
             self.ports = Ports::new(&next.ports, self.umem.chunk_len());
+            self.ports.steer(steering);
         }
         self.config.ports = next.ports;
         self.config.guard = next.guard;
