@@ -24,7 +24,7 @@ APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 CHECKS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean kernel strongswan-suite interop $(CHECKS)
+.PHONY: help setup build demo test lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -44,7 +44,7 @@ demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves 
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 
 test: ## every check and test there is
-	@.ci/run $(CHECKS) strongswan-suite interop
+	@.ci/run $(CHECKS) strongswan-suite dpdk-suite interop
 
 lint: ## format, clippy, docs, crate graph, audit and shell checks
 	@.ci/run format clippy docs crate-graph audit shell
@@ -57,6 +57,10 @@ strongswan-suite: build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SA
 	@scripts/fetch-strongswan-suite
 	@PYTHONPATH=tests $(PYTHON) -m strongswan $(ONLY) \
 	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
+
+dpdk-suite: $(if $(CULVERT),,build) ## the packet tests of DPDK's gateway; ONLY=trs_ipv6opts
+	@scripts/fetch-dpdk-suite
+	@PYTHONPATH=tests $(PYTHON) -m dpdk $(ONLY)
 
 kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREBUILT=1 Debian's own
 	@tests/kernel/build $(if $(filter 1 yes true,$(PREBUILT)),--prebuilt,$(or $(VERSION),6.12))

@@ -1,0 +1,7 @@
+"""`python3 -m dpdk`."""
+
+import sys
+
+from .main import main
+
+sys.exit(main())
