@@ -28,34 +28,24 @@
 //! that makes the worker wait.
 #![forbid(unsafe_code)]
 
-mod ahead;
-mod asking;
-mod batch;
+mod apply;
+mod burst;
+mod classify;
 mod counters;
-mod crypto_pool;
-mod egress;
+mod crypt;
 mod event;
-mod fast;
-mod fit;
-mod flow_cache;
-mod guess;
-mod icmp;
-mod idle;
-mod inbound;
-mod inbound_sas;
-mod ingress;
-mod opening;
-mod outbound;
-mod own;
-mod plan;
-mod sealing;
+mod flows;
+mod packets;
+mod prefetch;
+mod resolve;
+mod slow;
 mod tables;
-mod volume;
+mod view;
 mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
-pub use crypto_pool::{CryptoParts, CryptoWorker};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
-pub use idle::Polling;
+pub use packets::ports::MAX_PORTS;
 pub use tables::{Interface, Tables, Topology};
-pub use worker::{Command, DEFAULT_FLOWS, MAX_PORTS, Now, Worker, WorkerParts};
+pub use view::Now;
+pub use worker::{Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, Worker, WorkerParts};

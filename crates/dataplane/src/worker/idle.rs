@@ -16,11 +16,9 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use arrayvec::ArrayVec;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::worker::{MAX_PORTS, Now, Worker};
+use crate::view::Now;
 
 /// What a worker does when nothing comes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,81 +104,12 @@ impl Idle {
 
     /// Whether it is time to ask the ports if they still work: a sleeper hears of it by `poll`, one
     /// that never sleeps does not.
-    fn should_ask(&mut self, now_ns: u64) -> bool {
+    pub(super) fn should_ask(&mut self, now_ns: u64) -> bool {
         let is_due = now_ns.saturating_sub(self.asked_ns) >= SLEEP.as_nanos() as u64;
         if is_due {
             self.asked_ns = now_ns;
         }
         is_due
-    }
-}
-
-impl Worker {
-    /// Chooses what to do when nothing comes; [`Polling::Adaptive`] unless told.
-    pub fn set_polling(&mut self, polling: Polling) {
-        self.polling = polling;
-    }
-
-    /// Works until told to stop.
-    pub fn run(&mut self) {
-        let mut idle = Idle::new(self.polling, self.now.ns);
-        while !self.stopping {
-            let came = self.round();
-            let now_ns = self.now.ns;
-            if idle.should_sleep(came, now_ns) {
-                self.sleep();
-                idle.has_slept(now_ns);
-            } else if came == 0 {
-                core::hint::spin_loop();
-            }
-            if idle.should_ask(now_ns) {
-                self.check_ports();
-            }
-        }
-        self.close();
-    }
-
-    /// Sleeps until a port, the control thread or a time-out wakes it.
-    fn sleep(&mut self) {
-        // Changes that were too many for one round are taken over in the next.
-        if self.reader.is_behind() {
-            return;
-        }
-        let waker = self.waker.clone();
-        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
-        fds.push(PollFd::new(&waker, PollFlags::IN));
-        for place in self.ports.iter().flatten() {
-            if let Some(fd) = place.port.fd() {
-                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-            }
-        }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
-        let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0);
-        let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
-        let any_failed = woken > 0 && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));
-        // Emptied only if there is something in it: that spares most sleeps a system call.
-        let is_called = woken > 0 && fds.first().is_some_and(|fd| !fd.revents().is_empty());
-        drop(fds);
-        self.counters.work.sleeps.add(1);
-        if is_called {
-            self.waker.clear();
-        }
-        if any_failed {
-            self.check_ports();
-        }
-    }
-
-    /// Asks every port whether it still works, and closes those whose interface is gone.
-    fn check_ports(&mut self) {
-        let mut gone: ArrayVec<u32, MAX_PORTS> = ArrayVec::new();
-        for place in self.ports.iter_mut().flatten() {
-            if place.port.check().is_err_and(|error| error.is_gone()) {
-                gone.push(place.ifindex);
-            }
-        }
-        for ifindex in gone {
-            self.lose_port(ifindex);
-        }
     }
 }
 
@@ -195,7 +124,7 @@ const LONGEST_LOOK_NS: u64 = 2 * WAKE_NS;
 const SHORTEST_LOOK_NS: u64 = WAKE_NS / 2;
 
 /// The longest sleep: held packets time out at this grain.
-const SLEEP: Duration = Duration::from_millis(50);
+pub(super) const SLEEP: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

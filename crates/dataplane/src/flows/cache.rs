@@ -18,7 +18,7 @@ use mem::Cache;
 use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed};
 
-use crate::plan::{Plan, Stamps};
+use crate::flows::plan::{Plan, Stamps};
 
 /// Places that a flow may stand in.
 const WAYS: usize = 8;
@@ -223,26 +223,8 @@ impl FlowCache {
         Some(&entry.plan)
     }
 
-    /// What another cache has to know of a flow's plan, if there is one of this epoch.
-    pub(crate) fn told(&self, hash: u64, key: &Key) -> Option<(Plan, Stamps)> {
-        let place = self.place(Cache::First, hash)? as usize;
-        let entry = self.entries.get(place)?.as_ref()?;
-        let is_current = entry.epoch == self.epoch && entry.key == *key;
-        is_current.then(|| Some((entry.plan.clone(), self.stamps.get(place)?.clone())))?
-    }
-
-    /// Keeps a plan that was made by another reader of the databases: it has to prove that it holds
-    /// in this one's view.
-    pub(crate) fn insert_told(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
-        self.insert_of(hash, key, plan, stamps, self.generation.wrapping_sub(1));
-    }
-
     /// Keeps a plan, in the place of the flow's old one or of another flow's.
     pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
-        self.insert_of(hash, key, plan, stamps, self.generation);
-    }
-
-    fn insert_of(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps, generation: u32) {
         let (set, tag) = (self.set(hash), Self::tag(hash));
         let Some(tags) = self.tags.get_mut(set) else { return };
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
@@ -251,7 +233,8 @@ impl FlowCache {
             self.turn % WAYS
         });
         let place = set * WAYS + way;
-        let entry = Entry { key, epoch: self.epoch, generation, plan };
+        let (epoch, generation) = (self.epoch, self.generation);
+        let entry = Entry { key, epoch, generation, plan };
         if let (Some(t), Some(old), Some(old_stamps)) =
             (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {

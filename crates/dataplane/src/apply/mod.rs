@@ -1,0 +1,112 @@
+//! Actions: carries out what a plan says, for fresh and for cached decisions alike.
+//!
+//! Nothing is decided here. What an action needs to be exact (the SA is there, the packet fits, its
+//! TTL goes on) was checked by [`crate::resolve`] or by [`Plan::judge`](crate::flows::plan::Plan::judge).
+
+mod accept;
+mod inbound_sas;
+mod open;
+mod seal;
+
+use esp::Sa;
+use io::Packet;
+use outcome::{DropReason, Outcome};
+use policy::SaEntry;
+use wire::Brief;
+use wire::natt::{self, NattPayload};
+
+use crate::apply::inbound_sas::InboundSas;
+use crate::crypt::Crypt;
+use crate::flows::plan::{Action, Forward};
+use crate::packets::{Meta, Out};
+use crate::resolve::NextHop;
+use crate::view::View;
+
+/// What carries decisions out: the crypto stage and the exit.
+pub(crate) struct Executor {
+    pub(crate) crypt: Crypt,
+    pub(crate) out: Out,
+    pub(crate) sas: InboundSas,
+}
+
+impl AsMut<Out> for Executor {
+    fn as_mut(&mut self) -> &mut Out {
+        &mut self.out
+    }
+}
+
+impl Executor {
+    pub(crate) fn new(crypt: Crypt, out: Out) -> Executor {
+        Executor { crypt, out, sas: InboundSas::default() }
+    }
+
+    /// Carries out an action on a packet.
+    ///
+    /// `sa` is the SA of [`Action::Seal`]; `to` the next hop, where the action's adjacency is not
+    /// known.
+    #[inline(always)]
+    pub(crate) fn apply(
+        &mut self,
+        view: &View,
+        action: &Action,
+        (sa, to): (Option<&SaEntry<Sa>>, Option<&NextHop>),
+        packet: Packet,
+        meta: &Meta,
+    ) {
+        let h = meta.digest.brief;
+        match action {
+            Action::Seal(seal) => match sa {
+                Some(sa) => self.seal(view, seal, (sa, to), packet, h),
+                None => self.out.drop(packet, DropReason::OutStateExpired),
+            },
+            Action::OpenBare => self.open_bare(view, packet, meta),
+            Action::OpenUdp => self.open_udp(view, packet, meta),
+            Action::ToLinux => self.out.to_linux(packet),
+            Action::BackToLinux { tag } => self.out.back_to_linux(packet, *tag),
+            Action::Forward(forward) => self.forward(view, forward, to, packet, h),
+        }
+    }
+
+    /// Forwards a packet in clear.
+    #[inline(always)]
+    fn forward(
+        &mut self,
+        view: &View,
+        forward: &Forward,
+        to: Option<&NextHop>,
+        mut packet: Packet,
+        h: Brief,
+    ) {
+        if forward.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.out.drop(packet, DropReason::MalformedIp);
+        }
+        self.out.counters.work.forwarded_clear.add(1);
+        if let Some(to) = to {
+            return self.out.send_to(view, packet, (to.ifindex, to.addr));
+        }
+        let span = packet.span;
+        match forward.adjacency.frame(packet.frame.bytes_mut(), span) {
+            Some(frame) => {
+                packet.span = frame;
+                self.out.send(forward.adjacency.slot.into(), packet);
+            }
+            None => self.out.drop(packet, DropReason::OutNoRoom),
+        }
+    }
+
+    /// A packet to a NAT traversal port of this host (RFC 3948 §2).
+    #[inline(never)]
+    fn open_udp(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        let payload_at = usize::from(meta.digest.brief.header_len()) + wire::udp::HEADER_LEN;
+        match packet.data().get(payload_at..).map(natt::classify) {
+            Some(NattPayload::Esp) => self.open(view, packet, meta, true),
+            // Steering leaves it to Linux; if one comes here all the same, Linux gets it.
+            Some(NattPayload::NonEspMarker) => match view.back(meta.ingress.ifindex) {
+                Some(tag) => self.out.back_to_linux(packet, tag),
+                None => self.out.to_linux(packet),
+            },
+            Some(NattPayload::Keepalive) => self.out.end(packet, Outcome::Consumed),
+            Some(NattPayload::TooShort) | None => self.out.drop(packet, DropReason::MalformedEsp),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! ESP that arrives: SAD, replay check, and into the burst that is decrypted.
+
+use core::net::IpAddr;
+
+use esp::{Opening, Sa};
+use io::Packet;
+use outcome::DropReason;
+use policy::{Reader, SaHandle};
+use wire::{Digest, Fragment, Span, protocol};
+
+use crate::apply::{Executor, inbound_sas::InboundSas};
+use crate::flows::Guess;
+use crate::packets::Meta;
+use crate::view::View;
+
+/// Why an ESP packet is not opened, and the SA that refused it.
+pub(crate) struct Refused {
+    reason: DropReason,
+    sa: Option<SaHandle>,
+}
+
+impl From<DropReason> for Refused {
+    fn from(reason: DropReason) -> Refused {
+        Refused { reason, sa: None }
+    }
+}
+
+/// An ESP packet that is worth decrypting.
+pub(crate) struct Candidate {
+    sa: SaHandle,
+    opening: Opening,
+    from: Option<(IpAddr, u16)>,
+}
+
+impl Executor {
+    /// Bare ESP for this host.
+    #[inline(never)]
+    pub(super) fn open_bare(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        self.open(view, packet, meta, false);
+    }
+
+    /// An ESP packet for this host; `is_in_udp` if it is encapsulated in UDP.
+    #[inline(always)]
+    pub(crate) fn open(&mut self, view: &View, packet: Packet, meta: &Meta, is_in_udp: bool) {
+        match self.sas.candidate(&view.reader, &packet, meta, is_in_udp) {
+            Ok(candidate) => self.gather_open(view, packet, meta, candidate),
+            Err(Refused { reason, sa }) => {
+                if let Some(sa) = sa.and_then(|sa| view.reader.sa(sa)) {
+                    sa.esp.count_refused(reason);
+                }
+                self.out.drop(packet, reason);
+            }
+        }
+    }
+
+    /// Adds a packet to the burst that is decrypted; there is room (see [`crate::burst`]).
+    #[inline(always)]
+    pub(crate) fn gather_open(
+        &mut self,
+        view: &View,
+        packet: Packet,
+        meta: &Meta,
+        candidate: Candidate,
+    ) {
+        let Candidate { sa, opening, from } = candidate;
+        // With few SAs everything is near: nothing is guessed.
+        let guess = match self.crypt.is_spread {
+            true => {
+                if let Some(sa) = view.reader.sa(sa) {
+                    sa.esp.replay().prefetch(opening.seq);
+                }
+                Guess::from_note(view.reader.note(sa))
+            }
+            false => Guess::NONE,
+        };
+        if let Err(packet) = self.crypt.opens.push(packet, meta, (sa, guess), opening, from) {
+            self.out.drop(packet, DropReason::InCrypto);
+        }
+    }
+}
+
+impl InboundSas {
+    /// Decides whether an ESP packet is worth decrypting.
+    ///
+    /// 1. Fragments cannot be opened.
+    /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
+    ///    the SA has it is seen when the packet has been opened.
+    /// 3. Lengths and the replay window are checked.
+    #[inline(always)]
+    pub(crate) fn candidate(
+        &mut self,
+        reader: &Reader<Sa>,
+        packet: &Packet,
+        meta: &Meta,
+        is_in_udp: bool,
+    ) -> Result<Candidate, Refused> {
+        let Digest { flow, brief } = &meta.digest;
+        if brief.fragment() != Fragment::Whole {
+            return Err(DropReason::EspFragment.into());
+        }
+        let (udp_len, from) = match is_in_udp {
+            true => (wire::udp::HEADER_LEN, Some((flow.src(), flow.ports().0))),
+            false => (0, None),
+        };
+        let offset = usize::from(brief.header_len()) + udp_len;
+        let Some((spi, _)) = packet.data().get(offset..).and_then(|esp| esp.split_first_chunk())
+        else {
+            return Err(DropReason::MalformedEsp.into());
+        };
+        let spi = u32::from_be_bytes(*spi);
+        let found = match meta.sa.filter(|_| meta.is_own_esp) {
+            Some(spot) => reader.inbound_sa_at(spot, (flow.dst(), spi, protocol::ESP), 0),
+            None => None,
+        };
+        let found = found.or_else(|| self.find(flow, spi, reader));
+        let Some((handle, sa)) = found.and_then(|handle| Some((handle, reader.sa(handle)?))) else {
+            return Err(DropReason::InNoState.into());
+        };
+        if !sa.state().is_usable() {
+            return Err(DropReason::InStateExpired.into());
+        }
+        let Span { start, len } = packet.span;
+        let esp = Span { start: start + offset, len: len - offset };
+        match sa.esp.open_look(packet.frame.bytes(), esp, None) {
+            Ok(opening) => Ok(Candidate { sa: handle, opening, from }),
+            Err(reason) => Err(Refused { reason, sa: Some(handle) }),
+        }
+    }
+}

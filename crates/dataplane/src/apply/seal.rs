@@ -1,0 +1,103 @@
+//! Packets that an SA protects: gathered, sealed by the burst, sent.
+
+use esp::Sa;
+use io::Packet;
+use outcome::DropReason;
+use policy::SaEntry;
+use wire::Brief;
+
+use crate::apply::Executor;
+use crate::crypt::{Exit, Seals};
+use crate::flows::plan::Seal;
+use crate::packets::Out;
+use crate::packets::fragment::fragment;
+use crate::resolve::NextHop;
+use crate::view::View;
+
+impl Executor {
+    /// Adds a packet to the burst that is sealed.
+    #[inline(always)]
+    pub(crate) fn seal(
+        &mut self,
+        view: &View,
+        seal: &Seal,
+        (sa, to): (&SaEntry<Sa>, Option<&NextHop>),
+        mut packet: Packet,
+        h: Brief,
+    ) {
+        if self.crypt.seals.is_full() {
+            self.seal_gathered(view);
+        }
+        if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.out.drop(packet, DropReason::MalformedIp);
+        }
+        let exit = to.map_or(Exit::Ready(&seal.adjacency), Exit::To);
+        let (sa, mtu) = ((seal.sa, sa), usize::from(seal.mtu));
+        let gathered = self.crypt.seals.gather(packet, h, sa, mtu, exit, view.now.wall_s);
+        if let Err((packet, reason)) = gathered {
+            self.out.drop(packet, reason);
+        }
+    }
+
+    /// Seals what was gathered, and sends it.
+    ///
+    /// Packets leave in the order of their sequence numbers, which is that of their arrival.
+    #[inline(never)]
+    pub(crate) fn seal_gathered(&mut self, view: &View) {
+        if let Some(work) = self.crypt.take_seals(&view.reader) {
+            self.crypt.submit_seals(work, &view.reader);
+        }
+        self.send_done_seals(view);
+    }
+
+    /// Sends what is sealed by now.
+    pub(crate) fn send_done_seals(&mut self, view: &View) {
+        while let Some(mut done) = self.crypt.poll_seals() {
+            self.send_sealed(view, &mut done);
+            self.crypt.put_back_seals(done);
+        }
+    }
+
+    /// Sends what has been sealed, and empties the burst.
+    fn send_sealed(&mut self, view: &View, seals: &mut Seals) {
+        let Executor { crypt, out, .. } = self;
+        let mut encrypted = 0;
+        for (packet, exit) in seals.drain() {
+            match exit {
+                Ok(Exit::Ready(adjacency)) => {
+                    encrypted += 1;
+                    out.send(adjacency.slot.into(), packet);
+                }
+                Ok(Exit::To(to)) => {
+                    encrypted += 1;
+                    send_sealed_to(view, out, packet, to, &mut crypt.ivs);
+                }
+                Err(reason) => out.drop(packet, reason),
+            }
+        }
+        out.counters.work.encrypted.add(encrypted);
+    }
+}
+
+/// Sends a sealed packet, in fragments where it could not be made short enough.
+fn send_sealed_to(
+    view: &View,
+    out: &mut Out,
+    packet: Packet,
+    to: &NextHop,
+    ivs: &mut esp::IvSource,
+) {
+    let next = (to.ifindex, to.addr);
+    if packet.span.len <= to.mtu {
+        return out.send_to(view, packet, next);
+    }
+    match wire::parse_ip(packet.data()) {
+        Ok(h) => {
+            let ident = ivs.random() as u32;
+            fragment(out, packet, &h, (to.mtu, ident), |out, piece, _| {
+                out.send_to(view, piece, next);
+            });
+        }
+        Err(error) => out.drop(packet, error.into()),
+    }
+}

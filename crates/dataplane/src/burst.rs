@@ -1,0 +1,273 @@
+//! The passes of a burst.
+//!
+//! | pass | each packet | prefetches |
+//! | --- | --- | --- |
+//! | 1 | is classified and hashed ([`crate::classify`]) | headers; the flow's tags |
+//! | 2 | is looked for in the flow cache ([`crate::flows`]) | the flow's plan |
+//! | 3 | is moved on by its plan ([`crate::apply`]), or is a miss | |
+//!
+//! What is to be encrypted or decrypted is gathered, and goes through [`crate::crypt`] by the burst.
+//! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
+//! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
+
+use esp::Sa;
+use io::{Burst, Packet};
+use mem::Cache;
+use outcome::DropReason;
+use policy::SaEntry;
+
+use crate::apply::Executor;
+use crate::classify::Addresses;
+use crate::crypt::Opens;
+use crate::flows::plan::Holds;
+use crate::flows::{FlowCache, Guess};
+use crate::packets::{Meta, Metas, Source};
+use crate::prefetch::{AGAIN, SOON};
+use crate::view::View;
+
+/// What moves bursts: one for each worker, and for each helper.
+pub(crate) struct Path {
+    pub(crate) view: View,
+    pub(crate) addresses: Addresses,
+    pub(crate) flows: FlowCache,
+    pub(crate) exec: Executor,
+}
+
+/// What is done with packets whose flow has no plan that holds.
+pub(crate) trait Misses {
+    /// Whether packets with a plan are misses too: one before them was left for somebody else, who
+    /// gets what follows in order.
+    fn takes_all(&self) -> bool;
+
+    /// Moves a packet on. `held` is the SA that it was decrypted by, where that may have been
+    /// removed since.
+    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>);
+}
+
+/// What a burst is worked on with: allocated once.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub(crate) burst: Burst,
+    pub(crate) metas: Metas,
+}
+
+impl Path {
+    pub(crate) fn new(view: View, flows: FlowCache, exec: Executor) -> Path {
+        Path { view, addresses: Addresses::new(), flows, exec }
+    }
+
+    /// Moves each packet of a burst on.
+    pub(crate) fn run(
+        &mut self,
+        misses: &mut impl Misses,
+        burst: &mut Burst,
+        metas: &mut Metas,
+        source: Source,
+    ) {
+        self.look_at(burst, metas, source);
+        if self.exec.crypt.opens.room() < burst.len() {
+            self.open_gathered(misses);
+        }
+        let is_spread = self.exec.crypt.is_spread;
+        let mut metas = metas.iter();
+        for packet in burst.drain(..) {
+            if is_spread && let Some(next) = metas.as_slice().get(AGAIN) {
+                self.prefetch_again(next);
+            }
+            if is_spread
+                && let Some(next) = metas.as_slice().get(SOON).filter(|next| !next.is_own_esp)
+            {
+                self.prefetch_counters(next);
+            }
+            match metas.next() {
+                Some(meta) if meta.is_own_esp => self.enter_own_esp(misses, packet, meta),
+                Some(meta) => self.enter(misses, packet, meta, None),
+                // There are as many.
+                None => self.exec.out.drop(packet, DropReason::NoFrames),
+            }
+        }
+    }
+
+    /// The first two passes.
+    pub(crate) fn look_at(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {
+        self.classify(burst, metas, source);
+        self.find(metas);
+        if self.exec.crypt.is_spread {
+            self.prefetch_burst(burst, metas);
+        }
+    }
+
+    /// The second pass.
+    #[inline]
+    pub(crate) fn find(&self, metas: &mut [Meta]) {
+        let cache = self.bulk_cache();
+        for meta in metas {
+            // Of those that end here too: it does no harm.
+            if meta.is_sought {
+                meta.place = self.flows.place(cache, meta.hash);
+            }
+        }
+    }
+
+    /// The third pass of any packet.
+    #[inline(never)]
+    pub(crate) fn enter_any(
+        &mut self,
+        misses: &mut impl Misses,
+        packet: Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
+        match meta.is_own_esp {
+            true => self.enter_own_esp(misses, packet, meta),
+            false => self.enter(misses, packet, meta, held),
+        }
+    }
+
+    /// The third pass of bare ESP for this host, as its destination alone tells.
+    #[inline(always)]
+    fn enter_own_esp(&mut self, misses: &mut impl Misses, packet: Packet, meta: &Meta) {
+        if let Some(outcome) = meta.end {
+            return self.exec.out.end(packet, outcome);
+        }
+        if misses.takes_all() {
+            return misses.miss(self, packet, meta, None);
+        }
+        match self.is_known_source(&meta.digest.flow) {
+            true => self.exec.open(&self.view, packet, meta, false),
+            false => self.exec.out.drop(packet, DropReason::MartianSource),
+        }
+    }
+
+    /// The third pass of every other packet: by its flow's plan, or it is a miss.
+    #[inline(always)]
+    fn enter(
+        &mut self,
+        misses: &mut impl Misses,
+        packet: Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
+        if let Some(outcome) = meta.end {
+            return self.exec.out.end(packet, outcome);
+        }
+        if misses.takes_all() {
+            return misses.miss(self, packet, meta, held);
+        }
+        let Path { view, flows, exec, .. } = self;
+        let Some(place) = meta.place.filter(|_| meta.has_flow) else {
+            return misses.miss(self, packet, meta, held);
+        };
+        let Some(plan) = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp)) else {
+            return misses.miss(self, packet, meta, held);
+        };
+        let h = meta.digest.brief;
+        let sa = match plan.judge(&view.reader, &packet, h) {
+            Holds::Yes => None,
+            Holds::By(sa) => Some(sa),
+            Holds::No => return misses.miss(self, packet, meta, held),
+        };
+        plan.count(view.worker, h, view.now.wall_s);
+        exec.apply(view, &plan.action, (sa, None), packet, meta);
+    }
+
+    /// Decrypts what was gathered, and moves on what was inside.
+    #[inline(never)]
+    pub(crate) fn open_gathered(&mut self, misses: &mut impl Misses) {
+        if let Some(work) = self.exec.crypt.take_opens() {
+            self.submit_opens(work);
+        }
+        while let Some(mut done) = self.exec.crypt.poll_opens() {
+            self.accept_all(misses, &mut done);
+            self.exec.crypt.put_back_opens(done);
+        }
+    }
+
+    /// Decrypts work. Writes nothing but the packets and the work itself.
+    pub(crate) fn submit_opens(&mut self, work: Box<Opens>) {
+        self.exec.crypt.note_spread(work.runs(), work.len());
+        if self.exec.crypt.is_spread {
+            // The flows' plans have come; their policies' counters come while the cipher computes.
+            let places = work.work.iter().take(work.len()).filter_map(|work| work.guess.place());
+            places.for_each(|place| {
+                self.prefetch_by_plan(Cache::First, place);
+            });
+        }
+        self.exec.crypt.submit_opens(work, &self.view.reader);
+    }
+
+    /// Accepts what has been decrypted, in the order of arrival, moves it on in passes 2 and 3, and
+    /// empties the burst.
+    pub(crate) fn accept_all(&mut self, misses: &mut impl Misses, opens: &mut Opens) {
+        let is_spread = self.exec.crypt.is_spread;
+        let Opens { packets, work, metas } = opens;
+        // Those of earlier bursts may follow.
+        let works = work.get(..packets.len()).unwrap_or_default();
+        let mut rest = works.iter();
+        if is_spread {
+            rest.by_ref().take(AGAIN).for_each(|next| self.prefetch_accept(next));
+        }
+        let each = packets.iter_mut().zip(works).zip(metas.iter_mut());
+        for ((packet, work), meta) in each {
+            if is_spread && let Some(next) = rest.next() {
+                self.prefetch_accept(next);
+            }
+            if meta.end.is_none() {
+                self.seek(meta, work.guess);
+                // Where the guess was right: its plan is near now.
+                if is_spread && !meta.is_sought {
+                    self.prefetch_counters(meta);
+                }
+            }
+            if let Err(outcome) = self.exec.accept(&self.view, packet, work) {
+                meta.end = Some(outcome);
+            }
+        }
+        self.find(metas);
+        if is_spread {
+            self.note_guesses(metas, works);
+        }
+        let mut metas = metas.iter();
+        for packet in packets.drain(..) {
+            if let Some(place) = metas.as_slice().get(AGAIN).and_then(|next| next.place) {
+                self.flows.prefetch_at(Cache::First, place);
+            }
+            match metas.next() {
+                Some(meta) => self.enter(misses, packet, meta, None),
+                // There are as many.
+                None => self.exec.out.drop(packet, DropReason::InCrypto),
+            }
+        }
+    }
+
+    /// Finds the place of a decrypted packet's flow, or its hash.
+    #[inline(always)]
+    fn seek(&self, meta: &mut Meta, guess: Guess) {
+        match guess.place().filter(|place| self.flows.is_of(*place, &meta.key())) {
+            Some(place) => (meta.is_sought, meta.place) = (false, Some(place)),
+            None => meta.seek(&self.flows),
+        }
+    }
+
+    /// Runs what has been gathered through the engine and out of the ports' queues.
+    pub(crate) fn finish(&mut self, misses: &mut impl Misses) {
+        self.open_gathered(misses);
+        self.exec.seal_gathered(&self.view);
+    }
+
+    /// Takes over what has changed in the databases; true if anything has.
+    pub(crate) fn refresh(&mut self) -> bool {
+        let has_changed = self.view.reader.refresh();
+        if has_changed {
+            self.flows.begin_generation();
+            self.exec.sas.begin_view();
+        }
+        has_changed
+    }
+
+    /// What was found out by routes, neighbours and interfaces has to be found out anew.
+    pub(crate) fn begin_epoch(&mut self) {
+        self.flows.begin_epoch();
+        self.addresses.forget();
+    }
+}

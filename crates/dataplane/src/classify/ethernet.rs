@@ -1,0 +1,135 @@
+//! Frames from Ethernet ports, and packets from Linux, up to their flow.
+
+use io::Packet;
+use outcome::DropReason;
+use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
+use wire::{Family, Span};
+
+use crate::burst::Path;
+use crate::flows::Ingress;
+use crate::packets::Meta;
+
+/// Length of an Ethernet address.
+const MAC_LEN: usize = 6;
+
+impl Path {
+    /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
+    /// known. The packet's span is then the IP packet.
+    ///
+    /// A VLAN's frames belong to an interface of their own, which no port stands for: they are not
+    /// taken for the parent's. A tag of VLAN 0 only carries a priority (IEEE 802.1Q §6.9).
+    #[inline(always)]
+    pub(super) fn meta_from_port(
+        &self,
+        packet: &mut Packet,
+        meta: &mut Meta,
+        ifindex: u32,
+        mac: Option<MacAddr>,
+    ) -> Result<(), DropReason> {
+        // Most frames, in a few comparisons: to this port, untagged.
+        if let Some(header) = packet.data().first_chunk::<HEADER_LEN>()
+            && mac.is_some_and(|mac| is_to(header, mac))
+            && let Some(family) = ip_family(header)
+        {
+            let Span { start, len } = packet.span;
+            let span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
+            let bytes = packet.frame.bytes().get(span.start..).unwrap_or_default();
+            if let Some((digest, may_be_partial)) = wire::digest(bytes, span.len)
+                && digest.brief.family() == family
+                && !may_be_partial
+            {
+                // What Ethernet padded is not part of the packet.
+                packet.span = Span { len: digest.brief.total_len().into(), ..span };
+                meta.digest = digest;
+                meta.enter(Ingress { ifindex, via: None }, true);
+                return Ok(());
+            }
+        }
+        self.meta_of_any(packet, meta, ifindex, mac)
+    }
+
+    /// The same for every frame.
+    #[inline(never)]
+    fn meta_of_any(
+        &self,
+        packet: &mut Packet,
+        meta: &mut Meta,
+        ifindex: u32,
+        mac: Option<MacAddr>,
+    ) -> Result<(), DropReason> {
+        let header = EthernetHeader::parse(packet.data())?;
+        let is_to_many = header.dst.is_multicast();
+        if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
+            return Err(DropReason::OtherHost);
+        }
+        let family = match header.ether_type {
+            EtherType::IPV4 => Family::V4,
+            EtherType::IPV6 => Family::V6,
+            _ => return Err(DropReason::UnexpectedProtocol),
+        };
+        if header.tags.iter().flatten().any(|tag| tag.vlan_id() != 0) {
+            return Err(DropReason::UnexpectedProtocol);
+        }
+        let payload = header.payload_offset;
+        if payload > HEADER_LEN {
+            // Without tags, as whoever gives it back to Linux finds it in front of the IP packet.
+            packet.data_mut().copy_within(..2 * MAC_LEN, payload - HEADER_LEN);
+        }
+        packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
+        let h = wire::parse_ip(packet.data())?;
+        packet.span.len = usize::from(h.total_len);
+        if h.family() != family {
+            return Err(DropReason::MalformedIp);
+        }
+        // A veth peer leaves TCP and UDP checksums to a device that is not there.
+        if wire::complete_partial(packet.data_mut(), &h) {
+            self.exec.out.counters.work.checksums_completed.add(1);
+        }
+        meta.digest = (&h).into();
+        meta.enter(Ingress { ifindex, via: None }, !is_to_many);
+        Ok(())
+    }
+
+    /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
+    /// interface that is not a port.
+    #[inline(always)]
+    pub(super) fn meta_from_linux(
+        &self,
+        packet: &mut Packet,
+        meta: &mut Meta,
+    ) -> Result<(), DropReason> {
+        let bytes = packet.data();
+        meta.digest = match wire::digest(bytes, bytes.len()) {
+            Some((digest, _)) => digest,
+            None => (&wire::parse_ip(bytes)?).into(),
+        };
+        packet.span.len = meta.digest.brief.total_len().into();
+        // Whether those are key exchange is seen in the packet alone.
+        let (src_port, dst_port) = meta.digest.flow.ports();
+        let is_natt =
+            self.view.topology.is_natt_port(src_port) || self.view.topology.is_natt_port(dst_port);
+        meta.enter(Ingress { ifindex: 0, via: None }, !is_natt);
+        Ok(())
+    }
+}
+
+/// Whether a frame is to this one station.
+#[inline(always)]
+fn is_to(header: &[u8; HEADER_LEN], mac: MacAddr) -> bool {
+    let [a, b, c, d, e, f, ..] = *header;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0]) == {
+        let [a, b, c, d, e, f] = mac.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+    }
+}
+
+/// The family of what an untagged frame carries, if it is IP.
+#[inline(always)]
+fn ip_family(header: &[u8; HEADER_LEN]) -> Option<Family> {
+    let [.., high, low] = *header;
+    match EtherType(u16::from_be_bytes([high, low])) {
+        EtherType::IPV4 => Some(Family::V4),
+        EtherType::IPV6 => Some(Family::V6),
+        _ => None,
+    }
+}

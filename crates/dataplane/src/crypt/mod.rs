@@ -1,0 +1,137 @@
+//! Seal and open work: gathered by the burst, submitted, polled when done.
+//!
+//! ```text
+//!   apply ── gather ──> Seals ── number ── submit ──> cpu ──> poll ──> sent
+//!            gather ──> Opens ──────────── submit ──> cpu ──> poll ──> accepted in order
+//! ```
+//!
+//! The processor's engine finishes with [`Crypt::submit_seals`] and [`Crypt::submit_opens`]; a device
+//! would finish later, and hand the same lists back by the same polls. The work on packets touches
+//! nothing but the packets, so any thread may do it. Numbers, windows and counters of an SA have one
+//! writer at a time: whoever gathers, numbers and accepts.
+
+mod cpu;
+pub(crate) mod opens;
+pub(crate) mod seals;
+
+use arrayvec::ArrayVec;
+use crypto::Engine;
+use esp::{IvSource, Sa};
+use policy::Reader;
+
+pub(crate) use opens::Opens;
+pub(crate) use seals::{Exit, Seals};
+
+/// Packets that are sealed or opened in one run of the engine.
+pub(crate) const BURST_LEN: usize = io::BURST_LEN;
+
+/// Lists of work of each kind: one is gathered, the others are worked on, by helpers several at a
+/// time.
+pub(crate) const LISTS: usize = 3;
+
+type Lists<T> = ArrayVec<Box<T>, LISTS>;
+
+/// Runs of one SA in a burst from which on it counts as spread.
+const SPREAD: usize = 8;
+
+/// The crypto stage of one thread.
+pub(crate) struct Crypt {
+    engine: Box<dyn Engine>,
+    pub(crate) ivs: IvSource,
+    /// Work that is being gathered.
+    pub(crate) seals: Box<Seals>,
+    pub(crate) opens: Box<Opens>,
+    /// What takes their place while they are worked on.
+    spare_seals: Lists<Seals>,
+    spare_opens: Lists<Opens>,
+    /// Work that is done, and not yet polled.
+    done_seals: Lists<Seals>,
+    done_opens: Lists<Opens>,
+    /// Whether bursts are spread over many SAs.
+    pub(crate) is_spread: bool,
+}
+
+impl Crypt {
+    pub(crate) fn new(engine: Box<dyn Engine>, ivs: IvSource) -> Crypt {
+        Crypt {
+            engine,
+            ivs,
+            seals: Box::default(),
+            opens: Box::default(),
+            spare_seals: (0..LISTS).map(|_| Box::default()).collect(),
+            spare_opens: (0..LISTS).map(|_| Box::default()).collect(),
+            done_seals: ArrayVec::new(),
+            done_opens: ArrayVec::new(),
+            is_spread: false,
+        }
+    }
+
+    /// Takes what was gathered to be sealed, with its sequence numbers; none if that is nothing.
+    #[inline(always)]
+    pub(crate) fn take_seals(&mut self, reader: &Reader<Sa>) -> Option<Box<Seals>> {
+        if self.seals.is_empty() {
+            return None;
+        }
+        let mut work = core::mem::replace(&mut self.seals, self.spare_seals.pop()?);
+        // While it is empty: the packets of one burst are all numbered in one way, in their order.
+        self.seals.is_numbered = self.is_spread;
+        let runs = work.number(reader);
+        self.note_spread(runs, work.len());
+        Some(work)
+    }
+
+    /// Takes what was gathered to be opened; none if that is nothing.
+    #[inline(always)]
+    pub(crate) fn take_opens(&mut self) -> Option<Box<Opens>> {
+        if self.opens.is_empty() {
+            return None;
+        }
+        Some(core::mem::replace(&mut self.opens, self.spare_opens.pop()?))
+    }
+
+    /// Seals numbered work: headers, trailers, cipher.
+    pub(crate) fn submit_seals(&mut self, mut work: Box<Seals>, reader: &Reader<Sa>) {
+        if self.is_spread {
+            work.prefetch_sas(reader);
+        }
+        cpu::seal_all(&mut work, reader, &mut *self.engine, &mut self.ivs);
+        self.done_seals.push(work);
+    }
+
+    /// Opens work: cipher, trailer, inner headers.
+    pub(crate) fn submit_opens(&mut self, mut work: Box<Opens>, reader: &Reader<Sa>) {
+        if self.is_spread {
+            work.prefetch_sas(reader);
+        }
+        cpu::open_all(&mut work, reader, &mut *self.engine);
+        self.done_opens.push(work);
+    }
+
+    /// Sealed work, if any is done.
+    #[inline(always)]
+    pub(crate) fn poll_seals(&mut self) -> Option<Box<Seals>> {
+        self.done_seals.pop_at(0)
+    }
+
+    /// Opened work, if any is done.
+    #[inline(always)]
+    pub(crate) fn poll_opens(&mut self) -> Option<Box<Opens>> {
+        self.done_opens.pop_at(0)
+    }
+
+    /// Gives an emptied list back.
+    pub(crate) fn put_back_seals(&mut self, work: Box<Seals>) {
+        self.spare_seals.push(work);
+    }
+
+    /// Gives an emptied list back.
+    pub(crate) fn put_back_opens(&mut self, work: Box<Opens>) {
+        self.spare_opens.push(work);
+    }
+
+    /// Notes how a burst was spread: into how many runs of one SA.
+    #[inline]
+    pub(crate) fn note_spread(&mut self, runs: usize, packets: usize) {
+        self.is_spread = runs >= SPREAD && runs * 2 >= packets;
+    }
+}

@@ -1,0 +1,138 @@
+//! ESP packets whose SA is known: to be decrypted by the burst, then accepted one after the other.
+
+use core::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use crypto::JobStatus;
+use esp::{Content, Sa};
+use io::Packet;
+use mem::Cache;
+use outcome::{DropReason, Outcome};
+use policy::{Reader, SaHandle};
+use wire::Brief;
+
+use super::BURST_LEN;
+use crate::flows::{Guess, Ingress};
+use crate::packets::{Meta, Metas};
+
+/// What is to be done with a packet that is to be opened.
+///
+/// Apart from the packets, and written in place: a record that is moved whole goes through memory.
+#[derive(Debug)]
+pub(crate) struct OpenWork {
+    outer: Brief,
+    pub(crate) sa: SaHandle,
+    /// The flow that the packet is probably of.
+    pub(crate) guess: Guess,
+    pub(crate) opening: esp::Opening,
+    /// Where it came from, if it is encapsulated in UDP.
+    pub(crate) from: Option<(IpAddr, u16)>,
+    ifindex: u32,
+    /// Whether it went through the engine: its SA was still there.
+    pub(super) has_job: bool,
+    pub(crate) content: Result<Content, DropReason>,
+}
+
+/// Packets that are opened in one run of the engine, and what was inside, once that is known.
+#[derive(Default)]
+pub(crate) struct Opens {
+    pub(crate) packets: ArrayVec<Packet, BURST_LEN>,
+    /// Each packet's, and what is left of earlier bursts.
+    pub(crate) work: ArrayVec<OpenWork, BURST_LEN>,
+    /// Of the inner packets.
+    pub(crate) metas: Metas,
+}
+
+impl Opens {
+    pub(crate) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// How many packets there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.packets.remaining_capacity()
+    }
+
+    /// Adds a packet; it comes back if the burst is full.
+    #[inline(always)]
+    pub(crate) fn push(
+        &mut self,
+        packet: Packet,
+        meta: &Meta,
+        (sa, guess): (SaHandle, Guess),
+        opening: esp::Opening,
+        from: Option<(IpAddr, u16)>,
+    ) -> Result<(), Packet> {
+        packet.prefetch_content();
+        let (outer, ifindex) = (meta.digest.brief, meta.ingress.ifindex);
+        match self.work.get_mut(self.packets.len()) {
+            Some(work) => {
+                work.outer = outer;
+                (work.sa, work.guess) = (sa, guess);
+                work.opening = opening;
+                // Not as a whole: most often there is none.
+                match from {
+                    None => work.from = None,
+                    Some(from) => work.from = Some(from),
+                }
+                work.ifindex = ifindex;
+            }
+            None => {
+                let content = Err(DropReason::InCrypto);
+                let has_job = false;
+                let work = OpenWork { outer, sa, guess, opening, from, ifindex, has_job, content };
+                // As many as there are packets.
+                let _ = self.work.try_push(work);
+            }
+        }
+        self.packets.try_push(packet).map_err(|full| full.element())
+    }
+
+    /// The SAs of the packets, in their order.
+    pub(crate) fn sas(&self) -> impl Iterator<Item = SaHandle> {
+        self.work.iter().zip(&self.packets).map(|(work, _)| work.sa)
+    }
+
+    /// How many runs of one SA there are.
+    pub(crate) fn runs(&self) -> usize {
+        let mut last = None;
+        self.sas().filter(|sa| last.replace(*sa) != Some(*sa)).count()
+    }
+
+    /// Prefetches once more what opening reads of each SA.
+    #[inline]
+    pub(super) fn prefetch_sas(&self, reader: &Reader<Sa>) {
+        let sas = self.sas().filter_map(|sa| reader.sa(sa));
+        sas.for_each(|sa| sa.esp.prefetch_to_open(Cache::First));
+    }
+}
+
+impl OpenWork {
+    /// Reads trailer and inner headers of a decrypted packet: its span is then the inner packet.
+    #[inline(always)]
+    pub(super) fn look_inside(
+        &mut self,
+        packet: &mut Packet,
+        status: Option<JobStatus>,
+        meta: &mut Meta,
+    ) -> Result<(), Outcome> {
+        let status = status.unwrap_or(JobStatus::Failed);
+        let outer = (packet.span, self.outer);
+        let buffer = packet.frame.bytes_mut();
+        self.content = self.opening.content(buffer, outer, status, &mut meta.digest);
+        let content = self.content?;
+        if let Some(span) = content.span() {
+            packet.span = span;
+        }
+        if !content.is_whole() {
+            return Err(content.broken().map_or(Outcome::Consumed, Outcome::from));
+        }
+        let ingress = Ingress { ifindex: self.ifindex, via: Some(self.sa) };
+        meta.enter(ingress, true);
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! A flow's plan: what is done to each of its packets without a look-up.
+//!
+//! A plan is a kept decision of [`crate::resolve`]. [`Plan::judge`] says whether it holds for a
+//! packet; [`crate::apply`] carries it out.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use arrayvec::ArrayVec;
+use esp::{Mode, Sa};
+use io::Packet;
+use policy::{Reader, SaEntry, SaHandle, SaState, Stamp, Tally, WorkerIndex};
+use wire::ethernet::HEADER_LEN;
+use wire::{Brief, Span};
+
+/// The next hop of a flow, as bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Adjacency {
+    /// The egress port's slot; below [`MAX_PORTS`](crate::MAX_PORTS).
+    pub(crate) slot: u16,
+    /// The Ethernet header.
+    pub(crate) header: [u8; HEADER_LEN],
+}
+
+impl Adjacency {
+    /// Writes the Ethernet header in front of an IP packet, and says where the frame lies; none if
+    /// there is no room for it.
+    #[inline(always)]
+    pub(crate) fn frame(&self, buffer: &mut [u8], ip: Span) -> Option<Span> {
+        let start = ip.start.checked_sub(HEADER_LEN)?;
+        *buffer.get_mut(start..)?.first_chunk_mut()? = self.header;
+        Some(Span { start, len: ip.len + HEADER_LEN })
+    }
+}
+
+/// What is done to a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Action {
+    /// ESP for this host, bare.
+    OpenBare,
+    /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE.
+    OpenUdp,
+    /// Linux's: handed over through the private interface.
+    ToLinux,
+    /// Linux's: given back as received by the interface that it came in by.
+    BackToLinux {
+        /// The interface's tag.
+        tag: u16,
+    },
+    /// Forwarded in clear.
+    Forward(Forward),
+    /// Protected by an SA.
+    Seal(Seal),
+}
+
+/// How packets are forwarded in clear.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forward {
+    pub(crate) adjacency: Adjacency,
+    /// The longest packet that goes out in one piece, in bytes.
+    pub(crate) mtu: u16,
+    /// Whether this is a hop of the packet's: its TTL is decremented.
+    pub(crate) is_hop: bool,
+}
+
+/// How an SA protects packets.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seal {
+    pub(crate) sa: SaHandle,
+    /// The SA's state when it was chosen: in another one, another SA may be better.
+    pub(crate) state: SaState,
+    pub(crate) adjacency: Adjacency,
+    /// Of the path to the peer, in bytes.
+    pub(crate) mtu: u16,
+    /// Tunnel mode: the longest packet that fits the path once it is sealed, in bytes. Transport
+    /// mode: 0, as that depends on the packet's headers.
+    pub(crate) longest: u16,
+    pub(crate) is_hop: bool,
+}
+
+/// A length of IP packets, none of which is longer than 65535 bytes.
+pub(crate) fn ip_len(len: usize) -> u16 {
+    u16::try_from(len).unwrap_or(u16::MAX)
+}
+
+/// The plan of one flow.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) action: Action,
+    /// Counters of the policies that allowed it.
+    tallies: [Option<Tally>; MAX_QUESTIONS],
+}
+
+/// A plan holds as long as the databases would answer the same to all of these questions.
+pub(crate) type Stamps = ArrayVec<Stamp, MAX_QUESTIONS>;
+
+/// Questions to the policy database about one packet: one on its way in, one on its way out.
+pub(crate) const MAX_QUESTIONS: usize = 2;
+
+/// Whether a plan holds for a packet.
+pub(crate) enum Holds<'r> {
+    /// The packet has to be resolved.
+    No,
+    /// It does.
+    Yes,
+    /// It does, and this is the SA that protects the packet.
+    By(&'r SaEntry<Sa>),
+}
+
+impl Plan {
+    pub(crate) fn new(action: Action, tallies: ArrayVec<Tally, MAX_QUESTIONS>) -> Plan {
+        let mut tallies = tallies.into_iter();
+        Plan { action, tallies: core::array::from_fn(|_| tallies.next()) }
+    }
+
+    /// Counters of the policies that allowed the flow.
+    #[inline(always)]
+    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
+        self.tallies.iter().flatten()
+    }
+
+    /// Counts a packet with the policies that allowed it.
+    #[inline(always)]
+    pub(crate) fn count(&self, worker: WorkerIndex, h: Brief, now_s: u64) {
+        for tally in self.tallies() {
+            tally.count(worker, 1, u64::from(h.total_len()), now_s);
+        }
+    }
+
+    /// Whether the plan holds for a packet: the SA is there and below its limits, the packet is
+    /// short enough, and its TTL does not end here.
+    #[inline(always)]
+    pub(crate) fn judge<'r>(&self, reader: &'r Reader<Sa>, packet: &Packet, h: Brief) -> Holds<'r> {
+        match &self.action {
+            Action::Seal(seal) => match reader.sa(seal.sa) {
+                Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
+                _ => Holds::No,
+            },
+            Action::Forward(Forward { mtu, is_hop, .. }) => {
+                match h.total_len() > *mtu || *is_hop && h.ttl() <= 1 {
+                    true => Holds::No,
+                    false => Holds::Yes,
+                }
+            }
+            _ => Holds::Yes,
+        }
+    }
+}
+
+/// Whether the plan's SA is still the one for this packet, and the packet can go as it is.
+#[inline(always)]
+fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> bool {
+    let cells = sa.esp.cells();
+    let fits = match seal.longest {
+        0 => {
+            let len = sa.esp.sealed_len_of(packet.data(), h);
+            sa.esp.params().mode == Mode::Transport
+                && len.is_ok_and(|len| len <= usize::from(seal.mtu))
+        }
+        longest => h.total_len() <= longest,
+    };
+    fits && sa.state() == seal.state
+        && sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+        && (!seal.is_hop || h.ttl() > 1)
+}

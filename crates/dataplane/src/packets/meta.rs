@@ -1,0 +1,109 @@
+//! Packet metadata: what classification finds out about a packet.
+
+use core::ops::{Deref, DerefMut};
+
+use io::BURST_LEN;
+use outcome::Outcome;
+use policy::{SaSpot, SaTag};
+use wire::{Digest, MacAddr};
+
+use crate::flows::{FlowCache, Ingress, Key};
+
+/// Where a burst came from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Source {
+    pub(crate) ifindex: u32,
+    /// The private interface.
+    pub(crate) is_linux: bool,
+    /// The port's own address, where it is known.
+    pub(crate) mac: Option<MacAddr>,
+}
+
+/// What the first pass finds out about a packet; the packet itself stays where it is.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Meta {
+    pub(crate) digest: Digest,
+    pub(crate) ingress: Ingress,
+    /// Hash of the flow's key.
+    pub(crate) hash: u64,
+    /// Index of the flow cache's entry that may hold the flow's plan.
+    pub(crate) place: Option<u32>,
+    /// Bare ESP to this host, as the destination alone tells: it needs no plan.
+    pub(crate) is_own_esp: bool,
+    /// Whether the flow cache is searched by the hash.
+    pub(crate) is_sought: bool,
+    /// Whether the flow may have a plan: what is done to all its packets depends on the key alone.
+    pub(crate) has_flow: bool,
+    /// How the packet ends here, if it does; the other fields are meaningless then.
+    pub(crate) end: Option<Outcome>,
+    /// SAD hash tag of ESP to this host.
+    pub(crate) tag: Option<SaTag>,
+    /// The SA's slot, found ahead while bursts are spread over many SAs.
+    pub(crate) sa: Option<SaSpot>,
+}
+
+impl Meta {
+    /// The flow's key in the flow cache.
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Key {
+        Key { flow: self.digest.flow, ingress: self.ingress }
+    }
+
+    /// Completes metadata whose digest is there, all but the place of the flow.
+    #[inline(always)]
+    pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool) {
+        self.ingress = ingress;
+        self.has_flow = has_flow;
+        self.end = None;
+    }
+
+    /// Hashes the flow and prefetches the tags of its set.
+    #[inline(always)]
+    pub(crate) fn seek(&mut self, flows: &FlowCache) {
+        self.is_sought = true;
+        self.hash = flows.hasher().hash(&self.key());
+        flows.prefetch(self.hash);
+    }
+}
+
+/// One for each packet of a burst, in their order.
+///
+/// Written in place: a record that is moved whole goes through memory.
+pub(crate) struct Metas {
+    all: [Meta; BURST_LEN],
+    len: usize,
+}
+
+impl Default for Metas {
+    fn default() -> Metas {
+        Metas { all: core::array::from_fn(|_| Meta::default()), len: 0 }
+    }
+}
+
+impl Metas {
+    /// The first `len`, to be written.
+    #[inline]
+    pub(crate) fn places(&mut self, len: usize) -> &mut [Meta] {
+        self.len = len.min(BURST_LEN);
+        self
+    }
+}
+
+impl Deref for Metas {
+    type Target = [Meta];
+
+    #[inline]
+    fn deref(&self) -> &[Meta] {
+        self.all.get(..self.len).unwrap_or(&self.all)
+    }
+}
+
+impl DerefMut for Metas {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [Meta] {
+        match self.all.get_mut(..self.len) {
+            Some(metas) => metas,
+            None => &mut [],
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Packets on their way in and out: metadata, ports, what waits, and the only exit.
+
+pub(crate) mod fragment;
+pub(crate) mod hold;
+pub(crate) mod meta;
+pub(crate) mod neighbour;
+pub(crate) mod origin;
+pub(crate) mod out;
+pub(crate) mod ports;
+pub(crate) mod reports;
+
+pub(crate) use meta::{Meta, Metas, Source};
+pub(crate) use origin::Origin;
+pub(crate) use out::Out;
+pub(crate) use reports::Reports;

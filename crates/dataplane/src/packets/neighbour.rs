@@ -1,0 +1,94 @@
+//! Packets that wait for a neighbour, ready but for the Ethernet header.
+
+use core::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use forward::{Held, HoldLimits, HoldQueue, Resolution};
+use io::Packet;
+use outcome::{DropReason, Outcome};
+
+use crate::event::Event;
+use crate::packets::hold::{self, KEYS_AT_ONCE};
+use crate::packets::out::Out;
+use crate::view::View;
+
+/// How long a packet may wait for a neighbour, as Linux's three solicitations take.
+const WAIT_NS: u64 = 3_000_000_000;
+
+/// Waiting packets by egress interface and next hop.
+pub(crate) struct NeighbourQueue(HoldQueue<(u32, IpAddr), Packet>);
+
+impl NeighbourQueue {
+    pub(crate) fn new() -> NeighbourQueue {
+        NeighbourQueue(HoldQueue::new(hold::limits(WAIT_NS)))
+    }
+
+    /// One on a helper, where no packet waits.
+    pub(crate) fn none() -> NeighbourQueue {
+        NeighbourQueue(HoldQueue::new(HoldLimits { per_key: 0, total: 0, timeout_ns: 0 }))
+    }
+}
+
+impl Out {
+    /// Holds a packet. The first asks for the neighbour at once; the others, as often as the limit
+    /// allows, while Linux shows no sign of having heard.
+    pub(super) fn hold_for_neighbour(
+        &mut self,
+        view: &View,
+        packet: Packet,
+        (ifindex, addr): (u32, IpAddr),
+        is_unknown: bool,
+    ) {
+        match self.neighbours.0.push((ifindex, addr), packet, view.now.ns) {
+            Ok(place) => {
+                self.counters.count(Outcome::Held, 1);
+                if place == Held::First {
+                    self.reports.offer(Event::Resolve { ifindex, ip: addr });
+                } else if is_unknown {
+                    self.reports.confirm_neighbour(ifindex, addr, view.now.ns);
+                }
+            }
+            Err(refused) => self.drop(refused.into_packet(), DropReason::HoldQueueFull),
+        }
+    }
+
+    /// Sends on what waited for neighbours that are there now, or are known to be gone.
+    pub(crate) fn retry_neighbours(&mut self, view: &View) {
+        loop {
+            let is_settled = |key: &&(u32, IpAddr)| {
+                let resolution = view.neighbours.resolve(key.0, key.1);
+                matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
+            };
+            let waiting = self.neighbours.0.keys();
+            let mut settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> =
+                waiting.filter(is_settled).take(KEYS_AT_ONCE).copied().collect();
+            if settled.is_empty() {
+                return;
+            }
+            // So that the order is the same whenever the same happens.
+            settled.sort_unstable();
+            for key in settled {
+                while let Some(packet) = self.neighbours.0.pop(&key) {
+                    self.released(1);
+                    self.send_to(view, packet, key);
+                }
+            }
+        }
+    }
+
+    /// Drops what has waited for a neighbour in vain.
+    pub(crate) fn expire_neighbours(&mut self, now_ns: u64) {
+        while let Some((_, packet)) = self.neighbours.0.pop_expired(now_ns) {
+            self.released(1);
+            self.drop(packet, DropReason::HoldTimeout);
+        }
+    }
+
+    /// Drops all that waits for a neighbour.
+    pub(crate) fn drop_waiting_for_neighbours(&mut self) {
+        while let Some((_, packet)) = self.neighbours.0.pop_any() {
+            self.released(1);
+            self.drop(packet, DropReason::TransmitDown);
+        }
+    }
+}

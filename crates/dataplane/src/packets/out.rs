@@ -1,0 +1,192 @@
+//! The only exit: every packet leaves the stages through [`Out`], and is counted there.
+//!
+//! A packet is sent by a port, handed to Linux, held, or ended with a reason. On a helper, which has
+//! no ports, what becomes of a packet is noted in the burst at hand, for the worker to carry out.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use forward::Resolution;
+use io::{Frame, FramePool, Packet};
+use outcome::{DropReason, Outcome};
+use wire::Span;
+use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+
+use crate::counters::Counters;
+use crate::event::Event;
+use crate::packets::neighbour::NeighbourQueue;
+use crate::packets::ports::Ports;
+use crate::packets::reports::Reports;
+use crate::view::View;
+use crate::worker::batch::Batch;
+
+/// Ports, frames, counters and reports of one thread.
+pub(crate) struct Out {
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) pool: FramePool,
+    pub(crate) ports: Ports,
+    pub(crate) reports: Reports,
+    /// Packets that wait for a neighbour.
+    pub(crate) neighbours: NeighbourQueue,
+    /// The helpers' burst at hand, in which the fate of its packets is noted.
+    pub(crate) batch: Option<Box<Batch>>,
+}
+
+impl Out {
+    pub(crate) fn new(counters: Arc<Counters>, pool: FramePool, reports: Reports) -> Out {
+        let (ports, neighbours) = (Ports::new(), NeighbourQueue::new());
+        Out { counters, pool, ports, reports, neighbours, batch: None }
+    }
+
+    /// Ends a packet by dropping it.
+    pub(crate) fn drop(&mut self, packet: Packet, reason: DropReason) {
+        self.end(packet, reason.into());
+    }
+
+    /// Ends a packet.
+    #[cold]
+    pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
+        if let Some(batch) = &mut self.batch {
+            return batch.end(packet, outcome);
+        }
+        self.counters.count(outcome, 1);
+        self.pool.put_packet(packet);
+    }
+
+    /// Hands an IP packet to Linux, through the private interface.
+    pub(crate) fn to_linux(&mut self, packet: Packet) {
+        let private = match &self.batch {
+            Some(batch) => batch.private.map(usize::from),
+            None => self.ports.private(),
+        };
+        match private {
+            Some(slot) => self.send(slot, packet),
+            None => self.drop(packet, DropReason::LinuxFull),
+        }
+    }
+
+    /// Gives a packet back to Linux as received by the interface that it came in by. Its Ethernet
+    /// header still stands in front of it: nothing was written there since.
+    pub(crate) fn back_to_linux(&mut self, mut packet: Packet, tag: u16) {
+        match io::tun::back::tag(&mut packet, tag) {
+            true => self.to_linux(packet),
+            // A port leaves more room than that in front of each frame.
+            false => self.drop(packet, DropReason::OutNoRoom),
+        }
+    }
+
+    /// Queues a frame for a port; a full queue is sent first.
+    #[inline]
+    pub(crate) fn send(&mut self, slot: usize, packet: Packet) {
+        if let Some(batch) = &mut self.batch {
+            return batch.send(slot, packet.frame, packet.span);
+        }
+        if let Err(packet) = self.ports.enqueue(slot, packet) {
+            let Packet { frame, span } = packet;
+            self.send_full(slot, frame, span);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
+        self.transmit(slot);
+        if let Err(packet) = self.ports.enqueue(slot, Packet { frame, span }) {
+            let reason = match self.ports.get_mut(slot) {
+                Some(_) => DropReason::TransmitFull,
+                None => DropReason::TransmitDown,
+            };
+            self.drop(packet, reason);
+        }
+    }
+
+    /// Sends what is queued for a port.
+    pub(crate) fn transmit(&mut self, slot: usize) {
+        let sent = self.ports.transmit(slot, &mut self.pool);
+        let done = if sent.is_linux { Outcome::ToLinux } else { Outcome::Transmitted };
+        if sent.sent + sent.refused + sent.left > 0 {
+            let reason = if sent.gone.is_some() { DropReason::TransmitDown } else { sent.full() };
+            self.counters.count(done, sent.sent);
+            self.counters.count(Outcome::Dropped(sent.full()), sent.refused);
+            self.counters.count(Outcome::Dropped(reason), sent.left);
+        }
+        if let Some(ifindex) = sent.gone {
+            self.lose_port(ifindex);
+        }
+    }
+
+    /// Sends what is queued for every port.
+    pub(crate) fn transmit_all(&mut self) {
+        (0..self.ports.len()).for_each(|slot| self.transmit(slot));
+    }
+
+    /// Drops every port of an interface, and what is queued there.
+    pub(crate) fn remove_ports(&mut self, ifindex: u32) {
+        let queued = self.ports.remove(ifindex, &mut self.pool);
+        self.counters.count(Outcome::Dropped(DropReason::TransmitDown), queued);
+    }
+
+    /// The interface of a port is gone: closes its ports and reports it.
+    pub(crate) fn lose_port(&mut self, ifindex: u32) {
+        self.remove_ports(ifindex);
+        self.reports.send(Event::PortGone { ifindex });
+    }
+
+    /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.
+    pub(crate) fn send_to(
+        &mut self,
+        view: &View,
+        mut packet: Packet,
+        (ifindex, addr): (u32, IpAddr),
+    ) {
+        let interface = view.topology.interfaces.get(&ifindex);
+        let Some((slot, interface)) = interface.filter(|i| i.up).and_then(|i| Some((i.port?, i)))
+        else {
+            return self.drop(packet, DropReason::TransmitDown);
+        };
+        let neighbour = match view.neighbours.resolve(ifindex, addr) {
+            Resolution::Resolved { mac, confirm } => {
+                // Linux sees none of our packets: without a hint it would let the entry age.
+                if confirm {
+                    self.reports.confirm_neighbour(ifindex, addr, view.now.ns);
+                }
+                mac
+            }
+            Resolution::Unknown => {
+                return self.hold_for_neighbour(view, packet, (ifindex, addr), true);
+            }
+            Resolution::Pending => {
+                return self.hold_for_neighbour(view, packet, (ifindex, addr), false);
+            }
+            Resolution::Failed => {
+                self.reports.confirm_neighbour(ifindex, addr, view.now.ns);
+                return self.drop(packet, DropReason::NeighbourFailed);
+            }
+        };
+        let Some(ether_type) = ether_type(&packet) else {
+            return self.drop(packet, DropReason::MalformedIp);
+        };
+        let Some(start) = packet.span.start.checked_sub(HEADER_LEN) else {
+            return self.drop(packet, DropReason::OutNoRoom);
+        };
+        packet.span = Span { start, len: packet.span.len + HEADER_LEN };
+        if emit_untagged(packet.data_mut(), neighbour, interface.mac, ether_type).is_err() {
+            return self.drop(packet, DropReason::OutNoRoom);
+        }
+        self.send(slot, packet);
+    }
+
+    /// A held packet goes on; it will end in another way.
+    pub(crate) fn released(&self, n: u64) {
+        self.counters.released(n);
+    }
+}
+
+/// The EtherType by the packet's version field.
+fn ether_type(packet: &Packet) -> Option<EtherType> {
+    match packet.data().first()? >> 4 {
+        4 => Some(EtherType::IPV4),
+        6 => Some(EtherType::IPV6),
+        _ => None,
+    }
+}

@@ -1,0 +1,174 @@
+//! A worker's ports: receive and transmit queues of interfaces, and the private interface.
+
+use arrayvec::ArrayVec;
+use io::{Burst, FramePool, Packet, Port, PortStats};
+use outcome::DropReason;
+
+/// The most ports of one worker: AF_XDP queues, and the private interface.
+pub const MAX_PORTS: usize = 128;
+
+/// Attempts to get a burst into a transmit ring before the rest is dropped.
+const TRANSMIT_ATTEMPTS: usize = 8;
+
+/// One port.
+pub(crate) struct PortSlot {
+    pub(crate) ifindex: u32,
+    pub(crate) port: Box<dyn Port>,
+    /// Packets that are sent at the end of the round.
+    pub(crate) queue: Burst,
+    /// The private interface to Linux, rather than an Ethernet port.
+    pub(crate) is_linux: bool,
+}
+
+/// What became of a port's transmit queue.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sent {
+    pub(crate) is_linux: bool,
+    /// Taken by the device.
+    pub(crate) sent: u64,
+    /// Taken from the queue, but refused by the device.
+    pub(crate) refused: u64,
+    /// Left in the queue, and freed.
+    pub(crate) left: u64,
+    /// The interface, if it is gone.
+    pub(crate) gone: Option<u32>,
+}
+
+impl Sent {
+    /// The reason of what was refused: a device that is slower than the worker.
+    pub(crate) const fn full(&self) -> DropReason {
+        if self.is_linux { DropReason::LinuxFull } else { DropReason::TransmitFull }
+    }
+}
+
+/// The ports of one worker, by slot.
+pub(crate) struct Ports {
+    slots: Vec<Option<PortSlot>>,
+    private: Option<usize>,
+}
+
+impl Ports {
+    pub(crate) fn new() -> Ports {
+        Ports { slots: Vec::with_capacity(MAX_PORTS), private: None }
+    }
+
+    /// Number of slots, taken or not.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The slot of the private interface.
+    pub(crate) fn private(&self) -> Option<usize> {
+        self.private
+    }
+
+    /// All ports.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PortSlot> {
+        self.slots.iter().flatten()
+    }
+
+    /// The port in a slot.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: usize) -> Option<&mut PortSlot> {
+        self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// Puts a port into a slot.
+    pub(crate) fn add(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
+        while self.slots.len() <= slot && self.slots.len() < MAX_PORTS {
+            self.slots.push(None);
+        }
+        match self.slots.get_mut(slot) {
+            Some(place) => {
+                *place = Some(PortSlot { ifindex, port, queue: Burst::new(), is_linux });
+                if is_linux {
+                    self.private = Some(slot);
+                }
+            }
+            None => tracing::error!(slot, ifindex, "a worker has {MAX_PORTS} slots for ports"),
+        }
+    }
+
+    /// Removes every port of an interface; returns how many packets were queued there.
+    pub(crate) fn remove(&mut self, ifindex: u32, pool: &mut FramePool) -> u64 {
+        let mut queued = 0;
+        for place in &mut self.slots {
+            if place.as_ref().is_some_and(|port| port.ifindex == ifindex)
+                && let Some(mut gone) = place.take()
+            {
+                queued += gone.queue.len() as u64;
+                pool.put_burst(&mut gone.queue);
+            }
+        }
+        if self.private.is_some_and(|slot| self.slots.get(slot).is_none_or(Option::is_none)) {
+            self.private = None;
+        }
+        queued
+    }
+
+    /// Closes every port.
+    pub(crate) fn close(&mut self) {
+        self.slots.iter_mut().for_each(|place| drop(place.take()));
+        self.private = None;
+    }
+
+    /// Puts a packet into a port's queue; it comes back if there is no room, or no port.
+    #[inline(always)]
+    pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) -> Result<(), Packet> {
+        match self.slots.get_mut(slot) {
+            Some(Some(place)) if !place.queue.is_full() => {
+                // There is room.
+                let _ = place.queue.try_push(packet);
+                Ok(())
+            }
+            _ => Err(packet),
+        }
+    }
+
+    /// Sends what is queued for a port.
+    ///
+    /// A ring that stays full after it was drained into the device means that the device is
+    /// slower than the worker: the rest is freed, as a queue's tail is.
+    pub(crate) fn transmit(&mut self, slot: usize, pool: &mut FramePool) -> Sent {
+        let Some(place) = self.get_mut(slot) else { return Sent::default() };
+        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        if place.queue.is_empty() {
+            // Frames of finished transmissions come back also when nothing new is sent.
+            let gone = place.port.reclaim(pool).is_err_and(|e| e.is_gone()).then_some(ifindex);
+            return Sent { is_linux, gone, ..Sent::default() };
+        }
+        let refused_before = place.port.stats().tx_refused;
+        let queued = place.queue.len() as u64;
+        let mut is_gone = false;
+        for _ in 0..TRANSMIT_ATTEMPTS {
+            is_gone = place.port.tx(&mut place.queue, pool).is_err_and(|e| e.is_gone());
+            if place.queue.is_empty() || is_gone {
+                break;
+            }
+        }
+        let refused = place.port.stats().tx_refused.saturating_sub(refused_before);
+        // Whatever a call returned: what is not in the queue any more has been taken.
+        let left = place.queue.len() as u64;
+        let sent = queued.saturating_sub(left);
+        pool.put_burst(&mut place.queue);
+        let refused = refused.min(sent);
+        Sent { is_linux, sent: sent - refused, refused, left, gone: is_gone.then_some(ifindex) }
+    }
+
+    /// Interfaces whose ports say that they are gone.
+    pub(crate) fn gone(&mut self) -> ArrayVec<u32, MAX_PORTS> {
+        let mut gone = ArrayVec::new();
+        for place in self.slots.iter_mut().flatten() {
+            let is_gone = place.port.check().is_err_and(|error| error.is_gone());
+            if is_gone && !gone.contains(&place.ifindex) {
+                gone.push(place.ifindex);
+            }
+        }
+        gone
+    }
+
+    /// The counters of each port.
+    pub(crate) fn stats(&self) -> Vec<(u32, PortStats)> {
+        self.iter().map(|place| (place.ifindex, place.port.stats())).collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! Packets that arrive: ESP for this host, cleartext that policy may forbid, and what was decrypted.
+
+use esp::Sa;
+use outcome::DropReason;
+use policy::{Direction, Ends, Flow, Outbound, SaEntry};
+use wire::{Headers, protocol};
+
+use super::{Decision, Draft, Question};
+use crate::flows::plan::Action;
+use crate::packets::Origin;
+
+impl Question<'_> {
+    /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
+    /// may apply to it.
+    pub(super) fn arrival(&mut self, ifindex: u32, is_to_many: bool) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let is_local = view.is_local(h, ifindex);
+        if !is_to_many && !view.is_possible_source(h.src, is_local) {
+            return Decision::Drop(DropReason::MartianSource);
+        }
+        if !is_local {
+            // What was sent to all stations is not for routers (RFC 1812 §5.3.4).
+            if is_to_many {
+                return Decision::Drop(DropReason::OtherHost);
+            }
+            return self.cleartext(ifindex, Direction::Forward);
+        }
+        match h.protocol {
+            protocol::ESP => Decision::Go(Draft::of_flow(Action::OpenBare)),
+            protocol::UDP if view.topology.is_natt_port(h.dst_port) => {
+                Decision::Go(Draft::of_flow(Action::OpenUdp))
+            }
+            _ => self.cleartext(ifindex, Direction::In),
+        }
+    }
+
+    /// A packet that arrived in clear: policy must allow that.
+    ///
+    /// So must Linux's reverse path filter, which does not see what culvert takes: a forged source on
+    /// the outside would go into a tunnel. What Linux gets as received by the same interface it
+    /// checks, and counts, itself.
+    fn cleartext(&mut self, ifindex: u32, direction: Direction) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let ends = match direction {
+            Direction::Forward => Ends::Forwarded,
+            Direction::In | Direction::Out => Ends::Local,
+        };
+        let mut is_barred = false;
+        if !policy::always_bypass(h, ends, false) {
+            let flow = Flow::new(h, view.leads_to(h, ifindex));
+            let policy = match view.reader.verify(direction, &flow, None) {
+                Ok(policy) => policy.map(|policy| &**policy),
+                Err(reason) => return Decision::Drop(reason),
+            };
+            // It wants protection, and does not insist; the guard knows only the first.
+            is_barred = policy.is_some_and(|policy| !policy.config.templates.is_empty());
+            self.note(direction, &flow, policy);
+        }
+        let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
+        if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
+            && (is_barred || !self.is_checked_by_linux(h, ifindex, direction))
+        {
+            return Decision::Drop(DropReason::ReversePath);
+        }
+        match direction {
+            Direction::In => Decision::Go(self.leave_to_linux(ifindex, is_barred)),
+            Direction::Forward | Direction::Out => {
+                self.outbound(Origin::Port { ifindex, is_barred })
+            }
+        }
+    }
+
+    /// Whether a packet that arrived in clear goes back to Linux as it came.
+    #[cold]
+    fn is_checked_by_linux(&self, h: &Headers, ifindex: u32, direction: Direction) -> bool {
+        let is_clear = || {
+            let flow = Flow::new(h, self.view.leads_to(h, ifindex));
+            let verdict = self.view.reader.outbound(&flow);
+            matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_))
+        };
+        self.view.back(ifindex).is_some() && (direction == Direction::In || is_clear())
+    }
+
+    /// A packet that came in clear and is Linux's: culvert only took it to ask the policy database.
+    /// One that the guard's barrier would stop comes in by the private interface, which has none.
+    pub(super) fn leave_to_linux(&self, ifindex: u32, is_barred: bool) -> Draft {
+        Draft::of_flow(match self.view.back(ifindex).filter(|_| !is_barred) {
+            Some(tag) => Action::BackToLinux { tag },
+            None => Action::ToLinux,
+        })
+    }
+
+    /// A decrypted packet: policy must allow it (RFC 4301 §5.2).
+    pub(super) fn decrypted(&mut self, ifindex: u32, sa: Option<&SaEntry<Sa>>) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let is_local = view.is_local(h, ifindex);
+        if !view.is_possible_source(h.src, is_local) {
+            return Decision::Drop(DropReason::MartianSource);
+        }
+        let Some(sa) = sa else { return Decision::Drop(DropReason::InStateExpired) };
+        let direction = if is_local { Direction::In } else { Direction::Forward };
+        let flow = Flow::new(h, view.leads_to(h, ifindex));
+        let policy = match view.reader.verify(direction, &flow, Some(sa)) {
+            Ok(policy) => policy.map(|policy| &**policy),
+            Err(reason) => return Decision::Drop(reason),
+        };
+        self.note(direction, &flow, policy);
+        match is_local {
+            true => Decision::Go(Draft::of_flow(Action::ToLinux)),
+            false => self.outbound(Origin::Decrypted { ifindex }),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Packets that no policy protects: Linux's, or forwarded by the tables.
+
+use forward::IcmpCause;
+use outcome::DropReason;
+
+use super::route::{self, adjacency};
+use super::{Decision, Draft, Question, Route};
+use crate::flows::plan::{self, Action, Adjacency, Forward};
+use crate::packets::Origin;
+
+impl Question<'_> {
+    /// A packet that no policy protects.
+    pub(super) fn clear(&self, origin: Origin) -> Decision {
+        match origin {
+            // Culvert has taken it only to ask the policy database: it is Linux's.
+            Origin::Port { ifindex, is_barred } => {
+                Decision::Go(self.leave_to_linux(ifindex, is_barred))
+            }
+            // Whoever sent this under protection gets no answer in clear.
+            Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
+            Origin::Linux | Origin::Decrypted { .. } | Origin::Worker { .. } => {
+                self.forward(origin)
+            }
+        }
+    }
+
+    /// Forwards in clear by the tables, without culvert's own: decrypted packets, and what Linux
+    /// sent here because its destination is a protected prefix while policy says otherwise.
+    fn forward(&self, origin: Origin) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let to = match (route::route(view, h.dst, h.src, origin.iif()), origin) {
+            (Route::Port(to), _) => to,
+            // Multicast and link-local packets that Linux sends on the private interface itself
+            // (MLD, router solicitations): nobody else is on that link.
+            (Route::Local, Origin::Linux) if !view.topology.is_local_addr(h.dst) => {
+                return Decision::Consume;
+            }
+            (Route::Local, Origin::Linux) => return Decision::Drop(DropReason::ForwardLoop),
+            // What came from Linux does not find the way back to us: the rule that leads here
+            // exempts the private interface.
+            (Route::Local | Route::Linux, _) => {
+                return Decision::Go(Draft::of_flow(Action::ToLinux));
+            }
+            (Route::Nowhere(reason, Some(cause)), _) => {
+                return Decision::Error(cause, reason, origin);
+            }
+            (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
+        };
+        // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
+        let is_hop = matches!(origin, Origin::Decrypted { .. });
+        if is_hop && h.ttl <= 1 {
+            let cause = IcmpCause::TimeExceeded;
+            return Decision::Error(cause, DropReason::TtlExceeded, origin);
+        }
+        let fits = usize::from(h.total_len) <= to.mtu;
+        if !fits && h.dont_fragment {
+            let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
+            return Decision::Error(cause, DropReason::OutTooBig, origin);
+        }
+        let known = adjacency(view, to, h.family());
+        let forward = Forward {
+            adjacency: known.unwrap_or(Adjacency::default()),
+            mtu: plan::ip_len(to.mtu),
+            is_hop,
+        };
+        Decision::Go(Draft {
+            action: Action::Forward(forward),
+            to: (known.is_none() || !fits).then_some(to),
+            cut: (!fits).then_some(to.mtu),
+            is_for_flow: fits && known.is_some(),
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! Packets that an SA protects: its limits, the path to the peer, and whether the packet fits.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use esp::{Mode, Sa};
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::{SaEntry, SaHandle, Volume};
+
+use super::fit::Fit;
+use super::route::{self, adjacency, family_of};
+use super::{Decision, Draft, Question, Route};
+use crate::flows::plan::{self, Action, Adjacency, Seal};
+use crate::packets::Origin;
+use crate::view::LOOPBACK;
+
+impl Question<'_> {
+    /// A packet that this SA protects.
+    ///
+    /// 1. The SA's limits; 2. TTL, if it is forwarded; 3. where the outer packet goes; 4. whether
+    ///    it fits.
+    pub(super) fn protect(&mut self, origin: Origin, handle: SaHandle) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let Some(sa) = view.reader.sa(handle) else {
+            return Decision::Drop(DropReason::OutStateExpired);
+        };
+        let volume = check_volume(sa);
+        self.volume = (volume != Volume::Within).then(|| (sa.config.id(), volume));
+        if matches!(volume, Volume::HardReached | Volume::Unusable) {
+            return Decision::Drop(DropReason::OutStateExpired);
+        }
+        let is_hop = origin.is_hop();
+        if is_hop && h.ttl <= 1 {
+            let cause = IcmpCause::TimeExceeded;
+            return Decision::Error(cause, DropReason::TtlExceeded, origin);
+        }
+        let params = &sa.config.params;
+        let (dst, src, family, longest) = match params.mode {
+            Mode::Tunnel => (params.dst, params.src, family_of(params.dst), None),
+            Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
+        };
+        let to = match route::route(view, dst, src, LOOPBACK) {
+            Route::Port(to) => to,
+            Route::Linux | Route::Local => return Decision::Drop(DropReason::EgressNotPort),
+            Route::Nowhere(reason, _) => return Decision::Drop(reason),
+        };
+        let fit = match Fit::decide(&sa.esp, self.packet, h, to.mtu) {
+            Ok(Fit::TooBig { mtu }) => {
+                let cause = IcmpCause::TooBig { mtu: mtu as u32 };
+                return Decision::Error(cause, DropReason::OutTooBig, origin);
+            }
+            Ok(fit) => fit,
+            Err(reason) => return Decision::Drop(reason),
+        };
+        let known = adjacency(view, to, family).filter(|_| fit == Fit::Whole);
+        let longest = longest.unwrap_or_else(|| sa.esp.max_inner_len(to.mtu));
+        let seal = Seal {
+            sa: handle,
+            state: sa.state(),
+            adjacency: known.unwrap_or(Adjacency::default()),
+            mtu: plan::ip_len(to.mtu),
+            longest: plan::ip_len(longest),
+            is_hop,
+        };
+        Decision::Go(Draft {
+            action: Action::Seal(seal),
+            to: known.is_none().then_some(to),
+            cut: if let Fit::CutBefore { mtu } = fit { Some(mtu) } else { None },
+            is_for_flow: known.is_some(),
+        })
+    }
+}
+
+/// An SA's counters, as they are before the packet at hand, held against its limits.
+pub(crate) fn check_volume(sa: &SaEntry<Sa>) -> Volume {
+    let cells = sa.esp.cells();
+    sa.check_volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+}

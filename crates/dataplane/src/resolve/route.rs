@@ -1,0 +1,85 @@
+//! Where the tables lead a packet, and the next hop as bytes.
+
+use core::net::IpAddr;
+
+use forward::{IcmpCause, Resolution, RouteResult};
+use outcome::DropReason;
+use wire::Family;
+use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+
+use crate::flows::plan::Adjacency;
+use crate::view::View;
+
+/// Where a packet goes next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NextHop {
+    /// Egress interface.
+    pub(crate) ifindex: u32,
+    /// The neighbour's address.
+    pub(crate) addr: IpAddr,
+    /// The longest IP packet, in bytes.
+    pub(crate) mtu: usize,
+}
+
+/// Where the tables lead a packet.
+pub(crate) enum Route {
+    /// Out of a port.
+    Port(NextHop),
+    /// Over an interface, or by a rule, that is Linux's alone.
+    Linux,
+    /// To this host.
+    Local,
+    /// Nowhere, and whether the sender is told.
+    Nowhere(DropReason, Option<IcmpCause>),
+}
+
+/// Where the tables lead a packet that came in by interface `iif`.
+pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
+    let route = view.topology.fib.lookup(dst, src, 0, iif);
+    match route {
+        RouteResult::Unicast { ifindex, gateway, mtu, .. } => {
+            let Some(interface) = view.topology.interfaces.get(&ifindex) else {
+                return Route::Linux;
+            };
+            if interface.port.is_none() {
+                return Route::Linux;
+            }
+            let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+            Route::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu })
+        }
+        RouteResult::Local => Route::Local,
+        RouteResult::Linux => Route::Linux,
+        RouteResult::Blackhole
+        | RouteResult::Unreachable
+        | RouteResult::Prohibit
+        | RouteResult::None => {
+            let reason = route.drop_reason().unwrap_or(DropReason::NoRoute);
+            Route::Nowhere(reason, route.icmp_cause(family_of(dst)))
+        }
+    }
+}
+
+/// The port and the Ethernet header towards a next hop, for packets of a family; none unless
+/// the neighbour is known and Linux has no doubts about it.
+pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adjacency> {
+    let interface = view.topology.interfaces.get(&to.ifindex).filter(|i| i.up)?;
+    let Resolution::Resolved { mac, confirm: false } = view.neighbours.resolve(to.ifindex, to.addr)
+    else {
+        return None;
+    };
+    let ether_type = match family {
+        Family::V4 => EtherType::IPV4,
+        Family::V6 => EtherType::IPV6,
+    };
+    let mut header = [0; HEADER_LEN];
+    emit_untagged(&mut header, mac, interface.mac, ether_type).ok()?;
+    Some(Adjacency { slot: u16::try_from(interface.port?).ok()?, header })
+}
+
+/// The family of an address.
+pub(super) const fn family_of(addr: IpAddr) -> Family {
+    match addr {
+        IpAddr::V4(_) => Family::V4,
+        IpAddr::V6(_) => Family::V6,
+    }
+}

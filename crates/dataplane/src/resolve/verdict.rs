@@ -1,0 +1,97 @@
+//! What [`resolve`](super::resolve) says about a packet.
+
+use core::net::IpAddr;
+
+use arrayvec::ArrayVec;
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::{PolicyEntry, SaId, Stamp, Tally, Volume};
+use wire::Headers;
+
+use crate::flows::plan::{Action, MAX_QUESTIONS, Plan, Stamps};
+use crate::packets::Origin;
+use crate::resolve::NextHop;
+use crate::view::View;
+
+/// A decision, and what it follows from.
+pub(crate) struct Verdict {
+    pub(crate) decision: Decision,
+    /// The policies that decided.
+    pub(crate) asked: Asked,
+    /// A limit by volume that was reached, to be reported to the SA's owner.
+    pub(crate) volume: Option<(SaId, Volume)>,
+}
+
+/// What is to be done with a packet.
+pub(crate) enum Decision {
+    /// It goes on.
+    Go(Draft),
+    /// It waits for an SA.
+    Hold(SaWait, Origin),
+    /// It is dropped, and its sender is told why.
+    Error(IcmpCause, DropReason, Origin),
+    /// It is dropped.
+    Drop(DropReason),
+    /// It has done its work here.
+    Consume,
+}
+
+/// How a packet goes on; a plan, once it is known to be good for the flow.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Draft {
+    pub(crate) action: Action,
+    /// The next hop; the action's adjacency is meaningless where there is one.
+    pub(crate) to: Option<NextHop>,
+    /// The packet is cut into packets of at most so many bytes first.
+    pub(crate) cut: Option<usize>,
+    /// Whether the next packets of the flow are treated alike.
+    pub(crate) is_for_flow: bool,
+}
+
+impl Draft {
+    /// An action on all packets of a flow.
+    pub(crate) const fn of_flow(action: Action) -> Draft {
+        Draft { action, to: None, cut: None, is_for_flow: true }
+    }
+}
+
+/// The key of packets that wait for one SA: what an acquire is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SaWait {
+    /// The policy's index.
+    pub(crate) policy: u32,
+    /// Transport mode: each pair of hosts has its own SA.
+    pub(crate) ends: Option<(IpAddr, IpAddr)>,
+}
+
+/// The questions that the policy database was asked about a packet.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    tallies: ArrayVec<Tally, MAX_QUESTIONS>,
+    stamps: Stamps,
+    /// There were more questions than a plan can keep.
+    has_overflown: bool,
+}
+
+impl Asked {
+    /// A policy decided about the packet, or none did.
+    pub(super) fn note(&mut self, policy: Option<&PolicyEntry>, stamp: Stamp) {
+        self.has_overflown |= self.stamps.try_push(stamp).is_err();
+        if let Some(policy) = policy {
+            self.has_overflown |= self.tallies.try_push(policy.tally().clone()).is_err();
+        }
+    }
+
+    /// Counts the packet with the policies that decided about it.
+    pub(crate) fn count(&self, view: &View, h: &Headers) {
+        for tally in &self.tallies {
+            tally.count(view.worker, 1, u64::from(h.total_len), view.now.wall_s);
+        }
+    }
+
+    /// The flow's plan, if a plan can keep all questions.
+    pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
+        let Asked { tallies, stamps, has_overflown } = self;
+        (!has_overflown).then(|| (Plan::new(action, tallies), stamps))
+    }
+}

@@ -1,0 +1,159 @@
+//! Misses: packets whose flow has no plan are resolved, the plan is kept, and carried out.
+//!
+//! Packets that wait for an SA are held here (`hold.rs`), and ICMP errors are made here (`icmp.rs`).
+
+mod hold;
+mod icmp;
+
+use esp::Sa;
+use io::Packet;
+use outcome::{DropReason, Outcome};
+use policy::SaEntry;
+use wire::Headers;
+
+use crate::burst::{Misses, Path};
+use crate::classify::meta_of;
+use crate::flows::plan::Action;
+use crate::packets::fragment::fragment;
+use crate::packets::{Meta, Origin};
+use crate::resolve::{Asked, Decision, Draft, Entry, Verdict, resolve};
+use hold::SaQueue;
+use icmp::Errors;
+
+/// The slow path of one worker.
+pub(crate) struct Slow {
+    waiting: SaQueue,
+    errors: Errors,
+}
+
+impl Misses for Slow {
+    #[inline(always)]
+    fn takes_all(&self) -> bool {
+        false
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
+        let h = match wire::parse_ip(packet.data()) {
+            Ok(h) => h,
+            // It parsed when it was classified.
+            Err(error) => return path.exec.out.drop(packet, error.into()),
+        };
+        let verdict = path.resolve_arrival(&packet, &h, meta, held);
+        self.carry_out(path, verdict, packet, &h, meta);
+    }
+}
+
+impl Slow {
+    pub(crate) fn new() -> Slow {
+        Slow { waiting: SaQueue::new(), errors: Errors::new() }
+    }
+
+    /// Carries out a verdict on a packet.
+    fn carry_out(
+        &mut self,
+        path: &mut Path,
+        verdict: Verdict,
+        packet: Packet,
+        h: &Headers,
+        meta: &Meta,
+    ) {
+        let Verdict { decision, asked, volume } = verdict;
+        asked.count(&path.view, h);
+        if let Some((sa, volume)) = volume {
+            path.exec.out.reports.volume(sa, volume);
+        }
+        match decision {
+            Decision::Go(draft) => {
+                if draft.is_for_flow {
+                    path.remember(draft.action, asked, meta);
+                }
+                path.carry_out_draft(&draft, packet, h, meta);
+            }
+            Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
+            Decision::Error(cause, reason, origin) => {
+                self.error(path, &packet, h, origin, cause);
+                path.exec.out.drop(packet, reason);
+            }
+            Decision::Drop(reason) => path.exec.out.drop(packet, reason),
+            Decision::Consume => path.exec.out.end(packet, Outcome::Consumed),
+        }
+    }
+
+    /// Resolves a packet that no port received, and carries the verdict out: one that was held, or
+    /// an ICMP error.
+    fn resolve_again(&mut self, path: &mut Path, packet: Packet, h: &Headers, origin: Origin) {
+        let verdict = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
+        self.carry_out(path, verdict, packet, h, &meta_of(h));
+    }
+}
+
+impl Path {
+    /// The verdict on a packet that was classified.
+    pub(crate) fn resolve_arrival(
+        &self,
+        packet: &Packet,
+        h: &Headers,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) -> Verdict {
+        let ifindex = meta.ingress.ifindex;
+        let entry = match meta.ingress.via {
+            Some(via) => {
+                Entry::Decrypted { ifindex, sa: held.or_else(|| self.view.reader.sa(via)) }
+            }
+            None if ifindex == 0 => Entry::Outbound(Origin::Linux),
+            None => Entry::Port { ifindex, is_to_many: !meta.has_flow },
+        };
+        resolve(&self.view, packet.data(), h, entry)
+    }
+
+    /// Keeps a decision for the packets of the flow that follow.
+    pub(crate) fn remember(&mut self, action: Action, asked: Asked, meta: &Meta) {
+        let flow = &meta.digest.flow;
+        // For all flows to that address, whatever rule applies: no plan is needed.
+        if matches!(action, Action::OpenBare) && self.view.topology.fib.is_local_to_all(flow.dst())
+        {
+            return self.addresses.learn_own(flow);
+        }
+        if meta.has_flow
+            && let Some((plan, stamps)) = asked.into_plan(action)
+        {
+            let key = meta.key();
+            self.flows.insert(self.flows.hasher().hash(&key), key, plan, stamps);
+        }
+    }
+
+    /// Carries out a draft: cuts the packet first, if it is too long for it.
+    pub(crate) fn carry_out_draft(
+        &mut self,
+        draft: &Draft,
+        mut packet: Packet,
+        h: &Headers,
+        meta: &Meta,
+    ) {
+        let Path { view, exec, .. } = self;
+        let to = draft.to.as_ref();
+        let sa = match &draft.action {
+            Action::Seal(seal) => view.reader.sa(seal.sa),
+            _ => None,
+        };
+        let Some(mtu) = draft.cut else {
+            return exec.apply(view, &draft.action, (sa, to), packet, meta);
+        };
+        // One hop for all pieces.
+        let mut action = draft.action;
+        let is_hop = match &mut action {
+            Action::Seal(seal) => core::mem::take(&mut seal.is_hop),
+            Action::Forward(forward) => core::mem::take(&mut forward.is_hop),
+            _ => false,
+        };
+        if is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return exec.out.drop(packet, DropReason::MalformedIp);
+        }
+        let ident = exec.crypt.ivs.random() as u32;
+        fragment(exec, packet, h, (mtu, ident), |exec, piece, h| {
+            exec.apply(view, &action, (sa, to), piece, &meta_of(h));
+        });
+    }
+}

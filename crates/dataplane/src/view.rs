@@ -1,0 +1,116 @@
+//! What a burst is judged by: routes, neighbours, interfaces, the policy databases, the time.
+//!
+//! Nothing here changes while a burst is worked on; [`View::refresh`] and [`View::load_tables`] are
+//! called between bursts.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use esp::Sa;
+use forward::{Neighbours, RouteResult};
+use policy::{Reader, WorkerIndex};
+use wire::Headers;
+
+use crate::tables::{Tables, Topology};
+
+/// The loopback's index: where routing rules see packets of this host come in.
+pub(crate) const LOOPBACK: u32 = 1;
+
+/// The time, read once per round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Wall-clock seconds, as Linux counts SA lifetimes.
+    pub wall_s: u64,
+    /// Monotonic nanoseconds, from any beginning; never less than in the round before.
+    pub ns: u64,
+}
+
+/// Tables, databases and time as one worker sees them.
+pub(crate) struct View {
+    tables: Arc<Tables>,
+    pub(crate) topology: Arc<Topology>,
+    pub(crate) neighbours: Arc<Neighbours>,
+    pub(crate) reader: Reader<Sa>,
+    pub(crate) now: Now,
+    /// Whose lane of the policies' counters is written.
+    pub(crate) worker: WorkerIndex,
+}
+
+impl View {
+    pub(crate) fn new(
+        tables: Arc<Tables>,
+        reader: Reader<Sa>,
+        worker: WorkerIndex,
+        now: Now,
+    ) -> View {
+        let topology = tables.topology.load_full();
+        let neighbours = tables.neighbours.load_full();
+        View { tables, topology, neighbours, reader, now, worker }
+    }
+
+    /// One of the same tables with another reader of the databases.
+    pub(crate) fn sibling(&self, reader: Reader<Sa>) -> View {
+        View::new(Arc::clone(&self.tables), reader, self.worker, self.now)
+    }
+
+    /// Takes over what the control thread has published; true if neighbours or routes changed.
+    pub(crate) fn load_tables(&mut self) -> bool {
+        let topology = self.tables.topology.load();
+        let neighbours = self.tables.neighbours.load();
+        let changed =
+            !Arc::ptr_eq(&topology, &self.topology) || !Arc::ptr_eq(&neighbours, &self.neighbours);
+        if changed {
+            self.topology = Arc::clone(&topology);
+            self.neighbours = Arc::clone(&neighbours);
+        }
+        changed
+    }
+
+    /// Whether a packet is for this host.
+    pub(crate) fn is_local(&self, h: &Headers, ifindex: u32) -> bool {
+        let route = self.topology.fib.lookup(h.dst, h.src, 0, ifindex);
+        matches!(route, RouteResult::Local)
+    }
+
+    /// Whether a packet to one host may come from where it says (RFC 1812 §5.3.7, RFC 4291 §2.5).
+    ///
+    /// Linux asks the same of what it receives, but the private interface has to take packets with
+    /// addresses of this host.
+    pub(crate) fn is_possible_source(&self, src: IpAddr, is_local: bool) -> bool {
+        let is_martian = match src {
+            IpAddr::V4(src) => {
+                let [first, ..] = src.octets();
+                first == 0 || first == 127 || src.is_multicast() || src.is_broadcast()
+            }
+            IpAddr::V6(src) => {
+                src.is_unspecified()
+                    || src.is_loopback()
+                    || src.is_multicast()
+                    || !is_local && src.is_unicast_link_local()
+            }
+        };
+        !is_martian && !self.topology.is_local_addr(src)
+    }
+
+    /// The interface that the tables lead a packet to, for policies that name one; 0 where that
+    /// is not known, or no policy names one.
+    ///
+    /// By the packet's own headers, before any protection, and without culvert's own table: the
+    /// interface that Linux's look-up would have found. A plan that follows from it is void with
+    /// the tables that it was found in.
+    pub(crate) fn leads_to(&self, h: &Headers, iif: u32) -> u32 {
+        if !self.reader.names_interfaces() {
+            return 0;
+        }
+        match self.topology.fib.lookup(h.dst, h.src, 0, iif) {
+            RouteResult::Unicast { ifindex, .. } => ifindex,
+            RouteResult::Local => LOOPBACK,
+            _ => 0,
+        }
+    }
+
+    /// The tag by which an interface gets packets back from culvert.
+    pub(crate) fn back(&self, ifindex: u32) -> Option<u16> {
+        self.topology.interfaces.get(&ifindex).and_then(|interface| interface.back)
+    }
+}

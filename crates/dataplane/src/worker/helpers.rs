@@ -1,0 +1,279 @@
+//! Several cores for one SA: whole bursts go to whichever thread is free, and leave in their order.
+//!
+//! ```text
+//!   worker                                     helpers, and the worker itself
+//!   receive a burst ───────────> ordered ────> parse, hash, plan or SA, decrypt      apart
+//!                                queue         window, limits, counters, numbers     in turn
+//!   ports, slow path,            of            headers, encrypt                      apart
+//!   in the order of arrival <─── bursts <────
+//! ```
+//!
+//! What is done to a burst, and why it is safe, stands in [`crate::worker::passes`]. A helper has an
+//! engine, a flow cache and a reader of the databases of its own, so of a packet nothing but its lines
+//! moves from one core to another, and of a burst the list of its packets, there and back.
+//!
+//! The worker is one of the pool: as soon as the helpers have enough to do it takes a burst like any of
+//! them. So with too few helpers the rate is that of all threads together, with none that of the worker
+//! alone, and nothing is ever dropped for want of room in the queue. A burst of a few packets that
+//! comes while nothing is under way is not worth a hand-over.
+
+use dispatch::Sleepers;
+use dispatch::ordered::{self, Released, Releaser, Submitter};
+use io::Burst;
+use outcome::{DropReason, Outcome};
+
+use crate::burst::Path;
+use crate::event::Waker;
+use crate::packets::Source;
+use crate::worker::Worker;
+use crate::worker::batch::{Batch, Done};
+use crate::worker::crypto_worker::{CryptoParts, CryptoWorker};
+use crate::worker::turns::{Item, Side, SparePasses, spare_passes, work_on};
+
+/// The worker's side of its helpers.
+pub(crate) struct Helpers {
+    submitter: Submitter<Item>,
+    /// Away while the worker works on a burst itself.
+    own: Option<Box<(ordered::Worker<Item>, SparePasses)>>,
+    releaser: Releaser<Item>,
+    spare: Vec<Box<Batch>>,
+    wakers: Vec<Waker>,
+    sleepers: Sleepers,
+    /// Bursts that are not moved on yet.
+    in_flight: usize,
+    /// Bursts that no helper was woken for yet.
+    unannounced: usize,
+    /// Counts up when plans become void.
+    epoch: u64,
+}
+
+impl Side for Worker {
+    fn path(&mut self) -> &mut Path {
+        &mut self.path
+    }
+
+    /// What the worker knows now is no older than what it knew when the burst came.
+    fn begin(&mut self, batch: &mut Batch, _is_only: bool) {
+        batch.done = Done::default();
+    }
+
+    fn end(&mut self, _batch: &mut Batch) {}
+
+    /// The turn may be with a burst that is to be moved on here.
+    fn meanwhile(&mut self) -> bool {
+        self.release()
+    }
+}
+
+impl Worker {
+    /// Gives the worker helpers, one for each of `parts`; the caller runs each on a thread of its own.
+    /// Before the first round.
+    ///
+    /// # Errors
+    /// When the process has no free descriptor.
+    pub fn add_crypto_pool(
+        &mut self,
+        parts: Vec<CryptoParts>,
+    ) -> std::io::Result<Vec<CryptoWorker>> {
+        let (submitter, queue, releaser) = ordered::queue(QUEUE_LEN);
+        let sleepers = Sleepers::new();
+        let mut workers = Vec::with_capacity(parts.len());
+        let mut wakers = Vec::with_capacity(parts.len());
+        for (number, parts) in (0_u16..).zip(parts.into_iter().take(Sleepers::MOST)) {
+            let waker = Waker::new()?;
+            wakers.push(waker.clone());
+            let ends = (queue.clone(), sleepers.clone(), waker);
+            workers.push(CryptoWorker::new(&self.path, parts, number, ends));
+        }
+        let pool = &self.path.exec.out.pool;
+        self.helpers = Some(Box::new(Helpers {
+            submitter,
+            own: Some(Box::new((queue, spare_passes()))),
+            releaser,
+            // One more: what is being received into.
+            spare: (0..=QUEUE_LEN).map(|_| Box::new(Batch::new(pool))).collect(),
+            wakers,
+            sleepers,
+            in_flight: 0,
+            unannounced: 0,
+            epoch: 0,
+        }));
+        Ok(workers)
+    }
+
+    /// Bursts that are with the helpers.
+    pub(super) fn in_flight(&self) -> usize {
+        self.helpers.as_ref().map_or(0, |helpers| helpers.in_flight)
+    }
+
+    /// What helpers know by the tables is void.
+    pub(super) fn begin_helpers_epoch(&mut self) {
+        if let Some(helpers) = &mut self.helpers {
+            helpers.epoch += 1;
+        }
+    }
+
+    /// Whether a burst of so many packets is worth a hand-over.
+    pub(super) fn is_for_helpers(&self, came: usize) -> bool {
+        let helpers = self.helpers.as_ref();
+        helpers.is_some_and(|h| !h.wakers.is_empty() && (h.in_flight > 0 || came > FEW))
+    }
+
+    /// Hands a burst to the helpers.
+    pub(super) fn submit(&mut self, burst: &mut Burst, source: Source) {
+        // What the worker has gathered alone it counts and numbers alone.
+        self.path.finish(&mut self.slow);
+        let Some(helpers) = &mut self.helpers else { return };
+        let out = &mut self.path.exec.out;
+        let mut batch = helpers.spare.pop().unwrap_or_else(|| Box::new(Batch::new(&out.pool)));
+        batch.source = source;
+        batch.now = self.path.view.now;
+        // As all slots it is below MAX_PORTS.
+        batch.private = out.ports.private().map(|slot| slot as u16);
+        batch.epoch = helpers.epoch;
+        for packet in burst.drain(..) {
+            // There is room for a burst, and all frames of a worker are of one region.
+            if let Err(packet) = batch.packets.push(packet, 0) {
+                out.drop(packet, DropReason::NoFrames);
+            }
+        }
+        let came = batch.packets.len() as u64;
+        out.counters.count(Outcome::Held, came);
+        let mut item = Item { came, batch: Some(batch) };
+        loop {
+            let Some(helpers) = &mut self.helpers else { return };
+            match helpers.submitter.put(item) {
+                Ok(()) => {
+                    helpers.in_flight += 1;
+                    helpers.unannounced += 1;
+                    return;
+                }
+                // Closed cannot be: the worker holds all parts itself.
+                Err(refused) => item = refused.into_item(),
+            }
+            // Full: the worker does its share, and makes room in the order of submission.
+            self.help();
+            self.release_all();
+        }
+    }
+
+    /// Wakes helpers for what was submitted, as many as there are bursts.
+    ///
+    /// Once a round: to ask for sleepers is to wait until the other cores have seen all that was
+    /// written before, which by then they have.
+    fn announce(&mut self) {
+        let Some(helpers) = &mut self.helpers else { return };
+        for _ in 0..core::mem::take(&mut helpers.unannounced) {
+            let Some(sleeper) = helpers.sleepers.wake_one() else { break };
+            if let Some(waker) = helpers.wakers.get(sleeper) {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Moves on what the helpers have done, and takes part in it; `is_idle` if the round brought
+    /// nothing else to do.
+    pub(super) fn collect(&mut self, is_idle: bool) {
+        self.announce();
+        self.release_all();
+        let enough = self.helpers.as_ref().map_or(0, |helpers| helpers.wakers.len() * ENOUGH);
+        if is_idle || self.in_flight() > enough {
+            self.help();
+            self.release_all();
+        }
+    }
+
+    /// Works on one burst, if there is one that no thread has.
+    fn help(&mut self) {
+        let own = self.helpers.as_mut().and_then(|helpers| helpers.own.take());
+        let Some(mut own) = own else { return };
+        let (queue, passes) = &mut *own;
+        if !work_on(self, queue, passes) {
+            core::hint::spin_loop();
+        }
+        if let Some(helpers) = &mut self.helpers {
+            helpers.own = Some(own);
+        }
+    }
+
+    fn release_all(&mut self) {
+        while self.release() {}
+    }
+
+    /// Moves on the oldest burst, if it is done.
+    fn release(&mut self) -> bool {
+        let Some(helpers) = &mut self.helpers else { return false };
+        let Some(released) = helpers.releaser.release() else { return false };
+        helpers.in_flight -= 1;
+        match released {
+            Released::Finished(Item { came, batch: Some(batch) }) => self.hand_on(came, batch),
+            // A helper panicked: nothing half done may leave.
+            Released::Finished(item) | Released::Unfinished(item) | Released::Untouched(item) => {
+                self.give_up(item);
+            }
+        }
+        if let Some(helpers) = &mut self.helpers {
+            helpers.releaser.end_turn();
+        }
+        true
+    }
+
+    fn hand_on(&mut self, came: u64, mut batch: Box<Batch>) {
+        // Another core has written it.
+        batch.prefetch();
+        let out = &mut self.path.exec.out;
+        out.released(came);
+        batch.packets.unpack(|packet, slot| out.send(slot.into(), packet));
+        batch.done.add_to(&out.counters.work);
+        if core::mem::take(&mut batch.has_unsent) {
+            self.move_on_unsent(&mut batch);
+        }
+        if let Some(helpers) = &mut self.helpers {
+            helpers.spare.push(batch);
+        }
+    }
+
+    /// Brings the packets that a helper has not sent to their ends.
+    #[cold]
+    fn move_on_unsent(&mut self, batch: &mut Batch) {
+        for (packet, outcome) in batch.ended.drain(..) {
+            self.path.exec.out.end(packet, outcome);
+        }
+        if !batch.left.is_empty() {
+            self.path.move_on_left(&mut self.slow, &mut batch.left);
+        }
+    }
+
+    #[cold]
+    fn give_up(&mut self, item: Item) {
+        let out = &mut self.path.exec.out;
+        out.released(item.came);
+        let mut lost = item.came;
+        if let Some(mut batch) = item.batch {
+            lost -= batch.packets.len() as u64;
+            batch.packets.unpack(|packet, _| out.drop(packet, DropReason::OutCrypto));
+        }
+        // Their frames went back to the region when the thread let go of them.
+        out.counters.count(Outcome::Dropped(DropReason::OutCrypto), lost);
+        if let Some(helpers) = &mut self.helpers {
+            helpers.spare.push(Box::new(Batch::new(&out.pool)));
+        }
+    }
+
+    /// Finishes all that is with the helpers.
+    pub(super) fn drain_helpers(&mut self) {
+        while self.in_flight() > 0 {
+            self.collect(true);
+        }
+    }
+}
+
+/// Bursts in flight at most: enough for every thread to have one and the next.
+const QUEUE_LEN: usize = 16;
+
+/// Bursts in flight for each helper from which on the worker works on one too: one that the helper
+/// has, and the next ones.
+const ENOUGH: usize = 6;
+
+/// Packets that are not worth a hand-over.
+const FEW: usize = 8;

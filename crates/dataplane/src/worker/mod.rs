@@ -1,0 +1,284 @@
+//! The worker: takes bursts from its ports, and brings every packet to its end.
+
+pub(crate) mod batch;
+mod crypto_worker;
+mod helpers;
+mod idle;
+mod passes;
+mod run;
+mod turns;
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+
+use crypto::Engine;
+use esp::{IvSource, Sa};
+use io::{BURST_LEN, FramePool, Port, PortStats};
+use policy::WorkerIndex;
+
+use crate::apply::Executor;
+use crate::burst::{Path, Scratch};
+use crate::counters::Counters;
+use crate::crypt::Crypt;
+use crate::event::{EventSender, Waker};
+use crate::flows::FlowCache;
+use crate::packets::{Out, Reports, Source};
+use crate::slow::Slow;
+use crate::tables::Tables;
+use crate::view::{Now, View};
+pub use crypto_worker::{CryptoParts, CryptoWorker};
+use helpers::Helpers;
+use idle::Clock;
+pub use idle::Polling;
+
+/// Flows whose plans a worker keeps unless told otherwise: 2.6 MiB.
+pub const DEFAULT_FLOWS: usize = 1 << 14;
+
+/// Bursts that a port has in one turn at most.
+const BURSTS_AT_ONCE: usize = 8;
+
+/// What the control thread asks of a running worker.
+pub enum Command {
+    /// Take a port: an Ethernet port, or the private interface.
+    AddPort {
+        /// Which of the worker's slots it gets; see [`crate::Interface::port`].
+        slot: usize,
+        /// Its interface.
+        ifindex: u32,
+        /// The port.
+        port: Box<dyn Port>,
+        /// Whether it is the private interface to Linux.
+        is_linux: bool,
+        /// Told when the port is in its slot and has been looked at for the first time.
+        done: Sender<()>,
+    },
+    /// Drop every port of an interface; its descriptors are closed when this has been done.
+    RemovePorts {
+        /// The interface.
+        ifindex: u32,
+    },
+    /// Tell the ports' counters.
+    PortStats(Sender<Vec<(u32, PortStats)>>),
+    /// End: every packet held or queued is dropped and counted, every port closed.
+    Stop,
+}
+
+/// What a worker is made of.
+pub struct WorkerParts {
+    /// Routes, neighbours, interfaces.
+    pub tables: Arc<Tables>,
+    /// SAs and policies.
+    pub reader: policy::Reader<Sa>,
+    /// Its own crypto engine.
+    pub engine: Box<dyn Engine>,
+    /// Its own source of IVs.
+    pub ivs: IvSource,
+    /// Its packet buffers.
+    pub pool: FramePool,
+    /// Its counters; it is their only writer.
+    pub counters: Arc<Counters>,
+    /// Where it reports.
+    pub events: EventSender,
+    /// Where it is told.
+    pub commands: Receiver<Command>,
+    /// Wakes it from sleep.
+    pub waker: Waker,
+    /// Flows whose plans it keeps, some 160 bytes each; [`DEFAULT_FLOWS`]. With more flows than
+    /// that at a time, each packet takes the slow path.
+    pub flows: usize,
+}
+
+/// One worker.
+///
+/// Runs on one thread. Everything in it is its own but the tables and databases, which it only reads,
+/// and the SAs' live numbers, whose only writer it is, in turns with its helpers if it has some.
+pub struct Worker {
+    path: Path,
+    slow: Slow,
+    commands: Receiver<Command>,
+    waker: Waker,
+    helpers: Option<Box<Helpers>>,
+    /// Taken while a burst is moved.
+    scratch: Option<Box<Scratch>>,
+    clock: Clock,
+    polling: Polling,
+    stopping: bool,
+}
+
+impl Worker {
+    /// Puts a worker together. All its memory is allocated here.
+    pub fn new(mut parts: WorkerParts) -> Worker {
+        let clock = Clock::start();
+        let view = View::new(parts.tables, parts.reader, WorkerIndex::FIRST, clock.now());
+        let flows = FlowCache::new(parts.flows, parts.ivs.random());
+        let crypt = Crypt::new(parts.engine, parts.ivs);
+        let out = Out::new(parts.counters, parts.pool, Reports::new(parts.events));
+        Worker {
+            path: Path::new(view, flows, Executor::new(crypt, out)),
+            slow: Slow::new(),
+            commands: parts.commands,
+            waker: parts.waker,
+            helpers: None,
+            scratch: Some(Box::default()),
+            clock,
+            polling: Polling::default(),
+            stopping: false,
+        }
+    }
+
+    /// One round over all ports; returns how many packets came, and bursts that are still with the
+    /// helpers: with 0 there is nothing to do.
+    ///
+    /// Between two rounds the counters balance: every packet that came has ended or is held.
+    pub fn round(&mut self) -> usize {
+        self.round_at(self.clock.now())
+    }
+
+    /// As [`Worker::round`], at a time that the caller tells.
+    pub fn round_at(&mut self, now: Now) -> usize {
+        self.path.view.now = now;
+        self.obey();
+        self.path.exec.out.reports.send_again();
+        let databases_changed = self.path.refresh();
+        let tables_changed = self.path.view.load_tables();
+        if tables_changed {
+            self.begin_epoch();
+        }
+        if databases_changed && self.slow.has_waiting() {
+            // They get their numbers alone.
+            self.drain_helpers();
+            self.slow.retry(&mut self.path);
+        }
+        let Path { view, exec, .. } = &mut self.path;
+        if tables_changed {
+            exec.out.retry_neighbours(view);
+        }
+        exec.out.expire_neighbours(now.ns);
+        self.slow.expire(&mut self.path);
+        let mut came = 0;
+        for slot in 0..self.path.exec.out.ports.len() {
+            came += self.receive_some(slot);
+        }
+        self.finish_round(came == 0);
+        came + self.in_flight()
+    }
+
+    /// Runs what has been gathered through the engine and out of the ports; `is_idle` if nothing
+    /// came.
+    fn finish_round(&mut self, is_idle: bool) {
+        self.path.open_gathered(&mut self.slow);
+        self.slow.send_errors(&mut self.path);
+        self.path.exec.seal_gathered(&self.path.view);
+        if self.helpers.is_some() {
+            self.collect(is_idle);
+        }
+        self.path.exec.out.transmit_all();
+    }
+
+    /// Receives from a port and moves each packet on: one burst, or several while they are full and
+    /// spread over many SAs, so that what one prefetches comes while the one before is encrypted or
+    /// decrypted.
+    fn receive_some(&mut self, slot: usize) -> usize {
+        let mut came = self.receive(slot);
+        for turn in 1..BURSTS_AT_ONCE {
+            if !self.path.exec.crypt.is_spread || came < turn * BURST_LEN {
+                break;
+            }
+            came += self.receive(slot);
+        }
+        came
+    }
+
+    /// Receives one burst from a port and moves each packet on, or hands it to the helpers.
+    fn receive(&mut self, slot: usize) -> usize {
+        let Some(mut scratch) = self.scratch.take() else { return 0 };
+        let Scratch { burst, metas } = &mut *scratch;
+        let source = self.path.take_in(slot, burst);
+        let came = burst.len();
+        if came > 0 {
+            if self.is_for_helpers(came) {
+                self.submit(burst, source);
+            } else {
+                if self.helpers.is_some() {
+                    self.drain_helpers();
+                }
+                self.path.run(&mut self.slow, burst, metas, source);
+            }
+        }
+        self.scratch = Some(scratch);
+        came
+    }
+
+    fn obey(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::AddPort { slot, ifindex, port, is_linux, done } => {
+                    // What is in flight to a port that was there before must not leave by this one.
+                    self.drain_helpers();
+                    self.add_port(slot, ifindex, port, is_linux);
+                    self.receive(slot);
+                    // Nobody waits for it any more: fine.
+                    let _ = done.send(());
+                }
+                Command::RemovePorts { ifindex } => self.path.exec.out.remove_ports(ifindex),
+                Command::PortStats(answer) => {
+                    // Nobody waits for it any more: fine.
+                    let _ = answer.send(self.path.exec.out.ports.stats());
+                }
+                Command::Stop => self.stopping = true,
+            }
+        }
+    }
+
+    /// Puts a port into its slot.
+    pub fn add_port(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
+        self.path.exec.out.ports.add(slot, ifindex, port, is_linux);
+    }
+
+    /// Forgets what was decided about flows: every next packet takes the slow path. Nothing of what
+    /// comes out changes by it.
+    pub fn forget_flows(&mut self) {
+        self.begin_epoch();
+    }
+
+    fn begin_epoch(&mut self) {
+        self.path.begin_epoch();
+        self.begin_helpers_epoch();
+    }
+
+    /// The free frames, for callers that add up where all frames are.
+    pub fn pool(&self) -> &FramePool {
+        &self.path.exec.out.pool
+    }
+
+    /// Ends every packet that is still here, and closes the ports.
+    fn close(&mut self) {
+        self.finish_round(true);
+        self.drain_helpers();
+        let out = &mut self.path.exec.out;
+        out.transmit_all();
+        out.ports.close();
+        out.drop_waiting_for_neighbours();
+        self.slow.drop_waiting(out);
+    }
+}
+
+impl Path {
+    /// Receives one burst from a port.
+    fn take_in(&mut self, slot: usize, burst: &mut io::Burst) -> Source {
+        let out = &mut self.exec.out;
+        let Some(place) = out.ports.get_mut(slot) else { return Source::default() };
+        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let result = place.port.rx(&mut out.pool, burst);
+        if result.is_err_and(|error| error.is_gone()) {
+            out.lose_port(ifindex);
+        }
+        if burst.is_empty() {
+            return Source::default();
+        }
+        out.counters.received.add(burst.len() as u64);
+        let mac = self.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
+        // All zeros: Linux has told none.
+        Source { ifindex, is_linux, mac: mac.filter(|mac| mac.0 != [0; 6]) }
+    }
+}

@@ -1,0 +1,212 @@
+//! A burst in the hands of a helper, or of the worker that helps.
+//!
+//! It falls into three parts:
+//!
+//! ```text
+//!   apart    parse, hash, flow cache, policies' stamps; ESP: SA, cipher, content
+//!   in turn  replay window, limits, counters, plans, sequence numbers   <- one burst at a time, in order
+//!   apart    headers, cipher
+//! ```
+//!
+//! What is done apart writes the burst and what the thread has for itself. What several threads write
+//! (an SA's numbers, window and counters, those of policies) is written in turn, and the turns go
+//! round in the order of arrival ([`dispatch::ordered`]). So there is one writer at a time, windows
+//! and limits are as exact as on one thread, and numbers are given out in the order in which packets
+//! leave.
+//!
+//! A packet without a plan is resolved in turn. The first that needs more than a plan (it waits, an
+//! ICMP error is due, it has to be cut) is *left*, and all behind it: the burst keeps its turn, and the
+//! worker, when the burst comes back to it, moves them on as if it were alone, and passes the turn on.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use esp::Sa;
+use io::{BURST_LEN, Burst, Packet};
+use policy::SaEntry;
+use wire::natt::{self, NattPayload};
+use wire::protocol;
+
+use crate::burst::{Misses, Path};
+use crate::crypt::{Opens, Seals};
+use crate::flows::plan::Action;
+use crate::packets::{Meta, Metas};
+use crate::resolve::{Decision, Verdict};
+use crate::worker::batch::Left;
+
+/// What a thread works on a burst with.
+#[derive(Default)]
+pub(crate) struct Passes {
+    packets: Box<Burst>,
+    metas: Metas,
+    /// Decrypted apart.
+    opens: Option<Box<Opens>>,
+    /// Numbered in turn.
+    seals: Option<Box<Seals>>,
+    /// What was not decrypted apart, and each packet's place in the burst.
+    rest: ArrayVec<(Packet, u8), BURST_LEN>,
+}
+
+/// Misses of a helper: resolved in turn, or left to the worker.
+#[derive(Default)]
+struct Leaver {
+    has_left: bool,
+}
+
+impl Misses for Leaver {
+    #[inline(always)]
+    fn takes_all(&self) -> bool {
+        self.has_left
+    }
+
+    #[inline(never)]
+    fn miss(&mut self, path: &mut Path, packet: Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
+        if !self.has_left
+            && meta.has_flow
+            && let Ok(h) = wire::parse_ip(packet.data())
+            && let Verdict { decision: Decision::Go(draft), asked, volume: None } =
+                path.resolve_arrival(&packet, &h, meta, held)
+            && draft.is_for_flow
+        {
+            asked.count(&path.view, &h);
+            path.remember(draft.action, asked, meta);
+            return path.carry_out_draft(&draft, packet, &h, meta);
+        }
+        self.has_left = true;
+        path.leave(packet, meta);
+    }
+}
+
+impl Path {
+    /// The first part: up to where a packet's turn matters. The burst is the exit's current one.
+    pub(crate) fn pass_apart(&mut self, passes: &mut Passes) {
+        let Some(batch) = &mut self.exec.out.batch else { return };
+        let Passes { packets, metas, rest, opens, .. } = passes;
+        // As many as it has room for.
+        batch.packets.unpack(|packet, _| drop(packets.try_push(packet)));
+        let source = batch.source;
+        self.look_at(packets, metas, source);
+        if !metas.iter().any(|meta| self.is_maybe_esp(meta)) {
+            return;
+        }
+        for (at, packet) in packets.drain(..).enumerate() {
+            let Some(meta) = metas.get(at) else { break };
+            // A packet that may be a replay, or not, as seen from beside the SA's one writer, is looked
+            // at again in turn.
+            let candidate = self.esp_for_us(&packet, meta).and_then(|is_in_udp| {
+                let Path { view, exec, .. } = &mut *self;
+                exec.sas.candidate(&view.reader, &packet, meta, is_in_udp).ok()
+            });
+            match candidate {
+                Some(candidate) => self.exec.gather_open(&self.view, packet, meta, candidate),
+                // As many as came.
+                None => drop(rest.try_push((packet, at as u8))),
+            }
+        }
+        if let Some(work) = self.exec.crypt.take_opens() {
+            self.submit_opens(work);
+            *opens = self.exec.crypt.poll_opens();
+        }
+    }
+
+    /// The second part, while it is the burst's turn. True if it is all done, and the turn goes on.
+    pub(crate) fn pass_in_turn(&mut self, passes: &mut Passes) -> bool {
+        let Passes { packets, metas, opens, seals, rest } = passes;
+        let mut leaver = Leaver::default();
+        if let Some(mut opens) = opens.take() {
+            self.accept_all(&mut leaver, &mut opens);
+            self.exec.crypt.put_back_opens(opens);
+        }
+        // Left where they were only if none is ESP from outside.
+        for (packet, meta) in packets.drain(..).zip(metas.iter()) {
+            self.enter_any(&mut leaver, packet, meta, None);
+        }
+        for (packet, at) in rest.drain(..) {
+            if let Some(meta) = metas.get_mut(usize::from(at)) {
+                // Found in the view that the burst began with.
+                meta.sa = None;
+                self.enter_any(&mut leaver, packet, meta, None);
+            }
+        }
+        // Those that were refused apart.
+        self.open_gathered(&mut leaver);
+        *seals = self.exec.crypt.take_seals(&self.view.reader);
+        !leaver.has_left
+    }
+
+    /// The third part: what has its number is sealed.
+    pub(crate) fn pass_to_the_end(&mut self, passes: &mut Passes) {
+        if let Some(seals) = passes.seals.take() {
+            self.exec.crypt.submit_seals(seals, &self.view.reader);
+        }
+        self.exec.send_done_seals(&self.view);
+    }
+
+    /// Whether a packet is ESP that can be decrypted before the burst's turn, and whether it is
+    /// encapsulated in UDP.
+    #[inline(always)]
+    fn esp_for_us(&mut self, packet: &Packet, meta: &Meta) -> Option<bool> {
+        if !self.is_maybe_esp(meta) {
+            return None;
+        }
+        if meta.is_own_esp {
+            return self.is_known_source(&meta.digest.flow).then_some(false);
+        }
+        let reader = &self.view.reader;
+        let place = meta.place.filter(|_| meta.has_flow)?;
+        match self.flows.at(place, &meta.key(), |stamp| reader.holds(stamp))?.action {
+            Action::OpenBare => Some(false),
+            Action::OpenUdp => {
+                let at = usize::from(meta.digest.brief.header_len()) + wire::udp::HEADER_LEN;
+                let kind = packet.data().get(at..).map(natt::classify);
+                matches!(kind, Some(NattPayload::Esp)).then_some(true)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a packet may be ESP that comes from outside.
+    #[inline(always)]
+    fn is_maybe_esp(&self, meta: &Meta) -> bool {
+        let is_esp = match meta.digest.brief.protocol() {
+            protocol::ESP => true,
+            protocol::UDP => self.view.topology.is_natt_port(meta.digest.flow.ports().1),
+            _ => false,
+        };
+        is_esp && meta.end.is_none() && meta.ingress.ifindex != 0
+    }
+
+    /// Leaves a packet to the worker.
+    #[cold]
+    #[inline(never)]
+    fn leave(&mut self, packet: Packet, meta: &Meta) {
+        let reader = &self.view.reader;
+        let held = meta.ingress.via.and_then(|via| reader.shared_sa(via)).map(Arc::clone);
+        let Some(batch) = &mut self.exec.out.batch else { return };
+        batch.has_unsent = true;
+        // As many as came.
+        let _ = batch.left.try_push(Left { packet, meta: meta.clone(), held });
+    }
+
+    /// Moves on the packets that a helper has left.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn move_on_left(
+        &mut self,
+        misses: &mut impl Misses,
+        left: &mut ArrayVec<Left, BURST_LEN>,
+    ) {
+        if self.exec.crypt.opens.room() < left.len() {
+            self.open_gathered(misses);
+        }
+        for Left { packet, mut meta, held } in left.drain(..) {
+            // By what this thread knows, not the one that left it.
+            meta.is_own_esp = self.addresses.is_own_esp(&meta);
+            meta.sa = None;
+            meta.seek(&self.flows);
+            self.find(core::slice::from_mut(&mut meta));
+            self.enter_any(misses, packet, &meta, held.as_deref());
+        }
+        self.finish(misses);
+    }
+}

@@ -1,0 +1,71 @@
+//! The worker's loop: rounds, and sleep when nothing comes.
+
+use arrayvec::ArrayVec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::packets::ports::MAX_PORTS;
+use crate::worker::Worker;
+use crate::worker::idle::{Idle, Polling, SLEEP};
+
+impl Worker {
+    /// Chooses what to do when nothing comes; [`Polling::Adaptive`] unless told.
+    pub fn set_polling(&mut self, polling: Polling) {
+        self.polling = polling;
+    }
+
+    /// Works until told to stop.
+    pub fn run(&mut self) {
+        let mut idle = Idle::new(self.polling, self.path.view.now.ns);
+        while !self.stopping {
+            let came = self.round();
+            let now_ns = self.path.view.now.ns;
+            if idle.should_sleep(came, now_ns) {
+                self.sleep();
+                idle.has_slept(now_ns);
+            } else if came == 0 {
+                core::hint::spin_loop();
+            }
+            if idle.should_ask(now_ns) {
+                self.check_ports();
+            }
+        }
+        self.close();
+    }
+
+    /// Sleeps until a port, the control thread or a time-out wakes it.
+    fn sleep(&mut self) {
+        // Changes that were too many for one round are taken over in the next.
+        if self.path.view.reader.is_behind() {
+            return;
+        }
+        let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
+        fds.push(PollFd::new(&self.waker, PollFlags::IN));
+        for place in self.path.exec.out.ports.iter() {
+            if let Some(fd) = place.port.fd() {
+                fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
+            }
+        }
+        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+        let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0);
+        let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
+        let any_failed = woken > 0 && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));
+        // Emptied only if there is something in it: that spares most sleeps a system call.
+        let is_called = woken > 0 && fds.first().is_some_and(|fd| !fd.revents().is_empty());
+        drop(fds);
+        self.path.exec.out.counters.work.sleeps.add(1);
+        if is_called {
+            self.waker.clear();
+        }
+        if any_failed {
+            self.check_ports();
+        }
+    }
+
+    /// Asks every port whether it still works, and closes those whose interface is gone.
+    fn check_ports(&mut self) {
+        let out = &mut self.path.exec.out;
+        for ifindex in out.ports.gone() {
+            out.lose_port(ifindex);
+        }
+    }
+}
