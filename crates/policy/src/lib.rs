@@ -14,7 +14,7 @@
 //! let mut databases = Databases::<()>::new();
 //! let mut reader = databases.reader();
 //! databases.set_default(Direction::Out, Action::Block);
-//! // Before each burst:
+//! // Once a round, before its first burst:
 //! reader.refresh();
 //! assert!(matches!(reader.outbound(&Flow::new(&headers, 0)), Outbound::DefaultBlock));
 //! ```
