@@ -86,6 +86,7 @@ pub(crate) struct Left {
 pub(crate) struct Done {
     pub(crate) decrypted: u64,
     pub(crate) encrypted: u64,
+    pub(crate) flow_hits: u64,
     pub(crate) forwarded_clear: u64,
     pub(crate) checksums_completed: u64,
 }

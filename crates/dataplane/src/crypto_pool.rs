@@ -207,6 +207,7 @@ impl Side for ThreadSide {
         let now = Done {
             decrypted: work.decrypted.value(),
             encrypted: work.encrypted.value(),
+            flow_hits: work.flow_hits.value(),
             forwarded_clear: work.forwarded_clear.value(),
             checksums_completed: work.checksums_completed.value(),
         };
@@ -214,6 +215,7 @@ impl Side for ThreadSide {
         batch.done = Done {
             decrypted: now.decrypted - before.decrypted,
             encrypted: now.encrypted - before.encrypted,
+            flow_hits: now.flow_hits - before.flow_hits,
             forwarded_clear: now.forwarded_clear - before.forwarded_clear,
             checksums_completed: now.checksums_completed - before.checksums_completed,
         };
@@ -528,6 +530,7 @@ impl Worker {
         let (work, done) = (&self.counters.work, batch.done);
         work.decrypted.add(done.decrypted);
         work.encrypted.add(done.encrypted);
+        work.flow_hits.add(done.flow_hits);
         work.forwarded_clear.add(done.forwarded_clear);
         work.checksums_completed.add(done.checksums_completed);
         let has_left = core::mem::take(&mut batch.has_unsent) && self.move_on_unsent(&mut batch);

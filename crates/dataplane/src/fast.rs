@@ -11,6 +11,7 @@ use outcome::DropReason;
 use policy::{SaEntry, WorkerIndex};
 use wire::Brief;
 
+use crate::counters::Work;
 use crate::ingress::Head;
 use crate::plan::{Action, Plan, Seal};
 use crate::sealing::Exit;
@@ -72,7 +73,7 @@ impl Worker {
                 if !is_sealed_by(sa, seal, &packet, h) {
                     return self.enter_anew(packet, head, held);
                 }
-                count(plan, h, wall_s);
+                count(&self.counters.work, plan, h, wall_s);
                 let mut packet = packet;
                 if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
                     return self.drop_packet(packet, DropReason::MalformedIp);
@@ -87,11 +88,11 @@ impl Worker {
             Action::OpenBare => self.esp(packet, head, None),
             Action::OpenUdp => self.udp_encapsulated(packet, head),
             Action::ToLinux => {
-                count(plan, h, wall_s);
+                count(&self.counters.work, plan, h, wall_s);
                 self.give_to_linux(packet);
             }
             Action::BackToLinux { tag } => {
-                count(plan, h, wall_s);
+                count(&self.counters.work, plan, h, wall_s);
                 let tag = *tag;
                 self.give_back(packet, tag);
             }
@@ -99,7 +100,7 @@ impl Worker {
                 if h.total_len() > *mtu || *is_hop && h.ttl() <= 1 {
                     return self.enter_anew(packet, head, held);
                 }
-                count(plan, h, wall_s);
+                count(&self.counters.work, plan, h, wall_s);
                 let mut packet = packet;
                 if *is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
                     return self.drop_packet(packet, DropReason::MalformedIp);
@@ -135,9 +136,10 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> boo
         && (!seal.is_hop || h.ttl() > 1)
 }
 
-/// Counts a packet with the policies that allowed it.
+/// Counts a packet that goes by a plan, also with the policies that allowed it.
 #[inline(always)]
-fn count(plan: &Plan, h: Brief, now_s: u64) {
+fn count(work: &Work, plan: &Plan, h: Brief, now_s: u64) {
+    work.flow_hits.add(1);
     for tally in plan.tallies() {
         tally.count(WorkerIndex::FIRST, 1, u64::from(h.total_len()), now_s);
     }

@@ -384,9 +384,13 @@ impl Worker {
         let ifindex = head.ingress.ifindex;
         match head.ingress {
             Ingress { via: Some(via), .. } => {
+                self.counters.work.flow_misses.add(1);
                 self.enter_decrypted(packet, &h, (via, held), ifindex, &mut lesson);
             }
-            Ingress { ifindex: 0, .. } => self.outbound(packet, &h, Origin::Linux, &mut lesson),
+            Ingress { ifindex: 0, .. } => {
+                self.counters.work.flow_misses.add(1);
+                self.outbound(packet, &h, Origin::Linux, &mut lesson);
+            }
             _ => self.enter_from_port(packet, &h, head, &mut lesson),
         }
         if head.has_flow
@@ -403,6 +407,11 @@ impl Worker {
         // Those sent to all stations have no flow.
         let (ifindex, is_to_many) = (head.ingress.ifindex, !head.has_flow);
         let is_local = self.is_local(h, ifindex);
+        let is_natt = h.protocol == protocol::UDP && self.topology.is_natt_port(h.dst_port);
+        // ESP counts once it is decrypted.
+        if !is_local || h.protocol != protocol::ESP && !is_natt {
+            self.counters.work.flow_misses.add(1);
+        }
         if !is_to_many && !self.is_possible_source(h.src, is_local) {
             return self.drop_packet(packet, DropReason::MartianSource);
         }
@@ -422,7 +431,7 @@ impl Worker {
                 }
                 self.esp(packet, head, None);
             }
-            protocol::UDP if self.topology.is_natt_port(h.dst_port) => {
+            protocol::UDP if is_natt => {
                 lesson.conclude(Action::OpenUdp);
                 self.udp_encapsulated(packet, head);
             }
