@@ -108,7 +108,7 @@ pub struct WorkerConfig {
     pub crypto_cpus: Vec<usize>,
     /// What it does when no packets come.
     pub poll: PollMode,
-    /// Flows whose plans are kept; each takes some 250 bytes.
+    /// Flows whose plans are kept; each takes some 160 bytes.
     pub flows: u32,
     /// Buffers for packets; each takes `frame_bytes`.
     pub frames: u32,

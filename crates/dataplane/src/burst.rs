@@ -167,6 +167,7 @@ impl Path {
             Holds::By(sa) => Some(sa),
             Holds::No => return misses.miss(self, packet, meta, held),
         };
+        exec.out.counters.work.flow_hits.add(u64::from(!plan.action.is_open()));
         plan.count(view.worker, h, view.now.wall_s);
         exec.apply(view, &plan.action, (sa, None), packet, meta);
     }

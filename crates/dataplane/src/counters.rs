@@ -25,6 +25,12 @@ work_counters! {
     decrypted, "decrypted";
     /// Packets encrypted.
     encrypted, "encrypted";
+    /// Packets that went by their flow's cached plan. Here and in the misses, ESP to this host
+    /// counts once, when it is decrypted, and what comes to a NAT traversal port otherwise not at
+    /// all.
+    flow_hits, "flow-hits";
+    /// Packets that took the full way: their flow had no plan, or none that fitted them.
+    flow_misses, "flow-misses";
     /// Packets forwarded in clear, by the tables.
     forwarded_clear, "forwarded-clear";
     /// Packets that were cut into fragments, before or after encryption or without it.

@@ -206,10 +206,10 @@ impl<T> Consumer<T> {
         if self.available(1) == 0 {
             return None;
         }
-        // SAFETY: an item is there, as in take_many().
+        // SAFETY: an item is there, as in take_up_to().
         let item = unsafe { at(&self.shared.places, self.head).empty_out() };
         self.head += 1;
-        // Release: as in take_many().
+        // Release: as in take_up_to().
         self.shared.head.store(self.head, Ordering::Release);
         Some(item)
     }
@@ -217,7 +217,13 @@ impl<T> Consumer<T> {
     /// Takes items from the front for as long as `out` has room, and says how many.
     #[inline]
     pub fn take_many<const N: usize>(&mut self, out: &mut ArrayVec<T, N>) -> usize {
-        let count = self.available(out.remaining_capacity());
+        self.take_up_to(out, N)
+    }
+
+    /// As [`Self::take_many`], but `most` items at most.
+    #[inline]
+    pub fn take_up_to<const N: usize>(&mut self, out: &mut ArrayVec<T, N>, most: usize) -> usize {
+        let count = self.available(out.remaining_capacity().min(most));
         if count == 0 {
             return 0;
         }

@@ -14,7 +14,14 @@
 //! - lose nothing: what an end leaves behind comes back to the other side, or is dropped, once;
 //! - say how deep they are and how often they were full, for two loads by whoever asks.
 //!
-//! Whoever finds its queues empty polls, or sleeps by means of [`Sleepers`]. [`Monitor`] watches from
+//! Two more are made of them, for workers that hand packets to each other:
+//!
+//! | module | what it is |
+//! | --- | --- |
+//! | [`mesh`] | a directed queue from each worker to each other, one [`Peer`] a worker |
+//! | [`home`] | [`Home`]: the one worker that may write an SA's state, and how it moves |
+//!
+//! A consumer whose queues are empty polls, or sleeps by means of [`Sleepers`]. [`Monitor`] watches from
 //! another thread.
 //!
 //! # Threads
@@ -68,6 +75,8 @@
 
 pub mod atomic;
 pub mod directed;
+pub mod home;
+pub mod mesh;
 pub mod ordered;
 pub mod unordered;
 
@@ -80,6 +89,8 @@ mod sleep;
 mod sync;
 mod turns;
 
+pub use home::Home;
+pub use mesh::{Mesh, Peer};
 pub use monitor::Monitor;
 pub use outcome::{Refused, Stats};
 pub use sleep::Sleepers;

@@ -6,6 +6,7 @@
 
 #![cfg(not(loom))]
 
+use std::collections::VecDeque;
 use std::hint::spin_loop;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,7 +14,7 @@ use std::thread::{self, yield_now};
 
 use arrayvec::ArrayVec;
 use dispatch::ordered::Released;
-use dispatch::{Sleepers, atomic, directed, ordered, unordered};
+use dispatch::{Home, Mesh, Peer, Sleepers, atomic, directed, ordered, unordered};
 
 /// A number, or a small one where each step costs a thousand.
 const fn scaled(number: u64) -> u64 {
@@ -579,4 +580,146 @@ fn ends_that_go_at_any_time_lose_nothing() {
         });
         assert_eq!(living.load(Ordering::Relaxed), 0, "round {round}");
     }
+}
+
+/// A packet for an SA, between workers.
+struct Parcel {
+    sa: usize,
+    item: Item,
+    /// The last sender, and the number among those that went from it to this receiver.
+    hop: (usize, u64),
+}
+
+/// An SA: a home, and a state that only the home writes, with no order of its own.
+struct Sa {
+    home: Home,
+    busy: AtomicBool,
+    count: AtomicU64,
+}
+
+impl Sa {
+    /// Works on a packet. Two writers, or one that has not seen what the one before wrote, lose a count.
+    fn work(&self, dice: &mut Dice) {
+        assert!(!self.busy.swap(true, Ordering::Relaxed), "two writers");
+        let count = self.count.load(Ordering::Relaxed);
+        dice.dawdle();
+        self.count.store(count + 1, Ordering::Relaxed);
+        self.busy.store(false, Ordering::Relaxed);
+    }
+}
+
+/// One of the workers of the test below.
+struct HomeWorker<'a> {
+    peer: Peer<Parcel>,
+    sas: &'a [Sa],
+    /// By sender and number: whether an item was worked on.
+    done: &'a [Vec<AtomicBool>],
+    left: &'a AtomicU64,
+    /// Refused, to be sent again.
+    waiting: VecDeque<Parcel>,
+    /// By receiver, the number of the next hop; by sender, that which is expected.
+    sent: Vec<u64>,
+    expected: Vec<u64>,
+    handed: u64,
+    dice: Dice,
+}
+
+impl HomeWorker<'_> {
+    fn take(&mut self, mut parcel: Parcel) {
+        let to = self.sas[parcel.sa].home.at();
+        if to == self.peer.worker() {
+            self.sas[parcel.sa].work(&mut self.dice);
+            parcel.item.verify();
+            let done = &self.done[parcel.item.from as usize][parcel.item.number as usize];
+            assert!(!done.swap(true, Ordering::Relaxed), "twice");
+            self.left.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        parcel.hop = (self.peer.worker(), self.sent[to]);
+        match self.peer.send(to, parcel) {
+            Ok(()) => {
+                self.sent[to] += 1;
+                self.handed += 1;
+            }
+            Err(refused) => self.waiting.push_back(refused.into_item()),
+        }
+    }
+
+    fn run(mut self, end: u64) -> u64 {
+        let me = self.peer.worker();
+        let workers = self.peer.workers();
+        let mut next = 0;
+        while self.left.load(Ordering::Relaxed) > 0 {
+            let mut out: ArrayVec<Parcel, 32> = ArrayVec::new();
+            self.peer.receive(&mut out, 1 + self.dice.roll(40) as usize);
+            for parcel in out {
+                let (from, number) = parcel.hop;
+                assert_eq!(number, self.expected[from], "from {from} to {me}");
+                self.expected[from] += 1;
+                self.take(parcel);
+            }
+            for _ in 0..self.waiting.len() {
+                let parcel = self.waiting.pop_front().unwrap();
+                self.take(parcel);
+            }
+            let burst = if self.waiting.len() > 64 { 0 } else { self.dice.roll(16) };
+            for _ in 0..burst.min(end - next) {
+                let sa = self.dice.roll(self.sas.len() as u64) as usize;
+                self.take(Parcel { sa, item: Item::new(me as u64, next), hop: (me, 0) });
+                next += 1;
+            }
+            // A home or two go elsewhere, now and then; those of others do not go.
+            if self.dice.roll(8) == 0 {
+                let sa = &self.sas[self.dice.roll(self.sas.len() as u64) as usize];
+                let to = self.dice.roll(workers as u64) as usize;
+                // Another home may arrive here between the two: then the second is right.
+                let was_here = sa.home.is_at(me);
+                assert!(sa.home.leave(me, to) || !was_here);
+            }
+            self.dice.dawdle();
+        }
+        assert!(self.waiting.is_empty() && self.peer.is_empty());
+        self.handed
+    }
+}
+
+#[test]
+fn four_workers_hand_over_while_homes_move() {
+    const WORKERS: usize = 4;
+    let end = scaled(40_000);
+    let sas: Vec<Sa> = (0..8)
+        .map(|sa| Sa {
+            home: Home::new(sa % WORKERS),
+            busy: AtomicBool::new(false),
+            count: AtomicU64::new(0),
+        })
+        .collect();
+    let done: Vec<Vec<AtomicBool>> =
+        (0..WORKERS).map(|_| (0..end).map(|_| AtomicBool::new(false)).collect()).collect();
+    let left = AtomicU64::new(WORKERS as u64 * end);
+    let handed: u64 = thread::scope(|scope| {
+        let workers: Vec<_> = Mesh::new(WORKERS, 32, &Sleepers::new())
+            .into_iter()
+            .map(|peer| {
+                let worker = HomeWorker {
+                    waiting: VecDeque::new(),
+                    sent: vec![0; WORKERS],
+                    expected: vec![0; WORKERS],
+                    handed: 0,
+                    dice: Dice::new(80 + peer.worker() as u64),
+                    peer,
+                    sas: &sas,
+                    done: &done,
+                    left: &left,
+                };
+                scope.spawn(move || worker.run(end))
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert!(done.iter().flatten().all(|done| done.load(Ordering::Relaxed)));
+    let count: u64 = sas.iter().map(|sa| sa.count.load(Ordering::Relaxed)).sum();
+    assert_eq!(count, WORKERS as u64 * end);
+    // Three of four belong to others, but homes gather at a worker that has lost its core.
+    assert!(handed > count / 50, "{handed} of {count}");
 }

@@ -19,9 +19,9 @@ use crate::view::{SaHandle, SaSpot, SaTag, View};
 
 /// One worker's view of the databases.
 ///
-/// Between two calls of [`refresh`](Reader::refresh) the view stands still: all packets of a burst
+/// Between two calls of [`refresh`](Reader::refresh) the view stands still: all packets of a round
 /// are judged by one state of the databases, and the references handed out stay good for the
-/// burst. A worker refreshes before each burst and when idle: one atomic load if nothing has
+/// round. A worker refreshes once a round, also when it is idle: one atomic load if nothing has
 /// changed. An SA that was deleted is freed, its keys wiped, once every reader was refreshed.
 pub struct Reader<S> {
     view: View<S>,
@@ -58,7 +58,7 @@ impl<S> Reader<S> {
         Reader { view, inbox, is_new: true }
     }
 
-    /// Takes over what has changed; returns whether anything had. Before each burst and when idle.
+    /// Takes over what has changed; returns whether anything had. Once a round.
     ///
     /// The view is then the databases as they were between two changes. After many changes at once
     /// one call takes over the first few hundred of them, in their order, so that no burst waits

@@ -52,6 +52,14 @@ pub(crate) enum Action {
     Seal(Seal),
 }
 
+impl Action {
+    /// Whether it is for ESP to this host, which counts in the flow cache once it is decrypted.
+    #[inline(always)]
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self, Action::OpenBare | Action::OpenUdp)
+    }
+}
+
 /// How packets are forwarded in clear.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Forward {

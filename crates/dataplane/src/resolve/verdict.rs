@@ -36,6 +36,13 @@ pub(crate) enum Decision {
     Consume,
 }
 
+impl Decision {
+    /// Whether the packet is ESP to this host, which counts in the flow cache once it is decrypted.
+    pub(crate) const fn is_open(&self) -> bool {
+        matches!(self, Decision::Go(draft) if draft.action.is_open())
+    }
+}
+
 /// How a packet goes on; a plan, once it is known to be good for the flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Draft {

@@ -40,6 +40,7 @@ impl Misses for Slow {
             Err(error) => return path.exec.out.drop(packet, error.into()),
         };
         let verdict = path.resolve_arrival(&packet, &h, meta, held);
+        path.exec.out.counters.work.flow_misses.add(u64::from(!verdict.decision.is_open()));
         self.carry_out(path, verdict, packet, &h, meta);
     }
 }

@@ -53,6 +53,8 @@ pub(crate) struct Left {
 pub(crate) struct Done {
     decrypted: u64,
     encrypted: u64,
+    flow_hits: u64,
+    flow_misses: u64,
     forwarded_clear: u64,
     checksums_completed: u64,
 }
@@ -63,6 +65,8 @@ impl Done {
         Done {
             decrypted: work.decrypted.value(),
             encrypted: work.encrypted.value(),
+            flow_hits: work.flow_hits.value(),
+            flow_misses: work.flow_misses.value(),
             forwarded_clear: work.forwarded_clear.value(),
             checksums_completed: work.checksums_completed.value(),
         }
@@ -73,6 +77,8 @@ impl Done {
         Done {
             decrypted: self.decrypted - before.decrypted,
             encrypted: self.encrypted - before.encrypted,
+            flow_hits: self.flow_hits - before.flow_hits,
+            flow_misses: self.flow_misses - before.flow_misses,
             forwarded_clear: self.forwarded_clear - before.forwarded_clear,
             checksums_completed: self.checksums_completed - before.checksums_completed,
         }
@@ -82,6 +88,8 @@ impl Done {
     pub(crate) fn add_to(self, work: &Work) {
         work.decrypted.add(self.decrypted);
         work.encrypted.add(self.encrypted);
+        work.flow_hits.add(self.flow_hits);
+        work.flow_misses.add(self.flow_misses);
         work.forwarded_clear.add(self.forwarded_clear);
         work.checksums_completed.add(self.checksums_completed);
     }

@@ -68,6 +68,7 @@ impl Misses for Leaver {
                 path.resolve_arrival(&packet, &h, meta, held)
             && draft.is_for_flow
         {
+            path.exec.out.counters.work.flow_misses.add(u64::from(!draft.action.is_open()));
             asked.count(&path.view, &h);
             path.remember(draft.action, asked, meta);
             return path.carry_out_draft(&draft, packet, &h, meta);

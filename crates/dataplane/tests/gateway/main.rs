@@ -10,6 +10,8 @@ mod flows;
 mod guesses;
 mod hold;
 mod hostile;
+mod kinds;
+mod model;
 mod numbers;
 mod packets;
 mod pool;

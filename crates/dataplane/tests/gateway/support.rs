@@ -88,7 +88,7 @@ impl Side {
 }
 
 /// What protects the traffic between the two networks.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Spec {
     pub outer_v6: bool,
     pub mode: Mode,

@@ -107,7 +107,7 @@ fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
         outer_at: 0,
     };
     match suite {
-        Suite::AesGcm { key: size, .. } => key.salt = placed.gcm_salt(size),
+        Suite::AesGcm { .. } => key.salt = placed.gcm_salt(),
         Suite::ChaCha20Poly1305 => key.salt = placed.chacha_salt(),
         Suite::AesCbcHmac { key: size, hmac } => {
             key.dec = placed.decryption(size);

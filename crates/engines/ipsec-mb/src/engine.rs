@@ -10,10 +10,9 @@
 use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
-use crate::gcm::{Expanded, Gcm};
+use crate::gcm::Gcm;
 use crate::keys;
 use crate::manager::Manager;
-use crate::recent::Recent;
 
 /// One worker's engine.
 pub(crate) struct IpsecMbEngine {
@@ -21,9 +20,6 @@ pub(crate) struct IpsecMbEngine {
     manager: Manager,
     gcm: Gcm,
     burst: Burst,
-    recent: Recent,
-    /// Whether most jobs of the last stretch were of keys that had not been used of late.
-    is_spread: bool,
 }
 
 impl IpsecMbEngine {
@@ -31,9 +27,8 @@ impl IpsecMbEngine {
     pub(crate) fn new() -> Result<IpsecMbEngine, EngineError> {
         let maker = keys::maker()?;
         let mut manager = Manager::new()?;
-        let gcm = Gcm::new(&mut manager, maker);
-        let (burst, recent) = (Burst::new(), Recent::new());
-        Ok(IpsecMbEngine { maker, manager, gcm, burst, recent, is_spread: false })
+        let gcm = Gcm::new(&mut manager);
+        Ok(IpsecMbEngine { maker, manager, gcm, burst: Burst::new() })
     }
 
     /// The numbered steps of the module's documentation, for at most [`STRETCH_LEN`] jobs.
@@ -48,23 +43,14 @@ impl IpsecMbEngine {
     /// first that is not; returns the bits of the others.
     #[inline]
     fn pass(&mut self, jobs: &mut [Job<'_>], left: u64) -> u64 {
-        let IpsecMbEngine { maker, manager, gcm, burst, recent, is_spread } = self;
-        if *is_spread {
-            let keys = jobs.iter().filter_map(|job| job.session.keys(*maker));
-            keys.for_each(|(_, lines)| recent.prefetch(lines));
-        }
+        let IpsecMbEngine { maker, manager, gcm, burst } = self;
         let (mut class, mut later) = (None, 0);
-        let mut ahead = Ahead {
-            maker: *maker,
-            recent: gcm.can_expand().then_some(recent),
-            near: None,
-            again: 0,
-        };
+        let mut ahead = Ahead { maker: *maker, near: None };
         let distance = distance(jobs.first().map_or(0, |job| job.packet.len()));
-        jobs.iter().zip(0..distance).for_each(|(next, number)| ahead.ask(next, number));
+        jobs.iter().take(distance).for_each(|next| ahead.ask(next));
         for number in 0..jobs.len() {
             if let Some(next) = jobs.get(number + distance) {
-                ahead.ask(next, number + distance);
+                ahead.ask(next);
             }
             let bit = 1 << number;
             let Some(job) = jobs.get_mut(number) else { break };
@@ -76,7 +62,7 @@ impl IpsecMbEngine {
                 continue;
             };
             if let Suite::AesGcm { key, .. } = suite {
-                job.status = gcm.run(job, lines, suite, key, ahead.expanded(number));
+                job.status = gcm.run(job, lines, suite, key);
                 continue;
             }
             let Some((found, layout)) = Class::of(job, suite) else {
@@ -95,35 +81,27 @@ impl IpsecMbEngine {
         if class.is_some() {
             burst.run(manager, jobs);
         }
-        if left == u64::MAX {
-            *is_spread = ahead.again.count_ones() as usize * 2 > jobs.len();
-        }
-        gcm.wipe();
         later
     }
 }
 
 /// What is asked for before its job runs.
-struct Ahead<'a, 'r> {
+struct Ahead<'a> {
     maker: Maker,
-    /// The keys used of late; `None` if they cannot be expanded again.
-    recent: Option<&'r mut Recent>,
     /// The session whose keys were asked for last, and for which length of a packet.
     near: Option<(&'a Session, usize)>,
-    /// The jobs whose keys are expanded again, a bit for each.
-    again: u64,
 }
 
-impl<'a> Ahead<'a, '_> {
-    /// Brings near what job `number` reads: its keys, unless they are those of the job before; and the
+impl<'a> Ahead<'a> {
+    /// Brings near what a job reads: its keys, unless they are those of the job before; and the
     /// packet beyond its first line, which writing or looking at its headers has touched.
     #[inline(always)]
-    fn ask(&mut self, job: &Job<'a>, number: usize) {
+    fn ask(&mut self, job: &Job<'a>) {
         let (session, len) = (job.session, job.packet.len());
         // A longer packet reads more of them.
         let is_near = self.near.is_some_and(|(last, of)| core::ptr::eq(last, session) && len <= of);
         if !is_near {
-            self.ask_for_keys(session, len, number);
+            self.ask_for_keys(session, len);
         }
         let mut at = mem::LINE_LEN;
         while at < len {
@@ -134,28 +112,12 @@ impl<'a> Ahead<'a, '_> {
         mem::prefetch_at(job.packet, len.wrapping_sub(1));
     }
 
-    /// Brings near the keys that job `number` reads. Those that have not been used of late are thought to lie
-    /// in memory: what is expanded again is one line of them.
+    /// Brings near the keys that a packet of `len` bytes reads.
     #[inline(never)]
-    fn ask_for_keys(&mut self, session: &'a Session, len: usize, number: usize) {
+    fn ask_for_keys(&mut self, session: &'a Session, len: usize) {
         let Some((suite, lines)) = session.keys(self.maker) else { return };
-        let unknown = |recent: &mut Recent| !recent.enter(lines);
-        if let Suite::AesGcm { key, .. } = suite
-            && self.recent.as_deref_mut().is_some_and(unknown)
-        {
-            keys::prefetch_last(lines, key);
-            self.again |= 1 << number;
-            self.near = None;
-        } else {
-            keys::prefetch(lines, suite, len);
-            self.near = Some((session, len));
-        }
-    }
-
-    /// How job `number`, which was asked for, has its expanded key.
-    #[inline]
-    fn expanded(&self, number: usize) -> Expanded {
-        if self.again & 1 << number == 0 { Expanded::Before } else { Expanded::Again }
+        keys::prefetch(lines, suite, len);
+        self.near = Some((session, len));
     }
 }
 

@@ -6,13 +6,10 @@
 
 use core::arch::x86_64::{__m128i, _mm_set_epi64x, _mm_store_si128};
 
-use crypto::{
-    AesKey, EngineError, IcvLen, Job, JobStatus, KeyLine, Keys, Layout, Maker, Op, Session, Suite,
-};
+use crypto::{AesKey, Job, JobStatus, KeyLine, Layout, Op, Suite};
 use ipsec_mb_sys as sys;
 
-use crate::expansion::{Expansion, MOST_BLOCKS};
-use crate::keys::{self, BLOCK_LEN, Placed};
+use crate::keys::Placed;
 use crate::manager::{Manager, direct_call_failed};
 use crate::slab::Slab;
 use crate::tag::equal;
@@ -20,25 +17,12 @@ use crate::tag::equal;
 /// Length of the nonce in bytes: salt and IV (RFC 4106 §4).
 const NONCE_LEN: usize = 12;
 
-/// Length of an ESP header and an IV in bytes.
-const ESP_IV_LEN: usize = 16;
-
 /// Length of the additional data with extended sequence numbers, in bytes (RFC 4106 §5).
 const ESN_AAD_LEN: usize = 12;
-
-/// How a packet's expanded key is had.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Expanded {
-    /// Read from the session.
-    Before,
-    /// Expanded again from the session's last line, if the engine can.
-    Again,
-}
 
 /// One worker's AES-GCM.
 pub(crate) struct Gcm {
     calls: sys::GcmCalls,
-    expansion: Option<Expansion>,
     context: Slab,
     nonce: Wide,
     aad: Wide,
@@ -47,58 +31,13 @@ pub(crate) struct Gcm {
 
 impl Gcm {
     /// For the manager's code path.
-    pub(crate) fn new(manager: &mut Manager, maker: Maker) -> Gcm {
-        let mut gcm = Gcm {
+    pub(crate) fn new(manager: &mut Manager) -> Gcm {
+        Gcm {
             calls: manager.gcm_calls(),
-            expansion: Expansion::new(manager, maker),
             context: Slab::new(sys::culvert_mb_gcm_context_size()),
             nonce: Wide([0; 16]),
             aad: Wide([0; 16]),
             tag: Wide([0; 16]),
-        };
-        if gcm.can_expand() && !gcm.is_alike(manager, maker).unwrap_or(false) {
-            gcm.expansion = None;
-        }
-        gcm.wipe();
-        gcm
-    }
-
-    /// Whether packets come out alike by keys expanded before and again, whatever number of blocks they
-    /// have.
-    #[cold]
-    fn is_alike(&mut self, manager: &mut Manager, maker: Maker) -> Result<bool, EngineError> {
-        let suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
-        let mut session = |byte| {
-            let keys = Keys { cipher: vec![byte; 16], salt: vec![byte; 4], auth: vec![] };
-            keys::session(manager, maker, suite, &keys)
-        };
-        let (one, other) = (session(1)?, session(2)?);
-        let mut seal = |session: &Session, blocks: usize, expanded| {
-            let len = ESP_IV_LEN + blocks * BLOCK_LEN + suite.icv_len_bytes();
-            let mut packet = vec![3; len];
-            let (_, lines) = session.keys(maker)?;
-            let mut job = Job::esp(session, Op::Seal, &mut packet, None);
-            let status = self.run(&mut job, lines, suite, AesKey::Aes128, expanded);
-            (status == JobStatus::Done).then_some(packet)
-        };
-        Ok((0..=MOST_BLOCKS + 1).all(|blocks| {
-            // What is left of another key where nothing is filled in must not matter.
-            seal(&other, MOST_BLOCKS, Expanded::Again);
-            let before = seal(&one, blocks, Expanded::Before);
-            before.is_some() && before == seal(&one, blocks, Expanded::Again)
-        }))
-    }
-
-    /// Whether keys can be expanded again.
-    pub(crate) fn can_expand(&self) -> bool {
-        self.expansion.is_some()
-    }
-
-    /// Forgets what it expanded last.
-    #[inline]
-    pub(crate) fn wipe(&mut self) {
-        if let Some(expansion) = &mut self.expansion {
-            expansion.wipe();
         }
     }
 
@@ -111,7 +50,6 @@ impl Gcm {
         lines: &[KeyLine],
         suite: Suite,
         key: AesKey,
-        expanded: Expanded,
     ) -> JobStatus {
         // 1. The packet's parts.
         let Job { op, ref mut packet, header_len, seq_hi, .. } = *job;
@@ -128,7 +66,7 @@ impl Gcm {
 
         // 2. Nonce and additional data.
         let keys = Placed::new(lines);
-        self.nonce.set_nonce(keys.gcm_salt(key), iv);
+        self.nonce.set_nonce(keys.gcm_salt(), iv);
         if let Some(hi) = seq_hi {
             let Some(header) = header.first_chunk::<8>() else {
                 return JobStatus::Failed;
@@ -142,10 +80,6 @@ impl Gcm {
             Op::Open => &self.calls.open,
         };
         let call = calls[number_of(key)];
-        let expanded = match (expanded, &mut self.expansion) {
-            (Expanded::Again, Some(expansion)) => expansion.fill(lines, key, icv_at - text_at),
-            _ => keys.keys(),
-        };
         let icv_len = packet.len() - icv_at;
         let start = packet.as_mut_ptr();
         let text = start.wrapping_add(text_at);
@@ -158,12 +92,12 @@ impl Gcm {
             Op::Open => self.tag.0.as_mut_ptr(),
         };
         // SAFETY: the lines hold the library's structure for a key of this size (only `keys.rs`
-        // makes sessions that get here), or `Expansion` does; the context has its size and alignment; text, additional
+        // makes sessions that get here); the context has its size and alignment; text, additional
         // data and tag lie inside the packet, as `Layout` says, or inside `self`; the nonce has
         // its 12 bytes. In place is allowed.
         unsafe {
             call(
-                expanded.cast(),
+                keys.keys().cast(),
                 self.context.line_mut(0),
                 text,
                 text,
@@ -255,45 +189,6 @@ mod tests {
         for (header, hi) in [([1, 2, 3, 4, 5, 6, 7, 8], 0x0a0b_0c0d), ([0xfe; 8], u32::MAX)] {
             wide.set_esn(&header, hi);
             assert_eq!(wide.0[..ESN_AAD_LEN], crypto::esn_aad(&header, hi).unwrap());
-        }
-    }
-
-    #[test]
-    fn keys_expanded_before_or_again_make_no_difference() {
-        let maker = crate::keys::maker().unwrap();
-        let mut manager = Manager::new().unwrap();
-        let mut gcm = Gcm::new(&mut manager, maker);
-        // What `Gcm::new` tries would hide a mistake here.
-        assert_eq!(gcm.can_expand(), Expansion::new(&mut manager, maker).is_some());
-        for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
-            let suite = Suite::AesGcm { key, icv: crypto::IcvLen::Icv16 };
-            let session = |manager: &mut Manager, byte| {
-                let cipher = (byte..).take(key.len_bytes()).collect();
-                let keys = crypto::Keys { cipher, salt: vec![byte; 4], auth: vec![] };
-                crate::keys::session(manager, maker, suite, &keys).unwrap()
-            };
-            let (one, other) = (session(&mut manager, 1), session(&mut manager, 2));
-            let mut run = |session: &crypto::Session, op, packet: &[u8], seq_hi, expanded| {
-                let mut packet = packet.to_vec();
-                let (_, lines) = session.keys(maker).unwrap();
-                let mut job = Job::esp(session, op, &mut packet, seq_hi);
-                let status = gcm.run(&mut job, lines, suite, key, expanded);
-                (status, packet)
-            };
-            for text_len in (0..900).chain((900..2000).step_by(13)).chain([9000, 65_000]) {
-                let packet: Vec<u8> = (0..8 + 8 + text_len + 16).map(|at| at as u8).collect();
-                let seq_hi = (text_len % 2 == 0).then_some(7);
-                for op in [Op::Seal, Op::Open] {
-                    // What is left of another key must not matter.
-                    run(&other, Op::Seal, &[3; 1500], None, Expanded::Again);
-                    let before = run(&one, op, &packet, seq_hi, Expanded::Before);
-                    let again = run(&one, op, &packet, seq_hi, Expanded::Again);
-                    assert_eq!(before, again, "{suite} {op:?} {text_len}");
-                }
-                let (_, sealed) = run(&one, Op::Seal, &packet, seq_hi, Expanded::Again);
-                let (status, _) = run(&one, Op::Open, &sealed, seq_hi, Expanded::Again);
-                assert_eq!(status, JobStatus::Done, "{suite} {text_len}");
-            }
         }
     }
 }

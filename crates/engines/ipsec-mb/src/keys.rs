@@ -2,16 +2,13 @@
 //!
 //! | suite | bytes, in this order |
 //! | --- | --- |
-//! | AES-GCM | the library's structure: round keys, powers of the hash key with the lowest last; in the last line the key, the salt, the second power of the hash key, the hash key |
+//! | AES-GCM | the library's structure: round keys, powers of the hash key with the lowest last; salt in the last word |
 //! | ChaCha20-Poly1305 | key, salt |
 //! | AES-CBC with HMAC | encryption's schedule, decryption's, inner hash state, outer hash state |
 //! | HMAC alone | inner hash state, outer hash state |
 //!
-//! The last line of AES-GCM is all that [`expansion`](crate::expansion) needs (of AES-192, which it does not
-//! expand, the round keys as well). Both powers end it as they end the structure; with AES-256, whose key
-//! and salt take more than half of the line, there is the lower one alone. It is the last line and not the first
-//! because what is allocated next, numbers and entry of the SA, is touched by the same packets: most
-//! often all of that is on one page.
+//! The structure of ipsec-mb 1.3 for AES-GCM has 1008 bytes, so the salt finds room in its last line,
+//! which every packet reads for the lowest power.
 
 use core::ptr;
 
@@ -26,18 +23,7 @@ const CHACHA_KEY_LEN: usize = 32;
 
 /// Where the powers of the hash key begin in the library's structure for AES-GCM, in bytes: behind
 /// the round keys of the longest schedule.
-pub(crate) const GCM_POWERS_AT: usize = schedule_len(AesKey::Aes256);
-
-/// Length of that structure in bytes, as ipsec-mb 1.3 has it: 48 powers.
-pub(crate) const GCM_LEN: usize = GCM_POWERS_AT + 48 * BLOCK_LEN;
-
-/// Bytes of a block of AES, and of a power of the hash key.
-pub(crate) const BLOCK_LEN: usize = 16;
-
-/// Where AES-GCM's last line is: behind the library's structure.
-fn last_line_at() -> usize {
-    sys::culvert_mb_gcm_key_size().next_multiple_of(mem::LINE_LEN)
-}
+const GCM_POWERS_AT: usize = schedule_len(AesKey::Aes256);
 
 /// Bytes of a salt (RFC 4106 §4, RFC 7634 §2).
 const SALT_LEN: usize = 4;
@@ -70,23 +56,15 @@ pub(crate) fn session(
         let what = "a new block of keys is shared".to_owned();
         return Err(EngineError::Unavailable { engine: NAME, what });
     };
+    let lines_len = size_of_val(lines);
     let start: *mut u8 = lines.as_mut_ptr().cast();
     match suite {
-        Suite::AesGcm { key, .. } => {
+        Suite::AesGcm { .. } => {
             // SAFETY: the block has room for the library's structure, aligned to a line.
             unsafe { manager.gcm_keys(&keys.cipher, start) }?;
-            let last = start.wrapping_add(last_line_at());
-            // SAFETY: a line has room for both, and `fit` knows their lengths.
-            unsafe { copy(&keys.cipher, last) };
-            // SAFETY: as above.
-            unsafe { copy(&keys.salt, last.wrapping_add(gcm_salt_at(key))) };
-            if sys::culvert_mb_gcm_key_size() == GCM_LEN {
-                let len = powers_beside(key) * BLOCK_LEN;
-                let lowest = start.wrapping_add(GCM_LEN - len);
-                let room = last.wrapping_add(mem::LINE_LEN - len);
-                // SAFETY: the end of the structure and the end of the last line, behind the salt.
-                unsafe { ptr::copy_nonoverlapping(lowest, room, len) };
-            }
+            // SAFETY: the last word of the block, behind the structure: `block_len` counts the salt,
+            // and `fit` knows its length.
+            unsafe { copy(&keys.salt, start.wrapping_add(gcm_salt_at(lines_len))) };
         }
         Suite::ChaCha20Poly1305 => {
             // SAFETY: a line has room for both, and `fit` knows their lengths.
@@ -114,7 +92,7 @@ pub(crate) fn session(
 /// Bytes of a suite's keys.
 fn block_len(suite: Suite) -> usize {
     match suite {
-        Suite::AesGcm { .. } => last_line_at() + mem::LINE_LEN,
+        Suite::AesGcm { .. } => sys::culvert_mb_gcm_key_size() + SALT_LEN,
         Suite::ChaCha20Poly1305 => CHACHA_KEY_LEN + SALT_LEN,
         Suite::AesCbcHmac { key, hmac } => cbc_mac_at(key) + states_len(hmac),
         Suite::NullHmac { hmac } => states_len(hmac),
@@ -129,38 +107,22 @@ pub(crate) fn prefetch(lines: &[KeyLine], suite: Suite, len: usize) {
         lines.iter().for_each(mem::prefetch);
         return;
     };
-    // The round keys; the last line, for the salt; and the powers of the hash key, one for each block, from the
-    // lowest on: so a line of them, one more for each whole line of the packet, until there are no more.
+    // The round keys; and the powers of the hash key, one for each block, from the lowest on: so the last
+    // line, which has the salt too, and one more for each whole line of the packet, until there are no more.
     let first = schedule_len(key).div_ceil(mem::LINE_LEN);
     let powers = lines.len().saturating_sub(GCM_POWERS_AT / mem::LINE_LEN);
-    let last = (len / mem::LINE_LEN + 2).min(powers);
+    let last = (len / mem::LINE_LEN + 1).min(powers);
     lines.iter().take(first).for_each(mem::prefetch);
     lines.iter().rev().take(last).for_each(mem::prefetch);
 }
 
-/// As [`prefetch`], what is read of an AES-GCM session whose keys are expanded again.
-#[inline]
-pub(crate) fn prefetch_last(lines: &[KeyLine], key: AesKey) {
-    lines.last().into_iter().for_each(mem::prefetch);
-    if key == AesKey::Aes192 {
-        let round_keys = schedule_len(key).div_ceil(mem::LINE_LEN);
-        lines.iter().take(round_keys).for_each(mem::prefetch);
-    }
-}
-
-/// Where in its last line AES-GCM's salt is: behind the key.
-const fn gcm_salt_at(key: AesKey) -> usize {
-    key.len_bytes()
-}
-
-/// How many powers of the hash key the last line of AES-GCM ends with.
-pub(crate) const fn powers_beside(key: AesKey) -> usize {
-    let free = mem::LINE_LEN - gcm_salt_at(key) - SALT_LEN;
-    if free >= 2 * BLOCK_LEN { 2 } else { 1 }
+/// Where AES-GCM's salt is in a block of `lines_len` bytes: its last word.
+const fn gcm_salt_at(lines_len: usize) -> usize {
+    lines_len.saturating_sub(SALT_LEN)
 }
 
 /// Bytes of an AES key schedule: a block for each round and one more.
-pub(crate) const fn schedule_len(key: AesKey) -> usize {
+const fn schedule_len(key: AesKey) -> usize {
     match key {
         AesKey::Aes128 => 11 * 16,
         AesKey::Aes192 => 13 * 16,
@@ -206,13 +168,6 @@ impl<'a> Placed<'a> {
         self.lines.as_ptr().cast()
     }
 
-    /// The last line.
-    #[inline]
-    pub(crate) fn last_line(self) -> *const u8 {
-        let last = self.lines.len().saturating_sub(1);
-        self.lines.as_ptr().wrapping_add(last).cast()
-    }
-
     /// AES-CBC's schedule for decryption.
     #[inline]
     pub(crate) fn decryption(self, key: AesKey) -> *const u8 {
@@ -227,8 +182,8 @@ impl<'a> Placed<'a> {
 
     /// The salt of AES-GCM.
     #[inline]
-    pub(crate) fn gcm_salt(self, key: AesKey) -> u32 {
-        self.word(size_of_val(self.lines).saturating_sub(mem::LINE_LEN) + gcm_salt_at(key))
+    pub(crate) fn gcm_salt(self) -> u32 {
+        self.word(gcm_salt_at(size_of_val(self.lines)))
     }
 
     /// The salt of ChaCha20-Poly1305.
@@ -272,7 +227,11 @@ mod tests {
             assert_eq!(heap_len(suite), bare + line, "{suite}");
             if let Suite::AesGcm { .. } = suite {
                 let library = sys::culvert_mb_gcm_key_size();
-                assert_eq!(bare, line + library.next_multiple_of(line), "and the last line");
+                assert_eq!(
+                    bare,
+                    library.next_multiple_of(line),
+                    "the salt takes no line of its own"
+                );
             }
         }
     }
@@ -281,7 +240,6 @@ mod tests {
     fn places_do_not_overlap_and_are_aligned() {
         for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
             assert_eq!(schedule_len(key) % 16, 0);
-            assert!(gcm_salt_at(key) + SALT_LEN + powers_beside(key) * BLOCK_LEN <= mem::LINE_LEN);
             for hmac in Hmac::ALL {
                 let suite = Suite::AesCbcHmac { key, hmac };
                 assert_eq!(cbc_mac_at(key) + states_len(hmac), block_len(suite));

@@ -23,8 +23,7 @@
 //!
 //! A [`crypto::Session`] holds the expanded keys and zeroises them when it is dropped. The library's
 //! manager, one per worker, keeps copies of the last packets' HMAC states in its lanes; they are
-//! wiped when the engine is dropped, not earlier. Where an AES-GCM key is expanded for
-//! a packet, what came of it is wiped when its burst is done.
+//! wiped when the engine is dropped, not earlier.
 
 #[cfg(not(ipsec_mb_present))]
 mod absent;
@@ -35,8 +34,6 @@ mod burst;
 #[cfg(ipsec_mb_present)]
 mod engine;
 #[cfg(ipsec_mb_present)]
-mod expansion;
-#[cfg(ipsec_mb_present)]
 mod gcm;
 #[cfg(ipsec_mb_present)]
 mod keys;
@@ -44,8 +41,6 @@ mod keys;
 mod manager;
 #[cfg(ipsec_mb_present)]
 mod provider;
-#[cfg(ipsec_mb_present)]
-mod recent;
 #[cfg(ipsec_mb_present)]
 mod slab;
 #[cfg(ipsec_mb_present)]

@@ -1,8 +1,10 @@
 //! The socket that stands in for `NETLINK_XFRM`: many programs, one database, one thread.
 //!
-//! Non-blocking throughout. The daemon adds [`Server::poll_fd`] to its own loop, calls
-//! [`Server::process`] when that is readable, and [`Server::publish`] with what the databases put
-//! out for other reasons (time, data path).
+//! Non-blocking throughout. The owner adds [`Server::poll_fd`] to its own loop and calls
+//! [`Server::receive`] when that is readable, [`Server::enqueue`] with what the databases put out
+//! for other reasons (time, data path), and [`Server::send`]. Between receiving and sending it
+//! carries out elsewhere what a request has changed: an answer says that all of it is done.
+//! [`Server::process`] and [`Server::publish`] are the same in one step, where nothing lies between.
 
 mod client;
 mod socket;

@@ -1,4 +1,4 @@
-//! Many SAs: keys that an engine has not met for long, which it may expand again rather than read.
+//! Many SAs: sessions that an engine comes back to after many others.
 
 use crypto::{Engine, Job, JobStatus, Op, Session, Suite};
 
