@@ -21,6 +21,12 @@
 //! - A move is asked of the home (by a command to it); no other thread moves it. For a worker that has
 //!   ended, the thread that joined it may call `leave` in its place.
 //!
+//! # A new object
+//!
+//! One that no worker has met is vacant ([`Home::vacant`]): the first worker that needs it claims it
+//! ([`Home::claim`]), and of several that do so at a time one gets it. [`Home::vacate`] makes an object
+//! vacant again while no worker runs, for a set of other workers.
+//!
 //! # Packets under way
 //!
 //! A packet for another worker's object goes to [`Home::at`], over a [`Mesh`](crate::mesh::Mesh). The home
@@ -30,23 +36,54 @@
 //! Packets of one flow may change places at a move: one goes by way of the old home while a later one
 //! goes straight to the new. Between moves the mesh keeps their order.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU8, Ordering};
 
 /// The worker that may write an object's state. See the module for the contract.
 #[derive(Debug)]
-pub struct Home(AtomicU32);
+pub struct Home(AtomicU8);
+
+/// The word of a vacant object.
+const NOBODY: u8 = u8::MAX;
 
 impl Home {
+    /// Workers that can be a home: those numbered below this.
+    pub const WORKERS: usize = NOBODY as usize;
+
     /// The home of a new object. The object is then published to the workers with release order.
     ///
     /// # Panics
     ///
-    /// If the worker's number is above 2^32 - 1.
+    /// If the worker's number is not below [`Home::WORKERS`].
     pub fn new(worker: usize) -> Self {
-        Self(AtomicU32::new(number(worker)))
+        Self(AtomicU8::new(number(worker)))
     }
 
-    /// The worker to which packets for the object go. It may have moved by the time they arrive.
+    /// The home of a new object that no worker has met.
+    pub fn vacant() -> Self {
+        Self(AtomicU8::new(NOBODY))
+    }
+
+    /// The home, which is `me` from now on if the object was vacant.
+    ///
+    /// # Panics
+    ///
+    /// If the worker's number is not below [`Home::WORKERS`].
+    #[inline]
+    pub fn claim(&self, me: usize) -> usize {
+        // Acquire: what was written before the object became vacant is visible to its new home.
+        match self.0.compare_exchange(NOBODY, number(me), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => me,
+            Err(at) => at as usize,
+        }
+    }
+
+    /// Makes the object vacant. Only while no worker runs: joined, or not yet started.
+    pub fn vacate(&self) {
+        self.0.store(NOBODY, Ordering::Release);
+    }
+
+    /// The worker to which packets for the object go; [`Home::WORKERS`] while it is vacant. It may have moved
+    /// by the time they arrive.
     #[inline]
     pub fn at(&self) -> usize {
         // Acquire, as in is_at(): the answer may be compared with the caller's own number.
@@ -67,7 +104,7 @@ impl Home {
     ///
     /// # Panics
     ///
-    /// If a worker's number is above 2^32 - 1.
+    /// If a worker's number is not below [`Home::WORKERS`].
     #[must_use = "if the home was elsewhere, nothing has moved"]
     pub fn leave(&self, from: usize, to: usize) -> bool {
         // Release: what this home wrote is visible to the next. Acquire: what the home before wrote is
@@ -78,9 +115,9 @@ impl Home {
     }
 }
 
-fn number(worker: usize) -> u32 {
-    assert!(u32::try_from(worker).is_ok(), "worker {worker}");
-    worker as u32
+fn number(worker: usize) -> u8 {
+    assert!(worker < Home::WORKERS, "worker {worker} of {}", Home::WORKERS);
+    worker as u8
 }
 
 #[cfg(all(test, not(loom)))]
@@ -101,7 +138,18 @@ mod tests {
     }
 
     #[test]
-    fn it_is_one_small_word() {
-        assert_eq!(size_of::<Home>(), 4);
+    fn the_first_to_come_claims_it() {
+        let home = Home::vacant();
+        assert_eq!(home.at(), Home::WORKERS);
+        assert!(!home.is_at(3));
+        assert_eq!(home.claim(3), 3);
+        assert_eq!((home.claim(4), home.at()), (3, 3), "it was 3's already");
+        home.vacate();
+        assert_eq!((home.claim(4), home.claim(3)), (4, 4));
+    }
+
+    #[test]
+    fn it_is_one_byte() {
+        assert_eq!(size_of::<Home>(), 1);
     }
 }

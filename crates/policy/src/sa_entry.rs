@@ -6,6 +6,7 @@ use core::sync::atomic::{
     Ordering::{AcqRel, Acquire, Release},
 };
 
+use dispatch::Home;
 use esp::Mode;
 use mem::Cache;
 
@@ -89,6 +90,7 @@ struct Hot {
     mode: Mode,
     from_any: bool,
     has_selector: bool,
+    home: Home,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64);
@@ -115,6 +117,7 @@ impl<S> SaEntry<S> {
             mode: config.params.mode,
             from_any: config.params.src.is_unspecified(),
             has_selector: config.selector.is_some(),
+            home: Home::vacant(),
         };
         SaEntry { hot, config, esp }
     }
@@ -124,6 +127,12 @@ impl<S> SaEntry<S> {
     #[inline]
     pub fn prefetch(&self, cache: Cache) {
         mem::prefetch_into(cache, &self.hot);
+    }
+
+    /// The worker that writes the SA's numbers, window and counters.
+    #[inline]
+    pub fn home(&self) -> &Home {
+        &self.hot.home
     }
 
     /// Whether an arriving packet names this SA, but for the mark.
@@ -196,16 +205,29 @@ impl<S> SaEntry<S> {
         self.hot.removed.store(true, Release);
     }
 
-    /// Holds the volume carried so far, before the packet at hand, against the limits.
+    /// Holds the volume carried so far, before the packet at hand, against the limits, and moves the
+    /// SA forward if one is reached.
     ///
     /// Linux's `xfrm_state_check_expire`: a limit of `n` packets lets `n` packets through. Each of
     /// soft and hard is reported once in the SA's life, to one caller, whichever thread asks;
     /// a soft limit that was reached by time before is not reported again.
     pub fn check_volume(&self, bytes: u64, packets: u64) -> Volume {
-        if bytes < self.hot.alarm_bytes && packets < self.hot.alarm_packets {
+        let volume = self.volume(bytes, packets);
+        let is_first = match volume {
+            Volume::SoftReached => self.advance(SaState::Dying),
+            Volume::HardReached => self.advance(SaState::Expired),
+            Volume::Within | Volume::Unusable => true,
+        };
+        // Another thread was first: there is nothing to report any more.
+        if is_first { volume } else { self.volume(bytes, packets) }
+    }
+
+    /// What [`SaEntry::check_volume`] would find; changes nothing.
+    pub fn volume(&self, bytes: u64, packets: u64) -> Volume {
+        if self.is_below_alarms(bytes, packets) {
             if self.state().is_usable() { Volume::Within } else { Volume::Unusable }
         } else {
-            self.check_limits(bytes, packets)
+            self.volume_above_alarms(bytes, packets)
         }
     }
 
@@ -216,22 +238,17 @@ impl<S> SaEntry<S> {
     }
 
     #[cold]
-    fn check_limits(&self, bytes: u64, packets: u64) -> Volume {
+    fn volume_above_alarms(&self, bytes: u64, packets: u64) -> Volume {
         let limits = &self.config.limits;
         // `u64::MAX` is no limit, also for a counter that got there.
         let reached = |count: u64, limit: u64| limit != u64::MAX && count >= limit;
-        if reached(bytes, limits.hard_bytes) || reached(packets, limits.hard_packets) {
-            return if self.advance(SaState::Expired) {
-                Volume::HardReached
-            } else {
-                Volume::Unusable
-            };
+        let hard = reached(bytes, limits.hard_bytes) || reached(packets, limits.hard_packets);
+        let soft = reached(bytes, limits.soft_bytes) || reached(packets, limits.soft_packets);
+        match self.state() {
+            SaState::Expired => Volume::Unusable,
+            _ if hard => Volume::HardReached,
+            SaState::Valid if soft => Volume::SoftReached,
+            SaState::Valid | SaState::Dying => Volume::Within,
         }
-        if (reached(bytes, limits.soft_bytes) || reached(packets, limits.soft_packets))
-            && self.advance(SaState::Dying)
-        {
-            return Volume::SoftReached;
-        }
-        if self.state().is_usable() { Volume::Within } else { Volume::Unusable }
     }
 }

@@ -3,13 +3,13 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::Volume;
+use policy::{SaEntry, Volume};
 
 use crate::apply::Executor;
 use crate::crypt::opens::OpenWork;
-use crate::resolve::check_volume;
 use crate::view::View;
 
 impl Executor {
@@ -77,4 +77,11 @@ impl Executor {
 /// Whether a UDP-encapsulated packet came from where the SA has its peer.
 fn is_mapping_of(params: &esp::SaParams, src: IpAddr, src_port: u16) -> bool {
     params.src == src && params.encap.is_some_and(|e| e.src_port == src_port)
+}
+
+/// Holds an SA's counters, as they are before the packet at hand, against its limits, and moves the SA
+/// forward in its life if one is reached.
+pub(crate) fn check_volume(sa: &SaEntry<Sa>) -> Volume {
+    let cells = sa.esp.cells();
+    sa.check_volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
 }

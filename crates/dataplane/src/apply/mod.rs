@@ -8,6 +8,8 @@ mod inbound_sas;
 mod open;
 mod seal;
 
+pub(crate) use accept::check_volume;
+
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
@@ -61,8 +63,8 @@ impl Executor {
             },
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
-            Action::ToLinux => self.out.to_linux(packet),
-            Action::BackToLinux { tag } => self.out.back_to_linux(packet, *tag),
+            Action::ToLinux => self.out.give_to_linux(packet),
+            Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
         }
     }
@@ -102,8 +104,8 @@ impl Executor {
             Some(NattPayload::Esp) => self.open(view, packet, meta, true),
             // Steering leaves it to Linux; if one comes here all the same, Linux gets it.
             Some(NattPayload::NonEspMarker) => match view.back(meta.ingress.ifindex) {
-                Some(tag) => self.out.back_to_linux(packet, tag),
-                None => self.out.to_linux(packet),
+                Some(tag) => self.out.give_back(packet, tag),
+                None => self.out.give_to_linux(packet),
             },
             Some(NattPayload::Keepalive) => self.out.end(packet, Outcome::Consumed),
             Some(NattPayload::TooShort) | None => self.out.drop(packet, DropReason::MalformedEsp),

@@ -54,7 +54,7 @@ impl Out {
     }
 
     /// Hands an IP packet to Linux, through the private interface.
-    pub(crate) fn to_linux(&mut self, packet: Packet) {
+    pub(crate) fn give_to_linux(&mut self, packet: Packet) {
         let private = match &self.batch {
             Some(batch) => batch.private.map(usize::from),
             None => self.ports.private(),
@@ -67,9 +67,9 @@ impl Out {
 
     /// Gives a packet back to Linux as received by the interface that it came in by. Its Ethernet
     /// header still stands in front of it: nothing was written there since.
-    pub(crate) fn back_to_linux(&mut self, mut packet: Packet, tag: u16) {
+    pub(crate) fn give_back(&mut self, mut packet: Packet, tag: u16) {
         match io::tun::back::tag(&mut packet, tag) {
-            true => self.to_linux(packet),
+            true => self.give_to_linux(packet),
             // A port leaves more room than that in front of each frame.
             false => self.drop(packet, DropReason::OutNoRoom),
         }

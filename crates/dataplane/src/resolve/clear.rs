@@ -5,7 +5,7 @@ use outcome::DropReason;
 
 use super::route::{self, adjacency};
 use super::{Decision, Draft, Question, Route};
-use crate::flows::plan::{self, Action, Adjacency, Forward};
+use crate::flows::plan::{self, Action, Forward};
 use crate::packets::Origin;
 
 impl Question<'_> {
@@ -58,11 +58,8 @@ impl Question<'_> {
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
         let known = adjacency(view, to, h.family());
-        let forward = Forward {
-            adjacency: known.unwrap_or(Adjacency::default()),
-            mtu: plan::ip_len(to.mtu),
-            is_hop,
-        };
+        let forward =
+            Forward { adjacency: known.unwrap_or_default(), mtu: plan::ip_len(to.mtu), is_hop };
         Decision::Go(Draft {
             action: Action::Forward(forward),
             to: (known.is_none() || !fits).then_some(to),

@@ -25,11 +25,10 @@ mod route;
 mod verdict;
 
 use esp::Sa;
-use policy::{Direction, Flow, PolicyEntry, SaEntry};
+use policy::{Direction, Flow, PolicyEntry, SaEntry, SaHandle};
 use wire::Headers;
 
 pub(crate) use outbound::has_sa;
-pub(crate) use protect::check_volume;
 pub(crate) use route::{NextHop, Route, route};
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, Verdict};
 
@@ -63,19 +62,19 @@ struct Question<'a> {
     packet: &'a [u8],
     h: &'a Headers,
     asked: Asked,
-    volume: Option<(policy::SaId, policy::Volume)>,
+    at_limit: Option<SaHandle>,
 }
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
-    let mut question = Question { view, packet, h, asked: Asked::default(), volume: None };
+    let mut question = Question { view, packet, h, asked: Asked::default(), at_limit: None };
     let decision = match entry {
         Entry::Port { ifindex, is_to_many } => question.arrival(ifindex, is_to_many),
         Entry::Decrypted { ifindex, sa } => question.decrypted(ifindex, sa),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, volume, .. } = question;
-    Verdict { decision, asked, volume }
+    let Question { asked, at_limit, .. } = question;
+    Verdict { decision, asked, at_limit }
 }
 
 impl Question<'_> {

@@ -2,15 +2,15 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use esp::{Mode, Sa};
+use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{SaEntry, SaHandle, Volume};
+use policy::{SaHandle, Volume};
 
 use super::fit::Fit;
 use super::route::{self, adjacency, family_of};
 use super::{Decision, Draft, Question, Route};
-use crate::flows::plan::{self, Action, Adjacency, Seal};
+use crate::flows::plan::{self, Action, Seal};
 use crate::packets::Origin;
 use crate::view::LOOPBACK;
 
@@ -24,8 +24,10 @@ impl Question<'_> {
         let Some(sa) = view.reader.sa(handle) else {
             return Decision::Drop(DropReason::OutStateExpired);
         };
-        let volume = check_volume(sa);
-        self.volume = (volume != Volume::Within).then(|| (sa.config.id(), volume));
+        let cells = sa.esp.cells();
+        let volume = sa.volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed));
+        let is_at_limit = matches!(volume, Volume::SoftReached | Volume::HardReached);
+        self.at_limit = is_at_limit.then_some(handle);
         if matches!(volume, Volume::HardReached | Volume::Unusable) {
             return Decision::Drop(DropReason::OutStateExpired);
         }
@@ -57,7 +59,7 @@ impl Question<'_> {
         let seal = Seal {
             sa: handle,
             state: sa.state(),
-            adjacency: known.unwrap_or(Adjacency::default()),
+            adjacency: known.unwrap_or_default(),
             mtu: plan::ip_len(to.mtu),
             longest: plan::ip_len(longest),
             is_hop,
@@ -66,13 +68,7 @@ impl Question<'_> {
             action: Action::Seal(seal),
             to: known.is_none().then_some(to),
             cut: if let Fit::CutBefore { mtu } = fit { Some(mtu) } else { None },
-            is_for_flow: known.is_some(),
+            is_for_flow: known.is_some() && !is_at_limit,
         })
     }
-}
-
-/// An SA's counters, as they are before the packet at hand, held against its limits.
-pub(crate) fn check_volume(sa: &SaEntry<Sa>) -> Volume {
-    let cells = sa.esp.cells();
-    sa.check_volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
 }

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{PolicyEntry, SaId, Stamp, Tally, Volume};
+use policy::{PolicyEntry, SaHandle, Stamp, Tally};
 use wire::Headers;
 
 use crate::flows::plan::{Action, MAX_QUESTIONS, Plan, Stamps};
@@ -18,8 +18,8 @@ pub(crate) struct Verdict {
     pub(crate) decision: Decision,
     /// The policies that decided.
     pub(crate) asked: Asked,
-    /// A limit by volume that was reached, to be reported to the SA's owner.
-    pub(crate) volume: Option<(SaId, Volume)>,
+    /// An SA that has reached a limit by volume, of which its owner is to be told.
+    pub(crate) at_limit: Option<SaHandle>,
 }
 
 /// What is to be done with a packet.

@@ -69,7 +69,9 @@ impl Slow {
         for (error, origin) in core::mem::take(&mut self.errors.waiting) {
             match wire::parse_ip(error.data()) {
                 // A program of this machine hears it through the private interface.
-                Ok(h) if path.view.topology.is_local_addr(h.dst) => path.exec.out.to_linux(error),
+                Ok(h) if path.view.topology.is_local_addr(h.dst) => {
+                    path.exec.out.give_to_linux(error)
+                }
                 Ok(h) => self.resolve_again(path, error, &h, origin),
                 Err(reason) => path.exec.out.drop(error, reason.into()),
             }

@@ -11,6 +11,7 @@ use outcome::{DropReason, Outcome};
 use policy::SaEntry;
 use wire::Headers;
 
+use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
 use crate::flows::plan::Action;
@@ -59,10 +60,10 @@ impl Slow {
         h: &Headers,
         meta: &Meta,
     ) {
-        let Verdict { decision, asked, volume } = verdict;
+        let Verdict { decision, asked, at_limit } = verdict;
         asked.count(&path.view, h);
-        if let Some((sa, volume)) = volume {
-            path.exec.out.reports.volume(sa, volume);
+        if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
+            path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
         match decision {
             Decision::Go(draft) => {
