@@ -88,6 +88,13 @@ def test_every_link_leads_somewhere(path):
 # Commands
 
 
+def spans(text):
+    """The code in a document's prose, but for the text of links."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    prose = re.sub(r"\[[^]]*\]\(", "", prose)
+    return [span for part in prose.split("\n\n") for span in re.findall(r"`([^`]+)`", part)]
+
+
 def commands(text):
     """The command lines in a document's code, as lists of words."""
     blocks = re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)
@@ -95,10 +102,7 @@ def commands(text):
     lines = [line for block in shell for line in block.splitlines()]
     # Two blanks part a command from what a block says about it.
     lines = [re.split(r"\s{2,}", line.removeprefix("$ "))[0] for line in lines]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    prose = re.sub(r"\[[^]]*\]\(", "", prose)
-    spans = [span for part in prose.split("\n\n") for span in re.findall(r"`([^`]+)`", part)]
-    for line in lines + spans:
+    for line in lines + spans(text):
         for command in re.split(r" && | \| ", line):
             words = split(command)
             until = next((i for i, word in enumerate(words) if word in ENDS), len(words))
@@ -221,6 +225,30 @@ cargo test -p culvert-esp
 def test_every_command_exists(path):
     wrong = [(words, why) for words in commands(path.read_text()) if (why := unknown(words))]
     assert wrong == []
+
+
+# Files that code names
+
+
+def files(text):
+    """Paths of source files in a document's code: with a folder, and without a placeholder."""
+    return [s for s in spans(text) if re.fullmatch(r"[\w.-]+(/[\w.-]+)+\.(rs|c|h|py|sh|sv|dot)", s)]
+
+
+def missing(path, files):
+    """Those that are neither among the crates, nor below a folder that the document is in."""
+    roots = [CRATES, *(folder for folder in path.parents if folder.is_relative_to(ROOT))]
+    return [f for f in files if not any((root / f).exists() for root in roots)]
+
+
+def test_a_missing_file_is_seen():
+    text = "`esp/src/seal.rs`, `crates/esp/src/none.rs`, `none.rs`, `a/NAME.md`"
+    assert missing(ROOT / "README.md", files(text)) == ["crates/esp/src/none.rs"]
+
+
+@pytest.mark.parametrize("path", documents(), ids=name)
+def test_every_file_exists(path):
+    assert missing(path, files(path.read_text())) == []
 
 
 # Scenarios that the README names

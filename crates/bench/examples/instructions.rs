@@ -12,8 +12,8 @@ use ipsec_mb::IpsecMbProvider;
 fn main() -> Result<(), Box<dyn Error>> {
     let argument = std::env::args().nth(1).unwrap_or_else(|| "--list".to_owned());
     if argument == "--list" {
-        for (name, ..) in bench::guard::CASES {
-            println!("{name}");
+        for case in bench::guard::CASES {
+            println!("{}", case.name);
         }
         return Ok(());
     }

@@ -56,6 +56,16 @@ pub enum BenchError {
         /// The suite.
         suite: Suite,
     },
+    /// The flow cache was of more or of less use than the case is about.
+    #[error("{hits} of {given} packets went by a cached plan; allowed: {allowed}")]
+    Cached {
+        /// Packets.
+        given: u64,
+        /// Packets that went by their flow's plan.
+        hits: u64,
+        /// How many should have.
+        allowed: u64,
+    },
     /// The databases or tables did not answer what they were built for.
     #[error("a look-up in {what} did not find what was put there")]
     NotFound {

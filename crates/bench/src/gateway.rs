@@ -15,7 +15,7 @@ use esp::{Cells, IvSource, Sa};
 use io::{BURST_LEN, ChunkSize, HEADROOM, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
-use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+use wire::ethernet::{HEADER_LEN, emit_untagged};
 use wire::{MacAddr, Span, parse_ip};
 
 use crate::error::BenchError;
@@ -148,8 +148,8 @@ impl Gateway {
         Random::new(1).shuffle(&mut stock);
 
         let tables = Arc::new(Tables::default());
-        tables.topology.store(Arc::new(world::topology(routes)));
-        tables.neighbours.store(Arc::new(world::neighbours()));
+        tables.topology.store(Arc::new(world::topology(traffic.shape, routes)));
+        tables.neighbours.store(Arc::new(world::neighbours(traffic.shape)));
         let counters = Arc::new(Counters::default());
         let (events, keep_events) =
             dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
@@ -306,6 +306,12 @@ impl Gateway {
         Arc::clone(&self.posts)
     }
 
+    /// Packets that went by their flow's plan so far, and packets that took the full way.
+    pub(crate) fn cached(&self) -> (u64, u64) {
+        let work = &self.counters.work;
+        (work.flow_hits.value(), work.flow_misses.value())
+    }
+
     /// How many packets are under way.
     pub(crate) const fn packets(&self) -> usize {
         self.frames
@@ -366,7 +372,8 @@ impl Gateway {
                 (Path::Esp, Direction::Inbound) => (Some(ip), self.traffic.forwarded(flow)),
                 (Path::Esp, Direction::Outbound) => {
                     let sa = self.peers.get(self.traffic.sa(flow));
-                    let inner = sa.and_then(|sa| open(sa, &mut self.engine, packet, ip));
+                    let encap_len = self.traffic.shape.encap_len();
+                    let inner = sa.and_then(|sa| open(sa, &mut self.engine, packet, ip, encap_len));
                     (inner, self.traffic.forwarded(flow))
                 }
             };
@@ -434,7 +441,7 @@ impl Gateway {
         for packet in &mut self.stock {
             packet.span.start -= HEADER_LEN;
             packet.span.len += HEADER_LEN;
-            emit_untagged(packet.data_mut(), dst, src, EtherType::IPV4)
+            emit_untagged(packet.data_mut(), dst, src, self.traffic.shape.ether_type())
                 .map_err(|_| BenchError::Wrong { suite: self.suite })?;
         }
         Ok(())
@@ -469,7 +476,7 @@ fn install(
         // One SA after the other, as an IKE daemon installs them: what belongs to one is allocated in
         // turn.
         for direction in BOTH {
-            let config = world::sa_config(suite, direction, n, 0);
+            let config = traffic.shape.sa(world::sa_config(suite, direction, n, 0));
             let session = provider.session(suite, &world::keys(suite, direction, n))?;
             key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
             if direction == traffic.direction {
@@ -483,7 +490,7 @@ fn install(
     let with_sas = resident_bytes();
     for n in tunnels {
         for policy in world::policies(n) {
-            databases.put_policy(policy);
+            databases.put_policy(traffic.shape.policy(policy));
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -496,17 +503,23 @@ fn install(
     };
     // The peers are no part of what was built: they share the keys.
     let peers = used.into_iter().zip(0..).map(|(session, n)| {
-        let config = world::sa_config(suite, traffic.direction, n, 0);
+        let config = traffic.shape.sa(world::sa_config(suite, traffic.direction, n, 0));
         let cells = Cells::on_heap(config.params.replay_window);
         Sa::new(config.params, session, cells).map_err(|_| wrong())
     });
     Ok((peers.collect::<Result<_, _>>()?, built))
 }
 
-/// Opens one packet that the gateway has sealed.
-fn open(sa: &Sa, engine: &mut Box<dyn Engine>, packet: &mut Packet, ip: Span) -> Option<Span> {
+/// Opens one packet that the gateway has sealed; between its IP header and ESP lie `encap_len` bytes.
+fn open(
+    sa: &Sa,
+    engine: &mut Box<dyn Engine>,
+    packet: &mut Packet,
+    ip: Span,
+    encap_len: usize,
+) -> Option<Span> {
     let outer = parse_ip(packet.frame.bytes().get(ip.range())?).ok()?;
-    let header_len = usize::from(outer.header_len);
+    let header_len = usize::from(outer.header_len) + encap_len;
     let esp = Span { start: ip.start + header_len, len: ip.len.checked_sub(header_len)? };
     let buffer = packet.frame.bytes_mut();
     let opening = sa.open_prepare(buffer, esp).ok()?;

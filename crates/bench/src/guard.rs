@@ -9,53 +9,127 @@ use dataplane::Now;
 use crate::error::BenchError;
 use crate::esp::plan;
 use crate::gateway::{Gateway, Path};
-use crate::options::{Direction, Options, suite_by_name};
+use crate::options::Direction::{self, Inbound, Outbound};
+use crate::options::{Options, suite_by_name};
+use crate::shape::Shape;
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
-/// The cases, by name: suite (none in clear), direction, size of the inner packet in bytes.
-pub const CASES: [(&str, Option<&str>, Direction, usize); 7] = [
-    ("gcm-outbound-64", Some("aes128gcm16"), Direction::Outbound, 64),
-    ("gcm-outbound-1400", Some("aes128gcm16"), Direction::Outbound, 1400),
-    ("gcm-inbound-64", Some("aes128gcm16"), Direction::Inbound, 64),
-    ("gcm-inbound-1400", Some("aes128gcm16"), Direction::Inbound, 1400),
-    ("cbc-sha1-outbound-512", Some("aes128-sha1"), Direction::Outbound, 512),
-    ("cbc-sha1-inbound-512", Some("aes128-sha1"), Direction::Inbound, 512),
-    ("forward-64", None, Direction::Inbound, 64),
+/// One case.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The case's name in the record.
+    pub name: &'static str,
+    /// None in clear.
+    suite: Option<&'static str>,
+    direction: Direction,
+    /// Of the inner packet, in bytes.
+    size: usize,
+    shape: Shape,
+    /// Packets are of one after the other.
+    sas: usize,
+    /// Whether each packet is of a flow that was not there before; else each flow has a plan.
+    is_full_way: bool,
+}
+
+impl Case {
+    const fn of(
+        name: &'static str,
+        suite: &'static str,
+        direction: Direction,
+        size: usize,
+    ) -> Case {
+        let shape = Shape { v6: false, encap: false };
+        Case { name, suite: Some(suite), direction, size, shape, sas: 1, is_full_way: false }
+    }
+
+    const fn gcm(name: &'static str, direction: Direction, size: usize) -> Case {
+        Case::of(name, "aes128gcm16", direction, size)
+    }
+
+    const fn v6(self) -> Case {
+        Case { shape: Shape { v6: true, ..self.shape }, ..self }
+    }
+
+    const fn in_udp(self) -> Case {
+        Case { shape: Shape { encap: true, ..self.shape }, ..self }
+    }
+
+    const fn spread(self) -> Case {
+        Case { sas: 1024, ..self }
+    }
+
+    const fn full_way(self) -> Case {
+        Case { is_full_way: true, ..self }
+    }
+
+    const fn in_clear(self) -> Case {
+        Case { suite: None, ..self }
+    }
+}
+
+/// The cases.
+pub const CASES: [Case; 16] = [
+    Case::gcm("gcm-outbound-64", Outbound, 64),
+    Case::gcm("gcm-outbound-1400", Outbound, 1400),
+    Case::gcm("gcm-inbound-64", Inbound, 64),
+    Case::gcm("gcm-inbound-1400", Inbound, 1400),
+    Case::of("cbc-sha1-outbound-512", "aes128-sha1", Outbound, 512),
+    Case::of("cbc-sha1-inbound-512", "aes128-sha1", Inbound, 512),
+    Case::gcm("v6-outbound-64", Outbound, 64).v6(),
+    Case::gcm("v6-inbound-64", Inbound, 64).v6(),
+    Case::gcm("udp-outbound-64", Outbound, 64).in_udp(),
+    Case::gcm("udp-inbound-64", Inbound, 64).in_udp(),
+    Case::gcm("spread-outbound-64", Outbound, 64).spread(),
+    Case::gcm("spread-inbound-64", Inbound, 64).spread(),
+    Case::gcm("full-way-outbound-64", Outbound, 64).full_way(),
+    Case::gcm("full-way-inbound-64", Inbound, 64).full_way(),
+    Case::gcm("forward-64", Inbound, 64).in_clear(),
+    Case::gcm("full-way-forward-64", Inbound, 64).in_clear().full_way(),
 ];
 
 /// Moves packets through a gateway, those that count within `counted`; returns how many count.
 ///
 /// # Errors
-/// As the benchmarks; [`BenchError::Option`] if there is no such case.
+/// As the benchmarks; [`BenchError::Option`] if there is no such case, [`BenchError::Cached`] if
+/// packets did not take the way that the case is about.
 pub fn run(provider: &dyn Provider, case: &str) -> Result<usize, BenchError> {
-    let known = CASES.iter().find(|(name, ..)| *name == case);
-    let Some((_, suite, direction, size)) = known else {
+    let Some(case) = CASES.iter().find(|known| known.name == case) else {
         let allowed = "a case of bench::guard::CASES";
         return Err(BenchError::Option { what: "case", given: 0, allowed });
     };
-    let name = suite.unwrap_or("aes128gcm16");
-    let Some(algorithms) = suite_by_name(name) else {
+    let Some(algorithms) = suite_by_name(case.suite.unwrap_or("aes128gcm16")) else {
         return Err(BenchError::Option { what: "suite", given: 0, allowed: "a known suite" });
     };
     let mut options = Options::new(provider);
     options.frames = FRAMES;
+    if case.is_full_way {
+        options.flows = 2 * FRAMES as usize;
+    }
     let mut packets = 0;
     // Hashes are keyed anew in each gateway: several even out where keys collide.
     for _ in 0..GATEWAYS {
-        let traffic = Traffic::new(*direction, *size, 1, options.flows, Choice::InTurn(0));
-        let path = if suite.is_some() { Path::Esp } else { Path::Clear };
-        let mut plan = plan(&options, algorithms, path, traffic);
+        let Case { direction, size, sas, shape, .. } = *case;
+        let traffic = Traffic::new(direction, size, sas, options.flows, Choice::InTurn(0));
+        let path = if case.suite.is_some() { Path::Esp } else { Path::Clear };
+        let mut plan = plan(&options, algorithms, path, traffic.shaped(shape));
         if path == Path::Clear {
             plan.policies = vec![world::bypass()];
         }
         let mut gateway = Gateway::new(plan)?;
-        // Every flow once before.
+        // Every flow once before, or the first half of them.
         gateway.prove()?;
         gateway.load()?;
         packets += gateway.packets();
+        let (hits_before, _) = gateway.cached();
         counted(&mut gateway);
+        let (hits, _) = gateway.cached();
+        let (given, hits) = (gateway.packets() as u64, hits - hits_before);
         gateway.unload()?;
+        let allowed = if case.is_full_way { 0 } else { given };
+        if hits != allowed {
+            return Err(BenchError::Cached { given, hits, allowed });
+        }
     }
     Ok(packets)
 }
@@ -68,6 +142,6 @@ pub(crate) fn counted(gateway: &mut Gateway) {
     while gateway.worker.round_at(now) > 0 {}
 }
 
-/// Every flow has two packets in a pass.
+/// Every flow has two packets in a pass, unless all are new.
 const FRAMES: u32 = 2048;
 const GATEWAYS: usize = 4;

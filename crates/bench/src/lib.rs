@@ -5,7 +5,7 @@
 //! | [`options`], [`row`], [`error`] | what can be asked, what comes back |
 //! | `esp` | the benches `esp`, `forward` and `sas`: the gateway's path on one core |
 //! | `raw` | the bench `crypto`: the cipher alone, which bounds the others |
-//! | `gateway`, `world`, `traffic`, `port` | the gateway under test and everything around it |
+//! | `gateway`, `world`, `shape`, `traffic`, `port` | the gateway under test and everything around it |
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
 //! | `round_trip`, `sibling` | how far apart two cores are, and whether others use them too |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
@@ -58,6 +58,7 @@ pub mod row;
 #[cfg(feature = "rtl")]
 mod rtl;
 mod scale;
+mod shape;
 mod sibling;
 mod timing;
 mod traffic;

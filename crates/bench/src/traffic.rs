@@ -1,17 +1,19 @@
-//! The inner packets: UDP over IPv4 between hosts of the local network and each SA's remote one.
+//! The inner packets: UDP over IPv4 or IPv6 between hosts of the local network and each SA's remote one.
 //!
 //! Flow `f` belongs to SA `f % sas`; its hosts and ports follow from its number, as in
 //! `bench/peer`, where DPDK's gateway gets the same: 1024 flows by default, no two with the same
 //! addresses and ports.
 
-use core::net::Ipv4Addr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use wire::ipv4::Ipv4Fields;
+use wire::ipv6::{self, Ipv6Fields};
 use wire::udp::UdpFields;
 use wire::{parse_ip, protocol};
 
 use crate::options::Direction;
 use crate::random::{Random, Zipf};
+use crate::shape::Shape;
 
 /// How packets choose among flows.
 #[derive(Clone, Debug)]
@@ -33,6 +35,7 @@ pub(crate) struct Traffic {
     pub(crate) sas: usize,
     /// At least one for each SA; the same number for each.
     pub(crate) flows: usize,
+    pub(crate) shape: Shape,
     choice: Choice,
     body: Vec<u8>,
 }
@@ -52,9 +55,15 @@ impl Traffic {
             size,
             sas,
             flows,
+            shape: Shape::default(),
             choice,
             body: (0..size).map(|i| (i * 7) as u8).collect(),
         }
+    }
+
+    /// The same with other headers.
+    pub(crate) fn shaped(self, shape: Shape) -> Traffic {
+        Traffic { shape, ..self }
     }
 
     /// The flow of the next packet.
@@ -77,7 +86,7 @@ impl Traffic {
         flow % self.sas
     }
 
-    /// Writes a packet of a flow: `size` bytes. UDP without a checksum, which IPv4 allows.
+    /// Writes a packet of a flow: `size` bytes. UDP without a checksum where IPv4 allows that.
     pub(crate) fn write(&self, flow: usize, out: &mut [u8]) {
         let number = flow / self.sas;
         let here = local_host(flow);
@@ -86,25 +95,45 @@ impl Traffic {
             Direction::Outbound => (here, there),
             Direction::Inbound => (there, here),
         };
-        let ip = Ipv4Fields {
-            traffic_class: 0,
-            total_len: self.size as u16,
-            ident: flow as u16,
-            dont_fragment: false,
-            ttl: TTL,
-            protocol: protocol::UDP,
-            src,
-            dst,
+        let ip = match (self.shape.addr(src), self.shape.addr(dst)) {
+            (IpAddr::V6(src), IpAddr::V6(dst)) => Ipv6Fields {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: (self.size - ipv6::HEADER_LEN) as u16,
+                next_header: protocol::UDP,
+                hop_limit: TTL,
+                src,
+                dst,
+            }
+            .to_bytes()
+            .to_vec(),
+            _ => Ipv4Fields {
+                traffic_class: 0,
+                total_len: self.size as u16,
+                ident: flow as u16,
+                dont_fragment: false,
+                ttl: TTL,
+                protocol: protocol::UDP,
+                src,
+                dst,
+            }
+            .to_bytes()
+            .to_vec(),
         };
         let udp = UdpFields {
             src_port: 1024 + (number % 64) as u16,
             dst_port: 2000 + (number / 64) as u16,
-            len: (self.size - IP_LEN) as u16,
+            len: (self.size - ip.len()) as u16,
             checksum: 0,
         };
-        let headers = [&ip.to_bytes()[..], &udp.to_bytes()].concat();
+        let headers = [&ip[..], &udp.to_bytes()].concat();
         for (place, byte) in out.iter_mut().zip(headers.iter().chain(&self.body)) {
             *place = *byte;
+        }
+        if self.shape.v6
+            && let Ok(h) = parse_ip(out)
+        {
+            wire::fill_l4_checksum(out, &h);
         }
     }
 
@@ -139,7 +168,6 @@ pub(crate) const REMOTE_LEN: u8 = 26;
 pub(crate) const LOCAL_LEN: u8 = 16;
 /// Hosts of the local network.
 pub(crate) const LOCAL_HOSTS: usize = 1000;
-const IP_LEN: usize = 20;
 const TTL: u8 = 64;
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ use wire::{MacAddr, protocol};
 
 use crate::options::Direction;
 use crate::random::Random;
+use crate::shape::Shape;
 use crate::traffic::{LOCAL_HOSTS, LOCAL_LEN, REMOTE_LEN, local_host, remote_network};
 
 /// The keys of one SA, like no other's.
@@ -139,8 +140,8 @@ pub(crate) fn bypass() -> PolicyConfig {
     }
 }
 
-/// Interfaces and the routes that the traffic needs; `more` stand beside them.
-pub(crate) fn topology(more: impl IntoIterator<Item = RouteEntry>) -> Topology {
+/// Interfaces and the routes that traffic of this shape needs; `more` stand beside them.
+pub(crate) fn topology(shape: Shape, more: impl IntoIterator<Item = RouteEntry>) -> Topology {
     let mut topology = Topology::default();
     let on_link = |ifindex| vec![Hop { ifindex, gateway: None, weight: 1 }];
     let by_router = vec![Hop { ifindex: WAN, gateway: Some(ROUTER.into()), weight: 1 }];
@@ -151,8 +152,9 @@ pub(crate) fn topology(more: impl IntoIterator<Item = RouteEntry>) -> Topology {
         route(table::MAIN, GATEWAY, 24, RouteKind::Unicast, on_link(WAN)),
         route(table::MAIN, Ipv4Addr::UNSPECIFIED, 0, RouteKind::Unicast, by_router),
     ];
-    topology.fib = Fib::new(routes.into_iter().chain(more), RuleEntry::defaults(), None);
-    topology.local.extend([IpAddr::from(GATEWAY), GATEWAY_LAN.into()]);
+    let routes = routes.into_iter().map(|entry| shape.route(entry));
+    topology.fib = Fib::new(routes.chain(more), RuleEntry::defaults(), None);
+    topology.local.extend([GATEWAY, GATEWAY_LAN].map(|addr| shape.addr(addr)));
     let ports = [(LAN, LAN_PORT, MAC_LAN, GATEWAY_LAN), (WAN, WAN_PORT, MAC_WAN, GATEWAY)];
     for (ifindex, port, mac, addr) in ports {
         let interface = Interface {
@@ -183,7 +185,7 @@ pub(crate) fn route(
 }
 
 /// The hosts of the local network, and the router to all peers.
-pub(crate) fn neighbours() -> Neighbours {
+pub(crate) fn neighbours(shape: Shape) -> Neighbours {
     let entry = |ifindex, addr: Ipv4Addr, mac| NeighbourEntry {
         ifindex,
         addr: IpAddr::V4(addr),
@@ -193,6 +195,7 @@ pub(crate) fn neighbours() -> Neighbours {
     (0..LOCAL_HOSTS)
         .map(|n| entry(LAN, local_host(n), MAC_HOST))
         .chain([entry(WAN, ROUTER, MAC_ROUTER)])
+        .map(|entry| shape.neighbour(entry))
         .collect()
 }
 

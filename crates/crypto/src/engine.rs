@@ -163,6 +163,14 @@ pub enum EngineError {
         /// The suite that was asked for.
         suite: Suite,
     },
+    /// No provider of a list implements the suite.
+    #[error("no engine implements {suite} (asked: {})", .asked.join(", "))]
+    NoProvider {
+        /// The suite that was asked for.
+        suite: Suite,
+        /// The providers' names, in their order.
+        asked: Vec<&'static str>,
+    },
     /// A key has the wrong length.
     #[error("keys do not fit {suite}")]
     KeyLength {

@@ -16,6 +16,7 @@
 //! | [`Suite`] | one combination of cipher and integrity, with every length that follows from it |
 //! | [`Keys`] | what the key exchange hands over; zeroised when dropped, never shown |
 //! | [`Provider`], [`Engine`] | what an engine's crate implements |
+//! | [`Providers`] | an ordered list of them: the first that has a suite serves it |
 //! | [`Job`], [`Layout`], [`Parts`] | one packet's work, and where its parts lie |
 //! | [`Session`], [`KeyBlock`] | an SA's expanded keys, as the engine wants them in memory |
 //! | [`self_test`](self_test()) | known answers for all suites; a provider with a wrong one must not be used |
@@ -78,12 +79,14 @@
 
 mod engine;
 mod key;
+mod providers;
 mod self_test;
 mod session;
 mod suite;
 
 pub use engine::{Bare, Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, esn_aad};
 pub use key::Keys;
+pub use providers::Providers;
 pub use self_test::self_test;
 pub use session::{KeyBlock, KeyLine, Maker, Session};
 pub use suite::{AesKey, Hmac, IcvLen, Suite};

@@ -189,7 +189,21 @@ impl Suite {
         matches!(self, Suite::AesCbcHmac { .. })
     }
 
-    /// Every suite.
+    /// How many suites there are.
+    pub const COUNT: usize = 9 + 1 + 12 + 4;
+
+    /// The suite's place in [`Suite::all`], below [`Suite::COUNT`].
+    #[inline]
+    pub const fn number(self) -> usize {
+        match self {
+            Suite::AesGcm { key, icv } => key as usize * 3 + icv as usize,
+            Suite::ChaCha20Poly1305 => 9,
+            Suite::AesCbcHmac { key, hmac } => 10 + key as usize * 4 + hmac as usize,
+            Suite::NullHmac { hmac } => 22 + hmac as usize,
+        }
+    }
+
+    /// Every suite, in the order of [`Suite::number`].
     pub fn all() -> impl Iterator<Item = Suite> {
         const KEYS: [AesKey; 3] = [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256];
         const ICVS: [IcvLen; 3] = [IcvLen::Icv8, IcvLen::Icv12, IcvLen::Icv16];
@@ -230,7 +244,8 @@ mod tests {
     #[test]
     fn every_suite_once() {
         let all: Vec<_> = Suite::all().collect();
-        assert_eq!(all.len(), 9 + 1 + 12 + 4);
+        assert_eq!(all.len(), Suite::COUNT);
+        assert!(all.iter().enumerate().all(|(place, suite)| suite.number() == place));
         let names: std::collections::HashSet<_> = all.iter().map(Suite::to_string).collect();
         assert_eq!(names.len(), all.len());
     }

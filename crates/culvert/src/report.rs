@@ -40,7 +40,8 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since the start.
     pub uptime_s: u64,
-    /// The crypto engine, with its version and code path.
+    /// The crypto engines in order of preference, each with version, code path and how many suites it
+    /// serves.
     pub engine: String,
     /// SAs installed.
     pub sas: usize,
@@ -95,6 +96,8 @@ pub struct Sa {
     pub state: String,
     /// Where its packets are worked on.
     pub placement: String,
+    /// The crypto engine that has its keys.
+    pub engine: String,
     /// Bytes carried.
     pub bytes: u64,
     /// Packets carried.

@@ -6,14 +6,67 @@
 //! what it lets pass passes. Packets that culvert handles never meet a barrier: they go from port
 //! to port past the stack, or through the private interface, which is exempt.
 //!
-//! Barriers are kernel XFRM policies of action block, which need no ESP in the kernel and survive
-//! the process. There is one exception: **IPv6**. What exempts the private interface from policies
-//! exists for IPv4 alone: Linux has no `disable_xfrm` for IPv6, and its `disable_policy` goes by
-//! the interface that owns the address, not by the one that a packet came in by. So the barriers
-//! for IPv6 are nftables rules, which spare the private interface by name.
+//! ```text
+//!   policies ──> set, change ──> wanted ──┐
+//!   [guard] prefixes ─────────────────────┤ settle: new ones go up before old ones come down
+//!                                         v
+//!       guard.json <── standing ──> IPv4: XFRM policies of action block or allow
+//!                                   IPv6: sets and rules of nftables
+//! ```
 //!
-//! A file lists what stands, so that whoever comes next, the restarted daemon or `culvert guard
-//! clear`, knows it.
+//! Barriers are kernel XFRM policies, which need no ESP in the kernel and survive the process.
+//! **IPv6** is the exception. What exempts the private interface from policies exists for IPv4
+//! alone: Linux has no `disable_xfrm` for IPv6, and its `disable_policy` goes by the interface that
+//! owns the address, not by the one that a packet came in by. So the barriers for IPv6 are nftables
+//! rules, which spare the private interface by name.
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Barrier`], [`Effect`] | a selector, a direction, and whether it stops or lets pass |
+//! | [`Guard::set`] | exactly these barriers, whatever the kernel has now: after a start |
+//! | [`Guard::change`], [`Guard::settle`] | one policy came or went; the cost does not depend on how many there are |
+//! | [`Guard::check`] | puts up again what somebody flushed |
+//! | [`Guard::finish`], [`Guard::clear`] | the end: what stays, or nothing |
+//!
+//! A list in a file names what stands. It is written before the first barrier goes up and after the
+//! last has come down, so the next process (a restarted daemon, `culvert guard clear`) knows it.
+//!
+//! # Example
+//!
+//! ```
+//! use guard::{Barrier, Effect, Guard, GuardError};
+//! use policy::Prefix;
+//! use std::path::Path;
+//!
+//! let protected = Prefix { addr: [10, 2, 0, 0].into(), len: 16 };
+//! // To the prefix, and from it: for this host, and forwarded.
+//! let barriers = Barrier::of_prefix(protected);
+//! assert!(barriers.iter().all(|barrier| barrier.effect() == Effect::Block));
+//! // Every policy comes first, so one that lets pass does.
+//! assert!(barriers.iter().all(|barrier| barrier.priority() == u32::MAX));
+//!
+//! /// Needs CAP_NET_ADMIN and a kernel with CONFIG_XFRM_USER.
+//! fn block_until_policies_come(prefix: Prefix) -> Result<(), GuardError> {
+//!     let mut guard = Guard::open("default", "culvert0", Path::new("/run/culvert/default"))?;
+//!     guard.add_prefixes(&[prefix])?;
+//!     guard.finish()
+//! }
+//! ```
+//!
+//! # Threads
+//!
+//! One owner for each instance: the daemon's control thread, or a command while no daemon runs.
+//! Requests to the kernel wait for its answer, and those for IPv6 for the program `nft`.
+//!
+//! # When something fails
+//!
+//! The rest is tried all the same. A barrier that the kernel refused is tried again by
+//! [`Guard::settle`] when [`Guard::due`] says so; [`Guard::is_complete`] is false meanwhile.
+//!
+//! # Not handled
+//!
+//! Without `nft` IPv6 is not guarded. Between early boot and the first policy only prefixes that
+//! are configured are blocked.
 #![forbid(unsafe_code)]
 
 mod barrier;

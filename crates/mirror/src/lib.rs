@@ -3,13 +3,67 @@
 //! Linux stays in charge: an [`Observer`] follows its state by rtnetlink into a [`Snapshot`] of
 //! plain values, and a [`Control`] makes the few changes that culvert needs.
 //!
-//! The messages are decoded here, and not by one of the rtnetlink crates, because those refuse a
-//! whole message for one attribute that is not as expected: a mirror has to take what it
-//! understands and pass over the rest.
+//! ```text
+//!             notifications                       Change, Change, ...
+//!   Linux ───────────────────> Observer::poll ───────────────────────> the caller
+//!         <─────────────────── dumps │
+//!             requests               └──> Snapshot: what there is
+//!         <─────────────────── Control
+//! ```
 //!
-//! When the kernel drops notifications (`ENOBUFS`), everything is dumped anew; until that is done
-//! the snapshot is the old one. One thread owns observer, snapshot and control; nothing blocks but
-//! the requests of [`Control`] and the dumps.
+//! | | |
+//! | --- | --- |
+//! | [`Observer`] | one dump, then notifications; dumps again what notifications alone do not keep right |
+//! | [`Snapshot`], [`Change`] | the state, and each step to it |
+//! | [`Link`], [`Address`], [`Rule`], [`Route`], [`Neighbour`] | plain values, one for each kind of object |
+//! | [`Control`] | adds and deletes rules, routes and neighbours; sets links up; has a neighbour resolved |
+//! | [`decode`], [`Message`], [`Incoming`] | the messages by themselves, for fuzzing |
+//! | [`interface_setting`], [`set_interface_setting`] | `/proc/sys/net/*/conf/NAME` |
+//!
+//! # Example
+//!
+//! ```no_run
+//! use mirror::{Change, Observer};
+//!
+//! # fn main() -> Result<(), mirror::Error> {
+//! let mut observer = Observer::new()?;
+//! for link in observer.snapshot().links() {
+//!     println!("{} {}, mtu {}", link.index, link.name, link.mtu);
+//! }
+//! loop {
+//!     // Wait until `observer.fd()` is readable, for some seconds at most. Then:
+//!     for change in observer.poll()? {
+//!         if let Change::Route(route) = change {
+//!             println!("{route:?}");
+//!         }
+//!     }
+//! #   break;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Lost notifications
+//!
+//! When the kernel drops some (`ENOBUFS`), all is dumped anew. Until that is done the snapshot is
+//! the old one, and [`Observer::is_stale`] says so. The changes that [`Observer::poll`] returns
+//! lead from the old snapshot to the new one, whichever way the news came.
+//!
+//! # Why the decoder is its own
+//!
+//! Crates for rtnetlink refuse a whole message for one attribute that is not as expected. A mirror
+//! has to take what it understands and pass over the rest.
+//!
+//! # Threads
+//!
+//! One thread owns observer, snapshot and control, and all three are of the network namespace that
+//! it was in when it made them. Nothing blocks but the requests of [`Control`] and the dumps.
+//!
+//! # Not handled
+//!
+//! Bridges' forwarding tables, traffic control, nexthop objects by themselves. What the model of a
+//! rule does not have (users, TOS, VRFs) is not followed; the rule says that there is something.
+//! Reading needs no privilege, changing needs `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 
 mod attribute;

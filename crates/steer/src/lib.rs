@@ -1,8 +1,15 @@
 //! The XDP program that picks the frames which the fast path takes, and its loader.
 //!
-//! The program (`bpf/steer.bpf.c`) looks at each frame once. ESP for known SAs and packets for
-//! protected prefixes go to the AF_XDP socket of their queue; everything else, and everything
-//! while no socket stands there, passes to Linux.
+//! The program (`bpf/steer.bpf.c`, the table at its top is the whole rule) looks at each frame
+//! once. ESP to this host and packets for protected prefixes go to the AF_XDP socket of their
+//! queue; everything else, and everything while no socket stands there, passes to Linux.
+//!
+//! ```text
+//!    frame ──> steer.bpf.c ──┬─ TAKE_* ──> AF_XDP socket of the queue ──> worker
+//!              (native XDP)  └─ PASS_* ──> Linux
+//!                                            ^
+//!    worker ──> private interface ──> back.bpf.c: cleartext that is Linux's, to the port it came by
+//! ```
 //!
 //! | module | what it is |
 //! | --- | --- |
@@ -12,13 +19,40 @@
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
 //!
+//! # Example
+//!
+//! ```
+//! use std::os::fd::BorrowedFd;
+//! use steer::{Prefix, Steer, SteerConfig, SteerError, Verdict};
+//!
+//! let protected = Prefix::new([10, 2, 3, 4].into(), 16).expect("16 bits are within the address");
+//! assert_eq!(protected.to_string(), "10.2.0.0/16");
+//! assert!(Verdict::TakeTransit.is_taken());
+//!
+//! /// Needs CAP_NET_ADMIN and CAP_BPF. When `Steer` is dropped, frames pass to Linux.
+//! fn take(interface: &str, socket: BorrowedFd<'_>, to: Prefix) -> Result<Steer, SteerError> {
+//!     // The tables first: nothing is taken before a socket stands at the queue.
+//!     let (mut steer, attached) = Steer::load_and_attach(interface, &SteerConfig::default())?;
+//!     steer.add_protected(to)?;
+//!     steer.set_socket(0, socket)?;
+//!     println!("{interface}: {attached}");
+//!     Ok(steer)
+//! }
+//! ```
+//!
+//! # Threads
+//!
+//! [`Steer`] and [`GiveBack`] are the control thread's. Loading takes as long as the verifier does
+//! and may be done on threads of its own ([`Loader`]). Tables take effect frame by frame, at once;
+//! there is no change of several entries that frames see as one.
+//!
 //! # If the process dies
 //!
 //! The program is attached by a link that the kernel removes with the process's last descriptor,
 //! and the sockets go with the process too: frames pass to the kernel then. What keeps cleartext
 //! back in that case is a guard in the kernel, not this crate.
 //!
-//! # Limits
+//! # Not handled
 //!
 //! At most two VLAN tags are looked past; frames with more, and PPPoE or MPLS, pass to Linux. A tag
 //! that a network card has taken out of the frame is not seen ([`device`] warns). Frames whose

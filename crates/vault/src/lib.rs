@@ -4,17 +4,54 @@
 //! sequence number and without opening the replay window a second time. The [`Vault`] is a
 //! directory, usually on a tmpfs below `/run`, that holds what this takes:
 //!
-//! * `journal`: records of key and value in the order in which they were put. The daemon decides
-//!   what a record means. Values hold key material.
-//! * `cells`: a file mapped into the process, in which every SA has a slot of 64-bit atomics for
-//!   its sequence numbers, replay window and counters. A store into a cell *is* the persistence.
+//! ```text
+//!   control thread ──put, remove──> journal   records of key and value, in order; values hold keys
+//!                  ──cells────────> cells     a mapped file: a slot of 64-bit atomics for each SA
+//!                                     ^
+//!   workers ────────load, store───────┘       a store into a cell *is* the persistence
+//! ```
+//!
+//! | | |
+//! | --- | --- |
+//! | [`Vault::open`] | locks the directory; returns the [`Record`]s that live |
+//! | [`Vault::put`], [`Vault::remove`] | the journal; survives the process once they return |
+//! | [`Vault::cells`], [`Grant`], [`Origin`] | an owner's cells: those of before, or new ones |
+//! | [`Vault::release`], [`Vault::sweep`] | lets go of cells, of one owner or of all that nobody recorded |
+//! | [`Vault::wipe`] | removes it all |
+//! | [`read_journal`] | the journal's bytes without a vault, for fuzzing and tools |
+//!
+//! # Example
+//!
+//! ```
+//! use core::sync::atomic::Ordering::Relaxed;
+//! use vault::{Origin, Vault};
+//!
+//! # fn main() -> Result<(), Box<dyn core::error::Error>> {
+//! # let scratch = tempfile::tempdir()?;
+//! # let dir = scratch.path().join("vault");
+//! let (mut vault, records) = Vault::open(&dir)?;
+//! assert!(records.is_empty());
+//! let cells = vault.cells(7, 11)?; // owner 7: one SA under one key
+//! vault.put(b"sa 7", b"parameters and keys")?;
+//! cells.memory.words()[0].store(41, Relaxed);
+//!
+//! // The process ends here, at whatever instruction. The next one:
+//! drop((vault, cells));
+//! let (mut vault, records) = Vault::open(&dir)?;
+//! assert_eq!(records[0].key, b"sa 7");
+//! let cells = vault.cells(7, 11)?;
+//! assert_eq!(cells.origin, Origin::Kept, "an SA whose cells are new must not send");
+//! assert_eq!(cells.memory.words()[0].load(Relaxed), 41);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # What survives what
 //!
-//! Everything written survives the death of the process at any instruction (`kill -9`), because
-//! the page cache belongs to the kernel. Nothing is synced to a disk: a crash of the machine loses
-//! the vault on a tmpfs and may tear it elsewhere. After a reboot the SAs have to be negotiated
-//! anew, so keep the vault on a tmpfs.
+//! Everything written survives the death of the process at any instruction (`kill -9`), because the
+//! page cache belongs to the kernel. Nothing is synced to a disk: a crash of the machine loses the
+//! vault on a tmpfs and may tear it elsewhere. After a reboot the SAs have to be negotiated anew,
+//! so keep the vault on a tmpfs.
 //!
 //! # Who may touch it
 //!
@@ -24,6 +61,16 @@
 //!
 //! Pages of a tmpfs can be swapped out. Who must keep keys off a disk mounts it with `noswap` or
 //! encrypts the swap.
+//!
+//! # Threads
+//!
+//! [`Vault`] is one control thread's. The cells that it hands out are atomics and may be any
+//! thread's; their owner decides who writes. A slot is used again only when no handle to it lives.
+//!
+//! # Not handled
+//!
+//! What a record means is the daemon's to say. There is no migration between versions of the
+//! format: files of another version are refused.
 
 mod arena;
 mod crc;

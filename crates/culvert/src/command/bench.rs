@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
 use crate::command::requests;
-use crate::daemon::provider;
+use crate::daemon::providers;
 use crate::table::table;
 
 /// Runs one benchmark; returns its table, or its rows as JSON, one object a line.
@@ -41,7 +41,8 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<String, Box<dyn Error>>
 fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
     let (args, all) = (&args.peer, args);
     let peer = peer(args)?;
-    let provider = provider(args.bench.engine)?;
+    let providers = providers(args.bench.engine)?;
+    let provider = providers.first();
     let begun = Instant::now();
     let mut parts = Vec::new();
     let mut failed = Vec::new();
@@ -49,7 +50,7 @@ fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
     for bench in Bench::ALL {
         eprintln!("culvert bench {} ...", bench.name());
         let is_missing = *bench == Bench::Peer && peer.check().is_err();
-        let rows = bench.run(&options(*bench, &*provider, &args.bench)?, &peer);
+        let rows = bench.run(&options(*bench, &**provider, &args.bench)?, &peer);
         if peer.stop.load(Relaxed) {
             return Err("interrupted".into());
         }
@@ -75,7 +76,7 @@ fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
     if let Some(directory) = &all.report {
         let failed = |e: std::io::Error| format!("--report {}: {e}", directory.display());
         fs::create_dir_all(directory).map_err(failed)?;
-        let example = options(Bench::Esp, &*provider, &args.bench)?;
+        let example = options(Bench::Esp, &**provider, &args.bench)?;
         let report = Report {
             engine: format!("{} {}", provider.name(), provider.description()),
             command: all.command.clone().unwrap_or_else(|| "culvert bench all".to_owned()),
@@ -116,8 +117,9 @@ fn peer(args: &PeerArgs) -> Result<Peer, Box<dyn Error>> {
 }
 
 fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<String, Box<dyn Error>> {
-    let provider = provider(args.engine)?;
-    let options = options(bench, &*provider, args)?;
+    let providers = providers(args.engine)?;
+    let provider = providers.first();
+    let options = options(bench, &**provider, args)?;
     let rows = bench.run(&options, peer)?;
     if let Some(directory) = &args.plot {
         plot(bench, &rows, directory)?;

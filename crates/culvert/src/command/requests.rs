@@ -3,18 +3,18 @@
 use std::error::Error;
 
 use crate::cli::BenchRequestsArgs;
-use crate::daemon::{InstallOptions, InstallReport, bench_install, provider};
+use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
 use crate::table::table;
 
 /// Runs each number of SAs; a table, or JSON objects, one a line.
 pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<String, Box<dyn Error>> {
-    let provider = provider(args.engine)?;
+    let providers = providers(args.engine)?;
     let reports = args
         .sas
         .iter()
         .map(|sas| {
             bench_install(&InstallOptions {
-                provider: provider.clone(),
+                providers: providers.clone(),
                 directory: args.directory.clone(),
                 sas: *sas,
                 window: args.window,

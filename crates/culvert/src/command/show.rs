@@ -77,6 +77,7 @@ pub fn sa(
                 sa.dst,
                 flags.join(","),
                 sa.suite,
+                sa.engine,
                 sa.reqid.to_string(),
                 sa.state,
                 si(sa.packets),
@@ -88,8 +89,8 @@ pub fn sa(
             ]
         });
         let head = [
-            "SPI", "SRC", "DST", "MODE", "SUITE", ">REQID", "STATE", ">PACKETS", ">BYTES", ">SEQ",
-            ">DROPS", ">AGE", ">IDLE",
+            "SPI", "SRC", "DST", "MODE", "SUITE", "ENGINE", ">REQID", "STATE", ">PACKETS",
+            ">BYTES", ">SEQ", ">DROPS", ">AGE", ">IDLE",
         ];
         let mut text = table(&head, rows);
         if !keys.is_empty() {

@@ -3,6 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use std::collections::{BTreeMap, HashMap};
 
+use crypto::Providers;
 use esp::{Mode, Sa};
 use outcome::DropReason;
 use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
@@ -98,7 +99,8 @@ impl Daemon {
             .filter(|sa| spi.is_none_or(|spi| sa.config.params.spi == spi))
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
-        let mut rows: Vec<report::Sa> = entries.iter().map(|sa| sa_row(sa)).collect();
+        let providers = backend.providers();
+        let mut rows: Vec<report::Sa> = entries.iter().map(|sa| sa_row(sa, providers)).collect();
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
                 row.keys = self.database.keys_of(&sa.config.id()).map(|keys| {
@@ -253,7 +255,7 @@ fn json(value: &impl Serialize) -> String {
         .unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }).to_string())
 }
 
-fn sa_row(sa: &SaEntry<Sa>) -> report::Sa {
+fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
     let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.cells());
     let now_s = now().wall_s;
     let last_use = cells.last_use().load(Relaxed);
@@ -277,6 +279,7 @@ fn sa_row(sa: &SaEntry<Sa>) -> report::Sa {
             SaState::Expired => "expired".into(),
         },
         placement: "software".into(),
+        engine: providers.serving(params.suite).map_or("none", |p| p.name()).into(),
         bytes: cells.bytes().load(Relaxed),
         packets: cells.packets().load(Relaxed),
         age_s: now_s.saturating_sub(config.added_s),

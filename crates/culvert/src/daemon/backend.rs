@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crypto::{Keys, Provider};
+use crypto::{EngineError, Keys, Providers};
 use esp::{Cells, Sa};
 use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
@@ -37,7 +37,7 @@ pub struct SaStep {
 
 /// The data path behind the database.
 pub struct DataPath {
-    provider: Arc<dyn Provider>,
+    providers: Providers,
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
@@ -51,13 +51,9 @@ pub struct DataPath {
 
 impl DataPath {
     /// Empty tables over a vault.
-    pub fn new(
-        provider: Arc<dyn Provider>,
-        vault: Rc<RefCell<Vault>>,
-        numbers: Numbers,
-    ) -> DataPath {
+    pub fn new(providers: Providers, vault: Rc<RefCell<Vault>>, numbers: Numbers) -> DataPath {
         DataPath {
-            provider,
+            providers,
             databases: Databases::new(),
             vault,
             numbers,
@@ -70,6 +66,11 @@ impl DataPath {
     /// The tables.
     pub fn databases(&self) -> &Databases<Sa> {
         &self.databases
+    }
+
+    /// The engines.
+    pub fn providers(&self) -> &Providers {
+        &self.providers
     }
 
     /// The indices of policies that came, went or changed since the last call.
@@ -145,18 +146,13 @@ impl DataPath {
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         let params = &config.params;
-        if !self.provider.supports(params.suite) {
-            let text = format!(
-                "culvert: engine {} does not implement {}",
-                self.provider.name(),
-                params.suite
-            );
-            return Err(Refusal::new(errno::ENOSYS, text));
-        }
-        let session = self
-            .provider
-            .session(params.suite, keys)
-            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        let session = self.providers.session(params.suite, keys).map_err(|e| {
+            let errno = match e {
+                EngineError::NoProvider { .. } => errno::ENOSYS,
+                _ => errno::EINVAL,
+            };
+            Refusal::new(errno, format!("culvert: {e}"))
+        })?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
         if self.vault.borrow().is_held(owner) {

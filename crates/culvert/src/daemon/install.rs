@@ -12,12 +12,11 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crypto::Provider;
+use crypto::Providers;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use serde::Serialize;
@@ -35,8 +34,8 @@ use super::numbers::Numbers;
 
 /// What to measure.
 pub struct InstallOptions {
-    /// Makes the sessions.
-    pub provider: Arc<dyn Provider>,
+    /// Make the sessions.
+    pub providers: Providers,
     /// Where the vault and the socket are made, in a directory of their own that is removed: a
     /// tmpfs, as the vault has in use.
     pub directory: PathBuf,
@@ -99,7 +98,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
     let (vault, records) = Vault::open(directory.join("vault"))?;
     let vault = Rc::new(RefCell::new(vault));
     let numbers = Numbers::new(Rc::clone(&vault), &records);
-    let data_path = DataPath::new(Arc::clone(&options.provider), Rc::clone(&vault), numbers);
+    let data_path = DataPath::new(options.providers.clone(), Rc::clone(&vault), numbers);
     let mut reader = data_path.databases().reader();
     let mut database = Database::new(data_path, Settings::default());
     let mut journal = Journal::new(vault);
@@ -415,9 +414,9 @@ mod tests {
     #[test]
     fn everything_is_installed_read_and_removed() {
         let directory = tempfile::tempdir().unwrap();
-        let provider = super::super::provider(EngineChoice::Openssl).unwrap();
+        let providers = super::super::providers(EngineChoice::Openssl).unwrap();
         let directory_of = directory.path().to_owned();
-        let options = InstallOptions { provider, directory: directory_of, sas: 300, window: 8 };
+        let options = InstallOptions { providers, directory: directory_of, sas: 300, window: 8 };
         let report = bench_install(&options).unwrap();
         assert_eq!((report.sas, report.policies), (300, 450));
         assert!(report.sas_per_s > 0.0 && report.policies_per_s > 0.0);

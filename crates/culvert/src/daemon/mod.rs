@@ -58,7 +58,7 @@ use crate::config::Config;
 use crate::paths;
 
 pub use privileges::missing as missing_capabilities;
-pub use start::{FRAMES_SPARE, provider, run};
+pub use start::{FRAMES_SPARE, providers, run};
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crypto::{EngineError, Provider};
+use crypto::{EngineError, Provider, Providers};
 use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Waker, WorkerParts};
 use esp::IvSource;
 use guard::{Guard, GuardError};
@@ -218,10 +218,10 @@ impl Daemon {
         let vault = Rc::new(RefCell::new(vault));
 
         // 2.
-        let provider = provider(config.crypto.engine)?;
-        let engine = format!("{} {}", provider.name(), provider.description());
+        let providers = providers(config.crypto.engine)?;
+        let engine = providers.to_string();
         let numbers = Numbers::new(Rc::clone(&vault), &records);
-        let data_path = DataPath::new(Arc::clone(&provider), Rc::clone(&vault), numbers);
+        let data_path = DataPath::new(providers.clone(), Rc::clone(&vault), numbers);
         let reader = data_path.databases().reader();
         let cpus = config.worker.crypto_cpus.iter();
         let readers: Vec<_> = cpus.map(|_| data_path.databases().reader()).collect();
@@ -287,7 +287,7 @@ impl Daemon {
         };
         let ivs = new_ivs()?;
         let crypto = config.worker.crypto_cpus.iter().zip(readers).map(|(cpu, reader)| {
-            let parts = CryptoParts { engine: provider.engine()?, ivs: new_ivs()?, reader };
+            let parts = CryptoParts { engine: providers.engine()?, ivs: new_ivs()?, reader };
             Ok(CryptoThread { cpu: *cpu, parts })
         });
         let crypto = crypto.collect::<Result<Vec<_>, StartError>>()?;
@@ -298,7 +298,7 @@ impl Daemon {
         let parts = WorkerParts {
             tables: Arc::clone(&tables),
             reader,
-            engine: provider.engine()?,
+            engine: providers.engine()?,
             ivs,
             pool,
             counters: Arc::new(Counters::default()),
@@ -383,17 +383,26 @@ fn open_vault(path: &Path) -> Result<(Vault, Vec<Record>), VaultError> {
     }
 }
 
-/// The engine that the configuration asks for; `auto` takes the fastest that is there.
-pub fn provider(choice: EngineChoice) -> Result<Arc<dyn Provider>, EngineError> {
-    let openssl = || Ok(Arc::new(engine_openssl::OpensslProvider::new()?) as Arc<dyn Provider>);
+/// The engines that the configuration asks for; `auto` takes all that are there, the fastest first.
+pub fn providers(choice: EngineChoice) -> Result<Providers, EngineError> {
+    let shared = |provider| Arc::new(provider) as Arc<dyn Provider>;
+    let openssl = || engine_openssl::OpensslProvider::new().map(|p| Arc::new(p) as _);
+    let ipsec_mb = || ipsec_mb::IpsecMbProvider::new().map(shared);
     match choice {
-        EngineChoice::Openssl => openssl(),
-        EngineChoice::IpsecMb => Ok(Arc::new(ipsec_mb::IpsecMbProvider::new()?)),
-        EngineChoice::Auto => match ipsec_mb::IpsecMbProvider::new() {
-            Ok(provider) => Ok(Arc::new(provider)),
-            Err(error) => {
+        EngineChoice::Openssl => Ok(Providers::new(openssl()?)),
+        EngineChoice::IpsecMb => Ok(Providers::new(ipsec_mb()?)),
+        EngineChoice::Auto => match (ipsec_mb(), openssl()) {
+            (Ok(fast), other) => {
+                let mut providers = Providers::new(fast);
+                match other {
+                    Ok(other) => providers.push(other),
+                    Err(error) => warn!(%error, "only ipsec-mb does the crypto"),
+                }
+                Ok(providers)
+            }
+            (Err(error), openssl) => {
                 warn!(%error, "OpenSSL does the crypto instead: slower, above all on short packets");
-                openssl()
+                openssl.map(Providers::new)
             }
         },
     }

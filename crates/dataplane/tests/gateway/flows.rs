@@ -1,18 +1,26 @@
 //! Flows whose plan is kept: the second packet must fare as the first, and as the tables say now.
 //!
 //! The full way, which asks all tables for every packet, is the reference: a gateway that forgets
-//! its flows before each packet has to do the very same, byte for byte and count for count.
+//! its flows before each packet has to do the very same, byte for byte and count for count. Both
+//! are of one [kind](Kind), any.
 
+use std::net::IpAddr;
+
+use esp::Mode;
 use forward::NeighbourState;
 use outcome::DropReason;
 use policy::{Action, Direction, PolicyConfig, SaId, SaState, Selector, VolumeLimits};
 use proptest::prelude::*;
 
+use wire::{parse_ip, protocol};
+
+use crate::kinds::Kind;
+use crate::model::Model;
 use crate::packets::Ip;
 use crate::pool::pooled;
 use crate::support::{
-    Gateway, LAN, OTHER, Side, Sizes, Spec, WAN, craft_esp, craft_esp_for, elsewhere, esp_text,
-    ethernet, ip, make_sa, policy, sa_config,
+    Gateway, LAN, OTHER, Side, Sizes, Spec, WAN, craft_esp_for, elsewhere, esp_text, ethernet, ip,
+    make_sa, policy, sa_config, sa_params,
 };
 
 /// Something that happens to a gateway.
@@ -105,37 +113,80 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Every kind, and the commonest more often.
+fn kind() -> impl Strategy<Value = Kind> {
+    let common = Kind { spec: Spec::default(), inner_v6: false, by_linux: false };
+    let kinds: Vec<Kind> = Kind::all().collect();
+    prop_oneof![1 => Just(common), 2 => prop::sample::select(kinds)]
+}
+
+/// Makes everything work again: what waited goes by the first SAs, what comes then by the second.
+fn recovery() -> [Step; 7] {
+    use Step::{AddPolicies, Mtu, Neighbours, Rekey, RemoveSas};
+    let (mtu, neighbours) = (Mtu { mtu: 1500 }, Neighbours { state: 0 });
+    // An SA that replaces another takes over its state.
+    [mtu, neighbours, AddPolicies, RemoveSas, Rekey, RemoveSas, Rekey]
+}
+
+/// A source port that no other step has.
+const UNUSED: u16 = 1100;
+
 /// One gateway, and what the steps have made of it.
 struct Subject {
     gateway: Gateway,
     /// Before each packet.
     forgets: bool,
+    kind: Kind,
     spec: Spec,
     generation: u64,
-    /// The peer's next number.
-    number: u32,
+    /// The peer's sending end, and this one's.
+    peer: Model,
+    own: Model,
     /// How many packets come at once in a step with packets.
     each: u16,
 }
 
 impl Subject {
-    fn new(forgets: bool) -> Subject {
+    fn new(forgets: bool, kind: Kind) -> Subject {
         let sizes = Sizes { chunks: 2048, stock: 1024, port_limit: 256 };
-        let spec = Spec {
-            limits: VolumeLimits { soft_packets: 9, ..VolumeLimits::NONE },
-            ..Spec::default()
-        };
+        let limits = VolumeLimits { soft_packets: 9, ..VolumeLimits::NONE };
+        let spec = Spec { limits, ..kind.spec };
         let mut gateway = Gateway::with_sizes(Side::A, sizes);
         gateway.protect(&spec);
-        Subject { gateway, forgets, spec, generation: 1, number: 0, each: 1 }
+        let [own, peer] = [Side::A, Side::B].map(|from| Model::new(sa_params(&spec, from)));
+        Subject { gateway, forgets, kind, spec, generation: 1, peer, own, each: 1 }
     }
 
     /// One that gets whole bursts: enough for a pool to take them.
-    fn of_bursts(forgets: bool) -> Subject {
-        Subject { each: 12, ..Subject::new(forgets) }
+    fn of_bursts(forgets: bool, kind: Kind) -> Subject {
+        Subject { each: 12, ..Subject::new(forgets, kind) }
     }
 
-    fn far(to: u8, v6: bool) -> std::net::IpAddr {
+    fn ids(&self) -> [SaId; 2] {
+        [Side::A, Side::B].map(|from| sa_config(&self.spec, from).id())
+    }
+
+    /// Packets that went by a cached plan, and packets that took the full way.
+    fn cached(&self) -> (u64, u64) {
+        let work = &self.gateway.counters.work;
+        (work.flow_hits.value(), work.flow_misses.value())
+    }
+
+    /// An address of a program here or of the peer's, or of a host behind it.
+    fn end(&self, side: Side, host: u16) -> IpAddr {
+        match self.spec.mode {
+            Mode::Tunnel => side.lan(self.kind.inner_v6, host),
+            Mode::Transport => side.wan(self.kind.inner_v6),
+        }
+    }
+
+    fn is_protected(&self, packet: &[u8]) -> bool {
+        let h = parse_ip(packet).expect("packet");
+        let is_udp = h.protocol == protocol::UDP && h.src_port == 4500;
+        h.protocol == protocol::ESP || self.spec.encap && is_udp
+    }
+
+    fn far(to: u8, v6: bool) -> IpAddr {
         match (to, v6) {
             (0, _) => Side::B.lan(v6, 10),
             (1, _) => Side::B.lan(v6, 11),
@@ -147,17 +198,20 @@ impl Subject {
         }
     }
 
-    fn own(to: u8) -> std::net::IpAddr {
+    fn own(to: u8, v6: bool) -> IpAddr {
         match to {
-            0 | 1 => Side::A.lan(false, 10 + u16::from(to)),
-            2 => Side::A.lan(false, 1),
-            3 => ip("203.0.113.9"),
-            _ => Side::B.lan(false, 12),
+            0 | 1 => Side::A.lan(v6, 10 + u16::from(to)),
+            2 => Side::A.lan(v6, 1),
+            3 => Self::far(2, v6),
+            _ => Side::B.lan(v6, 12),
         }
     }
 
     /// What came of one step: packets out of each port, and every count.
     fn take(&mut self, step: &Step) -> Outcome {
+        let (mode, v6) = (self.spec.mode, self.kind.inner_v6);
+        let ids = self.ids();
+        let (near, peer) = (self.end(Side::A, 1), self.end(Side::B, 10));
         let g = &mut self.gateway;
         if self.forgets {
             g.worker.forget_flows();
@@ -185,36 +239,41 @@ impl Subject {
                 g.put(&lan, &frame);
             }
             Step::Esp { host, to, port, ttl } => {
+                let (src, dst) = match mode {
+                    Mode::Tunnel => (Side::B.lan(v6, *host), Self::own(*to, v6)),
+                    Mode::Transport => (peer, near),
+                };
                 for n in 0..self.each {
                     // Now and then the same number again.
-                    self.number += u32::from(n % 5 != 4);
-                    let header = Ip {
-                        ttl: *ttl + u8::from(n % 4 == 3),
-                        ..Ip::new(Side::B.lan(false, *host), Self::own(*to))
-                    };
-                    let text = esp_text(&header.udp(*port + n % 3, 2000, &[7; 40]), 4);
-                    g.put_wan(&craft_esp(Side::B, self.number, &text, 0));
+                    self.peer.number -= u64::from(n % 5 == 4);
+                    let header = Ip { ttl: *ttl + u8::from(n % 4 == 3), ..Ip::new(src, dst) };
+                    let packet = header.udp(*port + n % 3, 2000, &[7; 40]);
+                    g.put_wan(&self.peer.seal_with(&packet, &[5; 16]));
                 }
             }
             Step::Wan { from_lan, to } => {
-                let src = if *from_lan { Side::B.lan(false, 10) } else { ip("203.0.113.9") };
+                let src = if *from_lan { peer } else { Self::far(2, v6) };
                 for n in 0..self.each {
-                    g.put_wan(&Ip::new(src, Self::own(*to)).udp(1000 + n % 3, 2000, &[7; 40]));
+                    g.put_wan(&Ip::new(src, Self::own(*to, v6)).udp(1000 + n % 3, 2000, &[7; 40]));
                 }
             }
             Step::Linux { to, port } => {
-                let header = Ip::new(Side::A.lan(false, 1), Self::far(*to, false));
+                let far = match mode {
+                    Mode::Transport if *to < 2 => peer,
+                    _ => Self::far(*to, v6),
+                };
+                let header = Ip::new(near, far);
                 for n in 0..self.each {
                     g.put_linux(&header.udp(*port + n % 3, 2000, &[7; 40]));
                 }
             }
             Step::Block { direction, port, dev } => {
-                let mut config = block(*direction, *port);
+                let mut config = block(*direction, *port, v6);
                 config.selector.ifindex = *dev;
                 g.db.put_policy(config);
             }
             Step::Unblock { direction, port } => {
-                g.db.remove_policy(block(*direction, *port).index);
+                g.db.remove_policy(block(*direction, *port, v6).index);
             }
             Step::RemovePolicies => {
                 for index in [11, 12, 13, 21, 22, 23] {
@@ -224,7 +283,7 @@ impl Subject {
             Step::AddPolicies => g.add_policies(&self.spec),
             Step::Rekey => {
                 self.generation += 1;
-                self.number = 0;
+                (self.peer.number, self.own.number) = (0, 0);
                 for from in [Side::A, Side::B] {
                     let mut config = sa_config(&self.spec, from);
                     config.generation = self.generation;
@@ -233,13 +292,13 @@ impl Subject {
                 }
             }
             Step::RemoveSas => {
-                for id in ids() {
+                for id in ids {
                     g.db.remove_sa(&id);
                 }
             }
             Step::Advance { state } => {
                 let state = [SaState::Dying, SaState::Dying, SaState::Expired][usize::from(*state)];
-                for id in ids() {
+                for id in ids {
                     if let Some(sa) = g.db.sa(&id) {
                         sa.advance(state);
                     }
@@ -255,9 +314,16 @@ impl Subject {
         }
         g.run();
         let counts = g.db.policies().map(|p| (p.config.index, p.packets(), p.bytes())).collect();
+        let mut wan = g.wan_out();
+        if self.spec.suite.needs_random_iv() {
+            for packet in wan.iter_mut().filter(|packet| self.is_protected(packet)) {
+                *packet = self.own.opened(packet);
+            }
+        }
+        let g = &mut self.gateway;
         Outcome {
             lan: g.lan_out(),
-            wan: g.wan_out(),
+            wan,
             linux: g.linux_out(),
             drops: g.drops(),
             counts,
@@ -276,14 +342,10 @@ struct Outcome {
     events: Vec<String>,
 }
 
-fn ids() -> impl Iterator<Item = SaId> {
-    [Side::A, Side::B].into_iter().map(|from| sa_config(&Spec::default(), from).id())
-}
-
 /// Blocks one source port, before all other policies.
-fn block(direction: u8, port: u16) -> PolicyConfig {
+fn block(direction: u8, port: u16, v6: bool) -> PolicyConfig {
     let direction = [Direction::In, Direction::Out, Direction::Forward][usize::from(direction)];
-    let any = policy::Prefix { addr: ip("0.0.0.0"), len: 0 };
+    let any = policy::Prefix { addr: ip(if v6 { "::" } else { "0.0.0.0" }), len: 0 };
     let selector = Selector {
         protocol: 17,
         src_port: policy::PortMask { value: port, mask: 0xffff },
@@ -300,25 +362,49 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_kept_plan_does_what_the_tables_say(steps in prop::collection::vec(step(), 1..60)) {
-        let mut kept = Subject::new(false);
-        let mut plain = Subject::new(true);
+    fn a_kept_plan_does_what_the_tables_say(
+        kind in kind(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut kept = Subject::new(false, kind);
+        let mut plain = Subject::new(true, kind);
         for (n, step) in steps.iter().enumerate() {
             prop_assert_eq!(kept.take(step), plain.take(step), "step {}: {:?}", n, step);
+            let ((hits, misses), all) = (kept.cached(), plain.cached());
+            prop_assert_eq!((0, hits + misses), all, "step {}: {:?}", n, step);
         }
+        // Whatever came before, plans are made and followed.
+        for step in &recovery() {
+            prop_assert_eq!(kept.take(step), plain.take(step), "{:?}", step);
+        }
+        let before = kept.cached();
+        for _ in 0..4 {
+            let out = Step::Linux { to: 0, port: UNUSED };
+            let back = Step::Esp { host: 10, to: 2, port: UNUSED, ttl: 9 };
+            for step in [out, back] {
+                let outcome = kept.take(&step);
+                prop_assert_eq!(outcome.wan.len() + outcome.linux.len(), 1, "{:?}", step);
+                prop_assert_eq!(outcome, plain.take(&step), "{:?}", step);
+            }
+        }
+        let after = kept.cached();
+        prop_assert_eq!((after.0 - before.0, after.1 - before.1), (6, 2));
     }
 
     /// So does a pool, whichever thread has which burst.
     #[test]
     fn a_pool_does_what_the_tables_say(
+        kind in kind(),
         steps in prop::collection::vec(step(), 1..60),
         threads in 0_usize..3,
     ) {
-        let mut pool = Subject::of_bursts(false);
+        let mut pool = Subject::of_bursts(false, kind);
         let threads = pooled(&mut pool.gateway, threads);
-        let mut plain = Subject::of_bursts(true);
+        let mut plain = Subject::of_bursts(true, kind);
         for (n, step) in steps.iter().enumerate() {
             prop_assert_eq!(pool.take(step), plain.take(step), "step {}: {:?}", n, step);
+            let ((hits, misses), all) = (pool.cached(), plain.cached());
+            prop_assert_eq!(hits + misses, all.0 + all.1, "step {}: {:?}", n, step);
         }
         drop(pool);
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));

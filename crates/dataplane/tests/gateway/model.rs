@@ -2,7 +2,7 @@
 
 use crypto::{Job, JobStatus, Op, Provider, Session};
 use esp::{Mode, SaParams};
-use wire::{parse_ip, protocol};
+use wire::{Fragment, parse_ip, protocol};
 
 use crate::packets::Ip;
 use crate::support::{PROVIDER, keys};
@@ -24,6 +24,11 @@ impl Model {
     /// The ESP packet that the next packet of the SA makes of `inner`. A random IV is taken from
     /// `sealed`, the packet to compare with; a counter mode's is the sequence number.
     pub fn seal(&mut self, inner: &[u8], sealed: &[u8]) -> Vec<u8> {
+        self.seal_with(inner, self.iv(sealed))
+    }
+
+    /// The same with this IV, if the suite's is random.
+    pub fn seal_with(&mut self, inner: &[u8], iv: &[u8]) -> Vec<u8> {
         self.number += 1;
         let suite = self.params.suite;
         let h = parse_ip(inner).expect("inner packet");
@@ -39,7 +44,7 @@ impl Model {
         let mut esp = self.params.spi.to_be_bytes().to_vec();
         esp.extend((self.number as u32).to_be_bytes());
         match suite.needs_random_iv() {
-            true => esp.extend(self.iv(sealed)),
+            true => esp.extend(iv),
             false => esp.extend(self.number.to_be_bytes()),
         }
         esp.extend(payload);
@@ -96,6 +101,31 @@ impl Model {
                 assert!(wire::fill_l4_checksum(&mut packet, &h));
             }
         }
+        packet
+    }
+
+    /// A packet of the SA as it was before encryption: without IV, ICV and the checksum over both.
+    /// Of a fragment, the headers.
+    ///
+    /// What two gateways send under random IVs is compared so. Numbers below 2^32.
+    pub fn opened(&self, packet: &[u8]) -> Vec<u8> {
+        let (h, at) = (parse_ip(packet).expect("outer packet"), esp_at(packet));
+        if h.fragment != Fragment::Whole {
+            return packet[..h.header_len.into()].to_vec();
+        }
+        let mut packet = packet.to_vec();
+        let (outer, esp) = packet.split_at_mut(at);
+        let high = self.params.esn.then_some(0);
+        let mut jobs = [Job::esp(&self.session, Op::Open, esp, high)];
+        PROVIDER.engine().expect("engine").run(&mut jobs);
+        assert_eq!(jobs[0].status, JobStatus::Done);
+        if self.params.encap.is_some() {
+            outer[at - 2..].fill(0);
+        }
+        let suite = self.params.suite;
+        let icv_at = esp.len() - suite.icv_len_bytes();
+        esp[8..][..suite.iv_len_bytes()].fill(0);
+        esp[icv_at..].fill(0);
         packet
     }
 

@@ -8,6 +8,7 @@ mod batches;
 mod common;
 mod differential;
 mod many;
+mod providers;
 mod refusals;
 mod rfc;
 mod self_test;

@@ -32,7 +32,7 @@ fn engines_agree_about_keys_that_are_seldom_used() {
     let [openssl, other] = pair();
     let mut random = Random(21);
     let (mut engine, mut other_engine) = (openssl.engine().unwrap(), other.engine().unwrap());
-    for suite in Suite::all().filter(|suite| matches!(suite, Suite::AesGcm { .. })) {
+    for suite in Suite::all() {
         let made = |provider: &dyn crypto::Provider| -> Vec<Session> {
             let session = |seed| provider.session(suite, &keys(suite, seed)).unwrap();
             (0..SESSIONS).map(session).collect()
@@ -45,7 +45,7 @@ fn engines_agree_about_keys_that_are_seldom_used() {
             let mut theirs = Vec::new();
             for _ in 0..RUN {
                 let at = random.below(few);
-                let text_len = random.below(1700);
+                let text_len = random.below(1700).next_multiple_of(16);
                 let len = 8 + suite.iv_len_bytes() + text_len + suite.icv_len_bytes();
                 let seq_hi = (random.below(2) == 0).then(|| random.next() as u32);
                 packets.push((&sessions[at], random.bytes(len), seq_hi));

@@ -1,0 +1,94 @@
+//! Which headers packets have: the IP version, and whether ESP is in UDP.
+//!
+//! The world and its traffic are written down in IPv4; in IPv6 each address has the same low-order
+//! bits.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use esp::UdpEncap;
+use forward::{NeighbourEntry, RouteEntry};
+use policy::{PolicyConfig, Prefix, SaConfig};
+use wire::ethernet::EtherType;
+use wire::natt;
+use wire::udp;
+
+/// Which headers packets have. By default ESP is bare, and all is IPv4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// IPv6 outside and inside.
+    pub(crate) v6: bool,
+    /// ESP in UDP (RFC 3948).
+    pub(crate) encap: bool,
+}
+
+impl Shape {
+    /// The address in place of an IPv4 one.
+    pub(crate) fn addr(self, v4: Ipv4Addr) -> IpAddr {
+        match self.v6 {
+            false => v4.into(),
+            true => Ipv6Addr::from_bits(NETWORK | u128::from(v4.to_bits())).into(),
+        }
+    }
+
+    fn ip(self, addr: IpAddr) -> IpAddr {
+        match addr {
+            IpAddr::V4(v4) => self.addr(v4),
+            IpAddr::V6(_) => addr,
+        }
+    }
+
+    fn len(self, v4_len: u8) -> u8 {
+        if self.v6 { NETWORK_LEN + v4_len } else { v4_len }
+    }
+
+    fn prefix(self, Prefix { addr, len }: Prefix) -> Prefix {
+        Prefix { addr: self.ip(addr), len: self.len(len) }
+    }
+
+    /// An SA of the world with these headers.
+    pub(crate) fn sa(self, mut config: SaConfig) -> SaConfig {
+        let params = &mut config.params;
+        (params.src, params.dst) = (self.ip(params.src), self.ip(params.dst));
+        params.encap =
+            self.encap.then_some(UdpEncap { src_port: natt::PORT, dst_port: natt::PORT });
+        config
+    }
+
+    /// A policy of the world for them.
+    pub(crate) fn policy(self, mut config: PolicyConfig) -> PolicyConfig {
+        let selector = &mut config.selector;
+        (selector.src, selector.dst) = (self.prefix(selector.src), self.prefix(selector.dst));
+        for template in &mut config.templates {
+            (template.src, template.dst) = (self.ip(template.src), self.ip(template.dst));
+        }
+        config
+    }
+
+    /// A route of the world for them.
+    pub(crate) fn route(self, mut entry: RouteEntry) -> RouteEntry {
+        entry.dst.addr = self.ip(entry.dst.addr);
+        entry.dst.len = self.len(entry.dst.len);
+        for hop in &mut entry.hops {
+            hop.gateway = hop.gateway.map(|addr| self.ip(addr));
+        }
+        entry
+    }
+
+    /// A neighbour of the world.
+    pub(crate) fn neighbour(self, entry: NeighbourEntry) -> NeighbourEntry {
+        NeighbourEntry { addr: self.ip(entry.addr), ..entry }
+    }
+
+    pub(crate) const fn ether_type(self) -> EtherType {
+        if self.v6 { EtherType::IPV6 } else { EtherType::IPV4 }
+    }
+
+    /// Length of the UDP header in front of ESP.
+    pub(crate) const fn encap_len(self) -> usize {
+        if self.encap { udp::HEADER_LEN } else { 0 }
+    }
+}
+
+/// 2001:db8::/96: the world's IPv4 addresses fill the rest.
+const NETWORK: u128 = 0x2001_0db8 << 96;
+const NETWORK_LEN: u8 = 96;
