@@ -20,18 +20,19 @@ PRELOAD = target/release/libculvert_preload.so
 # What the operator adds to the IKE daemon's AppArmor profile; never put in place by us.
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
-# What `make test` runs, in this order; each is also a job of .ci/run and a target of its own.
-CHECKS = format clippy docs unit models crate-graph audit shell lab fuzz-smoke instructions hdl cosim scenarios
+# Jobs of .ci/run that are targets too.
+CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke instructions hdl cosim \
+    scenarios hdl-full cosim-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop $(CHECKS)
+.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
 	@echo
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 	@echo
-	@echo "Single jobs of \`make test\`: $(CHECKS)"
+	@echo "Single jobs: $(CHECKS)"
 	@echo "One scenario: make scenarios ONLY=ikev2-psk"
 
 setup: ## install what is missing (Debian 12, as root)
@@ -43,8 +44,11 @@ build: setup ## release build of the daemon and the preload library
 demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
 
-test: ## every check and test there is
-	@.ci/run $(CHECKS) strongswan-suite dpdk-suite interop
+test: ## every kind of check and test, with samples of the longest; CULVERT_BUDGET=off: however slow
+	@.ci/run
+
+test-full: ## every check and test there is: no samples
+	@.ci/run --full
 
 lint: ## format, clippy, docs, crate graph, audit and shell checks
 	@.ci/run format clippy docs crate-graph audit shell

@@ -50,6 +50,31 @@ def pytest_configure(config):
     interruptible()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Hands tests out one by one, not in batches: some take a hundred times as long as others."""
+    from xdist.scheduler import LoadScheduling
+
+    class OneByOne(LoadScheduling):
+        def _send_tests(self, node, num):
+            # A worker has to know its next test before it runs one.
+            super()._send_tests(node, max(0, min(num, 2 - len(self.node2pending[node]))))
+
+    return OneByOne(config, log)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Where tests run side by side, those of scenarios with `long = true` begin first, each on another
+    worker: the end must not wait for one of them."""
+    if not hasattr(config, "workerinput"):
+        return
+    long = [item for item in items if _scenario(item.path).get("long")]
+    others = [item for item in items if item not in long]
+    # Workers begin with two tests each.
+    items[:] = [item for pair in zip(long, others) for item in pair]
+    items += long[len(others) :] + others[len(long) :]
+
+
 def pytest_sessionstart(session):
     removed = sweep()
     if removed:

@@ -2,6 +2,9 @@
 
     python tb/run.py [NAME...]      all benches, or those whose name contains one of the words
     python tb/run.py --jobs 1       one at a time (default: as many as there are processors)
+    python tb/run.py --changed      those whose sources are not the ones on which they passed, by
+                                    passed.toml, and a sample of the others; so for lint
+    python tb/run.py --record       lint and all benches; writes passed.toml if they pass
     python tb/run.py --lint         Verilator -Wall, slang and verible over every module
     python tb/run.py --list         names only
 """
@@ -16,7 +19,8 @@ import xml.etree.ElementTree as ElementTree
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
-from benches import BENCHES, LINT
+import inputs
+from benches import BENCHES, LINT, SAMPLE
 
 ROOT = Path(__file__).resolve().parent.parent
 # cocotb hands this search path on to the simulator's own interpreter.
@@ -161,8 +165,8 @@ def elaborate(files):
             and driver.parseAllSources() and driver.runFullCompilation(True))
 
 
-def lint(verilator):
-    """Runs Verilator's lint on every top of LINT, slang on the whole, and verible on every file.
+def lint(verilator, tops):
+    """Runs Verilator's lint on these tops, slang on the whole, and verible on every file.
     Returns failures."""
     def look(entry):
         top, folders = entry
@@ -173,7 +177,7 @@ def lint(verilator):
 
     failures = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for result in pool.map(look, LINT):
+        for result in pool.map(look, tops):
             if result.returncode != 0:
                 print(result.stdout)
                 failures += 1
@@ -183,7 +187,7 @@ def lint(verilator):
         ("verible-verilog-lint", ["--rules_config", str(RTL / "verible.rules")]),
     ]:
         failures += subprocess.run([tool, *args, *files], check=False).returncode != 0
-    print(f"lint: {len(LINT)} tops, {len(files)} files, {failures} with findings")
+    print(f"lint: {len(tops)} tops, {len(files)} files, {failures} with findings")
     return failures
 
 
@@ -193,15 +197,29 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--lint", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--changed", action="store_true")
+    parser.add_argument("--record", action="store_true")
     arguments = parser.parse_args()
     verilator = find_verilator()
     if arguments.lint:
-        return 1 if lint(verilator) else 0
+        return 1 if lint(verilator, LINT) else 0
     chosen = [b for b in BENCHES
               if not arguments.names or any(n in b.name for n in arguments.names)]
+    if arguments.changed:
+        passed = inputs.recorded()
+        # Of what has not changed the largest is looked at all the same: for the tools.
+        is_same = passed.get("lint") == inputs.lint_digest(LINT)
+        if lint(verilator, [top for top in LINT if not is_same or top[0] == "cv_gateway"]):
+            return 1
+        changed = [b for b in chosen if passed.get(b.name) != inputs.digest(b)]
+        chosen = [b for b in chosen if b in changed or b.name in SAMPLE]
+        print(f"{len(changed)} of {len(BENCHES)} benches have other sources than those on which they "
+              f"passed; {len(chosen)} run", flush=True)
     if arguments.list:
         print("\n".join(b.name for b in chosen))
         return 0
+    if arguments.record and lint(verilator, LINT):
+        return 1
     if not chosen:
         print(f"no bench is called {' or '.join(arguments.names)}", file=sys.stderr)
         return 2
@@ -214,6 +232,9 @@ def main():
                 print(f"  {bench.name}: {message}")
             print(f"{bench.name:24} {tests:3} tests {bad:3} failed {seconds:6.1f} s", flush=True)
             total, failed = total + tests, failed + bad
+    if arguments.record and not failed and chosen == BENCHES:
+        inputs.record(BENCHES, LINT)
+        print(f"{inputs.RECORD.relative_to(ROOT)} written")
     print(f"{total} tests, {failed} failed, {time.monotonic() - begin:.0f} s")
     return 1 if failed else 0
 

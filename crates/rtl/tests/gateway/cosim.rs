@@ -45,7 +45,9 @@ struct Run {
 }
 
 fn packet_count() -> usize {
-    env::var("CULVERT_COSIM_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(3000)
+    let is_quick = env::var("CULVERT_COSIM").is_ok_and(|value| value == "quick");
+    let usual = if is_quick { 600 } else { 3000 };
+    env::var("CULVERT_COSIM_PACKETS").ok().and_then(|n| n.parse().ok()).unwrap_or(usual)
 }
 
 fn seed() -> u64 {
