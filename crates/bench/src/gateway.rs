@@ -155,6 +155,7 @@ impl Gateway {
             dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
         let (keep_commands, commands) = channel();
         let mut worker = Worker::new(WorkerParts {
+            team: Team::alone(),
             tables: Arc::clone(&tables),
             reader: databases.reader(),
             engine: provider.engine()?,

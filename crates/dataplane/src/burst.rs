@@ -97,6 +97,16 @@ impl Path {
         }
     }
 
+    /// Hashes packets that were classified, and looks for them in the flow cache.
+    pub(crate) fn look_for(&self, metas: &mut [Meta]) {
+        for meta in metas.iter_mut() {
+            meta.is_own_esp = self.addresses.is_own_esp(meta);
+            meta.sa = None;
+            meta.seek(&self.flows);
+        }
+        self.find(metas);
+    }
+
     /// The second pass.
     #[inline]
     pub(crate) fn find(&self, metas: &mut [Meta]) {
@@ -167,7 +177,7 @@ impl Path {
             Holds::By(sa) => Some(sa),
             Holds::No => return misses.miss(self, packet, meta, held),
         };
-        exec.out.counters.work.flow_hits.add(u64::from(!plan.action.is_open()));
+        exec.out.counters.work.flow_hits.add(u64::from(!plan.action.is_counted_later()));
         plan.count(view.worker, h, view.now.wall_s);
         exec.apply(view, &plan.action, (sa, None), packet, meta);
     }

@@ -69,14 +69,18 @@ impl Counter {
 
 /// One worker's counters.
 ///
-/// Invariant, whenever the worker is between two bursts: `received + generated` is the sum of
-/// transmitted, to Linux, consumed, dropped, and those held now.
+/// Invariant, whenever the worker is between two bursts: `received + generated + taken over` is the sum
+/// of transmitted, to Linux, consumed, dropped, handed over, and those held now.
 #[derive(Debug)]
 pub struct Counters {
     /// Packets received, from ports and from Linux.
     pub received: Counter,
     /// Packets that the worker made: fragments beyond the first, ICMP errors.
     pub generated: Counter,
+    /// Packets handed over to other workers.
+    pub handed_over: Counter,
+    /// Packets taken over from other workers.
+    pub taken_over: Counter,
     transmitted: Counter,
     to_linux: Counter,
     consumed: Counter,
@@ -91,6 +95,8 @@ impl Default for Counters {
         Counters {
             received: Counter::default(),
             generated: Counter::default(),
+            handed_over: Counter::default(),
+            taken_over: Counter::default(),
             transmitted: Counter::default(),
             to_linux: Counter::default(),
             consumed: Counter::default(),
@@ -108,6 +114,10 @@ pub struct Totals {
     pub received: u64,
     /// Made by the worker.
     pub generated: u64,
+    /// Handed over to other workers.
+    pub handed_over: u64,
+    /// Taken over from other workers.
+    pub taken_over: u64,
     /// Sent out of a port.
     pub transmitted: u64,
     /// Handed to Linux.
@@ -120,11 +130,26 @@ pub struct Totals {
     pub dropped: u64,
 }
 
+impl core::ops::AddAssign for Totals {
+    fn add_assign(&mut self, other: Totals) {
+        self.received += other.received;
+        self.generated += other.generated;
+        self.handed_over += other.handed_over;
+        self.taken_over += other.taken_over;
+        self.transmitted += other.transmitted;
+        self.to_linux += other.to_linux;
+        self.consumed += other.consumed;
+        self.held += other.held;
+        self.dropped += other.dropped;
+    }
+}
+
 impl Totals {
     /// In less out: 0 between bursts.
     pub fn balance(&self) -> i64 {
-        let came = self.received + self.generated;
-        let went = self.transmitted + self.to_linux + self.consumed + self.held + self.dropped;
+        let came = self.received + self.generated + self.taken_over;
+        let ended = self.transmitted + self.to_linux + self.consumed + self.dropped;
+        let went = ended + self.held + self.handed_over;
         came.wrapping_sub(went) as i64
     }
 }
@@ -145,6 +170,14 @@ impl Counters {
         }
     }
 
+    /// Held packets that another worker, whose counters are `from`, held before.
+    pub(crate) fn adopt_held(&self, from: &Counters, n: u64) {
+        from.handed_over.add(n);
+        from.released(n);
+        self.taken_over.add(n);
+        self.count(Outcome::Held, n);
+    }
+
     /// A held packet goes on; it will end in another way.
     pub fn released(&self, n: u64) {
         self.held.sub(n);
@@ -160,6 +193,8 @@ impl Counters {
         Totals {
             received: self.received.value(),
             generated: self.generated.value(),
+            handed_over: self.handed_over.value(),
+            taken_over: self.taken_over.value(),
             transmitted: self.transmitted.value(),
             to_linux: self.to_linux.value(),
             consumed: self.consumed.value(),

@@ -40,6 +40,7 @@ mod prefetch;
 mod resolve;
 mod slow;
 mod tables;
+mod team;
 mod view;
 mod worker;
 
@@ -47,5 +48,8 @@ pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use packets::ports::MAX_PORTS;
 pub use tables::{Interface, Tables, Topology};
+pub use team::{MAX_WORKERS, Team};
 pub use view::Now;
-pub use worker::{Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, Worker, WorkerParts};
+pub use worker::{
+    Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, TakenPort, Worker, WorkerParts,
+};

@@ -54,8 +54,8 @@
 //! # Threads
 //!
 //! [`Routes`] and [`Neighbours`] have one writer. A [`Fib`] is immutable and shared; one that
-//! follows another shares the pages of the trie that did not change. A [`HoldQueue`] and a
-//! [`RateLimiter`] are one worker's. Look-ups allocate nothing.
+//! follows another shares the pages of the trie that did not change. A [`HoldQueue`] is
+//! one worker's; a [`RateLimiter`] may be shared by all. Look-ups allocate nothing.
 //!
 //! # Not handled
 //!

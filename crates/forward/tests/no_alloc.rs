@@ -81,7 +81,7 @@ fn per_packet_work_allocates_nothing() {
     };
     let neighbours: Neighbours = [neighbour].into_iter().collect();
     let mut queue = HoldQueue::new(HoldLimits { per_key: 8, total: 64, timeout_ns: 100 });
-    let mut limiter = RateLimiter::new(1000, 10);
+    let limiter = RateLimiter::new(1000, 10);
     let mut out = [0u8; MAX_LEN];
 
     let count = allocations(|| {

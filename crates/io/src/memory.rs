@@ -105,6 +105,11 @@ impl MemoryHandle {
         Box::new(self.clone())
     }
 
+    /// Whether both are handles of one port.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// The port itself, for as long as the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, MemoryPort> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

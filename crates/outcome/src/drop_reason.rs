@@ -79,6 +79,7 @@ drop_reasons! {
     RouteProhibited, "route-prohibited", None, "A route of type blackhole, unreachable or prohibit matched.";
     NeighbourFailed, "neighbour-failed", None, "The neighbour did not answer.";
     HoldQueueFull, "hold-queue-full", None, "Too many packets wait for a neighbour.";
+    HandOverFull, "hand-over-full", None, "Another worker has to send or protect the packet, and the queue to it is full.";
     HoldTimeout, "hold-timeout", None, "The neighbour or SA that the packet waited for did not come in time.";
     EgressNotPort, "egress-not-port", None, "The route leads to an interface that is not a culvert port.";
     ForwardLoop, "forward-loop", None, "Linux handed over a packet that is for Linux itself: it would go round forever.";

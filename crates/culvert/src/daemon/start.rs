@@ -12,7 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crypto::{EngineError, Provider, Providers};
-use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Waker, WorkerParts};
+use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Team, Waker, WorkerParts};
 use esp::IvSource;
 use guard::{Guard, GuardError};
 use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
@@ -296,6 +296,7 @@ impl Daemon {
             false => config.worker.poll.into(),
         };
         let parts = WorkerParts {
+            team: Team::alone(),
             tables: Arc::clone(&tables),
             reader,
             engine: providers.engine()?,

@@ -66,6 +66,7 @@ impl Executor {
             Action::ToLinux => self.out.give_to_linux(packet),
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
+            Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
         }
     }
 

@@ -2,10 +2,10 @@
 
 use core::net::IpAddr;
 
-use esp::{Opening, Sa};
+use esp::Opening;
 use io::Packet;
 use outcome::DropReason;
-use policy::{Reader, SaHandle};
+use policy::SaHandle;
 use wire::{Digest, Fragment, Span, protocol};
 
 use crate::apply::{Executor, inbound_sas::InboundSas};
@@ -13,15 +13,19 @@ use crate::flows::Guess;
 use crate::packets::Meta;
 use crate::view::View;
 
-/// Why an ESP packet is not opened, and the SA that refused it.
-pub(crate) struct Refused {
-    reason: DropReason,
-    sa: Option<SaHandle>,
+/// Why an ESP packet is not opened here.
+pub(crate) enum Refused {
+    /// It is dropped.
+    Drop(DropReason),
+    /// It is dropped, and the SA counts it.
+    By(SaHandle, DropReason),
+    /// Its SA has another worker for a home.
+    Home(usize),
 }
 
 impl From<DropReason> for Refused {
     fn from(reason: DropReason) -> Refused {
-        Refused { reason, sa: None }
+        Refused::Drop(reason)
     }
 }
 
@@ -42,14 +46,16 @@ impl Executor {
     /// An ESP packet for this host; `is_in_udp` if it is encapsulated in UDP.
     #[inline(always)]
     pub(crate) fn open(&mut self, view: &View, packet: Packet, meta: &Meta, is_in_udp: bool) {
-        match self.sas.candidate(&view.reader, &packet, meta, is_in_udp) {
+        match self.sas.candidate(view, &packet, meta, is_in_udp) {
             Ok(candidate) => self.gather_open(view, packet, meta, candidate),
-            Err(Refused { reason, sa }) => {
-                if let Some(sa) = sa.and_then(|sa| view.reader.sa(sa)) {
+            Err(Refused::Drop(reason)) => self.out.drop(packet, reason),
+            Err(Refused::By(sa, reason)) => {
+                if let Some(sa) = view.reader.sa(sa) {
                     sa.esp.count_refused(reason);
                 }
                 self.out.drop(packet, reason);
             }
+            Err(Refused::Home(to)) => self.out.hand_over(view, to, packet, meta),
         }
     }
 
@@ -85,15 +91,17 @@ impl InboundSas {
     /// 1. Fragments cannot be opened.
     /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
     ///    the SA has it is seen when the packet has been opened.
-    /// 3. Lengths and the replay window are checked.
+    /// 3. The worker is the SA's home, or becomes it.
+    /// 4. Lengths and the replay window are checked.
     #[inline(always)]
     pub(crate) fn candidate(
         &mut self,
-        reader: &Reader<Sa>,
+        view: &View,
         packet: &Packet,
         meta: &Meta,
         is_in_udp: bool,
     ) -> Result<Candidate, Refused> {
+        let reader = &view.reader;
         let Digest { flow, brief } = &meta.digest;
         if brief.fragment() != Fragment::Whole {
             return Err(DropReason::EspFragment.into());
@@ -119,11 +127,18 @@ impl InboundSas {
         if !sa.state().is_usable() {
             return Err(DropReason::InStateExpired.into());
         }
+        let me = view.worker.get();
+        if !sa.home().is_at(me)
+            && let home = sa.home().claim(me)
+            && home != me
+        {
+            return Err(Refused::Home(home));
+        }
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
         match sa.esp.open_look(packet.frame.bytes(), esp, None) {
             Ok(opening) => Ok(Candidate { sa: handle, opening, from }),
-            Err(reason) => Err(Refused { reason, sa: Some(handle) }),
+            Err(reason) => Err(Refused::By(handle, reason)),
         }
     }
 }

@@ -90,6 +90,21 @@ impl Path {
         Ok(())
     }
 
+    /// The digest of an IP packet.
+    #[inline(always)]
+    pub(crate) fn meta_of_packet(
+        &self,
+        packet: &Packet,
+        meta: &mut Meta,
+    ) -> Result<(), DropReason> {
+        let bytes = packet.data();
+        meta.digest = match wire::digest(bytes, bytes.len()) {
+            Some((digest, _)) => digest,
+            None => (&wire::parse_ip(bytes)?).into(),
+        };
+        Ok(())
+    }
+
     /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
     /// interface that is not a port.
     #[inline(always)]
@@ -98,11 +113,7 @@ impl Path {
         packet: &mut Packet,
         meta: &mut Meta,
     ) -> Result<(), DropReason> {
-        let bytes = packet.data();
-        meta.digest = match wire::digest(bytes, bytes.len()) {
-            Some((digest, _)) => digest,
-            None => (&wire::parse_ip(bytes)?).into(),
-        };
+        self.meta_of_packet(packet, meta)?;
         packet.span.len = meta.digest.brief.total_len().into();
         // Whether those are key exchange is seen in the packet alone.
         let (src_port, dst_port) = meta.digest.flow.ports();

@@ -50,13 +50,19 @@ pub(crate) enum Action {
     Forward(Forward),
     /// Protected by an SA.
     Seal(Seal),
+    /// Handed over to the worker that is the home of its SA.
+    HandOver {
+        /// The worker's number.
+        to: u8,
+    },
 }
 
 impl Action {
-    /// Whether it is for ESP to this host, which counts in the flow cache once it is decrypted.
+    /// Whether packets count in the flow cache elsewhere: ESP to this host once it is decrypted, what is
+    /// handed over where it goes.
     #[inline(always)]
-    pub(crate) const fn is_open(&self) -> bool {
-        matches!(self, Action::OpenBare | Action::OpenUdp)
+    pub(crate) const fn is_counted_later(&self) -> bool {
+        matches!(self, Action::OpenBare | Action::OpenUdp | Action::HandOver { .. })
     }
 }
 

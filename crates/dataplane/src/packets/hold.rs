@@ -12,7 +12,9 @@ const IN_ALL: usize = 2048;
 /// Keys of held packets that are looked at in one pass over all of them.
 pub(crate) const KEYS_AT_ONCE: usize = 64;
 
-/// The limits of a queue whose packets wait for so long.
-pub(crate) const fn limits(timeout_ns: u64) -> HoldLimits {
-    HoldLimits { per_key: PER_KEY, total: IN_ALL, timeout_ns }
+/// The limits of one worker's queue whose packets wait for so long: with `workers` workers they hold
+/// together what one alone may hold.
+pub(crate) fn limits(timeout_ns: u64, workers: usize) -> HoldLimits {
+    let total = IN_ALL.div_ceil(workers.max(1));
+    HoldLimits { per_key: PER_KEY.min(total), total, timeout_ns }
 }

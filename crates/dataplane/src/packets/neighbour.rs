@@ -19,8 +19,8 @@ const WAIT_NS: u64 = 3_000_000_000;
 pub(crate) struct NeighbourQueue(HoldQueue<(u32, IpAddr), Packet>);
 
 impl NeighbourQueue {
-    pub(crate) fn new() -> NeighbourQueue {
-        NeighbourQueue(HoldQueue::new(hold::limits(WAIT_NS)))
+    pub(crate) fn new(workers: usize) -> NeighbourQueue {
+        NeighbourQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
     }
 
     /// One on a helper, where no packet waits.
@@ -81,6 +81,17 @@ impl Out {
         while let Some((_, packet)) = self.neighbours.0.pop_expired(now_ns) {
             self.released(1);
             self.drop(packet, DropReason::HoldTimeout);
+        }
+    }
+
+    /// Takes over what waits in another queue, counted as held here already, and drops what there is
+    /// no room for.
+    pub(crate) fn adopt_neighbours(&mut self, from: &mut NeighbourQueue, now_ns: u64) {
+        while let Some((key, packet)) = from.0.pop_any() {
+            if let Err(refused) = self.neighbours.0.push(key, packet, now_ns) {
+                self.released(1);
+                self.drop(refused.into_packet(), DropReason::HoldQueueFull);
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
 use crate::counters::Counters;
 use crate::event::Event;
+use crate::packets::handoff::{Handed, Peers};
 use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::ports::Ports;
 use crate::packets::reports::Reports;
@@ -28,14 +29,22 @@ pub(crate) struct Out {
     pub(crate) reports: Reports,
     /// Packets that wait for a neighbour.
     pub(crate) neighbours: NeighbourQueue,
+    /// The other workers, if there are any.
+    pub(crate) peers: Option<Peers>,
     /// The helpers' burst at hand, in which the fate of its packets is noted.
     pub(crate) batch: Option<Box<Batch>>,
 }
 
 impl Out {
-    pub(crate) fn new(counters: Arc<Counters>, pool: FramePool, reports: Reports) -> Out {
-        let (ports, neighbours) = (Ports::new(), NeighbourQueue::new());
-        Out { counters, pool, ports, reports, neighbours, batch: None }
+    /// Without ports, and without others.
+    pub(crate) fn new(
+        counters: Arc<Counters>,
+        pool: FramePool,
+        reports: Reports,
+        neighbours: NeighbourQueue,
+    ) -> Out {
+        let ports = Ports::new();
+        Out { counters, pool, ports, reports, neighbours, peers: None, batch: None }
     }
 
     /// Ends a packet by dropping it.
@@ -61,6 +70,7 @@ impl Out {
         };
         match private {
             Some(slot) => self.send(slot, packet),
+            None if self.is_served() => self.hand(FIRST, Handed::Frame(packet, None)),
             None => self.drop(packet, DropReason::LinuxFull),
         }
     }
@@ -92,12 +102,20 @@ impl Out {
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
         self.transmit(slot);
         if let Err(packet) = self.ports.enqueue(slot, Packet { frame, span }) {
-            let reason = match self.ports.get_mut(slot) {
-                Some(_) => DropReason::TransmitFull,
-                None => DropReason::TransmitDown,
-            };
-            self.drop(packet, reason);
+            match self.ports.get_mut(slot).is_some() {
+                true => self.drop(packet, DropReason::TransmitFull),
+                // As all slots it is below MAX_PORTS.
+                false if self.is_served() => {
+                    self.hand(FIRST, Handed::Frame(packet, Some(slot as u16)));
+                }
+                false => self.drop(packet, DropReason::TransmitDown),
+            }
         }
+    }
+
+    /// Whether the first worker sends for this one: it has a queue of every interface.
+    fn is_served(&self) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.worker() != FIRST)
     }
 
     /// Sends what is queued for a port.
@@ -181,6 +199,9 @@ impl Out {
         self.counters.released(n);
     }
 }
+
+/// The worker that has the first queue of every interface.
+const FIRST: usize = 0;
 
 /// The EtherType by the packet's version field.
 fn ether_type(packet: &Packet) -> Option<EtherType> {

@@ -106,6 +106,13 @@ impl Ports {
         queued
     }
 
+    /// Takes every port, with its slot.
+    pub(crate) fn take(&mut self) -> Vec<(usize, PortSlot)> {
+        self.private = None;
+        let slots = self.slots.iter_mut().enumerate();
+        slots.filter_map(|(slot, place)| Some((slot, place.take()?))).collect()
+    }
+
     /// Closes every port.
     pub(crate) fn close(&mut self) {
         self.slots.iter_mut().for_each(|place| drop(place.take()));

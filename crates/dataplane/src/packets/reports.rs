@@ -1,18 +1,13 @@
 //! What a worker reports to the control thread, and how often.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use forward::RateLimiter;
 use policy::{SaId, Volume};
 
 use crate::event::{Event, EventSender};
-
-/// Requests a second to look after neighbours whose address Linux should confirm.
-const CONFIRMATIONS_PER_SECOND: u32 = 20;
-
-/// Reports of peers with a new address or port, a second.
-const MAPPINGS_PER_SECOND: u32 = 100;
+use crate::team::Shared;
 
 /// Reports that must arrive and wait for the control thread to make room.
 const UNSENT: usize = 64;
@@ -20,24 +15,18 @@ const UNSENT: usize = 64;
 /// The worker's reports.
 pub(crate) struct Reports {
     events: EventSender,
-    confirmations: RateLimiter,
-    mappings: RateLimiter,
+    shared: Arc<Shared>,
     unsent: ArrayVec<Event, UNSENT>,
 }
 
 impl Reports {
-    pub(crate) fn new(events: EventSender) -> Reports {
-        Reports {
-            events,
-            confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
-            mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
-            unsent: ArrayVec::new(),
-        }
+    pub(crate) fn new(events: EventSender, shared: Arc<Shared>) -> Reports {
+        Reports { events, shared, unsent: ArrayVec::new() }
     }
 
     /// Reports of another thread to the same control thread.
     pub(crate) fn sibling(&self) -> Reports {
-        Reports::new(self.events.clone())
+        Reports::new(self.events.clone(), Arc::clone(&self.shared))
     }
 
     /// Reports what may be lost: its cause comes again.
@@ -76,14 +65,14 @@ impl Reports {
     #[cold]
     pub(crate) fn mapping(&mut self, sa: SaId, src: IpAddr, src_port: u16, now_ns: u64) {
         // Every packet reports it until the owner has acted: a few are enough.
-        if self.mappings.allow(now_ns) {
+        if self.shared.mappings.allow(now_ns) {
             self.offer(Event::MappingChanged { sa, src, src_port });
         }
     }
 
     /// Asks Linux to look after a neighbour, not too often.
     pub(crate) fn confirm_neighbour(&mut self, ifindex: u32, ip: IpAddr, now_ns: u64) {
-        if self.confirmations.allow(now_ns) {
+        if self.shared.confirmations.allow(now_ns) {
             self.offer(Event::Resolve { ifindex, ip });
         }
     }

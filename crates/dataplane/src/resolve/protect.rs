@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use dispatch::Home;
 use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
@@ -17,13 +18,17 @@ use crate::view::LOOPBACK;
 impl Question<'_> {
     /// A packet that this SA protects.
     ///
-    /// 1. The SA's limits; 2. TTL, if it is forwarded; 3. where the outer packet goes; 4. whether
+    /// 1. The SA's home; 2. its limits; 3. TTL, if it is forwarded; 4. where the outer packet goes; 5. whether
     ///    it fits.
     pub(super) fn protect(&mut self, origin: Origin, handle: SaHandle) -> Decision {
         let (view, h) = (self.view, self.h);
         let Some(sa) = view.reader.sa(handle) else {
             return Decision::Drop(DropReason::OutStateExpired);
         };
+        let home = sa.home().at();
+        if home != view.worker.get() && home != Home::WORKERS {
+            return Decision::Go(Draft::hand_over(home));
+        }
         let cells = sa.esp.cells();
         let volume = sa.volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed));
         let is_at_limit = matches!(volume, Volume::SoftReached | Volume::HardReached);

@@ -37,9 +37,9 @@ pub(crate) enum Decision {
 }
 
 impl Decision {
-    /// Whether the packet is ESP to this host, which counts in the flow cache once it is decrypted.
-    pub(crate) const fn is_open(&self) -> bool {
-        matches!(self, Decision::Go(draft) if draft.action.is_open())
+    /// Whether the packet counts in the flow cache elsewhere, see [`Action::is_counted_later`].
+    pub(crate) const fn is_counted_later(&self) -> bool {
+        matches!(self, Decision::Go(draft) if draft.action.is_counted_later())
     }
 }
 
@@ -59,6 +59,12 @@ impl Draft {
     /// An action on all packets of a flow.
     pub(crate) const fn of_flow(action: Action) -> Draft {
         Draft { action, to: None, cut: None, is_for_flow: true }
+    }
+
+    /// The packets of a flow are worker `home`'s.
+    pub(crate) fn hand_over(home: usize) -> Draft {
+        // A worker's number is below 256.
+        Draft::of_flow(Action::HandOver { to: home as u8 })
     }
 }
 
@@ -98,7 +104,11 @@ impl Asked {
 
     /// The flow's plan, if a plan can keep all questions.
     pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
-        let Asked { tallies, stamps, has_overflown } = self;
+        let Asked { mut tallies, stamps, has_overflown } = self;
+        if matches!(action, Action::HandOver { .. }) {
+            // Counted where the packet goes.
+            tallies.clear();
+        }
         (!has_overflown).then(|| (Plan::new(action, tallies), stamps))
     }
 }

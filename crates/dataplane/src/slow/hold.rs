@@ -29,8 +29,8 @@ struct Waiting {
 pub(super) struct SaQueue(HoldQueue<SaWait, Waiting>);
 
 impl SaQueue {
-    pub(super) fn new() -> SaQueue {
-        SaQueue(HoldQueue::new(hold::limits(WAIT_NS)))
+    pub(super) fn new(workers: usize) -> SaQueue {
+        SaQueue(HoldQueue::new(hold::limits(WAIT_NS, workers)))
     }
 
     /// Whether the first packet that waits there need not wait any longer.
@@ -131,6 +131,17 @@ impl Slow {
         // What that SA does not carry needs another one.
         if asked {
             self.acquire_again(&mut path.exec.out, key);
+        }
+    }
+
+    /// Takes over what waits in another slow path, counted as held here already, and drops what there
+    /// is no room for.
+    pub(crate) fn adopt(&mut self, from: &mut Slow, out: &mut Out, now_ns: u64) {
+        while let Some((key, waiting)) = from.waiting.0.pop_any() {
+            if let Err(refused) = self.waiting.0.push(key, waiting, now_ns) {
+                out.released(1);
+                out.drop(refused.into_packet().packet, DropReason::OutNoState);
+            }
         }
     }
 

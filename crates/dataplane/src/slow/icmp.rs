@@ -4,8 +4,10 @@
 //! like any other. Where the offending packet came under protection, the error goes back under
 //! protection or not at all.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
-use forward::{IcmpCause, RateLimiter, Reporter, icmp_error};
+use forward::{IcmpCause, Reporter, icmp_error};
 use io::Packet;
 use wire::Headers;
 
@@ -13,17 +15,14 @@ use crate::burst::Path;
 use crate::packets::Origin;
 use crate::resolve::{Route, route};
 use crate::slow::Slow;
-
-/// ICMP errors a second (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f), and how many may come at once.
-const ERRORS_PER_SECOND: u32 = 1000;
-const ERRORS_AT_ONCE: u32 = 50;
+use crate::team::{ERRORS_AT_ONCE, Shared};
 
 /// Errors that wait to be sent: as many as one burst may cause.
 const WAITING: usize = ERRORS_AT_ONCE as usize;
 
 /// The errors of one worker.
 pub(super) struct Errors {
-    limiter: RateLimiter,
+    shared: Arc<Shared>,
     /// Running number of errors, for IPv4's identification.
     ident: u16,
     /// Made, and not yet sent; each with its own origin.
@@ -31,9 +30,8 @@ pub(super) struct Errors {
 }
 
 impl Errors {
-    pub(super) fn new() -> Errors {
-        let limiter = RateLimiter::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE);
-        Errors { limiter, ident: 0, waiting: ArrayVec::new() }
+    pub(super) fn new(shared: Arc<Shared>) -> Errors {
+        Errors { shared, ident: 0, waiting: ArrayVec::new() }
     }
 }
 
@@ -89,7 +87,9 @@ impl Errors {
         cause: IcmpCause,
     ) -> Option<Packet> {
         let is_answer_to_ourselves = matches!(origin, Origin::Worker { .. });
-        if is_answer_to_ourselves || self.waiting.is_full() || !self.limiter.allow(path.view.now.ns)
+        if is_answer_to_ourselves
+            || self.waiting.is_full()
+            || !self.shared.errors.allow(path.view.now.ns)
         {
             return None;
         }

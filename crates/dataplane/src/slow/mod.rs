@@ -2,8 +2,11 @@
 //!
 //! Packets that wait for an SA are held here (`hold.rs`), and ICMP errors are made here (`icmp.rs`).
 
+mod handed;
 mod hold;
 mod icmp;
+
+use std::sync::Arc;
 
 use esp::Sa;
 use io::Packet;
@@ -16,8 +19,10 @@ use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
 use crate::flows::plan::Action;
 use crate::packets::fragment::fragment;
+use crate::packets::handoff::Handed;
 use crate::packets::{Meta, Origin};
 use crate::resolve::{Asked, Decision, Draft, Entry, Verdict, resolve};
+use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
 
@@ -25,6 +30,15 @@ use icmp::Errors;
 pub(crate) struct Slow {
     waiting: SaQueue,
     errors: Errors,
+}
+
+/// How a packet came to the slow path.
+#[derive(Clone, Copy)]
+enum Entered<'m> {
+    /// Classified: it arrived, or was decrypted.
+    Arrived(&'m Meta),
+    /// No port received it now: it was held, or the worker made it.
+    Again(Origin),
 }
 
 impl Misses for Slow {
@@ -41,14 +55,19 @@ impl Misses for Slow {
             Err(error) => return path.exec.out.drop(packet, error.into()),
         };
         let verdict = path.resolve_arrival(&packet, &h, meta, held);
-        path.exec.out.counters.work.flow_misses.add(u64::from(!verdict.decision.is_open()));
-        self.carry_out(path, verdict, packet, &h, meta);
+        path.exec
+            .out
+            .counters
+            .work
+            .flow_misses
+            .add(u64::from(!verdict.decision.is_counted_later()));
+        self.carry_out(path, verdict, packet, &h, Entered::Arrived(meta));
     }
 }
 
 impl Slow {
-    pub(crate) fn new() -> Slow {
-        Slow { waiting: SaQueue::new(), errors: Errors::new() }
+    pub(crate) fn new(shared: Arc<Shared>, workers: usize) -> Slow {
+        Slow { waiting: SaQueue::new(workers), errors: Errors::new(shared) }
     }
 
     /// Carries out a verdict on a packet.
@@ -58,15 +77,36 @@ impl Slow {
         verdict: Verdict,
         packet: Packet,
         h: &Headers,
-        meta: &Meta,
+        entered: Entered<'_>,
     ) {
-        let Verdict { decision, asked, at_limit } = verdict;
+        let Verdict { mut decision, asked, at_limit } = verdict;
+        if let Decision::Go(draft) = &mut decision {
+            path.claim(draft);
+            if let Action::HandOver { to } = draft.action {
+                let to = usize::from(to);
+                return match entered {
+                    Entered::Arrived(meta) => {
+                        path.remember(draft.action, asked, meta);
+                        path.exec.out.hand_over(&path.view, to, packet, meta);
+                    }
+                    Entered::Again(origin) => path.exec.out.hand(to, Handed::Again(packet, origin)),
+                };
+            }
+        }
         asked.count(&path.view, h);
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
             path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
         match decision {
             Decision::Go(draft) => {
+                let of_headers;
+                let meta = match entered {
+                    Entered::Arrived(meta) => meta,
+                    Entered::Again(_) => {
+                        of_headers = meta_of(h);
+                        &of_headers
+                    }
+                };
                 if draft.is_for_flow {
                     path.remember(draft.action, asked, meta);
                 }
@@ -84,9 +124,15 @@ impl Slow {
 
     /// Resolves a packet that no port received, and carries the verdict out: one that was held, or
     /// an ICMP error.
-    fn resolve_again(&mut self, path: &mut Path, packet: Packet, h: &Headers, origin: Origin) {
+    pub(crate) fn resolve_again(
+        &mut self,
+        path: &mut Path,
+        packet: Packet,
+        h: &Headers,
+        origin: Origin,
+    ) {
         let verdict = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
-        self.carry_out(path, verdict, packet, h, &meta_of(h));
+        self.carry_out(path, verdict, packet, h, Entered::Again(origin));
     }
 }
 
@@ -108,6 +154,19 @@ impl Path {
             None => Entry::Port { ifindex, is_to_many: !meta.has_flow },
         };
         resolve(&self.view, packet.data(), h, entry)
+    }
+
+    /// Makes the worker the home of the SA that a draft seals with; another worker may have been faster,
+    /// and then the packet is handed over.
+    pub(crate) fn claim(&self, draft: &mut Draft) {
+        let me = self.view.worker.get();
+        if let Action::Seal(seal) = &draft.action
+            && let Some(sa) = self.view.reader.sa(seal.sa)
+            && let home = sa.home().claim(me)
+            && home != me
+        {
+            *draft = Draft::hand_over(home);
+        }
     }
 
     /// Keeps a decision for the packets of the flow that follow.

@@ -131,6 +131,13 @@ impl Batch {
         }
     }
 
+    /// Leaves a packet to the worker.
+    pub(crate) fn leave(&mut self, left: Left) {
+        self.has_unsent = true;
+        // As many as came.
+        let _ = self.left.try_push(left);
+    }
+
     /// Ends a packet.
     #[cold]
     pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {

@@ -61,8 +61,8 @@ impl CryptoWorker {
         let CryptoParts { engine, ivs, reader } = parts;
         let of_out = &of.exec.out;
         let counters = Arc::new(Counters::default());
-        let mut out = Out::new(counters, of_out.pool.sibling(), of_out.reports.sibling());
-        out.neighbours = NeighbourQueue::none();
+        let reports = of_out.reports.sibling();
+        let out = Out::new(counters, of_out.pool.sibling(), reports, NeighbourQueue::none());
         let exec = Executor::new(Crypt::new(engine, ivs), out);
         let path = Path::new(of.view.sibling(reader), of.flows.sibling(), exec);
         let side = HelperSide { path, number, epoch: 0, told: Done::default() };

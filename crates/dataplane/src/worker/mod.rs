@@ -1,6 +1,7 @@
 //! The worker: takes bursts from its ports, and brings every packet to its end.
 
 pub(crate) mod batch;
+mod change;
 mod crypto_worker;
 mod helpers;
 mod idle;
@@ -11,10 +12,10 @@ mod turns;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
+use arrayvec::ArrayVec;
 use crypto::Engine;
 use esp::{IvSource, Sa};
 use io::{BURST_LEN, FramePool, Port, PortStats};
-use policy::WorkerIndex;
 
 use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
@@ -22,13 +23,16 @@ use crate::counters::Counters;
 use crate::crypt::Crypt;
 use crate::event::{EventSender, Waker};
 use crate::flows::FlowCache;
+use crate::packets::handoff::Peers;
+use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::{Out, Reports, Source};
 use crate::slow::Slow;
 use crate::tables::Tables;
+use crate::team::{Shared, Team};
 use crate::view::{Now, View};
+pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
 use helpers::Helpers;
-use idle::Clock;
 pub use idle::Polling;
 
 /// Flows whose plans a worker keeps unless told otherwise: 2.6 MiB.
@@ -59,6 +63,8 @@ pub enum Command {
     },
     /// Tell the ports' counters.
     PortStats(Sender<Vec<(u32, PortStats)>>),
+    /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
+    Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
     Stop,
 }
@@ -81,8 +87,10 @@ pub struct WorkerParts {
     pub events: EventSender,
     /// Where it is told.
     pub commands: Receiver<Command>,
-    /// Wakes it from sleep.
+    /// Wakes it from sleep; the one that its team has of it.
     pub waker: Waker,
+    /// Its place among the workers.
+    pub team: Team,
     /// Flows whose plans it keeps, some 160 bytes each; [`DEFAULT_FLOWS`]. With more flows than
     /// that at a time, each packet takes the slow path.
     pub flows: usize,
@@ -100,29 +108,40 @@ pub struct Worker {
     helpers: Option<Box<Helpers>>,
     /// Taken while a burst is moved.
     scratch: Option<Box<Scratch>>,
-    clock: Clock,
+    shared: Arc<Shared>,
     polling: Polling,
-    stopping: bool,
+    ending: Option<Ending>,
+}
+
+/// Why a worker ends its rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Paused,
+    Stopped,
 }
 
 impl Worker {
     /// Puts a worker together. All its memory is allocated here.
     pub fn new(mut parts: WorkerParts) -> Worker {
-        let clock = Clock::start();
-        let view = View::new(parts.tables, parts.reader, WorkerIndex::FIRST, clock.now());
+        let Team { index, shared, peers } = parts.team;
+        let workers = peers.as_ref().map_or(1, Peers::workers);
+        let view = View::new(parts.tables, parts.reader, index, shared.now());
         let flows = FlowCache::new(parts.flows, parts.ivs.random());
         let crypt = Crypt::new(parts.engine, parts.ivs);
-        let out = Out::new(parts.counters, parts.pool, Reports::new(parts.events));
+        let reports = Reports::new(parts.events, Arc::clone(&shared));
+        let neighbours = NeighbourQueue::new(workers);
+        let mut out = Out::new(parts.counters, parts.pool, reports, neighbours);
+        out.peers = peers;
         Worker {
             path: Path::new(view, flows, Executor::new(crypt, out)),
-            slow: Slow::new(),
+            slow: Slow::new(Arc::clone(&shared), workers),
             commands: parts.commands,
             waker: parts.waker,
             helpers: None,
             scratch: Some(Box::default()),
-            clock,
+            shared,
             polling: Polling::default(),
-            stopping: false,
+            ending: None,
         }
     }
 
@@ -131,7 +150,7 @@ impl Worker {
     ///
     /// Between two rounds the counters balance: every packet that came has ended or is held.
     pub fn round(&mut self) -> usize {
-        self.round_at(self.clock.now())
+        self.round_at(self.shared.now())
     }
 
     /// As [`Worker::round`], at a time that the caller tells.
@@ -159,6 +178,7 @@ impl Worker {
         for slot in 0..self.path.exec.out.ports.len() {
             came += self.receive_some(slot);
         }
+        came += self.take_over();
         self.finish_round(came == 0);
         came + self.in_flight()
     }
@@ -172,7 +192,29 @@ impl Worker {
         if self.helpers.is_some() {
             self.collect(is_idle);
         }
-        self.path.exec.out.transmit_all();
+        let out = &mut self.path.exec.out;
+        out.transmit_all();
+        if let Some(peers) = &mut out.peers {
+            peers.wake();
+        }
+    }
+
+    /// Takes over what other workers have handed over.
+    fn take_over(&mut self) -> usize {
+        let mut handed = ArrayVec::new();
+        match &mut self.path.exec.out.peers {
+            Some(peers) => peers.receive(&mut handed),
+            None => return 0,
+        }
+        if handed.is_empty() {
+            return 0;
+        }
+        self.path.exec.out.counters.taken_over.add(handed.len() as u64);
+        // They get their numbers alone.
+        self.drain_helpers();
+        let came = handed.len();
+        self.slow.take_over(&mut self.path, &mut handed);
+        came
     }
 
     /// Receives from a port and moves each packet on: one burst, or several while they are full and
@@ -225,7 +267,8 @@ impl Worker {
                     // Nobody waits for it any more: fine.
                     let _ = answer.send(self.path.exec.out.ports.stats());
                 }
-                Command::Stop => self.stopping = true,
+                Command::Pause => self.ending = Some(Ending::Paused),
+                Command::Stop => self.ending = Some(Ending::Stopped),
             }
         }
     }

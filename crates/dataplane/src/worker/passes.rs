@@ -64,12 +64,20 @@ impl Misses for Leaver {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
-            && let Verdict { decision: Decision::Go(draft), asked, at_limit: None } =
+            && let Verdict { decision: Decision::Go(mut draft), asked, at_limit: None } =
                 path.resolve_arrival(&packet, &h, meta, held)
             && draft.is_for_flow
         {
-            path.exec.out.counters.work.flow_misses.add(u64::from(!draft.action.is_open()));
-            asked.count(&path.view, &h);
+            path.claim(&mut draft);
+            path.exec
+                .out
+                .counters
+                .work
+                .flow_misses
+                .add(u64::from(!draft.action.is_counted_later()));
+            if !matches!(draft.action, Action::HandOver { .. }) {
+                asked.count(&path.view, &h);
+            }
             path.remember(draft.action, asked, meta);
             return path.carry_out_draft(&draft, packet, &h, meta);
         }
@@ -96,7 +104,7 @@ impl Path {
             // at again in turn.
             let candidate = self.esp_for_us(&packet, meta).and_then(|is_in_udp| {
                 let Path { view, exec, .. } = &mut *self;
-                exec.sas.candidate(&view.reader, &packet, meta, is_in_udp).ok()
+                exec.sas.candidate(view, &packet, meta, is_in_udp).ok()
             });
             match candidate {
                 Some(candidate) => self.exec.gather_open(&self.view, packet, meta, candidate),
@@ -183,10 +191,9 @@ impl Path {
     fn leave(&mut self, packet: Packet, meta: &Meta) {
         let reader = &self.view.reader;
         let held = meta.ingress.via.and_then(|via| reader.shared_sa(via)).map(Arc::clone);
-        let Some(batch) = &mut self.exec.out.batch else { return };
-        batch.has_unsent = true;
-        // As many as came.
-        let _ = batch.left.try_push(Left { packet, meta: meta.clone(), held });
+        if let Some(batch) = &mut self.exec.out.batch {
+            batch.leave(Left { packet, meta: meta.clone(), held });
+        }
     }
 
     /// Moves on the packets that a helper has left.
@@ -202,10 +209,7 @@ impl Path {
         }
         for Left { packet, mut meta, held } in left.drain(..) {
             // By what this thread knows, not the one that left it.
-            meta.is_own_esp = self.addresses.is_own_esp(&meta);
-            meta.sa = None;
-            meta.seek(&self.flows);
-            self.find(core::slice::from_mut(&mut meta));
+            self.look_for(core::slice::from_mut(&mut meta));
             self.enter_any(misses, packet, &meta, held.as_deref());
         }
         self.finish(misses);

@@ -3,9 +3,10 @@
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::packets::handoff::Peers;
 use crate::packets::ports::MAX_PORTS;
-use crate::worker::Worker;
 use crate::worker::idle::{Idle, Polling, SLEEP};
+use crate::worker::{Ending, Worker};
 
 impl Worker {
     /// Chooses what to do when nothing comes; [`Polling::Adaptive`] unless told.
@@ -13,10 +14,15 @@ impl Worker {
         self.polling = polling;
     }
 
-    /// Works until told to stop.
+    /// Lets a worker that had paused run again.
+    pub fn resume(&mut self) {
+        self.ending = None;
+    }
+
+    /// Works until told to stop, or to pause.
     pub fn run(&mut self) {
         let mut idle = Idle::new(self.polling, self.path.view.now.ns);
-        while !self.stopping {
+        while self.ending.is_none() {
             let came = self.round();
             let now_ns = self.path.view.now.ns;
             if idle.should_sleep(came, now_ns) {
@@ -29,7 +35,9 @@ impl Worker {
                 self.check_ports();
             }
         }
-        self.close();
+        if self.ending == Some(Ending::Stopped) {
+            self.close();
+        }
     }
 
     /// Sleeps until a port, the control thread or a time-out wakes it.
@@ -38,6 +46,17 @@ impl Worker {
         if self.path.view.reader.is_behind() {
             return;
         }
+        let peers = self.path.exec.out.peers.as_ref();
+        if peers.is_none_or(Peers::prepare_sleep) {
+            self.wait();
+        }
+        if let Some(peers) = &self.path.exec.out.peers {
+            peers.awake();
+        }
+    }
+
+    /// Waits for a port, the waker or a time-out.
+    fn wait(&mut self) {
         let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
         fds.push(PollFd::new(&self.waker, PollFlags::IN));
         for place in self.path.exec.out.ports.iter() {

@@ -12,7 +12,7 @@ use outcome::DropReason;
 use policy::{Action, Direction, PolicyConfig, SaId, SaState, Selector, VolumeLimits};
 use proptest::prelude::*;
 
-use wire::{parse_ip, protocol};
+use wire::{Fragment, parse_ip, protocol};
 
 use crate::kinds::Kind;
 use crate::model::Model;
@@ -157,6 +157,45 @@ impl Subject {
         Subject { gateway, forgets, kind, spec, generation: 1, peer, own, each: 1 }
     }
 
+    /// One with several workers.
+    fn of_workers(workers: usize, kind: Kind) -> Subject {
+        let subject = Subject::new(false, kind);
+        let sizes = Sizes { chunks: 4096, stock: 2048, port_limit: 256 };
+        let mut gateway = Gateway::with_workers(Side::A, sizes, 64, workers);
+        gateway.protect(&subject.spec);
+        Subject { gateway, ..subject }
+    }
+
+    /// An outcome without what depends on who came first: numbers, IVs, and how often was asked for
+    /// something.
+    fn without_order(&self, outcome: Outcome) -> Outcome {
+        let blank = |packet: &mut Vec<u8>| {
+            // Of fragments that have been cut to their headers the lengths do not fit any more.
+            let whole = parse_ip(packet).is_ok_and(|h| h.fragment == Fragment::Whole);
+            if whole && self.is_protected(packet) {
+                if !self.spec.suite.needs_random_iv() {
+                    *packet = self.own.opened(packet);
+                }
+                let at = crate::model::esp_at(packet) + 4;
+                packet[at..][..4 + self.spec.suite.iv_len_bytes()].fill(0);
+            } else if !whole {
+                packet.truncate(4);
+            }
+            if packet.len() > 20 && packet[0] >> 4 == 4 {
+                packet[4..6].fill(0);
+                packet[10..12].fill(0);
+            }
+        };
+        let Outcome { mut lan, mut wan, mut linux, mut events, .. } = outcome;
+        wan.iter_mut().for_each(blank);
+        for packets in [&mut lan, &mut wan, &mut linux] {
+            packets.sort_unstable();
+        }
+        events.sort_unstable();
+        events.dedup();
+        Outcome { lan, wan, linux, events, ..outcome }
+    }
+
     /// One that gets whole bursts: enough for a pool to take them.
     fn of_bursts(forgets: bool, kind: Kind) -> Subject {
         Subject { each: 12, ..Subject::new(forgets, kind) }
@@ -182,7 +221,9 @@ impl Subject {
 
     fn is_protected(&self, packet: &[u8]) -> bool {
         let h = parse_ip(packet).expect("packet");
-        let is_udp = h.protocol == protocol::UDP && h.src_port == 4500;
+        // Later fragments have no ports.
+        let is_natt = h.src_port == 4500 || h.fragment == Fragment::Later;
+        let is_udp = h.protocol == protocol::UDP && is_natt;
         h.protocol == protocol::ESP || self.spec.encap && is_udp
     }
 
@@ -320,6 +361,10 @@ impl Subject {
                 *packet = self.own.opened(packet);
             }
         }
+        // Random as well.
+        for packet in wan.iter_mut().filter(|packet| packet[0] >> 4 == 6 && packet[6] == 44) {
+            packet[44..48].fill(0);
+        }
         let g = &mut self.gateway;
         Outcome {
             lan: g.lan_out(),
@@ -389,6 +434,23 @@ proptest! {
         }
         let after = kept.cached();
         prop_assert_eq!((after.0 - before.0, after.1 - before.1), (6, 2));
+    }
+
+    /// So do several workers, whichever has a packet or an SA.
+    #[test]
+    fn several_workers_do_what_the_tables_say(
+        kind in kind(),
+        steps in prop::collection::vec(step(), 1..60),
+        workers in 2_usize..5,
+    ) {
+        let mut several = Subject::of_workers(workers, kind);
+        let mut plain = Subject::new(true, kind);
+        for (n, step) in steps.iter().chain(&recovery()).enumerate() {
+            let expected = plain.take(step);
+            let expected = plain.without_order(expected);
+            let outcome = several.take(step);
+            prop_assert_eq!(several.without_order(outcome), expected, "step {}: {:?}", n, step);
+        }
     }
 
     /// So does a pool, whichever thread has which burst.

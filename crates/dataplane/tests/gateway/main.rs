@@ -21,3 +21,4 @@ mod size;
 mod support;
 mod transport;
 mod tunnel;
+mod workers;

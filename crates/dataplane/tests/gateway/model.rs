@@ -136,7 +136,7 @@ impl Model {
 }
 
 /// Where the ESP header stands in a packet, bare or in UDP.
-fn esp_at(packet: &[u8]) -> usize {
+pub fn esp_at(packet: &[u8]) -> usize {
     let h = parse_ip(packet).expect("outer packet");
     usize::from(h.header_len) + if h.protocol == protocol::UDP { 8 } else { 0 }
 }

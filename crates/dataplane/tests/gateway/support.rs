@@ -1,13 +1,13 @@
 //! A gateway in memory: three ports, tables, databases; frames in, frames out.
 
 use std::net::IpAddr;
-use std::sync::mpsc::{Sender, channel as command_channel};
+use std::sync::mpsc::{Receiver, Sender, channel as command_channel};
 use std::sync::{Arc, LazyLock};
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use dataplane::{
-    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, Tables, Topology, Waker,
-    Worker, WorkerParts,
+    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, Tables, Team, Topology,
+    Waker, Worker, WorkerParts,
 };
 use engine_openssl::OpensslProvider;
 use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams, UdpEncap};
@@ -15,7 +15,7 @@ use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
     SourceCheck, Subnet, table,
 };
-use io::{ChunkSize, Frame, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
+use io::{ChunkSize, Frame, FramePool, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{
     Action, Databases, Direction, Mark, PolicyConfig, Prefix, SaConfig, SaId, Selector, Template,
@@ -207,6 +207,67 @@ pub struct Gateway {
     pub tables: Arc<Tables>,
     pub now: Now,
     pub crypto_fails: Arc<std::sync::atomic::AtomicBool>,
+    makings: Makings,
+    /// Workers beside the first, if there are several.
+    pub others: Vec<Other>,
+    /// Counters of workers that are no more.
+    gone: Vec<Arc<Counters>>,
+}
+
+/// What a worker is made of, beside the databases.
+struct Makings {
+    tables: Arc<Tables>,
+    events: EventSender,
+    crypto_fails: Arc<std::sync::atomic::AtomicBool>,
+    flows: usize,
+    port_limit: usize,
+}
+
+impl Makings {
+    fn worker(
+        &self,
+        db: &Databases<Sa>,
+        team: Team,
+        pool: FramePool,
+        waker: &Waker,
+        (counters, commands): (&Arc<Counters>, Receiver<Command>),
+    ) -> (Worker, [MemoryHandle; 3]) {
+        let engine = PROVIDER.engine().expect("engine");
+        let mut worker = Worker::new(WorkerParts {
+            team,
+            tables: Arc::clone(&self.tables),
+            reader: db.reader(),
+            engine: Box::new(Faulty(engine, Arc::clone(&self.crypto_fails))),
+            ivs: IvSource::new().expect("seed"),
+            pool,
+            counters: Arc::clone(counters),
+            events: self.events.clone(),
+            commands,
+            waker: waker.clone(),
+            flows: self.flows,
+        });
+        let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, self.port_limit));
+        for (slot, (ifindex, port)) in [LAN, WAN, TUN].into_iter().zip(&ports).enumerate() {
+            worker.add_port(slot, ifindex, port.port(), ifindex == TUN);
+        }
+        (worker, ports)
+    }
+
+    fn other(&self, db: &Databases<Sa>, team: Team, pool: FramePool, waker: &Waker) -> Other {
+        let counters = Arc::new(Counters::default());
+        let (commands, receiver) = command_channel();
+        let (worker, ports) = self.worker(db, team, pool, waker, (&counters, receiver));
+        Other { worker, counters, ports, commands }
+    }
+}
+
+/// A further worker, with a queue of each port.
+pub struct Other {
+    pub worker: Worker,
+    pub counters: Arc<Counters>,
+    /// LAN, WAN, Linux.
+    pub ports: [MemoryHandle; 3],
+    pub commands: Sender<Command>,
 }
 
 pub struct Sizes {
@@ -229,6 +290,11 @@ impl Gateway {
 
     /// With a flow cache for so many flows.
     pub fn with_flows(side: Side, sizes: Sizes, flows: usize) -> Gateway {
+        Gateway::with_workers(side, sizes, flows, 1)
+    }
+
+    /// With several workers, over which packets are spread by their addresses and ports.
+    pub fn with_workers(side: Side, sizes: Sizes, flows: usize, workers: usize) -> Gateway {
         let config =
             UmemConfig { chunks: sizes.chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
         let (umem, mut pool) = Umem::new(config).expect("memory");
@@ -238,26 +304,21 @@ impl Gateway {
         let counters = Arc::new(Counters::default());
         let (sender, events) = dataplane::channel().expect("eventfd");
         let (commands, receiver) = command_channel();
-        let waker = Waker::new().expect("eventfd");
-        let crypto_fails = Arc::new(std::sync::atomic::AtomicBool::new(false));
-        let engine = PROVIDER.engine().expect("engine");
-        let mut worker = Worker::new(WorkerParts {
+        let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new().expect("eventfd")).collect();
+        let makings = Makings {
             tables: Arc::clone(&tables),
-            reader: db.reader(),
-            engine: Box::new(Faulty(engine, Arc::clone(&crypto_fails))),
-            ivs: IvSource::new().expect("seed"),
-            pool,
-            counters: Arc::clone(&counters),
             events: sender.clone(),
-            commands: receiver,
-            waker: waker.clone(),
+            crypto_fails: Arc::new(std::sync::atomic::AtomicBool::new(false)),
             flows,
-        });
-        let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, sizes.port_limit));
-        let [lan, wan, linux] = ports;
-        worker.add_port(0, LAN, lan.port(), false);
-        worker.add_port(1, WAN, wan.port(), false);
-        worker.add_port(2, TUN, linux.port(), true);
+            port_limit: sizes.port_limit,
+        };
+        let mut teams = Team::of(&wakers).into_iter().zip(&wakers);
+        let (team, waker) = teams.next().expect("one");
+        let others = teams.map(|(team, waker)| makings.other(&db, team, pool.sibling(), waker));
+        let others: Vec<Other> = others.collect();
+        let first = makings.worker(&db, team, pool, waker, (&counters, receiver));
+        let (worker, [lan, wan, linux]) = first;
+        let waker = waker.clone();
         let gateway = Gateway {
             side,
             worker,
@@ -274,11 +335,41 @@ impl Gateway {
             db,
             tables,
             now: Now { wall_s: 1_000_000, ns: 1 },
-            crypto_fails,
+            crypto_fails: Arc::clone(&makings.crypto_fails),
+            makings,
+            others,
+            gone: Vec::new(),
         };
         gateway.set_topology(1500, Vec::new());
         gateway.set_neighbours(NeighbourState::Reachable);
         gateway
+    }
+
+    /// Another number of workers, as the daemon changes it.
+    pub fn set_workers(&mut self, workers: usize) {
+        let all = |gateway: &mut Gateway| {
+            let others: usize = gateway.others.iter_mut().map(|o| o.worker.settle()).sum();
+            others + gateway.worker.settle()
+        };
+        while all(self) > 0 {}
+        for mut other in self.others.split_off(self.others.len().min(workers - 1)) {
+            self.worker.adopt(&mut other.worker);
+            assert_eq!(other.worker.take_ports().len(), 3);
+            for port in &other.ports {
+                assert_eq!(io::Port::frames_held(port), 0, "the test has taken all");
+            }
+            self.gone.push(other.counters);
+        }
+        self.db.sas().for_each(|sa| sa.home().vacate());
+        let wakers: Vec<Waker> = (0..workers).map(|_| Waker::new().expect("eventfd")).collect();
+        let mut teams = Team::of(&wakers).into_iter();
+        self.worker.set_team(teams.next().expect("one"));
+        self.others.iter_mut().zip(teams.by_ref()).for_each(|(o, team)| o.worker.set_team(team));
+        for team in teams {
+            let waker = wakers[team.number()].clone();
+            let pool = self.worker.pool().sibling();
+            self.others.push(self.makings.other(&self.db, team, pool, &waker));
+        }
     }
 
     /// Publishes routes and interfaces; `more` routes beside the usual ones.
@@ -424,10 +515,37 @@ impl Gateway {
     }
 
     pub fn put_at(&mut self, port: &MemoryHandle, bytes: &[u8], start: usize) {
+        let queue = self.queue_of(port, bytes);
+        self.put_into(&queue, bytes, start);
+    }
+
+    /// Puts bytes into this very queue.
+    pub fn put_into(&mut self, port: &MemoryHandle, bytes: &[u8], start: usize) {
         let frame = self.stock.pop().expect("the wire has frames");
         let mut packet = Packet { frame, span: Span { start, len: bytes.len() } };
         packet.data_mut().copy_from_slice(bytes);
         port.lock().inject_packet(packet).expect("room in the queue");
+    }
+
+    /// The queue that a port's receive side scaling chooses: by addresses, and by ports or SPI.
+    fn queue_of(&self, port: &MemoryHandle, bytes: &[u8]) -> MemoryHandle {
+        let is = |other: &MemoryHandle| other.is_same(port);
+        let ports = [&self.lan, &self.wan, &self.linux];
+        let Some(at) = ports.iter().position(|other| is(other)) else { return port.clone() };
+        let ip = if at == 2 { bytes } else { bytes.get(14..).unwrap_or_default() };
+        let key = match ip.first().map(|b| b >> 4) {
+            Some(4) => ip.get(12..24),
+            Some(6) => ip.get(8..44),
+            _ => None,
+        };
+        let hash = key
+            .unwrap_or_default()
+            .iter()
+            .fold(7_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+        match (hash >> 16) as usize % (1 + self.others.len()) {
+            0 => port.clone(),
+            n => self.others[n - 1].ports[at].clone(),
+        }
     }
 
     /// A host's packet, as a frame to the gateway's LAN port.
@@ -450,8 +568,17 @@ impl Gateway {
 
     /// Rounds until nothing comes any more.
     pub fn run(&mut self) {
-        while self.worker.round_at(self.now) > 0 {
-            self.check();
+        let mut quiet = 0;
+        // A round that receives nothing may still hand over what was held.
+        while quiet <= self.others.len() {
+            let mut came = self.worker.round_at(self.now);
+            for other in &mut self.others {
+                came += other.worker.round_at(self.now);
+            }
+            if self.others.is_empty() {
+                self.check();
+            }
+            quiet = if came == 0 { quiet + 1 } else { 0 };
         }
         self.check();
     }
@@ -463,12 +590,25 @@ impl Gateway {
 
     /// Takes what was sent out of a port.
     pub fn take(&mut self, port: &MemoryHandle) -> Vec<Vec<u8>> {
+        let mut queues = vec![port.clone()];
+        let ports = [&self.lan, &self.wan, &self.linux];
+        if let Some(at) = ports.iter().position(|other| other.is_same(port)) {
+            queues.extend(self.others.iter().map(|other| other.ports[at].clone()));
+        }
         let mut all = Vec::new();
-        while let Some(packet) = port.lock().collect() {
-            all.push(packet.data().to_vec());
-            self.stock.push(packet.frame);
+        for queue in queues {
+            while let Some(packet) = queue.lock().collect() {
+                all.push(packet.data().to_vec());
+                self.stock.push(packet.frame);
+            }
         }
         all
+    }
+
+    /// The counters of all workers.
+    pub fn all_counters(&self) -> impl Iterator<Item = &Arc<Counters>> {
+        let others = self.others.iter().map(|other| &other.counters);
+        core::iter::once(&self.counters).chain(others).chain(&self.gone)
     }
 
     /// IP packets sent to the LAN, their frames checked.
@@ -500,7 +640,7 @@ impl Gateway {
     }
 
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.counters.dropped(reason)
+        self.all_counters().map(|counters| counters.dropped(reason)).sum()
     }
 
     /// Every drop so far, for asserts about all of them.
@@ -511,13 +651,21 @@ impl Gateway {
 
     /// No packet is lost in the counters, no frame is lost in memory.
     pub fn check(&self) {
-        let totals = self.counters.totals();
-        assert_eq!(totals.balance(), 0, "{totals:?}");
-        let ports: usize = [&self.lan, &self.wan, &self.linux]
-            .iter()
-            .map(|port| io::Port::frames_held(*port))
-            .sum();
-        let elsewhere = self.stock.len() + totals.held as usize;
+        let mut totals = dataplane::Totals::default();
+        let mut ports: usize = 0;
+        for counters in self.all_counters() {
+            let own = counters.totals();
+            assert_eq!(own.balance(), 0, "{own:?}");
+            totals += own;
+        }
+        assert_eq!(totals.handed_over, totals.taken_over, "{totals:?}");
+        let first = [&self.lan, &self.wan, &self.linux];
+        let others = self.others.iter().flat_map(|other| &other.ports);
+        for port in first.into_iter().chain(others) {
+            ports += io::Port::frames_held(port);
+        }
+        let cached: usize = self.others.iter().map(|other| other.worker.pool().available()).sum();
+        let elsewhere = self.stock.len() + totals.held as usize + cached;
         let accounting = self.umem.accounting(self.worker.pool(), ports, elsewhere);
         assert!(accounting.balances(), "{accounting:?}");
     }

@@ -1,0 +1,121 @@
+//! Packets handed from one worker to another.
+//!
+//! A packet goes to the home of its SA before anything of it is counted or changed: the home resolves
+//! it as if it had received it. A frame that is ready goes to a worker that has a queue of its
+//! interface. Packets of one flow take one way, so their order is kept.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use dispatch::{Peer, Sleepers};
+use esp::Sa;
+use io::{BURST_LEN, Packet};
+use outcome::DropReason;
+use policy::SaEntry;
+
+use crate::event::Waker;
+use crate::flows::Ingress;
+use crate::packets::{Meta, Origin, Out};
+use crate::view::View;
+use crate::worker::batch::Left;
+
+/// What is handed over.
+pub(crate) enum Handed {
+    /// A packet that arrived, or was decrypted.
+    Arrived(Arrived),
+    /// A packet that was resolved before: held, or made by the worker.
+    Again(Packet, Origin),
+    /// A frame for a slot of the receiving worker, or a packet for its private interface.
+    Frame(Packet, Option<u16>),
+}
+
+/// A packet that arrived at another worker; its span is the IP packet.
+pub(crate) struct Arrived {
+    pub(crate) packet: Packet,
+    pub(crate) ingress: Ingress,
+    pub(crate) has_flow: bool,
+    /// The SA that it was decrypted by, which may be removed meanwhile.
+    pub(crate) held: Option<Arc<SaEntry<Sa>>>,
+}
+
+impl Handed {
+    pub(crate) fn into_packet(self) -> Packet {
+        match self {
+            Handed::Arrived(Arrived { packet, .. }) => packet,
+            Handed::Again(packet, _) | Handed::Frame(packet, _) => packet,
+        }
+    }
+}
+
+/// A worker's ends of the queues from and to the others.
+pub(crate) struct Peers {
+    peer: Peer<Handed>,
+    wakers: Arc<[Waker]>,
+    sleepers: Sleepers,
+}
+
+impl Peers {
+    pub(crate) fn new(peer: Peer<Handed>, wakers: Arc<[Waker]>, sleepers: Sleepers) -> Peers {
+        Peers { peer, wakers, sleepers }
+    }
+
+    /// The worker's number.
+    pub(crate) fn worker(&self) -> usize {
+        self.peer.worker()
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.peer.workers()
+    }
+
+    /// Takes over what others have handed over.
+    pub(crate) fn receive(&mut self, into: &mut ArrayVec<Handed, BURST_LEN>) {
+        self.peer.receive(into, BURST_LEN);
+    }
+
+    /// Wakes those who sleep and were handed something.
+    pub(crate) fn wake(&mut self) {
+        let Peers { peer, wakers, .. } = self;
+        peer.wake(|worker| wakers.get(worker).into_iter().for_each(Waker::wake));
+    }
+
+    /// Announces that the worker is about to sleep; false if there is something to take over.
+    pub(crate) fn prepare_sleep(&self) -> bool {
+        self.sleepers.prepare(self.peer.worker());
+        self.peer.is_empty()
+    }
+
+    /// The worker does not sleep any more.
+    pub(crate) fn awake(&self) {
+        self.sleepers.awake(self.peer.worker());
+    }
+}
+
+impl Out {
+    /// Hands a packet that arrived to another worker.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn hand_over(&mut self, view: &View, to: usize, packet: Packet, meta: &Meta) {
+        let via = meta.ingress.via;
+        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
+        if let Some(batch) = &mut self.batch {
+            // A helper has no peers: the worker that it serves hands over.
+            return batch.leave(Left { packet, meta: meta.clone(), held });
+        }
+        let (ingress, has_flow) = (meta.ingress, meta.has_flow);
+        self.hand(to, Handed::Arrived(Arrived { packet, ingress, has_flow, held }));
+    }
+
+    /// Hands something to another worker; it is dropped if the queue there is full.
+    pub(crate) fn hand(&mut self, to: usize, handed: Handed) {
+        let handed = match &mut self.peers {
+            Some(peers) => match peers.peer.send(to, handed) {
+                Ok(()) => return self.counters.handed_over.add(1),
+                Err(refused) => refused.into_item(),
+            },
+            None => handed,
+        };
+        self.drop(handed.into_packet(), DropReason::HandOverFull);
+    }
+}

@@ -1,0 +1,84 @@
+//! Another set of workers: what the control thread does with workers while none of them runs.
+//!
+//! [`Command::Pause`](crate::Command::Pause) makes each return from [`Worker::run`]. Then
+//! [`Worker::settle`] brings what is on its way between them to its end, ports and held packets change
+//! hands, and each gets its place in the new set. Nothing is lost: ports stay open, and what comes
+//! meanwhile waits in their rings.
+
+use io::Port;
+
+use crate::packets::handoff::Peers;
+use crate::packets::neighbour::NeighbourQueue;
+use crate::slow::Slow;
+use crate::team::Team;
+use crate::worker::Worker;
+
+/// A port that leaves a worker.
+pub struct TakenPort {
+    /// Its slot.
+    pub slot: usize,
+    /// Its interface.
+    pub ifindex: u32,
+    /// The port.
+    pub port: Box<dyn Port>,
+    /// Whether it is the private interface.
+    pub is_linux: bool,
+}
+
+impl Worker {
+    /// Brings what the worker has in flight, and what others have handed over to it, to its end, without
+    /// receiving anything; returns how many packets were taken over. When it returns 0 for all workers of a
+    /// set in turn, nothing is on its way.
+    pub fn settle(&mut self) -> usize {
+        self.drain_helpers();
+        let came = self.take_over();
+        self.finish_round(true);
+        self.drain_helpers();
+        self.path.exec.out.transmit_all();
+        came
+    }
+
+    /// Takes its ports; what is queued there was sent by [`Worker::settle`].
+    pub fn take_ports(&mut self) -> Vec<TakenPort> {
+        let out = &mut self.path.exec.out;
+        let taken = out.ports.take();
+        taken
+            .into_iter()
+            .map(|(slot, mut place)| {
+                // Nothing, unless the device took nothing: as when a port goes.
+                let left = place.queue.len() as u64;
+                let reason = outcome::DropReason::TransmitDown;
+                out.counters.count(outcome::Outcome::Dropped(reason), left);
+                out.pool.put_burst(&mut place.queue);
+                let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+                TakenPort { slot, ifindex, port: place.port, is_linux }
+            })
+            .collect()
+    }
+
+    /// Takes over the packets that wait at a worker that goes.
+    pub fn adopt(&mut self, gone: &mut Worker) {
+        let now_ns = self.path.view.now.ns;
+        let from = gone.path.exec.out.counters.totals().held;
+        let (out, gone_out) = (&mut self.path.exec.out, &mut gone.path.exec.out);
+        out.counters.adopt_held(&gone_out.counters, from);
+        out.adopt_neighbours(&mut gone_out.neighbours, now_ns);
+        self.slow.adopt(&mut gone.slow, out, now_ns);
+    }
+
+    /// Gives the worker its place in another set of workers; it decides anew about every flow.
+    pub fn set_team(&mut self, team: Team) {
+        let Team { index, shared, peers } = team;
+        let workers = peers.as_ref().map_or(1, Peers::workers);
+        let (out, now_ns) = (&mut self.path.exec.out, self.path.view.now.ns);
+        self.path.view.worker = index;
+        out.peers = peers;
+        // The limits of what waits are shared by the workers.
+        let mut old = core::mem::replace(&mut out.neighbours, NeighbourQueue::new(workers));
+        out.adopt_neighbours(&mut old, now_ns);
+        let mut old = core::mem::replace(&mut self.slow, Slow::new(shared, workers));
+        self.slow.adopt(&mut old, out, now_ns);
+        self.ending = None;
+        self.begin_epoch();
+    }
+}
