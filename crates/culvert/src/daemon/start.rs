@@ -321,7 +321,7 @@ impl Daemon {
         let observer = Observer::new()?;
         let own = Own { table: config.tun.table, ifindex: tun_ifindex };
         let reflection = Reflection::new(observer.snapshot(), own);
-        let ports = Ports::new(&config.ports, umem.chunk_len());
+        let ports = Ports::new(&config.ports, &umem);
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.

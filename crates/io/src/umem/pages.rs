@@ -1,4 +1,4 @@
-//! The mapping itself: which pages it is made of, and how it goes.
+//! A region's mapping: which pages it is made of, and how it goes.
 //!
 //! A region of packets is touched at random, a few lines in each chunk: with pages of 4 KiB almost
 //! every packet misses the first-level TLB. So a region that is to be populated and is large enough
@@ -9,17 +9,13 @@
 //!    (`MADV_HUGEPAGE`, unless `/sys/kernel/mm/transparent_hugepage/enabled` says `never`);
 //! 3. ordinary pages.
 //!
-//! Nothing of that can fail the region, only slow it down: [`super::Umem::pages`] tells.
+//! Nothing of that can fail the region, only slow it down: [`Pages`] tells which it got.
 
 #![allow(unsafe_code, reason = "maps and unmaps memory; what is exported is safe")]
 
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use std::io;
-use std::sync::{Mutex, PoisonError};
-
-use crate::xsk::Donors;
 
 /// What a region's memory is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +43,9 @@ impl core::fmt::Display for Pages {
 
 /// A private mapping of zeroed memory that no child process inherits.
 pub(super) struct Mapping {
-    base: NonNull<u8>,
+    pub(super) base: NonNull<u8>,
     len: NonZeroUsize,
-    pages: Pages,
+    pub(super) pages: Pages,
 }
 
 // SAFETY: plain memory that is nobody's until the owner of the mapping hands it out.
@@ -177,76 +173,6 @@ fn anon_huge_bytes(smaps: &str, address: usize) -> usize {
         }
     }
     0
-}
-
-/// A region: the mapping, and the books about its chunks.
-pub(crate) struct Region {
-    /// First, with the next: what every access to a frame reads.
-    pub(super) chunk_len: usize,
-    pub(super) chunk_shift: u32,
-    pub(super) chunks: u32,
-    mapping: Mapping,
-    /// Chunks whose frame was dropped instead of put into the pool.
-    returned: Mutex<Vec<u32>>,
-    /// `returned.len()`, readable without the lock.
-    pub(super) returned_count: AtomicUsize,
-    /// Chunks that the kernel may read for ever; never used again.
-    pub(super) quarantined: AtomicUsize,
-    /// AF_XDP sockets with which this region is registered.
-    pub(crate) donors: Mutex<Donors>,
-}
-
-impl Region {
-    /// `chunks` chunks of `chunk_len` bytes, a power of two.
-    pub(super) fn new(
-        chunks: u32,
-        chunk_len: usize,
-        len: NonZeroUsize,
-        populate: bool,
-    ) -> io::Result<Self> {
-        let mapping = Mapping::new(len, populate)?;
-        Ok(Self {
-            chunk_len,
-            chunk_shift: chunk_len.trailing_zeros(),
-            chunks,
-            mapping,
-            returned: Mutex::new(Vec::with_capacity(chunks as usize)),
-            returned_count: AtomicUsize::new(0),
-            quarantined: AtomicUsize::new(0),
-            donors: Mutex::new(Donors::default()),
-        })
-    }
-
-    /// Where the first chunk begins.
-    pub(super) const fn base(&self) -> NonNull<u8> {
-        self.mapping.base
-    }
-
-    /// The length of all chunks, in bytes.
-    pub(super) const fn len(&self) -> usize {
-        (self.chunks as usize) << self.chunk_shift
-    }
-
-    pub(super) const fn pages(&self) -> Pages {
-        self.mapping.pages
-    }
-
-    /// Takes note of a chunk whose frame is gone.
-    pub(super) fn return_chunk(&self, index: u32) {
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.push(index);
-        self.returned_count.store(returned.len(), Ordering::Release);
-    }
-
-    /// Hands each returned chunk's number to `take`, once.
-    pub(super) fn take_returned(&self, take: impl FnMut(u32)) {
-        if self.returned_count.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.drain(..).for_each(take);
-        self.returned_count.store(0, Ordering::Release);
-    }
 }
 
 const HUGE_PAGE_LEN: usize = 2 << 20;

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::ring::{Consumer, Layout, Producer};
@@ -65,9 +65,44 @@ pub struct XskError {
     pub hint: &'static str,
 }
 
-/// Sockets by which a region is registered, for others to share.
-#[derive(Default)]
-pub(crate) struct Donors(pub(super) Vec<(Weak<OwnedFd>, XskTransfer)>);
+/// A region as AF_XDP knows it: with the sockets by which it is registered, for others to share. Clones are
+/// handles to the same. Locked when a queue opens or closes, by any thread.
+#[derive(Clone)]
+pub struct XskRegion {
+    umem: Umem,
+    donors: Arc<Mutex<Donors>>,
+}
+
+/// Sockets by which the region is registered.
+type Donors = Vec<(Weak<OwnedFd>, XskTransfer)>;
+
+impl XskRegion {
+    /// Not registered yet: the first queue does that. There should be one for a region.
+    pub fn new(umem: &Umem) -> Self {
+        Self { umem: umem.clone(), donors: Arc::default() }
+    }
+
+    /// The region.
+    pub fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    fn donors(&self) -> MutexGuard<'_, Donors> {
+        self.donors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on nobody shares by this socket.
+    pub(super) fn forget(&self, socket: &Arc<OwnedFd>) {
+        let own = Arc::downgrade(socket);
+        self.donors().retain(|(donor, _)| !donor.ptr_eq(&own));
+    }
+}
+
+impl core::fmt::Debug for XskRegion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "XskRegion({:?}, {} sockets)", self.umem, self.donors().len())
+    }
+}
 
 /// A socket's four rings.
 pub(super) struct Rings {
@@ -84,14 +119,14 @@ pub(super) type Bound = (Arc<OwnedFd>, Rings, XskTransfer);
 
 /// Binds a socket, and waits for a queue that another has just left.
 pub(super) fn bind(
-    umem: &Umem,
+    region: &XskRegion,
     ifindex: u32,
     queue: u32,
     config: &XskConfig,
 ) -> Result<Bound, XskError> {
     let deadline = Instant::now() + RELEASE_WAIT;
     loop {
-        match bind_any(umem, ifindex, queue, config) {
+        match bind_any(region, ifindex, queue, config) {
             Ok(bound) => return Ok(bound),
             // The kernel frees a queue some time after its last socket was closed.
             Err((_, source))
@@ -109,17 +144,22 @@ pub(super) fn bind(
 }
 
 /// Tries the modes that are allowed, best first, and for each first to share, then to register.
-fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result<Bound, Failure> {
+fn bind_any(
+    region: &XskRegion,
+    ifindex: u32,
+    queue: u32,
+    config: &XskConfig,
+) -> Result<Bound, Failure> {
     let modes: &[XskTransfer] = match config.mode {
         XskMode::Auto => &[XskTransfer::ZeroCopy, XskTransfer::Copy],
         XskMode::Copy => &[XskTransfer::Copy],
         XskMode::ZeroCopy => &[XskTransfer::ZeroCopy],
     };
-    let mut donors = umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
-    donors.0.retain(|(donor, _)| donor.strong_count() > 0);
+    let mut donors = region.donors();
+    donors.retain(|(donor, _)| donor.strong_count() > 0);
     let mut last = ("bind", io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     for &mode in modes {
-        let sharing = donors.0.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
+        let sharing = donors.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
         let mut result = None;
         for donor in sharing.chain([None]) {
             let donor = match donor.map(Weak::upgrade) {
@@ -127,7 +167,7 @@ fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result
                 Some(None) => continue,
                 None => None,
             };
-            match bind_one(umem, ifindex, queue, config, mode, donor.as_deref()) {
+            match bind_one(region.umem(), ifindex, queue, config, mode, donor.as_deref()) {
                 Ok(bound) => {
                     result = Some(bound);
                     break;
@@ -144,7 +184,7 @@ fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result
                 Ok(false) => XskTransfer::Copy,
                 Err(source) => return Err(("getsockopt(XDP_OPTIONS)", source)),
             };
-            donors.0.push((Arc::downgrade(&socket), transfer));
+            donors.push((Arc::downgrade(&socket), transfer));
             return Ok((socket, rings, transfer));
         }
     }

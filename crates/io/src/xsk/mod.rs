@@ -2,8 +2,8 @@
 //!
 //! # One region, many sockets
 //!
-//! All queues of a worker use one region ([`Umem`]). The first socket registers it with the
-//! kernel; each further one binds with `XDP_SHARED_UMEM` to a socket that works in the same mode
+//! All queues of all workers use one region, which AF_XDP knows as an [`XskRegion`]. The first socket
+//! registers it with the kernel; each further one binds with `XDP_SHARED_UMEM` to a socket that works in the same mode
 //! (a shared bind inherits copy or zero copy), and has its own fill and completion ring because
 //! its interface or queue differs. When no such socket is left (its interface was deleted, or the
 //! mode differs) the region is registered once more, which the kernel allows.
@@ -38,17 +38,15 @@ mod ring;
 mod socket;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::Span;
 
-use crate::packet::{Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::{FramePool, HEADROOM, Lent, Umem};
-pub(crate) use bind::Donors;
+use crate::umem::{Burst, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
-pub use bind::{XskConfig, XskError, XskMode, XskTransfer};
+pub use bind::{XskConfig, XskError, XskMode, XskRegion, XskTransfer};
 
 /// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,7 +95,7 @@ pub struct XskQueue {
     rings: Rings,
     socket: Arc<OwnedFd>,
     custody: Custody,
-    umem: Umem,
+    region: XskRegion,
 }
 
 impl XskQueue {
@@ -110,18 +108,19 @@ impl XskQueue {
     ///
     /// [`XskError`] names the system call and what to do.
     pub fn new(
-        umem: &Umem,
+        region: &XskRegion,
         ifindex: u32,
         queue: u32,
         config: &XskConfig,
     ) -> Result<(Self, XskTransfer), XskError> {
-        let (socket, rings, transfer) = bind::bind(umem, ifindex, queue, config)?;
+        let (socket, rings, transfer) = bind::bind(region, ifindex, queue, config)?;
         let name = format!("{} queue {queue}", socket::interface_name(ifindex));
+        let umem = region.umem();
         let custody =
-            Custody { rx: Lent::new(umem), tx: Lent::new(umem), unread: Vec::new(), transfer };
+            Custody { rx: umem.ledger(), tx: umem.ledger(), unread: Vec::new(), transfer };
         let stats = PortStats::default();
-        let umem = umem.clone();
-        Ok((Self { name, stats, wakeups_refused: 0, rings, socket, custody, umem }, transfer))
+        let region = region.clone();
+        Ok((Self { name, stats, wakeups_refused: 0, rings, socket, custody, region }, transfer))
     }
 
     /// The interface and the queue, for messages.
@@ -245,7 +244,7 @@ impl Port for XskQueue {
                 self.stats.rx_refused += 1;
                 continue;
             };
-            let start = (desc.addr % self.umem.chunk_len() as u64) as usize;
+            let start = (desc.addr % self.region.umem().chunk_len() as u64) as usize;
             let packet = Packet { frame, span: Span { start, len: desc.len as usize } };
             if !packet.is_valid() {
                 self.stats.rx_refused += 1;
@@ -329,10 +328,7 @@ impl Port for XskQueue {
 impl Drop for XskQueue {
     fn drop(&mut self) {
         // After this no other queue can share by this socket, so its descriptor is the last.
-        let mut donors = self.umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = Arc::downgrade(&self.socket);
-        donors.0.retain(|(donor, _)| !donor.ptr_eq(&own));
-        drop(donors);
+        self.region.forget(&self.socket);
         let deadline = Instant::now() + COMPLETION_WAIT;
         loop {
             while let Some(address) = self.rings.completion.pop() {
