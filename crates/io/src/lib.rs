@@ -39,4 +39,6 @@ pub use umem::{
     Accounting, BURST_LEN, Burst, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM,
     MIN_HEADROOM, POOL_LEN, Packet, Pages, Parcel, Umem, UmemConfig, UmemError,
 };
-pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskRegion, XskTransfer};
+pub use xsk::{
+    MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskQueue, XskRegion, XskTransfer,
+};

@@ -21,7 +21,7 @@ fn region(chunks: u32) -> (XskRegion, FramePool) {
     (XskRegion::new(&umem), pool)
 }
 
-const SMALL: XskConfig = XskConfig { fill: 64, rx: 64, tx: 64, mode: XskMode::Auto };
+const SMALL: XskConfig = XskConfig { fill: 64, ready: 64, rx: 64, tx: 64, mode: XskMode::Auto };
 
 fn open(region: &XskRegion, name: &str, queue: u32) -> XskQueue {
     let (port, transfer) = again(|| XskQueue::new(region, ifindex(name), queue, &SMALL));

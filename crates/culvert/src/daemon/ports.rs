@@ -23,10 +23,11 @@ use crate::config::{PortConfig, XdpMode};
 ///
 /// A worker that shares its core is away for some milliseconds at a time, and TCP sends what its
 /// window allows: with 1024 frames to receive into, iperf3 lost a packet in 250, with 2048 none.
-const RINGS: XskConfig = XskConfig { fill: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
+const RINGS: XskConfig =
+    XskConfig { fill: 2048, ready: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
 
-/// Frames that one queue needs: what it receives into. What is sent comes from there as well.
-pub const FRAMES_PER_QUEUE: u32 = RINGS.fill;
+/// Frames without which one queue does not work: the least to receive into, and as many on their way.
+pub const FRAMES_PER_QUEUE: u32 = 2 * io::MIN_READY;
 
 /// Frames that one queue may hold at a time.
 pub const FRAMES_PER_FULL_QUEUE: u32 = RINGS.fill + RINGS.tx;
@@ -237,6 +238,7 @@ impl Ports {
     /// next: no frame is taken before.
     pub fn follow(&mut self, snapshot: &Snapshot, worker: &WorkerHandle) -> bool {
         let mut changed = false;
+        let queues = self.queues();
         for entry in &mut self.entries {
             let link = snapshot.link_by_name(&entry.config.interface);
             let present = link.filter(|l| l.up).map(|l| l.index);
@@ -252,7 +254,8 @@ impl Ports {
                         let loader = self.loader.get_or_insert_with(Loader::new);
                         load(loader, &entry.config.interface)
                     });
-                    changed |= entry.open(ifindex, program, &self.region, worker, &self.steering);
+                    changed |=
+                        entry.open(ifindex, program, &self.region, worker, &self.steering, queues);
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
                 (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
@@ -261,6 +264,18 @@ impl Ports {
             entry.look_for_vlans(snapshot);
         }
         changed
+    }
+
+    /// The queues of all ports, open or not, which share the region's frames.
+    fn queues(&self) -> u32 {
+        let queues = self.entries.iter().map(|entry| match &entry.working {
+            Some(working) => working.queues,
+            None => match Device::look(&entry.config.interface) {
+                Ok(device) => entry.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
+                Err(_) => entry.config.queues.unwrap_or(1),
+            },
+        });
+        queues.sum()
     }
 
     /// Whether a port waits for [`Ports::attach`].
@@ -456,8 +471,9 @@ impl Entry {
         region: &XskRegion,
         worker: &WorkerHandle,
         steering: &Steering,
+        queues_in_all: u32,
     ) -> bool {
-        match self.try_open(ifindex, program, region, worker, steering) {
+        match self.try_open(ifindex, program, region, worker, steering, queues_in_all) {
             Ok(working) => {
                 self.working = Some(working);
                 true
@@ -535,6 +551,7 @@ impl Entry {
         region: &XskRegion,
         worker: &WorkerHandle,
         steering: &Steering,
+        queues_in_all: u32,
     ) -> Result<Working, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
@@ -561,9 +578,12 @@ impl Entry {
                 self.config.interface, self.config.interface
             ));
         }
+        let rings = RINGS
+            .share(region.umem().chunks() as u32, queues_in_all)
+            .map_err(|error| format!("worker.frames: {error}"))?;
         let mut sockets = Vec::new();
         for queue in 0..queues {
-            sockets.push(XskQueue::new(region, ifindex, queue, &RINGS).map_err(|e| text(&e))?);
+            sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
         }
         let mut transfer = XskTransfer::Copy;
         for (queue, (socket, got)) in (0..).zip(sockets) {

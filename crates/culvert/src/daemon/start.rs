@@ -248,7 +248,7 @@ impl Daemon {
 
         // 4.
         let queues: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
-        let needed = queues * FRAMES_PER_QUEUE + FRAMES_SPARE;
+        let needed = queues * FRAMES_PER_QUEUE;
         if config.worker.frames < needed || config.ports.len() > Ports::MAX {
             return Err(StartError::Size(format!(
                 "worker.frames = {}: {} ports need at least {needed} (and there can be at most \

@@ -33,8 +33,11 @@ pub enum XskTransfer {
 /// A queue's ring sizes and mode. Sizes are in packets, powers of two.
 #[derive(Clone, Copy, Debug)]
 pub struct XskConfig {
-    /// Frames kept ready for the kernel to receive into.
+    /// The fill ring.
     pub fill: u32,
+    /// Frames that the kernel has for receiving, filled or still to be filled: `fill` at most, and any number
+    /// up to that. See [`Self::share`].
+    pub ready: u32,
     /// Received packets that may wait.
     pub rx: u32,
     /// Packets that may wait to be sent; the completion ring is as large.
@@ -45,7 +48,41 @@ pub struct XskConfig {
 
 impl Default for XskConfig {
     fn default() -> Self {
-        Self { fill: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
+        Self { fill: 2048, ready: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
+    }
+}
+
+/// The least that [`XskConfig::ready`] is bounded to: a burst.
+pub const MIN_READY: u32 = 64;
+
+/// There are too few frames for so many queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{frames} frames are too few for {queues} queues: {needed} are needed")]
+pub struct TooFewFrames {
+    /// The region's frames.
+    pub frames: u32,
+    /// The queues that share it.
+    pub queues: u32,
+    /// The least number of frames for them.
+    pub needed: u32,
+}
+
+impl XskConfig {
+    /// Bounds what one queue keeps ready, so that all `queues` queues of a region of `frames` frames keep half of
+    /// them at most. The other half is for packets on their way, transmit rings and the workers' pools:
+    /// otherwise queues without traffic would keep the frames that those with traffic need.
+    ///
+    /// # Errors
+    ///
+    /// [`TooFewFrames`] if a queue's part is below [`MIN_READY`].
+    pub fn share(self, frames: u32, queues: u32) -> Result<Self, TooFewFrames> {
+        let queues = queues.max(1);
+        let part = frames / 2 / queues;
+        if part < MIN_READY {
+            let needed = queues.saturating_mul(2 * MIN_READY);
+            return Err(TooFewFrames { frames, queues, needed });
+        }
+        Ok(Self { ready: self.ready.min(self.fill).min(part), ..self })
     }
 }
 
@@ -269,3 +306,27 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
 
 /// How long a new socket waits for a queue that is in use.
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_queues_together_keep_half_of_the_frames() {
+        let config = XskConfig::default();
+        let ready = |frames, queues| config.share(frames, queues).map(|config| config.ready);
+        assert_eq!(ready(16384, 1), Ok(2048), "no more than asked for");
+        assert_eq!(ready(16384, 4), Ok(2048));
+        assert_eq!(ready(16384, 5), Ok(1638));
+        assert_eq!(ready(16384, 32), Ok(256), "four workers with eight queues each");
+        assert_eq!(ready(16384, 128), Ok(64));
+        assert_eq!(ready(1024, 0), Ok(512));
+        let error = config.share(16384, 129).expect_err("too many");
+        assert_eq!(error, TooFewFrames { frames: 16384, queues: 129, needed: 16512 });
+        assert!(error.to_string().contains("16384 frames") && error.to_string().contains("16512"));
+        assert_eq!(ready(16512, 129), Ok(64), "what the error says is enough");
+        let small = XskConfig { fill: 64, ready: 1000, ..config };
+        assert_eq!(small.share(16384, 1).map(|config| config.ready), Ok(64), "the ring's size");
+        assert!(config.share(u32::MAX, u32::MAX).is_err());
+    }
+}

@@ -8,6 +8,9 @@
 //! its interface or queue differs. When no such socket is left (its interface was deleted, or the
 //! mode differs) the region is registered once more, which the kernel allows.
 //!
+//! Each queue is a port of its own, which any worker may own: it has its own four rings, and shares only the
+//! region, whose depot needs no lock.
+//!
 //! # When frames come back
 //!
 //! A frame in a fill ring or a transmit ring belongs to the kernel. It comes back in a receive
@@ -46,7 +49,7 @@ use wire::Span;
 use crate::port::{Port, PortError, PortStats};
 use crate::umem::{Burst, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
-pub use bind::{XskConfig, XskError, XskMode, XskRegion, XskTransfer};
+pub use bind::{MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskRegion, XskTransfer};
 
 /// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub struct XskQueue {
     name: String,
     stats: PortStats,
     wakeups_refused: u64,
+    /// Frames that the kernel shall have for receiving.
+    ready: u32,
     // The order of the next three matters at drop: unmap, close, recover.
     rings: Rings,
     socket: Arc<OwnedFd>,
@@ -120,7 +125,10 @@ impl XskQueue {
             Custody { rx: umem.ledger(), tx: umem.ledger(), unread: Vec::new(), transfer };
         let stats = PortStats::default();
         let region = region.clone();
-        Ok((Self { name, stats, wakeups_refused: 0, rings, socket, custody, region }, transfer))
+        let ready = config.ready.min(config.fill);
+        let wakeups_refused = 0;
+        let queue = Self { name, stats, wakeups_refused, ready, rings, socket, custody, region };
+        Ok((queue, transfer))
     }
 
     /// The interface and the queue, for messages.
@@ -189,12 +197,11 @@ impl XskQueue {
 
     /// Gives the kernel new frames to receive into, a batch at a time.
     ///
-    /// All that it has for receiving, filled or still to be filled, is as much as the fill ring
-    /// holds: what waits in the receive ring is not asked for twice.
+    /// All that it has for receiving, filled or still to be filled, is `XskConfig::ready`: what waits in
+    /// the receive ring is not asked for twice.
     fn refill(&mut self, pool: &mut FramePool, came: usize) {
-        let size = self.rings.fill.size();
-        let missing = size.saturating_sub(self.custody.rx.count() as u32);
-        if missing < REFILL_LEN.min(size / 4) && (came > 0 || missing == 0) {
+        let missing = self.ready.saturating_sub(self.custody.rx.count() as u32);
+        if missing < REFILL_LEN.min(self.ready / 4) && (came > 0 || missing == 0) {
             return;
         }
         let room = self.rings.fill.room(missing).min(missing);
@@ -363,6 +370,12 @@ const COMPLETION_WAIT: Duration = Duration::from_millis(100);
 
 /// The shortest frame that the kernel sends.
 const ETHERNET_HEADER_LEN: usize = 14;
+
+// A queue may go to any worker's thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<XskQueue>();
+};
 
 // Received packets begin where outer headers fit in front.
 const _: () = assert!(HEADROOM == 256);
