@@ -14,12 +14,13 @@
 //! - lose nothing: what an end leaves behind comes back to the other side, or is dropped, once;
 //! - say how deep they are and how often they were full, for two loads by whoever asks.
 //!
-//! Two more are made of them, for workers that hand packets to each other:
+//! Three more, for workers that hand packets to each other and share their frames:
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`mesh`] | a directed queue from each worker to each other, one [`Peer`] a worker |
 //! | [`home`] | [`Home`]: the one worker that may write an SA's state, and how it moves |
+//! | [`depot`] | [`Depot`]: free frames, by number, given back and taken in batches |
 //!
 //! A consumer whose queues are empty polls, or sleeps by means of [`Sleepers`]. [`Monitor`] watches from
 //! another thread.
@@ -74,6 +75,7 @@
 #![warn(unsafe_code)]
 
 pub mod atomic;
+pub mod depot;
 pub mod directed;
 pub mod home;
 pub mod mesh;
@@ -89,6 +91,7 @@ mod sleep;
 mod sync;
 mod turns;
 
+pub use depot::Depot;
 pub use home::Home;
 pub use mesh::{Mesh, Peer};
 pub use monitor::Monitor;

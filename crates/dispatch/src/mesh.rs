@@ -1,6 +1,6 @@
 //! Mesh: parcels from each worker to each other worker.
 //!
-//! A [`directed`](crate::directed) queue for each ordered pair of workers: `n * (n - 1)` of them, each of
+//! A [`directed`] queue for each ordered pair of workers: `n * (n - 1)` of them, each of
 //! `depth` items. So a sender shares no line with another sender, one that sends too much fills its own
 //! queue only, and a send or a take needs no locked instruction.
 //!

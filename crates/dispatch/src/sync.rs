@@ -6,7 +6,7 @@
 use core::ops::Deref;
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+pub(crate) use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 #[cfg(not(loom))]
 pub(crate) use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) use loom::{
     cell::UnsafeCell,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering, fence},
+        atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence},
     },
 };
 

@@ -2,8 +2,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`umem`] | one memory region of fixed chunks; [`Frame`] owns one chunk, [`FramePool`] keeps the free ones |
-//! | [`packet`] | [`Packet`]: a frame and where the packet lies in it; [`Burst`]: up to 64 of them |
+//! | [`umem`] | one memory region of fixed chunks; [`Frame`] owns one chunk, [`FramePool`] keeps a worker's free ones; [`Packet`] is a frame and where the packet lies in it, [`Burst`] up to 64 of them |
 //! | [`port`] | [`Port`]: what a worker receives from and transmits to, and its errors |
 //! | [`xsk`] | AF_XDP queues on system calls alone: shared UMEM, need-wakeup, zero copy where the driver has it |
 //! | [`tun`] | the private TUN interface, with segmentation on read and coalescing on write |
@@ -12,20 +11,20 @@
 //!
 //! # Frames are conserved
 //!
-//! Every chunk of a region is in exactly one place: the pool, a packet, a ring that the kernel
-//! reads or writes, or quarantine (see [`xsk`]). [`umem::Accounting`] adds the places up.
-//! A frame that is merely dropped is not lost: it returns to its region, and the pool picks it up
+//! Every chunk of a region is in exactly one place: the region's depot, a worker's pool, a packet, a ring
+//! that the kernel reads or writes, or quarantine (see [`xsk`]). [`umem::Accounting`] adds the places up.
+//! A frame that is merely dropped is not lost: it returns to the depot, and a pool picks it up
 //! when it runs dry. [`FramePool::put`] is the cheap way.
 //!
 //! # Threads
 //!
-//! One worker owns its region, pool and ports. All of them are `Send`, none needs a lock.
+//! All workers share one region. Each worker owns its pool and its ports, which are `Send`; packets may go
+//! from worker to worker, and be freed by any. Nothing on a packet's way locks, waits or allocates.
 
 #![deny(unsafe_code)]
 
 pub mod checksum;
 pub mod memory;
-pub mod packet;
 pub mod pcap;
 pub mod port;
 pub mod tun;
@@ -33,12 +32,13 @@ pub mod umem;
 pub mod xsk;
 
 pub use memory::{MemoryHandle, MemoryPort};
-pub use packet::{BURST_LEN, Burst, Packet};
 pub use port::{Port, PortError, PortStats};
 pub use tun::{Tun, TunConfig, TunError};
 
 pub use umem::{
-    Accounting, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM, MIN_HEADROOM, Pages, Parcel,
-    Umem, UmemConfig, UmemError,
+    Accounting, BURST_LEN, Burst, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM,
+    MIN_HEADROOM, POOL_LEN, Packet, Pages, Parcel, Umem, UmemConfig, UmemError,
 };
-pub use xsk::{XskConfig, XskError, XskMode, XskQueue, XskTransfer};
+pub use xsk::{
+    MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskQueue, XskRegion, XskTransfer,
+};

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::Span;
 
-use crate::packet::{Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::FramePool;
+use crate::umem::{Burst, FramePool, Packet};
 
 /// A port whose other side is the program itself: [`MemoryPort::inject`] what is to be received,
 /// [`MemoryPort::collect`] what was sent.

@@ -3,8 +3,7 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use crate::packet::Burst;
-use crate::umem::FramePool;
+use crate::umem::{Burst, FramePool};
 
 /// A source and sink of packets, used by one worker.
 ///

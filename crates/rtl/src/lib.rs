@@ -6,6 +6,7 @@
 //! | [`registers`] | the register map |
 //! | [`Tables`] | policies and SAs: put in, taken out and replaced while packets flow |
 //! | `Simulation` (feature `simulation`) | the verilated gateway: packets in, packets out |
+//! | `GatewayDevice` (feature `simulation`) | both as an `offload::Device` |
 //!
 //! [`Tables`] keeps what it wrote and never reads it back; a gateway belongs to one of them. Keys are
 //! zeroised here when an entry goes, and overwritten in the gateway.
@@ -25,6 +26,8 @@
 //! ```
 
 mod chain;
+#[cfg(feature = "simulation")]
+mod device;
 mod keys;
 mod pearson;
 mod record;
@@ -35,6 +38,8 @@ mod selector;
 mod simulation;
 mod tables;
 
+#[cfg(feature = "simulation")]
+pub use device::{GatewayDevice, SharedSimulation};
 pub use registers::{Counters, Drop, Event, EventKind, Registers};
 pub use sa::{Auth, Cipher, Limits, Sa, SaError};
 pub use selector::{Action, Policy, Selector};

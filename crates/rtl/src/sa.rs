@@ -122,6 +122,11 @@ pub enum SaError {
 }
 
 impl Sa {
+    /// Whether the gateway has a suite.
+    pub fn has(suite: Suite) -> bool {
+        algorithms(suite).is_some()
+    }
+
     /// The SA that the software path would carry, for the gateway.
     ///
     /// The gateway's window is always [`REPLAY_WINDOW`] packets: an SA that asks for less gets more.
@@ -129,12 +134,8 @@ impl Sa {
     /// # Errors
     /// [`SaError`] for what the gateway does not do as asked.
     pub fn of(params: &SaParams, keys: &Keys) -> Result<Sa, SaError> {
-        let (cipher, auth) = match params.suite {
-            Suite::AesGcm { icv: IcvLen::Icv16, .. } => (Cipher::AesGcm, Auth::None),
-            Suite::AesCbcHmac { hmac: Hmac::Sha1_96, .. } => (Cipher::AesCbc, Auth::Sha1),
-            Suite::AesCbcHmac { hmac: Hmac::Sha256_128, .. } => (Cipher::AesCbc, Auth::Sha256),
-            suite => return Err(SaError::Suite(suite)),
-        };
+        let suite = params.suite;
+        let (cipher, auth) = algorithms(suite).ok_or(SaError::Suite(suite))?;
         if params.encap.is_some() {
             return Err(SaError::Feature("UDP encapsulation"));
         }
@@ -255,6 +256,16 @@ impl Sa {
         }
         record.flag(next.is_some()).put(SA_BITS, next.unwrap_or(0).into());
         record
+    }
+}
+
+/// A suite as the gateway names it.
+fn algorithms(suite: Suite) -> Option<(Cipher, Auth)> {
+    match suite {
+        Suite::AesGcm { icv: IcvLen::Icv16, .. } => Some((Cipher::AesGcm, Auth::None)),
+        Suite::AesCbcHmac { hmac: Hmac::Sha1_96, .. } => Some((Cipher::AesCbc, Auth::Sha1)),
+        Suite::AesCbcHmac { hmac: Hmac::Sha256_128, .. } => Some((Cipher::AesCbc, Auth::Sha256)),
+        _ => None,
     }
 }
 

@@ -95,10 +95,19 @@ pub enum TableError {
 pub struct SaUse {
     /// Outbound the last number used, inbound the highest one accepted.
     pub number: u64,
+    /// The anti-replay window: bit n says that `number - n` was accepted. Inbound only.
+    pub window: u128,
     /// Bytes inside ESP.
     pub bytes: u64,
     /// Packets.
     pub packets: u64,
+}
+
+impl SaUse {
+    /// Of an SA that has used or accepted this number, and of which nothing else is known.
+    pub const fn at(number: u64) -> SaUse {
+        SaUse { number, window: 1, bytes: 0, packets: 0 }
+    }
 }
 
 /// Places of a table and what is in them.
@@ -356,6 +365,20 @@ impl Tables {
         sa: Sa,
         number: u64,
     ) -> Result<SaIndex, TableError> {
+        self.add_used_sa(registers, direction, sa, &SaUse::at(number))
+    }
+
+    /// As [`Tables::add_sa`], an SA that goes on from where it was in another place.
+    ///
+    /// # Errors
+    /// As [`Tables::add_sa`].
+    pub fn add_used_sa(
+        &mut self,
+        registers: &mut (impl Registers + ?Sized),
+        direction: Direction,
+        sa: Sa,
+        used: &SaUse,
+    ) -> Result<SaIndex, TableError> {
         sa.check()?;
         let half = &mut self.halves[direction as usize];
         if direction == Direction::Inbound
@@ -378,7 +401,7 @@ impl Tables {
 
         let mut write = Writer { registers, direction, accesses: &mut self.accesses };
         write.wait(wait);
-        write.record(Table::SaStates, index.into(), &state_record(number))?;
+        write.record(Table::SaStates, index.into(), &state_record(used))?;
         write.record(Table::Sas, index.into(), &record)?;
         if direction == Direction::Inbound {
             write.bucket(Table::SaBuckets, place, Some(index))?;
@@ -388,7 +411,8 @@ impl Tables {
         Ok(SaIndex(index))
     }
 
-    /// Takes an SA out, and overwrites its keys in the gateway.
+    /// Takes an SA out, overwrites its keys in the gateway, and returns what it has done: it does nothing
+    /// beyond that.
     ///
     /// Packets that were let in for it and have not come to it yet are dropped ([`NoSa`]), unless its
     /// place has another SA by then: where outputs may be blocked for long, add no SA outbound before
@@ -404,7 +428,7 @@ impl Tables {
         registers: &mut (impl Registers + ?Sized),
         direction: Direction,
         SaIndex(index): SaIndex,
-    ) -> Result<(), TableError> {
+    ) -> Result<SaUse, TableError> {
         let half = &mut self.halves[direction as usize];
         let protect = Action::Protect(SaIndex(index));
         if let Some((user, _)) = half.policies.iter().find(|(_, p)| p.policy.action == protect) {
@@ -424,8 +448,9 @@ impl Tables {
             None => {}
         }
         write.record(Table::Sas, index.into(), &Sa::empty_record(behind))?;
+        let used = write.sa_use(index)?;
         half.sas.rest(index, *write.accesses);
-        Ok(())
+        Ok(used)
     }
 
     /// What an SA has done so far.
@@ -440,18 +465,7 @@ impl Tables {
     ) -> Result<SaUse, TableError> {
         let half = &self.halves[direction as usize];
         half.sas.get(index).ok_or(TableError::Missing { what: "SA", index })?;
-        let mut access = Writer { registers, direction, accesses: &mut self.accesses };
-        access.run(Table::SaStates, index.into(), 0)?;
-        // sa_state_t from its lowest bit: two flags, packets, bytes, window, number.
-        let mut bit = 2;
-        let mut take = |width: u32| {
-            let value = (0..width).fold(0, |sum, n| sum | access.record_bit(bit + n) << n);
-            bit += width;
-            value
-        };
-        let (packets, bytes) = (take(48), take(48));
-        let _window = (take(64), take(REPLAY_WINDOW - 64));
-        Ok(SaUse { number: take(64), bytes, packets })
+        Writer { registers, direction, accesses: &mut self.accesses }.sa_use(index)
     }
 
     /// The SAs of one direction.
@@ -466,13 +480,17 @@ impl Tables {
     }
 }
 
-/// A new SA's state (`sa_state_t`): only the number itself has been seen.
-fn state_record(number: u64) -> Record {
+/// An SA's state (`sa_state_t`) before its first packet here.
+fn state_record(used: &SaUse) -> Record {
     let mut record = Record::new();
-    record.put(64, number).put(64, 0).put(REPLAY_WINDOW - 64, 1);
-    record.put(48, 0).put(48, 0).flag(false).flag(false);
+    record.put(64, used.number).put(REPLAY_WINDOW - 64, (used.window >> 64) as u64);
+    record.put(64, used.window as u64);
+    record.put(48, used.bytes).put(48, used.packets).flag(false).flag(false);
     record
 }
+
+/// Length of that record in bits.
+const STATE_BITS: u32 = 64 + REPLAY_WINDOW + 2 * 48 + 2;
 
 /// Reads of the status register before an access is given up: a hundred times what it takes.
 const PATIENCE: usize = 10_000;
@@ -537,10 +555,24 @@ impl<R: Registers + ?Sized> Writer<'_, R> {
         Err(TableError::Stuck)
     }
 
-    /// One bit of the record that was read.
-    fn record_bit(&mut self, bit: u32) -> u64 {
-        let word = self.read_register(REG_RECORD + (bit / 32 * 4) as u16);
-        u64::from(word >> (bit % 32) & 1)
+    /// Reads an SA's state.
+    fn sa_use(&mut self, index: u16) -> Result<SaUse, TableError> {
+        self.run(Table::SaStates, index.into(), 0)?;
+        let words: [u32; STATE_BITS.div_ceil(32) as usize] =
+            core::array::from_fn(|word| self.read_register(REG_RECORD + 4 * word as u16));
+        // sa_state_t from its lowest bit: two flags, packets, bytes, window, number.
+        let mut bit = 2;
+        let mut take = |width: u32| {
+            let value = (bit..bit + width).zip(0..).fold(0, |sum, (bit, place)| {
+                let word = words[(bit / 32) as usize];
+                sum | u128::from(word >> (bit % 32) & 1) << place
+            });
+            bit += width;
+            value
+        };
+        let (packets, bytes) = (take(48) as u64, take(48) as u64);
+        let window = take(REPLAY_WINDOW);
+        Ok(SaUse { number: take(64) as u64, window, bytes, packets })
     }
 }
 
@@ -755,7 +787,7 @@ mod tests {
 
     #[test]
     fn a_new_state_has_seen_its_number_only() {
-        let words: Vec<u32> = state_record(5).words().collect();
+        let words: Vec<u32> = state_record(&SaUse::at(5)).words().collect();
         let bits = 64 + REPLAY_WINDOW as usize + 96 + 2;
         assert_eq!(words.len(), bits.div_ceil(32));
         assert_eq!(

@@ -10,20 +10,21 @@ use std::time::Duration;
 use common::{Raw, again, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{
     Burst, ChunkSize, FramePool, HEADROOM, Packet, Port, Umem, UmemConfig, XskConfig, XskMode,
-    XskQueue, XskTransfer,
+    XskQueue, XskRegion, XskTransfer,
 };
 use steer::device::{Device, Finding};
 use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError, Verdict};
 
-fn region(chunks: u32) -> (Umem, FramePool) {
-    Umem::new(UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false })
-        .expect("memory")
+fn region(chunks: u32) -> (XskRegion, FramePool) {
+    let config = UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
+    let (umem, pool) = Umem::new(config).expect("memory");
+    (XskRegion::new(&umem), pool)
 }
 
-const SMALL: XskConfig = XskConfig { fill: 64, rx: 64, tx: 64, mode: XskMode::Auto };
+const SMALL: XskConfig = XskConfig { fill: 64, ready: 64, rx: 64, tx: 64, mode: XskMode::Auto };
 
-fn open(umem: &Umem, name: &str, queue: u32) -> XskQueue {
-    let (port, transfer) = again(|| XskQueue::new(umem, ifindex(name), queue, &SMALL));
+fn open(region: &XskRegion, name: &str, queue: u32) -> XskQueue {
+    let (port, transfer) = again(|| XskQueue::new(region, ifindex(name), queue, &SMALL));
     assert_eq!(transfer, XskTransfer::Copy, "veth has no zero copy");
     port
 }
@@ -92,8 +93,8 @@ fn frames_cross_from_one_interface_to_another() {
         in_namespace(move || {
             veth("a0", "a1", 1);
             veth("b0", "b1", 1);
-            let (umem, mut pool) = region(512);
-            let (mut from, mut to) = (open(&umem, "a0", 0), open(&umem, "b0", 0));
+            let (region, mut pool) = region(512);
+            let (mut from, mut to) = (open(&region, "a0", 0), open(&region, "b0", 0));
             let mut steer = attach("a0", mode);
             steer.set_socket(0, from.socket()).expect("set");
             fill(&mut from, &mut pool);
@@ -105,7 +106,10 @@ fn frames_cross_from_one_interface_to_another() {
                 assert_eq!(burst[0].data(), sent);
                 assert_eq!(burst[0].span.start, HEADROOM, "room for outer headers");
                 assert!(
-                    umem.accounting(&pool, from.frames_held() + to.frames_held(), 1).balances()
+                    region
+                        .umem()
+                        .accounting(&pool, from.frames_held() + to.frames_held(), 1)
+                        .balances()
                 );
                 assert_eq!(to.tx(&mut burst, &mut pool).expect("tx"), 1);
                 beyond.expect("frame", |frame| frame == sent);
@@ -128,7 +132,7 @@ fn frames_cross_from_one_interface_to_another() {
             let kernel = from.statistics().expect("statistics");
             assert_eq!((kernel.rx_dropped, kernel.rx_invalid_descs), (0, 0));
             all_sent(&mut to, &mut pool);
-            assert!(umem.accounting(&pool, from.frames_held(), 0).balances());
+            assert!(region.umem().accounting(&pool, from.frames_held(), 0).balances());
         });
     }
 }
@@ -137,8 +141,8 @@ fn frames_cross_from_one_interface_to_another() {
 fn what_waits_in_the_receive_ring_is_not_asked_for_twice() {
     in_namespace(|| {
         veth("a0", "a1", 1);
-        let (umem, mut pool) = region(256);
-        let mut port = open(&umem, "a0", 0);
+        let (region, mut pool) = region(256);
+        let mut port = open(&region, "a0", 0);
         let mut steer = attach("a0", Mode::Native);
         steer.set_socket(0, port.socket()).expect("set");
         fill(&mut port, &mut pool);
@@ -155,7 +159,7 @@ fn what_waits_in_the_receive_ring_is_not_asked_for_twice() {
             }
             came += port.rx(&mut pool, &mut burst).expect("rx");
             assert!(port.frames_held() <= SMALL.fill as usize, "{}", port.frames_held());
-            assert!(umem.accounting(&pool, port.frames_held(), burst.len()).balances());
+            assert!(region.umem().accounting(&pool, port.frames_held(), burst.len()).balances());
             pool.put_burst(&mut burst);
             (came == 50).then_some(())
         });
@@ -169,8 +173,8 @@ fn what_waits_in_the_receive_ring_is_not_asked_for_twice() {
 fn frames_grow_at_the_front_without_a_copy() {
     in_namespace(|| {
         veth("a0", "a1", 1);
-        let (umem, mut pool) = region(128);
-        let mut port = open(&umem, "a0", 0);
+        let (region, mut pool) = region(128);
+        let mut port = open(&region, "a0", 0);
         let mut steer = attach("a0", Mode::Native);
         steer.set_socket(0, port.socket()).expect("set");
         fill(&mut port, &mut pool);
@@ -192,8 +196,8 @@ fn frames_grow_at_the_front_without_a_copy() {
 fn every_queue_has_its_own_socket() {
     in_namespace(|| {
         veth("a0", "a1", 2);
-        let (umem, mut pool) = region(512);
-        let mut queues = [open(&umem, "a0", 0), open(&umem, "a0", 1)];
+        let (region, mut pool) = region(512);
+        let mut queues = [open(&region, "a0", 0), open(&region, "a0", 1)];
         let mut steer = attach("a0", Mode::Native);
         for (number, queue) in queues.iter_mut().enumerate() {
             steer.set_socket(number as u32, queue.socket()).expect("set");
@@ -217,7 +221,7 @@ fn every_queue_has_its_own_socket() {
         });
         assert!(got[0] > 0 && got[1] > 0, "{got:?}");
         let held = queues.iter().map(|queue| queue.frames_held()).sum();
-        assert!(umem.accounting(&pool, held, 0).balances());
+        assert!(region.umem().accounting(&pool, held, 0).balances());
     });
 }
 
@@ -226,8 +230,8 @@ fn a_closed_socket_lets_frames_pass() {
     for mode in [Mode::Native, Mode::Generic] {
         in_namespace(move || {
             veth("a0", "a1", 1);
-            let (umem, mut pool) = region(128);
-            let mut port = open(&umem, "a0", 0);
+            let (region, mut pool) = region(128);
+            let mut port = open(&region, "a0", 0);
             let mut steer = attach("a0", mode);
             steer.set_socket(0, port.socket()).expect("set");
             fill(&mut port, &mut pool);
@@ -236,7 +240,7 @@ fn a_closed_socket_lets_frames_pass() {
             let mut burst = receive(&mut port, &mut pool, 1);
             pool.put_burst(&mut burst);
             drop(port);
-            let now = umem.accounting(&pool, 0, 0);
+            let now = region.umem().accounting(&pool, 0, 0);
             assert!(now.balances() && now.quarantined == 0, "{now:?}");
             let sent = frame(PROTECTED, 5, 2, 100);
             // Another test's thread may be between fork and exec: its child then holds the closed
@@ -253,7 +257,7 @@ fn a_closed_socket_lets_frames_pass() {
             let passed = steer.stats().expect("counters").count(Verdict::NoSocket);
             assert!((1..=attempts).contains(&passed), "{passed} of {attempts}");
             // The queue can be opened again, and frames are taken again.
-            let mut port = open(&umem, "a0", 0);
+            let mut port = open(&region, "a0", 0);
             steer.set_socket(0, port.socket()).expect("set");
             fill(&mut port, &mut pool);
             outside.send(&frame(PROTECTED, 5, 3, 100));
@@ -274,8 +278,8 @@ fn a_deleted_interface_is_an_error_and_loses_no_frame() {
     in_namespace(|| {
         veth("a0", "a1", 1);
         veth("b0", "b1", 1);
-        let (umem, mut pool) = region(512);
-        let (mut port, mut other) = (open(&umem, "a0", 0), open(&umem, "b0", 0));
+        let (region, mut pool) = region(512);
+        let (mut port, mut other) = (open(&region, "a0", 0), open(&region, "b0", 0));
         let mut steer = attach("a0", Mode::Native);
         steer.set_socket(0, port.socket()).expect("set");
         fill(&mut port, &mut pool);
@@ -291,7 +295,7 @@ fn a_deleted_interface_is_an_error_and_loses_no_frame() {
         let error = port.tx(&mut burst, &mut pool).expect_err("nowhere to send");
         assert!(error.is_gone(), "{error}");
         drop(port);
-        let now = umem.accounting(&pool, other.frames_held(), burst.len());
+        let now = region.umem().accounting(&pool, other.frames_held(), burst.len());
         assert!(now.balances() && now.quarantined == 0, "{now:?}");
         steer.stats().expect("the tables are still there");
         drop(steer);
@@ -303,7 +307,7 @@ fn a_deleted_interface_is_an_error_and_loses_no_frame() {
         assert_eq!(other.tx(&mut burst, &mut pool).expect("tx"), 1);
         beyond.expect("frame", |frame| frame == sent);
         veth("a0", "a1", 1);
-        let mut again = open(&umem, "a0", 0);
+        let mut again = open(&region, "a0", 0);
         let outside = Raw::open("a1");
         burst.push(packet(&mut pool, &sent));
         assert_eq!(again.tx(&mut burst, &mut pool).expect("tx"), 1);
@@ -315,8 +319,8 @@ fn a_deleted_interface_is_an_error_and_loses_no_frame() {
 fn a_link_that_is_down_keeps_packets_until_it_is_up() {
     in_namespace(|| {
         veth("a0", "a1", 1);
-        let (umem, mut pool) = region(128);
-        let mut port = open(&umem, "a0", 0);
+        let (region, mut pool) = region(128);
+        let mut port = open(&region, "a0", 0);
         let outside = Raw::open("a1");
         ip("link set a0 down");
         let mut burst = Burst::new();
@@ -337,7 +341,7 @@ fn a_link_that_is_down_keeps_packets_until_it_is_up() {
         }
         assert_eq!(port.tx(&mut burst, &mut pool).expect("not an error"), 10);
         drop(port);
-        let now = umem.accounting(&pool, 0, 0);
+        let now = region.umem().accounting(&pool, 0, 0);
         assert!(now.balances() && now.quarantined == 0, "{now:?}");
     });
 }
@@ -347,8 +351,8 @@ fn overload_drops_packets_and_never_frames() {
     in_namespace(|| {
         veth("a0", "a1", 1);
         veth("b0", "b1", 1);
-        let (umem, mut pool) = region(200);
-        let (mut from, mut to) = (open(&umem, "a0", 0), open(&umem, "b0", 0));
+        let (region, mut pool) = region(200);
+        let (mut from, mut to) = (open(&region, "a0", 0), open(&region, "b0", 0));
         let mut steer = attach("a0", Mode::Native);
         steer.set_socket(0, from.socket()).expect("set");
         fill(&mut from, &mut pool);
@@ -365,7 +369,7 @@ fn overload_drops_packets_and_never_frames() {
                 from.rx(&mut pool, &mut burst).expect("rx");
                 to.tx(&mut burst, &mut pool).expect("tx");
                 let held = from.frames_held() + to.frames_held();
-                assert!(umem.accounting(&pool, held, burst.len()).balances());
+                assert!(region.umem().accounting(&pool, held, burst.len()).balances());
             }
         }
         let lost = from.statistics().expect("statistics");
@@ -376,7 +380,7 @@ fn overload_drops_packets_and_never_frames() {
         drop((from, burst));
         all_sent(&mut to, &mut pool);
         drop(to);
-        let now = umem.accounting(&pool, 0, 0);
+        let now = region.umem().accounting(&pool, 0, 0);
         assert!(now.balances() && now.quarantined == 0, "{now:?}");
     });
 }
@@ -385,8 +389,8 @@ fn overload_drops_packets_and_never_frames() {
 fn bad_packets_leave_the_burst_without_being_sent() {
     in_namespace(|| {
         veth("a0", "a1", 1);
-        let ((umem, mut pool), (_other, mut foreign)) = (region(128), region(4));
-        let mut port = open(&umem, "a0", 0);
+        let ((region, mut pool), (_other, mut foreign)) = (region(128), region(4));
+        let mut port = open(&region, "a0", 0);
         let outside = Raw::open("a1");
         let good = frame(OTHER, 5, 1, 100);
         let mut burst = Burst::new();
@@ -400,7 +404,7 @@ fn bad_packets_leave_the_burst_without_being_sent() {
         assert_eq!(port.tx(&mut burst, &mut pool).expect("tx"), 7);
         outside.expect("the good one", |frame| frame == good);
         assert_eq!((port.stats().tx_refused, port.stats().tx_packets), (6, 1));
-        assert!(umem.accounting(&pool, port.frames_held(), 0).balances());
+        assert!(region.umem().accounting(&pool, port.frames_held(), 0).balances());
         assert_eq!(port.statistics().expect("statistics").tx_invalid_descs, 0);
     });
 }
@@ -409,10 +413,10 @@ fn bad_packets_leave_the_burst_without_being_sent() {
 fn errors_say_where_and_what_to_do() {
     in_namespace(|| {
         veth("a0", "a1", 1);
-        let (umem, _pool) = region(128);
+        let (region, _pool) = region(128);
         let index = ifindex("a0");
         let open = |index, queue, config: XskConfig| {
-            XskQueue::new(&umem, index, queue, &config).expect_err("impossible").to_string()
+            XskQueue::new(&region, index, queue, &config).expect_err("impossible").to_string()
         };
         let text = open(index, 0, XskConfig { mode: XskMode::ZeroCopy, ..SMALL });
         assert!(
@@ -428,11 +432,11 @@ fn errors_say_where_and_what_to_do() {
         assert!(text.contains("9999") && text.contains("ip link"), "{text}");
         let text = open(index, 0, XskConfig { rx: 100, ..SMALL });
         assert!(text.contains("XDP_RX_RING") && text.contains("powers of two"), "{text}");
-        let first = XskQueue::new(&umem, index, 0, &SMALL).expect("a queue");
+        let first = XskQueue::new(&region, index, 0, &SMALL).expect("a queue");
         let text = open(index, 0, SMALL);
         assert!(text.contains("another program"), "{text}");
         drop(first);
-        drop(again(|| XskQueue::new(&umem, index, 0, &SMALL)));
+        drop(again(|| XskQueue::new(&region, index, 0, &SMALL)));
 
         let first = attach("a0", Mode::Native);
         for mode in [Mode::Auto, Mode::Native, Mode::Generic] {
@@ -463,8 +467,8 @@ fn helper_that_holds_an_interface() {
     if std::env::var_os(HOLD).is_none() {
         return;
     }
-    let (umem, mut pool) = region(128);
-    let mut port = open(&umem, "a0", 0);
+    let (region, mut pool) = region(128);
+    let mut port = open(&region, "a0", 0);
     let mut steer = attach("a0", Mode::Native);
     steer.set_socket(0, port.socket()).expect("set");
     fill(&mut port, &mut pool);
@@ -496,8 +500,8 @@ fn a_killed_process_leaves_nothing_behind() {
         stack.expect("passed frame", |frame| frame == sent);
         let steer = attach("a0", Mode::Native);
         assert_eq!(steer.stats().expect("counters").frames(), 0);
-        let (umem, _pool) = region(128);
-        drop(open(&umem, "a0", 0));
+        let (region, _pool) = region(128);
+        drop(open(&region, "a0", 0));
     });
 }
 
@@ -529,8 +533,8 @@ fn a_large_mtu_falls_back_or_takes_the_variant_for_fragments() {
         steer
             .set_protected([Prefix::new(IpAddr::from([10, 0, 0, 0]), 8).expect("valid")])
             .expect("set");
-        let (umem, mut pool) = region(128);
-        let mut port = open(&umem, "a0", 0);
+        let (region, mut pool) = region(128);
+        let mut port = open(&region, "a0", 0);
         steer.set_socket(0, port.socket()).expect("set");
         fill(&mut port, &mut pool);
         let (outside, stack) = (Raw::open("a1"), Raw::open("a0"));

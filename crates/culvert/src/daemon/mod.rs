@@ -321,7 +321,7 @@ impl Daemon {
 
     /// Ports, routes and addresses after a change in Linux.
     fn follow_linux(&mut self) {
-        self.ports.follow(self.observer.snapshot(), &self.umem, &self.worker);
+        self.ports.follow(self.observer.snapshot(), &self.worker);
         self.publish_topology();
         self.attach_ports();
         // Addresses may have come that policies speak of.
@@ -338,7 +338,7 @@ impl Daemon {
         self.database.backend_mut().retry_numbers();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
-        if self.ports.retry(snapshot, &self.umem, &self.worker) {
+        if self.ports.retry(snapshot, &self.worker) {
             self.publish_topology();
             self.attach_ports();
         }
@@ -528,7 +528,7 @@ impl Daemon {
             self.ports.close(&self.worker);
             // The new ports take what the old ones took, from their first frame on.
             let steering = self.ports.steering().clone();
-            self.ports = Ports::new(&next.ports, self.umem.chunk_len());
+            self.ports = Ports::new(&next.ports, &self.umem);
             self.ports.steer(steering);
         }
         self.config.ports = next.ports;

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::{Command, MAX_PORTS};
-use io::{Port, Umem, XskConfig, XskQueue, XskTransfer};
+use io::{Port, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
 use mirror::{Link, Snapshot};
 use policy::{Action, PolicyConfig};
 use steer::device::{Device, Finding};
@@ -23,10 +23,11 @@ use crate::config::{PortConfig, XdpMode};
 ///
 /// A worker that shares its core is away for some milliseconds at a time, and TCP sends what its
 /// window allows: with 1024 frames to receive into, iperf3 lost a packet in 250, with 2048 none.
-const RINGS: XskConfig = XskConfig { fill: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
+const RINGS: XskConfig =
+    XskConfig { fill: 2048, ready: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
 
-/// Frames that one queue needs: what it receives into. What is sent comes from there as well.
-pub const FRAMES_PER_QUEUE: u32 = RINGS.fill;
+/// Frames without which one queue does not work: the least to receive into, and as many on their way.
+pub const FRAMES_PER_QUEUE: u32 = 2 * io::MIN_READY;
 
 /// Frames that one queue may hold at a time.
 pub const FRAMES_PER_FULL_QUEUE: u32 = RINGS.fill + RINGS.tx;
@@ -113,7 +114,7 @@ pub struct Ports {
     entries: Vec<Entry>,
     loader: Option<Loader>,
     steering: Steering,
-    chunk_len: usize,
+    region: XskRegion,
 }
 
 /// Programs on their way into the kernel: half of what a start takes, and nothing waits for it.
@@ -180,7 +181,7 @@ pub struct PortState<'a> {
 impl Ports {
     /// The configured ports, none of them open yet. Places in the worker begin at 1: 0 is the
     /// private interface's.
-    pub fn new(configs: &[PortConfig], chunk_len: usize) -> Ports {
+    pub fn new(configs: &[PortConfig], umem: &Umem) -> Ports {
         let entries = configs
             .iter()
             .enumerate()
@@ -194,7 +195,8 @@ impl Ports {
                 is_vlan_told: false,
             })
             .collect();
-        Ports { entries, loader: None, steering: Steering::default(), chunk_len }
+        let region = XskRegion::new(umem);
+        Ports { entries, loader: None, steering: Steering::default(), region }
     }
 
     /// Takes in what was loaded for these ports.
@@ -234,8 +236,9 @@ impl Ports {
     /// Opens the ports whose interfaces are there and up, and closes those whose interfaces went.
     /// True if anything changed; then the worker's tables have to follow, and [`Ports::attach`] is
     /// next: no frame is taken before.
-    pub fn follow(&mut self, snapshot: &Snapshot, umem: &Umem, worker: &WorkerHandle) -> bool {
+    pub fn follow(&mut self, snapshot: &Snapshot, worker: &WorkerHandle) -> bool {
         let mut changed = false;
+        let queues = self.queues();
         for entry in &mut self.entries {
             let link = snapshot.link_by_name(&entry.config.interface);
             let present = link.filter(|l| l.up).map(|l| l.index);
@@ -251,9 +254,8 @@ impl Ports {
                         let loader = self.loader.get_or_insert_with(Loader::new);
                         load(loader, &entry.config.interface)
                     });
-                    let opened =
-                        entry.open(ifindex, program, umem, worker, &self.steering, self.chunk_len);
-                    changed |= opened;
+                    changed |=
+                        entry.open(ifindex, program, &self.region, worker, &self.steering, queues);
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
                 (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
@@ -262,6 +264,18 @@ impl Ports {
             entry.look_for_vlans(snapshot);
         }
         changed
+    }
+
+    /// The queues of all ports, open or not, which share the region's frames.
+    fn queues(&self) -> u32 {
+        let queues = self.entries.iter().map(|entry| match &entry.working {
+            Some(working) => working.queues,
+            None => match Device::look(&entry.config.interface) {
+                Ok(device) => entry.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
+                Err(_) => entry.config.queues.unwrap_or(1),
+            },
+        });
+        queues.sum()
     }
 
     /// Whether a port waits for [`Ports::attach`].
@@ -360,11 +374,11 @@ impl Ports {
 
     /// Tries again what failed: ports that did not open, programs that are not up to date. True if
     /// a port opened.
-    pub fn retry(&mut self, snapshot: &Snapshot, umem: &Umem, worker: &WorkerHandle) -> bool {
+    pub fn retry(&mut self, snapshot: &Snapshot, worker: &WorkerHandle) -> bool {
         for entry in self.entries.iter_mut().filter(|e| e.is_stale) {
             entry.steer(&self.steering);
         }
-        self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, umem, worker)
+        self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, worker)
     }
 
     /// Every port as the operator sees it.
@@ -454,12 +468,12 @@ impl Entry {
         &mut self,
         ifindex: u32,
         program: Program,
-        umem: &Umem,
+        region: &XskRegion,
         worker: &WorkerHandle,
         steering: &Steering,
-        chunk_len: usize,
+        queues_in_all: u32,
     ) -> bool {
-        match self.try_open(ifindex, program, umem, worker, steering, chunk_len) {
+        match self.try_open(ifindex, program, region, worker, steering, queues_in_all) {
             Ok(working) => {
                 self.working = Some(working);
                 true
@@ -534,15 +548,15 @@ impl Entry {
         &mut self,
         ifindex: u32,
         program: Program,
-        umem: &Umem,
+        region: &XskRegion,
         worker: &WorkerHandle,
         steering: &Steering,
-        chunk_len: usize,
+        queues_in_all: u32,
     ) -> Result<Working, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
         let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
         let mut vlan_trouble = None;
-        for finding in device.findings(chunk_len, false) {
+        for finding in device.findings(region.umem().chunk_len(), false) {
             match finding {
                 Finding::MtuTooLargeForChunk { .. } => {
                     return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
@@ -564,9 +578,12 @@ impl Entry {
                 self.config.interface, self.config.interface
             ));
         }
+        let rings = RINGS
+            .share(region.umem().chunks() as u32, queues_in_all)
+            .map_err(|error| format!("worker.frames: {error}"))?;
         let mut sockets = Vec::new();
         for queue in 0..queues {
-            sockets.push(XskQueue::new(umem, ifindex, queue, &RINGS).map_err(|e| text(&e))?);
+            sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
         }
         let mut transfer = XskTransfer::Copy;
         for (queue, (socket, got)) in (0..).zip(sockets) {

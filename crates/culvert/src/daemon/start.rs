@@ -248,7 +248,7 @@ impl Daemon {
 
         // 4.
         let queues: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
-        let needed = queues * FRAMES_PER_QUEUE + FRAMES_SPARE;
+        let needed = queues * FRAMES_PER_QUEUE;
         if config.worker.frames < needed || config.ports.len() > Ports::MAX {
             return Err(StartError::Size(format!(
                 "worker.frames = {}: {} ports need at least {needed} (and there can be at most \
@@ -322,7 +322,7 @@ impl Daemon {
         let observer = Observer::new()?;
         let own = Own { table: config.tun.table, ifindex: tun_ifindex };
         let reflection = Reflection::new(observer.snapshot(), own);
-        let ports = Ports::new(&config.ports, umem.chunk_len());
+        let ports = Ports::new(&config.ports, &umem);
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.

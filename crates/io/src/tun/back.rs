@@ -16,7 +16,7 @@
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
 
-use crate::packet::Packet;
+use crate::umem::Packet;
 
 /// What is in front of the IP packet.
 pub const PREFIX_LEN: usize = TAG_LEN + HEADER_LEN;

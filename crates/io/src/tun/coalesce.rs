@@ -18,7 +18,7 @@
 use arrayvec::ArrayVec;
 
 use crate::checksum::Sum;
-use crate::packet::BURST_LEN;
+use crate::umem::BURST_LEN;
 
 use super::back::split;
 use super::layout::{Layout, TCP, double_word, put, set_ipv4_checksum, word};

@@ -28,9 +28,8 @@ use arrayvec::ArrayVec;
 use wire::Span;
 use wire::ethernet::EtherType;
 
-use crate::packet::{BURST_LEN, Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::{FramePool, MAX_HEADROOM};
+use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};

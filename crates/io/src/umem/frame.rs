@@ -1,23 +1,21 @@
-//! [`Frame`], the only handle to its chunk, and [`FramePool`], where the free ones are.
+//! [`Frame`], the only handle to its chunk.
 
 #![allow(unsafe_code, reason = "turns chunk numbers into slices; what is exported is safe")]
 
 use core::ptr::NonNull;
-use std::mem::ManuallyDrop;
-use std::sync::Arc;
 
 use mem::Cache;
 
 use super::region::Region;
-use crate::packet::{Burst, Packet};
 
-/// The only handle to one chunk: where it begins, and its region.
+/// The only handle to one chunk: where it begins, and its region, which it keeps alive.
 ///
-/// Dropping it gives the chunk back to the region under a lock; on the hot path give it to
-/// [`FramePool::put`].
+/// Dropping it gives the chunk back to the region, by itself, which all workers pay for; on the hot path
+/// give it to [`FramePool::put`](super::FramePool::put).
 pub struct Frame {
     start: NonNull<u8>,
-    pub(super) region: Arc<Region>,
+    /// Alive, since the chunk is counted in [`Region::take`] until the frame's end.
+    region: NonNull<Region>,
 }
 
 // SAFETY: the handle is the only one to plain memory that lives as long as the region.
@@ -30,14 +28,29 @@ impl Frame {
     ///
     /// # Safety
     ///
-    /// `index` is below the region's number of chunks, and there is no other handle to this chunk.
+    /// `index` came from this region's [`Region::take`], has not been given back, and there is no other handle
+    /// to the chunk.
     #[inline]
-    pub(super) unsafe fn new(region: Arc<Region>, index: u32) -> Self {
-        debug_assert!(index < region.chunks);
-        let offset = (index as usize) << region.chunk_shift;
+    pub(super) unsafe fn new(region: NonNull<Region>, index: u32) -> Self {
+        // SAFETY: the region lives while one of its chunks is out.
+        let of = unsafe { region.as_ref() };
+        debug_assert!(index < of.chunks);
+        let offset = (index as usize) << of.chunk_shift;
         // SAFETY: the region has `chunks << chunk_shift` bytes, and index is below chunks.
-        let start = unsafe { region.base().add(offset) };
+        let start = unsafe { of.base().add(offset) };
         Self { start, region }
+    }
+
+    #[inline]
+    fn region(&self) -> &Region {
+        // SAFETY: the frame's chunk is out, which keeps the region alive; nobody has it mutably.
+        unsafe { self.region.as_ref() }
+    }
+
+    /// Whether the chunk is of this region.
+    #[inline]
+    pub(super) fn is_of(&self, region: NonNull<Region>) -> bool {
+        self.region == region
     }
 
     /// The whole chunk.
@@ -45,14 +58,14 @@ impl Frame {
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: the chunk lies inside the mapping (see new()), is initialised (zeroed by the
         // kernel), and only this frame refers to it, so nobody writes it during the borrow.
-        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.region.chunk_len) }
+        unsafe { core::slice::from_raw_parts(self.start.as_ptr(), self.region().chunk_len) }
     }
 
     /// The whole chunk, to write.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in bytes(); `&mut self` on the chunk's only handle makes it exclusive.
-        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.region.chunk_len) }
+        unsafe { core::slice::from_raw_parts_mut(self.start.as_ptr(), self.region().chunk_len) }
     }
 
     /// Where a packet that is written into this frame should begin, in bytes: [`super::HEADROOM`],
@@ -78,114 +91,31 @@ impl Frame {
     /// The chunk's number in its region.
     #[inline]
     pub fn index(&self) -> u32 {
-        let offset = self.start.addr().get() - self.region.base().addr().get();
-        (offset >> self.region.chunk_shift) as u32
+        let region = self.region();
+        let offset = self.start.addr().get() - region.base().addr().get();
+        (offset >> region.chunk_shift) as u32
     }
 
-    /// Takes the frame apart without returning its chunk.
+    /// Takes the chunk's number out. The chunk stays out of the depot: the caller answers for it.
     #[inline]
-    pub(super) fn into_parts(self) -> (Arc<Region>, u32) {
+    pub(super) fn into_index(self) -> u32 {
         let index = self.index();
-        let frame = ManuallyDrop::new(self);
-        // SAFETY: the frame is never used or dropped again, so the Arc is moved out exactly once.
-        let region = unsafe { core::ptr::read(&frame.region) };
-        (region, index)
+        core::mem::forget(self);
+        index
     }
 }
 
 impl Drop for Frame {
     #[cold]
     fn drop(&mut self) {
-        self.region.return_chunk(self.index());
+        // SAFETY: the chunk is out, and this was the only handle to it.
+        unsafe { Region::give(self.region, self.index()) };
     }
 }
 
 impl core::fmt::Debug for Frame {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "Frame({})", self.index())
-    }
-}
-
-/// The free frames of one region, the one that was given back last first: its lines are the most
-/// likely to be still near. For one thread; never allocates after it is made.
-pub struct FramePool {
-    pub(super) region: Arc<Region>,
-    free: Vec<Frame>,
-}
-
-impl FramePool {
-    /// The pool of a new region, with all its frames.
-    ///
-    /// # Safety
-    ///
-    /// No frame of this region has been made.
-    pub(super) unsafe fn all_of(region: &Arc<Region>) -> Self {
-        let mut free = Vec::with_capacity(region.chunks as usize);
-        // Low addresses are at the end, so they are used first.
-        for index in (0..region.chunks).rev() {
-            // SAFETY: each number below `chunks` once, and the caller says that there were none.
-            free.push(unsafe { Frame::new(Arc::clone(region), index) });
-        }
-        Self { region: Arc::clone(region), free }
-    }
-
-    /// Another pool of the same region, for another thread: with no frame yet.
-    pub fn sibling(&self) -> Self {
-        // As many as may ever be put there.
-        let free = Vec::with_capacity(self.region.chunks as usize);
-        Self { region: Arc::clone(&self.region), free }
-    }
-
-    /// Takes a free frame; `None` when there is none. Its content is whatever was there last.
-    #[inline]
-    pub fn take(&mut self) -> Option<Frame> {
-        match self.free.pop() {
-            Some(frame) => Some(frame),
-            None => self.take_returned(),
-        }
-    }
-
-    #[cold]
-    fn take_returned(&mut self) -> Option<Frame> {
-        let Self { region, free } = self;
-        region.take_returned(|index| {
-            // SAFETY: the number of a chunk whose Frame was dropped, handed out once: the new
-            // Frame is again the only one.
-            free.push(unsafe { Frame::new(Arc::clone(region), index) });
-        });
-        free.pop()
-    }
-
-    /// Gives a frame back. One of another region goes to its own region instead.
-    #[inline]
-    pub fn put(&mut self, frame: Frame) {
-        // The capacity is the number of chunks, and no two frames have one chunk: it never grows.
-        if Arc::ptr_eq(&self.region, &frame.region) {
-            self.free.push(frame);
-        }
-    }
-
-    /// Gives a packet's frame back.
-    #[inline]
-    pub fn put_packet(&mut self, packet: Packet) {
-        self.put(packet.frame);
-    }
-
-    /// Gives back the frames of all packets of a burst, and empties it.
-    pub fn put_burst(&mut self, burst: &mut Burst) {
-        for packet in burst.drain(..) {
-            self.put(packet.frame);
-        }
-    }
-
-    /// The number of free frames at hand (without those that were dropped elsewhere).
-    pub fn available(&self) -> usize {
-        self.free.len()
-    }
-
-    /// A chunk's length in bytes.
-    pub fn chunk_len(&self) -> usize {
-        self.region.chunk_len
     }
 }
 
@@ -198,9 +128,3 @@ const STAGGER_STEPS: usize = 4;
 
 /// The most room in front of a packet, in bytes.
 pub const MAX_HEADROOM: usize = MIN_HEADROOM + (STAGGER_STEPS - 1) * mem::LINE_LEN;
-
-impl core::fmt::Debug for FramePool {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "FramePool({} free)", self.free.len())
-    }
-}

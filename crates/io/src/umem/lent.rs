@@ -1,11 +1,9 @@
 //! The ledger of frames that a pair of kernel rings has.
 
-#![allow(unsafe_code, reason = "takes over counts of the region; what is exported is safe")]
+#![allow(unsafe_code, reason = "makes frames of chunks that come back; what is exported is safe")]
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use super::Umem;
 use super::frame::Frame;
 use super::region::Region;
 
@@ -18,9 +16,9 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    pub(crate) fn new(umem: &Umem) -> Self {
-        let words = umem.chunks().div_ceil(64);
-        Self { region: Arc::clone(&umem.region), bits: vec![0; words].into_boxed_slice(), count: 0 }
+    pub(super) fn new(region: &Arc<Region>) -> Self {
+        let words = region.chunks.div_ceil(64) as usize;
+        Self { region: Arc::clone(region), bits: vec![0; words].into_boxed_slice(), count: 0 }
     }
 
     /// Enters a frame and returns its chunk's offset in the region, in bytes.
@@ -30,13 +28,10 @@ impl Lent {
     /// The frame itself, if it is of another region.
     #[inline]
     pub(crate) fn lend(&mut self, frame: Frame) -> Result<u64, Frame> {
-        if !Arc::ptr_eq(&self.region, &frame.region) {
+        if !frame.is_of(self.region.pointer()) {
             return Err(frame);
         }
-        let (region, index) = frame.into_parts();
-        // The ledger's own Arc keeps the region; the frame's count stays with the bit and is
-        // taken over again in redeem() or drop().
-        core::mem::forget(region);
+        let index = frame.into_index();
         if let Some(word) = self.bits.get_mut(index as usize / 64) {
             *word |= 1 << (index % 64);
         }
@@ -62,11 +57,9 @@ impl Lent {
     /// Makes the frame of a chunk whose bit the caller has just cleared.
     #[inline]
     fn frame(&self, index: u32) -> Frame {
-        // SAFETY: lend() forgot one strong count of this very region for each set bit; the bit was
-        // set and is cleared now, so that count is taken over exactly once.
-        let region = unsafe { Arc::from_raw(Arc::as_ptr(&self.region)) };
-        // SAFETY: the chunk's only Frame went into lend(), which keeps its number below chunks.
-        unsafe { Frame::new(region, index) }
+        // SAFETY: the chunk's only Frame, of this region, went into lend(), which set the bit; the chunk is
+        // still out, and the bit is cleared now, so it comes back once.
+        unsafe { Frame::new(self.region.pointer(), index) }
     }
 
     /// The number of lent frames.
@@ -89,8 +82,9 @@ impl Drop for Lent {
         for index in 0..self.region.chunks {
             let address = u64::from(index) << self.region.chunk_shift;
             if let Some(frame) = self.redeem(address) {
-                let (region, _) = frame.into_parts();
-                region.quarantined.fetch_add(1, Ordering::AcqRel);
+                frame.into_index();
+                // SAFETY: the chunk was out, and its only handle is gone.
+                unsafe { Region::quarantine(self.region.pointer()) };
             }
         }
     }

@@ -4,24 +4,38 @@
 //! by construction. A frame that is given to a kernel ring is entered in a `Lent` ledger, and can
 //! come back only through that ledger, once: whatever address a ring names, no two frames of the
 //! same chunk can exist.
-
-#![allow(unsafe_code, reason = "makes a new region's frames; everything exported is safe")]
+//!
+//! All workers and ports share one region. Each worker has a [`FramePool`]; the region's depot evens them
+//! out, a batch at a time. A frame may be freed by any worker. Nothing here knows how packets come and go:
+//! ports know of this memory, and it of none of them.
+//!
+//! ```text
+//!   worker 0   FramePool [..512] <--+                  +--> FramePool [..512]   worker 1
+//!                 |      ^          |   depot          |       |      ^
+//!              take()  put()        +-- [64][64][64] --+    take()  put()
+//!                 v      |              one by one:            v      |
+//!               Packet { Frame, Span }  dropped frames       Packet
+//! ```
 
 mod frame;
 mod lent;
+mod packet;
+mod pages;
 mod parcel;
+mod pool;
 mod region;
 
 use core::num::NonZeroUsize;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-pub use frame::{Frame, FramePool, MAX_HEADROOM, MIN_HEADROOM};
+pub use frame::{Frame, MAX_HEADROOM, MIN_HEADROOM};
 pub(crate) use lent::Lent;
+pub use packet::{BURST_LEN, Burst, Packet};
+pub use pages::Pages;
 pub use parcel::Parcel;
-pub use region::Pages;
-use region::Region;
+pub use pool::{FramePool, POOL_LEN};
+use region::{MAX_CHUNKS, Region};
 
 /// Where a received packet begins in its frame, in bytes: room for outer headers in front.
 ///
@@ -82,13 +96,10 @@ pub enum UmemError {
     },
 }
 
-/// The most chunks in a region: 16 GiB at 4096 bytes.
-const MAX_CHUNKS: u32 = 1 << 22;
-
-/// A region of packet memory, shared by all ports of one worker. Clones are handles to the same.
+/// A region of packet memory, shared by all workers and ports. Clones are handles to the same.
 #[derive(Clone)]
 pub struct Umem {
-    pub(crate) region: Arc<Region>,
+    region: Arc<Region>,
 }
 
 impl core::fmt::Debug for Umem {
@@ -98,7 +109,7 @@ impl core::fmt::Debug for Umem {
 }
 
 impl Umem {
-    /// Maps a region and returns it with the pool that holds all its frames.
+    /// Maps a region and returns it with a pool that holds its first frames, up to [`POOL_LEN`].
     ///
     /// # Errors
     ///
@@ -112,10 +123,20 @@ impl Umem {
             .ok_or(UmemError::Size { chunks: config.chunks })?;
         let region = Region::new(config.chunks, chunk_size, len, config.populate)
             .map_err(|source| UmemError::Map { len: len.get(), source })?;
-        let region = Arc::new(region);
-        // SAFETY: the region is new.
-        let pool = unsafe { FramePool::all_of(&region) };
-        Ok((Self { region }, pool))
+        let umem = Self { region: Arc::new(region) };
+        let mut pool = umem.pool();
+        pool.fill();
+        Ok((umem, pool))
+    }
+
+    /// A pool for one more worker: with no frame yet.
+    pub fn pool(&self) -> FramePool {
+        FramePool::new(&self.region)
+    }
+
+    /// A ledger of frames that are lent to the kernel.
+    pub(crate) fn ledger(&self) -> Lent {
+        Lent::new(&self.region)
     }
 
     /// What the region's memory is made of.
@@ -138,14 +159,15 @@ impl Umem {
         (self.region.base().addr().get() as u64, self.region.len() as u64)
     }
 
-    /// Adds up where all frames are. `in_ports` is the sum of [`crate::Port::frames_held`], and
-    /// `in_packets` the number of packets that the caller holds.
+    /// Adds up where all frames are. `in_ports` is the sum of what ports hold (`Port::frames_held`), and
+    /// `in_packets` the number of packets that the caller holds, with the frames of other pools. Exact while no
+    /// other thread moves frames.
     pub fn accounting(&self, pool: &FramePool, in_ports: usize, in_packets: usize) -> Accounting {
         Accounting {
             chunks: self.chunks(),
             in_pool: pool.available(),
-            returned: self.region.returned_count.load(Ordering::Acquire),
-            quarantined: self.region.quarantined.load(Ordering::Acquire),
+            returned: self.region.in_depot(),
+            quarantined: self.region.quarantined(),
             in_ports,
             in_packets,
         }
@@ -159,7 +181,8 @@ pub struct Accounting {
     pub chunks: usize,
     /// Free, in the pool.
     pub in_pool: usize,
-    /// Dropped outside the pool; the pool takes them back when it runs dry.
+    /// Free, in the depot: given back by pools that ran full, dropped elsewhere, or never used. A pool takes
+    /// them when it runs dry.
     pub returned: usize,
     /// Never to be used again, because the kernel may still read them.
     pub quarantined: usize,
@@ -236,7 +259,7 @@ mod tests {
         pool_two.put(pool_one.take().expect("frame"));
         assert_eq!(pool_two.available(), 70);
         assert!(one.accounting(&pool_one, 0, 0).balances());
-        let mut ledger = Lent::new(&one);
+        let mut ledger = one.ledger();
         assert!(ledger.lend(pool_two.take().expect("frame")).is_err());
         assert_eq!(ledger.count(), 0);
     }
@@ -244,7 +267,7 @@ mod tests {
     #[test]
     fn a_ledger_redeems_each_chunk_once_and_nothing_else() {
         let (umem, mut pool) = small();
-        let mut ledger = Lent::new(&umem);
+        let mut ledger = umem.ledger();
         let frame = pool.take().expect("frame");
         let index = frame.index();
         let address = ledger.lend(frame).expect("own region");
@@ -262,7 +285,7 @@ mod tests {
     #[test]
     fn what_a_dead_ledger_held_is_quarantined() {
         let (umem, mut pool) = small();
-        let mut ledger = Lent::new(&umem);
+        let mut ledger = umem.ledger();
         for _ in 0..3 {
             let frame = pool.take().expect("frame");
             ledger.lend(frame).expect("own region");
@@ -271,7 +294,7 @@ mod tests {
         let now = umem.accounting(&pool, 0, 0);
         assert_eq!((now.in_pool, now.quarantined), (67, 3));
         assert!(now.balances());
-        let mut ledger = Lent::new(&umem);
+        let mut ledger = umem.ledger();
         ledger.lend(pool.take().expect("frame")).expect("own region");
         ledger.redeem_all();
         assert_eq!(umem.accounting(&pool, 0, 0).returned, 1);
@@ -281,7 +304,7 @@ mod tests {
     fn the_region_goes_with_its_last_user() {
         let (umem, mut pool) = small();
         let weak = Arc::downgrade(&umem.region);
-        let mut ledger = Lent::new(&umem);
+        let mut ledger = umem.ledger();
         ledger.lend(pool.take().expect("frame")).expect("own region");
         drop((umem, pool));
         assert!(weak.upgrade().is_some());

@@ -1,15 +1,15 @@
 //! [`Parcel`]: a burst packed small, to be handed from one core to another.
 
-#![allow(unsafe_code, reason = "takes over counts of the region; what is exported is safe")]
+#![allow(unsafe_code, reason = "makes frames of packed chunks; what is exported is safe")]
 
 use std::sync::Arc;
 
 use wire::Span;
 
-use super::MAX_CHUNKS;
-use super::frame::{Frame, FramePool};
-use super::region::Region;
-use crate::packet::{BURST_LEN, Packet};
+use super::frame::Frame;
+use super::packet::{BURST_LEN, Packet};
+use super::pool::FramePool;
+use super::region::{MAX_CHUNKS, Region};
 
 /// Up to [`BURST_LEN`] packets of one region, in eight bytes each, with a tag of the caller's.
 ///
@@ -32,7 +32,7 @@ const _: () = assert!(MAX_CHUNKS <= 1 << TAG);
 impl FramePool {
     /// An empty parcel for packets of this pool's region.
     pub fn parcel(&self) -> Parcel {
-        Parcel { region: Arc::clone(&self.region), len: 0, words: [0; BURST_LEN] }
+        Parcel { region: Arc::clone(self.region()), len: 0, words: [0; BURST_LEN] }
     }
 }
 
@@ -63,7 +63,7 @@ impl Parcel {
     /// lies beyond 64 KiB.
     #[inline]
     pub fn push(&mut self, packet: Packet, tag: u8) -> Result<(), Packet> {
-        let is_ours = Arc::ptr_eq(&self.region, &packet.frame.region);
+        let is_ours = packet.frame.is_of(self.region.pointer());
         let (Ok(start), Ok(len)) =
             (u16::try_from(packet.span.start), u16::try_from(packet.span.len))
         else {
@@ -72,11 +72,7 @@ impl Parcel {
         let Some(word) = self.words.get_mut(self.len).filter(|_| is_ours) else {
             return Err(packet);
         };
-        let (region, chunk) = packet.frame.into_parts();
-        // The parcel's own Arc keeps the region; the frame's count stays with the word, and is taken over
-        // again in frame().
-        core::mem::forget(region);
-        *word = u64::from(chunk)
+        *word = u64::from(packet.frame.into_index())
             | u64::from(tag) << TAG
             | u64::from(start) << START
             | u64::from(len) << LEN;
@@ -128,11 +124,9 @@ impl Rest<'_> {
     #[inline(always)]
     fn packet(&self, word: u64) -> Packet {
         let chunk = word as u32 & ((1 << TAG) - 1);
-        // SAFETY: push() forgot one strong count of this very region for each word, and take() gives
-        // each once: the parcel's length was set to zero before the first.
-        let region = unsafe { Arc::from_raw(Arc::as_ptr(&self.parcel.region)) };
-        // SAFETY: the chunk's only Frame went into push(), which wrote its number.
-        let frame = unsafe { Frame::new(region, chunk) };
+        // SAFETY: the chunk's only Frame, of this region, went into push(), which wrote its number; take()
+        // gives each once: the parcel's length was set to zero before the first.
+        let frame = unsafe { Frame::new(self.parcel.region.pointer(), chunk) };
         let start = usize::from((word >> START) as u16);
         Packet { frame, span: Span { start, len: usize::from((word >> LEN) as u16) } }
     }

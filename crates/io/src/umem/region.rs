@@ -1,203 +1,55 @@
-//! The mapping itself: which pages it is made of, and how it goes.
+//! A region: the mapping, the depot of its free chunks, and what keeps it alive.
 //!
-//! A region of packets is touched at random, a few lines in each chunk: with pages of 4 KiB almost
-//! every packet misses the first-level TLB. So a region that is to be populated and is large enough
-//! asks for huge pages, in this order:
+//! # Life
 //!
-//! 1. pages that the administrator has set aside (`vm.nr_hugepages`), if they are enough;
-//! 2. an aligned mapping for which the kernel is asked to use huge pages by itself
-//!    (`MADV_HUGEPAGE`, unless `/sys/kernel/mm/transparent_hugepage/enabled` says `never`);
-//! 3. ordinary pages.
+//! Handles (the region's own, pools, ledgers, parcels) each hold an [`Arc`]. Frames do not: a count that all
+//! workers write would be written once a packet. Instead [`Region::out`] counts the chunks that are outside
+//! of the depot, and is written once a batch. While it is not zero it stands for one strong count of the
+//! [`Arc`]. So the mapping outlives the last frame, wherever that is.
 //!
-//! Nothing of that can fail the region, only slow it down: [`super::Umem::pages`] tells.
+//! ```text
+//!   depot  --take()-->  out: pools, frames, ledgers, parcels  --give(), give_batch()-->  depot
+//!                           '--quarantine()-->  never again
+//! ```
 
-#![allow(unsafe_code, reason = "maps and unmaps memory; what is exported is safe")]
+#![allow(unsafe_code, reason = "keeps the counts that keep the mapping alive")]
 
 use core::num::NonZeroUsize;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 
-use crate::xsk::Donors;
+use arrayvec::ArrayVec;
+use dispatch::Depot;
+use dispatch::depot::BATCH;
 
-/// What a region's memory is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pages {
-    /// Huge pages that were set aside for whoever asks (`MAP_HUGETLB`).
-    Reserved,
-    /// The kernel was asked to use huge pages, and did for so many bytes of the region.
-    Transparent {
-        /// Bytes of the region on huge pages when it was populated.
-        huge_bytes: usize,
-    },
-    /// Ordinary pages: the region is small, was not populated, or the kernel has no huge pages.
-    Small,
-}
+use super::pages::{Mapping, Pages};
 
-impl core::fmt::Display for Pages {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            Pages::Reserved => f.write_str("reserved huge pages"),
-            Pages::Transparent { .. } => f.write_str("transparent huge pages"),
-            Pages::Small => f.write_str("small pages"),
-        }
-    }
-}
+/// The most chunks in a region: 16 GiB at 4096 bytes.
+pub(super) const MAX_CHUNKS: u32 = 1 << 22;
 
-/// A private mapping of zeroed memory that no child process inherits.
-pub(super) struct Mapping {
-    base: NonNull<u8>,
-    len: NonZeroUsize,
-    pages: Pages,
-}
-
-// SAFETY: plain memory that is nobody's until the owner of the mapping hands it out.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; a shared Mapping gives out no reference to its memory.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    /// Maps `len` bytes at least; with `populate`, faults them in, on huge pages if there are some.
-    pub(super) fn new(len: NonZeroUsize, populate: bool) -> io::Result<Self> {
-        if !populate {
-            return Self::map(len, 0);
-        }
-        if len.get() >= HUGE_PAGE_LEN {
-            if let Ok(mapping) = Self::reserved(len) {
-                return Ok(mapping);
-            }
-            if let Ok(mapping) = Self::transparent(len) {
-                return Ok(mapping);
-            }
-        }
-        Self::map(len, libc::MAP_POPULATE)
-    }
-
-    fn map(len: NonZeroUsize, flags: libc::c_int) -> io::Result<Self> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;
-        // Reserved huge pages are promised by the call itself, or it fails.
-        let flags =
-            if flags & libc::MAP_HUGETLB != 0 { flags } else { flags | libc::MAP_NORESERVE };
-        // SAFETY: a fresh anonymous mapping; no existing memory is touched.
-        let mapped = unsafe {
-            libc::mmap(
-                core::ptr::null_mut(),
-                len.get(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = NonNull::new(mapped.cast::<u8>()).ok_or_else(io::Error::last_os_error)?;
-        let mapping = Self { base, len, pages: Pages::Small };
-        // A fork would make these pages copy-on-write, and the kernel's rings would then look at
-        // other pages than we do. No child of ours needs them.
-        let _only_a_precaution = mapping.advise(libc::MADV_DONTFORK);
-        Ok(mapping)
-    }
-
-    /// On pages that were set aside. Faulted in before anyone relies on them: a limit of the
-    /// control group would otherwise end the process at the first touch.
-    fn reserved(len: NonZeroUsize) -> io::Result<Self> {
-        let len = len.get().checked_next_multiple_of(HUGE_PAGE_LEN).and_then(NonZeroUsize::new);
-        let len = len.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))?;
-        let mut mapping = Self::map(len, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB)?;
-        mapping.advise(libc::MADV_POPULATE_WRITE)?;
-        mapping.pages = Pages::Reserved;
-        Ok(mapping)
-    }
-
-    /// On memory aligned so that the kernel can use huge pages for all of it but the end.
-    fn transparent(len: NonZeroUsize) -> io::Result<Self> {
-        let mut mapping = Self::map(len.saturating_add(HUGE_PAGE_LEN), 0)?;
-        mapping.align(len);
-        mapping.advise(libc::MADV_HUGEPAGE)?;
-        mapping.advise(libc::MADV_POPULATE_WRITE)?;
-        let huge_bytes = std::fs::read_to_string("/proc/self/smaps")
-            .map_or(0, |smaps| anon_huge_bytes(&smaps, mapping.base.addr().get()));
-        if huge_bytes > 0 {
-            mapping.pages = Pages::Transparent { huge_bytes };
-        }
-        Ok(mapping)
-    }
-
-    /// Gives back what lies before the first huge page's boundary, and what is then too much.
-    fn align(&mut self, len: NonZeroUsize) {
-        let before = self.base.align_offset(HUGE_PAGE_LEN).min(HUGE_PAGE_LEN);
-        let len =
-            len.get().checked_next_multiple_of(PAGE_LEN).and_then(NonZeroUsize::new).unwrap_or(len);
-        let behind = self.len.get().saturating_sub(before).saturating_sub(len.get());
-        if before > 0 {
-            // SAFETY: the front of this mapping, which nobody refers to yet.
-            unsafe { libc::munmap(self.base.as_ptr().cast(), before) };
-        }
-        // SAFETY: the mapping is at least one huge page longer than `len`, and `before` less.
-        self.base = unsafe { self.base.add(before) };
-        self.len = len;
-        if behind > 0 {
-            // SAFETY: `len + behind` bytes of the mapping lie behind the new base.
-            let end = unsafe { self.base.as_ptr().add(len.get()) };
-            // SAFETY: the end of this mapping, which nobody refers to yet.
-            unsafe { libc::munmap(end.cast(), behind) };
-        }
-    }
-
-    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is this mapping; none of the advice used here changes its content.
-        let result = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len.get(), advice) };
-        if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: base and len are those of the mapping, as align() has left it; whoever refers to
-        // its memory holds the owner of this alive.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len.get()) };
-    }
-}
-
-/// The anonymous memory on huge pages in the mapping that contains `address`, by the text of
-/// `/proc/self/smaps`, in bytes.
-fn anon_huge_bytes(smaps: &str, address: usize) -> usize {
-    let mut is_ours = false;
-    for line in smaps.lines() {
-        let word = line.split_whitespace().next().unwrap_or("");
-        let hex = |text| usize::from_str_radix(text, 16).ok();
-        if let Some((from, to)) = word.split_once('-').map(|(from, to)| (hex(from), hex(to))) {
-            is_ours = from.is_some_and(|from| from <= address) && to.is_some_and(|to| address < to);
-        } else if is_ours && let Some(rest) = line.strip_prefix("AnonHugePages:") {
-            let kib = rest.trim().strip_suffix(" kB").and_then(|kib| kib.parse::<usize>().ok());
-            return kib.unwrap_or(0) * 1024;
-        }
-    }
-    0
-}
-
-/// A region: the mapping, and the books about its chunks.
+/// The mapping, and the books about its chunks.
 pub(crate) struct Region {
     /// First, with the next: what every access to a frame reads.
     pub(super) chunk_len: usize,
     pub(super) chunk_shift: u32,
     pub(super) chunks: u32,
     mapping: Mapping,
-    /// Chunks whose frame was dropped instead of put into the pool.
-    returned: Mutex<Vec<u32>>,
-    /// `returned.len()`, readable without the lock.
-    pub(super) returned_count: AtomicUsize,
+    /// Free chunks that are in no pool.
+    depot: Depot,
+    /// Chunks outside of the depot that are not quarantined. On a line of its own: written by all workers.
+    out: Line<AtomicUsize>,
     /// Chunks that the kernel may read for ever; never used again.
-    pub(super) quarantined: AtomicUsize,
-    /// AF_XDP sockets with which this region is registered.
-    pub(crate) donors: Mutex<Donors>,
+    quarantined: AtomicUsize,
 }
 
+#[repr(align(128))]
+struct Line<T>(T);
+
 impl Region {
-    /// `chunks` chunks of `chunk_len` bytes, a power of two.
+    /// `chunks` chunks of `chunk_len` bytes, a power of two, all of them in the depot: those of low addresses
+    /// are taken first.
     pub(super) fn new(
         chunks: u32,
         chunk_len: usize,
@@ -205,16 +57,29 @@ impl Region {
         populate: bool,
     ) -> io::Result<Self> {
         let mapping = Mapping::new(len, populate)?;
+        let depot = Depot::new(chunks);
+        let batches = chunks / BATCH as u32;
+        (batches * BATCH as u32..chunks).rev().for_each(|chunk| depot.put(chunk));
+        for batch in (0..batches).rev() {
+            let first = batch * BATCH as u32;
+            depot.put_batch(&core::array::from_fn(|number| first + number as u32));
+        }
         Ok(Self {
             chunk_len,
             chunk_shift: chunk_len.trailing_zeros(),
             chunks,
             mapping,
-            returned: Mutex::new(Vec::with_capacity(chunks as usize)),
-            returned_count: AtomicUsize::new(0),
+            depot,
+            out: Line(AtomicUsize::new(0)),
             quarantined: AtomicUsize::new(0),
-            donors: Mutex::new(Donors::default()),
         })
+    }
+
+    /// The region as its frames know it.
+    #[inline]
+    pub(super) fn pointer(self: &Arc<Self>) -> NonNull<Self> {
+        // SAFETY: an Arc's content is never at address zero.
+        unsafe { NonNull::new_unchecked(Arc::as_ptr(self).cast_mut()) }
     }
 
     /// Where the first chunk begins.
@@ -231,99 +96,108 @@ impl Region {
         self.mapping.pages
     }
 
-    /// Takes note of a chunk whose frame is gone.
-    pub(super) fn return_chunk(&self, index: u32) {
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.push(index);
-        self.returned_count.store(returned.len(), Ordering::Release);
+    /// Chunks in the depot.
+    pub(super) fn in_depot(&self) -> usize {
+        self.depot.len()
     }
 
-    /// Hands each returned chunk's number to `take`, once.
-    pub(super) fn take_returned(&self, take: impl FnMut(u32)) {
-        if self.returned_count.load(Ordering::Acquire) == 0 {
-            return;
+    pub(super) fn quarantined(&self) -> usize {
+        self.quarantined.load(Ordering::Acquire)
+    }
+
+    /// Takes up to [`BATCH`] chunks from the depot. Each is the caller's alone, and keeps the region alive
+    /// until it is given back.
+    pub(super) fn take(self: &Arc<Self>) -> ArrayVec<u32, BATCH> {
+        let mut taken = ArrayVec::new();
+        let count = self.depot.take(&mut taken);
+        // Relaxed: the caller's own count keeps the region alive meanwhile.
+        if count > 0 && self.out.0.fetch_add(count, Ordering::Relaxed) == 0 {
+            // The chunks out there have one strong count of their own, for all of them together.
+            core::mem::forget(Arc::clone(self));
         }
-        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
-        returned.drain(..).for_each(take);
-        self.returned_count.store(0, Ordering::Release);
+        taken
+    }
+
+    /// Gives one chunk back. Costs a change of words that all workers share: a batch is the cheap way.
+    ///
+    /// # Safety
+    ///
+    /// `region` lives, the chunk came from its [`Self::take`], and there is no handle to the chunk any more.
+    /// Without a handle to the region the caller does not use it afterwards.
+    pub(super) unsafe fn give(region: NonNull<Self>, chunk: u32) {
+        // SAFETY: the caller promises that it lives: the chunk is out, at least until the next call.
+        unsafe { region.as_ref() }.depot.put(chunk);
+        // SAFETY: as the caller promises.
+        unsafe { Self::are_in(region, 1) };
+    }
+
+    /// Gives a batch back.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::give`], for each of them.
+    pub(super) unsafe fn give_batch(region: NonNull<Self>, chunks: &[u32; BATCH]) {
+        // SAFETY: as in give().
+        unsafe { region.as_ref() }.depot.put_batch(chunks);
+        // SAFETY: as the caller promises.
+        unsafe { Self::are_in(region, BATCH) };
+    }
+
+    /// Takes note of a chunk that is never used again.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::give`].
+    pub(super) unsafe fn quarantine(region: NonNull<Self>) {
+        // SAFETY: as in give().
+        unsafe { region.as_ref() }.quarantined.fetch_add(1, Ordering::AcqRel);
+        // SAFETY: as the caller promises.
+        unsafe { Self::are_in(region, 1) };
+    }
+
+    /// So many chunks are not out any more; the last takes along the strong count.
+    ///
+    /// # Safety
+    ///
+    /// They were out until now, and each is counted once.
+    unsafe fn are_in(region: NonNull<Self>, count: usize) {
+        // SAFETY: the region lives, since the chunks are still counted.
+        let out = unsafe { &region.as_ref().out.0 };
+        // Release: what was done with a chunk comes before the end of the region, which another thread may
+        // bring about. Acquire: if it is this one, what the others did has happened.
+        if out.fetch_sub(count, Ordering::AcqRel) == count {
+            // SAFETY: take() made this count when the word rose from zero, and each fall to zero drops one.
+            drop(unsafe { Arc::from_raw(region.as_ptr().cast_const()) });
+        }
     }
 }
-
-const HUGE_PAGE_LEN: usize = 2 << 20;
-const PAGE_LEN: usize = 4096;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mapped(len: usize, populate: bool) -> Mapping {
-        Mapping::new(NonZeroUsize::new(len).expect("not 0"), populate).expect("memory")
-    }
-
-    /// Every byte of a mapping is there and zero, whatever pages it got.
-    fn check(mapping: &Mapping, len: usize) {
-        assert!(mapping.len.get() >= len);
-        for at in (0..len).step_by(PAGE_LEN).chain([len - 1]) {
-            // SAFETY: inside the mapping, checked above.
-            let place = unsafe { mapping.base.add(at) };
-            // SAFETY: as above; nobody else knows of it.
-            assert_eq!(unsafe { place.read() }, 0);
+    #[test]
+    fn one_count_for_all_that_is_out() {
+        let len = NonZeroUsize::new(100 * 2048).expect("not 0");
+        let region = Arc::new(Region::new(100, 2048, len, false).expect("memory"));
+        assert_eq!((region.in_depot(), Arc::strong_count(&region)), (100, 1));
+        let batch = region.take();
+        assert!(batch.iter().copied().eq(0..64), "low addresses first");
+        let rest = region.take();
+        assert_eq!((rest.len(), region.take().len()), (36, 0));
+        assert_eq!(Arc::strong_count(&region), 2);
+        let at = region.pointer();
+        // SAFETY: taken above, once, as are all below.
+        unsafe { Region::give_batch(at, &batch.into_inner().expect("full")) };
+        for chunk in &rest[1..] {
             // SAFETY: as above.
-            unsafe { place.write(1) };
+            unsafe { Region::give(at, *chunk) };
         }
-    }
-
-    #[test]
-    fn a_large_region_is_aligned_and_whole_whatever_pages_it_gets() {
-        for len in [HUGE_PAGE_LEN, 3 * HUGE_PAGE_LEN + 2048, 5 * HUGE_PAGE_LEN - PAGE_LEN] {
-            let mapping = mapped(len, true);
-            check(&mapping, len);
-            match mapping.pages {
-                Pages::Reserved => assert!(mapping.len.get().is_multiple_of(HUGE_PAGE_LEN)),
-                Pages::Transparent { huge_bytes } => {
-                    assert!(mapping.base.addr().get().is_multiple_of(HUGE_PAGE_LEN));
-                    assert!(huge_bytes <= mapping.len.get() && huge_bytes >= HUGE_PAGE_LEN);
-                }
-                Pages::Small => {}
-            }
-        }
-    }
-
-    #[test]
-    fn an_aligned_mapping_gives_the_rest_back() {
-        let len = NonZeroUsize::new(HUGE_PAGE_LEN + 100).expect("not 0");
-        let mapping = Mapping::transparent(len);
-        // The kernel may be built without them; then there is nothing to see here.
-        let Ok(mapping) = mapping else { return };
-        assert!(mapping.base.addr().get().is_multiple_of(HUGE_PAGE_LEN));
-        assert_eq!(mapping.len.get(), HUGE_PAGE_LEN + PAGE_LEN);
-        check(&mapping, mapping.len.get());
-    }
-
-    #[test]
-    fn small_ones_have_small_pages() {
-        for (len, populate) in [(2048, true), (HUGE_PAGE_LEN - 1, true), (HUGE_PAGE_LEN, false)] {
-            let mapping = mapped(len, populate);
-            assert_eq!(mapping.pages, Pages::Small);
-            check(&mapping, len);
-        }
-    }
-
-    #[test]
-    fn smaps_is_read_for_the_right_mapping() {
-        let smaps = "7f00-7f40 rw-p 0 00:00 0 \nSize: 4 kB\nAnonHugePages:      2048 kB\n\
-            8000-9000 rw-p 0 00:00 0 [heap]\nAnonHugePages:         0 kB\nVmFlags: rd\n\
-            a000-b000 rw-p\nAnonHugePages: what\nc000-d000 rw-p\nRss: 1 kB\n";
-        for (address, bytes) in [
-            (0x7eff, 0),
-            (0x7f00, 2 << 20),
-            (0x7f3f, 2 << 20),
-            (0x7f40, 0),
-            (0x8000, 0),
-            (0xa000, 0),
-            (0xc000, 0),
-        ] {
-            assert_eq!(anon_huge_bytes(smaps, address), bytes, "{address:x}");
-        }
+        assert_eq!((region.in_depot(), Arc::strong_count(&region)), (99, 2));
+        let weak = Arc::downgrade(&region);
+        drop(region);
+        // SAFETY: as above; the chunk that is out keeps the region.
+        unsafe { Region::quarantine(at) };
+        assert!(weak.upgrade().is_none());
     }
 }

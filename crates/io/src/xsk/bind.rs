@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::ring::{Consumer, Layout, Producer};
@@ -33,8 +33,11 @@ pub enum XskTransfer {
 /// A queue's ring sizes and mode. Sizes are in packets, powers of two.
 #[derive(Clone, Copy, Debug)]
 pub struct XskConfig {
-    /// Frames kept ready for the kernel to receive into.
+    /// The fill ring.
     pub fill: u32,
+    /// Frames that the kernel has for receiving, filled or still to be filled: `fill` at most, and any number
+    /// up to that. See [`Self::share`].
+    pub ready: u32,
     /// Received packets that may wait.
     pub rx: u32,
     /// Packets that may wait to be sent; the completion ring is as large.
@@ -45,7 +48,41 @@ pub struct XskConfig {
 
 impl Default for XskConfig {
     fn default() -> Self {
-        Self { fill: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
+        Self { fill: 2048, ready: 2048, rx: 1024, tx: 1024, mode: XskMode::Auto }
+    }
+}
+
+/// The least that [`XskConfig::ready`] is bounded to: a burst.
+pub const MIN_READY: u32 = 64;
+
+/// There are too few frames for so many queues.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{frames} frames are too few for {queues} queues: {needed} are needed")]
+pub struct TooFewFrames {
+    /// The region's frames.
+    pub frames: u32,
+    /// The queues that share it.
+    pub queues: u32,
+    /// The least number of frames for them.
+    pub needed: u32,
+}
+
+impl XskConfig {
+    /// Bounds what one queue keeps ready, so that all `queues` queues of a region of `frames` frames keep half of
+    /// them at most. The other half is for packets on their way, transmit rings and the workers' pools:
+    /// otherwise queues without traffic would keep the frames that those with traffic need.
+    ///
+    /// # Errors
+    ///
+    /// [`TooFewFrames`] if a queue's part is below [`MIN_READY`].
+    pub fn share(self, frames: u32, queues: u32) -> Result<Self, TooFewFrames> {
+        let queues = queues.max(1);
+        let part = frames / 2 / queues;
+        if part < MIN_READY {
+            let needed = queues.saturating_mul(2 * MIN_READY);
+            return Err(TooFewFrames { frames, queues, needed });
+        }
+        Ok(Self { ready: self.ready.min(self.fill).min(part), ..self })
     }
 }
 
@@ -65,9 +102,44 @@ pub struct XskError {
     pub hint: &'static str,
 }
 
-/// Sockets by which a region is registered, for others to share.
-#[derive(Default)]
-pub(crate) struct Donors(pub(super) Vec<(Weak<OwnedFd>, XskTransfer)>);
+/// A region as AF_XDP knows it: with the sockets by which it is registered, for others to share. Clones are
+/// handles to the same. Locked when a queue opens or closes, by any thread.
+#[derive(Clone)]
+pub struct XskRegion {
+    umem: Umem,
+    donors: Arc<Mutex<Donors>>,
+}
+
+/// Sockets by which the region is registered.
+type Donors = Vec<(Weak<OwnedFd>, XskTransfer)>;
+
+impl XskRegion {
+    /// Not registered yet: the first queue does that. There should be one for a region.
+    pub fn new(umem: &Umem) -> Self {
+        Self { umem: umem.clone(), donors: Arc::default() }
+    }
+
+    /// The region.
+    pub fn umem(&self) -> &Umem {
+        &self.umem
+    }
+
+    fn donors(&self) -> MutexGuard<'_, Donors> {
+        self.donors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on nobody shares by this socket.
+    pub(super) fn forget(&self, socket: &Arc<OwnedFd>) {
+        let own = Arc::downgrade(socket);
+        self.donors().retain(|(donor, _)| !donor.ptr_eq(&own));
+    }
+}
+
+impl core::fmt::Debug for XskRegion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "XskRegion({:?}, {} sockets)", self.umem, self.donors().len())
+    }
+}
 
 /// A socket's four rings.
 pub(super) struct Rings {
@@ -84,14 +156,14 @@ pub(super) type Bound = (Arc<OwnedFd>, Rings, XskTransfer);
 
 /// Binds a socket, and waits for a queue that another has just left.
 pub(super) fn bind(
-    umem: &Umem,
+    region: &XskRegion,
     ifindex: u32,
     queue: u32,
     config: &XskConfig,
 ) -> Result<Bound, XskError> {
     let deadline = Instant::now() + RELEASE_WAIT;
     loop {
-        match bind_any(umem, ifindex, queue, config) {
+        match bind_any(region, ifindex, queue, config) {
             Ok(bound) => return Ok(bound),
             // The kernel frees a queue some time after its last socket was closed.
             Err((_, source))
@@ -109,17 +181,22 @@ pub(super) fn bind(
 }
 
 /// Tries the modes that are allowed, best first, and for each first to share, then to register.
-fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result<Bound, Failure> {
+fn bind_any(
+    region: &XskRegion,
+    ifindex: u32,
+    queue: u32,
+    config: &XskConfig,
+) -> Result<Bound, Failure> {
     let modes: &[XskTransfer] = match config.mode {
         XskMode::Auto => &[XskTransfer::ZeroCopy, XskTransfer::Copy],
         XskMode::Copy => &[XskTransfer::Copy],
         XskMode::ZeroCopy => &[XskTransfer::ZeroCopy],
     };
-    let mut donors = umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
-    donors.0.retain(|(donor, _)| donor.strong_count() > 0);
+    let mut donors = region.donors();
+    donors.retain(|(donor, _)| donor.strong_count() > 0);
     let mut last = ("bind", io::Error::from_raw_os_error(libc::EOPNOTSUPP));
     for &mode in modes {
-        let sharing = donors.0.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
+        let sharing = donors.iter().filter(|(_, has)| *has == mode).map(|(donor, _)| Some(donor));
         let mut result = None;
         for donor in sharing.chain([None]) {
             let donor = match donor.map(Weak::upgrade) {
@@ -127,7 +204,7 @@ fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result
                 Some(None) => continue,
                 None => None,
             };
-            match bind_one(umem, ifindex, queue, config, mode, donor.as_deref()) {
+            match bind_one(region.umem(), ifindex, queue, config, mode, donor.as_deref()) {
                 Ok(bound) => {
                     result = Some(bound);
                     break;
@@ -144,7 +221,7 @@ fn bind_any(umem: &Umem, ifindex: u32, queue: u32, config: &XskConfig) -> Result
                 Ok(false) => XskTransfer::Copy,
                 Err(source) => return Err(("getsockopt(XDP_OPTIONS)", source)),
             };
-            donors.0.push((Arc::downgrade(&socket), transfer));
+            donors.push((Arc::downgrade(&socket), transfer));
             return Ok((socket, rings, transfer));
         }
     }
@@ -229,3 +306,27 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
 
 /// How long a new socket waits for a queue that is in use.
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_queues_together_keep_half_of_the_frames() {
+        let config = XskConfig::default();
+        let ready = |frames, queues| config.share(frames, queues).map(|config| config.ready);
+        assert_eq!(ready(16384, 1), Ok(2048), "no more than asked for");
+        assert_eq!(ready(16384, 4), Ok(2048));
+        assert_eq!(ready(16384, 5), Ok(1638));
+        assert_eq!(ready(16384, 32), Ok(256), "four workers with eight queues each");
+        assert_eq!(ready(16384, 128), Ok(64));
+        assert_eq!(ready(1024, 0), Ok(512));
+        let error = config.share(16384, 129).expect_err("too many");
+        assert_eq!(error, TooFewFrames { frames: 16384, queues: 129, needed: 16512 });
+        assert!(error.to_string().contains("16384 frames") && error.to_string().contains("16512"));
+        assert_eq!(ready(16512, 129), Ok(64), "what the error says is enough");
+        let small = XskConfig { fill: 64, ready: 1000, ..config };
+        assert_eq!(small.share(16384, 1).map(|config| config.ready), Ok(64), "the ring's size");
+        assert!(config.share(u32::MAX, u32::MAX).is_err());
+    }
+}

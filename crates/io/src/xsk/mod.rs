@@ -2,11 +2,14 @@
 //!
 //! # One region, many sockets
 //!
-//! All queues of a worker use one region ([`Umem`]). The first socket registers it with the
-//! kernel; each further one binds with `XDP_SHARED_UMEM` to a socket that works in the same mode
+//! All queues of all workers use one region, which AF_XDP knows as an [`XskRegion`]. The first socket
+//! registers it with the kernel; each further one binds with `XDP_SHARED_UMEM` to a socket that works in the same mode
 //! (a shared bind inherits copy or zero copy), and has its own fill and completion ring because
 //! its interface or queue differs. When no such socket is left (its interface was deleted, or the
 //! mode differs) the region is registered once more, which the kernel allows.
+//!
+//! Each queue is a port of its own, which any worker may own: it has its own four rings, and shares only the
+//! region, whose depot needs no lock.
 //!
 //! # When frames come back
 //!
@@ -38,17 +41,15 @@ mod ring;
 mod socket;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use wire::Span;
 
-use crate::packet::{Burst, Packet};
 use crate::port::{Port, PortError, PortStats};
-use crate::umem::{FramePool, HEADROOM, Lent, Umem};
-pub(crate) use bind::Donors;
+use crate::umem::{Burst, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
-pub use bind::{XskConfig, XskError, XskMode, XskTransfer};
+pub use bind::{MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskRegion, XskTransfer};
 
 /// What XDP_STATISTICS reports: where the kernel lost packets of this queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,11 +94,13 @@ pub struct XskQueue {
     name: String,
     stats: PortStats,
     wakeups_refused: u64,
+    /// Frames that the kernel shall have for receiving.
+    ready: u32,
     // The order of the next three matters at drop: unmap, close, recover.
     rings: Rings,
     socket: Arc<OwnedFd>,
     custody: Custody,
-    umem: Umem,
+    region: XskRegion,
 }
 
 impl XskQueue {
@@ -110,18 +113,22 @@ impl XskQueue {
     ///
     /// [`XskError`] names the system call and what to do.
     pub fn new(
-        umem: &Umem,
+        region: &XskRegion,
         ifindex: u32,
         queue: u32,
         config: &XskConfig,
     ) -> Result<(Self, XskTransfer), XskError> {
-        let (socket, rings, transfer) = bind::bind(umem, ifindex, queue, config)?;
+        let (socket, rings, transfer) = bind::bind(region, ifindex, queue, config)?;
         let name = format!("{} queue {queue}", socket::interface_name(ifindex));
+        let umem = region.umem();
         let custody =
-            Custody { rx: Lent::new(umem), tx: Lent::new(umem), unread: Vec::new(), transfer };
+            Custody { rx: umem.ledger(), tx: umem.ledger(), unread: Vec::new(), transfer };
         let stats = PortStats::default();
-        let umem = umem.clone();
-        Ok((Self { name, stats, wakeups_refused: 0, rings, socket, custody, umem }, transfer))
+        let region = region.clone();
+        let ready = config.ready.min(config.fill);
+        let wakeups_refused = 0;
+        let queue = Self { name, stats, wakeups_refused, ready, rings, socket, custody, region };
+        Ok((queue, transfer))
     }
 
     /// The interface and the queue, for messages.
@@ -190,12 +197,11 @@ impl XskQueue {
 
     /// Gives the kernel new frames to receive into, a batch at a time.
     ///
-    /// All that it has for receiving, filled or still to be filled, is as much as the fill ring
-    /// holds: what waits in the receive ring is not asked for twice.
+    /// All that it has for receiving, filled or still to be filled, is `XskConfig::ready`: what waits in
+    /// the receive ring is not asked for twice.
     fn refill(&mut self, pool: &mut FramePool, came: usize) {
-        let size = self.rings.fill.size();
-        let missing = size.saturating_sub(self.custody.rx.count() as u32);
-        if missing < REFILL_LEN.min(size / 4) && (came > 0 || missing == 0) {
+        let missing = self.ready.saturating_sub(self.custody.rx.count() as u32);
+        if missing < REFILL_LEN.min(self.ready / 4) && (came > 0 || missing == 0) {
             return;
         }
         let room = self.rings.fill.room(missing).min(missing);
@@ -245,7 +251,7 @@ impl Port for XskQueue {
                 self.stats.rx_refused += 1;
                 continue;
             };
-            let start = (desc.addr % self.umem.chunk_len() as u64) as usize;
+            let start = (desc.addr % self.region.umem().chunk_len() as u64) as usize;
             let packet = Packet { frame, span: Span { start, len: desc.len as usize } };
             if !packet.is_valid() {
                 self.stats.rx_refused += 1;
@@ -329,10 +335,7 @@ impl Port for XskQueue {
 impl Drop for XskQueue {
     fn drop(&mut self) {
         // After this no other queue can share by this socket, so its descriptor is the last.
-        let mut donors = self.umem.region.donors.lock().unwrap_or_else(PoisonError::into_inner);
-        let own = Arc::downgrade(&self.socket);
-        donors.0.retain(|(donor, _)| !donor.ptr_eq(&own));
-        drop(donors);
+        self.region.forget(&self.socket);
         let deadline = Instant::now() + COMPLETION_WAIT;
         loop {
             while let Some(address) = self.rings.completion.pop() {
@@ -367,6 +370,12 @@ const COMPLETION_WAIT: Duration = Duration::from_millis(100);
 
 /// The shortest frame that the kernel sends.
 const ETHERNET_HEADER_LEN: usize = 14;
+
+// A queue may go to any worker's thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<XskQueue>();
+};
 
 // Received packets begin where outer headers fit in front.
 const _: () = assert!(HEADROOM == 256);

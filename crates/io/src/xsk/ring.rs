@@ -157,11 +157,6 @@ impl<T: Slot> Producer<T> {
         Ok(Self { ring, next: 0, seen: 0 })
     }
 
-    /// How many slots there are.
-    pub(super) const fn size(&self) -> u32 {
-        self.ring.size
-    }
-
     /// How many slots are free; looks at the kernel's index when fewer than `wanted` were.
     pub(super) fn room(&mut self, wanted: u32) -> u32 {
         let known = self.ring.size.saturating_sub(self.next.wrapping_sub(self.seen));

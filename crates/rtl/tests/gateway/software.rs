@@ -6,7 +6,7 @@ use crypto::{Engine, Job, JobStatus, Keys, Op, Provider, Session};
 use engine_openssl::OpensslProvider;
 use esp::{Cells, IvSource, Mode, Opened, Sa, SaParams};
 use outcome::DropReason;
-use policy::{Databases, Direction, Flow, Mark, PolicyConfig, PortMask, Prefix, Reader};
+use policy::{Databases, Direction, Flow, PolicyConfig, Reader};
 use wire::{Span, parse_ip};
 
 /// Runs packets through SAs, with the cipher between the halves.
@@ -80,7 +80,7 @@ impl Software {
     }
 }
 
-/// Policies as the software path looks them up; a found one is told by its number.
+/// Policies as the software path looks them up; a found one is told by its index.
 pub struct Policies {
     databases: Databases<()>,
     reader: Reader<()>,
@@ -93,34 +93,13 @@ impl Policies {
         Policies { databases, reader }
     }
 
-    /// Puts the gateway's policy in under a number.
-    pub fn add(&mut self, direction: Direction, number: u32, policy: &rtl::Policy) {
-        let s = &policy.selector;
-        let prefix = |(addr, len): (IpAddr, u8)| Prefix { addr, len };
-        let port = |port: Option<u16>| match port {
-            Some(value) => PortMask { value, mask: u16::MAX },
-            None => PortMask::default(),
-        };
-        let selector = policy::Selector {
-            protocol: s.protocol.unwrap_or(0),
-            src_port: port(s.src_port),
-            dst_port: port(s.dst_port),
-            ..policy::Selector::between(prefix(s.src), prefix(s.dst))
-        };
-        self.databases.put_policy(PolicyConfig {
-            index: number,
-            direction,
-            selector,
-            priority: policy.priority.into(),
-            action: policy::Action::Allow,
-            templates: Vec::new(),
-            mark: Mark::default(),
-            if_id: 0,
-        });
+    /// Puts a policy in.
+    pub fn add(&mut self, config: PolicyConfig) {
+        self.databases.put_policy(config);
         self.reader.refresh_all();
     }
 
-    /// The number of the policy that decides.
+    /// The index of the policy that decides.
     pub fn find(&self, direction: Direction, packet: &[u8]) -> Option<u32> {
         let headers = parse_ip(packet).unwrap();
         let found = self.reader.policy(direction, &Flow::new(&headers, 0))?;

@@ -206,7 +206,6 @@ fn device_findings(
 fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
     let check = "buffers";
     let frames = config.worker.frames;
-    let needed_for = |queues: u32, each| queues.saturating_mul(each) + FRAMES_SPARE;
     if config.ports.len() > Ports::MAX {
         return Finding::problem(
             check,
@@ -216,10 +215,11 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
         );
     }
     // The daemon starts with the first, and works with the second.
-    let configured = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
-    let at_start = needed_for(configured, FRAMES_PER_QUEUE);
-    let queues = ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
-    let in_use = needed_for(queues, FRAMES_PER_FULL_QUEUE);
+    let configured: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
+    let at_start = configured.saturating_mul(FRAMES_PER_QUEUE);
+    let queues: u32 =
+        ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
+    let in_use = queues.saturating_mul(FRAMES_PER_FULL_QUEUE) + FRAMES_SPARE;
     let enough = format!("worker.frames = {}", at_start.max(in_use).next_power_of_two());
     if frames < at_start {
         return Finding::problem(
@@ -233,7 +233,7 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
         return Finding::warning(
             check,
             format!("worker.frames = {frames}; {queues} queues can hold {in_use}"),
-            "when all rings are full, packets are dropped for want of a buffer",
+            "each queue has fewer buffers to receive into, and a burst may find none",
             enough,
         );
     }
@@ -353,7 +353,16 @@ mod tests {
                 Warning,
                 &["no ip", "iproute2"],
             ),
-            (|f| config(f).worker.frames = 4096, "buffers", Problem, &["6144", "= 8192"]),
+            (|f| config(f).worker.frames = 4096, "buffers", Warning, &["8192", "= 8192"]),
+            (
+                |f| {
+                    config(f).worker.frames = 1024;
+                    config(f).ports.iter_mut().for_each(|port| port.queues = Some(8));
+                },
+                "buffers",
+                Problem,
+                &["2048", "does not start"],
+            ),
             (|f| device(f).rx_queues = 7, "buffers", Warning, &["26624", "= 32768"]),
             (
                 |f| {

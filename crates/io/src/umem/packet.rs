@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use mem::Cache;
 use wire::Span;
 
-use crate::umem::Frame;
+use super::frame::Frame;
 
 /// The most packets in a burst.
 pub const BURST_LEN: usize = 64;

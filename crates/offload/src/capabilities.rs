@@ -1,0 +1,145 @@
+//! What a device does, and whether an SA or a policy is within it.
+
+use core::ops::RangeInclusive;
+
+use crypto::Suite;
+use esp::{Mode, SaFlags};
+use policy::{Direction, PolicyConfig, SaConfig, Scope};
+
+use crate::attribute::Attribute;
+
+/// Where an SA's packets are worked on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// By the CPU alone.
+    #[default]
+    Cpu,
+    /// The cipher by a device, all else by the CPU.
+    Crypto,
+    /// By a device, with SAs and policies of its own.
+    Packet,
+}
+
+impl Placement {
+    /// As `ip xfrm` and `culvert sa` spell it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Placement::Cpu => "software",
+            Placement::Crypto => "crypto offload",
+            Placement::Packet => "packet offload",
+        }
+    }
+}
+
+/// What a device does. Fixed for the life of the device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// [`Placement::Crypto`] or [`Placement::Packet`].
+    pub placement: Placement,
+    /// The suites.
+    pub suites: Vec<Suite>,
+    /// Tunnel mode.
+    pub has_tunnel: bool,
+    /// Transport mode.
+    pub has_transport: bool,
+    /// Outer source and destination of two families, where NAT64 is on the way.
+    pub has_mixed_families: bool,
+    /// Extended sequence numbers.
+    pub has_esn: bool,
+    /// UDP encapsulation.
+    pub has_udp_encap: bool,
+    /// Traffic flow confidentiality.
+    pub has_tfc: bool,
+    /// Flags other than the default ones.
+    pub has_flags: bool,
+    /// Marks and interface ids.
+    pub has_scopes: bool,
+    /// Selectors of SAs.
+    pub has_sa_selectors: bool,
+    /// Sizes of the replay window that an SA may ask for. A device may give it a larger one.
+    pub replay_windows: RangeInclusive<u32>,
+    /// The largest limit by volume.
+    pub most_volume: u64,
+    /// The largest reqid.
+    pub most_reqid: u32,
+    /// The largest priority of a policy.
+    pub most_priority: u32,
+    /// SAs of each direction at most.
+    pub most_sas: usize,
+    /// Policies of each direction at most.
+    pub most_policies: usize,
+    /// Whether packets of one SA come back in the order of submission.
+    pub is_ordered: bool,
+}
+
+impl Capabilities {
+    /// Whether a device with these capabilities carries an SA exactly as described.
+    ///
+    /// With crypto offload only the algorithms count, and what goes into the cipher.
+    ///
+    /// # Errors
+    /// The first attribute that the device lacks.
+    pub fn check_sa(&self, config: &SaConfig) -> Result<(), Attribute> {
+        let params = &config.params;
+        let need = |fits: bool, lacked| if fits { Ok(()) } else { Err(lacked) };
+        need(self.suites.contains(&params.suite), Attribute::Suite(params.suite))?;
+        need(self.has_esn || !params.esn, Attribute::Esn(params.esn))?;
+        if self.placement != Placement::Packet {
+            return Ok(());
+        }
+        let has_mode = match params.mode {
+            Mode::Tunnel => self.has_tunnel,
+            Mode::Transport => self.has_transport,
+        };
+        need(has_mode, Attribute::Mode(params.mode))?;
+        let is_mixed = params.src.is_ipv4() != params.dst.is_ipv4();
+        need(self.has_mixed_families || !is_mixed, Attribute::Families)?;
+        need(self.has_udp_encap || params.encap.is_none(), Attribute::UdpEncap)?;
+        let window = params.replay_window;
+        need(self.replay_windows.contains(&window), Attribute::ReplayWindow(window))?;
+        need(self.has_tfc || params.tfc_pad_len == 0, Attribute::TfcPadding)?;
+        need(self.has_flags || params.flags == SaFlags::default(), Attribute::Flags)?;
+        self.check_scope(config.scope())?;
+        need(self.has_sa_selectors || config.selector.is_none(), Attribute::Selector)?;
+        need(config.reqid <= self.most_reqid, Attribute::Reqid(config.reqid))?;
+        let l = &config.limits;
+        [l.soft_bytes, l.hard_bytes, l.soft_packets, l.hard_packets].into_iter().try_for_each(
+            |limit| need(limit == u64::MAX || limit <= self.most_volume, Attribute::Limit(limit)),
+        )
+    }
+
+    /// Whether a device with these capabilities carries out a policy exactly as described.
+    ///
+    /// # Errors
+    /// The first attribute that the device lacks.
+    pub fn check_policy(&self, config: &PolicyConfig) -> Result<(), Attribute> {
+        let need = |fits: bool, lacked| if fits { Ok(()) } else { Err(lacked) };
+        need(self.placement == Placement::Packet, Attribute::Policy)?;
+        let is_known = config.direction != Direction::Forward;
+        need(is_known, Attribute::Direction(config.direction))?;
+        self.check_scope(config.scope())?;
+        let s = &config.selector;
+        let is_whole = [s.src_port.mask, s.dst_port.mask].iter().all(|m| matches!(m, 0 | 0xffff));
+        need(is_whole && s.ifindex == 0, Attribute::Selector)?;
+        need(config.priority <= self.most_priority, Attribute::Priority(config.priority))?;
+        match config.templates.as_slice() {
+            [] => Ok(()),
+            [template] if template.protocol == ESP && !template.optional => {
+                need(template.reqid <= self.most_reqid, Attribute::Reqid(template.reqid))
+            }
+            _ => Err(Attribute::Templates),
+        }
+    }
+
+    fn check_scope(&self, scope: Scope) -> Result<(), Attribute> {
+        match scope {
+            _ if self.has_scopes => Ok(()),
+            Scope { if_id: 1.., .. } => Err(Attribute::IfId),
+            scope if scope.is_any() => Ok(()),
+            _ => Err(Attribute::Mark),
+        }
+    }
+}
+
+/// The IP protocol.
+const ESP: u8 = 50;

@@ -1,0 +1,130 @@
+//! The device as the control thread has it.
+
+use crypto::Keys;
+use policy::{PolicyConfig, SaConfig};
+
+use crate::capabilities::Capabilities;
+use crate::error::{Failure, HandleError, PutError};
+use crate::event::Event;
+use crate::queue::{Buffer, Queue};
+
+/// An SA in a device. The device chooses the number, and does not use it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SaHandle(pub u32);
+
+/// A policy in a device, likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PolicyHandle(pub u32);
+
+/// Which way an SA's packets go: XFRM's SAs have no direction until they are offloaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SaDirection {
+    /// The device seals.
+    Outbound,
+    /// The device opens.
+    Inbound,
+}
+
+/// An SA that is to be put in. The device copies what it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct NewSa<'a> {
+    /// Which way.
+    pub direction: SaDirection,
+    /// As the owner described it.
+    pub config: &'a SaConfig,
+    /// Its keys. A device that keeps a copy zeroises it when the SA is removed.
+    pub keys: &'a Keys,
+    /// What it did in another place; [`Live::default`] for a new one.
+    pub start: &'a Live,
+}
+
+/// A policy that is to be put in.
+#[derive(Clone, Copy, Debug)]
+pub struct NewPolicy<'a> {
+    /// As the owner described it.
+    pub config: &'a PolicyConfig,
+    /// The SA that an outbound policy with a template protects by. An inbound policy asks for its
+    /// template's reqid instead, and has none here.
+    pub sa: Option<SaHandle>,
+}
+
+/// An SA's numbers at one moment.
+///
+/// With crypto offload `number` and `received` are not the device's and stay as they were put in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    /// Outbound the last number used, inbound the highest one accepted.
+    pub number: u64,
+    /// The replay window: bit `n % 64` of word `n / 64` says that `number - n` was received. Numbers beyond
+    /// the last word count as received, so that nothing is accepted twice.
+    pub received: Vec<u64>,
+    /// Bytes inside ESP without padding, as Linux counts them.
+    pub bytes: u64,
+    /// Packets.
+    pub packets: u64,
+}
+
+/// A device that does IPsec; `B` is the data path's packet buffer.
+///
+/// Owned by the control thread. Calls may wait for the device, for milliseconds at most.
+pub trait Device<B: Buffer>: Send {
+    /// The device's name, for people.
+    fn name(&self) -> &str;
+
+    /// What the device does.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Puts an SA in; its packets may come from now on.
+    ///
+    /// # Errors
+    /// [`PutError`]; the first attribute that the device lacks is the one that
+    /// [`Capabilities::check_sa`] names.
+    fn put_sa(&mut self, sa: NewSa<'_>) -> Result<SaHandle, PutError>;
+
+    /// Takes an SA out and returns its last numbers: the device uses none beyond them. Its packets that are
+    /// still inside are dropped.
+    ///
+    /// # Errors
+    /// [`HandleError::InUse`] while a policy leads to it.
+    fn remove_sa(&mut self, sa: SaHandle) -> Result<Live, HandleError>;
+
+    /// An SA's numbers as they are now.
+    ///
+    /// # Errors
+    /// [`HandleError::Unknown`], [`HandleError::Failed`].
+    fn live(&mut self, sa: SaHandle) -> Result<Live, HandleError>;
+
+    /// Puts a policy in.
+    ///
+    /// # Errors
+    /// [`PutError`]; with crypto offload always [`Attribute::Policy`](crate::Attribute::Policy).
+    fn put_policy(&mut self, policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError>;
+
+    /// Lets an outbound policy's packets go through another SA from the next one on.
+    ///
+    /// # Errors
+    /// [`HandleError::Unknown`] for the policy or the SA, [`HandleError::Failed`].
+    fn switch_policy(&mut self, policy: PolicyHandle, sa: SaHandle) -> Result<(), HandleError>;
+
+    /// Takes a policy out.
+    ///
+    /// # Errors
+    /// [`HandleError::Unknown`], [`HandleError::Failed`].
+    fn remove_policy(&mut self, policy: PolicyHandle) -> Result<(), HandleError>;
+
+    /// A queue for one worker. One that is dropped takes its buffers along: a device that may still write to
+    /// them keeps them until it cannot.
+    ///
+    /// # Errors
+    /// [`PutError::Full`] when all queues are given away, [`PutError::Failed`].
+    fn queue(&mut self) -> Result<Box<dyn Queue<B>>, PutError>;
+
+    /// The oldest event that waits.
+    fn event(&mut self) -> Option<Event>;
+
+    /// Whether the device still answers.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    fn check(&mut self) -> Result<(), Failure>;
+}
