@@ -1,5 +1,6 @@
 //! A set of workers: who hands packets to whom, and the limits that they share.
 
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use std::sync::Arc;
 
 use dispatch::{Mesh, Sleepers};
@@ -36,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) errors: RateLimiter,
     pub(crate) confirmations: RateLimiter,
     pub(crate) mappings: RateLimiter,
+    /// Running number of ICMP errors, for IPv4's identification.
+    errors_made: AtomicU16,
 }
 
 impl Shared {
@@ -45,7 +48,13 @@ impl Shared {
             errors: RateLimiter::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
             mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
+            errors_made: AtomicU16::new(0),
         }
+    }
+
+    /// The identification of another ICMP error.
+    pub(crate) fn next_ident(&self) -> u16 {
+        self.errors_made.fetch_add(1, Relaxed).wrapping_add(1)
     }
 
     /// The time, on the clock of the whole set.

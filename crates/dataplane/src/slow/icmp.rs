@@ -23,15 +23,13 @@ const WAITING: usize = ERRORS_AT_ONCE as usize;
 /// The errors of one worker.
 pub(super) struct Errors {
     shared: Arc<Shared>,
-    /// Running number of errors, for IPv4's identification.
-    ident: u16,
     /// Made, and not yet sent; each with its own origin.
     waiting: ArrayVec<(Packet, Origin), WAITING>,
 }
 
 impl Errors {
     pub(super) fn new(shared: Arc<Shared>) -> Errors {
-        Errors { shared, ident: 0, waiting: ArrayVec::new() }
+        Errors { shared, waiting: ArrayVec::new() }
     }
 }
 
@@ -107,8 +105,7 @@ impl Errors {
         let pool = &mut path.exec.out.pool;
         let span = wire::Span { start: io::HEADROOM, len: 0 };
         let mut error = Packet { frame: pool.take()?, span };
-        self.ident = self.ident.wrapping_add(1);
-        let reporter = Reporter { src, ident: self.ident };
+        let reporter = Reporter { src, ident: self.shared.next_ident() };
         let room = error.frame.bytes_mut().get_mut(io::HEADROOM..).unwrap_or_default();
         match icmp_error::build(cause, packet.data(), h, false, reporter, room) {
             Ok(len) => {
