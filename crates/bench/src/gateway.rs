@@ -8,8 +8,8 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
 use dataplane::{
-    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Waker, Worker,
-    WorkerParts,
+    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Team, Waker,
+    Worker, WorkerParts,
 };
 use esp::{Cells, IvSource, Sa};
 use io::{BURST_LEN, ChunkSize, HEADROOM, Packet, Umem, UmemConfig};
