@@ -761,6 +761,33 @@ fn a_packet_handed_over_while_the_home_moves_is_worked_on_once() {
 }
 
 #[test]
+fn of_two_that_claim_one_is_the_home() {
+    loom::model(|| {
+        let mint = Mint::new();
+        let sa = Sa { home: Arc::new(Home::vacant()), state: Flow::new() };
+        let [mut here, mut there] = peers(2);
+        let item = mint.item(10);
+        let hand = {
+            let sa = sa.clone();
+            thread::spawn(move || {
+                let home = sa.home.claim(1);
+                assert_eq!(home, sa.home.at());
+                sa.take(&mut there, item);
+                sa.serve(&mut there);
+                there
+            })
+        };
+        let home = sa.home.claim(0);
+        assert_eq!(home, sa.home.at());
+        sa.take(&mut here, mint.item(0));
+        sa.serve(&mut here);
+        let mut peers = [here, hand.join().unwrap()];
+        assert_eq!(sa.end(&mut peers), [0, 10]);
+        assert_eq!(mint.living(), 0);
+    });
+}
+
+#[test]
 fn a_home_that_goes_and_comes_back_has_one_writer() {
     loom::model(|| {
         let mint = Mint::new();

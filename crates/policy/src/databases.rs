@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::counters::{OwnTally, Tallies};
+use crate::counters::{OwnTally, Tallies, WorkerIndex};
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
@@ -77,12 +77,16 @@ impl<S> Databases<S> {
     ///
     /// Readers see the old or the new one, never neither. The old entry does not count as removed:
     /// its successor carries on, and a worker may finish the burst for which it holds it. A limit
-    /// that was reached stays reached, as in Linux's update of a state.
+    /// that was reached stays reached, as in Linux's update of a state. The home stays where it is.
     pub fn replace_sa(&mut self, config: SaConfig, esp: S) -> Arc<SaEntry<S>> {
         let entry = Arc::new(SaEntry::new(config, esp));
         let old = self.find(&entry.config.id());
         if let Some((_, old)) = &old {
             entry.advance(old.state());
+            // Its live numbers may be the same: they keep their one writer. Where no worker has met the
+            // SA, two that do so at a time, in the old view and in the new, must find the same one.
+            let home = old.home().claim(WorkerIndex::FIRST.get());
+            entry.home().claim(home);
         }
         let names = |sa: &SaEntry<S>| sa.config.selector.as_ref().is_some_and(names_interface);
         let was_naming = old.as_ref().is_some_and(|(_, old)| names(old));

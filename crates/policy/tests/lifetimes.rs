@@ -68,6 +68,22 @@ fn the_owner_moves_states_forward_only() {
 }
 
 #[test]
+fn a_replacement_inherits_the_home() {
+    let mut databases = Databases::new();
+    let config = sa(v4(2), 1);
+    let old = databases.add_sa(config.clone(), ()).unwrap();
+    assert_eq!(old.home().claim(3), 3);
+    let new = databases.replace_sa(config.clone(), ());
+    assert_eq!((old.home().at(), new.home().at()), (3, 3));
+    // Nobody had met it: workers with the old entry and with the new one agree all the same.
+    new.home().vacate();
+    let newest = databases.replace_sa(config.clone(), ());
+    assert_eq!(new.home().claim(2), newest.home().claim(5));
+    databases.remove_sa(&config.id());
+    assert_eq!(databases.add_sa(config, ()).unwrap().home().claim(5), 5);
+}
+
+#[test]
 fn a_replacement_inherits_the_state() {
     let mut databases = Databases::new();
     let mut config = sa(v4(2), 1);
