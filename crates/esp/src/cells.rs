@@ -83,13 +83,6 @@ impl Cells {
         self.0.prefetch(cache, Self::LINE_START);
     }
 
-    /// Brings the bitmap's next cache line near, which holds what is left of a window of 65 to
-    /// 256 packets.
-    #[inline]
-    pub fn prefetch_bitmap(&self) {
-        self.0.prefetch(Cache::First, Self::LINE_START + mem::LINE_LEN / size_of::<u64>());
-    }
-
     /// The last outbound sequence number handed out.
     pub fn sent(&self) -> &AtomicU64 {
         &self.0.head()[index::SENT]

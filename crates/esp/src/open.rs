@@ -129,7 +129,7 @@ impl Sa {
     ///   [`DropReason::InReplayDuplicate`].
     #[inline(always)]
     pub fn open_prepare(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
-        self.open_look(buf, esp, None).map_err(|reason| self.count_refused(reason))
+        self.open_look(buf, esp).map_err(|reason| self.count_refused(reason))
     }
 
     /// [`Sa::open_prepare`] without counting what is refused: writes nothing, so any thread may do it
@@ -137,17 +137,10 @@ impl Sa {
     /// network have overtaken for a duplicate or too old: what is refused is asked about again by
     /// the writer.
     ///
-    /// `edge` is what [`ReplayWindow::look`](crate::ReplayWindow::look) may go by.
-    ///
     /// # Errors
     /// Those of [`Sa::open_prepare`].
     #[inline(always)]
-    pub fn open_look(
-        &self,
-        buf: &[u8],
-        esp: Span,
-        edge: Option<u64>,
-    ) -> Result<Opening, DropReason> {
+    pub fn open_look(&self, buf: &[u8], esp: Span) -> Result<Opening, DropReason> {
         let shape = self.shape;
         let bytes = buf.get(esp.start..).and_then(|rest| rest.get(..esp.len));
         let header = bytes.and_then(|bytes| bytes.first_chunk::<ESP_HEADER_LEN>());
@@ -159,7 +152,7 @@ impl Sa {
             return Err(DropReason::MalformedEsp);
         }
         let low = u64::from_be_bytes(*header) as u32;
-        let seq = self.replay().look(low, edge)?;
+        let seq = self.replay().look(low)?;
         let seq_hi = shape.esn().then_some((seq >> 32) as u32);
         Ok(Opening { esp, seq, seq_hi, shape })
     }

@@ -125,17 +125,6 @@ impl Sa {
         self.cells.prefetch(cache);
     }
 
-    /// The same with what some packets touch, whichever they are.
-    ///
-    /// The keys are brought near by the engine, which knows the packets.
-    #[inline]
-    pub fn prefetch_cells(&self) {
-        self.cells.prefetch(Cache::First);
-        if self.shape.window_size() > 64 {
-            self.cells.prefetch_bitmap();
-        }
-    }
-
     /// The replay window.
     pub fn replay(&self) -> ReplayWindow<'_> {
         ReplayWindow::new(&self.cells, self.shape)

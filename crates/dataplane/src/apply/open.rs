@@ -136,7 +136,7 @@ impl InboundSas {
         }
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
-        match sa.esp.open_look(packet.frame.bytes(), esp, None) {
+        match sa.esp.open_look(packet.frame.bytes(), esp) {
             Ok(opening) => Ok(Candidate { sa: handle, opening, from }),
             Err(reason) => Err(Refused::By(handle, reason)),
         }

@@ -62,17 +62,17 @@ impl Executor {
     fn send_sealed(&mut self, view: &View, seals: &mut Seals) {
         let Executor { crypt, out, .. } = self;
         let mut encrypted = 0;
-        for (packet, exit) in seals.drain() {
-            match exit {
-                Ok(Exit::Ready(adjacency)) => {
+        for (packet, work) in seals.packets.drain(..).zip(&seals.work) {
+            match (work.end, work.exit()) {
+                (None, Exit::Ready(adjacency)) => {
                     encrypted += 1;
                     out.send(adjacency.slot.into(), packet);
                 }
-                Ok(Exit::To(to)) => {
+                (None, Exit::To(to)) => {
                     encrypted += 1;
                     send_sealed_to(view, out, packet, to, &mut crypt.ivs);
                 }
-                Err(reason) => out.drop(packet, reason),
+                (Some(reason), _) => out.drop(packet, reason),
             }
         }
         out.counters.work.encrypted.add(encrypted);

@@ -16,7 +16,7 @@ use crate::resolve::NextHop;
 ///
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
-pub(super) struct SealWork {
+pub(crate) struct SealWork {
     h: Brief,
     pub(super) sa: SaHandle,
     pub(super) number: Option<Number>,
@@ -29,7 +29,7 @@ pub(super) struct SealWork {
     to: Option<NextHop>,
     pub(super) sealing: esp::Sealing,
     /// Why the packet is not sealed, if it is not.
-    pub(super) end: Option<DropReason>,
+    pub(crate) end: Option<DropReason>,
 }
 
 /// How a sealed packet leaves.
@@ -44,9 +44,9 @@ pub(crate) enum Exit<'e> {
 /// Packets that are sealed in one run of the engine.
 #[derive(Default)]
 pub(crate) struct Seals {
-    pub(super) packets: ArrayVec<Packet, BURST_LEN>,
+    pub(crate) packets: ArrayVec<Packet, BURST_LEN>,
     /// Each packet's, and what is left of earlier bursts.
-    pub(super) work: ArrayVec<SealWork, BURST_LEN>,
+    pub(crate) work: ArrayVec<SealWork, BURST_LEN>,
     /// Whether packets get their numbers when they are gathered, one by one: where hardly two are of
     /// one SA, a pass of its own would touch the lines of each SA once more.
     pub(crate) is_numbered: bool,
@@ -154,20 +154,12 @@ impl Seals {
         let sas = self.work.iter().take(self.packets.len()).map(|work| work.sa);
         sas.filter_map(|sa| reader.sa(sa)).for_each(|sa| sa.esp.prefetch_to_seal(Cache::First));
     }
-
-    /// Takes the packets out, each with how it leaves, or why it does not.
-    #[inline(always)]
-    pub(crate) fn drain(&mut self) -> impl Iterator<Item = (Packet, Result<Exit<'_>, DropReason>)> {
-        self.packets.drain(..).zip(&self.work).map(|(packet, work)| match work.end {
-            None => (packet, Ok(work.exit())),
-            Some(reason) => (packet, Err(reason)),
-        })
-    }
 }
 
 impl SealWork {
+    /// How the sealed packet leaves.
     #[inline(always)]
-    fn exit(&self) -> Exit<'_> {
+    pub(crate) fn exit(&self) -> Exit<'_> {
         match &self.to {
             None => Exit::Ready(&self.adjacency),
             Some(to) => Exit::To(to),

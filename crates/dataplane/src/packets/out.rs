@@ -91,9 +91,12 @@ impl Out {
         if let Some(batch) = &mut self.batch {
             return batch.send(slot, packet.frame, packet.span);
         }
-        if let Err(packet) = self.ports.enqueue(slot, packet) {
-            let Packet { frame, span } = packet;
-            self.send_full(slot, frame, span);
+        match self.ports.queue_with_room(slot) {
+            // There is room.
+            Some(queue) => {
+                let _ = queue.try_push(packet);
+            }
+            None => self.send_full(slot, packet.frame, packet.span),
         }
     }
 
@@ -101,15 +104,16 @@ impl Out {
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
         self.transmit(slot);
-        if let Err(packet) = self.ports.enqueue(slot, Packet { frame, span }) {
-            match self.ports.get_mut(slot).is_some() {
-                true => self.drop(packet, DropReason::TransmitFull),
-                // As all slots it is below MAX_PORTS.
-                false if self.is_served() => {
-                    self.hand(FIRST, Handed::Frame(packet, Some(slot as u16)));
-                }
-                false => self.drop(packet, DropReason::TransmitDown),
-            }
+        let packet = Packet { frame, span };
+        if let Some(queue) = self.ports.queue_with_room(slot) {
+            let _ = queue.try_push(packet);
+        } else if self.ports.get_mut(slot).is_some() {
+            self.drop(packet, DropReason::TransmitFull);
+        } else if self.is_served() {
+            // As all slots it is below MAX_PORTS.
+            self.hand(FIRST, Handed::Frame(packet, Some(slot as u16)));
+        } else {
+            self.drop(packet, DropReason::TransmitDown);
         }
     }
 

@@ -1,7 +1,7 @@
 //! A worker's ports: receive and transmit queues of interfaces, and the private interface.
 
 use arrayvec::ArrayVec;
-use io::{Burst, FramePool, Packet, Port, PortStats};
+use io::{Burst, FramePool, Port, PortStats};
 use outcome::DropReason;
 
 /// The most ports of one worker: AF_XDP queues, and the private interface.
@@ -119,16 +119,12 @@ impl Ports {
         self.private = None;
     }
 
-    /// Puts a packet into a port's queue; it comes back if there is no room, or no port.
+    /// A port's queue, if there is room in it.
     #[inline(always)]
-    pub(crate) fn enqueue(&mut self, slot: usize, packet: Packet) -> Result<(), Packet> {
+    pub(crate) fn queue_with_room(&mut self, slot: usize) -> Option<&mut Burst> {
         match self.slots.get_mut(slot) {
-            Some(Some(place)) if !place.queue.is_full() => {
-                // There is room.
-                let _ = place.queue.try_push(packet);
-                Ok(())
-            }
-            _ => Err(packet),
+            Some(Some(place)) if !place.queue.is_full() => Some(&mut place.queue),
+            _ => None,
         }
     }
 
