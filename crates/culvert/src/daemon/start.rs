@@ -1,4 +1,9 @@
 //! The start: everything that can be wrong with a machine is found here, and said.
+//!
+//! Readiness means that packets pass. So nothing takes a packet from Linux before the worker can send
+//! it on: guard and saved SAs first, then routes and neighbours, then the ports' sockets, and only
+//! then do the XDP programs decide and the routes lead to the private interface. The programs are
+//! loaded meanwhile, on threads of their own: that takes as long as all the rest.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
