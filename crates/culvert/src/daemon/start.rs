@@ -271,11 +271,8 @@ impl Daemon {
         let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
         let (umem, pool) =
             Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
-        let tun = Tun::open(&TunConfig {
-            name: config.tun.interface.clone(),
-            mtu: config.tun.mtu,
-            multi_queue: false,
-        })?;
+        let tun =
+            Tun::open(&TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu })?;
         let tun_ifindex = tun.ifindex();
         let private = Private::set_up(&config.tun, tun_ifindex)?;
         let way_back = WayBack::set_up(&config.tun);

@@ -12,6 +12,17 @@
 //!
 //! The interface is not persistent: it disappears when its last descriptor is closed, by drop or
 //! by the death of the process.
+//!
+//! # Several workers
+//!
+//! [`Tun::open_queues`] makes an interface of several queues (`IFF_MULTI_QUEUE`), each a port of its own for
+//! one worker. Linux puts a packet into the queue on which packets of its flow were written last, else
+//! into one by the flow's hash: all packets of a flow in one direction come by one queue, as long as one worker
+//! writes those of the other direction. A queue that is dropped gives its flows to the others.
+//!
+//! Each opening makes a new interface, or fails. One of the same name that is there already, of whichever
+//! number of queues, belongs to a daemon that runs or was set up by hand (`ip tuntap add`): then the error says
+//! so, and nothing of it is changed.
 
 pub mod back;
 pub mod coalesce;
@@ -41,8 +52,6 @@ pub struct TunConfig {
     pub name: String,
     /// Its MTU in bytes, 68 to 65535; segments are never longer.
     pub mtu: u32,
-    /// Several descriptors (one per worker) share the interface (`IFF_MULTI_QUEUE`).
-    pub multi_queue: bool,
 }
 
 /// Why the interface could not be made.
@@ -59,7 +68,7 @@ pub struct TunError {
     pub hint: &'static str,
 }
 
-/// The worker's end of the private interface.
+/// A worker's end of the private interface: its only queue, or one of several.
 pub struct Tun {
     name: String,
     file: File,
@@ -75,12 +84,36 @@ pub struct Tun {
 }
 
 impl Tun {
-    /// Makes the interface (or takes a queue of it) with its MTU set, down and without addresses.
+    /// Makes the interface, with one queue and its MTU set, down and without addresses.
     ///
     /// # Errors
     ///
     /// [`TunError`] names the system call and what to do.
     pub fn open(config: &TunConfig) -> Result<Self, TunError> {
+        Self::open_queue(config, libc::IFF_TUN_EXCL)
+    }
+
+    /// As [`Self::open`], but with `queues` queues, of which each can go to another worker. With one it is the
+    /// same as [`Self::open`]; with none nothing is made.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`], as for [`Self::open`], and if the kernel does not take so many queues (256). No interface
+    /// is left then.
+    pub fn open_queues(config: &TunConfig, queues: usize) -> Result<Vec<Self>, TunError> {
+        if queues == 1 {
+            return Ok(vec![Self::open(config)?]);
+        }
+        let mut all = Vec::with_capacity(queues);
+        for queue in 0..queues {
+            // The first makes the interface: then it is ours, and the others join it.
+            let new = if queue == 0 { libc::IFF_TUN_EXCL } else { 0 };
+            all.push(Self::open_queue(config, libc::IFF_MULTI_QUEUE | new)?);
+        }
+        Ok(all)
+    }
+
+    fn open_queue(config: &TunConfig, sharing: libc::c_int) -> Result<Self, TunError> {
         let fail = |call: &'static str| {
             let name = config.name.clone();
             move |source: io::Error| {
@@ -93,7 +126,6 @@ impl Tun {
             return Err(fail("TUNSETIFF")(invalid()));
         }
         let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
-        let sharing = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { libc::IFF_TUN_EXCL };
         let flags = libc::IFF_TUN | libc::IFF_VNET_HDR | sharing;
         ioctl::set_interface(&file, &config.name, flags).map_err(fail("TUNSETIFF"))?;
         ioctl::set_vnet_header_len(&file, VNET_HEADER_LEN as i32)
@@ -364,10 +396,17 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
         ("TUNSETIFF", Some(libc::EINVAL)) => {
             "a name has 1 to 15 bytes, and an interface of another type must not have it"
         }
+        ("TUNSETIFF", Some(libc::E2BIG)) => "use fewer queues: the kernel takes 256",
         ("SIOCSIFMTU", Some(libc::EINVAL)) => "the MTU must be 68 to 65535 bytes",
         _ => "see the kernel's log",
     }
 }
+
+// A queue may go to any worker's thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Tun>();
+};
 
 /// `struct tun_pi`.
 const PI_LEN: usize = 4;
