@@ -274,6 +274,7 @@ impl Daemon {
         let tun =
             Tun::open(&TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu })?;
         let tun_ifindex = tun.ifindex();
+        let tun_counters = io::Port::counters(&tun);
         let private = Private::set_up(&config.tun, tun_ifindex)?;
         let way_back = WayBack::set_up(&config.tun);
         let path = paths::interface_file(&config.name);
@@ -349,6 +350,7 @@ impl Daemon {
             events,
             tables,
             worker,
+            tun_counters,
             umem,
             polling,
             ports,

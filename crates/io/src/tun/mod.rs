@@ -34,12 +34,14 @@ pub mod vnet;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use wire::Span;
 use wire::ethernet::EtherType;
 
-use crate::port::{Port, PortError, PortStats};
+use crate::counters::PortCounters;
+use crate::port::{Port, PortError};
 use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
@@ -79,7 +81,7 @@ pub struct Tun {
     buffer: Box<[u8]>,
     /// The packet in `buffer` is still being cut; its length.
     cutting: Option<(Segmenter, usize)>,
-    stats: PortStats,
+    counters: Arc<PortCounters>,
     joined: u64,
 }
 
@@ -147,7 +149,7 @@ impl Tun {
             takes_udp,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
             cutting: None,
-            stats: PortStats::default(),
+            counters: PortCounters::new(),
             joined: 0,
         })
     }
@@ -202,7 +204,7 @@ impl Tun {
                 Some((Segmenter::new(&vnet, packet, limits).ok()?, packet.len()))
             });
         if self.cutting.is_none() {
-            self.stats.rx_refused += 1;
+            self.counters.refused_rx(1);
         }
         Ok(true)
     }
@@ -248,8 +250,8 @@ impl Port for Tun {
                 pool.put(frame);
                 continue;
             }
-            self.stats.rx_packets += 1;
-            self.stats.rx_bytes += len as u64;
+            // Each cut has cost a copy already, and most of them a system call.
+            self.counters.received(1, len as u64);
             out.push(Packet { frame, span: Span { start, len } });
         }
         Ok(out.len() - before)
@@ -267,15 +269,14 @@ impl Port for Tun {
             let count = run.members.len() as u64;
             match write_run(&self.file, &plan, &run) {
                 Ok(()) => {
-                    self.stats.tx_packets += count;
-                    self.stats.tx_bytes += bytes as u64;
+                    self.counters.sent(count, bytes as u64);
                     self.joined += if count > 1 { count } else { 0 };
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
                     // Not an IP packet, or the interface is down: it will never be taken.
                     Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE) => {
-                        self.stats.tx_refused += count;
+                        self.counters.refused_tx(count);
                     }
                     _ => {
                         result = Err(PortError::new(&self.name, "write", error));
@@ -321,8 +322,8 @@ impl Port for Tun {
         0
     }
 
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn counters(&self) -> Arc<PortCounters> {
+        Arc::clone(&self.counters)
     }
 }
 
