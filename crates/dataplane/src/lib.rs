@@ -20,6 +20,7 @@
 //! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
+//! | `team` | a set of workers: their limits in common, and who hands packets to whom |
 //! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
 //! | [`Tables`], [`Command`], [`Event`], [`Counters`] | what passes between the control thread and a worker |
 //!
@@ -44,13 +45,20 @@
 //! databases behind the worker's reader, sends [`Command`]s and reads [`Counters`]; nothing of
 //! that makes the worker wait.
 //!
-//! An SA has one writer of its numbers, window and counters at a time: the worker. With helpers
-//! ([`Worker::add_crypto_pool`], [`CryptoWorker`]) it is whoever has the turn, which goes from burst to
-//! burst in the order of arrival. Everything else of a burst (headers, look-ups, cipher) touches the
-//! packets and what the thread has for itself.
+//! An SA has one writer of its numbers, window and counters at a time: the worker that is its home, the
+//! first that met it ([`policy::SaEntry::home`]). The others of a [`Team`] hand its packets over,
+//! before anything of them is counted; a full queue drops them (`hand-over-full`). Packets of one flow
+//! take one way, so their order is kept.
 //!
-//! Nothing is allocated, logged or locked for a packet of a known flow, but for the lock of the frame
-//! pool when that has run dry.
+//! A home with helpers ([`Worker::add_crypto_pool`], [`CryptoWorker`]) shares its bursts with them. The
+//! writer is then the holder of the turn, which goes from burst to burst in the order of arrival.
+//! Everything else of a burst (headers, look-ups, cipher) touches the packets and what the thread has for
+//! itself.
+//!
+//! Nothing is locked, and nothing is allocated or logged for a packet of a known flow.
+//!
+//! For another set of workers the control thread pauses all of them ([`Command::Pause`]) and calls
+//! [`Worker::settle`], [`Worker::take_ports`], [`Worker::adopt`] and [`Worker::set_team`] while none runs.
 //!
 //! # Not handled
 //!
@@ -58,7 +66,7 @@
 //! - ESP that arrives in fragments, and ESP inside ESP.
 //! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
 //! - Marks and XFRM interfaces: a packet has neither.
-//! - More than one worker.
+//! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
 mod apply;
