@@ -8,7 +8,7 @@ use core::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use io::{Burst, FramePool, Packet, Port, PortError, PortStats};
+use io::{Burst, FramePool, Packet, Port, PortCounters, PortError};
 
 /// The wire's end: what is to be received, and what was sent.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ impl Wire {
             wire: self.clone(),
             incoming: Vec::with_capacity(limit),
             sent: Vec::with_capacity(limit),
-            stats: PortStats::default(),
+            counters: PortCounters::new(),
         }
     }
 
@@ -56,7 +56,7 @@ pub(crate) struct WirePort {
     wire: Wire,
     incoming: Vec<Packet>,
     sent: Vec<Packet>,
-    stats: PortStats,
+    counters: Arc<PortCounters>,
 }
 
 impl WirePort {
@@ -82,15 +82,14 @@ impl Port for WirePort {
             bytes += packet.span.len as u64;
             out.push(packet);
         }
-        self.stats.rx_packets += count as u64;
-        self.stats.rx_bytes += bytes;
+        self.counters.received(count as u64, bytes);
         Ok(count)
     }
 
     fn tx(&mut self, burst: &mut Burst, _pool: &mut FramePool) -> Result<usize, PortError> {
         let count = burst.len();
-        self.stats.tx_packets += count as u64;
-        self.stats.tx_bytes += burst.iter().map(|packet| packet.span.len as u64).sum::<u64>();
+        let bytes = burst.iter().map(|packet| packet.span.len as u64).sum();
+        self.counters.sent(count as u64, bytes);
         // In parts: as a whole each would be put together on the stack by narrow stores, which the wide load
         // behind them waits for.
         for Packet { frame, span } in burst.drain(..) {
@@ -116,8 +115,8 @@ impl Port for WirePort {
         self.incoming.len() + self.sent.len() + lists.incoming.len() + lists.sent.len()
     }
 
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn counters(&self) -> Arc<PortCounters> {
+        Arc::clone(&self.counters)
     }
 }
 

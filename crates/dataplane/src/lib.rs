@@ -1,31 +1,72 @@
-//! The worker: bursts of packets from port to port.
+//! The data path: what a worker does to bursts of packets, from port to port.
 //!
-//! A packet's way: [`Worker::round`] receives a burst from each port and takes it through passes
-//! (`ingress.rs`): all packets are parsed once and hashed, all are looked for in the flow cache
-//! (`flow_cache.rs`; of an encrypted packet the place may be guessed, `guess.rs`), and then each is
-//! moved on. A packet whose flow has a plan that holds
-//! (`plan.rs`) goes by it (`fast.rs`). Any other goes the full way, which is the reference: ESP for
-//! this host to `inbound.rs`, the rest and everything decrypted to `outbound.rs`, which asks the
-//! policy database before any route; `egress.rs` finds the neighbour and queues the frame. What is
-//! to be encrypted or decrypted is gathered, and goes through the engine by the burst (`sealing.rs`,
-//! `opening.rs`). Bursts may be shared with crypto threads (`batch.rs`, `crypto_pool.rs`). Every packet
-//! ends in exactly one [`outcome::Outcome`].
+//! ```text
+//!   port ──> receive ──> classify ──> flows ──hit──> apply ──┬──────────────────────> out ──> port
+//!   Linux ─>                            │ miss         ^     └─ seal, open ─> crypt ──┘ │
+//!                                       v              │ verdict                │       ├──> Linux
+//!                                      slow ─ resolve ─┘         inner packet <─┘       ├──> held
+//!                                                                to flows               └──> dropped
+//! ```
 //!
-//! # Not handled
+//! | part | what it does |
+//! | --- | --- |
+//! | `worker` | a round over all ports, commands, sleep; helpers, which take whole bursts |
+//! | `burst` | the passes of a burst |
+//! | `view` | what a burst is judged by: tables, databases, time; stands still for the burst |
+//! | `classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
+//! | `flows` | pass 2: the flow cache, its plans, and what voids them |
+//! | `slow` | misses: resolve, remember, carry out; packets that wait for an SA, ICMP errors |
+//! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
+//! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
+//! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
+//! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
+//! | `team` | a set of workers: their limits in common, and who hands packets to whom |
+//! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
+//! | [`Tables`], [`Command`], [`Event`], [`Counters`] | what passes between the control thread and a worker |
 //!
-//! - VLAN interfaces and bridges above a port: their frames should be left to Linux by steering;
-//!   a tagged frame that comes here all the same is dropped.
-//! - ESP that arrives in fragments, and ESP inside ESP.
-//! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
-//! - Marks and XFRM interfaces: a packet has neither. Linux's reverse path filter (`rp_filter`).
-//! - One SA on several workers. Several cores for one SA are what [`Worker::add_crypto_pool`] is
-//!   for.
+//! # A packet's way
+//!
+//! 1. [`Worker::round`] takes over what has changed, and receives a burst from each port.
+//! 2. Every packet is classified and hashed, and looked for in the flow cache.
+//! 3. A plan that holds for the packet is carried out. Otherwise the packet is a miss: `resolve` returns
+//!    a verdict, and an action that is good for the whole flow becomes its plan.
+//! 4. What is to be encrypted or decrypted is gathered, and goes through the engine by the burst.
+//!    Numbers are leased before the cipher; the replay window is moved after it, in the order of
+//!    arrival. A decrypted packet goes on as one of the inner flow, from step 2.
+//! 5. `Out` sends it, hands it to Linux, holds it, or ends it with a reason. Each packet ends in exactly
+//!    one [`outcome::Outcome`], and between two rounds the counters balance.
+//!
+//! ICMP errors are resolved when the burst is done, and held packets when their SA or neighbour is
+//! there: each as a packet of its own, so no stage calls itself.
 //!
 //! # Threads
 //!
 //! A [`Worker`] is owned by one thread. The control thread publishes [`Tables`], changes the
 //! databases behind the worker's reader, sends [`Command`]s and reads [`Counters`]; nothing of
 //! that makes the worker wait.
+//!
+//! An SA has one writer of its numbers, window and counters at a time: the worker that is its home, the
+//! first that met it ([`policy::SaEntry::home`]). The others of a [`Team`] hand its packets over,
+//! before anything of them is counted; a full queue drops them (`hand-over-full`). Packets of one flow
+//! take one way, so their order is kept.
+//!
+//! A home with helpers ([`Worker::add_crypto_pool`], [`CryptoWorker`]) shares its bursts with them. The
+//! writer is then the holder of the turn, which goes from burst to burst in the order of arrival.
+//! Everything else of a burst (headers, look-ups, cipher) touches the packets and what the thread has for
+//! itself.
+//!
+//! Nothing is locked, and nothing is allocated or logged for a packet of a known flow.
+//!
+//! For another set of workers the control thread pauses all of them ([`Command::Pause`]) and calls
+//! [`Worker::settle`], [`Worker::take_ports`], [`Worker::adopt`] and [`Worker::set_team`] while none runs.
+//!
+//! # Not handled
+//!
+//! - VLAN interfaces above a port: a tagged frame is dropped, but for a tag of VLAN 0.
+//! - ESP that arrives in fragments, and ESP inside ESP.
+//! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
+//! - Marks and XFRM interfaces: a packet has neither.
+//! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
 mod apply;

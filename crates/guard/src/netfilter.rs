@@ -1,4 +1,8 @@
 //! Barriers for IPv6, as nftables rules.
+//!
+//! A barrier of a class that is in the table comes and goes as an element of its set
+//! ([`crate::classes`]). For a new class nft replaces the table as a whole. Where the table is large,
+//! this is done in batches, and until then what blocks stands before all other rules.
 
 use core::fmt::Write as _;
 use std::collections::HashSet;

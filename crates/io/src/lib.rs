@@ -3,6 +3,7 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`umem`] | one memory region of fixed chunks; [`Frame`] owns one chunk, [`FramePool`] keeps a worker's free ones; [`Packet`] is a frame and where the packet lies in it, [`Burst`] up to 64 of them |
+//! | [`counters`] | [`PortCounters`]: written by a port's worker, read by any thread |
 //! | [`port`] | [`Port`]: what a worker receives from and transmits to, and its errors |
 //! | [`xsk`] | AF_XDP queues on system calls alone: shared UMEM, need-wakeup, zero copy where the driver has it |
 //! | [`tun`] | the private TUN interface, with segmentation on read and coalescing on write |
@@ -24,6 +25,7 @@
 #![deny(unsafe_code)]
 
 pub mod checksum;
+pub mod counters;
 pub mod memory;
 pub mod pcap;
 pub mod port;
@@ -31,8 +33,9 @@ pub mod tun;
 pub mod umem;
 pub mod xsk;
 
+pub use counters::{PortCounters, PortStats};
 pub use memory::{MemoryHandle, MemoryPort};
-pub use port::{Port, PortError, PortStats};
+pub use port::{Port, PortError};
 pub use tun::{Tun, TunConfig, TunError};
 
 pub use umem::{

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wire::Span;
 
-use crate::port::{Port, PortError, PortStats};
+use crate::counters::PortCounters;
+use crate::port::{Port, PortError};
 use crate::umem::{Burst, FramePool, Packet};
 
 /// A port whose other side is the program itself: [`MemoryPort::inject`] what is to be received,
@@ -18,7 +19,7 @@ pub struct MemoryPort {
     outgoing: VecDeque<Packet>,
     limit: usize,
     gone: bool,
-    stats: PortStats,
+    counters: Arc<PortCounters>,
 }
 
 impl MemoryPort {
@@ -30,7 +31,7 @@ impl MemoryPort {
             outgoing: VecDeque::with_capacity(limit),
             limit,
             gone: false,
-            stats: PortStats::default(),
+            counters: PortCounters::new(),
         }
     }
 
@@ -140,8 +141,8 @@ impl Port for MemoryHandle {
         self.lock().frames_held()
     }
 
-    fn stats(&self) -> PortStats {
-        self.lock().stats()
+    fn counters(&self) -> Arc<PortCounters> {
+        self.lock().counters()
     }
 }
 
@@ -151,8 +152,7 @@ impl Port for MemoryPort {
         let before = out.len();
         while !out.is_full() {
             let Some(packet) = self.incoming.pop_front() else { break };
-            self.stats.rx_packets += 1;
-            self.stats.rx_bytes += packet.span.len as u64;
+            self.counters.received(1, packet.span.len as u64);
             out.push(packet);
         }
         Ok(out.len() - before)
@@ -164,11 +164,10 @@ impl Port for MemoryPort {
         let taken = room.min(burst.len());
         for packet in burst.drain(..taken) {
             if packet.is_valid() {
-                self.stats.tx_packets += 1;
-                self.stats.tx_bytes += packet.span.len as u64;
+                self.counters.sent(1, packet.span.len as u64);
                 self.outgoing.push_back(packet);
             } else {
-                self.stats.tx_refused += 1;
+                self.counters.refused_tx(1);
                 pool.put_packet(packet);
             }
         }
@@ -195,8 +194,8 @@ impl Port for MemoryPort {
         self.incoming.len() + self.outgoing.len()
     }
 
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn counters(&self) -> Arc<PortCounters> {
+        Arc::clone(&self.counters)
     }
 }
 

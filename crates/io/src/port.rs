@@ -2,7 +2,9 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
+use crate::counters::{PortCounters, PortStats};
 use crate::umem::{Burst, FramePool};
 
 /// A source and sink of packets, used by one worker.
@@ -51,25 +53,13 @@ pub trait Port: Send {
     /// The number of frames inside the port: in rings and queues.
     fn frames_held(&self) -> usize;
 
-    /// What the port has done so far.
-    fn stats(&self) -> PortStats;
-}
+    /// The port's counters, for any thread to read at any time: also after the port has gone.
+    fn counters(&self) -> Arc<PortCounters>;
 
-/// A port's counters. They only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PortStats {
-    /// Packets handed to the worker.
-    pub rx_packets: u64,
-    /// Their bytes.
-    pub rx_bytes: u64,
-    /// Received, but not handed on: malformed, or too long for a frame.
-    pub rx_refused: u64,
-    /// Packets taken over for transmission.
-    pub tx_packets: u64,
-    /// Their bytes.
-    pub tx_bytes: u64,
-    /// Packets that left a burst without being sent: too short, too long, or refused.
-    pub tx_refused: u64,
+    /// What the port has done so far.
+    fn stats(&self) -> PortStats {
+        self.counters().read()
+    }
 }
 
 /// Why a port does not work.

@@ -148,7 +148,7 @@ fn four_workers_lose_no_frame_and_double_none() {
             .zip(senders.into_iter().zip(receivers))
             .map(|(worker, (to, from))| {
                 let shared = &shared;
-                scope.spawn(move || work(shared, worker, &to, &from, 3_000))
+                scope.spawn(move || work(shared, worker, &to, &from, 20_000))
             })
             .collect();
         // Somebody shows the figures meanwhile.

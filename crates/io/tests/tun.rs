@@ -14,7 +14,7 @@ use common::{again, in_namespace, ip, wait_for};
 use io::{Burst, ChunkSize, Packet, Port, Tun, TunConfig, Umem, UmemConfig};
 
 fn open(name: &str, mtu: u32) -> Tun {
-    let config = TunConfig { name: name.to_owned(), mtu, multi_queue: false };
+    let config = TunConfig { name: name.to_owned(), mtu };
     Tun::open(&config).expect("a TUN")
 }
 
@@ -230,7 +230,7 @@ fn the_interface_goes_with_its_port() {
     in_namespace(|| {
         let tun = open("cvio0", 1400);
         assert_eq!(tun.ifindex(), common::ifindex("cvio0"));
-        let same = TunConfig { name: "cvio0".to_owned(), mtu: 1500, multi_queue: false };
+        let same = TunConfig { name: "cvio0".to_owned(), mtu: 1500 };
         let error = Tun::open(&same).expect_err("taken");
         assert!(error.to_string().contains("another culvert"), "{error}");
         drop(tun);
@@ -240,11 +240,9 @@ fn the_interface_goes_with_its_port() {
             let error = Tun::open(&config).expect_err("impossible");
             assert!(error.to_string().contains("1 to 15 bytes"), "{error}");
         }
-        let short = TunConfig { name: "cvio1".to_owned(), mtu: 20, ..same };
+        let short = TunConfig { name: "cvio1".to_owned(), mtu: 20 };
         let error = Tun::open(&short).expect_err("impossible");
         assert!(error.to_string().contains("68 to 65535"), "{error}");
-        let shared = TunConfig { multi_queue: true, ..same };
-        let _both = [again(|| Tun::open(&shared)), Tun::open(&shared).expect("two")];
     });
 }
 
@@ -278,5 +276,104 @@ fn a_deleted_or_silent_interface_is_not_a_panic() {
         assert_eq!(burst.len(), 1, "what was not sent stays");
         assert!(tun.check().expect_err("gone").is_gone());
         assert!(umem.accounting(&pool, 0, burst.len()).balances());
+    });
+}
+
+#[test]
+fn an_interface_that_is_there_is_an_error_and_stays() {
+    in_namespace(|| {
+        let config = TunConfig { name: "cvio0".to_owned(), mtu: 1400 };
+        for kind in ["", " multi_queue"] {
+            // As a daemon of another kind might have left it.
+            ip(&format!("tuntap add dev cvio0 mode tun{kind}"));
+            for queues in [1, 2] {
+                let error = Tun::open_queues(&config, queues).expect_err("taken").to_string();
+                assert!(error.contains("another culvert"), "{error}");
+            }
+            let link = std::process::Command::new("ip").args(["link", "show", "cvio0"]).output();
+            let link = String::from_utf8(link.expect("iproute2").stdout).expect("text");
+            assert!(link.contains("mtu 1500"), "untouched: {link}");
+            ip("link del cvio0");
+        }
+        let queues = again(|| Tun::open_queues(&config, 3));
+        let error = Tun::open_queues(&config, 3).expect_err("taken").to_string();
+        assert!(error.contains("another culvert"), "{error}");
+        drop(queues);
+        let error = again(|| match Tun::open_queues(&config, 257) {
+            Err(error) if error.to_string().contains("256") => Ok(error),
+            Err(error) => Err(error.to_string()),
+            Ok(_) => panic!("257 queues"),
+        });
+        assert_eq!(error.source.raw_os_error(), Some(libc::E2BIG));
+        drop(again(|| Tun::open(&config)));
+        assert!(Tun::open_queues(&config, 0).expect("nothing").is_empty());
+    });
+}
+
+#[test]
+fn each_flow_keeps_its_queue_and_any_queue_sends() {
+    const QUEUES: usize = 3;
+    const FLOWS: u16 = 32;
+    in_namespace(|| {
+        let config = TunConfig { name: "cvio0".to_owned(), mtu: 1500 };
+        let mut queues = Tun::open_queues(&config, QUEUES).expect("queues");
+        ip("link set cvio0 addrgenmode none");
+        queues[0].bring_up().expect("up");
+        ip("addr add 10.9.0.1/24 dev cvio0");
+        let sockets: Vec<UdpSocket> =
+            (0..FLOWS).map(|_| UdpSocket::bind("10.9.0.1:0").expect("a socket")).collect();
+        for round in 0..4_u8 {
+            for socket in &sockets {
+                socket.send_to(&[round], "10.9.0.2:9").expect("sent");
+            }
+        }
+        // Each queue on the thread of a worker, which answers what it gets.
+        let (umem, pool) = region(1024);
+        drop(pool);
+        let by_queue: Vec<Vec<(u16, u8)>> = std::thread::scope(|scope| {
+            let workers: Vec<_> = queues
+                .iter_mut()
+                .map(|queue| {
+                    let mut pool = umem.pool();
+                    scope.spawn(move || {
+                        let mut seen = Vec::new();
+                        let mut burst = Burst::new();
+                        while queue.rx(&mut pool, &mut burst).expect("rx") > 0 {
+                            for packet in &mut burst {
+                                let bytes = packet.data_mut();
+                                seen.push((u16::from_be_bytes([bytes[20], bytes[21]]), bytes[28]));
+                                // Addresses and ports change places; the sums stay right.
+                                let (source, rest) = bytes[12..].split_at_mut(4);
+                                source.swap_with_slice(&mut rest[..4]);
+                                let (source, rest) = bytes[20..].split_at_mut(2);
+                                source.swap_with_slice(&mut rest[..2]);
+                            }
+                            queue.tx(&mut burst, &mut pool).expect("tx");
+                            assert!(burst.is_empty());
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            workers.into_iter().map(|worker| worker.join().expect("a worker")).collect()
+        });
+        let used = by_queue.iter().filter(|seen| !seen.is_empty()).count();
+        assert!(used > 1, "{by_queue:?}");
+        for socket in &sockets {
+            let port = socket.local_addr().expect("bound").port();
+            let of_port = |seen: &Vec<(u16, u8)>| -> Vec<u8> {
+                seen.iter().filter(|(from, _)| *from == port).map(|(_, round)| *round).collect()
+            };
+            let rounds: Vec<Vec<u8>> = by_queue.iter().map(of_port).collect();
+            let whole = rounds.iter().filter(|rounds| **rounds == [0, 1, 2, 3]).count();
+            assert_eq!(whole, 1, "one queue, in order: {rounds:?}");
+            assert!(rounds.iter().all(|rounds| rounds.is_empty() || rounds.len() == 4));
+            socket.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+            for round in 0..4 {
+                let mut answer = [0; 8];
+                let (len, _) = socket.recv_from(&mut answer).expect("an answer");
+                assert_eq!((len, answer[0]), (1, round));
+            }
+        }
     });
 }

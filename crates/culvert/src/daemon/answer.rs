@@ -1,7 +1,7 @@
 //! Answers to the commands that show something.
 
 use core::sync::atomic::Ordering::Relaxed;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crypto::Providers;
 use esp::{Mode, Sa};
@@ -128,40 +128,33 @@ impl Daemon {
     }
 
     fn port_rows(&self) -> Vec<report::Port> {
-        let mut by_interface: HashMap<u32, io::PortStats> = HashMap::new();
-        for (ifindex, stats) in self.worker.port_stats() {
-            let sum = by_interface.entry(ifindex).or_default();
-            sum.rx_packets += stats.rx_packets;
-            sum.rx_bytes += stats.rx_bytes;
-            sum.tx_packets += stats.tx_packets;
-            sum.tx_bytes += stats.tx_bytes;
-        }
         let snapshot = self.observer.snapshot();
-        let row = |interface: &str, kind: &str, state, mode, queues, passed| {
-            let link = snapshot.link_by_name(interface);
-            let stats = link.and_then(|l| by_interface.get(&l.index)).copied().unwrap_or_default();
-            let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
-            report::Port {
-                interface: interface.into(),
-                kind: kind.into(),
-                state,
-                mode,
-                queues,
-                mtu: link.map_or(0, |l| l.mtu),
-                mac,
-                rx_packets: stats.rx_packets,
-                rx_bytes: stats.rx_bytes,
-                tx_packets: stats.tx_packets,
-                tx_bytes: stats.tx_bytes,
-                passed_to_linux: passed,
-            }
-        };
+        let row =
+            |interface: &str, kind: &str, state, mode, queues, passed, stats: io::PortStats| {
+                let link = snapshot.link_by_name(interface);
+                let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
+                report::Port {
+                    interface: interface.into(),
+                    kind: kind.into(),
+                    state,
+                    mode,
+                    queues,
+                    mtu: link.map_or(0, |l| l.mtu),
+                    mac,
+                    rx_packets: stats.rx_packets,
+                    rx_bytes: stats.rx_bytes,
+                    tx_packets: stats.tx_packets,
+                    tx_bytes: stats.tx_bytes,
+                    passed_to_linux: passed,
+                }
+            };
         let mut rows: Vec<_> = self
             .ports
             .states()
-            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.queues, p.passed))
+            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.queues, p.passed, p.stats))
             .collect();
-        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 1, 0));
+        let tun = self.tun_counters.read();
+        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 1, 0, tun));
         rows
     }
 

@@ -89,6 +89,8 @@ struct Daemon {
     events: EventReceiver,
     tables: Arc<Tables>,
     worker: WorkerHandle,
+    /// Of the private interface.
+    tun_counters: Arc<io::PortCounters>,
     umem: Umem,
     polling: Polling,
     ports: Ports,

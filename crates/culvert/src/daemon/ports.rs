@@ -3,11 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use dataplane::{Command, MAX_PORTS};
-use io::{Port, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
+use io::{Port, PortCounters, PortStats, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
 use mirror::{Link, Snapshot};
 use policy::{Action, PolicyConfig};
 use steer::device::{Device, Finding};
@@ -86,8 +87,18 @@ struct Working {
     attached: Option<Attached>,
     transfer: XskTransfer,
     queues: u32,
+    /// Of each queue.
+    counters: Vec<Arc<PortCounters>>,
     /// What is the matter where VLANs are used.
     vlan_trouble: Option<Finding>,
+}
+
+impl Working {
+    fn stats(&self) -> PortStats {
+        let mut sum = PortStats::default();
+        self.counters.iter().for_each(|counters| sum += counters.read());
+        sum
+    }
 }
 
 /// A program in the kernel, attached to nothing, or why there is none.
@@ -176,6 +187,8 @@ pub struct PortState<'a> {
     pub queues: u32,
     /// Frames that the steering program left to Linux.
     pub passed: u64,
+    /// The counters of its queues, added up.
+    pub stats: PortStats,
 }
 
 impl Ports {
@@ -401,6 +414,7 @@ impl Ports {
                     },
                     queues: working.queues,
                     passed: working.steer.stats().map_or(0, |stats| stats.passed()),
+                    stats: working.stats(),
                 },
                 None => PortState {
                     interface,
@@ -409,6 +423,7 @@ impl Ports {
                     mode: "-".into(),
                     queues: 0,
                     passed: 0,
+                    stats: PortStats::default(),
                 },
             }
         })
@@ -586,6 +601,7 @@ impl Entry {
             sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
         }
         let mut transfer = XskTransfer::Copy;
+        let counters = sockets.iter().map(|(socket, _)| socket.counters()).collect();
         for (queue, (socket, got)) in (0..).zip(sockets) {
             transfer = got;
             // The map holds the socket by itself; ours goes to the worker.
@@ -608,7 +624,7 @@ impl Entry {
                 text(&e)
             })?;
         }
-        Ok(Working { ifindex, steer, attached: None, transfer, queues, vlan_trouble })
+        Ok(Working { ifindex, steer, attached: None, transfer, queues, counters, vlan_trouble })
     }
 
     fn close(&mut self, worker: &WorkerHandle, why: &str) {

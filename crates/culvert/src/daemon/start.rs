@@ -1,4 +1,9 @@
 //! The start: everything that can be wrong with a machine is found here, and said.
+//!
+//! Readiness means that packets pass. So nothing takes a packet from Linux before the worker can send
+//! it on: guard and saved SAs first, then routes and neighbours, then the ports' sockets, and only
+//! then do the XDP programs decide and the routes lead to the private interface. The programs are
+//! loaded meanwhile, on threads of their own: that takes as long as all the rest.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -266,12 +271,10 @@ impl Daemon {
         let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
         let (umem, pool) =
             Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
-        let tun = Tun::open(&TunConfig {
-            name: config.tun.interface.clone(),
-            mtu: config.tun.mtu,
-            multi_queue: false,
-        })?;
+        let tun =
+            Tun::open(&TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu })?;
         let tun_ifindex = tun.ifindex();
+        let tun_counters = io::Port::counters(&tun);
         let private = Private::set_up(&config.tun, tun_ifindex)?;
         let way_back = WayBack::set_up(&config.tun);
         let path = paths::interface_file(&config.name);
@@ -347,6 +350,7 @@ impl Daemon {
             events,
             tables,
             worker,
+            tun_counters,
             umem,
             polling,
             ports,

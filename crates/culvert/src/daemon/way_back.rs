@@ -3,7 +3,14 @@
 //! A program on the private interface does that ([`steer::GiveBack`]), so firewall rules, reverse path
 //! filters and captures see such packets where they came. Their destinations are protected prefixes,
 //! so Linux would route them to the private interface: they are marked, and one of culvert's rules
-//! leads those with the mark past its table.
+//! leads those with the mark past its table. A firewall that takes the mark away loses no packet: it
+//! then leaves by the private interface, and the worker forwards it.
+//!
+//! | packet | comes in by |
+//! | --- | --- |
+//! | cleartext that was taken from a port and is Linux's | that port |
+//! | cleartext under a policy that wants protection and does not insist (`level use`) | the private interface: the guard's barrier would stop it at the port |
+//! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //!
 //! A port in generic mode gets nothing back, for its program would take it again. Then, and where the
 //! kernel lacks what the program needs, such packets come in by the private interface.

@@ -6,7 +6,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use dataplane::{Command, Counters, CryptoParts, Polling, Waker, Worker, WorkerParts};
-use io::PortStats;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tracing::warn;
 
@@ -94,16 +93,11 @@ impl WorkerHandle {
         &self.counters
     }
 
-    /// The counters of its ports, by interface; several queues of one interface are several rows.
-    pub fn port_stats(&self) -> Vec<(u32, PortStats)> {
-        let (answer, answered) = channel();
-        self.send(Command::PortStats(answer));
-        answered.recv_timeout(ANSWER_TIMEOUT).unwrap_or_default()
-    }
-
     /// Waits until the commands sent so far have been carried out, but not for ever.
     pub fn wait_for_commands(&self) {
-        let _ = self.port_stats();
+        let (answer, answered) = channel();
+        self.send(Command::PortStats(answer));
+        let _late = answered.recv_timeout(ANSWER_TIMEOUT);
     }
 
     /// Whether the thread has ended: it panicked, for it is not told to end before us.

@@ -12,6 +12,17 @@
 //!
 //! The interface is not persistent: it disappears when its last descriptor is closed, by drop or
 //! by the death of the process.
+//!
+//! # Several workers
+//!
+//! [`Tun::open_queues`] makes an interface of several queues (`IFF_MULTI_QUEUE`), each a port of its own for
+//! one worker. Linux puts a packet into the queue on which packets of its flow were written last, else
+//! into one by the flow's hash: all packets of a flow in one direction come by one queue, as long as one worker
+//! writes those of the other direction. A queue that is dropped gives its flows to the others.
+//!
+//! Each opening makes a new interface, or fails. One of the same name that is there already, of whichever
+//! number of queues, belongs to a daemon that runs or was set up by hand (`ip tuntap add`): then the error says
+//! so, and nothing of it is changed.
 
 pub mod back;
 pub mod coalesce;
@@ -23,12 +34,14 @@ pub mod vnet;
 use std::fs::File;
 use std::io::{self, IoSlice, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use wire::Span;
 use wire::ethernet::EtherType;
 
-use crate::port::{Port, PortError, PortStats};
+use crate::counters::PortCounters;
+use crate::port::{Port, PortError};
 use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
@@ -41,8 +54,6 @@ pub struct TunConfig {
     pub name: String,
     /// Its MTU in bytes, 68 to 65535; segments are never longer.
     pub mtu: u32,
-    /// Several descriptors (one per worker) share the interface (`IFF_MULTI_QUEUE`).
-    pub multi_queue: bool,
 }
 
 /// Why the interface could not be made.
@@ -59,7 +70,7 @@ pub struct TunError {
     pub hint: &'static str,
 }
 
-/// The worker's end of the private interface.
+/// A worker's end of the private interface: its only queue, or one of several.
 pub struct Tun {
     name: String,
     file: File,
@@ -70,17 +81,41 @@ pub struct Tun {
     buffer: Box<[u8]>,
     /// The packet in `buffer` is still being cut; its length.
     cutting: Option<(Segmenter, usize)>,
-    stats: PortStats,
+    counters: Arc<PortCounters>,
     joined: u64,
 }
 
 impl Tun {
-    /// Makes the interface (or takes a queue of it) with its MTU set, down and without addresses.
+    /// Makes the interface, with one queue and its MTU set, down and without addresses.
     ///
     /// # Errors
     ///
     /// [`TunError`] names the system call and what to do.
     pub fn open(config: &TunConfig) -> Result<Self, TunError> {
+        Self::open_queue(config, libc::IFF_TUN_EXCL)
+    }
+
+    /// As [`Self::open`], but with `queues` queues, of which each can go to another worker. With one it is the
+    /// same as [`Self::open`]; with none nothing is made.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`], as for [`Self::open`], and if the kernel does not take so many queues (256). No interface
+    /// is left then.
+    pub fn open_queues(config: &TunConfig, queues: usize) -> Result<Vec<Self>, TunError> {
+        if queues == 1 {
+            return Ok(vec![Self::open(config)?]);
+        }
+        let mut all = Vec::with_capacity(queues);
+        for queue in 0..queues {
+            // The first makes the interface: then it is ours, and the others join it.
+            let new = if queue == 0 { libc::IFF_TUN_EXCL } else { 0 };
+            all.push(Self::open_queue(config, libc::IFF_MULTI_QUEUE | new)?);
+        }
+        Ok(all)
+    }
+
+    fn open_queue(config: &TunConfig, sharing: libc::c_int) -> Result<Self, TunError> {
         let fail = |call: &'static str| {
             let name = config.name.clone();
             move |source: io::Error| {
@@ -93,7 +128,6 @@ impl Tun {
             return Err(fail("TUNSETIFF")(invalid()));
         }
         let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
-        let sharing = if config.multi_queue { libc::IFF_MULTI_QUEUE } else { libc::IFF_TUN_EXCL };
         let flags = libc::IFF_TUN | libc::IFF_VNET_HDR | sharing;
         ioctl::set_interface(&file, &config.name, flags).map_err(fail("TUNSETIFF"))?;
         ioctl::set_vnet_header_len(&file, VNET_HEADER_LEN as i32)
@@ -115,7 +149,7 @@ impl Tun {
             takes_udp,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
             cutting: None,
-            stats: PortStats::default(),
+            counters: PortCounters::new(),
             joined: 0,
         })
     }
@@ -170,7 +204,7 @@ impl Tun {
                 Some((Segmenter::new(&vnet, packet, limits).ok()?, packet.len()))
             });
         if self.cutting.is_none() {
-            self.stats.rx_refused += 1;
+            self.counters.refused_rx(1);
         }
         Ok(true)
     }
@@ -216,8 +250,8 @@ impl Port for Tun {
                 pool.put(frame);
                 continue;
             }
-            self.stats.rx_packets += 1;
-            self.stats.rx_bytes += len as u64;
+            // Each cut has cost a copy already, and most of them a system call.
+            self.counters.received(1, len as u64);
             out.push(Packet { frame, span: Span { start, len } });
         }
         Ok(out.len() - before)
@@ -235,15 +269,14 @@ impl Port for Tun {
             let count = run.members.len() as u64;
             match write_run(&self.file, &plan, &run) {
                 Ok(()) => {
-                    self.stats.tx_packets += count;
-                    self.stats.tx_bytes += bytes as u64;
+                    self.counters.sent(count, bytes as u64);
                     self.joined += if count > 1 { count } else { 0 };
                 }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => break,
                     // Not an IP packet, or the interface is down: it will never be taken.
                     Some(libc::EINVAL | libc::EIO | libc::EMSGSIZE) => {
-                        self.stats.tx_refused += count;
+                        self.counters.refused_tx(count);
                     }
                     _ => {
                         result = Err(PortError::new(&self.name, "write", error));
@@ -289,8 +322,8 @@ impl Port for Tun {
         0
     }
 
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn counters(&self) -> Arc<PortCounters> {
+        Arc::clone(&self.counters)
     }
 }
 
@@ -364,10 +397,17 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
         ("TUNSETIFF", Some(libc::EINVAL)) => {
             "a name has 1 to 15 bytes, and an interface of another type must not have it"
         }
+        ("TUNSETIFF", Some(libc::E2BIG)) => "use fewer queues: the kernel takes 256",
         ("SIOCSIFMTU", Some(libc::EINVAL)) => "the MTU must be 68 to 65535 bytes",
         _ => "see the kernel's log",
     }
 }
+
+// A queue may go to any worker's thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Tun>();
+};
 
 /// `struct tun_pi`.
 const PI_LEN: usize = 4;

@@ -46,7 +46,8 @@ use std::time::{Duration, Instant};
 
 use wire::Span;
 
-use crate::port::{Port, PortError, PortStats};
+use crate::counters::PortCounters;
+use crate::port::{Port, PortError};
 use crate::umem::{Burst, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
 pub use bind::{MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskRegion, XskTransfer};
@@ -92,7 +93,7 @@ impl Drop for Custody {
 /// One queue of one interface.
 pub struct XskQueue {
     name: String,
-    stats: PortStats,
+    counters: Arc<PortCounters>,
     wakeups_refused: u64,
     /// Frames that the kernel shall have for receiving.
     ready: u32,
@@ -123,11 +124,11 @@ impl XskQueue {
         let umem = region.umem();
         let custody =
             Custody { rx: umem.ledger(), tx: umem.ledger(), unread: Vec::new(), transfer };
-        let stats = PortStats::default();
+        let counters = PortCounters::new();
         let region = region.clone();
         let ready = config.ready.min(config.fill);
         let wakeups_refused = 0;
-        let queue = Self { name, stats, wakeups_refused, ready, rings, socket, custody, region };
+        let queue = Self { name, counters, wakeups_refused, ready, rings, socket, custody, region };
         Ok((queue, transfer))
     }
 
@@ -243,27 +244,28 @@ impl Port for XskQueue {
     // 3. Wake the driver if it sleeps.
     fn rx(&mut self, pool: &mut FramePool, out: &mut Burst) -> Result<usize, PortError> {
         let before = out.len();
-        let mut taken = false;
+        let (mut taken, mut bytes, mut refused) = (false, 0, 0);
         while !out.is_full() {
             let Some(desc) = self.rings.rx.pop() else { break };
             taken = true;
             let Some(frame) = self.custody.rx.redeem(desc.addr) else {
-                self.stats.rx_refused += 1;
+                refused += 1;
                 continue;
             };
             let start = (desc.addr % self.region.umem().chunk_len() as u64) as usize;
             let packet = Packet { frame, span: Span { start, len: desc.len as usize } };
             if !packet.is_valid() {
-                self.stats.rx_refused += 1;
+                refused += 1;
                 pool.put_packet(packet);
                 continue;
             }
-            self.stats.rx_packets += 1;
-            self.stats.rx_bytes += u64::from(desc.len);
+            bytes += u64::from(desc.len);
             out.push(packet);
         }
         if taken {
             self.rings.rx.release();
+            self.counters.received((out.len() - before) as u64, bytes);
+            self.counters.refused_rx(refused);
         }
         self.refill(pool, out.len() - before);
         if self.rings.fill.needs_wakeup()
@@ -282,11 +284,11 @@ impl Port for XskQueue {
         self.complete(pool);
         let room = self.rings.tx.room(burst.len() as u32) as usize;
         let count = room.min(burst.len());
+        let (mut packets, mut bytes) = (0, 0);
         for packet in burst.drain(..count) {
             let Span { start, len } = packet.span;
             // The kernel skips a bad descriptor without completing it, which would lose the frame.
             if !packet.is_valid() || len < ETHERNET_HEADER_LEN {
-                self.stats.tx_refused += 1;
                 pool.put_packet(packet);
                 continue;
             }
@@ -294,15 +296,14 @@ impl Port for XskQueue {
                 Ok(address) => {
                     let addr = address + start as u64;
                     self.rings.tx.push(libc::xdp_desc { addr, len: len as u32, options: 0 });
-                    self.stats.tx_packets += 1;
-                    self.stats.tx_bytes += len as u64;
+                    packets += 1;
+                    bytes += len as u64;
                 }
-                Err(frame) => {
-                    self.stats.tx_refused += 1;
-                    drop(frame);
-                }
+                Err(frame) => drop(frame),
             }
         }
+        self.counters.sent(packets, bytes);
+        self.counters.refused_tx(count as u64 - packets);
         self.rings.tx.publish();
         self.wake_tx()?;
         Ok(count)
@@ -327,8 +328,8 @@ impl Port for XskQueue {
         self.custody.rx.count() + self.custody.tx.count()
     }
 
-    fn stats(&self) -> PortStats {
-        self.stats
+    fn counters(&self) -> Arc<PortCounters> {
+        Arc::clone(&self.counters)
     }
 }
 

@@ -12,6 +12,30 @@
 //! | `own_table` | which routes shall stand: policies, and what Linux has         |
 //! | `linux_way` | what Linux would do if culvert were not there                  |
 //! | `address`   | which address Linux would send from                            |
+//!
+//! The interface is a TUN device with offload headers: Linux hands over TCP segments of up to
+//! 64 KiB, which culvert cuts, and takes coalesced ones back.
+//!
+//! | setting | why |
+//! | --- | --- |
+//! | `disable_xfrm` = 1 | the guard's block policies must not stop what goes to culvert (IPv4; IPv6 has no such switch, so the guard's rules spare the interface by name) |
+//! | `disable_policy` = 1 | what culvert has decrypted and judged is not judged again (IPv4) |
+//! | `rp_filter` = 0, `accept_local` = 1 | decrypted packets come from anywhere, ICMP errors from addresses of this host; the worker applies the same checks to cleartext from ports |
+//! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
+//! | `ip rule` 209: `iif lo ipproto udp sport 500 goto 211`, also `dport`, and 4500; 211: `nop` | key exchange of this host goes by Linux's own tables |
+//! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again |
+//!
+//! The worker's own look-ups leave out table 219, and every route by the private interface in
+//! whatever table, so a packet cannot be routed in a circle.
+//!
+//! A route's source address is the one that Linux would take without table 219. Where no policy takes
+//! that one, it is the best that one does: the egress interface's before others, IPv4 primary before
+//! secondary, IPv6 by RFC 6724. At most 256 routes inside one protected prefix have a source of their
+//! own.
+//!
+//! Routes and rules have the routing protocol 219, by which the preload library hides them from
+//! programs under `culvert exec`: an IKE daemon that looks for its peer finds what Linux would do
+//! without culvert.
 
 mod address;
 mod linux_way;
