@@ -20,7 +20,7 @@ use crate::apply::Executor;
 use crate::classify::Addresses;
 use crate::crypt::Opens;
 use crate::flows::plan::Holds;
-use crate::flows::{FlowCache, Guess};
+use crate::flows::{FlowCache, FlowHint};
 use crate::packets::{Meta, Metas, Source};
 use crate::prefetch::{AGAIN, SOON};
 use crate::view::View;
@@ -143,7 +143,7 @@ impl Path {
         if misses.takes_all() {
             return misses.miss(self, packet, meta, None);
         }
-        match self.is_known_source(&meta.digest.flow) {
+        match self.is_known_source(&meta.summary.flow) {
             true => self.exec.open(&self.view, packet, meta, false),
             false => self.exec.out.drop(packet, DropReason::MartianSource),
         }
@@ -171,7 +171,7 @@ impl Path {
         let Some(plan) = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp)) else {
             return misses.miss(self, packet, meta, held);
         };
-        let h = meta.digest.brief;
+        let h = meta.summary.fields;
         let sa = match plan.judge(&view.reader, &packet, h) {
             Holds::Yes => None,
             Holds::By(sa) => Some(sa),
@@ -199,7 +199,7 @@ impl Path {
         self.exec.crypt.note_spread(work.runs(), work.len());
         if self.exec.crypt.is_spread {
             // The flows' plans have come; their policies' counters come while the cipher computes.
-            let places = work.work.iter().take(work.len()).filter_map(|work| work.guess.place());
+            let places = work.work.iter().take(work.len()).filter_map(|work| work.hint.place());
             places.for_each(|place| {
                 self.prefetch_by_plan(Cache::First, place);
             });
@@ -224,8 +224,8 @@ impl Path {
                 self.prefetch_accept(next);
             }
             if meta.end.is_none() {
-                self.seek(meta, work.guess);
-                // Where the guess was right: its plan is near now.
+                self.seek(meta, work.hint);
+                // Where the hint was right: its plan is near now.
                 if is_spread && !meta.is_sought {
                     self.prefetch_counters(meta);
                 }
@@ -236,7 +236,7 @@ impl Path {
         }
         self.find(metas);
         if is_spread {
-            self.note_guesses(metas, works);
+            self.note_hints(metas, works);
         }
         let mut metas = metas.iter();
         for packet in packets.drain(..) {
@@ -253,8 +253,8 @@ impl Path {
 
     /// Finds the place of a decrypted packet's flow, or its hash.
     #[inline(always)]
-    fn seek(&self, meta: &mut Meta, guess: Guess) {
-        match guess.place().filter(|place| self.flows.is_of(*place, &meta.key())) {
+    fn seek(&self, meta: &mut Meta, hint: FlowHint) {
+        match hint.place().filter(|place| self.flows.is_of(*place, &meta.key())) {
             Some(place) => (meta.is_sought, meta.place) = (false, Some(place)),
             None => meta.seek(&self.flows),
         }

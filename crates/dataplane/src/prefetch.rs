@@ -17,12 +17,12 @@ use core::net::IpAddr;
 use esp::Sa;
 use io::Packet;
 use mem::Cache;
-use policy::{SaEntry, SaSpot};
-use wire::{Digest, protocol};
+use policy::{SaEntry, SaIndex};
+use wire::{Summary, protocol};
 
 use crate::burst::Path;
 use crate::crypt::opens::OpenWork;
-use crate::flows::Guess;
+use crate::flows::FlowHint;
 use crate::flows::plan::Action;
 use crate::packets::{Meta, Metas};
 
@@ -60,18 +60,18 @@ impl Path {
         // 2. ESP: the SA's slot.
         for meta in metas.iter_mut() {
             let Some(tag) = meta.tag else { continue };
-            meta.sa = reader.inbound_spot(tag);
-            if let Some(spot) = meta.sa {
-                reader.prefetch_spot(Cache::Second, spot);
+            meta.sa = reader.inbound_index(tag);
+            if let Some(sa_index) = meta.sa {
+                reader.prefetch_sa_slot(Cache::Second, sa_index);
             }
         }
         // 3. The SA. ESP: the plan of the flow that the packet is probably of.
-        self.each_sa(metas, |meta, spot, sa| {
+        self.each_sa(metas, |meta, sa_index, sa| {
             sa.prefetch(Cache::Second);
             match meta.is_own_esp {
                 true => {
                     sa.esp.prefetch_to_open(Cache::Second);
-                    if let Some(place) = Guess::from_note(reader.note_at(spot)).place() {
+                    if let Some(place) = FlowHint::from_note(reader.note_at(sa_index)).place() {
                         self.flows.prefetch_at(Cache::Second, place);
                     }
                 }
@@ -91,7 +91,7 @@ impl Path {
         if let Some(place) = meta.place.filter(|_| !meta.is_own_esp) {
             self.flows.prefetch_at(Cache::First, place);
         }
-        if let Some(sa) = meta.sa.and_then(|spot| self.view.reader.sa_at(spot)) {
+        if let Some(sa) = meta.sa.and_then(|sa_index| self.view.reader.sa_at(sa_index)) {
             sa.prefetch(Cache::First);
             sa.esp.prefetch_numbers(Cache::First);
         }
@@ -101,14 +101,14 @@ impl Path {
     #[inline(always)]
     pub(crate) fn prefetch_counters(&self, meta: &Meta) {
         if let Some(plan) = meta.place.and_then(|place| self.flows.peek(place)) {
-            plan.tallies().for_each(|tally| tally.prefetch(Cache::First));
+            plan.counters().for_each(|counters| counters.prefetch(Cache::First));
         }
     }
 
     /// The same for what a packet that was decrypted is accepted by.
     #[inline(always)]
     pub(crate) fn prefetch_accept(&self, work: &OpenWork) {
-        if let Some(place) = work.guess.place() {
+        if let Some(place) = work.hint.place() {
             self.flows.prefetch_at(Cache::First, place);
         }
         if let Some(sa) = self.view.reader.sa(work.sa) {
@@ -120,15 +120,15 @@ impl Path {
 
     /// Prefetches the policies' counters of the plans that were found, and notes the flows for the
     /// SAs' next packets.
-    pub(crate) fn note_guesses(&self, metas: &Metas, works: &[OpenWork]) {
+    pub(crate) fn note_hints(&self, metas: &Metas, works: &[OpenWork]) {
         for (meta, work) in metas.iter().zip(works) {
             let Some(place) = meta.place.filter(|_| meta.end.is_none()) else { continue };
             if meta.is_sought {
                 self.prefetch_by_plan(Cache::First, place);
             }
-            let guess = work.guess.learn(place);
-            if guess != work.guess {
-                self.view.reader.set_note(work.sa, guess.note());
+            let hint = work.hint.learn(place);
+            if hint != work.hint {
+                self.view.reader.set_note(work.sa, hint.note());
             }
         }
     }
@@ -136,21 +136,21 @@ impl Path {
     /// Prefetches the policies' counters of the plan at a place, and the slot of the SA that seals
     /// the flow's packets.
     #[inline]
-    pub(crate) fn prefetch_by_plan(&self, cache: Cache, place: u32) -> Option<SaSpot> {
+    pub(crate) fn prefetch_by_plan(&self, cache: Cache, place: u32) -> Option<SaIndex> {
         let plan = self.flows.peek(place)?;
-        plan.tallies().for_each(|tally| tally.prefetch(cache));
+        plan.counters().for_each(|counters| counters.prefetch(cache));
         let Action::Seal(seal) = plan.action else { return None };
-        let spot = seal.sa.spot();
-        self.view.reader.prefetch_spot(cache, spot);
-        Some(spot)
+        let sa_index = seal.sa.index();
+        self.view.reader.prefetch_sa_slot(cache, sa_index);
+        Some(sa_index)
     }
 
-    fn each_sa(&self, metas: &Metas, prefetch: impl Fn(&Meta, SaSpot, &SaEntry<Sa>)) {
+    fn each_sa(&self, metas: &Metas, prefetch: impl Fn(&Meta, SaIndex, &SaEntry<Sa>)) {
         for meta in metas.iter() {
-            if let Some(spot) = meta.sa
-                && let Some(sa) = self.view.reader.sa_at(spot)
+            if let Some(sa_index) = meta.sa
+                && let Some(sa) = self.view.reader.sa_at(sa_index)
             {
-                prefetch(meta, spot, sa);
+                prefetch(meta, sa_index, sa);
             }
         }
     }
@@ -167,7 +167,7 @@ pub(crate) fn prefetch_headers(cache: Cache, packet: &Packet) {
 /// Destination and SPI of a packet of bare ESP.
 #[inline]
 fn own_esp_ends(packet: &Packet, meta: &Meta) -> Option<(IpAddr, u32)> {
-    let Digest { flow, brief } = &meta.digest;
-    let spi = packet.data().get(usize::from(brief.header_len())..)?.first_chunk()?;
+    let Summary { flow, fields } = &meta.summary;
+    let spi = packet.data().get(usize::from(fields.header_len())..)?.first_chunk()?;
     Some((flow.dst(), u32::from_be_bytes(*spi)))
 }

@@ -6,7 +6,7 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Brief, Digest, Family, Headers, ParseError, Span, ipv4, ipv6, protocol};
+use wire::{Family, Fields, Headers, ParseError, Span, Summary, ipv4, ipv6, protocol};
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -57,7 +57,7 @@ pub struct Content {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// An IP packet whose digest is known.
+    /// An IP packet whose summary is known.
     Packet,
     /// An IP packet that must not go on, for what is behind its IP header.
     Broken(DropReason),
@@ -83,7 +83,7 @@ impl Content {
         self.kind == Kind::Dummy
     }
 
-    /// Whether it is an IP packet whose digest is known.
+    /// Whether it is an IP packet whose summary is known.
     #[inline]
     pub fn is_whole(&self) -> bool {
         self.kind == Kind::Packet
@@ -166,13 +166,13 @@ impl Sa {
         &self,
         buf: &mut [u8],
         outer: Span,
-        outer_h: impl Into<Brief>,
+        outer_h: impl Into<Fields>,
         opening: &Opening,
         status: JobStatus,
         now_s: u64,
     ) -> Result<Opened, DropReason> {
         let outer = (outer, outer_h.into());
-        let content = opening.content(buf, outer, status, &mut Digest::default());
+        let content = opening.content(buf, outer, status, &mut Summary::default());
         self.open_accept(buf, opening, content, now_s)?;
         let Some(span) = content?.span() else { return Ok(Opened::Dummy) };
         let packet = buf.get(span.range()).unwrap_or_default();
@@ -242,7 +242,7 @@ impl Opening {
     /// packet; nothing may leave before [`Sa::open_accept`].
     ///
     /// `outer` is the whole outer packet in `buf`, and what was parsed from it. The inner packet's
-    /// digest is written to `inner`, unless the content is a dummy or [broken](Content::broken).
+    /// summary is written to `inner`, unless the content is a dummy or [broken](Content::broken).
     ///
     /// 1. The job's status.
     /// 2. Padding and next header.
@@ -264,9 +264,9 @@ impl Opening {
     pub fn content(
         &self,
         buf: &mut [u8],
-        outer: (Span, Brief),
+        outer: (Span, Fields),
         status: JobStatus,
-        inner: &mut Digest,
+        inner: &mut Summary,
     ) -> Result<Content, DropReason> {
         let found = self.look_inside(buf, outer, status, inner);
         if found.is_err() {
@@ -280,9 +280,9 @@ impl Opening {
     fn look_inside(
         &self,
         buf: &mut [u8],
-        (outer, outer_h): (Span, Brief),
+        (outer, outer_h): (Span, Fields),
         status: JobStatus,
-        inner: &mut Digest,
+        inner: &mut Summary,
     ) -> Result<Content, DropReason> {
         // 1.
         match status {
@@ -316,7 +316,7 @@ impl Opening {
     /// The length of the IP header with its extensions, once it is clear that ESP follows it as
     /// the SA has it.
     #[inline(always)]
-    fn visible_len(&self, outer: Span, h: Brief) -> Result<usize, DropReason> {
+    fn visible_len(&self, outer: Span, h: Fields) -> Result<usize, DropReason> {
         let esp = self.esp;
         let udp_len = self.shape.udp_len();
         let protocol = if udp_len == 0 { protocol::ESP } else { protocol::UDP };
@@ -337,17 +337,17 @@ impl Opening {
         payload: Span,
         outer_class: u8,
         next_header: u8,
-        inner: &mut Digest,
+        inner: &mut Summary,
     ) -> Result<Content, DropReason> {
-        if let Some((digest, _)) = wire::digest(rest, payload.len) {
-            let is_named = match digest.brief.family() {
+        if let Some((summary, _)) = wire::summarize(rest, payload.len) {
+            let is_named = match summary.fields.family() {
                 Family::V4 => next_header == protocol::IPV4,
                 Family::V6 => next_header == protocol::IPV6,
             };
-            let class = digest.brief.traffic_class();
+            let class = summary.fields.traffic_class();
             if is_named && self.shape.keeps_class(class, outer_class) {
-                let span = Span { len: digest.brief.total_len().into(), ..payload };
-                *inner = digest;
+                let span = Span { len: summary.fields.total_len().into(), ..payload };
+                *inner = summary;
                 return Ok(Content::packet(payload.len, span, Kind::Packet));
             }
         }
@@ -363,7 +363,7 @@ impl Opening {
         payload: Span,
         outer_class: u8,
         next_header: u8,
-        inner: &mut Digest,
+        inner: &mut Summary,
     ) -> Result<Content, DropReason> {
         let version = match next_header {
             protocol::IPV4 => 4,
@@ -385,7 +385,7 @@ impl Opening {
             wire::set_traffic_class(packet, class);
         }
         let kind = kind_of(&headers, inner);
-        inner.brief = inner.brief.with_traffic_class(class);
+        inner.fields = inner.fields.with_traffic_class(class);
         Ok(Content::packet(payload.len, Span { len, ..payload }, kind))
     }
 
@@ -394,11 +394,11 @@ impl Opening {
     fn transport(
         &self,
         buf: &mut [u8],
-        outer: (Span, Brief),
+        outer: (Span, Fields),
         visible_len: usize,
         payload: Span,
         next_header: u8,
-        inner: &mut Digest,
+        inner: &mut Summary,
     ) -> Result<Content, DropReason> {
         let span = restore(buf, outer, visible_len, payload, next_header)?;
         let packet = buf.get_mut(span.range()).ok_or(DropReason::InInnerHeader)?;
@@ -418,8 +418,8 @@ fn in_parts(found: Result<Content, DropReason>) -> Result<Content, DropReason> {
     Ok(Content { payload_len, start, len, kind })
 }
 
-/// What becomes of a packet whose IP header is right; its digest is written, if it has one.
-fn kind_of(headers: &Result<Headers, ParseError>, inner: &mut Digest) -> Kind {
+/// What becomes of a packet whose IP header is right; its summary is written, if it has one.
+fn kind_of(headers: &Result<Headers, ParseError>, inner: &mut Summary) -> Kind {
     match headers {
         Ok(h) => {
             *inner = h.into();
@@ -488,7 +488,7 @@ fn is_padding(padding: &[u8]) -> bool {
 /// Transport mode: moves the outer IP header to the payload, and makes it the payload's.
 fn restore(
     buf: &mut [u8],
-    (outer, outer_h): (Span, Brief),
+    (outer, outer_h): (Span, Fields),
     visible_len: usize,
     payload: Span,
     next_header: u8,

@@ -6,7 +6,7 @@ use crypto::Session;
 use mem::Cache;
 use outcome::DropReason;
 use thiserror::Error;
-use wire::Brief;
+use wire::Fields;
 
 use crate::cells::Cells;
 use crate::ecn::EcnDecap;
@@ -182,7 +182,7 @@ impl Sa {
     /// # Errors
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
-    pub fn sealed_len_of(&self, packet: &[u8], h: impl Into<Brief>) -> Result<usize, DropReason> {
+    pub fn sealed_len_of(&self, packet: &[u8], h: impl Into<Fields>) -> Result<usize, DropReason> {
         let h = h.into();
         let visible_len = match self.params.mode {
             Mode::Tunnel => 0,

@@ -10,7 +10,7 @@
 
 use crypto::JobStatus;
 use outcome::DropReason;
-use wire::{Brief, Family, Span, checksum, ipv4, ipv6, protocol};
+use wire::{Family, Fields, Span, checksum, ipv4, ipv6, protocol};
 
 use crate::header::{Form, PerPacket, udp_header};
 use crate::iv::IvSource;
@@ -44,7 +44,7 @@ impl Sa {
     /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
     /// [`Sa::seal_prepare`].
     #[inline]
-    pub fn payload_len(&self, packet: &[u8], h: impl Into<Brief>) -> Result<usize, DropReason> {
+    pub fn payload_len(&self, packet: &[u8], h: impl Into<Fields>) -> Result<usize, DropReason> {
         let h = h.into();
         let packet_len = usize::from(h.total_len());
         match self.shape.mode() {
@@ -88,7 +88,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: impl Into<Brief>,
+        h: impl Into<Fields>,
         number: Number,
         ivs: &mut IvSource,
         mtu: usize,
@@ -110,7 +110,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: Brief,
+        h: Fields,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -141,7 +141,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: Brief,
+        h: Fields,
         number: u64,
         ivs: &mut IvSource,
     ) -> Option<Sealing> {
@@ -202,7 +202,7 @@ impl Sa {
         &self,
         buf: &mut [u8],
         packet: Span,
-        h: Brief,
+        h: Fields,
         number: u64,
         ivs: &mut IvSource,
         mtu: usize,

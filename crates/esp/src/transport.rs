@@ -9,7 +9,7 @@
 //! the destination options before these) stay visible; destination options that only the final
 //! host reads are protected.
 
-use wire::{Brief, Family, Fragment, ipv4, ipv6, protocol};
+use wire::{Family, Fields, Fragment, ipv4, ipv6, protocol};
 
 use outcome::DropReason;
 
@@ -30,7 +30,7 @@ pub(crate) struct Visible {
 /// [`DropReason::OutMode`] for fragments, an IPv6 fragment header of any kind included: transport
 /// mode protects whole datagrams only (RFC 4303 §3.3.4). [`DropReason::MalformedIp`] if the
 /// headers are not what `h` says.
-pub(crate) fn split(packet: &[u8], h: Brief) -> Result<Visible, DropReason> {
+pub(crate) fn split(packet: &[u8], h: Fields) -> Result<Visible, DropReason> {
     if h.fragment() != Fragment::Whole {
         return Err(DropReason::OutMode);
     }

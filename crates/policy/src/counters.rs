@@ -2,10 +2,10 @@
 //!
 //! They lie apart from the policies, those of many side by side: for a packet of a known flow the
 //! counters are all that is touched of a policy, and among a hundred thousand policies each would be on a
-//! page of its own. So a flow's plan keeps a [`Tally`] and not the policy.
+//! page of its own. So a flow's plan keeps a [`PolicyCounters`] and not the policy.
 //!
 //! A place is used again when its policy is gone, that is, when no reader's view has it any more. A
-//! tally that is older than that must not be counted in; nor is it, as a plan that the policy was part
+//! counters that is older than that must not be counted in; nor is it, as a plan that the policy was part
 //! of does not hold in any view without it ([`crate::Stamp`]).
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -39,19 +39,19 @@ impl WorkerIndex {
 ///
 /// Good for counting as long as the policy is in the reader's view; it does not keep the policy.
 #[derive(Clone, Debug)]
-pub struct Tally {
+pub struct PolicyCounters {
     chunk: Arc<Chunk>,
     /// Below the chunk's length.
     at: u32,
 }
 
-/// A policy's own tally: the place is free again when it is dropped.
+/// A policy's own counters: the place is free again when it is dropped.
 #[derive(Debug)]
-pub(crate) struct OwnTally(Tally);
+pub(crate) struct OwnCounters(PolicyCounters);
 
 /// Places for the policies of one direction, which packets of one kind use together.
 #[derive(Debug, Default)]
-pub(crate) struct Tallies {
+pub(crate) struct CounterArena {
     /// The largest last: each is as long as all before it.
     chunks: Vec<Arc<Chunk>>,
 }
@@ -92,18 +92,18 @@ struct Lane {
     last_use_s: AtomicU64,
 }
 
-impl Tallies {
+impl CounterArena {
     /// A place where nothing was counted yet.
-    pub(crate) fn take(&mut self) -> OwnTally {
+    pub(crate) fn take(&mut self) -> OwnCounters {
         // The last one has room most often.
         let free = self.chunks.iter().rev().find_map(Chunk::take);
-        OwnTally(free.unwrap_or_else(|| {
+        OwnCounters(free.unwrap_or_else(|| {
             let len: usize = self.chunks.iter().map(|chunk| chunk.firsts.len()).sum();
             let chunk = Arc::new(Chunk::new(len.clamp(FEWEST, MOST) as u32));
             // The first place; the rest stays free.
             *chunk.free.lock().unwrap_or_else(PoisonError::into_inner) = 1;
             self.chunks.push(Arc::clone(&chunk));
-            Tally { chunk, at: 0 }
+            PolicyCounters { chunk, at: 0 }
         }))
     }
 }
@@ -120,21 +120,21 @@ impl Chunk {
     }
 
     /// A free place, all zero; none when the list has come to the end.
-    fn take(self: &Arc<Chunk>) -> Option<Tally> {
+    fn take(self: &Arc<Chunk>) -> Option<PolicyCounters> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let at = *free;
         let first = self.firsts.get(at as usize)?;
         *free = first.next_free.load(Relaxed);
         first.owner.store(0, Relaxed);
-        let tally = Tally { chunk: Arc::clone(self), at };
-        tally.lanes().for_each(Lane::clear);
-        Some(tally)
+        let counters = PolicyCounters { chunk: Arc::clone(self), at };
+        counters.lanes().for_each(Lane::clear);
+        Some(counters)
     }
 }
 
-impl Drop for OwnTally {
+impl Drop for OwnCounters {
     fn drop(&mut self) {
-        let Tally { chunk, at } = &self.0;
+        let PolicyCounters { chunk, at } = &self.0;
         let mut free = chunk.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(first) = chunk.firsts.get(*at as usize) {
             first.next_free.store(*free, Relaxed);
@@ -143,19 +143,19 @@ impl Drop for OwnTally {
     }
 }
 
-impl OwnTally {
-    pub(crate) const fn get(&self) -> &Tally {
+impl OwnCounters {
+    pub(crate) const fn get(&self) -> &PolicyCounters {
         &self.0
     }
 }
 
-impl Tally {
+impl PolicyCounters {
     #[inline]
     fn first(&self) -> Option<&First> {
         self.chunk.firsts.get(self.at as usize)
     }
 
-    /// Brings near what [`count`](Tally::count) touches.
+    /// Brings near what [`count`](PolicyCounters::count) touches.
     #[inline]
     pub fn prefetch(&self, cache: Cache) {
         if let Some(first) = self.first() {
@@ -250,8 +250,8 @@ mod tests {
 
     use super::*;
 
-    fn place(tally: &OwnTally) -> (usize, u32) {
-        (Arc::as_ptr(&tally.get().chunk).addr(), tally.get().at)
+    fn place(counters: &OwnCounters) -> (usize, u32) {
+        (Arc::as_ptr(&counters.get().chunk).addr(), counters.get().at)
     }
 
     #[derive(Clone, Debug)]
@@ -273,42 +273,42 @@ mod tests {
         /// Whatever comes and goes: no two have one place, and each counts for itself, from zero.
         #[test]
         fn each_counts_for_itself(steps in vec(step(), 1..600)) {
-            let mut tallies = Tallies::default();
-            let mut all: Vec<(OwnTally, [u64; 3])> = Vec::new();
+            let mut counters = CounterArena::default();
+            let mut all: Vec<(OwnCounters, [u64; 3])> = Vec::new();
             for (now_s, step) in (1..).zip(steps) {
                 match step {
-                    Step::Take => all.push((tallies.take(), [0; 3])),
+                    Step::Take => all.push((counters.take(), [0; 3])),
                     Step::Drop(n) if !all.is_empty() => {
                         let n = n % all.len();
                         all.swap_remove(n);
                     }
                     Step::Count(n, worker, bytes) if !all.is_empty() => {
                         let n = n % all.len();
-                        let (tally, counts) = &mut all[n];
+                        let (counters, counts) = &mut all[n];
                         let worker = WorkerIndex::new(worker).unwrap();
-                        tally.get().clone().count(worker, 1, bytes, now_s);
+                        counters.get().clone().count(worker, 1, bytes, now_s);
                         *counts = [counts[0] + 1, counts[1] + bytes, now_s];
                     }
                     Step::Drop(_) | Step::Count(..) => {}
                 }
-                for (tally, counts) in &all {
-                    let tally = tally.get();
-                    let now = [tally.packets(), tally.bytes(), tally.last_use_s()];
+                for (counters, counts) in &all {
+                    let counters = counters.get();
+                    let now = [counters.packets(), counters.bytes(), counters.last_use_s()];
                     prop_assert_eq!(&now, counts);
                 }
             }
-            let places: HashSet<_> = all.iter().map(|(tally, _)| place(tally)).collect();
+            let places: HashSet<_> = all.iter().map(|(counters, _)| place(counters)).collect();
             prop_assert_eq!(places.len(), all.len());
         }
     }
 
     #[test]
     fn many_lie_side_by_side_and_their_places_are_used_again() {
-        let mut tallies = Tallies::default();
-        let all: Vec<OwnTally> = (0..5000).map(|_| tallies.take()).collect();
+        let mut counters = CounterArena::default();
+        let all: Vec<OwnCounters> = (0..5000).map(|_| counters.take()).collect();
         let mut chunks: HashMap<usize, u32> = HashMap::new();
-        for tally in &all {
-            let (chunk, at) = place(tally);
+        for counters in &all {
+            let (chunk, at) = place(counters);
             let next = chunks.entry(chunk).or_default();
             assert_eq!(at, *next);
             *next += 1;
@@ -317,10 +317,10 @@ mod tests {
         let before: HashSet<_> = all.iter().map(place).collect();
         drop(all);
         for _ in 0..3 {
-            let again: Vec<OwnTally> = (0..8192).map(|_| tallies.take()).collect();
+            let again: Vec<OwnCounters> = (0..8192).map(|_| counters.take()).collect();
             let places: HashSet<_> = again.iter().map(place).collect();
             assert!(places.len() == 8192 && places.is_superset(&before));
         }
-        assert_eq!(tallies.chunks.len(), 7);
+        assert_eq!(counters.chunks.len(), 7);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::counters::{OwnTally, Tallies, WorkerIndex};
+use crate::counters::{CounterArena, OwnCounters, WorkerIndex};
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
@@ -34,7 +34,7 @@ pub struct Databases<S> {
     spd: Spd,
     policies: BTreeMap<u32, Placed>,
     /// Where they count, by direction.
-    tallies: [Tallies; 3],
+    counters: [CounterArena; 3],
     /// Age of the next policy.
     next_age: u64,
     /// Policies and SAs whose selector names an interface.
@@ -52,8 +52,8 @@ impl<S> Databases<S> {
         let (sad, spd) = (Sad::new(), Spd::new());
         let view = View::new(Seeds::random(), sad.inbound().table(), sad.outbound().table());
         let out = Publisher::new(view);
-        let tallies = Default::default();
-        Databases { out, sad, spd, policies: BTreeMap::new(), tallies, next_age: 0, naming: 0 }
+        let counters = Default::default();
+        Databases { out, sad, spd, policies: BTreeMap::new(), counters, next_age: 0, naming: 0 }
     }
 
     /// A reader, for one worker.
@@ -146,7 +146,7 @@ impl<S> Databases<S> {
     fn put(
         &mut self,
         config: PolicyConfig,
-        make: impl FnOnce(PolicyConfig, u64, OwnTally) -> PolicyEntry,
+        make: impl FnOnce(PolicyConfig, u64, OwnCounters) -> PolicyEntry,
     ) -> Arc<PolicyEntry> {
         let old = self.policies.remove(&config.index);
         let age = match &old {
@@ -158,8 +158,8 @@ impl<S> Databases<S> {
                 self.next_age
             }
         };
-        let tally = self.tallies[config.direction as usize].take();
-        let entry = Arc::new(make(config, age, tally));
+        let counters = self.counters[config.direction as usize].take();
+        let entry = Arc::new(make(config, age, counters));
         self.begin_naming(names_interface(&entry.config.selector));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);

@@ -112,7 +112,7 @@ mod view;
 pub mod workload;
 
 pub use bypass::{Ends, always_bypass};
-pub use counters::{Tally, WorkerIndex};
+pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::Flow;
 pub use model::{
@@ -123,4 +123,4 @@ pub use reader::{Outbound, Reader};
 pub use sa_entry::{SaEntry, SaState, Volume};
 pub use selector::{PortMask, Prefix, Selector};
 pub use stamp::Stamp;
-pub use view::{SaHandle, SaSpot, SaTag};
+pub use view::{SaHandle, SaIndex, SaTag};

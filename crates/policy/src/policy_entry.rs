@@ -1,6 +1,6 @@
 //! A policy in the database: configuration, precomputed outbound treatment, and counters.
 
-use crate::counters::{OwnTally, Tally, WorkerIndex};
+use crate::counters::{OwnCounters, PolicyCounters, WorkerIndex};
 use crate::flow::Flow;
 use crate::model::{Action, Mark, PolicyConfig, Scope, Template};
 
@@ -44,7 +44,7 @@ pub struct PolicyEntry {
     /// what it does.
     pub config: PolicyConfig,
     pub(crate) treatment: Treatment,
-    tally: OwnTally,
+    counters: OwnCounters,
     /// What the owner asked packets to carry, where the policy blocks without regard to it.
     disregarded: Option<Scope>,
 }
@@ -52,7 +52,7 @@ pub struct PolicyEntry {
 const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
 
 impl PolicyEntry {
-    pub(crate) fn new(config: PolicyConfig, age: u64, tally: OwnTally) -> PolicyEntry {
+    pub(crate) fn new(config: PolicyConfig, age: u64, counters: OwnCounters) -> PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
             (Action::Allow, []) => Treatment::Bypass,
@@ -62,14 +62,18 @@ impl PolicyEntry {
             (Action::Allow, _) => Treatment::Unsupported,
         };
         let rank = Rank { priority: config.priority, age };
-        PolicyEntry { rank, treatment, config, tally, disregarded: None }
+        PolicyEntry { rank, treatment, config, counters, disregarded: None }
     }
 
     /// One that blocks all packets of its selector, whatever they carry.
-    pub(crate) fn blocking(mut config: PolicyConfig, age: u64, tally: OwnTally) -> PolicyEntry {
+    pub(crate) fn blocking(
+        mut config: PolicyConfig,
+        age: u64,
+        counters: OwnCounters,
+    ) -> PolicyEntry {
         let scope = config.scope();
         (config.mark, config.if_id) = (Mark::default(), 0);
-        let entry = PolicyEntry::new(config, age, tally);
+        let entry = PolicyEntry::new(config, age, counters);
         PolicyEntry { treatment: Treatment::Unsupported, disregarded: Some(scope), ..entry }
     }
 
@@ -102,30 +106,30 @@ impl PolicyEntry {
     }
 
     /// Where the policy counts, for whoever counts without looking at it again.
-    pub fn tally(&self) -> &Tally {
-        self.tally.get()
+    pub fn counters(&self) -> &PolicyCounters {
+        self.counters.get()
     }
 
     /// Counts packets that the policy decided, at wall-clock second `now_s`. One thread for each
     /// worker's index.
     #[inline]
     pub fn count(&self, worker: WorkerIndex, packets: u64, bytes: u64, now_s: u64) {
-        self.tally().count(worker, packets, bytes, now_s);
+        self.counters().count(worker, packets, bytes, now_s);
     }
 
     /// Packets decided.
     pub fn packets(&self) -> u64 {
-        self.tally().packets()
+        self.counters().packets()
     }
 
     /// Bytes decided.
     pub fn bytes(&self) -> u64 {
-        self.tally().bytes()
+        self.counters().bytes()
     }
 
     /// Wall-clock second of the last use, 0 for never (Linux's `curlft.use_time`).
     pub fn last_use_s(&self) -> u64 {
-        self.tally().last_use_s()
+        self.counters().last_use_s()
     }
 }
 

@@ -15,7 +15,7 @@ use crate::policy_entry::{PolicyEntry, Treatment};
 use crate::sa_entry::{SaEntry, SaState};
 use crate::stamp::Stamp;
 use crate::table::NONE;
-use crate::view::{SaHandle, SaSpot, SaTag, View};
+use crate::view::{SaHandle, SaIndex, SaTag, View};
 
 /// One worker's view of the databases.
 ///
@@ -109,7 +109,7 @@ impl<S> Reader<S> {
         SaTag(self.view.seeds.inbound(dst, spi, protocol))
     }
 
-    /// Brings near what [`inbound_spot`](Reader::inbound_spot) and
+    /// Brings near what [`inbound_index`](Reader::inbound_index) and
     /// [`inbound_sa`](Reader::inbound_sa) look at first.
     #[inline]
     pub fn prefetch_inbound(&self, cache: Cache, tag: SaTag) {
@@ -119,23 +119,23 @@ impl<S> Reader<S> {
     /// Where the SA of an arriving packet most likely is; reads what
     /// [`prefetch_inbound`](Reader::prefetch_inbound) has brought near.
     #[inline]
-    pub fn inbound_spot(&self, tag: SaTag) -> Option<SaSpot> {
+    pub fn inbound_index(&self, tag: SaTag) -> Option<SaIndex> {
         let slot = self.view.inbound.head(tag.0);
-        (slot != NONE).then_some(SaSpot(slot))
+        (slot != NONE).then_some(SaIndex(slot))
     }
 
     /// [`inbound_sa`](Reader::inbound_sa) for whoever has asked for the packet's
-    /// [`inbound_spot`](Reader::inbound_spot) since the last refresh; none may also say that it has to
+    /// [`inbound_index`](Reader::inbound_index) since the last refresh; none may also say that it has to
     /// be asked.
     #[inline]
     pub fn inbound_sa_at(
         &self,
-        spot: SaSpot,
+        sa_index: SaIndex,
         (dst, spi, protocol): (IpAddr, u32, u8),
         mark: u32,
     ) -> Option<SaHandle> {
-        // The spot is where the packet's chain begins, so there is none younger in this view.
-        let (handle, sa) = self.view.inbound_sa_in(spot.0, (dst, spi, protocol))?;
+        // The index is where the packet's chain begins, so there is none younger in this view.
+        let (handle, sa) = self.view.inbound_sa_in(sa_index.0, (dst, spi, protocol))?;
         sa.accepts_mark(mark).then_some(handle)
     }
 
@@ -148,8 +148,8 @@ impl<S> Reader<S> {
 
     /// [`Reader::note`] of the SA at a place, whichever that is.
     #[inline]
-    pub fn note_at(&self, spot: SaSpot) -> u32 {
-        self.view.sas.get(spot.0).map_or(0, |slot| slot.note.load(Relaxed))
+    pub fn note_at(&self, sa_index: SaIndex) -> u32 {
+        self.view.sas.get(sa_index.0).map_or(0, |slot| slot.note.load(Relaxed))
     }
 
     /// Notes a number beside an SA, for this reader alone and until the SA is removed or replaced. It lies
@@ -163,16 +163,16 @@ impl<S> Reader<S> {
 
     /// Brings near what leads from a place to the SA in it.
     #[inline]
-    pub fn prefetch_spot(&self, cache: Cache, spot: SaSpot) {
-        if let Some(slot) = self.view.sas.get(spot.0) {
+    pub fn prefetch_sa_slot(&self, cache: Cache, sa_index: SaIndex) {
+        if let Some(slot) = self.view.sas.get(sa_index.0) {
             mem::prefetch_into(cache, slot);
         }
     }
 
     /// Whatever SA is in a place, to be prefetched; nothing of the SA itself is read.
     #[inline]
-    pub fn sa_at(&self, spot: SaSpot) -> Option<&SaEntry<S>> {
-        self.view.sas.get(spot.0)?.entry.as_deref()
+    pub fn sa_at(&self, sa_index: SaIndex) -> Option<&SaEntry<S>> {
+        self.view.sas.get(sa_index.0)?.entry.as_deref()
     }
 
     /// The SA of an arriving packet, in whatever state: outer destination, SPI in host byte order,

@@ -34,14 +34,14 @@ impl SaHandle {
     }
 
     /// The place that the SA was given.
-    pub const fn spot(self) -> SaSpot {
-        SaSpot(self.slot)
+    pub const fn index(self) -> SaIndex {
+        SaIndex(self.slot)
     }
 }
 
 /// Where an SA most likely is, in the views of one [`Databases`](crate::Databases): for prefetching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaSpot(pub(crate) u32);
+pub struct SaIndex(pub(crate) u32);
 
 /// By what the SAs that an arriving packet names are found, in the views of one
 /// [`Databases`](crate::Databases).
@@ -163,13 +163,13 @@ impl<S> View<S> {
             Change::GroupsV4(direction, groups) => self.groups_v4[direction as usize] = groups,
             Change::GroupsV6(direction, groups) => self.groups_v6[direction as usize] = groups,
             Change::Policy(PolicyChange { remove, insert }) => {
-                if let Some((slots, spot)) = remove {
-                    self.versions.policy_changed(spot);
+                if let Some((slots, network)) = remove {
+                    self.versions.policy_changed(network);
                     self.set_policy(slots.main, None);
                     self.set_policy(slots.later, None);
                 }
-                if let Some((slots, spot, entry)) = insert {
-                    self.versions.policy_changed(spot);
+                if let Some((slots, network, entry)) = insert {
+                    self.versions.policy_changed(network);
                     if slots.later != NONE {
                         self.set_policy(slots.later, Some(Arc::clone(&entry)));
                     }

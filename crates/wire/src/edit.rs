@@ -1,7 +1,7 @@
 //! Changes to an IP header in place, with IPv4's checksum kept right (RFC 1624).
 
-use crate::brief::Brief;
 use crate::checksum;
+use crate::fields::Fields;
 use crate::headers::Family;
 use crate::ipv4;
 use crate::ipv6;
@@ -17,7 +17,7 @@ pub const ECN_MASK: u8 = 0b11;
 /// TTL is 0 or 1, or `packet` is shorter than its header. `h` keeps the old value.
 #[must_use]
 #[inline]
-pub fn decrement_ttl(packet: &mut [u8], h: impl Into<Brief>) -> bool {
+pub fn decrement_ttl(packet: &mut [u8], h: impl Into<Fields>) -> bool {
     match h.into().family() {
         Family::V4 => {
             let Some(header) = packet.first_chunk_mut::<{ ipv4::MIN_HEADER_LEN }>() else {

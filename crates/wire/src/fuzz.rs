@@ -24,8 +24,8 @@ pub fn exercise(bytes: &[u8]) {
 
 fn packet(bytes: &[u8]) {
     let Ok(h) = crate::parse_ip(bytes) else { return };
-    if let Some((digest, _)) = crate::digest(bytes, bytes.len()) {
-        assert_eq!(digest, crate::Digest::from(&h));
+    if let Some((summary, _)) = crate::summarize(bytes, bytes.len()) {
+        assert_eq!(summary, crate::Summary::from(&h));
     }
     let (header_len, total_len) = (usize::from(h.header_len), usize::from(h.total_len));
     assert!(header_len <= total_len && total_len <= bytes.len());

@@ -9,13 +9,13 @@
 //! ```text
 //!   frame    [ Ethernet, VLAN | IP header | upper layer ................ ]
 //!              ethernet         parse_ip: every packet, gives Headers
-//!                               digest: plain TCP, UDP and ESP only, gives FlowKey and Brief
+//!                               summary: plain TCP, UDP and ESP only, gives FlowKey and Fields
 //! ```
 //!
 //! | | |
 //! | --- | --- |
 //! | [`parse_ip`], [`Headers`] | the whole check, and all that it found |
-//! | [`digest`](digest()), [`Digest`], [`Brief`] | the same for common packets, in a few wide loads |
+//! | [`summarize`](summarize()), [`Summary`], [`Fields`] | the same for common packets, in a few wide loads |
 //! | [`FlowKey`], [`FlowSeed`] | what makes packets one flow; its keyed hash |
 //! | [`ipv4`], [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv4`], [`icmpv6`], [`mod@esp`], [`ethernet`] | one header each: its diagram, a view with a checked constructor, a struct of fields that writes itself |
 //! | [`natt`] | what a UDP payload on port 4500 is (RFC 3948) |
@@ -68,13 +68,12 @@
 //! VLAN tags are not looked past. That EtherType and IP version agree is the caller's to check.
 #![forbid(unsafe_code)]
 
-mod brief;
 pub mod checksum;
-mod digest;
 mod edit;
 mod error;
 pub mod esp;
 pub mod ethernet;
+mod fields;
 pub mod flow;
 pub mod fuzz;
 mod headers;
@@ -87,16 +86,17 @@ mod l4;
 pub mod natt;
 pub mod protocol;
 mod span;
+mod summary;
 pub mod tcp;
 pub mod udp;
 
-pub use brief::Brief;
-pub use digest::{Digest, digest};
 pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
 pub use error::{NoRoom, ParseError};
 pub use esp::Spi;
 pub use ethernet::{EtherType, EthernetHeader, MacAddr};
+pub use fields::Fields;
 pub use flow::{FlowKey, FlowSeed};
 pub use headers::{Family, Fragment, Headers, parse_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;
+pub use summary::{Summary, summarize};

@@ -14,7 +14,7 @@ use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::SaEntry;
-use wire::Brief;
+use wire::Fields;
 use wire::natt::{self, NattPayload};
 
 use crate::apply::inbound_sas::InboundSas;
@@ -55,7 +55,7 @@ impl Executor {
         packet: Packet,
         meta: &Meta,
     ) {
-        let h = meta.digest.brief;
+        let h = meta.summary.fields;
         match action {
             Action::Seal(seal) => match sa {
                 Some(sa) => self.seal(view, seal, (sa, to), packet, h),
@@ -78,7 +78,7 @@ impl Executor {
         forward: &Forward,
         to: Option<&NextHop>,
         mut packet: Packet,
-        h: Brief,
+        h: Fields,
     ) {
         if forward.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             return self.out.drop(packet, DropReason::MalformedIp);
@@ -100,7 +100,7 @@ impl Executor {
     /// A packet to a NAT traversal port of this host (RFC 3948 §2).
     #[inline(never)]
     fn open_udp(&mut self, view: &View, packet: Packet, meta: &Meta) {
-        let payload_at = usize::from(meta.digest.brief.header_len()) + wire::udp::HEADER_LEN;
+        let payload_at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
         match packet.data().get(payload_at..).map(natt::classify) {
             Some(NattPayload::Esp) => self.open(view, packet, meta, true),
             // Steering leaves it to Linux; if one comes here all the same, Linux gets it.

@@ -6,10 +6,10 @@ use esp::Opening;
 use io::Packet;
 use outcome::DropReason;
 use policy::SaHandle;
-use wire::{Digest, Fragment, Span, protocol};
+use wire::{Fragment, Span, Summary, protocol};
 
 use crate::apply::{Executor, inbound_sas::InboundSas};
-use crate::flows::Guess;
+use crate::flows::FlowHint;
 use crate::packets::Meta;
 use crate::view::View;
 
@@ -69,17 +69,17 @@ impl Executor {
         candidate: Candidate,
     ) {
         let Candidate { sa, opening, from } = candidate;
-        // With few SAs everything is near: nothing is guessed.
-        let guess = match self.crypt.is_spread {
+        // With few SAs everything is near: no flow is predicted.
+        let hint = match self.crypt.is_spread {
             true => {
                 if let Some(sa) = view.reader.sa(sa) {
                     sa.esp.replay().prefetch(opening.seq);
                 }
-                Guess::from_note(view.reader.note(sa))
+                FlowHint::from_note(view.reader.note(sa))
             }
-            false => Guess::NONE,
+            false => FlowHint::NONE,
         };
-        if let Err(packet) = self.crypt.opens.push(packet, meta, (sa, guess), opening, from) {
+        if let Err(packet) = self.crypt.opens.push(packet, meta, (sa, hint), opening, from) {
             self.out.drop(packet, DropReason::InCrypto);
         }
     }
@@ -102,22 +102,22 @@ impl InboundSas {
         is_in_udp: bool,
     ) -> Result<Candidate, Refused> {
         let reader = &view.reader;
-        let Digest { flow, brief } = &meta.digest;
-        if brief.fragment() != Fragment::Whole {
+        let Summary { flow, fields } = &meta.summary;
+        if fields.fragment() != Fragment::Whole {
             return Err(DropReason::EspFragment.into());
         }
         let (udp_len, from) = match is_in_udp {
             true => (wire::udp::HEADER_LEN, Some((flow.src(), flow.ports().0))),
             false => (0, None),
         };
-        let offset = usize::from(brief.header_len()) + udp_len;
+        let offset = usize::from(fields.header_len()) + udp_len;
         let Some((spi, _)) = packet.data().get(offset..).and_then(|esp| esp.split_first_chunk())
         else {
             return Err(DropReason::MalformedEsp.into());
         };
         let spi = u32::from_be_bytes(*spi);
         let found = match meta.sa.filter(|_| meta.is_own_esp) {
-            Some(spot) => reader.inbound_sa_at(spot, (flow.dst(), spi, protocol::ESP), 0),
+            Some(sa_index) => reader.inbound_sa_at(sa_index, (flow.dst(), spi, protocol::ESP), 0),
             None => None,
         };
         let found = found.or_else(|| self.find(flow, spi, reader));

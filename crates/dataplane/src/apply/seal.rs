@@ -4,7 +4,7 @@ use esp::Sa;
 use io::Packet;
 use outcome::DropReason;
 use policy::SaEntry;
-use wire::Brief;
+use wire::Fields;
 
 use crate::apply::Executor;
 use crate::crypt::{Exit, Seals};
@@ -23,7 +23,7 @@ impl Executor {
         seal: &Seal,
         (sa, to): (&SaEntry<Sa>, Option<&NextHop>),
         mut packet: Packet,
-        h: Brief,
+        h: Fields,
     ) {
         if self.crypt.seals.is_full() {
             self.seal_gathered(view);

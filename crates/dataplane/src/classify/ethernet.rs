@@ -34,13 +34,13 @@ impl Path {
             let Span { start, len } = packet.span;
             let span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
             let bytes = packet.frame.bytes().get(span.start..).unwrap_or_default();
-            if let Some((digest, may_be_partial)) = wire::digest(bytes, span.len)
-                && digest.brief.family() == family
+            if let Some((summary, may_be_partial)) = wire::summarize(bytes, span.len)
+                && summary.fields.family() == family
                 && !may_be_partial
             {
                 // What Ethernet padded is not part of the packet.
-                packet.span = Span { len: digest.brief.total_len().into(), ..span };
-                meta.digest = digest;
+                packet.span = Span { len: summary.fields.total_len().into(), ..span };
+                meta.summary = summary;
                 meta.enter(Ingress { ifindex, via: None }, true);
                 return Ok(());
             }
@@ -85,12 +85,12 @@ impl Path {
         if wire::complete_partial(packet.data_mut(), &h) {
             self.exec.out.counters.work.checksums_completed.add(1);
         }
-        meta.digest = (&h).into();
+        meta.summary = (&h).into();
         meta.enter(Ingress { ifindex, via: None }, !is_to_many);
         Ok(())
     }
 
-    /// The digest of an IP packet.
+    /// The summary of an IP packet.
     #[inline(always)]
     pub(crate) fn meta_of_packet(
         &self,
@@ -98,8 +98,8 @@ impl Path {
         meta: &mut Meta,
     ) -> Result<(), DropReason> {
         let bytes = packet.data();
-        meta.digest = match wire::digest(bytes, bytes.len()) {
-            Some((digest, _)) => digest,
+        meta.summary = match wire::summarize(bytes, bytes.len()) {
+            Some((summary, _)) => summary,
             None => (&wire::parse_ip(bytes)?).into(),
         };
         Ok(())
@@ -114,9 +114,9 @@ impl Path {
         meta: &mut Meta,
     ) -> Result<(), DropReason> {
         self.meta_of_packet(packet, meta)?;
-        packet.span.len = meta.digest.brief.total_len().into();
+        packet.span.len = meta.summary.fields.total_len().into();
         // Whether those are key exchange is seen in the packet alone.
-        let (src_port, dst_port) = meta.digest.flow.ports();
+        let (src_port, dst_port) = meta.summary.flow.ports();
         let is_natt =
             self.view.topology.is_natt_port(src_port) || self.view.topology.is_natt_port(dst_port);
         meta.enter(Ingress { ifindex: 0, via: None }, !is_natt);

@@ -42,11 +42,11 @@ impl Addresses {
     /// packet: then it needs no plan.
     #[inline(always)]
     pub(crate) fn is_own_esp(&self, meta: &Meta) -> bool {
-        meta.digest.brief.protocol() == protocol::ESP
+        meta.summary.fields.protocol() == protocol::ESP
             && meta.has_flow
             && meta.ingress.ifindex != 0
             && meta.ingress.via.is_none()
-            && self.own.has(meta.digest.flow.dst_words())
+            && self.own.has(meta.summary.flow.dst_words())
     }
 }
 
@@ -100,5 +100,5 @@ impl Path {
 
 /// Classifies an IP packet that no port received: one that was held, or made by the worker.
 pub(crate) fn meta_of(h: &wire::Headers) -> Meta {
-    Meta { digest: h.into(), ..Meta::default() }
+    Meta { summary: h.into(), ..Meta::default() }
 }

@@ -9,10 +9,10 @@ use io::Packet;
 use mem::Cache;
 use outcome::{DropReason, Outcome};
 use policy::{Reader, SaHandle};
-use wire::Brief;
+use wire::Fields;
 
 use super::BURST_LEN;
-use crate::flows::{Guess, Ingress};
+use crate::flows::{FlowHint, Ingress};
 use crate::packets::{Meta, Metas};
 
 /// What is to be done with a packet that is to be opened.
@@ -20,10 +20,10 @@ use crate::packets::{Meta, Metas};
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
 pub(crate) struct OpenWork {
-    outer: Brief,
+    outer: Fields,
     pub(crate) sa: SaHandle,
     /// The flow that the packet is probably of.
-    pub(crate) guess: Guess,
+    pub(crate) hint: FlowHint,
     pub(crate) opening: esp::Opening,
     /// Where it came from, if it is encapsulated in UDP.
     pub(crate) from: Option<(IpAddr, u16)>,
@@ -63,16 +63,16 @@ impl Opens {
         &mut self,
         packet: Packet,
         meta: &Meta,
-        (sa, guess): (SaHandle, Guess),
+        (sa, hint): (SaHandle, FlowHint),
         opening: esp::Opening,
         from: Option<(IpAddr, u16)>,
     ) -> Result<(), Packet> {
         packet.prefetch_content();
-        let (outer, ifindex) = (meta.digest.brief, meta.ingress.ifindex);
+        let (outer, ifindex) = (meta.summary.fields, meta.ingress.ifindex);
         match self.work.get_mut(self.packets.len()) {
             Some(work) => {
                 work.outer = outer;
-                (work.sa, work.guess) = (sa, guess);
+                (work.sa, work.hint) = (sa, hint);
                 work.opening = opening;
                 // Not as a whole: most often there is none.
                 match from {
@@ -84,7 +84,7 @@ impl Opens {
             None => {
                 let content = Err(DropReason::InCrypto);
                 let has_job = false;
-                let work = OpenWork { outer, sa, guess, opening, from, ifindex, has_job, content };
+                let work = OpenWork { outer, sa, hint, opening, from, ifindex, has_job, content };
                 // As many as there are packets.
                 let _ = self.work.try_push(work);
             }
@@ -123,7 +123,7 @@ impl OpenWork {
         let status = status.unwrap_or(JobStatus::Failed);
         let outer = (packet.span, self.outer);
         let buffer = packet.frame.bytes_mut();
-        self.content = self.opening.content(buffer, outer, status, &mut meta.digest);
+        self.content = self.opening.content(buffer, outer, status, &mut meta.summary);
         let content = self.content?;
         if let Some(span) = content.span() {
             packet.span = span;

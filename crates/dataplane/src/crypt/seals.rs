@@ -6,7 +6,7 @@ use io::Packet;
 use mem::Cache;
 use outcome::DropReason;
 use policy::{Reader, SaEntry, SaHandle};
-use wire::Brief;
+use wire::Fields;
 
 use super::BURST_LEN;
 use crate::flows::plan::Adjacency;
@@ -17,7 +17,7 @@ use crate::resolve::NextHop;
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
 pub(crate) struct SealWork {
-    h: Brief,
+    h: Fields,
     pub(super) sa: SaHandle,
     pub(super) number: Option<Number>,
     /// Of the path to the peer, in bytes.
@@ -72,7 +72,7 @@ impl Seals {
     pub(crate) fn gather(
         &mut self,
         packet: Packet,
-        h: Brief,
+        h: Fields,
         (handle, sa): (SaHandle, &SaEntry<Sa>),
         mtu: usize,
         exit: Exit<'_>,

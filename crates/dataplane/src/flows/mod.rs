@@ -1,8 +1,8 @@
 //! The flow cache: plans of the flows seen last.
 
 mod cache;
-pub(crate) mod guess;
+pub(crate) mod hint;
 pub(crate) mod plan;
 
 pub(crate) use cache::{FlowCache, Ingress, Key};
-pub(crate) use guess::Guess;
+pub(crate) use hint::FlowHint;

@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::Relaxed;
 use arrayvec::ArrayVec;
 use esp::{Mode, Sa};
 use io::Packet;
-use policy::{Reader, SaEntry, SaHandle, SaState, Stamp, Tally, WorkerIndex};
+use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIndex};
 use wire::ethernet::HEADER_LEN;
-use wire::{Brief, Span};
+use wire::{Fields, Span};
 
 /// The next hop of a flow, as bytes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -101,7 +101,7 @@ pub(crate) fn ip_len(len: usize) -> u16 {
 pub(crate) struct Plan {
     pub(crate) action: Action,
     /// Counters of the policies that allowed it.
-    tallies: [Option<Tally>; MAX_QUESTIONS],
+    counters: [Option<PolicyCounters>; MAX_QUESTIONS],
 }
 
 /// A plan holds as long as the databases would answer the same to all of these questions.
@@ -121,29 +121,34 @@ pub(crate) enum Holds<'r> {
 }
 
 impl Plan {
-    pub(crate) fn new(action: Action, tallies: ArrayVec<Tally, MAX_QUESTIONS>) -> Plan {
-        let mut tallies = tallies.into_iter();
-        Plan { action, tallies: core::array::from_fn(|_| tallies.next()) }
+    pub(crate) fn new(action: Action, counters: ArrayVec<PolicyCounters, MAX_QUESTIONS>) -> Plan {
+        let mut counters = counters.into_iter();
+        Plan { action, counters: core::array::from_fn(|_| counters.next()) }
     }
 
     /// Counters of the policies that allowed the flow.
     #[inline(always)]
-    pub(crate) fn tallies(&self) -> impl Iterator<Item = &Tally> {
-        self.tallies.iter().flatten()
+    pub(crate) fn counters(&self) -> impl Iterator<Item = &PolicyCounters> {
+        self.counters.iter().flatten()
     }
 
     /// Counts a packet with the policies that allowed it.
     #[inline(always)]
-    pub(crate) fn count(&self, worker: WorkerIndex, h: Brief, now_s: u64) {
-        for tally in self.tallies() {
-            tally.count(worker, 1, u64::from(h.total_len()), now_s);
+    pub(crate) fn count(&self, worker: WorkerIndex, h: Fields, now_s: u64) {
+        for counters in self.counters() {
+            counters.count(worker, 1, u64::from(h.total_len()), now_s);
         }
     }
 
     /// Whether the plan holds for a packet: the SA is there and below its limits, the packet is
     /// short enough, and its TTL does not end here.
     #[inline(always)]
-    pub(crate) fn judge<'r>(&self, reader: &'r Reader<Sa>, packet: &Packet, h: Brief) -> Holds<'r> {
+    pub(crate) fn judge<'r>(
+        &self,
+        reader: &'r Reader<Sa>,
+        packet: &Packet,
+        h: Fields,
+    ) -> Holds<'r> {
         match &self.action {
             Action::Seal(seal) => match reader.sa(seal.sa) {
                 Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
@@ -162,7 +167,7 @@ impl Plan {
 
 /// Whether the plan's SA is still the one for this packet, and the packet can go as it is.
 #[inline(always)]
-fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Brief) -> bool {
+fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bool {
     let cells = sa.esp.cells();
     let fits = match seal.longest {
         0 => {

@@ -4,8 +4,8 @@ use core::ops::{Deref, DerefMut};
 
 use io::BURST_LEN;
 use outcome::Outcome;
-use policy::{SaSpot, SaTag};
-use wire::{Digest, MacAddr};
+use policy::{SaIndex, SaTag};
+use wire::{MacAddr, Summary};
 
 use crate::flows::{FlowCache, Ingress, Key};
 
@@ -22,7 +22,7 @@ pub(crate) struct Source {
 /// What the first pass finds out about a packet; the packet itself stays where it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Meta {
-    pub(crate) digest: Digest,
+    pub(crate) summary: Summary,
     pub(crate) ingress: Ingress,
     /// Hash of the flow's key.
     pub(crate) hash: u64,
@@ -39,17 +39,17 @@ pub(crate) struct Meta {
     /// SAD hash tag of ESP to this host.
     pub(crate) tag: Option<SaTag>,
     /// The SA's slot, found ahead while bursts are spread over many SAs.
-    pub(crate) sa: Option<SaSpot>,
+    pub(crate) sa: Option<SaIndex>,
 }
 
 impl Meta {
     /// The flow's key in the flow cache.
     #[inline(always)]
     pub(crate) fn key(&self) -> Key {
-        Key { flow: self.digest.flow, ingress: self.ingress }
+        Key { flow: self.summary.flow, ingress: self.ingress }
     }
 
-    /// Completes metadata whose digest is there, all but the place of the flow.
+    /// Completes metadata whose summary is there, all but the place of the flow.
     #[inline(always)]
     pub(crate) fn enter(&mut self, ingress: Ingress, has_flow: bool) {
         self.ingress = ingress;

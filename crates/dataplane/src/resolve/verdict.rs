@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{PolicyEntry, SaHandle, Stamp, Tally};
+use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
 use wire::Headers;
 
 use crate::flows::plan::{Action, MAX_QUESTIONS, Plan, Stamps};
@@ -80,7 +80,7 @@ pub(crate) struct SaWait {
 /// The questions that the policy database was asked about a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    tallies: ArrayVec<Tally, MAX_QUESTIONS>,
+    counters: ArrayVec<PolicyCounters, MAX_QUESTIONS>,
     stamps: Stamps,
     /// There were more questions than a plan can keep.
     has_overflown: bool,
@@ -91,24 +91,24 @@ impl Asked {
     pub(super) fn note(&mut self, policy: Option<&PolicyEntry>, stamp: Stamp) {
         self.has_overflown |= self.stamps.try_push(stamp).is_err();
         if let Some(policy) = policy {
-            self.has_overflown |= self.tallies.try_push(policy.tally().clone()).is_err();
+            self.has_overflown |= self.counters.try_push(policy.counters().clone()).is_err();
         }
     }
 
     /// Counts the packet with the policies that decided about it.
     pub(crate) fn count(&self, view: &View, h: &Headers) {
-        for tally in &self.tallies {
-            tally.count(view.worker, 1, u64::from(h.total_len), view.now.wall_s);
+        for counters in &self.counters {
+            counters.count(view.worker, 1, u64::from(h.total_len), view.now.wall_s);
         }
     }
 
     /// The flow's plan, if a plan can keep all questions.
     pub(crate) fn into_plan(self, action: Action) -> Option<(Plan, Stamps)> {
-        let Asked { mut tallies, stamps, has_overflown } = self;
+        let Asked { mut counters, stamps, has_overflown } = self;
         if matches!(action, Action::HandOver { .. }) {
             // Counted where the packet goes.
-            tallies.clear();
+            counters.clear();
         }
-        (!has_overflown).then(|| (Plan::new(action, tallies), stamps))
+        (!has_overflown).then(|| (Plan::new(action, counters), stamps))
     }
 }

@@ -171,7 +171,7 @@ impl Path {
 
     /// Keeps a decision for the packets of the flow that follow.
     pub(crate) fn remember(&mut self, action: Action, asked: Asked, meta: &Meta) {
-        let flow = &meta.digest.flow;
+        let flow = &meta.summary.flow;
         // For all flows to that address, whatever rule applies: no plan is needed.
         if matches!(action, Action::OpenBare) && self.view.topology.fib.is_local_to_all(flow.dst())
         {

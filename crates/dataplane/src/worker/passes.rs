@@ -159,14 +159,14 @@ impl Path {
             return None;
         }
         if meta.is_own_esp {
-            return self.is_known_source(&meta.digest.flow).then_some(false);
+            return self.is_known_source(&meta.summary.flow).then_some(false);
         }
         let reader = &self.view.reader;
         let place = meta.place.filter(|_| meta.has_flow)?;
         match self.flows.at(place, &meta.key(), |stamp| reader.holds(stamp))?.action {
             Action::OpenBare => Some(false),
             Action::OpenUdp => {
-                let at = usize::from(meta.digest.brief.header_len()) + wire::udp::HEADER_LEN;
+                let at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
                 let kind = packet.data().get(at..).map(natt::classify);
                 matches!(kind, Some(NattPayload::Esp)).then_some(true)
             }
@@ -177,9 +177,9 @@ impl Path {
     /// Whether a packet may be ESP that comes from outside.
     #[inline(always)]
     fn is_maybe_esp(&self, meta: &Meta) -> bool {
-        let is_esp = match meta.digest.brief.protocol() {
+        let is_esp = match meta.summary.fields.protocol() {
             protocol::ESP => true,
-            protocol::UDP => self.view.topology.is_natt_port(meta.digest.flow.ports().1),
+            protocol::UDP => self.view.topology.is_natt_port(meta.summary.flow.ports().1),
             _ => false,
         };
         is_esp && meta.end.is_none() && meta.ingress.ifindex != 0

@@ -7,7 +7,7 @@ mod allocation;
 mod back;
 mod clear;
 mod flows;
-mod guesses;
+mod hints;
 mod hold;
 mod hostile;
 mod kinds;

@@ -1,49 +1,49 @@
-//! The flow and the brief of a packet, straight from its bytes.
+//! The flow and the fields of a packet, straight from its bytes.
 //!
 //! What [`parse_ip`](crate::parse_ip) checks of the packets that most of all are, in a few wide
 //! loads: IPv4 without options and IPv6 without extension headers, no fragment, TCP, UDP or ESP
 //! above. Nothing is taken apart that only decides about a flow whose plan is not known yet.
 
-use crate::brief::{Brief, flag};
+use crate::fields::{Fields, flag};
 use crate::flow::FlowKey;
 use crate::headers::Fragment;
 use crate::{Headers, ipv4, ipv6, protocol};
 
 /// What the packets of a flow have in common, and what they do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Digest {
+pub struct Summary {
     /// The flow.
     pub flow: FlowKey,
     /// The rest.
-    pub brief: Brief,
+    pub fields: Fields,
 }
 
-impl From<&Headers> for Digest {
+impl From<&Headers> for Summary {
     #[inline]
-    fn from(h: &Headers) -> Digest {
-        Digest { flow: FlowKey::of(h), brief: h.into() }
+    fn from(h: &Headers) -> Summary {
+        Summary { flow: FlowKey::of(h), fields: h.into() }
     }
 }
 
-/// The digest of the packet that `buffer` begins with and that has `len` bytes of it at most;
+/// The summary of the packet that `buffer` begins with and that has `len` bytes of it at most;
 /// what follows in the buffer may be anything. Beside it, whether the TCP or UDP checksum could be
 /// the pseudo header's sum alone: never `false` for one that is, `true` for one in 65535 others;
 /// [`complete_partial`](crate::complete_partial) decides.
 ///
 /// `None` for packets of any other kind, where the buffer ends within the longest headers of these
 /// kinds, and wherever anything is wrong: [`parse_ip`](crate::parse_ip) says what then. Where there
-/// is a digest, it is that of the headers that [`parse_ip`](crate::parse_ip) returns.
+/// is a summary, it is that of the headers that [`parse_ip`](crate::parse_ip) returns.
 #[inline(always)]
-pub fn digest(buffer: &[u8], len: usize) -> Option<(Digest, bool)> {
+pub fn summarize(buffer: &[u8], len: usize) -> Option<(Summary, bool)> {
     match buffer.first()? {
-        0x45 => digest_v4(buffer.first_chunk()?, len),
-        0x60..=0x6f => digest_v6(buffer.first_chunk()?, len),
+        0x45 => summarize_v4(buffer.first_chunk()?, len),
+        0x60..=0x6f => summarize_v6(buffer.first_chunk()?, len),
         _ => None,
     }
 }
 
 #[inline(always)]
-fn digest_v4(bytes: &[u8; V4_LEN], len: usize) -> Option<(Digest, bool)> {
+fn summarize_v4(bytes: &[u8; V4_LEN], len: usize) -> Option<(Summary, bool)> {
     let (first, second) = (long(bytes, 0), long(bytes, ipv4::field::TTL));
     let addresses = long(bytes, ipv4::field::SRC);
     let protocol = (second >> 8) as u8;
@@ -63,9 +63,9 @@ fn digest_v4(bytes: &[u8; V4_LEN], len: usize) -> Option<(Digest, bool)> {
         return None;
     }
     let dont_fragment = (first >> (FRAGMENT_AT + 6)) as u8 & 1;
-    let digest = Digest {
+    let summary = Summary {
         flow: FlowKey::plain([addresses, 0, 0, 0], upper.ports, protocol, 0, Fragment::Whole),
-        brief: Brief::new(
+        fields: Fields::new(
             total_len,
             ipv4::MIN_HEADER_LEN as u16,
             second as u16,
@@ -74,11 +74,11 @@ fn digest_v4(bytes: &[u8; V4_LEN], len: usize) -> Option<(Digest, bool)> {
         ),
     };
     let upper_len = total_len - ipv4::MIN_HEADER_LEN as u16;
-    Some((digest, upper.may_be_partial(addresses, protocol, upper_len)))
+    Some((summary, upper.may_be_partial(addresses, protocol, upper_len)))
 }
 
 #[inline(always)]
-fn digest_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Digest, bool)> {
+fn summarize_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Summary, bool)> {
     let first = long(bytes, 0);
     let payload_len = ((first >> 32) as u16).swap_bytes();
     let [protocol, ttl] = ((first >> 48) as u16).to_le_bytes();
@@ -89,9 +89,9 @@ fn digest_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Digest, bool)> {
     }
     let addresses = [8, 16, 24, 32].map(|at| long(bytes, at));
     let [a, b, c, d] = addresses;
-    let digest = Digest {
+    let summary = Summary {
         flow: FlowKey::plain(addresses, upper.ports, protocol, 1, Fragment::Whole),
-        brief: Brief::new(
+        fields: Fields::new(
             total_len,
             ipv6::HEADER_LEN as u16,
             u16::from_le_bytes([ttl, protocol]),
@@ -100,7 +100,7 @@ fn digest_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Digest, bool)> {
         ),
     };
     let addresses = add(add(a, b), add(c, d));
-    Some((digest, upper.may_be_partial(addresses, protocol, payload_len)))
+    Some((summary, upper.may_be_partial(addresses, protocol, payload_len)))
 }
 
 /// What is read of the layer above.
@@ -135,7 +135,7 @@ impl Upper {
         }
     }
 
-    /// See [`digest`]. Numbers of any size may be added, in the byte order of the
+    /// See [`summarize`]. Numbers of any size may be added, in the byte order of the
     /// packet: 2^16 is 1 modulo 0xffff (RFC 1071 §2).
     #[inline(always)]
     fn may_be_partial(&self, addresses: u64, protocol: u8, upper_len: u16) -> bool {
@@ -259,7 +259,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(3000))]
 
-        /// What there is of a digest is what the parser says, also of packets that are not quite
+        /// What there is of a summary is what the parser says, also of packets that are not quite
         /// right; and those that are have one.
         #[test]
         fn agrees_with_the_parser(
@@ -279,10 +279,10 @@ mod tests {
             let mut buffer = packet.clone();
             buffer.extend(&behind);
             let parsed = parse_ip(&packet);
-            match digest(&buffer, packet.len()) {
-                Some((digest, may_be_partial)) => {
+            match summarize(&buffer, packet.len()) {
+                Some((summary, may_be_partial)) => {
                     let h = parsed.unwrap();
-                    prop_assert_eq!(digest, Digest::from(&h));
+                    prop_assert_eq!(summary, Summary::from(&h));
                     if complete_partial(&mut packet, &h) {
                         prop_assert!(may_be_partial);
                     }
@@ -295,7 +295,7 @@ mod tests {
                         && matches!(h.protocol, 6 | 17 | 50)
                         && upper_len >= if h.protocol == 6 { 20 } else { 8 }
                         && buffer.len() >= base + 20;
-                    prop_assert!(!is_plain, "no digest of {:?}", h);
+                    prop_assert!(!is_plain, "no summary of {:?}", h);
                 }
             }
         }
@@ -319,7 +319,7 @@ mod tests {
                 let h = parse_ip(&packet).unwrap();
                 assert!(fill_l4_checksum(&mut packet, &h));
                 packet.extend([0; 20]);
-                let (_, may_be_partial) = digest(&packet, packet.len()).unwrap();
+                let (_, may_be_partial) = summarize(&packet, packet.len()).unwrap();
                 partial += usize::from(may_be_partial);
             }
         }

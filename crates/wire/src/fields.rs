@@ -15,9 +15,9 @@ use crate::headers::{Family, Fragment, Headers};
 /// One word, so that it goes from one step to the next in a register: what is written in parts and
 /// read as a whole waits for the store buffer. The default is that of no packet.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub struct Brief(u64);
+pub struct Fields(u64);
 
-impl Brief {
+impl Fields {
     /// From the word's parts; `ttl_protocol` is the TTL and, above it, the protocol.
     #[inline(always)]
     pub(crate) const fn new(
@@ -26,8 +26,8 @@ impl Brief {
         ttl_protocol: u16,
         traffic_class: u8,
         flags: u8,
-    ) -> Brief {
-        Brief(
+    ) -> Fields {
+        Fields(
             total_len as u64
                 | (header_len as u64) << 16
                 | (ttl_protocol as u64) << 32
@@ -69,8 +69,8 @@ impl Brief {
     /// The same with another traffic class.
     #[inline(always)]
     #[must_use]
-    pub const fn with_traffic_class(self, class: u8) -> Brief {
-        Brief(self.0 & !(0xff << 48) | (class as u64) << 48)
+    pub const fn with_traffic_class(self, class: u8) -> Fields {
+        Fields(self.0 & !(0xff << 48) | (class as u64) << 48)
     }
 
     /// As [`Headers::family`].
@@ -109,9 +109,9 @@ pub(crate) mod flag {
     pub const LATER: u8 = 8;
 }
 
-impl From<&Headers> for Brief {
+impl From<&Headers> for Fields {
     #[inline]
-    fn from(h: &Headers) -> Brief {
+    fn from(h: &Headers) -> Fields {
         let family = match h.family() {
             Family::V4 => 0,
             Family::V6 => flag::V6,
@@ -124,13 +124,13 @@ impl From<&Headers> for Brief {
         let dont_fragment = if h.dont_fragment { flag::DONT_FRAGMENT } else { 0 };
         let ttl_protocol = u16::from_le_bytes([h.ttl, h.protocol]);
         let flags = family | fragment | dont_fragment;
-        Brief::new(h.total_len, h.header_len, ttl_protocol, h.traffic_class, flags)
+        Fields::new(h.total_len, h.header_len, ttl_protocol, h.traffic_class, flags)
     }
 }
 
-impl fmt::Debug for Brief {
+impl fmt::Debug for Fields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Brief")
+        f.debug_struct("Fields")
             .field("total_len", &self.total_len())
             .field("header_len", &self.header_len())
             .field("ttl", &self.ttl())
@@ -166,17 +166,17 @@ mod tests {
                 src: addr, dst: addr, protocol, ttl, traffic_class, dont_fragment, fragment,
                 header_len, total_len, src_port: 1, dst_port: 2,
             };
-            let brief = Brief::from(&h);
-            prop_assert_eq!(brief.total_len(), h.total_len);
-            prop_assert_eq!(brief.header_len(), h.header_len);
-            prop_assert_eq!(brief.ttl(), h.ttl);
-            prop_assert_eq!(brief.protocol(), h.protocol);
-            prop_assert_eq!(brief.traffic_class(), h.traffic_class);
-            prop_assert_eq!(brief.family(), h.family());
-            prop_assert_eq!(brief.dont_fragment(), h.dont_fragment);
-            prop_assert_eq!(brief.fragment(), h.fragment);
+            let fields = Fields::from(&h);
+            prop_assert_eq!(fields.total_len(), h.total_len);
+            prop_assert_eq!(fields.header_len(), h.header_len);
+            prop_assert_eq!(fields.ttl(), h.ttl);
+            prop_assert_eq!(fields.protocol(), h.protocol);
+            prop_assert_eq!(fields.traffic_class(), h.traffic_class);
+            prop_assert_eq!(fields.family(), h.family());
+            prop_assert_eq!(fields.dont_fragment(), h.dont_fragment);
+            prop_assert_eq!(fields.fragment(), h.fragment);
             let changed = Headers { traffic_class: other_class, ..h };
-            prop_assert_eq!(brief.with_traffic_class(other_class), Brief::from(&changed));
+            prop_assert_eq!(fields.with_traffic_class(other_class), Fields::from(&changed));
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Bursts of many SAs, where the flow of an encrypted packet is guessed: a guess may be wrong in every
+//! Bursts of many SAs, where the flow of an encrypted packet is predicted: a hint may be wrong in every
 //! way, and changes nothing of what comes out.
 //!
 //! Flows change places and are pushed out, the same inner flow comes by several SAs, SAs and policies
-//! change in between. The reference forgets its flows before each step, so that what was guessed does
+//! change in between. The reference forgets its flows before each step, so that what was predicted does
 //! not hold there, and takes the full way.
 
 use core::sync::atomic::Ordering::Relaxed;
@@ -161,14 +161,14 @@ proptest! {
         steps in prop::collection::vec(step(), 1..40),
         flows in prop::sample::select(vec![1_usize, 64, 1 << 14]),
     ) {
-        let mut guesses = Subject::new(false, flows);
+        let mut hints = Subject::new(false, flows);
         let mut plain = Subject::new(true, flows);
         for (n, step) in steps.iter().enumerate() {
-            prop_assert_eq!(guesses.take(step), plain.take(step), "step {}: {:?}", n, step);
+            prop_assert_eq!(hints.take(step), plain.take(step), "step {}: {:?}", n, step);
         }
     }
 
-    /// So it is with a pool, whose threads guess each for itself.
+    /// So it is with a pool, whose threads keep hints of their own.
     #[test]
     fn a_guess_of_a_pool_changes_nothing(
         steps in prop::collection::vec(step(), 1..40),

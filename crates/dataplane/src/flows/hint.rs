@@ -1,12 +1,12 @@
 //! Which flow a packet will turn out to be of, while it is still encrypted.
 //!
 //! An SA's packets are often of the flow that its last one was of. While bursts are spread over
-//! many SAs that is worth a guess: the plan is asked for before the packet is decrypted, and if its key
-//! is the packet's afterwards, neither hash nor tag is needed, and nothing is waited for. The guess
+//! many SAs that is worth a prediction: the plan is prefetched before the packet is decrypted, and if its key
+//! is the packet's afterwards, neither hash nor tag is needed, and nothing is waited for. The hint
 //! lies beside the SA ([`policy::Reader::set_note`]), where it costs no line of its own.
 //!
-//! A guess is never trusted: the plan at the place is held against the packet as one that was found by
-//! its tag. Wrong guesses cost two lines that nobody reads, so a guess is made only where the last ones
+//! A hint is never trusted: the plan at the place is held against the packet as one that was found by
+//! its tag. Wrong hints cost two lines that nobody reads, so a hint is made only where the last ones
 //! would have been right.
 
 /// A place in the flow cache, and how often it was right lately.
@@ -16,16 +16,16 @@
 ///         place         trust
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Guess(u32);
+pub(crate) struct FlowHint(u32);
 
-impl Guess {
+impl FlowHint {
     /// None is made.
-    pub(crate) const NONE: Guess = Guess(0);
+    pub(crate) const NONE: FlowHint = FlowHint(0);
 
     /// As it was noted.
     #[inline(always)]
-    pub(crate) const fn from_note(note: u32) -> Guess {
-        Guess(note)
+    pub(crate) const fn from_note(note: u32) -> FlowHint {
+        FlowHint(note)
     }
 
     /// To be noted.
@@ -34,23 +34,23 @@ impl Guess {
         self.0
     }
 
-    /// Where the flow's plan is, if there is a guess.
+    /// Where the flow's plan is, if there is a hint.
     #[inline(always)]
     pub(crate) fn place(self) -> Option<u32> {
         (self.0 >= 1 << PLACE_BITS).then_some(self.0 & PLACE)
     }
 
-    /// What is guessed next, after a packet whose flow's plan was at `place`.
+    /// The next hint, after a packet whose flow's plan was at `place`.
     #[inline(always)]
-    pub(crate) const fn learn(self, place: u32) -> Guess {
+    pub(crate) const fn learn(self, place: u32) -> FlowHint {
         let (old, trust) = (self.0 & PLACE, self.0 >> PLACE_BITS);
         match trust {
-            // A cache of so many flows is none that guesses are for.
-            _ if place > PLACE => Guess::NONE,
+            // A cache of so many flows is one without hints.
+            _ if place > PLACE => FlowHint::NONE,
             MOST if old == place => self,
-            _ if old == place => Guess(self.0 + (1 << PLACE_BITS)),
-            0 => Guess(place),
-            _ => Guess(self.0 - (1 << PLACE_BITS)),
+            _ if old == place => FlowHint(self.0 + (1 << PLACE_BITS)),
+            0 => FlowHint(place),
+            _ => FlowHint(self.0 - (1 << PLACE_BITS)),
         }
     }
 }
@@ -64,8 +64,8 @@ const MOST: u32 = 3;
 mod tests {
     use super::*;
 
-    fn after(places: &[u32]) -> Guess {
-        places.iter().fold(Guess::NONE, |guess, place| guess.learn(*place))
+    fn after(places: &[u32]) -> FlowHint {
+        places.iter().fold(FlowHint::NONE, |hint, place| hint.learn(*place))
     }
 
     #[test]
@@ -89,19 +89,19 @@ mod tests {
 
     #[test]
     fn flows_that_take_turns_are_not_guessed() {
-        let mut guess = Guess::NONE;
+        let mut hint = FlowHint::NONE;
         for n in 0..1000 {
-            guess = guess.learn(1 + n % 3);
-            assert_eq!(guess.place(), None, "{n}");
+            hint = hint.learn(1 + n % 3);
+            assert_eq!(hint.place(), None, "{n}");
         }
     }
 
     #[test]
     fn places_beyond_what_a_note_holds_are_not_guessed() {
         let far = PLACE + 1;
-        assert_eq!(after(&[far, far, far]), Guess::NONE);
-        assert_eq!(after(&[7, 7, far]), Guess::NONE);
-        let guess = after(&[7, 7]);
-        assert_eq!(Guess::from_note(guess.note()), guess);
+        assert_eq!(after(&[far, far, far]), FlowHint::NONE);
+        assert_eq!(after(&[7, 7, far]), FlowHint::NONE);
+        let hint = after(&[7, 7]);
+        assert_eq!(FlowHint::from_note(hint.note()), hint);
     }
 }
