@@ -9,7 +9,8 @@ use outcome::DropReason;
 use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
 use serde::Serialize;
 
-use super::{Daemon, now};
+use super::Daemon;
+use super::clock::wall_s;
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
 
 impl Daemon {
@@ -27,7 +28,7 @@ impl Daemon {
     }
 
     fn status(&self) -> Status {
-        let databases = self.database.backend().databases();
+        let databases = self.source.databases();
         let states: Vec<_> = self.ports.states().collect();
         let mut warnings: Vec<String> = states
             .iter()
@@ -40,17 +41,7 @@ impl Daemon {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
-        let unsaved = self.journal.unsaved() + self.database.backend().unsaved_numbers();
-        if unsaved > 0 {
-            warnings.push(format!(
-                "{unsaved} changes are not in the vault: a restart would not know of them (see the \
-                 log for why); they are written when it takes them"
-            ));
-        }
-        if let count @ 1.. = self.kernel_sad.count() {
-            warnings
-                .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
-        }
+        warnings.extend(self.source.warnings());
         warnings.extend(self.shortfalls.warnings(self.observer.snapshot()));
         let scoped = databases.sas().filter(|sa| !sa.config.scope().is_any()).count();
         if scoped > 0 {
@@ -75,11 +66,11 @@ impl Daemon {
             version: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs(),
-            engine: self.engine.clone(),
+            engine: self.providers.to_string(),
             sas: databases.sa_count(),
             policies: databases.policies().len(),
-            restored: self.restored,
-            clients: self.server.client_count(),
+            restored: self.source.restored(),
+            clients: self.source.client_count(),
             ports_up: states.iter().filter(|p| p.ifindex.is_some()).count(),
             ports: states.len(),
             guard_policies: self.guard.standing().len(),
@@ -92,18 +83,18 @@ impl Daemon {
     }
 
     fn sas(&self, show_keys: bool, spi: Option<u32>) -> Vec<report::Sa> {
-        let backend = self.database.backend();
-        let mut entries: Vec<_> = backend
+        let mut entries: Vec<_> = self
+            .source
             .databases()
             .sas()
             .filter(|sa| spi.is_none_or(|spi| sa.config.params.spi == spi))
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
-        let providers = backend.providers();
+        let providers = &self.providers;
         let mut rows: Vec<report::Sa> = entries.iter().map(|sa| sa_row(sa, providers)).collect();
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
-                row.keys = self.database.keys_of(&sa.config.id()).map(|keys| {
+                row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
                     let hex = |b: &[u8]| b.iter().map(|x| format!("{x:02x}")).collect::<String>();
                     [("cipher", &keys.cipher), ("salt", &keys.salt), ("auth", &keys.auth)]
                         .into_iter()
@@ -117,7 +108,7 @@ impl Daemon {
     }
 
     fn policies(&self) -> Vec<report::Policy> {
-        let mut entries: Vec<_> = self.database.backend().databases().policies().collect();
+        let mut entries: Vec<_> = self.source.databases().policies().collect();
         entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
         let snapshot = self.observer.snapshot();
         let name = |ifindex: u32| {
@@ -250,7 +241,7 @@ fn json(value: &impl Serialize) -> String {
 
 fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
     let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.cells());
-    let now_s = now().wall_s;
+    let now_s = wall_s();
     let last_use = cells.last_use().load(Relaxed);
     report::Sa {
         spi: format!("{:#010x}", params.spi),
@@ -335,7 +326,7 @@ fn policy_row(policy: &PolicyEntry, name: impl Fn(u32) -> String) -> report::Pol
         if_id: policy.scope().if_id,
         packets: policy.packets(),
         bytes: policy.bytes(),
-        idle_s: (last_use > 0).then(|| now().wall_s.saturating_sub(last_use)),
+        idle_s: (last_use > 0).then(|| wall_s().saturating_sub(last_use)),
     }
 }
 

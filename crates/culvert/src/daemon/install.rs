@@ -28,9 +28,7 @@ use xfrm::codec::{
 use xfrm::shim_protocol::Record;
 use xfrm::{Database, Now, Server, ServerLimits, Settings};
 
-use super::backend::DataPath;
-use super::journal::Journal;
-use super::numbers::Numbers;
+use super::sources::builtin::{DataPath, Journal, Numbers};
 
 /// What to measure.
 pub struct InstallOptions {

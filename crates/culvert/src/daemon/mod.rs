@@ -6,32 +6,30 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod answer;
-mod backend;
+mod clock;
 mod control;
+mod error;
 mod install;
-mod journal;
 mod limits;
 mod log;
-mod numbers;
 mod ports;
 mod private;
 mod privileges;
 mod shortfall;
+mod sources;
 mod start;
-#[cfg(test)]
-mod testing;
 mod topology;
 mod way_back;
 mod worker;
 
-use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
+use crypto::Providers;
 use dataplane::{Event, EventReceiver, Polling, Tables};
 use guard::Guard;
 use io::Umem;
@@ -39,19 +37,16 @@ use mirror::{Change as LinuxChange, Observer};
 use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
-use vault::Vault;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
-use xfrm::{Database, Flow, Group, KernelSad, Now, Output, Server};
 
-use self::backend::DataPath;
 use self::control::Control;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
-use self::journal::Journal;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
 use self::ports::{Programs, TakenEsp};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::shortfall::Shortfalls;
+use self::sources::Source;
 use self::way_back::WayBack;
 use self::worker::WorkerHandle;
 use crate::config::Config;
@@ -76,13 +71,9 @@ const EVENTS_PER_ROUND: usize = 1024;
 struct Daemon {
     config: Config,
     config_path: std::path::PathBuf,
-    engine: String,
+    providers: Providers,
     started: Instant,
-    restored: usize,
-    vault: Rc<RefCell<Vault>>,
-    journal: Journal,
-    database: Database<DataPath>,
-    server: Server,
+    source: Box<dyn Source>,
     control: Control,
     observer: Observer,
     reflection: topology::Reflection,
@@ -97,7 +88,6 @@ struct Daemon {
     private: Private,
     way_back: WayBack,
     guard: Guard,
-    kernel_sad: KernelSad,
     terminate: UnixStream,
     reload: UnixStream,
     /// The policies that guard, routes and steering have followed, by index.
@@ -139,18 +129,17 @@ impl Daemon {
             if drain(&self.reload) {
                 self.reload();
             }
-            self.serve_clients();
+            self.source.serve();
             self.hear_worker();
+            self.wake_worker();
             self.hear_linux();
             if self.is_interface_gone {
                 return End::InterfaceGone;
             }
-            self.follow_kernel_sad();
             self.follow_sas();
             self.follow_policies();
             self.retry();
-            // Only now do requesters hear that a policy stands: guard and steering follow it.
-            self.server.send(&self.database);
+            self.source.confirm();
             self.answer_commands();
             log::tell_left_out();
         }
@@ -158,56 +147,33 @@ impl Daemon {
 
     /// Sleeps until something wants attention.
     fn wait(&self) {
-        let now_ms = now().mono_ms;
-        let due = self
-            .database
-            .next_deadline_ms()
-            .map_or(TICK, |at| Duration::from_millis(at.saturating_sub(now_ms)).min(TICK));
-        let due = if self.server.is_busy() { Duration::ZERO } else { due };
+        let due = self.source.due_in().map_or(TICK, |due| due.min(TICK));
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,
         };
-        let due = match self.server.due() {
-            Some(at) => due.min(at.saturating_duration_since(Instant::now())),
-            None => due,
-        };
-        let server = self.server.poll_fd();
-        let observer = self.observer.fd();
-        let mut fds = [
-            PollFd::from_borrowed_fd(server, PollFlags::IN),
-            PollFd::from_borrowed_fd(observer, PollFlags::IN),
-            PollFd::new(&self.events, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.kernel_sad.fd(), PollFlags::IN),
-            PollFd::new(&self.control, PollFlags::IN),
-            PollFd::new(&self.terminate, PollFlags::IN),
-            PollFd::new(&self.reload, PollFlags::IN),
+        let mut fds = vec![
+            self.observer.fd(),
+            self.events.as_fd(),
+            self.control.as_fd(),
+            self.terminate.as_fd(),
+            self.reload.as_fd(),
         ];
+        self.source.add_fds(&mut fds);
+        let mut fds: Vec<_> =
+            fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
             Timespec { tv_sec: due.as_secs().cast_signed(), tv_nsec: due.subsec_nanos().into() };
         // Interrupted or not, everything is looked at.
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    /// Requests of IKE daemons and `ip xfrm`, and what is due by time.
-    fn serve_clients(&mut self) {
-        let mut journal = |change| self.journal.record(change);
-        if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
-            error!(%error, "the XFRM socket");
-        }
-        let mut outputs = Vec::new();
-        self.database.tick(now(), &mut outputs);
-        self.enqueue(outputs);
-    }
-
-    fn enqueue(&mut self, outputs: Vec<Output>) {
-        let mut journal = |change| self.journal.record(change);
-        self.server.enqueue(outputs, &mut journal);
-        let changes = self.database.backend().sa_changes();
+    /// Wakes the worker after a change of SAs: packets may wait for what has come.
+    fn wake_worker(&mut self) {
+        let changes = self.source.sa_changes();
         if changes != self.sas_followed {
             self.sas_followed = changes;
-            // Packets may wait for what has come.
             self.worker.wake();
         }
     }
@@ -215,32 +181,16 @@ impl Daemon {
     /// What the worker needs: SAs, neighbours, decisions.
     fn hear_worker(&mut self) {
         self.events.clear();
-        let mut outputs = Vec::new();
         for left in (0..EVENTS_PER_ROUND).rev() {
             let Some(event) = self.events.next() else { break };
             if left == 0 {
                 self.events.remind();
             }
             match event {
-                Event::Acquire { policy, flow } => {
-                    let flow = Flow {
-                        src: flow.src,
-                        dst: flow.dst,
-                        protocol: flow.protocol,
-                        src_port: flow.src_port,
-                        dst_port: flow.dst_port,
-                        ifindex: 0,
-                    };
-                    let listening = self.server.listening(Group::Acquire);
-                    let became =
-                        self.database.acquire(policy, 0, &flow, listening, now(), &mut outputs);
-                    info!(policy, src = %flow.src, dst = %flow.dst, ?became, "acquire");
-                }
-                Event::VolumeReached { sa, hard } => {
-                    self.database.volume_expired(&sa, hard, &mut outputs);
-                }
+                Event::Acquire { policy, flow } => self.source.acquire(policy, &flow),
+                Event::VolumeReached { sa, hard } => self.source.volume_reached(&sa, hard),
                 Event::MappingChanged { sa, src, src_port } => {
-                    self.database.mapping_changed(&sa, src, src_port, now(), &mut outputs);
+                    self.source.mapping_changed(&sa, src, src_port);
                 }
                 Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
@@ -249,7 +199,6 @@ impl Daemon {
                 }
             }
         }
-        self.enqueue(outputs);
     }
 
     /// What changed in Linux's tables.
@@ -336,8 +285,7 @@ impl Daemon {
             return;
         }
         self.retry_at = Instant::now() + RETRY_INTERVAL;
-        self.journal.retry();
-        self.database.backend_mut().retry_numbers();
+        self.source.retry();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
         if self.ports.retry(snapshot, &self.worker) {
@@ -381,29 +329,13 @@ impl Daemon {
         self.worker.wake();
     }
 
-    /// Leaves ESP that is not of culvert's SAs to the kernel once the kernel has SAs of its own: an
-    /// IKE daemon works on the kernel's XFRM beside us. It stays so when they go: the daemon may
-    /// install the next ones at any time.
-    fn follow_kernel_sad(&mut self) {
-        if let Err(error) = self.kernel_sad.poll() {
-            warn!(%error, "the kernel's own SAs");
-        }
-        let count = self.kernel_sad.count();
-        if count == 0 || matches!(self.ports.steering().esp, TakenEsp::Own(_)) {
-            return;
-        }
-        warn!(
-            count,
-            "the kernel has SAs of its own: their ESP, and all whose SPI culvert does not know, is \
-             left to the kernel"
-        );
-        let own = self.database.backend_mut().follow_sas();
-        self.ports.leave_unknown_esp(own);
-    }
-
-    /// Makes the steering programs know culvert's SAs, where they have to.
+    /// Makes the steering programs know culvert's SAs, once not all ESP is theirs.
     fn follow_sas(&mut self) {
-        for step in self.database.backend_mut().take_sa_steps() {
+        if !self.source.owns_all_esp() && self.ports.steering().esp == TakenEsp::All {
+            let own = self.source.follow_sas();
+            self.ports.leave_unknown_esp(own);
+        }
+        for step in self.source.take_sa_steps() {
             self.ports.steer_sa(step);
         }
     }
@@ -414,7 +346,7 @@ impl Daemon {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
-        self.follow_kernel_sad();
+        self.follow_sas();
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
         let steering = self.ports.steering().with(local, policies);
@@ -426,8 +358,8 @@ impl Daemon {
 
     /// Policies as they were and as they are, where they changed since the last call.
     fn changed_policies(&mut self) -> Vec<(Followed, Followed)> {
-        let changed = self.database.backend_mut().take_changed_policies();
-        let databases = self.database.backend().databases();
+        let changed = self.source.take_changed_policies();
+        let databases = self.source.databases();
         let mut steps = Vec::with_capacity(changed.len());
         for index in changed {
             let new = databases.policy(index).cloned();
@@ -560,13 +492,12 @@ impl Daemon {
         {
             error!("{error}");
         }
-        let databases = self.database.backend().databases();
+        let databases = self.source.databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
-        let Daemon { config, vault, mut journal, mut database, server, control, .. } = self;
-        journal.retry();
-        database.backend_mut().retry_numbers();
-        drop((journal, database, server, control));
+        let Daemon { config, source, control, .. } = self;
+        source.shut_down();
+        drop(control);
         if sas + policies > 0 {
             info!(
                 sas,
@@ -577,11 +508,6 @@ impl Daemon {
                 config.name
             );
             return;
-        }
-        if let Ok(vault) = Rc::try_unwrap(vault)
-            && let Err(error) = vault.into_inner().wipe()
-        {
-            warn!(%error, "the vault was not removed");
         }
         let _ = fs::remove_file(paths::interface_file(&config.name));
         // Not empty while static prefixes are guarded.
@@ -598,14 +524,6 @@ fn configs<'a>(
     new: &'a Followed,
 ) -> (Option<&'a PolicyConfig>, Option<&'a PolicyConfig>) {
     (old.as_ref().map(|p| &p.config), new.as_ref().map(|p| &p.config))
-}
-
-/// Both clocks.
-fn now() -> Now {
-    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let mono_ms = boot.tv_sec.cast_unsigned() * 1000 + boot.tv_nsec.cast_unsigned() / 1_000_000;
-    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| t.as_secs());
-    Now { wall_s: wall, mono_ms }
 }
 
 /// Whether a signal's pipe had anything in it; empties it.

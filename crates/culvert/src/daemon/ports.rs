@@ -15,7 +15,7 @@ use steer::device::{Device, Finding};
 use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
-use super::backend::SaStep;
+use super::sources::SaStep;
 use super::way_back::WorkingPort;
 use super::worker::WorkerHandle;
 use crate::config::{PortConfig, XdpMode};
@@ -351,7 +351,7 @@ impl Ports {
     }
 
     /// The kernel has SAs: from now on only ESP of culvert's own is taken.
-    pub fn leave_unknown_esp(&mut self, own: impl Iterator<Item = (IpAddr, u32)>) {
+    pub fn leave_unknown_esp(&mut self, own: impl IntoIterator<Item = (IpAddr, u32)>) {
         let mut sas = HashMap::new();
         for sa in own {
             *sas.entry(sa).or_default() += 1;

@@ -5,13 +5,11 @@
 //! then do the XDP programs decide and the routes lead to the private interface. The programs are
 //! loaded meanwhile, on threads of their own: that takes as long as all the rest.
 
-use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -19,31 +17,29 @@ use std::time::{Duration, Instant};
 use crypto::{EngineError, Provider, Providers};
 use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Team, Waker, WorkerParts};
 use esp::IvSource;
-use guard::{Guard, GuardError};
+use guard::Guard;
 use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
 use mirror::Observer;
 use rustix::process::DumpableBehavior;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
-use thiserror::Error;
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
-use xfrm::{Database, KernelSad, Server, ServerLimits, Settings};
+use xfrm::KernelSad;
 
-use super::backend::DataPath;
 use super::control::Control;
-use super::journal::Journal;
+use super::error::{StartError, system};
 use super::limits;
-use super::numbers::Numbers;
 use super::ports::{FRAMES_PER_QUEUE, Ports, Programs};
 use super::private::Private;
 use super::privileges;
+use super::sources::builtin::Restored;
 use super::topology::{Own, Reflection};
 use super::way_back::WayBack;
 use super::worker::{CryptoThread, WorkerHandle};
-use super::{Daemon, End, now};
+use super::{Daemon, End};
 use crate::cli::{EngineChoice, RunArgs};
-use crate::config::{Config, ConfigError};
+use crate::config::Config;
 use crate::paths;
 
 /// Frames beyond those in rings: bursts, held packets, packets under way.
@@ -51,112 +47,6 @@ pub const FRAMES_SPARE: u32 = 2048;
 
 /// How long a start waits for a daemon of the same name to be gone.
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
-
-/// Why the daemon did not start, or ended.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// Not root.
-    #[error(
-        "the daemon needs root: it opens AF_XDP sockets, loads a BPF program and sets routes\n  \
-         start it by systemd or sudo"
-    )]
-    NotRoot,
-    /// Root, but not allowed what root usually is: a container.
-    #[error(
-        "missing {0}: a container or unit that limits capabilities must grant CAP_NET_ADMIN, \
-         CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
-    )]
-    Capabilities(String),
-    /// The log filter is wrong.
-    #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
-    LogLevel {
-        /// What it says.
-        level: String,
-        /// Why.
-        reason: String,
-    },
-    /// The runtime directory cannot be used.
-    #[error("{path}: {source}")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// Another daemon has the instance, or its saved state cannot be used.
-    #[error("{0}\n  {hint}", hint = vault_hint(.0))]
-    Vault(#[from] VaultError),
-    /// No crypto.
-    #[error("crypto.engine: {0}")]
-    Engine(#[from] EngineError),
-    /// No memory for packets.
-    #[error("{0}\n  worker.frames = {frames} needs {mib} MiB", frames = .1, mib = .2)]
-    Memory(io::UmemError, u32, u32),
-    /// Too many ports or too few buffers, or a machine that is too small.
-    #[error("{0}")]
-    Size(String),
-    /// The private interface.
-    #[error("{0}")]
-    Tun(#[from] io::TunError),
-    /// Linux's tables.
-    #[error("{0}")]
-    Mirror(#[from] mirror::Error),
-    /// The guard.
-    #[error("{0}")]
-    Guard(#[from] GuardError),
-    /// A socket, a thread, a descriptor.
-    #[error("{what}: {source}{hint}", hint = system_hint(source))]
-    System {
-        /// What was tried.
-        what: String,
-        /// Why it failed.
-        source: std::io::Error,
-    },
-    /// It ran, and had to end.
-    #[error("the worker thread has ended by itself: this is a defect; its message stands above")]
-    WorkerDied,
-    /// It ran, and lost its interface.
-    #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
-    InterfaceGone,
-}
-
-/// What the system has no room for, where its own words do not say it.
-fn system_hint(error: &std::io::Error) -> &'static str {
-    match error.kind() {
-        std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::WouldBlock => {
-            "\n  memory or threads are short: see `ulimit -v` and `ulimit -u`, and the control \
-             group's memory.max and pids.max"
-        }
-        _ => "",
-    }
-}
-
-/// What to do about it.
-fn vault_hint(error: &VaultError) -> &'static str {
-    match error {
-        VaultError::InUse { .. } => "another daemon runs under this name",
-        VaultError::DamagedJournal { .. } | VaultError::DamagedCells { .. } => {
-            "what an earlier run saved cannot be read; `culvert guard clear` forgets it. That takes \
-             the guard down too: until tunnels are negotiated anew, traffic leaves in clear unless \
-             [guard] prefixes name it"
-        }
-        VaultError::Io { source, .. } => match source.kind() {
-            std::io::ErrorKind::OutOfMemory => {
-                "no memory for it: see `ulimit -v` (RLIMIT_AS) and the control group's memory.max"
-            }
-            std::io::ErrorKind::StorageFull => {
-                "the file system is full: the vault of this instance needs some MiB there"
-            }
-            _ => "the state of this instance has to be kept there",
-        },
-        VaultError::NotPrivate { .. } | VaultError::TooLong { .. } => {
-            "the state of this instance, keys among it, has to be kept there"
-        }
-    }
-}
 
 /// Runs the daemon until it is told to stop.
 ///
@@ -181,7 +71,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     let mut daemon = Daemon::start(config, args)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
-    info!(name = daemon.config.name, engine = daemon.engine, "ready");
+    info!(name = daemon.config.name, engine = %daemon.providers, "ready");
     let end = daemon.serve();
     match end {
         End::Told => {
@@ -200,11 +90,6 @@ fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
         .map_err(|e| StartError::LogLevel { level: level.clone(), reason: e.to_string() })
 }
 
-fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
-    let what = what.into();
-    move |source| StartError::System { what, source }
-}
-
 impl Daemon {
     /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again;
     ///    3. guard; 4. buffers, worker, private interface; 5. Linux's tables and ports; 6. sockets,
@@ -220,33 +105,14 @@ impl Daemon {
         // First: it takes as long as all that follows, or as a daemon that is just dying.
         let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
         let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
-        let vault = Rc::new(RefCell::new(vault));
 
         // 2.
         let providers = providers(config.crypto.engine)?;
-        let engine = providers.to_string();
-        let numbers = Numbers::new(Rc::clone(&vault), &records);
-        let data_path = DataPath::new(providers.clone(), Rc::clone(&vault), numbers);
-        let reader = data_path.databases().reader();
-        let cpus = config.worker.crypto_cpus.iter();
-        let readers: Vec<_> = cpus.map(|_| data_path.databases().reader()).collect();
-        let mut database = Database::new(data_path, Settings::default());
-        let mut restored = 0;
-        for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
-            match database.restore(&record.value, now()) {
-                Ok(()) => restored += 1,
-                Err(error) => {
-                    error!(%error, "a saved SA or policy was not taken up");
-                    // What is not taken up must not be found again half-known the next time.
-                    vault.borrow_mut().remove(&record.key)?;
-                }
-            }
-        }
+        let restored = Restored::new(vault, &records, providers.clone())?;
         drop(records);
-        let orphans = database.backend_mut().sweep();
-        if restored + orphans > 0 {
-            info!(restored, orphans, "taken up from the run before");
-        }
+        let reader = restored.databases().reader();
+        let cpus = config.worker.crypto_cpus.iter();
+        let readers: Vec<_> = cpus.map(|_| restored.databases().reader()).collect();
 
         // 3.
         let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
@@ -330,20 +196,17 @@ impl Daemon {
 
         // 6.
         let (terminate, reload) = signals()?;
-        let server = Server::new(&paths::xfrm_socket(&config.name), ServerLimits::default())
-            .map_err(system(paths::xfrm_socket(&config.name).display().to_string()))?;
+        let path = paths::xfrm_socket(&config.name);
+        let named = system(path.display().to_string());
+        let source = restored.serve_at(&path, kernel_sad).map_err(named)?;
         let control = Control::listen(&paths::control_socket(&config.name))
             .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
         let mut daemon = Daemon {
             config,
             config_path: args.config.config.clone(),
-            engine,
+            providers,
             started: Instant::now(),
-            restored,
-            journal: Journal::new(Rc::clone(&vault)),
-            vault,
-            database,
-            server,
+            source: Box::new(source),
             control,
             observer,
             reflection,
@@ -357,7 +220,6 @@ impl Daemon {
             private,
             way_back,
             guard,
-            kernel_sad,
             terminate,
             reload,
             followed: HashMap::new(),

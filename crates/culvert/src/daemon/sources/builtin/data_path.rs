@@ -14,7 +14,8 @@ use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
-use super::shortfall;
+use crate::daemon::shortfall;
+use crate::daemon::sources::SaStep;
 
 /// Positive errnos, as the kernel answers them.
 mod errno {
@@ -22,17 +23,6 @@ mod errno {
     pub const ESRCH: i32 = 3;
     pub const ENOMEM: i32 = 12;
     pub const ENOSYS: i32 = 38;
-}
-
-/// An SA that came or went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaStep {
-    /// Outer destination address.
-    pub dst: IpAddr,
-    /// SPI in host byte order.
-    pub spi: u32,
-    /// It came; else it went.
-    pub is_added: bool,
 }
 
 /// The data path behind the database.
@@ -66,11 +56,6 @@ impl DataPath {
     /// The tables.
     pub fn databases(&self) -> &Databases<Sa> {
         &self.databases
-    }
-
-    /// The engines.
-    pub fn providers(&self) -> &Providers {
-        &self.providers
     }
 
     /// The indices of policies that came, went or changed since the last call.

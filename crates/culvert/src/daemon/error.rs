@@ -1,0 +1,122 @@
+//! Why the daemon does not start, or ends: what is wrong, and what would be right.
+
+use std::path::PathBuf;
+
+use crypto::EngineError;
+use guard::GuardError;
+use thiserror::Error;
+use vault::VaultError;
+
+use crate::config::ConfigError;
+
+/// Why the daemon did not start, or ended.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Not root.
+    #[error(
+        "the daemon needs root: it opens AF_XDP sockets, loads a BPF program and sets routes\n  \
+         start it by systemd or sudo"
+    )]
+    NotRoot,
+    /// Root, but not allowed what root usually is: a container.
+    #[error(
+        "missing {0}: a container or unit that limits capabilities must grant CAP_NET_ADMIN, \
+         CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
+    )]
+    Capabilities(String),
+    /// The log filter is wrong.
+    #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
+    LogLevel {
+        /// What it says.
+        level: String,
+        /// Why.
+        reason: String,
+    },
+    /// The runtime directory cannot be used.
+    #[error("{path}: {source}")]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another daemon has the instance, or its saved state cannot be used.
+    #[error("{0}\n  {hint}", hint = vault_hint(.0))]
+    Vault(#[from] VaultError),
+    /// No crypto.
+    #[error("crypto.engine: {0}")]
+    Engine(#[from] EngineError),
+    /// No memory for packets.
+    #[error("{0}\n  worker.frames = {frames} needs {mib} MiB", frames = .1, mib = .2)]
+    Memory(io::UmemError, u32, u32),
+    /// Too many ports or too few buffers, or a machine that is too small.
+    #[error("{0}")]
+    Size(String),
+    /// The private interface.
+    #[error("{0}")]
+    Tun(#[from] io::TunError),
+    /// Linux's tables.
+    #[error("{0}")]
+    Mirror(#[from] mirror::Error),
+    /// The guard.
+    #[error("{0}")]
+    Guard(#[from] GuardError),
+    /// A socket, a thread, a descriptor.
+    #[error("{what}: {source}{hint}", hint = system_hint(source))]
+    System {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// It ran, and had to end.
+    #[error("the worker thread has ended by itself: this is a defect; its message stands above")]
+    WorkerDied,
+    /// It ran, and lost its interface.
+    #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
+    InterfaceGone,
+}
+
+/// What the system has no room for, where its own words do not say it.
+fn system_hint(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::WouldBlock => {
+            "\n  memory or threads are short: see `ulimit -v` and `ulimit -u`, and the control \
+             group's memory.max and pids.max"
+        }
+        _ => "",
+    }
+}
+
+/// What to do about it.
+fn vault_hint(error: &VaultError) -> &'static str {
+    match error {
+        VaultError::InUse { .. } => "another daemon runs under this name",
+        VaultError::DamagedJournal { .. } | VaultError::DamagedCells { .. } => {
+            "what an earlier run saved cannot be read; `culvert guard clear` forgets it. That takes \
+             the guard down too: until tunnels are negotiated anew, traffic leaves in clear unless \
+             [guard] prefixes name it"
+        }
+        VaultError::Io { source, .. } => match source.kind() {
+            std::io::ErrorKind::OutOfMemory => {
+                "no memory for it: see `ulimit -v` (RLIMIT_AS) and the control group's memory.max"
+            }
+            std::io::ErrorKind::StorageFull => {
+                "the file system is full: the vault of this instance needs some MiB there"
+            }
+            _ => "the state of this instance has to be kept there",
+        },
+        VaultError::NotPrivate { .. } | VaultError::TooLong { .. } => {
+            "the state of this instance, keys among it, has to be kept there"
+        }
+    }
+}
+
+/// Names what failed.
+pub fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> StartError {
+    let what = what.into();
+    move |source| StartError::System { what, source }
+}

@@ -1,0 +1,268 @@
+//! Linux's XFRM databases in this process: IKE daemons and `ip xfrm` reach them by a socket.
+//!
+//! | Module      | What it knows                                                     |
+//! |-------------|-------------------------------------------------------------------|
+//! | this one    | when the server, the databases and the journal have their turn    |
+//! | `data_path` | how SAs and policies of the databases become the data path's      |
+//! | `journal`   | how a change gets into the vault                                  |
+//! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
+
+mod data_path;
+mod journal;
+mod numbers;
+#[cfg(test)]
+mod testing;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use crypto::{Keys, Providers};
+use esp::Sa;
+use policy::{Databases, SaId};
+use tracing::{error, info, warn};
+use vault::{Record, Vault, VaultError};
+use wire::Headers;
+use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Settings};
+
+pub use self::data_path::DataPath;
+pub use self::journal::Journal;
+pub use self::numbers::Numbers;
+use super::{SaStep, Source};
+use crate::daemon::clock::now;
+
+/// The databases before anybody can reach them.
+pub struct Restored {
+    vault: Rc<RefCell<Vault>>,
+    database: Database<DataPath>,
+    count: usize,
+}
+
+impl Restored {
+    /// Takes up what the run before left in the vault. What cannot be taken up is forgotten.
+    ///
+    /// # Errors
+    /// The vault does not take changes.
+    pub fn new(
+        vault: Vault,
+        records: &[Record],
+        providers: Providers,
+    ) -> Result<Restored, VaultError> {
+        let vault = Rc::new(RefCell::new(vault));
+        let numbers = Numbers::new(Rc::clone(&vault), records);
+        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers);
+        let mut database = Database::new(data_path, Settings::default());
+        let mut count = 0;
+        for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
+            match database.restore(&record.value, now()) {
+                Ok(()) => count += 1,
+                Err(error) => {
+                    error!(%error, "a saved SA or policy was not taken up");
+                    // What is not taken up must not be found again half-known the next time.
+                    vault.borrow_mut().remove(&record.key)?;
+                }
+            }
+        }
+        let orphans = database.backend_mut().sweep();
+        if count + orphans > 0 {
+            info!(restored = count, orphans, "taken up from the run before");
+        }
+        Ok(Restored { vault, database, count })
+    }
+
+    /// What the data path reads.
+    pub fn databases(&self) -> &Databases<Sa> {
+        self.database.backend().databases()
+    }
+
+    /// Lets programs connect at a path.
+    ///
+    /// # Errors
+    /// When the socket cannot be made.
+    pub fn serve_at(self, path: &Path, kernel_sad: KernelSad) -> io::Result<Builtin> {
+        let Restored { vault, database, count } = self;
+        let mut builtin = Builtin {
+            journal: Journal::new(Rc::clone(&vault)),
+            vault,
+            database,
+            server: Server::new(path, ServerLimits::default())?,
+            kernel_sad,
+            kernel_has_sas: false,
+            restored: count,
+        };
+        builtin.follow_kernel_sad();
+        Ok(builtin)
+    }
+}
+
+/// The databases, and who is connected.
+pub struct Builtin {
+    vault: Rc<RefCell<Vault>>,
+    database: Database<DataPath>,
+    server: Server,
+    journal: Journal,
+    kernel_sad: KernelSad,
+    /// The kernel had SAs of its own at some time: an IKE daemon works on the kernel's XFRM beside
+    /// us, and may install the next ones at any time.
+    kernel_has_sas: bool,
+    restored: usize,
+}
+
+impl Builtin {
+    fn enqueue(&mut self, outputs: Vec<Output>) {
+        let mut journal = |change| self.journal.record(change);
+        self.server.enqueue(outputs, &mut journal);
+    }
+
+    fn follow_kernel_sad(&mut self) {
+        if let Err(error) = self.kernel_sad.poll() {
+            warn!(%error, "the kernel's own SAs");
+        }
+        let count = self.kernel_sad.count();
+        if count > 0 && !self.kernel_has_sas {
+            self.kernel_has_sas = true;
+            warn!(
+                count,
+                "the kernel has SAs of its own: their ESP, and all whose SPI culvert does not know, \
+                 is left to the kernel"
+            );
+        }
+    }
+}
+
+impl Source for Builtin {
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        fds.extend([self.server.poll_fd(), self.kernel_sad.fd()]);
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        if self.server.is_busy() {
+            return Some(Duration::ZERO);
+        }
+        let now_ms = now().mono_ms;
+        let timers = self.database.next_deadline_ms();
+        let timers = timers.map(|at| Duration::from_millis(at.saturating_sub(now_ms)));
+        let server = self.server.due().map(|at| at.saturating_duration_since(Instant::now()));
+        timers.into_iter().chain(server).min()
+    }
+
+    fn serve(&mut self) {
+        let mut journal = |change| self.journal.record(change);
+        if let Err(error) = self.server.receive(&mut self.database, now(), &mut journal) {
+            error!(%error, "the XFRM socket");
+        }
+        let mut outputs = Vec::new();
+        self.database.tick(now(), &mut outputs);
+        self.enqueue(outputs);
+        self.follow_kernel_sad();
+    }
+
+    fn confirm(&mut self) {
+        self.server.send(&self.database);
+    }
+
+    fn acquire(&mut self, policy: u32, packet: &Headers) {
+        let flow = Flow {
+            src: packet.src,
+            dst: packet.dst,
+            protocol: packet.protocol,
+            src_port: packet.src_port,
+            dst_port: packet.dst_port,
+            ifindex: 0,
+        };
+        let listening = self.server.listening(Group::Acquire);
+        let mut outputs = Vec::new();
+        let became = self.database.acquire(policy, 0, &flow, listening, now(), &mut outputs);
+        info!(policy, src = %flow.src, dst = %flow.dst, ?became, "acquire");
+        self.enqueue(outputs);
+    }
+
+    fn volume_reached(&mut self, sa: &SaId, hard: bool) {
+        let mut outputs = Vec::new();
+        self.database.volume_expired(sa, hard, &mut outputs);
+        self.enqueue(outputs);
+    }
+
+    fn mapping_changed(&mut self, sa: &SaId, src: IpAddr, src_port: u16) {
+        let mut outputs = Vec::new();
+        self.database.mapping_changed(sa, src, src_port, now(), &mut outputs);
+        self.enqueue(outputs);
+    }
+
+    fn databases(&self) -> &Databases<Sa> {
+        self.database.backend().databases()
+    }
+
+    fn take_changed_policies(&mut self) -> BTreeSet<u32> {
+        self.database.backend_mut().take_changed_policies()
+    }
+
+    fn sa_changes(&self) -> u64 {
+        self.database.backend().sa_changes()
+    }
+
+    fn owns_all_esp(&self) -> bool {
+        !self.kernel_has_sas
+    }
+
+    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)> {
+        self.database.backend_mut().follow_sas().collect()
+    }
+
+    fn take_sa_steps(&mut self) -> Vec<SaStep> {
+        self.database.backend_mut().take_sa_steps()
+    }
+
+    fn keys_of(&self, sa: &SaId) -> Option<Keys> {
+        self.database.keys_of(sa)
+    }
+
+    fn restored(&self) -> usize {
+        self.restored
+    }
+
+    fn client_count(&self) -> usize {
+        self.server.client_count()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let unsaved = self.journal.unsaved() + self.database.backend().unsaved_numbers();
+        if unsaved > 0 {
+            warnings.push(format!(
+                "{unsaved} changes are not in the vault: a restart would not know of them (see the \
+                 log for why); they are written when it takes them"
+            ));
+        }
+        if let count @ 1.. = self.kernel_sad.count() {
+            warnings
+                .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
+        }
+        warnings
+    }
+
+    fn retry(&mut self) {
+        self.journal.retry();
+        self.database.backend_mut().retry_numbers();
+    }
+
+    /// SAs and policies stay in the vault; with nothing left, it is removed.
+    fn shut_down(mut self: Box<Self>) {
+        self.retry();
+        let databases = self.databases();
+        let is_empty = databases.sa_count() + databases.policies().len() == 0;
+        let Builtin { vault, database, server, journal, .. } = *self;
+        drop((journal, database, server));
+        if is_empty
+            && let Ok(vault) = Rc::try_unwrap(vault)
+            && let Err(error) = vault.into_inner().wipe()
+        {
+            warn!(%error, "the vault was not removed");
+        }
+    }
+}

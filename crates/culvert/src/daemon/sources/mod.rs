@@ -1,0 +1,104 @@
+//! Who owns SAs and policies, and what the daemon asks of it.
+//!
+//! | Module    | Who owns them                                                            |
+//! |-----------|--------------------------------------------------------------------------|
+//! | `builtin` | Linux's XFRM databases in this process, which IKE daemons reach by socket |
+//!
+//! The daemon's loop serves a source when a descriptor or a deadline says so, lets guard, steering
+//! and routes follow what changed, and has it confirmed then:
+//!
+//! ```text
+//!   serve ──> databases ──────────────> workers, by their readers
+//!     │  └──> take_changed_policies ──> guard, steering, routes
+//!     │  └──> take_sa_steps ──────────> steering
+//!     └─────> confirm: the owner hears that it stands
+//!   workers' events ──> acquire, volume_reached, mapping_changed
+//! ```
+//!
+//! A source that gives counters and numbers back to its owner without being asked does so in
+//! [`Source::serve`], when its deadline has passed.
+
+pub mod builtin;
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use crypto::Keys;
+use esp::Sa;
+use policy::{Databases, SaId};
+use wire::Headers;
+
+/// The owner of SAs and policies. For one thread.
+pub trait Source {
+    /// Adds the descriptors that become readable when there is something to serve.
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>);
+
+    /// How long [`Source::serve`] may be put off while no descriptor is readable; `None` for ever.
+    fn due_in(&self) -> Option<Duration>;
+
+    /// Takes over what the owner changed, and does what is due by time.
+    fn serve(&mut self);
+
+    /// Lets the owner hear of what it asked for: guard, steering and routes have followed.
+    fn confirm(&mut self);
+
+    /// A policy wants protection for this packet, and there is no SA yet.
+    fn acquire(&mut self, policy: u32, packet: &Headers);
+
+    /// An SA has reached its soft or hard limit by volume.
+    fn volume_reached(&mut self, sa: &SaId, hard: bool);
+
+    /// The peer of an inbound SA in UDP sends from another address or port.
+    fn mapping_changed(&mut self, sa: &SaId, src: IpAddr, src_port: u16);
+
+    /// What the data path reads.
+    fn databases(&self) -> &Databases<Sa>;
+
+    /// The indices of policies that came, went or changed since the last call.
+    fn take_changed_policies(&mut self) -> BTreeSet<u32>;
+
+    /// Grows with each change of an SA.
+    fn sa_changes(&self) -> u64;
+
+    /// Whether all ESP to this host is this source's; else only that of its SAs. Once it is not, it
+    /// stays so.
+    fn owns_all_esp(&self) -> bool;
+
+    /// Destination and SPI of all SAs; from here on [`Source::take_sa_steps`] tells what came and
+    /// went.
+    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)>;
+
+    /// What came and went since the last call, in order; nothing unless SAs are followed.
+    fn take_sa_steps(&mut self) -> Vec<SaStep>;
+
+    /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.
+    fn keys_of(&self, sa: &SaId) -> Option<Keys>;
+
+    /// SAs and policies that were there before this process.
+    fn restored(&self) -> usize;
+
+    /// Programs that are connected.
+    fn client_count(&self) -> usize;
+
+    /// What an operator should know.
+    fn warnings(&self) -> Vec<String>;
+
+    /// Tries again what failed.
+    fn retry(&mut self);
+
+    /// Ends in order. No worker runs. SAs and policies that are left are kept for the next start.
+    fn shut_down(self: Box<Self>);
+}
+
+/// An SA that came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaStep {
+    /// Outer destination address.
+    pub dst: IpAddr,
+    /// SPI in host byte order.
+    pub spi: u32,
+    /// It came; else it went.
+    pub is_added: bool,
+}
