@@ -150,6 +150,9 @@ impl Bench {
             Bench::Peer => {
                 options.suites = suites(&["aes128gcm16", "aes128-sha1"]);
                 options.sizes = vec![64, 512, 1400];
+                // Of each row there are three, and the peer's start.
+                options.duration = Duration::from_millis(100);
+                options.patience = Some(Duration::from_millis(600));
             }
             Bench::Rekey => {
                 options.sizes = vec![512];
@@ -163,7 +166,9 @@ impl Bench {
             Bench::Scale => {
                 options.suites = suites(&["aes128gcm16", "aes128-sha1", "aes128-sha256"]);
                 options.sizes = vec![64, 512, 1400];
-                options.duration = Duration::from_millis(100);
+                // A row is of many repetitions, each with a gateway of its own.
+                options.duration = Duration::from_millis(50);
+                options.patience = Some(Duration::from_millis(400));
             }
             Bench::Rtl => {
                 options.suites = suites(&["aes128gcm16", "aes128-sha1", "aes128-sha256"]);
@@ -196,10 +201,11 @@ impl Bench {
         }
     }
 
-    /// Measures; `with` is for the bench `peer`.
+    /// Measures; `with` is for the bench `peer`. Each row is told to the options' listener as soon as it
+    /// is there.
     ///
     /// # Errors
-    /// [`BenchError`]; what was measured before is lost then.
+    /// [`BenchError`]; what was measured before is lost then, but for what the listener heard.
     pub fn run(self, options: &Options<'_>, with: &Peer) -> Result<Vec<Row>, BenchError> {
         match self {
             Bench::Peer => peer::peer(options, with),

@@ -75,6 +75,9 @@ pub enum BenchError {
     /// There is no simulated gateway, or it refuses what is to be measured.
     #[error("{0}")]
     Rtl(String),
+    /// Someone asked to stop, and all is as it was.
+    #[error("interrupted; all is as it was")]
+    Stopped,
     /// The peer does not run.
     #[error("{0}")]
     Peer(String),

@@ -7,11 +7,13 @@ use wire::Span;
 use crate::error::BenchError;
 use crate::gateway::{Arrival, Gateway, Path, Plan};
 use crate::options::{Direction, Options, suite_by_name};
+use crate::pin::pinned;
 use crate::port::Wire;
 use crate::random::{Random, Zipf};
 use crate::raw::Raw;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, fill_gain, pinned};
+use crate::rows::{Rows, label};
+use crate::timing::{Repetitions, Timed, fill_gain};
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
@@ -23,17 +25,18 @@ use crate::world;
 pub fn esp(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.cases() * options.sas.len());
         for suite in &options.suites {
             for direction in &options.directions {
                 for size in &options.sizes {
                     for sas in &options.sas {
+                        rows.begin(&label(*suite, *direction, *size));
                         rows.push(one(options, *suite, *direction, *size, *sas)?);
                     }
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -70,11 +73,12 @@ fn one(
 pub fn forward(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.sizes.len());
         // No packet is encrypted; the gateway has a tunnel all the same.
         let suite = suite_by_name("aes128gcm16").or(options.suites.first().copied());
-        let Some(suite) = suite else { return Ok(rows) };
+        let Some(suite) = suite else { return Ok(rows.into_vec()) };
         for size in &options.sizes {
+            rows.begin(&format!("{size} bytes"));
             let flows = options.flows;
             let traffic = Traffic::new(Direction::Inbound, *size, 1, flows, Choice::InTurn(0));
             let mut plan = plan(options, suite, Path::Clear, traffic);
@@ -88,7 +92,7 @@ pub fn forward(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
             row.io_cycles = ports_alone(options, *size)?;
             rows.push(row);
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -102,15 +106,16 @@ pub fn sas(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     let mut counts = options.sas.clone();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.cases() * CHOICES.len());
         for suite in &options.suites {
             for direction in &options.directions {
                 for size in &options.sizes {
                     let mut raw = Raw::new(options, *suite, *size, *direction)?;
                     raw.once()?;
                     let cipher = Repetitions::of(options.repeat, || raw.repetition())?.mpps();
-                    for case in ["uniform", "zipf"] {
+                    for case in CHOICES {
                         let weigh = rows.is_empty();
+                        rows.begin(&format!("{}, {case}", label(*suite, *direction, *size)));
                         let more = many(options, *suite, *direction, *size, &counts, case)?;
                         rows.extend(more.into_iter().map(|row| Row {
                             raw_mpps: Some(cipher),
@@ -124,7 +129,7 @@ pub fn sas(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -225,7 +230,8 @@ pub(crate) fn repetition(
     options: &Options<'_>,
 ) -> Result<Timed, BenchError> {
     let mut timed = Timed::default();
-    while timed.has_time(options.duration) {
+    while timed.has_time(options.duration, options.patience) {
+        options.check_stop()?;
         gateway.load()?;
         let (packets, posts) = (gateway.packets(), gateway.posts());
         let switches = Gateway::crypto_switches;
@@ -266,6 +272,8 @@ fn ports_alone(options: &Options<'_>, size: usize) -> Result<Option<f64>, BenchE
     Ok(timed.cycles_per_packet())
 }
 
+/// How the bench `sas` chooses an SA for each packet.
+const CHOICES: [&str; 2] = ["uniform", "zipf"];
 /// Packets for each flow before many SAs are timed. Chosen at random, one flow in 400 is left out.
 const MEETINGS: usize = 6;
 /// The fewest SAs whose memory can be told from the process's own.

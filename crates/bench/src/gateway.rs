@@ -21,10 +21,11 @@ use wire::{MacAddr, Span, parse_ip};
 use crate::error::BenchError;
 use crate::machine::resident_bytes;
 use crate::options::Direction;
+use crate::pin::pin;
 use crate::port::Wire;
 use crate::random::Random;
 use crate::sibling::Post;
-use crate::timing::{pin, switches};
+use crate::timing::switches;
 use crate::traffic::Traffic;
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
 

@@ -11,9 +11,11 @@ use crate::esp::{plan, repetition, row};
 use crate::gateway::{Gateway, Path};
 use crate::machine::resident_bytes;
 use crate::options::{Direction, Options};
+use crate::pin::pinned;
 use crate::random::Random;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, pinned};
+use crate::rows::Rows;
+use crate::timing::{Repetitions, Timed};
 use crate::traffic::{Choice, LOCAL_LEN, REMOTE_LEN, Traffic, remote_network};
 use crate::world::{self, WAN};
 
@@ -24,21 +26,26 @@ use crate::world::{self, WAN};
 pub fn growth(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let counts = POLICIES.len() + ROUTES.len() + FLOWS.len();
+        let cases = options.directions.len() * options.sizes.len() * counts;
+        let mut rows = Rows::new(options, cases);
         for direction in &options.directions {
             for size in &options.sizes {
                 for count in POLICIES {
+                    rows.begin(&format!("{count} policies"));
                     rows.push(policies(options, *direction, *size, count)?);
                 }
                 for count in ROUTES {
+                    rows.begin(&format!("{count} routes"));
                     rows.push(routes(options, *direction, *size, count)?);
                 }
                 for count in FLOWS {
+                    rows.begin(&format!("{count} flows"));
                     rows.push(flows(options, *direction, *size, count)?);
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -169,7 +176,7 @@ fn look_ups<K>(
     pass(&mut Timed::default())?;
     let all = Repetitions::of(options.repeat, || {
         let mut timed = Timed::default();
-        while timed.has_time(options.duration) {
+        while timed.has_time(options.duration, options.patience) {
             pass(&mut timed)?;
         }
         Ok(timed)

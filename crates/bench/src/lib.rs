@@ -12,6 +12,7 @@
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
 //! | `benches`, [`plot`] | all benchmarks by name, and their charts |
+//! | `listener`, `rows` | rows are told as they come |
 //! | [`guard`] | what the instruction guard counts |
 //! | [`machine`], [`report`] | what it was measured on, and a report of it all |
 //!
@@ -39,14 +40,17 @@
 pub mod allocation;
 mod benches;
 mod cycles;
+mod direction;
 pub mod error;
 mod esp;
 mod gateway;
 mod growth;
 pub mod guard;
+mod listener;
 pub mod machine;
 pub mod options;
 mod peer;
+mod pin;
 pub mod plot;
 mod port;
 mod random;
@@ -55,6 +59,7 @@ mod rekey;
 pub mod report;
 mod round_trip;
 pub mod row;
+mod rows;
 #[cfg(feature = "rtl")]
 mod rtl;
 mod scale;
@@ -66,6 +71,7 @@ mod world;
 
 pub use benches::Bench;
 pub use error::BenchError;
+pub use listener::{Listener, Nobody};
 
 pub use options::{Direction, MIN_SIZE, Options, suite_by_name};
 

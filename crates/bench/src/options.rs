@@ -1,31 +1,13 @@
 //! What the caller can choose, the same for every benchmark.
 
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use core::time::Duration;
 
 use crypto::{Provider, Suite};
-use serde::Serialize;
 
+pub use crate::direction::Direction;
 use crate::error::BenchError;
-
-/// Which way a benchmark's packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Direction {
-    /// Cleartext in, ESP out.
-    Outbound,
-    /// ESP in, cleartext out.
-    Inbound,
-}
-
-impl Direction {
-    /// As rows and tables name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Direction::Outbound => "outbound",
-            Direction::Inbound => "inbound",
-        }
-    }
-}
+use crate::listener::{Listener, Nobody};
 
 /// What to measure. Each benchmark uses what concerns it.
 #[derive(Clone)]
@@ -46,6 +28,8 @@ pub struct Options<'p> {
     pub repeat: usize,
     /// Timed length of a repetition.
     pub duration: Duration,
+    /// How long a repetition may take that waits for quiet moments; `None` for several times its length.
+    pub patience: Option<Duration>,
     /// The core to run on; `None` for the one that the system chooses first.
     pub cpu: Option<usize>,
     /// Packets under way at once, each in a buffer of 2048 bytes; at least 64.
@@ -53,6 +37,10 @@ pub struct Options<'p> {
     /// How many allocations this thread has made so far, if the program counts them; see
     /// [`crate::allocation`].
     pub allocations: Option<fn() -> u64>,
+    /// Hears of each row as soon as it is there.
+    pub listener: &'p dyn Listener,
+    /// Set from outside (a signal) to end a measurement early, where one may not just be killed.
+    pub stop: Option<&'p AtomicBool>,
 }
 
 impl<'p> Options<'p> {
@@ -67,10 +55,26 @@ impl<'p> Options<'p> {
             flows: 1024,
             repeat: 5,
             duration: Duration::from_millis(200),
+            patience: None,
             cpu: None,
             // 16 MiB.
             frames: 8192,
             allocations: None,
+            listener: &Nobody,
+            stop: None,
+        }
+    }
+
+    /// How many measurements there are of each suite, direction and size.
+    pub(crate) fn cases(&self) -> usize {
+        self.suites.len() * self.directions.len() * self.sizes.len()
+    }
+
+    /// An error, once someone asked to stop.
+    pub(crate) fn check_stop(&self) -> Result<(), BenchError> {
+        match self.stop.is_some_and(|stop| stop.load(Relaxed)) {
+            true => Err(BenchError::Stopped),
+            false => Ok(()),
         }
     }
 

@@ -16,9 +16,11 @@ use wire::ethernet::HEADER_LEN;
 
 use crate::error::BenchError;
 use crate::options::{Direction, Options};
+use crate::pin::pinned;
 use crate::random::Random;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, fill_gain, pinned};
+use crate::rows::{Rows, label};
+use crate::timing::{Repetitions, Timed, fill_gain};
 use crate::world;
 
 /// The bench `crypto`: each suite, size and direction.
@@ -28,15 +30,16 @@ use crate::world;
 pub fn crypto(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.cases());
         for suite in &options.suites {
             for direction in &options.directions {
                 for size in &options.sizes {
+                    rows.begin(&label(*suite, *direction, *size));
                     rows.extend(of_each_number(options, *suite, *size, *direction)?);
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -152,7 +155,8 @@ impl<'o> Raw<'o> {
     /// Until the time is over.
     pub(crate) fn repetition(&mut self) -> Result<Timed, BenchError> {
         let mut timed = Timed::default();
-        while timed.has_time(self.options.duration) {
+        while timed.has_time(self.options.duration, self.options.patience) {
+            self.options.check_stop()?;
             self.pass(&mut timed)?;
         }
         Ok(timed)

@@ -13,9 +13,11 @@ use crate::error::BenchError;
 use crate::esp::{plan, row};
 use crate::gateway::{Gateway, Path};
 use crate::options::{Direction, Options};
+use crate::pin::pinned;
 use crate::random::Random;
 use crate::row::Row;
-use crate::timing::{Repetitions, Timed, own_time, pinned};
+use crate::rows::Rows;
+use crate::timing::{Repetitions, Timed, own_time};
 use crate::traffic::{Choice, Traffic};
 use crate::world;
 
@@ -31,9 +33,10 @@ use crate::world;
 pub fn rekey(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     pinned(options.cpu, || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.cases() * options.sas.len() * (RATES.len() + 1));
         for_each(options, |suite, direction, size, sas| {
             for per_second in RATES {
+                rows.begin(&format!("{per_second} rekeyed a second"));
                 let mut gateway = gateway(options, suite, direction, size, sas)?;
                 let mut rekeying = Rekeying::new(suite, sas, per_second);
                 let mut row = measure(options, &mut gateway, |gateway, timed| {
@@ -43,6 +46,7 @@ pub fn rekey(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
                 row.per_second = Some(per_second);
                 rows.push(row);
             }
+            rows.begin("1000 added at once");
             let mut gateway = gateway(options, suite, direction, size, sas)?;
             let mut added = false;
             let mut row = measure(options, &mut gateway, |gateway, timed| {
@@ -57,7 +61,7 @@ pub fn rekey(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
             rows.push(row);
             Ok(())
         })?;
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -68,16 +72,20 @@ pub fn rekey(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
 /// [`BenchError`]; what was measured before is lost then.
 pub fn install(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
-    let mut rows = Vec::new();
+    let mut rows = Rows::new(options, options.cases() * options.sas.len() * 2);
     for_each(options, |suite, direction, size, count| {
         for with_policies in [false, true] {
+            rows.begin(&format!(
+                "{count}, {} policies",
+                if with_policies { "with" } else { "without" }
+            ));
             rows.push(pinned(options.cpu, || {
                 install_while(options, suite, direction, size, count as u32, with_policies)
             })?);
         }
         Ok(())
     })?;
-    Ok(rows)
+    Ok(rows.into_vec())
 }
 
 fn install_while(
@@ -172,7 +180,7 @@ fn measure_until(
     let (mut lost, mut slowest) = (0, Duration::ZERO);
     loop {
         let mut timed = Timed::default();
-        while timed.has_time(options.duration) {
+        while timed.has_time(options.duration, options.patience) {
             gateway.load()?;
             loop {
                 change(gateway, &timed)?;

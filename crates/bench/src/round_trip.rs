@@ -13,7 +13,8 @@ use std::thread;
 use std::time::Instant;
 
 use crate::error::BenchError;
-use crate::timing::{median, pin};
+use crate::pin::pin;
+use crate::timing::median;
 
 /// A word on cache lines of its own.
 #[repr(align(128))]

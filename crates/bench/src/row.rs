@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::options::Direction;
+use crate::direction::Direction;
 
 /// One measurement. What does not apply is `None`, in JSON `null`: every row has every field, so
 /// that rows of all benchmarks make one table.

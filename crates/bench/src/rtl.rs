@@ -15,6 +15,7 @@ use wire::{ipv4, protocol};
 use crate::error::BenchError;
 use crate::options::{Direction, Options};
 use crate::row::Row;
+use crate::rows::{Rows, label};
 
 /// The clock that rates are told for. What a device reaches is in `hdl/doc`.
 const CLOCK_MHZ: f64 = 100.0;
@@ -29,15 +30,16 @@ const PATIENCE: u64 = 1_000_000;
 /// [`BenchError`]; what was measured before is lost then.
 pub fn rtl(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
-    let mut rows = Vec::new();
+    let mut rows = Rows::new(options, options.cases());
     for suite in &options.suites {
         for direction in &options.directions {
             for size in &options.sizes {
+                rows.begin(&label(*suite, *direction, *size));
                 rows.push(stream(*suite, *direction, *size)?);
             }
         }
     }
-    Ok(rows)
+    Ok(rows.into_vec())
 }
 
 /// A stream of packets of one length.

@@ -14,9 +14,11 @@ use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
 use crate::gateway::{Arrival, Gateway, Path, Plan};
 use crate::options::{Direction, Options};
+use crate::pin::pin;
 use crate::round_trip::round_trip_ns;
 use crate::row::Row;
-use crate::timing::{Rate, Timed, fill_gain, median, pin, quiet_ones, share};
+use crate::rows::{Rows, label};
+use crate::timing::{Rate, Timed, fill_gain, median, quiet_ones, share};
 use crate::traffic::{Choice, Traffic};
 
 /// How workers share the SAs.
@@ -70,22 +72,19 @@ struct Case<'o> {
 pub fn scale(options: &Options<'_>) -> Result<Vec<Row>, BenchError> {
     options.check()?;
     let cores = cores(options.cpu)?;
-    let mut rows = Vec::new();
-    for arrival in [Arrival::Cached, Arrival::InMemory] {
-        let mut of_arrival = Sharing::ALL.map(|_| Vec::new());
+    let mut rows = Rows::new(options, options.cases() * ARRIVALS.len());
+    for arrival in ARRIVALS {
         for &suite in &options.suites {
             for &direction in &options.directions {
                 for &size in &options.sizes {
                     let case = Case { options, suite, direction, size, arrival };
-                    for (rows, more) in of_arrival.iter_mut().zip(case.rows(&cores)?) {
-                        rows.extend(more);
-                    }
+                    rows.begin(&label(suite, direction, size));
+                    rows.extend(case.rows(&cores)?.into_iter().flatten());
                 }
             }
         }
-        rows.extend(of_arrival.into_iter().flatten());
     }
-    Ok(rows)
+    Ok(rows.into_vec())
 }
 
 impl Case<'_> {
@@ -235,6 +234,9 @@ impl Turn {
         }
     }
 }
+
+/// Where packets lie when they arrive.
+const ARRIVALS: [Arrival; 2] = [Arrival::Cached, Arrival::InMemory];
 
 fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)

@@ -18,7 +18,7 @@ use rustix::process::setpriority_process;
 
 use crate::cycles;
 use crate::error::BenchError;
-use crate::timing::pin;
+use crate::pin::pin;
 
 /// Whether the calling thread, which is pinned, has its core for itself: nobody works beside it. True where the
 /// processor has no counter to tell by.

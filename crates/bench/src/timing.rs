@@ -5,46 +5,14 @@
 //! repetition may take.
 
 use core::time::Duration;
-use std::thread;
 use std::time::Instant;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::cycles;
 use crate::error::BenchError;
 use crate::row::Row;
 use crate::sibling::{Post, are_quiet, await_quiet};
-
-/// Runs `work` on a thread of its own, kept on one core, so that the caller's is as before.
-pub(crate) fn pinned<R: Send>(
-    cpu: Option<usize>,
-    work: impl FnOnce() -> Result<R, BenchError> + Send,
-) -> Result<R, BenchError> {
-    thread::scope(|scope| {
-        let measured = scope.spawn(|| {
-            pin(cpu)?;
-            work()
-        });
-        match measured.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
-}
-
-/// Keeps the calling thread on one core: the one asked for, or where it is.
-pub(crate) fn pin(cpu: Option<usize>) -> Result<(), BenchError> {
-    let mut set = CpuSet::new();
-    let cpu = cpu.unwrap_or_else(rustix::thread::sched_getcpu);
-    if cpu >= CpuSet::MAX_CPU {
-        let allowed = "the number of a core";
-        return Err(BenchError::Option { what: "cpu", given: cpu, allowed });
-    }
-    set.set(cpu);
-    sched_setaffinity(None, &set)
-        .map_err(BenchError::system(&format!("--cpu {cpu}: pin to this core")))
-}
 
 /// What the timed pieces of a repetition add up to.
 #[derive(Clone, Copy, Debug, Default)]
@@ -171,12 +139,16 @@ impl Timed {
 
     /// Whether a repetition of this length still has time.
     ///
-    /// Where quiet pieces are rare it may take several times as long, and then ends with those that there are,
-    /// or with others.
-    pub(crate) fn has_time(&self, duration: Duration) -> bool {
+    /// Where quiet pieces are rare it may take several times as long, `patience` where that is given, and then
+    /// ends with those that there are, or with others.
+    pub(crate) fn has_time(&self, duration: Duration, patience: Option<Duration>) -> bool {
         let is_short = self.time < duration || self.packets == 0;
         let Some(begun) = self.begun else { return is_short };
-        let may_look = begun.elapsed() < LOOKING + duration * LOOKING_TIMES;
+        let limit = match patience {
+            Some(patience) => patience.max(duration * WRITING_TIMES),
+            None => LOOKING + duration * LOOKING_TIMES,
+        };
+        let may_look = begun.elapsed() < limit;
         match self.is_quiet {
             true => is_short && may_look,
             false => is_short || may_look,
@@ -319,6 +291,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// pieces, which takes several times as long as a piece.
 const LOOKING: Duration = Duration::from_millis(300);
 const LOOKING_TIMES: u32 = 8;
+/// How many times as long as its pieces a repetition takes at least, where all of them are quiet.
+const WRITING_TIMES: u32 = 4;
 
 /// The middle one, or the mean of the two in the middle.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
@@ -384,11 +358,11 @@ mod tests {
     fn a_piece_that_was_disturbed_does_not_count() {
         let mut timed = Timed::default();
         // Asleep, the thread has no core.
-        assert!(!timed.piece(1, None, || thread::sleep(Duration::from_millis(2))));
+        assert!(!timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
         assert_eq!((timed.packets, timed.time), (0, Duration::ZERO));
-        assert!(timed.has_time(Duration::ZERO), "nothing was measured yet");
+        assert!(timed.has_time(Duration::ZERO, None), "nothing was measured yet");
         timed.thrown = PATIENCE;
-        assert!(timed.piece(1, None, || thread::sleep(Duration::from_millis(2))));
+        assert!(timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
         assert_eq!(timed.packets, 1);
         assert!(timed.time >= Duration::from_millis(2));
     }
@@ -406,20 +380,20 @@ mod tests {
         timed.add(piece(1), false);
         timed.add(piece(2), false);
         assert_eq!((timed.packets, timed.is_quiet()), (3, false));
-        assert!(timed.has_time(Duration::from_millis(1)), "there may be a quiet one yet");
+        assert!(timed.has_time(Duration::from_millis(1), None), "there may be a quiet one yet");
         timed.add(piece(4), true);
         timed.add(piece(8), false);
         timed.add(piece(16), true);
         assert_eq!((timed.packets, timed.time), (20, Duration::from_millis(20)));
         assert_eq!((timed.cycles, timed.allocations, timed.is_quiet()), (Some(200), 20, true));
-        assert!(timed.has_time(Duration::from_millis(21)));
-        assert!(!timed.has_time(Duration::from_millis(20)));
+        assert!(timed.has_time(Duration::from_millis(21), None));
+        assert!(!timed.has_time(Duration::from_millis(20), None));
         let looked_for_long = Instant::now().checked_sub(LOOKING * 2).unwrap();
         timed.begun = Some(looked_for_long);
-        assert!(!timed.has_time(Duration::from_millis(21)), "what there is has to do");
+        assert!(!timed.has_time(Duration::from_millis(21), None), "what there is has to do");
         let none_quiet = Timed { is_quiet: false, ..timed };
-        assert!(none_quiet.has_time(Duration::from_millis(21)));
-        assert!(!none_quiet.has_time(Duration::from_millis(20)));
+        assert!(none_quiet.has_time(Duration::from_millis(21), None));
+        assert!(!none_quiet.has_time(Duration::from_millis(20), None));
         let mut row = Row::default();
         let slow = Timed { packets: 5, ..none_quiet };
         Repetitions(vec![slow, timed, slow]).fill(&mut row, false);
@@ -431,19 +405,26 @@ mod tests {
     }
 
     #[test]
+    fn patience_bounds_a_repetition_that_finds_nothing_quiet() {
+        let looked = |ms| Timed {
+            packets: 1,
+            time: Duration::from_secs(1),
+            begun: Instant::now().checked_sub(Duration::from_millis(ms)),
+            ..Timed::default()
+        };
+        let (length, patience) = (Duration::from_millis(50), Some(Duration::from_millis(400)));
+        assert!(looked(300).has_time(length, patience));
+        assert!(!looked(450).has_time(length, patience));
+        assert!(looked(450).has_time(length, None), "it may take longer where nobody minds");
+        assert!(looked(450).has_time(length * 4, patience), "what is written has to be in it");
+    }
+
+    #[test]
     fn a_piece_is_measured_once_whether_it_is_quiet_or_not() {
         let (mut timed, mut subject) = (Timed::default(), 0);
         timed.quiet_piece_on(&mut subject, &[], 7, None, |n| *n += 1, |_| 0);
         assert_eq!(subject, 1);
         assert!(timed.packets == 7 || timed.thrown > Duration::ZERO);
         assert!(timed.begun.is_some());
-    }
-
-    #[test]
-    fn a_core_that_is_not_there_is_refused_with_its_number() {
-        let error = pinned(Some(1000), || Ok(())).unwrap_err().to_string();
-        assert!(error.contains("--cpu 1000"), "{error}");
-        let error = pinned(Some(usize::MAX), || Ok(())).unwrap_err();
-        assert!(matches!(error, BenchError::Option { what: "cpu", .. }), "{error}");
     }
 }

@@ -1,8 +1,10 @@
 //! Short runs give sane rows, and impossible ones are refused with a reason.
 
+use core::sync::atomic::AtomicBool;
 use core::time::Duration;
+use std::sync::Mutex;
 
-use bench::{Bench, BenchError, Direction, Options, Peer, Row, suite_by_name};
+use bench::{Bench, BenchError, Direction, Listener, Options, Peer, Row, suite_by_name};
 use crypto::Provider;
 use engine_openssl::OpensslProvider;
 
@@ -72,6 +74,51 @@ fn rows_are_sane() {
         }
         assert!(!bench.charts(&rows).is_empty());
         assert!(bench.charts(&rows).iter().all(|chart| !chart.series.is_empty()));
+    }
+}
+
+/// What a listener heard: measurements that began, by number, and rows.
+#[derive(Default)]
+struct Heard(Mutex<(Vec<usize>, Vec<Row>)>);
+
+impl Listener for Heard {
+    fn begins(&self, what: &str, number: usize, of: usize) {
+        assert!(!what.is_empty() && number <= of, "{what}: {number} of {of}");
+        let (begun, rows) = &mut *self.0.lock().unwrap();
+        assert!(number == 1 || !rows.is_empty(), "nothing was told before measurement {number}");
+        begun.push(number);
+    }
+
+    fn done(&self, rows: &[Row]) {
+        self.0.lock().unwrap().1.extend_from_slice(rows);
+    }
+}
+
+#[test]
+fn rows_are_told_before_the_next_one_is_measured() {
+    let provider = OpensslProvider::new().unwrap();
+    for bench in [Bench::Esp, Bench::Forward, Bench::Crypto, Bench::Sas, Bench::Scale, Bench::Rekey]
+    {
+        let heard = Heard::default();
+        let mut options = Options { listener: &heard, ..short(bench, &provider) };
+        options.sas.truncate(1);
+        let rows = run(bench, &options);
+        let (begun, told) = heard.0.into_inner().unwrap();
+        assert_eq!(told, rows, "{bench:?}");
+        assert!(begun.len() > 1 && begun.iter().copied().eq(1..=begun.len()), "{bench:?}");
+    }
+}
+
+#[test]
+fn who_asks_to_stop_need_not_wait_for_the_end() {
+    let provider = OpensslProvider::new().unwrap();
+    let stop = AtomicBool::new(true);
+    for bench in [Bench::Esp, Bench::Forward, Bench::Crypto, Bench::Sas, Bench::Scale] {
+        let mut options = short(bench, &provider);
+        options.duration = Duration::from_secs(3600);
+        options.stop = Some(&stop);
+        let stopped = bench.run(&options, &Peer::default());
+        assert!(matches!(stopped, Err(BenchError::Stopped)), "{bench:?}");
     }
 }
 

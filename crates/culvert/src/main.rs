@@ -78,7 +78,10 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
         Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
         Command::Doctor(args) => return doctor::run(name, json, &args.config),
-        Command::Bench(command) => bench::run(command, json)?,
+        Command::Bench(command) => {
+            bench::run(command, json)?;
+            String::new()
+        }
         Command::Docs { directory } => {
             docs::write(directory)?;
             String::new()

@@ -21,9 +21,8 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
         }
     }
     let text: Vec<String> = table.lines().map(|l| l.trim_end().to_owned()).collect();
-    let bold = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match text.split_first() {
-        Some((first, rest)) if bold => {
+        Some((first, rest)) if is_bold() => {
             let mut out = format!("\u{1b}[1m{first}\u{1b}[0m");
             for line in rest {
                 out.push('\n');
@@ -33,6 +32,58 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
         }
         _ => text.join("\n"),
     }
+}
+
+/// A table whose lines are printed one by one: each column is as wide as its head and its cells so far.
+pub struct Growing {
+    /// Those that start with `>` are aligned to the right.
+    head: Vec<String>,
+    widths: Vec<usize>,
+}
+
+impl Growing {
+    /// A table with these columns.
+    pub fn new(head: &[&str]) -> Growing {
+        let widths = head.iter().map(|head| head.trim_start_matches('>').len()).collect();
+        Growing { head: head.iter().map(|head| (*head).to_owned()).collect(), widths }
+    }
+
+    /// Makes room for cells that come later.
+    pub fn fit(&mut self, cells: &[String]) {
+        for (width, cell) in self.widths.iter_mut().zip(cells) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+
+    /// The line of heads: bold on a terminal.
+    pub fn head(&self) -> String {
+        let heads: Vec<String> =
+            self.head.iter().map(|head| head.trim_start_matches('>').to_owned()).collect();
+        let line = self.laid_out(&heads);
+        if is_bold() { format!("\u{1b}[1m{line}\u{1b}[0m") } else { line }
+    }
+
+    /// A line.
+    pub fn line(&mut self, cells: &[String]) -> String {
+        self.fit(cells);
+        self.laid_out(cells)
+    }
+
+    fn laid_out(&self, cells: &[String]) -> String {
+        let columns = self.head.iter().zip(&self.widths).zip(cells);
+        let cells: Vec<String> = columns
+            .map(|((head, width), cell)| match head.starts_with('>') {
+                true => format!("{cell:>width$}"),
+                false => format!("{cell:<width$}"),
+            })
+            .collect();
+        cells.join("  ").trim_end().to_owned()
+    }
+}
+
+/// Whether heads are bold: on a terminal, unless the user wants no such thing.
+fn is_bold() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 /// A count with its unit prefix: `999`, `12.3k`, `4.56M`.

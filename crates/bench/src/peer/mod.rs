@@ -24,8 +24,10 @@ use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
 use crate::gateway::{Gateway, Path};
 use crate::options::{Direction, Options};
+use crate::pin::pinned;
 use crate::row::Row;
-use crate::timing::{Repetitions, pinned};
+use crate::rows::{Rows, label};
+use crate::timing::Repetitions;
 use crate::traffic::{Choice, Traffic};
 
 use hugepages::HugePages;
@@ -38,6 +40,8 @@ pub struct Peer {
     pub program: PathBuf,
     /// Set from outside (a signal) to end early: everything is put back as it was.
     pub stop: Arc<AtomicBool>,
+    /// Whether there is nothing to put back: then this process may just be killed.
+    pub is_idle: Arc<AtomicBool>,
 }
 
 impl Default for Peer {
@@ -45,6 +49,7 @@ impl Default for Peer {
         Peer {
             program: PathBuf::from("/var/tmp/culvert-peer/ipsec-secgw"),
             stop: Arc::new(AtomicBool::new(false)),
+            is_idle: Arc::new(AtomicBool::new(true)),
         }
     }
 }
@@ -68,12 +73,21 @@ impl Peer {
         }
         Ok(())
     }
+}
 
-    fn check_stop(&self) -> Result<(), BenchError> {
-        match self.stop.load(Relaxed) {
-            true => Err(BenchError::Peer("interrupted; all is as it was".to_owned())),
-            false => Ok(()),
-        }
+/// There is something to put back until this is dropped.
+struct Busy<'p>(&'p AtomicBool);
+
+impl<'p> Busy<'p> {
+    fn new(is_idle: &'p AtomicBool) -> Busy<'p> {
+        is_idle.store(false, Relaxed);
+        Busy(is_idle)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
     }
 }
 
@@ -88,21 +102,25 @@ pub fn peer(options: &Options<'_>, peer: &Peer) -> Result<Vec<Row>, BenchError> 
         let what = format!("the peer is compared with aes128gcm16 and aes128-sha1, not {suite}");
         return Err(BenchError::Peer(what));
     }
+    let options = &Options { stop: Some(&peer.stop), ..options.clone() };
+    // Dropped last.
+    let _busy = Busy::new(&peer.is_idle);
     let _pages = HugePages::reserve()?;
     let cpu = options.cpu.unwrap_or_else(rustix::thread::sched_getcpu);
     pinned(Some(cpu), || {
-        let mut rows = Vec::new();
+        let mut rows = Rows::new(options, options.cases());
         for suite in &options.suites {
             for direction in &options.directions {
                 for size in &options.sizes {
+                    rows.begin(&label(*suite, *direction, *size));
                     let measured = one(options, peer, *suite, *direction, *size, cpu);
                     // An interrupt from a terminal reaches the peer too, and then it fails first.
-                    peer.check_stop()?;
+                    options.check_stop()?;
                     rows.extend(measured?);
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.into_vec())
     })
 }
 
@@ -126,17 +144,16 @@ fn one(
     beyond.prove()?;
     warm.prove()?;
 
-    peer.check_stop()?;
+    options.check_stop()?;
     let files = config::Files::write(suite, direction, &frames)?;
-    let mut secgw = Secgw::start(&peer.program, &files, direction, cpu)?;
-    secgw.warm_up()?;
+    let mut secgw = Secgw::start(&peer.program, &files, direction, cpu, options)?;
+    secgw.warm_up(options)?;
     let (mut ours, mut ours_warm) = (Repetitions::default(), Repetitions::default());
     let mut theirs = Repetitions::default();
     for _ in 0..options.repeat {
-        peer.check_stop()?;
         ours.0.push(repetition(&mut beyond, options)?);
         ours_warm.0.push(repetition(&mut warm, options)?);
-        theirs.0.push(secgw.measure(options.duration)?);
+        theirs.0.push(secgw.measure(options)?);
     }
     let theirs = theirs.mpps();
     let finished = |case, gateway: &Gateway, ours: &Repetitions| {

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::config::Files;
 use crate::error::BenchError;
-use crate::options::Direction;
+use crate::options::{Direction, Options};
 use crate::timing::Timed;
 
 /// A running peer, stopped but while it is measured.
@@ -32,6 +32,7 @@ impl Secgw {
         files: &Files,
         direction: Direction,
         cpu: usize,
+        options: &Options<'_>,
     ) -> Result<Secgw, BenchError> {
         let prefix = format!("culvert-bench-{}", std::process::id());
         // The port whose packets have no ESP yet.
@@ -64,6 +65,7 @@ impl Secgw {
         let mut process = Process { child, directory };
         let deadline = Instant::now() + START_LIMIT;
         loop {
+            options.check_stop()?;
             if let Some(telemetry) = try_connect(&path) {
                 return Ok(Secgw { telemetry, process });
             }
@@ -79,9 +81,10 @@ impl Secgw {
     }
 
     /// Runs it until packets flow, then stops it.
-    pub(crate) fn warm_up(&mut self) -> Result<(), BenchError> {
+    pub(crate) fn warm_up(&mut self, options: &Options<'_>) -> Result<(), BenchError> {
         let deadline = Instant::now() + START_LIMIT;
         while self.sent()? < ENOUGH_PACKETS {
+            options.check_stop()?;
             if Instant::now() > deadline {
                 return Err(BenchError::Peer("the peer runs, but sends nothing".to_owned()));
             }
@@ -90,13 +93,14 @@ impl Secgw {
         self.signal(Signal::STOP)
     }
 
-    /// Runs it for this long, on the core that the calling thread is on too.
-    pub(crate) fn measure(&mut self, duration: Duration) -> Result<Timed, BenchError> {
+    /// Runs it for a repetition's length, on the core that the calling thread is on too.
+    pub(crate) fn measure(&mut self, options: &Options<'_>) -> Result<Timed, BenchError> {
         self.signal(Signal::CONT)?;
         sleep(SETTLE);
         let begun = Instant::now();
         let mut timed = Timed::default();
-        while timed.has_time(duration) {
+        while timed.has_time(options.duration, options.patience) {
+            options.check_stop()?;
             timed.quiet_slice(|| self.slice())?;
             if timed.packets == 0 && begun.elapsed() > PATIENCE {
                 return Err(BenchError::Peer("the peer has stopped to send".to_owned()));
@@ -191,8 +195,8 @@ fn try_connect(path: &Path) -> Option<OwnedFd> {
 
 /// How long it may take until it answers, and until packets flow.
 const START_LIMIT: Duration = Duration::from_secs(30);
-/// How long it may take to end.
-const END_LIMIT: Duration = Duration::from_secs(3);
+/// How long it may take to end: who interrupts does not want to wait.
+const END_LIMIT: Duration = Duration::from_millis(500);
 const POLL: Duration = Duration::from_millis(20);
 /// From its continuation until it is measured.
 const SETTLE: Duration = Duration::from_millis(20);

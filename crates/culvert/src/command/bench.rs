@@ -8,18 +8,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bench::report::{Part, Report};
-use bench::row::columns;
 use bench::{Bench, Direction, Options, Peer, Row};
 use crypto::{Provider, Suite};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
+use crate::command::live::Live;
 use crate::command::requests;
 use crate::daemon::providers;
-use crate::table::table;
 
-/// Runs one benchmark; returns its table, or its rows as JSON, one object a line.
-pub fn run(command: &BenchCommand, json: bool) -> Result<String, Box<dyn Error>> {
+/// Runs one benchmark, and prints its rows as they come: a table, or JSON, one object a line.
+pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
     match command {
         BenchCommand::Esp(args) => one(Bench::Esp, args, &Peer::default(), json),
         BenchCommand::Forward(args) => one(Bench::Forward, args, &Peer::default(), json),
@@ -38,7 +37,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<String, Box<dyn Error>>
 
 /// Every benchmark, one after the other; one that fails does not stop the others, but the command
 /// fails then. Without the peer there is no comparison, and that is no failure.
-fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
+fn all(args: &AllArgs, json: bool) -> Result<(), Box<dyn Error>> {
     let (args, all) = (&args.peer, args);
     let peer = peer(args)?;
     let providers = providers(args.bench.engine)?;
@@ -46,26 +45,23 @@ fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
     let begun = Instant::now();
     let mut parts = Vec::new();
     let mut failed = Vec::new();
-    let mut out = String::new();
+    let live = Live::new(json, Arc::clone(&peer.stop));
     for bench in Bench::ALL {
-        eprintln!("culvert bench {} ...", bench.name());
         let is_missing = *bench == Bench::Peer && peer.check().is_err();
-        let rows = bench.run(&options(*bench, &**provider, &args.bench)?, &peer);
+        let gap = if parts.is_empty() { "" } else { "\n" };
+        live.start(bench.name(), &format!("{gap}{}: {}", bench.name(), bench.about()));
+        let options = options(*bench, &**provider, &args.bench)?;
+        let rows =
+            bench.run(&Options { listener: &live, stop: Some(&peer.stop), ..options }, &peer);
+        live.end();
         if peer.stop.load(Relaxed) {
             return Err("interrupted".into());
         }
         let rows = rows.map_err(|e| e.to_string());
-        match &rows {
-            Ok(rows) if json => out.push_str(&(lines(rows)? + "\n")),
-            Ok(rows) => {
-                out.push_str(&format!("{}: {}\n\n", bench.name(), bench.about()));
-                out.push_str(&format!("{}\n\n", rows_table(rows)));
-            }
-            Err(reason) => {
-                eprintln!("culvert bench {}: {reason}", bench.name());
-                if !is_missing {
-                    failed.push(bench.name());
-                }
+        if let Err(reason) = &rows {
+            eprintln!("culvert bench {}: {reason}", bench.name());
+            if !is_missing {
+                failed.push(bench.name());
             }
         }
         if let (Ok(rows), Some(directory)) = (&rows, &args.bench.plot) {
@@ -92,8 +88,8 @@ fn all(args: &AllArgs, json: bool) -> Result<String, Box<dyn Error>> {
         eprintln!("culvert bench: report written to {}", path.display());
     }
     match failed.as_slice() {
-        [] => Ok(out),
-        names => Err(format!("{out}failed: {}", names.join(", ")).into()),
+        [] => Ok(()),
+        names => Err(format!("failed: {}", names.join(", ")).into()),
     }
 }
 
@@ -106,27 +102,23 @@ fn ignores_hangup() -> bool {
         .is_some_and(|mask| mask >> (SIGHUP - 1) & 1 == 1)
 }
 
-/// The peer, which is ended, and everything put back as it was, also on SIGINT, SIGTERM and SIGHUP.
+/// The peer. While it runs SIGINT, SIGTERM and SIGHUP end it, and everything is put back as it was; at
+/// other times they do what they always do.
 fn peer(args: &PeerArgs) -> Result<Peer, Box<dyn Error>> {
     let peer = Peer { program: args.secgw.clone(), ..Peer::default() };
     let hangup = (!ignores_hangup()).then_some(SIGHUP);
     for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
+        signal_hook::flag::register_conditional_default(signal, Arc::clone(&peer.is_idle))?;
         signal_hook::flag::register(signal, Arc::clone(&peer.stop))?;
     }
     Ok(peer)
 }
 
-fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<String, Box<dyn Error>> {
+fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<(), Box<dyn Error>> {
     let providers = providers(args.engine)?;
     let provider = providers.first();
     let options = options(bench, &**provider, args)?;
-    let rows = bench.run(&options, peer)?;
-    if let Some(directory) = &args.plot {
-        plot(bench, &rows, directory)?;
-    }
-    if json {
-        return Ok(lines(&rows)?);
-    }
+    let live = Live::new(json, Arc::clone(&peer.stop));
     let head = format!(
         "{} {}; median of {} x {} ms",
         provider.name(),
@@ -134,7 +126,14 @@ fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<String
         options.repeat,
         options.duration.as_millis()
     );
-    Ok(format!("{head}\n\n{}", rows_table(&rows)))
+    live.start(bench.name(), &head);
+    let rows = bench.run(&Options { listener: &live, stop: Some(&peer.stop), ..options }, peer);
+    live.end();
+    let rows = rows?;
+    if let Some(directory) = &args.plot {
+        plot(bench, &rows, directory)?;
+    }
+    Ok(())
 }
 
 /// The benchmark's defaults, and what the command line says otherwise.
@@ -173,21 +172,6 @@ fn suite(name: &str) -> Result<Suite, String> {
         let known: Vec<String> = Suite::all().map(|s| s.to_string()).collect();
         format!("--suite {name}: not known; one of {}", known.join(", "))
     })
-}
-
-/// Rows as JSON objects, one a line.
-fn lines(rows: &[Row]) -> serde_json::Result<String> {
-    let lines: Vec<String> = rows.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-    Ok(lines.join("\n"))
-}
-
-fn rows_table(rows: &[Row]) -> String {
-    let columns = columns(rows);
-    let head: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
-    let cells = |row: &Row| {
-        columns.iter().map(|(_, cell)| cell(row).unwrap_or_else(|| "-".into())).collect()
-    };
-    table(&head, rows.iter().map(cells))
 }
 
 fn plot(bench: Bench, rows: &[Row], directory: &Path) -> Result<(), String> {

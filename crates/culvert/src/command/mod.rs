@@ -5,5 +5,6 @@ pub mod docs;
 pub mod doctor;
 pub mod exec;
 pub mod guard;
+mod live;
 pub mod requests;
 pub mod show;

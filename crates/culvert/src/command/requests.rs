@@ -1,32 +1,36 @@
 //! `culvert bench requests`: SAs and policies, installed, read and removed over the XFRM socket.
 
 use std::error::Error;
+use std::io::{self, Write};
 
 use crate::cli::BenchRequestsArgs;
 use crate::daemon::{InstallOptions, InstallReport, bench_install, providers};
-use crate::table::table;
+use crate::table::Growing;
 
-/// Runs each number of SAs; a table, or JSON objects, one a line.
-pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<String, Box<dyn Error>> {
+/// Runs each number of SAs, and prints what it gives at once: a line of a table, or a JSON object.
+pub fn run(args: &BenchRequestsArgs, json: bool) -> Result<(), Box<dyn Error>> {
     let providers = providers(args.engine)?;
-    let reports = args
-        .sas
-        .iter()
-        .map(|sas| {
-            bench_install(&InstallOptions {
-                providers: providers.clone(),
-                directory: args.directory.clone(),
-                sas: *sas,
-                window: args.window,
-            })
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    if json {
-        let lines: Vec<String> =
-            reports.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        return Ok(lines.join("\n"));
+    let mut table = Growing::new(HEAD);
+    for (number, sas) in args.sas.iter().enumerate() {
+        let report = bench_install(&InstallOptions {
+            providers: providers.clone(),
+            directory: args.directory.clone(),
+            sas: *sas,
+            window: args.window,
+        })?;
+        let cells = cells(&report);
+        table.fit(&cells);
+        let line = match (json, number) {
+            (true, _) => serde_json::to_string(&report)?,
+            (false, 0) => format!("{}\n{}", table.head(), table.line(&cells)),
+            (false, _) => table.line(&cells),
+        };
+        // Nobody reads any more, as with `| head`.
+        if writeln!(io::stdout(), "{line}").is_err() {
+            break;
+        }
     }
-    Ok(table(HEAD, reports.iter().map(cells)))
+    Ok(())
 }
 
 const HEAD: &[&str] = &[
