@@ -58,6 +58,22 @@ def culvert_missing():
     return ""
 
 
+def _with_workers(text):
+    """The configuration with $CULVERT_WORKERS workers, unless it says how many itself."""
+    workers = os.environ.get("CULVERT_WORKERS")
+    if not workers:
+        return text
+    line = f"cpus = {int(workers)}\n"
+    own = f"\n[worker] # CULVERT_WORKERS\n{line}"
+    # A test may have added to what was written before.
+    text = text.replace(own, "")
+    if re.search(r"^cpus? *=", text, re.MULTILINE):
+        return text
+    if "[worker]\n" in text:
+        return text.replace("[worker]\n", f"[worker]\n{line}")
+    return text + own
+
+
 class Plane:
     """What carries a gateway's packets. `attach` makes the gateway's strongSwan, if it has one."""
 
@@ -161,7 +177,7 @@ class Daemon:
         if text is None:
             ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
             text = _DAEMON_CONFIG.format(name=self.name, ports=ports)
-        self.config.write_text(text.replace("@NAME@", self.name))
+        self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
 
     def start(self):
         """Starts it and waits until it says that it is ready."""
@@ -192,11 +208,24 @@ class Daemon:
         self.process.wait()
 
     def worker_cpu_s(self):
-        """Processor time that the worker's thread has used so far, in seconds."""
-        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
-            if (task / "comm").read_text().strip() == "culvert-worker":
-                return int((task / "schedstat").read_text().split()[0]) / 1e9
-        raise LabError(f"culvert on {self.host.name} has no worker")
+        """Processor time that the workers' threads have used so far, in seconds."""
+        tasks = Path(f"/proc/{self.process.pid}/task").iterdir()
+        used = [
+            int((task / "schedstat").read_text().split()[0]) / 1e9
+            for task in tasks
+            if (task / "comm").read_text().startswith("culvert-work")
+        ]
+        if not used:
+            raise LabError(f"culvert on {self.host.name} has no worker")
+        return sum(used)
+
+    def reload(self):
+        """SIGHUP, and waits until the daemon has read its configuration again, or refused to."""
+        before = len(self.log())
+        self.process.kill(signal.SIGHUP)
+        said = ("configuration reloaded", "stays as it is")
+        wait_for("a reload", lambda: any(text in self.log()[before:] for text in said))
+        return self.log()[before:]
 
     def alive(self):
         return self.process is not None and self.process.alive()

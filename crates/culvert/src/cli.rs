@@ -41,7 +41,7 @@ pub enum Command {
     ///
     /// Needs root, with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON; gives up every other
     /// capability. Runs in the network namespace that it is started in. SIGTERM and SIGINT stop it
-    /// in order, SIGHUP reloads the configuration file.
+    /// in order, SIGHUP reloads the configuration file: ports, workers and the guard follow it.
     Run(RunArgs),
     /// Check a configuration file and say what is wrong with it, without touching anything.
     Check(ConfigArg),
@@ -52,11 +52,11 @@ pub enum Command {
     /// Policies, in the order in which they are looked up.
     Policy,
     /// The ports: interfaces that culvert has taken over, and the private one.
-    Port,
+    Port(PortArgs),
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.
-    Stats,
+    Stats(StatsArgs),
     /// Dropped packets by reason.
     Drops(DropsArgs),
     /// Start a program whose NETLINK_XFRM sockets go to culvert.
@@ -93,10 +93,10 @@ pub struct RunArgs {
     /// The configuration file (TOML).
     #[command(flatten)]
     pub config: ConfigArg,
-    /// Never sleep: the worker looks for packets all the time, which gives the shortest latency and
-    /// takes a whole core (as `poll = "always"` in the configuration's `[worker]`).
+    /// Never sleep: workers look for packets all the time, which gives the shortest latency and
+    /// takes a whole core each (as `poll = "always"` in the configuration's `[worker]`).
     ///
-    /// Without it the worker sleeps when nothing comes, and does not while packets come every few
+    /// Without it a worker sleeps when nothing comes, and does not while packets come every few
     /// microseconds.
     #[arg(long)]
     pub poll: bool,
@@ -122,6 +122,22 @@ pub struct SaArgs {
     /// Only the SA with this SPI, in hexadecimal (0x...) or decimal.
     #[arg(long, value_name = "SPI", value_parser = parse_spi)]
     pub spi: Option<u32>,
+}
+
+/// Arguments of `culvert port`.
+#[derive(Debug, Args)]
+pub struct PortArgs {
+    /// Each receive queue, with the worker that has it. (In JSON they are always there.)
+    #[arg(long, short = 'q')]
+    pub queues: bool,
+}
+
+/// Arguments of `culvert stats`.
+#[derive(Debug, Args)]
+pub struct StatsArgs {
+    /// A column for each worker. (In JSON they are always there.)
+    #[arg(long, short = 'w')]
+    pub workers: bool,
 }
 
 /// Arguments of `culvert drops`.

@@ -98,17 +98,21 @@ impl Default for TunConfig {
     }
 }
 
-/// `[worker]`: the thread that moves packets.
+/// `[worker]`: the threads that move packets.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkerConfig {
-    /// The core to pin it to; not pinned when left out.
+    /// How many workers, or their cores; one for each receive queue of the port with the most, as far
+    /// as there are cores, when left out.
+    pub cpus: Option<Cpus>,
+    /// The core of the only worker.
     pub cpu: Option<usize>,
-    /// Cores of threads that encrypt and decrypt for it, one thread each; none when left out.
+    /// Cores of threads that encrypt and decrypt for the workers, one thread each; none when left out.
+    /// The first serves worker 0, the second worker 1, and round again.
     pub crypto_cpus: Vec<usize>,
-    /// What it does when no packets come.
+    /// What a worker does when no packets come.
     pub poll: PollMode,
-    /// Flows whose plans are kept; each takes some 160 bytes.
+    /// Flows whose plans each worker keeps; each takes some 160 bytes.
     pub flows: u32,
     /// Buffers for packets; each takes `frame_bytes`.
     pub frames: u32,
@@ -119,6 +123,7 @@ pub struct WorkerConfig {
 impl Default for WorkerConfig {
     fn default() -> Self {
         WorkerConfig {
+            cpus: None,
             cpu: None,
             crypto_cpus: Vec::new(),
             poll: PollMode::Adaptive,
@@ -126,6 +131,74 @@ impl Default for WorkerConfig {
             frames: 16384,
             frame_bytes: 2048,
         }
+    }
+}
+
+impl WorkerConfig {
+    /// How many workers, or on which cores, if the file says.
+    pub fn cpus(&self) -> Option<Cpus> {
+        self.cpus.clone().or_else(|| self.cpu.map(|core| Cpus::Cores(vec![core])))
+    }
+
+    /// All that a running daemon does not follow.
+    fn fixed(&self) -> WorkerConfig {
+        WorkerConfig { cpus: None, cpu: None, crypto_cpus: Vec::new(), ..self.clone() }
+    }
+}
+
+/// How many workers there are, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cpus {
+    /// So many, which Linux puts on cores.
+    Count(usize),
+    /// One for each core that is named, pinned to it; a core may be named more than once.
+    Cores(Vec<usize>),
+}
+
+impl Cpus {
+    /// The most workers.
+    pub const MOST: usize = dataplane::MAX_WORKERS;
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        match self {
+            Cpus::Count(count) => *count,
+            Cpus::Cores(cores) => cores.len(),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Cpus {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Cpus;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number of workers or a list of cores, such as 4 or [0, 2, 3]")
+            }
+
+            fn visit_i64<E: serde::de::Error>(self, count: i64) -> Result<Cpus, E> {
+                let wrong = |_| E::invalid_value(serde::de::Unexpected::Signed(count), &self);
+                usize::try_from(count).map(Cpus::Count).map_err(wrong)
+            }
+
+            fn visit_u64<E: serde::de::Error>(self, count: u64) -> Result<Cpus, E> {
+                let wrong = |_| E::invalid_value(serde::de::Unexpected::Unsigned(count), &self);
+                usize::try_from(count).map(Cpus::Count).map_err(wrong)
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Cpus, A::Error> {
+                let mut cores = Vec::new();
+                while let Some(core) = seq.next_element()? {
+                    cores.push(core);
+                }
+                Ok(Cpus::Cores(cores))
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
     }
 }
 
@@ -298,7 +371,7 @@ impl Config {
         [
             ("name", *name != next.name),
             ("[tun]", *tun != next.tun),
-            ("[worker]", *worker != next.worker),
+            ("[worker]", worker.fixed() != next.worker.fixed()),
             ("[crypto]", *crypto != next.crypto),
             ("[log]", *log != next.log),
         ]
@@ -370,15 +443,37 @@ impl Config {
         if !(1024..=1 << 20).contains(&self.worker.flows) {
             return problem("worker.flows".into(), &self.worker.flows, "1024 to 1048576");
         }
+        if self.worker.cpu.is_some() && self.worker.cpus.is_some() {
+            return problem(
+                "worker.cpu".into(),
+                &self.worker.cpu.unwrap_or_default(),
+                "leave it out where worker.cpus is",
+            );
+        }
+        let cpus = self.worker.cpus();
+        if let Some(cpus) = &cpus
+            && !(1..=Cpus::MOST).contains(&cpus.count())
+        {
+            const { assert!(Cpus::MOST == 64) };
+            return problem(
+                "worker.cpus".into(),
+                &cpus.count(),
+                "1 to 64 workers: a number, or a list of so many cores",
+            );
+        }
         let crypto = &self.worker.crypto_cpus;
         if crypto.len() > MAX_CRYPTO_CPUS {
             return problem("worker.crypto_cpus".into(), &crypto.len(), "at most 32 cores");
         }
+        let taken: &[usize] = match &cpus {
+            Some(Cpus::Cores(cores)) => cores,
+            _ => &[],
+        };
         let is_taken = |(n, cpu): (usize, &usize)| {
-            self.worker.cpu == Some(*cpu) || crypto.iter().take(n).any(|other| other == cpu)
+            taken.contains(cpu) || crypto.iter().take(n).any(|other| other == cpu)
         };
         if let Some(n) = crypto.iter().enumerate().position(is_taken) {
-            let allowed = "cores that differ from one another and from worker.cpu";
+            let allowed = "cores that differ from one another and from those of worker.cpus";
             return problem("worker.crypto_cpus".into(), &crypto.get(n).unwrap_or(&0), allowed);
         }
         if ![2048, 4096].contains(&self.worker.frame_bytes) {
@@ -434,7 +529,8 @@ mod tests {
             ("[[port]]\ninterface = \"wan\"\n[guard]\nenabled = false\n", &[]),
             ("name = \"gwa\"\n", &["name"]),
             ("[tun]\nmtu = 1400\n", &["[tun]"]),
-            ("[worker]\ncpu = 1\n", &["[worker]"]),
+            ("[worker]\ncpus = 3\ncrypto_cpus = [1]\n", &[]),
+            ("[worker]\ncpus = 3\nframes = 1024\n", &["[worker]"]),
             ("[worker]\npoll = \"adaptive\"\n", &[]),
             ("[worker]\npoll = \"always\"\n", &["[worker]"]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
@@ -484,7 +580,15 @@ mod tests {
             ("[tun]\nrule_preference = 1", &["tun.rule_preference", "2"]),
             ("[worker]\nframe_bytes = 3000", &["worker.frame_bytes", "4096"]),
             ("[worker]\nflows = 100", &["worker.flows", "1024"]),
-            ("[worker]\ncpu = 1\ncrypto_cpus = [2, 1]", &["worker.crypto_cpus", "worker.cpu"]),
+            ("[worker]\ncpu = 1\ncrypto_cpus = [2, 1]", &["worker.crypto_cpus", "worker.cpus"]),
+            ("[worker]\ncpus = [0, 1]\ncrypto_cpus = [2, 1]", &["worker.crypto_cpus", "differ"]),
+            ("[worker]\ncpus = 0", &["worker.cpus", "1 to 64"]),
+            ("[worker]\ncpus = []", &["worker.cpus", "1 to 64"]),
+            ("[worker]\ncpus = 65", &["worker.cpus", "65", "1 to 64"]),
+            ("[worker]\ncpus = -1", &["line 2", "a list of cores"]),
+            ("[worker]\ncpus = \"all\"", &["line 2", "a number of workers", "[0, 2, 3]"]),
+            ("[worker]\ncpus = [0, -3]", &["line 2", "-3"]),
+            ("[worker]\ncpus = 2\ncpu = 1", &["worker.cpu", "worker.cpus"]),
             ("[worker]\ncrypto_cpus = [2, 3, 2]", &["worker.crypto_cpus", "differ"]),
             ("[worker]\npoll = \"never\"", &["line 2", "adaptive", "always"]),
             ("[worker]\nframes = 1000", &["worker.frames", "power of two"]),
@@ -499,6 +603,15 @@ mod tests {
                 assert!(error.contains(part), "{text:?}: {part:?} not in: {error}");
             }
         }
+    }
+
+    #[test]
+    fn workers_by_number_by_core_and_by_the_older_key() {
+        let cpus = |text: &str| parse(&format!("[worker]\n{text}")).unwrap().worker.cpus();
+        assert_eq!(cpus(""), None);
+        assert_eq!(cpus("cpus = 4"), Some(Cpus::Count(4)));
+        assert_eq!(cpus("cpus = [0, 2, 2]"), Some(Cpus::Cores(vec![0, 2, 2])));
+        assert_eq!(cpus("cpu = 3"), Some(Cpus::Cores(vec![3])));
     }
 
     /// A text that is nearly right, with some of its characters changed, cut or doubled.

@@ -63,10 +63,23 @@ pub struct Status {
     pub buffers_kib: u64,
     /// What kind of pages the packet buffers are on.
     pub buffers_pages: String,
-    /// What the worker does when no packets come: `adaptive` or `always`.
+    /// What a worker does when no packets come: `adaptive` or `always`.
     pub polling: String,
+    /// The workers, by number.
+    pub workers: Vec<Worker>,
     /// What an operator should know.
     pub warnings: Vec<String>,
+}
+
+/// A worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Worker {
+    /// Its number.
+    pub worker: usize,
+    /// The core that it is pinned to, if it is.
+    pub cpu: Option<usize>,
+    /// The cores of the crypto threads that serve it.
+    pub crypto_cpus: Vec<usize>,
 }
 
 /// One line of `culvert sa`.
@@ -182,6 +195,25 @@ pub struct Port {
     pub tx_bytes: u64,
     /// Frames that XDP left to Linux.
     pub passed_to_linux: u64,
+    /// The same by queue.
+    pub by_queue: Vec<Queue>,
+}
+
+/// One line of `culvert port --queues`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Queue {
+    /// Number of the queue.
+    pub queue: usize,
+    /// The worker that has it.
+    pub worker: usize,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
 }
 
 /// `culvert route`.
@@ -225,19 +257,27 @@ pub struct Neighbour {
     pub state: String,
 }
 
-/// `culvert stats`: packets in, and how each ended.
+/// `culvert stats`: packets in, and how each ended; of all workers, or of one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Stats {
     /// Packets received from ports and from Linux.
     pub received: u64,
     /// Packets that culvert made itself: fragments beyond the first, ICMP errors.
     pub generated: u64,
+    /// Packets that a worker handed over to another, which has their SA or a queue of their port.
+    pub handed_over: u64,
+    /// Packets that a worker took over. What was handed over and not taken over is under way.
+    pub taken_over: u64,
     /// How they ended.
     pub outcomes: Outcomes,
-    /// Received plus generated less the sum of outcomes: 0, or a packet was lost uncounted.
+    /// Received, generated and taken over, less handed over and the sum of outcomes: 0, or a packet was
+    /// lost uncounted.
     pub balance: i64,
     /// Work done, by kind.
     pub work: BTreeMap<String, u64>,
+    /// The same of each worker, by number; those too that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub by_worker: Vec<Stats>,
 }
 
 /// How packets ended.

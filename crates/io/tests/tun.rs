@@ -311,6 +311,47 @@ fn an_interface_that_is_there_is_an_error_and_stays() {
 }
 
 #[test]
+fn an_interface_takes_another_queue_while_it_is_there() {
+    in_namespace(|| {
+        let config = TunConfig { name: "cvio0".to_owned(), mtu: 1500 };
+        let mut queues = again(|| Tun::open_queues(&config, 1));
+        let ifindex = queues[0].ifindex();
+        ip("link set cvio0 addrgenmode none");
+        queues[0].bring_up().expect("up");
+        ip("addr add 10.9.0.1/24 dev cvio0");
+        let sockets: Vec<UdpSocket> =
+            (0..32).map(|_| UdpSocket::bind("10.9.0.1:0").expect("a socket")).collect();
+        let (umem, mut pool) = region(1024);
+        let mut came = |queue: &mut Tun| {
+            let (mut burst, mut came) = (Burst::new(), 0);
+            while queue.rx(&mut pool, &mut burst).expect("rx") > 0 {
+                came += burst.len();
+                pool.put_burst(&mut burst);
+            }
+            came
+        };
+        let send = || {
+            for socket in &sockets {
+                socket.send_to(&[0], "10.9.0.2:9").expect("sent");
+            }
+        };
+        send();
+        queues.push(Tun::add_queue(&config, ifindex).expect("a second queue"));
+        assert_eq!(queues[1].ifindex(), ifindex);
+        assert_eq!([came(&mut queues[0]), came(&mut queues[1])], [32, 0], "what was there stays");
+        send();
+        let spread = [came(&mut queues[0]), came(&mut queues[1])];
+        assert!(spread.iter().sum::<usize>() == 32 && !spread.contains(&0), "{spread:?}");
+        drop((queues, umem));
+        let error = again(|| match Tun::add_queue(&config, ifindex) {
+            Err(error) if error.to_string().contains("deleted") => Ok(error),
+            other => Err(format!("{:?}", other.err())),
+        });
+        assert_eq!(error.source.raw_os_error(), Some(libc::ENODEV));
+    });
+}
+
+#[test]
 fn each_flow_keeps_its_queue_and_any_queue_sends() {
     const QUEUES: usize = 3;
     const FLOWS: u16 = 32;

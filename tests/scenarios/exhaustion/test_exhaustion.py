@@ -107,14 +107,17 @@ def test_a_full_disk(network):
     count, start, log = 400, time.monotonic(), len(daemon.log())
     add_sas(daemon, net.lab.tmp / "batch", count)
     seconds = time.monotonic() - start
-    unsaved = [w for w in daemon.json("status")["warnings"] if "not in the vault" in w]
-    assert unsaved, daemon.json("status")
+
+    def unsaved():
+        return [w for w in daemon.json("status")["warnings"] if "not in the vault" in w]
+
+    assert unsaved(), daemon.json("status")
     lines = [n for n in daemon.log()[log:].splitlines() if "would not know" in n]
     assert 1 <= len(lines) <= 2 * (seconds + 2), lines[:10]
     assert "No space left" in lines[0], lines[0]
     assert_ping(net.client, t.SERVER4, count=5)
     filler.unlink()
-    wait_for("the vault to have all of it", lambda: not daemon.json("status")["warnings"])
+    wait_for("the vault to have all of it", lambda: not unsaved())
     daemon.kill9()
     daemon.start()
     states = daemon.exec("ip", "xfrm", "state").stdout

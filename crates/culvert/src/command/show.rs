@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use crate::client::{ClientError, ask, ask_json};
-use crate::report::{Drops, Policy, Port, Request, Routes, Sa, Stats, Status};
+use crate::report::{Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, Worker};
 use crate::table::{si, span, table};
 
 /// Asks, and prints the answer: as JSON, or as the text that `render` makes of it.
@@ -25,6 +25,7 @@ pub fn status(name: &str, json: bool) -> Result<String, ClientError> {
             ("process", format!("{}, up {}", s.pid, span(s.uptime_s))),
             ("engine", s.engine),
             ("ports", format!("{} of {} up", s.ports_up, s.ports)),
+            ("workers", workers_text(&s.workers)),
             ("polling", s.polling),
             ("SAs", s.sas.to_string()),
             ("policies", s.policies.to_string()),
@@ -129,27 +130,64 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
     })
 }
 
+/// Workers in one line: `2 (core 0, core 2 with crypto threads on 3, 4)`.
+fn workers_text(workers: &[Worker]) -> String {
+    let each = workers.iter().map(|w| {
+        let core = w.cpu.map_or("not pinned".into(), |cpu| format!("core {cpu}"));
+        let crypto: Vec<String> = w.crypto_cpus.iter().map(ToString::to_string).collect();
+        match crypto.is_empty() {
+            true => core,
+            false => format!("{core} with crypto threads on {}", crypto.join(" ")),
+        }
+    });
+    let mut each: Vec<String> = each.collect();
+    if each.iter().all(|text| text == "not pinned") {
+        each.truncate(1);
+    }
+    format!("{} ({})", workers.len(), each.join(", "))
+}
+
 /// `culvert port`.
-pub fn port(name: &str, json: bool) -> Result<String, ClientError> {
-    show(name, json, Request::Port, |ports: Vec<Port>| {
-        let rows = ports.into_iter().map(|p| {
-            vec![
-                p.interface,
-                p.kind,
-                p.state,
-                p.mode,
-                p.queues.to_string(),
-                p.mtu.to_string(),
-                p.mac,
-                si(p.rx_packets),
-                si(p.tx_packets),
-                si(p.passed_to_linux),
-            ]
-        });
-        let head =
-            ["PORT", "KIND", "STATE", "MODE", ">QUEUES", ">MTU", "MAC", ">RX", ">TX", ">PASSED"];
-        table(&head, rows)
+pub fn port(name: &str, json: bool, by_queue: bool) -> Result<String, ClientError> {
+    show(name, json, Request::Port, |ports: Vec<Port>| match by_queue {
+        true => queues_text(ports),
+        false => ports_text(ports),
     })
+}
+
+fn ports_text(ports: Vec<Port>) -> String {
+    let rows = ports.into_iter().map(|p| {
+        vec![
+            p.interface,
+            p.kind,
+            p.state,
+            p.mode,
+            p.queues.to_string(),
+            p.mtu.to_string(),
+            p.mac,
+            si(p.rx_packets),
+            si(p.tx_packets),
+            si(p.passed_to_linux),
+        ]
+    });
+    let head = ["PORT", "KIND", "STATE", "MODE", ">QUEUES", ">MTU", "MAC", ">RX", ">TX", ">PASSED"];
+    table(&head, rows)
+}
+
+fn queues_text(ports: Vec<Port>) -> String {
+    let rows = ports.into_iter().flat_map(|p| {
+        let row = move |q: Queue| {
+            vec![
+                p.interface.clone(),
+                q.queue.to_string(),
+                q.worker.to_string(),
+                si(q.rx_packets),
+                si(q.tx_packets),
+            ]
+        };
+        p.by_queue.into_iter().map(row).collect::<Vec<_>>()
+    });
+    table(&["PORT", ">QUEUE", ">WORKER", ">RX", ">TX"], rows)
 }
 
 /// `culvert route`.
@@ -176,22 +214,41 @@ pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
 }
 
 /// `culvert stats`.
-pub fn stats(name: &str, json: bool) -> Result<String, ClientError> {
+pub fn stats(name: &str, json: bool, by_worker: bool) -> Result<String, ClientError> {
     show(name, json, Request::Stats, |s: Stats| {
-        let o = s.outcomes;
-        let mut rows = vec![
-            vec!["received".into(), s.received.to_string()],
-            vec!["generated".into(), s.generated.to_string()],
-            vec!["transmitted".into(), o.transmitted.to_string()],
-            vec!["to Linux".into(), o.to_linux.to_string()],
-            vec!["consumed".into(), o.consumed.to_string()],
-            vec!["held".into(), o.held.to_string()],
-            vec!["dropped".into(), o.dropped.to_string()],
-            vec!["balance".into(), s.balance.to_string()],
-        ];
-        rows.extend(s.work.into_iter().map(|(k, v)| vec![k, v.to_string()]));
-        table(&["WHAT", ">PACKETS"], rows)
+        let mut head = vec!["WHAT".to_owned(), ">PACKETS".to_owned()];
+        let mut columns = vec![stats_rows(&s)];
+        if by_worker {
+            head.extend((0..s.by_worker.len()).map(|worker| format!(">WORKER {worker}")));
+            columns.extend(s.by_worker.iter().map(stats_rows));
+        }
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let rows = columns.first().into_iter().flatten().enumerate().map(|(place, (what, _))| {
+            let values = columns.iter().filter_map(|column| column.get(place));
+            let values = values.map(|(_, value)| value.clone());
+            std::iter::once(what.clone()).chain(values).collect()
+        });
+        table(&head, rows.collect::<Vec<Vec<String>>>())
     })
+}
+
+fn stats_rows(s: &Stats) -> Vec<(String, String)> {
+    let o = &s.outcomes;
+    let counts = [
+        ("received", s.received),
+        ("generated", s.generated),
+        ("taken over", s.taken_over),
+        ("handed over", s.handed_over),
+        ("transmitted", o.transmitted),
+        ("to Linux", o.to_linux),
+        ("consumed", o.consumed),
+        ("held", o.held),
+        ("dropped", o.dropped),
+    ];
+    let counts = counts.iter().map(|(what, n)| ((*what).to_owned(), n.to_string()));
+    let balance = std::iter::once(("balance".to_owned(), s.balance.to_string()));
+    let work = s.work.iter().map(|(what, n)| (what.clone(), n.to_string()));
+    counts.chain(balance).chain(work).collect()
 }
 
 /// `culvert drops`.
@@ -216,4 +273,22 @@ pub fn drops(name: &str, json: bool, all: bool) -> Result<String, ClientError> {
         }
         table(&["REASON", ">PACKETS", "XFRM_STAT", "MEANING"], rows)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workers_fit_into_a_line() {
+        let worker = |worker, cpu, crypto_cpus: &[usize]| Worker {
+            worker,
+            cpu,
+            crypto_cpus: crypto_cpus.to_vec(),
+        };
+        let text = |workers: Vec<Worker>| workers_text(&workers);
+        assert_eq!(text((0..4).map(|n| worker(n, None, &[])).collect()), "4 (not pinned)");
+        let two = vec![worker(0, Some(0), &[]), worker(1, Some(2), &[3, 4])];
+        assert_eq!(text(two), "2 (core 0, core 2 with crypto threads on 3 4)");
+    }
 }

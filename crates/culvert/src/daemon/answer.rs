@@ -4,13 +4,14 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
 
 use crypto::Providers;
+use dataplane::{Counters, Totals};
 use esp::{Mode, Sa};
 use outcome::DropReason;
 use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
 use serde::Serialize;
 
-use super::Daemon;
 use super::clock::wall_s;
+use super::{Daemon, slots};
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
 
 impl Daemon {
@@ -41,6 +42,7 @@ impl Daemon {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
+        warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
         warnings.extend(self.shortfalls.warnings(self.observer.snapshot()));
         let scoped = databases.sas().filter(|sa| !sa.config.scope().is_any()).count();
@@ -78,6 +80,7 @@ impl Daemon {
             buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
             buffers_pages: self.umem.pages().to_string(),
             polling: self.polling.to_string(),
+            workers: self.worker_rows(),
             warnings,
         }
     }
@@ -118,34 +121,48 @@ impl Daemon {
         entries.into_iter().map(|p| policy_row(p, name)).collect()
     }
 
+    fn worker_rows(&self) -> Vec<report::Worker> {
+        let plan = self.workers.plan();
+        let rows = plan.workers.iter().enumerate();
+        rows.map(|(worker, cpu)| report::Worker {
+            worker,
+            cpu: *cpu,
+            crypto_cpus: plan.crypto_of(worker).collect(),
+        })
+        .collect()
+    }
+
     fn port_rows(&self) -> Vec<report::Port> {
         let snapshot = self.observer.snapshot();
-        let row =
-            |interface: &str, kind: &str, state, mode, queues, passed, stats: io::PortStats| {
-                let link = snapshot.link_by_name(interface);
-                let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
-                report::Port {
-                    interface: interface.into(),
-                    kind: kind.into(),
-                    state,
-                    mode,
-                    queues,
-                    mtu: link.map_or(0, |l| l.mtu),
-                    mac,
-                    rx_packets: stats.rx_packets,
-                    rx_bytes: stats.rx_bytes,
-                    tx_packets: stats.tx_packets,
-                    tx_bytes: stats.tx_bytes,
-                    passed_to_linux: passed,
-                }
-            };
+        let workers = self.workers.count();
+        let row = |interface: &str, kind: &str, state, mode, passed, stats: Vec<io::PortStats>| {
+            let link = snapshot.link_by_name(interface);
+            let mac = link.and_then(|l| l.mac).map_or_else(|| "-".into(), mac_text);
+            let mut sum = io::PortStats::default();
+            stats.iter().for_each(|stats| sum += *stats);
+            report::Port {
+                interface: interface.into(),
+                kind: kind.into(),
+                state,
+                mode,
+                queues: stats.len() as u32,
+                mtu: link.map_or(0, |l| l.mtu),
+                mac,
+                rx_packets: sum.rx_packets,
+                rx_bytes: sum.rx_bytes,
+                tx_packets: sum.tx_packets,
+                tx_bytes: sum.tx_bytes,
+                passed_to_linux: passed,
+                by_queue: stats.iter().enumerate().map(|row| queue_row(row, workers)).collect(),
+            }
+        };
         let mut rows: Vec<_> = self
             .ports
             .states()
-            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.queues, p.passed, p.stats))
+            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.passed, p.stats))
             .collect();
-        let tun = self.tun_counters.read();
-        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 1, 0, tun));
+        let private = self.private_counters.iter().map(|counters| counters.read()).collect();
+        rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
         rows
     }
 
@@ -195,38 +212,62 @@ impl Daemon {
     }
 
     fn stats(&self) -> Stats {
-        let counters = self.worker.counters();
         // The counters balance between two bursts; a moment inside one is not of interest.
-        let mut totals = counters.totals();
+        let mut totals = self.workers.totals();
         for _ in 0..SETTLE_ATTEMPTS {
             if totals.balance() == 0 {
                 break;
             }
             std::thread::sleep(SETTLE_PAUSE);
-            totals = counters.totals();
+            totals = self.workers.totals();
         }
-        Stats {
-            received: totals.received,
-            generated: totals.generated,
-            outcomes: Outcomes {
-                transmitted: totals.transmitted,
-                to_linux: totals.to_linux,
-                consumed: totals.consumed,
-                held: totals.held,
-                dropped: totals.dropped,
-            },
-            balance: totals.balance(),
-            work: counters.work.iter().map(|(name, n)| (name.to_owned(), n)).collect(),
-        }
+        let by_worker: Vec<_> = self.workers.counters().map(|c| stats(c.totals(), [c])).collect();
+        Stats { by_worker, ..stats(totals, self.workers.counters()) }
     }
 
     fn drops(&self) -> Drops {
-        let counters = self.worker.counters();
-        let drops = DropReason::ALL
-            .iter()
-            .map(|reason| (reason.name().to_owned(), counters.dropped(*reason)))
-            .collect();
-        Drops { drops }
+        let dropped = |reason: &DropReason| -> u64 {
+            self.workers.counters().map(|counters| counters.dropped(*reason)).sum()
+        };
+        let drops =
+            DropReason::ALL.iter().map(|reason| (reason.name().to_owned(), dropped(reason)));
+        Drops { drops: drops.collect() }
+    }
+}
+
+/// A queue of an interface, by number.
+fn queue_row((queue, stats): (usize, &io::PortStats), workers: usize) -> report::Queue {
+    report::Queue {
+        queue,
+        worker: slots::worker_of(queue, workers),
+        rx_packets: stats.rx_packets,
+        rx_bytes: stats.rx_bytes,
+        tx_packets: stats.tx_packets,
+        tx_bytes: stats.tx_bytes,
+    }
+}
+
+/// Totals, and the work of one worker or all of them.
+fn stats<'a>(totals: Totals, counters: impl IntoIterator<Item = &'a Counters>) -> Stats {
+    let mut work = BTreeMap::new();
+    for (name, n) in counters.into_iter().flat_map(|counters| counters.work.iter()) {
+        *work.entry(name.to_owned()).or_default() += n;
+    }
+    Stats {
+        received: totals.received,
+        generated: totals.generated,
+        handed_over: totals.handed_over,
+        taken_over: totals.taken_over,
+        outcomes: Outcomes {
+            transmitted: totals.transmitted,
+            to_linux: totals.to_linux,
+            consumed: totals.consumed,
+            held: totals.held,
+            dropped: totals.dropped,
+        },
+        balance: totals.balance(),
+        work,
+        by_worker: Vec::new(),
     }
 }
 

@@ -7,6 +7,8 @@ use guard::GuardError;
 use thiserror::Error;
 use vault::VaultError;
 
+use super::plan::PlanError;
+use super::workers::{Death, WorkersError};
 use crate::config::ConfigError;
 
 /// Why the daemon did not start, or ended.
@@ -72,9 +74,18 @@ pub enum StartError {
         /// Why it failed.
         source: std::io::Error,
     },
+    /// There is no such set of workers.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// The workers did not start.
+    #[error(transparent)]
+    Workers(#[from] WorkersError),
     /// It ran, and had to end.
-    #[error("the worker thread has ended by itself: this is a defect; its message stands above")]
-    WorkerDied,
+    #[error("{0}\n  this is a defect; protected traffic stays blocked until the next start")]
+    WorkerDied(#[from] Death),
+    /// It ran, and lost its workers while it changed them.
+    #[error("{0}\n  while worker.cpus was changed")]
+    WorkersLost(WorkersError),
     /// It ran, and lost its interface.
     #[error("somebody deleted the private interface (tun.interface): a new start makes it again")]
     InterfaceGone,

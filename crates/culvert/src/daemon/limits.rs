@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use vault::Vault;
 
-use crate::config::Config;
+use super::plan::Plan;
+use super::ports::FRAMES_PER_QUEUE;
+use crate::config::{Config, PortConfig};
 use crate::paths;
 
 const MIB: u64 = 1 << 20;
@@ -39,28 +41,66 @@ struct Need {
 }
 
 impl Need {
-    fn of(config: &Config) -> Need {
+    fn of(config: &Config, workers: usize) -> Need {
         let worker = &config.worker;
         let frames = u64::from(worker.frames) * u64::from(worker.frame_bytes);
         let len = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
         let [journal, _, cells] = Vault::files(&paths::vault_dir(&config.name)).each_ref().map(len);
         let saved = journal * RECORD + cells;
-        let threads = 3 + config.ports.len() as u64 + worker.crypto_cpus.len() as u64;
-        let flows = u64::from(worker.flows) * FLOW * (1 + worker.crypto_cpus.len() as u64);
+        let working = (workers + worker.crypto_cpus.len()) as u64;
+        let threads = 2 + config.ports.len() as u64 + working;
+        let flows = u64::from(worker.flows) * FLOW * working;
         let in_all = FIXED + frames + 2 * MIB + saved + threads * THREAD + flows;
         Need { frames, saved, in_all }
     }
+}
+
+/// Frames beyond those in rings with one worker: bursts, held packets, packets under way.
+pub const FRAMES_SPARE: u32 = 2048;
+
+/// Frames without which a worker does not work: those that it keeps, and a burst to receive and one
+/// to send.
+const FRAMES_PER_WORKER: u32 = (io::POOL_LEN + 2 * io::BURST_LEN) as u32;
+
+/// Frames without which workers and the configured queues of ports do not work.
+pub fn frames_at_start(ports: &[PortConfig], workers: usize) -> u32 {
+    let queues = configured_queues(ports).saturating_mul(FRAMES_PER_QUEUE);
+    queues.saturating_add(FRAMES_PER_WORKER.saturating_mul(workers as u32))
+}
+
+/// A port without `queues` counts as one.
+fn configured_queues(ports: &[PortConfig]) -> u32 {
+    ports.iter().map(|port| port.queues.unwrap_or(1)).sum()
+}
+
+/// Whether there are buffers for the queues of these ports and for these workers.
+///
+/// # Errors
+/// How many there are, and how many it takes.
+pub fn check_frames(config: &Config, ports: &[PortConfig], plan: &Plan) -> Result<(), String> {
+    let workers = plan.workers.len();
+    let needed = frames_at_start(ports, workers);
+    let frames = config.worker.frames;
+    if frames >= needed {
+        return Ok(());
+    }
+    Err(format!(
+        "worker.frames = {frames}: {workers} workers and {} queues of ports need at least \
+         {needed}\n  set worker.frames = {}, or fewer workers (worker.cpus)",
+        configured_queues(ports),
+        needed.next_power_of_two()
+    ))
 }
 
 /// Holds the need against the limits, and lifts the one of descriptors as far as it goes.
 ///
 /// # Errors
 /// What is too small, for what, and what would do.
-pub fn check(config: &Config) -> Result<(), String> {
+pub fn check(config: &Config, workers: usize) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
     // What stands if this fails is enough for most.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let need = Need::of(config);
+    let need = Need::of(config, workers);
     if let Some(limit) = getrlimit(Resource::As).current {
         let used = figure("/proc/self/status", "VmSize:").unwrap_or(0);
         check_address_space(&need, config, used, limit)?;
@@ -146,7 +186,7 @@ mod tests {
     #[test]
     fn a_limit_is_named_with_what_needs_how_much() {
         let config = Config::parse("name = \"nobody-has-this-name\"", Path::new("x")).unwrap();
-        let need = Need::of(&config);
+        let need = Need::of(&config, 1);
         assert_eq!(need.frames, 32 * MIB);
         let used = 50 * MIB;
         assert_eq!(check_address_space(&need, &config, used, used + need.in_all), Ok(()));
@@ -157,6 +197,26 @@ mod tests {
         assert_eq!(check_memory(&need, &config, need.frames + need.saved, "", ""), Ok(()));
         let error = check_memory(&need, &config, need.frames - 1, "x has", "y").unwrap_err();
         assert!(error.contains("worker.frames = 16384") && error.contains("31 MiB"), "{error}");
+    }
+
+    #[test]
+    fn buffers_must_do_for_workers_and_queues() {
+        let config = |text: &str| Config::parse(text, Path::new("x")).unwrap();
+        let check = |config: &Config, workers| {
+            let plan = Plan { workers: vec![None; workers], crypto: Vec::new() };
+            check_frames(config, &config.ports, &plan)
+        };
+        let small = config("[[port]]\ninterface = \"a\"\nqueues = 2\n[worker]\nframes = 1024\n");
+        assert_eq!(check(&small, 1), Ok(()));
+        let error = check(&small, 4).unwrap_err();
+        for part in
+            ["worker.frames = 1024", "4 workers", "2 queues", "2816", "= 4096", "worker.cpus"]
+        {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+        assert_eq!(check(&config("[worker]\nframes = 4096\n"), 6), Ok(()));
+        assert_eq!(check(&config(""), 25), Ok(()));
+        assert!(check(&config(""), 26).is_err());
     }
 
     #[test]

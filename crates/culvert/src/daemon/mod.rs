@@ -1,7 +1,7 @@
 //! `culvert run`: the daemon.
 //!
-//! Two threads matter. The **worker** moves packets and owns ports and buffers. The **control
-//! thread**, this one, owns everything else: the XFRM database with its clients, the mirror of
+//! Two kinds of threads matter. **Workers** move packets and own ports and buffers. The **control
+//! thread**, this one, owns everything else: the [source](sources) of SAs and policies, the mirror of
 //! Linux's network state, the guard, the routes to the private interface, the steering programs.
 //! It waits on all of their descriptors and publishes what changed.
 
@@ -12,15 +12,17 @@ mod error;
 mod install;
 mod limits;
 mod log;
+mod plan;
 mod ports;
 mod private;
 mod privileges;
 mod shortfall;
+mod slots;
 mod sources;
 mod start;
 mod topology;
 mod way_back;
-mod worker;
+mod workers;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -32,7 +34,7 @@ use std::time::{Duration, Instant};
 use crypto::Providers;
 use dataplane::{Event, EventReceiver, Polling, Tables};
 use guard::Guard;
-use io::Umem;
+use io::{Port, PortCounters, Tun, TunConfig, Umem};
 use mirror::{Change as LinuxChange, Observer};
 use policy::{PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -41,19 +43,22 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
-pub use self::ports::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, MAX_QUEUES, Ports};
+use self::plan::Plan;
+pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::ports::{Programs, TakenEsp};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::shortfall::Shortfalls;
 use self::sources::Source;
 use self::way_back::WayBack;
-use self::worker::WorkerHandle;
-use crate::config::Config;
+use self::workers::{ChangeError, Death, Workers, WorkersError};
+use crate::config::{Config, WorkerConfig};
 use crate::paths;
 
+pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::missing as missing_capabilities;
-pub use start::{FRAMES_SPARE, providers, run};
+pub use slots::QUEUES_PER_WORKER;
+pub use start::{providers, run};
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);
@@ -64,7 +69,7 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait with a dump of Linux's tables that changes have overtaken.
 const STALE_WAIT: Duration = Duration::from_millis(10);
 
-/// Most events of the worker that are taken in one round, for the others' sake.
+/// Most events of workers that are taken in one round, for the others' sake.
 const EVENTS_PER_ROUND: usize = 1024;
 
 /// Everything that the control thread owns.
@@ -79,9 +84,11 @@ struct Daemon {
     reflection: topology::Reflection,
     events: EventReceiver,
     tables: Arc<Tables>,
-    worker: WorkerHandle,
-    /// Of the private interface.
-    tun_counters: Arc<io::PortCounters>,
+    workers: Workers,
+    /// The cores that there were at the start, before any thread was pinned.
+    cores: Vec<usize>,
+    /// Of each queue of the private interface.
+    private_counters: Vec<Arc<PortCounters>>,
     umem: Umem,
     polling: Polling,
     ports: Ports,
@@ -109,8 +116,10 @@ struct Daemon {
 enum End {
     /// It was told to.
     Told,
-    /// The worker panicked: nothing would move packets any more.
-    WorkerDied,
+    /// A worker panicked: nothing would move its packets any more.
+    WorkerDied(Death),
+    /// There are no workers any more.
+    WorkersLost(WorkersError),
     /// Somebody deleted the private interface: Linux's own packets would not come any more.
     InterfaceGone,
 }
@@ -123,15 +132,17 @@ impl Daemon {
             if drain(&self.terminate) {
                 return End::Told;
             }
-            if self.worker.is_dead() {
-                return End::WorkerDied;
+            if let Some(death) = self.workers.dead() {
+                return End::WorkerDied(death);
             }
-            if drain(&self.reload) {
-                self.reload();
+            if drain(&self.reload)
+                && let Err(end) = self.reload()
+            {
+                return end;
             }
             self.source.serve();
-            self.hear_worker();
-            self.wake_worker();
+            self.hear_workers();
+            self.wake_workers();
             self.hear_linux();
             if self.is_interface_gone {
                 return End::InterfaceGone;
@@ -169,17 +180,17 @@ impl Daemon {
         let _ = poll(&mut fds, Some(&timeout));
     }
 
-    /// Wakes the worker after a change of SAs: packets may wait for what has come.
-    fn wake_worker(&mut self) {
+    /// Wakes the workers after a change of SAs: packets may wait for what has come.
+    fn wake_workers(&mut self) {
         let changes = self.source.sa_changes();
         if changes != self.sas_followed {
             self.sas_followed = changes;
-            self.worker.wake();
+            self.workers.wake();
         }
     }
 
-    /// What the worker needs: SAs, neighbours, decisions.
-    fn hear_worker(&mut self) {
+    /// What workers need: SAs, neighbours, decisions.
+    fn hear_workers(&mut self) {
         self.events.clear();
         for left in (0..EVENTS_PER_ROUND).rev() {
             let Some(event) = self.events.next() else { break };
@@ -194,7 +205,7 @@ impl Daemon {
                 }
                 Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
-                    self.ports.lost(ifindex, &self.worker);
+                    self.ports.lost(ifindex, &self.workers);
                     self.publish_topology();
                 }
             }
@@ -272,7 +283,7 @@ impl Daemon {
 
     /// Ports, routes and addresses after a change in Linux.
     fn follow_linux(&mut self) {
-        self.ports.follow(self.observer.snapshot(), &self.worker);
+        self.ports.follow(self.observer.snapshot(), &self.workers);
         self.publish_topology();
         self.attach_ports();
         // Addresses may have come that policies speak of.
@@ -288,20 +299,20 @@ impl Daemon {
         self.source.retry();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
-        if self.ports.retry(snapshot, &self.worker) {
+        if self.ports.retry(snapshot, &self.workers) {
             self.publish_topology();
             self.attach_ports();
         }
     }
 
-    /// Lets ports take frames whose packets the worker knows where to send by now.
+    /// Lets ports take frames whose packets the workers know where to send by now.
     fn attach_ports(&mut self) {
         if !self.ports.is_any_unattached() {
             return;
         }
         // A round takes the tables over before it receives.
-        self.worker.wait_for_commands();
-        self.ports.attach(&self.worker);
+        self.workers.wait_for_commands();
+        self.ports.attach(&self.workers);
         // How a program is attached decides whether a port's packets can go back to it.
         self.publish_topology();
     }
@@ -321,12 +332,12 @@ impl Daemon {
             private::source_check,
         );
         self.tables.topology.store(Arc::new(topology));
-        self.worker.wake();
+        self.workers.wake();
     }
 
     fn publish_neighbours(&self) {
         self.tables.neighbours.store(Arc::new(self.reflection.neighbours()));
-        self.worker.wake();
+        self.workers.wake();
     }
 
     /// Makes the steering programs know culvert's SAs, once not all ESP is theirs.
@@ -442,24 +453,25 @@ impl Daemon {
     }
 
     /// SIGHUP: the parts of the configuration that can change under way do.
-    fn reload(&mut self) {
+    fn reload(&mut self) -> Result<(), End> {
         let next = match Config::load(&self.config_path) {
             Ok(next) => next,
             Err(error) => {
                 error!("{error}\n  the running configuration stays as it is");
-                return;
+                return Ok(());
             }
         };
         let fixed = self.config.fixed_changes(&next);
         if !fixed.is_empty() {
             warn!("changes of {} take effect only with a restart", fixed.join(", "));
         }
+        self.change_workers(&next)?;
         if next.ports != self.config.ports {
             if next.ports.len() > Ports::MAX {
                 error!(most = Ports::MAX, "too many ports; they stay as they are");
-                return;
+                return Ok(());
             }
-            self.ports.close(&self.worker);
+            self.ports.close(&self.workers);
             // The new ports take what the old ones took, from their first frame on.
             let steering = self.ports.steering().clone();
             self.ports = Ports::new(&next.ports, &self.umem);
@@ -470,6 +482,67 @@ impl Daemon {
         self.guard_anew = true;
         self.follow_linux();
         info!(path = %self.config_path.display(), "configuration reloaded");
+        Ok(())
+    }
+
+    /// Has as many workers, on the cores, as another configuration says. One that cannot be changes
+    /// nothing.
+    fn change_workers(&mut self, next: &Config) -> Result<(), End> {
+        let queues = ports::most_queues(&next.ports);
+        let plan = Plan::new(&next.worker, queues, &self.cores);
+        let fits = |plan: &Plan| plan.check_queues(self.ports.most_queues());
+        let plan = match plan.and_then(|plan| fits(&plan).map(|()| plan)) {
+            Ok(plan) => plan,
+            Err(error) => {
+                error!("{error}\n  the workers stay as they are");
+                return Ok(());
+            }
+        };
+        if let Err(error) = limits::check_frames(&self.config, &next.ports, &plan) {
+            error!("{error}\n  the workers stay as they are");
+            return Ok(());
+        }
+        if let Some(warning) = plan.warning(queues) {
+            warn!("{warning}");
+        }
+        let WorkerConfig { cpus, cpu, crypto_cpus, .. } = next.worker.clone();
+        let running = self.config.worker.clone();
+        self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
+        if plan == *self.workers.plan() {
+            return Ok(());
+        }
+        let private = self.more_private_queues(plan.workers.len());
+        let counters: Vec<_> = private.iter().map(|queue| queue.counters()).collect();
+        let workers = plan.workers.len();
+        let databases = self.source.databases();
+        match self.workers.change(plan, databases, self.private.ifindex(), private) {
+            Ok(()) => {
+                self.private_counters.extend(counters);
+                info!(workers, "other workers");
+                Ok(())
+            }
+            Err(ChangeError::NotBegun(error)) => {
+                error!("{error}\n  the workers stay as they are");
+                Ok(())
+            }
+            Err(ChangeError::Dead(death)) => Err(End::WorkerDied(death)),
+            Err(ChangeError::Halfway(error)) => Err(End::WorkersLost(error)),
+        }
+    }
+
+    /// New queues of the private interface, so that there is one for each worker.
+    fn more_private_queues(&self, workers: usize) -> Vec<Box<dyn Port>> {
+        let mut queues: Vec<Box<dyn Port>> = Vec::new();
+        while self.private_counters.len() + queues.len() < workers {
+            match Tun::add_queue(&tun_config(&self.config), self.private.ifindex()) {
+                Ok(queue) => queues.push(Box::new(queue)),
+                Err(error) => {
+                    warn!("{error}\n  workers without a queue have the first one send for them");
+                    break;
+                }
+            }
+        }
+        queues
     }
 
     fn answer_commands(&mut self) {
@@ -481,12 +554,18 @@ impl Daemon {
         }
     }
 
+    /// The end after workers were lost: nothing is taken from Linux any more, and the guard stands.
+    fn give_up(&mut self) {
+        self.ports.detach();
+        self.workers.stop();
+    }
+
     /// The end in order. What the IKE daemon still has (SAs, policies) stays in the vault for the
     /// next start, and the guard stands for it; with nothing left, nothing is left behind.
     fn shut_down(mut self) {
-        self.ports.close(&self.worker);
+        self.ports.close(&self.workers);
         self.private.tear_down();
-        self.worker.stop();
+        self.workers.stop();
         if self.config.guard.enabled
             && let Err(error) = self.guard.finish()
         {
@@ -514,6 +593,11 @@ impl Daemon {
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");
     }
+}
+
+/// The private interface, as the configuration wants it.
+fn tun_config(config: &Config) -> TunConfig {
+    TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu }
 }
 
 type Followed = Option<Arc<PolicyEntry>>;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use dataplane::{Command, MAX_PORTS};
 use io::{Port, PortCounters, PortStats, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
 use mirror::{Link, Snapshot};
 use policy::{Action, PolicyConfig};
@@ -15,9 +14,10 @@ use steer::device::{Device, Finding};
 use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
+use super::slots;
 use super::sources::SaStep;
 use super::way_back::WorkingPort;
-use super::worker::WorkerHandle;
+use super::workers::Workers;
 use crate::config::{PortConfig, XdpMode};
 
 /// Ring sizes of one queue, in frames.
@@ -93,14 +93,6 @@ struct Working {
     vlan_trouble: Option<Finding>,
 }
 
-impl Working {
-    fn stats(&self) -> PortStats {
-        let mut sum = PortStats::default();
-        self.counters.iter().for_each(|counters| sum += counters.read());
-        sum
-    }
-}
-
 /// A program in the kernel, attached to nothing, or why there is none.
 type Program = Result<Steer, SteerError>;
 
@@ -157,6 +149,19 @@ impl Programs {
     }
 }
 
+/// Queues that are taken of a port: one at least of an interface that is not there.
+pub fn wanted_queues(config: &PortConfig) -> u32 {
+    match Device::look(&config.interface) {
+        Ok(device) => config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
+        Err(_) => config.queues.unwrap_or(1),
+    }
+}
+
+/// Queues of the port that has the most.
+pub fn most_queues(configs: &[PortConfig]) -> u32 {
+    configs.iter().map(wanted_queues).max().unwrap_or(0)
+}
+
 fn load(loader: &Loader, interface: &str) -> Program {
     let mut steer = Steer::load(loader, interface, &SteerConfig::default())?;
     // The kernel has no ESP: what we do not know it would answer with an ICMP error.
@@ -170,9 +175,6 @@ const NOT_OPENED: &str = "not opened yet";
 /// How long the first opening waits for another program to go.
 const RELEASE_WAIT: Duration = Duration::from_millis(500);
 
-/// Queues of one port that culvert can take.
-pub const MAX_QUEUES: usize = 16;
-
 /// A port as the operator sees it.
 pub struct PortState<'a> {
     /// Interface.
@@ -183,12 +185,10 @@ pub struct PortState<'a> {
     pub state: String,
     /// `native, copy` and the like.
     pub mode: String,
-    /// Queues taken.
-    pub queues: u32,
     /// Frames that the steering program left to Linux.
     pub passed: u64,
-    /// The counters of its queues, added up.
-    pub stats: PortStats,
+    /// The counters of each queue.
+    pub stats: Vec<PortStats>,
 }
 
 impl Ports {
@@ -200,7 +200,7 @@ impl Ports {
             .enumerate()
             .map(|(i, config)| Entry {
                 config: config.clone(),
-                first_slot: 1 + i * MAX_QUEUES,
+                first_slot: slots::first_slot(i),
                 working: None,
                 program: None,
                 trouble: NOT_OPENED.into(),
@@ -222,8 +222,8 @@ impl Ports {
         }
     }
 
-    /// The most ports that fit into a worker.
-    pub const MAX: usize = (MAX_PORTS - 1) / MAX_QUEUES;
+    /// The most ports.
+    pub const MAX: usize = slots::MAX_INTERFACES;
 
     /// The worker's place for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
@@ -249,7 +249,7 @@ impl Ports {
     /// Opens the ports whose interfaces are there and up, and closes those whose interfaces went.
     /// True if anything changed; then the worker's tables have to follow, and [`Ports::attach`] is
     /// next: no frame is taken before.
-    pub fn follow(&mut self, snapshot: &Snapshot, worker: &WorkerHandle) -> bool {
+    pub fn follow(&mut self, snapshot: &Snapshot, workers: &Workers) -> bool {
         let mut changed = false;
         let queues = self.queues();
         for entry in &mut self.entries {
@@ -258,7 +258,7 @@ impl Ports {
             if let Some(working) = &entry.working
                 && present != Some(working.ifindex)
             {
-                entry.close(worker, "the interface went down or away");
+                entry.close(workers, "the interface went down or away");
                 changed = true;
             }
             match (present, link) {
@@ -268,7 +268,7 @@ impl Ports {
                         load(loader, &entry.config.interface)
                     });
                     changed |=
-                        entry.open(ifindex, program, &self.region, worker, &self.steering, queues);
+                        entry.open(ifindex, program, &self.region, workers, &self.steering, queues);
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
                 (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
@@ -283,12 +283,15 @@ impl Ports {
     fn queues(&self) -> u32 {
         let queues = self.entries.iter().map(|entry| match &entry.working {
             Some(working) => working.queues,
-            None => match Device::look(&entry.config.interface) {
-                Ok(device) => entry.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
-                Err(_) => entry.config.queues.unwrap_or(1),
-            },
+            None => wanted_queues(&entry.config),
         });
         queues.sum()
+    }
+
+    /// Queues of the port that has the most.
+    pub fn most_queues(&self) -> u32 {
+        let queues = self.entries.iter().map(|e| e.working.as_ref().map_or(0, |w| w.queues));
+        queues.max().unwrap_or(0)
     }
 
     /// Whether a port waits for [`Ports::attach`].
@@ -298,17 +301,17 @@ impl Ports {
 
     /// Lets the programs of ports that were opened decide. One that does not get that far is closed
     /// again.
-    pub fn attach(&mut self, worker: &WorkerHandle) {
+    pub fn attach(&mut self, workers: &Workers) {
         for entry in &mut self.entries {
-            entry.attach(worker);
+            entry.attach(workers);
         }
     }
 
     /// A worker has closed the ports of an interface.
-    pub fn lost(&mut self, ifindex: u32, worker: &WorkerHandle) {
+    pub fn lost(&mut self, ifindex: u32, workers: &Workers) {
         for entry in &mut self.entries {
             if entry.working.as_ref().is_some_and(|w| w.ifindex == ifindex) {
-                entry.close(worker, "the interface went away");
+                entry.close(workers, "the interface went away");
             }
         }
     }
@@ -387,11 +390,11 @@ impl Ports {
 
     /// Tries again what failed: ports that did not open, programs that are not up to date. True if
     /// a port opened.
-    pub fn retry(&mut self, snapshot: &Snapshot, worker: &WorkerHandle) -> bool {
+    pub fn retry(&mut self, snapshot: &Snapshot, workers: &Workers) -> bool {
         for entry in self.entries.iter_mut().filter(|e| e.is_stale) {
             entry.steer(&self.steering);
         }
-        self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, worker)
+        self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, workers)
     }
 
     /// Every port as the operator sees it.
@@ -412,27 +415,32 @@ impl Ports {
                         }
                         None => "-".into(),
                     },
-                    queues: working.queues,
                     passed: working.steer.stats().map_or(0, |stats| stats.passed()),
-                    stats: working.stats(),
+                    stats: working.counters.iter().map(|counters| counters.read()).collect(),
                 },
                 None => PortState {
                     interface,
                     ifindex: None,
                     state: entry.trouble.clone(),
                     mode: "-".into(),
-                    queues: 0,
                     passed: 0,
-                    stats: PortStats::default(),
+                    stats: Vec::new(),
                 },
             }
         })
     }
 
-    /// Closes every port: the programs are detached, frames pass to Linux.
-    pub fn close(&mut self, worker: &WorkerHandle) {
+    /// Detaches every program: frames pass to Linux. The workers, if there are any, keep the sockets.
+    pub fn detach(&mut self) {
         for entry in &mut self.entries {
-            entry.close(worker, "closed");
+            entry.working = None;
+        }
+    }
+
+    /// Closes every port: the programs are detached, frames pass to Linux.
+    pub fn close(&mut self, workers: &Workers) {
+        for entry in &mut self.entries {
+            entry.close(workers, "closed");
         }
     }
 }
@@ -484,11 +492,11 @@ impl Entry {
         ifindex: u32,
         program: Program,
         region: &XskRegion,
-        worker: &WorkerHandle,
+        workers: &Workers,
         steering: &Steering,
         queues_in_all: u32,
     ) -> bool {
-        match self.try_open(ifindex, program, region, worker, steering, queues_in_all) {
+        match self.try_open(ifindex, program, region, workers, steering, queues_in_all) {
             Ok(working) => {
                 self.working = Some(working);
                 true
@@ -501,7 +509,7 @@ impl Entry {
     }
 
     /// The last step of opening a port; one that fails closes it again.
-    fn attach(&mut self, worker: &WorkerHandle) {
+    fn attach(&mut self, workers: &Workers) {
         let Some(working) = self.working.as_mut().filter(|w| w.attached.is_none()) else {
             return;
         };
@@ -526,8 +534,7 @@ impl Entry {
             Err(error) => {
                 let ifindex = working.ifindex;
                 self.working = None;
-                worker.send(Command::RemovePorts { ifindex });
-                worker.wait_for_commands();
+                workers.remove_ports(ifindex);
                 self.fail(error.to_string());
                 return;
             }
@@ -564,7 +571,7 @@ impl Entry {
         ifindex: u32,
         program: Program,
         region: &XskRegion,
-        worker: &WorkerHandle,
+        workers: &Workers,
         steering: &Steering,
         queues_in_all: u32,
     ) -> Result<Working, String> {
@@ -586,11 +593,13 @@ impl Entry {
         apply(&mut steer, steering)?;
         self.is_stale = false;
         let queues = self.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues);
-        if queues as usize > MAX_QUEUES {
+        let most = workers.count() * slots::QUEUES_PER_WORKER;
+        if queues as usize > most {
             return Err(format!(
-                "{} has {queues} queues, culvert takes at most {MAX_QUEUES}: set port.queues, or \
-                 `ethtool -L {} combined {MAX_QUEUES}`",
-                self.config.interface, self.config.interface
+                "{0} has {queues} queues, and {1} workers take at most {most}: set port.queues, or more \
+                 workers (worker.cpus), or `ethtool -L {0} combined {most}`",
+                self.config.interface,
+                workers.count()
             ));
         }
         let rings = RINGS
@@ -606,34 +615,26 @@ impl Entry {
             transfer = got;
             // The map holds the socket by itself; ours goes to the worker.
             let fd = socket.socket().try_clone_to_owned().map_err(|e| {
-                worker.send(Command::RemovePorts { ifindex });
+                workers.remove_ports(ifindex);
                 text(&e)
             })?;
             let port: Box<dyn Port> = Box::new(socket);
-            let slot = self.first_slot + queue as usize;
             // The worker fills the ring before the first frame is steered to it.
-            worker.send_and_wait(|done| Command::AddPort {
-                slot,
-                ifindex,
-                port,
-                is_linux: false,
-                done,
-            });
+            workers.add_port(self.first_slot, queue, ifindex, port);
             steer.set_socket(queue, fd.as_fd()).map_err(|e| {
-                worker.send(Command::RemovePorts { ifindex });
+                workers.remove_ports(ifindex);
                 text(&e)
             })?;
         }
         Ok(Working { ifindex, steer, attached: None, transfer, queues, counters, vlan_trouble })
     }
 
-    fn close(&mut self, worker: &WorkerHandle, why: &str) {
+    fn close(&mut self, workers: &Workers, why: &str) {
         if let Some(working) = self.working.take() {
             // The program first: from then on frames pass to Linux, where the guard stands.
             drop(working.steer);
-            worker.send(Command::RemovePorts { ifindex: working.ifindex });
             // Whoever opens the same queues next finds them free.
-            worker.wait_for_commands();
+            workers.remove_ports(working.ifindex);
             info!(port = self.config.interface, why, "port closed");
             self.trouble = why.into();
         }

@@ -11,14 +11,12 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use crypto::{EngineError, Provider, Providers};
-use dataplane::{Command, Counters, CryptoParts, Polling, Tables, Team, Waker, WorkerParts};
-use esp::IvSource;
+use dataplane::{Polling, Tables};
 use guard::Guard;
-use io::{ChunkSize, Tun, TunConfig, Umem, UmemConfig};
+use io::{ChunkSize, Tun, Umem, UmemConfig};
 use mirror::Observer;
 use rustix::process::DumpableBehavior;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -30,20 +28,18 @@ use xfrm::KernelSad;
 use super::control::Control;
 use super::error::{StartError, system};
 use super::limits;
-use super::ports::{FRAMES_PER_QUEUE, Ports, Programs};
+use super::plan::{self, Plan};
+use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::sources::builtin::Restored;
 use super::topology::{Own, Reflection};
 use super::way_back::WayBack;
-use super::worker::{CryptoThread, WorkerHandle};
-use super::{Daemon, End};
+use super::workers::{Kit, Workers};
+use super::{Daemon, End, tun_config};
 use crate::cli::{EngineChoice, RunArgs};
 use crate::config::Config;
 use crate::paths;
-
-/// Frames beyond those in rings: bursts, held packets, packets under way.
-pub const FRAMES_SPARE: u32 = 2048;
 
 /// How long a start waits for a daemon of the same name to be gone.
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
@@ -67,8 +63,19 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| system("forbidding core dumps")(e.into()))?;
     privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
-    limits::check(&config).map_err(StartError::Size)?;
-    let mut daemon = Daemon::start(config, args)?;
+    let (ports, most) = (config.ports.len(), Ports::MAX);
+    if ports > most {
+        return Err(StartError::Size(format!("{ports} ports: there can be at most {most}")));
+    }
+    let cores = plan::cores();
+    let queues = ports::most_queues(&config.ports);
+    let plan = Plan::new(&config.worker, queues, &cores)?;
+    limits::check_frames(&config, &config.ports, &plan).map_err(StartError::Size)?;
+    limits::check(&config, plan.workers.len()).map_err(StartError::Size)?;
+    if let Some(warning) = plan.warning(queues) {
+        warn!("{warning}");
+    }
+    let mut daemon = Daemon::start(config, args, cores, plan)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
     info!(name = daemon.config.name, engine = %daemon.providers, "ready");
@@ -79,7 +86,14 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
             Ok(())
         }
         // The guard stands, and the vault holds everything for the next start.
-        End::WorkerDied => Err(StartError::WorkerDied),
+        End::WorkerDied(death) => {
+            daemon.give_up();
+            Err(death.into())
+        }
+        End::WorkersLost(error) => {
+            daemon.give_up();
+            Err(StartError::WorkersLost(error))
+        }
         End::InterfaceGone => Err(StartError::InterfaceGone),
     }
 }
@@ -92,9 +106,14 @@ fn init_log(config: &Config, json: bool) -> Result<(), StartError> {
 
 impl Daemon {
     /// 1. Directory, lock and saved state; 2. crypto, and SAs and policies taken up again;
-    ///    3. guard; 4. buffers, worker, private interface; 5. Linux's tables and ports; 6. sockets,
+    ///    3. guard; 4. buffers, workers, private interface; 5. Linux's tables and ports; 6. sockets,
     ///    last: whoever can connect finds everything there; 7. traffic.
-    fn start(config: Config, args: &RunArgs) -> Result<Daemon, StartError> {
+    fn start(
+        config: Config,
+        args: &RunArgs,
+        cores: Vec<usize>,
+        plan: Plan,
+    ) -> Result<Daemon, StartError> {
         // 1.
         let directory = paths::runtime_dir(&config.name);
         fs::DirBuilder::new()
@@ -110,37 +129,22 @@ impl Daemon {
         let providers = providers(config.crypto.engine)?;
         let restored = Restored::new(vault, &records, providers.clone())?;
         drop(records);
-        let reader = restored.databases().reader();
-        let cpus = config.worker.crypto_cpus.iter();
-        let readers: Vec<_> = cpus.map(|_| restored.databases().reader()).collect();
 
         // 3.
         let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
 
         // 4.
-        let queues: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
-        let needed = queues * FRAMES_PER_QUEUE;
-        if config.worker.frames < needed || config.ports.len() > Ports::MAX {
-            return Err(StartError::Size(format!(
-                "worker.frames = {}: {} ports need at least {needed} (and there can be at most \
-                 {} ports)",
-                config.worker.frames,
-                config.ports.len(),
-                Ports::MAX
-            )));
-        }
         let chunk_size = match config.worker.frame_bytes {
             4096 => ChunkSize::Bytes4096,
             _ => ChunkSize::Bytes2048,
         };
         let umem_config = UmemConfig { chunks: config.worker.frames, chunk_size, populate: true };
         let mib = config.worker.frames / 1024 * config.worker.frame_bytes / 1024;
-        let (umem, pool) =
+        let (umem, _) =
             Umem::new(umem_config).map_err(|e| StartError::Memory(e, config.worker.frames, mib))?;
-        let tun =
-            Tun::open(&TunConfig { name: config.tun.interface.clone(), mtu: config.tun.mtu })?;
-        let tun_ifindex = tun.ifindex();
-        let tun_counters = io::Port::counters(&tun);
+        let tuns = Tun::open_queues(&tun_config(&config), plan.workers.len())?;
+        let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
+        let private_counters = tuns.iter().map(io::Port::counters).collect();
         let private = Private::set_up(&config.tun, tun_ifindex)?;
         let way_back = WayBack::set_up(&config.tun);
         let path = paths::interface_file(&config.name);
@@ -148,44 +152,22 @@ impl Daemon {
             .map_err(|source| StartError::Directory { path, source })?;
         let tables = Arc::new(Tables::default());
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
-        let (commands, commands_out) = channel();
-        let waker = Waker::new().map_err(system("eventfd"))?;
-        let new_ivs = || {
-            IvSource::new()
-                .map_err(|e| StartError::Size(format!("no random numbers from the kernel: {e}")))
-        };
-        let ivs = new_ivs()?;
-        let crypto = config.worker.crypto_cpus.iter().zip(readers).map(|(cpu, reader)| {
-            let parts = CryptoParts { engine: providers.engine()?, ivs: new_ivs()?, reader };
-            Ok(CryptoThread { cpu: *cpu, parts })
-        });
-        let crypto = crypto.collect::<Result<Vec<_>, StartError>>()?;
         let polling = match args.poll {
             true => Polling::Always,
             false => config.worker.poll.into(),
         };
-        let parts = WorkerParts {
-            team: Team::alone(),
+        let kit = Kit {
             tables: Arc::clone(&tables),
-            reader,
-            engine: providers.engine()?,
-            ivs,
-            pool,
-            counters: Arc::new(Counters::default()),
+            providers: providers.clone(),
+            umem: umem.clone(),
             events: events_in,
-            commands: commands_out,
-            waker,
             flows: config.worker.flows as usize,
+            polling,
         };
-        let worker = WorkerHandle::start(parts, commands, config.worker.cpu, polling, crypto)
-            .map_err(system("starting the worker"))?;
-        worker.send_and_wait(|done| Command::AddPort {
-            slot: 0,
-            ifindex: tun_ifindex,
-            port: Box::new(tun),
-            is_linux: true,
-            done,
-        });
+        let workers = Workers::start(kit, plan, restored.databases())?;
+        for (queue, tun) in tuns.into_iter().enumerate() {
+            workers.add_private(queue, tun_ifindex, Box::new(tun));
+        }
 
         // 5.
         let observer = Observer::new()?;
@@ -212,8 +194,9 @@ impl Daemon {
             reflection,
             events,
             tables,
-            worker,
-            tun_counters,
+            workers,
+            cores,
+            private_counters,
             umem,
             polling,
             ports,

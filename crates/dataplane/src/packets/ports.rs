@@ -81,7 +81,8 @@ impl Ports {
         match self.slots.get_mut(slot) {
             Some(place) => {
                 *place = Some(PortSlot { ifindex, port, queue: Burst::new(), is_linux });
-                if is_linux {
+                // Of several queues the first is written to.
+                if is_linux && self.private.is_none_or(|private| slot < private) {
                     self.private = Some(slot);
                 }
             }

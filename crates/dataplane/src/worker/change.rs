@@ -38,6 +38,19 @@ impl Worker {
         came
     }
 
+    /// Takes a burst from each of its queues of the private interface and brings it to its end; returns how
+    /// many packets came, and were taken over.
+    pub fn drain_private(&mut self) -> usize {
+        self.path.view.now = self.shared.now();
+        let mut came = 0;
+        for slot in 0..self.path.exec.out.ports.len() {
+            if self.path.exec.out.ports.get_mut(slot).is_some_and(|place| place.is_linux) {
+                came += self.receive(slot);
+            }
+        }
+        came + self.settle()
+    }
+
     /// Takes its ports; what is queued there was sent by [`Worker::settle`].
     pub fn take_ports(&mut self) -> Vec<TakenPort> {
         let out = &mut self.path.exec.out;

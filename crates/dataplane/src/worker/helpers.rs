@@ -67,7 +67,7 @@ impl Side for Worker {
 
 impl Worker {
     /// Gives the worker helpers, one for each of `parts`; the caller runs each on a thread of its own.
-    /// Before the first round.
+    /// Before it runs, or while it is paused.
     ///
     /// # Errors
     /// When the process has no free descriptor.
@@ -99,6 +99,12 @@ impl Worker {
             epoch: 0,
         }));
         Ok(workers)
+    }
+
+    /// Lets go of its helpers, which end then.
+    pub fn end_crypto_pool(&mut self) {
+        self.drain_helpers();
+        self.helpers = None;
     }
 
     /// Bursts that are with the helpers.

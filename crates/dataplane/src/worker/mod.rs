@@ -157,6 +157,10 @@ impl Worker {
     pub fn round_at(&mut self, now: Now) -> usize {
         self.path.view.now = now;
         self.obey();
+        if self.ending.is_some() {
+            // The others pause, too: what is handed to them now waits until they go on.
+            return 0;
+        }
         self.path.exec.out.reports.send_again();
         let databases_changed = self.path.refresh();
         let tables_changed = self.path.view.load_tables();

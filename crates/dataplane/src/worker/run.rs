@@ -22,9 +22,12 @@ impl Worker {
     /// Works until told to stop, or to pause.
     pub fn run(&mut self) {
         let mut idle = Idle::new(self.polling, self.path.view.now.ns);
-        while self.ending.is_none() {
+        loop {
             let came = self.round();
             let now_ns = self.path.view.now.ns;
+            if self.ending.is_some() {
+                break;
+            }
             if idle.should_sleep(came, now_ns) {
                 self.sleep();
                 idle.has_slept(now_ns);

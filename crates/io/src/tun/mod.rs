@@ -95,17 +95,14 @@ impl Tun {
         Self::open_queue(config, libc::IFF_TUN_EXCL)
     }
 
-    /// As [`Self::open`], but with `queues` queues, of which each can go to another worker. With one it is the
-    /// same as [`Self::open`]; with none nothing is made.
+    /// As [`Self::open`], but with `queues` queues, of which each can go to another worker, and with room for more
+    /// ([`Self::add_queue`]). With none nothing is made.
     ///
     /// # Errors
     ///
     /// [`TunError`], as for [`Self::open`], and if the kernel does not take so many queues (256). No interface
     /// is left then.
     pub fn open_queues(config: &TunConfig, queues: usize) -> Result<Vec<Self>, TunError> {
-        if queues == 1 {
-            return Ok(vec![Self::open(config)?]);
-        }
         let mut all = Vec::with_capacity(queues);
         for queue in 0..queues {
             // The first makes the interface: then it is ours, and the others join it.
@@ -113,6 +110,23 @@ impl Tun {
             all.push(Self::open_queue(config, libc::IFF_MULTI_QUEUE | new)?);
         }
         Ok(all)
+    }
+
+    /// Another queue of the interface `ifindex`, which [`Self::open_queues`] has made. From then on Linux spreads
+    /// flows over all queues: packets of a flow may come by the new one while earlier ones still lie in another.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`], also if the interface is gone: none is made in its place.
+    pub fn add_queue(config: &TunConfig, ifindex: u32) -> Result<Self, TunError> {
+        let queue = Self::open_queue(config, libc::IFF_MULTI_QUEUE)?;
+        if queue.ifindex == ifindex {
+            return Ok(queue);
+        }
+        let (name, call) = (config.name.clone(), "TUNSETIFF");
+        let source = io::Error::from_raw_os_error(libc::ENODEV);
+        let hint = hint(call, &source);
+        Err(TunError { name, call, source, hint })
     }
 
     fn open_queue(config: &TunConfig, sharing: libc::c_int) -> Result<Self, TunError> {
@@ -397,6 +411,7 @@ fn hint(call: &str, source: &io::Error) -> &'static str {
         ("TUNSETIFF", Some(libc::EINVAL)) => {
             "a name has 1 to 15 bytes, and an interface of another type must not have it"
         }
+        ("TUNSETIFF", Some(libc::ENODEV)) => "somebody deleted the interface",
         ("TUNSETIFF", Some(libc::E2BIG)) => "use fewer queues: the kernel takes 256",
         ("SIOCSIFMTU", Some(libc::EINVAL)) => "the MTU must be 68 to 65535 bytes",
         _ => "see the kernel's log",

@@ -320,6 +320,7 @@ pub fn healthy_daemon() -> Running {
         tx_packets: 0,
         tx_bytes: 0,
         passed_to_linux: 0,
+        by_queue: Vec::new(),
     };
     Running {
         status: Status {
@@ -339,6 +340,7 @@ pub fn healthy_daemon() -> Running {
             buffers_kib: 512,
             buffers_pages: "small pages".into(),
             polling: "adaptive".into(),
+            workers: Vec::new(),
             warnings: Vec::new(),
         },
         ports: vec![port("wan"), port("lan")],

@@ -5,7 +5,9 @@ use steer::device::{Device, Finding as DeviceFinding};
 use super::facts::{Facts, PortFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
 use crate::config::{Config, XdpMode};
-use crate::daemon::{FRAMES_PER_FULL_QUEUE, FRAMES_PER_QUEUE, FRAMES_SPARE, MAX_QUEUES, Ports};
+use crate::daemon::{
+    FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, Ports, QUEUES_PER_WORKER, frames_at_start,
+};
 
 /// Every port, then the buffers.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -176,12 +178,14 @@ fn device_findings(
         });
     }
     let taken = taken_queues(port, device);
-    if taken as usize > MAX_QUEUES {
+    let workers = config.worker.cpus().map_or_else(workers_left_out, |cpus| cpus.count());
+    let most = workers * QUEUES_PER_WORKER;
+    if taken as usize > most {
         findings.push(Finding::problem(
             check,
-            format!("{taken} receive queues; culvert takes at most {MAX_QUEUES}"),
+            format!("{taken} receive queues; {workers} workers take at most {most}"),
             "culvert does not open the port",
-            format!("ethtool -L {name} combined {MAX_QUEUES}"),
+            format!("set more worker.cpus, or port.queues; or: ethtool -L {name} combined {most}"),
         ));
     } else if taken < device.rx_queues {
         findings.push(Finding::warning(
@@ -203,6 +207,11 @@ fn device_findings(
     }
 }
 
+/// The most workers where `worker.cpus` is left out.
+fn workers_left_out() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
     let check = "buffers";
     let frames = config.worker.frames;
@@ -215,8 +224,10 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
         );
     }
     // The daemon starts with the first, and works with the second.
-    let configured: u32 = config.ports.iter().map(|p| p.queues.unwrap_or(1)).sum();
-    let at_start = configured.saturating_mul(FRAMES_PER_QUEUE);
+    let most = ports.iter().filter_map(|p| p.device.as_ref().ok().map(|d| taken_queues(p, d)));
+    let auto = workers_left_out().min(most.max().unwrap_or(1) as usize);
+    let workers = config.worker.cpus().map_or(auto, |cpus| cpus.count());
+    let at_start = frames_at_start(&config.ports, workers);
     let queues: u32 =
         ports.iter().map(|p| p.device.as_ref().map_or(1, |d| taken_queues(p, d))).sum();
     let in_use = queues.saturating_mul(FRAMES_PER_FULL_QUEUE) + FRAMES_SPARE;
@@ -224,7 +235,7 @@ fn buffers(config: &Config, ports: &[PortFacts]) -> Finding {
     if frames < at_start {
         return Finding::problem(
             check,
-            format!("worker.frames = {frames}; the ports need {at_start}"),
+            format!("worker.frames = {frames}; ports and workers need {at_start}"),
             "the daemon does not start",
             enough,
         );
@@ -246,6 +257,7 @@ mod tests {
     use super::super::facts::{healthy, healthy_daemon};
     use super::super::rows::{Row, assert_rows};
     use super::*;
+    use crate::config::Cpus;
 
     fn config(facts: &mut Facts) -> &mut Config {
         facts.configuration.loaded.as_mut().unwrap()
@@ -325,11 +337,12 @@ mod tests {
             (
                 |f| {
                     config(f).worker.frames = 65536;
+                    config(f).worker.cpus = Some(Cpus::Count(1));
                     device(f).rx_queues = 17;
                 },
                 "port wan",
                 Problem,
-                &["17", "ethtool -L wan combined 16"],
+                &["17", "1 workers take at most 16", "ethtool -L wan combined 16"],
             ),
             (
                 |f| {
@@ -357,11 +370,12 @@ mod tests {
             (
                 |f| {
                     config(f).worker.frames = 1024;
+                    config(f).worker.cpus = Some(Cpus::Count(1));
                     config(f).ports.iter_mut().for_each(|port| port.queues = Some(8));
                 },
                 "buffers",
                 Problem,
-                &["2048", "does not start"],
+                &["2688", "does not start"],
             ),
             (|f| device(f).rx_queues = 7, "buffers", Warning, &["26624", "= 32768"]),
             (

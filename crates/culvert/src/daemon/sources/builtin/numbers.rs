@@ -28,8 +28,10 @@
 //! | after the exact number was saved | the number, exact | the next number |
 //! | after the SA was added again | the number, which was made doubtful before the SA could be used | with a record it goes on by its cell, without one by what the cell says, or `STEP` past the number, whichever is more |
 //!
-//! `STEP` is more than a worker can send between two lines of this module, on a core that was
-//! taken from the control thread meanwhile.
+//! `STEP` is more than can be sent under one SA between two lines of this module, on a core that was
+//! taken from the control thread meanwhile. It does not depend on how many workers there are: only an
+//! SA's home numbers its packets, and of the home and its helpers whichever has the turn. A home
+//! moves only while no worker runs, and everything that was numbered has left by then.
 
 use core::hash::Hasher as _;
 use core::sync::atomic::Ordering::Relaxed;
@@ -47,7 +49,8 @@ use vault::{Origin, Record, Vault, VaultError};
 /// Keys of deleted SAs whose numbers are remembered.
 const RETIRED_MAX: usize = 4096;
 
-/// How far past a doubtful number the same keys go on: 70 ms of 15 million packets a second.
+/// How far past a doubtful number the same keys go on: 70 ms of 15 million packets a second, more than
+/// an SA's home and its helpers take turns for.
 const STEP: u64 = 1 << 20;
 
 /// First bytes of this module's keys in the vault; those of the XFRM database are lower.

@@ -1,0 +1,101 @@
+//! Which worker has which queue, and in which of its slots.
+//!
+//! | queue `q` of | worker | slot |
+//! | --- | --- | --- |
+//! | the private interface | `q % n` | 0; the last ones for what comes after the first `n` |
+//! | port `p` | `q % n` | `1 + 16 p + q / n` |
+//!
+//! So the first queue that a worker has of an interface is in the same slot at each of them, and a
+//! frame finds its port by the interface alone.
+
+use dataplane::MAX_PORTS;
+
+/// The most queues of one port that one worker has.
+pub const QUEUES_PER_WORKER: usize = 16;
+
+/// The most ports.
+pub const MAX_INTERFACES: usize = (MAX_PORTS - 1) / QUEUES_PER_WORKER;
+
+/// The first slot behind those of the ports.
+const BEHIND: usize = 1 + MAX_INTERFACES * QUEUES_PER_WORKER;
+
+/// A place for a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The worker's number.
+    pub worker: usize,
+    /// Its slot.
+    pub slot: usize,
+}
+
+/// The slot of a port's first queue, at whichever worker.
+pub const fn first_slot(port: usize) -> usize {
+    1 + port * QUEUES_PER_WORKER
+}
+
+/// The worker that has a queue, of whichever interface.
+pub fn worker_of(queue: usize, workers: usize) -> usize {
+    queue % workers.max(1)
+}
+
+/// Where a queue of a port stands, among so many workers. `None` if there is no place for it.
+pub fn of_port(first_slot: usize, queue: usize, workers: usize) -> Option<Place> {
+    let (worker, turn) = (worker_of(queue, workers), queue / workers);
+    (turn < QUEUES_PER_WORKER).then_some(Place { worker, slot: first_slot + turn })
+}
+
+/// Where a queue of the private interface stands. `None` if there is no place for it.
+pub fn of_private(queue: usize, workers: usize) -> Option<Place> {
+    let (worker, turn) = (worker_of(queue, workers), queue / workers);
+    let slot = if turn == 0 { 0 } else { BEHIND + turn - 1 };
+    (slot < MAX_PORTS).then_some(Place { worker, slot })
+}
+
+/// The queue that stands in a place, and the first slot of its interface.
+pub fn queue_in(Place { worker, slot }: Place, workers: usize) -> (usize, usize) {
+    let (first, turn) = match slot {
+        0 => (0, 0),
+        BEHIND.. => (0, slot - BEHIND + 1),
+        _ => {
+            let turn = (slot - 1) % QUEUES_PER_WORKER;
+            (slot - turn, turn)
+        }
+    };
+    (turn * workers + worker, first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_queue_has_a_place_of_its_own_and_is_found_there() {
+        for workers in [1, 2, 3, 4, 16, 64] {
+            let mut taken = HashSet::new();
+            let mut check = |place: Place, queue, first| {
+                assert!(place.worker < workers && place.slot < MAX_PORTS, "{place:?}");
+                assert!(taken.insert((place.worker, place.slot)), "{place:?} twice");
+                assert_eq!(queue_in(place, workers), (queue, first));
+            };
+            for queue in 0..workers * 16 {
+                check(of_private(queue, workers).unwrap(), queue, 0);
+                for port in 0..MAX_INTERFACES {
+                    let first = first_slot(port);
+                    check(of_port(first, queue, workers).unwrap(), queue, first);
+                }
+            }
+            assert_eq!(of_port(1, workers * 16, workers), None);
+            assert_eq!(of_private(workers * 16, workers), None);
+        }
+    }
+
+    #[test]
+    fn the_first_queue_of_each_worker_is_in_the_first_slot() {
+        for queue in 0..4 {
+            assert_eq!(of_port(17, queue, 4), Some(Place { worker: queue, slot: 17 }));
+            assert_eq!(of_private(queue, 4), Some(Place { worker: queue, slot: 0 }));
+        }
+        assert_eq!(of_port(17, 4, 4), Some(Place { worker: 0, slot: 18 }));
+    }
+}
