@@ -8,6 +8,7 @@
 mod answer;
 mod clock;
 mod control;
+mod engines;
 mod error;
 mod install;
 mod limits;
@@ -55,10 +56,11 @@ use self::workers::{ChangeError, Death, Workers, WorkersError};
 use crate::config::{Config, WorkerConfig};
 use crate::paths;
 
+pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::missing as missing_capabilities;
 pub use slots::QUEUES_PER_WORKER;
-pub use start::{providers, run};
+pub use start::run;
 
 /// The longest that the control thread sleeps: it looks after what tells nobody.
 const TICK: Duration = Duration::from_millis(1000);

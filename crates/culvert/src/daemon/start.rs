@@ -13,7 +13,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crypto::{EngineError, Provider, Providers};
 use dataplane::{Polling, Tables};
 use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
@@ -26,6 +25,7 @@ use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
 
 use super::control::Control;
+use super::engines::providers;
 use super::error::{StartError, system};
 use super::limits;
 use super::plan::{self, Plan};
@@ -37,7 +37,7 @@ use super::topology::{Own, Reflection};
 use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, tun_config};
-use crate::cli::{EngineChoice, RunArgs};
+use crate::cli::RunArgs;
 use crate::config::Config;
 use crate::paths;
 
@@ -230,31 +230,6 @@ fn open_vault(path: &Path) -> Result<(Vault, Vec<Record>), VaultError> {
             }
             result => return result,
         }
-    }
-}
-
-/// The engines that the configuration asks for; `auto` takes all that are there, the fastest first.
-pub fn providers(choice: EngineChoice) -> Result<Providers, EngineError> {
-    let shared = |provider| Arc::new(provider) as Arc<dyn Provider>;
-    let openssl = || engine_openssl::OpensslProvider::new().map(|p| Arc::new(p) as _);
-    let ipsec_mb = || ipsec_mb::IpsecMbProvider::new().map(shared);
-    match choice {
-        EngineChoice::Openssl => Ok(Providers::new(openssl()?)),
-        EngineChoice::IpsecMb => Ok(Providers::new(ipsec_mb()?)),
-        EngineChoice::Auto => match (ipsec_mb(), openssl()) {
-            (Ok(fast), other) => {
-                let mut providers = Providers::new(fast);
-                match other {
-                    Ok(other) => providers.push(other),
-                    Err(error) => warn!(%error, "only ipsec-mb does the crypto"),
-                }
-                Ok(providers)
-            }
-            (Err(error), openssl) => {
-                warn!(%error, "OpenSSL does the crypto instead: slower, above all on short packets");
-                openssl.map(Providers::new)
-            }
-        },
     }
 }
 

@@ -501,7 +501,7 @@ fn pin(key: &str, cpu: usize) {
 mod tests {
     use super::*;
     use crate::cli::EngineChoice;
-    use crate::daemon::start::providers;
+    use crate::daemon::engines::providers;
     use io::{Burst, ChunkSize, FramePool, MemoryHandle, PortCounters, PortError, UmemConfig};
     use std::os::fd::BorrowedFd;
     use std::time::Instant;
