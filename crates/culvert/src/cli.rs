@@ -1,13 +1,15 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
 mod bench;
+mod engine;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
+pub use engine::EngineChoice;
 
 /// A fast path for IPsec on Linux.
 ///
@@ -150,19 +152,6 @@ pub enum GuardCommand {
     Apply(ConfigArg),
     /// Take the guard down. Traffic that was protected can then leave in clear.
     Clear,
-}
-
-/// Which crypto engine works.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EngineChoice {
-    /// ipsec-mb where it is there, else OpenSSL.
-    #[default]
-    Auto,
-    /// Intel's multi-buffer library, or an error.
-    IpsecMb,
-    /// OpenSSL.
-    Openssl,
 }
 
 fn parse_spi(text: &str) -> Result<u32, String> {

@@ -76,15 +76,17 @@ pub mod icmp_error;
 pub mod neighbours;
 mod rate;
 mod route;
+mod route_result;
 mod routes;
 pub mod sample;
 mod targets;
 mod trie;
 
-pub use fib::{Fib, RouteResult, SourceCheck};
+pub use fib::{Fib, SourceCheck};
 pub use hold::{Held, HoldLimits, HoldQueue, Refused};
 pub use icmp_error::{IcmpCause, Reporter, Silence};
 pub use neighbours::{NeighbourEntry, NeighbourState, Neighbours, Resolution};
 pub use rate::RateLimiter;
 pub use route::{Hop, RouteEntry, RouteKind, RuleAction, RuleEntry, Subnet, table};
+pub use route_result::RouteResult;
 pub use routes::{RouteChange, Routes};

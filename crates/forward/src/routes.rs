@@ -14,6 +14,7 @@ use crate::fib::{FamilyFib, Fib, Rule, Step};
 use crate::flat::{Layer, Prefixes};
 use crate::grow::Growing;
 use crate::route::{RouteEntry, RuleAction, RuleEntry, Subnet};
+use crate::route_result::RouteResult;
 use crate::targets::Targets;
 use crate::trie::HOLE;
 
@@ -139,6 +140,22 @@ impl Routes {
     /// Whether there are no routes at all.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+impl Fib {
+    /// Builds from all routes and rules. Who has to follow changes keeps [`Routes`] instead.
+    ///
+    /// `skip_table` leaves out one table and the rules that lead to it: the one whose routes
+    /// bring local traffic to the data path, which must not send it back to itself. Without rules
+    /// for a family nothing of that family is routed; [`RuleEntry::defaults`] has those that a
+    /// host begins with.
+    pub fn new(
+        routes: impl IntoIterator<Item = RouteEntry>,
+        rules: impl IntoIterator<Item = RuleEntry>,
+        skip_table: Option<u32>,
+    ) -> Self {
+        Routes::new(routes, rules, skip_table).fib()
     }
 }
 
@@ -325,10 +342,10 @@ fn compile(
                 jumps.push((steps.len(), jump(*at, priority).map_or(kept.len(), lands)));
                 Step::Goto(usize::MAX)
             }
-            (RuleAction::Blackhole, _) => Step::Stop(crate::RouteResult::Blackhole),
-            (RuleAction::Unreachable, _) => Step::Stop(crate::RouteResult::Unreachable),
-            (RuleAction::Prohibit, _) => Step::Stop(crate::RouteResult::Prohibit),
-            (RuleAction::Opaque | RuleAction::Table(_), _) => Step::Stop(crate::RouteResult::Linux),
+            (RuleAction::Blackhole, _) => Step::Stop(RouteResult::Blackhole),
+            (RuleAction::Unreachable, _) => Step::Stop(RouteResult::Unreachable),
+            (RuleAction::Prohibit, _) => Step::Stop(RouteResult::Prohibit),
+            (RuleAction::Opaque | RuleAction::Table(_), _) => Step::Stop(RouteResult::Linux),
         };
         step_of.push(steps.len());
         let is_open_end = condition.is_none();

@@ -4,8 +4,8 @@ use core::net::IpAddr;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::fib::RouteResult;
 use crate::route::{Hop, RouteEntry, RouteKind};
+use crate::route_result::RouteResult;
 use crate::trie::HOLE;
 
 /// Where a packet goes that a route holds.

@@ -11,10 +11,10 @@ use crate::groups::{Groups, V4, V6};
 use crate::hash::Tag;
 use crate::model::{Action, Direction};
 use crate::policy_entry::PolicyEntry;
+use crate::sa_slot::SaSlot;
 use crate::slots::Piece;
 use crate::stamp::Spot;
 use crate::table::Table;
-use crate::view::SaSlot;
 
 /// One step from one state of the databases to the next.
 pub(crate) enum Change<S> {

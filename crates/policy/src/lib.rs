@@ -101,6 +101,7 @@ mod publisher;
 mod reader;
 mod reclaim;
 mod sa_entry;
+mod sa_slot;
 mod sad;
 mod selector;
 mod slots;

@@ -8,9 +8,10 @@ use crate::model::SaConfig;
 use crate::publisher::Publisher;
 use crate::reclaim::Reclaim;
 use crate::sa_entry::SaEntry;
+use crate::sa_slot::SaSlot;
 use crate::slots::Slots;
 use crate::table::Index;
-use crate::view::{SaHandle, SaSlot};
+use crate::view::SaHandle;
 
 /// An SA that the indexes have to forget.
 #[derive(Debug)]

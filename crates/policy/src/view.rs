@@ -1,7 +1,6 @@
 //! One state of the databases, as one thread sees it: slots of its own over shared indexes.
 
 use core::net::IpAddr;
-use core::sync::atomic::AtomicU32;
 use std::sync::Arc;
 
 use crate::feed::{Change, PolicyChange, SaChange};
@@ -11,6 +10,7 @@ use crate::hash::{Seeds, Tag};
 use crate::model::{Action, Direction};
 use crate::policy_entry::PolicyEntry;
 use crate::sa_entry::SaEntry;
+use crate::sa_slot::SaSlot;
 use crate::slots::Slots;
 use crate::stamp::Versions;
 use crate::table::{Links, NONE, Table};
@@ -47,38 +47,6 @@ pub struct SaIndex(pub(crate) u32);
 /// [`Databases`](crate::Databases).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaTag(pub(crate) Tag);
-
-/// Where an SA is, in one view.
-pub(crate) struct SaSlot<S> {
-    pub(crate) entry: Option<Arc<SaEntry<S>>>,
-    /// Differs each time that the slot is used.
-    pub(crate) generation: u32,
-    /// What the reader's owner has noted beside the SA.
-    pub(crate) note: AtomicU32,
-}
-
-impl<S> SaSlot<S> {
-    pub(crate) fn new(entry: Arc<SaEntry<S>>, generation: u32) -> SaSlot<S> {
-        SaSlot { entry: Some(entry), generation, note: AtomicU32::new(0) }
-    }
-}
-
-const _: () = assert!(size_of::<SaSlot<()>>() == 16);
-
-// Not derived: those would ask for `S: Clone` and `S: Default`.
-impl<S> Clone for SaSlot<S> {
-    fn clone(&self) -> SaSlot<S> {
-        // Notes are each reader's own.
-        let (entry, generation) = (self.entry.clone(), self.generation);
-        SaSlot { entry, generation, note: AtomicU32::new(0) }
-    }
-}
-
-impl<S> Default for SaSlot<S> {
-    fn default() -> SaSlot<S> {
-        SaSlot { entry: None, generation: 0, note: AtomicU32::new(0) }
-    }
-}
 
 /// The databases at one moment. Whatever the shared indexes name beside what is in the slots here
 /// is not in the view.

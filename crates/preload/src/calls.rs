@@ -6,13 +6,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::config::Config;
 use crate::flight::wipe;
 use crate::link;
 use crate::netlink::{self, xfrm};
 use crate::rescue;
 use crate::shim_protocol::{self, MAX_DATAGRAM_LEN, Record};
 use crate::socket::{Link, MAX_GROUP, Registration, Socket, choose_port_id, control};
-use crate::state::{self, Config, State};
+use crate::state::{self, State};
 use crate::sys::{self, Errno};
 use crate::table::{self, Owner};
 

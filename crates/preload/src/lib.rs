@@ -49,6 +49,7 @@
 //! `io_uring`. A descriptor closed behind the library's back is noticed by its inode.
 
 mod calls;
+mod config;
 mod flight;
 mod hidden;
 mod link;

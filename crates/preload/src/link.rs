@@ -4,9 +4,9 @@
 
 use std::time::Instant;
 
+use crate::config::Config;
 use crate::shim_protocol::Record;
 use crate::socket::{Link, Socket, control};
-use crate::state::Config;
 use crate::sys::{self, Errno};
 use crate::table::{self, Owner};
 

@@ -7,9 +7,10 @@
 use std::thread;
 use std::time::Instant;
 
+use crate::config::Config;
 use crate::link;
 use crate::socket::Link;
-use crate::state::{self, Config, State};
+use crate::state::{self, State};
 use crate::sys;
 
 /// Pauses between two looks, doubling.

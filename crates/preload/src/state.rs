@@ -7,19 +7,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use crate::config::Config;
 use crate::shim_protocol::MAX_DATAGRAM_LEN;
 use crate::socket::Socket;
 use crate::sys;
 use crate::table::{self, Owner};
-
-/// What the environment says.
-#[derive(Debug)]
-pub(crate) struct Config {
-    /// Where the server listens.
-    pub(crate) path: Vec<u8>,
-    /// How long a request waits for a server that is away.
-    pub(crate) wait: Duration,
-}
 
 /// The sockets and what goes with them.
 pub(crate) struct State {

@@ -41,8 +41,8 @@ mod tables;
 #[cfg(feature = "simulation")]
 pub use device::{GatewayDevice, SharedSimulation};
 pub use registers::{Counters, Drop, Event, EventKind, Registers};
-pub use sa::{Auth, Cipher, Limits, Sa, SaError};
+pub use sa::{Auth, Cipher, Limits, Sa, SaError, SaIndex};
 pub use selector::{Action, Policy, Selector};
 #[cfg(feature = "simulation")]
 pub use simulation::{Side, Simulation, Traffic};
-pub use tables::{Direction, PolicyIndex, SaIndex, SaUse, TableError, Tables};
+pub use tables::{Direction, PolicyIndex, SaUse, TableError, Tables};

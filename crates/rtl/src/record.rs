@@ -1,5 +1,7 @@
 //! Records of the tables: packed structs of `gateway_pkg.sv`, bit for bit.
 
+use core::net::IpAddr;
+
 use zeroize::Zeroize;
 
 /// The longest record in bits: an SA.
@@ -42,6 +44,14 @@ impl Record {
             self.put(8, bytes.get(place).copied().unwrap_or(0).into());
         }
         self
+    }
+
+    /// Appends an address: 16 bytes, IPv4 in the first four.
+    pub(crate) fn address(&mut self, address: IpAddr) -> &mut Record {
+        match address {
+            IpAddr::V4(address) => self.bytes(16, &address.octets()),
+            IpAddr::V6(address) => self.bytes(16, &address.octets()),
+        }
     }
 
     /// The record in words of 32 bits, the one with the lowest bits first.

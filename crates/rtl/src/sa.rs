@@ -9,7 +9,6 @@ use zeroize::Zeroizing;
 use crate::keys;
 use crate::record::Record;
 use crate::registers::{REPLAY_WINDOW, SA_BITS};
-use crate::selector::address_bytes;
 
 /// The cipher. AES keys have 16, 24 or 32 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +48,10 @@ pub struct Limits {
     /// Packets after which packets are dropped.
     pub hard_packets: u64,
 }
+
+/// An SA in the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SaIndex(pub u16);
 
 /// An SA. Its keys are zeroised when it is dropped, and never shown.
 #[derive(Clone, Debug)]
@@ -236,7 +239,7 @@ impl Sa {
         record.flag(valid).flag(self.mode == Mode::Tunnel).flag(self.dst.is_ipv6()).flag(self.esn);
         record.put(3, self.cipher as u64).put(2, key_len).put(2, self.auth as u64);
         record.put(32, self.spi.into());
-        record.bytes(16, &address_bytes(self.src)).bytes(16, &address_bytes(self.dst));
+        record.address(self.src).address(self.dst);
         record.put(8, self.hop_limit.into()).flag(self.copy_df);
         record.bytes(32, &self.keys.cipher).bytes(4, salt.as_slice());
         record.bytes(64, auth_keys.as_slice()).put(SA_BITS, self.reqid.into());

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crate::record::Record;
 use crate::registers::{POLICY_BITS, SA_BITS};
-use crate::tables::SaIndex;
+use crate::sa::SaIndex;
 
 /// Which packets a policy is for: those of which everything that is given agrees.
 ///
@@ -82,16 +82,6 @@ impl Selector {
     }
 }
 
-/// An address as it stands in records: 16 bytes, IPv4 in the first four.
-pub(crate) fn address_bytes(address: IpAddr) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    match address {
-        IpAddr::V4(a) => bytes[..4].copy_from_slice(&a.octets()),
-        IpAddr::V6(a) => bytes = a.octets(),
-    }
-    bytes
-}
-
 /// Which bits of a selector count (`shape_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
@@ -151,7 +141,7 @@ impl Policy {
         };
         let mut record = Record::new();
         record.flag(valid).put(3, shape as u64).flag(s.src.0.is_ipv6());
-        record.bytes(16, &address_bytes(s.src.0)).bytes(16, &address_bytes(s.dst.0));
+        record.address(s.src.0).address(s.dst.0);
         record.put(8, s.protocol.unwrap_or(0).into());
         record.put(16, s.src_port.unwrap_or(0).into()).put(16, s.dst_port.unwrap_or(0).into());
         record.put(2, action).flag(self.is_low_class).put(16, self.priority.into());

@@ -15,7 +15,7 @@ use crate::registers::{
     REG_INDEX, REG_MAGIC, REG_RECORD, REG_SIZES, REG_STATUS, REPLAY_WINDOW, Registers, SA_BITS,
     SHAPES, SIZES, STATUS_BUSY, TABLES_INBOUND, Table,
 };
-use crate::sa::{Sa, SaError};
+use crate::sa::{Sa, SaError, SaIndex};
 use crate::selector::{Action, Policy, Shape};
 
 /// Outbound or inbound: each has its own policies and SAs.
@@ -26,10 +26,6 @@ pub enum Direction {
     /// The other way.
     Inbound,
 }
-
-/// An SA in the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct SaIndex(pub u16);
 
 /// A policy in the gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -7,7 +7,8 @@
 
 use core::fmt;
 
-use crate::headers::{Family, Fragment, Headers};
+use crate::fragment::Fragment;
+use crate::headers::{Family, Headers};
 
 /// Lengths, TTL, protocol, traffic class, family and fragmentation of a packet: [`Headers`] without
 /// what tells flows apart.

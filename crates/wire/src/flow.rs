@@ -13,7 +13,8 @@
 
 use core::net::{IpAddr, Ipv6Addr};
 
-use crate::headers::{Family, Fragment, Headers};
+use crate::fragment::Fragment;
+use crate::headers::{Family, Headers};
 
 /// Addresses, ports, protocol, family and fragment state of a packet.
 ///

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use crate::checksum;
 use crate::error::ParseError;
+use crate::fragment::Fragment;
 use crate::ipv4::{self, Ipv4Header};
 use crate::ipv6::{self, Ipv6Header};
 use crate::protocol;
@@ -15,17 +16,6 @@ pub enum Family {
     V4,
     /// IPv6.
     V6,
-}
-
-/// Whether and how a packet is a fragment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Fragment {
-    /// The whole packet.
-    Whole,
-    /// The first fragment: the upper-layer header is there.
-    First,
-    /// A later fragment: no upper-layer header.
-    Later,
 }
 
 /// A packet's IP and upper-layer headers, parsed and checked once; later stages read this.

@@ -28,7 +28,7 @@
 use core::net::Ipv6Addr;
 
 use crate::error::{NoRoom, ParseError};
-use crate::headers::Fragment;
+use crate::fragment::Fragment;
 use crate::protocol;
 
 /// Length of the fixed header, in bytes.

@@ -3,7 +3,8 @@
 use core::net::IpAddr;
 
 use crate::checksum::{self, add};
-use crate::headers::{Fragment, Headers};
+use crate::fragment::Fragment;
+use crate::headers::Headers;
 use crate::ipv6::Ipv6Header;
 use crate::protocol;
 

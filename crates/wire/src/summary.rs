@@ -6,7 +6,7 @@
 
 use crate::fields::{Fields, flag};
 use crate::flow::FlowKey;
-use crate::headers::Fragment;
+use crate::fragment::Fragment;
 use crate::{Headers, ipv4, ipv6, protocol};
 
 /// What the packets of a flow have in common, and what they do not.

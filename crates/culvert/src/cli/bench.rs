@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::EngineChoice;
+use super::engine::EngineChoice;
 
 /// The commands of `culvert bench`.
 #[derive(Debug, Subcommand)]

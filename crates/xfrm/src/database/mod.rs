@@ -4,6 +4,7 @@
 //! thread owns it. A request that fails has changed nothing.
 
 mod aevent;
+mod convert;
 mod dump;
 mod emit;
 mod expiry;

@@ -5,10 +5,10 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crypto::Keys;
-use esp::{Mode, SaFlags, SaParams, UdpEncap};
-use policy::{Mark, SaConfig, SaId, VolumeLimits};
+use esp::{SaFlags, SaParams, UdpEncap};
+use policy::{SaConfig, SaId, VolumeLimits};
 
-use super::spd::selector;
+use super::convert::{mark, mode, selector};
 use crate::codec::{Address, Encap, MarkAttribute, SaInfo, constant as c};
 use crate::failure::Failure;
 use crate::suite::Algorithms;
@@ -168,21 +168,6 @@ impl Sa {
 }
 
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-
-/// A mode that the data path has.
-pub(super) fn mode(mode: u8) -> Result<Mode, Failure> {
-    match mode {
-        c::MODE_TRANSPORT => Ok(Mode::Transport),
-        c::MODE_TUNNEL => Ok(Mode::Tunnel),
-        c::MODE_ROUTE_OPTIMIZATION | c::MODE_BEET | c::MODE_IPTFS => Err(Failure::ModeUnsupported),
-        _ => Err(Failure::Mode),
-    }
-}
-
-/// The mark as the data path has it.
-pub(super) fn mark(m: &MarkAttribute) -> Mark {
-    Mark { value: m.value, mask: m.mask }
-}
 
 /// What larval SAs without an SPI are found by.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use policy::{Action, Direction, PolicyConfig, PortMask, Prefix, Selector};
+use policy::{Action, Direction, PolicyConfig};
 
-use super::sad::{mark, mode};
+use super::convert::{mark, mode, selector};
 use crate::codec::{MarkAttribute, PolicyInfo, SelectorInfo, Template, constant as c};
 use crate::failure::Failure;
 
@@ -77,20 +77,6 @@ fn template(t: &Template) -> Result<policy::Template, Failure> {
         mode: mode(t.mode)?,
         reqid: t.reqid,
         optional: t.optional != 0,
-    })
-}
-
-/// The selector as the data path has it; `None` for one of unspecified family, which matches
-/// everything.
-pub(super) fn selector(s: &SelectorInfo) -> Option<Selector> {
-    Some(Selector {
-        src: Prefix { addr: s.src.ip(s.family)?, len: s.src_prefix_len },
-        dst: Prefix { addr: s.dst.ip(s.family)?, len: s.dst_prefix_len },
-        protocol: s.protocol,
-        src_port: PortMask { value: s.src_port.0, mask: s.src_port_mask.0 },
-        dst_port: PortMask { value: s.dst_port.0, mask: s.dst_port_mask.0 },
-        ifindex: s.ifindex.cast_unsigned(),
-        user: s.user,
     })
 }
 

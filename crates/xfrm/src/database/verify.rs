@@ -1,6 +1,7 @@
 //! What Linux checks of an SA or a policy before anything else, and what is not carried.
 
-use super::sad::{ReplayForm, SaOptions, mode};
+use super::convert::mode;
+use super::sad::{ReplayForm, SaOptions};
 use super::spd::{DIR_MASK, direction};
 use crate::backend::{Counters, Replay};
 use crate::codec::{

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use mirror::{Address, Prefix};
 
-use super::linux_way::Way;
+use super::way::Way;
 
 /// Scopes of `rtnetlink(7)`.
 const SCOPE_LINK: u8 = 253;

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use mirror::{Address, Family, Prefix, Route, RouteKind, Rule, RuleAction, Snapshot};
 
 use super::address;
+use super::way::Way;
 
 /// What Linux has, as seen behind culvert's rule.
 pub struct Linux<'s> {
@@ -17,19 +18,6 @@ pub struct Linux<'s> {
     v6: Vec<&'s Rule>,
     /// What leads to this interface is culvert's, or leads back to it.
     private: u32,
-}
-
-/// Where a route leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// The egress interface.
-    pub ifindex: u32,
-    /// The router, `None` where the destination is on the link.
-    pub gateway: Option<IpAddr>,
-    /// The route's own word about the source.
-    pub prefsrc: Option<IpAddr>,
-    /// The route's scope, which the source's must not exceed (IPv4).
-    pub scope: u8,
 }
 
 impl<'s> Linux<'s> {

@@ -43,6 +43,7 @@ mod own_table;
 mod rules;
 #[cfg(test)]
 mod tests;
+mod way;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

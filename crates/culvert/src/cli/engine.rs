@@ -1,0 +1,16 @@
+//! Which crypto engine works.
+
+use clap::ValueEnum;
+
+/// Which crypto engine works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EngineChoice {
+    /// ipsec-mb where it is there, else OpenSSL.
+    #[default]
+    Auto,
+    /// Intel's multi-buffer library, or an error.
+    IpsecMb,
+    /// OpenSSL.
+    Openssl,
+}
