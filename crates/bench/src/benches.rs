@@ -118,7 +118,12 @@ impl Bench {
                  cache line takes to the second core and back, the median: where a virtual machine's cores are \
                  moved apart by its host it grows, and the gain falls. `from memory`: the packets lie \
                  in no core's caches, as a card leaves them that writes past the caches; else \
-                 the first core has written them."
+                 the core that receives them has written them. `the same SAs`: one worker, and the other \
+                 cores encrypt and decrypt for it. `SAs of their own`: a gateway for each core. \
+                 `workers, SAs of their own`: the workers of one gateway, each receives packets of its own SAs \
+                 only. `workers, handed over`: each receives packets of another worker's SAs only; the rate is \
+                 of those that got through, CYCLES are those of all cores together, and LOST are packets that \
+                 found the queue between two workers full (hand-over-full)."
             }
             Bench::Sas => {
                 "The whole path with many SAs, each with a key, policies and a remote network of \

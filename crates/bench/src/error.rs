@@ -66,6 +66,16 @@ pub enum BenchError {
         /// How many should have.
         allowed: u64,
     },
+    /// Workers handed over more packets or fewer than the case is about.
+    #[error("{handed} of {given} packets were handed over; allowed: {allowed}")]
+    HandedOver {
+        /// Packets.
+        given: u64,
+        /// Packets that were handed over, or dropped because there was no room for them.
+        handed: u64,
+        /// How many should have been.
+        allowed: u64,
+    },
     /// The databases or tables did not answer what they were built for.
     #[error("a look-up in {what} did not find what was put there")]
     NotFound {

@@ -233,9 +233,13 @@ pub(crate) fn repetition(
     while timed.has_time(options.duration, options.patience) {
         options.check_stop()?;
         gateway.load()?;
-        let (packets, posts) = (gateway.packets(), gateway.posts());
+        let posts = gateway.posts();
+        let run = |gateway: &mut Gateway| {
+            gateway.run();
+            gateway.packets()
+        };
         let switches = Gateway::crypto_switches;
-        timed.quiet_piece_on(gateway, &posts, packets, options.allocations, Gateway::run, switches);
+        timed.quiet_piece_on(gateway, &posts, options.allocations, run, switches);
         gateway.unload()?;
     }
     Ok(timed)

@@ -1,4 +1,5 @@
-//! The gateway under test: one worker between ports in memory, and the peers' SAs beside it.
+//! The gateway under test: one worker between ports in memory, and the peers' SAs beside it; or each worker of a
+//! set.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -6,13 +7,13 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
+use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
 use dataplane::{
-    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, Polling, Tables, Team, Waker,
-    Worker, WorkerParts,
+    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, Tables,
+    Team, Waker, Worker, WorkerParts,
 };
 use esp::{Cells, IvSource, Sa};
-use io::{BURST_LEN, ChunkSize, HEADROOM, Packet, Umem, UmemConfig};
+use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
 use wire::ethernet::{HEADER_LEN, emit_untagged};
@@ -26,7 +27,7 @@ use crate::port::Wire;
 use crate::random::Random;
 use crate::sibling::Post;
 use crate::timing::switches;
-use crate::traffic::Traffic;
+use crate::traffic::{Choice, Traffic};
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
 
 /// Which way through the gateway is taken.
@@ -63,7 +64,17 @@ pub(crate) struct Plan<'p> {
     pub(crate) routes: Vec<forward::RouteEntry>,
 }
 
-/// One gateway, ready to run, and everything that plays the world around it.
+/// Whose packets the workers of a set receive. SA `n` has its home at worker `n` modulo their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spread {
+    /// Those of its own SAs: as when a card spreads them over queues by their SPIs.
+    AtHome,
+    /// Those of the next worker's SAs, to which it hands over all of them.
+    Away,
+}
+
+/// One gateway, ready to run, and everything that plays the world around it; or one worker of a set, with what
+/// is around that.
 pub(crate) struct Gateway {
     /// The peers' side of the SAs that are measured: seals what the gateway opens, opens what it
     /// seals.
@@ -76,6 +87,7 @@ pub(crate) struct Gateway {
     /// Peers' ends that take their places with the next pass of packets.
     successors: Vec<(usize, Sa)>,
     pub(crate) worker: Worker,
+    /// Those of a set are with its first worker.
     pub(crate) databases: Databases<Sa>,
     pub(crate) tables: Arc<Tables>,
     /// What building it cost.
@@ -102,6 +114,8 @@ pub(crate) struct Gateway {
     /// The flow of the packet in each frame.
     flows: Vec<u32>,
     frames: usize,
+    /// Where packets come from for those that were dropped.
+    spare: FramePool,
     /// Kept, because the worker's ends would be of no use without.
     _keep: (EventReceiver, Sender<Command>, Umem),
 }
@@ -119,14 +133,53 @@ pub(crate) struct Built {
 
 impl Gateway {
     pub(crate) fn new(plan: Plan<'_>) -> Result<Gateway, BenchError> {
+        let chunks = plan.frames + SPARE_FRAMES;
+        let places = [Place { workers: 1, number: 0, exit: 0 }];
+        let gateway = Gateway::build(plan, chunks, &places)?.pop();
+        gateway.ok_or_else(|| too_many_workers(0))
+    }
+
+    /// The workers of a set, which share databases, tables and the region of frames. Each has ports and packets of
+    /// its own, as many as the plan has, and of the plan's flows those of its share; the number of SAs is a multiple
+    /// of that of workers.
+    pub(crate) fn set(
+        plan: Plan<'_>,
+        workers: usize,
+        spread: Spread,
+    ) -> Result<Vec<Gateway>, BenchError> {
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(too_many_workers(workers));
+        }
+        let exit = |number| match spread {
+            Spread::AtHome => number,
+            Spread::Away => (number + 1) % workers,
+        };
+        let places: Vec<Place> =
+            (0..workers).map(|number| Place { workers, number, exit: exit(number) }).collect();
+        // A worker's pool may keep what it drops.
+        let chunks = (plan.frames + SPARE_FRAMES + POOL_LEN as u32) * workers as u32;
+        let gateways = Gateway::build(plan, chunks, &places)?;
+        if let Some(first) = gateways.first() {
+            for sa in first.databases.sas() {
+                // Of tunnel n it is 1 + n.
+                sa.home().claim((sa.config.reqid as usize - 1) % workers);
+            }
+        }
+        Ok(gateways)
+    }
+
+    fn build(plan: Plan<'_>, chunks: u32, places: &[Place]) -> Result<Vec<Gateway>, BenchError> {
         let Plan { provider, suite, path, arrival, traffic, frames, policies, routes } = plan;
         let mut databases = Databases::new();
-        let (peers, built) = install(&mut databases, provider, suite, &traffic)?;
+        let (sessions, built) = install(&mut databases, provider, suite, &traffic)?;
+        let all_peers = places.iter().map(|_| peers(&sessions, suite, &traffic));
+        let all_peers = all_peers.collect::<Result<Vec<_>, _>>()?;
+        drop(sessions);
         for policy in policies {
             databases.put_policy(policy);
         }
         if path == Path::Esp
-            && let Some(sa) = peers.first()
+            && let Some(sa) = all_peers.first().and_then(|peers| peers.first())
         {
             let (size, max) = (traffic.size, sa.max_inner_len(MTU as usize));
             if size > max {
@@ -134,75 +187,99 @@ impl Gateway {
             }
         }
 
-        let config = UmemConfig {
-            chunks: frames + SPARE_FRAMES,
-            chunk_size: ChunkSize::Bytes2048,
-            populate: true,
-        };
-        let (umem, mut pool) = Umem::new(config)?;
-        let mut stock = Vec::with_capacity(frames as usize);
-        while stock.len() < frames as usize {
-            let Some(frame) = pool.take() else { break };
-            stock.push(Packet { frame, span: Span::default() });
-        }
-        // Neighbours in time are not neighbours in memory, as after a while in a real gateway.
-        Random::new(1).shuffle(&mut stock);
-
+        let config = UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: true };
+        let (umem, mut first_pool) = Umem::new(config)?;
         let tables = Arc::new(Tables::default());
         tables.topology.store(Arc::new(world::topology(traffic.shape, routes)));
         tables.neighbours.store(Arc::new(world::neighbours(traffic.shape)));
-        let counters = Arc::new(Counters::default());
-        let (events, keep_events) =
-            dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
-        let (keep_commands, commands) = channel();
-        let mut worker = Worker::new(WorkerParts {
-            team: Team::alone(),
-            tables: Arc::clone(&tables),
-            reader: databases.reader(),
-            engine: provider.engine()?,
-            ivs: IvSource::from_seed([1; 32]),
-            pool,
-            counters: Arc::clone(&counters),
-            events,
-            commands,
-            waker: Waker::new().map_err(BenchError::system("make an eventfd"))?,
-            // As an operator of so many tunnels sets it.
-            flows: (traffic.flows * 2).clamp(DEFAULT_FLOWS, 1 << 20),
-        });
-        let (lan, wan, private) = (Wire::default(), Wire::default(), Wire::default());
-        let limit = frames as usize;
-        worker.add_port(LAN_PORT, LAN, Box::new(lan.port(limit)), false);
-        worker.add_port(WAN_PORT, WAN, Box::new(wan.port(limit)), false);
-        worker.add_port(PRIVATE_PORT, PRIVATE, Box::new(private.port(limit)), true);
-        let (inside, outside) = match (path, traffic.direction) {
-            (Path::Clear, _) => (private, lan),
-            (Path::Esp, Direction::Outbound) => (lan, wan),
-            (Path::Esp, Direction::Inbound) => (wan, lan),
+        let new_waker = |_: &Place| Waker::new().map_err(BenchError::system("make an eventfd"));
+        let wakers = places.iter().map(new_waker).collect::<Result<Vec<_>, _>>()?;
+        let teams = match &wakers[..] {
+            [_] => vec![Team::alone()],
+            wakers => Team::of(wakers),
         };
-        Ok(Gateway {
-            worker,
-            databases,
-            tables,
-            built,
-            suite,
-            traffic,
-            path,
-            arrival,
-            counters,
-            inside,
-            outside,
-            peers,
-            successors: Vec::new(),
-            fresh: false,
-            engine: provider.engine()?,
-            ivs: IvSource::from_seed([2; 32]),
-            crypto_threads: Vec::new(),
-            posts: Arc::default(),
-            stock,
-            flows: vec![0; (frames + SPARE_FRAMES) as usize],
-            frames: frames as usize,
-            _keep: (keep_events, keep_commands, umem),
-        })
+        let stocks = places.iter().map(|_| stock(&mut first_pool, frames));
+        let stocks: Vec<Vec<Packet>> = stocks.collect();
+        let limit = frames as usize;
+        let wires: Vec<[Wire; 3]> = places.iter().map(|_| Default::default()).collect();
+
+        let mut first_pool = Some(first_pool);
+        let mut first_databases = Some(databases);
+        let mut gateways: Vec<Gateway> = Vec::with_capacity(places.len());
+        let parts = places.iter().zip(all_peers).zip(stocks).zip(teams).zip(wakers);
+        for ((((place, peers), stock), team), waker) in parts {
+            let counters = Arc::new(Counters::default());
+            let (events, keep_events) =
+                dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
+            let (keep_commands, commands) = channel();
+            let databases = first_databases.take().unwrap_or_default();
+            let reader = match gateways.first() {
+                Some(first) => first.databases.reader(),
+                None => databases.reader(),
+            };
+            let pool = first_pool.take().unwrap_or_else(|| umem.pool());
+            // Each its own, of the worker and of its peers.
+            let seed = 2 * place.number as u8;
+            let mut worker = Worker::new(WorkerParts {
+                team,
+                tables: Arc::clone(&tables),
+                reader,
+                engine: provider.engine()?,
+                ivs: IvSource::from_seed([seed + 1; 32]),
+                pool,
+                counters: Arc::clone(&counters),
+                events,
+                commands,
+                waker,
+                // As an operator of so many tunnels sets it.
+                flows: (traffic.flows / place.workers * 2).clamp(DEFAULT_FLOWS, 1 << 20),
+            });
+            let ports = [(LAN_PORT, LAN), (WAN_PORT, WAN), (PRIVATE_PORT, PRIVATE)];
+            for (wire, (slot, ifindex)) in wires.get(place.number).into_iter().flatten().zip(ports)
+            {
+                let port = Box::new(wire.port(limit));
+                worker.add_port(slot, ifindex, port, ifindex == PRIVATE);
+            }
+            let wires_of = |number| wires.get(number).cloned().unwrap_or_default();
+            let ([lan, wan, private], [lan_exit, wan_exit, _]) =
+                (wires_of(place.number), wires_of(place.exit));
+            let (inside, outside) = match (path, traffic.direction) {
+                (Path::Clear, _) => (private, lan_exit),
+                (Path::Esp, Direction::Outbound) => (lan, wan_exit),
+                (Path::Esp, Direction::Inbound) => (wan, lan_exit),
+            };
+            let share = Choice::EveryNth { next: place.exit, n: place.workers };
+            let traffic = match place.workers {
+                1 => traffic.clone(),
+                _ => traffic.clone().chosen(share),
+            };
+            gateways.push(Gateway {
+                worker,
+                databases,
+                tables: Arc::clone(&tables),
+                built,
+                suite,
+                traffic,
+                path,
+                arrival,
+                counters,
+                inside,
+                outside,
+                peers,
+                successors: Vec::new(),
+                fresh: false,
+                engine: provider.engine()?,
+                ivs: IvSource::from_seed([seed + 2; 32]),
+                crypto_threads: Vec::new(),
+                posts: Arc::default(),
+                stock,
+                flows: vec![0; chunks as usize],
+                frames: frames as usize,
+                spare: umem.pool(),
+                _keep: (keep_events, keep_commands, umem.clone()),
+            });
+        }
+        Ok(gateways)
     }
 
     /// Writes every packet anew, of the flows that come next, and queues it where the gateway
@@ -308,6 +385,11 @@ impl Gateway {
         Arc::clone(&self.posts)
     }
 
+    /// What became of packets so far.
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
     /// Packets that went by their flow's plan so far, and packets that took the full way.
     pub(crate) fn cached(&self) -> (u64, u64) {
         let work = &self.counters.work;
@@ -335,12 +417,15 @@ impl Gateway {
         let given = self.frames;
         match self.collect() {
             0 => Ok(()),
-            _ => {
-                let reasons = DropReason::ALL.iter().copied();
-                let reason = reasons.max_by_key(|r| self.counters.dropped(*r));
-                Err(BenchError::Lost { given, sent: self.stock.len(), reason })
-            }
+            _ => Err(self.lost(given)),
         }
+    }
+
+    /// The error that not all packets of those given have come out.
+    pub(crate) fn lost(&self, given: usize) -> BenchError {
+        let reasons = DropReason::ALL.iter().copied();
+        let reason = reasons.max_by_key(|r| self.counters.dropped(*r));
+        BenchError::Lost { given, sent: self.stock.len(), reason }
     }
 
     /// Takes what the gateway has sent, and tells how many packets it has not.
@@ -352,12 +437,27 @@ impl Gateway {
         lost
     }
 
+    /// As many packets as in the beginning, after some were dropped.
+    pub(crate) fn restock(&mut self, packets: usize) {
+        while self.stock.len() < packets
+            && let Some(frame) = self.spare.take()
+        {
+            self.stock.push(Packet { frame, span: Span::default() });
+        }
+        self.frames = self.stock.len();
+    }
+
     /// One pass of all packets that shows that what is timed does its work: whatever comes out,
     /// opened again, is the packet that went in, one hop further.
     pub(crate) fn prove(&mut self) -> Result<(), BenchError> {
         self.load()?;
         self.run();
         self.unload()?;
+        self.check()
+    }
+
+    /// Looks at each packet that has come out.
+    pub(crate) fn check(&mut self) -> Result<(), BenchError> {
         for packet in &mut self.stock {
             let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
             let ip = Span {
@@ -457,14 +557,37 @@ fn evict(packet: &Packet) {
     mem::evict(packet.frame.bytes().get(touched).unwrap_or_default());
 }
 
-/// Installs an SA pair and its policies for each tunnel; returns the peers' ends of those that the
-/// traffic uses.
+/// A worker's place in a set.
+struct Place {
+    workers: usize,
+    number: usize,
+    /// The worker at which its packets come out: the home of their SAs.
+    exit: usize,
+}
+
+const fn too_many_workers(given: usize) -> BenchError {
+    BenchError::Option { what: "workers", given, allowed: "1 to 64" }
+}
+
+/// So many packets, without content.
+fn stock(pool: &mut FramePool, frames: u32) -> Vec<Packet> {
+    let mut stock = Vec::with_capacity(frames as usize);
+    while stock.len() < frames as usize {
+        let Some(frame) = pool.take() else { break };
+        stock.push(Packet { frame, span: Span::default() });
+    }
+    // Neighbours in time are not neighbours in memory, as after a while in a real gateway.
+    Random::new(1).shuffle(&mut stock);
+    stock
+}
+
+/// Installs an SA pair and its policies for each tunnel; returns the keys of those that the traffic uses.
 fn install(
     databases: &mut Databases<Sa>,
     provider: &dyn Provider,
     suite: Suite,
     traffic: &Traffic,
-) -> Result<(Vec<Sa>, Built), BenchError> {
+) -> Result<(Vec<Session>, Built), BenchError> {
     const BOTH: [Direction; 2] = [Direction::Outbound, Direction::Inbound];
     let wrong = || BenchError::Wrong { suite };
     let count = traffic.sas;
@@ -503,13 +626,18 @@ fn install(
         bytes_per_sa: key_bytes
             .map(|keys| with_sas.saturating_sub(before).saturating_sub(keys as u64) as f64 / sas),
     };
-    // The peers are no part of what was built: they share the keys.
-    let peers = used.into_iter().zip(0..).map(|(session, n)| {
+    Ok((used, built))
+}
+
+/// The peers' ends of the SAs that the traffic uses. They share the keys.
+fn peers(sessions: &[Session], suite: Suite, traffic: &Traffic) -> Result<Vec<Sa>, BenchError> {
+    let peers = sessions.iter().zip(0..).map(|(session, n)| {
         let config = traffic.shape.sa(world::sa_config(suite, traffic.direction, n, 0));
         let cells = Cells::on_heap(config.params.replay_window);
-        Sa::new(config.params, session, cells).map_err(|_| wrong())
+        let sa = Sa::new(config.params, session.clone(), cells);
+        sa.map_err(|_| BenchError::Wrong { suite })
     });
-    Ok((peers.collect::<Result<_, _>>()?, built))
+    peers.collect()
 }
 
 /// Opens one packet that the gateway has sealed; between its IP header and ESP lie `encap_len` bytes.

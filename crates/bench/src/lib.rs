@@ -9,6 +9,7 @@
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
 //! | `round_trip`, `sibling` | how far apart two cores are, and whether others use them too |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
+//! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
 //! | `benches`, [`plot`] | all benchmarks by name, and their charts |
@@ -43,6 +44,7 @@ mod cycles;
 mod direction;
 pub mod error;
 mod esp;
+mod exchange;
 mod gateway;
 mod growth;
 pub mod guard;

@@ -71,6 +71,8 @@ pub struct Row {
     pub per_second: Option<f64>,
     /// Packets lost meanwhile.
     pub lost: Option<u64>,
+    /// The part of all packets that they are.
+    pub lost_share: Option<f64>,
     /// The slowest round of a worker, in microseconds.
     pub slowest_round_us: Option<f64>,
     /// Resident memory of each SA in bytes, without its key schedule.
@@ -115,6 +117,7 @@ pub const COLUMNS: &[Column] = &[
     (">NS/LOOK-UP", |r| r.ns_per_lookup.map(|n| format!("{n:.0}"))),
     (">PER SECOND", |r| r.per_second.map(|n| format!("{n:.0}"))),
     (">LOST", |r| r.lost.map(|n| n.to_string())),
+    (">LOST %", |r| number(r.lost_share.map(|n| n * 100.0))),
     (">SLOWEST ROUND US", |r| r.slowest_round_us.map(|n| format!("{n:.1}"))),
     (">BYTES/SA", |r| r.bytes_per_sa.map(|n| format!("{n:.0}"))),
     (">BYTES/KEY", |r| r.bytes_per_key.map(|n| format!("{n:.0}"))),

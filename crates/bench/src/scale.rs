@@ -1,18 +1,20 @@
-//! The bench `scale`: several cores, for the same SAs and for SAs of their own.
+//! The bench `scale`: several cores, for the same SAs, for SAs of their own, and as the workers of a set.
 //!
 //! What counts is the gain, and that one core and several are measured in turns: each repetition of
 //! several cores is held against the one of one core just before it. Each has a gateway of its
 //! own, so that no accident of where one lies in memory decides a whole run.
 
-use std::sync::Barrier;
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 
 use crypto::Suite;
+use dataplane::MAX_WORKERS;
 use rustix::thread::sched_getaffinity;
 
 use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
-use crate::gateway::{Arrival, Gateway, Path, Plan};
+use crate::exchange;
+use crate::gateway::{Arrival, Gateway, Path, Plan, Spread};
 use crate::options::{Direction, Options};
 use crate::pin::pin;
 use crate::round_trip::round_trip_ns;
@@ -26,12 +28,17 @@ use crate::traffic::{Choice, Traffic};
 enum Sharing {
     /// One worker has all, and the other cores encrypt and decrypt for it.
     Pool,
-    /// Each worker has its own, as when a card spreads peers over its queues.
+    /// Each worker has its own and is a gateway of its own: what workers of a set could be at best.
     Own,
+    /// Each worker of a set receives packets of the SAs whose home it is, as when a card spreads peers over its
+    /// queues. The set has one set of databases and tables, and one region of frames.
+    Set,
+    /// Each worker of a set receives packets of the next one's SAs, and hands them over.
+    HandedOver,
 }
 
 impl Sharing {
-    const ALL: [Sharing; 2] = [Sharing::Pool, Sharing::Own];
+    const ALL: [Sharing; 4] = [Sharing::Pool, Sharing::Own, Sharing::Set, Sharing::HandedOver];
 
     const fn name(self, arrival: Arrival) -> &'static str {
         match (self, arrival) {
@@ -39,6 +46,18 @@ impl Sharing {
             (Sharing::Pool, Arrival::InMemory) => "the same SAs, from memory",
             (Sharing::Own, Arrival::Cached) => "SAs of their own",
             (Sharing::Own, Arrival::InMemory) => "SAs of their own, from memory",
+            (Sharing::Set, Arrival::Cached) => "workers, SAs of their own",
+            (Sharing::Set, Arrival::InMemory) => "workers, SAs of their own, from memory",
+            (Sharing::HandedOver, Arrival::Cached) => "workers, handed over",
+            (Sharing::HandedOver, Arrival::InMemory) => "workers, handed over, from memory",
+        }
+    }
+
+    /// The most cores that it can use of so many.
+    fn most(self, cores: usize) -> usize {
+        match self {
+            Sharing::Pool | Sharing::Own => cores,
+            Sharing::Set | Sharing::HandedOver => cores.min(MAX_WORKERS),
         }
     }
 }
@@ -50,6 +69,8 @@ struct Turn {
     cycles: Option<f64>,
     packets: u64,
     allocations: u64,
+    /// Packets that were lost, and packets in all: of workers that hand over.
+    lost: Option<(u64, u64)>,
     /// Between the first core and the second.
     round_trip_ns: Option<f64>,
     /// What the row says beside figures.
@@ -95,7 +116,7 @@ impl Case<'_> {
         for _ in 0..self.options.repeat {
             alone.push(self.turn(Sharing::Pool, cores.get(..1).unwrap_or_default())?);
             for (sharing, turns) in Sharing::ALL.into_iter().zip(&mut together) {
-                turns.resize_with(cores.len().saturating_sub(1), Vec::new);
+                turns.resize_with(sharing.most(cores.len()).saturating_sub(1), Vec::new);
                 for (turns, count) in turns.iter_mut().zip(2..) {
                     turns.push(self.turn(sharing, cores.get(..count).unwrap_or(cores))?);
                 }
@@ -105,15 +126,17 @@ impl Case<'_> {
             let counts = core::iter::once(&alone).chain(&turns);
             counts.map(|turns| self.row(sharing, turns, &alone)).collect()
         };
-        let [pool, own] = together;
-        Ok([(Sharing::Pool, pool), (Sharing::Own, own)].map(rows))
+        let mut together = Sharing::ALL.into_iter().zip(together).map(rows);
+        Ok([(); Sharing::ALL.len()].map(|()| together.next().unwrap_or_default()))
     }
 
     /// One repetition on a thread of its own.
     fn turn(&self, sharing: Sharing, cores: &[usize]) -> Result<Turn, BenchError> {
         let work = || match sharing {
             Sharing::Pool => self.pool(cores),
-            Sharing::Own => self.own(cores),
+            Sharing::Own => self.apart(cores, |_| self.gateway()),
+            Sharing::Set => self.set_apart(cores),
+            Sharing::HandedOver => self.handed_over(cores),
         };
         thread::scope(|scope| match scope.spawn(work).join() {
             Ok(turn) => turn,
@@ -122,9 +145,20 @@ impl Case<'_> {
     }
 
     fn gateway(&self) -> Result<Gateway, BenchError> {
+        Gateway::new(self.plan(1))
+    }
+
+    /// The workers of a set.
+    fn set(&self, workers: usize, spread: Spread) -> Result<Vec<Gateway>, BenchError> {
+        Gateway::set(self.plan(workers), workers, spread)
+    }
+
+    /// For the SAs and flows of so many workers.
+    fn plan(&self, workers: usize) -> Plan<'_> {
         let Case { options, suite, direction, size, arrival } = *self;
-        let traffic = Traffic::new(direction, size, self.sas(), options.flows, Choice::InTurn(0));
-        Gateway::new(Plan { arrival, ..plan(options, suite, Path::Esp, traffic) })
+        let (sas, flows) = (self.sas() * workers, options.flows * workers);
+        let traffic = Traffic::new(direction, size, sas, flows, Choice::InTurn(0));
+        Plan { arrival, ..plan(options, suite, Path::Esp, traffic) }
     }
 
     /// SAs of each worker.
@@ -155,12 +189,29 @@ impl Case<'_> {
         Ok(Turn::of(&[timed], round_trip_ns, row))
     }
 
-    /// Workers that share nothing; their rates are added up.
-    fn own(&self, cores: &[usize]) -> Result<Turn, BenchError> {
+    /// Workers of a set, each with its own SAs.
+    fn set_apart(&self, cores: &[usize]) -> Result<Turn, BenchError> {
+        pin(cores.first().copied())?;
+        let set = self.set(cores.len(), Spread::AtHome)?;
+        let set = Mutex::new(set.into_iter().map(Some).collect::<Vec<_>>());
+        let take = |number: usize| {
+            let mut set = set.lock().unwrap_or_else(PoisonError::into_inner);
+            let gateway = set.get_mut(number).and_then(Option::take);
+            gateway.ok_or(BenchError::NotFound { what: "the set of workers" })
+        };
+        self.apart(cores, take)
+    }
+
+    /// Workers that leave one another alone, each with a gateway by its number; their rates are added up.
+    fn apart(
+        &self,
+        cores: &[usize],
+        gateway: impl Fn(usize) -> Result<Gateway, BenchError> + Sync,
+    ) -> Result<Turn, BenchError> {
         let barrier = Barrier::new(cores.len());
-        let work = |core: usize| -> Result<(Timed, Row), BenchError> {
+        let work = |(number, core): (usize, usize)| -> Result<(Timed, Gateway), BenchError> {
             let built = pin(Some(core)).and_then(|()| {
-                let mut gateway = self.gateway()?;
+                let mut gateway = gateway(number)?;
                 gateway.prove()?;
                 Ok(gateway)
             });
@@ -168,10 +219,12 @@ impl Case<'_> {
             barrier.wait();
             let mut gateway = built?;
             let timed = repetition(&mut gateway, self.options)?;
-            Ok((timed, row(self.options, "scale", &gateway)))
+            Ok((timed, gateway))
         };
-        let results: Vec<Result<(Timed, Row), BenchError>> = thread::scope(|scope| {
-            let threads: Vec<_> = cores.iter().map(|core| scope.spawn(|| work(*core))).collect();
+        let work = &work;
+        let results: Vec<Result<(Timed, Gateway), BenchError>> = thread::scope(|scope| {
+            let workers = cores.iter().copied().enumerate();
+            let threads: Vec<_> = workers.map(|worker| scope.spawn(move || work(worker))).collect();
             let join = |thread: thread::ScopedJoinHandle<'_, _>| match thread.join() {
                 Ok(result) => result,
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -179,15 +232,40 @@ impl Case<'_> {
             threads.into_iter().map(join).collect()
         });
         let all = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-        let (timed, mut rows): (Vec<Timed>, Vec<Row>) = all.into_iter().unzip();
-        let one = rows.pop().unwrap_or_default();
-        let row = Row {
-            cores: Some(cores.len()),
-            sas: one.sas.map(|sas| sas * cores.len()),
-            flows: one.flows.map(|flows| flows * cores.len()),
-            ..one
-        };
-        Ok(Turn::of(&timed, None, row))
+        let (timed, gateways): (Vec<Timed>, Vec<Gateway>) = all.into_iter().unzip();
+        let handed = gateways.iter().map(|g| g.counters().totals().handed_over).sum();
+        if handed > 0 {
+            let given = gateways.iter().map(|g| g.counters().totals().received).sum();
+            return Err(BenchError::HandedOver { given, handed, allowed: 0 });
+        }
+        Ok(Turn::of(&timed, None, self.row_of(&gateways)))
+    }
+
+    /// Workers of a set that hand over every packet.
+    fn handed_over(&self, cores: &[usize]) -> Result<Turn, BenchError> {
+        pin(cores.first().copied())?;
+        let mut set = self.set(cores.len(), Spread::Away)?;
+        let proved = exchange::prove(&mut set)?;
+        let exchanged = exchange::repetition(&mut set, cores, self.options)?;
+        let turn = Turn::of(&[exchanged.timed], None, self.row_of(&set));
+        Ok(Turn {
+            // Those of all cores together.
+            cycles: turn.cycles.map(|cycles| cycles * cores.len() as f64),
+            lost: Some((proved.lost + exchanged.lost, proved.given + exchanged.given)),
+            ..turn
+        })
+    }
+
+    /// What the row of these workers says beside figures.
+    fn row_of(&self, workers: &[Gateway]) -> Row {
+        let traffic = self.plan(workers.len()).traffic;
+        let first = workers.first().map(|first| row(self.options, "scale", first));
+        Row {
+            cores: Some(workers.len()),
+            sas: Some(traffic.sas),
+            flows: Some(traffic.flows),
+            ..first.unwrap_or_default()
+        }
     }
 
     /// The row of all repetitions with one number of cores, held against those of one core.
@@ -213,6 +291,13 @@ impl Case<'_> {
             fill_gain(&mut row, rates(turns).into_iter().zip(rates(alone)));
             row.round_trip_ns = trips.map(median);
         }
+        let lost: Option<Vec<(u64, u64)>> = turns.iter().map(|turn| turn.lost).collect();
+        if let Some(lost) = lost {
+            let sum = |of: fn(&(u64, u64)) -> u64| lost.iter().map(of).sum::<u64>();
+            let (lost, all) = (sum(|turn| turn.0), sum(|turn| turn.1));
+            row.lost = Some(lost);
+            row.lost_share = Some(lost as f64 / all as f64);
+        }
         row
     }
 }
@@ -229,6 +314,7 @@ impl Turn {
             cycles: cycles.map(median),
             packets: timed.iter().map(|timed| timed.packets).sum(),
             allocations: timed.iter().map(|timed| timed.allocations).sum(),
+            lost: None,
             round_trip_ns,
             row,
         }
@@ -258,7 +344,39 @@ fn cores(first: Option<usize>) -> Result<Vec<usize>, BenchError> {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use crate::benches::Bench;
+
+    #[test]
+    fn workers_of_a_set_lose_nothing_of_a_few_packets() {
+        let provider = engine_openssl::OpensslProvider::new().unwrap();
+        let mut options = Bench::Scale.defaults(&provider);
+        (options.frames, options.flows, options.sas, options.repeat) = (64, 64, vec![3], 1);
+        let short = Duration::from_micros(100);
+        (options.duration, options.patience) = (short, Some(short));
+        let all = cores(None).unwrap();
+        // A machine of one core has them on that.
+        let cores: Vec<usize> = all.iter().copied().cycle().take(2).collect();
+        let suite = options.suites[0];
+        for arrival in ARRIVALS {
+            for direction in [Direction::Outbound, Direction::Inbound] {
+                let case = Case { options: &options, suite, direction, size: 100, arrival };
+                let [_, _, apart, handed_over] = case.rows(&cores).unwrap();
+                for (rows, sharing, lost) in
+                    [(apart, Sharing::Set, None), (handed_over, Sharing::HandedOver, Some(0))]
+                {
+                    let [one, two] = &rows[..] else { panic!("{rows:?}") };
+                    assert_eq!((one.cores, one.sas, one.gain_median), (Some(1), Some(3), None));
+                    assert_eq!((two.cores, two.sas, two.flows), (Some(2), Some(6), Some(132)));
+                    assert_eq!((two.case, two.lost), (Some(sharing.name(arrival)), lost));
+                    assert_eq!(two.lost_share, lost.map(|_| 0.0));
+                    assert!(two.mpps_median > Some(0.0) && two.gain_median > Some(0.0));
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_core_that_was_asked_for_comes_first_and_none_twice() {

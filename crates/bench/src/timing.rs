@@ -40,7 +40,11 @@ impl Timed {
         allocations: Option<fn() -> u64>,
         work: impl FnOnce(),
     ) -> bool {
-        self.piece_on(&mut (), packets, allocations, |()| work(), |()| false)
+        let work = || {
+            work();
+            packets
+        };
+        self.piece_on(&mut (), allocations, |()| work(), |()| false)
     }
 
     /// As [`Timed::piece`], when the core is quiet.
@@ -50,18 +54,21 @@ impl Timed {
         allocations: Option<fn() -> u64>,
         work: impl FnOnce(),
     ) {
-        self.quiet_piece_on(&mut (), &[], packets, allocations, |()| work(), |()| 0);
+        let work = || {
+            work();
+            packets
+        };
+        self.quiet_piece_on(&mut (), &[], allocations, |()| work(), |()| 0);
     }
 
     /// As [`Timed::quiet_piece`], with other threads of the work on the cores of `posts`; `switches` says how
-    /// often they had to leave them so far.
+    /// often they had to leave them so far. The work says how many packets it had.
     pub(crate) fn quiet_piece_on<S>(
         &mut self,
         subject: &mut S,
         posts: &[Post],
-        packets: usize,
         allocations: Option<fn() -> u64>,
-        work: impl FnOnce(&mut S),
+        work: impl FnOnce(&mut S) -> usize,
         switches: impl Fn(&S) -> u64,
     ) {
         self.begun.get_or_insert_with(Instant::now);
@@ -69,7 +76,7 @@ impl Timed {
         let before = switches(subject);
         let mut piece = Timed { thrown: self.thrown, ..Timed::default() };
         let is_disturbed = |subject: &S| switches(subject) != before;
-        let counts = piece.piece_on(subject, packets, allocations, work, is_disturbed);
+        let counts = piece.piece_on(subject, allocations, work, is_disturbed);
         self.thrown = piece.thrown;
         if counts {
             self.add(piece, are_quiet(posts));
@@ -109,16 +116,15 @@ impl Timed {
     fn piece_on<S>(
         &mut self,
         subject: &mut S,
-        packets: usize,
         allocations: Option<fn() -> u64>,
-        work: impl FnOnce(&mut S),
+        work: impl FnOnce(&mut S) -> usize,
         is_disturbed: impl FnOnce(&S) -> bool,
     ) -> bool {
         let allocated = allocations.map_or(0, |count| count());
         let own_before = own_time();
         let begun = Instant::now();
         let from = cycles::now();
-        work(subject);
+        let packets = work(subject);
         let to = cycles::now();
         let time = begun.elapsed();
         let own = own_time().saturating_sub(own_before);
@@ -422,7 +428,11 @@ mod tests {
     #[test]
     fn a_piece_is_measured_once_whether_it_is_quiet_or_not() {
         let (mut timed, mut subject) = (Timed::default(), 0);
-        timed.quiet_piece_on(&mut subject, &[], 7, None, |n| *n += 1, |_| 0);
+        let work = |n: &mut i32| {
+            *n += 1;
+            7
+        };
+        timed.quiet_piece_on(&mut subject, &[], None, work, |_| 0);
         assert_eq!(subject, 1);
         assert!(timed.packets == 7 || timed.thrown > Duration::ZERO);
         assert!(timed.begun.is_some());

@@ -20,6 +20,14 @@ use crate::shape::Shape;
 pub(crate) enum Choice {
     /// One after the other.
     InTurn(usize),
+    /// Of so many flows in a row one, and of the next ones again: of so many SAs one, if their number is a
+    /// multiple.
+    EveryNth {
+        /// The next flow; at first below `n`.
+        next: usize,
+        /// Divides the number of SAs.
+        n: usize,
+    },
     /// Each is as likely.
     Uniform(Random),
     /// SAs by Zipf's law, and any of the SA's flows.
@@ -66,12 +74,22 @@ impl Traffic {
         Traffic { shape, ..self }
     }
 
+    /// The same with another choice of flows.
+    pub(crate) fn chosen(self, choice: Choice) -> Traffic {
+        Traffic { choice, ..self }
+    }
+
     /// The flow of the next packet.
     pub(crate) fn next_flow(&mut self) -> usize {
         match &mut self.choice {
             Choice::InTurn(next) => {
                 let flow = *next;
                 *next = if flow + 1 < self.flows { flow + 1 } else { 0 };
+                flow
+            }
+            Choice::EveryNth { next, n } => {
+                let flow = *next;
+                *next = if flow + *n < self.flows { flow + *n } else { flow % *n };
                 flow
             }
             Choice::Uniform(random) => random.below(self.flows),
@@ -198,6 +216,21 @@ mod tests {
             }
             assert_eq!(all.next_flow(), 0, "and again");
         }
+    }
+
+    #[test]
+    fn workers_that_take_every_nth_flow_meet_all_flows_and_no_sa_twice() {
+        let mut seen = HashSet::new();
+        for first in 0..3 {
+            let mut all = traffic(6, 18, Choice::EveryNth { next: first, n: 3 });
+            for _ in 0..6 {
+                let flow = all.next_flow();
+                assert_eq!(all.sa(flow) % 3, first);
+                assert!(seen.insert(flow), "{flow}");
+            }
+            assert_eq!(all.next_flow(), first, "and again");
+        }
+        assert_eq!(seen.len(), 18);
     }
 
     #[test]

@@ -229,7 +229,11 @@ fn several_cores_are_held_against_one() {
     options.sizes = vec![64];
     let rows = run(Bench::Scale, &options);
     let cores = std::thread::available_parallelism().unwrap().get();
-    assert_eq!(rows.len(), 2 * 2 * 2 * cores, "in caches or not, shared or not, both ways");
+    assert_eq!(
+        rows.len(),
+        2 * 4 * 2 * cores,
+        "in caches or not, four ways to share, both directions"
+    );
     for row in &rows {
         assert_eq!(row.bench, "scale");
         assert!(row.mpps_min.unwrap() <= row.mpps_median.unwrap());
@@ -240,13 +244,19 @@ fn several_cores_are_held_against_one() {
             assert!(0.0 < least && least <= row.gain_median.unwrap(), "{row:?}");
             assert!(row.gain_median.unwrap() <= most, "{row:?}");
         }
+        let is_handed_over = row.case.is_some_and(|case| case.starts_with("workers, handed over"));
+        assert_eq!(row.lost.is_some(), is_handed_over && !is_one, "{row:?}");
         let is_shared = row.case.is_some_and(|case| case.starts_with("the same SAs"));
         assert_eq!(row.round_trip_ns.is_some(), is_shared && !is_one, "{row:?}");
     }
     let one = |case| rows.iter().find(|r| r.case == Some(case)).unwrap().mpps_median;
     for (pool, own) in [
         ("the same SAs, in order", "SAs of their own"),
+        ("the same SAs, in order", "workers, SAs of their own"),
+        ("the same SAs, in order", "workers, handed over"),
         ("the same SAs, from memory", "SAs of their own, from memory"),
+        ("the same SAs, from memory", "workers, SAs of their own, from memory"),
+        ("the same SAs, from memory", "workers, handed over, from memory"),
     ] {
         assert_eq!(one(pool), one(own), "measured once");
     }

@@ -18,6 +18,9 @@ pub enum BenchCommand {
     /// The gateway path with 1 to 100 000 SAs, and their memory.
     Sas(BenchArgs),
     /// The gateway path on one core, two cores, and so on.
+    ///
+    /// One worker that shares its SAs with crypto threads; workers of one gateway, with SAs of their own
+    /// and with every packet handed over; and gateways that share nothing. --sas is for each worker.
     Scale(BenchArgs),
     /// What look-ups and packets cost as policies, routes and flows grow.
     Growth(BenchArgs),
