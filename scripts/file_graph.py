@@ -32,7 +32,9 @@ ITEM = re.compile(
     r"|\bmacro_rules!\s*(\w+)"
 )
 PATH = re.compile(r"(?<![\w:.$])(?:\$?crate|\w+)(?:\s*::\s*\w+)+")
-WORD = re.compile(r"\b[A-Za-z_]\w*")
+# What may be a use of a name: a type or a constant anywhere; a function or a module where it is called
+# or begins a path, as fields and variables may have the same names.
+WORD = re.compile(r"(?<![.\w])(?:[A-Z]\w*(?!\w)(?!\s*:(?!:))|[a-z_]\w*(?=\s*(?:\(|::|!)))")
 
 
 @dataclass

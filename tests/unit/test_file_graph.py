@@ -92,6 +92,16 @@ def test_a_name_that_is_handed_on_and_used_counts(uses):
     assert edges == {"lib.rs a.rs": ["Other"]}
 
 
+def test_a_field_of_the_same_name_is_no_use(uses):
+    edges, _ = uses({
+        "lib.rs": "mod a;\npub use a::{A, providers};\nstruct S { providers: u8 }\nfn f(s: S) -> u8 { s.providers }\n",
+        "a.rs": "pub struct A;\npub fn providers() {}\n",
+    })  # fmt: skip
+    assert edges == {}
+    edges, _ = uses({"lib.rs": "mod a;\npub use a::{A, providers};\nfn f() { providers(); }\n"})
+    assert edges == {"lib.rs a.rs": ["providers"]}
+
+
 def test_globs_and_nested_trees_are_followed_by_name(uses):
     edges, _ = uses({
         "lib.rs": "mod a;\nmod b;\nmod c;\n",
