@@ -11,8 +11,14 @@ use crate::event::Waker;
 use crate::packets::handoff::Peers;
 use crate::view::{Clock, Now};
 
-/// Packets that may be on their way from one worker to one other.
-const HAND_OVER_LEN: usize = 512;
+/// Packets that may be on their way from one worker to one other: several turns' worth where workers are
+/// few, and some MiB in all where they are many.
+fn hand_over_len(workers: usize) -> usize {
+    (HAND_OVER_IN_ALL / workers.max(1)).clamp(256, 2048)
+}
+
+/// Packets that may be on their way to one worker, about.
+const HAND_OVER_IN_ALL: usize = 8192;
 
 /// ICMP errors a second (RFC 1812 §4.3.2.8, RFC 4443 §2.4 f), and how many may come at once.
 const ERRORS_PER_SECOND: u32 = 1000;
@@ -92,7 +98,7 @@ impl Team {
     fn with(shared: &Arc<Shared>, wakers: &[Waker]) -> Vec<Team> {
         let wakers: Arc<[Waker]> = wakers.iter().take(MAX_WORKERS).cloned().collect();
         let sleepers = Sleepers::new();
-        let mesh = Mesh::new(wakers.len(), HAND_OVER_LEN, &sleepers);
+        let mesh = Mesh::new(wakers.len(), hand_over_len(wakers.len()), &sleepers);
         let teams = mesh.into_iter().enumerate().filter_map(|(n, peer)| {
             let peers = Peers::new(peer, Arc::clone(&wakers), sleepers.clone());
             Some(Team {

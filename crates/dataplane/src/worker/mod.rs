@@ -203,8 +203,20 @@ impl Worker {
         }
     }
 
-    /// Takes over what other workers have handed over.
+    /// Takes over what other workers have handed over: as many bursts as a port has in one turn, because
+    /// what others receive in theirs may all be for this one.
     fn take_over(&mut self) -> usize {
+        let mut came = 0;
+        for turn in 1..=BURSTS_AT_ONCE {
+            came += self.take_over_burst();
+            if came < turn * BURST_LEN {
+                break;
+            }
+        }
+        came
+    }
+
+    fn take_over_burst(&mut self) -> usize {
         let mut handed = ArrayVec::new();
         match &mut self.path.exec.out.peers {
             Some(peers) => peers.receive(&mut handed),

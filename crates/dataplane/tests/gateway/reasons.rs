@@ -192,18 +192,18 @@ fn produce(reason: DropReason) -> Gateway {
             (0..=HELD).for_each(|_| b.put_lan(&reply));
         }
         DropReason::HandOverFull => {
-            let sizes = Sizes { chunks: 4096, stock: 3000, port_limit: 1024 };
+            let sizes = Sizes { chunks: 8192, stock: 4000, port_limit: 4096 };
             b = Gateway::with_workers(Side::B, sizes, 64, 2);
             b.protect(&spec);
             // Its home never comes to take anything over.
             assert_eq!(b.sa(Side::B, &spec).home().claim(1), 1);
             let lan = b.lan.clone();
-            for _ in 0..513 {
+            for _ in 0..2049 {
                 b.put_into(&lan, &lan_frame(&reply), io::HEADROOM);
             }
             while b.worker.round_at(b.now) > 0 {}
             assert_eq!(b.dropped(reason), 1);
-            assert_eq!(b.counters.totals().handed_over, 512);
+            assert_eq!(b.counters.totals().handed_over, 2048);
         }
         DropReason::HoldTimeout => {
             b.set_neighbours(NeighbourState::Incomplete);
