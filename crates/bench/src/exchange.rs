@@ -287,9 +287,9 @@ mod tests {
     use crate::options::{Direction, suite_by_name};
     use crate::traffic::{Choice, Traffic};
 
-    fn with_set(spread: Spread, test: impl Fn(&mut [Gateway])) {
+    fn with_set(spread: Spread, frames: u32, test: impl Fn(&mut [Gateway])) {
         let provider = engine_openssl::OpensslProvider::new().unwrap();
-        let options = Options { frames: 1024, ..Options::new(&provider) };
+        let options = Options { frames, ..Options::new(&provider) };
         let suite = suite_by_name("aes128gcm16").unwrap();
         for direction in [Direction::Outbound, Direction::Inbound] {
             let traffic = Traffic::new(direction, 100, 2, 64, Choice::InTurn(0));
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn every_packet_is_handed_over_once_and_proved() {
-        with_set(Spread::Away, |set| {
+        with_set(Spread::Away, 1024, |set| {
             let proved = prove(set).unwrap();
             assert_eq!((proved.given, proved.lost), (2048, 0));
             let sums = Sums::of(&counters(set));
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn workers_that_keep_their_packets_are_no_case_of_it() {
-        with_set(Spread::AtHome, |set| {
+        with_set(Spread::AtHome, 1024, |set| {
             let kept = prove(set).err().unwrap();
             let BenchError::HandedOver { given, handed, allowed } = kept else { panic!("{kept}") };
             assert_eq!((given, handed, allowed), (2048, 0, 2048));
@@ -319,20 +319,20 @@ mod tests {
 
     #[test]
     fn what_finds_no_room_is_counted_and_replaced() {
-        with_set(Spread::Away, |set| {
+        with_set(Spread::Away, 4096, |set| {
             let before = Sums::of(&counters(set));
             set[0].load().unwrap();
             while set[0].worker.round() > 0 {}
             while set[1].worker.round() > 0 {}
             set[1].worker.round();
             let lost = set[0].collect() as u64;
-            assert_eq!(lost, 1024 - 512, "as long as a queue is");
+            assert_eq!(lost, 4096 - 2048, "as long as a queue is");
             set[0].check().unwrap();
-            set[0].restock(1024);
-            assert_eq!(set[0].packets(), 1024);
-            let passed = Exchanged { timed: Timed::default(), given: 1024, lost };
+            set[0].restock(4096);
+            assert_eq!(set[0].packets(), 4096);
+            let passed = Exchanged { timed: Timed::default(), given: 4096, lost };
             assert!(passed.checked(set, before).is_ok());
-            let unexplained = Exchanged { timed: Timed::default(), given: 1024, lost: 1 };
+            let unexplained = Exchanged { timed: Timed::default(), given: 4096, lost: 1 };
             let error = unexplained.checked(set, before).err().unwrap();
             assert!(matches!(error, BenchError::Lost { .. }), "{error}");
             assert_eq!(prove(set).unwrap().lost, 0);
