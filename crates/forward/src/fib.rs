@@ -1,7 +1,7 @@
 //! Routing: rules choose tables, tables choose routes by the longest prefix.
 //!
 //! A [`Fib`] never changes; a change of rules or routes makes a new one, which shares what is the
-//! same ([`Routes`]). Workers look up without locks or allocation.
+//! same ([`Routes`](crate::Routes)). Workers look up without locks or allocation.
 
 use core::net::IpAddr;
 use std::sync::Arc;
