@@ -20,10 +20,10 @@ use policy::{PolicyConfig, PortMask, Prefix};
 use crate::registers::{
     self, Counters, DROPS, Drop, EventKind, POLICY_BITS, REPLAY_WINDOW, SA_BITS,
 };
-use crate::sa::{Limits, Sa, SaError};
+use crate::sa::{Limits, Sa, SaError, SaIndex};
 use crate::selector::{Action, Policy, Selector};
 use crate::simulation::{Side, Simulation};
-use crate::tables::{Direction, PolicyIndex, SaIndex, SaUse, TableError, Tables};
+use crate::tables::{Direction, PolicyIndex, SaUse, TableError, Tables};
 
 /// A simulated gateway, shared by the device, its queue, and a test that looks on.
 pub type SharedSimulation = Arc<Mutex<Simulation>>;
