@@ -162,6 +162,14 @@ impl<T> Producer<T> {
         free.min(wanted)
     }
 
+    /// Whether more than half of the places are taken, by what the consumer has published so far.
+    #[inline]
+    pub fn is_half_full(&self) -> bool {
+        // Relaxed: nothing is done with the places.
+        let head = self.shared.head.load(Ordering::Relaxed);
+        distance(self.tail, head) > self.shared.places.len() / 2
+    }
+
     /// Whether the consumer has gone. What it left can be had by [`Self::take_back`].
     #[inline(always)]
     pub fn is_closed(&self) -> bool {

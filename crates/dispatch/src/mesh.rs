@@ -190,6 +190,12 @@ impl<T> Peer<T> {
         self.from.iter().flatten().all(Consumer::is_empty)
     }
 
+    /// Whether a queue to another worker is more than half full.
+    #[inline]
+    pub fn is_ahead(&self) -> bool {
+        self.to.iter().flatten().any(Producer::is_half_full)
+    }
+
     /// When worker `to` has gone, the first of the parcels from this one that it left; else nothing.
     pub fn take_back(&mut self, to: usize) -> Option<T> {
         self.to.get_mut(to)?.as_mut()?.take_back()
@@ -221,7 +227,7 @@ mod tests {
         }
         assert_eq!(a.send(2, 9), Err(Refused::Full(9)));
         assert_eq!(a.send(1, 7), Ok(()), "that to another is not full");
-        assert!(!c.is_empty());
+        assert!(!c.is_empty() && a.is_ahead() && !c.is_ahead());
         let mut out: ArrayVec<u32, 8> = ArrayVec::new();
         assert_eq!(c.receive(&mut out, 3), 3);
         assert_eq!(out.as_slice(), [0, 1, 10]);
@@ -229,6 +235,7 @@ mod tests {
         assert_eq!(c.receive(&mut out, 8), 1);
         assert_eq!(out.as_slice(), [0, 1, 10, 11]);
         assert!(c.is_empty() && a.is_empty() && !b.is_empty());
+        assert!(!a.is_ahead(), "all was taken");
         let full: Vec<_> = a.monitors().map(|(to, queue)| (to, queue.stats().full)).collect();
         assert_eq!(full, [(1, 0), (2, 1)]);
     }

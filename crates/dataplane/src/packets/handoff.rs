@@ -52,11 +52,40 @@ pub(crate) struct Peers {
     peer: Peer<Handed>,
     wakers: Arc<[Waker]>,
     sleepers: Sleepers,
+    /// Packets handed over since the ports' turn began.
+    handed: usize,
+    /// The ports have their next turn at this time, in nanoseconds, at the latest ...
+    ports_wait_until: u64,
+    /// ... or after so many rounds.
+    ports_wait_rounds: u32,
 }
+
+/// How long ports wait for a worker that is behind.
+const PORTS_WAIT_NS: u64 = 50_000;
+
+/// How many rounds they wait: about as long, where nothing else is to be done.
+const PORTS_WAIT_ROUNDS: u32 = 256;
 
 impl Peers {
     pub(crate) fn new(peer: Peer<Handed>, wakers: Arc<[Waker]>, sleepers: Sleepers) -> Peers {
-        Peers { peer, wakers, sleepers }
+        Peers { peer, wakers, sleepers, handed: 0, ports_wait_until: 0, ports_wait_rounds: 0 }
+    }
+
+    /// Whether ports should wait: what they bring is for a worker that is behind. A worker that
+    /// receives faster than another encrypts would otherwise keep it from its own ports, and most of
+    /// what it hands over would be dropped.
+    pub(crate) fn ports_wait(&mut self, now_ns: u64) -> bool {
+        self.handed = 0;
+        self.ports_wait_rounds = self.ports_wait_rounds.saturating_sub(1);
+        self.ports_wait_rounds > 0 && now_ns < self.ports_wait_until && self.peer.is_ahead()
+    }
+
+    /// The ports have had their turn, and brought `came` packets. They wait only if all of them were
+    /// for others: a worker's own packets do not wait for another worker.
+    pub(crate) fn end_turn(&mut self, came: usize, now_ns: u64) {
+        let is_for_others = came > 0 && self.handed >= came;
+        self.ports_wait_rounds = if is_for_others { PORTS_WAIT_ROUNDS } else { 0 };
+        self.ports_wait_until = now_ns + PORTS_WAIT_NS;
     }
 
     /// The worker's number.
@@ -110,10 +139,13 @@ impl Out {
     /// Hands something to another worker; it is dropped if the queue there is full.
     pub(crate) fn hand(&mut self, to: usize, handed: Handed) {
         let handed = match &mut self.peers {
-            Some(peers) => match peers.peer.send(to, handed) {
-                Ok(()) => return self.counters.handed_over.add(1),
-                Err(refused) => refused.into_item(),
-            },
+            Some(peers) => {
+                peers.handed += 1;
+                match peers.peer.send(to, handed) {
+                    Ok(()) => return self.counters.handed_over.add(1),
+                    Err(refused) => refused.into_item(),
+                }
+            }
             None => handed,
         };
         self.drop(handed.into_packet(), DropReason::HandOverFull);

@@ -31,7 +31,7 @@ impl Worker {
     /// set in turn, nothing is on its way.
     pub fn settle(&mut self) -> usize {
         self.drain_helpers();
-        let came = self.take_over();
+        let came = self.take_over(0);
         self.finish_round(true);
         self.drain_helpers();
         self.path.exec.out.transmit_all();

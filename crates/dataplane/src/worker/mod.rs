@@ -178,13 +178,25 @@ impl Worker {
         }
         exec.out.expire_neighbours(now.ns);
         self.slow.expire(&mut self.path);
-        let mut came = 0;
-        for slot in 0..self.path.exec.out.ports.len() {
-            came += self.receive_some(slot);
-        }
-        came += self.take_over();
+        let mut came = self.receive_all(now);
+        came += self.take_over(came);
         self.finish_round(came == 0);
         came + self.in_flight()
+    }
+
+    /// Receives from each port; waiting for another worker counts as a packet, so that the worker
+    /// does not sleep on it.
+    fn receive_all(&mut self, now: Now) -> usize {
+        let peers = &mut self.path.exec.out.peers;
+        if peers.as_mut().is_some_and(|peers| peers.ports_wait(now.ns)) {
+            return 1;
+        }
+        let slots = 0..self.path.exec.out.ports.len();
+        let came = slots.map(|slot| self.receive_some(slot)).sum();
+        if let Some(peers) = &mut self.path.exec.out.peers {
+            peers.end_turn(came, now.ns);
+        }
+        came
     }
 
     /// Runs what has been gathered through the engine and out of the ports; `is_idle` if nothing
@@ -203,11 +215,16 @@ impl Worker {
         }
     }
 
-    /// Takes over what other workers have handed over: as many bursts as a port has in one turn, because
-    /// what others receive in theirs may all be for this one.
-    fn take_over(&mut self) -> usize {
+    /// Takes over what other workers have handed over: from each as much as the ports have brought, so
+    /// that workers that hand over to each other go at one pace.
+    fn take_over(&mut self, from_ports: usize) -> usize {
+        let Some(peers) = &self.path.exec.out.peers else { return 0 };
+        let turns = match from_ports.div_ceil(BURST_LEN) {
+            0 => BURSTS_AT_ONCE,
+            bursts => (bursts * (peers.workers() - 1)).clamp(1, BURSTS_AT_ONCE),
+        };
         let mut came = 0;
-        for turn in 1..=BURSTS_AT_ONCE {
+        for turn in 1..=turns {
             came += self.take_over_burst();
             if came < turn * BURST_LEN {
                 break;

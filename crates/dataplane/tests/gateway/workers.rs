@@ -8,7 +8,7 @@ use dataplane::{Command, MAX_WORKERS, Team, Waker};
 use policy::VolumeLimits;
 
 use crate::packets::Ip;
-use crate::support::{Gateway, Side, Sizes, Spec};
+use crate::support::{Gateway, LAN, Side, Sizes, Spec, ethernet};
 
 const SIZES: Sizes = Sizes { chunks: 16384, stock: 8192, port_limit: 2048 };
 
@@ -114,6 +114,49 @@ fn held_packets_find_the_home() {
 }
 
 /// What all workers hold together is what one alone may hold.
+/// Ports whose packets are all for a worker that is behind wait for it; their own worker's never do.
+#[test]
+fn ports_wait_for_a_worker_that_is_behind() {
+    let spec = Spec::default();
+    let rounds = |a: &mut Gateway, count: usize| {
+        for _ in 0..count {
+            a.worker.round_at(a.now);
+        }
+    };
+    let behind = || {
+        let a = gateway(Side::A, 2, &spec);
+        // Its home does not come to take anything over.
+        assert_eq!(a.sa(Side::A, &spec).home().claim(1), 1);
+        let lan = a.lan.clone();
+        let put = move |a: &mut Gateway, packet: &[u8]| {
+            let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), packet);
+            a.put_into(&lan, &frame, io::HEADROOM);
+        };
+        (a, put)
+    };
+    let (mut a, put) = behind();
+    (0..2048).for_each(|n| put(&mut a, &packet(Side::A, n % 16, n)));
+    rounds(&mut a, 100);
+    let half = a.counters.totals().handed_over;
+    assert!((1025..1025 + 64).contains(&half), "half of the queue: {half}");
+    a.now.ns += 60_000;
+    rounds(&mut a, 2);
+    assert!(a.counters.totals().handed_over > half, "but not for long");
+    a.run();
+
+    // With one packet in a burst for the worker itself, or for Linux, nothing waits.
+    let (mut a, put) = behind();
+    let local = Ip::new(Side::A.lan(false, 10), Side::A.lan(false, 1)).udp(1, 2, &[0; 40]);
+    for n in 0..2000 {
+        let carried = packet(Side::A, n % 16, n);
+        put(&mut a, if n % 32 == 0 { &local } else { &carried });
+    }
+    rounds(&mut a, 2000 / 64 + 1);
+    let totals = a.counters.totals();
+    assert_eq!((totals.received, totals.to_linux, totals.dropped), (2000, 63, 0));
+    a.run();
+}
+
 #[test]
 fn limits_do_not_multiply() {
     for workers in [1, 4] {
