@@ -12,7 +12,7 @@ use dataplane::{
     Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, Tables,
     Team, Waker, Worker, WorkerParts,
 };
-use esp::{Cells, IvSource, Sa};
+use esp::{IvSource, LiveNumbers, Sa};
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
@@ -390,7 +390,7 @@ impl Gateway {
         &self.counters
     }
 
-    /// Packets that went by their flow's plan so far, and packets that took the full way.
+    /// Packets that went by their flow's plan so far, and packets that took the slow path.
     pub(crate) fn cached(&self) -> (u64, u64) {
         let work = &self.counters.work;
         (work.flow_hits.value(), work.flow_misses.value())
@@ -607,8 +607,8 @@ fn install(
             if direction == traffic.direction {
                 used.push(session.clone());
             }
-            let cells = Cells::on_heap(config.params.replay_window);
-            let sa = Sa::new(config.params.clone(), session, cells).map_err(|_| wrong())?;
+            let live = LiveNumbers::on_heap(config.params.replay_window);
+            let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
             databases.add_sa(config, sa).map_err(|_| wrong())?;
         }
     }
@@ -633,8 +633,8 @@ fn install(
 fn peers(sessions: &[Session], suite: Suite, traffic: &Traffic) -> Result<Vec<Sa>, BenchError> {
     let peers = sessions.iter().zip(0..).map(|(session, n)| {
         let config = traffic.shape.sa(world::sa_config(suite, traffic.direction, n, 0));
-        let cells = Cells::on_heap(config.params.replay_window);
-        let sa = Sa::new(config.params, session.clone(), cells);
+        let live = LiveNumbers::on_heap(config.params.replay_window);
+        let sa = Sa::new(config.params, session.clone(), live);
         sa.map_err(|_| BenchError::Wrong { suite })
     });
     peers.collect()

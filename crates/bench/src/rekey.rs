@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Instant;
 
 use crypto::{Provider, Suite};
-use esp::{Cells, Sa};
+use esp::{LiveNumbers, Sa};
 use policy::Databases;
 
 use crate::error::BenchError;
@@ -279,12 +279,12 @@ impl Rekeying {
             let key = n ^ generation << 20;
             let session = provider.session(self.suite, &world::keys(self.suite, direction, key))?;
             if direction == gateway.traffic.direction {
-                let cells = Cells::on_heap(config.params.replay_window);
-                let peer = Sa::new(config.params.clone(), session.clone(), cells);
+                let live = LiveNumbers::on_heap(config.params.replay_window);
+                let peer = Sa::new(config.params.clone(), session.clone(), live);
                 gateway.succeed(n as usize, peer.map_err(|_| wrong())?);
             }
-            let cells = Cells::on_heap(config.params.replay_window);
-            let sa = Sa::new(config.params.clone(), session, cells).map_err(|_| wrong())?;
+            let live = LiveNumbers::on_heap(config.params.replay_window);
+            let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
             gateway.databases.add_sa(config, sa).map_err(|_| wrong())?;
         }
         self.done += 1;
@@ -315,8 +315,8 @@ fn add(
         for direction in [Direction::Outbound, Direction::Inbound] {
             let config = world::sa_config(suite, direction, n, 0);
             let session = provider.session(suite, &world::keys(suite, direction, n))?;
-            let cells = Cells::on_heap(config.params.replay_window);
-            let sa = Sa::new(config.params.clone(), session, cells).map_err(|_| wrong())?;
+            let live = LiveNumbers::on_heap(config.params.replay_window);
+            let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
             databases.add_sa(config, sa).map_err(|_| wrong())?;
         }
         if with_policies {

@@ -29,7 +29,7 @@ work_counters! {
     /// counts once, when it is decrypted, and what comes to a NAT traversal port otherwise not at
     /// all.
     flow_hits, "flow-hits";
-    /// Packets that took the full way: their flow had no plan, or none that fitted them.
+    /// Packets that took the slow path: their flow had no plan, or none that fitted them.
     flow_misses, "flow-misses";
     /// Packets forwarded in clear, by the tables.
     forwarded_clear, "forwarded-clear";

@@ -3,8 +3,8 @@
 use crypto::{AesKey, Hmac, IcvLen, JobStatus, Session, Suite};
 use wire::{Span, parse_ip};
 
-use crate::cells::Cells;
 use crate::iv::IvSource;
+use crate::live_numbers::LiveNumbers;
 use crate::open::Opened;
 use crate::params::{Mode, SaFlags, SaParams, UdpEncap};
 use crate::sa::Sa;
@@ -84,5 +84,5 @@ fn sa(choice: u8, v4: bool) -> Option<Sa> {
         tfc_pad_len: if choice & 32 != 0 { 200 } else { 0 },
         flags: SaFlags { decap_dscp: choice & 64 != 0, ..SaFlags::default() },
     };
-    Sa::new(params, Session::new(suite, Box::new(())), Cells::on_heap(64)).ok()
+    Sa::new(params, Session::new(suite, Box::new(())), LiveNumbers::on_heap(64)).ok()
 }

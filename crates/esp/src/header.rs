@@ -82,11 +82,11 @@ impl Form {
     }
 }
 
-/// The outer headers of one SA, and all else that sealing a packet reads of it but the cells: one
+/// The outer headers of one SA, and all else that sealing a packet reads of it but the live numbers: one
 /// cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(crate) struct Template {
+pub(crate) struct OuterTemplate {
     /// The IP header, then the UDP header.
     bytes: [u8; MAX_LEN],
     /// IPv4: the sum over the header's constant words.
@@ -108,10 +108,10 @@ pub(crate) struct Template {
 
 const MAX_LEN: usize = ipv6::HEADER_LEN + UDP_HEADER_LEN;
 
-const _: () = assert!(size_of::<Template>() == mem::LINE_LEN, "one cache line");
+const _: () = assert!(size_of::<OuterTemplate>() == mem::LINE_LEN, "one cache line");
 
-impl Template {
-    pub fn new(params: &SaParams) -> Template {
+impl OuterTemplate {
+    pub fn new(params: &SaParams) -> OuterTemplate {
         let protocol = if params.encap.is_some() { protocol::UDP } else { protocol::ESP };
         let mut bytes = [0; MAX_LEN];
         let ip_len = match (params.src, params.dst) {
@@ -138,7 +138,7 @@ impl Template {
         let geometry = Geometry::new(params);
         let dscp_mask = if params.flags.dont_encap_dscp { 0 } else { !ecn::MASK };
         let ecn_mask = if params.flags.no_ecn { 0 } else { ecn::MASK };
-        Template {
+        OuterTemplate {
             bytes,
             sum: checksum::sum(&bytes[..ip_len]),
             ident_base: (params.spi ^ params.spi >> 16) as u16,
@@ -240,7 +240,7 @@ mod tests {
 
     /// All headers in front of ESP.
     fn write(params: &SaParams, out: &mut [u8], packet: PerPacket) -> Option<()> {
-        let template = Template::new(params);
+        let template = OuterTemplate::new(params);
         let (at, rest) = match params.dst {
             IpAddr::V4(_) => (20, template.write_v4(out, packet)?),
             IpAddr::V6(_) => (40, template.write_v6(out, packet)?),
@@ -341,7 +341,8 @@ mod tests {
     #[test]
     fn too_short_a_buffer_is_left_alone() {
         let packet = PerPacket { traffic_class: 0, dont_fragment: true, number: 1, total_len: 100 };
-        let (v4, v6) = (Template::new(&params(false, NATT)), Template::new(&params(true, NATT)));
+        let (v4, v6) =
+            (OuterTemplate::new(&params(false, NATT)), OuterTemplate::new(&params(true, NATT)));
         let mut out = [0xa5; 40];
         assert!(v4.write_v4(&mut out[..19], packet).is_none());
         assert!(v6.write_v6(&mut out[..39], packet).is_none());

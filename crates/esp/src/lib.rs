@@ -15,7 +15,7 @@
 //! who has one packet only.
 //!
 //! An [`Sa`] is two cache lines for packets and one of control data. What changes with packets is
-//! beside it, in [`Cells`], which may lie in memory that outlives the process. A [`Number`] can be
+//! beside it, in [`LiveNumbers`], which may lie in memory that outlives the process. A [`Number`] can be
 //! used once: it is neither `Clone` nor `Copy`, and [`Sa::seal_prepare`] takes it.
 //!
 //! # Example
@@ -25,7 +25,7 @@
 //! ```
 //! use crypto::{AesKey, IcvLen, Job, Keys, Op, Provider, Suite};
 //! use engine_openssl::OpensslProvider;
-//! use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams};
+//! use esp::{LiveNumbers, IvSource, Mode, Sa, SaFlags, SaParams};
 //! use outcome::DropReason;
 //! use wire::{Span, ipv4, parse_ip};
 //!
@@ -39,7 +39,7 @@
 //! };
 //! let sa = || -> Result<Sa, Box<dyn core::error::Error>> {
 //!     let session = provider.session(suite, &keys)?;
-//!     Ok(Sa::new(params.clone(), session, Cells::on_heap(params.replay_window))?)
+//!     Ok(Sa::new(params.clone(), session, LiveNumbers::on_heap(params.replay_window))?)
 //! };
 //! let (out, inbound) = (sa()?, sa()?);
 //! let mut engine = provider.engine()?;
@@ -83,7 +83,7 @@
 //! # Threads
 //!
 //! An [`Sa`] is shared by `Arc`. Its numbers have one writer at a time: who leases, counts
-//! ([`Cells::count`]) and accepts. What one writer did happens before what the next one reads,
+//! ([`LiveNumbers::count`]) and accepts. What one writer did happens before what the next one reads,
 //! which is the caller's to arrange. The steps between touch the packet alone and may be any
 //! thread's. With two writers sequence numbers stay unique; window and counters do not stay exact.
 //!
@@ -100,12 +100,12 @@
 //! path's.
 #![forbid(unsafe_code)]
 
-mod cells;
 mod ecn;
 #[doc(hidden)]
 pub mod fuzz;
 mod header;
 mod iv;
+mod live_numbers;
 mod open;
 mod params;
 mod replay;
@@ -116,13 +116,13 @@ mod sequence;
 mod size;
 mod transport;
 
-pub use cells::Cells;
 pub use ecn::EcnDecap;
 pub use iv::IvSource;
+pub use live_numbers::LiveNumbers;
 pub use open::{Content, Opened, Opening};
 pub use params::{Mode, SaFlags, SaParams, UdpEncap};
 pub use replay::ReplayWindow;
 pub use ring::MAX_REPLAY_WINDOW;
 pub use sa::{Sa, SaError};
 pub use seal::Sealing;
-pub use sequence::{Headroom, Lease, Number};
+pub use sequence::{Lease, Number, NumbersLeft};

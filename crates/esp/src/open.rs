@@ -203,7 +203,7 @@ impl Sa {
             Ok(content) => {
                 window.commit(opening.seq);
                 if !content.is_dummy() {
-                    self.cells.count(u64::from(content.payload_len), now_s);
+                    self.live.count(u64::from(content.payload_len), now_s);
                 }
                 Ok(())
             }
@@ -216,7 +216,7 @@ impl Sa {
     #[inline(never)]
     fn refuse(&self, buf: &mut [u8], opening: &Opening, reason: DropReason) -> DropReason {
         if reason == DropReason::InIntegrity {
-            bump(self.cells.integrity_failures());
+            bump(self.live.integrity_failures());
         }
         wipe(buf, opening);
         self.count_refused(reason)
@@ -229,8 +229,8 @@ impl Sa {
     #[inline(never)]
     pub fn count_refused(&self, reason: DropReason) -> DropReason {
         match reason {
-            DropReason::InReplayDuplicate => bump(self.cells.replays()),
-            DropReason::InReplayOld => bump(self.cells.too_old()),
+            DropReason::InReplayDuplicate => bump(self.live.replays()),
+            DropReason::InReplayOld => bump(self.live.too_old()),
             _ => {}
         }
         reason

@@ -18,24 +18,24 @@ use core::sync::atomic::{
 
 use outcome::DropReason;
 
-use crate::cells::Cells;
+use crate::live_numbers::LiveNumbers;
 use crate::size::Shape;
 
-/// A view of an SA's replay window in its cells.
+/// A view of an SA's replay window in its live numbers.
 ///
-/// One writer at a time for each SA, see [`Cells`]; others may read and see some mix of before
+/// One writer at a time for each SA, see [`LiveNumbers`]; others may read and see some mix of before
 /// and after.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayWindow<'a> {
-    cells: &'a Cells,
+    live: &'a LiveNumbers,
     shape: Shape,
 }
 
 impl<'a> ReplayWindow<'a> {
-    /// The window of this shape in these cells, which were made for it.
+    /// The window of this shape in these live numbers, which were made for it.
     #[inline(always)]
-    pub(crate) fn new(cells: &'a Cells, shape: Shape) -> ReplayWindow<'a> {
-        ReplayWindow { cells, shape }
+    pub(crate) fn new(live: &'a LiveNumbers, shape: Shape) -> ReplayWindow<'a> {
+        ReplayWindow { live, shape }
     }
 
     /// Size in packets; 0 when the check is off.
@@ -46,7 +46,7 @@ impl<'a> ReplayWindow<'a> {
 
     /// The highest number accepted so far.
     pub fn edge(&self) -> u64 {
-        self.cells.edge().load(Relaxed)
+        self.live.edge().load(Relaxed)
     }
 
     /// The whole number of a packet that carries `low` (RFC 4303 appendix A2.2).
@@ -138,7 +138,7 @@ impl<'a> ReplayWindow<'a> {
         let edge = self.edge();
         if number > edge {
             // With the check off the edge still guides ESN inference, and people.
-            self.cells.edge().store(number, Relaxed);
+            self.live.edge().store(number, Relaxed);
             if number / 64 != edge / 64 {
                 self.clear_entered(edge, number);
             }
@@ -155,7 +155,7 @@ impl<'a> ReplayWindow<'a> {
     /// `seen` says for each number in the window whether it was received. Not while a worker
     /// uses the SA.
     pub fn restore(&self, edge: u64, mut seen: impl FnMut(u64) -> bool) {
-        self.cells.edge().store(edge, Relaxed);
+        self.live.edge().store(edge, Relaxed);
         for word in self.words() {
             word.store(0, Release);
         }
@@ -192,13 +192,13 @@ impl<'a> ReplayWindow<'a> {
 
     /// The ring: the part of the bitmap that this size uses, a power of two.
     fn words(&self) -> &'a [AtomicU64] {
-        let bitmap = self.cells.bitmap();
+        let bitmap = self.live.bitmap();
         bitmap.get(..=self.shape.ring_mask()).unwrap_or(bitmap)
     }
 
     #[inline(always)]
     fn word(&self, index: u64) -> Option<&'a AtomicU64> {
-        self.cells.bitmap().get(index as usize & self.shape.ring_mask())
+        self.live.bitmap().get(index as usize & self.shape.ring_mask())
     }
 }
 
@@ -212,7 +212,7 @@ mod tests {
     use crate::params::{Mode, SaFlags, SaParams};
     use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 
-    fn view(cells: &Cells, size: u32, esn: bool) -> ReplayWindow<'_> {
+    fn view(live: &LiveNumbers, size: u32, esn: bool) -> ReplayWindow<'_> {
         let address = core::net::Ipv4Addr::LOCALHOST.into();
         let params = SaParams {
             spi: 0x100,
@@ -226,7 +226,7 @@ mod tests {
             tfc_pad_len: 0,
             flags: SaFlags::default(),
         };
-        ReplayWindow::new(cells, Shape::new(&params))
+        ReplayWindow::new(live, Shape::new(&params))
     }
 
     /// The window as the RFC's words define it, without any cleverness.
@@ -299,8 +299,8 @@ mod tests {
                 1 => any::<u64>().prop_map(|n| n / 2),
             ],
         ) {
-            let cells = Cells::on_heap(size);
-            let window = view(&cells, size, true);
+            let live = LiveNumbers::on_heap(size);
+            let window = view(&live, size, true);
             let mut model = Model { size: size.into(), edge: 0, seen: BTreeSet::new() };
             if start != 0 {
                 window.commit(start);
@@ -332,8 +332,8 @@ mod tests {
             subspace in 1u64..5,
             before in 0u64..70000,
         ) {
-            let cells = Cells::on_heap(size);
-            let window = view(&cells, size, true);
+            let live = LiveNumbers::on_heap(size);
+            let window = view(&live, size, true);
             let start = (subspace << 32) - before;
             window.restore(start, |_| false);
             let mut model = Model { size: size.into(), edge: start, seen: BTreeSet::new() };
@@ -372,8 +372,8 @@ mod tests {
             ahead in any::<bool>(),
             distance in prop_oneof![0u64..70000, 0u64..(1 << 32) - 70000],
         ) {
-            let cells = Cells::on_heap(size);
-            let window = view(&cells, size, true);
+            let live = LiveNumbers::on_heap(size);
+            let window = view(&live, size, true);
             window.restore(edge, |_| false);
             let number = if ahead {
                 edge.checked_add(distance)
@@ -387,8 +387,8 @@ mod tests {
 
         #[test]
         fn restore_sets_exactly_what_it_is_told(size in 1u32..300, edge in 0u64..1000, salt: u64) {
-            let cells = Cells::on_heap(size);
-            let window = view(&cells, size, false);
+            let live = LiveNumbers::on_heap(size);
+            let window = view(&live, size, false);
             for n in 1..200 {
                 window.commit(n);
             }
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn ring_is_what_the_cells_reserve() {
         for size in (0..=MAX_REPLAY_WINDOW).step_by(7).chain([1, 64, 65, 65535, 65536]) {
-            let words = Cells::on_heap(size).bitmap().len();
+            let words = LiveNumbers::on_heap(size).bitmap().len();
             assert_eq!(words, ring_words(size));
             assert!(words * 64 >= size as usize + 64, "one word more than the window");
         }
@@ -413,8 +413,8 @@ mod tests {
 
     #[test]
     fn high_half_follows_the_window_across_subspaces() {
-        let cells = Cells::on_heap(64);
-        let window = view(&cells, 64, true);
+        let live = LiveNumbers::on_heap(64);
+        let window = view(&live, 64, true);
         // Nothing received: every low half is in the first subspace.
         assert_eq!(window.infer(window.edge(), u32::MAX), Ok(u64::from(u32::MAX)));
         // The window spans two subspaces (case B of the appendix).
@@ -439,8 +439,8 @@ mod tests {
 
     #[test]
     fn without_esn_numbers_do_not_wrap() {
-        let cells = Cells::on_heap(32);
-        let window = view(&cells, 32, false);
+        let live = LiveNumbers::on_heap(32);
+        let window = view(&live, 32, false);
         window.commit(u64::from(u32::MAX));
         assert_eq!(window.infer(window.edge(), 1), Ok(1));
         assert_eq!(window.check(1), Err(DropReason::InReplayOld));
@@ -449,8 +449,8 @@ mod tests {
 
     #[test]
     fn off_accepts_everything_and_still_follows_esn() {
-        let cells = Cells::on_heap(0);
-        let window = view(&cells, 0, true);
+        let live = LiveNumbers::on_heap(0);
+        let window = view(&live, 0, true);
         for n in [0, 7, 7, u64::from(u32::MAX) - 1] {
             assert_eq!(window.check(n), Ok(()));
             window.commit(n);
@@ -463,13 +463,13 @@ mod tests {
     /// A crash inside the commit may cost a fresh packet, never accept one twice.
     #[test]
     fn edge_moves_before_bits_are_cleared() {
-        let cells = Cells::on_heap(64);
-        let window = view(&cells, 64, false);
+        let live = LiveNumbers::on_heap(64);
+        let window = view(&live, 64, false);
         for n in 1..=64 {
             window.commit(n);
         }
         // What memory looks like when the process dies right after the edge was stored.
-        cells.edge().store(100, Relaxed);
+        live.edge().store(100, Relaxed);
         for n in 37..=64 {
             assert!(window.check(n).is_err(), "number {n} was accepted before");
         }

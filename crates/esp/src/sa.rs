@@ -8,13 +8,13 @@ use outcome::DropReason;
 use thiserror::Error;
 use wire::Fields;
 
-use crate::cells::Cells;
 use crate::ecn::EcnDecap;
-use crate::header::Template;
+use crate::header::OuterTemplate;
+use crate::live_numbers::LiveNumbers;
 use crate::params::{Mode, SaParams};
 use crate::replay::ReplayWindow;
 use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
-use crate::sequence::{self, Headroom, Lease};
+use crate::sequence::{self, Lease, NumbersLeft};
 use crate::size::{Shape, base_header_len};
 use crate::transport;
 
@@ -24,19 +24,19 @@ use crate::transport;
 /// [`Sa::seal_prepare`] and [`Sa::seal_finish`], or [`Sa::open_prepare`] and [`Sa::open_finish`].
 /// Between the two the caller runs a [`crypto::Job::esp`] on the ESP part of the packet.
 ///
-/// Shared by `Arc`. One worker at a time for each SA: see [`Cells`]. Sequence numbers stay unique
+/// Shared by `Arc`. One worker at a time for each SA: see [`LiveNumbers`]. Sequence numbers stay unique
 /// even if that is broken; the replay window and the counters do not stay exact.
 ///
 /// # Memory
 /// Two cache lines are read for packets (outbound both, inbound the second), the third is control
-/// data: 192 bytes. Beside it the cells ([`Cells::needed`]) and the session's keys.
+/// data: 192 bytes. Beside it the live numbers ([`LiveNumbers::needed`]) and the session's keys.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Sa {
     /// First line: what sealing reads.
-    pub(crate) template: Template,
+    pub(crate) template: OuterTemplate,
     /// Second line: where the live numbers and the keys are, and what opening reads.
-    pub(crate) cells: Cells,
+    pub(crate) live: LiveNumbers,
     session: Session,
     pub(crate) shape: Shape,
     /// Control data.
@@ -47,14 +47,14 @@ const _: () = assert!(offset_of!(Sa, params) <= 2 * mem::LINE_LEN, "two cache li
 const _: () = assert!(size_of::<Sa>() <= 3 * mem::LINE_LEN, "and one of control data");
 
 impl Sa {
-    /// An SA from its parameters, keys and numbers. `cells` may come from an earlier life of the
+    /// An SA from its parameters, keys and numbers. `live` may come from an earlier life of the
     /// same SA: numbers go on where they stood. They must be of the same replay window then, as
     /// its size decides where a number's bit is; after a change of size use
     /// [`ReplayWindow::restore`].
     ///
     /// # Errors
     /// When the three do not belong together; see [`SaError`].
-    pub fn new(params: SaParams, session: Session, cells: Cells) -> Result<Sa, SaError> {
+    pub fn new(params: SaParams, session: Session, live: LiveNumbers) -> Result<Sa, SaError> {
         if session.suite() != params.suite {
             return Err(SaError::Suite { params: params.suite, session: session.suite() });
         }
@@ -67,12 +67,12 @@ impl Sa {
         if params.replay_window > MAX_REPLAY_WINDOW {
             return Err(SaError::ReplayWindow(params.replay_window));
         }
-        let (needed, given) = (ring_words(params.replay_window), cells.bitmap().len());
+        let (needed, given) = (ring_words(params.replay_window), live.bitmap().len());
         if given < needed {
-            return Err(SaError::Cells { needed, given });
+            return Err(SaError::LiveNumbers { needed, given });
         }
-        let (template, shape) = (Template::new(&params), Shape::new(&params));
-        Ok(Sa { template, cells, session, shape, params })
+        let (template, shape) = (OuterTemplate::new(&params), Shape::new(&params));
+        Ok(Sa { template, live, session, shape, params })
     }
 
     /// The same SA with another rule for ECN at the tunnel's exit.
@@ -94,8 +94,8 @@ impl Sa {
     }
 
     /// The live numbers.
-    pub fn cells(&self) -> &Cells {
-        &self.cells
+    pub fn live(&self) -> &LiveNumbers {
+        &self.live
     }
 
     /// The crypto session, for jobs.
@@ -108,32 +108,32 @@ impl Sa {
     #[inline]
     pub fn prefetch_to_seal(&self, cache: Cache) {
         mem::prefetch_into(cache, &self.template);
-        mem::prefetch_into(cache, &self.cells);
+        mem::prefetch_into(cache, &self.live);
     }
 
     /// Brings the SA's own line near that opening reads, as [`Sa::prefetch_to_seal`].
     #[inline]
     pub fn prefetch_to_open(&self, cache: Cache) {
-        mem::prefetch_into(cache, &self.cells);
+        mem::prefetch_into(cache, &self.live);
     }
 
-    /// Brings the cells near that every packet touches. Best called when the SA's own lines have had time
+    /// Brings the live numbers near that every packet touches. Best called when the SA's own lines have had time
     /// to come, some packets later. What else a packet touches of a replay window is known when its number
     /// is, see [`ReplayWindow::prefetch`].
     #[inline]
     pub fn prefetch_numbers(&self, cache: Cache) {
-        self.cells.prefetch(cache);
+        self.live.prefetch(cache);
     }
 
     /// The replay window.
     pub fn replay(&self) -> ReplayWindow<'_> {
-        ReplayWindow::new(&self.cells, self.shape)
+        ReplayWindow::new(&self.live, self.shape)
     }
 
     /// Leases up to `n` consecutive outbound numbers, for a run of packets of this SA; fewer where
     /// the end of all numbers is near.
     ///
-    /// Each goes into one packet, by [`Sa::seal_prepare`]. Unique whatever threads do. The cell
+    /// Each goes into one packet, by [`Sa::seal_prepare`]. Unique whatever threads do. The number
     /// is moved past all of them before the first is used, so that a crash skips numbers and
     /// repeats none.
     ///
@@ -141,12 +141,12 @@ impl Sa {
     /// [`DropReason::OutSequenceExhausted`] when the last number has been leased.
     #[inline]
     pub fn lease(&self, n: u32) -> Result<Lease, DropReason> {
-        sequence::lease(self.cells.sent(), self.shape.esn(), n)
+        sequence::lease(self.live.sent(), self.shape.esn(), n)
     }
 
     /// How many outbound numbers are left: alarm before the last is used, also without ESN.
-    pub fn sequence_headroom(&self) -> Headroom {
-        sequence::headroom(self.cells.sent(), self.template.esn)
+    pub fn numbers_left(&self) -> NumbersLeft {
+        sequence::numbers_left(self.live.sent(), self.template.esn)
     }
 
     /// The most that sealing adds to a packet, in bytes: headers, IV, the longest padding that
@@ -220,9 +220,9 @@ pub enum SaError {
     /// The replay window is too large.
     #[error("a replay window of {0} packets is above 65536")]
     ReplayWindow(u32),
-    /// The cells were made for a smaller replay window.
-    #[error("the replay window needs a bitmap of {needed} words, the cells have {given}")]
-    Cells {
+    /// The live numbers were made for a smaller replay window.
+    #[error("the replay window needs a bitmap of {needed} words, the live numbers have {given}")]
+    LiveNumbers {
         /// Words needed.
         needed: usize,
         /// Words given.
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn parts_that_do_not_belong_together_are_refused() {
         let refused = |params: SaParams, suite, window| {
-            Sa::new(params, session(suite), Cells::on_heap(window)).map(|_| ()).unwrap_err()
+            Sa::new(params, session(suite), LiveNumbers::on_heap(window)).map(|_| ()).unwrap_err()
         };
         let null = Suite::NullHmac { hmac: Hmac::Sha1_96 };
         assert_eq!(refused(params(), null, 128), SaError::Suite { params: GCM, session: null });
@@ -270,20 +270,21 @@ mod tests {
         assert_eq!(refused(SaParams { spi: 0, ..params() }, GCM, 128), SaError::SpiZero);
         let wide = SaParams { replay_window: 65537, ..params() };
         assert_eq!(refused(wide, GCM, 65536), SaError::ReplayWindow(65537));
-        assert_eq!(refused(params(), GCM, 64), SaError::Cells { needed: 4, given: 2 });
-        assert!(Sa::new(params(), session(GCM), Cells::on_heap(128)).is_ok());
+        assert_eq!(refused(params(), GCM, 64), SaError::LiveNumbers { needed: 4, given: 2 });
+        assert!(Sa::new(params(), session(GCM), LiveNumbers::on_heap(128)).is_ok());
     }
 
     #[test]
     fn overhead_bounds_every_length() {
         for suite in Suite::all() {
-            let sa = Sa::new(SaParams { suite, ..params() }, session(suite), Cells::on_heap(128));
+            let sa =
+                Sa::new(SaParams { suite, ..params() }, session(suite), LiveNumbers::on_heap(128));
             let sa = sa.unwrap();
             let added = (20..1500).map(|len| sa.sealed_len(len, 0) - len);
             assert_eq!(added.max(), Some(sa.overhead()));
         }
         // Worked by hand: 20 IPv4 + 8 ESP + 8 IV + 3 padding + 2 trailer + 16 ICV.
-        let sa = Sa::new(params(), session(GCM), Cells::on_heap(128)).unwrap();
+        let sa = Sa::new(params(), session(GCM), LiveNumbers::on_heap(128)).unwrap();
         assert_eq!(sa.overhead(), 57);
         assert_eq!(sa.headroom(), 36);
         assert_eq!(sa.max_inner_len(1500), 1446);

@@ -35,7 +35,7 @@ pub struct Sealing {
 impl Sa {
     /// What the SA counts for a cleartext packet that it is to seal, in bytes, as Linux's
     /// `xfrm_output_one` does: the whole packet in tunnel mode, its payload in transport mode,
-    /// before TFC and padding. Counted with [`Cells::count`](crate::Cells::count), before the
+    /// before TFC and padding. Counted with [`LiveNumbers::count`](crate::LiveNumbers::count), before the
     /// encryption, by the thread that owns the SA.
     ///
     /// `h` was parsed from `packet`.
@@ -443,7 +443,7 @@ mod tests {
     use wire::{Headers, L4Checksum, parse_ip, verify_l4_checksum};
 
     use super::*;
-    use crate::cells::Cells;
+    use crate::live_numbers::LiveNumbers;
     use crate::params::{SaFlags, SaParams, UdpEncap};
 
     fn tunnels() -> impl Strategy<Value = SaParams> {
@@ -523,7 +523,7 @@ mod tests {
             (wrong_len, shift) in (prop::option::weighted(0.1, any::<u16>()), 0usize..2),
         ) {
             let session = || Session::new(params.suite, Box::new(()));
-            let sa = || Sa::new(params.clone(), session(), Cells::on_heap(0)).unwrap();
+            let sa = || Sa::new(params.clone(), session(), LiveNumbers::on_heap(0)).unwrap();
             let (straight, general) = (sa(), sa());
             let number = if params.esn { first } else { first & u64::from(u32::MAX) };
             if let Some(len) = wrong_len {
@@ -589,7 +589,7 @@ mod tests {
                         flags: SaFlags::default(),
                     };
                     let session = Session::new(suite, Box::new(()));
-                    let sa = Sa::new(params, session, Cells::on_heap(0)).unwrap();
+                    let sa = Sa::new(params, session, LiveNumbers::on_heap(0)).unwrap();
                     let mut buf = [0; 72 + 100 + 64];
                     buf[72..172].copy_from_slice(&packet);
                     let span = Span { start: 72, len: 100 };

@@ -1,6 +1,6 @@
 //! Outbound sequence numbers (RFC 4303 §2.2, §3.3.3).
 //!
-//! A number, and with a counter mode so a nonce, is used once in the life of a key. The cell that
+//! A number, and with a counter mode so a nonce, is used once in the life of a key. The number that
 //! holds the last number handed out is therefore moved past a number *before* that number is
 //! used: a crash between the two skips a number, it never repeats one.
 
@@ -10,7 +10,7 @@ use outcome::DropReason;
 
 /// How many numbers an outbound SA has left, for alarms and for rekeying in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Headroom {
+pub enum NumbersLeft {
     /// More than a sixteenth of all numbers are left.
     Ample,
     /// At most a sixteenth is left: rekey now, whatever the lifetimes say.
@@ -83,13 +83,13 @@ impl Number {
 /// is 0.
 ///
 /// # Errors
-/// [`DropReason::OutSequenceExhausted`] when the last number has been leased; the cell stays.
+/// [`DropReason::OutSequenceExhausted`] when the last number has been leased; the number stays.
 #[inline]
 pub(crate) fn lease(sent: &AtomicU64, esn: bool, n: u32) -> Result<Lease, DropReason> {
     let last = last_number(esn);
     let mut before = sent.load(Relaxed);
     loop {
-        // A cell beyond the last number (ESN switched off by a reinstall) is exhausted.
+        // A number beyond the last number (ESN switched off by a reinstall) is exhausted.
         let left = last.saturating_sub(before).min(n.into());
         if left == 0 && n != 0 {
             return Err(DropReason::OutSequenceExhausted);
@@ -101,12 +101,12 @@ pub(crate) fn lease(sent: &AtomicU64, esn: bool, n: u32) -> Result<Lease, DropRe
     }
 }
 
-/// What a cell holds that was closed: beyond every number, so nothing is leased from it any more.
+/// What a number holds that was closed: beyond every number, so nothing is leased from it any more.
 pub(crate) const CLOSED: u64 = u64::MAX;
 
 /// Ends the handing out of numbers, whoever would go on, and tells the last one handed out.
 ///
-/// All leases, and this, are read-modify-writes of one cell, and those have one order: each lease
+/// All leases, and this, are read-modify-writes of one number, and those have one order: each lease
 /// either came before, and all its numbers are at most the one told, or comes later and gets
 /// nothing. No thread need be waited for.
 pub(crate) fn close(sent: &AtomicU64) -> u64 {
@@ -114,16 +114,16 @@ pub(crate) fn close(sent: &AtomicU64) -> u64 {
 }
 
 /// How many numbers are left.
-pub(crate) fn headroom(sent: &AtomicU64, esn: bool) -> Headroom {
+pub(crate) fn numbers_left(sent: &AtomicU64, esn: bool) -> NumbersLeft {
     let last = last_number(esn);
     match last.saturating_sub(sent.load(Relaxed)) {
-        0 => Headroom::Exhausted,
-        left if left <= last / LOW_FRACTION => Headroom::Low { left },
-        _ => Headroom::Ample,
+        0 => NumbersLeft::Exhausted,
+        left if left <= last / LOW_FRACTION => NumbersLeft::Low { left },
+        _ => NumbersLeft::Ample,
     }
 }
 
-/// The part of all numbers below which the rest is [`Headroom::Low`].
+/// The part of all numbers below which the rest is [`NumbersLeft::Low`].
 const LOW_FRACTION: u64 = 16;
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
             assert_eq!(take(&sent, esn, 2), Ok(vec![42, 43]));
             assert_eq!(close(&sent), 43);
             assert_eq!(take(&sent, esn, 1), Err(DropReason::OutSequenceExhausted));
-            assert_eq!(headroom(&sent, esn), Headroom::Exhausted);
+            assert_eq!(numbers_left(&sent, esn), NumbersLeft::Exhausted);
         }
     }
 
@@ -210,9 +210,9 @@ mod tests {
         assert_eq!(take(&sent, false, 2), Ok(vec![u64::from(u32::MAX)]));
         assert_eq!(take(&sent, false, 1), Err(DropReason::OutSequenceExhausted));
         assert_eq!(take(&sent, true, 2), Ok(vec![1 << 32, (1 << 32) + 1]));
-        // A cell past 32 bits (ESN switched off by a reinstall) is exhausted, not truncated.
+        // A number past 32 bits (ESN switched off by a reinstall) is exhausted, not truncated.
         assert_eq!(take(&sent, false, 1), Err(DropReason::OutSequenceExhausted));
-        assert_eq!(headroom(&sent, false), Headroom::Exhausted);
+        assert_eq!(numbers_left(&sent, false), NumbersLeft::Exhausted);
     }
 
     #[test]
@@ -226,17 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn headroom_falls_in_three_steps() {
-        let at = |n: u64, esn| headroom(&AtomicU64::new(n), esn);
+    fn fewer_are_left_in_three_steps() {
+        let at = |n: u64, esn| numbers_left(&AtomicU64::new(n), esn);
         let last = u64::from(u32::MAX);
-        assert_eq!(at(0, false), Headroom::Ample);
-        assert_eq!(at(last - last / 16 - 1, false), Headroom::Ample);
-        assert_eq!(at(last - last / 16, false), Headroom::Low { left: last / 16 });
-        assert_eq!(at(last - 1, false), Headroom::Low { left: 1 });
-        assert_eq!(at(last, false), Headroom::Exhausted);
-        assert_eq!(at(last, true), Headroom::Ample);
-        assert_eq!(at(u64::MAX - 1, true), Headroom::Low { left: 1 });
-        assert_eq!(at(u64::MAX, true), Headroom::Exhausted);
+        assert_eq!(at(0, false), NumbersLeft::Ample);
+        assert_eq!(at(last - last / 16 - 1, false), NumbersLeft::Ample);
+        assert_eq!(at(last - last / 16, false), NumbersLeft::Low { left: last / 16 });
+        assert_eq!(at(last - 1, false), NumbersLeft::Low { left: 1 });
+        assert_eq!(at(last, false), NumbersLeft::Exhausted);
+        assert_eq!(at(last, true), NumbersLeft::Ample);
+        assert_eq!(at(u64::MAX - 1, true), NumbersLeft::Low { left: 1 });
+        assert_eq!(at(u64::MAX, true), NumbersLeft::Exhausted);
     }
 
     /// How many numbers each request of each thread asks for.

@@ -87,7 +87,7 @@ impl Geometry {
 }
 
 /// What opening a packet, and everything but sealing, reads of an SA's lengths and flags: eight
-/// bytes, beside the pointers to cells and keys.
+/// bytes, beside the pointers to live numbers and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
     /// The replay window's size in packets, 0 for no check; above it, from bit 24 on, the binary

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Bench, GCM, NOW_S, inner, number, own, params, sa, tcp, text, udp};
 use crypto::{AesKey, Hmac, JobStatus, Op, Suite};
-use esp::{EcnDecap, Headroom, IvSource, Mode, Opened, Sa, SaFlags, SaParams};
+use esp::{EcnDecap, IvSource, Mode, NumbersLeft, Opened, Sa, SaFlags, SaParams};
 use outcome::DropReason;
 use wire::{Fragment, Span, parse_ip};
 
@@ -14,7 +14,7 @@ const CBC: Suite = Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha256_1
 
 /// Everything that a dropped packet must leave as it was.
 fn numbers(sa: &Sa) -> Vec<u64> {
-    let c = sa.cells();
+    let c = sa.live();
     let fixed = [c.sent(), c.edge(), c.bytes(), c.packets(), c.first_use(), c.last_use()];
     fixed.into_iter().chain(c.bitmap()).map(|c| c.load(Relaxed)).collect()
 }
@@ -56,9 +56,9 @@ fn replays() {
     dropped(&mut bench, &rx, &sealed[35], DropReason::InReplayOld);
     assert!(bench.open(&rx, &sealed[36]).is_ok());
     dropped(&mut bench, &rx, &sealed[36], DropReason::InReplayDuplicate);
-    assert_eq!(rx.cells().replays().load(Relaxed), 2);
-    assert_eq!(rx.cells().too_old().load(Relaxed), 1);
-    assert_eq!(rx.cells().packets().load(Relaxed), 2);
+    assert_eq!(rx.live().replays().load(Relaxed), 2);
+    assert_eq!(rx.live().too_old().load(Relaxed), 1);
+    assert_eq!(rx.live().packets().load(Relaxed), 2);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn two_packets_with_one_number_in_a_burst() {
         |i: usize| rx.open_finish(&mut burst[i], outer, &h, &openings[i], statuses[i], NOW_S);
     assert!(matches!(finish(0), Ok(Opened::Packet { .. })));
     assert_eq!(finish(1), Err(DropReason::InReplayDuplicate));
-    assert_eq!(rx.cells().replays().load(Relaxed), 1);
+    assert_eq!(rx.live().replays().load(Relaxed), 1);
     assert!(burst[1][20..].iter().all(|b| *b == 0));
 }
 
@@ -104,7 +104,7 @@ fn a_wrong_icv() {
         let mut sealed = bench.seal(&tx, &inner(true, 0, true, 50)).unwrap();
         *sealed.last_mut().unwrap() ^= 1;
         dropped(&mut bench, &rx, &sealed, DropReason::InIntegrity);
-        assert_eq!(rx.cells().integrity_failures().load(Relaxed), 1);
+        assert_eq!(rx.live().integrity_failures().load(Relaxed), 1);
         // The genuine packet still passes: the window did not move.
         *sealed.last_mut().unwrap() ^= 1;
         assert!(bench.open(&rx, &sealed).is_ok());
@@ -125,7 +125,7 @@ fn an_engine_that_fails() {
         let result = rx.open_finish(&mut sealed.clone(), outer, &h, &opening, status, NOW_S);
         assert_eq!(result, Err(DropReason::InCrypto));
         assert_eq!(numbers(&rx), before);
-        assert_eq!(rx.cells().integrity_failures().load(Relaxed), 0);
+        assert_eq!(rx.live().integrity_failures().load(Relaxed), 0);
     }
     // Outbound, the packet may still be cleartext: it is destroyed.
     let packet = inner(true, 0, true, 50);
@@ -331,7 +331,7 @@ fn dummies_are_swallowed_and_move_the_window() {
         let dummy = bench.forge(&sa, 5, 0, &text(GCM, &[0xee; 30], 59));
         assert_eq!(bench.open(&sa, &dummy), Ok(None));
         assert_eq!(sa.replay().edge(), 5);
-        assert_eq!(sa.cells().packets().load(Relaxed), 0);
+        assert_eq!(sa.live().packets().load(Relaxed), 0);
         dropped(&mut bench, &sa, &dummy, DropReason::InReplayDuplicate);
     }
 }
@@ -343,9 +343,9 @@ fn the_last_number() {
         let p = SaParams { esn, ..params(GCM, true) };
         let (tx, rx) = (sa(p.clone()), sa(p));
         let last = if esn { u64::MAX } else { u64::from(u32::MAX) };
-        tx.cells().sent().store(last - 2, Relaxed);
+        tx.live().sent().store(last - 2, Relaxed);
         rx.replay().restore(last - 2, |_| false);
-        assert_eq!(tx.sequence_headroom(), Headroom::Low { left: 2 });
+        assert_eq!(tx.numbers_left(), NumbersLeft::Low { left: 2 });
         let packet = inner(true, 0, true, 9);
         for _ in 0..2 {
             let sealed = bench.seal(&tx, &packet).unwrap();
@@ -354,7 +354,7 @@ fn the_last_number() {
         let before = numbers(&tx);
         assert_eq!(bench.seal(&tx, &packet), Err(DropReason::OutSequenceExhausted));
         assert_eq!(numbers(&tx), before);
-        assert_eq!(tx.sequence_headroom(), Headroom::Exhausted);
+        assert_eq!(tx.numbers_left(), NumbersLeft::Exhausted);
     }
 }
 
@@ -376,7 +376,7 @@ fn no_room() {
                 let result = bench.seal_in(&tx, &packet, front, behind, |_, _| {});
                 assert_eq!(result, Err(DropReason::OutNoRoom), "{suite} {front} {behind}");
             }
-            assert_eq!(tx.cells().packets().load(Relaxed), 1, "a failure is not counted");
+            assert_eq!(tx.live().packets().load(Relaxed), 1, "a failure is not counted");
         }
     }
 }
@@ -390,7 +390,7 @@ fn longer_than_any_ip_packet() {
         let at = |len: usize| inner(true, 0, true, len - 28);
         assert!(bench.seal(&tx, &at(max)).is_ok());
         assert_eq!(bench.seal(&tx, &at(max + 1)), Err(DropReason::OutTooBig));
-        assert_eq!(tx.cells().packets().load(Relaxed), 1);
+        assert_eq!(tx.live().packets().load(Relaxed), 1);
     }
 }
 

@@ -62,7 +62,7 @@ fn no_flipped_bit_goes_unnoticed() {
             }
         }
         assert_eq!(rx.replay().edge(), 0);
-        assert_eq!(rx.cells().packets().load(std::sync::atomic::Ordering::Relaxed), 0);
+        assert_eq!(rx.live().packets().load(std::sync::atomic::Ordering::Relaxed), 0);
         assert_eq!(open_raw(&mut bench, &rx, &sealed, esp), Ok(()));
     }
 }

@@ -154,7 +154,7 @@ fn bytes_as_linux_counts_them() {
         let sealed = bench.seal(&tx, &packet).unwrap();
         bench.open(&rx, &sealed).unwrap();
         for (sa, bytes) in [(&tx, sent), (&rx, received)] {
-            let c = sa.cells();
+            let c = sa.live();
             assert_eq!(c.bytes().load(Relaxed), bytes);
             assert_eq!(c.packets().load(Relaxed), 1);
             assert_eq!(c.first_use().load(Relaxed), NOW_S);

@@ -8,20 +8,21 @@ use std::sync::atomic::AtomicU64;
 
 use common::{Bench, GCM, inner, keys, number, params, sa_with};
 use crypto::Suite;
-use esp::{Cells, IvSource, Sa, SaParams};
+use esp::{IvSource, LiveNumbers, Sa, SaParams};
 use mem::StableWords;
 use outcome::DropReason;
 use wire::{Span, parse_ip};
 
 /// Memory that outlives an [`Sa`], as a mapped file outlives a process.
 fn memory(window: u32) -> Arc<dyn StableWords> {
-    let cells: Box<[AtomicU64]> = (0..Cells::needed(window)).map(|_| AtomicU64::new(0)).collect();
-    Arc::new(cells)
+    let live: Box<[AtomicU64]> =
+        (0..LiveNumbers::needed(window)).map(|_| AtomicU64::new(0)).collect();
+    Arc::new(live)
 }
 
 fn life(p: &SaParams, memory: &Arc<dyn StableWords>) -> Sa {
-    let cells = Cells::in_memory(memory.clone(), p.replay_window).unwrap();
-    sa_with(p.clone(), &keys(p.suite), cells)
+    let live = LiveNumbers::in_memory(memory.clone(), p.replay_window).unwrap();
+    sa_with(p.clone(), &keys(p.suite), live)
 }
 
 #[test]
@@ -112,7 +113,7 @@ fn extended_numbers_cross_32_bits() {
             let p = SaParams { esn: true, replay_window: window, ..params(suite, true) };
             let (tx, rx) = (life(&p, &memory(window)), life(&p, &memory(window)));
             let start = (1u64 << 32) - 6;
-            tx.cells().sent().store(start, std::sync::atomic::Ordering::Relaxed);
+            tx.live().sent().store(start, std::sync::atomic::Ordering::Relaxed);
             rx.replay().restore(start, |_| true);
             let mut sealed: Vec<_> =
                 (0..12).map(|i| bench.seal(&tx, &inner(true, 0, true, i)).unwrap()).collect();

@@ -46,8 +46,8 @@ fn every_size() {
             assert_eq!(bench.open(&rx, &sealed).as_ref(), Ok(&Some(packet.clone())));
             bytes += packet.len() as u64;
         }
-        for cells in [tx.cells(), rx.cells()] {
-            assert_eq!(cells.bytes().load(std::sync::atomic::Ordering::Relaxed), bytes);
+        for live in [tx.live(), rx.live()] {
+            assert_eq!(live.bytes().load(std::sync::atomic::Ordering::Relaxed), bytes);
         }
     }
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Bench, sa_with};
 use crypto::{Keys, Suite};
-use esp::{Cells, Mode, SaParams};
+use esp::{LiveNumbers, Mode, SaParams};
 use wire::parse_ip;
 
 struct Vector {
@@ -72,7 +72,7 @@ fn the_file_covers_every_suite_and_form() {
 fn opens_what_scapy_seals() {
     let mut bench = Bench::new();
     for v in vectors() {
-        let sa = sa_with(v.params, &v.keys, Cells::on_heap(64));
+        let sa = sa_with(v.params, &v.keys, LiveNumbers::on_heap(64));
         if sa.params().esn {
             sa.replay().restore(v.seq - 1, |_| true);
         }
@@ -85,8 +85,8 @@ fn opens_what_scapy_seals() {
 fn seals_the_bytes_that_scapy_seals() {
     let mut bench = Bench::new();
     for v in vectors() {
-        let sa = sa_with(v.params.clone(), &v.keys, Cells::on_heap(64));
-        sa.cells().sent().store(v.seq - 1, std::sync::atomic::Ordering::Relaxed);
+        let sa = sa_with(v.params.clone(), &v.keys, LiveNumbers::on_heap(64));
+        sa.live().sent().store(v.seq - 1, std::sync::atomic::Ordering::Relaxed);
         let h = parse_ip(&v.sealed).unwrap();
         let udp_at = usize::from(h.header_len);
         let esp_at = udp_at + if v.params.encap.is_some() { 8 } else { 0 };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
-use esp::{Cells, Headroom, IvSource, Opened, Sa};
+use esp::{IvSource, LiveNumbers, NumbersLeft, Opened, Sa};
 use offload::{
     Attribute, Burst, Capabilities, Completion, CryptoWork, Device, Event, Failure, HandleError,
     Invalid, Live, NewPolicy, NewSa, Placement, PolicyHandle, PutError, Queue, Request,
@@ -68,7 +68,7 @@ impl Placed {
 
     /// Whether a packet may still be carried.
     fn is_over(&self) -> bool {
-        let cells = self.sa.cells();
+        let cells = self.sa.live();
         cells.packets().load(Relaxed) >= self.config.limits.hard_packets
             || cells.bytes().load(Relaxed) >= self.config.limits.hard_bytes
     }
@@ -76,7 +76,7 @@ impl Placed {
     /// Tells of limits that were reached.
     fn tell_limits(&mut self, handle: SaHandle, events: &mut VecDeque<Event>) {
         let (packets, bytes) =
-            (self.sa.cells().packets().load(Relaxed), self.sa.cells().bytes().load(Relaxed));
+            (self.sa.live().packets().load(Relaxed), self.sa.live().bytes().load(Relaxed));
         let l = self.config.limits;
         if packets >= l.soft_packets || bytes >= l.soft_bytes {
             self.tell(0, Event::SoftLimit(handle), events);
@@ -85,7 +85,7 @@ impl Placed {
             self.tell(1, Event::HardLimit(handle), events);
         }
         let is_outbound = self.direction == SaDirection::Outbound;
-        if is_outbound && self.sa.sequence_headroom() != Headroom::Ample {
+        if is_outbound && self.sa.numbers_left() != NumbersLeft::Ample {
             self.tell(2, Event::NumbersLow(handle), events);
         }
     }
@@ -172,7 +172,7 @@ impl Shared {
         self.engine.run(&mut jobs);
         let status = jobs[0].status;
         let sealed = placed.sa.seal_finish(&mut buf, &sealing, status)?;
-        placed.sa.cells().count(bytes, 1);
+        placed.sa.live().count(bytes, 1);
         placed.tell_limits(handle, &mut self.events);
         *buffer = buf[sealed.range()].to_vec();
         Ok(())
@@ -268,7 +268,7 @@ impl Memory {
 }
 
 fn live(placed: &Placed) -> Live {
-    let (cells, replay) = (placed.sa.cells(), placed.sa.replay());
+    let (cells, replay) = (placed.sa.live(), placed.sa.replay());
     let (bytes, packets) = (cells.bytes().load(Relaxed), cells.packets().load(Relaxed));
     if placed.direction == SaDirection::Outbound {
         return Live { number: cells.sent().load(Relaxed), received: vec![], bytes, packets };
@@ -310,19 +310,19 @@ impl Device<Vec<u8>> for Memory {
         let params = config.params.clone();
         let session = self.provider.session(params.suite, new.keys).map_err(|_| Invalid::Keys)?;
         let window = params.replay_window;
-        let sa = Sa::new(params, session, Cells::on_heap(window))
+        let sa = Sa::new(params, session, LiveNumbers::on_heap(window))
             .map_err(|_| Failure::Broken("an SA that was checked is refused"))?;
         let start = new.start;
         let word = |back: u64| start.received.get((back / 64) as usize).unwrap_or(&u64::MAX);
         match new.direction {
-            SaDirection::Outbound => sa.cells().sent().store(start.number, Relaxed),
+            SaDirection::Outbound => sa.live().sent().store(start.number, Relaxed),
             SaDirection::Inbound => sa.replay().restore(start.number, |number| {
                 let back = start.number - number;
                 word(back) >> (back % 64) & 1 == 1
             }),
         }
-        sa.cells().bytes().store(start.bytes, Relaxed);
-        sa.cells().packets().store(start.packets, Relaxed);
+        sa.live().bytes().store(start.bytes, Relaxed);
+        sa.live().packets().store(start.packets, Relaxed);
         let placed =
             Placed { direction: new.direction, config: config.clone(), sa, told: [false; 4] };
         shared.sas.insert(handle, placed);

@@ -12,7 +12,7 @@
 //! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot
 //! begins a cache line, so that cells of two SAs never share one, and its header leaves room for
 //! just those three cells in the same line that packets do not touch: the fourth begins a line, as
-//! `esp::Cells::LINE_START` wants it.
+//! `esp::LiveNumbers::LINE_START` wants it.
 //!
 //! # When a slot is taken
 //!
@@ -43,7 +43,7 @@ use crate::sys::{self, Mapping, Part};
 /// Most cells that one owner can have: enough for a replay window of 65536 packets.
 pub const MAX_CELLS: usize = LARGEST - HEADER;
 
-/// Cells granted to an owner.
+/// LiveNumbers granted to an owner.
 #[derive(Clone)]
 pub struct Grant {
     /// The cells, as many as asked for; the fourth begins a cache line.
@@ -360,7 +360,7 @@ const CELLS: usize = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::Cells as EspCells;
+    use esp::LiveNumbers;
     use proptest::prelude::*;
     use std::fs;
     use std::os::unix::fs::FileExt;
@@ -505,9 +505,9 @@ mod tests {
         for len in [0, MAX_CELLS + 1, usize::MAX] {
             assert!(matches!(a.cells(1, len), Err(VaultError::TooLong { .. })));
         }
-        let needed = EspCells::needed(65536);
+        let needed = LiveNumbers::needed(65536);
         let memory = a.cells(1, needed).unwrap().memory;
-        assert!(EspCells::in_memory(memory, 65536).is_some());
+        assert!(LiveNumbers::in_memory(memory, 65536).is_some());
     }
 
     #[test]
@@ -516,8 +516,8 @@ mod tests {
         let mut a = arena(&dir);
         let mut lines = HashSet::new();
         for (owner, window) in [0u32, 1, 32, 64, 65, 128, 1000, 65536].into_iter().enumerate() {
-            let memory = a.cells(owner as u64, EspCells::needed(window)).unwrap().memory;
-            let first = &raw const memory.words()[EspCells::LINE_START] as usize;
+            let memory = a.cells(owner as u64, LiveNumbers::needed(window)).unwrap().memory;
+            let first = &raw const memory.words()[LiveNumbers::LINE_START] as usize;
             assert_eq!(first % 64, 0, "window {window}");
             for word in memory.words() {
                 lines.insert((std::ptr::from_ref(word) as usize / 64, owner));
@@ -526,9 +526,9 @@ mod tests {
         let mut seen = HashSet::new();
         assert!(lines.iter().all(|(line, _)| seen.insert(*line)), "two owners share a line");
         // strongSwan's default window of 32 packets takes two lines, with the header.
-        assert_eq!(class_of(EspCells::needed(32)), 16);
-        assert_eq!(class_of(EspCells::needed(64)), 16);
-        assert_eq!(class_of(EspCells::needed(128)), 24);
+        assert_eq!(class_of(LiveNumbers::needed(32)), 16);
+        assert_eq!(class_of(LiveNumbers::needed(64)), 16);
+        assert_eq!(class_of(LiveNumbers::needed(128)), 24);
     }
 
     #[test]
@@ -549,7 +549,7 @@ mod tests {
     fn a_window_of_128_is_found_in_the_slots_that_used_to_be_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cells");
-        let cells = EspCells::needed(128);
+        let cells = LiveNumbers::needed(128);
         let file = File::create(&path).unwrap();
         file.set_len(SEGMENT_BYTES).unwrap();
         // A segment of 32 words a slot, the first slot taken by owner 9.

@@ -50,7 +50,7 @@ impl Daemon {
             warnings.push(format!("{scoped} SAs have a mark or an if_id: they carry nothing"));
         }
         let without_window = databases.sas().filter(|sa| {
-            sa.config.params.replay_window == 0 && sa.esp.cells().edge().load(Relaxed) > 0
+            sa.config.params.replay_window == 0 && sa.esp.live().edge().load(Relaxed) > 0
         });
         let without_window = without_window.count();
         if without_window > 0 {
@@ -58,7 +58,7 @@ impl Daemon {
         }
         let near_wrap = databases
             .sas()
-            .filter(|sa| !matches!(sa.esp.sequence_headroom(), esp::Headroom::Ample))
+            .filter(|sa| !matches!(sa.esp.numbers_left(), esp::NumbersLeft::Ample))
             .count();
         if near_wrap > 0 {
             warnings.push(format!("{near_wrap} SAs are near their last sequence number: rekey"));
@@ -281,7 +281,7 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
-    let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.cells());
+    let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.live());
     let now_s = wall_s();
     let last_use = cells.last_use().load(Relaxed);
     report::Sa {

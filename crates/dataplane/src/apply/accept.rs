@@ -24,8 +24,8 @@ impl Executor {
     ) -> Result<(), Outcome> {
         let sa = view.reader.sa(work.sa).ok_or(DropReason::InStateExpired)?;
         // Most packets: nothing is near a limit, nothing is to be reported.
-        let (cells, buffer) = (sa.esp.cells(), packet.frame.bytes_mut());
-        if sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+        let (live, buffer) = (sa.esp.live(), packet.frame.bytes_mut());
+        if sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
             && sa.state().is_usable()
             && work.content.is_ok_and(|content| content.is_whole())
             && work.from.is_none()
@@ -82,6 +82,6 @@ fn is_mapping_of(params: &esp::SaParams, src: IpAddr, src_port: u16) -> bool {
 /// Holds an SA's counters, as they are before the packet at hand, against its limits, and moves the SA
 /// forward in its life if one is reached.
 pub(crate) fn check_volume(sa: &SaEntry<Sa>) -> Volume {
-    let cells = sa.esp.cells();
-    sa.check_volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+    let live = sa.esp.live();
+    sa.check_volume(live.bytes().load(Relaxed), live.packets().load(Relaxed))
 }

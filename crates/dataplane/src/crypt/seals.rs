@@ -115,7 +115,7 @@ impl Seals {
         if let Err(full) = self.packets.try_push(packet) {
             return Err((full.element(), DropReason::OutNoRoom));
         }
-        sa.esp.cells().count(len as u64, now_s);
+        sa.esp.live().count(len as u64, now_s);
         if self.is_numbered
             && let Some(work) = self.work.get_mut(self.packets.len() - 1)
         {

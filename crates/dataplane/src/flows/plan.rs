@@ -168,7 +168,7 @@ impl Plan {
 /// Whether the plan's SA is still the one for this packet, and the packet can go as it is.
 #[inline(always)]
 fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bool {
-    let cells = sa.esp.cells();
+    let live = sa.esp.live();
     let fits = match seal.longest {
         0 => {
             let len = sa.esp.sealed_len_of(packet.data(), h);
@@ -178,6 +178,6 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bo
         longest => h.total_len() <= longest,
     };
     fits && sa.state() == seal.state
-        && sa.is_below_alarms(cells.bytes().load(Relaxed), cells.packets().load(Relaxed))
+        && sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
         && (!seal.is_hop || h.ttl() > 1)
 }

@@ -29,8 +29,8 @@ impl Question<'_> {
         if home != view.worker.get() && home != Home::WORKERS {
             return Decision::Go(Draft::hand_over(home));
         }
-        let cells = sa.esp.cells();
-        let volume = sa.volume(cells.bytes().load(Relaxed), cells.packets().load(Relaxed));
+        let live = sa.esp.live();
+        let volume = sa.volume(live.bytes().load(Relaxed), live.packets().load(Relaxed));
         let is_at_limit = matches!(volume, Volume::SoftReached | Volume::HardReached);
         self.at_limit = is_at_limit.then_some(handle);
         if matches!(volume, Volume::HardReached | Volume::Unusable) {

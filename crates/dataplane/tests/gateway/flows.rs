@@ -1,6 +1,6 @@
 //! Flows whose plan is kept: the second packet must fare as the first, and as the tables say now.
 //!
-//! The full way, which asks all tables for every packet, is the reference: a gateway that forgets
+//! The slow path, which asks all tables for every packet, is the reference: a gateway that forgets
 //! its flows before each packet has to do the very same, byte for byte and count for count. Both
 //! are of one [kind](Kind), any.
 
@@ -205,7 +205,7 @@ impl Subject {
         [Side::A, Side::B].map(|from| sa_config(&self.spec, from).id())
     }
 
-    /// Packets that went by a cached plan, and packets that took the full way.
+    /// Packets that went by a cached plan, and packets that took the slow path.
     fn cached(&self) -> (u64, u64) {
         let work = &self.gateway.counters.work;
         (work.flow_hits.value(), work.flow_misses.value())

@@ -3,7 +3,7 @@
 //!
 //! Flows change places and are pushed out, the same inner flow comes by several SAs, SAs and policies
 //! change in between. The reference forgets its flows before each step, so that what was predicted does
-//! not hold there, and takes the full way.
+//! not hold there, and takes the slow path.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -129,8 +129,8 @@ impl Subject {
         let drops = g.drops();
         let sas = (0..SAS).map(|n| {
             let sa = self.gateway.db.sa(&self.id(n))?;
-            let cells = sa.esp.cells();
-            let [packets, bytes, edge] = [cells.packets(), cells.bytes(), cells.edge()];
+            let live = sa.esp.live();
+            let [packets, bytes, edge] = [live.packets(), live.bytes(), live.edge()];
             Some((packets.load(Relaxed), bytes.load(Relaxed), edge.load(Relaxed)))
         });
         Outcome { lan, drops, policies, sas: sas.collect() }

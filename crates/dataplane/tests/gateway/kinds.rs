@@ -131,8 +131,8 @@ fn both_ways(kind: &Kind) {
             // The high half of the number changes in the middle of the burst.
             model.number = (1 << 32) - 20;
             let (near, far) = pair.end(from);
-            near.sa(from, spec).esp.cells().sent().store(model.number, Relaxed);
-            far.sa(from, spec).esp.cells().edge().store(model.number, Relaxed);
+            near.sa(from, spec).esp.live().sent().store(model.number, Relaxed);
+            far.sa(from, spec).esp.live().edge().store(model.number, Relaxed);
         }
         let packet = |n| kind.packet(from, 1000 + n % FLOWS, n);
         let first: Vec<_> = (0..FLOWS).map(packet).collect();
@@ -176,7 +176,7 @@ fn both_ways(kind: &Kind) {
         }
         for from in [side, side.other()] {
             let sa = gateway.sa(from, spec);
-            assert_eq!(sa.esp.cells().packets().load(Relaxed), each, "{kind:?}, {from:?}");
+            assert_eq!(sa.esp.live().packets().load(Relaxed), each, "{kind:?}, {from:?}");
         }
     }
 }

@@ -81,7 +81,7 @@ impl Subject {
         if is_nearly_out {
             let last = u64::from(u32::MAX - LEFT);
             let sa = gateway.db.sa(&config(Side::A, OUT).id()).expect("just added");
-            sa.esp.cells().sent().store(last, Relaxed);
+            sa.esp.live().sent().store(last, Relaxed);
             sent[0] = last;
         }
         Subject { gateway, received: [0; SAS], sent, left_out: 0 }
@@ -104,9 +104,9 @@ impl Subject {
     fn go_on(&mut self, sa: usize) {
         let config = config(Side::A, OUT + sa as u32);
         let gone = self.gateway.db.remove_sa(&config.id()).expect("it was added");
-        let last = gone.esp.cells().close();
+        let last = gone.esp.live().close();
         let sa = make_sa(&config.params);
-        sa.cells().sent().store(last, Relaxed);
+        sa.live().sent().store(last, Relaxed);
         self.gateway.db.add_sa(config, sa).expect("the old one is gone");
     }
 
@@ -138,7 +138,7 @@ impl Subject {
             prop_assert_eq!(u64::from(word(24)), self.sent[sa], "SA {}", sa);
         }
         for (sa, due) in due.into_iter().enumerate().filter(|(_, due)| *due > 0) {
-            // What was under way when the cell was closed got no number, and none is left out for it.
+            // What was under way when the number was closed got no number, and none is left out for it.
             let is_out = sa == 0 && self.sent[0] == u64::from(u32::MAX);
             prop_assert!(is_out || moved == Some(sa), "SA {}: {}", sa, due);
             self.left_out += due;

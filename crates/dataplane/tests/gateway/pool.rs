@@ -67,7 +67,7 @@ fn packets_leave_and_arrive_in_order() {
         }
         assert_eq!((pair.a.drops(), pair.b.drops()), (vec![], vec![]));
         let sa = pair.b.sa(Side::A, &spec);
-        assert_eq!(sa.esp.cells().packets().load(core::sync::atomic::Ordering::Relaxed), 16_000);
+        assert_eq!(sa.esp.live().packets().load(core::sync::atomic::Ordering::Relaxed), 16_000);
         end(pair, all);
     }
 }
@@ -159,7 +159,7 @@ fn limits_and_replays_are_exact() {
     assert_eq!(pair.b.lan_out().len(), 90);
     assert_eq!(pair.b.dropped(DropReason::InReplayDuplicate), 90 + 50);
     assert_eq!(
-        pair.b.sa(Side::A, &spec).esp.cells().replays().load(core::sync::atomic::Ordering::Relaxed),
+        pair.b.sa(Side::A, &spec).esp.live().replays().load(core::sync::atomic::Ordering::Relaxed),
         140
     );
     end(pair, all);

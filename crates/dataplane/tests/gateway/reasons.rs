@@ -150,7 +150,7 @@ fn produce(reason: DropReason) -> Gateway {
             b.put_lan(&reply);
         }
         DropReason::OutSequenceExhausted => {
-            b.sa(Side::B, &spec).esp.cells().sent().store(u32::MAX.into(), Relaxed);
+            b.sa(Side::B, &spec).esp.live().sent().store(u32::MAX.into(), Relaxed);
             b.put_lan(&reply);
         }
         DropReason::OutTooBig => {

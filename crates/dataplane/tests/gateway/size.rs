@@ -182,7 +182,7 @@ fn hops_run_out_on_either_side_of_the_tunnel() {
     assert_eq!(pair.a.dropped(DropReason::TtlExceeded), 4);
     assert_eq!(pair.b.dropped(DropReason::TtlExceeded), 2);
     // A hop count that ran out has used up no number.
-    assert_eq!(pair.a.sa(Side::A, &Spec::default()).esp.cells().sent().load(Relaxed), 2);
+    assert_eq!(pair.a.sa(Side::A, &Spec::default()).esp.live().sent().load(Relaxed), 2);
 }
 
 fn packet_src(v6: bool) -> std::net::IpAddr {

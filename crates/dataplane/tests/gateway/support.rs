@@ -10,7 +10,7 @@ use dataplane::{
     Waker, Worker, WorkerParts,
 };
 use engine_openssl::OpensslProvider;
-use esp::{Cells, IvSource, Mode, Sa, SaFlags, SaParams, UdpEncap};
+use esp::{IvSource, LiveNumbers, Mode, Sa, SaFlags, SaParams, UdpEncap};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
     SourceCheck, Subnet, table,
@@ -145,7 +145,7 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
 
 pub fn make_sa(params: &SaParams) -> Sa {
     let session = PROVIDER.session(params.suite, &keys(params.suite)).expect("session");
-    Sa::new(params.clone(), session, Cells::on_heap(params.replay_window)).expect("sa")
+    Sa::new(params.clone(), session, LiveNumbers::on_heap(params.replay_window)).expect("sa")
 }
 
 pub fn template(spec: &Spec, from: Side) -> Template {

@@ -54,8 +54,8 @@ fn both_ways(spec: &Spec) {
     assert_eq!((counts(&pair.a), counts(&pair.b)), ((10, 10), (10, 10)));
     // Each direction's SA and policies have counted what went through them.
     let sa = pair.a.sa(Side::A, spec);
-    assert_eq!(sa.esp.cells().packets().load(Relaxed), 10);
-    assert_eq!(sa.esp.cells().last_use().load(Relaxed), pair.a.now.wall_s);
+    assert_eq!(sa.esp.live().packets().load(Relaxed), 10);
+    assert_eq!(sa.esp.live().last_use().load(Relaxed), pair.a.now.wall_s);
     let index_of = |direction: u32, v6: bool| direction + if v6 { 20 } else { 10 };
     for v6 in [false, true] {
         for (g, index) in [(&pair.a, index_of(1, v6)), (&pair.b, index_of(3, v6))] {
@@ -83,8 +83,8 @@ fn extended_sequence_numbers() {
     // Past the first 2^32 numbers, which the wire does not show.
     let spec = Spec { esn: true, ..Spec::default() };
     let mut pair = Pair::new(&spec);
-    pair.a.sa(Side::A, &spec).esp.cells().sent().store((1 << 32) - 3, Relaxed);
-    pair.b.sa(Side::A, &spec).esp.cells().edge().store((1 << 32) - 3, Relaxed);
+    pair.a.sa(Side::A, &spec).esp.live().sent().store((1 << 32) - 3, Relaxed);
+    pair.b.sa(Side::A, &spec).esp.live().edge().store((1 << 32) - 3, Relaxed);
     let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
     for n in 0..6 {
         pair.a.put_lan(&ip.sized(100, n));
@@ -93,7 +93,7 @@ fn extended_sequence_numbers() {
     pair.carry(Side::A);
     let arrived: Vec<u16> = pair.b.lan_out().iter().map(|p| number(p)).collect();
     assert_eq!(arrived, [0, 1, 2, 3, 4, 5]);
-    assert_eq!(pair.b.sa(Side::A, &spec).esp.cells().edge().load(Relaxed), (1 << 32) + 3);
+    assert_eq!(pair.b.sa(Side::A, &spec).esp.live().edge().load(Relaxed), (1 << 32) + 3);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn replays_and_forgeries_are_dropped_once_each() {
     assert_eq!(pair.b.drops(), expected);
     assert!(pair.b.lan_out().is_empty());
     let sa = pair.b.sa(Side::A, &spec);
-    assert_eq!(sa.esp.cells().edge().load(Relaxed), 200, "a forgery does not move the window");
+    assert_eq!(sa.esp.live().edge().load(Relaxed), 200, "a forgery does not move the window");
 }
 
 #[test]

@@ -66,8 +66,8 @@ fn one_sa_has_one_home_whatever_worker_receives() {
         let [out, back] = [&a, &b].map(|g| g.sa(Side::A, &spec));
         for sa in [out, back] {
             let bytes = 70 * u64::from(sent);
-            assert_eq!(sa.esp.cells().packets().load(Relaxed), u64::from(sent));
-            assert_eq!(sa.esp.cells().bytes().load(Relaxed), bytes);
+            assert_eq!(sa.esp.live().packets().load(Relaxed), u64::from(sent));
+            assert_eq!(sa.esp.live().bytes().load(Relaxed), bytes);
         }
         // Policies count each packet once, where it was resolved.
         let counted = a.db.policies().find(|p| p.config.index == 11).expect("out").packets();

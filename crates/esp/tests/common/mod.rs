@@ -5,7 +5,7 @@ use core::net::IpAddr;
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
-use esp::{Cells, IvSource, Mode, Number, Opened, Sa, SaFlags, SaParams, UdpEncap};
+use esp::{IvSource, LiveNumbers, Mode, Number, Opened, Sa, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use wire::{Span, checksum, parse_ip};
 
@@ -41,14 +41,14 @@ pub fn keys(suite: Suite) -> Keys {
     }
 }
 
-pub fn sa_with(params: SaParams, keys: &Keys, cells: Cells) -> Sa {
+pub fn sa_with(params: SaParams, keys: &Keys, live: LiveNumbers) -> Sa {
     let session = OpensslProvider::new().unwrap().session(params.suite, keys).unwrap();
-    Sa::new(params, session, cells).unwrap()
+    Sa::new(params, session, live).unwrap()
 }
 
 pub fn sa(params: SaParams) -> Sa {
-    let (keys, cells) = (keys(params.suite), Cells::on_heap(params.replay_window));
-    sa_with(params, &keys, cells)
+    let (keys, live) = (keys(params.suite), LiveNumbers::on_heap(params.replay_window));
+    sa_with(params, &keys, live)
 }
 
 /// The next number of an SA.
@@ -98,7 +98,7 @@ impl Bench {
         let (number, ivs) = (number(sa)?, &mut self.ivs);
         let counted = sa.payload_len(packet, &h)?;
         let sealing = sa.seal_prepare(&mut buf, span, &h, number, ivs, MTU)?;
-        sa.cells().count(counted as u64, NOW_S);
+        sa.live().count(counted as u64, NOW_S);
         between(&mut buf, sealing.esp);
         let status = self.job(sa, Op::Seal, &mut buf[sealing.esp.range()], sealing.seq_hi);
         let sealed = sa.seal_finish(&mut buf, &sealing, status)?;

@@ -211,7 +211,7 @@ fn bytes_are_counted_as_in_software() {
             gateway.tick(1500);
         }
         let tunnel = &world.tunnels[number];
-        let counted = tunnel.twin.cells().bytes().load(Relaxed);
+        let counted = tunnel.twin.live().bytes().load(Relaxed);
         let used =
             world.tables.sa_use(&mut world.gateway, Direction::Inbound, tunnel.back).unwrap();
         assert_eq!((used.packets, used.bytes), (4, counted), "inbound, {mode:?}, IPv6 {v6}");

@@ -399,13 +399,13 @@ impl Run {
         let Offloaded { device, tunnels, .. } = &mut self.world;
         for tunnel in tunnels.iter() {
             // The peer counts what it has opened; the twin opened what the gateway did.
-            let sent = tunnel.receiver.cells();
+            let sent = tunnel.receiver.live();
             let live = device.live(tunnel.out).unwrap();
             let want = (sent.packets().load(Relaxed), sent.bytes().load(Relaxed));
             assert_eq!((live.packets, live.bytes), want, "{}: outbound", tunnel.name);
             // Packets with wrong padding count inbound and move the window, bytes of theirs do not count.
             let live = device.live(tunnel.back).unwrap();
-            let want = tunnel.twin.cells().bytes().load(Relaxed);
+            let want = tunnel.twin.live().bytes().load(Relaxed);
             assert_eq!(live.bytes, want, "{}: inbound", tunnel.name);
             let window = tunnel.twin.replay();
             assert!(live.number >= window.edge(), "{}: window", tunnel.name);

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crypto::{Engine, Job, JobStatus, Keys, Op, Provider, Session};
 use engine_openssl::OpensslProvider;
-use esp::{Cells, IvSource, Mode, Opened, Sa, SaParams};
+use esp::{IvSource, LiveNumbers, Mode, Opened, Sa, SaParams};
 use outcome::DropReason;
 use policy::{Databases, Direction, Flow, PolicyConfig, Reader};
 use wire::{Span, parse_ip};
@@ -25,7 +25,7 @@ impl Software {
 
     pub fn sa(&self, params: &SaParams, keys: &Keys) -> Sa {
         let session: Session = self.provider.session(params.suite, keys).unwrap();
-        Sa::new(params.clone(), session, Cells::on_heap(params.replay_window)).unwrap()
+        Sa::new(params.clone(), session, LiveNumbers::on_heap(params.replay_window)).unwrap()
     }
 
     fn job(&mut self, sa: &Sa, op: Op, esp: &mut [u8], high: Option<u32>) -> JobStatus {

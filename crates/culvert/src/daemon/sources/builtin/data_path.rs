@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crypto::{EngineError, Keys, Providers};
-use esp::{Cells, Sa};
+use esp::{LiveNumbers, Sa};
 use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
@@ -103,8 +103,13 @@ impl DataPath {
         self.numbers.unsaved()
     }
 
-    /// Cells for an SA: those that it had in an earlier life of the daemon, or new ones.
-    fn cells(&mut self, config: &SaConfig, start: &Start, owner: u64) -> Result<Cells, Refusal> {
+    /// LiveNumbers for an SA: those that it had in an earlier life of the daemon, or new ones.
+    fn cells(
+        &mut self,
+        config: &SaConfig,
+        start: &Start,
+        owner: u64,
+    ) -> Result<LiveNumbers, Refusal> {
         let window = config.params.replay_window;
         if matches!(start, Start::At { .. }) {
             self.vault.borrow_mut().release(owner);
@@ -112,14 +117,14 @@ impl DataPath {
         let grant = self
             .vault
             .borrow_mut()
-            .cells(owner, Cells::needed(window))
+            .cells(owner, LiveNumbers::needed(window))
             .map_err(|e| Refusal::new(errno::ENOMEM, format!("culvert: {e}")))?;
         if matches!(start, Start::Kept) && grant.origin == Origin::New {
             self.vault.borrow_mut().release(owner);
             let text = "culvert: the SA's sequence numbers are lost; using it would repeat a nonce";
             return Err(Refusal::new(errno::EINVAL, text));
         }
-        Cells::in_memory(grant.memory, window)
+        LiveNumbers::in_memory(grant.memory, window)
             .ok_or_else(|| Refusal::new(errno::ENOMEM, "culvert: no room for the replay window"))
     }
 
@@ -153,16 +158,16 @@ impl Backend for DataPath {
         match start {
             Start::At { replay, counters } => {
                 let sent = replay.sent.max(self.numbers.resume(fingerprint, owner));
-                sa.cells().sent().store(sent, Relaxed);
+                sa.live().sent().store(sent, Relaxed);
                 set_received(&sa, replay);
                 set_counters(&sa, counters);
             }
             // The run before was killed while it deleted the SA. If it is not known where it was,
             // it stays closed.
-            Start::Kept if sa.cells().sent().load(Relaxed) == Cells::CLOSED => {
+            Start::Kept if sa.live().sent().load(Relaxed) == LiveNumbers::CLOSED => {
                 let resumed = self.numbers.resume(fingerprint, owner);
                 if resumed != 0 {
-                    sa.cells().sent().store(resumed, Relaxed);
+                    sa.live().sent().store(resumed, Relaxed);
                 }
             }
             Start::Kept => {}
@@ -179,7 +184,7 @@ impl Backend for DataPath {
         let old = self.entry(&id)?;
         // The same cells: numbers, window and counters go on where they are.
         let session = old.esp.session().clone();
-        let sa = Sa::new(config.params.clone(), session, old.esp.cells().clone())
+        let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.databases.replace_sa(config.clone(), sa);
         self.sa_changes += 1;
@@ -188,14 +193,14 @@ impl Backend for DataPath {
 
     fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
-        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.cells());
+        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_step((id.dst, id.spi), false);
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
         let entry = self.databases.sa(id)?;
-        let cells = entry.esp.cells();
+        let cells = entry.esp.live();
         let replay = entry.esp.replay();
         let edge = replay.edge();
         let mut received = vec![0u64; (replay.size() as usize).div_ceil(64)];
@@ -224,7 +229,7 @@ impl Backend for DataPath {
     fn sa_set_replay(&mut self, id: &SaId, replay: &Replay) -> Result<(), Refusal> {
         let entry = self.entry(id)?;
         let refused = |text| Err(Refusal::new(errno::EINVAL, text));
-        let sent = entry.esp.cells().sent();
+        let sent = entry.esp.live().sent();
         // Forward only, and in one step against the worker that hands numbers out.
         if sent.fetch_max(replay.sent, Relaxed) > replay.sent {
             return refused("culvert: outbound numbers never go back: that repeats a nonce");
@@ -279,7 +284,7 @@ fn set_received(sa: &Sa, replay: &Replay) {
 }
 
 fn set_counters(sa: &Sa, counters: &Counters) {
-    let cells = sa.cells();
+    let cells = sa.live();
     cells.bytes().store(counters.bytes, Relaxed);
     cells.packets().store(counters.packets, Relaxed);
     cells.first_use().store(counters.first_use_s, Relaxed);

@@ -10,7 +10,7 @@
 //!
 //! The next SA goes on with the very next number where the last one is known exactly:
 //!
-//! - **After a deletion.** [`Cells::close`] swaps the cell for a number beyond all. Every lease is a
+//! - **After a deletion.** [`LiveNumbers::close`] swaps the number for one beyond all. Every lease is a
 //!   compare-and-swap of the same cell, and such operations on one cell have one order. So each
 //!   lease came before the swap, and its numbers are at most the one that the swap tells; or comes
 //!   after it, and gets none: the packet is dropped. This holds whichever threads still see the SA,
@@ -41,7 +41,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::rc::Rc;
 
 use crypto::Keys;
-use esp::Cells;
+use esp::LiveNumbers;
 use policy::SaId;
 use tracing::error;
 use vault::{Origin, Record, Vault, VaultError};
@@ -149,7 +149,7 @@ impl Numbers {
 
     /// Ends an SA that goes: no number is handed out from its cells any more, and the last one is
     /// remembered.
-    pub fn retire(&mut self, fingerprint: u64, cells: &Cells) {
+    pub fn retire(&mut self, fingerprint: u64, cells: &LiveNumbers) {
         let before = cells.sent().load(Relaxed);
         if before == 0 && cells.edge().load(Relaxed) > 0 {
             // One that receives, and so never sends.
@@ -200,10 +200,10 @@ impl Numbers {
         for (owner, len) in orphans {
             if let Ok(grant) = vault.cells(owner, len)
                 && grant.origin == Origin::Kept
-                && let Some(cells) = Cells::in_memory(grant.memory, 0)
+                && let Some(cells) = LiveNumbers::in_memory(grant.memory, 0)
                 // Of a closed one the number is remembered elsewhere.
                 && let sent = cells.sent().load(Relaxed)
-                && sent != Cells::CLOSED
+                && sent != LiveNumbers::CLOSED
             {
                 self.left.insert(owner, sent);
             }
@@ -275,8 +275,8 @@ mod tests {
     }
 
     /// The cells of an SA that has sent so many packets.
-    fn sent(count: u64) -> Cells {
-        let cells = Cells::on_heap(0);
+    fn sent(count: u64) -> LiveNumbers {
+        let cells = LiveNumbers::on_heap(0);
         cells.sent().store(count, Relaxed);
         cells
     }
@@ -289,7 +289,7 @@ mod tests {
             inbound.edge().store(7, Relaxed);
             for cells in [sent(0), inbound] {
                 numbers.retire(9, &cells);
-                assert_eq!(cells.sent().load(Relaxed), Cells::CLOSED);
+                assert_eq!(cells.sent().load(Relaxed), LiveNumbers::CLOSED);
             }
             assert!(numbers.retired.is_empty());
         });
@@ -329,11 +329,11 @@ mod tests {
     fn an_sa_that_was_not_recorded_goes_on_when_it_comes_again() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("vault");
-        let len = Cells::needed(64);
+        let len = LiveNumbers::needed(64);
         life(&dir, |numbers| {
             let owner = numbers.owner(&id(), &keys(1));
             let grant = numbers.vault.borrow_mut().cells(owner, len).unwrap();
-            Cells::in_memory(grant.memory, 64).unwrap().sent().store(300, Relaxed);
+            LiveNumbers::in_memory(grant.memory, 64).unwrap().sent().store(300, Relaxed);
         });
         life(&dir, |numbers| {
             assert_eq!(numbers.sweep(&HashSet::new()), 1);

@@ -8,7 +8,7 @@
 //!
 //! Words of 64 bits; the lines are cache lines. An outbound packet touches line 1; an inbound one
 //! too, and one more line if its window is above 64 packets. What only
-//! failures count lies in front, where the memory's owner has its own notes about the cells.
+//! failures count lies in front, where the memory's owner has its own notes about the live numbers.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -18,7 +18,7 @@ use mem::{Cache, StableWords, Words};
 
 use crate::ring::ring_words;
 
-/// Index of each number in the cells; the replay bitmap follows at [`BITMAP`].
+/// Index of each number in the live numbers; the replay bitmap follows at [`BITMAP`].
 mod index {
     /// Packets dropped as older than the replay window (Linux's `stats.replay_window`).
     pub const TOO_OLD: usize = 0;
@@ -50,34 +50,34 @@ mod index {
 /// restart safe: a sequence number is moved past before it is used, so no restart repeats it, and
 /// the replay window survives.
 #[derive(Clone)]
-pub struct Cells(Words<{ index::BITMAP }>);
+pub struct LiveNumbers(Words<{ index::BITMAP }>);
 
-impl Cells {
-    /// The cell that packets touch first. Memory whose word of this index begins a cache line
+impl LiveNumbers {
+    /// The number that packets touch first. Memory whose word of this index begins a cache line
     /// serves best; with other memory packets touch one line more.
     pub const LINE_START: usize = index::SENT;
 
-    /// How many cells an SA with this replay window (in packets) needs.
+    /// How many live numbers an SA with this replay window (in packets) needs.
     pub const fn needed(replay_window: u32) -> usize {
         // One word more than the window: the words form a ring, and the one that the edge is
         // about to enter is cleared as a whole (RFC 6479).
         index::BITMAP + ring_words(replay_window)
     }
 
-    /// Cells in ordinary memory, all zero.
-    pub fn on_heap(replay_window: u32) -> Cells {
-        Cells(Words::on_heap(ring_words(replay_window), Self::LINE_START))
+    /// LiveNumbers in ordinary memory, all zero.
+    pub fn on_heap(replay_window: u32) -> LiveNumbers {
+        LiveNumbers(Words::on_heap(ring_words(replay_window), Self::LINE_START))
     }
 
-    /// Cells in the memory given, with whatever values it holds.
+    /// LiveNumbers in the memory given, with whatever values it holds.
     ///
     /// Returns `None` if it is too small for the replay window.
-    pub fn in_memory(memory: Arc<dyn StableWords>, replay_window: u32) -> Option<Cells> {
+    pub fn in_memory(memory: Arc<dyn StableWords>, replay_window: u32) -> Option<LiveNumbers> {
         let words = Words::new(memory)?;
-        (words.len() >= Self::needed(replay_window)).then_some(Cells(words))
+        (words.len() >= Self::needed(replay_window)).then_some(LiveNumbers(words))
     }
 
-    /// Brings the cells that every packet touches near.
+    /// Brings the live numbers that every packet touches near.
     #[inline]
     pub fn prefetch(&self, cache: Cache) {
         self.0.prefetch(cache, Self::LINE_START);
@@ -94,7 +94,7 @@ impl Cells {
         crate::sequence::close(self.sent())
     }
 
-    /// What [`sent`](Cells::sent) is when it was closed.
+    /// What [`sent`](LiveNumbers::sent) is when it was closed.
     pub const CLOSED: u64 = crate::sequence::CLOSED;
 
     /// The highest inbound sequence number accepted.
@@ -155,11 +155,11 @@ impl Cells {
     }
 }
 
-impl fmt::Debug for Cells {
+impl fmt::Debug for LiveNumbers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Cells {{ sent: {}, edge: {}, packets: {} }}",
+            "LiveNumbers {{ sent: {}, edge: {}, packets: {} }}",
             self.sent().load(Relaxed),
             self.edge().load(Relaxed),
             self.packets().load(Relaxed)
