@@ -190,10 +190,10 @@ impl<T> Peer<T> {
         self.from.iter().flatten().all(Consumer::is_empty)
     }
 
-    /// Whether a queue to another worker is more than half full.
+    /// Whether the queue to worker `to` is more than half full; false if there is none.
     #[inline]
-    pub fn is_ahead(&self) -> bool {
-        self.to.iter().flatten().any(Producer::is_half_full)
+    pub fn is_ahead_of(&self, to: usize) -> bool {
+        self.to.get(to).and_then(Option::as_ref).is_some_and(Producer::is_half_full)
     }
 
     /// When worker `to` has gone, the first of the parcels from this one that it left; else nothing.
@@ -227,7 +227,7 @@ mod tests {
         }
         assert_eq!(a.send(2, 9), Err(Refused::Full(9)));
         assert_eq!(a.send(1, 7), Ok(()), "that to another is not full");
-        assert!(!c.is_empty() && a.is_ahead() && !c.is_ahead());
+        assert!(!c.is_empty() && a.is_ahead_of(2) && !a.is_ahead_of(1) && !a.is_ahead_of(0));
         let mut out: ArrayVec<u32, 8> = ArrayVec::new();
         assert_eq!(c.receive(&mut out, 3), 3);
         assert_eq!(out.as_slice(), [0, 1, 10]);
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(c.receive(&mut out, 8), 1);
         assert_eq!(out.as_slice(), [0, 1, 10, 11]);
         assert!(c.is_empty() && a.is_empty() && !b.is_empty());
-        assert!(!a.is_ahead(), "all was taken");
+        assert!(!a.is_ahead_of(2), "all was taken");
         let full: Vec<_> = a.monitors().map(|(to, queue)| (to, queue.stats().full)).collect();
         assert_eq!(full, [(1, 0), (2, 1)]);
     }

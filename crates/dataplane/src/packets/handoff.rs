@@ -52,8 +52,10 @@ pub(crate) struct Peers {
     peer: Peer<Handed>,
     wakers: Arc<[Waker]>,
     sleepers: Sleepers,
-    /// Packets handed over since the ports' turn began.
+    /// Arrived packets that were handed over since the ports' turn began.
     handed: usize,
+    /// To which worker the last of them went.
+    handed_to: usize,
     /// The ports have their next turn at this time, in nanoseconds, at the latest ...
     ports_wait_until: u64,
     /// ... or after so many rounds.
@@ -63,12 +65,21 @@ pub(crate) struct Peers {
 /// How long ports wait for a worker that is behind.
 const PORTS_WAIT_NS: u64 = 50_000;
 
-/// How many rounds they wait: about as long, where nothing else is to be done.
+/// How many rounds they wait: about as long on a worker that has nothing else to do. It ends the
+/// wait where the caller's clock stands still.
 const PORTS_WAIT_ROUNDS: u32 = 256;
 
 impl Peers {
     pub(crate) fn new(peer: Peer<Handed>, wakers: Arc<[Waker]>, sleepers: Sleepers) -> Peers {
-        Peers { peer, wakers, sleepers, handed: 0, ports_wait_until: 0, ports_wait_rounds: 0 }
+        Peers {
+            peer,
+            wakers,
+            sleepers,
+            handed: 0,
+            handed_to: 0,
+            ports_wait_until: 0,
+            ports_wait_rounds: 0,
+        }
     }
 
     /// Whether ports should wait: what they bring is for a worker that is behind. A worker that
@@ -77,7 +88,9 @@ impl Peers {
     pub(crate) fn ports_wait(&mut self, now_ns: u64) -> bool {
         self.handed = 0;
         self.ports_wait_rounds = self.ports_wait_rounds.saturating_sub(1);
-        self.ports_wait_rounds > 0 && now_ns < self.ports_wait_until && self.peer.is_ahead()
+        self.ports_wait_rounds > 0
+            && now_ns < self.ports_wait_until
+            && self.peer.is_ahead_of(self.handed_to)
     }
 
     /// The ports have had their turn, and brought `came` packets. They wait only if all of them were
@@ -132,6 +145,10 @@ impl Out {
             // A helper has no peers: the worker that it serves hands over.
             return batch.leave(Left { packet, meta: meta.clone(), held });
         }
+        if let Some(peers) = &mut self.peers {
+            peers.handed += 1;
+            peers.handed_to = to;
+        }
         let (ingress, has_flow) = (meta.ingress, meta.has_flow);
         self.hand(to, Handed::Arrived(Arrived { packet, ingress, has_flow, held }));
     }
@@ -139,13 +156,10 @@ impl Out {
     /// Hands something to another worker; it is dropped if the queue there is full.
     pub(crate) fn hand(&mut self, to: usize, handed: Handed) {
         let handed = match &mut self.peers {
-            Some(peers) => {
-                peers.handed += 1;
-                match peers.peer.send(to, handed) {
-                    Ok(()) => return self.counters.handed_over.add(1),
-                    Err(refused) => refused.into_item(),
-                }
-            }
+            Some(peers) => match peers.peer.send(to, handed) {
+                Ok(()) => return self.counters.handed_over.add(1),
+                Err(refused) => refused.into_item(),
+            },
             None => handed,
         };
         self.drop(handed.into_packet(), DropReason::HandOverFull);

@@ -18,7 +18,7 @@ impl Slow {
         for handed in handed.drain(..) {
             match handed {
                 Handed::Arrived(one) => {
-                    // The worker that received it has its headers.
+                    // They lie in the cache of the worker that received it.
                     prefetch_headers(cache, &one.packet);
                     // As many as were handed over.
                     let _ = arrived.try_push(one);
