@@ -64,7 +64,7 @@
 //!
 //! # How it is checked
 //!
-//! - `tests/models.rs`: loom tries the interleavings of small cases, stale reads included (`.ci/run models`):
+//! - `tests/models/`: loom tries the interleavings of small cases, stale reads included (`.ci/run models`):
 //!   `RUSTFLAGS='--cfg loom' LOOM_MAX_PREEMPTIONS=3 cargo test --release -p culvert-dispatch
 //!   --target-dir target/loom --test models`
 //! - `tests/stress.rs`: millions of items between threads, with delays.
