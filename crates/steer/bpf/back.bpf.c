@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //
-// Gives packets back to the interface that they came in by; stands where the private interface
-// receives, which is what culvert writes into it.
+// Returns packets to the interface that they came in by. Runs at the tc ingress hook of the private
+// interface, which receives what culvert writes to it.
 //
-// What has a tag is a frame that a port's program took and that policy leaves to Linux: the tag, which
-// the stack has taken for a VLAN's and taken out of the frame, names the port. What follows is the
-// frame as it came. It is received once more, by the port's interface, behind that one's XDP program.
-// It is marked, so that routing does not send it to the private interface again.
+// A packet with a tag is a frame that a port's program took and that policy leaves to Linux. The tag
+// names the port; the stack has parsed it as a VLAN tag and taken it out. The frame behind it is
+// redirected to the ingress of the port's interface, behind that interface's XDP program. It is
+// marked, so that routing does not send it to the private interface again.
 //
 // Everything else passes: it is received by the private interface itself.
 //
@@ -45,8 +45,8 @@ int give_back(struct __sk_buff *skb)
 	port = bpf_map_lookup_elem(&back_ports, &tag);
 	if (!port || !port->ifindex)
 		return TC_ACT_SHOT;
-	// The frame begins where the stack takes the network header to be. A header in front of it is
-	// made, and the one behind, which is the same, taken out: then both are where they belong.
+	// The port's Ethernet header lies where the stack expects the network header. A copy is put in
+	// front and the original removed: then both headers are where they belong.
 	if (bpf_skb_load_bytes(skb, 0, &eth, sizeof(eth)) ||
 	    bpf_skb_vlan_pop(skb) ||
 	    bpf_skb_change_head(skb, sizeof(eth), 0) ||

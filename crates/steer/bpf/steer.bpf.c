@@ -2,8 +2,8 @@
 //
 // Which frames culvert takes from the kernel, decided by one look at each frame.
 //
-// What it takes goes to the AF_XDP socket of the frame's queue; where no socket stands, the frame
-// passes to the kernel. What it does not know passes too.
+// A frame that it takes is redirected to the AF_XDP socket of its queue; if the queue has no socket,
+// the frame passes to the kernel. Frames of unknown kinds pass too.
 //
 //   frame                                             goes to
 //   ARP, anything that is not IP, malformed           kernel
@@ -243,7 +243,7 @@ static __always_inline enum verdict judge_esp(const struct packet *p)
 	return judge_spi(p, *spi);
 }
 
-// UDP to a local address (RFC 3948). VERDICTS: not a port of ours.
+// UDP to a local address (RFC 3948). VERDICTS: neither an IKE nor a NAT-T port.
 static __always_inline enum verdict judge_udp(const struct packet *p)
 {
 	struct udphdr *udp = p->next;
@@ -432,8 +432,8 @@ int steer(struct xdp_md *ctx)
 }
 
 // For interfaces whose MTU needs several buffers per frame. A frame that culvert has to take but
-// that does not lie in one buffer can't be put into one chunk; passing it would let it by the
-// policies.
+// that does not lie in one buffer does not fit a UMEM chunk; passing it to the kernel would bypass
+// the policies.
 SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {

@@ -1,8 +1,8 @@
-//! Loads the program that gives packets back to the interface that they came in by, and keeps its
+//! Loads the program that returns packets to the interface that they came in by, and keeps its
 //! table.
 //!
-//! The program (`bpf/back.bpf.c`) stands where the private interface receives. It is attached by a
-//! link of its own (Linux 6.6 and later), or else by a filter of the qdisc `clsact`; both go with the
+//! The program (`bpf/back.bpf.c`) runs at the private interface's tc ingress hook. It is attached by
+//! a tcx link (Linux 6.6 and later), or else as a filter of the qdisc `clsact`; both go with the
 //! interface.
 
 use core::fmt;
@@ -17,21 +17,21 @@ use crate::error::{SteerError, chain, load_hint, short};
 /// One past the highest tag.
 pub const TAGS: u16 = 64;
 
-/// The program on the private interface. Dropping it detaches it: what has a tag is dropped by Linux
-/// then.
+/// The program on the private interface. Dropping it detaches it: Linux then drops packets with a
+/// tag.
 pub struct GiveBack {
     interface: String,
     /// `struct port` of the program: interface and mark.
     ports: Array<MapData, [u32; 2]>,
-    /// Bits of the mark that given-back packets get.
+    /// The mark of returned packets.
     mark: u32,
     // Keeps the program loaded and attached.
     _program: Ebpf,
 }
 
 impl GiveBack {
-    /// Loads the program and attaches it to the private interface, with an empty table. What it gives
-    /// back is marked with `mark`.
+    /// Loads the program and attaches it to the private interface, with an empty table. Packets that
+    /// it returns get `mark`.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl GiveBack {
         Ok(Self { interface: interface.to_owned(), ports, mark, _program: program })
     }
 
-    /// What has this tag is received by this interface from now on; by none with 0.
+    /// Packets with this tag are received by this interface from now on; they are dropped with 0.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ fn attach(classifier: &mut SchedClassifier, interface: &str) -> Result<(), Progr
     if classifier.attach_with_options(interface, TcAttachType::Ingress, direct).is_ok() {
         return Ok(());
     }
-    // If it is there already, fine; if it cannot be, the filter says so.
+    // It may exist already. Any other error shows when the filter is attached.
     let _ = tc::qdisc_add_clsact(interface);
     let filter = TcAttachOptions::Netlink(NlOptions { priority: 1, ..NlOptions::default() });
     classifier.attach_with_options(interface, TcAttachType::Ingress, filter).map(drop)

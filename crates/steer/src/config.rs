@@ -57,8 +57,8 @@ impl Default for Sizes {
 pub struct SteerConfig {
     /// Where to attach.
     pub mode: Mode,
-    /// Take the variant for frames of several buffers, which a large MTU needs. Frames that are
-    /// to be taken but do not lie in one buffer are dropped and counted.
+    /// Load the multi-buffer variant (`xdp.frags`), which a large MTU needs. Frames that are to be
+    /// taken but do not lie in one buffer are dropped and counted.
     pub frags: bool,
     /// Table sizes.
     pub sizes: Sizes,

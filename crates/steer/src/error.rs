@@ -15,7 +15,7 @@ pub enum SteerError {
         /// What to do.
         hint: &'static str,
     },
-    /// Another program stands at the interface.
+    /// Another XDP program is attached to the interface.
     #[error(
         "{interface}: another XDP program is attached; see which with `ip link show {interface}` \
          and stop its owner, or remove it with `ip link set {interface} xdp off`"
@@ -36,7 +36,7 @@ pub enum SteerError {
         /// What to do.
         hint: &'static str,
     },
-    /// The program could not be attached where an interface receives.
+    /// The program could not be attached at an interface's tc ingress hook.
     #[error(
         "{interface}: the program for what it receives could not be attached: {reason}; the kernel \
          needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF (6.1 and later)"

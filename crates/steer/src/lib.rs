@@ -1,20 +1,20 @@
-//! The XDP program that picks the frames which the fast path takes, and its loader.
+//! The XDP program that steers frames to AF_XDP sockets or to Linux, and its loader.
 //!
 //! The program (`bpf/steer.bpf.c`, the table at its top is the whole rule) looks at each frame
-//! once. ESP to this host and packets for protected prefixes go to the AF_XDP socket of their
-//! queue; everything else, and everything while no socket stands there, passes to Linux.
+//! once. ESP to this host and packets to protected prefixes are redirected to the AF_XDP socket of
+//! their queue. Everything else passes to Linux, and so do all frames of a queue without a socket.
 //!
 //! ```text
 //!    frame ──> steer.bpf.c ──┬─ TAKE_* ──> AF_XDP socket of the queue ──> worker
 //!              (native XDP)  └─ PASS_* ──> Linux
 //!                                            ^
-//!    worker ──> private interface ──> back.bpf.c: cleartext that is Linux's, to the port it came by
+//!    worker ──> private interface ──> back.bpf.c: cleartext for Linux, to its ingress port
 //! ```
 //!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
-//! | [`back`] | [`GiveBack`]: the program on the private interface, by which packets go back to theirs |
+//! | [`back`] | [`GiveBack`]: the program on the private interface that returns packets to their ingress port |
 //! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
@@ -31,7 +31,7 @@
 //!
 //! /// Needs CAP_NET_ADMIN and CAP_BPF. When `Steer` is dropped, frames pass to Linux.
 //! fn take(interface: &str, socket: BorrowedFd<'_>, to: Prefix) -> Result<Steer, SteerError> {
-//!     // The tables first: nothing is taken before a socket stands at the queue.
+//!     // The tables first: nothing is taken before the queue has a socket.
 //!     let (mut steer, attached) = Steer::load_and_attach(interface, &SteerConfig::default())?;
 //!     steer.add_protected(to)?;
 //!     steer.set_socket(0, socket)?;
@@ -49,14 +49,14 @@
 //! # If the process dies
 //!
 //! The program is attached by a link that the kernel removes with the process's last descriptor,
-//! and the sockets go with the process too: frames pass to the kernel then. What keeps cleartext
-//! back in that case is a guard in the kernel, not this crate.
+//! and the sockets go with the process too: frames pass to the kernel then. Cleartext is then kept
+//! from leaving by the kernel policies of the crate `guard`.
 //!
 //! # Not handled
 //!
-//! At most two VLAN tags are looked past; frames with more, and PPPoE or MPLS, pass to Linux. A tag
-//! that a network card has taken out of the frame is not seen ([`device`] warns). Frames whose
-//! destination MAC address is not the interface's are judged like all others.
+//! At most two VLAN tags are parsed; frames with more, and PPPoE or MPLS, pass to Linux. A tag that
+//! the NIC has stripped is not seen ([`device`] warns). A unicast frame's destination MAC address
+//! is not compared with the interface's.
 
 #![deny(unsafe_code)]
 

@@ -26,7 +26,7 @@ pub struct Steer {
     protected: Table<Prefix>,
     sas: Table<(IpAddr, u32)>,
     ports: Table<(u16, u8)>,
-    /// Once it is attached.
+    /// `None` until attached.
     link: Option<FdLink>,
     // Keeps the program loaded.
     program: Ebpf,
@@ -111,7 +111,7 @@ impl Steer {
         Ok(attached)
     }
 
-    /// Both at once, for an interface of the calling thread's network namespace.
+    /// [`Steer::load`] and [`Steer::attach`], with a loader of its own.
     ///
     /// # Errors
     ///
@@ -125,8 +125,8 @@ impl Steer {
         Ok((steer, attached))
     }
 
-    /// Loads the program with its tables and lets them go again: whether this kernel takes them.
-    /// No interface is touched. For a check of the machine.
+    /// Whether this kernel takes the program and its tables: loads and unloads them. No interface
+    /// is touched.
     ///
     /// # Errors
     ///
@@ -365,19 +365,19 @@ impl fmt::Debug for Steer {
     }
 }
 
-/// Brings programs into the kernel. To make one costs some 50 ms, to load another program does not.
+/// Loads programs into the kernel. Making one takes some 50 ms, so one serves all programs.
 pub struct Loader(Mutex<EbpfLoader<'static>>);
 
 impl Loader {
     /// A loader.
     pub fn new() -> Self {
-        // It reads the types of the whole kernel, which this program does not ask about.
+        // Drops the kernel's BTF, which `new` has parsed and this program does not need.
         let mut loader = EbpfLoader::new();
         loader.btf(None);
         Self(Mutex::new(loader))
     }
 
-    /// Brings the program and its tables into the kernel; `interface` is for messages.
+    /// Loads the program and its tables into the kernel; `interface` is for messages.
     fn load(
         &self,
         interface: &str,
@@ -401,7 +401,7 @@ impl Loader {
             .map_err(|error| load_error(chain(&error)))?;
         let maps = Maps::take(&mut program)
             .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
-        // The verifier's turn, which is long: others may load meanwhile.
+        // The verifier takes long, so it runs without the lock.
         let xdp = xdp_program(&mut program, name, interface)?;
         xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
         Ok((program, maps, name))
@@ -522,7 +522,7 @@ fn attach(xdp: &mut Xdp, interface: &str, mode: Mode) -> Result<(FdLink, Attache
                 chain(&error)
             }
         };
-        // Generic beside native is EEXIST; either way somebody else is there.
+        // EEXIST: a program in the other mode. Either way another program is attached.
         if matches!(code, Some(libc::EBUSY | libc::EEXIST)) {
             return Err(SteerError::Foreign { interface: interface.to_owned() });
         }

@@ -1,4 +1,4 @@
-//! What a kernel map holds, kept here too, so that an update touches only what differs.
+//! A copy of a kernel map's keys, so that an update writes only the differences.
 
 use std::collections::BTreeSet;
 

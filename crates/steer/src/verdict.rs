@@ -18,7 +18,7 @@ pub enum Verdict {
     PassIke,
     /// To Linux: a NAT keepalive (RFC 3948 §2.3), which it swallows.
     PassKeepalive,
-    /// To Linux: a fragment of UDP to this host, without the ports.
+    /// To Linux: a later fragment of UDP to this host, which has no ports.
     PassUdpFragment,
     /// To Linux: ESP to this host with an SPI that is not in the table, or a fragment of ESP.
     PassUnknownEsp,
@@ -36,10 +36,10 @@ pub enum Verdict {
     TakeLocal,
     /// Taken: to another, protected address.
     TakeTransit,
-    /// Passed to Linux after all: no socket stood at the frame's queue. Counted beside one of the
-    /// above.
+    /// Passed to Linux although to be taken: the frame's queue has no AF_XDP socket. Counted in
+    /// addition to one of the `Take` verdicts.
     NoSocket,
-    /// Dropped: to be taken, but longer than one buffer. Instead of one of the above.
+    /// Dropped: to be taken, but in several buffers. Counted instead of a `Take` verdict.
     DropTooLong,
 }
 

@@ -56,7 +56,7 @@ unsafe impl Ethtool for Channels {}
 const _: () = assert!(size_of::<DriverInfo>() == 196);
 const _: () = assert!(size_of::<Channels>() == 36);
 
-/// A socket to ask with.
+/// A socket for these ioctls.
 pub(super) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
@@ -91,7 +91,7 @@ fn ethtool<T: Ethtool>(socket: &OwnedFd, name: &str, value: &mut T) -> io::Resul
     call(socket, SIOCETHTOOL, &mut request)
 }
 
-/// An interface's number.
+/// An interface's index.
 pub(super) fn ifindex(socket: &OwnedFd, name: &str) -> io::Result<u32> {
     let mut request = request(name);
     call(socket, libc::SIOCGIFINDEX as libc::c_ulong, &mut request)?;

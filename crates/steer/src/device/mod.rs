@@ -10,7 +10,7 @@ use std::io::Error;
 pub struct Device {
     /// Its name.
     pub name: String,
-    /// Its number.
+    /// Its index.
     pub ifindex: u32,
     /// Its driver; empty if the driver does not say.
     pub driver: String,
@@ -38,7 +38,7 @@ pub struct DeviceError {
     pub source: Error,
 }
 
-/// Something about an interface that hinders, with what to do. `Display` is for people.
+/// A property of an interface that hinders AF_XDP. `Display` says what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// The driver's native XDP takes frames in one buffer only up to a smaller MTU.
@@ -63,7 +63,7 @@ pub enum Finding {
     VlanOffload {
         /// The interface.
         name: String,
-        /// The driver's peer is a veth, whose sending side has to be set.
+        /// The interface is a veth: the offload has to be switched off on its peer too.
         is_veth: bool,
     },
 }
