@@ -1,4 +1,4 @@
-//! One barrier: a selector, a direction, and whether it stops or lets pass.
+//! One barrier: a selector, a direction, and whether it blocks or passes.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ pub enum Effect {
     Pass,
 }
 
-/// One barrier, as it is listed and put up.
+/// One barrier, as it is listed and installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Barrier {
     direction: u8,
@@ -33,7 +33,7 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// What stands for a policy: a policy that protects stops what it would protect.
+    /// The barrier of a policy. A policy that protects has one that blocks.
     pub fn of_policy(policy: &PolicyConfig) -> Barrier {
         let effect = match policy.action {
             Action::Allow if policy.templates.is_empty() => Effect::Pass,
@@ -43,7 +43,8 @@ impl Barrier {
             .with(policy.mark, policy.if_id)
     }
 
-    /// What stands for a prefix to and from which everything needs protection: after every policy.
+    /// The barriers of a prefix to and from which all traffic needs protection. They come after
+    /// those of every policy.
     pub fn of_prefix(prefix: Prefix) -> [Barrier; 3] {
         let any = any_prefix(prefix.addr.is_ipv6());
         let to = Selector::between(any, prefix);
@@ -82,24 +83,24 @@ impl Barrier {
         self.src.0.is_ipv6()
     }
 
-    /// What the kernel tells policies apart by: of two with one identity, one replaces the other.
+    /// What the kernel tells policies apart by: a policy replaces the one of the same identity.
     pub(crate) fn identity(&self) -> Barrier {
         Barrier { priority: 0, effect: Effect::Block, ..*self }
     }
 
-    /// What it has in common with those that differ in their addresses alone.
+    /// The same for all barriers that differ in their addresses alone.
     pub(crate) fn class(&self) -> Barrier {
         let any = |(addr, len): (IpAddr, u8)| (any_prefix(addr.is_ipv6()).addr, len);
         Barrier { src: any(self.src), dst: any(self.dst), ..*self }
     }
 
-    /// Itself without the bits of its addresses that match nothing.
+    /// The barrier with the host bits of its addresses cleared.
     pub(crate) fn element(&self) -> Barrier {
         Barrier { src: masked(self.src), dst: masked(self.dst), ..*self }
     }
 
-    /// Where it comes in order. Of two with one priority the one that blocks comes first: which
-    /// of their policies decides is not known here, and this one leaks nothing.
+    /// Its place in order. Of two with one priority the one that blocks comes first: which of
+    /// their policies decides is not known here, and blocking leaks nothing.
     pub(crate) fn rank(&self) -> (u32, bool) {
         (self.priority, self.effect == Effect::Pass)
     }

@@ -10,14 +10,14 @@ use std::collections::HashMap;
 
 use crate::barrier::Barrier;
 
-/// The sets of the table as it stands.
+/// The sets of the installed table.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     /// Their numbers, by class.
     numbers: HashMap<Barrier, usize>,
-    /// Elements, and how many barriers are the same one: selectors may differ in host bits.
+    /// Users of each element: selectors that differ in host bits alone share one.
     elements: HashMap<Barrier, u32>,
-    /// What is in by identity: of two, one replaces the other.
+    /// The barriers in the sets, by identity.
     inside: HashMap<Barrier, Barrier>,
 }
 
@@ -48,9 +48,8 @@ impl Classes {
         self.inside.get(&barrier.identity()) == Some(barrier)
     }
 
-    /// Puts barriers in, whose classes are there, in place of what has their identities; takes
-    /// others out, if they are in. What nft is to do, as one transaction: what comes stands before
-    /// what goes is gone.
+    /// Adds barriers of known classes, each in place of the one with its identity, and removes
+    /// others. Returns the commands for nft, one transaction.
     pub fn change(&mut self, table: &str, come: &[Barrier], go: &[Barrier]) -> String {
         let mut commands = String::new();
         let mut gone: Vec<Barrier> = Vec::new();
@@ -106,7 +105,7 @@ impl Classes {
         text
     }
 
-    /// What a rule of this class asks of a packet's addresses.
+    /// The match of this class's rule on a packet's addresses.
     pub fn lookup(&self, class: &Barrier) -> String {
         let (Some(number), Some(_)) = (self.number(class), fields(class)) else {
             return String::new();
@@ -120,7 +119,7 @@ impl Classes {
         format!(" {} @{}", cut.collect::<Vec<_>>().join(" . "), set(number))
     }
 
-    /// Counts a barrier; true if its element is new.
+    /// Adds a barrier; true if its element is new.
     fn take_in(&mut self, barrier: &Barrier) -> bool {
         self.inside.insert(barrier.identity(), *barrier);
         let users = self.elements.entry(barrier.element()).or_default();

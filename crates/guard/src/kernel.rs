@@ -52,7 +52,7 @@ impl KernelPolicies {
         })
     }
 
-    /// What the kernel has, of whomever, by one dump.
+    /// All of the kernel's policies, ours or not, by one dump.
     pub(crate) fn listing(&mut self) -> io::Result<Listing> {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = flag::REQUEST | flag::DUMP;
@@ -77,7 +77,7 @@ impl KernelPolicies {
         }
     }
 
-    /// How many policies the kernel has, of whomever: in, out, forward.
+    /// How many policies the kernel has, ours or not: in, out, forward.
     pub(crate) fn counts(&mut self) -> io::Result<[u32; 3]> {
         let attributes = self.spd_info()?;
         let number = |at: usize| {
@@ -90,7 +90,7 @@ impl KernelPolicies {
         Ok([input, output, forward])
     }
 
-    /// From which prefix lengths on the kernel finds IPv4 policies by a hash.
+    /// The prefix lengths from which on the kernel hashes IPv4 policies.
     pub(crate) fn threshold(&mut self) -> io::Result<Threshold> {
         let attributes = self.spd_info()?;
         let found = SpdAttributes::parse(&attributes).map_err(|_| io::ErrorKind::InvalidData)?;
@@ -99,8 +99,8 @@ impl KernelPolicies {
         Ok(Threshold { local: found.local_bits, remote: found.remote_bits })
     }
 
-    /// Sets those lengths. The kernel orders its policies anew, in its own time; what matches
-    /// which packet is the same before, meanwhile and afterwards.
+    /// Sets those lengths. The kernel rehashes its policies in the background; which policy a packet
+    /// matches does not change.
     pub(crate) fn set_threshold(&mut self, threshold: Threshold) -> io::Result<()> {
         self.sequence = self.sequence.wrapping_add(1);
         let flags = flag::REQUEST | flag::ACK;
@@ -117,7 +117,7 @@ impl KernelPolicies {
         }
     }
 
-    /// The attributes of what the kernel says of its policies as a whole.
+    /// The attributes of the kernel's `NEWSPDINFO`.
     fn spd_info(&mut self) -> io::Result<Vec<u8>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut writer = MessageWriter::new(kind::GETSPDINFO, flag::REQUEST, self.sequence, 0);
@@ -138,8 +138,8 @@ impl KernelPolicies {
         }
     }
 
-    /// Sends a request for each barrier, many at a time, and gives each one's answer. What was
-    /// not answered failed.
+    /// Sends a request for each barrier, many at a time, and returns each one's answer. A request
+    /// without an answer failed.
     fn requests(
         &mut self,
         barriers: &[Barrier],
@@ -198,18 +198,17 @@ impl KernelPolicies {
 /// they are.
 const AT_A_TIME: usize = 32;
 
-/// What the kernel has, each policy as a whole but for its number and counters.
+/// The kernel's policies, each encoded without its index and counters.
 #[derive(Debug, Default)]
 pub(crate) struct Listing(HashSet<Vec<u8>>);
 
 impl Listing {
-    /// Whether a policy stands there just as this barrier wants it.
+    /// Whether the kernel has exactly this barrier's policy.
     pub(crate) fn has(&self, barrier: &Barrier) -> bool {
         self.0.contains(&[policy_info(barrier).to_bytes(), attributes(barrier)].concat())
     }
 
-    /// One policy: what follows the header of its message. One that no barrier can be like is
-    /// left out.
+    /// Adds a policy, given the body of its message. One that no barrier can equal is left out.
     fn note(&mut self, body: &[u8]) {
         let Ok(mut info) = PolicyInfo::decode(body) else { return };
         let rest = body.get(PolicyInfo::LEN..).unwrap_or_default();
@@ -233,7 +232,7 @@ fn attributes(barrier: &Barrier) -> Vec<u8> {
 
 fn written(mark: &MarkAttribute, if_id: u32) -> Vec<u8> {
     let mut writer = MessageWriter::new(0, 0, 0, 0);
-    // A value that its mask does not cover is for no packet, not for all.
+    // A value outside its mask matches no packet, so it is not left out.
     if (mark.value, mark.mask) != (0, 0) {
         writer.field(attr::MARK, mark);
     }

@@ -1,14 +1,14 @@
-//! What stays in the kernel so that nothing leaves in clear when the daemon is gone.
+//! Kernel policies that keep protected traffic from leaving in clear while no daemon runs.
 //!
-//! With the built-in database nothing but culvert can encrypt. When it dies, its XDP programs go
-//! with it and the kernel would route protected packets as they are. So every policy that culvert
-//! serves stands in the kernel too, as a [`Barrier`]: what the policy protects is blocked there,
-//! what it lets pass passes. Packets that culvert handles never meet a barrier: they go from port
-//! to port past the stack, or through the private interface, which is exempt.
+//! With the built-in database nothing but culvert can encrypt. When it dies, its XDP programs are
+//! detached and the kernel would route protected packets in clear. So every policy that culvert
+//! serves is installed in the kernel too, as a [`Barrier`]: it blocks what the policy protects and
+//! passes what the policy lets pass. Packets that culvert handles never meet a barrier: they go from
+//! port to port past the stack, or through the private interface, which is exempt.
 //!
 //! ```text
 //!   policies ──> set, change ──> wanted ──┐
-//!   [guard] prefixes ─────────────────────┤ settle: new ones go up before old ones come down
+//!   [guard] prefixes ─────────────────────┤ settle: additions come before removals
 //!                                         v
 //!       guard.json <── standing ──> IPv4: XFRM policies of action block or allow
 //!                                   IPv6: sets and rules of nftables
@@ -18,18 +18,18 @@
 //! **IPv6** is the exception. What exempts the private interface from policies exists for IPv4
 //! alone: Linux has no `disable_xfrm` for IPv6, and its `disable_policy` goes by the interface that
 //! owns the address, not by the one that a packet came in by. So the barriers for IPv6 are nftables
-//! rules, which spare the private interface by name.
+//! rules, which exempt the private interface by name.
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Barrier`], [`Effect`] | a selector, a direction, and whether it stops or lets pass |
-//! | [`Guard::set`] | exactly these barriers, whatever the kernel has now: after a start |
-//! | [`Guard::change`], [`Guard::settle`] | one policy came or went; the cost does not depend on how many there are |
-//! | [`Guard::check`] | puts up again what somebody flushed |
-//! | [`Guard::finish`], [`Guard::clear`] | the end: what stays, or nothing |
+//! | [`Barrier`], [`Effect`] | a selector, a direction, and whether it blocks or passes |
+//! | [`Guard::set`] | installs exactly these barriers, whatever the kernel has: after a start |
+//! | [`Guard::change`], [`Guard::settle`] | one policy was added or removed; the cost does not depend on how many there are |
+//! | [`Guard::check`] | reinstalls what somebody flushed |
+//! | [`Guard::finish`], [`Guard::clear`] | at the end: completes what was put off, or removes everything |
 //!
-//! A list in a file names what stands. It is written before the first barrier goes up and after the
-//! last has come down, so the next process (a restarted daemon, `culvert guard clear`) knows it.
+//! `guard.json` lists the installed barriers. It is written before a barrier is installed and after
+//! one was removed, so the next process (a restarted daemon, `culvert guard clear`) misses none.
 //!
 //! # Example
 //!
@@ -42,7 +42,7 @@
 //! // To the prefix, and from it: for this host, and forwarded.
 //! let barriers = Barrier::of_prefix(protected);
 //! assert!(barriers.iter().all(|barrier| barrier.effect() == Effect::Block));
-//! // Every policy comes first, so one that lets pass does.
+//! // The lowest priority: a policy that lets traffic pass comes first.
 //! assert!(barriers.iter().all(|barrier| barrier.priority() == u32::MAX));
 //!
 //! /// Needs CAP_NET_ADMIN and a kernel with CONFIG_XFRM_USER.
@@ -96,7 +96,7 @@ use netfilter::Netfilter;
 use standing::Standing;
 use threshold::{Chooser, FRESH, Threshold, choose};
 
-/// Why a barrier could not be put up or taken down.
+/// Why a barrier could not be installed or removed.
 #[derive(Debug, Error)]
 pub enum GuardError {
     /// The kernel's XFRM socket cannot be used.
@@ -107,9 +107,9 @@ pub enum GuardError {
     /// The kernel refused a policy.
     #[error("the kernel refused the guard's policy `{barrier}`: {source}")]
     Refused {
-        /// Which.
+        /// The policy's barrier.
         barrier: Barrier,
-        /// Its answer.
+        /// The kernel's answer.
         source: io::Error,
     },
     /// `nft` failed or is missing.
@@ -131,26 +131,26 @@ pub enum GuardError {
 #[derive(Debug)]
 pub struct Guard {
     list: List,
-    /// What is asked for, by identity: the kernel holds one policy for each, and the first in
-    /// order decides.
+    /// Wanted barriers by identity. The kernel holds one policy for each identity: the first in
+    /// order.
     wanted: HashMap<Barrier, Vec<Barrier>>,
     standing: Standing,
-    /// Identities to look at.
+    /// Identities to compare with what is installed.
     touched: HashSet<Barrier>,
     /// Identities whose barrier the kernel refused.
     refused: HashSet<Barrier>,
     retry_at: Option<Instant>,
     kernel: KernelPolicies,
-    /// The kernel's threshold of hashing before there was any barrier; ours.
+    /// The kernel's hash threshold before the first barrier, and the present one.
     threshold: (Threshold, Threshold),
     chooser: Chooser,
     netfilter: Netfilter,
 }
 
 impl Guard {
-    /// Takes up what stands by the list in `directory`, which must exist.
+    /// Takes over the barriers listed in `directory`, which must exist.
     ///
-    /// `tun` is the private interface, which the guard spares.
+    /// `tun` is the private interface, which is exempt.
     ///
     /// # Errors
     /// When the list cannot be read, or the kernel has no XFRM.
@@ -160,7 +160,7 @@ impl Guard {
             List::open(path.clone()).map_err(|source| GuardError::List { path, source })?;
         let mut kernel = KernelPolicies::open().map_err(GuardError::Socket)?;
         let holds = kernel.threshold().unwrap_or(FRESH);
-        // One that stands already with barriers of ours is likely ours.
+        // Beside barriers of ours the threshold is most likely ours too.
         let before = if standing.is_empty() { holds } else { FRESH };
         Ok(Guard {
             list,
@@ -176,17 +176,17 @@ impl Guard {
         })
     }
 
-    /// What stands.
+    /// The installed barriers.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = &Barrier> {
         self.standing.all()
     }
 
-    /// Makes exactly these barriers stand: for the policies, and for the prefixes to and from
-    /// which everything needs protection. Those that should stand already are looked for: who knows
-    /// what else was done to the kernel's tables.
+    /// Installs exactly the barriers of these policies, and of these prefixes, to and from which
+    /// all traffic needs protection. The kernel is asked which of them it has: others may have
+    /// changed its tables.
     ///
-    /// New ones go up before old ones come down. The list is written before the first goes up and
-    /// after the last has come down, so that it never misses one.
+    /// Additions come before removals. The list is written before the first barrier is installed and
+    /// after the last was removed, so that it never misses one.
     ///
     /// # Errors
     /// The first failure; everything else is tried all the same, and what failed is tried again
@@ -204,7 +204,7 @@ impl Guard {
         self.enforce()
     }
 
-    /// Notes that a policy came, went, or took another's place; [`Guard::settle`] acts on it.
+    /// Records that a policy was added, removed or replaced; [`Guard::settle`] acts on it.
     pub fn change(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
         if let Some(barrier) = old.map(Barrier::of_policy) {
             let identity = barrier.identity();
@@ -223,11 +223,11 @@ impl Guard {
         }
     }
 
-    /// Carries out what [`Guard::change`] noted, and what is due: refused barriers again, and
-    /// IPv6 in its final order.
+    /// Applies the changes that [`Guard::change`] recorded, and what is due: refused barriers again,
+    /// and IPv6 in its final order.
     ///
-    /// When it has returned, everything stands that is wanted. What is not wanted any more may
-    /// stand a moment longer where there are many barriers for IPv6.
+    /// When it has returned, every wanted barrier that blocks is installed. Where there are many
+    /// barriers for IPv6, what lets more pass than before may take effect a moment later.
     ///
     /// # Errors
     /// As [`Guard::set`].
@@ -239,8 +239,8 @@ impl Guard {
         self.apply(false)
     }
 
-    /// Puts everything up again if some of it is gone: somebody flushed the kernel's policies or
-    /// nftables. True if that was so.
+    /// Reinstalls everything if barriers are missing: somebody flushed the kernel's policies or
+    /// nftables. True if so.
     ///
     /// # Errors
     /// As [`Guard::set`].
@@ -254,7 +254,7 @@ impl Guard {
         self.enforce().map(|()| true)
     }
 
-    /// As [`Guard::settle`], and nothing is put off: for the end.
+    /// As [`Guard::settle`], but puts nothing off. The last call of an owner.
     ///
     /// # Errors
     /// As [`Guard::set`].
@@ -263,17 +263,17 @@ impl Guard {
         self.settle()
     }
 
-    /// Whether everything stands that is wanted.
+    /// Whether no barrier was refused and every recorded change was applied.
     pub fn is_complete(&self) -> bool {
         self.refused.is_empty() && self.touched.is_empty()
     }
 
-    /// When [`Guard::settle`] has something to do by itself.
+    /// When [`Guard::settle`] has something to do though no policy changed.
     pub fn due(&self) -> Option<Instant> {
         [self.retry_at, self.netfilter.due()].into_iter().flatten().min()
     }
 
-    /// Adds barriers for prefixes to what stands.
+    /// Adds barriers for prefixes to the installed ones.
     ///
     /// # Errors
     /// As [`Guard::set`].
@@ -285,7 +285,7 @@ impl Guard {
         self.enforce()
     }
 
-    /// Takes every barrier down.
+    /// Removes every barrier.
     ///
     /// # Errors
     /// As [`Guard::set`].
@@ -306,7 +306,7 @@ impl Guard {
         }
     }
 
-    /// Looks at everything, whatever is thought to stand.
+    /// Compares every barrier with what the kernel has.
     fn enforce(&mut self) -> Result<(), GuardError> {
         self.touched.extend(self.wanted.keys().copied());
         self.touched.extend(self.standing.all().map(Barrier::identity));
@@ -341,7 +341,7 @@ impl Guard {
         note(listed.map_err(|e| fail(&self.list, e)));
         let mut gone = Vec::new();
         self.follow_threshold(&fresh);
-        // What cannot be read is put up again.
+        // Without a listing every policy is written again.
         let there =
             if again { self.kernel.listing().unwrap_or_default() } else { Listing::default() };
         let (rules, policies): (Vec<_>, Vec<_>) = up.into_iter().partition(Barrier::is_netfilter);
@@ -370,7 +370,7 @@ impl Guard {
         let results = self.kernel.remove(&policies);
         for (barrier, result) in policies.into_iter().zip(results) {
             if let Err(source) = result
-                // Somebody took it away: what we wanted.
+                // Gone already.
                 && source.raw_os_error() != Some(NO_ENTRY)
             {
                 self.refused.insert(barrier.identity());
@@ -383,7 +383,7 @@ impl Guard {
         match self.netfilter.follow(self.standing.all().filter(|b| b.is_netfilter()), again) {
             Ok(down) => gone.extend(down),
             Err((error, not_up)) => {
-                // They stay listed: they may stand from before.
+                // They stay listed: an earlier table may still have them.
                 for barrier in not_up {
                     self.standing.remove(&barrier.identity());
                     self.refused.insert(barrier.identity());
@@ -396,7 +396,7 @@ impl Guard {
         }
         gone.retain(|b| !self.standing.has(b));
         let listed = self.list.append(Step::Down, &gone);
-        // Otherwise something is listed that stands nowhere else.
+        // What is refused or pending may be known from the list alone, so it is kept whole.
         let is_settled = self.refused.is_empty() && !self.netfilter.owes();
         let listed = listed.and_then(|()| match is_settled {
             true => self.list.tidy(self.standing.all()),
@@ -410,7 +410,7 @@ impl Guard {
         first_error
     }
 
-    /// Has the kernel find the policies by a hash, when these are about to come.
+    /// Adapts the kernel's hash threshold to the policies before these are added.
     fn follow_threshold(&mut self, fresh: &[Barrier]) {
         let count = self.standing.policies() + fresh.iter().filter(|b| !b.is_netfilter()).count();
         if self.chooser.is_due(count) {
@@ -428,13 +428,13 @@ impl Guard {
                 tracing::debug!(?next, "the kernel hashes policies from these lengths on");
                 self.threshold.1 = next;
             }
-            // It costs time, nothing else.
+            // Only time is lost.
             Err(error) => tracing::debug!(%error, "the kernel's policies stay in lists"),
         }
     }
 }
 
-/// How long until what the kernel refused is tried again.
+/// Interval at which what the kernel refused is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// `ENOENT`.

@@ -1,8 +1,8 @@
-//! The file that says what stands, for whoever comes next.
+//! The file that lists the installed barriers, for the next process.
 //!
-//! One line for each barrier that goes up or has come down, so that a change costs one line,
-//! however many stand; rewritten when most lines are void. A line that was being written when the
-//! process died is not taken: what it speaks of was not put up yet.
+//! One line for each barrier that is about to be installed or was removed, so that a change costs
+//! one line, however many are installed. The file is rewritten when most lines are void. A last line
+//! that was cut short is ignored: its barrier was not installed yet, or is gone and stays listed.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,9 +18,9 @@ use crate::barrier::Barrier;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Step {
-    /// It is about to go up.
+    /// It is about to be installed.
     Up,
-    /// It has come down.
+    /// It was removed.
     Down,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Reads the list; changes nothing. What stands comes by identity.
+    /// Reads the list; changes nothing. Returns the installed barriers by identity.
     ///
     /// # Errors
     /// When it cannot be read, or holds what no guard has written.
@@ -52,7 +52,7 @@ impl List {
                 Step::Down if standing.get(&barrier.identity()) == Some(&barrier) => {
                     standing.remove(&barrier.identity())
                 }
-                // Its place was taken before.
+                // It was replaced before.
                 Step::Down => None,
             };
             list.sound += line.len() as u64;
@@ -91,7 +91,7 @@ impl List {
         Ok(())
     }
 
-    /// Removes the file if nothing stands, and rewrites it if most of its lines are void.
+    /// Removes the file if nothing is installed, and rewrites it if most of its lines are void.
     ///
     /// # Errors
     /// When the file system refuses; the list is as good as before.

@@ -1,8 +1,4 @@
 //! Barriers for IPv6, as nftables rules.
-//!
-//! A barrier of a class that is in the table comes and goes as an element of its set
-//! ([`crate::classes`]). For a new class nft replaces the table as a whole. Where the table is large,
-//! this is done in batches, and until then what blocks stands before all other rules.
 
 use core::fmt::Write as _;
 use std::collections::HashSet;
@@ -18,28 +14,28 @@ use crate::barrier::{Barrier, Effect};
 use crate::classes::Classes;
 use crate::direction_number;
 
-/// The rules for IPv6.
+/// The table with the barriers for IPv6.
 ///
-/// A barrier of a class that is in the table ([`Classes`]) comes and goes as an element of its set.
-/// For a new class the table is replaced as a whole, which takes the longer the more there is in it.
-/// So where there is much, a barrier that blocks goes first into a chain that comes before all
-/// others, and the table is put in order a little later. What waits for that is only what would let
-/// more pass than before.
+/// A barrier of a class that is in the table ([`Classes`]) is added and removed as an element of its
+/// set. For a new class the table is replaced as a whole, which takes time in proportion to its
+/// size. So where the table is large, a barrier that blocks is first added to a chain that comes
+/// before all others, and the table is replaced a little later. Only what lets more pass than before
+/// waits for that.
 #[derive(Debug)]
 pub(crate) struct Netfilter {
     table: String,
     tun: String,
     /// The sets of the table.
     classes: Classes,
-    /// To go up.
+    /// To be added.
     up: Vec<Barrier>,
-    /// Up, but not in order.
+    /// In the early chains, to be moved to their places.
     early: Vec<Barrier>,
-    /// To come down.
+    /// To be removed.
     down: Vec<Barrier>,
-    /// When the table may be put in order again.
+    /// When the table may be replaced again.
     quiet_until: Option<Instant>,
-    /// A table of ours stands, and nothing says that it differs from what we made.
+    /// Our table is installed and, as far as is known, as we made it.
     is_known: bool,
 }
 
@@ -57,38 +53,38 @@ impl Netfilter {
         }
     }
 
-    /// Notes a barrier to put up.
+    /// Queues a barrier to be added.
     pub fn up(&mut self, barrier: Barrier) {
         self.up.push(barrier);
     }
 
-    /// Notes a barrier to take down.
+    /// Queues a barrier to be removed.
     pub fn down(&mut self, barrier: Barrier) {
         self.down.push(barrier);
     }
 
-    /// Whether the table is not yet what it should be.
+    /// Whether changes are pending.
     pub fn owes(&self) -> bool {
         !(self.up.is_empty() && self.early.is_empty() && self.down.is_empty())
     }
 
-    /// When it should be put in order.
+    /// When the table should be replaced.
     pub fn due(&self) -> Option<Instant> {
         self.quiet_until.filter(|_| self.owes())
     }
 
-    /// Puts nothing off the next time.
+    /// Lets the next [`Netfilter::follow`] put nothing off.
     pub fn hurry(&mut self) {
         self.quiet_until = None;
     }
 
-    /// Whether the table is gone that should stand. Where the kernel does not say, it is not.
+    /// Whether our table is missing; false where the kernel does not say.
     pub fn is_gone(&self) -> bool {
         self.is_known && has_table(&self.table).is_ok_and(|there| !there)
     }
 
-    /// Makes what blocks stand, and everything in order if that is due or asked for. Hands out
-    /// what has come down, or after a failure what did not go up.
+    /// Installs what blocks, and replaces the table if that is due or `now`. Returns what was
+    /// removed, or after a failure what was not added.
     pub fn follow<'a>(
         &mut self,
         wanted: impl Iterator<Item = &'a Barrier>,
@@ -102,7 +98,7 @@ impl Netfilter {
             false => Vec::new(),
         };
         let is_empty = self.classes.is_empty() && self.up.is_empty() && self.early.is_empty();
-        // An empty table goes.
+        // An empty table is deleted.
         let is_left_over = is_empty && self.is_known;
         if !self.owes() && !is_left_over {
             return Ok(gone);
@@ -122,7 +118,7 @@ impl Netfilter {
                 self.early.extend(blocks);
                 return Ok(gone);
             }
-            // Somebody took the table away, most likely.
+            // Most likely somebody deleted the table.
             self.up.extend(blocks);
         }
         let mut rules: Vec<&Barrier> = wanted.collect();
@@ -130,7 +126,7 @@ impl Netfilter {
         self.classes = Classes::new(&rules);
         let start = Instant::now();
         let result = apply(&ruleset(&self.table, &self.tun, &rules, &self.classes));
-        // So that it takes a fifth of the time at most.
+        // Replacing takes a fifth of the time at most.
         self.quiet_until = match rules.len() {
             0..=AT_ONCE => None,
             _ => Some(Instant::now() + (start.elapsed() * 4).max(QUIET)),
@@ -145,14 +141,14 @@ impl Netfilter {
             }
             Err(error) => {
                 self.quiet_until = Some(Instant::now() + crate::RETRY_INTERVAL);
-                // To be told when the table is as it should be.
+                // To be returned once the table was replaced.
                 self.down.append(&mut gone);
                 Err((error, std::mem::take(&mut self.up)))
             }
         }
     }
 
-    /// Carries out what is a matter of elements alone; hands out what has come down.
+    /// Applies the changes that elements alone can express; returns what was removed.
     fn follow_elements(&mut self) -> Vec<Barrier> {
         let (come, up) = self.up.drain(..).partition(|b| self.classes.knows(b));
         let (go, down): (Vec<_>, _) = self.down.drain(..).partition(|b| self.classes.has(b));
@@ -165,7 +161,7 @@ impl Netfilter {
         if commands.is_empty() || apply(&commands).is_ok() {
             return go;
         }
-        // Somebody took the table away, most likely: it is made anew.
+        // Most likely somebody deleted the table: it is made anew.
         self.is_known = false;
         self.up.extend(come);
         self.down.extend(go);
@@ -173,13 +169,13 @@ impl Netfilter {
     }
 }
 
-/// Up to so many rules the whole table follows each change at once.
+/// Largest table, in rules, that is replaced at every change.
 const AT_ONCE: usize = 64;
 
-/// The least time between two orders of a larger table.
+/// Least time between two replacements of a larger table.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// Rules that block before all others.
+/// Commands that add these barriers to the early chains.
 fn early_rules(table: &str, barriers: &[Barrier]) -> String {
     let line = |b: &Barrier| {
         let chain = EARLY.get(usize::from(b.direction())).unwrap_or(&EARLY[0]);
@@ -191,15 +187,14 @@ fn early_rules(table: &str, barriers: &[Barrier]) -> String {
     barriers.iter().map(line).collect()
 }
 
-/// Chains for what blocks and is not in order yet: in, out, forward.
+/// Chains that come before all rules, for what blocks and is not in its place yet: in, out, forward.
 const EARLY: [&str; 3] = ["early-in", "early-out", "early-fwd"];
 
 /// The whole table as one transaction: nft replaces it at once, or leaves it as it is.
 ///
-/// A chain for each question that XFRM would ask: a forwarded packet has to pass the forward and
-/// the out policies, one after the other, and what one chain lets pass the other may still stop.
-/// IKE is spared where this host itself speaks it.
-/// Barriers come in order.
+/// A chain for each policy look-up of XFRM: a forwarded packet has to pass the forward and the out
+/// policies, and what one chain lets pass the other may still block. IKE of this host is exempt.
+/// `barriers` come in order.
 fn ruleset(table: &str, tun: &str, barriers: &[&Barrier], classes: &Classes) -> String {
     // Declared first, so that deleting it does not fail where it is not there.
     let mut text = format!("table {table} {{}}\ndelete table {table}\n");
@@ -252,9 +247,9 @@ fn literal(barrier: &Barrier) -> String {
     text
 }
 
-/// A rule for what a barrier matches, with what it asks of the addresses; none for a barrier that no
-/// packet can meet. The interface is the one that XFRM asks for: where the packet's route leads,
-/// which is the loopback for what arrives.
+/// The rule of a barrier, given its match on addresses; empty for a barrier that no packet can match.
+/// The interface is the one that XFRM compares: that of the packet's route, which is the loopback
+/// for inbound packets.
 fn rule(barrier: &Barrier, addresses: &str) -> String {
     let s = barrier.selector();
     let mut line = String::from("   ");

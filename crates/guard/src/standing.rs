@@ -1,10 +1,10 @@
-//! The barriers that stand, by what tells them apart, and how many of them the kernel counts.
+//! The installed barriers by identity, and how many of them are kernel policies.
 
 use std::collections::HashMap;
 
 use crate::barrier::Barrier;
 
-/// What stands.
+/// The installed barriers.
 #[derive(Debug, Default)]
 pub(crate) struct Standing {
     by_identity: HashMap<Barrier, Barrier>,
@@ -23,7 +23,7 @@ impl FromIterator<Barrier> for Standing {
 }
 
 impl Standing {
-    /// Notes one that stands; hands out the one whose place it takes.
+    /// Records an installed barrier; returns the one that it replaces.
     pub fn insert(&mut self, barrier: Barrier) -> Option<Barrier> {
         let old = self.by_identity.insert(barrier.identity(), barrier);
         if old.is_none() {
@@ -44,7 +44,7 @@ impl Standing {
         self.by_identity.get(identity)
     }
 
-    /// Whether exactly this one stands.
+    /// Whether exactly this one is installed.
     pub fn has(&self, barrier: &Barrier) -> bool {
         self.get(&barrier.identity()) == Some(barrier)
     }

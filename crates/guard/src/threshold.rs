@@ -1,14 +1,14 @@
-//! From which prefix lengths on the kernel finds policies by a hash.
+//! The prefix lengths from which on the kernel hashes policies.
 //!
 //! Linux keeps policies whose two prefixes are long enough in a hash table, and all others in trees
 //! that it walks as a whole when one of them is replaced or goes: with n of those, n changes cost n².
 //! What "long enough" is can be set for a network namespace (`XFRMA_SPD_IPV4_HTHRESH`); a fresh one
 //! hashes single addresses alone. It decides nothing but what a change and a look-up cost.
 //!
-//! Two things are dear: a policy that is not hashed, and many policies of one place in the hash table,
+//! Two things are expensive: a policy that is not hashed, and many policies in one hash bucket,
 //! because they have the same prefixes up to the threshold. So the lengths depend on the policies that
-//! there are. They are chosen anew when these have doubled, so that the choice costs each of them the
-//! same however many come.
+//! there are. They are chosen anew when the number of policies has doubled, so that the cost for each
+//! of them stays the same.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -25,7 +25,7 @@ pub(crate) struct Threshold {
 /// What a fresh network namespace has.
 pub(crate) const FRESH: Threshold = Threshold { local: 32, remote: 32 };
 
-/// When the choice was last made, and for how many. A new one when the threshold is given back.
+/// For how many policies the choice was last made. Reset when the kernel's own threshold is restored.
 #[derive(Debug, Default)]
 pub(crate) struct Chooser {
     chosen_for: usize,
@@ -42,11 +42,11 @@ impl Chooser {
     }
 }
 
-/// Below so many policies nothing is dear.
+/// Below so many policies the threshold does not matter.
 const FEW: usize = 256;
 
-/// The lengths that serve these policies best, or those that hold if none are much better: the kernel
-/// orders all of its policies anew.
+/// The lengths that serve these policies best, or the present ones if none are much better: after a
+/// change the kernel rehashes all of its policies.
 pub(crate) fn choose<'a>(
     barriers: impl Iterator<Item = &'a Barrier>,
     holds: Threshold,
@@ -61,7 +61,7 @@ pub(crate) fn choose<'a>(
     let candidates = locals.iter().flat_map(|local| {
         remotes.iter().map(|remote| Threshold { local: *local, remote: *remote })
     });
-    // Of those that cost the same the longest: less in one place with what may come.
+    // Of those that cost the same the longest: fewer policies to come share a bucket.
     let best = candidates
         .map(|t| (cost(&sides, t), t))
         .min_by_key(|(cost, t)| (*cost, u16::MAX - u16::from(t.local) - u16::from(t.remote)));
@@ -88,7 +88,7 @@ impl Sides {
         };
         let (src, dst) = (side(selector.src)?, side(selector.dst)?);
         let direction = barrier.direction();
-        // Forwarded packets are taken for arriving ones here.
+        // The kernel's hash treats forward policies as inbound ones.
         let (local, remote) = if direction == OUT { (src, dst) } else { (dst, src) };
         Some(Sides { direction, local, remote })
     }
@@ -97,7 +97,7 @@ impl Sides {
 /// `XFRM_POLICY_OUT`.
 const OUT: u8 = 1;
 
-/// About how much is walked if each of the policies changes once.
+/// About how many policies are walked if each of them changes once.
 fn cost(sides: &[Sides], threshold: Threshold) -> u64 {
     let mut trees = [0u64; 3];
     let mut places: HashMap<(u8, u32, u32), u64> = HashMap::new();
