@@ -15,9 +15,9 @@ use crate::codec::{Field, Header, MessageWriter, attr, flag, kind};
 ///
 /// For one thread. Nothing is changed in the kernel.
 pub struct KernelSad {
-    /// Asks.
+    /// For `GETSADINFO`.
     requests: Socket,
-    /// Hears of SAs that come and go.
+    /// Subscribed to notifications about SAs.
     events: Socket,
     sequence: u32,
     count: u32,

@@ -13,7 +13,7 @@
 //! | [`Database`] | SAD and SPD with Linux's behaviour and errnos; pure logic over a [`Backend`] |
 //! | [`Backend`] | the data path's side: installs, removes, gives live numbers, may refuse |
 //! | [`Output`], [`Group`] | answers, dumps, notifications and journal records, in order |
-//! | [`Change`], [`Database::restore`] | what a restart needs, and how it is taken up again |
+//! | [`Change`], [`Database::restore`] | what a restart needs, and how it is restored |
 //! | [`Server`], [`shim_protocol`] | the socket that stands in for `NETLINK_XFRM`, and what the preload library says beside netlink |
 //! | [`KernelSad`] | how many SAs the kernel's own SAD holds, where the kernel has ESP |
 //!
@@ -67,8 +67,8 @@
 //! # Not handled
 //!
 //! Refused, with Linux's errno and a reason: AH, IPComp, BEET, migration, packet offload,
-//! algorithms that the backend does not have. Kept and given back, without an effect on packets:
-//! marks and interface ids, as far as the backend goes.
+//! algorithms that the backend does not have. Marks and interface ids are kept and given back; what
+//! they do to packets is up to the backend.
 #![deny(unsafe_code)]
 
 mod backend;

@@ -81,7 +81,7 @@ impl<B: Backend> Database<B> {
         [self.defaults_change()].into_iter().chain(policies).chain(sas)
     }
 
-    /// Takes back one record, without notifications. The data path takes the SA's numbers from
+    /// Restores one record, without notifications. The data path takes the SA's numbers from
     /// where it kept them ([`Start::Kept`]); times go on from where they were. SAs of one second
     /// should come oldest first, as [`Database::records`] gives them.
     ///

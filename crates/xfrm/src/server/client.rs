@@ -27,7 +27,7 @@ pub(super) enum Fate {
     Close,
 }
 
-/// A connection and what it has told about itself.
+/// A connection, and the options that its program has set.
 #[derive(Debug)]
 pub(super) struct Client {
     fd: OwnedFd,
@@ -63,7 +63,7 @@ impl Client {
         &self.fd
     }
 
-    /// Who it is, once it said hello.
+    /// The sender of its requests, once its hello has come.
     pub fn sender(&self) -> Option<Sender> {
         self.greeted.then_some(self.sender)
     }
@@ -123,14 +123,14 @@ impl Client {
         }
     }
 
-    /// Whether more requests may be read: not before a flush is at its end, and not while a lot waits
-    /// to be read by the client.
+    /// Whether more requests may be read: not during the client's flush, and not while too much
+    /// waits to be read by the client.
     pub fn wants_requests(&self, max_queued_bytes: usize) -> bool {
         !self.is_flushing && self.queued_bytes < max_queued_bytes && self.queue.len() < MAX_QUEUED
     }
 
-    /// Sends what the socket takes, and of dumps a bounded part for the others' sake: to a client
-    /// that reads as fast as a dump is written, the socket sets no bound.
+    /// Sends what the socket takes, but only a bounded part of a dump: a client that reads as fast as
+    /// a dump is written would keep the server from all others.
     pub fn flush<B: Backend>(&mut self, database: &Database<B>) -> Fate {
         let mut chunks = 0;
         loop {
@@ -220,8 +220,7 @@ const NETLINK_EXT_ACK: u32 = 11;
 
 /// The length in bytes that a dump's datagrams aim at: below the page that strongSwan reads with.
 const CHUNK_LEN: usize = 3776;
-/// Datagrams of dumps in one turn: half a millisecond. Fewer than a socket takes unless somebody
-/// reads meanwhile.
+/// Datagrams of dumps that are sent in one turn: half a millisecond.
 const CHUNKS_PER_TURN: usize = 32;
 /// Most entries in a queue before no more requests are read.
 const MAX_QUEUED: usize = 4096;

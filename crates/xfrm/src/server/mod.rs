@@ -48,11 +48,11 @@ pub struct Server {
     path: PathBuf,
     epoll: Epoll,
     clients: BTreeMap<u64, Client>,
-    /// Flushes that are not at their end, and whose they are. They go on without their clients.
+    /// Unfinished flushes with their clients' tokens. They go on when a client leaves.
     flushes: VecDeque<(u64, Flush)>,
     last_token: u64,
     limits: ServerLimits,
-    /// Until when nobody is let in, because the system has refused that.
+    /// Until when no connection is accepted, because `accept` has failed.
     closed_until: Option<Instant>,
     buffer: Vec<u8>,
 }
@@ -89,7 +89,7 @@ impl Server {
         !self.flushes.is_empty()
     }
 
-    /// When to call [`Server::process`] though nothing is readable: to let in who waits.
+    /// When to call [`Server::process`] though nothing is readable: to accept connections again.
     pub fn due(&self) -> Option<Instant> {
         self.closed_until
     }
@@ -123,8 +123,8 @@ impl Server {
     }
 
     /// The first half of [`Server::process`]: carries out requests, and keeps the answers back
-    /// until [`Server::send`]. For who has to do something about a change before its requester
-    /// hears that it is done.
+    /// until [`Server::send`]. For an owner that has to act on a change before its requester is
+    /// answered.
     ///
     /// # Errors
     /// As [`Server::process`].
@@ -165,7 +165,7 @@ impl Server {
         self.route(Some(token), outputs, journal);
     }
 
-    /// Sends what the databases put out for reasons of their own.
+    /// Sends what the databases put out without a request.
     pub fn publish<B: Backend>(
         &mut self,
         database: &Database<B>,
@@ -181,15 +181,15 @@ impl Server {
         self.route(None, outputs, journal);
     }
 
-    /// Lets in who waits. What goes wrong is told, and disturbs nobody who is in already.
+    /// Accepts the connections that wait. An error is logged and touches no other connection.
     fn accept_all(&mut self) {
         loop {
             let fd = match socket::accept(self.listener.as_fd()) {
                 Ok(Some(fd)) => fd,
                 Ok(None) => return,
                 Err(error) => {
-                    // Out of descriptors or memory. The listener stays readable: to be told so
-                    // again at once would only burn the processor.
+                    // Out of descriptors or memory. The listener stays readable: without a pause
+                    // the loop would spin.
                     tracing::error!(%error, "the XFRM socket lets nobody in for now");
                     self.closed_until = Some(Instant::now() + ACCEPT_PAUSE);
                     if let Err(error) = self.open_door(false) {
@@ -220,13 +220,13 @@ impl Server {
         Ok(())
     }
 
-    /// Whether to hear of who wants to connect.
+    /// Sets whether epoll reports the listener.
     fn open_door(&self, is_open: bool) -> io::Result<()> {
         let interest = Interest { read: is_open, write: false };
         self.epoll.modify(self.listener.as_fd(), LISTENER, interest)
     }
 
-    /// Handles what one client sent, a bounded number of datagrams for the others' sake.
+    /// Handles what one client sent: a bounded number of datagrams, so that others have their turn.
     fn serve<B: Backend>(
         &mut self,
         token: u64,
@@ -333,6 +333,6 @@ impl Drop for Server {
 }
 
 const LISTENER: u64 = 0;
-/// How long nobody is let in after the system refused that.
+/// How long no connection is accepted after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const DATAGRAMS_PER_TURN: usize = 64;
