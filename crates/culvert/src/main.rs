@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | `cli` | the command line, defined once: help, man pages and completion come from it |
 //! | `config` | the configuration file, parsed into valid types |
-//! | `daemon` | `culvert run`: the control thread, and what starts and stops the worker |
+//! | `daemon` | `culvert run`: the control thread, and what starts and stops the workers |
 //! | `command` | every other command, a file for each group |
 //! | `client`, `report` | how commands ask a running daemon, and what it answers |
 //! | `paths` | where an instance keeps its sockets and its state |

@@ -212,7 +212,7 @@ impl Daemon {
     }
 
     fn stats(&self) -> Stats {
-        // The counters balance between two bursts; a moment inside one is not of interest.
+        // The counters balance between two bursts, not inside one.
         let mut totals = self.workers.totals();
         for _ in 0..SETTLE_ATTEMPTS {
             if totals.balance() == 0 {

@@ -20,7 +20,7 @@ use crate::report::Request;
 /// How long a client may take to ask, and to take the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long nobody is let in after the system refused that.
+/// How long no connection is accepted after `accept` failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The longest question.
@@ -47,7 +47,7 @@ impl Control {
     /// # Errors
     /// When the socket cannot be made.
     pub fn listen(path: &Path) -> io::Result<Control> {
-        // One that a dead daemon left; a living one holds the vault's lock, so none is there.
+        // A dead daemon's: a living one would hold the vault's lock.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -63,7 +63,7 @@ impl Control {
                     Ok(stream) => serve(stream, &sender, &thread_waker),
                     Err(error) => {
                         warn!(%error, "control socket");
-                        // Out of descriptors, most likely: it would only spin.
+                        // Most likely out of descriptors: without a pause the loop would spin.
                         std::thread::sleep(ACCEPT_PAUSE);
                     }
                 }
@@ -87,7 +87,7 @@ impl AsFd for Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // Gone already: as wanted.
+        // An error means that it is gone already.
         let _ = fs::remove_file(&self.path);
     }
 }

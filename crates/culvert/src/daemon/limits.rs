@@ -1,8 +1,8 @@
-//! Whether this process may have the memory that it is going to need, asked before it needs it.
+//! Checks at the start that this process may have the memory that it is going to need.
 //!
-//! What is refused later ends the process wherever that happens to be, and what is granted but not
-//! there is taken back by the kernel, which kills. So what the configuration asks for is held
-//! against the limits first, and the message names both.
+//! An allocation that is refused later ends the process at that point, and memory that is granted
+//! but not there brings the kernel's OOM killer. So the configuration's needs are compared with the
+//! limits first, and the message names both.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,13 +21,13 @@ const MIB: u64 = 1 << 20;
 /// loaded into it, maps, rings, the allocator's reserves for each thread.
 const FIXED: u64 = 160 * MIB;
 
-/// Of each thread: its stack, and what its engine has.
+/// For each thread: its stack and its engine.
 const THREAD: u64 = 4 * MIB;
 
-/// Of a flow's plan.
+/// For each flow of the cache.
 const FLOW: u64 = 256;
 
-/// Of each byte of the vault's journal: the record, what it is made into, and the databases' own.
+/// For each byte of the vault's journal: the record, and its copies in the databases.
 const RECORD: u64 = 8;
 
 /// What a start needs, in bytes.
@@ -36,7 +36,7 @@ struct Need {
     frames: u64,
     /// SAs and policies of the run before.
     saved: u64,
-    /// All in all, as address space.
+    /// Address space in all.
     in_all: u64,
 }
 
@@ -55,7 +55,7 @@ impl Need {
     }
 }
 
-/// Frames beyond those in rings with one worker: bursts, held packets, packets under way.
+/// Frames beyond those in rings, with one worker: bursts, held packets, packets in flight.
 pub const FRAMES_SPARE: u32 = 2048;
 
 /// Frames without which a worker does not work: those that it keeps, and a burst to receive and one
@@ -92,13 +92,13 @@ pub fn check_frames(config: &Config, ports: &[PortConfig], plan: &Plan) -> Resul
     ))
 }
 
-/// Holds the need against the limits, and lifts the one of descriptors as far as it goes.
+/// Compares the need with the limits, and raises the limit of descriptors as far as it goes.
 ///
 /// # Errors
 /// What is too small, for what, and what would do.
 pub fn check(config: &Config, workers: usize) -> Result<(), String> {
     let limit = getrlimit(Resource::Nofile);
-    // What stands if this fails is enough for most.
+    // The present limit is enough for most, should this fail.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let need = Need::of(config, workers);
     if let Some(limit) = getrlimit(Resource::As).current {

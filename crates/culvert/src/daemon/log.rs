@@ -1,4 +1,4 @@
-//! Log lines, and how many of them: an error that comes again is told once a second.
+//! The log, rate-limited: a repeated error is written once a second.
 //!
 //! What fails in a loop fails thousands of times a second, and a log that takes all of it fills the
 //! disk and hides the rest. So warnings and errors pass a [`Limiter`] on their way out, wherever
@@ -24,8 +24,8 @@ use tracing_subscriber::registry::LookupSpan;
 /// How often the same line may be written.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Different lines that are told apart in one interval. Of further ones, those from one place in the
-/// code count as the same.
+/// Different lines that are told apart in one interval. Further ones count by their place in the
+/// code.
 const LINES: usize = 256;
 
 /// The daemon's: one for the process, as its log is.
@@ -50,7 +50,7 @@ pub fn init(level: &str, json: bool) -> Result<(), ParseError> {
     Ok(())
 }
 
-/// Tells of what was left out and has not come again since. For the control thread, now and then.
+/// Reports lines that were left out and have not come again. Called by the control thread's loop.
 pub fn tell_left_out() {
     let Some(limiter) = LIMITER.get() else { return };
     for (text, times) in limiter.take_left_out(Instant::now()) {
@@ -63,7 +63,7 @@ pub fn tell_left_out() {
 struct Limiter {
     hasher: RandomState,
     lines: Mutex<HashMap<u64, Line>>,
-    /// Whether anything was left out that nobody was told of.
+    /// Whether left-out lines were not reported yet.
     has_left_out: AtomicBool,
 }
 
@@ -105,7 +105,7 @@ impl Limiter {
         Some(0)
     }
 
-    /// What was left out and is old enough to be told of.
+    /// Left-out lines that are due to be reported.
     fn take_left_out(&self, now: Instant) -> Vec<(String, u64)> {
         if !self.has_left_out.load(Relaxed) {
             return Vec::new();
@@ -146,7 +146,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let metadata = event.metadata();
-        // What is told at other levels is no error, and whoever asks for details wants all of them.
+        // Other levels are no errors, and who asks for details wants all of them.
         if *metadata.level() > Level::WARN {
             return self.format.format_event(context, writer, event);
         }

@@ -62,16 +62,16 @@ pub use privileges::missing as missing_capabilities;
 pub use slots::QUEUES_PER_WORKER;
 pub use start::run;
 
-/// The longest that the control thread sleeps: it looks after what tells nobody.
+/// Longest sleep of the control thread: some changes come without a notification.
 const TICK: Duration = Duration::from_millis(1000);
 
 /// How often what failed (ports, steering, routes, the journal) is tried again.
 const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long to wait with a dump of Linux's tables that changes have overtaken.
+/// How long a dump of Linux's tables waits that changes have overtaken.
 const STALE_WAIT: Duration = Duration::from_millis(10);
 
-/// Most events of workers that are taken in one round, for the others' sake.
+/// Most events of workers that one round handles, so that everything else has its turn.
 const EVENTS_PER_ROUND: usize = 1024;
 
 /// Everything that the control thread owns.
@@ -89,7 +89,7 @@ struct Daemon {
     workers: Workers,
     /// The cores that there were at the start, before any thread was pinned.
     cores: Vec<usize>,
-    /// Of each queue of the private interface.
+    /// One for each queue of the private interface.
     private_counters: Vec<Arc<PortCounters>>,
     umem: Umem,
     polling: Polling,
@@ -103,7 +103,7 @@ struct Daemon {
     followed: HashMap<u32, Arc<PolicyEntry>>,
     /// The guard is to be set as a whole: at the start, and with another configuration.
     guard_anew: bool,
-    /// What is not carried out, and of that what the log has been told.
+    /// Policies that are not carried out, and which of them were logged.
     shortfalls: Shortfalls,
     /// Routes and steering are to be set as a whole: addresses have changed.
     paths_anew: bool,
@@ -158,7 +158,7 @@ impl Daemon {
         }
     }
 
-    /// Sleeps until something wants attention.
+    /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self) {
         let due = self.source.due_in().map_or(TICK, |due| due.min(TICK));
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
@@ -178,7 +178,7 @@ impl Daemon {
             fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
         let timeout =
             Timespec { tv_sec: due.as_secs().cast_signed(), tv_nsec: due.subsec_nanos().into() };
-        // Interrupted or not, everything is looked at.
+        // Interrupted or not, the round looks at everything.
         let _ = poll(&mut fds, Some(&timeout));
     }
 
@@ -191,7 +191,7 @@ impl Daemon {
         }
     }
 
-    /// What workers need: SAs, neighbours, decisions.
+    /// Handles the workers' events.
     fn hear_workers(&mut self) {
         self.events.clear();
         for left in (0..EVENTS_PER_ROUND).rev() {
@@ -214,13 +214,13 @@ impl Daemon {
         }
     }
 
-    /// What changed in Linux's tables.
+    /// Handles changes in Linux's tables.
     fn hear_linux(&mut self) {
         let changes = match self.observer.poll() {
             Ok(changes) => changes,
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
-                // What it took in before that is not told again.
+                // Changes that the snapshot has by now are not reported again.
                 let own =
                     topology::Own { table: self.config.tun.table, ifindex: self.private.ifindex() };
                 self.reflection = topology::Reflection::new(self.observer.snapshot(), own);
@@ -239,7 +239,7 @@ impl Daemon {
         for change in &changes {
             match change {
                 LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
-                // Ours, which no look-up of ours uses.
+                // Culvert's own table: its look-ups leave that out.
                 LinuxChange::Route(route) if route.table == table => {}
                 LinuxChange::RouteRemoved(route) if route.table == table => {
                     self.private.repair_route(route.dst, self.observer.snapshot());
@@ -248,10 +248,10 @@ impl Daemon {
                     paths = true;
                     routes.insert(route.dst);
                 }
-                // Ours, for Linux's packets only.
+                // Culvert's own rules: they are for Linux's packets.
                 LinuxChange::Rule(rule) if rule.protocol == ROUTE_PROTOCOL => {}
                 LinuxChange::RuleRemoved(rule) if rule.protocol == ROUTE_PROTOCOL => own = true,
-                // Sources of local traffic follow what Linux would do.
+                // The sources of local traffic depend on Linux's rules.
                 LinuxChange::Rule(_) | LinuxChange::RuleRemoved(_) => {
                     (paths, self.paths_anew) = (true, true);
                 }
@@ -283,16 +283,16 @@ impl Daemon {
         }
     }
 
-    /// Ports, routes and addresses after a change in Linux.
+    /// Follows a change in Linux with ports, routes and addresses.
     fn follow_linux(&mut self) {
         self.ports.follow(self.observer.snapshot(), &self.workers);
         self.publish_topology();
         self.attach_ports();
-        // Addresses may have come that policies speak of.
+        // Policies may name new addresses.
         self.paths_anew = true;
     }
 
-    /// What failed is tried again now and then: nothing may tell that it would work by now.
+    /// Retries what failed, at intervals: nothing may announce that it would work by now.
     fn retry(&mut self) {
         if self.retry_at > Instant::now() {
             return;
@@ -307,7 +307,7 @@ impl Daemon {
         }
     }
 
-    /// Lets ports take frames whose packets the workers know where to send by now.
+    /// Attaches the programs of new ports, once the workers can route their packets.
     fn attach_ports(&mut self) {
         if !self.ports.is_any_unattached() {
             return;
@@ -342,7 +342,7 @@ impl Daemon {
         self.workers.wake();
     }
 
-    /// Makes the steering programs know culvert's SAs, once not all ESP is theirs.
+    /// Tells the steering programs culvert's SAs, once the kernel has some too.
     fn follow_sas(&mut self) {
         if !self.source.owns_all_esp() && self.ports.steering().esp == TakenEsp::All {
             let own = self.source.follow_sas();
@@ -353,8 +353,8 @@ impl Daemon {
         }
     }
 
-    /// The first time that everything is followed. Nothing is taken from Linux, by a port or by a
-    /// route, before the worker can send it on.
+    /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
+    /// before the workers can send it on.
     fn begin(&mut self, programs: Programs) {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
@@ -387,9 +387,9 @@ impl Daemon {
         steps
     }
 
-    /// Guard, steering and routes after a change of policies or addresses.
+    /// Follows a change of policies or addresses with guard, steering and routes.
     ///
-    /// The guard comes first: it stands before anything is protected by us alone.
+    /// The guard comes first: its barriers are installed before traffic depends on culvert alone.
     fn follow_policies(&mut self) {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
@@ -412,7 +412,7 @@ impl Daemon {
 
     fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
         let result = if !self.config.guard.enabled {
-            // What stands from before would follow no policy any more.
+            // Barriers from before would no longer follow the policies.
             match self.guard_anew && self.guard.standing().len() > 0 {
                 true => self.guard.clear(),
                 false => Ok(()),
@@ -454,7 +454,7 @@ impl Daemon {
         }
     }
 
-    /// SIGHUP: the parts of the configuration that can change under way do.
+    /// SIGHUP: applies the parts of the configuration that a running daemon can change.
     fn reload(&mut self) -> Result<(), End> {
         let next = match Config::load(&self.config_path) {
             Ok(next) => next,
@@ -487,8 +487,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has as many workers, on the cores, as another configuration says. One that cannot be changes
-    /// nothing.
+    /// Changes to the workers of another configuration, their number and cores. If these cannot be,
+    /// nothing changes.
     fn change_workers(&mut self, next: &Config) -> Result<(), End> {
         let queues = ports::most_queues(&next.ports);
         let plan = Plan::new(&next.worker, queues, &self.cores);
@@ -551,19 +551,19 @@ impl Daemon {
         let questions: Vec<_> = self.control.questions().collect();
         for question in questions {
             let text = self.answer(question.request);
-            // Who asked has gone: fine.
+            // An error means that the client has gone.
             let _ = question.answer.send(text);
         }
     }
 
-    /// The end after workers were lost: nothing is taken from Linux any more, and the guard stands.
+    /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
     fn give_up(&mut self) {
         self.ports.detach();
         self.workers.stop();
     }
 
-    /// The end in order. What the IKE daemon still has (SAs, policies) stays in the vault for the
-    /// next start, and the guard stands for it; with nothing left, nothing is left behind.
+    /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
+    /// start, and so do their barriers. If there are none, nothing is left behind.
     fn shut_down(mut self) {
         self.ports.close(&self.workers);
         self.private.tear_down();
@@ -604,7 +604,7 @@ fn tun_config(config: &Config) -> TunConfig {
 
 type Followed = Option<Arc<PolicyEntry>>;
 
-/// What a step is from and to.
+/// The old and the new configuration of a policy that changed.
 fn configs<'a>(
     old: &'a Followed,
     new: &'a Followed,
@@ -612,7 +612,7 @@ fn configs<'a>(
     (old.as_ref().map(|p| &p.config), new.as_ref().map(|p| &p.config))
 }
 
-/// Whether a signal's pipe had anything in it; empties it.
+/// Whether a signal's pipe held anything; empties it.
 fn drain(pipe: &UnixStream) -> bool {
     let mut any = false;
     let mut buffer = [0u8; 64];

@@ -15,7 +15,7 @@ pub struct Plan {
     pub crypto: Vec<usize>,
 }
 
-/// Why a set of workers cannot be.
+/// Why a set of workers is not possible.
 #[derive(Debug, PartialEq, Eq, Error)]
 pub enum PlanError {
     /// The machine has no such core, or this process may not use it.
@@ -48,8 +48,8 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// The set that the configuration asks for; `queues` are those of the port that has the most. Left
-    /// to itself it is a worker for each of these, as far as there are cores.
+    /// The set that the configuration asks for; `queues` are those of the port that has the most. The
+    /// default is a worker for each of these, as far as there are cores.
     ///
     /// # Errors
     /// A core that this process cannot use.
@@ -71,10 +71,10 @@ impl Plan {
         Ok(Plan { workers, crypto: config.crypto_cpus.clone() })
     }
 
-    /// Whether the workers have places for so many queues of one port.
+    /// Whether the workers have slots for so many queues of one port.
     ///
     /// # Errors
-    /// They have not.
+    /// There are too few.
     pub fn check_queues(&self, queues: u32) -> Result<(), PlanError> {
         let workers = self.workers.len();
         let most = workers * QUEUES_PER_WORKER;

@@ -27,7 +27,7 @@ use crate::config::{PortConfig, XdpMode};
 const RINGS: XskConfig =
     XskConfig { fill: 2048, ready: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
 
-/// Frames without which one queue does not work: the least to receive into, and as many on their way.
+/// Frames without which one queue does not work: the least in its fill ring, and as many in flight.
 pub const FRAMES_PER_QUEUE: u32 = 2 * io::MIN_READY;
 
 /// Frames that one queue may hold at a time.
@@ -50,8 +50,8 @@ pub enum TakenEsp {
     /// All of it: the kernel has no SAs, and would answer an unknown SPI with an ICMP error.
     #[default]
     All,
-    /// That of culvert's SAs, by destination and SPI, and how many have these; the rest is the
-    /// kernel's, which has SAs of its own.
+    /// That of culvert's SAs, by destination and SPI, with the number of SAs that have these. The
+    /// rest is for the kernel, which has SAs of its own.
     Own(HashMap<(IpAddr, u32), usize>),
 }
 
@@ -70,45 +70,45 @@ impl Steering {
     }
 }
 
-/// The destination that a policy wants taken.
+/// The destination whose packets a policy needs taken.
 fn taken(policy: &PolicyConfig) -> Option<Prefix> {
     let dst = policy.selector.dst;
     let stops = policy.action == Action::Block || !policy.templates.is_empty();
-    // What asks for a mark is Linux's to tell.
+    // Only Linux knows a packet's mark.
     let is_taken = stops && policy.scope().is_any();
     is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
 }
 
-/// A port whose sockets are with the worker.
+/// An open port, whose sockets the workers have.
 struct Working {
     ifindex: u32,
     steer: Steer,
-    /// Once its program decides; until then its frames pass to Linux.
+    /// `None` until its program is attached: its frames pass to Linux.
     attached: Option<Attached>,
     transfer: XskTransfer,
     queues: u32,
-    /// Of each queue.
+    /// One for each queue.
     counters: Vec<Arc<PortCounters>>,
-    /// What is the matter where VLANs are used.
+    /// A finding that matters only where VLANs are used.
     vlan_trouble: Option<Finding>,
 }
 
-/// A program in the kernel, attached to nothing, or why there is none.
+/// A loaded program that is not attached, or why there is none.
 type Program = Result<Steer, SteerError>;
 
 /// One configured port.
 struct Entry {
     config: PortConfig,
-    /// The worker's places that are kept for its queues.
+    /// The first of the workers' slots that are reserved for its queues.
     first_slot: usize,
     working: Option<Working>,
     /// For its next opening.
     program: Option<Program>,
     /// Why it does not work.
     trouble: String,
-    /// Its program did not take everything that it should.
+    /// Its program's tables are out of date: an update failed.
     is_stale: bool,
-    /// VLAN tags that are lost were spoken of.
+    /// Lost VLAN tags were warned of.
     is_vlan_told: bool,
 }
 
@@ -120,7 +120,7 @@ pub struct Ports {
     region: XskRegion,
 }
 
-/// Programs on their way into the kernel: half of what a start takes, and nothing waits for it.
+/// Programs that are being loaded: half of a start's time, spent in parallel.
 pub struct Programs(thread::JoinHandle<(Loader, Vec<Program>)>);
 
 impl Programs {
@@ -149,7 +149,7 @@ impl Programs {
     }
 }
 
-/// Queues that are taken of a port: one at least of an interface that is not there.
+/// Queues to take of a port; at least one for an interface that is not there.
 pub fn wanted_queues(config: &PortConfig) -> u32 {
     match Device::look(&config.interface) {
         Ok(device) => config.queues.unwrap_or(device.rx_queues).min(device.rx_queues),
@@ -164,12 +164,12 @@ pub fn most_queues(configs: &[PortConfig]) -> u32 {
 
 fn load(loader: &Loader, interface: &str) -> Program {
     let mut steer = Steer::load(loader, interface, &SteerConfig::default())?;
-    // The kernel has no ESP: what we do not know it would answer with an ICMP error.
+    // A kernel without ESP answers unknown SPIs with an ICMP error.
     steer.set_take_unknown_esp(true)?;
     Ok(steer)
 }
 
-/// What is said of a port that was never tried.
+/// The state of a port that was never tried.
 const NOT_OPENED: &str = "not opened yet";
 
 /// How long the first opening waits for another program to go.
@@ -192,8 +192,7 @@ pub struct PortState<'a> {
 }
 
 impl Ports {
-    /// The configured ports, none of them open yet. Places in the worker begin at 1: 0 is the
-    /// private interface's.
+    /// The configured ports, none of them open yet.
     pub fn new(configs: &[PortConfig], umem: &Umem) -> Ports {
         let entries = configs
             .iter()
@@ -225,7 +224,7 @@ impl Ports {
     /// The most ports.
     pub const MAX: usize = slots::MAX_INTERFACES;
 
-    /// The worker's place for packets that leave by an interface.
+    /// The workers' slot for packets that leave by an interface.
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
         let entry =
             self.entries.iter().find(|e| e.working.as_ref().is_some_and(|w| w.ifindex == ifindex));
@@ -299,8 +298,8 @@ impl Ports {
         self.entries.iter().flat_map(|e| &e.working).any(|w| w.attached.is_none())
     }
 
-    /// Lets the programs of ports that were opened decide. One that does not get that far is closed
-    /// again.
+    /// Attaches the programs of ports that were opened. A port whose program cannot be attached is
+    /// closed again.
     pub fn attach(&mut self, workers: &Workers) {
         for entry in &mut self.entries {
             entry.attach(workers);
@@ -332,9 +331,9 @@ impl Ports {
         }
     }
 
-    /// A policy came, went, or took another's place.
+    /// Follows a policy that was added, removed or replaced.
     pub fn steer_policy(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
-        // What comes is taken before what goes is let go.
+        // Additions come before removals.
         if let Some(prefix) = new.and_then(taken) {
             let users = self.steering.protected.entry(prefix).or_default();
             *users += 1;
@@ -363,7 +362,7 @@ impl Ports {
         self.steer(Steering { esp, ..self.steering.clone() });
     }
 
-    /// An SA of culvert's came or went.
+    /// Follows an SA of culvert's that was added or removed.
     pub fn steer_sa(&mut self, SaStep { dst, spi, is_added }: SaStep) {
         let TakenEsp::Own(sas) = &mut self.steering.esp else { return };
         let users = sas.entry((dst, spi)).or_default();
@@ -446,7 +445,7 @@ impl Ports {
 }
 
 impl Entry {
-    /// Makes the program take what it should.
+    /// Updates the program's tables.
     fn steer(&mut self, steering: &Steering) {
         let Some(working) = &mut self.working else { return };
         match apply(&mut working.steer, steering) {
@@ -455,7 +454,7 @@ impl Entry {
         }
     }
 
-    /// Said once, and in the port's state until it is made good.
+    /// Logs once that the tables are out of date; the port's state shows it until they are not.
     fn stale(&mut self, error: &str) {
         let trouble = format!("up, but it does not take all that it should: {error}");
         if self.trouble != trouble {
@@ -465,7 +464,7 @@ impl Entry {
         self.is_stale = true;
     }
 
-    /// The interface is not there or not up: said once.
+    /// Logs once that the interface is not there or not up.
     fn wait(&mut self, why: &str) {
         if self.trouble != why {
             warn!(port = self.config.interface, "{why}");
@@ -473,7 +472,7 @@ impl Entry {
         }
     }
 
-    /// Says once that VLAN tags are lost, where there is a VLAN.
+    /// Warns once that VLAN tags are lost, where there is a VLAN.
     fn look_for_vlans(&mut self, snapshot: &Snapshot) {
         let Some(working) = &self.working else { return };
         let Some(trouble) = &working.vlan_trouble else { return };
@@ -486,7 +485,7 @@ impl Entry {
         }
     }
 
-    /// Opens a port; what fails is told once and tried again when the interface changes.
+    /// Opens a port. A failure is logged once; the next attempt is due when the interface changes.
     fn open(
         &mut self,
         ifindex: u32,
@@ -518,7 +517,7 @@ impl Entry {
             XdpMode::Native => Mode::Native,
             XdpMode::Generic => Mode::Generic,
         };
-        // At the start, the program there may be that of a daemon that is just being taken apart.
+        // At the start, the program of a daemon that is just ending may still be attached.
         let patience = if self.trouble == NOT_OPENED { RELEASE_WAIT } else { Duration::ZERO };
         let deadline = Instant::now() + patience;
         let result = loop {
@@ -558,7 +557,7 @@ impl Entry {
         }
     }
 
-    /// Said once, and in the port's state until it works.
+    /// Logs a failure once; the port's state shows it until it works.
     fn fail(&mut self, trouble: String) {
         if self.trouble != trouble {
             warn!(port = self.config.interface, "{trouble}");
@@ -631,9 +630,9 @@ impl Entry {
 
     fn close(&mut self, workers: &Workers, why: &str) {
         if let Some(working) = self.working.take() {
-            // The program first: from then on frames pass to Linux, where the guard stands.
+            // The program first: from then on frames pass to Linux, and meet the guard.
             drop(working.steer);
-            // Whoever opens the same queues next finds them free.
+            // So that the same queues can be opened again.
             workers.remove_ports(working.ifindex);
             info!(port = self.config.interface, why, "port closed");
             self.trouble = why.into();
@@ -642,11 +641,11 @@ impl Entry {
 }
 
 fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
-    // All of it, whatever becomes of the first.
+    // Every table is updated, even if another one fails.
     let protected = steer.set_protected(steering.protected.keys().copied());
     let esp = match &steering.esp {
         TakenEsp::All => steer.set_take_unknown_esp(true),
-        // Ours are known before what is unknown is left to the kernel.
+        // Known SPIs first, before unknown ones are left to the kernel.
         TakenEsp::Own(sas) => {
             steer.set_sas(sas.keys().copied()).and_then(|()| steer.set_take_unknown_esp(false))
         }

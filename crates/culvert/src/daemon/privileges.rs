@@ -1,4 +1,4 @@
-//! What the daemon is allowed to do: the few capabilities that it needs, from the first line on.
+//! The capabilities that the daemon keeps; it drops all others before anything else.
 //!
 //! Dropped before any thread is made, because capabilities belong to threads; so everything that
 //! comes later, ports that come back included, has been tried with no more than these.
@@ -22,7 +22,7 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
 /// Gives up every capability but those needed, for this process and whatever it starts.
 ///
 /// # Errors
-/// When the kernel refuses; a missing capability is not an error here, but of whatever needs it.
+/// When the kernel refuses. A missing capability is no error here; what needs it fails later.
 pub fn drop_all_but_needed() -> io::Result<()> {
     // Kernels before 5.8 know neither CAP_BPF nor CAP_PERFMON and want CAP_SYS_ADMIN instead.
     let needed = match capability_is_in_bounding_set(CapabilitySet::BPF) {
@@ -30,7 +30,7 @@ pub fn drop_all_but_needed() -> io::Result<()> {
         Err(_) => NEEDED.union(CapabilitySet::SYS_ADMIN),
     };
     for capability in CapabilitySet::all().difference(needed).iter() {
-        // One that this kernel does not know, or that is gone already.
+        // An error means that this kernel does not know it, or that it is gone already.
         let _ = remove_capability_from_bounding_set(capability);
     }
     let have = capabilities(None)?;

@@ -1,4 +1,4 @@
-//! What policies ask for that culvert cannot carry out: what becomes of it, and who is told.
+//! Policies that culvert cannot carry out: how they are handled, and how that is reported.
 //!
 //! Packets in the data path have neither a mark nor an XFRM interface (`if_id`). A policy that asks
 //! for one cannot be held against them, so:
@@ -50,7 +50,7 @@ impl Kind {
         policy.is_unsupported().then_some(Kind::Templates)
     }
 
-    /// What becomes of policies of this kind, said of several.
+    /// How policies of this kind are handled, as a clause about several.
     fn fate(self) -> &'static str {
         match self {
             Kind::Templates => "ask for AH, IPComp or nested SAs: their traffic is blocked",
@@ -69,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// What whoever configured them can do.
+    /// What the operator can do.
     fn remedy(self) -> &'static str {
         match self {
             Kind::Templates => "propose ESP alone, and ipcomp = no, in swanctl.conf",
@@ -101,7 +101,7 @@ pub struct Shortfalls {
 }
 
 impl Shortfalls {
-    /// A policy came, went, or took another's place.
+    /// Follows a policy that was added, removed or replaced.
     pub fn follow(&mut self, index: u32, policy: Option<&PolicyEntry>) {
         if self.noted.remove(&index).is_some() {
             self.fresh.remove(&index);
@@ -121,7 +121,7 @@ impl Shortfalls {
         }
     }
 
-    /// Tells the log what it has not been told.
+    /// Logs what was not logged yet.
     pub fn tell(&mut self, snapshot: &Snapshot) {
         let fresh = std::mem::take(&mut self.fresh);
         let (said, rest) = (fresh.iter().take(AT_ONCE), fresh.len().saturating_sub(AT_ONCE));
@@ -141,7 +141,7 @@ impl Shortfalls {
         self.missed.retain(|ifindex| self.naming.contains_key(ifindex));
     }
 
-    /// What `culvert status` has to say.
+    /// The warnings of `culvert status`.
     pub fn warnings(&self, snapshot: &Snapshot) -> Vec<String> {
         let mut by_kind: BTreeMap<Kind, Vec<&str>> = BTreeMap::new();
         for Noted { kind, name } in self.noted.values() {
@@ -184,7 +184,7 @@ fn name(policy: &PolicyEntry) -> String {
     name
 }
 
-/// Policies that one turn tells the log of by name.
+/// Policies that one call logs by name.
 const AT_ONCE: usize = 8;
 
 /// Policies that one warning names.

@@ -2,7 +2,7 @@
 //!
 //! | queue `q` of | worker | slot |
 //! | --- | --- | --- |
-//! | the private interface | `q % n` | 0; the last ones for what comes after the first `n` |
+//! | the private interface | `q % n` | 0 for the first `n` queues; the last slots for further ones |
 //! | port `p` | `q % n` | `1 + 16 p + q / n` |
 //!
 //! So the first queue that a worker has of an interface is in the same slot at each of them, and a
@@ -19,7 +19,7 @@ pub const MAX_INTERFACES: usize = (MAX_PORTS - 1) / QUEUES_PER_WORKER;
 /// The first slot behind those of the ports.
 const BEHIND: usize = 1 + MAX_INTERFACES * QUEUES_PER_WORKER;
 
-/// A place for a queue.
+/// A queue's place: a worker, and one of its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The worker's number.
@@ -38,20 +38,20 @@ pub fn worker_of(queue: usize, workers: usize) -> usize {
     queue % workers.max(1)
 }
 
-/// Where a queue of a port stands, among so many workers. `None` if there is no place for it.
+/// The place of a port's queue, among so many workers. `None` if there is none for it.
 pub fn of_port(first_slot: usize, queue: usize, workers: usize) -> Option<Place> {
     let (worker, turn) = (worker_of(queue, workers), queue / workers);
     (turn < QUEUES_PER_WORKER).then_some(Place { worker, slot: first_slot + turn })
 }
 
-/// Where a queue of the private interface stands. `None` if there is no place for it.
+/// The place of a queue of the private interface. `None` if there is none for it.
 pub fn of_private(queue: usize, workers: usize) -> Option<Place> {
     let (worker, turn) = (worker_of(queue, workers), queue / workers);
     let slot = if turn == 0 { 0 } else { BEHIND + turn - 1 };
     (slot < MAX_PORTS).then_some(Place { worker, slot })
 }
 
-/// The queue that stands in a place, and the first slot of its interface.
+/// The queue in a place, and the first slot of its interface.
 pub fn queue_in(Place { worker, slot }: Place, workers: usize) -> (usize, usize) {
     let (first, turn) = match slot {
         0 => (0, 0),

@@ -1,8 +1,8 @@
-//! The start: everything that can be wrong with a machine is found here, and said.
+//! The start: finds and reports everything that can be wrong with a machine.
 //!
-//! Readiness means that packets pass. So nothing takes a packet from Linux before the worker can send
-//! it on: guard and saved SAs first, then routes and neighbours, then the ports' sockets, and only
-//! then do the XDP programs decide and the routes lead to the private interface. The programs are
+//! Ready means that packets pass. So nothing takes a packet from Linux before the workers can send it
+//! on: guard and saved SAs come first, then routes and neighbours, then the ports' sockets. Only then
+//! are the XDP programs attached and the routes to the private interface added. The programs are
 //! loaded meanwhile, on threads of their own: that takes as long as all the rest.
 
 use std::collections::HashMap;
@@ -121,7 +121,7 @@ impl Daemon {
             .mode(0o700)
             .create(&directory)
             .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
-        // First: it takes as long as all that follows, or as a daemon that is just dying.
+        // First: loading takes as long as all that follows.
         let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
         let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
 

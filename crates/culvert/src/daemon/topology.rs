@@ -1,4 +1,4 @@
-//! From what Linux has (the mirror) to what workers and steering read.
+//! Makes the workers' tables from the mirror of Linux's.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -12,25 +12,25 @@ use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
-/// Routes and neighbours as workers read them, kept in step with the mirror: what changes costs
-/// what has changed, however many routes there are.
+/// Routes and neighbours as workers read them, kept in step with the mirror. A change costs the same
+/// however many routes there are.
 pub struct Reflection {
     routes: Routes,
     neighbours: Neighbours,
     own: Own,
 }
 
-/// What leads back to culvert, and is left out.
+/// Routes that lead back to culvert, and are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
     /// Culvert's own table.
     pub table: u32,
-    /// The private interface: whoever routes by it, in whatever table.
+    /// The private interface: its routes in every table.
     pub ifindex: u32,
 }
 
 impl Reflection {
-    /// Of all that is there.
+    /// From a whole snapshot.
     pub fn new(snapshot: &Snapshot, own: Own) -> Self {
         let found = snapshot.routes().filter_map(|r| followed(r, own));
         Self {
@@ -40,7 +40,7 @@ impl Reflection {
         }
     }
 
-    /// Takes over what has changed; the snapshot is that after all of the changes.
+    /// Applies changes; `snapshot` is the state after all of them.
     pub fn follow(&mut self, snapshot: &Snapshot, changes: &[Change]) {
         let mut changed = BTreeSet::new();
         let mut are_rules_new = false;
@@ -51,7 +51,7 @@ impl Reflection {
                         changed.insert((route.table, route.dst));
                     }
                 }
-                // Rules speak of interfaces by name.
+                // Rules name interfaces, whose indices change.
                 Change::Rule(_)
                 | Change::RuleRemoved(_)
                 | Change::Link(_)
@@ -86,8 +86,8 @@ impl Reflection {
     }
 }
 
-/// Routes, rules and interfaces; `port` tells which of the worker's places an interface has, `back`
-/// the tag by which it gets back what is Linux's.
+/// Routes, rules and interfaces. `port` gives an interface's slot in the workers, `back` the tag by
+/// which packets for Linux return to it.
 pub fn topology(
     snapshot: &Snapshot,
     fib: Fib,
@@ -139,8 +139,8 @@ fn global_v6(snapshot: &Snapshot, ifindex: u32) -> Option<std::net::Ipv6Addr> {
     addrs.first().copied()
 }
 
-/// A route as it is followed. Those for one TOS or source prefix are left out: Linux alone can
-/// follow them. So are those by the private interface: packets would go round in circles.
+/// A route as workers have it. Routes for one TOS or source prefix are left out: only Linux can
+/// follow them. So are routes by the private interface: packets would loop.
 fn followed(r: &mirror::Route, own: Own) -> Option<RouteEntry> {
     let is_own = |hop: &mirror::NextHop| hop.ifindex == own.ifindex;
     let leads_back = !r.next_hops.is_empty() && r.next_hops.iter().all(is_own);
@@ -158,7 +158,7 @@ fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
     [Family::V4, Family::V6]
         .into_iter()
         .flat_map(|family| snapshot.rules(family))
-        // They are for packets of Linux's; this is about packets of culvert's.
+        // Culvert's own rules are for Linux's packets, not for those that workers route.
         .filter(|r| r.protocol != ROUTE_PROTOCOL)
         .map(|r| rule(r, &ifindex_of))
         .collect()
@@ -211,7 +211,7 @@ fn rule(r: &mirror::Rule, ifindex_of: &impl Fn(&str) -> u32) -> RuleEntry {
         _ if r.sport.is_some() || r.dport.is_some() => RuleAction::Opaque,
         Action::Lookup => RuleAction::Table(r.table),
         Action::Goto(priority) => RuleAction::Goto(priority),
-        // Does nothing: like a goto that leads nowhere.
+        // No effect, as a goto to no rule.
         Action::Nop => RuleAction::Goto(0),
         Action::Blackhole => RuleAction::Blackhole,
         Action::Unreachable => RuleAction::Unreachable,
@@ -236,7 +236,7 @@ fn rule(r: &mirror::Rule, ifindex_of: &impl Fn(&str) -> u32) -> RuleEntry {
     }
 }
 
-/// A neighbour, with the states that matter for sending.
+/// A neighbour as workers have it.
 fn neighbour(n: &mirror::Neighbour) -> NeighbourEntry {
     use mirror::NeighbourState as State;
     let state = match n.state {

@@ -1,18 +1,18 @@
 //! Cleartext that policy leaves to Linux goes back to the port that it came in by.
 //!
-//! A program on the private interface does that ([`steer::GiveBack`]), so firewall rules, reverse path
-//! filters and captures see such packets where they came. Their destinations are protected prefixes,
-//! so Linux would route them to the private interface: they are marked, and one of culvert's rules
-//! leads those with the mark past its table. A firewall that takes the mark away loses no packet: it
-//! then leaves by the private interface, and the worker forwards it.
+//! A program on the private interface redirects it ([`steer::GiveBack`]), so firewall rules, reverse
+//! path filters and captures see such packets at their ingress port. Their destinations are protected
+//! prefixes, so Linux would route them to the private interface. They are marked, and one of culvert's
+//! rules takes packets with the mark past its table. If a firewall clears the mark no packet is lost:
+//! it leaves by the private interface, and a worker forwards it.
 //!
 //! | packet | comes in by |
 //! | --- | --- |
 //! | cleartext that was taken from a port and is Linux's | that port |
-//! | cleartext under a policy that wants protection and does not insist (`level use`) | the private interface: the guard's barrier would stop it at the port |
+//! | cleartext under a policy whose protection is optional (`level use`) | the private interface: the guard's barrier would block it at the port |
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //!
-//! A port in generic mode gets nothing back, for its program would take it again. Then, and where the
+//! A port in generic mode gets nothing back, because its program would take it again. Then, and where the
 //! kernel lacks what the program needs, such packets come in by the private interface.
 
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ use tracing::warn;
 
 use crate::config::TunConfig;
 
-/// A port that works, as far as its packets' way back is concerned.
+/// A port whose program is attached.
 #[derive(Clone, Copy, Debug)]
 pub struct WorkingPort<'a> {
     /// Its interface.
     pub interface: &'a str,
     /// The interface's index.
     pub ifindex: u32,
-    /// What tells it from other ports, from 1.
+    /// Number of the port, from 1.
     pub tag: u16,
-    /// Its program stands in the driver: what the stack receives does not meet it again.
+    /// Its program runs in the driver, so packets redirected to its ingress do not meet it again.
     pub is_native: bool,
 }
 
@@ -40,14 +40,14 @@ pub struct WayBack {
     program: Option<GiveBack>,
     /// The ports that get their packets back: tags by interface.
     tags: BTreeMap<u32, u16>,
-    /// Why the program is not there.
+    /// Why there is no program.
     trouble: Option<String>,
     /// What the operator should know of ports, by interface.
     warnings: BTreeMap<String, String>,
 }
 
 impl WayBack {
-    /// Sets up what the kernel allows; what it does not is a warning.
+    /// Attaches the program; a failure is a warning.
     pub fn set_up(config: &TunConfig) -> WayBack {
         let name = config.interface.as_str();
         let (program, trouble) = match GiveBack::load_and_attach(name, config.mark) {
@@ -60,14 +60,14 @@ impl WayBack {
         WayBack { program, tags: BTreeMap::new(), trouble, warnings: BTreeMap::new() }
     }
 
-    /// Follows the ports that work. To be told before workers are: what has a tag that the program
-    /// does not know is dropped.
+    /// Follows the attached ports. To be called before workers learn of them: the program drops
+    /// packets with a tag that it does not know.
     pub fn follow<'a>(&mut self, ports: impl Iterator<Item = WorkingPort<'a>>) {
         self.tags.clear();
         let mut warnings = BTreeMap::new();
         let Some(program) = &mut self.program else { return };
         for port in ports {
-            // An interface that went has left its index to none.
+            // Index 0: no interface for this tag.
             let ifindex = if port.is_native { port.ifindex } else { 0 };
             match program.set(port.tag, ifindex) {
                 Ok(()) if port.is_native => {

@@ -5,11 +5,12 @@
 //! [`Workers::change`] prepares everything that takes time, and then:
 //!
 //! 1. pauses all workers: each returns from its loop, with its ports open and its packets held;
-//! 2. lets them work off, on this thread, what came by the private interface before it had its new
-//!    queues, and then what is on its way between them, until nothing is;
-//! 3. takes their ports, ends their crypto threads, and has those that stay adopt what those that go hold;
+//! 2. lets them process, on this thread, what came by the private interface before it had its new
+//!    queues, and then what they have handed over to one another, until nothing is left;
+//! 3. takes their ports, ends their crypto threads, and gives the packets that leaving workers hold
+//!    to those that stay;
 //! 4. makes every SA's home vacant;
-//! 5. gives workers their places in the new set, spreads the ports, and starts the threads.
+//! 5. gives workers their places in the new set, distributes the ports, and starts the threads.
 //!
 //! Meanwhile packets wait in the rings of their queues. A queue moves as a whole, so the packets of a flow
 //! stay in order.
@@ -42,8 +43,8 @@ use super::slots::{self, Place};
 /// How long a worker may take to answer; it does so every round, and sleeps 50 ms at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Rounds in which the private interface's old queues are worked off before it goes by the new ones: more
-/// than the packets that they hold, cut to segments.
+/// Rounds that drain the private interface's old queues before the new ones are used: more than the
+/// packets in them, cut to segments, need.
 const DRAIN_ROUNDS: usize = 1024;
 
 /// What every worker is made of.
@@ -56,13 +57,13 @@ pub struct Kit {
     pub umem: Umem,
     /// Where workers report.
     pub events: EventSender,
-    /// Flows whose plans each keeps.
+    /// Size of each worker's flow cache.
     pub flows: usize,
     /// What each does when no packets come.
     pub polling: Polling,
 }
 
-/// Why there is no such set of workers.
+/// Why a set of workers could not be started.
 #[derive(Debug, Error)]
 pub enum WorkersError {
     /// No engine.
@@ -76,7 +77,7 @@ pub enum WorkersError {
     System(#[from] std::io::Error),
 }
 
-/// Why the workers changed, and are no more.
+/// Why a change of the workers failed.
 #[derive(Debug, Error)]
 pub enum ChangeError {
     /// Nothing has changed.
@@ -85,7 +86,7 @@ pub enum ChangeError {
     /// A worker panicked.
     #[error(transparent)]
     Dead(#[from] Death),
-    /// There are no workers any more.
+    /// The new set did not start; there are no workers any more.
     #[error(transparent)]
     Halfway(WorkersError),
 }
@@ -105,7 +106,7 @@ pub struct Workers {
     kit: Kit,
     plan: Plan,
     running: Vec<Running>,
-    /// By number. Those of workers that went stay, and go on when there is one of that number again.
+    /// By worker number. Those of ended workers stay, and count on when the number is used again.
     counters: Vec<Arc<Counters>>,
     /// The clock and the limits of every set.
     root: Team,
@@ -122,9 +123,9 @@ struct Running {
 /// What is made before the workers pause.
 struct Prepared {
     teams: Vec<Team>,
-    /// Workers that there were not, by number from the first.
+    /// New workers, behind those that stay.
     fresh: Vec<(Worker, Sender<Command>, Waker)>,
-    /// Of the crypto threads, by worker.
+    /// What the crypto threads are made of, by worker.
     crypto: Vec<Vec<CryptoParts>>,
 }
 
@@ -156,7 +157,7 @@ impl Workers {
     /// that there are.
     ///
     /// # Errors
-    /// Unless it has not begun, there are no workers any more.
+    /// After [`ChangeError::NotBegun`] the workers are as before; after any other there are none.
     pub fn change(
         &mut self,
         plan: Plan,
@@ -198,7 +199,7 @@ impl Workers {
         self.launch(plan, prepared, workers, ports).map_err(ChangeError::Halfway)
     }
 
-    /// Makes what a set needs, beyond the workers that there are.
+    /// Makes what another set needs beside the workers that stay.
     fn prepare(
         &mut self,
         plan: &Plan,
@@ -248,8 +249,8 @@ impl Workers {
         Ok(Prepared { teams, fresh, crypto })
     }
 
-    /// Gives the workers that stay, and the fresh ones behind them, places, crypto threads and ports, and
-    /// starts the threads.
+    /// Gives the workers that stay, and the new ones behind them, crypto threads and ports, and starts
+    /// the threads.
     fn launch(
         &mut self,
         plan: Plan,
@@ -296,7 +297,7 @@ impl Workers {
         Ok(())
     }
 
-    /// Has every worker return from its loop, and takes them from their threads.
+    /// Makes every worker return from its loop, and joins the threads.
     fn pause(&mut self) -> Result<Vec<Worker>, Death> {
         (0..self.running.len()).for_each(|worker| self.send(worker, Command::Pause));
         let mut workers = Vec::with_capacity(self.running.len());
@@ -307,7 +308,7 @@ impl Workers {
         Ok(workers)
     }
 
-    /// The ports of workers that do not run, with the queues that they are.
+    /// The ports of paused workers, with their queues.
     fn take_ports(&self, workers: &mut [Worker]) -> Vec<SpreadPort> {
         let count = workers.len();
         let mut ports = Vec::new();
@@ -343,8 +344,8 @@ impl Workers {
         running.waker.wake();
     }
 
-    /// Gives a queue of a port to its worker, and waits until that has looked at it for the first
-    /// time, but not for ever.
+    /// Gives a queue of a port to its worker, and waits, up to a limit, until the worker has polled it
+    /// for the first time.
     pub fn add_port(&self, first_slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
         let place = slots::of_port(first_slot, queue as usize, self.count());
         self.add(place, ifindex, port, false);
@@ -366,8 +367,8 @@ impl Workers {
         }
     }
 
-    /// Closes every queue of an interface, at whichever worker, and waits until that is done, but not for
-    /// ever.
+    /// Closes every queue of an interface, at whichever worker, and waits up to a limit until that is
+    /// done.
     pub fn remove_ports(&self, ifindex: u32) {
         let all = 0..self.running.len();
         all.for_each(|worker| self.send(worker, Command::RemovePorts { ifindex }));
@@ -391,7 +392,7 @@ impl Workers {
         totals
     }
 
-    /// Waits until the commands sent so far have been carried out, but not for ever.
+    /// Waits up to a limit until the commands sent so far have been carried out.
     pub fn wait_for_commands(&self) {
         let ask = |worker: usize| -> Receiver<Vec<(u32, PortStats)>> {
             let (answer, answered) = channel();

@@ -1,4 +1,4 @@
-//! Which way Linux would send a packet of this host's own, and from which address, if culvert's
+//! By which route Linux would send a packet of this host's own, and from which address, if culvert's
 //! table were not there.
 //!
 //! The packet has no source address yet, no mark, and no interface that its socket is bound to. A
@@ -11,12 +11,12 @@ use mirror::{Address, Family, Prefix, Route, RouteKind, Rule, RuleAction, Snapsh
 use super::address;
 use super::way::Way;
 
-/// What Linux has, as seen behind culvert's rule.
+/// Linux's routes, rules and addresses, as they apply after culvert's rule.
 pub struct Linux<'s> {
     snapshot: &'s Snapshot,
     v4: Vec<&'s Rule>,
     v6: Vec<&'s Rule>,
-    /// What leads to this interface is culvert's, or leads back to it.
+    /// The private interface: routes by it are culvert's, or lead back to it.
     private: u32,
 }
 

@@ -1,15 +1,14 @@
 //! The private interface: how Linux's own packets come to culvert, and culvert's to Linux.
 //!
-//! Linux sends to it what goes to a protected prefix: a rule of low preference looks into
-//! culvert's own table. What culvert puts into it is Linux's to deliver or to forward, and never
-//! comes back: the rule exempts packets that came in by it. Key exchange of this host goes past
-//! the table.
+//! Linux sends to it what goes to a protected prefix: a rule before those of others looks into
+//! culvert's own table. What culvert writes to it Linux delivers or forwards, and never sends back:
+//! the rule exempts packets that came in by it. Key exchange of this host bypasses the table.
 //!
 //! | Module      | What it knows                                                  |
 //! |-------------|----------------------------------------------------------------|
 //! | this one    | rules and routes as Linux takes them: netlink                  |
 //! | `rules`     | which rules there are                                          |
-//! | `own_table` | which routes shall stand: policies, and what Linux has         |
+//! | `own_table` | which routes are wanted, from policies and Linux's tables     |
 //! | `linux_way` | what Linux would do if culvert were not there                  |
 //! | `address`   | which address Linux would send from                            |
 //!
@@ -18,7 +17,7 @@
 //!
 //! | setting | why |
 //! | --- | --- |
-//! | `disable_xfrm` = 1 | the guard's block policies must not stop what goes to culvert (IPv4; IPv6 has no such switch, so the guard's rules spare the interface by name) |
+//! | `disable_xfrm` = 1 | the guard's block policies must not stop what goes to culvert (IPv4; IPv6 has no such switch, so the guard's rules exempt the interface by name) |
 //! | `disable_policy` = 1 | what culvert has decrypted and judged is not judged again (IPv4) |
 //! | `rp_filter` = 0, `accept_local` = 1 | decrypted packets come from anywhere, ICMP errors from addresses of this host; the worker applies the same checks to cleartext from ports |
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
@@ -67,14 +66,14 @@ pub struct Private {
     config: TunConfig,
     ifindex: u32,
     control: Control,
-    /// The routes that shall stand.
+    /// The wanted routes.
     table: OwnTable,
-    /// Those that do.
+    /// The installed routes.
     standing: BTreeMap<Prefix, Entry>,
 }
 
 impl Private {
-    /// Sets up the interface, which exists, and the rules.
+    /// Configures the existing interface, and adds the rules.
     ///
     /// Linux must not encrypt what leaves by it, nor judge again what comes from it; its packets
     /// come from anywhere, this host's own addresses included (ICMP errors to local programs).
@@ -98,7 +97,7 @@ impl Private {
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
         for rule in rules::all(config) {
-            // One that a daemon left that was killed.
+            // A killed daemon may have left it.
             match control.add_rule(&rule) {
                 Err(error) if error.errno() != Some(EXISTS) => return Err(error),
                 _ => {}
@@ -123,7 +122,7 @@ impl Private {
         self.carry_out(changed);
     }
 
-    /// A policy came, went, or took another's place.
+    /// Follows a policy that was added, removed or replaced.
     pub fn change(
         &mut self,
         old: Option<&PolicyConfig>,
@@ -150,7 +149,7 @@ impl Private {
         Linux::new(snapshot, self.config.rule_preference, ROUTE_PROTOCOL, self.ifindex)
     }
 
-    /// Puts back what somebody took away, tries again what failed, and takes away what another
+    /// Restores rules and routes that somebody removed, retries what failed, and removes what another
     /// run left.
     pub fn repair(&mut self, snapshot: &Snapshot) {
         for rule in rules::all(&self.config) {
@@ -181,8 +180,7 @@ impl Private {
         }
     }
 
-    /// A route of culvert's table is gone, or was replaced: puts back what should stand, at the cost
-    /// of this one.
+    /// Restores one route of culvert's table that somebody removed or replaced.
     pub fn repair_route(&mut self, dst: Prefix, snapshot: &Snapshot) {
         let is_ours = |r: &Route| {
             r.protocol == ROUTE_PROTOCOL && (r.kind == RouteKind::Throw || self.leads_here(r))
@@ -203,7 +201,7 @@ impl Private {
         self.ifindex
     }
 
-    /// Makes Linux's table say of these destinations what it shall.
+    /// Installs or removes the routes to these destinations.
     fn carry_out(&mut self, changed: impl IntoIterator<Item = Prefix>) {
         for dst in changed {
             let shall = self.table.entry(dst);
@@ -241,7 +239,7 @@ impl Private {
 
     fn take_away(&mut self, dst: Prefix) {
         let mut route = self.route(dst, Entry::Culvert(None));
-        // Whatever it is: Linux takes this for any.
+        // Linux takes this for a route of any kind.
         route.next_hops.clear();
         route.scope = 255;
         route.kind = RouteKind::Other(0);
@@ -258,9 +256,9 @@ impl Private {
         }
     }
 
-    /// Takes the rules away, and the routes that do not go with the interface.
+    /// Removes the rules, and the routes that do not go with the interface.
     pub fn tear_down(&mut self) {
-        // The way to the table first, and what leads past it last.
+        // The rule to the table first, and those that bypass it last.
         for rule in rules::all(&self.config).into_iter().rev() {
             match self.control.delete_rule(&rule) {
                 Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
@@ -276,7 +274,7 @@ impl Private {
         let mut route = Route::new(dst, NextHop::new(self.ifindex, None));
         route.table = self.config.table;
         route.protocol = ROUTE_PROTOCOL;
-        // Of scope link, Linux would take it for the way to routers that new routes name.
+        // With scope link, Linux would look up the gateways of new routes by it.
         route.scope = 0;
         match entry {
             Entry::Culvert(src) => route.prefsrc = src,
@@ -289,9 +287,8 @@ impl Private {
     }
 }
 
-/// How Linux would check the sources of what comes in by an interface: the stricter of the
-/// interface's setting and everybody's, as Linux takes it. Read when something changes in Linux's
-/// tables, and on SIGHUP.
+/// The reverse path filter of an interface: the larger of its own setting and that of `all`, as
+/// Linux takes it. Read when something changes in Linux's tables, and on SIGHUP.
 pub fn source_check(interface: &str) -> SourceCheck {
     let setting = |name| mirror::interface_setting(Family::V4, name, "rp_filter").unwrap_or(0);
     match setting("all").max(setting(interface)) {

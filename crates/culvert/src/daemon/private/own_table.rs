@@ -1,5 +1,5 @@
-//! Which routes shall stand in culvert's table: decisions only, from policies and from what Linux
-//! has.
+//! Which routes are wanted in culvert's table: decisions only, from policies and from Linux's routes,
+//! rules and addresses.
 //!
 //! | destination | in the table |
 //! | --- | --- |
@@ -8,8 +8,8 @@
 //! | inside such a one, of a policy that lets everything pass which Linux itself would send there | `throw`: Linux's own tables decide |
 //! | inside such a one, multicast, broadcast or link-local | `throw` |
 //!
-//! A route that says the same as the one around it is left out. What changes costs what it touches:
-//! a destination, and what lies inside of it.
+//! A route that says the same as the one around it is left out. A change costs what it touches: a
+//! destination, and what lies inside of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -19,7 +19,7 @@ use policy::{Action, Direction, PolicyConfig};
 
 use super::linux_way::Linux;
 
-/// What stands for a destination.
+/// The route to a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// To the private interface, with this source address where Linux has one.
@@ -34,7 +34,7 @@ const MOST_INSIDE: usize = 256;
 /// Most of Linux's routes inside a protected destination that are looked at when it changes.
 const MOST_LOOKED_AT: usize = 4096;
 
-/// Where no packet that an IPsec peer gets goes: Linux alone knows what to do.
+/// Destinations that no IPsec peer has: they are Linux's.
 const LINUX_ALONE: [Prefix; 4] = [
     Prefix { addr: IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0)), len: 4 },
     Prefix { addr: IpAddr::V4(Ipv4Addr::BROADCAST), len: 32 },
@@ -48,7 +48,7 @@ const EVERYTHING: [Prefix; 2] = [
     Prefix { addr: IpAddr::V6(Ipv6Addr::UNSPECIFIED), len: 0 },
 ];
 
-/// The table as it shall be.
+/// The table as wanted.
 #[derive(Debug, Default)]
 pub struct OwnTable {
     /// Outbound policies by destination.
@@ -56,12 +56,12 @@ pub struct OwnTable {
     /// Destinations of policies that let everything pass.
     passed: BTreeSet<Prefix>,
     entries: BTreeMap<Prefix, Entry>,
-    /// Those of the entries that no policy protects, and which protected destination each is
-    /// inside of, where it has a source of its own.
+    /// The entries that no policy protects, each with the protected destination around it if it has
+    /// a source of its own.
     loose: BTreeMap<Prefix, Option<Prefix>>,
     /// How many sources of their own are inside each protected destination.
     inside: BTreeMap<Prefix, usize>,
-    /// Protected destinations where some had no room.
+    /// Protected destinations inside of which Linux has too many routes.
     crowded: BTreeSet<Prefix>,
 }
 
@@ -117,7 +117,8 @@ impl OwnTable {
         changed
     }
 
-    /// A policy came, went, or took another's place. Returns the destinations whose entries changed.
+    /// Follows a policy that was added, removed or replaced. Returns the destinations whose entries
+    /// changed.
     pub fn change(
         &mut self,
         old: Option<&PolicyConfig>,
@@ -157,23 +158,24 @@ impl OwnTable {
         changed
     }
 
-    /// What shall stand for a destination.
+    /// The entry wanted for a destination.
     pub fn entry(&self, dst: Prefix) -> Option<Entry> {
         self.entries.get(&dst).copied()
     }
 
-    /// Everything that shall stand.
+    /// All wanted entries.
     pub fn entries(&self) -> impl Iterator<Item = (Prefix, Entry)> {
         self.entries.iter().map(|(dst, entry)| (*dst, *entry))
     }
 
-    /// Protected destinations inside of which there are more sources than have room: told once.
+    /// Protected destinations inside of which Linux has more routes than are followed; each is
+    /// returned once.
     pub fn take_crowded(&mut self) -> BTreeSet<Prefix> {
         std::mem::take(&mut self.crowded)
     }
 
-    /// Takes a policy in. Returns its destination if it matters, and whether that is now protected
-    /// and was not before.
+    /// Adds a policy. Returns its destination if it matters, and whether that is now protected and was
+    /// not before.
     fn hold(&mut self, policy: &PolicyConfig) -> Option<(Prefix, bool)> {
         let (dst, src, held) = held(policy)?;
         let of = self.policies.entry(dst).or_default();
@@ -190,7 +192,7 @@ impl OwnTable {
         Some((dst, is_protecting == 1 && of.protecting == 1))
     }
 
-    /// Lets a policy go; as [`hold`](Self::hold), for the other way.
+    /// Removes a policy; the opposite of [`hold`](Self::hold).
     fn let_go(&mut self, policy: &PolicyConfig) -> Option<(Prefix, bool)> {
         let (dst, src, held) = held(policy)?;
         let of = self.policies.get_mut(&dst)?;
@@ -224,14 +226,14 @@ impl OwnTable {
         self.policies.get(&dst).filter(|of| of.protecting > 0)
     }
 
-    /// Decides about a destination anew, and about what lies inside of it: what no policy protects,
-    /// and where `deeply` protected destinations too. Returns those that changed.
+    /// Decides again about a destination and those inside of it: the ones that no policy protects, and
+    /// if `deeply` protected ones too. Returns those that changed.
     fn redo(&mut self, region: Prefix, deeply: bool, linux: &Linux<'_>) -> BTreeSet<Prefix> {
         let owner = match self.protected(region) {
             Some(_) => Some(region),
             None => self.owner(region),
         };
-        // The wider first: what is inside looks at it.
+        // The wider first: those inside depend on it.
         let mut todo = BTreeSet::from([(region.len, region)]);
         let mut whole = Vec::new();
         todo.extend(within(&self.loose, region).map(|(dst, _)| (dst.len, *dst)));
@@ -396,7 +398,7 @@ fn around<V>(map: &BTreeMap<Prefix, V>, dst: Prefix) -> impl Iterator<Item = (Pr
 
 /// An outbound policy: destination, source, and the rest of it.
 fn held(policy: &PolicyConfig) -> Option<(Prefix, Prefix, Held)> {
-    // What asks for a mark is Linux's to tell: on its way here a packet would lose it.
+    // A policy with a mark is left to Linux: a packet loses its mark on the private interface.
     if policy.direction != Direction::Out || !policy.scope().is_any() {
         return None;
     }

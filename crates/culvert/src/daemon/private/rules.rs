@@ -1,4 +1,4 @@
-//! The rules of culvert's: what goes to its table, and what goes past it.
+//! Culvert's rules: what looks into its table, and what bypasses it.
 
 use mirror::{Family, Rule, RuleAction};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
@@ -10,8 +10,7 @@ const IKE_PORTS: [u16; 2] = [500, 4500];
 
 const UDP: u8 = 17;
 
-/// All of them, in the order in which they are to be made: what leads past the table stands before
-/// what leads there.
+/// All of them, in the order in which they are to be added: those that bypass the table come first.
 ///
 /// ```text
 /// 211: ipproto udp nop                          IPv6: nop
@@ -21,14 +20,14 @@ const UDP: u8 = 17;
 /// ```
 ///
 /// Key exchange of this host goes by Linux's own tables, and so by the interface that firewall rules
-/// name. What the peer sends passes a strict reverse path filter: Linux looks the way back up with
-/// the packet's ports, as for a packet of its own. Depending on the kernel that is with the ports as
-/// they are or changed over, so both are named. Linux finds out the ports of what it receives only
-/// while a rule asks for them that is not for `iif lo`: that is all that the last rule's protocol is
-/// for. ESP in UDP never comes here: culvert sends it past Linux.
+/// name. What the peer sends passes a strict reverse path filter: Linux looks the reverse route up
+/// with the packet's ports. Depending on the kernel these are swapped or not, so both are named.
+/// Linux dissects the ports of received packets only while a rule that is not for `iif lo` names
+/// ports or a protocol: that is the only purpose of the protocol in rule 211. ESP in UDP never comes
+/// here: culvert sends it past Linux.
 ///
-/// What has the mark is cleartext that culvert has judged already and given back to its port; to lead
-/// it here again would change the interface that it leaves by.
+/// Packets with the mark are cleartext that culvert has judged already and returned to its port. Led
+/// to the table again, they would leave by another interface.
 pub fn all(config: &TunConfig) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {

@@ -1,4 +1,4 @@
-//! What stands in culvert's table, for policies and for what Linux has.
+//! The entries of culvert's table, by policies and Linux's routes, rules and addresses.
 
 use std::net::IpAddr;
 

@@ -9,7 +9,7 @@ pub struct Way {
     pub ifindex: u32,
     /// The router, `None` where the destination is on the link.
     pub gateway: Option<IpAddr>,
-    /// The route's own word about the source.
+    /// The route's `prefsrc`.
     pub prefsrc: Option<IpAddr>,
     /// The route's scope, which the source's must not exceed (IPv4).
     pub scope: u8,

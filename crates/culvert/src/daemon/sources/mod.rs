@@ -1,4 +1,4 @@
-//! Who owns SAs and policies, and what the daemon asks of it.
+//! The owner of SAs and policies, as the daemon sees it.
 //!
 //! | Module    | Who owns them                                                            |
 //! |-----------|--------------------------------------------------------------------------|
@@ -11,7 +11,7 @@
 //!   serve ──> databases ──────────────> workers, by their readers
 //!     │  └──> take_changed_policies ──> guard, steering, routes
 //!     │  └──> take_sa_steps ──────────> steering
-//!     └─────> confirm: the owner hears that it stands
+//!     └─────> confirm: the owner gets its answers
 //!   workers' events ──> acquire, volume_reached, mapping_changed
 //! ```
 //!
@@ -41,7 +41,7 @@ pub trait Source {
     /// Takes over what the owner changed, and does what is due by time.
     fn serve(&mut self);
 
-    /// Lets the owner hear of what it asked for: guard, steering and routes have followed.
+    /// Answers the owner's requests: guard, steering and routes have followed.
     fn confirm(&mut self);
 
     /// A policy wants protection for this packet, and there is no SA yet.
@@ -56,7 +56,7 @@ pub trait Source {
     /// What the data path reads.
     fn databases(&self) -> &Databases<Sa>;
 
-    /// The indices of policies that came, went or changed since the last call.
+    /// The indices of policies that were added, removed or changed since the last call.
     fn take_changed_policies(&mut self) -> BTreeSet<u32>;
 
     /// Grows with each change of an SA.
@@ -66,11 +66,11 @@ pub trait Source {
     /// stays so.
     fn owns_all_esp(&self) -> bool;
 
-    /// Destination and SPI of all SAs; from here on [`Source::take_sa_steps`] tells what came and
-    /// went.
+    /// Destination and SPI of all SAs; from here on [`Source::take_sa_steps`] returns what was added
+    /// and removed.
     fn follow_sas(&mut self) -> Vec<(IpAddr, u32)>;
 
-    /// What came and went since the last call, in order; nothing unless SAs are followed.
+    /// SAs added and removed since the last call, in order; none unless SAs are followed.
     fn take_sa_steps(&mut self) -> Vec<SaStep>;
 
     /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.
@@ -92,13 +92,13 @@ pub trait Source {
     fn shut_down(self: Box<Self>);
 }
 
-/// An SA that came or went.
+/// An SA that was added or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaStep {
     /// Outer destination address.
     pub dst: IpAddr,
     /// SPI in host byte order.
     pub spi: u32,
-    /// It came; else it went.
+    /// It was added; otherwise it was removed.
     pub is_added: bool,
 }

@@ -1,4 +1,4 @@
-//! What the XFRM database drives: the data path's tables, and the memory that outlives us.
+//! The backend of the XFRM database: the data path's tables, and the vault.
 
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -31,11 +31,11 @@ pub struct DataPath {
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
-    /// Indices of policies that changed, for whoever follows them.
+    /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
-    /// Counts changes of SAs, for whoever follows them.
+    /// Counts changes of SAs.
     sa_changes: u64,
-    /// SAs that came and went, in order, while somebody follows them one by one.
+    /// SAs added and removed, in order; `None` while nobody follows them.
     sa_steps: Option<Vec<SaStep>>,
 }
 
@@ -58,7 +58,7 @@ impl DataPath {
         &self.databases
     }
 
-    /// The indices of policies that came, went or changed since the last call.
+    /// The indices of policies that were added, removed or changed since the last call.
     pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.changed_policies)
     }
@@ -68,13 +68,14 @@ impl DataPath {
         self.sa_changes
     }
 
-    /// All SAs as they are now; from here on [`DataPath::take_sa_steps`] tells what came and went.
+    /// All SAs as they are now; from here on [`DataPath::take_sa_steps`] returns what was added and
+    /// removed.
     pub fn follow_sas(&mut self) -> impl Iterator<Item = (IpAddr, u32)> {
         self.sa_steps = Some(Vec::new());
         self.databases.sas().map(|sa| (sa.config.params.dst, sa.config.params.spi))
     }
 
-    /// What came and went since the last call, in order; nothing unless SAs are followed.
+    /// SAs added and removed since the last call, in order; none unless SAs are followed.
     pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
         self.sa_steps.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -87,18 +88,18 @@ impl DataPath {
         }
     }
 
-    /// Lets go of the numbers of SAs that no record speaks of.
+    /// Releases the live numbers of SAs without a record.
     pub fn sweep(&mut self) -> usize {
         let keep = self.vault.borrow().holders().collect();
         self.numbers.sweep(&keep)
     }
 
-    /// Tries again what the vault did not take of the numbers of deleted SAs.
+    /// Retries to save numbers of deleted SAs that the vault did not take.
     pub fn retry_numbers(&mut self) {
         self.numbers.retry();
     }
 
-    /// How much of that a restart would not know of.
+    /// How many of these a restart would not know of.
     pub fn unsaved_numbers(&self) -> usize {
         self.numbers.unsaved()
     }

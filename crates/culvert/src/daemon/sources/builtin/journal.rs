@@ -1,4 +1,4 @@
-//! Changes on their way into the vault.
+//! Writes changes to the vault, and keeps those that it did not take.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Nothing waits.
+    /// Without unsaved changes.
     pub fn new(vault: Rc<RefCell<Vault>>) -> Journal {
         Journal { vault, unsaved: HashMap::new() }
     }

@@ -2,7 +2,7 @@
 //!
 //! | Module      | What it knows                                                     |
 //! |-------------|-------------------------------------------------------------------|
-//! | this one    | when the server, the databases and the journal have their turn    |
+//! | this one    | when server, databases and journal are served                     |
 //! | `data_path` | how SAs and policies of the databases become the data path's      |
 //! | `journal`   | how a change gets into the vault                                  |
 //! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
@@ -44,7 +44,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Takes up what the run before left in the vault. What cannot be taken up is forgotten.
+    /// Restores what the run before left in the vault. What cannot be restored is forgotten.
     ///
     /// # Errors
     /// The vault does not take changes.
@@ -63,7 +63,7 @@ impl Restored {
                 Ok(()) => count += 1,
                 Err(error) => {
                     error!(%error, "a saved SA or policy was not taken up");
-                    // What is not taken up must not be found again half-known the next time.
+                    // The sweep releases its live numbers, so the record must go too.
                     vault.borrow_mut().remove(&record.key)?;
                 }
             }
@@ -107,8 +107,8 @@ pub struct Builtin {
     server: Server,
     journal: Journal,
     kernel_sad: KernelSad,
-    /// The kernel had SAs of its own at some time: an IKE daemon works on the kernel's XFRM beside
-    /// us, and may install the next ones at any time.
+    /// The kernel had SAs of its own at some time: an IKE daemon uses the kernel's XFRM too, and may
+    /// install more at any time.
     kernel_has_sas: bool,
     restored: usize,
 }
