@@ -22,7 +22,7 @@ use crate::table::{self, Owner};
 pub(crate) enum Outcome<T> {
     /// The descriptor is not ours: the C library's function is to be called.
     Foreign,
-    /// Nothing to be had now, and the caller is willing to wait.
+    /// It would block, and the caller is willing to wait.
     Wait,
     /// The result.
     Done(Result<T, Errno>),
@@ -40,7 +40,7 @@ pub(crate) mod option {
     pub(crate) const SWITCHES: [i32; 7] = [3, 4, 5, 8, 10, 11, 12];
 }
 
-/// How long `bind` and joining a group wait for the server's word that it is done.
+/// How long `bind` and joining a group wait for the server's confirmation.
 const SYNC_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The pause between two attempts of a call that waits for the server.
@@ -164,7 +164,7 @@ fn receive_locked(
 ) -> Outcome<Received> {
     loop {
         let Some((_, socket)) = state.socket(fd) else { return Foreign };
-        // 1. What the library has to say itself.
+        // 1. What the library itself has to deliver.
         if std::mem::take(&mut socket.overrun) {
             return Done(Err(libc::ENOBUFS));
         }
@@ -207,7 +207,7 @@ fn receive_locked(
                 socket.server_spoke();
             }
             if peek {
-                // It is not for the program: out of the way.
+                // It is not for the program: discarded.
                 let _ = sys::receive(fd, &mut [0; 8], false);
             }
             continue;
@@ -386,7 +386,7 @@ pub(crate) fn replace(old: i32, new: i32, close_on_exec: bool) -> Outcome<i32> {
     }
     let mut state = state::lock();
     if table::owner(new) == Owner::Internal {
-        // Nothing that the program was told of; a socket that loses it is parked anew.
+        // The program does not know of it; a socket that loses it is parked again.
         table::set(new, Owner::Foreign);
     }
     if let Err(e) = sys::replace(old, new, close_on_exec) {
@@ -428,7 +428,7 @@ fn ensure_bound(state: &mut State, fd: i32, config: &'static Config) -> Result<(
     say(state, fd, &introduction, config)
 }
 
-/// Sends control. If the server is away that is no error: a new connection says it all.
+/// Sends a control datagram. A server that is away is no error: a new connection is introduced.
 fn say(state: &mut State, fd: i32, bytes: &[u8], config: &'static Config) -> Result<(), Errno> {
     let Some((number, socket)) = state.socket(fd) else { return Err(libc::EBADF) };
     if socket.link != Link::Up {
@@ -437,7 +437,7 @@ fn say(state: &mut State, fd: i32, bytes: &[u8], config: &'static Config) -> Res
     }
     match sys::send(fd, bytes) {
         Ok(_) => Ok(()),
-        // A full queue: rather a new connection than a server that was not told.
+        // With a full queue, a new connection makes sure that the server is told.
         Err(e) if is_loss(e) || e == libc::EAGAIN => {
             link::park(number, socket, config, Instant::now())?;
             ensure_up(state, fd, config);
@@ -458,14 +458,14 @@ fn ensure_up(state: &mut State, fd: i32, config: &'static Config) -> bool {
     up
 }
 
-/// Waits, with patience, until the server has done all that was said to it.
+/// Waits up to [`SYNC_PATIENCE`] until the server has handled everything sent to it.
 fn await_sync(fd: i32, sync: u32, config: &'static Config) {
     let deadline = Instant::now() + SYNC_PATIENCE;
     while Instant::now() < deadline {
         {
             let mut state = state::lock();
             let mut first = [0; 64];
-            // A broken connection is the next call's affair: a new one says everything again.
+            // The next call deals with a broken connection: a new one is introduced anew.
             let Some((_, socket)) = state.socket(fd).filter(|(_, s)| s.link == Link::Up) else {
                 return;
             };

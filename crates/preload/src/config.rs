@@ -1,8 +1,8 @@
-//! What the environment says.
+//! The configuration, which the environment holds.
 
 use std::time::Duration;
 
-/// What the environment says.
+/// The configuration.
 #[derive(Debug)]
 pub(crate) struct Config {
     /// Where the server listens.

@@ -17,7 +17,7 @@
 //! | `socket`     | one socket: port id, memberships, options, requests in flight    | no     |
 //! | `flight`     | which requests still wait for an answer                          | no     |
 //! | `netlink`    | message headers, and the answers made up here                    | no     |
-//! | `policy_match` | `iptables` rules that ask for IPsec, in culvert's words        | no     |
+//! | `policy_match` | `iptables` rules that match IPsec, as matches on an interface | no     |
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
@@ -34,7 +34,7 @@
 //! * A request whose answer had not come is sent again, so it may be carried out twice: an addition
 //!   that the dead server had still carried out is then answered by EEXIST.
 //! * A dump that was half read ends with NLM_F_DUMP_INTR: the program knows that it is incomplete.
-//! * Whoever listens to multicast groups gets ENOBUFS once: events may have been missed.
+//! * A member of multicast groups gets ENOBUFS once: events may have been missed.
 //! * A request waits for at most `CULVERT_XFRM_WAIT` seconds (30 by default), then it is answered
 //!   by an NLMSG_ERROR with ECONNREFUSED; `socket` and blocking `send` fail with that errno.
 //! * A call that must not block returns EAGAIN (receiving) or ECONNREFUSED (sending).

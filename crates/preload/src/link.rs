@@ -105,8 +105,7 @@ pub(crate) fn revive(
     true
 }
 
-/// A new connection on which everything was said that the socket is, and all requests that have
-/// no answer.
+/// A new connection, on which the socket was introduced and its unanswered requests sent again.
 fn introduce(socket: &Socket, config: &Config, sync: u32) -> Option<i32> {
     let fd = internal(connect(config).ok()?);
     let introduction = socket.introduction(sync);

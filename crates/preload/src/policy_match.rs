@@ -1,9 +1,9 @@
-//! `iptables` rules that ask for IPsec, in the words of a machine where culvert does the IPsec.
+//! Translates `iptables` rules that match IPsec into matches on the private interface.
 //!
-//! strongSwan's script `_updown`, and firewalls that were made for it, ask by `-m policy --pol ipsec`
-//! whether a packet came out of a tunnel, or goes into one. The kernel knows by its own ESP, and there
-//! is none. What came out of culvert's tunnels comes in by the private interface, and what goes into
-//! them leaves by it:
+//! strongSwan's script `_updown`, and firewalls that were made for it, match by `-m policy --pol ipsec`
+//! whether a packet came out of a tunnel, or goes into one. The kernel cannot tell, as culvert does the
+//! ESP. Packets out of culvert's tunnels come in by the private interface, and packets into them leave
+//! by it:
 //!
 //! ```text
 //! -i eth0 -m policy --dir in --pol ipsec --reqid 1 --proto esp    -i culvert0
@@ -11,9 +11,9 @@
 //! -m policy --dir in --pol none                                   ! -i culvert0
 //! ```
 //!
-//! Which SA it was cannot be asked any more; the addresses in the rule, which culvert's policies go by
-//! too, say it. Everything else stays as it is, in its order. A rule that cannot be said exactly (an
-//! inverted part, a policy match without direction) is left alone altogether.
+//! The match on the SA is lost; the rule's addresses, which culvert's policies have too, stand for it.
+//! Everything else stays as it is, in its order. A rule that cannot be translated exactly (an inverted
+//! part, a policy match without direction) is left alone altogether.
 //!
 //! All this happens between `fork` (or `vfork`) and `exec`: nothing is allocated.
 
@@ -61,7 +61,7 @@ impl Words {
     }
 }
 
-/// The direction that a policy match or an interface is of.
+/// The direction of a policy match or an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     In,
@@ -84,7 +84,7 @@ struct Match {
     way: Option<Way>,
     /// `--pol`: IPsec or none.
     ipsec: Option<bool>,
-    /// It asks for more than that.
+    /// It matches on more than that.
     asks_more: bool,
 }
 
@@ -227,7 +227,7 @@ impl Rule {
 /// Writes the rule anew; none if it has to stay.
 fn write(args: &[&[u8]], rule: &Rule, out: &mut Words) -> Option<()> {
     let matches = rule.matches.get(..rule.count)?;
-    // What becomes of each: gone, or gone with an interface in its place, or kept.
+    // Each is removed, replaced by an interface, or kept.
     let mut kept = [false; MAX_MATCHES];
     let mut added: [Option<(Way, bool)>; MAX_MATCHES] = [None; MAX_MATCHES];
     let (mut is_private_in, mut is_private_out) = (false, false);
@@ -242,7 +242,7 @@ fn write(args: &[&[u8]], rule: &Rule, out: &mut Words) -> Option<()> {
             (true, Some(interface)) if interface.inverted => return None,
             (true, None) if !*is_private => *added.get_mut(place)? = Some((way, true)),
             (true, _) => {}
-            // A packet of another interface came out of no tunnel: the match says nothing new.
+            // A packet of another interface came out of no tunnel: the match is redundant.
             (false, _) if current.asks_more || *is_private || interface.is_some() => {
                 *kept.get_mut(place)? = true;
             }

@@ -1,8 +1,8 @@
 //! The thread that reconnects while the server is away.
 //!
-//! A program that only listens calls nothing from which a new connection could be made, so there
-//! has to be somebody who does. The thread lives only while a socket is parked, gets no signals,
-//! and does nothing that a call on the socket would not do as well.
+//! A program that only listens makes no call in which the library could reconnect. The thread lives
+//! only while a socket is parked, gets no signals, and does nothing that a call on the socket would
+//! not do as well.
 
 use std::thread;
 use std::time::Instant;
@@ -13,14 +13,14 @@ use crate::socket::Link;
 use crate::state::{self, State};
 use crate::sys;
 
-/// Pauses between two looks, doubling.
+/// Pauses between two attempts, doubling.
 const FIRST_PAUSE_MS: u32 = 10;
 const LONGEST_PAUSE_MS: u32 = 320;
 
 /// The pause while the server's answer to a greeting is awaited.
 const ANSWER_PAUSE_MS: u32 = 2;
 
-/// A parked program never needs much stack for this.
+/// The thread needs little stack.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// Starts the thread if it does not run; the caller holds the lock.
@@ -49,7 +49,7 @@ fn run(config: &Config) {
     }
 }
 
-/// What there is to do for the thread.
+/// What the thread has found, in order of urgency.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     /// Nothing: it ends.

@@ -1,8 +1,8 @@
-//! Functions that start another program: rules of `iptables` that ask for IPsec are said in culvert's
-//! words, and strongSwan's scripts get the library too.
+//! Functions that start another program: rules of `iptables` that match IPsec are translated
+//! ([`crate::policy_match`]), and strongSwan's scripts get the library too.
 //!
 //! They are called between `fork` or `vfork` and `exec`, where another thread may have held any lock:
-//! nothing here allocates, takes a lock or keeps anything but on the stack. `execve` and `execv` are
+//! nothing here allocates or takes a lock, and all data is on the stack. `execve` and `execv` are
 //! made by number; the others, which shells and IKE daemons do not use there, are the C library's.
 //!
 //! Not seen: `execl` and its like, `fexecve`, and what a program without this library starts.
