@@ -112,7 +112,7 @@ pub struct WorkerConfig {
     pub crypto_cpus: Vec<usize>,
     /// What a worker does when no packets come.
     pub poll: PollMode,
-    /// Flows whose plans each worker keeps; each takes some 160 bytes.
+    /// Entries of each worker's flow cache; each takes some 160 bytes.
     pub flows: u32,
     /// Buffers for packets; each takes `frame_bytes`.
     pub frames: u32,
@@ -140,7 +140,7 @@ impl WorkerConfig {
         self.cpus.clone().or_else(|| self.cpu.map(|core| Cpus::Cores(vec![core])))
     }
 
-    /// All that a running daemon does not follow.
+    /// The keys that take effect only with a restart.
     fn fixed(&self) -> WorkerConfig {
         WorkerConfig { cpus: None, cpu: None, crypto_cpus: Vec::new(), ..self.clone() }
     }

@@ -47,7 +47,7 @@ pub struct Status {
     pub sas: usize,
     /// Policies installed.
     pub policies: usize,
-    /// SAs and policies taken up from the run before.
+    /// SAs and policies restored from the run before.
     pub restored: usize,
     /// Connected programs (netlink sockets that are served).
     pub clients: usize,
@@ -55,7 +55,7 @@ pub struct Status {
     pub ports_up: usize,
     /// Ports configured.
     pub ports: usize,
-    /// Block policies that stand in the kernel for the case that the daemon dies.
+    /// The guard's barriers in the kernel.
     pub guard_policies: usize,
     /// Resident memory of the daemon, in KiB.
     pub memory_kib: u64,
@@ -275,7 +275,7 @@ pub struct Stats {
     pub balance: i64,
     /// Work done, by kind.
     pub work: BTreeMap<String, u64>,
-    /// The same of each worker, by number; those too that are no more.
+    /// The same for each worker by number, ended ones included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_worker: Vec<Stats>,
 }

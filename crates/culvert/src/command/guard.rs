@@ -34,7 +34,7 @@ fn alone(name: &str) -> Result<Option<File>, Box<dyn Error>> {
     }
 }
 
-/// What stands, by the list that daemon and commands keep.
+/// The installed barriers, by the list that daemon and commands keep.
 pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
     let guard = open(name, &TunConfig::default().interface)?;
     if json {
@@ -55,7 +55,7 @@ pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
     Ok(table(&["EFFECT", "PACKETS"], rows))
 }
 
-/// Puts up the guard for the configured prefixes, and keeps what stands for policies.
+/// Installs the barriers of the configured prefixes, and keeps those of policies.
 pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     let mut guard = open(&config.name, &config.tun.interface)?;
     if !config.guard.enabled {
@@ -67,14 +67,14 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
     Ok(format!("{} barriers stand", guard.standing().len()))
 }
 
-/// Takes everything down that protects traffic of an instance that no longer runs.
+/// Removes the barriers and the saved state of an instance that no longer runs.
 pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
     let _alone = alone(name)?;
     let mut guard = open(name, &TunConfig::default().interface)?;
     let count = guard.standing().len();
     guard.clear()?;
     drop(guard);
-    // SAs that nobody takes up any more: their keys go with them.
+    // Nobody restores the saved SAs any more: their keys are removed with them.
     match fs::remove_dir_all(paths::runtime_dir(name)) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error.into()),
         _ => {}

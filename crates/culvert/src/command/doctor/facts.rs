@@ -175,7 +175,7 @@ pub struct Instance {
     pub name: String,
     /// What a running daemon answers; `None` when none runs.
     pub daemon: Option<Result<Running, String>>,
-    /// The barriers that stand by the guard's list, or why it cannot be read.
+    /// The installed barriers by the guard's list, or why it cannot be read.
     pub guard: Result<Standing, String>,
     /// Saved SAs and policies wait for the next start.
     pub saved: bool,
