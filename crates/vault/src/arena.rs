@@ -1,4 +1,4 @@
-//! The `cells` file: slots of atomics, found again by their owner's id.
+//! The file of live numbers: slots of atomics, found again by their owner's id.
 //!
 //! The file is a row of segments of 1 MiB. Each is mapped by itself and so never moves when the
 //! file grows. A segment holds slots of one size class:
@@ -6,12 +6,12 @@
 //! ```text
 //!  segment   | header | slot | slot | slot ...      (each as long as the class says)
 //!  header    | magic | words per slot | 0 ...
-//!  slot      | generation | owner | cells | 0 0 | cell | cell | cell ...
+//!  slot      | generation | owner | count | 0 0 | number | number | number ...
 //! ```
 //!
 //! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot
-//! begins a cache line, so that cells of two SAs never share one, and its header leaves room for
-//! just those three cells in the same line that packets do not touch: the fourth begins a line, as
+//! begins a cache line, so that numbers of two SAs never share one. Its header leaves room in that
+//! line for just the three numbers that packets do not touch: the fourth begins a line, as
 //! `esp::LiveNumbers::LINE_START` wants it.
 //!
 //! # When a slot is taken
@@ -21,11 +21,11 @@
 //!
 //! # When a slot is used again
 //!
-//! Three things have to come together: the owner was let go ([`Arena::release`]), no handle lives,
-//! and somebody asks for a slot of this class. Handles are `Arc`s, and cells can be reached only
-//! by borrowing from one, so a dead `Weak` proves that nobody reads or writes the slot any more.
-//! Only then is it zeroed and given a new owner. Dropping a handle does nothing to the file: a
-//! daemon that shuts down in whatever order loses no number, and workers take no lock.
+//! Three conditions have to hold: the slot was released ([`Arena::release`]), no handle lives, and a
+//! slot of this class is asked for. Handles are `Arc`s, and the numbers can be reached only by
+//! borrowing from one, so a dead `Weak` proves that nobody reads or writes the slot any more. Only
+//! then is it zeroed and given a new owner. Dropping a handle does nothing to the file: a daemon that
+//! shuts down in whatever order loses no number, and workers take no lock.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -40,19 +40,19 @@ use crate::directory::open_private;
 use crate::error::VaultError;
 use crate::sys::{self, Mapping, Part};
 
-/// Most cells that one owner can have: enough for a replay window of 65536 packets.
-pub const MAX_CELLS: usize = LARGEST - HEADER;
+/// Most live numbers that one owner can have: enough for a replay window of 65536 packets.
+pub const MAX_LIVE_NUMBERS: usize = LARGEST - HEADER;
 
-/// LiveNumbers granted to an owner.
+/// An owner's live numbers.
 #[derive(Clone)]
 pub struct Grant {
-    /// The cells, as many as asked for; the fourth begins a cache line.
+    /// The numbers, as many as asked for; the fourth begins a cache line.
     pub memory: Arc<dyn StableWords>,
-    /// Whether they hold the owner's earlier numbers.
+    /// Whether they have their earlier values.
     pub origin: Origin,
 }
 
-/// What granted cells hold.
+/// What granted live numbers hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// What the owner last stored, in this process or an earlier one.
@@ -85,21 +85,21 @@ impl At {
     }
 }
 
-/// The slot of an owner. What else there is to know of it stands in the slot.
+/// The slot of an owner. Its length is in the slot's header.
 #[derive(Debug)]
 struct Owned {
     at: At,
     handle: Weak<Part>,
 }
 
-/// The open `cells` file.
+/// The open file.
 #[derive(Debug)]
 pub(crate) struct Arena {
     path: PathBuf,
     file: File,
     segments: Vec<Arc<Mapping>>,
     owned: HashMap<u64, Owned>,
-    /// Slots whose owner was let go, while a handle may live.
+    /// Released slots that a handle may still reach.
     leaving: Vec<(At, Weak<Part>)>,
     /// Free slots by class.
     free: HashMap<usize, Vec<At>>,
@@ -131,13 +131,14 @@ impl Arena {
         Ok(arena)
     }
 
-    /// See [`Vault::cells`](crate::Vault::cells).
-    pub(crate) fn cells(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
-        if len == 0 || len > MAX_CELLS {
-            return Err(VaultError::TooLong { what: "a number of cells", len, max: MAX_CELLS });
+    /// See [`Vault::live_numbers`](crate::Vault::live_numbers).
+    pub(crate) fn live_numbers(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
+        if len == 0 || len > MAX_LIVE_NUMBERS {
+            let what = "a count of live numbers";
+            return Err(VaultError::TooLong { what, len, max: MAX_LIVE_NUMBERS });
         }
         let segments = &self.segments;
-        let is_as_long = |o: &&mut Owned| note(segments, o.at, CELLS) == len as u64;
+        let is_as_long = |o: &&mut Owned| note(segments, o.at, COUNT) == len as u64;
         if let Some(owned) = self.owned.get_mut(&owner).filter(is_as_long) {
             let handle = owned.handle.upgrade().unwrap_or_else(|| {
                 let segment = Arc::clone(&segments[owned.at.segment()]);
@@ -150,11 +151,11 @@ impl Arena {
         let at = self.take_free(class_of(len))?;
         let segment = Arc::clone(&self.segments[at.segment()]);
         let words = &segment.words()[at.start()..];
-        for cell in &words[HEADER..HEADER + len] {
-            cell.store(0, Relaxed);
+        for number in &words[HEADER..HEADER + len] {
+            number.store(0, Relaxed);
         }
         words[OWNER].store(owner, Relaxed);
-        words[CELLS].store(len as u64, Relaxed);
+        words[COUNT].store(len as u64, Relaxed);
         let generation = self.next_generation;
         self.next_generation += 1;
         words[GENERATION].store(generation, Release);
@@ -176,8 +177,8 @@ impl Arena {
 
     /// See [`Vault::owners`](crate::Vault::owners).
     pub(crate) fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
-        let cells = |at| note(&self.segments, at, CELLS) as usize;
-        self.owned.iter().map(move |(owner, owned)| (*owner, cells(owned.at)))
+        let count = |at| note(&self.segments, at, COUNT) as usize;
+        self.owned.iter().map(move |(owner, owned)| (*owner, count(owned.at)))
     }
 
     /// See [`Vault::holders`](crate::Vault::holders).
@@ -206,7 +207,7 @@ impl Arena {
             return Ok(at);
         }
         for (at, _) in self.leaving.extract_if(.., |(_, handle)| handle.strong_count() == 0) {
-            // What the last handle's holder did to the cells is over.
+            // Pairs with the drop of the last handle: all access through it is over.
             fence(Acquire);
             let class = self.segments[at.segment()].words()[CLASS].load(Relaxed) as usize;
             self.free.entry(class).or_default().push(at);
@@ -249,13 +250,13 @@ impl Arena {
     fn find_slots(&mut self, number: usize) -> Result<(), VaultError> {
         let segment = Arc::clone(&self.segments[number]);
         let words = segment.words();
-        let damaged = |word: usize, what| VaultError::DamagedCells {
+        let damaged = |word: usize, what| VaultError::DamagedLiveNumbers {
             path: self.path.clone(),
             offset: number as u64 * SEGMENT_BYTES + word as u64 * 8,
             what,
         };
         let class = match (words[MAGIC].load(Acquire), words[CLASS].load(Relaxed)) {
-            // Died between growing the file and formatting; any class will do.
+            // The process died between growing the file and formatting; any class will do.
             (0, _) => {
                 self.format(number, SMALLEST);
                 return Ok(());
@@ -270,7 +271,7 @@ impl Arena {
             let at = At::new(number, start);
             let generation = words[start + GENERATION].load(Acquire);
             let owner = words[start + OWNER].load(Relaxed);
-            let cells = words[start + CELLS].load(Relaxed) as usize;
+            let count = words[start + COUNT].load(Relaxed) as usize;
             if generation == 0 {
                 self.free.entry(class).or_default().push(at);
                 continue;
@@ -278,8 +279,8 @@ impl Arena {
             if generation == u64::MAX {
                 return Err(damaged(start + GENERATION, "a generation"));
             }
-            if cells == 0 || class_of(cells) > class {
-                return Err(damaged(start + CELLS, "a number of cells that fits the slot"));
+            if count == 0 || class_of(count) > class {
+                return Err(damaged(start + COUNT, "a count of live numbers that fits the slot"));
             }
             self.next_generation = self.next_generation.max(generation + 1);
             let found = Owned { at, handle: Weak::new() };
@@ -299,14 +300,14 @@ impl Arena {
         Ok(())
     }
 
-    /// Takes the owner off a slot in the file; its cells stay untouched.
+    /// Marks a slot free in the file; its numbers stay untouched.
     fn mark_free(&self, at: At) {
         self.segments[at.segment()].words()[at.start() + GENERATION].store(0, Release);
     }
 }
 
 impl Owned {
-    /// Whether somebody has a handle to the cells.
+    /// Whether a handle lives.
     fn is_held(&self) -> bool {
         self.handle.strong_count() > 0
     }
@@ -317,10 +318,10 @@ fn note(segments: &[Arc<Mapping>], at: At, word: usize) -> u64 {
     segments[at.segment()].words()[at.start() + word].load(Relaxed)
 }
 
-/// Words a slot needs for so many cells: the size class, a power of two or one and a half of one, so
-/// that it is whole cache lines. A replay window of 128 packets takes the second of them.
-fn class_of(cells: usize) -> usize {
-    let words = cells.saturating_add(HEADER);
+/// Words a slot needs for so many numbers: the size class, a power of two or one and a half of one,
+/// so that it is whole cache lines. A replay window of 128 packets takes the second of them.
+fn class_of(count: usize) -> usize {
+    let words = count.saturating_add(HEADER);
     match words.checked_next_power_of_two() {
         None => usize::MAX,
         Some(class) if class <= SMALLEST => SMALLEST,
@@ -341,9 +342,10 @@ fn slot_starts(class: usize) -> impl DoubleEndedIterator<Item = usize> {
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES as usize / 8;
+/// The last two digits are the format's version.
 const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL02");
 
-/// Words of a slot's header: the first cache line, but for three cells.
+/// Words of a slot's header: the first cache line, but for three numbers.
 const HEADER: usize = 5;
 const SMALLEST: usize = 16;
 const LARGEST: usize = 4096;
@@ -355,7 +357,7 @@ const CLASS: usize = 1;
 // Word indices in a slot's header.
 const GENERATION: usize = 0;
 const OWNER: usize = 1;
-const CELLS: usize = 2;
+const COUNT: usize = 2;
 
 #[cfg(test)]
 mod tests {
@@ -377,31 +379,31 @@ mod tests {
     fn an_owner_finds_its_numbers_again() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let grant = a.cells(7, 11).unwrap();
+        let grant = a.live_numbers(7, 11).unwrap();
         assert_eq!((grant.origin, grant.memory.words().len()), (Origin::New, 11));
         grant.memory.words()[3].store(99, Relaxed);
-        assert_eq!(value(&a.cells(7, 11).unwrap(), 3), 99, "while a handle lives");
+        assert_eq!(value(&a.live_numbers(7, 11).unwrap(), 3), 99, "while a handle lives");
         drop((a, grant));
         let mut a = arena(&dir);
-        let again = a.cells(7, 11).unwrap();
+        let again = a.live_numbers(7, 11).unwrap();
         assert_eq!((again.origin, value(&again, 3)), (Origin::Kept, 99));
-        let other = a.cells(8, 11).unwrap();
+        let other = a.live_numbers(8, 11).unwrap();
         assert_eq!((other.origin, value(&other, 3)), (Origin::New, 0));
     }
 
     #[test]
-    fn another_length_means_new_cells() {
+    fn another_length_means_new_numbers() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let short = a.cells(7, 11).unwrap();
+        let short = a.live_numbers(7, 11).unwrap();
         short.memory.words()[0].store(1, Relaxed);
-        let long = a.cells(7, 2057).unwrap();
+        let long = a.live_numbers(7, 2057).unwrap();
         assert_eq!((long.origin, value(&long, 0)), (Origin::New, 0));
         long.memory.words()[2056].store(5, Relaxed);
         assert_eq!(value(&short, 0), 1);
         drop(a);
         let mut a = arena(&dir);
-        assert_eq!(value(&a.cells(7, 2057).unwrap(), 2056), 5);
+        assert_eq!(value(&a.live_numbers(7, 2057).unwrap(), 2056), 5);
         assert_eq!(a.owned.len(), 1);
     }
 
@@ -409,19 +411,19 @@ mod tests {
     fn a_released_slot_is_used_again_only_after_its_last_handle() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let held = a.cells(1, 4000).unwrap();
+        let held = a.live_numbers(1, 4000).unwrap();
         let address = held.memory.words().as_ptr();
         held.memory.words()[9].store(42, Relaxed);
         a.release(1);
         let mut others = Vec::new();
         for owner in 2..100 {
-            let grant = a.cells(owner, 4000).unwrap();
+            let grant = a.live_numbers(owner, 4000).unwrap();
             assert_ne!(grant.memory.words().as_ptr(), address);
             others.push(grant);
         }
         assert_eq!(value(&held, 9), 42, "still its holder's");
         drop(held);
-        let reused = (100..200).map(|owner| a.cells(owner, 4000).unwrap()).find(|g| {
+        let reused = (100..200).map(|owner| a.live_numbers(owner, 4000).unwrap()).find(|g| {
             assert_eq!(value(g, 9), 0);
             g.memory.words().as_ptr() == address
         });
@@ -432,25 +434,25 @@ mod tests {
     fn dropping_everything_frees_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let grant = a.cells(1, 11).unwrap();
+        let grant = a.live_numbers(1, 11).unwrap();
         grant.memory.words()[0].store(1000, Relaxed);
         drop(grant);
-        assert_eq!(value(&a.cells(1, 11).unwrap(), 0), 1000);
-        let grant = a.cells(1, 11).unwrap();
+        assert_eq!(value(&a.live_numbers(1, 11).unwrap(), 0), 1000);
+        let grant = a.live_numbers(1, 11).unwrap();
         drop(a);
         grant.memory.words()[0].store(1001, Relaxed);
         drop(grant);
-        assert_eq!(value(&arena(&dir).cells(1, 11).unwrap(), 0), 1001);
+        assert_eq!(value(&arena(&dir).live_numbers(1, 11).unwrap(), 0), 1001);
     }
 
     #[test]
-    fn an_owner_is_held_while_a_handle_to_its_present_cells_lives() {
+    fn an_owner_is_held_while_a_handle_to_its_present_numbers_lives() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let grants = [1, 2, 3].map(|owner| a.cells(owner, 11).unwrap());
+        let grants = [1, 2, 3].map(|owner| a.live_numbers(owner, 11).unwrap());
         assert!((1..4).all(|owner| a.is_held(owner)) && !a.is_held(4));
         a.release(2);
-        assert!(!a.is_held(2), "its cells are nobody's, whoever may still have a handle");
+        assert!(!a.is_held(2), "its numbers are nobody's, whoever may still have a handle");
         let holders = |a: &Arena| a.holders().collect::<HashSet<_>>();
         assert_eq!(holders(&a), HashSet::from([1, 3]));
         let [one, _two, three] = grants;
@@ -460,7 +462,7 @@ mod tests {
         drop((second, a));
         let mut a = arena(&dir);
         assert_eq!(holders(&a), HashSet::new(), "nobody has asked in this process");
-        let _one = a.cells(1, 11).unwrap();
+        let _one = a.live_numbers(1, 11).unwrap();
         assert_eq!(holders(&a), HashSet::from([1]));
     }
 
@@ -469,7 +471,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
         for owner in 0..10 {
-            a.cells(owner, 20).unwrap().memory.words()[0].store(1, Relaxed);
+            a.live_numbers(owner, 20).unwrap().memory.words()[0].store(1, Relaxed);
         }
         a.release(3);
         a.release(1234);
@@ -479,7 +481,7 @@ mod tests {
         let mut a = arena(&dir);
         for owner in 0..10 {
             let kept = owner == 5 || owner == 6;
-            let grant = a.cells(owner, 20).unwrap();
+            let grant = a.live_numbers(owner, 20).unwrap();
             assert_eq!(grant.origin == Origin::Kept, kept, "owner {owner}");
             assert_eq!(value(&grant, 0), u64::from(kept));
         }
@@ -489,24 +491,25 @@ mod tests {
     fn segments_are_added_and_never_move() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let first = a.cells(0, MAX_CELLS).unwrap();
-        let grants: Vec<_> = (1..100).map(|o| a.cells(o, MAX_CELLS).unwrap()).collect();
+        let first = a.live_numbers(0, MAX_LIVE_NUMBERS).unwrap();
+        let grants: Vec<_> =
+            (1..100).map(|o| a.live_numbers(o, MAX_LIVE_NUMBERS).unwrap()).collect();
         assert_eq!(a.segments.len(), 4); // 31 slots of 32 KiB each
-        first.memory.words()[MAX_CELLS - 1].store(3, Relaxed);
-        assert_eq!(value(&a.cells(0, MAX_CELLS).unwrap(), MAX_CELLS - 1), 3);
-        assert!(grants.iter().all(|g| value(g, MAX_CELLS - 1) == 0));
+        first.memory.words()[MAX_LIVE_NUMBERS - 1].store(3, Relaxed);
+        assert_eq!(value(&a.live_numbers(0, MAX_LIVE_NUMBERS).unwrap(), MAX_LIVE_NUMBERS - 1), 3);
+        assert!(grants.iter().all(|g| value(g, MAX_LIVE_NUMBERS - 1) == 0));
         assert_eq!(fs::metadata(dir.path().join("cells")).unwrap().len(), 4 << 20);
     }
 
     #[test]
-    fn numbers_of_cells_that_no_slot_has_are_refused() {
+    fn counts_that_no_slot_has_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        for len in [0, MAX_CELLS + 1, usize::MAX] {
-            assert!(matches!(a.cells(1, len), Err(VaultError::TooLong { .. })));
+        for len in [0, MAX_LIVE_NUMBERS + 1, usize::MAX] {
+            assert!(matches!(a.live_numbers(1, len), Err(VaultError::TooLong { .. })));
         }
         let needed = LiveNumbers::needed(65536);
-        let memory = a.cells(1, needed).unwrap().memory;
+        let memory = a.live_numbers(1, needed).unwrap().memory;
         assert!(LiveNumbers::in_memory(memory, 65536).is_some());
     }
 
@@ -516,7 +519,7 @@ mod tests {
         let mut a = arena(&dir);
         let mut lines = HashSet::new();
         for (owner, window) in [0u32, 1, 32, 64, 65, 128, 1000, 65536].into_iter().enumerate() {
-            let memory = a.cells(owner as u64, LiveNumbers::needed(window)).unwrap().memory;
+            let memory = a.live_numbers(owner as u64, LiveNumbers::needed(window)).unwrap().memory;
             let first = &raw const memory.words()[LiveNumbers::LINE_START] as usize;
             assert_eq!(first % 64, 0, "window {window}");
             for word in memory.words() {
@@ -536,12 +539,12 @@ mod tests {
         let classes: Vec<usize> = (0..=LARGEST).filter(|words| is_class(*words)).collect();
         assert_eq!(classes[..6], [16, 24, 32, 48, 64, 96]);
         assert_eq!(classes.last(), Some(&LARGEST));
-        for cells in 1..=MAX_CELLS {
-            let class = class_of(cells);
+        for count in 1..=MAX_LIVE_NUMBERS {
+            let class = class_of(count);
             assert_eq!(class * 8 % mem::LINE_LEN, 0);
-            assert_eq!(classes.iter().find(|class| **class >= cells + HEADER), Some(&class));
+            assert_eq!(classes.iter().find(|class| **class >= count + HEADER), Some(&class));
         }
-        assert!(class_of(MAX_CELLS + 1) > LARGEST);
+        assert!(class_of(MAX_LIVE_NUMBERS + 1) > LARGEST);
         assert_eq!(class_of(usize::MAX), usize::MAX);
     }
 
@@ -549,21 +552,22 @@ mod tests {
     fn a_window_of_128_is_found_in_the_slots_that_used_to_be_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cells");
-        let cells = LiveNumbers::needed(128);
+        let count = LiveNumbers::needed(128);
         let file = File::create(&path).unwrap();
         file.set_len(SEGMENT_BYTES).unwrap();
         // A segment of 32 words a slot, the first slot taken by owner 9.
-        for (word, value) in [(MAGIC, SEGMENT_MAGIC), (CLASS, 32)] {
+        let magic = u64::from_ne_bytes(*b"CVCELL02");
+        for (word, value) in [(MAGIC, magic), (CLASS, 32)] {
             file.write_all_at(&value.to_ne_bytes(), word as u64 * 8).unwrap();
         }
-        let of_slot = [(GENERATION, 5), (OWNER, 9), (CELLS, cells as u64), (HEADER + 3, 77)];
+        let of_slot = [(GENERATION, 5), (OWNER, 9), (COUNT, count as u64), (HEADER + 3, 77)];
         for (word, value) in of_slot {
             file.write_all_at(&u64::to_ne_bytes(value), (32 + word) as u64 * 8).unwrap();
         }
         let mut a = arena(&dir);
-        let grant = a.cells(9, cells).unwrap();
+        let grant = a.live_numbers(9, count).unwrap();
         assert_eq!((grant.origin, value(&grant, 3)), (Origin::Kept, 77));
-        assert_eq!(a.cells(10, cells).unwrap().origin, Origin::New);
+        assert_eq!(a.live_numbers(10, count).unwrap().origin, Origin::New);
         assert_eq!(a.segments.len(), 2, "new ones have slots of their own length");
     }
 
@@ -583,8 +587,8 @@ mod tests {
     fn a_replacement_that_died_half_way_leaves_the_newer_slot() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        let _old = a.cells(7, 11).unwrap();
-        let new = a.cells(8, 12).unwrap();
+        let _old = a.live_numbers(7, 11).unwrap();
+        let new = a.live_numbers(8, 12).unwrap();
         new.memory.words()[0].store(5, Relaxed);
         // As if the process had died before the old slot of owner 7 was marked free.
         let at = a.owned[&8].at;
@@ -592,7 +596,7 @@ mod tests {
         drop(a);
         let mut a = arena(&dir);
         assert_eq!(a.owned.len(), 1);
-        let grant = a.cells(7, 12).unwrap();
+        let grant = a.live_numbers(7, 12).unwrap();
         assert_eq!((grant.origin, value(&grant, 0)), (Origin::Kept, 5));
         drop(a);
         assert_eq!(arena(&dir).owned.len(), 1, "the older one was marked free in the file");
@@ -606,9 +610,9 @@ mod tests {
             let file = File::create(&path).unwrap();
             file.set_len(len).unwrap();
             let mut a = arena(&dir);
-            assert_eq!(a.cells(1, 2057).unwrap().origin, Origin::New);
+            assert_eq!(a.live_numbers(1, 2057).unwrap().origin, Origin::New);
             drop(a);
-            assert_eq!(arena(&dir).cells(1, 2057).unwrap().origin, Origin::Kept);
+            assert_eq!(arena(&dir).live_numbers(1, 2057).unwrap().origin, Origin::Kept);
         }
     }
 
@@ -616,7 +620,7 @@ mod tests {
     fn damage_is_an_error_that_names_file_and_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cells");
-        let slot = arena(&dir).cells(1, 11).map(|_| SMALLEST as u64 * 8).unwrap();
+        let slot = arena(&dir).live_numbers(1, 11).map(|_| SMALLEST as u64 * 8).unwrap();
         let good = fs::read(&path).unwrap();
         for (offset, bad) in [
             (0, 1u64),
@@ -657,7 +661,7 @@ mod tests {
             }
             if let Ok(mut a) = Arena::open(&path) {
                 for owner in 0..70 {
-                    for grant in [a.cells(owner, 11), a.cells(owner, 100)] {
+                    for grant in [a.live_numbers(owner, 11), a.live_numbers(owner, 100)] {
                         grant.unwrap().memory.words().iter().for_each(|c| c.store(1, Relaxed));
                     }
                 }

@@ -28,9 +28,9 @@ pub enum VaultError {
         /// Where and how.
         source: Corrupt,
     },
-    /// Environment: the cells are not what a vault wrote.
+    /// Environment: the file of live numbers is not what a vault wrote.
     #[error("{}: damaged at byte {offset}: {what}", path.display())]
-    DamagedCells {
+    DamagedLiveNumbers {
         /// The file.
         path: PathBuf,
         /// Byte offset of the field that makes no sense.
@@ -38,7 +38,7 @@ pub enum VaultError {
         /// What was expected there.
         what: &'static str,
     },
-    /// Caller: a key or value above the limit, or a number of cells that no slot has.
+    /// Caller: a key or value above the limit, or more live numbers than a slot can hold.
     #[error("{what} of {len}, where 1 to {max} are possible")]
     TooLong {
         /// What is too long.
@@ -61,7 +61,7 @@ pub enum VaultError {
 }
 
 impl VaultError {
-    /// For `map_err`: an I/O error with the file and the deed.
+    /// For `map_err`: an I/O error with the file and what was tried.
     pub(crate) fn io(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> VaultError {
         let path = path.to_owned();
         move |source| VaultError::Io { path, doing, source }

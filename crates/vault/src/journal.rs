@@ -6,9 +6,9 @@
 //! first one whole. Nothing is overwritten in place: a void value leaves the file when it is
 //! rewritten, not before.
 //!
-//! What lies in memory is where each live record is, not what it says, nor even its key: that is
-//! found by a hash of 128 bits under a secret of the process, which two of a million keys share
-//! once in 2^88 processes. Buffers that held values are zeroised.
+//! Memory holds the place of each live record, neither its value nor its key. A key is found by its
+//! hash of 128 bits under a secret of the process: of a million keys two collide in one of 2^88
+//! processes. Buffers that held values are zeroised.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -66,7 +66,7 @@ impl Place {
     }
 }
 
-/// What stands for a key.
+/// The hash of a key.
 type Digest = [u64; 2];
 
 /// The secret under which keys are hashed.
@@ -173,7 +173,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Follows one record in the index.
+    /// Updates the index by one record.
     fn note(&mut self, frame: &Frame<'_>, offset: u64) {
         let key = self.secret.digest(frame.key);
         let old = match frame.value {
@@ -214,7 +214,7 @@ impl Journal {
         in_order.sort_unstable_by_key(|place| place.order);
         let mut end = MAGIC.len() as u64;
         let mut buffer = Zeroizing::new(vec![0; COPIED_AT_ONCE]);
-        // Most live records lie behind one another: two system calls for many of them.
+        // Most live records are adjacent: two system calls copy many of them.
         let runs = in_order.chunk_by(|a, b| a.end() == b.offset);
         for run in runs {
             let mut offset = run[0].offset;

@@ -6,17 +6,17 @@
 //!
 //! ```text
 //!   control thread ──put, remove──> journal   records of key and value, in order; values hold keys
-//!                  ──cells────────> cells     a mapped file: a slot of 64-bit atomics for each SA
+//!                  ──live_numbers─> cells     a mapped file: a slot of 64-bit atomics for each SA
 //!                                     ^
-//!   workers ────────load, store───────┘       a store into a cell *is* the persistence
+//!   workers ────────load, store───────┘       a store into a slot *is* the persistence
 //! ```
 //!
 //! | | |
 //! | --- | --- |
 //! | [`Vault::open`] | locks the directory; returns the [`Record`]s that live |
 //! | [`Vault::put`], [`Vault::remove`] | the journal; survives the process once they return |
-//! | [`Vault::cells`], [`Grant`], [`Origin`] | an owner's cells: those of before, or new ones |
-//! | [`Vault::release`], [`Vault::sweep`] | lets go of cells, of one owner or of all that nobody recorded |
+//! | [`Vault::live_numbers`], [`Grant`], [`Origin`] | an owner's live numbers: its earlier ones, or new ones |
+//! | [`Vault::release`], [`Vault::sweep`] | releases live numbers: of one owner, or of all without a record |
 //! | [`Vault::wipe`] | removes it all |
 //! | [`read_journal`] | the journal's bytes without a vault, for fuzzing and tools |
 //!
@@ -31,17 +31,17 @@
 //! # let dir = scratch.path().join("vault");
 //! let (mut vault, records) = Vault::open(&dir)?;
 //! assert!(records.is_empty());
-//! let cells = vault.cells(7, 11)?; // owner 7: one SA under one key
+//! let grant = vault.live_numbers(7, 11)?; // owner 7: one SA under one key
 //! vault.put(b"sa 7", b"parameters and keys")?;
-//! cells.memory.words()[0].store(41, Relaxed);
+//! grant.memory.words()[0].store(41, Relaxed);
 //!
 //! // The process ends here, at whatever instruction. The next one:
-//! drop((vault, cells));
+//! drop((vault, grant));
 //! let (mut vault, records) = Vault::open(&dir)?;
 //! assert_eq!(records[0].key, b"sa 7");
-//! let cells = vault.cells(7, 11)?;
-//! assert_eq!(cells.origin, Origin::Kept, "an SA whose cells are new must not send");
-//! assert_eq!(cells.memory.words()[0].load(Relaxed), 41);
+//! let grant = vault.live_numbers(7, 11)?;
+//! assert_eq!(grant.origin, Origin::Kept, "a restored SA with new numbers must not send");
+//! assert_eq!(grant.memory.words()[0].load(Relaxed), 41);
 //! # Ok(())
 //! # }
 //! ```
@@ -64,8 +64,8 @@
 //!
 //! # Threads
 //!
-//! [`Vault`] is one control thread's. The cells that it hands out are atomics and may be any
-//! thread's; their owner decides who writes. A slot is used again only when no handle to it lives.
+//! [`Vault`] is one control thread's. The live numbers that it hands out are atomics, for any thread;
+//! their owner decides who writes. A slot is used again only when no handle to it lives.
 //!
 //! # Not handled
 //!
@@ -83,15 +83,15 @@ mod sys;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub use arena::{Grant, MAX_CELLS, Origin};
+pub use arena::{Grant, MAX_LIVE_NUMBERS, Origin};
 pub use error::VaultError;
 pub use frame::{Corrupt, Frame, MAX_KEY_LEN, MAX_VALUE_LEN, Replay};
 pub use journal::Record;
 
 /// A directory of state that outlives the process, locked for this process.
 ///
-/// Meant for one control thread: every method takes `&mut self`. Only the cells that it hands out
-/// are shared with workers.
+/// Meant for one control thread: what changes the vault takes `&mut self`. Only the live numbers that
+/// it hands out are shared with workers.
 #[derive(Debug)]
 pub struct Vault {
     journal: journal::Journal,
@@ -113,7 +113,7 @@ impl Vault {
     /// damaged (the error names it), or if the file system refuses.
     pub fn open(dir: impl AsRef<Path>) -> Result<(Vault, Vec<Record>), VaultError> {
         let directory = directory::Directory::lock(dir.as_ref())?;
-        let arena = arena::Arena::open(&directory.file(CELLS))?;
+        let arena = arena::Arena::open(&directory.file(LIVE_NUMBERS))?;
         let (journal, records) =
             journal::Journal::open(&directory.file(JOURNAL), &directory.file(JOURNAL_NEW))?;
         Ok((Vault { journal, arena, directory }, records))
@@ -146,11 +146,11 @@ impl Vault {
         self.journal.append(&Frame { key, value: None })
     }
 
-    /// The cells of `owner`: at least `len` of them.
+    /// The `len` live numbers of `owner`.
     ///
-    /// If the owner already has a slot for `len` cells, also from an earlier process, it is that
-    /// slot with its content, and the grant says [`Origin::Kept`]. Otherwise it is a new slot, all
-    /// zero, and one of another length is released. **A restored outbound SA whose grant says
+    /// If the owner already has a slot of that length, also from an earlier process, these are its
+    /// numbers, and the grant says [`Origin::Kept`]. Otherwise it is a new slot, all zero, and one of
+    /// another length is released. **A restored outbound SA whose grant says
     /// [`Origin::New`] must not send**: its last sequence number is lost.
     ///
     /// An owner id stands for one SA under one key. Never use it again for other keys without
@@ -158,45 +158,47 @@ impl Vault {
     ///
     /// # Errors
     ///
-    /// If `len` is 0 or above [`MAX_CELLS`], or the file system has no room for another segment.
-    pub fn cells(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
-        self.arena.cells(owner, len)
+    /// If `len` is 0 or above [`MAX_LIVE_NUMBERS`], or the file system has no room for another
+    /// segment.
+    pub fn live_numbers(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
+        self.arena.live_numbers(owner, len)
     }
 
-    /// Lets go of the cells of `owner`; nothing happens if it has none.
+    /// Releases the live numbers of `owner`; nothing happens if it has none.
     ///
-    /// From now on no later process finds them. Handles already given out keep working: the slot
-    /// is used again only after the last of them is gone.
+    /// No later process finds them. Handles already given out keep working: the slot is used again
+    /// only after the last of them is gone.
     pub fn release(&mut self, owner: u64) {
         self.arena.release(owner);
     }
 
-    /// Every owner of cells, and how many cells it has.
+    /// Every owner, and how many live numbers it has.
     pub fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
         self.arena.owners()
     }
 
-    /// Whether anybody has a handle to the cells that `owner` has now.
+    /// Whether a handle to the present live numbers of `owner` lives.
     pub fn is_held(&self, owner: u64) -> bool {
         self.arena.is_held(owner)
     }
 
-    /// The owners of which [`is_held`](Vault::is_held) says so, in no order.
+    /// The owners for which [`is_held`](Vault::is_held) is true, in no order.
     pub fn holders(&self) -> impl Iterator<Item = u64> {
         self.arena.holders()
     }
 
-    /// Lets go of the cells of every owner that is not in `keep`, and returns how many those were.
+    /// Releases the live numbers of every owner that is not in `keep`, and returns how many those
+    /// were.
     ///
-    /// To be called once all records are restored: a process that dies between creating cells and
-    /// recording their SA leaves such orphans.
+    /// To be called once all records are restored: a process that dies between creating a slot and
+    /// recording its SA leaves such orphans.
     pub fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
         self.arena.sweep(keep)
     }
 
     /// Ends the vault and removes its files, and the directory if nothing else is in it.
     ///
-    /// Handles to cells keep working, in memory that no name leads to.
+    /// Handles to live numbers keep working, in memory that no name leads to.
     ///
     /// # Errors
     ///
@@ -204,12 +206,12 @@ impl Vault {
     pub fn wipe(self) -> Result<(), VaultError> {
         let Vault { journal, arena, directory } = self;
         drop((journal, arena));
-        directory.wipe(&[JOURNAL, JOURNAL_NEW, CELLS])
+        directory.wipe(&[JOURNAL, JOURNAL_NEW, LIVE_NUMBERS])
     }
 
     /// The files that a vault in `dir` consists of, whether they exist or not.
     pub fn files(dir: &Path) -> [PathBuf; 3] {
-        [JOURNAL, JOURNAL_NEW, CELLS].map(|name| dir.join(name))
+        [JOURNAL, JOURNAL_NEW, LIVE_NUMBERS].map(|name| dir.join(name))
     }
 }
 
@@ -226,4 +228,5 @@ pub fn read_journal(bytes: &[u8]) -> Result<Replay<'_>, Corrupt> {
 
 const JOURNAL: &str = "journal";
 const JOURNAL_NEW: &str = "journal.new";
-const CELLS: &str = "cells";
+/// The name stays as it is: a daemon that is updated in place must find the live numbers of its SAs.
+const LIVE_NUMBERS: &str = "cells";

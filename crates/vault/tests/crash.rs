@@ -16,10 +16,10 @@ use vault::{Origin, Record, Vault, VaultError};
 
 const VAULT: &str = "CULVERT_TEST_VAULT";
 const OWNERS: u64 = 4;
-const CELLS: usize = 11;
+const NUMBERS: usize = 11;
 
-/// The writer: stores rising numbers into cells, and says in the journal how far it got, both
-/// before it counts further. Ends only when killed.
+/// The writer: stores rising numbers, and records in the journal how far it got, both before it
+/// counts further. Ends only when killed.
 fn write_for_ever(dir: &Path) -> ! {
     let (mut vault, records) = Vault::open(dir).expect("the child opens the vault");
     let mut round = records
@@ -27,7 +27,7 @@ fn write_for_ever(dir: &Path) -> ! {
         .find(|r| r.key == b"round")
         .map_or(0, |r| u64::from_le_bytes(r.value[..8].try_into().expect("8 bytes")));
     let memory: Vec<_> = (0..OWNERS)
-        .map(|owner| vault.cells(owner, CELLS).expect("cells of the child").memory)
+        .map(|owner| vault.live_numbers(owner, NUMBERS).expect("numbers of the child").memory)
         .collect();
     let mut is_ready = false;
     let padding = vec![0xaa; 3000];
@@ -42,7 +42,8 @@ fn write_for_ever(dir: &Path) -> ! {
         vault.put(&(round % 7).to_le_bytes(), &value[..16]).expect("put");
         vault.remove(&((round + 3) % 7).to_le_bytes()).expect("remove");
         // An owner that comes and goes, as SAs do.
-        vault.cells(1000 + round % 50, 40).expect("cells").memory.words()[1].store(round, Relaxed);
+        vault.live_numbers(1000 + round % 50, 40).expect("live numbers").memory.words()[1]
+            .store(round, Relaxed);
         vault.release(1000 + (round + 25) % 50);
         // With the first round: a slow machine may kill it before there is a second one.
         if !core::mem::replace(&mut is_ready, true) {
@@ -103,7 +104,7 @@ fn nothing_that_was_confirmed_is_lost_when_the_process_is_killed() {
         assert!(round > last_round, "turn {turn}: {round} after {last_round}");
         last_round = round;
         for owner in 0..OWNERS {
-            let grant = vault.cells(owner, CELLS).expect("cells");
+            let grant = vault.live_numbers(owner, NUMBERS).expect("live numbers");
             assert_eq!(grant.origin, Origin::Kept);
             let number = grant.memory.words()[0].load(Relaxed);
             assert!(number >= round && number <= round + 1, "{number}, journal at {round}");
@@ -122,7 +123,7 @@ fn a_copy_taken_at_any_moment_opens() {
     let (mut vault, _) = Vault::open(&dir).expect("opens");
     for i in 0..20u64 {
         vault.put(&i.to_le_bytes(), &[7; 100]).expect("put");
-        vault.cells(i, CELLS).expect("cells").memory.words()[0].store(i, Relaxed);
+        vault.live_numbers(i, NUMBERS).expect("live numbers").memory.words()[0].store(i, Relaxed);
         let copy = parent.path().join(format!("copy{i}"));
         std::fs::create_dir(&copy).expect("made");
         std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o700)).expect("private");
@@ -131,7 +132,7 @@ fn a_copy_taken_at_any_moment_opens() {
         }
         let (mut copied, records) = Vault::open(&copy).expect("the copy opens");
         assert_eq!(records.len() as u64, i + 1);
-        let grant = copied.cells(i, CELLS).expect("cells");
+        let grant = copied.live_numbers(i, NUMBERS).expect("live numbers");
         assert_eq!((grant.origin, grant.memory.words()[0].load(Relaxed)), (Origin::Kept, i));
     }
 }
@@ -154,11 +155,13 @@ fn directory_and_files_are_private() {
     let dir = parent.path().join("vault");
     let (mut vault, _) = Vault::open(&dir).expect("opens");
     vault.put(b"k", b"v").expect("put");
-    vault.cells(1, CELLS).expect("cells");
+    vault.live_numbers(1, NUMBERS).expect("live numbers");
     let mode = |path: &Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
-    let [journal, _, cells] = Vault::files(&dir);
-    assert_eq!((mode(&journal), mode(&cells)), (0o600, 0o600));
+    let [journal, _, live_numbers] = Vault::files(&dir);
+    assert_eq!((mode(&journal), mode(&live_numbers)), (0o600, 0o600));
+    // A daemon that is updated in place looks for these.
+    assert_eq!((&journal, &live_numbers), (&dir.join("journal"), &dir.join("cells")));
     drop(vault);
 
     std::fs::set_permissions(&dir, std::fs::Permissions::from_mode(0o750)).expect("opened up");
@@ -188,11 +191,11 @@ fn damage_is_an_error_that_names_the_file() {
 }
 
 #[test]
-fn cells_outlive_a_wiped_vault_and_its_other_files_stay() {
+fn live_numbers_outlive_a_wiped_vault_and_its_other_files_stay() {
     let parent = tempfile::tempdir().expect("scratch");
     let dir = parent.path().join("vault");
     let (mut vault, _) = Vault::open(&dir).expect("opens");
-    let memory = vault.cells(1, CELLS).expect("cells").memory;
+    let memory = vault.live_numbers(1, NUMBERS).expect("live numbers").memory;
     std::fs::write(dir.join("pid"), "1").expect("written");
     vault.wipe().expect("wiped");
     memory.words()[0].store(1, Relaxed);
@@ -200,5 +203,5 @@ fn cells_outlive_a_wiped_vault_and_its_other_files_stay() {
     assert_eq!(std::fs::read_dir(&dir).expect("still there").count(), 1);
     let (mut vault, records) = reopen(&dir).expect("opens anew");
     assert!(records.is_empty());
-    assert_eq!(vault.cells(1, CELLS).expect("cells").origin, Origin::New);
+    assert_eq!(vault.live_numbers(1, NUMBERS).expect("live numbers").origin, Origin::New);
 }

@@ -281,9 +281,9 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
-    let (config, params, cells) = (&sa.config, &sa.config.params, sa.esp.live());
+    let (config, params, live) = (&sa.config, &sa.config.params, sa.esp.live());
     let now_s = wall_s();
-    let last_use = cells.last_use().load(Relaxed);
+    let last_use = live.last_use().load(Relaxed);
     report::Sa {
         spi: format!("{:#010x}", params.spi),
         src: params.src.to_string(),
@@ -305,15 +305,15 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
         },
         placement: "software".into(),
         engine: providers.serving(params.suite).map_or("none", |p| p.name()).into(),
-        bytes: cells.bytes().load(Relaxed),
-        packets: cells.packets().load(Relaxed),
+        bytes: live.bytes().load(Relaxed),
+        packets: live.packets().load(Relaxed),
         age_s: now_s.saturating_sub(config.added_s),
         idle_s: (last_use > 0).then(|| now_s.saturating_sub(last_use)),
-        sent_seq: cells.sent().load(Relaxed),
-        received_seq: cells.edge().load(Relaxed),
+        sent_seq: live.sent().load(Relaxed),
+        received_seq: live.edge().load(Relaxed),
         replay_window: params.replay_window,
-        replay_drops: cells.replays().load(Relaxed) + cells.too_old().load(Relaxed),
-        integrity_drops: cells.integrity_failures().load(Relaxed),
+        replay_drops: live.replays().load(Relaxed) + live.too_old().load(Relaxed),
+        integrity_drops: live.integrity_failures().load(Relaxed),
         keys: None,
     }
 }

@@ -106,7 +106,7 @@ fn system_hint(error: &std::io::Error) -> &'static str {
 fn vault_hint(error: &VaultError) -> &'static str {
     match error {
         VaultError::InUse { .. } => "another daemon runs under this name",
-        VaultError::DamagedJournal { .. } | VaultError::DamagedCells { .. } => {
+        VaultError::DamagedJournal { .. } | VaultError::DamagedLiveNumbers { .. } => {
             "what an earlier run saved cannot be read; `culvert guard clear` forgets it. That takes \
              the guard down too: until tunnels are negotiated anew, traffic leaves in clear unless \
              [guard] prefixes name it"

@@ -2,7 +2,7 @@
 //!
 //! A client speaks netlink over the socket as a program under `culvert exec` does, with a few
 //! requests under way at a time. At the other end is what the daemon has there: server, database,
-//! data path with the engine's sessions, vault with journal and cells. A worker takes over what
+//! data path with the engine's sessions, vault with journal and live numbers. A worker takes over
 //! changes as it does between two bursts, all the time. Guard, routes and steering are not there:
 //! they are the kernel's work.
 
@@ -74,7 +74,8 @@ pub struct InstallReport {
     pub longest_turn_ms: f64,
     /// The longest that a worker took to take over changes, in microseconds.
     pub longest_refresh_us: f64,
-    /// Memory of the process for each SA, in bytes: database, data path, session, cells.
+    /// Memory of the process for each SA, in bytes: database, data path, session, live
+    /// numbers.
     pub bytes_per_sa: f64,
     /// Memory of the process for each policy, in bytes.
     pub bytes_per_policy: f64,

@@ -45,8 +45,9 @@ impl Need {
         let worker = &config.worker;
         let frames = u64::from(worker.frames) * u64::from(worker.frame_bytes);
         let len = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
-        let [journal, _, cells] = Vault::files(&paths::vault_dir(&config.name)).each_ref().map(len);
-        let saved = journal * RECORD + cells;
+        let [journal, _, live_numbers] =
+            Vault::files(&paths::vault_dir(&config.name)).each_ref().map(len);
+        let saved = journal * RECORD + live_numbers;
         let working = (workers + worker.crypto_cpus.len()) as u64;
         let threads = 2 + config.ports.len() as u64 + working;
         let flows = u64::from(worker.flows) * FLOW * working;

@@ -104,8 +104,8 @@ impl DataPath {
         self.numbers.unsaved()
     }
 
-    /// LiveNumbers for an SA: those that it had in an earlier life of the daemon, or new ones.
-    fn cells(
+    /// An SA's live numbers: those of an earlier run of the daemon, or new ones.
+    fn live_numbers(
         &mut self,
         config: &SaConfig,
         start: &Start,
@@ -118,7 +118,7 @@ impl DataPath {
         let grant = self
             .vault
             .borrow_mut()
-            .cells(owner, LiveNumbers::needed(window))
+            .live_numbers(owner, LiveNumbers::needed(window))
             .map_err(|e| Refusal::new(errno::ENOMEM, format!("culvert: {e}")))?;
         if matches!(start, Start::Kept) && grant.origin == Origin::New {
             self.vault.borrow_mut().release(owner);
@@ -150,9 +150,9 @@ impl Backend for DataPath {
             // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
-        let cells = self.cells(config, start, owner)?;
+        let live = self.live_numbers(config, start, owner)?;
         let fingerprint = self.numbers.fingerprint(params.spi, keys);
-        let sa = Sa::new(params.clone(), session, cells).map_err(|e| {
+        let sa = Sa::new(params.clone(), session, live).map_err(|e| {
             self.vault.borrow_mut().release(owner);
             Refusal::new(errno::EINVAL, format!("culvert: {e}"))
         })?;
@@ -163,8 +163,8 @@ impl Backend for DataPath {
                 set_received(&sa, replay);
                 set_counters(&sa, counters);
             }
-            // The run before was killed while it deleted the SA. If it is not known where it was,
-            // it stays closed.
+            // The run before was killed while it deleted the SA. Without a last number it stays
+            // closed.
             Start::Kept if sa.live().sent().load(Relaxed) == LiveNumbers::CLOSED => {
                 let resumed = self.numbers.resume(fingerprint, owner);
                 if resumed != 0 {
@@ -183,7 +183,7 @@ impl Backend for DataPath {
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
         let id = config.id();
         let old = self.entry(&id)?;
-        // The same cells: numbers, window and counters go on where they are.
+        // The same live numbers: sequence, window and counters go on where they are.
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
@@ -201,7 +201,7 @@ impl Backend for DataPath {
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
         let entry = self.databases.sa(id)?;
-        let cells = entry.esp.live();
+        let live = entry.esp.live();
         let replay = entry.esp.replay();
         let edge = replay.edge();
         let mut received = vec![0u64; (replay.size() as usize).div_ceil(64)];
@@ -215,15 +215,15 @@ impl Backend for DataPath {
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Some(SaLive {
             counters: Counters {
-                bytes: cells.bytes().load(Relaxed),
-                packets: cells.packets().load(Relaxed),
-                first_use_s: cells.first_use().load(Relaxed),
+                bytes: live.bytes().load(Relaxed),
+                packets: live.packets().load(Relaxed),
+                first_use_s: live.first_use().load(Relaxed),
             },
-            last_use_s: cells.last_use().load(Relaxed),
-            replay: Replay { sent: cells.sent().load(Relaxed), edge, received },
-            too_old: narrow(cells.too_old().load(Relaxed)),
-            replays: narrow(cells.replays().load(Relaxed)),
-            integrity_failures: narrow(cells.integrity_failures().load(Relaxed)),
+            last_use_s: live.last_use().load(Relaxed),
+            replay: Replay { sent: live.sent().load(Relaxed), edge, received },
+            too_old: narrow(live.too_old().load(Relaxed)),
+            replays: narrow(live.replays().load(Relaxed)),
+            integrity_failures: narrow(live.integrity_failures().load(Relaxed)),
         })
     }
 
@@ -285,8 +285,8 @@ fn set_received(sa: &Sa, replay: &Replay) {
 }
 
 fn set_counters(sa: &Sa, counters: &Counters) {
-    let cells = sa.live();
-    cells.bytes().store(counters.bytes, Relaxed);
-    cells.packets().store(counters.packets, Relaxed);
-    cells.first_use().store(counters.first_use_s, Relaxed);
+    let live = sa.live();
+    live.bytes().store(counters.bytes, Relaxed);
+    live.packets().store(counters.packets, Relaxed);
+    live.first_use().store(counters.first_use_s, Relaxed);
 }

@@ -1,32 +1,31 @@
-//! What is remembered of sequence numbers beyond the life of their SA.
+//! Last sequence numbers, kept beyond the life of their SA.
 //!
 //! An IKE daemon moves an SA (MOBIKE, a new NAT mapping) by deleting it and adding it again with the
 //! same keys, and the number that it carries over may be older than what a worker has sent
 //! meanwhile. And a request that was carried out but not answered before a crash comes again. In
-//! both cases the same keys go on past the last number, also when the daemon was killed between
-//! the two. So the last numbers lie in the vault, under a hash of SPI and keys.
+//! both cases the same keys go on past the last number, also when the daemon was killed in between.
+//! So the vault keeps the last numbers, under a hash of SPI and keys.
 //!
 //! # When the last number is exact
 //!
 //! The next SA goes on with the very next number where the last one is known exactly:
 //!
 //! - **After a deletion.** [`LiveNumbers::close`] swaps the number for one beyond all. Every lease is a
-//!   compare-and-swap of the same cell, and such operations on one cell have one order. So each
-//!   lease came before the swap, and its numbers are at most the one that the swap tells; or comes
-//!   after it, and gets none: the packet is dropped. This holds whichever threads still see the SA,
-//!   and whatever they have under way: what was leased before may leave later, with a number that
-//!   is used up.
-//! - **Of cells without a record**, which a run left that was killed. A cell moves before a number
-//!   of the lease is used, and nobody but that run could move it.
+//!   compare-and-swap of the same word, and such operations on one word have one order. A lease
+//!   before the swap gets numbers up to the one that the swap returns. A lease after it gets none:
+//!   the packet is dropped. This holds whichever threads still see the SA, and whatever they have in
+//!   flight: a packet that was numbered before may leave later.
+//! - **For live numbers without a record**, left by a run that was killed. The number moves before any
+//!   of a lease is used, and only that run could move it.
 //!
 //! In every other case it goes on [`STEP`] past what is remembered:
 //!
 //! | the daemon was killed | what is remembered | then |
 //! | --- | --- | --- |
-//! | before the swap | the number of a moment before it, as doubtful | the SA has its record and its cell, and goes on by them; added under another address it goes on `STEP` past the number |
-//! | after the swap, before the exact number was saved | the same; the cell is closed | the same, for both |
+//! | before the swap | the number of a moment before it, as doubtful | the SA has its record and its live numbers, and goes on by them; added under another address it goes on `STEP` past the number |
+//! | after the swap, before the exact number was saved | the same; the live number is closed | the same, for both |
 //! | after the exact number was saved | the number, exact | the next number |
-//! | after the SA was added again | the number, which was made doubtful before the SA could be used | with a record it goes on by its cell, without one by what the cell says, or `STEP` past the number, whichever is more |
+//! | after the SA was added again | the number, which was made doubtful before the SA could be used | with a record it goes on by its live number, without one by that number or `STEP` past the remembered one, whichever is more |
 //!
 //! `STEP` is more than can be sent under one SA between two lines of this module, on a core that was
 //! taken from the control thread meanwhile. It does not depend on how many workers there are: only an
@@ -46,7 +45,7 @@ use policy::SaId;
 use tracing::error;
 use vault::{Origin, Record, Vault, VaultError};
 
-/// Keys of deleted SAs whose numbers are remembered.
+/// Most deleted SAs whose last numbers are remembered.
 const RETIRED_MAX: usize = 4096;
 
 /// How far past a doubtful number the same keys go on: 70 ms of 15 million packets a second, more than
@@ -57,21 +56,21 @@ const STEP: u64 = 1 << 20;
 const SECRET: u8 = 0xf0;
 const RETIRED: u8 = 0xf1;
 
-/// Behind a number that is exact.
+/// Follows a number that is exact.
 const EXACT: u8 = 1;
 
-/// The memory, in the vault and here.
+/// The last numbers, in the vault and in memory.
 pub struct Numbers {
     vault: Rc<RefCell<Vault>>,
-    /// Hashes mean nothing without it, and it goes with the vault.
+    /// The key of the hashes; it lives as long as the vault.
     secret: [u64; 2],
-    /// Of keys that are not in use any more, by fingerprint.
+    /// Last numbers of deleted SAs, by fingerprint.
     retired: HashMap<u64, Retired>,
     /// Their fingerprints in the order in which they were retired.
     order: BTreeMap<u64, u64>,
-    /// The place in that order of the next one.
+    /// The next place in that order.
     next: u64,
-    /// Owner and last number of cells that the run before left without a record.
+    /// Owner and last number of live numbers that the run before left without a record.
     left: HashMap<u64, u64>,
     /// The last state of what could not be written, by key in the vault.
     unsaved: HashMap<Vec<u8>, Option<Vec<u8>>>,
@@ -88,14 +87,14 @@ struct Retired {
 }
 
 impl Numbers {
-    /// Takes up what an earlier run remembered.
+    /// Restores what an earlier run remembered.
     pub fn new(vault: Rc<RefCell<Vault>>, records: &[Record]) -> Numbers {
         let find = records.iter().find(|r| r.key == [SECRET]);
         let secret = find.and_then(|r| Some([word(&r.value, 0)?, word(&r.value, 8)?]));
         let is_new = secret.is_none();
         let secret = secret.unwrap_or_else(|| [0, 1].map(|n: u64| RandomState::new().hash_one(n)));
         let retired = records.iter().filter(|r| r.key.first() == Some(&RETIRED));
-        // What ends with the number is doubtful: so formats of old have it too.
+        // A value that ends with the number is doubtful: earlier versions wrote nothing else.
         let is_exact = |value: &[u8]| value.get(8) == Some(&EXACT);
         let retired = retired
             .filter_map(|r| Some((word(&r.key, 1)?, word(&r.value, 0)?, is_exact(&r.value))));
@@ -120,13 +119,13 @@ impl Numbers {
         record.key.first().is_some_and(|kind| *kind >= SECRET)
     }
 
-    /// Stands for (SPI, keys), in this run and later ones.
+    /// A hash of SPI and keys, the same in later runs.
     pub fn fingerprint(&self, spi: u32, keys: &Keys) -> u64 {
         self.hash(&[&spi.to_be_bytes(), &keys.cipher, &keys.salt, &keys.auth])
     }
 
-    /// The number under which the vault keeps an SA's cells. It depends on the keys too: whatever
-    /// is lost of the journal, cells never come back to an SA with other keys.
+    /// The owner id under which the vault keeps an SA's live numbers. It depends on the keys too:
+    /// whatever is lost of the journal, an SA never gets the live numbers of other keys.
     pub fn owner(&self, id: &SaId, keys: &Keys) -> u64 {
         let id = xfrm::RecordKey::Sa(*id).to_bytes();
         self.hash(&[&id, &keys.cipher, &keys.salt, &keys.auth])
@@ -147,20 +146,20 @@ impl Numbers {
         last
     }
 
-    /// Ends an SA that goes: no number is handed out from its cells any more, and the last one is
-    /// remembered.
-    pub fn retire(&mut self, fingerprint: u64, cells: &LiveNumbers) {
-        let before = cells.sent().load(Relaxed);
-        if before == 0 && cells.edge().load(Relaxed) > 0 {
-            // One that receives, and so never sends.
-            cells.close();
+    /// Closes the live numbers of an SA that is deleted, so that no more are leased, and remembers
+    /// the last one.
+    pub fn retire(&mut self, fingerprint: u64, live: &LiveNumbers) {
+        let before = live.sent().load(Relaxed);
+        if before == 0 && live.edge().load(Relaxed) > 0 {
+            // An inbound SA: it never sends.
+            live.close();
             return;
         }
-        // The swap and what is saved of it cannot be one step.
+        // Swap and save cannot be one step: a crash between them finds this.
         if before != 0 {
             self.remember(fingerprint, before, false);
         }
-        let last = cells.close();
+        let last = live.close();
         if last != 0 {
             self.remember(fingerprint, last, true);
         }
@@ -193,16 +192,16 @@ impl Numbers {
         self.next += 1;
     }
 
-    /// Lets go of the cells of SAs that no record speaks of, and remembers their numbers.
+    /// Releases the live numbers of SAs without a record, and remembers the last ones.
     pub fn sweep(&mut self, keep: &HashSet<u64>) -> usize {
         let mut vault = self.vault.borrow_mut();
         let orphans: Vec<_> = vault.owners().filter(|(owner, _)| !keep.contains(owner)).collect();
         for (owner, len) in orphans {
-            if let Ok(grant) = vault.cells(owner, len)
+            if let Ok(grant) = vault.live_numbers(owner, len)
                 && grant.origin == Origin::Kept
-                && let Some(cells) = LiveNumbers::in_memory(grant.memory, 0)
-                // Of a closed one the number is remembered elsewhere.
-                && let sent = cells.sent().load(Relaxed)
+                && let Some(live) = LiveNumbers::in_memory(grant.memory, 0)
+                // When it was closed, its last number was remembered.
+                && let sent = live.sent().load(Relaxed)
                 && sent != LiveNumbers::CLOSED
             {
                 self.left.insert(owner, sent);
@@ -224,7 +223,7 @@ impl Numbers {
         hasher.finish()
     }
 
-    /// Writes a change; one that cannot be written is kept.
+    /// Writes a change; one that cannot be written is kept for [`Numbers::retry`].
     fn save(&mut self, key: &[u8], value: Option<&[u8]>) {
         match self.write(key, value) {
             Ok(()) => drop(self.unsaved.remove(key)),
@@ -274,11 +273,11 @@ mod tests {
         SaId { dst: [192, 0, 2, 1].into(), spi: 7, protocol: 50, mark }
     }
 
-    /// The cells of an SA that has sent so many packets.
+    /// The live numbers of an SA that has sent so many packets.
     fn sent(count: u64) -> LiveNumbers {
-        let cells = LiveNumbers::on_heap(0);
-        cells.sent().store(count, Relaxed);
-        cells
+        let live = LiveNumbers::on_heap(0);
+        live.sent().store(count, Relaxed);
+        live
     }
 
     #[test]
@@ -287,15 +286,15 @@ mod tests {
         life(&dir.path().join("vault"), |numbers| {
             let inbound = sent(0);
             inbound.edge().store(7, Relaxed);
-            for cells in [sent(0), inbound] {
-                numbers.retire(9, &cells);
-                assert_eq!(cells.sent().load(Relaxed), LiveNumbers::CLOSED);
+            for live in [sent(0), inbound] {
+                numbers.retire(9, &live);
+                assert_eq!(live.sent().load(Relaxed), LiveNumbers::CLOSED);
             }
             assert!(numbers.retired.is_empty());
         });
     }
 
-    /// Runs as one life of the daemon, which ends without ceremony.
+    /// One run of the daemon, which ends as if killed.
     fn life<T>(dir: &std::path::Path, run: impl FnOnce(&mut Numbers) -> T) -> T {
         let (vault, records) = open_vault(dir);
         run(&mut Numbers::new(Rc::new(RefCell::new(vault)), &records))
@@ -332,7 +331,7 @@ mod tests {
         let len = LiveNumbers::needed(64);
         life(&dir, |numbers| {
             let owner = numbers.owner(&id(), &keys(1));
-            let grant = numbers.vault.borrow_mut().cells(owner, len).unwrap();
+            let grant = numbers.vault.borrow_mut().live_numbers(owner, len).unwrap();
             LiveNumbers::in_memory(grant.memory, 64).unwrap().sent().store(300, Relaxed);
         });
         life(&dir, |numbers| {
@@ -343,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_never_come_back_to_other_keys() {
+    fn live_numbers_never_come_back_to_other_keys() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().join("vault");
         let of = |byte| life(&dir, |numbers| numbers.owner(&id(), &keys(byte)));
