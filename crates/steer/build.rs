@@ -7,7 +7,7 @@ use std::process::{Command, exit};
 fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| installed());
-    for name in ["steer", "back"] {
+    for name in ["steer", "back", "marks"] {
         compile(&clang, name);
     }
 }

@@ -9,8 +9,8 @@ use std::time::Instant;
 use arrayvec::ArrayVec;
 use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
 use dataplane::{
-    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, Tables,
-    Team, Waker, Worker, WorkerParts,
+    Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, PortKind,
+    Tables, Team, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, LiveNumbers, Sa};
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
@@ -238,7 +238,9 @@ impl Gateway {
             for (wire, (slot, ifindex)) in wires.get(place.number).into_iter().flatten().zip(ports)
             {
                 let port = Box::new(wire.port(limit));
-                worker.add_port(slot, ifindex, port, ifindex == PRIVATE);
+                let is_private = ifindex == PRIVATE;
+                let kind = if is_private { PortKind::Private } else { PortKind::Ethernet };
+                worker.add_port(slot, ifindex, port, kind);
             }
             let wires_of = |number| wires.get(number).cloned().unwrap_or_default();
             let ([lan, wan, private], [lan_exit, wan_exit, _]) =

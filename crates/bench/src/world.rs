@@ -63,6 +63,7 @@ pub(crate) fn sa_config(suite: Suite, direction: Direction, n: u32, generation: 
         reqid: 1 + n,
         selector: None,
         // On, and never reached.
+        set_mark: Mark::default(),
         limits: VolumeLimits {
             soft_bytes: 1 << 62,
             hard_bytes: 1 << 63,
@@ -163,6 +164,7 @@ pub(crate) fn topology(shape: Shape, more: impl IntoIterator<Item = RouteEntry>)
             mtu: MTU,
             up: true,
             back: None,
+            if_id: 0,
             source_check: SourceCheck::Strict,
             addr4: Some(addr),
             addr6: None,

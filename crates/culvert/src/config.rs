@@ -27,6 +27,9 @@ pub struct Config {
     /// The private interface.
     #[serde(default)]
     pub tun: TunConfig,
+    /// The tunnel interfaces.
+    #[serde(default, rename = "tunnel")]
+    pub tunnels: Vec<TunnelConfig>,
     /// The worker.
     #[serde(default)]
     pub worker: WorkerConfig,
@@ -82,6 +85,8 @@ pub struct TunConfig {
     /// The preference of the rule that looks there; below 220, strongSwan's own. Those before and
     /// after it are culvert's too.
     pub rule_preference: u32,
+    /// The routing table that holds the prefixes that policies with a mark protect.
+    pub marked_table: u32,
     /// The bits of the mark of cleartext that goes back to its port; 0 for none.
     pub mark: u32,
 }
@@ -93,9 +98,27 @@ impl Default for TunConfig {
             mtu: 1500,
             table: 219,
             rule_preference: 210,
+            marked_table: 218,
             mark: 0x1000_0000,
         }
     }
+}
+
+/// `[[tunnel]]`: a tunnel interface.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunnelConfig {
+    /// Its name.
+    pub interface: String,
+    /// The `if_id` of the policies and SAs that protect what is routed to it.
+    pub if_id: u32,
+    /// Its MTU in bytes.
+    #[serde(default = "default_tunnel_mtu")]
+    pub mtu: u32,
+}
+
+const fn default_tunnel_mtu() -> u32 {
+    1400
 }
 
 /// `[worker]`: the threads that move packets.
@@ -367,7 +390,7 @@ impl Config {
     /// The parts in which `next` differs and which a running daemon does not follow.
     pub fn fixed_changes(&self, next: &Config) -> Vec<&'static str> {
         // A new part has to be placed on one side or the other.
-        let Config { name, ports: _, tun, worker, guard: _, crypto, log } = self;
+        let Config { name, ports: _, tun, tunnels: _, worker, guard: _, crypto, log } = self;
         [
             ("name", *name != next.name),
             ("[tun]", *tun != next.tun),
@@ -423,14 +446,25 @@ impl Config {
                 "1 to 15 characters, without '/' and spaces, and not one of the ports",
             );
         }
+        if let Some(problem) = self.tunnel_problem(&mut seen) {
+            return Some(problem);
+        }
         if !(1280..=9000).contains(&self.tun.mtu) {
             return problem("tun.mtu".into(), &self.tun.mtu, "between 1280 and 9000");
         }
-        if self.tun.table == 0 || (253..=255).contains(&self.tun.table) {
+        let is_linux_s = |table: u32| table == 0 || (253..=255).contains(&table);
+        if is_linux_s(self.tun.table) {
             return problem(
                 "tun.table".into(),
                 &self.tun.table,
                 "a table of culvert's own: not 0, and not 253 to 255, which are Linux's",
+            );
+        }
+        if is_linux_s(self.tun.marked_table) || self.tun.marked_table == self.tun.table {
+            return problem(
+                "tun.marked_table".into(),
+                &self.tun.marked_table,
+                "a table of culvert's own: not 0, not 253 to 255, and not tun.table",
             );
         }
         if !(2..219).contains(&self.tun.rule_preference) {
@@ -487,6 +521,39 @@ impl Config {
                 &self.worker.frames,
                 "a power of two from 1024 to 1048576",
             );
+        }
+        None
+    }
+}
+
+impl Config {
+    /// The first value of a tunnel interface that cannot be; `seen` are the ports.
+    fn tunnel_problem<'c>(&'c self, seen: &mut HashSet<&'c str>) -> Option<Problem> {
+        seen.insert(&self.tun.interface);
+        let most = crate::daemon::MAX_TUNNELS;
+        if self.tunnels.len() > most {
+            const { assert!(crate::daemon::MAX_TUNNELS == 64) };
+            let value = self.tunnels.len().to_string();
+            return Some(Problem { key: "tunnel".into(), value, allowed: "at most 64 of them" });
+        }
+        let mut ids = HashSet::new();
+        for (i, tunnel) in self.tunnels.iter().enumerate() {
+            let problem = |key: &str, value: String, allowed| {
+                Some(Problem { key: format!("tunnel[{i}].{key}"), value, allowed })
+            };
+            let name = tunnel.interface.as_str();
+            if !valid_interface(name) || !seen.insert(name) {
+                let allowed = "1 to 15 characters, without '/' and spaces, and not a port, the \
+                               private interface or another tunnel interface";
+                return problem("interface", name.into(), allowed);
+            }
+            if tunnel.if_id == 0 || !ids.insert(tunnel.if_id) {
+                let allowed = "1 to 4294967295, and another one for each tunnel interface";
+                return problem("if_id", tunnel.if_id.to_string(), allowed);
+            }
+            if !(1280..=9000).contains(&tunnel.mtu) {
+                return problem("mtu", tunnel.mtu.to_string(), "between 1280 and 9000");
+            }
         }
         None
     }

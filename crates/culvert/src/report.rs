@@ -152,7 +152,7 @@ pub struct Policy {
     /// Lower comes first.
     pub priority: u32,
     /// `protect`, `bypass`, `block`; `block (unsupported)` for what culvert cannot carry out and so
-    /// blocks, `none (unsupported)` for what it leaves undone.
+    /// blocks, `none (no tunnel)` where no tunnel interface has its `if_id`.
     pub action: String,
     /// The protecting SA's end points and reqid, if it protects.
     pub templates: Vec<String>,
@@ -173,8 +173,10 @@ pub struct Policy {
 pub struct Port {
     /// Interface.
     pub interface: String,
-    /// `af-xdp` or `tun`.
+    /// `af-xdp`, `tun` or `tunnel`.
     pub kind: String,
+    /// Of a tunnel interface: the `if_id` of its policies and SAs.
+    pub if_id: Option<u32>,
     /// `up`, `down`, `missing`, with the reason.
     pub state: String,
     /// `native` or `generic`, and `copy` or `zero-copy`.

@@ -87,8 +87,8 @@ mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
-pub use packets::ports::MAX_PORTS;
-pub use tables::{Interface, Tables, Topology};
+pub use packets::ports::{MAX_PORTS, PortKind};
+pub use tables::{Interface, Tables, Topology, Tunnel};
 pub use team::{MAX_WORKERS, Team};
 pub use view::Now;
 pub use worker::{

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use arc_swap::ArcSwap;
 use forward::{Fib, Neighbours, SourceCheck};
+use policy::Marks;
 use wire::Family;
 use wire::ethernet::MacAddr;
 
@@ -24,6 +25,9 @@ pub struct Interface {
     pub back: Option<u16>,
     /// How the sources of IPv4 packets that come in by it are checked.
     pub source_check: SourceCheck,
+    /// The `if_id` of a tunnel interface of culvert's, 0 of any other: what is routed to it is
+    /// protected by the policies and SAs of that id.
+    pub if_id: u32,
     /// An IPv4 address of it, for ICMP errors.
     pub addr4: Option<Ipv4Addr>,
     /// An IPv6 address of it, global if there is one.
@@ -40,6 +44,15 @@ impl Interface {
     }
 }
 
+/// A tunnel interface that is up: what the SAs of its `if_id` decrypt comes in by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its index.
+    pub ifindex: u32,
+    /// Where it stands in the worker.
+    pub slot: u16,
+}
+
 /// Routes and interfaces at one moment.
 #[derive(Default)]
 pub struct Topology {
@@ -47,6 +60,10 @@ pub struct Topology {
     pub fib: Fib,
     /// Interfaces by index.
     pub interfaces: HashMap<u32, Interface, ahash::RandomState>,
+    /// Tunnel interfaces by their `if_id`.
+    pub tunnels: HashMap<u32, Tunnel, ahash::RandomState>,
+    /// The tags by which Linux takes decrypted packets with a mark.
+    pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Every address of this host.
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }

@@ -132,6 +132,12 @@ impl View {
         }
     }
 
+    /// The `if_id` of a tunnel interface; none of any other interface.
+    pub(crate) fn if_id(&self, ifindex: u32) -> Option<u32> {
+        let interface = self.topology.interfaces.get(&ifindex)?;
+        (interface.if_id != 0).then_some(interface.if_id)
+    }
+
     /// The tag by which an interface gets packets back from culvert.
     pub(crate) fn back(&self, ifindex: u32) -> Option<u16> {
         self.topology.interfaces.get(&ifindex).and_then(|interface| interface.back)

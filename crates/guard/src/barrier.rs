@@ -3,7 +3,7 @@
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use policy::{Action, Direction, Mark, PolicyConfig, PortMask, Prefix, Selector};
+use policy::{Action, Direction, PolicyConfig, PortMask, Prefix, Selector};
 use serde::{Deserialize, Serialize};
 
 /// What happens to packets that match.
@@ -33,14 +33,20 @@ pub struct Barrier {
 }
 
 impl Barrier {
-    /// The barrier of a policy. A policy that protects has one that blocks.
-    pub fn of_policy(policy: &PolicyConfig) -> Barrier {
+    /// What stands for a policy: a policy that protects stops what it would protect.
+    ///
+    /// Nothing for one of a tunnel interface (`if_id`): what is routed to that interface stops there
+    /// when nobody reads it, and no other packet is the policy's.
+    pub fn of_policy(policy: &PolicyConfig) -> Option<Barrier> {
+        if policy.if_id != 0 {
+            return None;
+        }
         let effect = match policy.action {
             Action::Allow if policy.templates.is_empty() => Effect::Pass,
             Action::Allow | Action::Block => Effect::Block,
         };
-        Barrier::new(policy.direction, policy.selector, policy.priority, effect)
-            .with(policy.mark, policy.if_id)
+        let barrier = Barrier::new(policy.direction, policy.selector, policy.priority, effect);
+        Some(Barrier { mark: (policy.mark.value, policy.mark.mask), ..barrier })
     }
 
     /// The barriers of a prefix to and from which all traffic needs protection. They come after
@@ -70,12 +76,6 @@ impl Barrier {
             priority,
             effect,
         }
-    }
-
-    fn with(mut self, mark: Mark, if_id: u32) -> Barrier {
-        self.mark = (mark.value, mark.mask);
-        self.if_id = if_id;
-        self
     }
 
     /// Whether it is an nftables rule rather than a kernel policy: everything about IPv6.

@@ -197,7 +197,7 @@ impl Guard {
         prefixes: &[Prefix],
     ) -> Result<(), GuardError> {
         self.wanted.clear();
-        for barrier in policies.into_iter().map(Barrier::of_policy) {
+        for barrier in policies.into_iter().filter_map(Barrier::of_policy) {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
@@ -206,7 +206,7 @@ impl Guard {
 
     /// Records that a policy was added, removed or replaced; [`Guard::settle`] acts on it.
     pub fn change(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
-        if let Some(barrier) = old.map(Barrier::of_policy) {
+        if let Some(barrier) = old.and_then(Barrier::of_policy) {
             let identity = barrier.identity();
             if let Some(list) = self.wanted.get_mut(&identity) {
                 if let Some(at) = list.iter().position(|b| *b == barrier) {
@@ -218,7 +218,7 @@ impl Guard {
             }
             self.touched.insert(identity);
         }
-        if let Some(barrier) = new.map(Barrier::of_policy) {
+        if let Some(barrier) = new.and_then(Barrier::of_policy) {
             self.want(barrier);
         }
     }

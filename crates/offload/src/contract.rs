@@ -438,6 +438,7 @@ fn sa(suite: Suite, spi: u32) -> SaConfig {
         if_id: 0,
         reqid: REQID,
         selector: None,
+        set_mark: Mark::default(),
         limits: VolumeLimits::NONE,
         added_s: 0,
         generation: 0,

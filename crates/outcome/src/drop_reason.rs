@@ -62,6 +62,7 @@ drop_reasons! {
     InPolicy, "in-policy", Some("XfrmInTmplMismatch"), "No policy allows this content under this SA.";
     InPolicyBlock, "in-policy-block", Some("XfrmInPolBlock"), "A policy blocks the packet.";
     InCleartext, "in-cleartext", Some("XfrmInTmplMismatch"), "Cleartext arrived that a policy wants protected.";
+    InMark, "in-mark", None, "The SA marks what it decrypts, and Linux cannot be told the mark.";
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
@@ -72,6 +73,7 @@ drop_reasons! {
     OutNoRoom, "out-no-room", Some("XfrmOutError"), "The buffer has no room for the headers.";
     OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";
     OutUnsupported, "out-unsupported", Some("XfrmOutPolError"), "The policy protects in a way that culvert cannot do; the packet must not leave in clear.";
+    OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
     // Forwarding.
     TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";

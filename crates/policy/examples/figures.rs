@@ -83,6 +83,7 @@ fn sa(i: u32, inbound: bool) -> SaConfig {
         if_id: 0,
         reqid: i + 1,
         selector: None,
+        set_mark: Mark::default(),
         limits: VolumeLimits::NONE,
         added_s: 100,
         generation: u64::from(i),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::counters::{CounterArena, OwnCounters, WorkerIndex};
+use crate::counters::{CounterArena, WorkerIndex};
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
@@ -133,21 +133,6 @@ impl<S> Databases<S> {
     /// priority of its predecessor takes that one's place (`xfrm_policy_insert_list`), otherwise
     /// it is the youngest.
     pub fn put_policy(&mut self, config: PolicyConfig) -> Arc<PolicyEntry> {
-        self.put(config, PolicyEntry::new)
-    }
-
-    /// The same for a policy that shall block all packets of its selector, whatever mark and XFRM
-    /// interface it asks for: for a data path whose packets carry neither. None of them leaves, and
-    /// none is accepted, protected or not.
-    pub fn put_blocking(&mut self, config: PolicyConfig) -> Arc<PolicyEntry> {
-        self.put(config, PolicyEntry::blocking)
-    }
-
-    fn put(
-        &mut self,
-        config: PolicyConfig,
-        make: impl FnOnce(PolicyConfig, u64, OwnCounters) -> PolicyEntry,
-    ) -> Arc<PolicyEntry> {
         let old = self.policies.remove(&config.index);
         let age = match &old {
             Some(Placed { entry, .. }) if entry.config.priority == config.priority => {
@@ -159,7 +144,7 @@ impl<S> Databases<S> {
             }
         };
         let counters = self.counters[config.direction as usize].take();
-        let entry = Arc::new(make(config, age, counters));
+        let entry = Arc::new(PolicyEntry::new(config, age, counters));
         self.begin_naming(names_interface(&entry.config.selector));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);

@@ -4,6 +4,27 @@ use wire::{Fragment, Headers};
 
 use crate::selector::{PortMask, Selector};
 
+/// What travels beside a packet, and look-ups go by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Marks {
+    /// The packet's mark, 0 without one.
+    pub mark: u32,
+    /// The XFRM interface id that the packet belongs to, 0 for packets of ordinary ports.
+    pub if_id: u32,
+}
+
+impl Marks {
+    /// A mark, and no XFRM interface.
+    pub const fn of_mark(mark: u32) -> Marks {
+        Marks { mark, if_id: 0 }
+    }
+
+    /// An XFRM interface, and no mark.
+    pub const fn of_interface(if_id: u32) -> Marks {
+        Marks { mark: 0, if_id }
+    }
+}
+
 /// What a look-up goes by: a packet's headers and what travels beside the packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow<'h> {
@@ -26,6 +47,11 @@ impl<'h> Flow<'h> {
     /// A packet without mark and XFRM interface.
     pub const fn new(headers: &'h Headers, ifindex: u32) -> Flow<'h> {
         Flow { headers, ifindex, mark: 0, if_id: 0 }
+    }
+
+    /// A packet with what travels beside it.
+    pub const fn marked(headers: &'h Headers, ifindex: u32, marks: Marks) -> Flow<'h> {
+        Flow { headers, ifindex, mark: marks.mark, if_id: marks.if_id }
     }
 
     /// Whether the selector matches, its interface included.

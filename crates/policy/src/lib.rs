@@ -63,7 +63,7 @@
 //!         suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }, encap: None,
 //!         esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
 //!     },
-//!     mark: Mark::default(), if_id: 0, reqid: 1, selector: None, limits: VolumeLimits::NONE,
+//!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, selector: None, limits: VolumeLimits::NONE,
 //!     added_s: 0, generation: 1,
 //! }, "packet work")?;
 //! assert!(matches!(reader.outbound(&flow), Outbound::NoState(..)), "the view stands still");
@@ -115,7 +115,7 @@ pub mod workload;
 pub use bypass::{Ends, always_bypass};
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
-pub use flow::Flow;
+pub use flow::{Flow, Marks};
 pub use model::{
     Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Scope, Template, VolumeLimits,
 };

@@ -20,6 +20,12 @@ impl Mark {
     pub const fn matches(self, packet_mark: u32) -> bool {
         packet_mark & self.mask == self.value
     }
+
+    /// A packet's mark once this one is set: the bits of the mask are replaced
+    /// (`XFRMA_SET_MARK`).
+    pub const fn set_in(self, packet_mark: u32) -> u32 {
+        packet_mark & !self.mask | self.value & self.mask
+    }
 }
 
 /// What a packet must carry beside its headers for an SA or a policy to be for it.
@@ -82,6 +88,8 @@ pub struct SaConfig {
     pub params: SaParams,
     /// Mark.
     pub mark: Mark,
+    /// What a packet's mark becomes when the SA has decrypted it (`XFRMA_SET_MARK`).
+    pub set_mark: Mark,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
     /// The number that ties templates to SAs, 0 for none.

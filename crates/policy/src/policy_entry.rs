@@ -2,7 +2,7 @@
 
 use crate::counters::{OwnCounters, PolicyCounters, WorkerIndex};
 use crate::flow::Flow;
-use crate::model::{Action, Mark, PolicyConfig, Scope, Template};
+use crate::model::{Action, PolicyConfig, Scope, Template};
 
 /// The place of a policy among all of its direction: the smallest that matches decides.
 ///
@@ -39,14 +39,10 @@ pub(crate) enum Treatment {
 #[repr(C, align(64))]
 pub struct PolicyEntry {
     pub(crate) rank: Rank,
-    /// As the owner described it, but for the [`scope`](PolicyEntry::scope) of a policy that blocks
-    /// whatever packets carry: that one's `mark` and `if_id` are zero, as those of all that follow
-    /// what it does.
+    /// As the owner described it.
     pub config: PolicyConfig,
     pub(crate) treatment: Treatment,
     counters: OwnCounters,
-    /// What the owner asked packets to carry, where the policy blocks without regard to it.
-    disregarded: Option<Scope>,
 }
 
 const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
@@ -62,35 +58,16 @@ impl PolicyEntry {
             (Action::Allow, _) => Treatment::Unsupported,
         };
         let rank = Rank { priority: config.priority, age };
-        PolicyEntry { rank, treatment, config, counters, disregarded: None }
-    }
-
-    /// One that blocks all packets of its selector, whatever they carry.
-    pub(crate) fn blocking(
-        mut config: PolicyConfig,
-        age: u64,
-        counters: OwnCounters,
-    ) -> PolicyEntry {
-        let scope = config.scope();
-        (config.mark, config.if_id) = (Mark::default(), 0);
-        let entry = PolicyEntry::new(config, age, counters);
-        PolicyEntry { treatment: Treatment::Unsupported, disregarded: Some(scope), ..entry }
+        PolicyEntry { rank, treatment, config, counters }
     }
 
     /// What the owner asked packets to carry.
     pub fn scope(&self) -> Scope {
-        self.disregarded.unwrap_or_else(|| self.config.scope())
+        self.config.scope()
     }
 
-    /// Whether it blocks all packets of its selector, whatever they carry
-    /// ([`Databases::put_blocking`](crate::Databases::put_blocking)).
-    pub fn is_blocking_all(&self) -> bool {
-        self.disregarded.is_some()
-    }
-
-    /// Whether the policy asks for what the data path cannot do (AH, IPComp, several templates, or to
-    /// tell packets apart by what they do not carry): such traffic is blocked outbound, and the owner
-    /// should be told.
+    /// Whether the policy asks for what the data path cannot do (AH, IPComp, several
+    /// templates): such traffic is blocked outbound, and the owner should be told.
     pub fn is_unsupported(&self) -> bool {
         self.treatment == Treatment::Unsupported
     }

@@ -56,7 +56,7 @@ impl<S> Reader<S> {
                 Action::Block => Err(DropReason::InPolicyBlock),
             };
         };
-        if policy.config.action == Action::Block || policy.is_blocking_all() {
+        if policy.config.action == Action::Block {
             return Err(DropReason::InPolicyBlock);
         }
         let mut unused = via;

@@ -1,6 +1,7 @@
 //! One state of the databases, as one thread sees it: slots of its own over shared indexes.
 
 use core::net::IpAddr;
+use core::num::NonZero;
 use std::sync::Arc;
 
 use crate::feed::{Change, PolicyChange, SaChange};
@@ -22,20 +23,31 @@ use crate::table::{Links, NONE, Table};
 /// one [`Databases`](crate::Databases).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SaHandle {
-    slot: u32,
+    /// The slot's complement: no slot is `u32::MAX`, and so an `Option` takes no more room.
+    place: NonZero<u32>,
     generation: u32,
 }
 
-const _: () = assert!(size_of::<SaHandle>() == 8);
+const _: () = assert!(size_of::<Option<SaHandle>>() == 8);
 
 impl SaHandle {
+    /// None of the slot that none is.
+    #[inline]
+    const fn at(slot: u32, generation: u32) -> Option<SaHandle> {
+        match NonZero::new(!slot) {
+            Some(place) => Some(SaHandle { place, generation }),
+            None => None,
+        }
+    }
+
+    #[inline]
     pub(crate) const fn slot(self) -> u32 {
-        self.slot
+        !self.place.get()
     }
 
     /// The place that the SA was given.
     pub const fn index(self) -> SaIndex {
-        SaIndex(self.slot)
+        SaIndex(self.slot())
     }
 }
 
@@ -169,7 +181,7 @@ impl<S> View<S> {
     /// The slot of a handle, as long as it is used for the same SA.
     #[inline]
     pub(crate) fn slot(&self, handle: SaHandle) -> Option<&SaSlot<S>> {
-        self.sas.get(handle.slot).filter(|slot| slot.generation == handle.generation)
+        self.sas.get(handle.slot()).filter(|slot| slot.generation == handle.generation)
     }
 
     /// The SAs that an arriving packet names, youngest first, whatever their marks.
@@ -192,7 +204,7 @@ impl<S> View<S> {
         (dst, spi, protocol): (IpAddr, u32, u8),
     ) -> Option<(SaHandle, &SaEntry<S>)> {
         let SaSlot { entry: Some(sa), generation, .. } = self.sas.get(slot)? else { return None };
-        let handle = SaHandle { slot, generation: *generation };
+        let handle = SaHandle::at(slot, *generation)?;
         sa.is_for(dst, spi, protocol).then_some((handle, &**sa))
     }
 
@@ -222,7 +234,7 @@ impl<S> View<S> {
                 }
                 last = slot;
                 if let Some(SaSlot { entry: Some(sa), generation, .. }) = self.sas.get(slot) {
-                    return Some((SaHandle { slot, generation: *generation }, sa));
+                    return SaHandle::at(slot, *generation).map(|handle| (handle, sa));
                 }
             }
         })

@@ -8,6 +8,9 @@
 // redirected to the ingress of the port's interface, behind that interface's XDP program. It is
 // marked, so that routing does not send it to the private interface again.
 //
+// A decrypted packet whose SA gives it a mark comes the same way, behind an Ethernet header that says
+// nothing: its tag names the private interface, or a tunnel interface, and that mark.
+//
 // Everything else passes: it is received by the private interface itself.
 //
 // The layout of the frame is ../../io/src/tun/back.rs's, that of the map is repeated in
@@ -27,7 +30,7 @@ struct port {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 64);
+	__uint(max_entries, 4095);
 	__type(key, __u32);
 	__type(value, struct port);
 } back_ports SEC(".maps");

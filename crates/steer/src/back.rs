@@ -1,21 +1,21 @@
 //! Loads the program that returns packets to the interface that they came in by, and keeps its
 //! table.
 //!
-//! The program (`bpf/back.bpf.c`) runs at the private interface's tc ingress hook. It is attached by
-//! a tcx link (Linux 6.6 and later), or else as a filter of the qdisc `clsact`; both go with the
-//! interface.
+//! The program (`bpf/back.bpf.c`) stands where the private interface receives. Its table says which
+//! interface, and which mark, each tag stands for: a port that cleartext goes back to, or an interface
+//! and the mark that an SA gives to what it decrypts.
 
 use core::fmt;
 
+use aya::Ebpf;
 use aya::maps::{Array, MapData};
-use aya::programs::tc::{self, NlOptions, TcAttachOptions};
-use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfLoader};
+use aya::programs::TcAttachType;
 
-use crate::error::{SteerError, chain, load_hint, short};
+use crate::classifier;
+use crate::error::{SteerError, chain};
 
-/// One past the highest tag.
-pub const TAGS: u16 = 64;
+/// One past the highest tag: as many as there are VLAN identifiers.
+pub const TAGS: u16 = 4095;
 
 /// The program on the private interface. Dropping it detaches it: Linux then drops packets with a
 /// tag.
@@ -37,35 +37,33 @@ impl GiveBack {
     ///
     /// [`SteerError`] says what failed and what to do. Nothing stays attached then.
     pub fn load_and_attach(interface: &str, mark: u32) -> Result<Self, SteerError> {
-        let load_error = |reason: String| SteerError::Load {
-            interface: interface.to_owned(),
-            hint: load_hint(&reason),
-            reason: short(&reason),
+        let at = TcAttachType::Ingress;
+        let mut program =
+            classifier::load_and_attach(crate::BACK_OBJECT, "give_back", interface, at)?;
+        let unusable = |reason| {
+            let interface = interface.to_owned();
+            SteerError::Table { interface, table: TABLE, reason }
         };
-        let mut program = EbpfLoader::new()
-            .load(&crate::BACK_OBJECT.0)
-            .map_err(|error| load_error(chain(&error)))?;
-        let ports = program.take_map(TABLE).ok_or_else(|| load_error(format!("no {TABLE}")))?;
-        let ports = Array::try_from(ports).map_err(|error| load_error(chain(&error)))?;
-        let classifier: &mut SchedClassifier = program
-            .program_mut("give_back")
-            .ok_or_else(|| load_error("no program give_back in the object".to_owned()))?
-            .try_into()
-            .map_err(|error: ProgramError| load_error(chain(&error)))?;
-        classifier.load().map_err(|error| load_error(chain(&error)))?;
-        attach(classifier, interface).map_err(|error| SteerError::Classifier {
-            interface: interface.to_owned(),
-            reason: chain(&error),
-        })?;
+        let ports = program.take_map(TABLE).ok_or_else(|| unusable("not there".to_owned()))?;
+        let ports = Array::try_from(ports).map_err(|error| unusable(chain(&error)))?;
         Ok(Self { interface: interface.to_owned(), ports, mark, _program: program })
     }
 
-    /// Packets with this tag are received by this interface from now on; they are dropped with 0.
+    /// What has this tag is given back to this interface from now on; to none with 0.
     ///
     /// # Errors
     ///
     /// [`SteerError::Table`] for a tag that is 0 or too high, and when the kernel refuses.
     pub fn set(&mut self, tag: u16, ifindex: u32) -> Result<(), SteerError> {
+        self.set_marked(tag, ifindex, self.mark)
+    }
+
+    /// What has this tag is received by this interface with this mark from now on; by none with 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`GiveBack::set`].
+    pub fn set_marked(&mut self, tag: u16, ifindex: u32, mark: u32) -> Result<(), SteerError> {
         let refused = |reason| {
             let interface = self.interface.clone();
             SteerError::Table { interface, table: TABLE, reason }
@@ -75,7 +73,7 @@ impl GiveBack {
         }
         let entry = match ifindex {
             0 => [0, 0],
-            _ => [ifindex, self.mark],
+            _ => [ifindex, mark],
         };
         self.ports.set(tag.into(), entry, 0).map_err(|error| refused(chain(&error)))
     }
@@ -85,17 +83,6 @@ impl fmt::Debug for GiveBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GiveBack({})", self.interface)
     }
-}
-
-fn attach(classifier: &mut SchedClassifier, interface: &str) -> Result<(), ProgramError> {
-    let direct = TcAttachOptions::TcxOrder(LinkOrder::first());
-    if classifier.attach_with_options(interface, TcAttachType::Ingress, direct).is_ok() {
-        return Ok(());
-    }
-    // It may exist already. Any other error shows when the filter is attached.
-    let _ = tc::qdisc_add_clsact(interface);
-    let filter = TcAttachOptions::Netlink(NlOptions { priority: 1, ..NlOptions::default() });
-    classifier.attach_with_options(interface, TcAttachType::Ingress, filter).map(drop)
 }
 
 /// The map's name.

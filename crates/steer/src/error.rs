@@ -36,9 +36,9 @@ pub enum SteerError {
         /// What to do.
         hint: &'static str,
     },
-    /// The program could not be attached at an interface's tc ingress hook.
+    /// The program could not be attached where an interface receives or sends.
     #[error(
-        "{interface}: the program for what it receives could not be attached: {reason}; the kernel \
+        "{interface}: the program for its packets could not be attached: {reason}; the kernel \
          needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF (6.1 and later)"
     )]
     Classifier {

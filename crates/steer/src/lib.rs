@@ -14,7 +14,8 @@
 //! | module | what it is |
 //! | --- | --- |
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
-//! | [`back`] | [`GiveBack`]: the program on the private interface that returns packets to their ingress port |
+//! | [`back`] | [`GiveBack`]: the program on the private interface, by which packets go back to theirs |
+//! | [`marks`] | [`SendMarks`]: the program on the private interface that tells the marks of packets |
 //! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
@@ -42,7 +43,7 @@
 //!
 //! # Threads
 //!
-//! [`Steer`] and [`GiveBack`] are the control thread's. Loading takes as long as the verifier does
+//! [`Steer`], [`GiveBack`] and [`SendMarks`] are the control thread's. Loading takes as long as the verifier does
 //! and may be done on threads of its own ([`Loader`]). Tables take effect frame by frame, at once;
 //! there is no change of several entries that frames see as one.
 //!
@@ -61,10 +62,12 @@
 #![deny(unsafe_code)]
 
 pub mod back;
+mod classifier;
 pub mod config;
 pub mod device;
 mod error;
 pub mod loader;
+pub mod marks;
 mod table;
 pub mod verdict;
 
@@ -72,6 +75,7 @@ pub use back::GiveBack;
 pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
 pub use error::SteerError;
 pub use loader::{Loader, Steer};
+pub use marks::SendMarks;
 pub use verdict::{Stats, Verdict};
 
 /// The compiled program. Aligned, because the ELF parser reads it in place.
@@ -82,3 +86,6 @@ static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR")
 
 static BACK_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/back.bpf.o")));
+
+static MARKS_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/marks.bpf.o")));

@@ -44,10 +44,18 @@ impl Daemon {
         }
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
-        warnings.extend(self.shortfalls.warnings(self.observer.snapshot()));
-        let scoped = databases.sas().filter(|sa| !sa.config.scope().is_any()).count();
-        if scoped > 0 {
-            warnings.push(format!("{scoped} SAs have a mark or an if_id: they carry nothing"));
+        let has_tunnel = |if_id| self.tunnels.ifindex(if_id).is_some();
+        warnings.extend(self.shortfalls.warnings(self.observer.snapshot(), has_tunnel));
+        let local = |addr| self.observer.snapshot().addresses().any(|a| a.addr == addr);
+        let marked = databases
+            .sas()
+            .filter(|sa| !sa.config.mark.matches(0) && local(sa.config.params.dst))
+            .count();
+        if marked > 0 {
+            warnings.push(format!(
+                "{marked} inbound SAs have a mark, which no ESP packet has: they decrypt nothing; \
+                 leave mark_in_sa out of swanctl.conf"
+            ));
         }
         let without_window = databases.sas().filter(|sa| {
             sa.config.params.replay_window == 0 && sa.esp.live().edge().load(Relaxed) > 0
@@ -118,7 +126,8 @@ impl Daemon {
             let link = snapshot.link(ifindex);
             link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
         };
-        entries.into_iter().map(|p| policy_row(p, name)).collect()
+        let has_tunnel = |if_id| self.tunnels.ifindex(if_id).is_some();
+        entries.into_iter().map(|p| policy_row(p, name, has_tunnel)).collect()
     }
 
     fn worker_rows(&self) -> Vec<report::Worker> {
@@ -143,6 +152,7 @@ impl Daemon {
             report::Port {
                 interface: interface.into(),
                 kind: kind.into(),
+                if_id: None,
                 state,
                 mode,
                 queues: stats.len() as u32,
@@ -163,6 +173,13 @@ impl Daemon {
             .collect();
         let private = self.private_counters.iter().map(|counters| counters.read()).collect();
         rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
+        rows.extend(self.tunnels.states().map(|(config, ifindex, stats)| {
+            let is_up = snapshot.link(ifindex).is_some_and(|link| link.up);
+            let state = if is_up { "up" } else { "down: set the interface up" };
+            let mode = format!("if_id {:#x}", config.if_id);
+            let row = row(&config.interface, "tunnel", state.into(), mode, 0, vec![stats]);
+            report::Port { if_id: Some(config.if_id), ..row }
+        }));
         rows
     }
 
@@ -318,7 +335,11 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
     }
 }
 
-fn policy_row(policy: &PolicyEntry, name: impl Fn(u32) -> String) -> report::Policy {
+fn policy_row(
+    policy: &PolicyEntry,
+    name: impl Fn(u32) -> String,
+    has_tunnel: impl Fn(u32) -> bool,
+) -> report::Policy {
     let config = &policy.config;
     let s = &config.selector;
     let last_use = policy.last_use_s();
@@ -344,7 +365,7 @@ fn policy_row(policy: &PolicyEntry, name: impl Fn(u32) -> String) -> report::Pol
         priority: config.priority,
         action: match (config.action, config.templates.is_empty()) {
             _ if policy.is_unsupported() => "block (unsupported)".into(),
-            _ if !config.scope().is_any() => "none (unsupported)".into(),
+            _ if config.if_id != 0 && !has_tunnel(config.if_id) => "none (no tunnel)".into(),
             (Action::Block, _) => "block".into(),
             (Action::Allow, true) => "bypass".into(),
             (Action::Allow, false) => "protect".into(),

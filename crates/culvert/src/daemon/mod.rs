@@ -22,6 +22,7 @@ mod slots;
 mod sources;
 mod start;
 mod topology;
+mod tunnels;
 mod way_back;
 mod workers;
 
@@ -37,8 +38,9 @@ use dataplane::{Event, EventReceiver, Polling, Tables};
 use guard::Guard;
 use io::{Port, PortCounters, Tun, TunConfig, Umem};
 use mirror::{Change as LinuxChange, Observer};
-use policy::{PolicyConfig, PolicyEntry};
+use policy::{Marks, PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use steer::SendMarks;
 use tracing::{error, info, warn};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
@@ -51,6 +53,8 @@ use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::shortfall::Shortfalls;
 use self::sources::Source;
+use self::topology::Known;
+use self::tunnels::Tunnels;
 use self::way_back::WayBack;
 use self::workers::{ChangeError, Death, Workers, WorkersError};
 use crate::config::{Config, WorkerConfig};
@@ -59,7 +63,7 @@ use crate::paths;
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::missing as missing_capabilities;
-pub use slots::QUEUES_PER_WORKER;
+pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
 pub use start::run;
 
 /// Longest sleep of the control thread: some changes come without a notification.
@@ -96,6 +100,11 @@ struct Daemon {
     ports: Ports,
     private: Private,
     way_back: WayBack,
+    /// Tells the marks of what Linux sends, where the kernel can.
+    _send_marks: Option<SendMarks>,
+    tunnels: Tunnels,
+    /// The marks that SAs set.
+    set_marks: Vec<Marks>,
     guard: Guard,
     terminate: UnixStream,
     reload: UnixStream,
@@ -150,6 +159,7 @@ impl Daemon {
                 return End::InterfaceGone;
             }
             self.follow_sas();
+            self.follow_marks();
             self.follow_policies();
             self.retry();
             self.source.confirm();
@@ -208,6 +218,7 @@ impl Daemon {
                 Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
                     self.ports.lost(ifindex, &self.workers);
+                    self.tunnels.lost(ifindex);
                     self.publish_topology();
                 }
             }
@@ -221,8 +232,7 @@ impl Daemon {
             Err(error) => {
                 error!(%error, "the mirror of Linux's tables");
                 // Changes that the snapshot has by now are not reported again.
-                let own =
-                    topology::Own { table: self.config.tun.table, ifindex: self.private.ifindex() };
+                let own = own(&self.config, self.private.ifindex());
                 self.reflection = topology::Reflection::new(self.observer.snapshot(), own);
                 self.follow_linux();
                 self.publish_neighbours();
@@ -233,16 +243,17 @@ impl Daemon {
             return;
         }
         self.reflection.follow(self.observer.snapshot(), &changes);
-        let table = self.config.tun.table;
+        let tables = [self.config.tun.table, self.config.tun.marked_table];
         let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
         let mut routes = BTreeSet::new();
         for change in &changes {
             match change {
                 LinuxChange::Neighbour(_) | LinuxChange::NeighbourRemoved(_) => neighbours = true,
-                // Culvert's own table: its look-ups leave that out.
-                LinuxChange::Route(route) if route.table == table => {}
-                LinuxChange::RouteRemoved(route) if route.table == table => {
-                    self.private.repair_route(route.dst, self.observer.snapshot());
+                // Culvert's own tables: its look-ups leave those out.
+                LinuxChange::Route(route) if tables.contains(&route.table) => {}
+                LinuxChange::RouteRemoved(route) if tables.contains(&route.table) => {
+                    let snapshot = self.observer.snapshot();
+                    self.private.repair_route(route.table, route.dst, snapshot);
                 }
                 LinuxChange::Route(route) | LinuxChange::RouteRemoved(route) => {
                     paths = true;
@@ -320,19 +331,9 @@ impl Daemon {
     }
 
     fn publish_topology(&mut self) {
-        let ports = &self.ports;
-        self.way_back.follow(ports.working());
-        let way_back = &self.way_back;
-        let snapshot = self.observer.snapshot();
-        let slot = |ifindex| ports.slot(ifindex);
-        let fib = self.reflection.fib();
-        let topology = topology::topology(
-            snapshot,
-            fib,
-            slot,
-            |ifindex| way_back.tag(ifindex),
-            private::source_check,
-        );
+        self.way_back.follow(self.ports.working());
+        let known = Known { ports: &self.ports, tunnels: &self.tunnels, way_back: &self.way_back };
+        let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
         self.tables.topology.store(Arc::new(topology));
         self.workers.wake();
     }
@@ -353,6 +354,22 @@ impl Daemon {
         }
     }
 
+    /// Makes Linux know the marks that SAs set.
+    fn follow_marks(&mut self) {
+        let Some(wanted) = self.source.take_set_marks() else { return };
+        self.set_marks = wanted;
+        self.tell_marks();
+        self.publish_topology();
+    }
+
+    fn tell_marks(&mut self) {
+        let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
+        self.way_back.follow_marks(&self.set_marks, |if_id| match if_id {
+            0 => Some(private),
+            _ => tunnels.ifindex(if_id),
+        });
+    }
+
     /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
     /// before the workers can send it on.
     fn begin(&mut self, programs: Programs) {
@@ -360,6 +377,7 @@ impl Daemon {
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
         self.follow_sas();
+        self.follow_marks();
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
         let steering = self.ports.steering().with(local, policies);
@@ -383,7 +401,8 @@ impl Daemon {
             self.shortfalls.follow(index, new.as_deref());
             steps.push((old, new));
         }
-        self.shortfalls.tell(self.observer.snapshot());
+        let tunnels = &self.tunnels;
+        self.shortfalls.tell(self.observer.snapshot(), |id| tunnels.ifindex(id).is_some());
         steps
     }
 
@@ -479,7 +498,10 @@ impl Daemon {
             self.ports = Ports::new(&next.ports, &self.umem);
             self.ports.steer(steering);
         }
+        self.tunnels.follow(&next.tunnels, &self.workers);
+        self.tell_marks();
         self.config.ports = next.ports;
+        self.config.tunnels = next.tunnels;
         self.config.guard = next.guard;
         self.guard_anew = true;
         self.follow_linux();
@@ -595,6 +617,11 @@ impl Daemon {
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");
     }
+}
+
+/// What leads back to culvert.
+fn own(config: &Config, ifindex: u32) -> topology::Own {
+    topology::Own { tables: [config.tun.table, config.tun.marked_table], ifindex }
 }
 
 /// The private interface, as the configuration wants it.

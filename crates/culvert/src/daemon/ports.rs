@@ -74,8 +74,8 @@ impl Steering {
 fn taken(policy: &PolicyConfig) -> Option<Prefix> {
     let dst = policy.selector.dst;
     let stops = policy.action == Action::Block || !policy.templates.is_empty();
-    // Only Linux knows a packet's mark.
-    let is_taken = stops && policy.scope().is_any();
+    // What comes in by a port has no mark. What asks for one is Linux's to tell.
+    let is_taken = stops && policy.if_id == 0 && policy.mark.matches(0);
     is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
 }
 

@@ -1,103 +1,38 @@
-//! Policies that culvert cannot carry out: how they are handled, and how that is reported.
-//!
-//! Packets in the data path have neither a mark nor an XFRM interface (`if_id`). A policy that asks
-//! for one cannot be held against them, so:
+//! What policies ask for that is not carried out: what becomes of it, and who is told.
 //!
 //! | the policy | then |
 //! | --- | --- |
-//! | protects or blocks, and names a network | it blocks everything between its networks, whatever the mark; the guard's barrier is one without mark |
-//! | protects or blocks, from any address to any address | nothing in the data path: blocking that would cut the machine off. The guard's barrier has the mark or `if_id`: what Linux marks, or routes to such an interface, is blocked there |
-//! | lets pass | it lets nothing pass: the policies behind it decide |
-//!
-//! AH, IPComp and nested SAs are blocked by the policy database itself.
+//! | has a template that culvert does not know | its traffic is blocked by the policy database itself |
+//! | names an interface that is gone | it matches nothing |
+//! | has an `if_id` that no tunnel interface has | it matches nothing: no packet belongs to that interface |
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use mirror::Snapshot;
-use policy::{Action, Direction, Mark, PolicyConfig, PolicyEntry, Scope};
+use policy::{Direction, Mark, PolicyEntry, Scope};
 use tracing::warn;
 
-/// Whether a policy has to block everything between its networks.
-pub fn must_block(config: &PolicyConfig) -> bool {
-    let is_bypass = config.action == Action::Allow && config.templates.is_empty();
-    let is_for_all = config.selector.src.len == 0 && config.selector.dst.len == 0;
-    !config.scope().is_any() && !is_bypass && !is_for_all
-}
+/// What becomes of policies whose templates are not known, said of several.
+const FATE: &str = "ask for AH, IPComp or nested SAs: their traffic is blocked";
 
-/// Why a policy is not carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
-    /// By its templates; blocked.
-    Templates,
-    /// By its mark or interface; blocked.
-    Scope,
-    /// The same from any address to any address; blocked by the kernel alone.
-    ScopeOfAll,
-    /// The same of one that lets pass.
-    ScopeOfBypass,
-}
-
-impl Kind {
-    fn of(policy: &PolicyEntry) -> Option<Kind> {
-        let config = &policy.config;
-        if policy.is_blocking_all() {
-            return Some(Kind::Scope);
-        }
-        if !config.scope().is_any() {
-            let is_bypass = config.action == Action::Allow && config.templates.is_empty();
-            return Some(if is_bypass { Kind::ScopeOfBypass } else { Kind::ScopeOfAll });
-        }
-        policy.is_unsupported().then_some(Kind::Templates)
-    }
-
-    /// How policies of this kind are handled, as a clause about several.
-    fn fate(self) -> &'static str {
-        match self {
-            Kind::Templates => "ask for AH, IPComp or nested SAs: their traffic is blocked",
-            Kind::Scope => {
-                "have a mark or an if_id, which culvert does not carry out: all traffic between their \
-                 networks is blocked, whatever its mark"
-            }
-            Kind::ScopeOfAll => {
-                "have a mark or an if_id, which culvert does not carry out, and are for any address: \
-                 nothing is protected by them, and what Linux marks so, or routes to such an \
-                 interface, is blocked"
-            }
-            Kind::ScopeOfBypass => {
-                "have a mark or an if_id, which culvert does not carry out: they let nothing pass"
-            }
-        }
-    }
-
-    /// What the operator can do.
-    fn remedy(self) -> &'static str {
-        match self {
-            Kind::Templates => "propose ESP alone, and ipcomp = no, in swanctl.conf",
-            Kind::Scope | Kind::ScopeOfAll | Kind::ScopeOfBypass => {
-                "configure the tunnel by its networks, without mark_in, mark_out, if_id_in and \
-                 if_id_out in swanctl.conf"
-            }
-        }
-    }
-}
-
-/// A policy that is not carried out.
-struct Noted {
-    kind: Kind,
-    /// What it is, for people.
-    name: String,
-}
+/// What whoever configured them can do.
+const REMEDY: &str = "propose ESP alone, and ipcomp = no, in swanctl.conf";
 
 /// The policies that are not carried out, and the interfaces that policies name.
 #[derive(Default)]
 pub struct Shortfalls {
-    noted: BTreeMap<u32, Noted>,
+    /// Those whose templates are not known: what each is, for people.
+    noted: BTreeMap<u32, String>,
     /// Not in the log yet, by index.
     fresh: BTreeSet<u32>,
     /// Policies that name an interface, by its index.
     naming: BTreeMap<u32, BTreeSet<u32>>,
     /// Interfaces whose absence is in the log.
     missed: BTreeSet<u32>,
+    /// Policies that have an `if_id`, by that.
+    tunnelled: BTreeMap<u32, BTreeSet<u32>>,
+    /// Ids for which the log has been told that no interface has them.
+    unheard: BTreeSet<u32>,
 }
 
 impl Shortfalls {
@@ -106,14 +41,19 @@ impl Shortfalls {
         if self.noted.remove(&index).is_some() {
             self.fresh.remove(&index);
         }
-        self.naming.retain(|_, policies| {
-            policies.remove(&index);
-            !policies.is_empty()
-        });
+        for by in [&mut self.naming, &mut self.tunnelled] {
+            by.retain(|_, policies| {
+                policies.remove(&index);
+                !policies.is_empty()
+            });
+        }
         let Some(policy) = policy else { return };
-        if let Some(kind) = Kind::of(policy) {
-            self.noted.insert(index, Noted { kind, name: name(policy) });
+        if policy.is_unsupported() {
+            self.noted.insert(index, name(policy));
             self.fresh.insert(index);
+        }
+        if policy.config.if_id != 0 {
+            self.tunnelled.entry(policy.config.if_id).or_default().insert(index);
         }
         let ifindex = policy.config.selector.ifindex;
         if ifindex != 0 {
@@ -121,12 +61,13 @@ impl Shortfalls {
         }
     }
 
-    /// Logs what was not logged yet.
-    pub fn tell(&mut self, snapshot: &Snapshot) {
+    /// Tells the log what it has not been told; `has_tunnel` says whether a tunnel interface has an
+    /// `if_id`.
+    pub fn tell(&mut self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) {
         let fresh = std::mem::take(&mut self.fresh);
         let (said, rest) = (fresh.iter().take(AT_ONCE), fresh.len().saturating_sub(AT_ONCE));
-        for Noted { kind, name } in said.filter_map(|index| self.noted.get(index)) {
-            warn!("policies such as {name} {}; {}", kind.fate(), kind.remedy());
+        for name in said.filter_map(|index| self.noted.get(index)) {
+            warn!("policies such as {name} {FATE}; {REMEDY}");
         }
         if rest > 0 {
             warn!("{rest} more policies are not carried out: culvert policy shows which");
@@ -139,23 +80,38 @@ impl Shortfalls {
             }
         }
         self.missed.retain(|ifindex| self.naming.contains_key(ifindex));
+        for (if_id, policies) in &self.tunnelled {
+            if has_tunnel(*if_id) {
+                self.unheard.remove(if_id);
+            } else if self.unheard.insert(*if_id) {
+                warn!("{}", without_tunnel(*if_id, policies.len()));
+            }
+        }
+        self.unheard.retain(|if_id| self.tunnelled.contains_key(if_id));
     }
 
-    /// The warnings of `culvert status`.
-    pub fn warnings(&self, snapshot: &Snapshot) -> Vec<String> {
-        let mut by_kind: BTreeMap<Kind, Vec<&str>> = BTreeMap::new();
-        for Noted { kind, name } in self.noted.values() {
-            by_kind.entry(*kind).or_default().push(name);
-        }
-        let kinds = by_kind.iter().map(|(kind, names)| {
-            let count = names.len();
-            let some = names.iter().take(NAMED).copied().collect::<Vec<_>>().join("; ");
+    /// What `culvert status` has to say; `has_tunnel` as for [`Shortfalls::tell`].
+    pub fn warnings(&self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) -> Vec<String> {
+        let count = self.noted.len();
+        let unknown = (count > 0).then(|| {
+            let some = self.noted.values().take(NAMED).map(String::as_str);
+            let some = some.collect::<Vec<_>>().join("; ");
             let more = if count > NAMED { "; ..." } else { "" };
-            format!("{count} policies {} ({some}{more})", kind.fate())
+            format!("{count} policies {FATE} ({some}{more})")
         });
         let gone = self.naming.iter().filter(|(ifindex, _)| snapshot.link(**ifindex).is_none());
-        kinds.chain(gone.map(|(ifindex, policies)| absent(*ifindex, policies.len()))).collect()
+        let gone = gone.map(|(ifindex, policies)| absent(*ifindex, policies.len()));
+        let alone = self.tunnelled.iter().filter(|(if_id, _)| !has_tunnel(**if_id));
+        let alone = alone.map(|(if_id, policies)| without_tunnel(*if_id, policies.len()));
+        unknown.into_iter().chain(gone).chain(alone).collect()
     }
+}
+
+fn without_tunnel(if_id: u32, policies: usize) -> String {
+    format!(
+        "{policies} policies have if_id {if_id:#x}, and no tunnel interface has it: they match \
+         nothing; add a [[tunnel]] with if_id = {if_id} to culvert's configuration"
+    )
 }
 
 fn absent(ifindex: u32, policies: usize) -> String {
@@ -193,7 +149,7 @@ const NAMED: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Databases, Prefix, Selector, Template};
+    use policy::{Action, Databases, PolicyConfig, Prefix, Selector, Template};
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
@@ -224,24 +180,7 @@ mod tests {
     }
 
     const NONE: Scope = Scope { mark: Mark { value: 0, mask: 0 }, if_id: 0 };
-    const MARK: Scope = Scope { mark: Mark { value: 10, mask: u32::MAX }, if_id: 0 };
     const IF_ID: Scope = Scope { if_id: 42, ..NONE };
-
-    #[test]
-    fn what_names_a_network_is_blocked_and_what_names_none_is_not() {
-        let blocked = |src, dst, scope| must_block(&protect(1, src, dst, scope));
-        for scope in [MARK, IF_ID] {
-            assert!(blocked("10.1.0.0/16", "10.2.0.0/16", scope));
-            assert!(blocked("0.0.0.0/0", "10.2.0.0/16", scope));
-            assert!(blocked("10.1.0.0/16", "0.0.0.0/0", scope));
-            assert!(!blocked("0.0.0.0/0", "0.0.0.0/0", scope));
-            assert!(!blocked("::/0", "::/0", scope));
-            let config = protect(1, "10.1.0.0/16", "10.2.0.0/16", scope);
-            assert!(!must_block(&PolicyConfig { templates: vec![], ..config.clone() }));
-            assert!(must_block(&PolicyConfig { action: Action::Block, ..config }));
-        }
-        assert!(!blocked("10.1.0.0/16", "10.2.0.0/16", NONE));
-    }
 
     #[test]
     fn whoever_looks_is_told_of_each_kind_and_of_what_has_gone() {
@@ -249,34 +188,32 @@ mod tests {
         let mut shortfalls = Shortfalls::default();
         let snapshot = Snapshot::default();
         let mut put = |shortfalls: &mut Shortfalls, config: PolicyConfig| {
-            let entry = match must_block(&config) {
-                true => databases.put_blocking(config),
-                false => databases.put_policy(config),
-            };
+            let entry = databases.put_policy(config);
             shortfalls.follow(entry.config.index, Some(&entry));
         };
+        let (no, yes) = (|_| false, |if_id| if_id == 42);
         put(&mut shortfalls, protect(1, "10.1.0.0/16", "10.2.0.0/16", NONE));
-        assert!(shortfalls.warnings(&snapshot).is_empty());
-        for index in 2..7 {
-            put(&mut shortfalls, protect(index, "10.1.0.0/16", "10.2.0.0/16", MARK));
-        }
+        assert!(shortfalls.warnings(&snapshot, no).is_empty());
         put(&mut shortfalls, protect(7, "0.0.0.0/0", "0.0.0.0/0", IF_ID));
-        let mut comp = protect(8, "10.1.0.0/16", "10.3.0.0/16", NONE);
-        comp.templates[0].protocol = 108;
-        comp.selector.ifindex = 77;
-        put(&mut shortfalls, comp);
-        let warnings = shortfalls.warnings(&snapshot);
-        let [templates, scope, all, gone] = &warnings[..] else { panic!("{warnings:?}") };
-        assert!(templates.starts_with("1 policies ask for AH, IPComp or nested"), "{templates}");
-        assert!(scope.starts_with("5 policies have a mark"), "{scope}");
-        assert!(scope.contains("10.1.0.0/16 to 10.2.0.0/16 mark 0xa/0xffffffff; "), "{scope}");
-        assert!(all.contains("any address") && all.contains("if_id 0x2a"), "{all}");
-        assert!(gone.contains("interface 77"), "{gone}");
-        shortfalls.tell(&snapshot);
+        for index in 2..7 {
+            let mut unknown = protect(index, "10.1.0.0/16", "10.3.0.0/16", NONE);
+            unknown.templates[0].protocol = 43;
+            unknown.selector.ifindex = 77;
+            put(&mut shortfalls, unknown);
+        }
+        let warnings = shortfalls.warnings(&snapshot, no);
+        let [templates, gone, alone] = &warnings[..] else { panic!("{warnings:?}") };
+        assert!(templates.starts_with("5 policies ask for AH, IPComp or nested"), "{templates}");
+        assert!(templates.contains("10.1.0.0/16 to 10.3.0.0/16; "), "{templates}");
+        assert!(gone.contains("5 policies name interface 77"), "{gone}");
+        assert!(alone.contains("if_id 0x2a") && alone.contains("if_id = 42"), "{alone}");
+        assert_eq!(shortfalls.warnings(&snapshot, yes).len(), 2);
+        shortfalls.tell(&snapshot, no);
         assert!(shortfalls.fresh.is_empty() && shortfalls.missed.contains(&77));
-        (2..9).for_each(|index| shortfalls.follow(index, None));
-        assert!(shortfalls.warnings(&snapshot).is_empty());
-        shortfalls.tell(&snapshot);
-        assert!(shortfalls.missed.is_empty());
+        assert!(shortfalls.unheard.contains(&42));
+        (2..8).for_each(|index| shortfalls.follow(index, None));
+        assert!(shortfalls.warnings(&snapshot, no).is_empty());
+        shortfalls.tell(&snapshot, no);
+        assert!(shortfalls.missed.is_empty() && shortfalls.unheard.is_empty());
     }
 }

@@ -4,6 +4,7 @@
 //! | --- | --- | --- |
 //! | the private interface | `q % n` | 0 for the first `n` queues; the last slots for further ones |
 //! | port `p` | `q % n` | `1 + 16 p + q / n` |
+//! | tunnel interface `t`, which has one | 0 | `128 + t` |
 //!
 //! So the first queue that a worker has of an interface is in the same slot at each of them, and a
 //! frame finds its port by the interface alone.
@@ -13,8 +14,14 @@ use dataplane::MAX_PORTS;
 /// The most queues of one port that one worker has.
 pub const QUEUES_PER_WORKER: usize = 16;
 
+/// The first slot of a tunnel interface.
+const TUNNELS: usize = 128;
+
 /// The most ports.
-pub const MAX_INTERFACES: usize = (MAX_PORTS - 1) / QUEUES_PER_WORKER;
+pub const MAX_INTERFACES: usize = (TUNNELS - 1) / QUEUES_PER_WORKER;
+
+/// The most tunnel interfaces.
+pub const MAX_TUNNELS: usize = MAX_PORTS - TUNNELS;
 
 /// The first slot behind those of the ports.
 const BEHIND: usize = 1 + MAX_INTERFACES * QUEUES_PER_WORKER;
@@ -48,7 +55,12 @@ pub fn of_port(first_slot: usize, queue: usize, workers: usize) -> Option<Place>
 pub fn of_private(queue: usize, workers: usize) -> Option<Place> {
     let (worker, turn) = (worker_of(queue, workers), queue / workers);
     let slot = if turn == 0 { 0 } else { BEHIND + turn - 1 };
-    (slot < MAX_PORTS).then_some(Place { worker, slot })
+    (slot < TUNNELS).then_some(Place { worker, slot })
+}
+
+/// The slot of a tunnel interface.
+pub const fn of_tunnel(tunnel: usize) -> usize {
+    TUNNELS + tunnel
 }
 
 /// The queue in a place, and the first slot of its interface.
@@ -74,7 +86,7 @@ mod tests {
         for workers in [1, 2, 3, 4, 16, 64] {
             let mut taken = HashSet::new();
             let mut check = |place: Place, queue, first| {
-                assert!(place.worker < workers && place.slot < MAX_PORTS, "{place:?}");
+                assert!(place.worker < workers && place.slot < TUNNELS, "{place:?}");
                 assert!(taken.insert((place.worker, place.slot)), "{place:?} twice");
                 assert_eq!(queue_in(place, workers), (queue, first));
             };

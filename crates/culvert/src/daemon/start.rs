@@ -20,6 +20,7 @@ use mirror::Observer;
 use rustix::process::DumpableBehavior;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
+use steer::SendMarks;
 use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
@@ -33,10 +34,11 @@ use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::sources::builtin::Restored;
-use super::topology::{Own, Reflection};
+use super::topology::Reflection;
+use super::tunnels::{Opened, Tunnels};
 use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
-use super::{Daemon, End, tun_config};
+use super::{Daemon, End, own, tun_config};
 use crate::cli::RunArgs;
 use crate::config::Config;
 use crate::paths;
@@ -145,7 +147,12 @@ impl Daemon {
         let tuns = Tun::open_queues(&tun_config(&config), plan.workers.len())?;
         let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
         let private_counters = tuns.iter().map(io::Port::counters).collect();
-        let private = Private::set_up(&config.tun, tun_ifindex)?;
+        let send_marks = SendMarks::load_and_attach(&config.tun.interface);
+        if let Err(error) = &send_marks {
+            warn!("{error}; packets that Linux marks, and a policy protects, are blocked");
+        }
+        let private = Private::set_up(&config.tun, tun_ifindex, send_marks.is_ok())?;
+        let tunnels = Opened::open(&config.tunnels)?;
         let way_back = WayBack::set_up(&config.tun);
         let path = paths::interface_file(&config.name);
         fs::write(&path, &config.tun.interface)
@@ -169,10 +176,11 @@ impl Daemon {
             workers.add_private(queue, tun_ifindex, Box::new(tun));
         }
 
+        let tunnels = Tunnels::start(tunnels, &workers);
+
         // 5.
         let observer = Observer::new()?;
-        let own = Own { table: config.tun.table, ifindex: tun_ifindex };
-        let reflection = Reflection::new(observer.snapshot(), own);
+        let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
         let ports = Ports::new(&config.ports, &umem);
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
@@ -202,6 +210,9 @@ impl Daemon {
             ports,
             private,
             way_back,
+            _send_marks: send_marks.ok(),
+            tunnels,
+            set_marks: Vec::new(),
             guard,
             terminate,
             reload,

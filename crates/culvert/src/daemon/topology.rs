@@ -12,6 +12,11 @@ use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use super::ports::Ports;
+use super::private;
+use super::tunnels::Tunnels;
+use super::way_back::WayBack;
+
 /// Routes and neighbours as workers read them, kept in step with the mirror. A change costs the same
 /// however many routes there are.
 pub struct Reflection {
@@ -23,8 +28,8 @@ pub struct Reflection {
 /// Routes that lead back to culvert, and are left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Culvert's own table.
-    pub table: u32,
+    /// Culvert's own tables.
+    pub tables: [u32; 2],
     /// The private interface: its routes in every table.
     pub ifindex: u32,
 }
@@ -34,7 +39,7 @@ impl Reflection {
     pub fn new(snapshot: &Snapshot, own: Own) -> Self {
         let found = snapshot.routes().filter_map(|r| followed(r, own));
         Self {
-            routes: Routes::new(found, rules(snapshot), Some(own.table)),
+            routes: Routes::new(found, rules(snapshot), Some(own.tables[0])),
             neighbours: snapshot.neighbours().map(neighbour).collect(),
             own,
         }
@@ -47,7 +52,7 @@ impl Reflection {
         for change in changes {
             match change {
                 Change::Route(route) | Change::RouteRemoved(route) => {
-                    if route.table != self.own.table {
+                    if !self.own.tables.contains(&route.table) {
                         changed.insert((route.table, route.dst));
                     }
                 }
@@ -86,24 +91,29 @@ impl Reflection {
     }
 }
 
-/// Routes, rules and interfaces. `port` gives an interface's slot in the workers, `back` the tag by
-/// which packets for Linux return to it.
-pub fn topology(
-    snapshot: &Snapshot,
-    fib: Fib,
-    port: impl Fn(u32) -> Option<usize>,
-    back: impl Fn(u32) -> Option<u16>,
-    source_check: impl Fn(&str) -> SourceCheck,
-) -> Topology {
+/// What is known of interfaces beside what Linux says.
+pub struct Known<'k> {
+    /// The ports.
+    pub ports: &'k Ports,
+    /// The tunnel interfaces.
+    pub tunnels: &'k Tunnels,
+    /// How Linux takes packets.
+    pub way_back: &'k WayBack,
+}
+
+/// Routes, rules and interfaces, as workers read them.
+pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
+    let Known { ports, tunnels, way_back } = known;
     let interfaces = snapshot
         .links()
         .map(|link| {
-            let port = port(link.index);
+            let port = ports.slot(link.index);
             let interface = Interface {
                 port,
-                back: back(link.index),
+                back: way_back.tag(link.index),
+                if_id: tunnels.if_id(link.index),
                 source_check: match port {
-                    Some(_) => source_check(&link.name),
+                    Some(_) => private::source_check(&link.name),
                     None => SourceCheck::Off,
                 },
                 mac: MacAddr(link.mac.unwrap_or_default()),
@@ -118,9 +128,12 @@ pub fn topology(
             (link.index, interface)
         })
         .collect::<HashMap<_, _, _>>();
+    let is_up = |ifindex| snapshot.link(ifindex).is_some_and(|link| link.up);
     Topology {
         fib,
         interfaces,
+        tunnels: tunnels.up(is_up).collect(),
+        marks: way_back.marks().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }
 }
@@ -144,7 +157,8 @@ fn global_v6(snapshot: &Snapshot, ifindex: u32) -> Option<std::net::Ipv6Addr> {
 fn followed(r: &mirror::Route, own: Own) -> Option<RouteEntry> {
     let is_own = |hop: &mirror::NextHop| hop.ifindex == own.ifindex;
     let leads_back = !r.next_hops.is_empty() && r.next_hops.iter().all(is_own);
-    let is_followed = r.tos == 0 && r.src.is_none() && !leads_back;
+    let is_followed =
+        r.tos == 0 && r.src.is_none() && !leads_back && !own.tables.contains(&r.table);
     is_followed.then(|| {
         let mut entry = route(r);
         entry.hops.retain(|hop| hop.ifindex != own.ifindex);

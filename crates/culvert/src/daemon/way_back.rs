@@ -11,12 +11,15 @@
 //! | cleartext that was taken from a port and is Linux's | that port |
 //! | cleartext under a policy whose protection is optional (`level use`) | the private interface: the guard's barrier would block it at the port |
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
+//! | decrypted by an SA of a tunnel interface | that interface |
+//! | decrypted by an SA that marks its packets (`set_mark_in`) | the private interface or its tunnel interface, with the mark |
 //!
 //! A port in generic mode gets nothing back, because its program would take it again. Then, and where the
 //! kernel lacks what the program needs, such packets come in by the private interface.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use policy::Marks;
 use steer::GiveBack;
 use tracing::warn;
 
@@ -35,11 +38,16 @@ pub struct WorkingPort<'a> {
     pub is_native: bool,
 }
 
+/// The first tag that stands for a mark; those of ports are below.
+const FIRST_MARK: u16 = 64;
+
 /// The program.
 pub struct WayBack {
     program: Option<GiveBack>,
     /// The ports that get their packets back: tags by interface.
     tags: BTreeMap<u32, u16>,
+    /// Tags of the marks that SAs set.
+    marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
     trouble: Option<String>,
     /// What the operator should know of ports, by interface.
@@ -57,7 +65,13 @@ impl WayBack {
         if let Some(trouble) = &trouble {
             warn!("{trouble}");
         }
-        WayBack { program, tags: BTreeMap::new(), trouble, warnings: BTreeMap::new() }
+        WayBack {
+            program,
+            tags: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            trouble,
+            warnings: BTreeMap::new(),
+        }
     }
 
     /// Follows the attached ports. To be called before workers learn of them: the program drops
@@ -88,6 +102,36 @@ impl WayBack {
             }
         }
         self.warnings = warnings;
+    }
+
+    /// Follows the marks that SAs set; `ifindex` is the interface that what has an `if_id` comes in by, the
+    /// private interface's for 0, if there is one. To be told before workers are.
+    pub fn follow_marks(&mut self, wanted: &[Marks], ifindex: impl Fn(u32) -> Option<u32>) {
+        let Some(program) = &mut self.program else { return };
+        let set: BTreeSet<&Marks> = wanted.iter().collect();
+        self.marks.retain(|marks, _| set.contains(marks));
+        let used: BTreeSet<u16> = self.marks.values().copied().collect();
+        let mut free = (FIRST_MARK..steer::back::TAGS).filter(|tag| !used.contains(tag));
+        for marks in wanted {
+            let known = self.marks.get(marks).copied();
+            let Some(tag) = known.or_else(|| free.next()) else {
+                warn!("SAs set more marks than Linux can be told; packets of the rest are dropped");
+                break;
+            };
+            // Where there is no such interface no packet belongs to it.
+            let result = program.set_marked(tag, ifindex(marks.if_id).unwrap_or(0), marks.mark);
+            match result {
+                Ok(()) => {
+                    self.marks.insert(*marks, tag);
+                }
+                Err(error) => warn!(%error, mark = marks.mark, "packets with it are dropped"),
+            }
+        }
+    }
+
+    /// The tags by which Linux takes decrypted packets with a mark.
+    pub fn marks(&self) -> impl Iterator<Item = (Marks, u16)> {
+        self.marks.iter().map(|(marks, tag)| (*marks, *tag))
     }
 
     /// The tag by which an interface gets its packets back.

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use crypto::Providers;
 use dataplane::{
-    Command, Counters, CryptoParts, CryptoWorker, EventSender, Polling, Tables, Team, Totals,
-    Waker, Worker, WorkerParts,
+    Command, Counters, CryptoParts, CryptoWorker, EventSender, Polling, PortKind, Tables, Team,
+    Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, PortStats, Umem};
@@ -176,13 +176,14 @@ impl Workers {
         }
         while workers.iter_mut().map(Worker::settle).sum::<usize>() > 0 {}
         let mut ports = self.take_ports(&mut workers);
-        let first = ports.iter().filter(|p| p.is_linux).map(|p| p.queue + 1).max().unwrap_or(0);
+        let private_ports = ports.iter().filter(|p| p.kind == PortKind::Private);
+        let first = private_ports.map(|p| p.queue + 1).max().unwrap_or(0);
         ports.extend(private.into_iter().zip(first..).map(|(port, queue)| SpreadPort {
             ifindex: private_ifindex,
             first_slot: 0,
             queue,
             port,
-            is_linux: true,
+            kind: PortKind::Private,
         }));
         workers.iter_mut().for_each(Worker::end_crypto_pool);
         self.join_crypto()?;
@@ -264,13 +265,14 @@ impl Workers {
             workers.push(worker);
             self.running.push(Running { commands, waker, thread: None, crypto: Vec::new() });
         }
-        for SpreadPort { ifindex, first_slot, queue, port, is_linux } in ports {
-            let place = match is_linux {
-                true => slots::of_private(queue, workers.len()),
-                false => slots::of_port(first_slot, queue, workers.len()),
+        for SpreadPort { ifindex, first_slot, queue, port, kind } in ports {
+            let place = match kind {
+                PortKind::Private => slots::of_private(queue, workers.len()),
+                PortKind::Ethernet => slots::of_port(first_slot, queue, workers.len()),
+                PortKind::Tunnel => Some(Place { worker: 0, slot: first_slot }),
             };
             match place.and_then(|place| Some((place.slot, workers.get_mut(place.worker)?))) {
-                Some((slot, worker)) => worker.add_port(slot, ifindex, port, is_linux),
+                Some((slot, worker)) => worker.add_port(slot, ifindex, port, kind),
                 None => warn!(ifindex, queue, "no place for a queue with so few workers: closed"),
             }
         }
@@ -315,9 +317,12 @@ impl Workers {
         for (number, worker) in workers.iter_mut().enumerate() {
             ports.extend(worker.take_ports().into_iter().map(|taken| {
                 let place = Place { worker: number, slot: taken.slot };
-                let (queue, first_slot) = slots::queue_in(place, count);
-                let (ifindex, port, is_linux) = (taken.ifindex, taken.port, taken.is_linux);
-                SpreadPort { ifindex, first_slot, queue, port, is_linux }
+                let (queue, first_slot) = match taken.kind {
+                    PortKind::Tunnel => (0, taken.slot),
+                    PortKind::Ethernet | PortKind::Private => slots::queue_in(place, count),
+                };
+                let (ifindex, port, kind) = (taken.ifindex, taken.port, taken.kind);
+                SpreadPort { ifindex, first_slot, queue, port, kind }
             }));
         }
         ports
@@ -348,20 +353,25 @@ impl Workers {
     /// for the first time.
     pub fn add_port(&self, first_slot: usize, queue: u32, ifindex: u32, port: Box<dyn Port>) {
         let place = slots::of_port(first_slot, queue as usize, self.count());
-        self.add(place, ifindex, port, false);
+        self.add(place, ifindex, port, PortKind::Ethernet);
     }
 
     /// Gives a queue of the private interface to its worker, as [`Workers::add_port`].
     pub fn add_private(&self, queue: usize, ifindex: u32, port: Box<dyn Port>) {
-        self.add(slots::of_private(queue, self.count()), ifindex, port, true);
+        self.add(slots::of_private(queue, self.count()), ifindex, port, PortKind::Private);
     }
 
-    fn add(&self, place: Option<Place>, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
+    /// Gives a tunnel interface to the first worker, as [`Workers::add_port`].
+    pub fn add_tunnel(&self, slot: usize, ifindex: u32, port: Box<dyn Port>) {
+        self.add(Some(Place { worker: 0, slot }), ifindex, port, PortKind::Tunnel);
+    }
+
+    fn add(&self, place: Option<Place>, ifindex: u32, port: Box<dyn Port>, kind: PortKind) {
         let Some(Place { worker, slot }) = place else {
             return warn!(ifindex, "no place for a queue: closed");
         };
         let (done, is_done) = channel();
-        self.send(worker, Command::AddPort { slot, ifindex, port, is_linux, done });
+        self.send(worker, Command::AddPort { slot, ifindex, port, kind, done });
         if is_done.recv_timeout(ANSWER_TIMEOUT).is_err() {
             warn!("{} is slow to answer", worker_name(worker));
         }
@@ -445,7 +455,7 @@ struct SpreadPort {
     first_slot: usize,
     queue: usize,
     port: Box<dyn Port>,
-    is_linux: bool,
+    kind: PortKind,
 }
 
 impl Death {

@@ -64,6 +64,8 @@ impl Executor {
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
             Action::ToLinux => self.out.give_to_linux(packet),
+            Action::ToTunnel { slot } => self.out.send((*slot).into(), packet),
+            Action::ToLinuxMarked { tag } => self.out.give_marked(packet, *tag),
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
             Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),

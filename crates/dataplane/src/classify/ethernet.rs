@@ -41,7 +41,7 @@ impl Path {
                 // What Ethernet padded is not part of the packet.
                 packet.span = Span { len: summary.fields.total_len().into(), ..span };
                 meta.summary = summary;
-                meta.enter(Ingress { ifindex, via: None }, true);
+                meta.enter(Ingress::of_port(ifindex), true);
                 return Ok(());
             }
         }
@@ -86,7 +86,7 @@ impl Path {
             self.exec.out.counters.work.checksums_completed.add(1);
         }
         meta.summary = (&h).into();
-        meta.enter(Ingress { ifindex, via: None }, !is_to_many);
+        meta.enter(Ingress::of_port(ifindex), !is_to_many);
         Ok(())
     }
 
@@ -106,20 +106,23 @@ impl Path {
     }
 
     /// A packet from Linux: made by a program of this machine, or forwarded by Linux from an
-    /// interface that is not a port.
+    /// interface that is not a port. `tunnel` is the tunnel interface that Linux routed it to, 0 for the
+    /// private interface.
     #[inline(always)]
     pub(super) fn meta_from_linux(
         &self,
         packet: &mut Packet,
         meta: &mut Meta,
+        tunnel: u32,
     ) -> Result<(), DropReason> {
+        let mark = io::tun::mark::take(packet);
         self.meta_of_packet(packet, meta)?;
         packet.span.len = meta.summary.fields.total_len().into();
         // Whether those are key exchange is seen in the packet alone.
         let (src_port, dst_port) = meta.summary.flow.ports();
         let is_natt =
             self.view.topology.is_natt_port(src_port) || self.view.topology.is_natt_port(dst_port);
-        meta.enter(Ingress { ifindex: 0, via: None }, !is_natt);
+        meta.enter(Ingress { ifindex: tunnel, mark, via: None }, !is_natt);
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use io::Burst;
 use wire::{FlowKey, protocol};
 
 use crate::burst::Path;
-use crate::packets::{Meta, Metas, Source};
+use crate::packets::{Meta, Metas, PortKind, Source};
 use crate::prefetch::prefetch_headers;
 use addresses::KnownAddresses;
 
@@ -54,7 +54,7 @@ impl Path {
     /// Classifies each packet of a burst; its span is then the IP packet.
     #[inline(always)]
     pub(crate) fn classify(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {
-        let Source { ifindex, is_linux, mac } = source;
+        let Source { ifindex, kind, mac } = source;
         let cache = self.bulk_cache();
         burst.iter().take(AHEAD).for_each(|packet| prefetch_headers(cache, packet));
         let metas = metas.places(burst.len());
@@ -63,9 +63,10 @@ impl Path {
                 prefetch_headers(cache, next);
             }
             let (Some(packet), Some(meta)) = (burst.get_mut(at), metas.get_mut(at)) else { break };
-            let found = match is_linux {
-                true => self.meta_from_linux(packet, meta),
-                false => self.meta_from_port(packet, meta, ifindex, mac),
+            let found = match kind {
+                PortKind::Ethernet => self.meta_from_port(packet, meta, ifindex, mac),
+                PortKind::Private => self.meta_from_linux(packet, meta, 0),
+                PortKind::Tunnel => self.meta_from_linux(packet, meta, ifindex),
             };
             match found {
                 Ok(()) => {

@@ -33,10 +33,20 @@ pub(crate) struct Key {
 /// How packets come in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ingress {
-    /// The interface; 0 for packets of Linux.
+    /// The interface; 0 for packets of Linux by the private interface.
     pub(crate) ifindex: u32,
+    /// The packets' mark, 0 without one.
+    pub(crate) mark: u32,
     /// The SA that they were decrypted by.
     pub(crate) via: Option<SaHandle>,
+}
+
+impl Ingress {
+    /// By an Ethernet port.
+    #[inline(always)]
+    pub(crate) const fn of_port(ifindex: u32) -> Ingress {
+        Ingress { ifindex, mark: 0, via: None }
+    }
 }
 
 /// How keys are hashed; seeded, so that nobody outside can choose flows that collide.
@@ -47,8 +57,9 @@ impl FlowHash {
     /// The hash of a key. The SA does not enter: when it is replaced, the flow keeps its place.
     #[inline(always)]
     pub(crate) fn hash(&self, key: &Key) -> u64 {
-        let port = u64::from(key.ingress.ifindex).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        key.flow.hash(&self.0) ^ port
+        let Ingress { ifindex, mark, .. } = key.ingress;
+        let port = u64::from(ifindex) | u64::from(mark) << 32;
+        key.flow.hash(&self.0) ^ port.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }
 

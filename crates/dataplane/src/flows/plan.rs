@@ -41,6 +41,16 @@ pub(crate) enum Action {
     OpenUdp,
     /// Linux's: handed over through the private interface.
     ToLinux,
+    /// Linux's: handed over through a tunnel interface.
+    ToTunnel {
+        /// The interface's slot.
+        slot: u16,
+    },
+    /// Linux's: handed over through the private interface with a mark, as received by an interface.
+    ToLinuxMarked {
+        /// What stands for mark and interface.
+        tag: u16,
+    },
     /// Linux's: given back as received by the interface that it came in by.
     BackToLinux {
         /// The interface's tag.
@@ -101,14 +111,19 @@ pub(crate) fn ip_len(len: usize) -> u16 {
 pub(crate) struct Plan {
     pub(crate) action: Action,
     /// Counters of the policies that allowed it.
-    counters: [Option<PolicyCounters>; MAX_QUESTIONS],
+    counters: [Option<PolicyCounters>; MAX_POLICIES],
 }
 
 /// A plan holds as long as the databases would answer the same to all of these questions.
 pub(crate) type Stamps = ArrayVec<Stamp, MAX_QUESTIONS>;
 
-/// Questions to the policy database about one packet: one on its way in, one on its way out.
-pub(crate) const MAX_QUESTIONS: usize = 2;
+/// Questions to the policy database about one packet: one on its way in, one on its way out, and one at
+/// the tunnel interface that it is routed to.
+pub(crate) const MAX_QUESTIONS: usize = 3;
+
+/// The most policies that a plan counts packets with: one of each way. A bypass policy in front of a
+/// tunnel interface is the rare third.
+pub(crate) const MAX_POLICIES: usize = 2;
 
 /// Whether a plan holds for a packet.
 pub(crate) enum Holds<'r> {
@@ -121,7 +136,7 @@ pub(crate) enum Holds<'r> {
 }
 
 impl Plan {
-    pub(crate) fn new(action: Action, counters: ArrayVec<PolicyCounters, MAX_QUESTIONS>) -> Plan {
+    pub(crate) fn new(action: Action, counters: ArrayVec<PolicyCounters, MAX_POLICIES>) -> Plan {
         let mut counters = counters.into_iter();
         Plan { action, counters: core::array::from_fn(|_| counters.next()) }
     }

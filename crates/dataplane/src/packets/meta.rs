@@ -8,13 +8,13 @@ use policy::{SaIndex, SaTag};
 use wire::{MacAddr, Summary};
 
 use crate::flows::{FlowCache, Ingress, Key};
+use crate::packets::ports::PortKind;
 
 /// Where a burst came from.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Source {
     pub(crate) ifindex: u32,
-    /// The private interface.
-    pub(crate) is_linux: bool,
+    pub(crate) kind: PortKind,
     /// The port's own address, where it is known.
     pub(crate) mac: Option<MacAddr>,
 }

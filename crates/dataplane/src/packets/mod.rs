@@ -13,4 +13,5 @@ pub(crate) mod reports;
 pub(crate) use meta::{Meta, Metas, Source};
 pub(crate) use origin::Origin;
 pub(crate) use out::Out;
+pub use ports::PortKind;
 pub(crate) use reports::Reports;

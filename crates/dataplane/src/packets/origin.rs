@@ -1,5 +1,7 @@
 //! Where a packet came from.
 
+use policy::Marks;
+
 use crate::view::LOOPBACK;
 
 /// Where a packet came from, as routing and ICMP errors ask for it.
@@ -13,10 +15,21 @@ pub(crate) enum Origin {
         is_barred: bool,
     },
     /// Linux, through the private interface.
-    Linux,
+    Linux {
+        /// Its mark, 0 without one.
+        mark: u32,
+    },
+    /// Linux, through a tunnel interface that it was routed to.
+    Tunnel {
+        /// The interface.
+        ifindex: u32,
+        /// The mark of the packet, and the interface's id.
+        marks: Marks,
+    },
     /// An SA: it was decrypted here.
     Decrypted {
-        /// The interface that its ESP packet came in by.
+        /// The tunnel interface that it counts as received by, or else the interface that its ESP packet
+        /// came in by.
         ifindex: u32,
     },
     /// The worker itself: an ICMP error.
@@ -31,7 +44,18 @@ impl Origin {
     pub(crate) const fn iif(self) -> u32 {
         match self {
             Origin::Port { ifindex, .. } | Origin::Decrypted { ifindex } => ifindex,
-            Origin::Linux | Origin::Worker { .. } => LOOPBACK,
+            Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => LOOPBACK,
+        }
+    }
+
+    /// What travels beside it.
+    pub(crate) const fn marks(self) -> Marks {
+        match self {
+            Origin::Linux { mark } => Marks::of_mark(mark),
+            Origin::Tunnel { marks, .. } => marks,
+            Origin::Port { .. } | Origin::Decrypted { .. } | Origin::Worker { .. } => {
+                Marks::of_mark(0)
+            }
         }
     }
 

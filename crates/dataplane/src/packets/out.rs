@@ -85,6 +85,22 @@ impl Out {
         }
     }
 
+    /// Hands an IP packet to Linux with the mark, and as received by the interface, that a tag stands
+    /// for.
+    pub(crate) fn give_marked(&mut self, mut packet: Packet, tag: u16) {
+        // Nobody reads the addresses: Linux takes the header off.
+        let none = wire::MacAddr([0; 6]);
+        let header = packet.span.start.checked_sub(HEADER_LEN);
+        let written = ether_type(&packet).zip(header).is_some_and(|(ether_type, start)| {
+            let header = packet.buffer_mut().get_mut(start..).unwrap_or_default();
+            emit_untagged(header, none, none, ether_type).is_ok()
+        });
+        match written && io::tun::back::tag(&mut packet, tag) {
+            true => self.give_to_linux(packet),
+            false => self.drop(packet, DropReason::OutNoRoom),
+        }
+    }
+
     /// Queues a frame for a port; a full queue is sent first.
     #[inline]
     pub(crate) fn send(&mut self, slot: usize, packet: Packet) {

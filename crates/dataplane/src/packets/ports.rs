@@ -4,8 +4,28 @@ use arrayvec::ArrayVec;
 use io::{Burst, FramePool, Port, PortStats};
 use outcome::DropReason;
 
-/// The most ports of one worker: AF_XDP queues, and the private interface.
-pub const MAX_PORTS: usize = 128;
+/// The most ports of one worker: AF_XDP queues, the private interface, and tunnel interfaces.
+pub const MAX_PORTS: usize = 192;
+
+/// What a port leads to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PortKind {
+    /// An Ethernet interface.
+    #[default]
+    Ethernet,
+    /// Linux's own stack, by the private interface.
+    Private,
+    /// Linux's own stack, by a tunnel interface: what Linux routes to it is protected by the SAs of
+    /// its `if_id`, and what these decrypt comes in by it.
+    Tunnel,
+}
+
+impl PortKind {
+    /// Whether it carries IP packets to and from Linux's own stack, rather than frames.
+    pub const fn is_linux(self) -> bool {
+        !matches!(self, PortKind::Ethernet)
+    }
+}
 
 /// Attempts to get a burst into a transmit ring before the rest is dropped.
 const TRANSMIT_ATTEMPTS: usize = 8;
@@ -16,8 +36,7 @@ pub(crate) struct PortSlot {
     pub(crate) port: Box<dyn Port>,
     /// Packets that are sent at the end of the round.
     pub(crate) queue: Burst,
-    /// The private interface to Linux, rather than an Ethernet port.
-    pub(crate) is_linux: bool,
+    pub(crate) kind: PortKind,
 }
 
 /// What became of a port's transmit queue.
@@ -74,15 +93,15 @@ impl Ports {
     }
 
     /// Puts a port into a slot.
-    pub(crate) fn add(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
+    pub(crate) fn add(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, kind: PortKind) {
         while self.slots.len() <= slot && self.slots.len() < MAX_PORTS {
             self.slots.push(None);
         }
         match self.slots.get_mut(slot) {
             Some(place) => {
-                *place = Some(PortSlot { ifindex, port, queue: Burst::new(), is_linux });
+                *place = Some(PortSlot { ifindex, port, queue: Burst::new(), kind });
                 // Of several queues the first is written to.
-                if is_linux && self.private.is_none_or(|private| slot < private) {
+                if kind == PortKind::Private && self.private.is_none_or(|private| slot < private) {
                     self.private = Some(slot);
                 }
             }
@@ -135,7 +154,7 @@ impl Ports {
     /// slower than the worker: the rest is freed, as a queue's tail is.
     pub(crate) fn transmit(&mut self, slot: usize, pool: &mut FramePool) -> Sent {
         let Some(place) = self.get_mut(slot) else { return Sent::default() };
-        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let (ifindex, is_linux) = (place.ifindex, place.kind.is_linux());
         if place.queue.is_empty() {
             // Frames of finished transmissions come back also when nothing new is sent.
             let gone = place.port.reclaim(pool).is_err_and(|e| e.is_gone()).then_some(ifindex);

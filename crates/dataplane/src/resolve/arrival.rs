@@ -2,12 +2,13 @@
 
 use esp::Sa;
 use outcome::DropReason;
-use policy::{Direction, Ends, Flow, Outbound, SaEntry};
+use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Headers, protocol};
 
 use super::{Decision, Draft, Question};
 use crate::flows::plan::Action;
 use crate::packets::Origin;
+use crate::tables::Tunnel;
 
 impl Question<'_> {
     /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
@@ -93,21 +94,45 @@ impl Question<'_> {
     /// A decrypted packet: policy must allow it (RFC 4301 §5.2).
     pub(super) fn decrypted(&mut self, ifindex: u32, sa: Option<&SaEntry<Sa>>) -> Decision {
         let (view, h) = (self.view, self.h);
+        let Some(sa) = sa else { return Decision::Drop(DropReason::InStateExpired) };
+        // Without its interface a packet belongs to none, and no policy of that `if_id` allows it
+        // (`xfrmi_rcv_cb`).
+        let tunnel = view.topology.tunnels.get(&sa.config.if_id).copied();
+        let marks = Marks {
+            mark: sa.config.set_mark.set_in(0),
+            if_id: tunnel.map_or(0, |_| sa.config.if_id),
+        };
+        let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
         let is_local = view.is_local(h, ifindex);
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
-        let Some(sa) = sa else { return Decision::Drop(DropReason::InStateExpired) };
         let direction = if is_local { Direction::In } else { Direction::Forward };
-        let flow = Flow::new(h, view.leads_to(h, ifindex));
+        let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);
         let policy = match view.reader.verify(direction, &flow, Some(sa)) {
             Ok(policy) => policy.map(|policy| &**policy),
             Err(reason) => return Decision::Drop(reason),
         };
         self.note(direction, &flow, policy);
         match is_local {
-            true => Decision::Go(Draft::of_flow(Action::ToLinux)),
+            true => self.to_linux(marks, tunnel),
+            // The mark is for Linux's rules.
+            false if marks.mark != 0 => self.to_linux(marks, tunnel),
             false => self.outbound(Origin::Decrypted { ifindex }),
         }
+    }
+
+    /// A decrypted packet that is Linux's: by the tunnel interface that it came in by, if there is one,
+    /// and with the mark that its SA gives it.
+    fn to_linux(&self, marks: Marks, tunnel: Option<Tunnel>) -> Decision {
+        let action = match (marks.mark, tunnel) {
+            (0, None) => Action::ToLinux,
+            (0, Some(Tunnel { slot, .. })) => Action::ToTunnel { slot },
+            _ => match self.view.topology.marks.get(&marks) {
+                Some(tag) => Action::ToLinuxMarked { tag: *tag },
+                None => return Decision::Drop(DropReason::InMark),
+            },
+        };
+        Decision::Go(Draft::of_flow(action))
     }
 }

@@ -18,9 +18,10 @@ impl Question<'_> {
             }
             // Whoever sent this under protection gets no answer in clear.
             Origin::Worker { protected: true } => Decision::Drop(DropReason::OutPolicyBlock),
-            Origin::Linux | Origin::Decrypted { .. } | Origin::Worker { .. } => {
-                self.forward(origin)
-            }
+            Origin::Linux { .. }
+            | Origin::Tunnel { .. }
+            | Origin::Decrypted { .. }
+            | Origin::Worker { .. } => self.forward(origin),
         }
     }
 
@@ -32,13 +33,13 @@ impl Question<'_> {
             (Route::Port(to), _) => to,
             // Multicast and link-local packets that Linux sends on the private interface itself
             // (MLD, router solicitations): nobody else is on that link.
-            (Route::Local, Origin::Linux) if !view.topology.is_local_addr(h.dst) => {
+            (Route::Local, Origin::Linux { .. }) if !view.topology.is_local_addr(h.dst) => {
                 return Decision::Consume;
             }
-            (Route::Local, Origin::Linux) => return Decision::Drop(DropReason::ForwardLoop),
+            (Route::Local, Origin::Linux { .. }) => return Decision::Drop(DropReason::ForwardLoop),
             // What came from Linux does not find the way back to us: the rule that leads here
-            // exempts the private interface.
-            (Route::Local | Route::Linux, _) => {
+            // exempts the private interface. A tunnel interface that is down is Linux's.
+            (Route::Local | Route::Linux | Route::Tunnel(_), _) => {
                 return Decision::Go(Draft::of_flow(Action::ToLinux));
             }
             (Route::Nowhere(reason, Some(cause)), _) => {

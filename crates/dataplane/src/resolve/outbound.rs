@@ -1,11 +1,13 @@
-//! Packets that leave: policy before route.
+//! Packets that leave: policy before route, and policy once more at a tunnel interface.
 
 use esp::Mode;
+use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{Direction, Ends, Flow, Outbound, SaHandle};
+use policy::{Direction, Ends, Flow, Marks, Outbound, SaHandle};
 use wire::natt::{self, NattPayload};
-use wire::{Fragment, protocol};
+use wire::{Fragment, Headers, protocol};
 
+use super::route::{Route, TunnelHop, route};
 use super::{Decision, Question, SaWait};
 use crate::packets::Origin;
 use crate::view::View;
@@ -21,24 +23,51 @@ enum Policy {
 impl Question<'_> {
     /// A packet that leaves, or is forwarded.
     pub(super) fn outbound(&mut self, origin: Origin) -> Decision {
-        match self.policy(origin) {
+        match self.policy(origin, origin.marks()) {
             Policy::Drop(reason) => Decision::Drop(reason),
-            Policy::Clear => self.clear(origin),
             Policy::Protect(sa) => self.protect(origin, sa),
             Policy::Wait(key) => Decision::Hold(key, origin),
+            Policy::Clear => match (origin, tunnel_ahead(self.view, self.h, origin)) {
+                // It is there already, and nothing protects it.
+                (Origin::Tunnel { .. }, _) => self.without_tunnel(origin),
+                (_, Some(tunnel)) => self.through_tunnel(origin, tunnel),
+                (_, None) => self.clear(origin),
+            },
         }
+    }
+
+    /// A packet that the tables lead to a tunnel interface: the policies of its `if_id` protect it, or
+    /// it does not leave (`xfrmi_xmit`).
+    fn through_tunnel(&mut self, origin: Origin, tunnel: TunnelHop) -> Decision {
+        let h = self.h;
+        if usize::from(h.total_len) > tunnel.mtu && h.dont_fragment {
+            let cause = IcmpCause::TooBig { mtu: tunnel.mtu as u32 };
+            return Decision::Error(cause, DropReason::OutTooBig, origin);
+        }
+        let marks = Marks { if_id: tunnel.if_id, ..origin.marks() };
+        match self.policy(origin, marks) {
+            Policy::Drop(reason) => Decision::Drop(reason),
+            Policy::Protect(sa) => self.protect(origin, sa),
+            Policy::Wait(key) => Decision::Hold(key, origin),
+            Policy::Clear => self.without_tunnel(origin),
+        }
+    }
+
+    /// Nothing protects what goes to a tunnel interface: its sender hears that it leads nowhere.
+    fn without_tunnel(&self, origin: Origin) -> Decision {
+        Decision::Error(IcmpCause::HostUnreachable, DropReason::OutNoTunnel, origin)
     }
 
     /// Asks the policy database.
     ///
     /// Where a policy wants protection and there is no SA, the packet waits; also under a template
     /// with `level use`, with which Linux would let it pass in clear.
-    fn policy(&mut self, origin: Origin) -> Policy {
+    fn policy(&mut self, origin: Origin, marks: Marks) -> Policy {
         let (view, h) = (self.view, self.h);
         if self.is_own_ike(origin) {
             return Policy::Clear;
         }
-        let flow = Flow::new(h, view.leads_to(h, origin.iif()));
+        let flow = Flow::marked(h, view.leads_to(h, origin.iif()), marks);
         let (answer, policy) = match view.reader.outbound(&flow) {
             Outbound::NoPolicy => (Policy::Clear, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),
@@ -63,7 +92,7 @@ impl Question<'_> {
     /// policy applies to. Linux forwards other people's packets through the private interface as
     /// well: those do not have an address of ours.
     fn is_own_ike(&self, origin: Origin) -> bool {
-        origin == Origin::Linux
+        matches!(origin, Origin::Linux { .. })
             && self.view.topology.is_local_addr(self.h.src)
             && policy::always_bypass(self.h, Ends::Local, self.is_natt_ike())
     }
@@ -85,7 +114,27 @@ impl Question<'_> {
 pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
     // One that does not parse any more may go too: to be dropped.
     wire::parse_ip(packet).map_or(true, |h| {
-        let flow = Flow::new(&h, view.leads_to(&h, origin.iif()));
-        !matches!(view.reader.outbound(&flow), Outbound::NoState(..))
+        let ifindex = view.leads_to(&h, origin.iif());
+        let ask = |marks| view.reader.outbound(&Flow::marked(&h, ifindex, marks));
+        match ask(origin.marks()) {
+            Outbound::NoState(..) => false,
+            Outbound::NoPolicy | Outbound::Bypass(_) => {
+                let tunnel = tunnel_ahead(view, &h, origin);
+                let marks = tunnel.map(|to| Marks { if_id: to.if_id, ..origin.marks() });
+                !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))
+            }
+            _ => true,
+        }
     })
+}
+
+/// The tunnel interface that the tables lead a packet to which no policy protects.
+fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<TunnelHop> {
+    if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
+        return None;
+    }
+    match route(view, h.dst, h.src, origin.iif()) {
+        Route::Tunnel(to) => Some(to),
+        _ => None,
+    }
 }

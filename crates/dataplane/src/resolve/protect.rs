@@ -48,7 +48,10 @@ impl Question<'_> {
         };
         let to = match route::route(view, dst, src, LOOPBACK) {
             Route::Port(to) => to,
-            Route::Linux | Route::Local => return Decision::Drop(DropReason::EgressNotPort),
+            // A peer behind a tunnel would be one tunnel in another, without end.
+            Route::Linux | Route::Local | Route::Tunnel(_) => {
+                return Decision::Drop(DropReason::EgressNotPort);
+            }
             Route::Nowhere(reason, _) => return Decision::Drop(reason),
         };
         let fit = match Fit::decide(&sa.esp, self.packet, h, to.mtu) {

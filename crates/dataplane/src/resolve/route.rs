@@ -21,10 +21,21 @@ pub(crate) struct NextHop {
     pub(crate) mtu: usize,
 }
 
+/// A tunnel interface that a packet is routed to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TunnelHop {
+    /// Its `if_id`.
+    pub(crate) if_id: u32,
+    /// The longest IP packet that it takes, in bytes.
+    pub(crate) mtu: usize,
+}
+
 /// Where the tables lead a packet.
 pub(crate) enum Route {
     /// Out of a port.
     Port(NextHop),
+    /// To a tunnel interface.
+    Tunnel(TunnelHop),
     /// Over an interface, or by a rule, that is Linux's alone.
     Linux,
     /// To this host.
@@ -41,10 +52,13 @@ pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
             let Some(interface) = view.topology.interfaces.get(&ifindex) else {
                 return Route::Linux;
             };
+            let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+            if interface.if_id != 0 {
+                return Route::Tunnel(TunnelHop { if_id: interface.if_id, mtu });
+            }
             if interface.port.is_none() {
                 return Route::Linux;
             }
-            let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
             Route::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu })
         }
         RouteResult::Local => Route::Local,

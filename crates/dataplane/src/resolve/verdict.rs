@@ -8,7 +8,7 @@ use outcome::DropReason;
 use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
 use wire::Headers;
 
-use crate::flows::plan::{Action, MAX_QUESTIONS, Plan, Stamps};
+use crate::flows::plan::{Action, MAX_POLICIES, Plan, Stamps};
 use crate::packets::Origin;
 use crate::resolve::NextHop;
 use crate::view::View;
@@ -80,7 +80,7 @@ pub(crate) struct SaWait {
 /// The questions that the policy database was asked about a packet.
 #[derive(Debug, Default)]
 pub(crate) struct Asked {
-    counters: ArrayVec<PolicyCounters, MAX_QUESTIONS>,
+    counters: ArrayVec<PolicyCounters, MAX_POLICIES>,
     stamps: Stamps,
     /// There were more questions than a plan can keep.
     has_overflown: bool,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::SaEntry;
+use policy::{Marks, SaEntry};
 use wire::Headers;
 
 use crate::apply::check_volume;
@@ -150,7 +150,11 @@ impl Path {
             Some(via) => {
                 Entry::Decrypted { ifindex, sa: held.or_else(|| self.view.reader.sa(via)) }
             }
-            None if ifindex == 0 => Entry::Outbound(Origin::Linux),
+            None if ifindex == 0 => Entry::Outbound(Origin::Linux { mark: meta.ingress.mark }),
+            None if let Some(if_id) = self.view.if_id(ifindex) => {
+                let marks = Marks { mark: meta.ingress.mark, if_id };
+                Entry::Outbound(Origin::Tunnel { ifindex, marks })
+            }
             None => Entry::Port { ifindex, is_to_many: !meta.has_flow },
         };
         resolve(&self.view, packet.data(), h, entry)

@@ -7,6 +7,7 @@
 
 use io::Port;
 
+use crate::packets::PortKind;
 use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
 use crate::slow::Slow;
@@ -21,8 +22,8 @@ pub struct TakenPort {
     pub ifindex: u32,
     /// The port.
     pub port: Box<dyn Port>,
-    /// Whether it is the private interface.
-    pub is_linux: bool,
+    /// What it leads to.
+    pub kind: PortKind,
 }
 
 impl Worker {
@@ -38,13 +39,13 @@ impl Worker {
         came
     }
 
-    /// Takes a burst from each of its queues of the private interface and brings it to its end; returns how
+    /// Takes a burst from each of its queues to Linux, of the private interface and of tunnel interfaces, and brings it to its end; returns how
     /// many packets came, and were taken over.
     pub fn drain_private(&mut self) -> usize {
         self.path.view.now = self.shared.now();
         let mut came = 0;
         for slot in 0..self.path.exec.out.ports.len() {
-            if self.path.exec.out.ports.get_mut(slot).is_some_and(|place| place.is_linux) {
+            if self.path.exec.out.ports.get_mut(slot).is_some_and(|place| place.kind.is_linux()) {
                 came += self.receive(slot);
             }
         }
@@ -63,8 +64,8 @@ impl Worker {
                 let reason = outcome::DropReason::TransmitDown;
                 out.counters.count(outcome::Outcome::Dropped(reason), left);
                 out.pool.put_burst(&mut place.queue);
-                let (ifindex, is_linux) = (place.ifindex, place.is_linux);
-                TakenPort { slot, ifindex, port: place.port, is_linux }
+                let (ifindex, kind) = (place.ifindex, place.kind);
+                TakenPort { slot, ifindex, port: place.port, kind }
             })
             .collect()
     }

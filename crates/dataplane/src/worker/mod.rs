@@ -25,7 +25,7 @@ use crate::event::{EventSender, Waker};
 use crate::flows::FlowCache;
 use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
-use crate::packets::{Out, Reports, Source};
+use crate::packets::{Out, PortKind, Reports, Source};
 use crate::slow::Slow;
 use crate::tables::Tables;
 use crate::team::{Shared, Team};
@@ -51,8 +51,8 @@ pub enum Command {
         ifindex: u32,
         /// The port.
         port: Box<dyn Port>,
-        /// Whether it is the private interface to Linux.
-        is_linux: bool,
+        /// What it leads to.
+        kind: PortKind,
         /// Told when the port is in its slot and has been looked at for the first time.
         done: Sender<()>,
     },
@@ -287,10 +287,10 @@ impl Worker {
     fn obey(&mut self) {
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::AddPort { slot, ifindex, port, is_linux, done } => {
+                Command::AddPort { slot, ifindex, port, kind, done } => {
                     // What is in flight to a port that was there before must not leave by this one.
                     self.drain_helpers();
-                    self.add_port(slot, ifindex, port, is_linux);
+                    self.add_port(slot, ifindex, port, kind);
                     self.receive(slot);
                     // Nobody waits for it any more: fine.
                     let _ = done.send(());
@@ -307,8 +307,8 @@ impl Worker {
     }
 
     /// Puts a port into its slot.
-    pub fn add_port(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, is_linux: bool) {
-        self.path.exec.out.ports.add(slot, ifindex, port, is_linux);
+    pub fn add_port(&mut self, slot: usize, ifindex: u32, port: Box<dyn Port>, kind: PortKind) {
+        self.path.exec.out.ports.add(slot, ifindex, port, kind);
     }
 
     /// Forgets what was decided about flows: every next packet takes the slow path. Nothing of what
@@ -344,7 +344,7 @@ impl Path {
     fn take_in(&mut self, slot: usize, burst: &mut io::Burst) -> Source {
         let out = &mut self.exec.out;
         let Some(place) = out.ports.get_mut(slot) else { return Source::default() };
-        let (ifindex, is_linux) = (place.ifindex, place.is_linux);
+        let (ifindex, kind) = (place.ifindex, place.kind);
         let result = place.port.rx(&mut out.pool, burst);
         if result.is_err_and(|error| error.is_gone()) {
             out.lose_port(ifindex);
@@ -355,6 +355,6 @@ impl Path {
         out.counters.received.add(burst.len() as u64);
         let mac = self.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
         // All zeros: Linux has told none.
-        Source { ifindex, is_linux, mac: mac.filter(|mac| mac.0 != [0; 6]) }
+        Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]) }
     }
 }

@@ -20,7 +20,12 @@ fn give_back(g: &Gateway) {
     for (ifindex, tag) in [(LAN, LAN_TAG), (WAN, WAN_TAG)] {
         interfaces.get_mut(&ifindex).expect("a port").back = Some(tag);
     }
-    let topology = Topology { fib: old.fib.clone(), interfaces, local: old.local.clone() };
+    let topology = Topology {
+        fib: old.fib.clone(),
+        interfaces,
+        local: old.local.clone(),
+        ..Topology::default()
+    };
     g.tables.topology.store(Arc::new(topology));
 }
 

@@ -363,55 +363,6 @@ fn a_bypass_of_an_interface_lets_nothing_else_pass() {
     assert_eq!(g.counters.totals().held, 0);
 }
 
-/// What packets would have to carry, in a data path whose packets carry nothing.
-fn marked(config: policy::PolicyConfig) -> policy::PolicyConfig {
-    policy::PolicyConfig { mark: policy::Mark { value: 10, mask: u32::MAX }, ..config }
-}
-
-#[test]
-fn a_policy_that_blocks_all_lets_nothing_of_its_selector_through() {
-    let spec = Spec::default();
-    let mut pair = Pair::new(&spec);
-    let out = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
-    let local = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1)).sized(100, 1);
-    let elsewhere = Ip::new(Side::A.lan(false, 10), ip("203.0.113.9")).sized(100, 1);
-    // Known flows, sealed and opened.
-    for packet in [&out, &local] {
-        pair.a.put_lan(packet);
-    }
-    pair.a.run();
-    assert_eq!(pair.carry(Side::A).len(), 2);
-    assert_eq!((pair.b.lan_out().len(), pair.b.linux_out().len()), (1, 1));
-
-    let (near, far) = (Side::A.net(false), Side::B.net(false));
-    let ours = vec![template(&spec, Side::A)];
-    let config = marked(policy(11, Direction::Out, Selector::between(near, far), ours.clone()));
-    let entry = pair.a.db.put_blocking(config.clone());
-    assert_eq!((entry.scope(), entry.is_unsupported()), (config.scope(), true));
-    for packet in [&out, &local, &elsewhere] {
-        pair.a.put_lan(packet);
-    }
-    pair.a.run();
-    assert_eq!(pair.a.drops(), [(DropReason::OutUnsupported, 2)]);
-    assert!(pair.a.wan_out().is_empty(), "the SA is there, and is not for them");
-    assert_eq!(pair.a.linux_out(), [elsewhere]);
-
-    // As it was at A; at B nothing is accepted, whether it came protected or not.
-    pair.a.db.put_policy(policy(11, Direction::Out, Selector::between(near, far), ours.clone()));
-    for (index, direction) in [(12, Direction::In), (13, Direction::Forward)] {
-        let config = policy(index, direction, Selector::between(near, far), ours.clone());
-        pair.b.db.put_blocking(marked(config));
-    }
-    for packet in [&out, &local] {
-        pair.a.put_lan(packet);
-        pair.b.put_wan(packet);
-    }
-    pair.a.run();
-    assert_eq!(pair.carry(Side::A).len(), 2);
-    assert_eq!(pair.b.drops(), [(DropReason::InPolicyBlock, 4)]);
-    assert!(pair.b.lan_out().is_empty() && pair.b.linux_out().is_empty());
-}
-
 #[test]
 fn an_sa_that_asks_packets_to_carry_something_carries_none() {
     let spec = Spec::default();

@@ -17,6 +17,7 @@ mod packets;
 mod pool;
 mod ports;
 mod reasons;
+mod route_based;
 mod size;
 mod support;
 mod transport;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::channel;
 
-use dataplane::{Command, Event};
+use dataplane::{Command, Event, PortKind};
 use outcome::DropReason;
 
 use crate::packets::Ip;
@@ -61,7 +61,7 @@ fn a_port_that_goes_while_packets_come() {
         let slot = if is_sender { 0 } else { 1 };
         let (done, told) = channel();
         let port = again.port();
-        let add = Command::AddPort { slot, ifindex, port, is_linux: false, done };
+        let add = Command::AddPort { slot, ifindex, port, kind: PortKind::Ethernet, done };
         g.commands.send(add).expect("worker");
         if is_sender {
             let frame = ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &a_to_b().sized(100, 1));

@@ -10,7 +10,8 @@ use wire::protocol;
 
 use crate::packets::Ip;
 use crate::support::{
-    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, craft_esp, esp_text, ethernet, ip,
+    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa,
+    sa_config,
 };
 
 /// Makes gateway B drop one packet at least for this reason.
@@ -130,6 +131,14 @@ fn produce(reason: DropReason) -> Gateway {
             b.put_lan(&Ip::new(Side::B.lan(false, 10), Side::B.lan(false, 1)).sized(60, 1));
         }
         DropReason::InCleartext => b.put_wan(&good),
+        DropReason::InMark => {
+            let config = sa_config(&spec, Side::A);
+            let set_mark = policy::Mark { value: 10, mask: u32::MAX };
+            b.db.remove_sa(&config.id());
+            let sa = make_sa(&config.params);
+            b.db.add_sa(policy::SaConfig { set_mark, ..config }, sa).expect("new");
+            b.put_wan(&sealed(1)[0]);
+        }
         DropReason::InEcn => b.put_wan(&craft_esp(Side::A, 1, &esp_text(&good, 4), 3)),
         DropReason::OutPolicyBlock => {
             let mut config = b.db.policy(11).expect("policy").config.clone();
@@ -166,6 +175,15 @@ fn produce(reason: DropReason) -> Gateway {
             config.templates[0].protocol = 51;
             b.db.put_policy(config);
             b.put_lan(&reply);
+        }
+        DropReason::OutNoTunnel => {
+            b.db.remove_policy(11);
+            b.set_topology_but(vec![], |topology| {
+                let interface = topology.interfaces.get_mut(&WAN).expect("a port");
+                (interface.port, interface.if_id) = (None, 7);
+                topology.tunnels.insert(7, dataplane::Tunnel { ifindex: WAN, slot: 1 });
+            });
+            b.put_lan(&Ip::new(Side::B.lan(false, 10), ip("203.0.113.9")).sized(100, 1));
         }
         DropReason::OutMode => {
             b = Gateway::new(Side::B);

@@ -6,8 +6,8 @@ use std::sync::{Arc, LazyLock};
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use dataplane::{
-    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, Tables, Team, Topology,
-    Waker, Worker, WorkerParts,
+    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, PortKind, Tables, Team,
+    Topology, Waker, Worker, WorkerParts,
 };
 use engine_openssl::OpensslProvider;
 use esp::{IvSource, LiveNumbers, Mode, Sa, SaFlags, SaParams, UdpEncap};
@@ -137,6 +137,7 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
         if_id: 0,
         reqid: 1,
         selector: None,
+        set_mark: Mark::default(),
         limits: spec.limits,
         added_s: 1,
         generation: 1,
@@ -210,6 +211,8 @@ pub struct Gateway {
     makings: Makings,
     /// Workers beside the first, if there are several.
     pub others: Vec<Other>,
+    /// Further ports of the first worker.
+    pub more: Vec<MemoryHandle>,
     /// Counters of workers that are no more.
     gone: Vec<Arc<Counters>>,
 }
@@ -248,7 +251,8 @@ impl Makings {
         });
         let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, self.port_limit));
         for (slot, (ifindex, port)) in [LAN, WAN, TUN].into_iter().zip(&ports).enumerate() {
-            worker.add_port(slot, ifindex, port.port(), ifindex == TUN);
+            let kind = if ifindex == TUN { PortKind::Private } else { PortKind::Ethernet };
+            worker.add_port(slot, ifindex, port.port(), kind);
         }
         (worker, ports)
     }
@@ -338,6 +342,7 @@ impl Gateway {
             crypto_fails: Arc::clone(&makings.crypto_fails),
             makings,
             others,
+            more: Vec::new(),
             gone: Vec::new(),
         };
         gateway.set_topology(1500, Vec::new());
@@ -427,6 +432,7 @@ impl Gateway {
                     mtu,
                     up,
                     back: None,
+                    if_id: 0,
                     source_check: match ifindex {
                         WAN => SourceCheck::Strict,
                         _ => SourceCheck::Loose,
@@ -436,6 +442,15 @@ impl Gateway {
                 },
             );
         }
+        self.tables.topology.store(Arc::new(topology));
+    }
+
+    /// Publishes routes and interfaces, of which something is different.
+    pub fn set_topology_but(&self, more: Vec<RouteEntry>, change: impl FnOnce(&mut Topology)) {
+        self.set_topology(1500, more);
+        let topology = self.tables.topology.swap(Arc::default());
+        let mut topology = Arc::into_inner(topology).expect("no worker has it yet");
+        change(&mut topology);
         self.tables.topology.store(Arc::new(topology));
     }
 
@@ -661,7 +676,7 @@ impl Gateway {
         assert_eq!(totals.handed_over, totals.taken_over, "{totals:?}");
         let first = [&self.lan, &self.wan, &self.linux];
         let others = self.others.iter().flat_map(|other| &other.ports);
-        for port in first.into_iter().chain(others) {
+        for port in first.into_iter().chain(others).chain(&self.more) {
             ports += io::Port::frames_held(port);
         }
         let cached: usize = self.others.iter().map(|other| other.worker.pool().available()).sum();

@@ -36,6 +36,14 @@ pub(super) fn set_interface(tun: &File, name: &str, flags: c_int) -> io::Result<
     done(result)
 }
 
+/// Whether the interface outlives its descriptors.
+pub(super) fn set_persistent(tun: &File, lasts: bool) -> io::Result<()> {
+    let lasts = libc::c_ulong::from(lasts);
+    // SAFETY: TUNSETPERSIST takes its argument by value.
+    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETPERSIST, lasts) };
+    done(result)
+}
+
 /// Sets the length of the header in front of each packet.
 pub(super) fn set_vnet_header_len(tun: &File, len: c_int) -> io::Result<()> {
     // SAFETY: TUNSETVNETHDRSZ takes a pointer to an int, which it reads.

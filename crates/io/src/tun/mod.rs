@@ -5,7 +5,8 @@
 //! [`coalesce`] and written as one. Partial checksums are completed on the way in.
 //!
 //! Packets here are IP packets without a link header, but for those that [`back`] gives back to the
-//! interface that they came in by: these have their Ethernet header, and a tag in front of it.
+//! interface that they came in by: these have their Ethernet header, and a tag in front of it. What Linux
+//! sends with a mark comes with it in front, see [`mark`].
 //!
 //! What is read and written begins with `struct tun_pi` (4 bytes: flags, EtherType), then comes the
 //! vnet header, then the packet.
@@ -28,6 +29,7 @@ pub mod back;
 pub mod coalesce;
 mod ioctl;
 mod layout;
+pub mod mark;
 pub mod segment;
 pub mod vnet;
 
@@ -70,6 +72,14 @@ pub struct TunError {
     pub hint: &'static str,
 }
 
+/// A packet that is being cut.
+struct Cutting {
+    segmenter: Segmenter,
+    /// Its length, at the end of what was read.
+    len: usize,
+    mark: u32,
+}
+
 /// A worker's end of the private interface: its only queue, or one of several.
 pub struct Tun {
     name: String,
@@ -77,10 +87,12 @@ pub struct Tun {
     ifindex: u32,
     mtu: usize,
     takes_udp: bool,
-    /// The vnet header and packet that was read last.
+    /// The headers and the packet that were read last.
     buffer: Box<[u8]>,
-    /// The packet in `buffer` is still being cut; its length.
-    cutting: Option<(Segmenter, usize)>,
+    /// How many bytes these are.
+    read_len: usize,
+    /// The packet in `buffer` is still being cut.
+    cutting: Option<Cutting>,
     counters: Arc<PortCounters>,
     joined: u64,
 }
@@ -129,6 +141,22 @@ impl Tun {
         Err(TunError { name, call, source, hint })
     }
 
+    /// As [`Self::open`], but the interface outlives its descriptor: it keeps its addresses and routes, and
+    /// what Linux sends to it meanwhile is dropped. One of that name that an earlier process has left, or
+    /// `ip tuntap add` made, is taken if nobody has it open.
+    ///
+    /// # Errors
+    ///
+    /// [`TunError`], also if the interface is of another kind or in use.
+    pub fn open_lasting(config: &TunConfig) -> Result<Self, TunError> {
+        let tun = Self::open_queue(config, 0)?;
+        ioctl::set_persistent(&tun.file, true).map_err(|source| {
+            let (name, call) = (config.name.clone(), "TUNSETPERSIST");
+            TunError { name, call, hint: hint(call, &source), source }
+        })?;
+        Ok(tun)
+    }
+
     fn open_queue(config: &TunConfig, sharing: libc::c_int) -> Result<Self, TunError> {
         let fail = |call: &'static str| {
             let name = config.name.clone();
@@ -162,6 +190,7 @@ impl Tun {
             mtu: config.mtu as usize,
             takes_udp,
             buffer: vec![0; BUFFER_LEN].into_boxed_slice(),
+            read_len: 0,
             cutting: None,
             counters: PortCounters::new(),
             joined: 0,
@@ -213,26 +242,38 @@ impl Tun {
         let limits = Limits { segment: self.mtu.min(room), frame: room };
         let read = self.buffer.get_mut(PI_LEN..len).unwrap_or(&mut []);
         self.cutting =
-            read.split_first_chunk_mut::<VNET_HEADER_LEN>().and_then(|(header, packet)| {
-                let vnet = VnetHeader::parse(header);
-                Some((Segmenter::new(&vnet, packet, limits).ok()?, packet.len()))
+            read.split_first_chunk_mut::<VNET_HEADER_LEN>().and_then(|(header, rest)| {
+                let mut vnet = VnetHeader::parse(header);
+                let before = rest.len();
+                let (mark, packet) = mark::split(rest);
+                // The kernel counts from what is in front of the packet.
+                let prefix = (before - packet.len()) as u16;
+                vnet.hdr_len = vnet.hdr_len.saturating_sub(prefix);
+                vnet.csum_start = vnet.csum_start.saturating_sub(prefix);
+                let segmenter = Segmenter::new(&vnet, packet, limits).ok()?;
+                Some(Cutting { segmenter, len: packet.len(), mark })
             });
+        self.read_len = len;
         if self.cutting.is_none() {
             self.counters.refused_rx(1);
         }
         Ok(true)
     }
 
-    /// Writes the next segment of the packet being cut; 0 when there is none (left).
-    fn cut(&mut self, out: &mut [u8]) -> usize {
-        let Some((segmenter, len)) = &mut self.cutting else { return 0 };
-        let start = PI_LEN + VNET_HEADER_LEN;
-        let packet = self.buffer.get(start..start + *len).unwrap_or(&[]);
-        let made = segmenter.next(packet, out).unwrap_or(0);
+    /// Writes the next segment of the packet being cut from `start` on, behind its mark if it has one;
+    /// none when there is none (left).
+    fn cut(&mut self, buffer: &mut [u8], start: usize) -> Option<Span> {
+        let Cutting { segmenter, len, mark } = self.cutting.as_mut()?;
+        let packet = self.buffer.get(self.read_len - *len..self.read_len).unwrap_or(&[]);
+        let made = segmenter.next(packet, buffer.get_mut(start..).unwrap_or(&mut [])).unwrap_or(0);
+        let begin = match *mark {
+            0 => Some(start),
+            mark => mark::put(buffer, start, mark),
+        };
         if made == 0 || segmenter.is_done() {
             self.cutting = None;
         }
-        made
+        begin.filter(|_| made > 0).map(|begin| Span { start: begin, len: start + made - begin })
     }
 }
 
@@ -259,14 +300,13 @@ impl Port for Tun {
                 }
             }
             let start = frame.headroom();
-            let len = self.cut(frame.bytes_mut().get_mut(start..).unwrap_or(&mut []));
-            if len == 0 {
+            let Some(span) = self.cut(frame.bytes_mut(), start) else {
                 pool.put(frame);
                 continue;
-            }
+            };
             // Each cut has cost a copy already, and most of them a system call.
-            self.counters.received(1, len as u64);
-            out.push(Packet { frame, span: Span { start, len } });
+            self.counters.received(1, (span.start + span.len - start) as u64);
+            out.push(Packet { frame, span });
         }
         Ok(out.len() - before)
     }
@@ -339,6 +379,22 @@ impl Port for Tun {
     fn counters(&self) -> Arc<PortCounters> {
         Arc::clone(&self.counters)
     }
+}
+
+/// Removes an interface of [`Tun::open_lasting`] that nobody has open any more.
+///
+/// # Errors
+///
+/// [`TunError`] names the system call.
+pub fn remove(name: &str) -> Result<(), TunError> {
+    let fail = |call: &'static str| {
+        let name = name.to_owned();
+        move |source: io::Error| TunError { name, call, hint: hint(call, &source), source }
+    };
+    let file = ioctl::open().map_err(fail("open(/dev/net/tun)"))?;
+    let flags = libc::IFF_TUN | libc::IFF_VNET_HDR;
+    ioctl::set_interface(&file, name, flags).map_err(fail("TUNSETIFF"))?;
+    ioctl::set_persistent(&file, false).map_err(fail("TUNSETPERSIST"))
 }
 
 /// Writes the packets of a run as one.
@@ -427,5 +483,5 @@ const _: () = {
 /// `struct tun_pi`.
 const PI_LEN: usize = 4;
 
-/// Both headers and the longest packet.
-const BUFFER_LEN: usize = PI_LEN + VNET_HEADER_LEN + 65536;
+/// All headers and the longest packet.
+const BUFFER_LEN: usize = PI_LEN + VNET_HEADER_LEN + mark::PREFIX_LEN + 65536;

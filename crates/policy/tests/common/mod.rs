@@ -75,6 +75,7 @@ pub fn sa(dst: IpAddr, spi: u32) -> SaConfig {
         if_id: 0,
         reqid: 1,
         selector: None,
+        set_mark: Mark::default(),
         limits: VolumeLimits::NONE,
         added_s: 100,
         generation: u64::from(spi),

@@ -90,6 +90,7 @@ impl Offloaded {
                 if_id: 0,
                 reqid: reqid(number).into(),
                 selector: None,
+                set_mark: Mark::default(),
                 limits: VolumeLimits::NONE,
                 added_s: 0,
                 generation: 0,

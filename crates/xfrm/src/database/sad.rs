@@ -151,6 +151,7 @@ impl Sa {
         let config = SaConfig {
             params,
             mark: mark(&self.options.mark),
+            set_mark: mark(&self.options.set_mark),
             if_id: self.options.if_id,
             reqid: self.info.reqid,
             selector: selector(&self.info.selector),

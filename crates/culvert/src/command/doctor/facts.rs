@@ -310,6 +310,7 @@ pub fn healthy_daemon() -> Running {
     let port = |interface: &str| Port {
         interface: interface.into(),
         kind: "af-xdp".into(),
+        if_id: None,
         state: "up".into(),
         mode: "native, copy".into(),
         queues: 1,

@@ -201,13 +201,10 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
                  --name {name}"
             ),
         )
-    } else if warning.contains("a mark or an if_id") {
+    } else if warning.contains("no tunnel interface has it") {
         (
-            "packets carry neither inside culvert, so it cannot tell whose they are",
-            format!(
-                "configure the tunnel by its networks, without mark_in, mark_out, if_id_in and \
-                 if_id_out in swanctl.conf; which they are: culvert policy --name {name}"
-            ),
+            "a packet belongs to an if_id only by a tunnel interface that it is routed to",
+            "add a [[tunnel]] with that if_id to the configuration, and reload culvert".into(),
         )
     } else if warning.contains("does not exist any more") {
         (

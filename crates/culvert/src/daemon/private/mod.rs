@@ -21,10 +21,11 @@
 //! | `disable_policy` = 1 | what culvert has decrypted and judged is not judged again (IPv4) |
 //! | `rp_filter` = 0, `accept_local` = 1 | decrypted packets come from anywhere, ICMP errors from addresses of this host; the worker applies the same checks to cleartext from ports |
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
+//! | `ip rule` 210: `not fwmark 0 lookup 218` | prefixes that policies with a mark protect, for packets with a mark |
 //! | `ip rule` 209: `iif lo ipproto udp sport 500 goto 211`, also `dport`, and 4500; 211: `nop` | key exchange of this host goes by Linux's own tables |
 //! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again |
 //!
-//! The worker's own look-ups leave out table 219, and every route by the private interface in
+//! The worker's own look-ups leave out tables 218 and 219, and every route by the private interface in
 //! whatever table, so a packet cannot be routed in a circle.
 //!
 //! A route's source address is the one that Linux would take without table 219. Where no policy takes
@@ -66,21 +67,38 @@ pub struct Private {
     config: TunConfig,
     ifindex: u32,
     control: Control,
+    /// Whether marks of packets can be told to culvert.
+    has_marks: bool,
+    /// For packets without a mark, and for those with one.
+    tables: [Table; 2],
+}
+
+/// A routing table of culvert's.
+struct Table {
+    number: u32,
     /// The wanted routes.
-    table: OwnTable,
+    wanted: OwnTable,
     /// The installed routes.
     standing: BTreeMap<Prefix, Entry>,
 }
 
+impl Table {
+    fn new(number: u32, is_for_marks: bool) -> Table {
+        Table { number, wanted: OwnTable::new(is_for_marks), standing: BTreeMap::new() }
+    }
+}
+
 impl Private {
-    /// Configures the existing interface, and adds the rules.
+    /// Configures the existing interface, and adds the rules. `has_marks` says whether marks of packets
+    /// can be told to culvert; where not, packets with a mark are left to Linux, and the guard stops
+    /// those that a policy protects.
     ///
     /// Linux must not encrypt what leaves by it, nor judge again what comes from it; its packets
     /// come from anywhere, this host's own addresses included (ICMP errors to local programs).
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn set_up(config: &TunConfig, ifindex: u32) -> Result<Private, Error> {
+    pub fn set_up(config: &TunConfig, ifindex: u32, has_marks: bool) -> Result<Private, Error> {
         let name = config.interface.as_str();
         for (setting, value) in
             [("disable_xfrm", 1), ("disable_policy", 1), ("rp_filter", 0), ("accept_local", 1)]
@@ -96,7 +114,7 @@ impl Private {
         }
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
-        for rule in rules::all(config) {
+        for rule in rules::all(config, has_marks) {
             // A killed daemon may have left it.
             match control.add_rule(&rule) {
                 Err(error) if error.errno() != Some(EXISTS) => return Err(error),
@@ -107,19 +125,19 @@ impl Private {
             config: config.clone(),
             ifindex,
             control,
-            table: OwnTable::default(),
-            standing: BTreeMap::new(),
+            has_marks,
+            tables: [Table::new(config.table, false), Table::new(config.marked_table, true)],
         })
     }
 
     /// Makes the routes follow all of the policies.
     pub fn follow<'a>(
         &mut self,
-        policies: impl IntoIterator<Item = &'a PolicyConfig>,
+        policies: impl IntoIterator<Item = &'a PolicyConfig> + Clone,
         snapshot: &Snapshot,
     ) {
-        let changed = self.table.set(policies, &self.linux(snapshot));
-        self.carry_out(changed);
+        let linux = self.linux(snapshot);
+        self.each(|table| table.set(policies.clone(), &linux));
     }
 
     /// Follows a policy that was added, removed or replaced.
@@ -130,19 +148,26 @@ impl Private {
         snapshot: &Snapshot,
     ) {
         let linux = self.linux(snapshot);
-        let changed = self.table.change(old, new, &linux);
-        self.carry_out(changed);
+        self.each(|table| table.change(old, new, &linux));
     }
 
     /// Linux's routes to these destinations changed.
     pub fn follow_routes(
         &mut self,
-        destinations: impl IntoIterator<Item = Prefix>,
+        destinations: impl IntoIterator<Item = Prefix> + Clone,
         snapshot: &Snapshot,
     ) {
         let linux = self.linux(snapshot);
-        let changed = self.table.routes_changed(destinations, &linux);
-        self.carry_out(changed);
+        self.each(|table| table.routes_changed(destinations.clone(), &linux));
+    }
+
+    /// Changes what shall stand in each table, and makes it stand.
+    fn each(&mut self, mut change: impl FnMut(&mut OwnTable) -> BTreeSet<Prefix>) {
+        let Private { control, ifindex, has_marks, tables, .. } = self;
+        for table in tables.iter_mut().take(if *has_marks { 2 } else { 1 }) {
+            let changed = change(&mut table.wanted);
+            table.carry_out(control, *ifindex, changed);
+        }
     }
 
     fn linux<'s>(&self, snapshot: &'s Snapshot) -> Linux<'s> {
@@ -152,7 +177,7 @@ impl Private {
     /// Restores rules and routes that somebody removed, retries what failed, and removes what another
     /// run left.
     pub fn repair(&mut self, snapshot: &Snapshot) {
-        for rule in rules::all(&self.config) {
+        for rule in rules::all(&self.config, self.has_marks) {
             if !snapshot.rules(rule.family).any(|r| *r == rule) {
                 let (family, preference) = (rule.family, rule.priority);
                 match self.control.add_rule(&rule) {
@@ -162,38 +187,21 @@ impl Private {
                 }
             }
         }
-        let there: BTreeSet<Prefix> = snapshot
-            .routes_of(self.config.table)
-            .filter(|r| r.protocol == ROUTE_PROTOCOL)
-            .filter(|r| r.kind == RouteKind::Throw || self.leads_here(r))
-            .map(|r| r.dst)
-            .collect();
-        self.standing.retain(|prefix, _| there.contains(prefix));
-        let shall = self.table.entries();
-        let missing = shall.filter(|(dst, entry)| self.standing.get(dst) != Some(entry));
-        let missing: Vec<Prefix> = missing.map(|(dst, _)| dst).collect();
-        self.carry_out(missing);
-        for dst in there {
-            if self.table.entry(dst).is_none() {
-                self.take_away(dst);
-            }
+        let Private { control, ifindex, tables, .. } = self;
+        for table in tables {
+            table.repair(control, *ifindex, snapshot);
         }
     }
 
-    /// Restores one route of culvert's table that somebody removed or replaced.
-    pub fn repair_route(&mut self, dst: Prefix, snapshot: &Snapshot) {
-        let is_ours = |r: &Route| {
-            r.protocol == ROUTE_PROTOCOL && (r.kind == RouteKind::Throw || self.leads_here(r))
-        };
-        if !snapshot.routes_to(self.config.table, dst).any(is_ours)
-            && self.standing.remove(&dst).is_some()
+    /// Restores one route of a table of culvert's that somebody removed or replaced.
+    pub fn repair_route(&mut self, number: u32, dst: Prefix, snapshot: &Snapshot) {
+        let Private { control, ifindex, tables, .. } = self;
+        let Some(table) = tables.iter_mut().find(|table| table.number == number) else { return };
+        if !snapshot.routes_to(number, dst).any(|r| is_own_route(r, *ifindex))
+            && table.standing.remove(&dst).is_some()
         {
-            self.carry_out([dst]);
+            table.carry_out(control, *ifindex, [dst]);
         }
-    }
-
-    fn leads_here(&self, route: &Route) -> bool {
-        route.next_hops.iter().any(|hop| hop.ifindex == self.ifindex)
     }
 
     /// The private interface.
@@ -201,19 +209,48 @@ impl Private {
         self.ifindex
     }
 
+    /// Asks Linux to resolve or confirm a neighbour.
+    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
+        if let Err(error) = self.control.resolve(ifindex, ip) {
+            tracing::debug!(%error, %ip, "neighbour not asked for");
+        }
+    }
+
+    /// Removes the rules, and the routes that do not go with the interface.
+    pub fn tear_down(&mut self) {
+        // The rules to the tables first, and those that bypass them last.
+        for rule in rules::all(&self.config, self.has_marks).into_iter().rev() {
+            match self.control.delete_rule(&rule) {
+                Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
+                _ => {}
+            }
+        }
+        for table in &self.tables {
+            let thrown = table.standing.iter().filter(|(_, entry)| **entry == Entry::Throw);
+            thrown.for_each(|(dst, _)| table.take_away(&mut self.control, self.ifindex, *dst));
+        }
+    }
+}
+
+impl Table {
     /// Installs or removes the routes to these destinations.
-    fn carry_out(&mut self, changed: impl IntoIterator<Item = Prefix>) {
+    fn carry_out(
+        &mut self,
+        control: &mut Control,
+        ifindex: u32,
+        changed: impl IntoIterator<Item = Prefix>,
+    ) {
         for dst in changed {
-            let shall = self.table.entry(dst);
-            if self.standing.get(&dst).copied() == shall {
+            let wanted = self.wanted.entry(dst);
+            if self.standing.get(&dst).copied() == wanted {
                 continue;
             }
-            let Some(entry) = shall else {
+            let Some(entry) = wanted else {
                 self.standing.remove(&dst);
-                self.take_away(dst);
+                self.take_away(control, ifindex, dst);
                 continue;
             };
-            match self.control.replace_route(&self.route(dst, entry)) {
+            match control.replace_route(&self.route(ifindex, dst, entry)) {
                 Ok(()) => {
                     match entry {
                         Entry::Culvert(src) => {
@@ -228,7 +265,7 @@ impl Private {
                 Err(error) => warn!(%error, prefix = %show(dst), "no route for local traffic"),
             }
         }
-        for dst in self.table.take_crowded() {
+        for dst in self.wanted.take_crowded() {
             warn!(
                 prefix = %show(dst),
                 "Linux has more routes inside than culvert follows; local traffic there may take \
@@ -237,42 +274,37 @@ impl Private {
         }
     }
 
-    fn take_away(&mut self, dst: Prefix) {
-        let mut route = self.route(dst, Entry::Culvert(None));
+    /// Restores what somebody removed, and removes what another run left.
+    fn repair(&mut self, control: &mut Control, ifindex: u32, snapshot: &Snapshot) {
+        let own = snapshot.routes_of(self.number).filter(|r| is_own_route(r, ifindex));
+        let there: BTreeSet<Prefix> = own.map(|r| r.dst).collect();
+        self.standing.retain(|prefix, _| there.contains(prefix));
+        let wanted = self.wanted.entries();
+        let missing = wanted.filter(|(dst, entry)| self.standing.get(dst) != Some(entry));
+        let missing: Vec<Prefix> = missing.map(|(dst, _)| dst).collect();
+        self.carry_out(control, ifindex, missing);
+        for dst in there {
+            if self.wanted.entry(dst).is_none() {
+                self.take_away(control, ifindex, dst);
+            }
+        }
+    }
+
+    fn take_away(&self, control: &mut Control, ifindex: u32, dst: Prefix) {
+        let mut route = self.route(ifindex, dst, Entry::Culvert(None));
         // Linux takes this for a route of any kind.
         route.next_hops.clear();
         route.scope = 255;
         route.kind = RouteKind::Other(0);
-        match self.control.delete_route(&route) {
+        match control.delete_route(&route) {
             Err(error) if error.errno() != Some(NO_SUCH) => warn!(%error, "route not removed"),
             _ => {}
         }
     }
 
-    /// Asks Linux to resolve or confirm a neighbour.
-    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
-        if let Err(error) = self.control.resolve(ifindex, ip) {
-            tracing::debug!(%error, %ip, "neighbour not asked for");
-        }
-    }
-
-    /// Removes the rules, and the routes that do not go with the interface.
-    pub fn tear_down(&mut self) {
-        // The rule to the table first, and those that bypass it last.
-        for rule in rules::all(&self.config).into_iter().rev() {
-            match self.control.delete_rule(&rule) {
-                Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
-                _ => {}
-            }
-        }
-        let thrown = self.standing.iter().filter(|(_, entry)| **entry == Entry::Throw);
-        let thrown: Vec<Prefix> = thrown.map(|(dst, _)| *dst).collect();
-        thrown.into_iter().for_each(|dst| self.take_away(dst));
-    }
-
-    fn route(&self, dst: Prefix, entry: Entry) -> Route {
-        let mut route = Route::new(dst, NextHop::new(self.ifindex, None));
-        route.table = self.config.table;
+    fn route(&self, ifindex: u32, dst: Prefix, entry: Entry) -> Route {
+        let mut route = Route::new(dst, NextHop::new(ifindex, None));
+        route.table = self.number;
         route.protocol = ROUTE_PROTOCOL;
         // With scope link, Linux would look up the gateways of new routes by it.
         route.scope = 0;
@@ -285,6 +317,12 @@ impl Private {
         }
         route
     }
+}
+
+/// Whether a route is culvert's, and leads to the private interface or past the table.
+fn is_own_route(route: &Route, ifindex: u32) -> bool {
+    let leads_here = || route.next_hops.iter().any(|hop| hop.ifindex == ifindex);
+    route.protocol == ROUTE_PROTOCOL && (route.kind == RouteKind::Throw || leads_here())
 }
 
 /// The reverse path filter of an interface: the larger of its own setting and that of `all`, as

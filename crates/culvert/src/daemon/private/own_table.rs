@@ -51,6 +51,8 @@ const EVERYTHING: [Prefix; 2] = [
 /// The table as wanted.
 #[derive(Debug, Default)]
 pub struct OwnTable {
+    /// Whether it is for packets with a mark.
+    is_for_marks: bool,
     /// Outbound policies by destination.
     policies: BTreeMap<Prefix, OfDestination>,
     /// Destinations of policies that let everything pass.
@@ -100,13 +102,19 @@ enum Effect {
 }
 
 impl OwnTable {
+    /// An empty table, for packets without a mark or for those with one.
+    pub fn new(is_for_marks: bool) -> OwnTable {
+        OwnTable { is_for_marks, ..OwnTable::default() }
+    }
+
     /// Starts anew with these policies; returns every destination that there was or is.
     pub fn set<'a>(
         &mut self,
         policies: impl IntoIterator<Item = &'a PolicyConfig>,
         linux: &Linux<'_>,
     ) -> BTreeSet<Prefix> {
-        let old = std::mem::take(self);
+        let fresh = OwnTable::new(self.is_for_marks);
+        let old = std::mem::replace(self, fresh);
         for policy in policies {
             self.hold(policy);
         }
@@ -177,7 +185,7 @@ impl OwnTable {
     /// Adds a policy. Returns its destination if it matters, and whether that is now protected and was
     /// not before.
     fn hold(&mut self, policy: &PolicyConfig) -> Option<(Prefix, bool)> {
-        let (dst, src, held) = held(policy)?;
+        let (dst, src, held) = held(policy, self.is_for_marks)?;
         let of = self.policies.entry(dst).or_default();
         let of_source = of.by_source.entry(src).or_default();
         if !of_source.held.insert(held) {
@@ -194,7 +202,7 @@ impl OwnTable {
 
     /// Removes a policy; the opposite of [`hold`](Self::hold).
     fn let_go(&mut self, policy: &PolicyConfig) -> Option<(Prefix, bool)> {
-        let (dst, src, held) = held(policy)?;
+        let (dst, src, held) = held(policy, self.is_for_marks)?;
         let of = self.policies.get_mut(&dst)?;
         let of_source = of.by_source.get_mut(&src)?;
         if !of_source.held.remove(&held) {
@@ -397,9 +405,10 @@ fn around<V>(map: &BTreeMap<Prefix, V>, dst: Prefix) -> impl Iterator<Item = (Pr
 }
 
 /// An outbound policy: destination, source, and the rest of it.
-fn held(policy: &PolicyConfig) -> Option<(Prefix, Prefix, Held)> {
-    // A policy with a mark is left to Linux: a packet loses its mark on the private interface.
-    if policy.direction != Direction::Out || !policy.scope().is_any() {
+fn held(policy: &PolicyConfig, is_for_marks: bool) -> Option<(Prefix, Prefix, Held)> {
+    // What is for a tunnel interface is routed to that.
+    let has_mark = !policy.mark.matches(0);
+    if policy.direction != Direction::Out || policy.if_id != 0 || has_mark != is_for_marks {
         return None;
     }
     let s = &policy.selector;

@@ -17,6 +17,7 @@ const UDP: u8 = 17;
 /// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
 /// 209: fwmark MARK goto 211
 /// 210: not iif culvert0 lookup 219
+/// 210: not fwmark 0 lookup 218                   where marks can be told to culvert
 /// ```
 ///
 /// Key exchange of this host goes by Linux's own tables, and so by the interface that firewall rules
@@ -26,9 +27,12 @@ const UDP: u8 = 17;
 /// ports or a protocol: that is the only purpose of the protocol in rule 211. ESP in UDP never comes
 /// here: culvert sends it past Linux.
 ///
-/// Packets with the mark are cleartext that culvert has judged already and returned to its port. Led
-/// to the table again, they would leave by another interface.
-pub fn all(config: &TunConfig) -> Vec<Rule> {
+/// Packets with any mark find the prefixes that policies with a mark protect, also those that came in by
+/// culvert0: what an SA has decrypted and marked may be for another SA.
+///
+/// Packets with MARK are cleartext that culvert has judged already and returned to its port. Led to the
+/// table again, they would leave by another interface.
+pub fn all(config: &TunConfig, has_marks: bool) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {
         let rule = |priority, table| Rule {
@@ -62,12 +66,19 @@ pub fn all(config: &TunConfig) -> Vec<Rule> {
             invert: true,
             ..rule(preference, config.table)
         };
-        std::iter::once(landing).chain(ours).chain(theirs).chain(marked).chain([to_table])
+        let of_marked = has_marks.then(|| Rule {
+            fwmark: 0,
+            fwmask: u32::MAX,
+            invert: true,
+            ..rule(preference, config.marked_table)
+        });
+        let past = std::iter::once(landing).chain(ours).chain(theirs).chain(marked);
+        past.chain([to_table]).chain(of_marked)
     };
     [Family::V4, Family::V6].into_iter().flat_map(of).collect()
 }
 
 /// Whether a rule is one of culvert's.
 pub fn is_ours(rule: &Rule, config: &TunConfig) -> bool {
-    all(config).contains(rule)
+    all(config, true).contains(rule)
 }

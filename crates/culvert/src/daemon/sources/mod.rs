@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use crypto::Keys;
 use esp::Sa;
-use policy::{Databases, SaId};
+use policy::{Databases, Marks, SaId};
 use wire::Headers;
 
 /// The owner of SAs and policies. For one thread.
@@ -58,6 +58,10 @@ pub trait Source {
 
     /// The indices of policies that were added, removed or changed since the last call.
     fn take_changed_policies(&mut self) -> BTreeSet<u32>;
+
+    /// The marks that SAs give to what they decrypt, and the `if_id` of these SAs, if any has come or gone
+    /// since the last call.
+    fn take_set_marks(&mut self) -> Option<Vec<Marks>>;
 
     /// Grows with each change of an SA.
     fn sa_changes(&self) -> u64;

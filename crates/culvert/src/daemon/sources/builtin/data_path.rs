@@ -3,18 +3,17 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
 use crypto::{EngineError, Keys, Providers};
 use esp::{LiveNumbers, Sa};
-use policy::{Action, Databases, Direction, PolicyConfig, SaConfig, SaId};
+use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
-use crate::daemon::shortfall;
 use crate::daemon::sources::SaStep;
 
 /// Positive errnos, as the kernel answers them.
@@ -33,7 +32,8 @@ pub struct DataPath {
     numbers: Numbers,
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
-    /// Counts changes of SAs.
+    set_marks: SetMarks,
+    /// Counts changes of SAs, for whoever follows them.
     sa_changes: u64,
     /// SAs added and removed, in order; `None` while nobody follows them.
     sa_steps: Option<Vec<SaStep>>,
@@ -48,6 +48,7 @@ impl DataPath {
             vault,
             numbers,
             changed_policies: BTreeSet::new(),
+            set_marks: SetMarks::default(),
             sa_changes: 0,
             sa_steps: None,
         }
@@ -61,6 +62,11 @@ impl DataPath {
     /// The indices of policies that were added, removed or changed since the last call.
     pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
         std::mem::take(&mut self.changed_policies)
+    }
+
+    /// The marks that SAs set, if they have changed since the last call.
+    pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
+        self.set_marks.take()
     }
 
     /// Grows with each change of an SA.
@@ -176,6 +182,7 @@ impl Backend for DataPath {
         self.databases
             .add_sa(config.clone(), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        self.set_marks.add(marks_of(config));
         self.sa_step((params.dst, params.spi), true);
         Ok(())
     }
@@ -187,6 +194,8 @@ impl Backend for DataPath {
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        self.set_marks.remove(marks_of(&old.config));
+        self.set_marks.add(marks_of(config));
         self.databases.replace_sa(config.clone(), sa);
         self.sa_changes += 1;
         Ok(())
@@ -194,6 +203,7 @@ impl Backend for DataPath {
 
     fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
+        self.set_marks.remove(marks_of(&entry.config));
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_step((id.dst, id.spi), false);
@@ -250,10 +260,7 @@ impl Backend for DataPath {
     }
 
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
-        match shortfall::must_block(config) {
-            true => self.databases.put_blocking(config.clone()),
-            false => self.databases.put_policy(config.clone()),
-        };
+        self.databases.put_policy(config.clone());
         self.changed_policies.insert(config.index);
         Ok(())
     }
@@ -274,6 +281,43 @@ impl Backend for DataPath {
 
     fn set_default(&mut self, direction: Direction, action: Action) {
         self.databases.set_default(direction, action);
+    }
+}
+
+/// What an SA gives to the packets that it decrypts.
+fn marks_of(config: &SaConfig) -> Marks {
+    Marks { mark: config.set_mark.set_in(0), if_id: config.if_id }
+}
+
+/// The marks that SAs set, and how many set each.
+#[derive(Debug, Default)]
+pub struct SetMarks {
+    users: BTreeMap<Marks, usize>,
+    has_changed: bool,
+}
+
+impl SetMarks {
+    fn add(&mut self, marks: Marks) {
+        if marks.mark != 0 {
+            let users = self.users.entry(marks).or_default();
+            *users += 1;
+            self.has_changed |= *users == 1;
+        }
+    }
+
+    fn remove(&mut self, marks: Marks) {
+        if let Some(users) = self.users.get_mut(&marks) {
+            *users -= 1;
+            if *users == 0 {
+                self.users.remove(&marks);
+                self.has_changed = true;
+            }
+        }
+    }
+
+    /// All of them, if they have changed since the last call.
+    pub fn take(&mut self) -> Option<Vec<Marks>> {
+        std::mem::take(&mut self.has_changed).then(|| self.users.keys().copied().collect())
     }
 }
 

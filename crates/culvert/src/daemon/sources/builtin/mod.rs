@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Databases, SaId};
+use policy::{Databases, Marks, SaId};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -200,6 +200,10 @@ impl Source for Builtin {
 
     fn take_changed_policies(&mut self) -> BTreeSet<u32> {
         self.database.backend_mut().take_changed_policies()
+    }
+
+    fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
+        self.database.backend_mut().take_set_marks()
     }
 
     fn sa_changes(&self) -> u64 {

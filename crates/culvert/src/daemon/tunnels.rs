@@ -1,0 +1,154 @@
+//! Tunnel interfaces (`[[tunnel]]`): route-based VPN, as Linux has it with `ip link add type xfrm`.
+//!
+//! A tunnel interface has an `if_id`. What Linux, or culvert itself, routes to it is protected by the
+//! policies and SAs of that id, or not sent; what these SAs decrypt comes in by it. Addresses, routes
+//! and firewall rules are Linux's, so routing daemons and applications see an interface like any other.
+//!
+//! The interface is a TUN device that outlives the daemon, so its routes stay when the daemon ends, and
+//! what is routed to it then stops there instead of leaving in clear by another route. It goes when it
+//! is taken out of the configuration, or by `ip link delete`.
+
+use std::sync::Arc;
+
+use dataplane::Tunnel;
+use io::{Port, PortCounters, Tun, TunConfig};
+use mirror::{Family, set_interface_setting};
+use tracing::{info, warn};
+
+use super::error::StartError;
+use super::slots;
+use super::workers::Workers;
+use crate::config::TunnelConfig;
+
+/// A tunnel interface.
+struct Entry {
+    config: TunnelConfig,
+    ifindex: u32,
+    counters: Arc<PortCounters>,
+}
+
+/// All of them; each in the slot of its place.
+#[derive(Default)]
+pub struct Tunnels {
+    entries: Vec<Option<Entry>>,
+}
+
+/// Tunnel interfaces that are open, and not yet a worker's.
+pub struct Opened(Vec<(TunnelConfig, Tun)>);
+
+impl Opened {
+    /// Makes them, or takes those that an earlier run has left.
+    ///
+    /// # Errors
+    /// One cannot be made; those before it are left as they are.
+    pub fn open(configs: &[TunnelConfig]) -> Result<Opened, StartError> {
+        let open = |config: &TunnelConfig| Ok((config.clone(), open(config)?));
+        Ok(Opened(configs.iter().map(open).collect::<Result<_, StartError>>()?))
+    }
+}
+
+/// Makes one and sets it up.
+fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
+    let name = config.interface.clone();
+    let tun = Tun::open_lasting(&TunConfig { name, mtu: config.mtu })?;
+    let name = config.interface.as_str();
+    // What is routed here culvert protects, and what comes from here it has judged.
+    for (setting, value) in [("disable_xfrm", 1), ("disable_policy", 1)] {
+        if let Err(error) = set_interface_setting(Family::V4, name, setting, value) {
+            warn!(%error, interface = name, "a setting of a tunnel interface");
+        }
+    }
+    // A machine without IPv6 has none of these.
+    for (setting, value) in [("disable_policy", 1), ("accept_ra", 0)] {
+        if set_interface_setting(Family::V6, name, setting, value).is_err() {
+            break;
+        }
+    }
+    tun.bring_up()?;
+    info!(interface = name, if_id = config.if_id, "tunnel interface");
+    Ok(tun)
+}
+
+impl Tunnels {
+    /// Gives those that were opened to the workers.
+    pub fn start(opened: Opened, workers: &Workers) -> Tunnels {
+        let mut tunnels = Tunnels::default();
+        for (config, tun) in opened.0 {
+            tunnels.add(config, tun, workers);
+        }
+        tunnels
+    }
+
+    fn add(&mut self, config: TunnelConfig, tun: Tun, workers: &Workers) {
+        let free = self.entries.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.entries.push(None);
+            self.entries.len() - 1
+        });
+        let (ifindex, counters) = (tun.ifindex(), tun.counters());
+        workers.add_tunnel(slots::of_tunnel(place), ifindex, Box::new(tun));
+        if let Some(entry) = self.entries.get_mut(place) {
+            *entry = Some(Entry { config, ifindex, counters });
+        }
+    }
+
+    /// Follows another configuration: those that it leaves out are removed, new ones made.
+    pub fn follow(&mut self, configs: &[TunnelConfig], workers: &Workers) {
+        for place in &mut self.entries {
+            let Some(entry) = place.take_if(|e| !configs.contains(&e.config)) else { continue };
+            workers.remove_ports(entry.ifindex);
+            if let Err(error) = io::tun::remove(&entry.config.interface) {
+                warn!("{error}");
+            }
+        }
+        for config in configs {
+            if self.iter().any(|e| e.config == *config) {
+                continue;
+            }
+            match open(config) {
+                Ok(tun) => self.add(config.clone(), tun, workers),
+                Err(error) => tracing::error!("{error}\n  the tunnel interface is not there"),
+            }
+        }
+    }
+
+    /// An interface is gone: somebody deleted it.
+    pub fn lost(&mut self, ifindex: u32) {
+        for place in &mut self.entries {
+            if let Some(entry) = place.take_if(|e| e.ifindex == ifindex) {
+                warn!(
+                    interface = entry.config.interface,
+                    "somebody deleted a tunnel interface; SIGHUP makes it again"
+                );
+            }
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().flatten()
+    }
+
+    /// The `if_id` of an interface, 0 if it is not one of these.
+    pub fn if_id(&self, ifindex: u32) -> u32 {
+        self.iter().find(|e| e.ifindex == ifindex).map_or(0, |e| e.config.if_id)
+    }
+
+    /// The index of the interface with an `if_id`.
+    pub fn ifindex(&self, if_id: u32) -> Option<u32> {
+        self.iter().find(|e| e.config.if_id == if_id).map(|e| e.ifindex)
+    }
+
+    /// Those that are up, by `if_id`, as workers read them.
+    pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Tunnel)> {
+        self.entries.iter().enumerate().filter_map(move |(place, entry)| {
+            let entry = entry.as_ref().filter(|e| is_up(e.ifindex))?;
+            let slot = slots::of_tunnel(place) as u16;
+            Some((entry.config.if_id, Tunnel { ifindex: entry.ifindex, slot }))
+        })
+    }
+
+    /// The interfaces with their counters, as the operator sees them.
+    pub fn states(&self) -> impl Iterator<Item = (&TunnelConfig, u32, io::PortStats)> {
+        self.iter().map(|e| (&e.config, e.ifindex, e.counters.read()))
+    }
+}

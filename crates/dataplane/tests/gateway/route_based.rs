@@ -1,0 +1,268 @@
+//! Tunnel interfaces and marks: what travels beside a packet decides which policy is for it.
+
+use dataplane::{Interface, PortKind, Tunnel};
+use forward::{RouteEntry, RouteKind, SourceCheck, Subnet, table};
+use io::MemoryHandle;
+use outcome::DropReason;
+use policy::{Direction, Mark, Marks, Prefix, SaConfig, Selector};
+use wire::MacAddr;
+
+use crate::packets::{Ip, hopped};
+use crate::support::{Gateway, Side, Spec, ip, make_sa, policy, route, sa_config, template};
+
+/// The tunnel interface of both gateways.
+const TUNNEL: u32 = 20;
+const SLOT: usize = 5;
+const IF_ID: u32 = 42;
+
+/// Tag of the mark in `MARKED`.
+const TAG: u16 = 64;
+
+fn everything() -> Selector {
+    let all = Prefix { addr: ip("0.0.0.0"), len: 0 };
+    Selector::between(all, all)
+}
+
+/// The other side's network, by the tunnel interface.
+fn by_tunnel(side: Side) -> RouteEntry {
+    let dst = Subnet { addr: side.other().lan(false, 0), len: 16 };
+    route(table::MAIN, dst, RouteKind::Unicast, Some(TUNNEL), None)
+}
+
+fn interface(if_id: u32) -> Interface {
+    Interface {
+        port: None,
+        mac: MacAddr([0; 6]),
+        mtu: 1400,
+        up: true,
+        back: None,
+        if_id,
+        source_check: SourceCheck::Off,
+        addr4: None,
+        addr6: None,
+    }
+}
+
+/// A gateway with a tunnel interface, without SAs and policies.
+fn gateway(side: Side) -> (Gateway, MemoryHandle) {
+    let mut gateway = Gateway::new(side);
+    let port = MemoryHandle::new("tunnel", 512);
+    gateway.worker.add_port(SLOT, TUNNEL, port.port(), PortKind::Tunnel);
+    gateway.more.push(port.clone());
+    gateway.set_topology_but(vec![by_tunnel(side)], |topology| {
+        topology.interfaces.insert(TUNNEL, interface(IF_ID));
+        topology.tunnels.insert(IF_ID, Tunnel { ifindex: TUNNEL, slot: SLOT as u16 });
+        topology.marks.insert(Marks::of_mark(10), TAG);
+    });
+    (gateway, port)
+}
+
+/// Policies for everything in the tunnel, both SAs, and the other gateway's the same.
+fn tunnelled() -> [(Gateway, MemoryHandle); 2] {
+    [Side::A, Side::B].map(|side| {
+        let (mut gateway, port) = gateway(side);
+        let spec = Spec::default();
+        for (index, direction) in [(1, Direction::Out), (2, Direction::In), (3, Direction::Forward)]
+        {
+            let from = if direction == Direction::Out { side } else { side.other() };
+            let mut config = policy(index, direction, everything(), vec![template(&spec, from)]);
+            config.if_id = IF_ID;
+            gateway.db.put_policy(config);
+        }
+        for from in [Side::A, Side::B] {
+            add_sa(&mut gateway, SaConfig { if_id: IF_ID, ..sa_config(&spec, from) });
+        }
+        (gateway, port)
+    })
+}
+
+fn add_sa(gateway: &mut Gateway, config: SaConfig) {
+    let sa = make_sa(&config.params);
+    gateway.db.add_sa(config, sa).expect("new");
+}
+
+fn carry(from: &mut Gateway, to: &mut Gateway) -> usize {
+    let packets = from.wan_out();
+    packets.iter().for_each(|packet| to.put_wan(packet));
+    to.run();
+    packets.len()
+}
+
+fn flow(host: u16) -> Vec<u8> {
+    Ip::new(Side::A.lan(false, 10), Side::B.lan(false, host)).sized(100, 1)
+}
+
+#[test]
+fn what_is_routed_to_a_tunnel_is_protected_by_its_policies() {
+    let [(mut a, a_tunnel), (mut b, b_tunnel)] = tunnelled();
+    // From Linux by the interface, and from a port by the route to it; twice, the second time planned.
+    for round in 0..2 {
+        a.put(&a_tunnel, &flow(10));
+        a.run();
+        a.put_lan(&flow(10));
+        a.run();
+        assert_eq!(carry(&mut a, &mut b), 2, "round {round}");
+        assert_eq!(b.lan_out().len(), 2, "forwarded");
+    }
+    let work = &a.counters.work;
+    assert_eq!((work.flow_misses.value(), work.flow_hits.value()), (2, 2));
+    // For the gateway itself: by its interface.
+    for _ in 0..2 {
+        a.put(&a_tunnel, &flow(1));
+        a.run();
+        assert_eq!(carry(&mut a, &mut b), 1);
+        assert_eq!((b.take(&b_tunnel), b.linux_out().len()), (vec![flow(1)], 0));
+    }
+}
+
+#[test]
+fn without_a_policy_nothing_leaves_a_tunnel() {
+    let (mut g, port) = gateway(Side::A);
+    // One that has no id lets pass, and is asked first; it is not the tunnel's.
+    g.db.put_policy(policy(1, Direction::Out, everything(), vec![]));
+    g.put(&port, &flow(10));
+    g.put_lan(&flow(10));
+    g.run();
+    assert_eq!(g.drops(), [(DropReason::OutNoTunnel, 2)]);
+    assert!(g.wan_out().is_empty());
+    // Each sender hears of it: host unreachable.
+    let errors = g.lan_out();
+    assert_eq!(errors.len(), 2);
+    assert!(errors.iter().all(|error| error[20..22] == [3, 1]), "{errors:?}");
+}
+
+#[test]
+fn a_packet_that_is_too_long_for_a_tunnel_is_answered() {
+    let [(mut a, _), _] = tunnelled();
+    let mut long = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    long.dont_fragment = true;
+    a.put_lan(&long.sized(1401, 1));
+    a.run();
+    assert_eq!(a.drops(), [(DropReason::OutTooBig, 1)]);
+    let errors = a.lan_out();
+    // Destination unreachable, fragmentation needed, 1400 bytes.
+    assert_eq!((&errors[0][20..22], &errors[0][26..28]), (&[3, 4][..], &[0x05, 0x78][..]));
+}
+
+#[test]
+fn what_waits_for_a_tunnels_sa_goes_on_when_it_comes() {
+    let (mut g, port) = gateway(Side::A);
+    let spec = Spec::default();
+    let mut config = policy(1, Direction::Out, everything(), vec![template(&spec, Side::A)]);
+    config.if_id = IF_ID;
+    g.db.put_policy(config);
+    for _ in 0..2 {
+        g.put(&port, &flow(10));
+        g.put_lan(&flow(10));
+    }
+    g.run();
+    assert_eq!((g.counters.totals().held, g.events().len()), (4, 1));
+    // One of the same ends, and of no interface, is not theirs.
+    let config = sa_config(&spec, Side::A);
+    add_sa(
+        &mut g,
+        SaConfig { params: esp::SaParams { spi: 7, ..config.params.clone() }, ..config },
+    );
+    g.run();
+    assert_eq!((g.counters.totals().held, g.wan_out().len()), (4, 0));
+    add_sa(&mut g, SaConfig { if_id: IF_ID, ..sa_config(&spec, Side::A) });
+    g.run();
+    assert_eq!((g.counters.totals().held, g.wan_out().len()), (0, 4));
+}
+
+#[test]
+fn what_a_tunnels_sa_decrypts_needs_its_interface() {
+    let [(mut a, a_tunnel), (mut b, b_tunnel)] = tunnelled();
+    a.put(&a_tunnel, &flow(10));
+    a.run();
+    // Down: no packet belongs to it.
+    b.set_topology_but(vec![by_tunnel(Side::B)], |_| {});
+    assert_eq!(carry(&mut a, &mut b), 1);
+    assert_eq!(b.drops(), [(DropReason::InPolicy, 1)]);
+    assert!(b.lan_out().is_empty() && b.take(&b_tunnel).is_empty());
+}
+
+#[test]
+fn a_mark_of_linux_s_chooses_the_policy() {
+    let spec = Spec::default();
+    let (mut g, _) = gateway(Side::A);
+    g.set_topology(1500, Vec::new());
+    for (n, mark) in [(1, 11), (2, 21)] {
+        let mut config = policy(n, Direction::Out, everything(), vec![template(&spec, Side::A)]);
+        (config.mark, config.templates[0].reqid) = (Mark { value: mark, mask: u32::MAX }, n);
+        g.db.put_policy(config);
+        let sa = sa_config(&spec, Side::A);
+        let params = esp::SaParams { spi: 0x100 * n, ..sa.params.clone() };
+        add_sa(&mut g, SaConfig { params, reqid: n, ..sa });
+    }
+    let packet = Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1);
+    let marked = |mark: u32| {
+        let mut bytes = vec![0xf0, 0, 0, 0];
+        bytes.extend(mark.to_be_bytes());
+        bytes.extend([0; 8]);
+        bytes.extend(&packet);
+        bytes
+    };
+    // Twice: the second time by plans, which marks tell apart.
+    for _ in 0..2 {
+        for mark in [21, 11] {
+            g.put_linux(&marked(mark));
+        }
+        g.run();
+        let spis: Vec<u8> = g.wan_out().iter().map(|packet| packet[22]).collect();
+        assert_eq!(spis, [2, 1]);
+    }
+    assert_eq!(g.counters.work.flow_hits.value(), 2);
+    // Without one of these no policy is for it: in clear by the tables, which know no such network.
+    g.put_linux(&marked(12));
+    g.put_linux(&packet);
+    g.run();
+    assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::NoRoute, 2)], 0));
+}
+
+#[test]
+fn what_an_sa_decrypts_gets_its_mark_and_is_judged_by_it() {
+    let spec = Spec::default();
+    let (mut a, _) = gateway(Side::A);
+    a.set_topology(1500, Vec::new());
+    a.protect(&spec);
+    let (mut b, _) = gateway(Side::B);
+    let set_mark = Mark { value: 10, mask: u32::MAX };
+    add_sa(&mut b, SaConfig { set_mark, ..sa_config(&spec, Side::A) });
+    for (index, direction) in [(2, Direction::In), (3, Direction::Forward)] {
+        let theirs = vec![template(&spec, Side::A)];
+        let mut config = policy(index, direction, everything(), theirs);
+        config.mark = Mark { value: 10, mask: 0xff };
+        b.db.put_policy(config);
+    }
+    // For a host behind it and for itself: Linux's rules are to see the mark.
+    for host in [10, 10, 1] {
+        a.put_lan(&flow(host));
+        a.run();
+        assert_eq!(carry(&mut a, &mut b), 1);
+        let given = b.linux_out();
+        let [packet] = &given[..] else { panic!("{given:?} {:?}", b.drops()) };
+        assert_eq!(packet[..6], [0x81, 0x00, 0, TAG as u8, 0x08, 0x00]);
+        assert_eq!(
+            (&packet[18..20], &packet[20..]),
+            (&[0x08, 0x00][..], &hopped(&flow(host), 1)[..])
+        );
+        assert!(b.lan_out().is_empty());
+    }
+    // Another mark: no policy allows it.
+    b.db.remove_sa(&sa_config(&spec, Side::A).id());
+    let set_mark = Mark { value: 11, mask: u32::MAX };
+    add_sa(&mut b, SaConfig { set_mark, ..sa_config(&spec, Side::A) });
+    a.put_lan(&flow(10));
+    a.run();
+    carry(&mut a, &mut b);
+    assert_eq!(b.drops(), [(DropReason::InPolicy, 1)]);
+    // One that Linux cannot be told.
+    let mut config = policy(2, Direction::Forward, everything(), vec![template(&spec, Side::A)]);
+    config.mark = Mark { value: 11, mask: u32::MAX };
+    b.db.put_policy(config);
+    a.put_lan(&flow(10));
+    a.run();
+    carry(&mut a, &mut b);
+    assert_eq!(b.drops(), [(DropReason::InPolicy, 1), (DropReason::InMark, 1)]);
+}

@@ -1,0 +1,112 @@
+"""Route-based VPN: tunnels to everywhere, and routes that decide."""
+
+import json
+
+from lab import topology as t
+from lab.base import wait_for
+from lab.capture import Capture, assert_only_protected
+from lab.traffic import Stream, assert_perfect, assert_ping, ping
+
+TUNNEL = """
+[[tunnel]]
+interface = "ipsec0"
+if_id = 42
+"""
+
+#: Addresses of the tunnel interfaces.
+NEAR4, FAR4 = "10.9.0.1", "10.9.0.2"
+NEAR6, FAR6 = "2001:db8:9::1", "2001:db8:9::2"
+
+
+def with_tunnels(net, *, routed=True):
+    """Gateways whose SAs are for everything, by tunnel interfaces with addresses."""
+    for gateway in net.gateways():
+        gateway.daemon.write_config(gateway.daemon.config.read_text() + TUNNEL)
+    net.up()
+    for gateway, near4, near6, far in (
+        (net.gwa, NEAR4, NEAR6, "2"), (net.gwb, FAR4, FAR6, "1"),
+    ):  # fmt: skip
+        host = gateway.host
+        host.address("ipsec0", f"{near4}/24", f"{near6}/64")
+        if routed:
+            for prefix in (f"10.{far}.0.0/24", f"2001:db8:{far}::/64"):
+                host.ip("route", "replace", prefix, "dev", "ipsec0")
+    return net
+
+
+def tunnels(network, **values):
+    everything = "0.0.0.0/0,::/0"
+    child = "if_id_in = 42\n if_id_out = 42"
+    return network(ts_a=everything, ts_b=everything, extra_child=child, **values)
+
+
+def test_routes_decide(network):
+    net = with_tunnels(tunnels(network))
+    wire = Capture(net.mid, "west")
+    # Forwarded, of the gateways themselves, and between the interfaces' own addresses.
+    for to in (t.SERVER4, t.SERVER6):
+        assert_ping(net.client, to, count=10)
+        assert_ping(net.gwa.host, to, count=5)
+    assert_ping(net.gwa.host, FAR4, count=5)
+    assert_ping(net.gwb.host, NEAR6, count=5)
+    stream = Stream(net.client, net.server, t.SERVER4, count=500)
+    stream.wait()
+    assert_perfect(stream.finish())
+    assert_only_protected(wire.stop(), protected=(*t.PROTECTED, "10.9.0.0/24", "2001:db8:9::/64"))
+    # What is routed elsewhere is not the tunnel's, though its policy is for everything.
+    net.gwa.host.ip("route", "replace", "10.2.0.0/24", "via", t.WAN_B4)
+    net.gwb.host.ip("route", "replace", "10.1.0.0/24", "via", t.WAN_A4)
+    wire = Capture(net.mid, "west", "icmp")
+    assert_ping(net.client, t.SERVER4, count=3)
+    assert len(wire.stop()) == 6
+    # Linux sees an interface like any other.
+    counters = json.loads(net.gwa.host.ip("-json", "-s", "link", "show", "ipsec0").stdout)[0]
+    assert counters["stats64"]["tx"]["packets"] > 0 and counters["stats64"]["rx"]["packets"] > 0
+    rows = {row["interface"]: row for row in net.gwa.daemon.json("port")}
+    assert rows["ipsec0"]["kind"] == "tunnel" and rows["ipsec0"]["if_id"] == 42, rows
+
+
+def test_without_a_policy_nothing_leaves(network):
+    net = with_tunnels(tunnels(network))
+    net.gwa.swan.terminate(ike="gw")
+    wire = Capture(net.mid, "west")
+    assert ping(net.client, t.SERVER4, count=3)["received"] == 0
+    assert ping(net.gwa.host, FAR4, count=3)["received"] == 0
+    assert_only_protected(wire.stop())
+    assert net.gwa.daemon.drops()["out-no-tunnel"] >= 6
+
+
+def test_no_interface_for_an_if_id(network):
+    """The policies match nothing, and that is said, with what to do; a reload makes the interface."""
+    net = tunnels(network)
+    plain = net.gwa.daemon.config.read_text()
+    net.gwb.daemon.write_config(net.gwb.daemon.config.read_text() + TUNNEL)
+    net.up()
+    missing = lambda: [w for w in net.gwa.daemon.json("status")["warnings"] if "if_id 0x2a" in w]  # noqa: E731
+    wait_for("the warning", missing)
+    assert "[[tunnel]]" in missing()[0] and "[[tunnel]]" in net.gwa.daemon.log()
+    net.gwa.daemon.write_config(plain + TUNNEL)
+    net.gwa.daemon.reload()
+    wait_for("the interface", lambda: not missing())
+    net.gwa.host.address("ipsec0", f"{NEAR4}/24")
+    net.gwb.host.address("ipsec0", f"{FAR4}/24")
+    assert_ping(net.gwa.host, FAR4, count=5)
+    # Taken out again: it goes, and nothing with it.
+    net.gwa.daemon.write_config(plain)
+    net.gwa.daemon.reload()
+    wait_for("the end", lambda: "ipsec0" not in net.gwa.host.ip("-o", "link").stdout)
+    assert net.gwa.daemon.alive()
+
+
+def test_the_interface_outlives_the_daemon(network):
+    """With its routes: what is routed to it stops, and goes on with the next daemon."""
+    net = with_tunnels(tunnels(network))
+    assert_ping(net.client, t.SERVER4, count=3)
+    wire = Capture(net.mid, "west")
+    net.gwa.daemon.kill9()
+    assert ping(net.client, t.SERVER4, count=3)["received"] == 0
+    assert "10.2.0.0/24 dev ipsec0" in net.gwa.host.ip("route").stdout
+    net.gwa.daemon.start()
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_only_protected(wire.stop())
+
