@@ -1,18 +1,37 @@
 """Every ESP suite that culvert knows, and an independent opinion on each one's packets.
 
-scapy builds and opens the packets. Where scapy knows a suite only with its longest ICV (AES-GCM),
-the shorter ones are held against the `cryptography` package: a shorter GCM tag is the longer one
-cut off (NIST SP 800-38D, section 5.2.1.2).
+scapy builds and opens the packets. What scapy 2.5.0 does not know is done here with the `cryptography` package:
+shorter ICVs of AES-GCM (a shorter GCM tag is the longer one cut off, NIST SP 800-38D section 5.2.1.2), AES-GMAC,
+AES-XCBC-MAC and the other truncations of HMACs.
 """
 
+import hashlib
+import hmac
 import struct
 from dataclasses import dataclass
 
-HMACS = {
-    "sha1": ("HMAC-SHA1-96", 12),
-    "sha256": ("SHA2-256-128", 16),
-    "sha384": ("SHA2-384-192", 24),
-    "sha512": ("SHA2-512-256", 32),
+#: scapy's name or none, and the lengths of key and ICV in bytes.
+INTEGRITY = {
+    "sha1": ("HMAC-SHA1-96", 20, 12),
+    "sha256": ("SHA2-256-128", 32, 16),
+    "sha384": ("SHA2-384-192", 48, 24),
+    "sha512": ("SHA2-512-256", 64, 32),
+    "sha1_160": ("", 20, 20),
+    "sha256_96": ("", 32, 12),
+    "md5": ("HMAC-MD5-96", 16, 12),
+    "md5_128": ("", 16, 16),
+    "aesxcbc": ("", 16, 12),
+    "aescmac": ("AES-CMAC-96", 16, 12),
+}
+
+#: scapy's name, and the lengths of key and IV in bytes; the key with its nonce.
+CIPHERS = {
+    "null": ("NULL", 0, 0),
+    **{f"aes{bits}": ("AES-CBC", bits // 8, 16) for bits in (128, 192, 256)},
+    **{f"aes{bits}ctr": ("AES-CTR", bits // 8 + 4, 8) for bits in (128, 192, 256)},
+    **{f"camellia{bits}": ("CAMELLIA-CBC", bits // 8, 16) for bits in (128, 192, 256)},
+    "3des": ("3DES", 24, 8),
+    "des": ("DES", 8, 8),
 }
 
 
@@ -22,73 +41,154 @@ class Suite:
 
     name: str
     crypt: str
-    icv_len: int
+    #: Lengths in bytes: of the cipher's key with its salt or nonce, of IV and ICV, of the integrity key.
+    key_len: int
     iv_len: int
+    icv_len: int
+    auth_key_len: int = 0
+    #: The integrity algorithm as strongSwan names it, and as scapy does, if it knows it.
+    integrity: str = ""
     auth: str = ""
 
 
 def _all():
     for bits in (128, 192, 256):
         for icv in (8, 12, 16):
-            yield Suite(f"aes{bits}gcm{icv}", "AES-GCM", icv, 8)
-    yield Suite("chacha20poly1305", "CHACHA20-POLY1305", 16, 8)
-    for bits in (128, 192, 256):
-        for name, (auth, icv) in HMACS.items():
-            yield Suite(f"aes{bits}-{name}", "AES-CBC", icv, 16, auth)
-    for name, (auth, icv) in HMACS.items():
-        yield Suite(f"null-{name}", "NULL", icv, 0, auth)
+            yield Suite(f"aes{bits}gcm{icv}", "AES-GCM", bits // 8 + 4, 8, icv)
+            yield Suite(f"aes{bits}ccm{icv}", "AES-CCM", bits // 8 + 3, 8, icv)
+        yield Suite(f"aes{bits}gmac", "GMAC", bits // 8 + 4, 8, 16)
+    yield Suite("chacha20poly1305", "CHACHA20-POLY1305", 36, 8, 16)
+    for cipher, (crypt, key, iv) in CIPHERS.items():
+        for integrity, (auth, auth_key, icv) in INTEGRITY.items():
+            name = f"{cipher}-{integrity}"
+            yield Suite(name, crypt, key, iv, icv, auth_key, integrity, auth)
 
 
 SUITES = {suite.name: suite for suite in _all()}
 
+#: Each combined mode, each cipher with one integrity algorithm, and each of these with two ciphers; AES-CBC with
+#: the HMACs of the RFCs in all sizes.
+COVERING = {
+    name: suite
+    for name, suite in SUITES.items()
+    if not suite.integrity
+    or suite.integrity == "sha256"
+    or name.split("-")[0] in ("null", "aes128")
+    or suite.crypt == "AES-CBC" and suite.integrity in ("sha1", "sha384", "sha512")
+}
 
-def association(suite, state):
+
+def association(suite, state, auth=True):
     """scapy's SecurityAssociation for a state (see inject.xfrm_states) of a suite."""
+    from cryptography.hazmat.primitives.ciphers import algorithms, modes
     from scapy.layers.inet import IP
     from scapy.layers.inet6 import IPv6
-    from scapy.layers.ipsec import ESP, SecurityAssociation
+    from scapy.layers.ipsec import CRYPT_ALGOS, ESP, CryptAlgo, SecurityAssociation
 
+    if "CAMELLIA-CBC" not in CRYPT_ALGOS:
+        CRYPT_ALGOS["CAMELLIA-CBC"] = CryptAlgo(
+            "CAMELLIA-CBC", cipher=algorithms.Camellia, mode=modes.CBC
+        )
     outer = (IPv6 if ":" in state.dst else IP)(src=state.src, dst=state.dst)
+    gmac = suite.crypt == "GMAC"
+    auth = suite.auth if auth else ""
     return SecurityAssociation(
         ESP, spi=state.spi,
-        crypt_algo=suite.crypt, crypt_key=(state.aead or state.enc) or None,
-        auth_algo=suite.auth or None, auth_key=state.auth or None,
+        crypt_algo="NULL" if gmac else suite.crypt,
+        crypt_key=None if gmac else (state.aead or state.enc) or None,
+        crypt_icv_size=suite.icv_len if suite.crypt == "AES-CCM" else None,
+        auth_algo=auth or None, auth_key=state.auth if auth else None,
         tunnel_header=outer if state.mode == "tunnel" else None,
     )  # fmt: skip
 
 
 def seal(suite, state, packet, sequence):
-    """The outer IP packet (bytes) that scapy makes of an inner one."""
-    sealed = association(suite, state).encrypt(packet, seq_num=sequence)
-    raw = bytes(sealed)
-    if suite.crypt == "AES-GCM" and suite.icv_len < 16:
-        cut = bytearray(raw[: suite.icv_len - 16])
-        from .inject import ipv4_checksum
+    """The outer IPv4 packet (bytes) that scapy makes of an inner one."""
+    raw = bytes(association(suite, state).encrypt(packet, seq_num=sequence))
+    header, esp = raw[:20], raw[20:]
+    if suite.crypt == "AES-GCM":
+        esp = esp[: len(esp) + suite.icv_len - 16]
+    elif suite.crypt == "GMAC":
+        iv = struct.pack("!Q", sequence)
+        esp = esp[:8] + iv + esp[8:]
+        esp += _gmac(state, esp)
+    elif not suite.auth and suite.integrity:
+        esp += _mac(suite, state, esp)
+    from .inject import ipv4_checksum
 
-        struct.pack_into("!H", cut, 2, len(cut))
-        struct.pack_into("!H", cut, 10, 0)
-        struct.pack_into("!H", cut, 10, ipv4_checksum(bytes(cut[:20])))
-        raw = bytes(cut)
-    return raw
+    header = bytearray(header)
+    struct.pack_into("!H", header, 2, 20 + len(esp))
+    struct.pack_into("!H", header, 10, 0)
+    struct.pack_into("!H", header, 10, ipv4_checksum(bytes(header)))
+    return bytes(header) + esp
 
 
 def open_esp(suite, state, outer):
     """The inner packet (bytes) in an outer IPv4 packet (bytes); raises when the ICV is wrong."""
+    header_len = (outer[0] & 15) * 4
+    esp = outer[header_len:]
+    covered, icv = esp[: -suite.icv_len], esp[-suite.icv_len :]
     if suite.crypt == "AES-GCM" and suite.icv_len < 16:
-        return _open_gcm(suite, state, outer)
+        return _open_gcm(suite, state, esp)
+    if suite.crypt == "GMAC":
+        assert _gmac(state, covered) == icv, "wrong ICV"
+        return _without_trailer(covered[16:])
     from scapy.layers.inet import IP
 
-    return bytes(association(suite, state).decrypt(IP(outer)))
+    if suite.auth or not suite.integrity:
+        return bytes(association(suite, state).decrypt(IP(outer)))
+    assert _mac(suite, state, covered) == icv, "wrong ICV"
+    packet = IP(outer[: -suite.icv_len])
+    packet.len = len(outer) - suite.icv_len
+    return bytes(association(suite, state, auth=False).decrypt(packet))
 
 
-def _open_gcm(suite, state, outer):
+def _without_trailer(text):
+    return text[: -text[-2] - 2]
+
+
+def _open_gcm(suite, state, esp):
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    esp = outer[(outer[0] & 15) * 4 :]
     iv, body, tag = esp[8:16], esp[16 : -suite.icv_len], esp[-suite.icv_len :]
     key, salt = state.aead[:-4], state.aead[-4:]
     mode = modes.GCM(salt + iv, tag, min_tag_length=suite.icv_len)
     decryptor = Cipher(algorithms.AES(key), mode).decryptor()
     decryptor.authenticate_additional_data(esp[:8])
-    plain = decryptor.update(body) + decryptor.finalize()
-    return plain[: -plain[-2] - 2]
+    return _without_trailer(decryptor.update(body) + decryptor.finalize())
+
+
+def _gmac(state, covered):
+    """AES-GMAC's ICV (RFC 4543 section 3) over header, IV and text."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key, salt = state.aead[:-4], state.aead[-4:]
+    return AESGCM(key).encrypt(salt + covered[8:16], b"", covered)
+
+
+def _mac(suite, state, covered):
+    """The ICV of an integrity algorithm that scapy does not know."""
+    if suite.integrity == "aesxcbc":
+        return _xcbc(state.auth, covered)[: suite.icv_len]
+    digest = getattr(hashlib, suite.integrity.split("_")[0])
+    return hmac.new(state.auth, covered, digest).digest()[: suite.icv_len]
+
+
+def _xcbc(key, data):
+    """AES-XCBC-MAC (RFC 3566 section 4)."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    def aes(key, block):
+        return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
+
+    def xor(a, b):
+        return bytes(x ^ y for x, y in zip(a, b, strict=True))
+
+    k1, k2, k3 = (aes(key, bytes([n]) * 16) for n in (1, 2, 3))
+    blocks = [data[at : at + 16] for at in range(0, len(data), 16)]
+    last = blocks.pop()
+    last = xor(last, k2) if len(last) == 16 else xor((last + b"\x80").ljust(16, b"\0"), k3)
+    chain = bytes(16)
+    for block in [*blocks, last]:
+        chain = aes(k1, xor(chain, block))
+    return chain

@@ -49,6 +49,10 @@ name = "{name}"
 [worker]
 frames = 8192
 flows = 1024
+
+# Some scenarios are about 3DES and MD5.
+[crypto]
+allow_weak = true
 """
 
 _PORT = """

@@ -186,12 +186,10 @@ def test_scapy_seals_and_opens_every_suite(name):
 
     suite = SUITES[name]
     state = SaKeys(t.WAN_A4, t.WAN_B4, 0x1000, "tunnel")
-    bits = int(name[3:6]) // 8 if name.startswith("aes") else 32
-    if suite.crypt in ("AES-GCM", "CHACHA20-POLY1305"):
-        state.aead = os.urandom(bits + 4)
+    if suite.integrity:
+        state.auth, state.enc = os.urandom(suite.auth_key_len), os.urandom(suite.key_len)
     else:
-        state.auth = os.urandom({12: 20, 16: 32, 24: 48, 32: 64}[suite.icv_len])
-        state.enc = os.urandom(bits) if suite.crypt == "AES-CBC" else b""
+        state.aead = os.urandom(suite.key_len)
     inner = IP(src=t.CLIENT4, dst=t.SERVER4) / ICMP() / b"hello"
     outer = seal(suite, state, inner, 7)
     assert open_esp(suite, state, outer) == bytes(inner)

@@ -36,7 +36,7 @@ pub enum JobStatus {
 /// 1. `header_len` bytes that are authenticated and not encrypted (in ESP: SPI and sequence
 ///    number, 8 bytes);
 /// 2. the IV, [`Suite::iv_len_bytes`] long: written by the caller before `Seal`, read on `Open`;
-/// 3. the text, encrypted or decrypted in place; for CBC a multiple of 16 bytes;
+/// 3. the text, encrypted or decrypted in place; for CBC a multiple of [`Suite::block_bytes`];
 /// 4. the ICV, [`Suite::icv_len_bytes`] long: written by `Seal`, checked by `Open`. After an
 ///    `Open` its content is unspecified.
 ///
@@ -46,8 +46,8 @@ pub enum JobStatus {
 ///
 /// What is authenticated: for combined modes the header (the IV enters through the nonce), with
 /// `seq_hi` inserted after its first four bytes when extended sequence numbers are in use (RFC
-/// 4106 §5: SPI, high half, low half); for HMAC suites header, IV and text, with `seq_hi` appended
-/// (RFC 4303 §2.2.1).
+/// 4106 §5: SPI, high half, low half); for AES-GMAC that, IV and text (RFC 4543 §3.3); for separate
+/// algorithms header, IV and text, with `seq_hi` appended (RFC 4303 §2.2.1).
 #[derive(Debug)]
 pub struct Job<'a> {
     /// The keyed state; must come from the same engine's [`Provider`].
@@ -73,9 +73,9 @@ impl<'a> Job<'a> {
 
     /// Where the parts of the packet lie, if the lengths fit the suite at all.
     ///
-    /// `None` when the packet is too short, when a CBC text is no multiple of 16 bytes, when a
+    /// `None` when the packet is too short, when a CBC text is no multiple of its cipher's block, when a
     /// combined mode with `seq_hi` has a header of other than 8 bytes (RFC 4106 §5 defines no
-    /// other), or when an HMAC suite would authenticate nothing. Every engine answers
+    /// other), or when a separate algorithm would authenticate nothing. Every engine answers
     /// [`JobStatus::Failed`] then.
     #[inline]
     pub fn layout(&self) -> Option<Layout> {
@@ -118,9 +118,9 @@ impl Layout {
         let icv = packet_len.checked_sub(suite.icv_len_bytes())?;
         let text_len = icv.checked_sub(text)?;
         let fits = match suite {
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => !esn || header_len == 8,
-            Suite::AesCbcHmac { .. } => text_len % 16 == 0,
-            Suite::NullHmac { .. } => icv > 0,
+            // A block is a power of two.
+            Suite::Separate { cipher, .. } => icv > 0 && text_len & (cipher.block_bytes() - 1) == 0,
+            _ => !esn || header_len == 8,
         };
         fits.then_some(Layout { iv: header_len, text, icv })
     }
@@ -239,7 +239,7 @@ pub trait Engine: Send {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{AesKey, Hmac, IcvLen};
+    use crate::{AesKey, Cipher, IcvLen, Integrity};
 
     fn session(suite: Suite) -> Session {
         Session::new(suite, Box::new(()))
@@ -264,11 +264,14 @@ mod tests {
             let mut packet = vec![0; len];
             assert_eq!(Job::esp(&gcm, Op::Open, &mut packet, None).layout(), None, "{len}");
         }
-        let cbc = session(Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha1_96 });
-        for text in 0..64 {
-            let mut packet = vec![0; 8 + 16 + text + 12];
-            let job = Job::esp(&cbc, Op::Open, &mut packet, None);
-            assert_eq!(job.text_len(), (text % 16 == 0).then_some(text));
+        for cipher in Cipher::all() {
+            let session = session(Suite::Separate { cipher, integrity: Integrity::Sha1_96 });
+            for text in 0..64 {
+                let mut packet = vec![0; 8 + cipher.iv_len_bytes() + text + 12];
+                let job = Job::esp(&session, Op::Open, &mut packet, None);
+                let fits = text.is_multiple_of(cipher.block_bytes());
+                assert_eq!(job.text_len(), fits.then_some(text), "{cipher}");
+            }
         }
     }
 
@@ -287,14 +290,16 @@ mod tests {
 
     #[test]
     fn esn_needs_an_esp_header_in_combined_modes() {
-        let gcm = session(Suite::ChaCha20Poly1305);
-        let mut packet = [0; 64];
-        for header_len in [0, 4, 12] {
-            let mut job = Job::esp(&gcm, Op::Seal, &mut packet, Some(7));
-            job.header_len = header_len;
-            assert_eq!(job.layout(), None);
-            job.seq_hi = None;
-            assert!(job.layout().is_some());
+        for suite in Suite::all().filter(|suite| suite.integrity().is_none()) {
+            let session = session(suite);
+            let mut packet = [0; 64];
+            for header_len in [0, 4, 12] {
+                let mut job = Job::esp(&session, Op::Seal, &mut packet, Some(7));
+                job.header_len = header_len;
+                assert_eq!(job.layout(), None);
+                job.seq_hi = None;
+                assert!(job.layout().is_some());
+            }
         }
         assert_eq!(esn_aad(&[1; 7], 0), None);
         assert_eq!(esn_aad(&[1; 9], 0), None);
@@ -306,7 +311,7 @@ mod tests {
 
     #[test]
     fn nothing_to_authenticate_is_refused() {
-        let null = session(Suite::NullHmac { hmac: Hmac::Sha256_128 });
+        let null = session(Suite::integrity_only(Integrity::Sha256_128));
         let mut packet = [0; 16];
         let mut job = Job::esp(&null, Op::Seal, &mut packet, None);
         job.header_len = 0;

@@ -13,23 +13,21 @@ use crate::suite::Suite;
 pub struct Keys {
     /// The cipher's key; empty for NULL.
     pub cipher: Vec<u8>,
-    /// The salt of a counter mode (RFC 4106 §4); empty for the others.
+    /// The salt of a counter mode (RFC 4106 §4, RFC 3686 §4); empty for the others.
     pub salt: Vec<u8>,
     /// The integrity key; empty for combined modes.
     pub auth: Vec<u8>,
 }
 
 impl Keys {
-    /// Whether each part has the length that the suite asks for.
-    ///
-    /// HMAC keys of other lengths are legal in the kernel's interface (`ip xfrm` takes any), so an
-    /// integrity key is accepted from 1 to 128 bytes.
+    /// Whether each part has the length that the suite asks for; an integrity key one that
+    /// [`Integrity::takes_key_len`](crate::Integrity::takes_key_len) allows.
     pub fn fit(&self, suite: Suite) -> bool {
         self.cipher.len() == suite.cipher_key_len_bytes()
             && self.salt.len() == suite.salt_len_bytes()
-            && match suite.auth_key_len_bytes() {
-                0 => self.auth.is_empty(),
-                _ => (1..=128).contains(&self.auth.len()),
+            && match suite.integrity() {
+                None => self.auth.is_empty(),
+                Some(integrity) => integrity.takes_key_len(self.auth.len()),
             }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! | | |
 //! | --- | --- |
-//! | [`Suite`] | one combination of cipher and integrity, with every length that follows from it |
+//! | [`Suite`], [`Cipher`], [`Integrity`] | one combination of cipher and integrity, with every length that follows from it |
 //! | [`Keys`] | what the key exchange hands over; zeroised when dropped, never shown |
 //! | [`Provider`], [`Engine`] | what an engine's crate implements |
 //! | [`Providers`] | an ordered list of them: the first that has a suite serves it |
@@ -77,16 +77,20 @@
 //! interface.
 #![forbid(unsafe_code)]
 
+mod cipher;
 mod engine;
+mod integrity;
 mod key;
 mod providers;
 mod self_test;
 mod session;
 mod suite;
 
+pub use cipher::{AesKey, Cipher, IcvLen};
 pub use engine::{Bare, Engine, EngineError, Job, JobStatus, Layout, Op, Parts, Provider, esn_aad};
+pub use integrity::Integrity;
 pub use key::Keys;
 pub use providers::Providers;
 pub use self_test::self_test;
 pub use session::{KeyBlock, KeyLine, Maker, Session};
-pub use suite::{AesKey, Hmac, IcvLen, Suite};
+pub use suite::Suite;

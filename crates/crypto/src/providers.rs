@@ -1,6 +1,7 @@
 //! Several providers in order of preference, and which of them serves a suite.
 
 use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use crate::engine::{Engine, EngineError, Job, JobStatus, Provider};
@@ -19,25 +20,30 @@ pub struct Providers {
     list: Vec<Arc<dyn Provider>>,
     /// Places in the list, by [`Suite::number`].
     serving: Serving,
+    /// Whether another provider than the first that serves a suite has made a session: until then all jobs
+    /// are for one engine, and nobody has to look at each one's suite.
+    is_mixed: Arc<AtomicBool>,
 }
 
 /// The provider of each suite, as a place in a list.
-type Serving = [Option<usize>; Suite::COUNT];
+type Serving = [Option<u8>; Suite::COUNT];
 
 impl Providers {
     /// A list of one.
     pub fn new(first: Arc<dyn Provider>) -> Providers {
-        let serving = [None; Suite::COUNT];
-        let mut providers = Providers { first: Arc::clone(&first), list: Vec::new(), serving };
+        let (serving, is_mixed) = ([None; Suite::COUNT], Arc::default());
+        let mut providers =
+            Providers { first: Arc::clone(&first), list: Vec::new(), serving, is_mixed };
         providers.push(first);
         providers
     }
 
-    /// Appends a provider: it serves the suites that those before it lack.
+    /// Appends a provider: it serves the suites that those before it lack. One beyond the 256th serves none.
     pub fn push(&mut self, provider: Arc<dyn Provider>) {
+        let number = u8::try_from(self.list.len()).ok();
         for (suite, place) in Suite::all().zip(&mut self.serving) {
             if place.is_none() && provider.supports(suite) {
-                *place = Some(self.list.len());
+                *place = number;
             }
         }
         self.list.push(provider);
@@ -55,7 +61,12 @@ impl Providers {
 
     /// How many suites a provider of the list serves, by its place.
     fn count(&self, place: usize) -> usize {
-        self.serving.iter().filter(|serving| **serving == Some(place)).count()
+        self.serving.iter().filter(|serving| serving.map(usize::from) == Some(place)).count()
+    }
+
+    /// The provider that serves a suite, as a place in the list.
+    fn place(&self, suite: Suite) -> Option<u8> {
+        self.serving.get(suite.number()).copied().flatten()
     }
 
     /// The provider that serves a suite.
@@ -63,8 +74,8 @@ impl Providers {
     /// # Errors
     /// [`EngineError::NoProvider`] when none of the list has the suite.
     pub fn serving(&self, suite: Suite) -> Result<&Arc<dyn Provider>, EngineError> {
-        let place = self.serving.get(suite.number()).copied().flatten();
-        place.and_then(|place| self.list.get(place)).ok_or_else(|| {
+        let place = self.place(suite);
+        place.and_then(|place| self.list.get(usize::from(place))).ok_or_else(|| {
             let asked = self.list.iter().map(|provider| provider.name()).collect();
             EngineError::NoProvider { suite, asked }
         })
@@ -76,11 +87,16 @@ impl Providers {
     /// [`EngineError::NoProvider`], or what that provider reports. The next one is not asked then: wrong
     /// keys are wrong everywhere, and a library that fails is not passed over in silence.
     pub fn session(&self, suite: Suite, keys: &Keys) -> Result<Session, EngineError> {
-        self.serving(suite)?.session(suite, keys)
+        let session = self.serving(suite)?.session(suite, keys)?;
+        if self.place(suite) != self.serving.iter().flatten().min().copied() {
+            // Whoever hands the session to another thread makes this seen there, too.
+            self.is_mixed.store(true, Ordering::Relaxed);
+        }
+        Ok(session)
     }
 
-    /// An engine for one worker thread, for sessions of [`Providers::session`]. Where one provider serves all
-    /// suites it is that provider's own.
+    /// An engine for one worker thread, for sessions of [`Providers::session`], of this list or a clone. Where one
+    /// provider serves all suites it is that provider's own.
     ///
     /// # Errors
     /// When a library cannot be set up.
@@ -91,10 +107,11 @@ impl Providers {
             if self.count(place) == 0 {
                 continue;
             }
-            for (_, engine) in
-                self.serving.iter().zip(&mut of).filter(|(serving, _)| **serving == Some(place))
-            {
-                *engine = Some(engines.len());
+            let number = u8::try_from(engines.len()).ok();
+            for (serving, engine) in self.serving.iter().zip(&mut of) {
+                if serving.map(usize::from) == Some(place) {
+                    *engine = number;
+                }
             }
             engines.push(provider.engine()?);
         }
@@ -102,7 +119,8 @@ impl Providers {
             Some(engine) if engines.is_empty() && of.iter().all(Option::is_some) => Ok(engine),
             last => {
                 engines.extend(last);
-                Ok(Box::new(EngineBySuite { engines, of }))
+                let is_mixed = Arc::clone(&self.is_mixed);
+                Ok(Box::new(EngineBySuite { engines, of, is_mixed }))
             }
         }
     }
@@ -131,15 +149,24 @@ struct EngineBySuite {
     engines: Vec<Box<dyn Engine>>,
     /// Places in `engines`, by [`Suite::number`].
     of: Serving,
+    /// [`Providers::is_mixed`].
+    is_mixed: Arc<AtomicBool>,
 }
 
 impl Engine for EngineBySuite {
     /// Neighbours that one engine runs go to it together: an engine may fill its lanes with them.
     fn run(&mut self, jobs: &mut [Job<'_>]) {
-        let EngineBySuite { engines, of } = self;
+        let EngineBySuite { engines, of, is_mixed } = self;
+        if !is_mixed.load(Ordering::Relaxed) {
+            return match engines.first_mut() {
+                Some(engine) => engine.run(jobs),
+                None => jobs.iter_mut().for_each(|job| job.status = JobStatus::Failed),
+            };
+        }
         let place = |job: &Job<'_>| of.get(job.session.suite().number()).copied().flatten();
         for jobs in jobs.chunk_by_mut(|a, b| place(a) == place(b)) {
-            let engine = jobs.first().and_then(place).and_then(|place| engines.get_mut(place));
+            let place = jobs.first().and_then(place);
+            let engine = place.and_then(|place| engines.get_mut(usize::from(place)));
             match engine {
                 Some(engine) => engine.run(jobs),
                 None => jobs.iter_mut().for_each(|job| job.status = JobStatus::Failed),
@@ -152,11 +179,11 @@ impl Engine for EngineBySuite {
 mod tests {
     use super::*;
     use crate::engine::Op;
-    use crate::suite::{AesKey, Hmac, IcvLen};
+    use crate::{AesKey, IcvLen, Integrity};
 
     const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
     const CHACHA: Suite = Suite::ChaCha20Poly1305;
-    const NULL: Suite = Suite::NullHmac { hmac: Hmac::Sha256_128 };
+    const NULL: Suite = Suite::integrity_only(Integrity::Sha256_128);
 
     /// Knows some suites, and writes its name's first byte over every packet.
     struct Limited {
@@ -249,6 +276,27 @@ mod tests {
         assert_eq!(done, [true, true, true, false, true, true, true]);
         assert_eq!(packets.map(|packet| packet[3]), *b"aab\0abb");
         engine.run(&mut []);
+    }
+
+    #[test]
+    fn the_first_engine_runs_all_until_another_has_a_session() {
+        let providers = providers();
+        let mut engine = providers.engine().unwrap();
+        let keys = Keys::default();
+        let gcm = providers.session(GCM, &keys).unwrap();
+        // Not of this list: the first engine gets it, and knows that it is not its own.
+        let foreign = Session::new(CHACHA, Box::new(b'b'));
+        let mut run = |session: &Session| {
+            let mut packet = [0; 4];
+            let mut jobs = [Job::esp(session, Op::Seal, &mut packet, None)];
+            engine.run(&mut jobs);
+            (jobs[0].status, packet[0])
+        };
+        assert_eq!(run(&gcm), (JobStatus::Done, b'a'));
+        assert_eq!(run(&foreign), (JobStatus::Failed, b'a'));
+        let chacha = providers.clone().session(CHACHA, &keys).unwrap();
+        assert_eq!(run(&chacha), (JobStatus::Done, b'b'));
+        assert_eq!(run(&gcm), (JobStatus::Done, b'a'));
     }
 
     #[test]

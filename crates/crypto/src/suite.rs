@@ -2,108 +2,8 @@
 
 use core::fmt;
 
-/// An AES key's size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum AesKey {
-    /// 128-bit key.
-    Aes128,
-    /// 192-bit key.
-    Aes192,
-    /// 256-bit key.
-    Aes256,
-}
-
-impl AesKey {
-    /// The key's length in bytes.
-    pub const fn len_bytes(self) -> usize {
-        match self {
-            AesKey::Aes128 => 16,
-            AesKey::Aes192 => 24,
-            AesKey::Aes256 => 32,
-        }
-    }
-
-    /// The size that has this many bytes.
-    pub const fn from_len_bytes(len: usize) -> Option<Self> {
-        match len {
-            16 => Some(AesKey::Aes128),
-            24 => Some(AesKey::Aes192),
-            32 => Some(AesKey::Aes256),
-            _ => None,
-        }
-    }
-}
-
-/// The length of AES-GCM's integrity check value (RFC 4106 §6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum IcvLen {
-    /// 8 bytes.
-    Icv8,
-    /// 12 bytes.
-    Icv12,
-    /// 16 bytes.
-    Icv16,
-}
-
-impl IcvLen {
-    /// The length in bytes.
-    pub const fn len_bytes(self) -> usize {
-        match self {
-            IcvLen::Icv8 => 8,
-            IcvLen::Icv12 => 12,
-            IcvLen::Icv16 => 16,
-        }
-    }
-
-    /// The length that has this many bytes.
-    pub const fn from_len_bytes(len: usize) -> Option<Self> {
-        match len {
-            8 => Some(IcvLen::Icv8),
-            12 => Some(IcvLen::Icv12),
-            16 => Some(IcvLen::Icv16),
-            _ => None,
-        }
-    }
-}
-
-/// A keyed hash with its truncation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hmac {
-    /// HMAC-SHA1-96 (RFC 2404).
-    Sha1_96,
-    /// HMAC-SHA2-256-128 (RFC 4868).
-    Sha256_128,
-    /// HMAC-SHA2-384-192 (RFC 4868).
-    Sha384_192,
-    /// HMAC-SHA2-512-256 (RFC 4868).
-    Sha512_256,
-}
-
-impl Hmac {
-    /// Every one of them.
-    pub const ALL: [Hmac; 4] =
-        [Hmac::Sha1_96, Hmac::Sha256_128, Hmac::Sha384_192, Hmac::Sha512_256];
-
-    /// The key's length in bytes that the RFC asks for: the hash's output length.
-    pub const fn key_len_bytes(self) -> usize {
-        match self {
-            Hmac::Sha1_96 => 20,
-            Hmac::Sha256_128 => 32,
-            Hmac::Sha384_192 => 48,
-            Hmac::Sha512_256 => 64,
-        }
-    }
-
-    /// The truncated output's length in bytes.
-    pub const fn icv_len_bytes(self) -> usize {
-        match self {
-            Hmac::Sha1_96 => 12,
-            Hmac::Sha256_128 => 16,
-            Hmac::Sha384_192 => 24,
-            Hmac::Sha512_256 => 32,
-        }
-    }
-}
+use crate::cipher::{AesKey, Cipher, IcvLen};
+use crate::integrity::Integrity;
 
 /// One combination of confidentiality and integrity for ESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -117,80 +17,128 @@ pub enum Suite {
     },
     /// ChaCha20-Poly1305 (RFC 7634).
     ChaCha20Poly1305,
-    /// AES-CBC (RFC 3602) with an HMAC, encrypt-then-authenticate as ESP orders.
-    AesCbcHmac {
+    /// AES-CCM (RFC 4309).
+    AesCcm {
         /// Key size.
         key: AesKey,
-        /// Integrity algorithm.
-        hmac: Hmac,
+        /// ICV length.
+        icv: IcvLen,
     },
-    /// No confidentiality (RFC 2410), with an HMAC.
-    NullHmac {
-        /// Integrity algorithm.
-        hmac: Hmac,
+    /// AES-GMAC (RFC 4543): integrity alone, by AES-GCM over additional data.
+    AesGmac {
+        /// Key size.
+        key: AesKey,
+    },
+    /// A cipher and an integrity algorithm, encrypt-then-authenticate as ESP orders.
+    Separate {
+        /// The cipher, or none.
+        cipher: Cipher,
+        /// The integrity algorithm.
+        integrity: Integrity,
     },
 }
 
+/// The suites before those with a cipher and an integrity algorithm.
+const COMBINED_COUNT: usize = 9 + 1 + 9 + 3;
+
 impl Suite {
+    /// NULL encryption with this integrity algorithm (RFC 2410).
+    pub const fn integrity_only(integrity: Integrity) -> Suite {
+        Suite::Separate { cipher: Cipher::Null, integrity }
+    }
+
+    /// The integrity algorithm, where it is one of its own.
+    pub const fn integrity(self) -> Option<Integrity> {
+        match self {
+            Suite::Separate { integrity, .. } => Some(integrity),
+            _ => None,
+        }
+    }
+
     /// Length in bytes of the cipher key, without salt.
     pub const fn cipher_key_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { key, .. } | Suite::AesCbcHmac { key, .. } => key.len_bytes(),
+            Suite::AesGcm { key, .. } | Suite::AesCcm { key, .. } | Suite::AesGmac { key } => {
+                key.len_bytes()
+            }
             Suite::ChaCha20Poly1305 => 32,
-            Suite::NullHmac { .. } => 0,
+            Suite::Separate { cipher, .. } => cipher.key_len_bytes(),
         }
     }
 
     /// Length in bytes of the salt that comes from the key exchange, not from the packet.
     pub const fn salt_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => 4,
-            Suite::AesCbcHmac { .. } | Suite::NullHmac { .. } => 0,
+            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 4,
+            Suite::AesCcm { .. } => 3,
+            Suite::Separate { cipher, .. } => cipher.salt_len_bytes(),
         }
     }
 
-    /// Length in bytes of the integrity key.
+    /// Length in bytes of the integrity key that the RFC asks for.
     pub const fn auth_key_len_bytes(self) -> usize {
         match self {
-            Suite::AesCbcHmac { hmac, .. } | Suite::NullHmac { hmac } => hmac.key_len_bytes(),
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => 0,
+            Suite::Separate { integrity, .. } => integrity.key_len_bytes(),
+            _ => 0,
         }
     }
 
     /// Length in bytes of the IV that each packet carries.
     pub const fn iv_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => 8,
-            Suite::AesCbcHmac { .. } => 16,
-            Suite::NullHmac { .. } => 0,
+            Suite::Separate { cipher, .. } => cipher.iv_len_bytes(),
+            _ => 8,
         }
     }
 
     /// Length in bytes of the integrity check value.
     pub const fn icv_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { icv, .. } => icv.len_bytes(),
-            Suite::ChaCha20Poly1305 => 16,
-            Suite::AesCbcHmac { hmac, .. } | Suite::NullHmac { hmac } => hmac.icv_len_bytes(),
+            Suite::AesGcm { icv, .. } | Suite::AesCcm { icv, .. } => icv.len_bytes(),
+            Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 16,
+            Suite::Separate { integrity, .. } => integrity.icv_len_bytes(),
+        }
+    }
+
+    /// The multiple, in bytes, that a text must have: a cipher's block, or 1.
+    pub const fn block_bytes(self) -> usize {
+        match self {
+            Suite::Separate { cipher, .. } => cipher.block_bytes(),
+            _ => 1,
         }
     }
 
     /// The multiple, in bytes, that payload plus trailer must have: the cipher's block or 4
     /// (RFC 4303 §2.4).
     pub const fn align_bytes(self) -> usize {
-        match self {
-            Suite::AesCbcHmac { .. } => 16,
-            _ => 4,
+        match self.block_bytes() {
+            1 => 4,
+            block => block,
         }
     }
 
     /// Whether the IV must be unpredictable (CBC) rather than merely unique (counter modes).
     pub const fn needs_random_iv(self) -> bool {
-        matches!(self, Suite::AesCbcHmac { .. })
+        self.block_bytes() != 1
+    }
+
+    /// Whether the text is encrypted.
+    pub const fn is_confidential(self) -> bool {
+        !matches!(self, Suite::AesGmac { .. } | Suite::Separate { cipher: Cipher::Null, .. })
+    }
+
+    /// The names of what is broken or too short in it, if something is: `DES`, `3DES`, `MD5`. Such a suite is
+    /// for peers that have nothing better, and only where the operator says so.
+    pub fn weaknesses(self) -> impl Iterator<Item = &'static str> {
+        let (cipher, integrity) = match self {
+            Suite::Separate { cipher, integrity } => (cipher.weakness(), integrity.weakness()),
+            _ => (None, None),
+        };
+        cipher.into_iter().chain(integrity)
     }
 
     /// How many suites there are.
-    pub const COUNT: usize = 9 + 1 + 12 + 4;
+    pub const COUNT: usize = COMBINED_COUNT + Cipher::COUNT * Integrity::ALL.len();
 
     /// The suite's place in [`Suite::all`], below [`Suite::COUNT`].
     #[inline]
@@ -198,23 +146,28 @@ impl Suite {
         match self {
             Suite::AesGcm { key, icv } => key as usize * 3 + icv as usize,
             Suite::ChaCha20Poly1305 => 9,
-            Suite::AesCbcHmac { key, hmac } => 10 + key as usize * 4 + hmac as usize,
-            Suite::NullHmac { hmac } => 22 + hmac as usize,
+            Suite::AesCcm { key, icv } => 10 + key as usize * 3 + icv as usize,
+            Suite::AesGmac { key } => 19 + key as usize,
+            Suite::Separate { cipher, integrity } => {
+                COMBINED_COUNT + cipher.number() * Integrity::ALL.len() + integrity as usize
+            }
         }
     }
 
     /// Every suite, in the order of [`Suite::number`].
     pub fn all() -> impl Iterator<Item = Suite> {
-        const KEYS: [AesKey; 3] = [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256];
-        const ICVS: [IcvLen; 3] = [IcvLen::Icv8, IcvLen::Icv12, IcvLen::Icv16];
-        let gcm = KEYS
-            .into_iter()
-            .flat_map(|key| ICVS.into_iter().map(move |icv| Suite::AesGcm { key, icv }));
-        let cbc = KEYS
-            .into_iter()
-            .flat_map(|key| Hmac::ALL.into_iter().map(move |hmac| Suite::AesCbcHmac { key, hmac }));
-        let null = Hmac::ALL.into_iter().map(|hmac| Suite::NullHmac { hmac });
-        gcm.chain([Suite::ChaCha20Poly1305]).chain(cbc).chain(null)
+        let with_icv = |of: fn(AesKey, IcvLen) -> Suite| {
+            AesKey::ALL.into_iter().flat_map(move |key| IcvLen::ALL.map(|icv| of(key, icv)))
+        };
+        let gmac = AesKey::ALL.into_iter().map(|key| Suite::AesGmac { key });
+        let separate = Cipher::all().flat_map(|cipher| {
+            Integrity::ALL.map(|integrity| Suite::Separate { cipher, integrity })
+        });
+        with_icv(|key, icv| Suite::AesGcm { key, icv })
+            .chain([Suite::ChaCha20Poly1305])
+            .chain(with_icv(|key, icv| Suite::AesCcm { key, icv }))
+            .chain(gmac)
+            .chain(separate)
     }
 }
 
@@ -222,17 +175,12 @@ impl fmt::Display for Suite {
     /// The name as strongSwan's proposals spell it, for instance `aes128gcm16`, `aes256-sha256`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bits = |k: AesKey| k.len_bytes() * 8;
-        let auth = |h: Hmac| match h {
-            Hmac::Sha1_96 => "sha1",
-            Hmac::Sha256_128 => "sha256",
-            Hmac::Sha384_192 => "sha384",
-            Hmac::Sha512_256 => "sha512",
-        };
         match *self {
             Suite::AesGcm { key, icv } => write!(f, "aes{}gcm{}", bits(key), icv.len_bytes()),
             Suite::ChaCha20Poly1305 => f.write_str("chacha20poly1305"),
-            Suite::AesCbcHmac { key, hmac } => write!(f, "aes{}-{}", bits(key), auth(hmac)),
-            Suite::NullHmac { hmac } => write!(f, "null-{}", auth(hmac)),
+            Suite::AesCcm { key, icv } => write!(f, "aes{}ccm{}", bits(key), icv.len_bytes()),
+            Suite::AesGmac { key } => write!(f, "aes{}gmac", bits(key)),
+            Suite::Separate { cipher, integrity } => write!(f, "{cipher}-{}", integrity.name()),
         }
     }
 }
@@ -248,5 +196,18 @@ mod tests {
         assert!(all.iter().enumerate().all(|(place, suite)| suite.number() == place));
         let names: std::collections::HashSet<_> = all.iter().map(Suite::to_string).collect();
         assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn weak_ones_are_named() {
+        let weak = |name: &str| {
+            let suite = Suite::all().find(|suite| suite.to_string() == name).unwrap();
+            suite.weaknesses().collect::<Vec<_>>()
+        };
+        assert_eq!(weak("3des-sha1"), ["3DES"]);
+        assert_eq!(weak("des-md5_128"), ["DES", "MD5"]);
+        assert_eq!(weak("null-md5"), ["MD5"]);
+        assert!(weak("aes128-sha1").is_empty() && weak("aes128gcm8").is_empty());
+        assert_eq!(Suite::all().filter(|s| s.weaknesses().next().is_some()).count(), 20 + 2 * 10);
     }
 }

@@ -295,6 +295,8 @@ impl<'de> Deserialize<'de> for GuardPrefix {
 pub struct CryptoConfig {
     /// The engine.
     pub engine: EngineChoice,
+    /// Whether SAs with DES, 3DES or MD5 are taken, for peers that have nothing better.
+    pub allow_weak: bool,
 }
 
 /// `[log]`.
@@ -601,6 +603,7 @@ mod tests {
             ("[worker]\npoll = \"adaptive\"\n", &[]),
             ("[worker]\npoll = \"always\"\n", &["[worker]"]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
+            ("[crypto]\nallow_weak = true\n", &["[crypto]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
             ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
         ];
@@ -624,6 +627,7 @@ mod tests {
         assert_eq!(config.worker.poll, PollMode::Always);
         assert_eq!(config.guard.prefixes.len(), 2);
         assert_eq!(config.crypto.engine, EngineChoice::Openssl);
+        assert!(!config.crypto.allow_weak);
     }
 
     /// Each row: a text, and what the error must name.
@@ -662,6 +666,7 @@ mod tests {
             ("[guard]\nprefixes = [\"10.2.0.0\"]", &["line 2", "10.2.0.0", "/16"]),
             ("[guard]\nprefixes = [\"10.2.0.0/33\"]", &["line 2", "10.2.0.0/33"]),
             ("[crypto]\nengine = \"qat\"", &["line 2", "ipsec-mb"]),
+            ("[crypto]\nallow_weak = 1", &["line 2", "boolean"]),
             ("name = ", &["line 1"]),
         ];
         for (text, expected) in rows {

@@ -1,6 +1,6 @@
 //! Entry points for fuzz targets: any bytes may be given, nothing may panic.
 
-use crypto::{AesKey, Hmac, IcvLen, JobStatus, Session, Suite};
+use crypto::{AesKey, Cipher, IcvLen, Integrity, JobStatus, Session, Suite};
 use wire::{Span, parse_ip};
 
 use crate::iv::IvSource;
@@ -67,9 +67,12 @@ pub fn seal(data: &[u8]) {
 fn sa(choice: u8, v4: bool) -> Option<Sa> {
     let suite = match choice & 3 {
         0 => Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
-        1 => Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha256_128 },
+        1 => Suite::Separate {
+            cipher: Cipher::AesCbc(AesKey::Aes128),
+            integrity: Integrity::Sha256_128,
+        },
         2 => Suite::ChaCha20Poly1305,
-        _ => Suite::NullHmac { hmac: Hmac::Sha1_96 },
+        _ => Suite::integrity_only(Integrity::Sha1_96),
     };
     let address = if v4 { "192.0.2.1" } else { "2001:db8::1" }.parse().ok()?;
     let params = SaParams {

@@ -54,7 +54,7 @@ pub(crate) enum Form {
     V6Cbc,
     /// The same with UDP encapsulation.
     V6UdpCbc,
-    /// Transport mode, TFC padding, no encryption.
+    /// Transport mode, TFC padding, no encryption, DES's blocks.
     Other,
 }
 
@@ -326,9 +326,10 @@ mod tests {
             let form_of = |params: &SaParams| Form::of(params, &Geometry::new(params));
             let tunnel = SaParams { suite, ..params(false, None) };
             let form = match (suite.needs_random_iv(), suite.iv_len_bytes()) {
-                (true, _) => Form::V4Cbc,
-                (false, 0) => Form::Other,
-                (false, _) => Form::V4Counter,
+                (true, 16) => Form::V4Cbc,
+                (false, 8) => Form::V4Counter,
+                // DES, and no encryption.
+                _ => Form::Other,
             };
             assert_eq!(form_of(&tunnel), form, "{suite}");
             let padded = SaParams { tfc_pad_len: 1, ..tunnel.clone() };

@@ -232,7 +232,7 @@ pub enum SaError {
 
 #[cfg(test)]
 mod tests {
-    use crypto::{AesKey, Hmac, IcvLen, Suite};
+    use crypto::{AesKey, IcvLen, Integrity, Suite};
 
     use super::*;
     use crate::params::SaFlags;
@@ -263,7 +263,7 @@ mod tests {
         let refused = |params: SaParams, suite, window| {
             Sa::new(params, session(suite), LiveNumbers::on_heap(window)).map(|_| ()).unwrap_err()
         };
-        let null = Suite::NullHmac { hmac: Hmac::Sha1_96 };
+        let null = Suite::integrity_only(Integrity::Sha1_96);
         assert_eq!(refused(params(), null, 128), SaError::Suite { params: GCM, session: null });
         let mixed = SaParams { src: "2001:db8::1".parse().unwrap(), ..params() };
         assert_eq!(refused(mixed, GCM, 128), SaError::Families);

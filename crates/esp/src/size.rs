@@ -58,7 +58,7 @@ impl Geometry {
 
     /// Padding bytes after a payload.
     pub fn pad_len(&self, payload_len: usize) -> usize {
-        // `align` is 4 or 16.
+        // `align` is 4, 8 or 16.
         (payload_len + TRAILER_LEN).wrapping_neg() & (usize::from(self.align) - 1)
     }
 

@@ -2,8 +2,7 @@
 
 mod common;
 
-use common::{Bench, inner, own, params, sa, udp};
-use crypto::Suite;
+use common::{Bench, inner, own, params, sa, suites, udp};
 use esp::{Mode, SaParams, fuzz};
 use outcome::DropReason;
 use proptest::prelude::*;
@@ -24,7 +23,7 @@ fn open_raw(bench: &mut Bench, sa: &esp::Sa, header: &[u8], esp: &[u8]) -> Resul
 }
 
 fn forms() -> impl Iterator<Item = SaParams> {
-    Suite::all().flat_map(|suite| {
+    suites().flat_map(|suite| {
         [
             (Mode::Tunnel, None, false),
             (Mode::Tunnel, common::NATT, true),
@@ -90,7 +89,7 @@ fn no_truncated_or_extended_packet_opens() {
 #[test]
 fn a_wrong_high_half_does_not_open() {
     let mut bench = Bench::new();
-    for suite in Suite::all() {
+    for suite in suites() {
         let p = SaParams { esn: true, ..params(suite, true) };
         let (tx, rx) = (sa(p.clone()), sa(p));
         let sealed = bench.seal(&tx, &inner(true, 0, true, 20)).unwrap();

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Bench, sa_with};
-use crypto::{Keys, Suite};
+use crypto::{Cipher, Integrity, Keys, Suite};
 use esp::{LiveNumbers, Mode, SaParams};
 use wire::parse_ip;
 
@@ -44,11 +44,26 @@ fn hex(text: &str) -> Vec<u8> {
     (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
 }
 
+/// Whether the file has a suite in all forms: each combined mode, cipher and integrity algorithm is in one
+/// of these.
+fn has_all_forms(suite: Suite) -> bool {
+    match suite {
+        Suite::Separate { cipher, integrity } => {
+            cipher == Cipher::Null || integrity == Integrity::Sha256_128
+        }
+        _ => true,
+    }
+}
+
 #[test]
 fn the_file_covers_every_suite_and_form() {
     let all = vectors();
     for suite in Suite::all() {
         let of = || all.iter().filter(|v| v.params.suite == suite);
+        assert!(of().next().is_some(), "{suite}");
+        if !has_all_forms(suite) {
+            continue;
+        }
         for mode in [Mode::Tunnel, Mode::Transport] {
             for v4 in [true, false] {
                 let form =

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use crypto::{Hmac, IcvLen, Keys, Suite};
+use crypto::{IcvLen, Integrity, Keys, Suite};
 use esp::{Mode, SaFlags, SaParams};
 use zeroize::Zeroizing;
 
@@ -266,8 +266,11 @@ impl Sa {
 fn algorithms(suite: Suite) -> Option<(Cipher, Auth)> {
     match suite {
         Suite::AesGcm { icv: IcvLen::Icv16, .. } => Some((Cipher::AesGcm, Auth::None)),
-        Suite::AesCbcHmac { hmac: Hmac::Sha1_96, .. } => Some((Cipher::AesCbc, Auth::Sha1)),
-        Suite::AesCbcHmac { hmac: Hmac::Sha256_128, .. } => Some((Cipher::AesCbc, Auth::Sha256)),
+        Suite::Separate { cipher: crypto::Cipher::AesCbc(_), integrity } => match integrity {
+            Integrity::Sha1_96 => Some((Cipher::AesCbc, Auth::Sha1)),
+            Integrity::Sha256_128 => Some((Cipher::AesCbc, Auth::Sha256)),
+            _ => None,
+        },
         _ => None,
     }
 }
@@ -345,7 +348,8 @@ mod tests {
 
     #[test]
     fn records_have_the_length_of_the_struct() {
-        let suite = Suite::AesCbcHmac { key: AesKey::Aes256, hmac: Hmac::Sha256_128 };
+        let cipher = crypto::Cipher::AesCbc(AesKey::Aes256);
+        let suite = Suite::Separate { cipher, integrity: Integrity::Sha256_128 };
         let sa = Sa::of(&params(suite), &keys(suite)).unwrap();
         let record = sa.record(true, Some(5)).unwrap();
         let words: Vec<u32> = record.words().collect();

@@ -1,4 +1,7 @@
-"""One network, all suites one after the other: each is negotiated, used and deleted."""
+"""One network, the suites one after the other: each is negotiated, used and deleted.
+
+Of the suites with a cipher and an integrity algorithm only so many that each of these is there.
+"""
 
 import pytest
 from lab import LabError
@@ -6,7 +9,7 @@ from lab import topology as t
 from lab.base import PATIENCE_S, wait_for
 from lab.capture import Capture, IvRecord, leaks
 from lab.inject import Injector, ether, xfrm_states
-from lab.suites import SUITES, open_esp, seal
+from lab.suites import COVERING, open_esp, seal
 from lab.traffic import ping
 
 #: The largest fits libipsec's TUN, which has an MTU of 1400.
@@ -37,7 +40,7 @@ def try_suite(net, suite):
             if result["received"] != 2 or result["duplicates"]:
                 return f"ping {to} size {size}: {result['text']}"
     frames = wire.stop()
-    if suite.crypt != "NULL" and leaks(frames):
+    if suite.crypt not in ("NULL", "GMAC") and leaks(frames):
         return "cleartext on the wire"
     IvRecord(suite.iv_len).add(frames).assert_no_repeat()
     return ""
@@ -46,7 +49,7 @@ def try_suite(net, suite):
 def test_every_suite(network, request):
     net = network().start()
     wrong = {}
-    for name, suite in SUITES.items():
+    for name, suite in COVERING.items():
         reconfigure(net, request.path.parent, name)
         problem = try_suite(net, suite)
         if problem:
@@ -64,7 +67,7 @@ def test_frame_by_frame_against_scapy(network, plane, request):
     net = network().start()
     injector = Injector(net.mid, "east")
     wrong = {}
-    for name, suite in SUITES.items():
+    for name, suite in COVERING.items():
         reconfigure(net, request.path.parent, name)
         net.gwa.swan.initiate()
         states = xfrm_states(net.gwa.daemon.exec("ip", "xfrm", "state").stdout)

@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use crypto::{AesKey, Hmac, IcvLen, Suite};
+use crypto::{AesKey, Cipher, IcvLen, Integrity, Suite};
 
 use crate::error::BenchError;
 use crate::esp::{plan, repetition, row};
@@ -172,7 +172,10 @@ const fn is_known(suite: Suite) -> bool {
     matches!(
         suite,
         Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }
-            | Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha1_96 }
+            | Suite::Separate {
+                cipher: Cipher::AesCbc(AesKey::Aes128),
+                integrity: Integrity::Sha1_96
+            }
     )
 }
 

@@ -57,6 +57,14 @@ impl Daemon {
                  leave mark_in_sa out of swanctl.conf"
             ));
         }
+        let weak =
+            databases.sas().filter(|sa| sa.config.params.suite.weaknesses().next().is_some());
+        let weak = weak.count();
+        if self.config.crypto.allow_weak {
+            warnings.push(format!(
+                "crypto.allow_weak = true: DES, 3DES and MD5 are taken; {weak} SAs use them"
+            ));
+        }
         let without_window = databases.sas().filter(|sa| {
             sa.config.params.replay_window == 0 && sa.esp.live().edge().load(Relaxed) > 0
         });

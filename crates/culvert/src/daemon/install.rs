@@ -97,7 +97,7 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
     let (vault, records) = Vault::open(directory.join("vault"))?;
     let vault = Rc::new(RefCell::new(vault));
     let numbers = Numbers::new(Rc::clone(&vault), &records);
-    let data_path = DataPath::new(options.providers.clone(), Rc::clone(&vault), numbers);
+    let data_path = DataPath::new(options.providers.clone(), Rc::clone(&vault), numbers, false);
     let mut reader = data_path.databases().reader();
     let mut database = Database::new(data_path, Settings::default());
     let mut journal = Journal::new(vault);

@@ -129,7 +129,7 @@ impl Daemon {
 
         // 2.
         let providers = providers(config.crypto.engine)?;
-        let restored = Restored::new(vault, &records, providers.clone())?;
+        let restored = Restored::new(vault, &records, providers.clone(), config.crypto.allow_weak)?;
         drop(records);
 
         // 3.

@@ -7,7 +7,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 use std::collections::VecDeque;
 
-use crypto::{AesKey, Hmac, Suite};
+use crypto::{AesKey, Cipher, Integrity, Suite};
 use dataplane::Totals;
 use esp::Mode;
 use forward::{NeighbourEntry, NeighbourState, Neighbours};
@@ -32,7 +32,8 @@ pub struct Kind {
 }
 
 pub const GCM_256: Suite = Suite::AesGcm { key: AesKey::Aes256, icv: crypto::IcvLen::Icv16 };
-pub const CBC: Suite = Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha256_128 };
+pub const CBC: Suite =
+    Suite::Separate { cipher: Cipher::AesCbc(AesKey::Aes128), integrity: Integrity::Sha256_128 };
 pub const SUITES: [Suite; 4] = [GCM, GCM_256, Suite::ChaCha20Poly1305, CBC];
 
 impl Kind {

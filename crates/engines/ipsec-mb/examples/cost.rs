@@ -26,7 +26,10 @@ fn main() {
 #[cfg(target_arch = "x86_64")]
 mod cost {
     use crypto::Suite;
-    use crypto::{AesKey, Bare, Engine, Hmac, IcvLen, Job, JobStatus, Keys, Op, Provider, Session};
+    use crypto::{
+        AesKey, Bare, Cipher, Engine, IcvLen, Integrity, Job, JobStatus, Keys, Op, Provider,
+        Session,
+    };
     use mem::Cache;
 
     pub const BURST_LEN: usize = 64;
@@ -37,10 +40,12 @@ mod cost {
     const SUITES: [Suite; 5] = [
         Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
         Suite::AesGcm { key: AesKey::Aes256, icv: IcvLen::Icv16 },
-        Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha1_96 },
-        Suite::AesCbcHmac { key: AesKey::Aes128, hmac: Hmac::Sha256_128 },
+        Suite::Separate { cipher: CBC, integrity: Integrity::Sha1_96 },
+        Suite::Separate { cipher: CBC, integrity: Integrity::Sha256_128 },
         Suite::ChaCha20Poly1305,
     ];
+
+    const CBC: Cipher = Cipher::AesCbc(AesKey::Aes128);
 
     /// Text lengths in bytes; multiples of AES's block.
     const TEXT_LENS: [usize; 3] = [64, 512, 1408];

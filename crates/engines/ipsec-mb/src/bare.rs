@@ -8,8 +8,9 @@ use crypto::{AesKey, Bare, EngineError, Keys, Layout, Maker, Op, Session, Suite}
 use ipsec_mb_sys as sys;
 
 use crate::keys::{self, Placed};
-use crate::manager::{Manager, hmac_code};
+use crate::manager::Manager;
 use crate::slab::Slab;
+use crate::suites::cbc_hmac;
 
 /// Bytes of SPI and sequence number.
 const HEADER_LEN: usize = 8;
@@ -109,18 +110,19 @@ fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
     match suite {
         Suite::AesGcm { .. } => key.salt = placed.gcm_salt(),
         Suite::ChaCha20Poly1305 => key.salt = placed.chacha_salt(),
-        Suite::AesCbcHmac { key: size, hmac } => {
-            key.dec = placed.decryption(size);
-            key.mac = placed.mac(Some(size));
-            key.key_len = size.len_bytes() as u32;
-            key.hmac = hmac_code(hmac).into();
-            key.outer_at = sys::outer_at(hmac_code(hmac)) as u32;
+        Suite::Separate { cipher, integrity } => {
+            // Sessions are of suites that the engine has.
+            if let Some((size, hmac)) = cbc_hmac(cipher, integrity) {
+                key.mac = placed.mac(size);
+                key.hmac = hmac.code().into();
+                key.outer_at = sys::outer_at(hmac.code()) as u32;
+                if let Some(size) = size {
+                    key.dec = placed.decryption(size);
+                    key.key_len = size.len_bytes() as u32;
+                }
+            }
         }
-        Suite::NullHmac { hmac } => {
-            key.mac = placed.mac(None);
-            key.hmac = hmac_code(hmac).into();
-            key.outer_at = sys::outer_at(hmac_code(hmac)) as u32;
-        }
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } => {}
     }
     key
 }

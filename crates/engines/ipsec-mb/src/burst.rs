@@ -8,11 +8,12 @@
 //!    that did not verify cost the others nothing.
 
 use arrayvec::ArrayVec;
-use crypto::{Job, JobStatus, KeyLine, Layout, Op, Suite, esn_aad};
+use crypto::{Cipher, Job, JobStatus, KeyLine, Layout, Op, Suite, esn_aad};
 use ipsec_mb_sys as sys;
 
 use crate::keys::Placed;
 use crate::manager::{ChaChas, Entry, Manager, Shape};
+use crate::suites::cbc_hmac;
 use crate::tag::equal;
 
 /// How many jobs are worked on together.
@@ -36,7 +37,7 @@ pub(crate) enum Class {
 
 impl Class {
     /// The class of a job whose session has this suite, and where the parts of its packet lie;
-    /// `None` if the lengths do not fit the suite, or if the suite is AES-GCM.
+    /// `None` if the lengths do not fit the suite, or if the suite is none of those.
     #[inline]
     pub(crate) fn of(job: &Job<'_>, suite: Suite) -> Option<(Class, Layout)> {
         let (len, op) = (job.packet.len(), job.op);
@@ -45,14 +46,14 @@ impl Class {
             return None;
         }
         let class = match suite {
-            Suite::AesGcm { .. } => return None,
             Suite::ChaCha20Poly1305 => Class::ChaCha(op),
-            Suite::AesCbcHmac { key, hmac } => {
+            Suite::Separate { cipher, integrity } => {
+                let (key, hmac) = cbc_hmac(cipher, integrity)?;
                 // An empty text is nothing to encrypt, and the library does not take it.
-                let key = (layout.icv > layout.text).then_some(key);
+                let key = key.filter(|_| layout.icv > layout.text);
                 Class::Hmac(Shape { op, hmac, key })
             }
-            Suite::NullHmac { hmac } => Class::Hmac(Shape { op, hmac, key: None }),
+            _ => return None,
         };
         Some((class, layout))
     }
@@ -323,7 +324,7 @@ fn hmac(
     // Of the session, not of the shape: an empty text is not encrypted, and its keys lie where
     // the suite has them.
     let key = match job.session.suite() {
-        Suite::AesCbcHmac { key, .. } => Some(key),
+        Suite::Separate { cipher: Cipher::AesCbc(key), .. } => Some(key),
         _ => None,
     };
     let mut behind = 0;

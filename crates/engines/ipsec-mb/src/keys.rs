@@ -12,11 +12,12 @@
 
 use core::ptr;
 
-use crypto::{AesKey, EngineError, Hmac, KeyBlock, KeyLine, Keys, Maker, Session, Suite};
+use crypto::{AesKey, EngineError, KeyBlock, KeyLine, Keys, Maker, Session, Suite};
 use ipsec_mb_sys as sys;
 
 use crate::NAME;
-use crate::manager::{Manager, hmac_code};
+use crate::manager::Manager;
+use crate::suites::{Hmac, cbc_hmac};
 
 /// Bytes of ChaCha20's key; the salt follows.
 const CHACHA_KEY_LEN: usize = 32;
@@ -41,7 +42,7 @@ pub(crate) fn maker() -> Result<Maker, EngineError> {
 /// Expands the keys of a suite.
 ///
 /// # Errors
-/// When a key has the wrong length or the library fails.
+/// When the engine has no such suite, a key has the wrong length, or the library fails.
 pub(crate) fn session(
     manager: &mut Manager,
     maker: Maker,
@@ -51,7 +52,11 @@ pub(crate) fn session(
     if !keys.fit(suite) {
         return Err(EngineError::KeyLength { suite });
     }
-    let mut block = KeyBlock::new(block_len(suite));
+    let unsupported = EngineError::Unsupported { engine: NAME, suite };
+    let Some(block_len) = block_len(suite) else {
+        return Err(unsupported);
+    };
+    let mut block = KeyBlock::new(block_len);
     let Some(lines) = block.lines_mut() else {
         let what = "a new block of keys is shared".to_owned();
         return Err(EngineError::Unavailable { engine: NAME, what });
@@ -72,30 +77,35 @@ pub(crate) fn session(
             // SAFETY: as above.
             unsafe { copy(&keys.salt, start.wrapping_add(CHACHA_KEY_LEN)) };
         }
-        Suite::AesCbcHmac { key, hmac } => {
-            let dec = start.wrapping_add(schedule_len(key));
-            // SAFETY: `fit` says that the key has the length of `key`; each schedule has the
-            // length for it, a multiple of 16.
-            unsafe { manager.aes_keys(&keys.cipher, start, dec) }?;
-            let mac = start.wrapping_add(cbc_mac_at(key));
-            // SAFETY: the block ends with two states of `hmac`, aligned to 16.
-            unsafe { manager.hmac_keys(hmac, &keys.auth, mac) }?;
-        }
-        Suite::NullHmac { hmac } => {
-            // SAFETY: as above.
-            unsafe { manager.hmac_keys(hmac, &keys.auth, start) }?;
-        }
+        Suite::Separate { cipher, integrity } => match cbc_hmac(cipher, integrity) {
+            Some((Some(key), hmac)) => {
+                let dec = start.wrapping_add(schedule_len(key));
+                // SAFETY: `fit` says that the key has the length of `key`; each schedule has the
+                // length for it, a multiple of 16.
+                unsafe { manager.aes_keys(&keys.cipher, start, dec) }?;
+                let mac = start.wrapping_add(cbc_mac_at(key));
+                // SAFETY: the block ends with two states of `hmac`, aligned to 16.
+                unsafe { manager.hmac_keys(hmac, &keys.auth, mac) }?;
+            }
+            Some((None, hmac)) => {
+                // SAFETY: as above.
+                unsafe { manager.hmac_keys(hmac, &keys.auth, start) }?;
+            }
+            None => return Err(unsupported),
+        },
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } => return Err(unsupported),
     }
     Ok(Session::with_keys(suite, maker, block))
 }
 
-/// Bytes of a suite's keys.
-fn block_len(suite: Suite) -> usize {
+/// Bytes of a suite's keys; `None` if the engine does not have it.
+fn block_len(suite: Suite) -> Option<usize> {
     match suite {
-        Suite::AesGcm { .. } => sys::culvert_mb_gcm_key_size() + SALT_LEN,
-        Suite::ChaCha20Poly1305 => CHACHA_KEY_LEN + SALT_LEN,
-        Suite::AesCbcHmac { key, hmac } => cbc_mac_at(key) + states_len(hmac),
-        Suite::NullHmac { hmac } => states_len(hmac),
+        Suite::AesGcm { .. } => Some(sys::culvert_mb_gcm_key_size() + SALT_LEN),
+        Suite::ChaCha20Poly1305 => Some(CHACHA_KEY_LEN + SALT_LEN),
+        Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity)
+            .map(|(key, hmac)| key.map_or(0, cbc_mac_at) + states_len(hmac)),
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } => None,
     }
 }
 
@@ -137,7 +147,7 @@ const fn cbc_mac_at(key: AesKey) -> usize {
 
 /// Bytes of both hash states.
 const fn states_len(hmac: Hmac) -> usize {
-    2 * sys::outer_at(hmac_code(hmac))
+    2 * sys::outer_at(hmac.code())
 }
 
 /// Copies bytes to where there is room for them.
@@ -206,6 +216,7 @@ impl<'a> Placed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::suites;
 
     /// What `suite` needs on the heap, in bytes.
     fn heap_len(suite: Suite) -> usize {
@@ -221,9 +232,9 @@ mod tests {
 
     #[test]
     fn one_line_more_than_the_keys() {
-        for suite in Suite::all() {
+        for suite in Suite::all().filter(|suite| suites::has(*suite)) {
             let line = mem::LINE_LEN;
-            let bare = block_len(suite).next_multiple_of(line);
+            let bare = block_len(suite).unwrap().next_multiple_of(line);
             assert_eq!(heap_len(suite), bare + line, "{suite}");
             if let Suite::AesGcm { .. } = suite {
                 let library = sys::culvert_mb_gcm_key_size();
@@ -240,11 +251,8 @@ mod tests {
     fn places_do_not_overlap_and_are_aligned() {
         for key in [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256] {
             assert_eq!(schedule_len(key) % 16, 0);
-            for hmac in Hmac::ALL {
-                let suite = Suite::AesCbcHmac { key, hmac };
-                assert_eq!(cbc_mac_at(key) + states_len(hmac), block_len(suite));
-                assert_eq!(cbc_mac_at(key) % 16, 0);
-            }
+            assert_eq!(cbc_mac_at(key) % 16, 0);
+            assert!(Hmac::ALL.iter().all(|hmac| states_len(*hmac).is_multiple_of(16)));
         }
     }
 }

@@ -44,6 +44,8 @@ mod provider;
 #[cfg(ipsec_mb_present)]
 mod slab;
 #[cfg(ipsec_mb_present)]
+mod suites;
+#[cfg(ipsec_mb_present)]
 mod tag;
 
 #[cfg(not(ipsec_mb_present))]

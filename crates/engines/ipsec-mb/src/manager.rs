@@ -5,11 +5,12 @@ use core::mem::MaybeUninit;
 use core::ptr::{self, NonNull};
 
 use arrayvec::ArrayVec;
-use crypto::{AesKey, EngineError, Hmac, Op};
+use crypto::{AesKey, EngineError, Op};
 use ipsec_mb_sys as sys;
 
 use crate::NAME;
 use crate::slab::Slab;
+use crate::suites::Hmac;
 
 /// What one burst of ChaCha20-Poly1305 takes.
 pub(crate) type ChaChas = ArrayVec<sys::ChaCha, { sys::BURST_LEN }>;
@@ -146,7 +147,7 @@ impl Manager {
         key: &[u8],
         states: *mut u8,
     ) -> Result<(), EngineError> {
-        let code = hmac_code(hmac);
+        let code = hmac.code();
         // SAFETY: the key is valid for its length; the rest is this function's own contract.
         let error = unsafe {
             sys::culvert_mb_hmac_keys(
@@ -174,7 +175,7 @@ impl Manager {
     #[inline]
     pub(crate) fn shape(&mut self, shape: Shape) {
         let Shape { op, hmac, key } = shape;
-        let (hmac, open) = (hmac_code(hmac).into(), open(op));
+        let (hmac, open) = (hmac.code().into(), open(op));
         // SAFETY: the batch has the shim's size and is what the shim left, or zeros.
         unsafe { sys::culvert_mb_shape(self.batch.line_mut(0), key_len(key), hmac, open) };
     }
@@ -184,7 +185,7 @@ impl Manager {
     #[inline]
     pub(crate) fn enter(&mut self, at: usize, shape: Shape, entry: Entry) {
         let Entry { keys, mac, packet, tag, text, text_len, behind } = entry;
-        let outer_at = sys::outer_at(hmac_code(shape.hmac));
+        let outer_at = sys::outer_at(shape.hmac.code());
         let lengths = [text, text_len, behind, outer_at as u16];
         let lengths = lengths.iter().rev().fold(0, |sum, len| sum << 16 | u64::from(*len));
         let at = (at % sys::BURST_LEN) as u32;
@@ -217,7 +218,7 @@ impl Manager {
     pub(crate) unsafe fn hash(&mut self, n: usize, hmac: Hmac) -> bool {
         let (raw, batch, n) = (self.raw.as_ptr(), self.batch.line_mut(0), n as u32);
         // SAFETY: this function's own contract.
-        unsafe { sys::culvert_mb_hash(raw, batch, n, hmac_code(hmac).into()) == n }
+        unsafe { sys::culvert_mb_hash(raw, batch, n, hmac.code().into()) == n }
     }
 
     /// ChaCha20-Poly1305; each packet's tag is written. False if the library failed, for all of
@@ -252,16 +253,6 @@ impl Drop for Manager {
 pub(crate) fn direct_call_failed() -> bool {
     // SAFETY: null is allowed, and asks for the error of direct calls.
     unsafe { sys::imb_get_errno(ptr::null_mut()) != 0 }
-}
-
-/// The shim's number for a hash.
-pub(crate) const fn hmac_code(hmac: Hmac) -> u8 {
-    match hmac {
-        Hmac::Sha1_96 => sys::HMAC_SHA1,
-        Hmac::Sha256_128 => sys::HMAC_SHA256,
-        Hmac::Sha384_192 => sys::HMAC_SHA384,
-        Hmac::Sha512_256 => sys::HMAC_SHA512,
-    }
 }
 
 /// The shim's form of a key size.

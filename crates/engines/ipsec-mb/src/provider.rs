@@ -10,8 +10,9 @@ use crate::bare::IpsecMbBare;
 use crate::engine::IpsecMbEngine;
 use crate::keys;
 use crate::manager::Manager;
+use crate::suites;
 
-/// libipsec-mb as a [`Provider`]; every suite.
+/// libipsec-mb as a [`Provider`]; the suites that [`suites`] says.
 pub struct IpsecMbProvider {
     /// For key expansion; workers have their own.
     manager: Mutex<Manager>,
@@ -44,8 +45,8 @@ impl Provider for IpsecMbProvider {
         self.description.clone()
     }
 
-    fn supports(&self, _suite: Suite) -> bool {
-        true
+    fn supports(&self, suite: Suite) -> bool {
+        suites::has(suite)
     }
 
     fn session(&self, suite: Suite, keys: &Keys) -> Result<Session, EngineError> {

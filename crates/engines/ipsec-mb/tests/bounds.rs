@@ -75,9 +75,9 @@ fn session(provider: &dyn Provider, suite: Suite) -> Session {
 
 /// Text lengths around the widths of blocks and registers.
 fn text_lens(suite: Suite) -> impl Iterator<Item = usize> {
-    (0..=160).chain([255, 256, 257, 511, 512, 1023, 1024, 1400]).filter(move |len: &usize| {
-        !matches!(suite, Suite::AesCbcHmac { .. }) || len.is_multiple_of(16)
-    })
+    (0..=160)
+        .chain([255, 256, 257, 511, 512, 1023, 1024, 1400])
+        .filter(move |len: &usize| len.is_multiple_of(suite.block_bytes()))
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn packets_against_forbidden_pages() {
     let (mut low, mut high) = (Guarded::new(), Guarded::new());
     for provider in providers() {
         let mut engine = provider.engine().unwrap();
-        for suite in Suite::all() {
+        for suite in Suite::all().filter(|suite| provider.supports(*suite)) {
             let session = session(&*provider, suite);
             for text_len in text_lens(suite) {
                 let len = 8 + suite.iv_len_bytes() + text_len + suite.icv_len_bytes();
@@ -112,7 +112,7 @@ fn neighbours_stay_as_they_are() {
     const MARGIN: usize = 64;
     for provider in providers() {
         let mut engine = provider.engine().unwrap();
-        for suite in Suite::all() {
+        for suite in Suite::all().filter(|suite| provider.supports(*suite)) {
             let session = session(&*provider, suite);
             let (mut frames, ranges): (Vec<Vec<u8>>, Vec<_>) = text_lens(suite)
                 .map(|text_len| {

@@ -1,6 +1,6 @@
 //! Cipher contexts of one worker: one for each cipher and direction, made once.
 
-use crypto::{AesKey, Op};
+use crypto::{AesKey, IcvLen, Op};
 use openssl::cipher::Cipher;
 use openssl::cipher_ctx::CipherCtx;
 use openssl::error::ErrorStack;
@@ -9,76 +9,105 @@ use openssl::error::ErrorStack;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Gcm(AesKey),
-    ChaCha20Poly1305,
     Cbc(AesKey),
+    ChaCha20Poly1305,
+    Ctr(AesKey),
+    /// AES-128-CBC for MACs, whose keys so do not drive out those of a cipher.
+    Mac,
+    /// The ICV's length goes into what is authenticated, and is fixed before the key.
+    Ccm(AesKey, IcvLen),
+    Camellia(AesKey),
+    /// DES, too: with the same key three times.
+    TripleDes,
 }
+
+/// AES-CCM's nonce in bytes: salt and IV (RFC 4309 §4).
+const CCM_NONCE_LEN: usize = 11;
 
 impl Kind {
     /// Each of them, in the order of [`Kind::index`].
-    const ALL: [Kind; 7] = [
-        Kind::Gcm(AesKey::Aes128),
-        Kind::Gcm(AesKey::Aes192),
-        Kind::Gcm(AesKey::Aes256),
-        Kind::Cbc(AesKey::Aes128),
-        Kind::Cbc(AesKey::Aes192),
-        Kind::Cbc(AesKey::Aes256),
-        Kind::ChaCha20Poly1305,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Kind> {
+        let sizes = |of: fn(AesKey) -> Kind| AesKey::ALL.into_iter().map(of);
+        let ccm =
+            AesKey::ALL.into_iter().flat_map(|key| IcvLen::ALL.map(|icv| Kind::Ccm(key, icv)));
+        sizes(Kind::Gcm)
+            .chain(sizes(Kind::Cbc))
+            .chain([Kind::ChaCha20Poly1305])
+            .chain(sizes(Kind::Ctr))
+            .chain([Kind::Mac])
+            .chain(ccm)
+            .chain(sizes(Kind::Camellia))
+            .chain([Kind::TripleDes])
+    }
 
     fn index(self) -> usize {
-        let size = |key| match key {
-            AesKey::Aes128 => 0,
-            AesKey::Aes192 => 1,
-            AesKey::Aes256 => 2,
-        };
         match self {
-            Kind::Gcm(key) => size(key),
-            Kind::Cbc(key) => 3 + size(key),
+            Kind::Gcm(key) => key as usize,
+            Kind::Cbc(key) => 3 + key as usize,
             Kind::ChaCha20Poly1305 => 6,
+            Kind::Ctr(key) => 7 + key as usize,
+            Kind::Mac => 10,
+            Kind::Ccm(key, icv) => 11 + 3 * key as usize + icv as usize,
+            Kind::Camellia(key) => 20 + key as usize,
+            Kind::TripleDes => 23,
         }
     }
 
     /// OpenSSL's name.
-    fn name(self) -> &'static str {
+    fn name(self) -> String {
+        let bits = |key: AesKey| key.len_bytes() * 8;
         match self {
-            Kind::Gcm(AesKey::Aes128) => "AES-128-GCM",
-            Kind::Gcm(AesKey::Aes192) => "AES-192-GCM",
-            Kind::Gcm(AesKey::Aes256) => "AES-256-GCM",
-            Kind::Cbc(AesKey::Aes128) => "AES-128-CBC",
-            Kind::Cbc(AesKey::Aes192) => "AES-192-CBC",
-            Kind::Cbc(AesKey::Aes256) => "AES-256-CBC",
-            Kind::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+            Kind::Gcm(key) => format!("AES-{}-GCM", bits(key)),
+            Kind::Cbc(key) => format!("AES-{}-CBC", bits(key)),
+            Kind::ChaCha20Poly1305 => "ChaCha20-Poly1305".to_owned(),
+            Kind::Ctr(key) => format!("AES-{}-CTR", bits(key)),
+            Kind::Mac => Kind::Cbc(AesKey::Aes128).name(),
+            Kind::Ccm(key, _) => format!("AES-{}-CCM", bits(key)),
+            Kind::Camellia(key) => format!("CAMELLIA-{}-CBC", bits(key)),
+            Kind::TripleDes => "DES-EDE3-CBC".to_owned(),
         }
+    }
+
+    /// Whether a build of OpenSSL, or its FIPS provider, may do without it.
+    fn may_lack(self) -> bool {
+        matches!(self, Kind::Camellia(_) | Kind::TripleDes)
     }
 }
 
 /// The contexts of one worker.
 pub(crate) struct Contexts {
-    slots: Vec<Slot>,
+    /// By [`Kind::index`] and direction; nothing where OpenSSL has no such cipher.
+    slots: Vec<Option<Slot>>,
 }
 
 impl Contexts {
     /// Makes and keys (with zeros) every context, so that later use allocates nothing.
+    ///
+    /// # Errors
+    /// When a cipher is missing that every OpenSSL has.
     pub(crate) fn new() -> Result<Contexts, ErrorStack> {
-        let mut slots = Vec::with_capacity(2 * Kind::ALL.len());
-        for kind in Kind::ALL {
-            let cipher = Cipher::fetch(None, kind.name(), None)?;
+        let mut slots = Vec::new();
+        for kind in Kind::all() {
             for op in [Op::Seal, Op::Open] {
-                let mut ctx = CipherCtx::new()?;
-                match op {
-                    Op::Seal => ctx.encrypt_init(Some(&cipher), Some(&NO_KEY), Some(&NO_IV))?,
-                    Op::Open => ctx.decrypt_init(Some(&cipher), Some(&NO_KEY), Some(&NO_IV))?,
+                match Slot::new(kind, op) {
+                    Ok(slot) => slots.push(Some(slot)),
+                    Err(_) if kind.may_lack() => slots.push(None),
+                    Err(error) => return Err(error),
                 }
-                slots.push(Slot { ctx, op, owner: None });
             }
         }
         Ok(Contexts { slots })
     }
 
+    /// Whether OpenSSL has the cipher.
+    pub(crate) fn has(&self, kind: Kind) -> bool {
+        self.slots.get(2 * kind.index()).is_some_and(Option::is_some)
+    }
+
     /// The context for a cipher and direction, ready for one message under `key` and `iv`.
     ///
-    /// `owner` names the session that the key belongs to, as an address: as long as it is the one
-    /// that used the context last since [`Contexts::forget_keys`], the key is not expanded again.
+    /// `owner` names the key, as its address in the session: as long as it is the one that was used in the context
+    /// last since [`Contexts::forget_keys`], it is not expanded again.
     pub(crate) fn start(
         &mut self,
         kind: Kind,
@@ -87,7 +116,7 @@ impl Contexts {
         key: &[u8],
         iv: &[u8],
     ) -> Option<&mut CipherCtx> {
-        let slot = self.slots.get_mut(2 * kind.index() + usize::from(op == Op::Open))?;
+        let slot = self.slots.get_mut(2 * kind.index() + usize::from(op == Op::Open))?.as_mut()?;
         let key = (slot.owner != Some(owner)).then_some(key);
         slot.owner = None;
         slot.init(key, iv).ok()?;
@@ -97,7 +126,7 @@ impl Contexts {
 
     /// Replaces every key that was used by zeros.
     pub(crate) fn forget_keys(&mut self) {
-        for slot in self.slots.iter_mut().filter(|slot| slot.owner.is_some()) {
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.owner.is_some()) {
             slot.owner = None;
             // Nothing can be done about a failure here, and no packet depends on it: the next
             // use sets its own key.
@@ -114,6 +143,22 @@ struct Slot {
 }
 
 impl Slot {
+    fn new(kind: Kind, op: Op) -> Result<Slot, ErrorStack> {
+        let cipher = Cipher::fetch(None, &kind.name(), None)?;
+        let mut ctx = CipherCtx::new()?;
+        match op {
+            Op::Seal => ctx.encrypt_init(Some(&cipher), None, None)?,
+            Op::Open => ctx.decrypt_init(Some(&cipher), None, None)?,
+        }
+        if let Kind::Ccm(_, icv) = kind {
+            ctx.set_iv_length(CCM_NONCE_LEN)?;
+            ctx.set_tag_length(icv.len_bytes())?;
+        }
+        let mut slot = Slot { ctx, op, owner: None };
+        slot.init(Some(&NO_KEY), &NO_IV)?;
+        Ok(slot)
+    }
+
     fn init(&mut self, key: Option<&[u8]>, iv: &[u8]) -> Result<(), ErrorStack> {
         match self.op {
             Op::Seal => self.ctx.encrypt_init(None, key, Some(iv))?,
@@ -126,7 +171,9 @@ impl Slot {
 }
 
 const NO_KEY: [u8; 32] = [0; 32];
-const NO_IV: [u8; 16] = [0; 16];
+
+/// An IV of zeros, as long as the longest: also that of a MAC.
+pub(crate) const NO_IV: [u8; 16] = [0; 16];
 
 #[cfg(test)]
 mod tests {
@@ -134,10 +181,12 @@ mod tests {
 
     #[test]
     fn each_kind_has_its_place() {
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in Kind::all().enumerate() {
             assert_eq!(kind.index(), index);
         }
-        assert_eq!(Contexts::new().unwrap().slots.len(), 14);
+        let contexts = Contexts::new().unwrap();
+        assert_eq!(contexts.slots.len(), 2 * Kind::all().count());
+        assert!(Kind::all().all(|kind| contexts.has(kind)), "Debian's OpenSSL has all");
     }
 
     #[test]
@@ -154,9 +203,10 @@ mod tests {
         assert_eq!(encrypt(&mut contexts, 1, &[9; 16]), first, "same owner keeps its key");
         assert_ne!(encrypt(&mut contexts, 2, &[2; 16]), first);
         contexts.forget_keys();
-        assert!(contexts.slots.iter().all(|slot| slot.owner.is_none()));
+        assert!(contexts.slots.iter().flatten().all(|slot| slot.owner.is_none()));
         let zeros = encrypt(&mut Contexts::new().unwrap(), 3, &[0; 16]);
         let slot = &mut contexts.slots[2 * Kind::Cbc(AesKey::Aes128).index()];
+        let slot = slot.as_mut().unwrap();
         slot.init(None, &[0; 16]).unwrap();
         let mut out = [0; 32];
         slot.ctx.cipher_update(&[0; 16], Some(&mut out)).unwrap();

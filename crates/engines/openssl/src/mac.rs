@@ -1,160 +1,91 @@
-//! HMAC (RFC 2104) on OpenSSL's hash functions, keyed once per session.
-//!
-//! A keyed hash state is a plain value, so a packet's HMAC starts from a copy of it: neither
-//! re-keying nor allocation per packet.
+//! The integrity algorithms: which one a session has, its tag, and the tag's comparison.
 
-use core::hint::black_box;
-
-use crypto::Hmac;
+use crypto::Integrity;
+use openssl::error::ErrorStack;
 use openssl::memcmp;
 use openssl::sha::{Sha1, Sha256, Sha384, Sha512};
-use zeroize::Zeroize;
 
-/// The longest block of the hashes below, in bytes.
-const MAX_BLOCK_LEN: usize = 128;
+use crate::cbc_mac::CbcMac;
+use crate::cipher::Contexts;
+use crate::hmac::Keyed;
+use crate::md5::{Md5, Md5Key};
+use crate::tag::Tag;
 
-/// The longest truncated tag, in bytes.
-const MAX_ICV_LEN: usize = 32;
+/// What one worker needs beside a session's keys.
+pub(crate) struct Tools {
+    pub(crate) contexts: Contexts,
+    /// Nothing where OpenSSL has no MD5.
+    md5: Option<Md5>,
+}
 
-/// One of the keyed hashes.
+impl Tools {
+    /// # Errors
+    /// When OpenSSL lacks a cipher that every build has.
+    pub(crate) fn new() -> Result<Tools, ErrorStack> {
+        Ok(Tools { contexts: Contexts::new()?, md5: Md5::new().ok() })
+    }
+
+    /// Whether OpenSSL has the algorithm.
+    pub(crate) fn has(&self, integrity: Integrity) -> bool {
+        match integrity {
+            Integrity::Md5_96 | Integrity::Md5_128 => self.md5.is_some(),
+            _ => true,
+        }
+    }
+}
+
+/// One of the algorithms with its key.
 pub(crate) enum Mac {
     Sha1(Keyed<Sha1>),
     Sha256(Keyed<Sha256>),
     Sha384(Keyed<Sha384>),
     Sha512(Keyed<Sha512>),
+    Md5(Md5Key),
+    Cbc(CbcMac),
 }
 
 impl Mac {
-    /// Keys the hash; a key longer than the hash's block is hashed first.
-    pub(crate) fn new(hmac: Hmac, key: &[u8]) -> Mac {
-        match hmac {
-            Hmac::Sha1_96 => Mac::Sha1(Keyed::new(key)),
-            Hmac::Sha256_128 => Mac::Sha256(Keyed::new(key)),
-            Hmac::Sha384_192 => Mac::Sha384(Keyed::new(key)),
-            Hmac::Sha512_256 => Mac::Sha512(Keyed::new(key)),
+    /// Keys the algorithm; `None` when the key does not fit or OpenSSL fails.
+    pub(crate) fn new(integrity: Integrity, key: &[u8]) -> Option<Mac> {
+        Some(match integrity {
+            Integrity::Sha1_96 | Integrity::Sha1_160 => Mac::Sha1(Keyed::new(key)),
+            Integrity::Sha256_96 | Integrity::Sha256_128 => Mac::Sha256(Keyed::new(key)),
+            Integrity::Sha384_192 => Mac::Sha384(Keyed::new(key)),
+            Integrity::Sha512_256 => Mac::Sha512(Keyed::new(key)),
+            Integrity::Md5_96 | Integrity::Md5_128 => Mac::Md5(Md5Key::new(key)?),
+            Integrity::AesXcbc96 => Mac::Cbc(CbcMac::xcbc(key)?),
+            Integrity::AesCmac96 => Mac::Cbc(CbcMac::cmac(key)?),
+        })
+    }
+
+    /// Writes the truncated tag of the parts, one after the other, to `icv`. False if it failed.
+    pub(crate) fn sign(&self, tools: &mut Tools, parts: &[&[u8]], icv: &mut [u8]) -> bool {
+        match self.tag(tools, parts).as_ref().and_then(|tag| tag.get(..icv.len())) {
+            Some(tag) => {
+                icv.copy_from_slice(tag);
+                true
+            }
+            None => false,
         }
     }
 
-    /// Writes the truncated tag of the parts, one after the other, to `icv`.
-    pub(crate) fn sign(&self, parts: &[&[u8]], icv: &mut [u8]) {
-        let tag = self.tag(parts);
-        for (to, from) in icv.iter_mut().zip(tag) {
-            *to = from;
-        }
+    /// Whether `icv` is the truncated tag of the parts; in time that does not depend on the bytes. `None` if it
+    /// failed.
+    pub(crate) fn verify(&self, tools: &mut Tools, parts: &[&[u8]], icv: &[u8]) -> Option<bool> {
+        let tag = self.tag(tools, parts)?;
+        Some(tag.get(..icv.len()).is_some_and(|tag| memcmp::eq(tag, icv)))
     }
 
-    /// Whether `icv` is the truncated tag of the parts; in time that does not depend on the bytes.
-    pub(crate) fn verify(&self, parts: &[&[u8]], icv: &[u8]) -> bool {
-        let tag = self.tag(parts);
-        tag.get(..icv.len()).is_some_and(|tag| memcmp::eq(tag, icv))
-    }
-
-    fn tag(&self, parts: &[&[u8]]) -> [u8; MAX_ICV_LEN] {
+    fn tag(&self, tools: &mut Tools, parts: &[&[u8]]) -> Option<Tag> {
         match self {
-            Mac::Sha1(keyed) => keyed.tag(parts),
-            Mac::Sha256(keyed) => keyed.tag(parts),
-            Mac::Sha384(keyed) => keyed.tag(parts),
-            Mac::Sha512(keyed) => keyed.tag(parts),
+            Mac::Sha1(keyed) => Some(keyed.tag(parts)),
+            Mac::Sha256(keyed) => Some(keyed.tag(parts)),
+            Mac::Sha384(keyed) => Some(keyed.tag(parts)),
+            Mac::Sha512(keyed) => Some(keyed.tag(parts)),
+            Mac::Md5(key) => key.tag(tools.md5.as_mut()?, parts),
+            Mac::Cbc(mac) => mac.tag(&mut tools.contexts, parts),
         }
     }
-}
-
-/// A hash as HMAC needs it.
-pub(crate) trait Digest: Clone {
-    /// The hash's block in bytes, at most [`MAX_BLOCK_LEN`].
-    const BLOCK_LEN: usize;
-    /// The full output.
-    type Output: AsRef<[u8]>;
-    fn fresh() -> Self;
-    fn absorb(&mut self, bytes: &[u8]);
-    fn output(self) -> Self::Output;
-}
-
-macro_rules! digest {
-    ($hash:ty, $block:literal, $out:literal) => {
-        impl Digest for $hash {
-            const BLOCK_LEN: usize = $block;
-            type Output = [u8; $out];
-            fn fresh() -> Self {
-                Self::new()
-            }
-            fn absorb(&mut self, bytes: &[u8]) {
-                self.update(bytes);
-            }
-            fn output(self) -> Self::Output {
-                self.finish()
-            }
-        }
-    };
-}
-
-digest!(Sha1, 64, 20);
-digest!(Sha256, 64, 32);
-digest!(Sha384, 128, 48);
-digest!(Sha512, 128, 64);
-
-/// The two hash states of HMAC after the padded key.
-pub(crate) struct Keyed<D: Digest> {
-    inner: D,
-    outer: D,
-}
-
-impl<D: Digest> Keyed<D> {
-    fn new(key: &[u8]) -> Self {
-        let mut block = [0; MAX_BLOCK_LEN];
-        if key.len() > D::BLOCK_LEN {
-            let mut hash = D::fresh();
-            hash.absorb(key);
-            fill(&mut block, hash.output().as_ref());
-        } else {
-            fill(&mut block, key);
-        }
-        let keyed = Keyed { inner: padded(&block, 0x36), outer: padded(&block, 0x5c) };
-        block.zeroize();
-        keyed
-    }
-
-    fn tag(&self, parts: &[&[u8]]) -> [u8; MAX_ICV_LEN] {
-        let mut inner = self.inner.clone();
-        for part in parts {
-            inner.absorb(part);
-        }
-        let mut outer = self.outer.clone();
-        outer.absorb(inner.output().as_ref());
-        let mut tag = [0; MAX_ICV_LEN];
-        fill(&mut tag, outer.output().as_ref());
-        tag
-    }
-}
-
-impl<D: Digest> Drop for Keyed<D> {
-    fn drop(&mut self) {
-        // The states are keys in all but name. The hash types have no zeroise of their own; the
-        // black box keeps the compiler from dropping the overwrite as a dead store.
-        self.inner = D::fresh();
-        self.outer = D::fresh();
-        black_box(&self.inner);
-        black_box(&self.outer);
-    }
-}
-
-/// Copies as much of `from` as fits to the start of `to`.
-fn fill(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = *from;
-    }
-}
-
-/// A hash state that has absorbed the key block under a pad byte.
-fn padded<D: Digest>(block: &[u8; MAX_BLOCK_LEN], pad: u8) -> D {
-    let mut bytes = *block;
-    for byte in &mut bytes {
-        *byte ^= pad;
-    }
-    let mut hash = D::fresh();
-    hash.absorb(&bytes[..D::BLOCK_LEN]);
-    bytes.zeroize();
-    hash
 }
 
 #[cfg(test)]
@@ -163,36 +94,35 @@ mod tests {
 
     #[test]
     fn splitting_the_message_does_not_matter() {
-        for hmac in Hmac::ALL {
-            let mac = Mac::new(hmac, b"key");
-            let whole = mac.tag(&[b"one two three"]);
-            assert_eq!(mac.tag(&[b"one ", b"", b"two three"]), whole);
-            assert_ne!(mac.tag(&[b"one two thref"]), whole);
+        let mut tools = Tools::new().unwrap();
+        for integrity in Integrity::ALL {
+            let mac = Mac::new(integrity, &[b'k'; 16]).unwrap();
+            let mut tag = |parts: &[&[u8]]| mac.tag(&mut tools, parts).unwrap();
+            let whole = tag(&[b"one two three"]);
+            assert_eq!(tag(&[b"one ", b"", b"two three"]), whole, "{integrity:?}");
+            assert_ne!(tag(&[b"one two thref"]), whole, "{integrity:?}");
         }
-    }
-
-    #[test]
-    fn a_key_longer_than_the_block_is_its_hash() {
-        let long = [0xaa; 80];
-        let hashed = openssl::sha::sha256(&long);
-        let a = Mac::new(Hmac::Sha256_128, &long).tag(&[b"x"]);
-        let b = Mac::new(Hmac::Sha256_128, &hashed).tag(&[b"x"]);
-        assert_eq!(a, b);
-        let whole_block = Mac::new(Hmac::Sha512_256, &[0xaa; 128]).tag(&[b"x"]);
-        assert_ne!(whole_block, Mac::new(Hmac::Sha512_256, &[0xaa; 127]).tag(&[b"x"]));
     }
 
     #[test]
     fn verify_wants_every_byte() {
-        let mac = Mac::new(Hmac::Sha1_96, &[7; 20]);
-        let mut icv = [0; 12];
-        mac.sign(&[b"abc"], &mut icv);
-        assert!(mac.verify(&[b"abc"], &icv));
-        for bit in 0..96 {
-            let mut bad = icv;
-            bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(!mac.verify(&[b"abc"], &bad));
+        let mut tools = Tools::new().unwrap();
+        for integrity in Integrity::ALL {
+            let mac = Mac::new(integrity, &[7; 16]).unwrap();
+            let mut icv = vec![0; integrity.icv_len_bytes()];
+            assert!(mac.sign(&mut tools, &[b"abc"], &mut icv));
+            assert_eq!(mac.verify(&mut tools, &[b"abc"], &icv), Some(true));
+            for bit in 0..8 * icv.len() {
+                let mut bad = icv.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(mac.verify(&mut tools, &[b"abc"], &bad), Some(false));
+            }
+            let long = [0; 33];
+            assert_eq!(
+                mac.verify(&mut tools, &[b"abc"], &long),
+                Some(false),
+                "longer than any tag"
+            );
         }
-        assert!(!mac.verify(&[b"abc"], &[0; 33]), "longer than any tag");
     }
 }

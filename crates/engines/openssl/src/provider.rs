@@ -6,12 +6,15 @@ use openssl::version;
 
 use crate::NAME;
 use crate::engine::OpensslEngine;
-use crate::state::State;
+use crate::mac::Tools;
+use crate::state::{self, State};
 
-/// OpenSSL as a [`Provider`]; every suite.
+/// OpenSSL as a [`Provider`]; every suite whose algorithms the library has.
 #[derive(Debug)]
 pub struct OpensslProvider {
     version: &'static str,
+    /// By [`Suite::number`].
+    supported: [bool; Suite::COUNT],
 }
 
 impl OpensslProvider {
@@ -21,7 +24,12 @@ impl OpensslProvider {
     /// [`EngineError::Unavailable`] when a cipher is missing, for instance because OpenSSL's
     /// configuration loads no default provider, or when an answer is wrong.
     pub fn new() -> Result<OpensslProvider, EngineError> {
-        let provider = OpensslProvider { version: version::version() };
+        let tools = Tools::new().map_err(unavailable)?;
+        let mut supported = [false; Suite::COUNT];
+        for (suite, is_supported) in Suite::all().zip(&mut supported) {
+            *is_supported = state::supports(&tools, suite);
+        }
+        let provider = OpensslProvider { version: version::version(), supported };
         self_test(&provider)?;
         Ok(provider)
     }
@@ -36,11 +44,14 @@ impl Provider for OpensslProvider {
         self.version.to_owned()
     }
 
-    fn supports(&self, _suite: Suite) -> bool {
-        true
+    fn supports(&self, suite: Suite) -> bool {
+        self.supported.get(suite.number()).copied().unwrap_or(false)
     }
 
     fn session(&self, suite: Suite, keys: &Keys) -> Result<Session, EngineError> {
+        if !self.supports(suite) {
+            return Err(EngineError::Unsupported { engine: NAME, suite });
+        }
         let state = State::new(suite, keys).ok_or(EngineError::KeyLength { suite })?;
         Ok(Session::new(suite, Box::new(state)))
     }

@@ -2,7 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crypto::{AesKey, Hmac, IcvLen, Keys, Suite};
+use crypto::{AesKey, Cipher, IcvLen, Integrity, Keys, Suite};
 use esp::{Mode, SaParams};
 use rtl::{Direction, SaIndex, Simulation, Tables};
 
@@ -12,9 +12,12 @@ use crate::software::{self, Software};
 /// The suites that the gateway and the software path both have.
 pub fn suites() -> Vec<Suite> {
     let keys = [AesKey::Aes128, AesKey::Aes192, AesKey::Aes256];
-    let cbc = |hmac| keys.into_iter().map(move |key| Suite::AesCbcHmac { key, hmac });
+    let cbc = |integrity| {
+        let suite = move |key| Suite::Separate { cipher: Cipher::AesCbc(key), integrity };
+        keys.into_iter().map(suite)
+    };
     let gcm = keys.into_iter().map(|key| Suite::AesGcm { key, icv: IcvLen::Icv16 });
-    cbc(Hmac::Sha1_96).chain(cbc(Hmac::Sha256_128)).chain(gcm).collect()
+    cbc(Integrity::Sha1_96).chain(cbc(Integrity::Sha256_128)).chain(gcm).collect()
 }
 
 /// One pair of SAs: the gateway's, by what it knows them by, and its peer's in software.

@@ -255,6 +255,14 @@ fn configuration(facts: &Facts) -> Vec<Finding> {
             format!("add [[port]] with interface = \"...\" to {path}; see ip link"),
         ));
     }
+    if config.crypto.allow_weak {
+        findings.push(Finding::warning(
+            check,
+            "crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken",
+            "who can record such traffic, or change it, may break what protects it",
+            format!("when no peer needs them any more, remove allow_weak from {path}"),
+        ));
+    }
     if findings.is_empty() {
         findings.push(Finding::ok(check, format!("{path} is valid, instance {}", config.name)));
     }
@@ -322,6 +330,12 @@ mod tests {
                 "config",
                 Warning,
                 &["no port", "[[port]]"],
+            ),
+            (
+                |f| f.configuration.loaded.as_mut().unwrap().crypto.allow_weak = true,
+                "config",
+                Warning,
+                &["3DES", "allow_weak"],
             ),
         ];
         assert_rows(check, rows);

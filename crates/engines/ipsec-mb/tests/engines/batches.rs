@@ -1,8 +1,8 @@
 //! Sizes around the widths of lanes and bursts, and sessions shared by threads.
 
-use crypto::{Job, JobStatus, Op, Suite};
+use crypto::{Job, JobStatus, Op};
 
-use crate::common::{Random, keys, providers};
+use crate::common::{Random, keys, pair, providers, shared, suites};
 use crate::differential::{Bench, Spec, What};
 
 const SIZES: [usize; 15] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129];
@@ -26,7 +26,7 @@ fn spec(random: &mut Random, suite: usize) -> Spec {
 #[test]
 fn one_suite_at_every_size() {
     let (mut bench, mut random) = (Bench::new(), Random(11));
-    for suite in 0..Suite::all().count() {
+    for suite in 0..shared(&pair()).len() {
         for size in SIZES {
             let specs: Vec<Spec> = (0..size).map(|_| spec(&mut random, suite)).collect();
             bench.check(&specs);
@@ -38,7 +38,7 @@ fn one_suite_at_every_size() {
 fn all_suites_mixed_at_every_size() {
     let (mut bench, mut random) = (Bench::new(), Random(12));
     for size in SIZES.into_iter().chain([255, 256, 257, 400]) {
-        let suites = Suite::all().count();
+        let suites = shared(&pair()).len();
         let specs: Vec<Spec> = (0..size)
             .map(|_| {
                 let suite = random.below(suites);
@@ -52,7 +52,7 @@ fn all_suites_mixed_at_every_size() {
 #[test]
 fn every_text_length_from_nothing() {
     let (mut bench, mut random) = (Bench::new(), Random(13));
-    for suite in 0..Suite::all().count() {
+    for suite in 0..shared(&pair()).len() {
         for what in [What::Seal, What::Open, What::Forged(random.next())] {
             let specs: Vec<Spec> = (0..300)
                 .map(|text_len| Spec { text_len, what, ..spec(&mut random, suite) })
@@ -65,8 +65,9 @@ fn every_text_length_from_nothing() {
 #[test]
 fn threads_share_sessions() {
     for provider in providers() {
-        let sessions: Vec<_> =
-            Suite::all().map(|suite| provider.session(suite, &keys(suite, 9)).unwrap()).collect();
+        let sessions: Vec<_> = suites(&*provider)
+            .map(|suite| provider.session(suite, &keys(suite, 9)).unwrap())
+            .collect();
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 let mut engine = provider.engine().unwrap();

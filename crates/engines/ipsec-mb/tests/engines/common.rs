@@ -29,6 +29,24 @@ pub fn pair() -> [Box<dyn Provider>; 2] {
     providers.try_into().unwrap_or_else(|_| panic!("two providers"))
 }
 
+/// The suites that a provider has.
+pub fn suites(provider: &dyn Provider) -> impl Iterator<Item = Suite> {
+    Suite::all().filter(|suite| provider.supports(*suite))
+}
+
+/// The engines that have every suite of a kind.
+pub fn with(is_of_kind: impl Fn(&Suite) -> bool) -> Vec<Box<dyn Provider>> {
+    let has = |provider: &dyn Provider| {
+        Suite::all().filter(&is_of_kind).all(|suite| provider.supports(suite))
+    };
+    providers().into_iter().filter(|provider| has(&**provider)).collect()
+}
+
+/// The suites that both of a pair have.
+pub fn shared(pair: &[Box<dyn Provider>; 2]) -> Vec<Suite> {
+    suites(&*pair[0]).filter(|suite| pair[1].supports(*suite)).collect()
+}
+
 /// Runs one job.
 pub fn run(
     engine: &mut dyn Engine,

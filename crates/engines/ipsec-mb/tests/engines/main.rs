@@ -14,4 +14,4 @@ mod rfc;
 mod self_test;
 mod wycheproof_aead;
 mod wycheproof_cbc;
-mod wycheproof_hmac;
+mod wycheproof_mac;

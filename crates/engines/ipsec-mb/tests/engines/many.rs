@@ -1,8 +1,8 @@
 //! Many SAs: sessions that an engine comes back to after many others.
 
-use crypto::{Engine, Job, JobStatus, Op, Session, Suite};
+use crypto::{Engine, Job, JobStatus, Op, Session};
 
-use crate::common::{Random, keys, pair};
+use crate::common::{Random, keys, pair, shared};
 
 /// Sessions of each suite.
 const SESSIONS: u64 = 200;
@@ -29,10 +29,12 @@ fn run(
 
 #[test]
 fn engines_agree_about_keys_that_are_seldom_used() {
-    let [openssl, other] = pair();
+    let pair = pair();
+    let suites = shared(&pair);
+    let [openssl, other] = pair;
     let mut random = Random(21);
     let (mut engine, mut other_engine) = (openssl.engine().unwrap(), other.engine().unwrap());
-    for suite in Suite::all() {
+    for suite in suites {
         let made = |provider: &dyn crypto::Provider| -> Vec<Session> {
             let session = |seed| provider.session(suite, &keys(suite, seed)).unwrap();
             (0..SESSIONS).map(session).collect()

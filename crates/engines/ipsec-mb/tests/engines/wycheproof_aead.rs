@@ -1,24 +1,30 @@
-//! Wycheproof's AES-GCM and ChaCha20-Poly1305 vectors: nonce = salt and IV, additional data =
+//! Wycheproof's vectors of AES-GCM, ChaCha20-Poly1305 and AES-CCM: nonce = salt and IV, additional data =
 //! header.
 
 use crypto::{AesKey, IcvLen, JobStatus, Keys, Op, Suite};
 use wycheproof::aead::{Test, TestName, TestSet};
 
-use crate::common::{Tally, packet, providers, run};
+use crate::common::{Tally, packet, run, with};
 
-const NONCE: &str = "the nonce is not 96 bits";
+const NONCE: &str = "ESP's nonce has another length";
 const TAG: &str = "ESP does not offer the tag's length";
 
-/// Runs a set on every engine; all engines must run and skip the same vectors.
-fn check_set(name: TestName, suite: impl Fn(usize, usize) -> Option<Suite>) -> Tally {
+/// Runs a set on every engine that has such suites; all of them must run and skip the same vectors.
+fn check_set(
+    name: TestName,
+    salt_len: usize,
+    suite: impl Fn(usize, usize) -> Option<Suite>,
+) -> Tally {
     let mut tallies: Vec<Tally> = Vec::new();
-    for provider in providers() {
+    for provider in
+        with(|other| suite(other.cipher_key_len_bytes(), other.icv_len_bytes()) == Some(*other))
+    {
         let mut tally = Tally::default();
         let mut engine = provider.engine().unwrap();
         for group in TestSet::load(name).unwrap().test_groups {
             for test in &group.tests {
                 let label = format!("{} {name:?} {}", provider.name(), test.tc_id);
-                if test.nonce.len() != 12 {
+                if test.nonce.len() != salt_len + 8 {
                     tally.skip(NONCE);
                     continue;
                 }
@@ -26,11 +32,11 @@ fn check_set(name: TestName, suite: impl Fn(usize, usize) -> Option<Suite>) -> T
                     tally.skip(TAG);
                     continue;
                 };
-                let (salt, _) = test.nonce.split_at(4);
+                let (salt, _) = test.nonce.split_at(salt_len);
                 let cipher = test.key.to_vec();
                 let keys = Keys { cipher, salt: salt.to_vec(), auth: vec![] };
                 let session = provider.session(suite, &keys).unwrap();
-                check(test, &label, |op, work| {
+                check(test, salt_len, &label, |op, work| {
                     run(&mut *engine, &session, op, work, test.aad.len(), None)
                 });
                 tally.ran += 1;
@@ -43,8 +49,13 @@ fn check_set(name: TestName, suite: impl Fn(usize, usize) -> Option<Suite>) -> T
     first
 }
 
-fn check(test: &Test, label: &str, mut run: impl FnMut(Op, &mut [u8]) -> JobStatus) {
-    let iv = &test.nonce[4..];
+fn check(
+    test: &Test,
+    salt_len: usize,
+    label: &str,
+    mut run: impl FnMut(Op, &mut [u8]) -> JobStatus,
+) {
+    let iv = &test.nonce[salt_len..];
     let plain = packet(&[&test.aad, iv, &test.pt, &vec![0; test.tag.len()]]);
     let sealed = packet(&[&test.aad, iv, &test.ct, &test.tag]);
     let text = test.aad.len() + iv.len()..sealed.len() - test.tag.len();
@@ -67,7 +78,7 @@ fn check(test: &Test, label: &str, mut run: impl FnMut(Op, &mut [u8]) -> JobStat
 
 #[test]
 fn aes_gcm() {
-    let tally = check_set(TestName::AesGcm, |key, tag| {
+    let tally = check_set(TestName::AesGcm, 4, |key, tag| {
         let key = AesKey::from_len_bytes(key)?;
         Some(Suite::AesGcm { key, icv: IcvLen::from_len_bytes(tag)? })
     });
@@ -76,8 +87,17 @@ fn aes_gcm() {
 
 #[test]
 fn chacha20_poly1305() {
-    let tally = check_set(TestName::ChaCha20Poly1305, |_, tag| {
+    let tally = check_set(TestName::ChaCha20Poly1305, 4, |_, tag| {
         (tag == 16).then_some(Suite::ChaCha20Poly1305)
     });
     tally.assert(316, &[(NONCE, 9)]);
+}
+
+#[test]
+fn aes_ccm() {
+    let tally = check_set(TestName::AesCcm, 3, |key, tag| {
+        let key = AesKey::from_len_bytes(key)?;
+        Some(Suite::AesCcm { key, icv: IcvLen::from_len_bytes(tag)? })
+    });
+    tally.assert(18, &[(NONCE, 534)]);
 }

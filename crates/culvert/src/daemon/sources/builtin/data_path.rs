@@ -14,6 +14,7 @@ use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
+use super::weak;
 use crate::daemon::sources::SaStep;
 
 /// Positive errnos, as the kernel answers them.
@@ -30,6 +31,8 @@ pub struct DataPath {
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
+    /// Whether DES, 3DES and MD5 are taken.
+    allow_weak: bool,
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
@@ -41,12 +44,18 @@ pub struct DataPath {
 
 impl DataPath {
     /// Empty tables over a vault.
-    pub fn new(providers: Providers, vault: Rc<RefCell<Vault>>, numbers: Numbers) -> DataPath {
+    pub fn new(
+        providers: Providers,
+        vault: Rc<RefCell<Vault>>,
+        numbers: Numbers,
+        allow_weak: bool,
+    ) -> DataPath {
         DataPath {
             providers,
             databases: Databases::new(),
             vault,
             numbers,
+            allow_weak,
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
             sa_changes: 0,
@@ -143,6 +152,7 @@ impl DataPath {
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         let params = &config.params;
+        weak::check(params.suite, self.allow_weak)?;
         let session = self.providers.session(params.suite, keys).map_err(|e| {
             let errno = match e {
                 EngineError::NoProvider { .. } => errno::ENOSYS,

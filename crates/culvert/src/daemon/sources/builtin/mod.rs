@@ -12,6 +12,7 @@ mod journal;
 mod numbers;
 #[cfg(test)]
 mod testing;
+mod weak;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -44,7 +45,8 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Restores what the run before left in the vault. What cannot be restored is forgotten.
+    /// Restores what the run before left in the vault. What cannot be restored is forgotten. `allow_weak` says
+    /// whether DES, 3DES and MD5 are taken, here and later.
     ///
     /// # Errors
     /// The vault does not take changes.
@@ -52,10 +54,11 @@ impl Restored {
         vault: Vault,
         records: &[Record],
         providers: Providers,
+        allow_weak: bool,
     ) -> Result<Restored, VaultError> {
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), records);
-        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers);
+        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers, allow_weak);
         let mut database = Database::new(data_path, Settings::default());
         let mut count = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
