@@ -47,6 +47,12 @@ class ExcuseError(Exception):
     """The list cannot be understood."""
 
 
+def configuration_of(name):
+    """What a scenario needs in culvert's configuration, where Linux has no word for it."""
+    entries = tomllib.loads(FILE.read_text()).get("culvert", [])
+    return "".join(entry["configuration"] for entry in entries if name in entry["scenarios"])
+
+
 class Excuses:
     def __init__(self, text, names):
         """Reads the list; `names` are all scenarios, to find entries that match none."""

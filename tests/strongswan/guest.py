@@ -17,6 +17,7 @@ from lab.base import LabError, wait_for
 from lab.host import _WITH_MAKER
 
 from . import network
+from .excuses import configuration_of
 from .local import PATH
 
 #: What a guest's /etc has of the machine's: names of users and protocols, libraries, and the
@@ -148,6 +149,7 @@ class Guest:
         """Starts culvert on all of the guest's interfaces and waits until it is ready."""
         text = _CONFIG.format(name=self.name)
         text += "".join(_PORT.format(interface=name) for name in self.interfaces)
+        text += configuration_of(self.scenario.name)
         (self.etc / "culvert").mkdir(exist_ok=True)
         (self.etc / "culvert/culvert.toml").write_text(text)
         log = self.log / "culvert.log"

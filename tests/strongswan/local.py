@@ -57,6 +57,11 @@ class Common:
         shutil.copytree(
             self.debian / "usr/lib/ipsec", self.ipsec, symlinks=True, dirs_exist_ok=True
         )
+        xfrmi = self.ipsec / "xfrmi"
+        if xfrmi.exists():
+            xfrmi.rename(self.ipsec / "xfrmi.strongswan")
+            shutil.copy(_GUEST / "xfrmi.sh", xfrmi)
+            xfrmi.chmod(0o755)
         return self
 
     def _program(self, file, where):

@@ -30,6 +30,9 @@ pub struct Config {
     /// The tunnel interfaces.
     #[serde(default, rename = "tunnel")]
     pub tunnels: Vec<TunnelConfig>,
+    /// The marks of packets that arrive at ports.
+    #[serde(default, rename = "mark")]
+    pub marks: Vec<MarkConfig>,
     /// The worker.
     #[serde(default)]
     pub worker: WorkerConfig,
@@ -119,6 +122,71 @@ pub struct TunnelConfig {
 
 const fn default_tunnel_mtu() -> u32 {
     1400
+}
+
+/// `[[mark]]`: the mark of packets that arrive at a port. The first entry that matches decides.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkConfig {
+    /// The interface that they come in by; any when left out.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Their DSCP; any when left out.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Where they come from; anywhere when left out.
+    #[serde(default)]
+    pub src: Option<GuardPrefix>,
+    /// Where they go; anywhere when left out.
+    #[serde(default)]
+    pub dst: Option<GuardPrefix>,
+    /// The mark, not 0.
+    pub mark: u32,
+}
+
+/// A code point of Differentiated Services, as a number or by its class: `46`, `"EF"`, `"AF41"`, `"CS1"`,
+/// `"BE"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+impl Dscp {
+    /// RFC 2474 §4.2.2, RFC 2597 §6, RFC 3246 §2.7; `BE` is the default class, as nftables has it.
+    fn of_class(name: &str) -> Option<Dscp> {
+        let name = name.to_ascii_uppercase();
+        let digit = |byte: u8, most: u8| (b'0'..=b'0' + most).contains(&byte).then(|| byte - b'0');
+        let value = match name.as_bytes() {
+            b"BE" => 0,
+            b"EF" => 46,
+            [b'C', b'S', class] => digit(*class, 7)? << 3,
+            [b'A', b'F', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
+                digit(*class, 4)? << 3 | digit(*drop, 3)? << 1
+            }
+            _ => return None,
+        };
+        Some(Dscp(value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Class(String),
+        }
+        let dscp = match Written::deserialize(deserializer)? {
+            Written::Number(number @ 0..=63) => Some(Dscp(number as u8)),
+            Written::Number(_) => None,
+            Written::Class(name) => Dscp::of_class(&name),
+        };
+        dscp.ok_or_else(|| {
+            serde::de::Error::custom(
+                "not a DSCP; write 0 to 63, or a class: \"BE\", \"EF\", \"CS0\" to \"CS7\", \
+                 \"AF11\" to \"AF43\"",
+            )
+        })
+    }
 }
 
 /// `[worker]`: the threads that move packets.
@@ -392,7 +460,8 @@ impl Config {
     /// The parts in which `next` differs and which a running daemon does not follow.
     pub fn fixed_changes(&self, next: &Config) -> Vec<&'static str> {
         // A new part has to be placed on one side or the other.
-        let Config { name, ports: _, tun, tunnels: _, worker, guard: _, crypto, log } = self;
+        let Config { name, ports: _, tun, tunnels: _, marks: _, worker, guard: _, crypto, log } =
+            self;
         [
             ("name", *name != next.name),
             ("[tun]", *tun != next.tun),
@@ -447,6 +516,24 @@ impl Config {
                 &self.tun.interface,
                 "1 to 15 characters, without '/' and spaces, and not one of the ports",
             );
+        }
+        for (i, rule) in self.marks.iter().enumerate() {
+            let names = |prefix: &Option<GuardPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
+            if rule.mark == 0 {
+                let allowed = "1 to 4294967295; packets that no entry matches have none";
+                return problem(format!("mark[{i}].mark"), &rule.mark, allowed);
+            }
+            if let Some(name) = rule.interface.as_ref().filter(|name| !valid_interface(name)) {
+                let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
+                return problem(format!("mark[{i}].interface"), name, allowed);
+            }
+            if let (Some(src), Some(dst)) = (names(&rule.src), names(&rule.dst))
+                && src != dst
+            {
+                let allowed = "of the family of src, or the entry matches nothing";
+                let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
+                return problem(format!("mark[{i}].dst"), &dst, allowed);
+            }
         }
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);

@@ -211,6 +211,7 @@ impl Path {
     /// empties the burst.
     pub(crate) fn accept_all(&mut self, misses: &mut impl Misses, opens: &mut Opens) {
         let is_spread = self.exec.crypt.is_spread;
+        let has_rules = !self.view.topology.mark_rules.is_empty();
         let Opens { packets, work, metas } = opens;
         // Those of earlier bursts may follow.
         let works = work.get(..packets.len()).unwrap_or_default();
@@ -224,6 +225,10 @@ impl Path {
                 self.prefetch_accept(next);
             }
             if meta.end.is_none() {
+                if has_rules {
+                    let ifindex = meta.ingress.ifindex;
+                    meta.ingress.mark = self.view.topology.mark(ifindex, &meta.summary);
+                }
                 self.seek(meta, work.hint);
                 // Where the hint was right: its plan is near now.
                 if is_spread && !meta.is_sought {

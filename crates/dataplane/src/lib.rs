@@ -76,6 +76,7 @@ mod counters;
 mod crypt;
 mod event;
 mod flows;
+mod mark_rule;
 mod packets;
 mod prefetch;
 mod resolve;
@@ -87,6 +88,7 @@ mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
+pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
 pub use tables::{Interface, Tables, Topology, Tunnel};
 pub use team::{MAX_WORKERS, Team};

@@ -9,6 +9,8 @@ use policy::Marks;
 use wire::Family;
 use wire::ethernet::MacAddr;
 
+use crate::mark_rule::MarkRule;
+
 /// What a worker has to know of an interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
@@ -62,6 +64,8 @@ pub struct Topology {
     pub interfaces: HashMap<u32, Interface, ahash::RandomState>,
     /// Tunnel interfaces by their `if_id`.
     pub tunnels: HashMap<u32, Tunnel, ahash::RandomState>,
+    /// What marks packets get that arrive at a port; mostly none.
+    pub mark_rules: Vec<MarkRule>,
     /// The tags by which Linux takes decrypted packets with a mark.
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Every address of this host.

@@ -35,7 +35,7 @@ table inet marks {
 
 @pytest.fixture
 def net(network):
-    net = network().up()
+    net = network(out_net=11, out_second=21, set_mark_in="set_mark_in = %same").up()
     net.gwa.swan.initiate("second")
     net.gwa.host.run("nft", "-f", "-", stdin=RULES)
     return net
@@ -90,3 +90,34 @@ def test_a_killed_daemon_leaks_nothing_that_is_marked(net):
     net.gwa.daemon.start()
     assert_ping(net.client, t.SERVER4, count=10)
     assert_only_protected(wire.stop())
+
+
+#: What arrives at gateway A is marked by its class, in both directions.
+BY_CLASS = """
+[[mark]]
+dscp = "EF"
+mark = 20
+
+[[mark]]
+dscp = "BE"
+mark = 10
+"""
+
+
+def test_a_rule_of_culvert_s_marks_what_arrives(network):
+    """As strongSwan's net2net-psk-dscp has it: each class its SA, and from port to port."""
+    net = network(out_net=10, out_second=20, set_mark_in="")
+    net.gwa.daemon.write_config(net.gwa.daemon.config.read_text() + BY_CLASS)
+    net.up()
+    wire = Capture(net.mid, "west")
+    assert_ping(net.client, t.SERVER4, count=5)
+    # Gateway B, without marks, answers by its youngest SA.
+    net.gwa.swan.initiate("second")
+    done = net.client.run("ping", "-c", "5", "-i", "0.2", "-Q", "0xb8", t.SERVER4)
+    assert " 0% packet loss" in done.stdout
+    assert outbound(net) == {"net": 5, "second": 5}
+    # Another class has no policy: in clear, as Linux would send it.
+    assert_only_protected(wire.stop())
+    wire = Capture(net.mid, "west", "icmp")
+    net.client.run("ping", "-c", "3", "-i", "0.2", "-W", "1", "-Q", "0x20", t.SERVER4, check=False)
+    assert len(wire.stop()) == 3

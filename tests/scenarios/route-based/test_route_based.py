@@ -40,6 +40,12 @@ def tunnels(network, **values):
     return network(ts_a=everything, ts_b=everything, extra_child=child, **values)
 
 
+def sent(host):
+    """Packets that Linux has sent by the tunnel interface."""
+    link = json.loads(host.ip("-json", "-s", "link", "show", "ipsec0").stdout)[0]
+    return link["stats64"]["tx"]["packets"]
+
+
 def test_routes_decide(network):
     net = with_tunnels(tunnels(network))
     wire = Capture(net.mid, "west")
@@ -49,9 +55,12 @@ def test_routes_decide(network):
         assert_ping(net.gwa.host, to, count=5)
     assert_ping(net.gwa.host, FAR4, count=5)
     assert_ping(net.gwb.host, NEAR6, count=5)
+    # Forwarded packets go from port to port: none of them leaves by the interface.
+    before = sent(net.gwa.host)
     stream = Stream(net.client, net.server, t.SERVER4, count=500)
     stream.wait()
     assert_perfect(stream.finish())
+    assert sent(net.gwa.host) - before < 50
     assert_only_protected(wire.stop(), protected=(*t.PROTECTED, "10.9.0.0/24", "2001:db8:9::/64"))
     # What is routed elsewhere is not the tunnel's, though its policy is for everything.
     net.gwa.host.ip("route", "replace", "10.2.0.0/24", "via", t.WAN_B4)
@@ -60,8 +69,7 @@ def test_routes_decide(network):
     assert_ping(net.client, t.SERVER4, count=3)
     assert len(wire.stop()) == 6
     # Linux sees an interface like any other.
-    counters = json.loads(net.gwa.host.ip("-json", "-s", "link", "show", "ipsec0").stdout)[0]
-    assert counters["stats64"]["tx"]["packets"] > 0 and counters["stats64"]["rx"]["packets"] > 0
+    assert sent(net.gwa.host) > 0
     rows = {row["interface"]: row for row in net.gwa.daemon.json("port")}
     assert rows["ipsec0"]["kind"] == "tunnel" and rows["ipsec0"]["if_id"] == 42, rows
 

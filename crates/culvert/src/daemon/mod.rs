@@ -37,7 +37,7 @@ use crypto::Providers;
 use dataplane::{Event, EventReceiver, Polling, Tables};
 use guard::Guard;
 use io::{Port, PortCounters, Tun, TunConfig, Umem};
-use mirror::{Change as LinuxChange, Observer};
+use mirror::{Change as LinuxChange, Observer, Route};
 use policy::{Marks, PolicyConfig, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steer::SendMarks;
@@ -257,6 +257,7 @@ impl Daemon {
                 }
                 LinuxChange::Route(route) | LinuxChange::RouteRemoved(route) => {
                     paths = true;
+                    self.steer_route(route);
                     routes.insert(route.dst);
                 }
                 // Culvert's own rules: they are for Linux's packets.
@@ -291,6 +292,18 @@ impl Daemon {
         }
         if neighbours || links {
             self.publish_neighbours();
+        }
+    }
+
+    /// Has ports take what a route leads to a tunnel interface.
+    fn steer_route(&mut self, route: &Route) {
+        let Some(leads) = self.tunnels.follow_route(self.observer.snapshot(), route) else {
+            return;
+        };
+        let Some(prefix) = steer::Prefix::new(route.dst.addr, route.dst.len) else { return };
+        match leads {
+            true => self.ports.take_prefix(prefix),
+            false => self.ports.leave_prefix(prefix),
         }
     }
 
@@ -332,7 +345,12 @@ impl Daemon {
 
     fn publish_topology(&mut self) {
         self.way_back.follow(self.ports.working());
-        let known = Known { ports: &self.ports, tunnels: &self.tunnels, way_back: &self.way_back };
+        let known = Known {
+            ports: &self.ports,
+            tunnels: &self.tunnels,
+            marks: &self.config.marks,
+            way_back: &self.way_back,
+        };
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
         self.tables.topology.store(Arc::new(topology));
         self.workers.wake();
@@ -380,7 +398,8 @@ impl Daemon {
         self.follow_marks();
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
-        let steering = self.ports.steering().with(local, policies);
+        let tunnelled = self.tunnels.follow_all_routes(self.observer.snapshot());
+        let steering = self.ports.steering().with(local, policies, tunnelled);
         self.ports.steer(steering);
         self.publish_neighbours();
         self.follow_linux();
@@ -416,7 +435,8 @@ impl Daemon {
         if self.paths_anew {
             let policies = || self.followed.values().map(|p| &p.config);
             let local = snapshot.addresses().map(|a| a.addr).collect();
-            let steering = self.ports.steering().with(local, policies());
+            let tunnelled = self.tunnels.follow_all_routes(snapshot);
+            let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);
             self.private.follow(policies(), snapshot);
             self.paths_anew = false;
@@ -500,8 +520,10 @@ impl Daemon {
         }
         self.tunnels.follow(&next.tunnels, &self.workers);
         self.tell_marks();
+        self.ports.set_marks(&next.marks);
         self.config.ports = next.ports;
         self.config.tunnels = next.tunnels;
+        self.config.marks = next.marks;
         self.config.guard = next.guard;
         self.guard_anew = true;
         self.follow_linux();

@@ -1,6 +1,6 @@
 //! The interfaces that culvert takes over: they come, go, and come back.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::slots;
 use super::sources::SaStep;
 use super::way_back::WorkingPort;
 use super::workers::Workers;
-use crate::config::{PortConfig, XdpMode};
+use crate::config::{MarkConfig, PortConfig, XdpMode};
 
 /// Ring sizes of one queue, in frames.
 ///
@@ -42,6 +42,8 @@ pub struct Steering {
     pub protected: HashMap<Prefix, usize>,
     /// Which ESP to this host is taken.
     pub esp: TakenEsp,
+    /// Marks that packets get that arrive at a port.
+    pub marks: BTreeSet<u32>,
 }
 
 /// Which ESP to this host is taken.
@@ -56,27 +58,31 @@ pub enum TakenEsp {
 }
 
 impl Steering {
-    /// For these addresses of this host and these policies; ESP stays as it is in `self`.
+    /// For these addresses of this host, these policies, and these destinations of tunnel interfaces; ESP
+    /// stays as it is in `self`.
     pub fn with<'a>(
         &self,
         local: HashSet<IpAddr>,
         policies: impl IntoIterator<Item = &'a PolicyConfig>,
+        tunnelled: impl IntoIterator<Item = Prefix>,
     ) -> Steering {
         let mut protected = HashMap::new();
-        for prefix in policies.into_iter().filter_map(taken) {
+        let policies = policies.into_iter().filter_map(|policy| self.taken(policy));
+        for prefix in policies.chain(tunnelled) {
             *protected.entry(prefix).or_default() += 1;
         }
-        Steering { local, protected, esp: self.esp.clone() }
+        Steering { local, protected, ..self.clone() }
     }
-}
 
-/// The destination whose packets a policy needs taken.
-fn taken(policy: &PolicyConfig) -> Option<Prefix> {
-    let dst = policy.selector.dst;
-    let stops = policy.action == Action::Block || !policy.templates.is_empty();
-    // What comes in by a port has no mark. What asks for one is Linux's to tell.
-    let is_taken = stops && policy.if_id == 0 && policy.mark.matches(0);
-    is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
+    /// The destination whose packets a policy needs taken.
+    fn taken(&self, policy: &PolicyConfig) -> Option<Prefix> {
+        let dst = policy.selector.dst;
+        let stops = policy.action == Action::Block || !policy.templates.is_empty();
+        // What arrives has no mark but by culvert's own rules; another one is Linux's to give.
+        let mut marks = self.marks.iter().chain([&0]);
+        let is_taken = stops && policy.if_id == 0 && marks.any(|mark| policy.mark.matches(*mark));
+        is_taken.then(|| Prefix::new(dst.addr, dst.len)).flatten()
+    }
 }
 
 /// An open port, whose sockets the workers have.
@@ -320,6 +326,11 @@ impl Ports {
         &self.steering
     }
 
+    /// Packets that arrive at a port get these marks. Steering has to be set anew then.
+    pub fn set_marks(&mut self, rules: &[MarkConfig]) {
+        self.steering.marks = rules.iter().map(|rule| rule.mark).collect();
+    }
+
     /// Tells the steering programs what to take.
     pub fn steer(&mut self, steering: Steering) {
         if steering == self.steering {
@@ -334,21 +345,30 @@ impl Ports {
     /// Follows a policy that was added, removed or replaced.
     pub fn steer_policy(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
         // Additions come before removals.
-        if let Some(prefix) = new.and_then(taken) {
-            let users = self.steering.protected.entry(prefix).or_default();
-            *users += 1;
-            if *users == 1 {
-                self.each_program(|steer| steer.add_protected(prefix));
-            }
+        if let Some(prefix) = new.and_then(|policy| self.steering.taken(policy)) {
+            self.take_prefix(prefix);
         }
-        if let Some(prefix) = old.and_then(taken)
-            && let Some(users) = self.steering.protected.get_mut(&prefix)
-        {
-            *users -= 1;
-            if *users == 0 {
-                self.steering.protected.remove(&prefix);
-                self.each_program(|steer| steer.remove_protected(prefix));
-            }
+        if let Some(prefix) = old.and_then(|policy| self.steering.taken(policy)) {
+            self.leave_prefix(prefix);
+        }
+    }
+
+    /// One reason more to take what goes to a destination: a policy, or a route to a tunnel interface.
+    pub fn take_prefix(&mut self, prefix: Prefix) {
+        let users = self.steering.protected.entry(prefix).or_default();
+        *users += 1;
+        if *users == 1 {
+            self.each_program(|steer| steer.add_protected(prefix));
+        }
+    }
+
+    /// One reason less.
+    pub fn leave_prefix(&mut self, prefix: Prefix) {
+        let Some(users) = self.steering.protected.get_mut(&prefix) else { return };
+        *users -= 1;
+        if *users == 0 {
+            self.steering.protected.remove(&prefix);
+            self.each_program(|steer| steer.remove_protected(prefix));
         }
     }
 

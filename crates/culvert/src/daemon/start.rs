@@ -181,7 +181,8 @@ impl Daemon {
         // 5.
         let observer = Observer::new()?;
         let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
-        let ports = Ports::new(&config.ports, &umem);
+        let mut ports = Ports::new(&config.ports, &umem);
+        ports.set_marks(&config.marks);
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
-use dataplane::{Interface, Topology};
+use dataplane::{Interface, MarkRule, Topology};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteChange, RouteEntry, RouteKind,
     Routes, RuleAction, RuleEntry, SourceCheck, Subnet,
@@ -16,6 +16,7 @@ use super::ports::Ports;
 use super::private;
 use super::tunnels::Tunnels;
 use super::way_back::WayBack;
+use crate::config::MarkConfig;
 
 /// Routes and neighbours as workers read them, kept in step with the mirror. A change costs the same
 /// however many routes there are.
@@ -97,13 +98,15 @@ pub struct Known<'k> {
     pub ports: &'k Ports,
     /// The tunnel interfaces.
     pub tunnels: &'k Tunnels,
+    /// What marks packets get that arrive at a port.
+    pub marks: &'k [MarkConfig],
     /// How Linux takes packets.
     pub way_back: &'k WayBack,
 }
 
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
-    let Known { ports, tunnels, way_back } = known;
+    let Known { ports, tunnels, marks, way_back } = known;
     let interfaces = snapshot
         .links()
         .map(|link| {
@@ -133,8 +136,21 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         fib,
         interfaces,
         tunnels: tunnels.up(is_up).collect(),
+        mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
+    }
+}
+
+/// A rule about marks. One that names an interface which is not there matches nothing.
+fn mark_rule(snapshot: &Snapshot, rule: &MarkConfig) -> MarkRule {
+    let index_of = |name: &String| snapshot.link_by_name(name).map_or(NO_INTERFACE, |l| l.index);
+    MarkRule {
+        ifindex: rule.interface.as_ref().map_or(0, index_of),
+        dscp: rule.dscp.map(|dscp| dscp.0),
+        src: rule.src.map(|prefix| prefix.0),
+        dst: rule.dst.map(|prefix| prefix.0),
+        mark: rule.mark,
     }
 }
 

@@ -8,11 +8,14 @@
 //! what is routed to it then stops there instead of leaving in clear by another route. It goes when it
 //! is taken out of the configuration, or by `ip link delete`.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::Tunnel;
 use io::{Port, PortCounters, Tun, TunConfig};
-use mirror::{Family, set_interface_setting};
+use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
+use steer::Prefix;
 use tracing::{info, warn};
 
 use super::error::StartError;
@@ -31,6 +34,8 @@ struct Entry {
 #[derive(Default)]
 pub struct Tunnels {
     entries: Vec<Option<Entry>>,
+    /// Destinations, by routing table, that lead to one of them: ports have to take what goes there.
+    routed: BTreeSet<(mirror::Prefix, u32)>,
 }
 
 /// Tunnel interfaces that are open, and not yet a worker's.
@@ -136,6 +141,44 @@ impl Tunnels {
     /// The index of the interface with an `if_id`.
     pub fn ifindex(&self, if_id: u32) -> Option<u32> {
         self.iter().find(|e| e.config.if_id == if_id).map(|e| e.ifindex)
+    }
+
+    /// Follows all of Linux's routes; returns the destinations that lead to a tunnel interface, one for
+    /// each table that says so.
+    pub fn follow_all_routes(&mut self, snapshot: &Snapshot) -> Vec<Prefix> {
+        self.routed.clear();
+        if self.iter().next().is_some() {
+            let leading = snapshot.routes().filter(|r| self.is_led_to(r));
+            self.routed = leading.map(|r| (r.dst, r.table)).collect();
+        }
+        self.routed.iter().filter_map(|(dst, _)| Prefix::new(dst.addr, dst.len)).collect()
+    }
+
+    /// Follows a change of the routes to a destination; true if it leads to a tunnel interface now and did
+    /// not before, false if the other way round, `None` if nothing has changed.
+    pub fn follow_route(&mut self, snapshot: &Snapshot, route: &Route) -> Option<bool> {
+        if self.routed.is_empty() && self.iter().next().is_none() {
+            return None;
+        }
+        let key = (route.dst, route.table);
+        let leads = snapshot.routes_to(route.table, route.dst).any(|r| self.is_led_to(r));
+        let has_changed = match leads {
+            true => self.routed.insert(key),
+            false => self.routed.remove(&key),
+        };
+        has_changed.then_some(leads)
+    }
+
+    /// Whether a route leads to tunnel interfaces alone, for packets that are forwarded.
+    fn is_led_to(&self, route: &Route) -> bool {
+        let is_forwarded = match route.dst.addr {
+            IpAddr::V4(addr) => !addr.is_link_local() && !addr.is_multicast(),
+            IpAddr::V6(addr) => !addr.is_unicast_link_local() && !addr.is_multicast(),
+        };
+        is_forwarded
+            && route.kind == RouteKind::Unicast
+            && !route.next_hops.is_empty()
+            && route.next_hops.iter().all(|hop| self.if_id(hop.ifindex) != 0)
     }
 
     /// Those that are up, by `if_id`, as workers read them.

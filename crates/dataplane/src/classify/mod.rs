@@ -57,6 +57,7 @@ impl Path {
         let Source { ifindex, kind, mac } = source;
         let cache = self.bulk_cache();
         burst.iter().take(AHEAD).for_each(|packet| prefetch_headers(cache, packet));
+        let has_rules = kind == PortKind::Ethernet && !self.view.topology.mark_rules.is_empty();
         let metas = metas.places(burst.len());
         for at in 0..burst.len() {
             if let Some(next) = burst.get(at + AHEAD) {
@@ -70,6 +71,9 @@ impl Path {
             };
             match found {
                 Ok(()) => {
+                    if has_rules {
+                        meta.ingress.mark = self.view.topology.mark(ifindex, &meta.summary);
+                    }
                     let is_own_esp = self.addresses.is_own_esp(meta);
                     meta.is_own_esp = is_own_esp;
                     match is_own_esp {

@@ -11,6 +11,8 @@ pub(crate) enum Origin {
     Port {
         /// The port's interface.
         ifindex: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
         /// Whether the guard's barrier would stop it in Linux.
         is_barred: bool,
     },
@@ -31,6 +33,8 @@ pub(crate) enum Origin {
         /// The tunnel interface that it counts as received by, or else the interface that its ESP packet
         /// came in by.
         ifindex: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
     },
     /// The worker itself: an ICMP error.
     Worker {
@@ -43,7 +47,7 @@ impl Origin {
     /// The interface that routing rules see it come in by.
     pub(crate) const fn iif(self) -> u32 {
         match self {
-            Origin::Port { ifindex, .. } | Origin::Decrypted { ifindex } => ifindex,
+            Origin::Port { ifindex, .. } | Origin::Decrypted { ifindex, .. } => ifindex,
             Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => LOOPBACK,
         }
     }
@@ -51,11 +55,11 @@ impl Origin {
     /// What travels beside it.
     pub(crate) const fn marks(self) -> Marks {
         match self {
-            Origin::Linux { mark } => Marks::of_mark(mark),
-            Origin::Tunnel { marks, .. } => marks,
-            Origin::Port { .. } | Origin::Decrypted { .. } | Origin::Worker { .. } => {
-                Marks::of_mark(0)
+            Origin::Linux { mark } | Origin::Port { mark, .. } | Origin::Decrypted { mark, .. } => {
+                Marks::of_mark(mark)
             }
+            Origin::Tunnel { marks, .. } => marks,
+            Origin::Worker { .. } => Marks::of_mark(0),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::tables::Tunnel;
 impl Question<'_> {
     /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
     /// may apply to it.
-    pub(super) fn arrival(&mut self, ifindex: u32, is_to_many: bool) -> Decision {
+    pub(super) fn arrival(&mut self, ifindex: u32, mark: u32, is_to_many: bool) -> Decision {
         let (view, h) = (self.view, self.h);
         let is_local = view.is_local(h, ifindex);
         if !is_to_many && !view.is_possible_source(h.src, is_local) {
@@ -24,14 +24,14 @@ impl Question<'_> {
             if is_to_many {
                 return Decision::Drop(DropReason::OtherHost);
             }
-            return self.cleartext(ifindex, Direction::Forward);
+            return self.cleartext(ifindex, mark, Direction::Forward);
         }
         match h.protocol {
             protocol::ESP => Decision::Go(Draft::of_flow(Action::OpenBare)),
             protocol::UDP if view.topology.is_natt_port(h.dst_port) => {
                 Decision::Go(Draft::of_flow(Action::OpenUdp))
             }
-            _ => self.cleartext(ifindex, Direction::In),
+            _ => self.cleartext(ifindex, mark, Direction::In),
         }
     }
 
@@ -40,7 +40,7 @@ impl Question<'_> {
     /// So must Linux's reverse path filter, which does not see what culvert takes: a forged source on
     /// the outside would go into a tunnel. What Linux gets as received by the same interface it
     /// checks, and counts, itself.
-    fn cleartext(&mut self, ifindex: u32, direction: Direction) -> Decision {
+    fn cleartext(&mut self, ifindex: u32, mark: u32, direction: Direction) -> Decision {
         let (view, h) = (self.view, self.h);
         let ends = match direction {
             Direction::Forward => Ends::Forwarded,
@@ -48,7 +48,7 @@ impl Question<'_> {
         };
         let mut is_barred = false;
         if !policy::always_bypass(h, ends, false) {
-            let flow = Flow::new(h, view.leads_to(h, ifindex));
+            let flow = Flow::marked(h, view.leads_to(h, ifindex), Marks::of_mark(mark));
             let policy = match view.reader.verify(direction, &flow, None) {
                 Ok(policy) => policy.map(|policy| &**policy),
                 Err(reason) => return Decision::Drop(reason),
@@ -59,23 +59,29 @@ impl Question<'_> {
         }
         let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
-            && (is_barred || !self.is_checked_by_linux(h, ifindex, direction))
+            && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction))
         {
             return Decision::Drop(DropReason::ReversePath);
         }
         match direction {
             Direction::In => Decision::Go(self.leave_to_linux(ifindex, is_barred)),
             Direction::Forward | Direction::Out => {
-                self.outbound(Origin::Port { ifindex, is_barred })
+                self.outbound(Origin::Port { ifindex, mark, is_barred })
             }
         }
     }
 
     /// Whether a packet that arrived in clear goes back to Linux as it came.
     #[cold]
-    fn is_checked_by_linux(&self, h: &Headers, ifindex: u32, direction: Direction) -> bool {
+    fn is_checked_by_linux(
+        &self,
+        h: &Headers,
+        (ifindex, mark): (u32, u32),
+        direction: Direction,
+    ) -> bool {
         let is_clear = || {
-            let flow = Flow::new(h, self.view.leads_to(h, ifindex));
+            let marks = Marks::of_mark(mark);
+            let flow = Flow::marked(h, self.view.leads_to(h, ifindex), marks);
             let verdict = self.view.reader.outbound(&flow);
             matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_))
         };
@@ -92,14 +98,20 @@ impl Question<'_> {
     }
 
     /// A decrypted packet: policy must allow it (RFC 4301 §5.2).
-    pub(super) fn decrypted(&mut self, ifindex: u32, sa: Option<&SaEntry<Sa>>) -> Decision {
+    pub(super) fn decrypted(
+        &mut self,
+        ifindex: u32,
+        mark: u32,
+        sa: Option<&SaEntry<Sa>>,
+    ) -> Decision {
         let (view, h) = (self.view, self.h);
         let Some(sa) = sa else { return Decision::Drop(DropReason::InStateExpired) };
         // Without its interface a packet belongs to none, and no policy of that `if_id` allows it
         // (`xfrmi_rcv_cb`).
         let tunnel = view.topology.tunnels.get(&sa.config.if_id).copied();
         let marks = Marks {
-            mark: sa.config.set_mark.set_in(0),
+            // As Linux's rules do it: after the SA.
+            mark: if mark == 0 { sa.config.set_mark.set_in(0) } else { mark },
             if_id: tunnel.map_or(0, |_| sa.config.if_id),
         };
         let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
@@ -115,10 +127,12 @@ impl Question<'_> {
         };
         self.note(direction, &flow, policy);
         match is_local {
+            // Linux's own rules mark it again.
+            true if marks.mark == mark => self.to_linux(Marks { mark: 0, ..marks }, tunnel),
             true => self.to_linux(marks, tunnel),
-            // The mark is for Linux's rules.
-            false if marks.mark != 0 => self.to_linux(marks, tunnel),
-            false => self.outbound(Origin::Decrypted { ifindex }),
+            // The SA's mark is for Linux's rules.
+            false if marks.mark != mark => self.to_linux(marks, tunnel),
+            false => self.outbound(Origin::Decrypted { ifindex, mark }),
         }
     }
 

@@ -13,7 +13,7 @@ impl Question<'_> {
     pub(super) fn clear(&self, origin: Origin) -> Decision {
         match origin {
             // Culvert has taken it only to ask the policy database: it is Linux's.
-            Origin::Port { ifindex, is_barred } => {
+            Origin::Port { ifindex, is_barred, .. } => {
                 Decision::Go(self.leave_to_linux(ifindex, is_barred))
             }
             // Whoever sent this under protection gets no answer in clear.

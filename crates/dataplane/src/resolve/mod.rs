@@ -42,6 +42,8 @@ pub(crate) enum Entry<'s> {
     Port {
         /// The port's interface.
         ifindex: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
         /// Whether the frame was sent to more than one station.
         is_to_many: bool,
     },
@@ -49,6 +51,8 @@ pub(crate) enum Entry<'s> {
     Decrypted {
         /// The interface that the ESP packet came in by.
         ifindex: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
         /// The SA.
         sa: Option<&'s SaEntry<Sa>>,
     },
@@ -69,8 +73,8 @@ struct Question<'a> {
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
     let mut question = Question { view, packet, h, asked: Asked::default(), at_limit: None };
     let decision = match entry {
-        Entry::Port { ifindex, is_to_many } => question.arrival(ifindex, is_to_many),
-        Entry::Decrypted { ifindex, sa } => question.decrypted(ifindex, sa),
+        Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
+        Entry::Decrypted { ifindex, mark, sa } => question.decrypted(ifindex, mark, sa),
         Entry::Outbound(origin) => question.outbound(origin),
     };
     let Question { asked, at_limit, .. } = question;

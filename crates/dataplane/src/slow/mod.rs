@@ -147,15 +147,17 @@ impl Path {
     ) -> Verdict {
         let ifindex = meta.ingress.ifindex;
         let entry = match meta.ingress.via {
-            Some(via) => {
-                Entry::Decrypted { ifindex, sa: held.or_else(|| self.view.reader.sa(via)) }
-            }
+            Some(via) => Entry::Decrypted {
+                ifindex,
+                mark: meta.ingress.mark,
+                sa: held.or_else(|| self.view.reader.sa(via)),
+            },
             None if ifindex == 0 => Entry::Outbound(Origin::Linux { mark: meta.ingress.mark }),
             None if let Some(if_id) = self.view.if_id(ifindex) => {
                 let marks = Marks { mark: meta.ingress.mark, if_id };
                 Entry::Outbound(Origin::Tunnel { ifindex, marks })
             }
-            None => Entry::Port { ifindex, is_to_many: !meta.has_flow },
+            None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
         };
         resolve(&self.view, packet.data(), h, entry)
     }

@@ -1,6 +1,6 @@
 //! Tunnel interfaces and marks: what travels beside a packet decides which policy is for it.
 
-use dataplane::{Interface, PortKind, Tunnel};
+use dataplane::{Interface, MarkRule, PortKind, Tunnel};
 use forward::{RouteEntry, RouteKind, SourceCheck, Subnet, table};
 use io::MemoryHandle;
 use outcome::DropReason;
@@ -8,7 +8,7 @@ use policy::{Direction, Mark, Marks, Prefix, SaConfig, Selector};
 use wire::MacAddr;
 
 use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, Side, Spec, ip, make_sa, policy, route, sa_config, template};
+use crate::support::{Gateway, OTHER, Side, Spec, ip, make_sa, policy, route, sa_config, template};
 
 /// The tunnel interface of both gateways.
 const TUNNEL: u32 = 20;
@@ -265,4 +265,78 @@ fn what_an_sa_decrypts_gets_its_mark_and_is_judged_by_it() {
     a.run();
     carry(&mut a, &mut b);
     assert_eq!(b.drops(), [(DropReason::InPolicy, 1), (DropReason::InMark, 1)]);
+}
+
+#[test]
+fn a_rule_marks_what_arrives_by_its_class_in_both_directions() {
+    let spec = Spec::default();
+    let rules = |ifindex| {
+        [(46, 20), (0, 10)].map(|(dscp, mark)| MarkRule {
+            ifindex,
+            dscp: Some(dscp),
+            src: None,
+            dst: Some(Prefix { addr: ip("10.0.0.0"), len: 8 }),
+            mark,
+        })
+    };
+    let [mut a, mut b] = [Side::A, Side::B].map(|side| {
+        let mut gateway = Gateway::new(side);
+        gateway.set_topology_but(vec![], |topology| {
+            topology.mark_rules.extend(rules(0));
+            // Of another interface: for none of these.
+            topology
+                .mark_rules
+                .splice(0..0, rules(OTHER).map(|rule| MarkRule { mark: 99, ..rule }));
+        });
+        for (n, mark) in [(1, 10), (2, 20)] {
+            for (index, direction) in
+                [(0, Direction::Out), (1, Direction::In), (2, Direction::Forward)]
+            {
+                let from = if direction == Direction::Out { side } else { side.other() };
+                let templates = vec![template(&spec, from)];
+                let selector = Selector::between(from.net(false), from.other().net(false));
+                let mut config = policy(10 * n + index, direction, selector, templates);
+                (config.mark, config.templates[0].reqid) = (Mark { value: mark, mask: !0 }, n);
+                gateway.db.put_policy(config);
+            }
+            for from in [Side::A, Side::B] {
+                let sa = sa_config(&spec, from);
+                let spi = 0x1000 * from as u32 + n;
+                let params = esp::SaParams { spi, ..sa.params.clone() };
+                add_sa(&mut gateway, SaConfig { params, reqid: n, ..sa });
+            }
+        }
+        gateway
+    });
+    let of_class = |class: u8| {
+        let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        Ip { traffic_class: class << 2, ..ip }.sized(100, 1)
+    };
+    // One flow but for the class; twice, the second time by plans.
+    for _ in 0..2 {
+        for class in [0, 46, 46, 0] {
+            a.put_lan(&of_class(class));
+        }
+        a.run();
+        let sealed = a.wan_out();
+        let spis: Vec<u8> = sealed.iter().map(|packet| packet[23]).collect();
+        assert_eq!(spis, [1, 2, 2, 1]);
+        sealed.iter().for_each(|packet| b.put_wan(packet));
+        b.run();
+        assert_eq!((b.lan_out().len(), b.drops()), (4, vec![]));
+    }
+    assert_eq!(a.counters.work.flow_hits.value(), 4);
+    // A class without a rule has no policy; one that came by the other's SA is not allowed.
+    a.put_lan(&of_class(8));
+    a.run();
+    assert_eq!((a.wan_out().len(), a.linux_out(), a.drops()), (0, vec![of_class(8)], vec![]));
+    for n in [1, 2] {
+        let mut config = a.db.policy(10 * n).expect("policy").config.clone();
+        config.templates[0].reqid = 3 - n;
+        a.db.put_policy(config);
+    }
+    a.put_lan(&of_class(46));
+    a.run();
+    assert_eq!(carry(&mut a, &mut b), 1);
+    assert_eq!(b.drops(), [(DropReason::InPolicy, 1)]);
 }

@@ -1,0 +1,40 @@
+//! Which marks packets get that arrive at a port, before any policy is asked.
+
+use policy::Prefix;
+use wire::Summary;
+
+use crate::tables::Topology;
+
+/// A rule: packets that match all that it names get its mark. The first that matches decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkRule {
+    /// The interface that the packet came in by, or that its ESP packet came in by; 0 for any.
+    pub ifindex: u32,
+    /// The packet's own DSCP, 0 to 63, not that of the ESP packet that it came in.
+    pub dscp: Option<u8>,
+    /// Its source.
+    pub src: Option<Prefix>,
+    /// Its destination.
+    pub dst: Option<Prefix>,
+    /// The mark.
+    pub mark: u32,
+}
+
+impl MarkRule {
+    fn matches(&self, ifindex: u32, summary: &Summary) -> bool {
+        let Summary { flow, fields } = summary;
+        (self.ifindex == 0 || self.ifindex == ifindex)
+            && self.dscp.is_none_or(|dscp| fields.traffic_class() >> 2 == dscp)
+            && self.src.is_none_or(|prefix| prefix.contains(flow.src()))
+            && self.dst.is_none_or(|prefix| prefix.contains(flow.dst()))
+    }
+}
+
+impl Topology {
+    /// The mark of a packet by the rules, 0 where none matches it.
+    #[cold]
+    pub(crate) fn mark(&self, ifindex: u32, summary: &Summary) -> u32 {
+        let rule = self.mark_rules.iter().find(|rule| rule.matches(ifindex, summary));
+        rule.map_or(0, |rule| rule.mark)
+    }
+}
