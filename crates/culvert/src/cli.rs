@@ -138,6 +138,9 @@ pub struct StatsArgs {
     /// A column for each worker. (In JSON they are always there.)
     #[arg(long, short = 'w')]
     pub workers: bool,
+    /// The drops by the names of Linux's statistics, as /proc/net/xfrm_stat has them.
+    #[arg(long, short = 'x', conflicts_with = "workers")]
+    pub xfrm: bool,
 }
 
 /// Arguments of `culvert drops`.

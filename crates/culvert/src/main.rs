@@ -71,6 +71,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Policy => show::policy(name, json)?,
         Command::Port(args) => show::port(name, json, args.queues)?,
         Command::Route => show::route(name, json)?,
+        Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,
         Command::Stats(args) => show::stats(name, json, args.workers)?,
         Command::Drops(args) => show::drops(name, json, args.all)?,
         Command::Exec(args) => return Err(exec::exec(name, args).into()),

@@ -149,6 +149,11 @@ impl Sa {
         sequence::numbers_left(self.live.sent(), self.template.esn)
     }
 
+    /// How many outbound numbers can be leased before few are left ([`NumbersLeft::Low`]).
+    pub fn numbers_until_low(&self) -> u64 {
+        sequence::numbers_until_low(self.live.sent(), self.params.esn)
+    }
+
     /// The most that sealing adds to a packet, in bytes: headers, IV, the longest padding that
     /// alignment asks for, trailer, ICV. TFC padding is not in it.
     pub fn overhead(&self) -> usize {

@@ -123,6 +123,12 @@ pub(crate) fn numbers_left(sent: &AtomicU64, esn: bool) -> NumbersLeft {
     }
 }
 
+/// How many numbers can be leased until the rest is [`NumbersLeft::Low`].
+pub(crate) fn numbers_until_low(sent: &AtomicU64, esn: bool) -> u64 {
+    let last = last_number(esn);
+    (last - last / LOW_FRACTION).saturating_sub(sent.load(Relaxed))
+}
+
 /// The part of all numbers below which the rest is [`NumbersLeft::Low`].
 const LOW_FRACTION: u64 = 16;
 

@@ -92,10 +92,56 @@ drop_reasons! {
     NoFrames, "no-frames", None, "No free frame to copy the packet into.";
 }
 
+/// Linux's statistics, in the order of `/proc/net/xfrm_stat` (`xfrm_proc.c`, Linux 6.18).
+pub const KERNEL_STATISTICS: [&str; 32] = [
+    "XfrmInError",
+    "XfrmInBufferError",
+    "XfrmInHdrError",
+    "XfrmInNoStates",
+    "XfrmInStateProtoError",
+    "XfrmInStateModeError",
+    "XfrmInStateSeqError",
+    "XfrmInStateExpired",
+    "XfrmInStateMismatch",
+    "XfrmInStateInvalid",
+    "XfrmInTmplMismatch",
+    "XfrmInNoPols",
+    "XfrmInPolBlock",
+    "XfrmInPolError",
+    "XfrmOutError",
+    "XfrmOutBundleGenError",
+    "XfrmOutBundleCheckError",
+    "XfrmOutNoStates",
+    "XfrmOutStateProtoError",
+    "XfrmOutStateModeError",
+    "XfrmOutStateSeqError",
+    "XfrmOutStateExpired",
+    "XfrmOutPolBlock",
+    "XfrmOutPolDead",
+    "XfrmOutPolError",
+    "XfrmFwdHdrError",
+    "XfrmOutStateInvalid",
+    "XfrmAcquireError",
+    "XfrmOutStateDirError",
+    "XfrmInStateDirError",
+    "XfrmInIptfsError",
+    "XfrmOutNoQueueSpace",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn this_kernels_statistics_are_among_ours_in_one_order() {
+        // A kernel without XFRM has none; an older one has fewer.
+        let Ok(text) = std::fs::read_to_string("/proc/net/xfrm_stat") else { return };
+        let mut ours = KERNEL_STATISTICS.iter();
+        for name in text.lines().filter_map(|line| line.split_whitespace().next()) {
+            assert!(ours.any(|our| *our == name), "{name}");
+        }
+    }
 
     #[test]
     fn names_are_unique_and_indices_agree() {
@@ -104,6 +150,7 @@ mod tests {
         for (i, r) in DropReason::ALL.iter().enumerate() {
             assert_eq!(*r as usize, i);
             assert!(r.text().ends_with('.'));
+            assert!(r.kernel_name().is_none_or(|name| KERNEL_STATISTICS.contains(&name)));
         }
     }
 }

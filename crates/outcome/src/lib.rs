@@ -11,7 +11,7 @@
 
 mod drop_reason;
 
-pub use drop_reason::DropReason;
+pub use drop_reason::{DropReason, KERNEL_STATISTICS};
 
 /// The one way in which a packet left the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 //! The commands that show something of a running daemon.
 
+use outcome::DropReason;
 use serde::de::DeserializeOwned;
 
 use crate::client::{ClientError, ask, ask_json};
@@ -249,6 +250,24 @@ fn stats_rows(s: &Stats) -> Vec<(String, String)> {
     let balance = std::iter::once(("balance".to_owned(), s.balance.to_string()));
     let work = s.work.iter().map(|(what, n)| (what.clone(), n.to_string()));
     counts.chain(balance).chain(work).collect()
+}
+
+/// `culvert stats --xfrm`: every statistic of Linux's, in its order and form.
+pub fn xfrm_stats(name: &str, json: bool) -> Result<String, ClientError> {
+    let drops: Drops = ask(name, Request::Drops)?;
+    let counts = outcome::KERNEL_STATISTICS.map(|name| {
+        let of_name = |reason: &&DropReason| reason.kernel_name() == Some(name);
+        let reasons = DropReason::ALL.iter().filter(of_name);
+        let count = reasons.map(|reason| drops.drops.get(reason.name()).copied().unwrap_or(0));
+        (name, count.sum::<u64>())
+    });
+    if json {
+        let counts: serde_json::Map<_, _> =
+            counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into())).collect();
+        return Ok(serde_json::to_string_pretty(&counts).unwrap_or_default());
+    }
+    let lines = counts.map(|(name, count)| format!("{name:<24}\t{count}"));
+    Ok(lines.join("\n"))
 }
 
 /// `culvert drops`.

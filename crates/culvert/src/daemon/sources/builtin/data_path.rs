@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
-use super::weak;
+use super::set_marks::SetMarks;
+use super::{last_numbers, weak};
 use crate::daemon::sources::SaStep;
 
 /// Positive errnos, as the kernel answers them.
@@ -190,9 +191,9 @@ impl Backend for DataPath {
             Start::Kept => {}
         }
         self.databases
-            .add_sa(config.clone(), sa)
+            .add_sa(last_numbers::with_alarm(config, &sa), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.set_marks.add(marks_of(config));
+        self.set_marks.add(config);
         self.sa_step((params.dst, params.spi), true);
         Ok(())
     }
@@ -204,16 +205,16 @@ impl Backend for DataPath {
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.set_marks.remove(marks_of(&old.config));
-        self.set_marks.add(marks_of(config));
-        self.databases.replace_sa(config.clone(), sa);
+        self.set_marks.remove(&old.config);
+        self.set_marks.add(config);
+        self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.sa_changes += 1;
         Ok(())
     }
 
     fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
-        self.set_marks.remove(marks_of(&entry.config));
+        self.set_marks.remove(&entry.config);
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_step((id.dst, id.spi), false);
@@ -291,43 +292,6 @@ impl Backend for DataPath {
 
     fn set_default(&mut self, direction: Direction, action: Action) {
         self.databases.set_default(direction, action);
-    }
-}
-
-/// What an SA gives to the packets that it decrypts.
-fn marks_of(config: &SaConfig) -> Marks {
-    Marks { mark: config.set_mark.set_in(0), if_id: config.if_id }
-}
-
-/// The marks that SAs set, and how many set each.
-#[derive(Debug, Default)]
-pub struct SetMarks {
-    users: BTreeMap<Marks, usize>,
-    has_changed: bool,
-}
-
-impl SetMarks {
-    fn add(&mut self, marks: Marks) {
-        if marks.mark != 0 {
-            let users = self.users.entry(marks).or_default();
-            *users += 1;
-            self.has_changed |= *users == 1;
-        }
-    }
-
-    fn remove(&mut self, marks: Marks) {
-        if let Some(users) = self.users.get_mut(&marks) {
-            *users -= 1;
-            if *users == 0 {
-                self.users.remove(&marks);
-                self.has_changed = true;
-            }
-        }
-    }
-
-    /// All of them, if they have changed since the last call.
-    pub fn take(&mut self) -> Option<Vec<Marks>> {
-        std::mem::take(&mut self.has_changed).then(|| self.users.keys().copied().collect())
     }
 }
 

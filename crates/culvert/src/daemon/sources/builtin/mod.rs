@@ -5,11 +5,15 @@
 //! | this one    | when server, databases and journal are served                     |
 //! | `data_path` | how SAs and policies of the databases become the data path's      |
 //! | `journal`   | how a change gets into the vault                                  |
+//! | `last_numbers` | when an SA has few sequence numbers left                     |
+//! | `set_marks` | which marks SAs give to what they decrypt                         |
 //! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
 
 mod data_path;
 mod journal;
+mod last_numbers;
 mod numbers;
+mod set_marks;
 #[cfg(test)]
 mod testing;
 mod weak;
