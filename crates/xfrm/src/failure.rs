@@ -178,7 +178,17 @@ failures! {
     /// Dump filter.
     DumpFilter => EINVAL, "a prefix of the dump's filter is longer than an address";
     /// Migration.
-    Migrate => ENOPROTOOPT, "culvert: migration is not supported";
+    MigrateMissing => EINVAL, "a migration needs the attribute with the ends";
+    /// Too many entries, or none.
+    MigrateCount => EINVAL, "a migration has 1 to 6 entries";
+    /// An end that is no address of a host.
+    MigrateAddress => EINVAL, "the ends of a migration must be addresses of hosts";
+    /// Two entries about one SA.
+    MigrateTwice => EINVAL, "two entries of a migration have the same old ends";
+    /// The policy to move.
+    MigratePolicy => ENOENT, "no policy has this selector, direction and interface id";
+    /// Templates of the policy to move.
+    MigrateTemplate => ENODATA, "no template of the policy has these ends";
 }
 
 impl Failure {

@@ -157,7 +157,7 @@ fn errnos_of_messages() {
     ] {
         assert_eq!(lab.errno(&bare(k)), libc::EINVAL, "{k:#x}");
     }
-    assert_eq!(lab.errno(&bare(kind::MIGRATE)), libc::ENOPROTOOPT);
+    assert_eq!(lab.errno(&bare(kind::MIGRATE)), libc::EINVAL);
     assert_eq!(lab.errno(&bare(kind::NOOP)), 0);
 }
 

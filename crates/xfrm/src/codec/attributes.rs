@@ -203,7 +203,7 @@ fn check(kind: u16, value: &[u8]) -> Result<(), i32> {
         attr::REPLAY_VAL => (12, false),
         attr::SRCADDR | attr::COADDR => (16, false),
         attr::POLICY_TYPE => (6, false),
-        attr::MIGRATE => (80, false),
+        attr::MIGRATE => (76, false),
         attr::KMADDRESS => (40, false),
         attr::PROTO => (1, false),
         attr::ADDRESS_FILTER => (36, false),

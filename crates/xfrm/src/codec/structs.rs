@@ -265,6 +265,30 @@ layout! {
         calgos: u32,
     }
 
+    /// `xfrm_user_migrate`: the old and the new ends of an SA or a template.
+    MigrateEntry, 76 bytes {
+        /// The destination before.
+        old_dst: Address,
+        /// The source before.
+        old_src: Address,
+        /// The destination from now on.
+        new_dst: Address,
+        /// The source from now on.
+        new_src: Address,
+        /// IP protocol.
+        protocol: u8,
+        /// `XFRM_MODE_*`.
+        mode: u8,
+        /// Padding.
+        pad: Pad<2>,
+        /// Ties to SAs, 0 for any.
+        reqid: u32,
+        /// Family of the ends before.
+        old_family: u16,
+        /// Family of the ends from now on.
+        new_family: u16,
+    }
+
     /// `xfrm_user_acquire`: asks the IKE daemon for an SA.
     Acquire, 280 bytes {
         /// The SA wanted.
@@ -505,6 +529,7 @@ mod tests {
             round_trip::<PolicyId>(&noise);
             round_trip::<PolicyExpire>(&noise);
             round_trip::<Template>(&noise);
+            round_trip::<MigrateEntry>(&noise);
             round_trip::<Acquire>(&noise);
             round_trip::<Encap>(&noise);
             round_trip::<ReplayState>(&noise);

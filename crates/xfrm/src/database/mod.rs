@@ -12,6 +12,7 @@ mod flush;
 mod info;
 mod larval;
 mod lifetime;
+mod migrate;
 mod policies;
 mod record;
 mod request;
@@ -69,7 +70,7 @@ pub enum Group {
     Aevents = 5,
     /// Mobile IPv6's reports; nothing is sent here.
     Report = 6,
-    /// Migrations; nothing is sent here.
+    /// Moved ends.
     Migrate = 7,
     /// Moved peers.
     Mapping = 8,

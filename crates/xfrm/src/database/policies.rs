@@ -6,8 +6,16 @@ use super::spd::{DIR_MASK, Policy, PolicyKey, direction};
 use super::verify::{if_id_of, mark_of, new_policy, policy_type, security_context};
 use super::{Change, Database, Group, Output};
 use crate::backend::Backend;
+use crate::clock::Now;
 use crate::codec::{Attributes, LifetimeCurrent, PolicyId, PolicyInfo, SelectorInfo, kind};
 use crate::failure::Failure;
+
+/// A policy, what it replaces, and where the generator of indexes then stands.
+pub(super) struct Replacement {
+    pub old: Option<u64>,
+    pub policy: Policy,
+    pub generator: u32,
+}
 
 impl<B: Backend> Database<B> {
     /// `NEWPOLICY` and `UPDPOLICY`. An update replaces what has the same selector, direction, mark
@@ -34,17 +42,28 @@ impl<B: Backend> Database<B> {
             None => self.spd.free_index(policy.info.dir, policy.info.index),
         };
         policy.info.index = index;
-        self.backend.policy_put(&policy.config()?)?;
-        if let Some((serial, _)) = old {
-            self.forget_policy(serial);
-        }
-        let serial = self.spd.insert(policy, generator);
-        self.arm_policy(serial, call.now);
+        let old = old.map(|(serial, _)| serial);
+        let serial = self.replace_policy(Replacement { old, policy, generator }, call.now)?;
         if let Some(policy) = self.spd.get(serial) {
             call.event(Group::Policy, self.policy_message(call.header.kind, policy, call.notice()));
         }
         call.out.extend(self.policy_change(serial).map(Output::Change));
         Ok(())
+    }
+
+    /// Installs a policy, in the data path first, instead of an old one; returns its serial number.
+    pub(super) fn replace_policy(
+        &mut self,
+        Replacement { old, policy, generator }: Replacement,
+        now: Now,
+    ) -> Result<u64, Failure> {
+        self.backend.policy_put(&policy.config()?)?;
+        if let Some(serial) = old {
+            self.forget_policy(serial);
+        }
+        let serial = self.spd.insert(policy, generator);
+        self.arm_policy(serial, now);
+        Ok(serial)
     }
 
     /// `DELPOLICY`.

@@ -174,7 +174,7 @@ impl<B: Backend> Database<B> {
             kind::NEWSPDINFO => self.set_spd_info(call),
             kind::SETDEFAULT => self.set_default(call),
             kind::GETDEFAULT => self.get_default(call),
-            kind::MIGRATE => Err(Failure::Migrate),
+            kind::MIGRATE => self.migrate(call),
             _ => Err(Failure::MessageType),
         }?;
         Ok(None)

@@ -25,6 +25,8 @@ pub struct Recorder {
     pub defaults: HashMap<u8, Action>,
     /// Refuses everything that can be refused.
     pub refuse: Option<Refusal>,
+    /// Refuses SAs from this source.
+    pub refuse_src: Option<(IpAddr, Refusal)>,
     /// Refuses counters only.
     pub refuse_counters: bool,
 }
@@ -38,6 +40,11 @@ impl Recorder {
 impl Backend for Recorder {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         self.refusal()?;
+        if let Some((src, refusal)) = &self.refuse_src
+            && config.params.src == *src
+        {
+            return Err(refusal.clone());
+        }
         assert!(keys.fit(config.params.suite), "keys that do not fit reached the data path");
         if let Start::At { replay, counters } = start {
             let live = SaLive { counters: *counters, replay: replay.clone(), ..SaLive::default() };
