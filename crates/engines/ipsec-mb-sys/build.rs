@@ -28,7 +28,7 @@ fn main() {
         return;
     }
     cc::Build::new()
-        .files(["shim/shim.c", "shim/bare.c"])
+        .files(["shim/shim.c", "shim/jobs.c", "shim/bare.c"])
         .std("c11")
         .extra_warnings(true)
         .compile("culvert_mb");

@@ -179,7 +179,7 @@ void culvert_mb_gcm_functions(const IMB_MGR *mgr, struct culvert_mb_gcm_calls *c
 }
 
 /* What the library must not do happened: makes sure that no pointer into a packet is left in it. */
-static uint32_t refused(IMB_MGR *mgr)
+uint32_t culvert_mb_refused(IMB_MGR *mgr)
 {
 	IMB_ARCH arch;
 
@@ -235,7 +235,7 @@ uint32_t culvert_mb_cipher(IMB_MGR *mgr, struct culvert_mb_batch *batch, uint32_
 		mgr, &batch->jobs[from], n, IMB_CIPHER_CBC,
 		open ? IMB_DIR_DECRYPT : IMB_DIR_ENCRYPT, (IMB_KEY_SIZE_BYTES)key_len);
 
-	return done == n ? n : refused(mgr);
+	return done == n ? n : culvert_mb_refused(mgr);
 }
 
 /* HMAC over the first n packets. Returns n, or 0 if the library failed. */
@@ -244,7 +244,7 @@ uint32_t culvert_mb_hash(IMB_MGR *mgr, struct culvert_mb_batch *batch, uint32_t 
 	uint32_t i;
 
 	if (IMB_SUBMIT_HASH_BURST_NOCHECK(mgr, batch->jobs, n, hash_alg[hmac]) != n)
-		return refused(mgr);
+		return culvert_mb_refused(mgr);
 	/*
 	 * One by one: a compiler that makes vectors of all of them gathers these on the stack by narrow
 	 * stores, which wide loads wait for.
@@ -252,7 +252,7 @@ uint32_t culvert_mb_hash(IMB_MGR *mgr, struct culvert_mb_batch *batch, uint32_t 
 	for (i = 0; i < n; i++)
 		if ((batch->jobs[i].status & ~IMB_STATUS_COMPLETED_CIPHER) !=
 		    IMB_STATUS_COMPLETED_AUTH)
-			return refused(mgr);
+			return culvert_mb_refused(mgr);
 	return n;
 }
 
@@ -273,7 +273,7 @@ uint32_t culvert_mb_chacha(IMB_MGR *mgr, const struct culvert_mb_chacha *packets
 	uint32_t i, got, done;
 
 	if (IMB_GET_NEXT_BURST(mgr, n, jobs) != n)
-		return refused(mgr);
+		return culvert_mb_refused(mgr);
 	for (i = 0; i < n; i++) {
 		const struct culvert_mb_chacha *from = &packets[i];
 		IMB_JOB *to = jobs[i];
@@ -301,11 +301,11 @@ uint32_t culvert_mb_chacha(IMB_MGR *mgr, const struct culvert_mb_chacha *packets
 	got = IMB_SUBMIT_BURST_NOCHECK(mgr, n, jobs);
 	done = completed(jobs, got);
 	if (done != got)
-		return refused(mgr);
+		return culvert_mb_refused(mgr);
 	while (done < n) {
 		got = IMB_FLUSH_BURST(mgr, n - done, jobs);
 		if (got == 0 || completed(jobs, got) != got)
-			return refused(mgr);
+			return culvert_mb_refused(mgr);
 		done += got;
 	}
 	return done;

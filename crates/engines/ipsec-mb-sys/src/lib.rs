@@ -29,6 +29,24 @@ pub const HMAC_SHA256: u8 = 1;
 pub const HMAC_SHA384: u8 = 2;
 /// HMAC with SHA-512.
 pub const HMAC_SHA512: u8 = 3;
+/// AES-XCBC-MAC.
+pub const MAC_XCBC: u8 = 4;
+/// AES-CMAC.
+pub const MAC_CMAC: u8 = 5;
+/// The tag of AES-CCM.
+pub const MAC_CCM: u8 = 6;
+
+/// No cipher.
+pub const CIPHER_NULL: u8 = 0;
+/// AES-CBC.
+pub const CIPHER_CBC: u8 = 1;
+/// AES-CTR.
+pub const CIPHER_CTR: u8 = 2;
+/// AES-CCM.
+pub const CIPHER_CCM: u8 = 3;
+
+/// Bytes of a key of [`culvert_mb_mac_keys`].
+pub const MAC_KEY_LEN: usize = 11 * 16 + 2 * 16;
 
 /// `arch` of [`culvert_mb_new`]: emulated AES.
 pub const ARCH_NOAESNI: c_int = 1;
@@ -68,6 +86,42 @@ pub struct ChaCha {
 
 const _: () = assert!(size_of::<ChaCha>() == 48);
 
+/// One packet of [`culvert_mb_jobs`]; lengths and places in bytes, places from the packet's start.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Packet {
+    /// AES's schedule, aligned to 16: for decryption where AES-CBC decrypts, else for encryption.
+    pub keys: *const u8,
+    /// AES-CBC's IV, 16 bytes; AES-CTR's first counter block, 16 bytes; AES-CCM's nonce, 11 bytes.
+    pub iv: *const u8,
+    /// HMAC's inner hash state; a key of [`culvert_mb_mac_keys`]; AES-CCM's additional data.
+    pub mac: *const u8,
+    /// The packet.
+    pub packet: *mut u8,
+    /// Where the computed tag goes: 32 bytes of room.
+    pub tag: *mut u8,
+    /// Where the text starts.
+    pub text: u32,
+    /// The text's length: with AES-CBC a multiple of 16, and not 0 but with AES-CCM or no cipher.
+    pub text_len: u32,
+    /// How much is hashed, from the packet's start; not for AES-CCM.
+    pub hash_len: u32,
+    /// AES-CCM: length of the additional data. HMAC: [`outer_at`].
+    pub aad_len: u32,
+    /// One of `CIPHER_*`.
+    pub cipher: u8,
+    /// The cipher's key length, 0 for none.
+    pub key_len: u8,
+    /// One of `HMAC_*` and `MAC_*`.
+    pub hash: u8,
+    /// The tag's length.
+    pub tag_len: u8,
+    /// 1 to decrypt, 0 to encrypt.
+    pub open: u32,
+}
+
+const _: () = assert!(size_of::<Packet>() == 64);
+
 /// Where HMAC's outer hash state lies behind the inner one, in bytes.
 pub const fn outer_at(hmac: u8) -> usize {
     match hmac {
@@ -100,6 +154,28 @@ pub struct GcmCalls {
     pub seal: [GcmCall; 3],
     /// Decryption.
     pub open: [GcmCall; 3],
+}
+
+/// Begins AES-GMAC: keys as for AES-GCM, context, IV, its length.
+pub type GmacInit =
+    unsafe extern "C" fn(keys: *const c_void, context: *mut c_void, iv: *const u8, iv_len: u64);
+/// Goes on with AES-GMAC: keys, context, what is authenticated, its length.
+pub type GmacUpdate =
+    unsafe extern "C" fn(keys: *const c_void, context: *mut c_void, input: *const u8, len: u64);
+/// Ends AES-GMAC: keys, context, tag, its length.
+pub type GmacFinish =
+    unsafe extern "C" fn(keys: *const c_void, context: *mut c_void, tag: *mut u8, tag_len: u64);
+
+/// AES-GMAC's functions by key size: 128, 192, 256 bits.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GmacCalls {
+    /// Begins.
+    pub init: [GmacInit; 3],
+    /// Goes on.
+    pub update: [GmacUpdate; 3],
+    /// Ends.
+    pub finish: [GmacFinish; 3],
 }
 
 /// A packet of the `culvert_mb_bare_*` functions: SPI and sequence number, IV, text, tag.
@@ -182,6 +258,22 @@ unsafe extern "C" {
 
     /// AES-GCM's functions of the manager's code path.
     pub fn culvert_mb_gcm_functions(manager: *const Manager, calls: *mut GcmCalls);
+
+    /// AES-GMAC's functions of the manager's code path.
+    pub fn culvert_mb_gmac_functions(manager: *const Manager, calls: *mut GmacCalls);
+
+    /// Expands a key of 16 bytes for [`MAC_XCBC`] or [`MAC_CMAC`]: [`MAC_KEY_LEN`] bytes, aligned to 16. Returns the
+    /// error's number or 0.
+    pub fn culvert_mb_mac_keys(
+        manager: *mut Manager,
+        hash: u32,
+        key: *const c_void,
+        out: *mut c_void,
+    ) -> c_int;
+
+    /// Runs at most [`BURST_LEN`] packets of any mixture of ciphers, hashes and directions. Decrypts whatever the tag
+    /// is. Returns `n`, or 0 if the library failed.
+    pub fn culvert_mb_jobs(manager: *mut Manager, packets: *const Packet, n: u32) -> u32;
 
     /// Readies the batch for one suite and direction; `key_len` is 0 for HMAC alone.
     pub fn culvert_mb_shape(batch: *mut c_void, key_len: u32, hmac: u32, open: u32);

@@ -1,8 +1,9 @@
-//! Everything but AES-GCM: packets of one suite and direction go through the library together.
+//! Everything but AES-GCM and AES-GMAC: packets of one suite and direction go through the library together.
 //!
 //! 1. An entry is made for each job. Where extended sequence numbers are in use, HMAC suites get
 //!    the high half where the ICV is (RFC 4303 §2.2.1), and the received ICV is kept.
-//! 2. `Seal`: AES-CBC over all, HMAC over all; `Open`: HMAC over all. ChaCha20-Poly1305 whole.
+//! 2. `Seal`: AES-CBC over all, HMAC over all; `Open`: HMAC over all. ChaCha20-Poly1305 and what the scheduler
+//!    runs whole.
 //! 3. `Open`: tags are compared; what did not verify is zeroised if it is plaintext.
 //! 4. `Open` with AES-CBC: what verified is decrypted. Decryption has no lanes to fill, so packets
 //!    that did not verify cost the others nothing.
@@ -12,7 +13,9 @@ use crypto::{Cipher, Job, JobStatus, KeyLine, Layout, Op, Suite, esn_aad};
 use ipsec_mb_sys as sys;
 
 use crate::keys::Placed;
-use crate::manager::{ChaChas, Entry, Manager, Shape};
+use crate::manager::{ChaChas, Entry, Manager, Packets, Shape};
+use crate::scheduled;
+use crate::slot::{NO_SLOT, SEQ_HI_LEN, Slot};
 use crate::suites::cbc_hmac;
 use crate::tag::equal;
 
@@ -23,9 +26,6 @@ pub(crate) const STRETCH_LEN: usize = sys::BURST_LEN;
 /// lengths in 16 bits and refuses 65535, and extended sequence numbers add four.
 const MAX_PACKET_LEN: usize = 65530;
 
-/// Bytes of the high half of a sequence number.
-const SEQ_HI_LEN: u16 = 4;
-
 /// What jobs that run together have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -33,6 +33,8 @@ pub(crate) enum Class {
     ChaCha(Op),
     /// HMAC, with AES-CBC or without.
     Hmac(Shape),
+    /// Whatever the library's scheduler runs.
+    Scheduled(Op),
 }
 
 impl Class {
@@ -48,12 +50,17 @@ impl Class {
         let class = match suite {
             Suite::ChaCha20Poly1305 => Class::ChaCha(op),
             Suite::Separate { cipher, integrity } => {
-                let (key, hmac) = cbc_hmac(cipher, integrity)?;
-                // An empty text is nothing to encrypt, and the library does not take it.
-                let key = key.filter(|_| layout.icv > layout.text);
-                Class::Hmac(Shape { op, hmac, key })
+                match cbc_hmac(cipher, integrity) {
+                    Some((key, hmac)) => {
+                        // An empty text is nothing to encrypt, and the library does not take it.
+                        let key = key.filter(|_| layout.icv > layout.text);
+                        Class::Hmac(Shape { op, hmac, key })
+                    }
+                    None => Class::Scheduled(op),
+                }
             }
-            _ => return None,
+            Suite::AesCcm { .. } => Class::Scheduled(op),
+            Suite::AesGcm { .. } | Suite::AesGmac { .. } => return None,
         };
         Some((class, layout))
     }
@@ -67,10 +74,12 @@ pub(crate) struct Burst {
     slots: Box<[Slot; STRETCH_LEN]>,
     /// By member.
     chachas: Box<ChaChas>,
+    /// By member.
+    packets: Box<Packets>,
 }
 
-// SAFETY: the raw pointers in `chachas` are used only inside `run`, which forgets them; everything
-// they point to is borrowed from `enter` until then.
+// SAFETY: the raw pointers in `chachas` and `packets` are used only inside `run`, and forgotten by the next
+// `begin`; everything they point to is borrowed from `enter` until `run`.
 unsafe impl Send for Burst {}
 
 /// A job of the burst.
@@ -85,20 +94,6 @@ struct Member {
     icv: u16,
 }
 
-/// What a job needs beside its packet, at an address that stays during the burst.
-#[derive(Clone, Copy)]
-#[repr(C, align(32))]
-struct Slot {
-    /// The computed tag, where it does not go straight into the packet.
-    tag: [u8; 32],
-    /// The received ICV, while its place holds the high half of the sequence number.
-    received: [u8; 32],
-    nonce: [u8; 12],
-    aad: [u8; 12],
-}
-
-const NO_SLOT: Slot = Slot { tag: [0; 32], received: [0; 32], nonce: [0; 12], aad: [0; 12] };
-
 impl Burst {
     /// An empty one.
     pub(crate) fn new() -> Burst {
@@ -107,6 +102,7 @@ impl Burst {
             members: ArrayVec::new(),
             slots: Box::new([NO_SLOT; STRETCH_LEN]),
             chachas: Box::default(),
+            packets: Box::default(),
         }
     }
 
@@ -116,6 +112,7 @@ impl Burst {
         self.class = class;
         self.members.clear();
         self.chachas.clear();
+        self.packets.clear();
         if let Class::Hmac(shape) = class {
             manager.shape(shape);
         }
@@ -153,6 +150,15 @@ impl Burst {
                 manager.enter(at, shape, entry);
                 job.seq_hi.is_some()
             }
+            Class::Scheduled(op) => {
+                let keys = Placed::new(lines);
+                let Some((entry, moved)) = scheduled::entry(job, layout, op, keys, slot) else {
+                    return false;
+                };
+                // There is room: as much as for members.
+                let _ = self.packets.try_push(entry);
+                moved
+            }
         };
         let (text, icv) = (layout.text as u16, layout.icv as u16);
         self.members.try_push(Member { job: number as u8, moved, text, icv }).is_ok()
@@ -169,6 +175,16 @@ impl Burst {
                 // SAFETY: `chacha` took every pointer from a job's own packet, its session or its
                 // own slot; they are borrowed since, and nobody has touched the packets.
                 let ran = unsafe { manager.chacha(&self.chachas, op) };
+                match op {
+                    Op::Seal => self.sealed(jobs, ran),
+                    Op::Open => {
+                        self.verify(jobs, ran, Text::Plain);
+                    }
+                }
+            }
+            Class::Scheduled(op) => {
+                // SAFETY: as above, by `scheduled`.
+                let ran = unsafe { manager.scheduled(&self.packets) };
                 match op {
                     Op::Seal => self.sealed(jobs, ran),
                     Op::Open => {

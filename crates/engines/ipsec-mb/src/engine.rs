@@ -2,7 +2,8 @@
 //!
 //! For each stretch of at most [`STRETCH_LEN`] jobs:
 //! 1. keys and packets are asked for some jobs ahead ([`Ahead`]); each job's session is recognised
-//!    and its lengths are checked; AES-GCM runs at once ([`gcm`](crate::gcm));
+//!    and its lengths are checked; AES-GCM and AES-GMAC run at once ([`gcm`](crate::gcm),
+//!    [`gmac`](crate::gmac));
 //! 2. the first other job begins a burst of its class, which all jobs of that class join
 //!    ([`burst`](crate::burst)); the burst runs;
 //! 3. jobs of other classes are gone through again, until none is left.
@@ -11,6 +12,7 @@ use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
 use crate::gcm::Gcm;
+use crate::gmac::Gmac;
 use crate::keys;
 use crate::manager::Manager;
 
@@ -19,6 +21,7 @@ pub(crate) struct IpsecMbEngine {
     maker: Maker,
     manager: Manager,
     gcm: Gcm,
+    gmac: Gmac,
     burst: Burst,
 }
 
@@ -28,7 +31,8 @@ impl IpsecMbEngine {
         let maker = keys::maker()?;
         let mut manager = Manager::new()?;
         let gcm = Gcm::new(&mut manager);
-        Ok(IpsecMbEngine { maker, manager, gcm, burst: Burst::new() })
+        let gmac = Gmac::new(&manager);
+        Ok(IpsecMbEngine { maker, manager, gcm, gmac, burst: Burst::new() })
     }
 
     /// The numbered steps of the module's documentation, for at most [`STRETCH_LEN`] jobs.
@@ -39,11 +43,11 @@ impl IpsecMbEngine {
         }
     }
 
-    /// Runs those jobs whose bit is set in `left` and that are AES-GCM, or of the class of the
-    /// first that is not; returns the bits of the others.
+    /// Runs those jobs whose bit is set in `left` and that are AES-GCM or AES-GMAC, or of the class of the
+    /// first that is neither; returns the bits of the others.
     #[inline]
     fn pass(&mut self, jobs: &mut [Job<'_>], left: u64) -> u64 {
-        let IpsecMbEngine { maker, manager, gcm, burst } = self;
+        let IpsecMbEngine { maker, manager, gcm, gmac, burst } = self;
         let (mut class, mut later) = (None, 0);
         let mut ahead = Ahead { maker: *maker, near: None };
         let distance = distance(jobs.first().map_or(0, |job| job.packet.len()));
@@ -66,6 +70,9 @@ impl IpsecMbEngine {
                 continue;
             }
             let Some((found, layout)) = Class::of(job, suite) else {
+                if let Suite::AesGmac { key } = suite {
+                    job.status = gmac.run(job, lines, suite, key);
+                }
                 continue;
             };
             if *class.get_or_insert_with(|| {

@@ -6,6 +6,8 @@
 //! | ChaCha20-Poly1305 | key, salt |
 //! | AES-CBC with HMAC | encryption's schedule, decryption's, inner hash state, outer hash state |
 //! | HMAC alone | inner hash state, outer hash state |
+//! | AES-GMAC | as AES-GCM |
+//! | what the scheduler runs | AES's two schedules, the MAC's key, the nonce: each if there is one |
 //!
 //! The structure of ipsec-mb 1.3 for AES-GCM has 1008 bytes, so the salt finds room in its last line,
 //! which every packet reads for the lowest power.
@@ -17,7 +19,7 @@ use ipsec_mb_sys as sys;
 
 use crate::NAME;
 use crate::manager::Manager;
-use crate::suites::{Hmac, cbc_hmac};
+use crate::suites::{Crypt, Hmac, Mac, cbc_hmac, scheduled};
 
 /// Bytes of ChaCha20's key; the salt follows.
 const CHACHA_KEY_LEN: usize = 32;
@@ -64,7 +66,7 @@ pub(crate) fn session(
     let lines_len = size_of_val(lines);
     let start: *mut u8 = lines.as_mut_ptr().cast();
     match suite {
-        Suite::AesGcm { .. } => {
+        Suite::AesGcm { .. } | Suite::AesGmac { .. } => {
             // SAFETY: the block has room for the library's structure, aligned to a line.
             unsafe { manager.gcm_keys(&keys.cipher, start) }?;
             // SAFETY: the last word of the block, behind the structure: `block_len` counts the salt,
@@ -91,9 +93,17 @@ pub(crate) fn session(
                 // SAFETY: as above.
                 unsafe { manager.hmac_keys(hmac, &keys.auth, start) }?;
             }
-            None => return Err(unsupported),
+            None => {
+                let (crypt, mac) = scheduled(suite).ok_or(unsupported)?;
+                // SAFETY: the block has the length of these two, and `fit` knows the keys' lengths.
+                unsafe { scheduled_keys(manager, crypt, mac, keys, start) }?;
+            }
         },
-        Suite::AesCcm { .. } | Suite::AesGmac { .. } => return Err(unsupported),
+        Suite::AesCcm { .. } => {
+            let (crypt, mac) = scheduled(suite).ok_or(unsupported)?;
+            // SAFETY: as above.
+            unsafe { scheduled_keys(manager, crypt, mac, keys, start) }?;
+        }
     }
     Ok(Session::with_keys(suite, maker, block))
 }
@@ -101,12 +111,89 @@ pub(crate) fn session(
 /// Bytes of a suite's keys; `None` if the engine does not have it.
 fn block_len(suite: Suite) -> Option<usize> {
     match suite {
-        Suite::AesGcm { .. } => Some(sys::culvert_mb_gcm_key_size() + SALT_LEN),
+        Suite::AesGcm { .. } | Suite::AesGmac { .. } => {
+            Some(sys::culvert_mb_gcm_key_size() + SALT_LEN)
+        }
         Suite::ChaCha20Poly1305 => Some(CHACHA_KEY_LEN + SALT_LEN),
-        Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity)
-            .map(|(key, hmac)| key.map_or(0, cbc_mac_at) + states_len(hmac)),
-        Suite::AesCcm { .. } | Suite::AesGmac { .. } => None,
+        Suite::Separate { .. } | Suite::AesCcm { .. } => {
+            let cbc = match suite {
+                Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity),
+                _ => None,
+            };
+            match cbc {
+                Some((key, hmac)) => Some(key.map_or(0, cbc_mac_at) + states_len(hmac)),
+                None => scheduled(suite).map(|(crypt, mac)| ScheduledPlaces::of(crypt, mac).len()),
+            }
+        }
     }
+}
+
+/// Where the keys of a suite that is scheduled lie, in bytes from the block's start: AES's two schedules first, the
+/// MAC's key, the nonce.
+#[derive(Clone, Copy)]
+pub(crate) struct ScheduledPlaces {
+    mac: usize,
+    nonce: usize,
+}
+
+impl ScheduledPlaces {
+    pub(crate) fn of(crypt: Crypt, mac: Mac) -> ScheduledPlaces {
+        let mac_at = crypt.key().map_or(0, cbc_mac_at);
+        let mac_len = match mac {
+            Mac::Hmac(hmac) => states_len(hmac),
+            Mac::Xcbc | Mac::Cmac => sys::MAC_KEY_LEN,
+            Mac::Ccm => 0,
+        };
+        ScheduledPlaces { mac: mac_at, nonce: mac_at + mac_len }
+    }
+
+    /// The whole block's, with room for a nonce.
+    fn len(self) -> usize {
+        self.nonce + SALT_LEN
+    }
+
+    /// The MAC's key.
+    pub(crate) fn mac(self, keys: Placed<'_>) -> *const u8 {
+        keys.keys().wrapping_add(self.mac)
+    }
+
+    /// The nonce, or the salt and one byte more.
+    pub(crate) fn nonce(self, keys: Placed<'_>) -> Option<[u8; SALT_LEN]> {
+        let is_inside = self.len() <= size_of_val(keys.lines);
+        is_inside.then(|| keys.word(self.nonce).to_ne_bytes())
+    }
+}
+
+/// Expands the keys of a suite that is scheduled.
+///
+/// # Safety
+/// `start` is aligned to 16 and has room for [`ScheduledPlaces::len`] bytes; the keys fit the suite.
+unsafe fn scheduled_keys(
+    manager: &mut Manager,
+    crypt: Crypt,
+    mac: Mac,
+    keys: &Keys,
+    start: *mut u8,
+) -> Result<(), EngineError> {
+    let places = ScheduledPlaces::of(crypt, mac);
+    if let Some(key) = crypt.key() {
+        let dec = start.wrapping_add(schedule_len(key));
+        // SAFETY: both schedules come first, and each has a multiple of 16 bytes.
+        unsafe { manager.aes_keys(&keys.cipher, start, dec) }?;
+    }
+    let mac_key = start.wrapping_add(places.mac);
+    match mac {
+        // SAFETY: two states of `hmac` lie there, aligned to 16.
+        Mac::Hmac(hmac) => unsafe { manager.hmac_keys(hmac, &keys.auth, mac_key) }?,
+        // SAFETY: room for the MAC's key is there, aligned to 16, and its own key has 16 bytes.
+        Mac::Xcbc => unsafe { manager.mac_keys(sys::MAC_XCBC, &keys.auth, mac_key) }?,
+        // SAFETY: as above.
+        Mac::Cmac => unsafe { manager.mac_keys(sys::MAC_CMAC, &keys.auth, mac_key) }?,
+        Mac::Ccm => {}
+    }
+    // SAFETY: the block ends with room for 4 bytes, and no nonce or salt is longer.
+    unsafe { copy(&keys.salt, start.wrapping_add(places.nonce)) };
+    Ok(())
 }
 
 /// Brings near what a packet of `len` bytes reads of a session's lines; waits for nothing.

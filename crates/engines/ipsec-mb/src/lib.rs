@@ -3,7 +3,7 @@
 //! AES-GCM runs packet by packet through the library's direct calls, which are fastest at every
 //! size. AES-CBC and HMAC run in the library's synchronous bursts, one for each function, over all
 //! packets of a suite and direction, so that its lanes fill with packets of different SAs;
-//! ChaCha20-Poly1305 in a burst of its own.
+//! ChaCha20-Poly1305 in a burst of its own. The library's scheduler runs AES-CTR, AES-CCM, AES-XCBC and AES-CMAC.
 //!
 //! Where the library was missing at build time, or the processor lacks AES instructions,
 //! [`IpsecMbProvider::new`] says so, and another engine has to be used.
@@ -36,13 +36,19 @@ mod engine;
 #[cfg(ipsec_mb_present)]
 mod gcm;
 #[cfg(ipsec_mb_present)]
+mod gmac;
+#[cfg(ipsec_mb_present)]
 mod keys;
 #[cfg(ipsec_mb_present)]
 mod manager;
 #[cfg(ipsec_mb_present)]
 mod provider;
 #[cfg(ipsec_mb_present)]
+mod scheduled;
+#[cfg(ipsec_mb_present)]
 mod slab;
+#[cfg(ipsec_mb_present)]
+mod slot;
 #[cfg(ipsec_mb_present)]
 mod suites;
 #[cfg(ipsec_mb_present)]

@@ -15,6 +15,9 @@ use crate::suites::Hmac;
 /// What one burst of ChaCha20-Poly1305 takes.
 pub(crate) type ChaChas = ArrayVec<sys::ChaCha, { sys::BURST_LEN }>;
 
+/// What one burst through the scheduler takes.
+pub(crate) type Packets = ArrayVec<sys::Packet, { sys::BURST_LEN }>;
+
 /// What the packets of a batch have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
@@ -160,6 +163,51 @@ impl Manager {
             )
         };
         result(error)
+    }
+
+    /// Expands a key of 16 bytes for AES-XCBC-MAC or AES-CMAC, by the shim's number; any other number is the library's
+    /// error.
+    ///
+    /// # Safety
+    /// `key` has 16 bytes; `out` is aligned to 16 and valid for writing [`sys::MAC_KEY_LEN`] bytes.
+    pub(crate) unsafe fn mac_keys(
+        &mut self,
+        hash: u8,
+        key: &[u8],
+        out: *mut u8,
+    ) -> Result<(), EngineError> {
+        // SAFETY: this function's own contract.
+        let error = unsafe {
+            sys::culvert_mb_mac_keys(
+                self.raw.as_ptr(),
+                hash.into(),
+                key.as_ptr().cast(),
+                out.cast(),
+            )
+        };
+        result(error)
+    }
+
+    /// AES-GMAC's functions on this processor.
+    pub(crate) fn gmac_calls(&self) -> sys::GmacCalls {
+        let mut calls = MaybeUninit::uninit();
+        // SAFETY: the manager is set up, and there is room for the functions.
+        unsafe { sys::culvert_mb_gmac_functions(self.raw.as_ptr(), calls.as_mut_ptr()) };
+        // SAFETY: the shim fills every field, and a manager that is set up has every function.
+        unsafe { calls.assume_init() }
+    }
+
+    /// Runs packets through the scheduler; each one's tag is written, and its text encrypted or decrypted whatever
+    /// the tag is. False if the library failed, for all of them.
+    ///
+    /// # Safety
+    /// Every pointer is valid as [`sys::Packet`] says and for as long as the call: keys, IV and additional data for
+    /// reading, the packet and the tag for writing. Packets and tags do not overlap.
+    pub(crate) unsafe fn scheduled(&mut self, packets: &Packets) -> bool {
+        let n = packets.len() as u32;
+        // SAFETY: as many packets are there, and no more than a burst takes; the rest is this
+        // function's own contract.
+        unsafe { sys::culvert_mb_jobs(self.raw.as_ptr(), packets.as_ptr(), n) == n }
     }
 
     /// AES-GCM's functions on this processor.

@@ -12,7 +12,7 @@ use crate::keys;
 use crate::manager::Manager;
 use crate::suites;
 
-/// libipsec-mb as a [`Provider`]; the suites that [`suites`] says.
+/// libipsec-mb as a [`Provider`]; not Camellia, AES-CCM with keys of 192 bits, DES and MD5.
 pub struct IpsecMbProvider {
     /// For key expansion; workers have their own.
     manager: Mutex<Manager>,
@@ -61,6 +61,7 @@ impl Provider for IpsecMbProvider {
     }
 
     fn bare(&self, suite: Suite, keys: &Keys) -> Option<Box<dyn Bare>> {
+        suites::has_bare(suite).then_some(())?;
         Some(Box::new(IpsecMbBare::new(suite, keys).ok()?))
     }
 }

@@ -1,8 +1,14 @@
 //! Which suites the engine has, and what the library calls their parts.
 //!
-//! The library's HMAC functions write tags of RFC 2404's and RFC 4868's lengths; a tag of another length comes out
-//! whole, beyond the packet's end. So the suites with other truncations are left to another engine, and so are the
-//! algorithms that the library has no multi-buffer code for.
+//! | suites | how |
+//! | --- | --- |
+//! | AES-GCM, AES-GMAC | direct calls for each packet |
+//! | ChaCha20-Poly1305 | a burst of its own |
+//! | AES-CBC or NULL with the HMACs of RFC 2404 and RFC 4868 | two synchronous bursts |
+//! | AES-CTR, AES-CCM, AES-XCBC, AES-CMAC, HMACs truncated otherwise | the library's scheduler |
+//!
+//! The last are the ones that are seldom asked for. What the library has no code for, or is weak (Camellia, AES-CCM
+//! with keys of 192 bits, DES, MD5), is left to another engine.
 
 use crypto::{AesKey, Cipher, Integrity, Suite};
 use ipsec_mb_sys as sys;
@@ -21,7 +27,8 @@ impl Hmac {
     #[cfg(test)]
     pub(crate) const ALL: [Hmac; 4] = [Hmac::Sha1, Hmac::Sha256, Hmac::Sha384, Hmac::Sha512];
 
-    /// The hash of an integrity algorithm, if the library truncates it so.
+    /// The hash of an integrity algorithm, if the library's bursts truncate it so: a tag of another length comes out
+    /// whole, beyond the packet's end.
     #[inline]
     pub(crate) const fn of(integrity: Integrity) -> Option<Hmac> {
         match integrity {
@@ -57,8 +64,72 @@ pub(crate) const fn cbc_hmac(cipher: Cipher, integrity: Integrity) -> Option<Cbc
     }
 }
 
+/// What encrypts in a suite of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crypt {
+    Null,
+    Cbc(AesKey),
+    Ctr(AesKey),
+    Ccm(AesKey),
+}
+
+impl Crypt {
+    /// The key's size.
+    pub(crate) const fn key(self) -> Option<AesKey> {
+        match self {
+            Crypt::Null => None,
+            Crypt::Cbc(key) | Crypt::Ctr(key) | Crypt::Ccm(key) => Some(key),
+        }
+    }
+}
+
+/// What makes the tag in a suite of the scheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mac {
+    Hmac(Hmac),
+    Xcbc,
+    Cmac,
+    Ccm,
+}
+
+/// A suite that the library's scheduler runs.
+#[inline(never)]
+pub(crate) const fn scheduled(suite: Suite) -> Option<(Crypt, Mac)> {
+    let (cipher, integrity) = match suite {
+        Suite::AesCcm { key: key @ (AesKey::Aes128 | AesKey::Aes256), .. } => {
+            return Some((Crypt::Ccm(key), Mac::Ccm));
+        }
+        Suite::Separate { cipher, integrity } => (cipher, integrity),
+        _ => return None,
+    };
+    let crypt = match cipher {
+        Cipher::Null => Crypt::Null,
+        Cipher::AesCbc(key) => Crypt::Cbc(key),
+        Cipher::AesCtr(key) => Crypt::Ctr(key),
+        Cipher::CamelliaCbc(_) | Cipher::TripleDesCbc | Cipher::DesCbc => return None,
+    };
+    let mac = match integrity {
+        Integrity::Sha1_96 | Integrity::Sha1_160 => Mac::Hmac(Hmac::Sha1),
+        Integrity::Sha256_96 | Integrity::Sha256_128 => Mac::Hmac(Hmac::Sha256),
+        Integrity::Sha384_192 => Mac::Hmac(Hmac::Sha384),
+        Integrity::Sha512_256 => Mac::Hmac(Hmac::Sha512),
+        Integrity::AesXcbc96 => Mac::Xcbc,
+        Integrity::AesCmac96 => Mac::Cmac,
+        Integrity::Md5_96 | Integrity::Md5_128 => return None,
+    };
+    Some((crypt, mac))
+}
+
 /// Whether the engine has a suite.
 pub(crate) const fn has(suite: Suite) -> bool {
+    match suite {
+        Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::ChaCha20Poly1305 => true,
+        Suite::AesCcm { .. } | Suite::Separate { .. } => scheduled(suite).is_some(),
+    }
+}
+
+/// Whether [`crate::bare`] has a suite.
+pub(crate) const fn has_bare(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => true,
         Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity).is_some(),
