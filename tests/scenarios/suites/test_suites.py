@@ -16,6 +16,17 @@ from lab.traffic import ping
 SIZES = (0, 1, 13, 56, 247, 1024, 1300)
 
 
+#: What strongSwan's libipsec has no code for.
+LIBIPSEC_LACKS = ("gmac", "sha256_96")
+
+
+def known_to(plane):
+    """The suites that every gateway of a plane has."""
+    for name, suite in COVERING.items():
+        if "libipsec" not in plane or not name.endswith(LIBIPSEC_LACKS):
+            yield name, suite
+
+
 def reconfigure(net, folder, esp):
     net.configure(folder, esp=esp)
     for gateway in net.gateways():
@@ -46,10 +57,10 @@ def try_suite(net, suite):
     return ""
 
 
-def test_every_suite(network, request):
+def test_every_suite(network, plane, request):
     net = network().start()
     wrong = {}
-    for name, suite in COVERING.items():
+    for name, suite in known_to(plane):
         reconfigure(net, request.path.parent, name)
         problem = try_suite(net, suite)
         if problem:
