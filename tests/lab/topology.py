@@ -4,8 +4,9 @@
     nat        the same, with a NAT box between gwa and the middle
     nat_responder  the same, with the NAT box between the middle and gwb, forwarding IKE to gwb
     host2host  gwa --wan--[ mid ]--wan-- gwb
+    routers    net4 with three routers between the gateways: gwa --wan-- r1 -- mid -- r3 --wan-- gwb
 
-`mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
+In `routers`, `mid` is the router in the middle. Elsewhere `mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
 nothing else. It stands there so that captures see what is really on the wire (a socket filter on a
 gateway does not see what AF_XDP sends), and so that frames can be injected.
 
@@ -27,6 +28,10 @@ WAN_A4, WAN_A6 = "192.0.2.1", "2001:db8:f::1"
 WAN_B4, WAN_B6 = "192.0.2.2", "2001:db8:f::2"
 NAT_IN4, NAT_OUT4 = "172.16.0.254", "192.0.2.9"
 NAT_A4 = NAT_B4 = "172.16.0.1"
+
+#: Of the topology `routers`, whose gateways are in networks of their own.
+FAR_A4, FAR_A6 = "198.51.100.1", "2001:db8:a::1"
+FAR_B4, FAR_B6 = "203.0.113.1", "2001:db8:b::1"
 
 #: What must not be seen in the clear between the gateways.
 PROTECTED = ("10.1.0.0/24", "10.2.0.0/24", "2001:db8:1::/64", "2001:db8:2::/64")
@@ -236,6 +241,51 @@ def _nat(lab, plane, wan_mtu, offload, inside):
     net.gwa = Gateway(a, plane_a, ["wan", "lan"])
     net.gwb = Gateway(b, plane_b, ["wan", "lan"])
     return net, a, b
+
+
+def routers(lab, plane, narrow=1500, offload=True):
+    """net4 with three routers in a row between the gateways, and links of the MTU `narrow` around the one in
+    the middle. Only the routers know how wide these are."""
+    plane_a, plane_b = planes_of(plane)
+    net = Network(lab, "routers")
+    a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)
+    r1, mid, r3 = (lab.host(name, forward=True) for name in ("r1", "mid", "r3"))
+    net.mid = mid
+    lab.link(a, "wan", r1, "site")
+    lab.link(r1, "core", mid, "west", mtu=narrow)
+    lab.link(mid, "east", r3, "core", mtu=narrow)
+    lab.link(r3, "site", b, "wan")
+    a.address("wan", f"{FAR_A4}/24", f"{FAR_A6}/64")
+    b.address("wan", f"{FAR_B4}/24", f"{FAR_B6}/64")
+    r1.address("site", "198.51.100.254/24", "2001:db8:a::254/64")
+    r1.address("core", "192.168.1.1/24", "2001:db8:c1::1/64")
+    mid.address("west", "192.168.1.2/24", "2001:db8:c1::2/64")
+    mid.address("east", "192.168.3.2/24", "2001:db8:c3::2/64")
+    r3.address("core", "192.168.3.3/24", "2001:db8:c3::3/64")
+    r3.address("site", "203.0.113.254/24", "2001:db8:b::254/64")
+    a.route("default", "via", "198.51.100.254")
+    a.route("default", "via", "2001:db8:a::254")
+    b.route("default", "via", "203.0.113.254")
+    b.route("default", "via", "2001:db8:b::254")
+    r1.route("default", "via", "192.168.1.2")
+    r1.route("default", "via", "2001:db8:c1::2")
+    r3.route("default", "via", "192.168.3.2")
+    r3.route("default", "via", "2001:db8:c3::2")
+    mid.route("198.51.100.0/24", "via", "192.168.1.1")
+    mid.route("2001:db8:a::/64", "via", "2001:db8:c1::1")
+    mid.route("203.0.113.0/24", "via", "192.168.3.3")
+    mid.route("2001:db8:b::/64", "via", "2001:db8:c3::3")
+    _lans(lab, net, a, b, offload)
+    net.gwa = Gateway(a, plane_a, ["wan", "lan"])
+    net.gwb = Gateway(b, plane_b, ["wan", "lan"])
+    return net
+
+
+#: What `@word@` stands for where the gateways are those of `routers`, by the outer family.
+FAR = {
+    4: {"local_a": FAR_A4, "remote_a": FAR_B4, "local_b": FAR_B4},
+    6: {"local_a": FAR_A6, "remote_a": FAR_B6, "local_b": FAR_B6},
+}
 
 
 def host2host(lab, plane, wan_mtu=1500):

@@ -42,6 +42,9 @@ pub struct Config {
     /// Crypto.
     #[serde(default)]
     pub crypto: CryptoConfig,
+    /// Path MTUs.
+    #[serde(default)]
+    pub path_mtu: PathMtuConfig,
     /// Logs.
     #[serde(default)]
     pub log: LogConfig,
@@ -367,6 +370,24 @@ pub struct CryptoConfig {
     pub allow_weak: bool,
 }
 
+/// `[path_mtu]`: what the paths to peers carry.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct PathMtuConfig {
+    /// Whether ICMP errors about culvert's own ESP are believed.
+    pub learn: bool,
+    /// Seconds until what was learnt is forgotten.
+    pub lifetime_s: u32,
+    /// Whether the SYNs of TCP connections through SAs are told what fits.
+    pub clamp_mss: bool,
+}
+
+impl Default for PathMtuConfig {
+    fn default() -> Self {
+        PathMtuConfig { learn: true, lifetime_s: 600, clamp_mss: false }
+    }
+}
+
 /// `[log]`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -460,8 +481,18 @@ impl Config {
     /// The parts in which `next` differs and which a running daemon does not follow.
     pub fn fixed_changes(&self, next: &Config) -> Vec<&'static str> {
         // A new part has to be placed on one side or the other.
-        let Config { name, ports: _, tun, tunnels: _, marks: _, worker, guard: _, crypto, log } =
-            self;
+        let Config {
+            name,
+            ports: _,
+            tun,
+            tunnels: _,
+            marks: _,
+            worker,
+            guard: _,
+            crypto,
+            path_mtu: _,
+            log,
+        } = self;
         [
             ("name", *name != next.name),
             ("[tun]", *tun != next.tun),
@@ -599,6 +630,13 @@ impl Config {
             let allowed = "cores that differ from one another and from those of worker.cpus";
             return problem("worker.crypto_cpus".into(), &crypto.get(n).unwrap_or(&0), allowed);
         }
+        if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
+            return problem(
+                "path_mtu.lifetime_s".into(),
+                &self.path_mtu.lifetime_s,
+                "1 to 86400 seconds",
+            );
+        }
         if ![2048, 4096].contains(&self.worker.frame_bytes) {
             return problem("worker.frame_bytes".into(), &self.worker.frame_bytes, "2048 or 4096");
         }
@@ -689,6 +727,7 @@ mod tests {
             ("[worker]\ncpus = 3\nframes = 1024\n", &["[worker]"]),
             ("[worker]\npoll = \"adaptive\"\n", &[]),
             ("[worker]\npoll = \"always\"\n", &["[worker]"]),
+            ("[path_mtu]\nclamp_mss = true\n", &[]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
             ("[crypto]\nallow_weak = true\n", &["[crypto]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
@@ -706,6 +745,7 @@ mod tests {
             "name = \"gwa\"\n[[port]]\ninterface = \"wan\"\nmode = \"generic\"\nqueues = 2\n\
              [[port]]\ninterface = \"lan\"\n[tun]\nmtu = 1400\n[worker]\ncpu = 1\npoll = \"always\"\n\
              [guard]\nprefixes = [\"10.2.0.0/16\", \"2001:db8::/32\"]\n\
+             [path_mtu]\nlearn = false\nlifetime_s = 60\nclamp_mss = true\n\
              [crypto]\nengine = \"openssl\"\n[log]\nlevel = \"debug\"\n",
         )
         .unwrap();
@@ -715,6 +755,9 @@ mod tests {
         assert_eq!(config.guard.prefixes.len(), 2);
         assert_eq!(config.crypto.engine, EngineChoice::Openssl);
         assert!(!config.crypto.allow_weak);
+        let path_mtu = PathMtuConfig { learn: false, lifetime_s: 60, clamp_mss: true };
+        assert_eq!(config.path_mtu, path_mtu);
+        assert!(!parse("").unwrap().path_mtu.clamp_mss, "off unless asked for");
     }
 
     /// Each row: a text, and what the error must name.
@@ -725,6 +768,7 @@ mod tests {
             ("name = 3", &["culvert.toml", "line 1", "string"]),
             ("colour = 1", &["unknown field `colour`", "line 1"]),
             ("[[port]]\nmode = \"auto\"", &["missing field `interface`"]),
+            ("[path_mtu]\nlifetime_s = 0", &["path_mtu.lifetime_s", "86400"]),
             ("[[port]]\ninterface = \"wan\"\nmode = \"fast\"", &["line 3", "native", "generic"]),
             ("[[port]]\ninterface = \"seventeen-letters\"", &["port[0].interface", "15"]),
             (

@@ -129,6 +129,12 @@ pub struct Sa {
     pub replay_drops: u64,
     /// Packets dropped for a wrong ICV.
     pub integrity_drops: u64,
+    /// The longest packet that fits the path once it is sealed, in bytes; of outbound SAs.
+    pub inner_mtu: Option<usize>,
+    /// MTU of the path to the peer, in bytes.
+    pub path_mtu: Option<usize>,
+    /// Whether a router reported that MTU.
+    pub is_path_mtu_learnt: bool,
     /// Keys in hexadecimal, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<BTreeMap<String, String>>,

@@ -35,10 +35,16 @@ work_counters! {
     forwarded_clear, "forwarded-clear";
     /// Packets that were cut into fragments, before or after encryption or without it.
     fragmented, "fragmented";
+    /// Packets that were put together from fragments.
+    reassembled, "reassembled";
     /// ICMP errors made.
     icmp_errors, "icmp-errors";
     /// ICMP errors not made because of the rate limit or the rules that forbid them.
     icmp_suppressed, "icmp-suppressed";
+    /// ICMP errors about this host's own ESP that quoted a packet that was really sent.
+    path_mtu_reports, "path-mtu-reports";
+    /// TCP connections that were told a smaller maximum segment size.
+    mss_clamped, "mss-clamped";
     /// Acquires raised.
     acquires, "acquires";
     /// Partial checksums completed.

@@ -39,6 +39,15 @@ pub enum Event {
         /// Its port now, host byte order.
         src_port: u16,
     },
+    /// A router reported that ESP of an SA was too big, and quoted a packet that was really sent.
+    TooBig {
+        /// The SA, outbound.
+        sa: SaId,
+        /// Where its packets go: in transport mode the SA does not say.
+        dst: IpAddr,
+        /// What would have fitted, in bytes, as the router says.
+        mtu: u32,
+    },
     /// A neighbour is needed and not known.
     Resolve {
         /// Interface.

@@ -16,6 +16,7 @@
 //! | `classify` | pass 1: Ethernet and IP headers, whether it is ESP for this host, the flow's key |
 //! | `flows` | pass 2: the flow cache, its plans, and what voids them |
 //! | `slow` | misses: resolve, remember, carry out; packets that wait for an SA, ICMP errors |
+//! | `fragments` | fragments that wait for the others of their packet, or for the first one's ports |
 //! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
 //! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
@@ -36,8 +37,8 @@
 //! 5. `Out` sends it, hands it to Linux, holds it, or ends it with a reason. Each packet ends in exactly
 //!    one [`outcome::Outcome`], and between two rounds the counters balance.
 //!
-//! ICMP errors are resolved when the burst is done, and held packets when their SA or neighbour is
-//! there: each as a packet of its own, so no stage calls itself.
+//! ICMP errors are resolved when the burst is done, what fragments have waited for goes on then too, and held
+//! packets when their SA or neighbour is there: each as a packet of its own, so no stage calls itself.
 //!
 //! # Threads
 //!
@@ -76,6 +77,7 @@ mod counters;
 mod crypt;
 mod event;
 mod flows;
+mod fragments;
 mod mark_rule;
 mod packets;
 mod prefetch;
@@ -90,7 +92,7 @@ pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
-pub use tables::{Interface, Tables, Topology, Tunnel};
+pub use tables::{Interface, SaMtu, Tables, Topology, Tunnel};
 pub use team::{MAX_WORKERS, Team};
 pub use view::Now;
 pub use worker::{

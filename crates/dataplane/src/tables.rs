@@ -4,12 +4,14 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, HashSet};
 
 use arc_swap::ArcSwap;
-use forward::{Fib, Neighbours, SourceCheck};
+use esp::Sa;
+use forward::{Fib, Neighbours, PathMtus, RouteResult, SourceCheck};
 use policy::Marks;
 use wire::Family;
 use wire::ethernet::MacAddr;
 
 use crate::mark_rule::MarkRule;
+use crate::view::LOOPBACK;
 
 /// What a worker has to know of an interface.
 #[derive(Clone, Debug)]
@@ -68,6 +70,8 @@ pub struct Topology {
     pub mark_rules: Vec<MarkRule>,
     /// The tags by which Linux takes decrypted packets with a mark.
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
+    /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
+    pub clamps_mss: bool,
     /// Every address of this host.
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }
@@ -81,6 +85,34 @@ pub struct Tables {
     pub topology: ArcSwap<Topology>,
     /// Neighbours.
     pub neighbours: ArcSwap<Neighbours>,
+    /// Path MTUs that routers reported.
+    pub path_mtus: ArcSwap<PathMtus>,
+}
+
+/// What fits the path of an outbound SA, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SaMtu {
+    /// The longest outer packet.
+    pub outer: usize,
+    /// The longest packet that fits once it is sealed; in transport mode one without options or
+    /// extension headers.
+    pub inner: usize,
+    /// Whether a router reported it.
+    pub is_learnt: bool,
+}
+
+impl Tables {
+    /// What fits the path of an SA, as the tables are now; `None` if they lead to no interface, as those
+    /// of inbound SAs do.
+    pub fn sa_mtu(&self, sa: &Sa) -> Option<SaMtu> {
+        let (topology, params) = (self.topology.load(), sa.params());
+        let route = topology.fib.lookup(params.dst, params.src, 0, LOOPBACK);
+        let RouteResult::Unicast { ifindex, mtu, .. } = route else { return None };
+        let interface = topology.interfaces.get(&ifindex)?;
+        let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+        let outer = self.path_mtus.load().of(params.dst, link);
+        Some(SaMtu { outer, inner: sa.max_inner_len(outer), is_learnt: outer < link })
+    }
 }
 
 impl Topology {

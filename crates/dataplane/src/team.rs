@@ -30,6 +30,9 @@ const CONFIRMATIONS_PER_SECOND: u32 = 20;
 /// Reports of peers with a new address or port, a second.
 const MAPPINGS_PER_SECOND: u32 = 100;
 
+/// Reports of path MTUs, a second: each makes the workers decide anew about all flows.
+const TOO_BIG_PER_SECOND: u32 = 10;
+
 /// The most workers of one set.
 pub const MAX_WORKERS: usize = {
     let (lanes, sleepers) = (WorkerIndex::MAX, Sleepers::MOST);
@@ -43,6 +46,9 @@ pub(crate) struct Shared {
     pub(crate) errors: RateLimiter,
     pub(crate) confirmations: RateLimiter,
     pub(crate) mappings: RateLimiter,
+    pub(crate) too_big: RateLimiter,
+    /// Spreads fragments over the workers.
+    pub(crate) scatter: ahash::RandomState,
     /// Running number of ICMP errors, for IPv4's identification.
     errors_made: AtomicU16,
 }
@@ -54,6 +60,8 @@ impl Shared {
             errors: RateLimiter::new(ERRORS_PER_SECOND, ERRORS_AT_ONCE),
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
             mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
+            too_big: RateLimiter::new(TOO_BIG_PER_SECOND, TOO_BIG_PER_SECOND),
+            scatter: ahash::RandomState::new(),
             errors_made: AtomicU16::new(0),
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use esp::Sa;
-use forward::{Neighbours, RouteResult};
+use forward::{Neighbours, PathMtus, RouteResult};
 use policy::{Reader, WorkerIndex};
 use rustix::time::{ClockId, clock_gettime};
 use wire::Headers;
@@ -53,6 +53,7 @@ pub(crate) struct View {
     tables: Arc<Tables>,
     pub(crate) topology: Arc<Topology>,
     pub(crate) neighbours: Arc<Neighbours>,
+    pub(crate) path_mtus: Arc<PathMtus>,
     pub(crate) reader: Reader<Sa>,
     pub(crate) now: Now,
     /// Whose lane of the policies' counters is written.
@@ -68,7 +69,8 @@ impl View {
     ) -> View {
         let topology = tables.topology.load_full();
         let neighbours = tables.neighbours.load_full();
-        View { tables, topology, neighbours, reader, now, worker }
+        let path_mtus = tables.path_mtus.load_full();
+        View { tables, topology, neighbours, path_mtus, reader, now, worker }
     }
 
     /// One of the same tables with another reader of the databases.
@@ -76,15 +78,18 @@ impl View {
         View::new(Arc::clone(&self.tables), reader, self.worker, self.now)
     }
 
-    /// Takes over what the control thread has published; true if neighbours or routes changed.
+    /// Takes over what the control thread has published; true if neighbours, routes or path MTUs changed.
     pub(crate) fn load_tables(&mut self) -> bool {
         let topology = self.tables.topology.load();
         let neighbours = self.tables.neighbours.load();
-        let changed =
-            !Arc::ptr_eq(&topology, &self.topology) || !Arc::ptr_eq(&neighbours, &self.neighbours);
+        let path_mtus = self.tables.path_mtus.load();
+        let changed = !Arc::ptr_eq(&topology, &self.topology)
+            || !Arc::ptr_eq(&neighbours, &self.neighbours)
+            || !Arc::ptr_eq(&path_mtus, &self.path_mtus);
         if changed {
             self.topology = Arc::clone(&topology);
             self.neighbours = Arc::clone(&neighbours);
+            self.path_mtus = Arc::clone(&path_mtus);
         }
         changed
     }

@@ -17,6 +17,8 @@
 //! | [`Neighbours`], [`Resolution`] | link-layer addresses of next hops |
 //! | [`HoldQueue`] | packets that wait for a neighbour or for an SA; bounded, in order |
 //! | [`fragment`], [`fragment_v6`] | fragmentation into buffers of the caller; of IPv6 at the source only |
+//! | [`reassembly`] | fragments that wait for the others of their packet; bounded |
+//! | [`PathMtus`], [`path_mtu::PathMtuTable`] | path MTUs that routers reported, and how long they are believed |
 //! | [`icmp_error`], [`RateLimiter`] | ICMP and ICMPv6 errors, when none may be sent, and how many |
 //!
 //! # Example
@@ -60,7 +62,7 @@
 //! # Not handled
 //!
 //! Routes for one TOS only, and rules that only Linux can judge: a packet that such a rule may
-//! match is left to Linux. Multicast forwarding, reassembly, path MTU from ICMP, VRFs.
+//! match is left to Linux. Multicast forwarding, VRFs.
 #![forbid(unsafe_code)]
 
 mod address;
@@ -74,7 +76,9 @@ mod grow;
 pub mod hold;
 pub mod icmp_error;
 pub mod neighbours;
+pub mod path_mtu;
 mod rate;
+pub mod reassembly;
 mod route;
 mod route_result;
 mod routes;
@@ -86,7 +90,9 @@ pub use fib::{Fib, SourceCheck};
 pub use hold::{Held, HoldLimits, HoldQueue, Refused};
 pub use icmp_error::{IcmpCause, Reporter, Silence};
 pub use neighbours::{NeighbourEntry, NeighbourState, Neighbours, Resolution};
+pub use path_mtu::PathMtus;
 pub use rate::RateLimiter;
+pub use reassembly::{FragmentKey, Piece, Reassembler, ReassemblyLimits};
 pub use route::{Hop, RouteEntry, RouteKind, RuleAction, RuleEntry, Subnet, table};
 pub use route_result::RouteResult;
 pub use routes::{RouteChange, Routes};

@@ -29,6 +29,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_forward", run: forward::fuzz::exercise },
     Target { name: "fuzz_journal", run: journal },
     Target { name: "fuzz_mirror", run: mirror },
+    Target { name: "fuzz_reassembly", run: forward::fuzz::reassemble },
     Target { name: "fuzz_segment", run: io::tun::segment::fuzz },
     Target { name: "fuzz_wire", run: wire::fuzz::exercise },
     Target { name: "fuzz_xfrm", run: xfrm },

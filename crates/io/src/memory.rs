@@ -81,6 +81,12 @@ impl MemoryPort {
         self.gone = true;
     }
 
+    /// How many of the packets in it lie in frames of this length.
+    pub fn frames_of(&self, chunk_len: usize) -> usize {
+        let all = self.incoming.iter().chain(&self.outgoing);
+        all.filter(|packet| packet.frame.bytes().len() == chunk_len).count()
+    }
+
     /// Changes how many packets each queue holds; what is in them stays.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;

@@ -40,7 +40,14 @@ drop_reasons! {
     MalformedUpper, "malformed-upper", None, "The header above IP is truncated or contradicts itself.";
     BadIpChecksum, "bad-ip-checksum", None, "The IPv4 header checksum is wrong.";
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
-    EspFragment, "esp-fragment", None, "A fragment of an ESP packet; ESP must be reassembled before it can be decrypted.";
+    // Fragments that wait for the others of their packet.
+    FragmentMalformed, "fragment-malformed", None, "A fragment has no payload, or one that does not end where the next can begin.";
+    FragmentDuplicate, "fragment-duplicate", None, "The same fragment waits already.";
+    FragmentOverlap, "fragment-overlap", None, "Fragments of the packet overlap or contradict each other (RFC 5722).";
+    FragmentLimit, "fragment-limit", None, "Too many fragments wait, of the packet, of its source, or in all.";
+    FragmentTimeout, "fragment-timeout", None, "The other fragments of the packet did not come in time.";
+    FragmentTooLong, "fragment-too-long", None, "The fragments make a packet for which no buffer is long enough.";
+    FragmentEcn, "fragment-ecn", None, "One fragment says CE and another not-ECT (RFC 3168, section 5.3).";
     OtherHost, "other-host", None, "The frame is for another station's Ethernet address.";
     UnexpectedProtocol, "unexpected-protocol", None, "A frame of a kind that the data path does not handle.";
     ReversePath, "reverse-path", None, "The way back to the source does not lead where the packet came from (rp_filter).";

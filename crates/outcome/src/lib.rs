@@ -20,7 +20,8 @@ pub enum Outcome {
     Transmitted,
     /// Handed to Linux through the private interface.
     ToLinux,
-    /// Consumed by the data path itself: a NAT keepalive, a dummy (TFC) packet.
+    /// Consumed by the data path itself: a NAT keepalive, a dummy (TFC) packet, a fragment whose packet goes
+    /// on as one.
     Consumed,
     /// Waits for a neighbour or an SA; it will end again, in one of the other ways.
     Held,

@@ -37,8 +37,10 @@ pub struct Databases<S> {
     counters: [CounterArena; 3],
     /// Age of the next policy.
     next_age: u64,
-    /// Policies and SAs whose selector names an interface.
-    naming: usize,
+    /// Policies and SAs whose selector names an interface, and those whose selector names ports.
+    naming: [usize; 2],
+    /// SAs that are encapsulated in UDP.
+    encapsulated: usize,
 }
 
 /// An SA with this identity is there already (Linux's `EEXIST`).
@@ -53,7 +55,16 @@ impl<S> Databases<S> {
         let view = View::new(Seeds::random(), sad.inbound().table(), sad.outbound().table());
         let out = Publisher::new(view);
         let counters = Default::default();
-        Databases { out, sad, spd, policies: BTreeMap::new(), counters, next_age: 0, naming: 0 }
+        Databases {
+            out,
+            sad,
+            spd,
+            policies: BTreeMap::new(),
+            counters,
+            next_age: 0,
+            naming: [0; 2],
+            encapsulated: 0,
+        }
     }
 
     /// A reader, for one worker.
@@ -88,11 +99,14 @@ impl<S> Databases<S> {
             let home = old.home().claim(WorkerIndex::FIRST.get());
             entry.home().claim(home);
         }
-        let names = |sa: &SaEntry<S>| sa.config.selector.as_ref().is_some_and(names_interface);
-        let was_naming = old.as_ref().is_some_and(|(_, old)| names(old));
+        let names = |sa: &SaEntry<S>| sa.config.selector.as_ref().map_or(NO_NAMES, names_of);
+        let was_naming = old.as_ref().map_or(NO_NAMES, |(_, old)| names(old));
         self.begin_naming(names(&entry));
         let old = old.as_ref().map(|(handle, old)| (*handle, &**old));
         self.sad.put(&mut self.out, old, &entry);
+        let is_in_udp = |sa: &SaEntry<S>| usize::from(sa.config.params.encap.is_some());
+        self.encapsulated += is_in_udp(&entry);
+        self.encapsulated -= old.map_or(0, |(_, old)| is_in_udp(old));
         self.end_naming(was_naming);
         entry
     }
@@ -101,7 +115,8 @@ impl<S> Databases<S> {
     pub fn remove_sa(&mut self, id: &SaId) -> Option<Arc<SaEntry<S>>> {
         let (handle, old) = self.find(id)?;
         self.sad.remove(&mut self.out, handle, &old);
-        self.end_naming(old.config.selector.as_ref().is_some_and(names_interface));
+        self.encapsulated -= usize::from(old.config.params.encap.is_some());
+        self.end_naming(old.config.selector.as_ref().map_or(NO_NAMES, names_of));
         old.set_removed();
         Some(old)
     }
@@ -120,6 +135,11 @@ impl<S> Databases<S> {
     /// All SAs, in no order.
     pub fn sas(&self) -> impl Iterator<Item = Arc<SaEntry<S>>> {
         self.out.view().sas.iter().filter_map(|slot| slot.entry.clone())
+    }
+
+    /// Whether any SA is encapsulated in UDP.
+    pub fn has_encapsulated(&self) -> bool {
+        self.encapsulated > 0
     }
 
     /// How many SAs there are.
@@ -145,11 +165,11 @@ impl<S> Databases<S> {
         };
         let counters = self.counters[config.direction as usize].take();
         let entry = Arc::new(PolicyEntry::new(config, age, counters));
-        self.begin_naming(names_interface(&entry.config.selector));
+        self.begin_naming(names_of(&entry.config.selector));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);
         }
-        self.end_naming(old.is_some_and(|old| names_interface(&old.entry.config.selector)));
+        self.end_naming(old.map_or(NO_NAMES, |old| names_of(&old.entry.config.selector)));
         entry
     }
 
@@ -157,24 +177,35 @@ impl<S> Databases<S> {
     pub fn remove_policy(&mut self, index: u32) -> Option<Arc<PolicyEntry>> {
         let old = self.policies.remove(&index)?;
         self.spd.change(&mut self.out, Some(&old), None);
-        self.end_naming(names_interface(&old.entry.config.selector));
+        self.end_naming(names_of(&old.entry.config.selector));
         Some(old.entry)
     }
 
-    /// A selector comes: readers know that an interface is named before they see it.
-    fn begin_naming(&mut self, names: bool) {
-        self.naming += usize::from(names);
-        if names && self.naming == 1 {
-            self.out.publish(|| Change::Interfaces(true));
+    /// A selector comes: readers know what is named before they see it.
+    fn begin_naming(&mut self, names: Names) {
+        for (what, names) in names.into_iter().enumerate() {
+            self.naming[what] += usize::from(names);
+            if names && self.naming[what] == 1 {
+                self.publish_naming(what, true);
+            }
         }
     }
 
     /// A selector went.
-    fn end_naming(&mut self, named: bool) {
-        self.naming -= usize::from(named);
-        if named && self.naming == 0 {
-            self.out.publish(|| Change::Interfaces(false));
+    fn end_naming(&mut self, named: Names) {
+        for (what, named) in named.into_iter().enumerate() {
+            self.naming[what] -= usize::from(named);
+            if named && self.naming[what] == 0 {
+                self.publish_naming(what, false);
+            }
         }
+    }
+
+    fn publish_naming(&mut self, what: usize, named: bool) {
+        self.out.publish(|| match what {
+            INTERFACE => Change::Interfaces(named),
+            _ => Change::Ports(named),
+        });
     }
 
     /// The policy with this index.
@@ -198,8 +229,14 @@ impl<S> Databases<S> {
     }
 }
 
-fn names_interface(selector: &Selector) -> bool {
-    selector.ifindex != 0
+/// Whether a selector names an interface, and whether it names ports.
+type Names = [bool; 2];
+
+const NO_NAMES: Names = [false; 2];
+const INTERFACE: usize = 0;
+
+fn names_of(selector: &Selector) -> Names {
+    [selector.ifindex != 0, selector.names_ports()]
 }
 
 impl<S> Default for Databases<S> {

@@ -38,6 +38,8 @@ pub(crate) enum Change<S> {
     Default(Direction, Action),
     /// Whether any selector names an interface.
     Interfaces(bool),
+    /// Whether any selector names ports.
+    Ports(bool),
 }
 
 /// An SA goes, or comes, or comes in the place of another.

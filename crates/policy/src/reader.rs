@@ -230,6 +230,13 @@ impl<S> Reader<S> {
         self.view.names_interfaces
     }
 
+    /// Whether any selector names ports. If none does, later fragments, which have no ports, are judged
+    /// as whole packets are.
+    #[inline]
+    pub fn names_ports(&self) -> bool {
+        self.view.names_ports
+    }
+
     /// What is to be done with a packet that leaves; `flow.ifindex` is the egress interface.
     pub fn outbound(&self, flow: &Flow<'_>) -> Outbound<'_> {
         let Some(policy) = self.view.policy(Direction::Out, flow) else {

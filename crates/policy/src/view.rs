@@ -77,6 +77,8 @@ pub(crate) struct View<S> {
     pub(crate) defaults: [Action; 3],
     /// Some selector names an interface.
     pub(crate) names_interfaces: bool,
+    /// Some selector names ports.
+    pub(crate) names_ports: bool,
     pub(crate) versions: Versions,
 }
 
@@ -95,6 +97,7 @@ impl<S> Clone for View<S> {
             groups_v6: self.groups_v6.clone(),
             defaults: self.defaults,
             names_interfaces: self.names_interfaces,
+            names_ports: self.names_ports,
             versions: self.versions.clone(),
         }
     }
@@ -115,6 +118,7 @@ impl<S> View<S> {
             groups_v6: Default::default(),
             defaults: [Action::Allow; 3],
             names_interfaces: false,
+            names_ports: false,
             versions: Versions::new(),
         }
     }
@@ -160,9 +164,10 @@ impl<S> View<S> {
                 self.versions.all_changed();
                 self.defaults[direction as usize] = action;
             }
-            // No plan hangs on it: it comes before the first such selector, whose own change voids
-            // the plans that it concerns, and goes after the last.
+            // No plan hangs on these: they come before the first such selector, whose own change
+            // voids the plans that it concerns, and go after the last.
             Change::Interfaces(named) => self.names_interfaces = named,
+            Change::Ports(named) => self.names_ports = named,
         }
     }
 

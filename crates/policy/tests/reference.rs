@@ -192,6 +192,9 @@ proptest! {
                     };
                     let named = list.0.iter().any(|p| p.selector.ifindex != 0);
                     prop_assert_eq!(reader.names_interfaces(), named);
+                    let names = |s: &Selector| s.src_port.mask != 0 || s.dst_port.mask != 0;
+                    let named = list.0.iter().any(|p| names(&p.selector));
+                    prop_assert_eq!(reader.names_ports(), named);
                     let found = reader.policy(p.direction, &flow).map(|e| &e.config);
                     prop_assert_eq!(found, list.find(p.direction, &flow));
                 }

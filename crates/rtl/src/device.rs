@@ -514,7 +514,7 @@ fn drop_reason(reason: Drop, inbound: bool) -> DropReason {
         Drop::Integrity => DropReason::InIntegrity,
         Drop::Padding => DropReason::InPadding,
         Drop::Inner => DropReason::InInnerHeader,
-        Drop::Fragment => by(DropReason::OutMode, DropReason::EspFragment),
+        Drop::Fragment => by(DropReason::OutMode, DropReason::FragmentTooLong),
         Drop::Short => DropReason::MalformedEsp,
         Drop::Unsupported => by(DropReason::OutUnsupported, DropReason::InCrypto),
     }

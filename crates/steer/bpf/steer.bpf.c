@@ -11,15 +11,20 @@
 //   to a local address:
 //     ESP, known (destination, SPI)                   culvert
 //     ESP, unknown SPI, or fragment                   culvert if TAKE_UNKNOWN_ESP, else kernel
+//     fragments of UDP                                culvert if TAKE_UDP_FRAGMENTS, see below
 //     UDP to an IKE port                              kernel
 //     UDP to a NAT-T port: keepalive, IKE             kernel
 //     UDP to a NAT-T port: ESP                        as ESP
-//     later fragments of UDP                          kernel
+//     later fragments of UDP                          kernel, unless they were taken above
+//     "too big" about ESP, or UDP from a NAT-T port   culvert, which hands it to the kernel too
 //     anything else, address protected                culvert: policy judges it
 //     anything else                                   kernel
 //   to another address:
 //     address protected                               culvert
 //     anything else                                   kernel
+//
+// Only the first fragment of UDP has the ports, and it may come last: where some may be of ESP, all of
+// them are taken, and those that are not go back to the kernel as they came.
 //
 // Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
 // maps are repeated in ../src/verdict.rs and ../src/loader.rs.
@@ -34,6 +39,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define TAKE_UNKNOWN_ESP 1
+#define TAKE_UDP_FRAGMENTS 2
 
 #define PORT_IKE 1
 #define PORT_NATT 2
@@ -41,6 +47,11 @@
 #define MAX_VLAN_TAGS 2
 #define MAX_EXTENSIONS 6
 #define NO_PROTOCOL 255
+
+// <linux/icmp.h> does not compile for this target.
+#define ICMP_DEST_UNREACH 3
+#define ICMP_FRAG_NEEDED 4
+#define ICMPV6_PKT_TOOBIG 2
 
 enum verdict {
 	PASS_NOT_IP,
@@ -56,6 +67,8 @@ enum verdict {
 	TAKE_ESP,
 	TAKE_UNKNOWN,
 	TAKE_ESP_FRAGMENT,
+	TAKE_UDP_FRAGMENT,
+	TAKE_TOO_BIG,
 	TAKE_LOCAL,
 	TAKE_TRANSIT,
 	NO_SOCKET,
@@ -206,12 +219,17 @@ static __always_inline int is_protected(const struct packet *p)
 	return bpf_map_lookup_elem(&protected4, &key) != NULL;
 }
 
-static __always_inline int takes_unknown_esp(void)
+static __always_inline int takes(__u32 what)
 {
 	__u32 zero = 0;
 	__u32 *flags = bpf_map_lookup_elem(&config, &zero);
 
-	return flags && (*flags & TAKE_UNKNOWN_ESP);
+	return flags && (*flags & what) == what;
+}
+
+static __always_inline int takes_unknown_esp(void)
+{
+	return takes(TAKE_UNKNOWN_ESP);
 }
 
 static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
@@ -251,6 +269,8 @@ static __always_inline enum verdict judge_udp(const struct packet *p)
 	__be32 *marker;
 	__u16 len;
 
+	if (p->is_fragment && takes(TAKE_UNKNOWN_ESP | TAKE_UDP_FRAGMENTS))
+		return TAKE_UDP_FRAGMENT;
 	if (p->is_later)
 		return PASS_UDP_FRAGMENT;
 	if ((void *)(udp + 1) > p->end)
@@ -275,6 +295,43 @@ static __always_inline enum verdict judge_udp(const struct packet *p)
 	return judge_spi(p, *marker);
 }
 
+static __always_inline int is_natt_port(__be16 *port, void *end)
+{
+	__u8 *kind;
+
+	if ((void *)(port + 1) > end)
+		return 0;
+	kind = bpf_map_lookup_elem(&ports, port);
+	return kind && *kind == PORT_NATT;
+}
+
+// An ICMP error to a local address that says that ESP was too big (RFC 1191, RFC 8201), bare or in
+// UDP. Whether an SA of ours has sent that is culvert's to find out.
+static __always_inline int is_too_big(const struct packet *p)
+{
+	__u8 *icmp = p->next;
+	void *quoted = icmp + 8;
+
+	if (p->is_fragment || quoted > p->end)
+		return 0;
+	if (p->is_v6) {
+		struct ipv6hdr *ip = quoted;
+
+		if (p->protocol != IPPROTO_ICMPV6 || icmp[0] != ICMPV6_PKT_TOOBIG ||
+		    (void *)(ip + 1) > p->end)
+			return 0;
+		return ip->nexthdr == IPPROTO_ESP ||
+		       (ip->nexthdr == IPPROTO_UDP && is_natt_port((void *)(ip + 1), p->end));
+	}
+	struct iphdr *ip = quoted;
+
+	if (p->protocol != IPPROTO_ICMP || icmp[0] != ICMP_DEST_UNREACH ||
+	    icmp[1] != ICMP_FRAG_NEEDED || (void *)(ip + 1) > p->end)
+		return 0;
+	return ip->protocol == IPPROTO_ESP ||
+	       (ip->protocol == IPPROTO_UDP && is_natt_port(quoted + ip->ihl * 4, p->end));
+}
+
 static __always_inline enum verdict judge(const struct packet *p)
 {
 	if (is_local(p)) {
@@ -287,6 +344,8 @@ static __always_inline enum verdict judge(const struct packet *p)
 			if (verdict != VERDICTS)
 				return verdict;
 		}
+		if (is_too_big(p))
+			return TAKE_TOO_BIG;
 		return is_protected(p) ? TAKE_LOCAL : PASS_LOCAL;
 	}
 	return is_protected(p) ? TAKE_TRANSIT : PASS_TRANSIT;

@@ -26,6 +26,8 @@ pub struct Steer {
     protected: Table<Prefix>,
     sas: Table<(IpAddr, u32)>,
     ports: Table<(u16, u8)>,
+    /// The program's configuration word.
+    flags: u32,
     /// `None` until attached.
     link: Option<FdLink>,
     // Keeps the program loaded.
@@ -92,6 +94,7 @@ impl Steer {
             ports: Table::default(),
             link: None,
             program,
+            flags: 0,
             name,
         };
         steer.set_udp_ports(&UdpPorts::default())?;
@@ -169,8 +172,25 @@ impl Steer {
     ///
     /// [`SteerError::Table`] when the kernel refuses.
     pub fn set_take_unknown_esp(&mut self, take: bool) -> Result<(), SteerError> {
-        let result = self.maps.config.set(0, if take { TAKE_UNKNOWN_ESP } else { 0 }, 0);
-        result.map_err(|error| self.table_error("config", &error))
+        self.set_flag(TAKE_UNKNOWN_ESP, take)
+    }
+
+    /// Whether fragments of UDP to this host are taken, where unknown ESP is: some may be of ESP in UDP,
+    /// and later ones do not say. Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_take_udp_fragments(&mut self, take: bool) -> Result<(), SteerError> {
+        self.set_flag(TAKE_UDP_FRAGMENTS, take)
+    }
+
+    fn set_flag(&mut self, flag: u32, is_set: bool) -> Result<(), SteerError> {
+        let flags = if is_set { self.flags | flag } else { self.flags & !flag };
+        let result = self.maps.config.set(0, flags, 0);
+        result.map_err(|error| self.table_error("config", &error))?;
+        self.flags = flags;
+        Ok(())
     }
 
     /// Sets the UDP ports of IKE and NAT traversal.
@@ -551,6 +571,7 @@ fn errno(error: &ProgramError) -> Option<i32> {
 
 /// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
+const TAKE_UDP_FRAGMENTS: u32 = 2;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
 

@@ -30,8 +30,12 @@ pub enum Verdict {
     TakeEsp,
     /// Taken: ESP with an unknown SPI, because the configuration says so.
     TakeUnknownEsp,
-    /// Taken: a fragment of ESP to this host, to be counted and dropped.
+    /// Taken: a fragment of ESP to this host, to be put together.
     TakeEspFragment,
+    /// Taken: a fragment of UDP to this host, which may be of ESP.
+    TakeUdpFragment,
+    /// Taken: an ICMP error to this host that says that ESP was too big.
+    TakeTooBig,
     /// Taken: cleartext to a protected address of this host.
     TakeLocal,
     /// Taken: to another, protected address.
@@ -45,7 +49,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::PassNotIp,
         Self::PassMalformed,
         Self::PassMulticast,
@@ -59,6 +63,8 @@ impl Verdict {
         Self::TakeEsp,
         Self::TakeUnknownEsp,
         Self::TakeEspFragment,
+        Self::TakeUdpFragment,
+        Self::TakeTooBig,
         Self::TakeLocal,
         Self::TakeTransit,
         Self::NoSocket,
@@ -81,6 +87,8 @@ impl Verdict {
             Self::TakeEsp => "take_esp",
             Self::TakeUnknownEsp => "take_unknown_esp",
             Self::TakeEspFragment => "take_esp_fragment",
+            Self::TakeUdpFragment => "take_udp_fragment",
+            Self::TakeTooBig => "take_too_big",
             Self::TakeLocal => "take_local",
             Self::TakeTransit => "take_transit",
             Self::NoSocket => "no_socket",
@@ -95,6 +103,8 @@ impl Verdict {
             Self::TakeEsp
                 | Self::TakeUnknownEsp
                 | Self::TakeEspFragment
+                | Self::TakeUdpFragment
+                | Self::TakeTooBig
                 | Self::TakeLocal
                 | Self::TakeTransit
         )

@@ -240,6 +240,81 @@ fn ike_and_keepalives_pass() {
     });
 }
 
+/// Only where there may be ESP in UDP, and then all of them: IKE's own go back.
+#[test]
+fn fragments_of_udp_are_taken_together() {
+    in_namespace(|| {
+        let ike = udp(4500, &[0, 0, 0, 0, 9, 9, 9, 9]);
+        let mut v6_later = vec![17, 0, 0, 9, 0, 0, 0, 9];
+        v6_later.extend([7; 16]);
+        let all = |first, later| {
+            [
+                ("first of ESP", v4(LOCAL4, 17, 0x2000, &udp(4500, &esp(SPI))), first),
+                ("later", v4(LOCAL4, 17, 0x2003, &esp(SPI)), later),
+                ("last", v4(LOCAL4, 17, 3, &esp(SPI)), later),
+                ("IPv6 later", v6(local6(), 44, &v6_later), later),
+            ]
+        };
+        let mut steer = steer(true, false);
+        assert_verdicts(&mut steer, &all(Verdict::TakeEsp, Verdict::PassUdpFragment));
+        steer.set_take_udp_fragments(true).expect("set");
+        let taken = Verdict::TakeUdpFragment;
+        assert_verdicts(&mut steer, &all(taken, taken));
+        let others = [
+            ("first of IKE", v4(LOCAL4, 17, 0x2000, &ike), taken),
+            ("first of other UDP", v4(LOCAL4, 17, 0x2000, &udp(53, &[7; 16])), taken),
+            ("whole", v4(LOCAL4, 17, 0, &udp(53, &[7; 16])), Verdict::PassLocal),
+            ("not for this host", v4(OTHER4, 17, 0x2003, &esp(SPI)), Verdict::PassTransit),
+        ];
+        assert_verdicts(&mut steer, &others);
+        // Where the kernel has ESP it puts them together.
+        steer.set_take_unknown_esp(false).expect("set");
+        assert_verdicts(&mut steer, &all(Verdict::TakeEsp, Verdict::PassUdpFragment));
+    });
+}
+
+#[test]
+fn too_big_about_esp_is_taken() {
+    in_namespace(|| {
+        let quoted4 = |protocol: u8, payload: &[u8]| {
+            let mut icmp = vec![3, 4, 0, 0, 0, 0, 5, 0x14];
+            icmp.extend(&v4(OTHER4, protocol, 0x4000, payload)[14..]);
+            icmp
+        };
+        let quoted6 = |protocol: u8, payload: &[u8]| {
+            let mut icmp = vec![2, 0, 0, 0, 0, 0, 5, 0x14];
+            icmp.extend(&v6(protected6(), protocol, payload)[14..]);
+            icmp
+        };
+        let changed = |mut icmp: Vec<u8>, at: usize, to: u8| {
+            icmp[at] = to;
+            icmp
+        };
+        // Quoted datagrams have their source port first.
+        let natt = [&4500u16.to_be_bytes()[..], &[9; 14]].concat();
+        let other = [&53u16.to_be_bytes()[..], &[9; 14]].concat();
+        let (taken, passed) = (Verdict::TakeTooBig, Verdict::PassLocal);
+        let cases = [
+            ("ESP", v4(LOCAL4, 1, 0, &quoted4(50, &esp(SPI))), taken),
+            ("ESP in UDP", v4(LOCAL4, 1, 0, &quoted4(17, &natt)), taken),
+            ("other UDP", v4(LOCAL4, 1, 0, &quoted4(17, &other)), passed),
+            ("TCP", v4(LOCAL4, 1, 0, &quoted4(6, &natt)), passed),
+            ("other code", v4(LOCAL4, 1, 0, &changed(quoted4(50, &esp(SPI)), 1, 3)), passed),
+            ("other type", v4(LOCAL4, 1, 0, &changed(quoted4(50, &esp(SPI)), 0, 11)), passed),
+            ("cut off", v4(LOCAL4, 1, 0, &quoted4(50, &[])[..20]), passed),
+            ("a fragment", v4(LOCAL4, 1, 0x2000, &quoted4(50, &esp(SPI))), passed),
+            ("not for this host", v4(OTHER4, 1, 0, &quoted4(50, &esp(SPI))), Verdict::PassTransit),
+            ("IPv6 ESP", v6(local6(), 58, &quoted6(50, &esp(SPI))), taken),
+            ("IPv6 ESP in UDP", v6(local6(), 58, &quoted6(17, &natt)), taken),
+            ("IPv6 other UDP", v6(local6(), 58, &quoted6(17, &other)), passed),
+            ("IPv6 other type", v6(local6(), 58, &changed(quoted6(50, &esp(SPI)), 0, 1)), passed),
+            ("IPv6 echo", v6(local6(), 58, &[128; 60]), passed),
+        ];
+        let mut steer = steer(true, false);
+        assert_verdicts(&mut steer, &cases);
+    });
+}
+
 #[test]
 fn protected_destinations_are_taken() {
     in_namespace(|| {

@@ -155,6 +155,10 @@ impl<'a> Ipv6Header<'a> {
 pub struct FragmentInfo {
     /// Where the fragment header begins, in bytes from the first byte of the IP header.
     pub header_offset: u16,
+    /// Where the Next Header field lies that names the fragment header, in bytes from the same.
+    pub named_at: u16,
+    /// What the fragment header's own Next Header field says.
+    pub next_header: u8,
     /// Where the fragment's payload lies in the fragmentable part, in bytes.
     pub offset: u16,
     /// More fragments follow.
@@ -201,6 +205,7 @@ fn walk(first: u8, payload: &[u8]) -> Result<Extensions, ParseError> {
         opaque_routing: false,
     };
     let mut rest = payload;
+    let mut named_at = field::NEXT_HEADER as u16;
     for index in 0..=MAX_EXTENSIONS {
         let kind = state.protocol;
         if !is_extension(kind) {
@@ -226,6 +231,8 @@ fn walk(first: u8, payload: &[u8]) -> Result<Extensions, ParseError> {
                 let word = u16::from_be_bytes([fixed[2], fixed[3]]);
                 let info = FragmentInfo {
                     header_offset: state.header_len,
+                    named_at,
+                    next_header: fixed[0],
                     offset: word & !7,
                     more: word & 1 != 0,
                     ident: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
@@ -237,6 +244,8 @@ fn walk(first: u8, payload: &[u8]) -> Result<Extensions, ParseError> {
             }
             _ => {}
         }
+        // Each of these headers begins with its Next Header field.
+        named_at = state.header_len;
         // The payload is at most 65535 - 40 bytes, so the sum fits.
         state.header_len = state.header_len.saturating_add(len as u16);
         rest = after;

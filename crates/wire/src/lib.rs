@@ -21,6 +21,7 @@
 //! | [`natt`] | what a UDP payload on port 4500 is (RFC 3948) |
 //! | [`checksum`]; [`fill_l4_checksum`], [`verify_l4_checksum`], [`complete_partial`] | the Internet checksum, and the ones of TCP, UDP and ICMP |
 //! | [`decrement_ttl`], [`set_traffic_class`], [`set_ecn_ce`] | changes in place that keep IPv4's checksum right |
+//! | [`Fragment`], [`FragmentFields`] | whether a packet is a fragment, and which part of what |
 //! | [`Span`] | where a packet lies in a buffer with room around it |
 //! | [`ParseError`], [`NoRoom`] | the sender's fault; the caller's |
 //!
@@ -64,7 +65,7 @@
 //!
 //! # Not handled
 //!
-//! Reassembly, options of IPv4 and TCP but the MSS, IPv6 jumbograms, MPLS, PPPoE. More than two
+//! Options of IPv4 and TCP but the MSS, IPv6 jumbograms, MPLS, PPPoE. More than two
 //! VLAN tags are not looked past. That EtherType and IP version agree is the caller's to check.
 #![forbid(unsafe_code)]
 
@@ -76,6 +77,7 @@ pub mod ethernet;
 mod fields;
 pub mod flow;
 mod fragment;
+mod fragment_fields;
 pub mod fuzz;
 mod headers;
 pub mod icmp;
@@ -98,6 +100,7 @@ pub use ethernet::{EtherType, EthernetHeader, MacAddr};
 pub use fields::Fields;
 pub use flow::{FlowKey, FlowSeed};
 pub use fragment::Fragment;
+pub use fragment_fields::FragmentFields;
 pub use headers::{Family, Headers, parse_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;

@@ -86,13 +86,17 @@ pub fn sa(
                 si(sa.bytes),
                 sa.sent_seq.max(sa.received_seq).to_string(),
                 (sa.replay_drops + sa.integrity_drops).to_string(),
+                // An asterisk: a router reported it.
+                sa.inner_mtu.map_or("-".into(), |mtu| {
+                    format!("{mtu}{}", if sa.is_path_mtu_learnt { "*" } else { "" })
+                }),
                 span(sa.age_s),
                 sa.idle_s.map_or("never".into(), span),
             ]
         });
         let head = [
             "SPI", "SRC", "DST", "MODE", "SUITE", "ENGINE", ">REQID", "STATE", ">PACKETS",
-            ">BYTES", ">SEQ", ">DROPS", ">AGE", ">IDLE",
+            ">BYTES", ">SEQ", ">DROPS", ">MTU", ">AGE", ">IDLE",
         ];
         let mut text = table(&head, rows);
         if !keys.is_empty() {

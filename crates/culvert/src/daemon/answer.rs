@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
 
 use crypto::Providers;
-use dataplane::{Counters, Totals};
+use dataplane::{Counters, SaMtu, Totals};
 use esp::{Mode, Sa};
 use outcome::DropReason;
 use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
@@ -110,7 +110,8 @@ impl Daemon {
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
         let providers = &self.providers;
-        let mut rows: Vec<report::Sa> = entries.iter().map(|sa| sa_row(sa, providers)).collect();
+        let mut rows: Vec<report::Sa> =
+            entries.iter().map(|sa| sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))).collect();
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
                 row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
@@ -305,7 +306,7 @@ fn json(value: &impl Serialize) -> String {
         .unwrap_or_else(|e| serde_json::json!({ "error": e.to_string() }).to_string())
 }
 
-fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
+fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report::Sa {
     let (config, params, live) = (&sa.config, &sa.config.params, sa.esp.live());
     let now_s = wall_s();
     let last_use = live.last_use().load(Relaxed);
@@ -339,6 +340,9 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers) -> report::Sa {
         replay_window: params.replay_window,
         replay_drops: live.replays().load(Relaxed) + live.too_old().load(Relaxed),
         integrity_drops: live.integrity_failures().load(Relaxed),
+        inner_mtu: mtu.map(|mtu| mtu.inner),
+        path_mtu: mtu.map(|mtu| mtu.outer),
+        is_path_mtu_learnt: mtu.is_some_and(|mtu| mtu.is_learnt),
         keys: None,
     }
 }

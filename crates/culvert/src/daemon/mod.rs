@@ -28,17 +28,19 @@ mod workers;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Providers;
-use dataplane::{Event, EventReceiver, Polling, Tables};
+use dataplane::{Event, EventReceiver, Polling, Tables, Topology};
+use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{Port, PortCounters, Tun, TunConfig, Umem};
 use mirror::{Change as LinuxChange, Observer, Route};
-use policy::{Marks, PolicyConfig, PolicyEntry};
+use policy::{Marks, PolicyConfig, PolicyEntry, SaId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steer::SendMarks;
 use tracing::{error, info, warn};
@@ -57,7 +59,7 @@ use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::way_back::WayBack;
 use self::workers::{ChangeError, Death, Workers, WorkersError};
-use crate::config::{Config, WorkerConfig};
+use crate::config::{Config, PathMtuConfig, WorkerConfig};
 use crate::paths;
 
 pub use engines::providers;
@@ -106,6 +108,7 @@ struct Daemon {
     /// The marks that SAs set.
     set_marks: Vec<Marks>,
     guard: Guard,
+    path_mtus: PathMtuTable,
     terminate: UnixStream,
     reload: UnixStream,
     /// The policies that guard, routes and steering have followed, by index.
@@ -121,6 +124,11 @@ struct Daemon {
     check_at: Instant,
     guard_trouble: Option<String>,
     sas_followed: u64,
+}
+
+/// How long what was learnt of paths is believed.
+fn lifetime_ns(config: &PathMtuConfig) -> u64 {
+    u64::from(config.lifetime_s) * 1_000_000_000
 }
 
 /// Why the loop ended.
@@ -153,6 +161,7 @@ impl Daemon {
             }
             self.source.serve();
             self.hear_workers();
+            self.forget_path_mtus();
             self.wake_workers();
             self.hear_linux();
             if self.is_interface_gone {
@@ -215,6 +224,7 @@ impl Daemon {
                 Event::MappingChanged { sa, src, src_port } => {
                     self.source.mapping_changed(&sa, src, src_port);
                 }
+                Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
                 Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
                     self.ports.lost(ifindex, &self.workers);
@@ -223,6 +233,38 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// A router says what the path of an SA carries.
+    fn learn_path_mtu(&mut self, sa: &SaId, dst: IpAddr, mtu: u32) {
+        if !self.config.path_mtu.learn || self.source.databases().sa(sa).is_none() {
+            return;
+        }
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        if self.path_mtus.report(dst, mtu, now_ns) {
+            info!(%dst, mtu, spi = format!("{:#010x}", sa.spi), "a router reported the path's MTU");
+            self.publish_path_mtus();
+        }
+    }
+
+    /// Paths that have become wider are found out by trying again.
+    fn forget_path_mtus(&mut self) {
+        let now_ns = self.started.elapsed().as_nanos() as u64;
+        if !self.path_mtus.is_empty() && self.path_mtus.expire(now_ns) {
+            self.publish_path_mtus();
+        }
+    }
+
+    /// What was learnt under other settings is learnt anew.
+    fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
+        self.path_mtus = PathMtuTable::new(lifetime_ns(&next));
+        self.config.path_mtu = next;
+        self.publish_path_mtus();
+    }
+
+    fn publish_path_mtus(&self) {
+        self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
+        self.workers.wake();
     }
 
     /// Handles changes in Linux's tables.
@@ -352,6 +394,7 @@ impl Daemon {
             way_back: &self.way_back,
         };
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
+        let topology = Topology { clamps_mss: self.config.path_mtu.clamp_mss, ..topology };
         self.tables.topology.store(Arc::new(topology));
         self.workers.wake();
     }
@@ -367,6 +410,7 @@ impl Daemon {
             let own = self.source.follow_sas();
             self.ports.leave_unknown_esp(own);
         }
+        self.ports.steer_udp_fragments(self.source.databases().has_encapsulated());
         for step in self.source.take_sa_steps() {
             self.ports.steer_sa(step);
         }
@@ -525,6 +569,7 @@ impl Daemon {
         self.config.tunnels = next.tunnels;
         self.config.marks = next.marks;
         self.config.guard = next.guard;
+        self.follow_path_mtu_config(next.path_mtu);
         self.guard_anew = true;
         self.follow_linux();
         info!(path = %self.config_path.display(), "configuration reloaded");

@@ -44,6 +44,8 @@ pub struct Steering {
     pub esp: TakenEsp,
     /// Marks that packets get that arrive at a port.
     pub marks: BTreeSet<u32>,
+    /// Whether fragments of UDP to this host are taken: some may be of ESP.
+    pub udp_fragments: bool,
 }
 
 /// Which ESP to this host is taken.
@@ -382,6 +384,14 @@ impl Ports {
         self.steer(Steering { esp, ..self.steering.clone() });
     }
 
+    /// Takes fragments of UDP to this host, or leaves them to Linux.
+    pub fn steer_udp_fragments(&mut self, are_taken: bool) {
+        if self.steering.udp_fragments != are_taken {
+            self.steering.udp_fragments = are_taken;
+            self.each_program(|steer| steer.set_take_udp_fragments(are_taken));
+        }
+    }
+
     /// Follows an SA of culvert's that was added or removed.
     pub fn steer_sa(&mut self, SaStep { dst, spi, is_added }: SaStep) {
         let TakenEsp::Own(sas) = &mut self.steering.esp else { return };
@@ -671,7 +681,8 @@ fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
         }
     };
     let local = steer.set_local(steering.local.iter().copied());
-    protected.and(esp).and(local).map_err(|e| e.to_string())
+    let fragments = steer.set_take_udp_fragments(steering.udp_fragments);
+    protected.and(esp).and(local).and(fragments).map_err(|e| e.to_string())
 }
 
 fn transfer_name(transfer: XskTransfer) -> &'static str {

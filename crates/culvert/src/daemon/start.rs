@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::{Polling, Tables};
+use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
 use mirror::Observer;
@@ -183,6 +184,7 @@ impl Daemon {
         let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
         let mut ports = Ports::new(&config.ports, &umem);
         ports.set_marks(&config.marks);
+        let path_mtus = PathMtuTable::new(super::lifetime_ns(&config.path_mtu));
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.
@@ -215,6 +217,7 @@ impl Daemon {
             tunnels,
             set_marks: Vec::new(),
             guard,
+            path_mtus,
             terminate,
             reload,
             followed: HashMap::new(),

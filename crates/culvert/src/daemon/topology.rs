@@ -138,6 +138,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         tunnels: tunnels.up(is_up).collect(),
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
+        clamps_mss: false,
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }
 }

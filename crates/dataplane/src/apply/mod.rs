@@ -14,12 +14,13 @@ use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
 use policy::SaEntry;
-use wire::Fields;
 use wire::natt::{self, NattPayload};
+use wire::{Fields, Fragment};
 
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
 use crate::flows::plan::{Action, Forward};
+use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
 use crate::resolve::NextHop;
 use crate::view::View;
@@ -29,6 +30,8 @@ pub(crate) struct Executor {
     pub(crate) crypt: Crypt,
     pub(crate) out: Out,
     pub(crate) sas: InboundSas,
+    /// Fragments that wait; a helper has none.
+    pub(crate) fragments: Option<Box<Fragments>>,
 }
 
 impl AsMut<Out> for Executor {
@@ -39,7 +42,7 @@ impl AsMut<Out> for Executor {
 
 impl Executor {
     pub(crate) fn new(crypt: Crypt, out: Out) -> Executor {
-        Executor { crypt, out, sas: InboundSas::default() }
+        Executor { crypt, out, sas: InboundSas::default(), fragments: None }
     }
 
     /// Carries out an action on a packet.
@@ -99,9 +102,13 @@ impl Executor {
         }
     }
 
-    /// A packet to a NAT traversal port of this host (RFC 3948 §2).
+    /// A packet to a NAT traversal port of this host (RFC 3948 §2), or a fragment of UDP, whose port the
+    /// first one has.
     #[inline(never)]
     fn open_udp(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        if meta.summary.fields.fragment() != Fragment::Whole {
+            return self.gather_outer(view, packet, meta);
+        }
         let payload_at = usize::from(meta.summary.fields.header_len()) + wire::udp::HEADER_LEN;
         match packet.data().get(payload_at..).map(natt::classify) {
             Some(NattPayload::Esp) => self.open(view, packet, meta, true),

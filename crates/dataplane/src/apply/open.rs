@@ -21,6 +21,8 @@ pub(crate) enum Refused {
     By(SaHandle, DropReason),
     /// Its SA has another worker for a home.
     Home(usize),
+    /// It is a fragment.
+    Fragment,
 }
 
 impl From<DropReason> for Refused {
@@ -56,6 +58,7 @@ impl Executor {
                 self.out.drop(packet, reason);
             }
             Err(Refused::Home(to)) => self.out.hand_over(view, to, packet, meta),
+            Err(Refused::Fragment) => self.gather_outer(view, packet, meta),
         }
     }
 
@@ -88,7 +91,7 @@ impl Executor {
 impl InboundSas {
     /// Decides whether an ESP packet is worth decrypting.
     ///
-    /// 1. Fragments cannot be opened.
+    /// 1. Fragments have to be put together first.
     /// 2. (destination, SPI) finds the SA, which must be usable. Whether UDP encapsulation is as
     ///    the SA has it is seen when the packet has been opened.
     /// 3. The worker is the SA's home, or becomes it.
@@ -104,7 +107,7 @@ impl InboundSas {
         let reader = &view.reader;
         let Summary { flow, fields } = &meta.summary;
         if fields.fragment() != Fragment::Whole {
-            return Err(DropReason::EspFragment.into());
+            return Err(Refused::Fragment);
         }
         let (udp_len, from) = match is_in_udp {
             true => (wire::udp::HEADER_LEN, Some((flow.src(), flow.ports().0))),

@@ -37,7 +37,8 @@ impl Adjacency {
 pub(crate) enum Action {
     /// ESP for this host, bare.
     OpenBare,
-    /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE.
+    /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE; or fragments of UDP to this
+    /// host, of which some may be that.
     OpenUdp,
     /// Linux's: handed over through the private interface.
     ToLinux,
@@ -84,6 +85,8 @@ pub(crate) struct Forward {
     pub(crate) mtu: u16,
     /// Whether this is a hop of the packet's: its TTL is decremented.
     pub(crate) is_hop: bool,
+    /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
+    pub(crate) clamps_mss: bool,
 }
 
 /// How an SA protects packets.
@@ -99,6 +102,8 @@ pub(crate) struct Seal {
     /// mode: 0, as that depends on the packet's headers.
     pub(crate) longest: u16,
     pub(crate) is_hop: bool,
+    /// Whether the flow is of TCP, and its SYNs are told what fits.
+    pub(crate) clamps_mss: bool,
 }
 
 /// A length of IP packets, none of which is longer than 65535 bytes.
@@ -169,8 +174,11 @@ impl Plan {
                 Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
                 _ => Holds::No,
             },
-            Action::Forward(Forward { mtu, is_hop, .. }) => {
-                match h.total_len() > *mtu || *is_hop && h.ttl() <= 1 {
+            Action::Forward(Forward { mtu, is_hop, clamps_mss, .. }) => {
+                let is_for_slow = h.total_len() > *mtu
+                    || *is_hop && h.ttl() <= 1
+                    || *clamps_mss && is_syn(packet, h);
+                match is_for_slow {
                     true => Holds::No,
                     false => Holds::Yes,
                 }
@@ -195,4 +203,12 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bo
     fits && sa.state() == seal.state
         && sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
         && (!seal.is_hop || h.ttl() > 1)
+        && (!seal.clamps_mss || !is_syn(packet, h))
+}
+
+/// Whether a packet of a TCP flow opens a connection.
+#[cold]
+#[inline(never)]
+fn is_syn(packet: &Packet, h: Fields) -> bool {
+    packet.data().get(h.header_len().into()..).is_some_and(wire::tcp::is_syn)
 }

@@ -15,6 +15,7 @@ use policy::SaEntry;
 
 use crate::event::Waker;
 use crate::flows::Ingress;
+use crate::fragments::Ports;
 use crate::packets::{Meta, Origin, Out};
 use crate::view::View;
 use crate::worker::batch::Left;
@@ -23,8 +24,9 @@ use crate::worker::batch::Left;
 pub(crate) enum Handed {
     /// A packet that arrived, or was decrypted.
     Arrived(Arrived),
-    /// A packet that was resolved before: held, or made by the worker.
-    Again(Packet, Origin),
+    /// A packet that was resolved before: held, or made by the worker. Of a fragment, what its packet's
+    /// first one has for ports, if that was found out.
+    Again(Packet, Origin, Option<Ports>),
     /// A frame for a slot of the receiving worker, or a packet for its private interface.
     Frame(Packet, Option<u16>),
 }
@@ -36,13 +38,15 @@ pub(crate) struct Arrived {
     pub(crate) has_flow: bool,
     /// The SA that it was decrypted by, which may be removed meanwhile.
     pub(crate) held: Option<Arc<SaEntry<Sa>>>,
+    /// Of a fragment, what its packet's first one has for ports, if that was found out.
+    pub(crate) ports: Option<Ports>,
 }
 
 impl Handed {
     pub(crate) fn into_packet(self) -> Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. }) => packet,
-            Handed::Again(packet, _) | Handed::Frame(packet, _) => packet,
+            Handed::Again(packet, ..) | Handed::Frame(packet, _) => packet,
         }
     }
 }
@@ -150,7 +154,8 @@ impl Out {
             peers.handed_to = to;
         }
         let (ingress, has_flow) = (meta.ingress, meta.has_flow);
-        self.hand(to, Handed::Arrived(Arrived { packet, ingress, has_flow, held }));
+        let arrived = Arrived { packet, ingress, has_flow, held, ports: None };
+        self.hand(to, Handed::Arrived(arrived));
     }
 
     /// Hands something to another worker; it is dropped if the queue there is full.

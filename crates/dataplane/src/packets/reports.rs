@@ -70,6 +70,15 @@ impl Reports {
         }
     }
 
+    /// Reports the MTU of an SA's path, as a router says it.
+    #[cold]
+    pub(crate) fn too_big(&mut self, sa: SaId, dst: IpAddr, mtu: u32, now_ns: u64) {
+        // Each packet that is too long draws another one.
+        if self.shared.too_big.allow(now_ns) {
+            self.offer(Event::TooBig { sa, dst, mtu });
+        }
+    }
+
     /// Asks Linux to look after a neighbour, not too often.
     pub(crate) fn confirm_neighbour(&mut self, ifindex: u32, ip: IpAddr, now_ns: u64) {
         if self.shared.confirmations.allow(now_ns) {

@@ -3,10 +3,11 @@
 use esp::Sa;
 use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
-use wire::{Headers, protocol};
+use wire::{Fragment, Headers, protocol};
 
-use super::{Decision, Draft, Question};
+use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::Action;
+use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::tables::Tunnel;
 
@@ -28,10 +29,27 @@ impl Question<'_> {
         }
         match h.protocol {
             protocol::ESP => Decision::Go(Draft::of_flow(Action::OpenBare)),
-            protocol::UDP if view.topology.is_natt_port(h.dst_port) => {
-                Decision::Go(Draft::of_flow(Action::OpenUdp))
+            // Fragments of UDP wait until the first one has told the port.
+            protocol::UDP if self.may_be_natt() => Decision::Go(Draft::of_flow(Action::OpenUdp)),
+            protocol::ICMP | protocol::ICMPV6 => {
+                self.too_big = self.believe_too_big();
+                match self.cleartext(ifindex, mark, Direction::In) {
+                    // Each error of that router may be about another packet.
+                    Decision::Go(draft) if too_big::says_too_big(h) => {
+                        Decision::Go(Draft { is_for_flow: false, ..draft })
+                    }
+                    decision => decision,
+                }
             }
             _ => self.cleartext(ifindex, mark, Direction::In),
+        }
+    }
+
+    /// Whether UDP to this host is to a NAT traversal port, or may be.
+    fn may_be_natt(&self) -> bool {
+        match self.h.fragment {
+            Fragment::Whole => self.view.topology.is_natt_port(self.h.dst_port),
+            Fragment::First | Fragment::Later => !self.knows_ports,
         }
     }
 
@@ -41,6 +59,9 @@ impl Question<'_> {
     /// the outside would go into a tunnel. What Linux gets as received by the same interface it
     /// checks, and counts, itself.
     fn cleartext(&mut self, ifindex: u32, mark: u32, direction: Direction) -> Decision {
+        if self.needs_ports() {
+            return Decision::Gather(Gather::Ports);
+        }
         let (view, h) = (self.view, self.h);
         let ends = match direction {
             Direction::Forward => Ends::Forwarded,
@@ -118,6 +139,9 @@ impl Question<'_> {
         let is_local = view.is_local(h, ifindex);
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
+        }
+        if self.needs_ports() {
+            return Decision::Gather(Gather::Ports);
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
         let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);

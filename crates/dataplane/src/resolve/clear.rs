@@ -59,12 +59,18 @@ impl Question<'_> {
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
         let known = adjacency(view, to, h.family());
-        let forward =
-            Forward { adjacency: known.unwrap_or_default(), mtu: plan::ip_len(to.mtu), is_hop };
+        let clamps_mss = is_hop && self.clamps_mss();
+        let forward = Forward {
+            adjacency: known.unwrap_or_default(),
+            mtu: plan::ip_len(to.mtu),
+            is_hop,
+            clamps_mss,
+        };
         Decision::Go(Draft {
             action: Action::Forward(forward),
             to: (known.is_none() || !fits).then_some(to),
             cut: (!fits).then_some(to.mtu),
+            mss: if clamps_mss { self.mss_of_syn(|| self.longest_back(to.ifindex)) } else { None },
             is_for_flow: fits && known.is_some(),
         })
     }

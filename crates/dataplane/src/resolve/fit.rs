@@ -7,6 +7,7 @@
 //! | IPv4, DF clear | transport | sealed whole, then fragmented (RFC 4303 §3.3.4) |
 //! | IPv6 above 1280 bytes | any | ICMPv6 "packet too big", of 1280 at least |
 //! | IPv6 up to 1280 bytes | any | sealed whole, then fragmented (RFC 2473 §7.1) |
+//! | IPv6 that came in fragments | transport | sealed whole, then fragmented (RFC 4303 §3.3.4) |
 //!
 //! `nopmtudisc` does not enter: as in Linux it keeps DF out of the outer header, and the sender of
 //! a packet with DF is told all the same.
@@ -53,6 +54,7 @@ impl Fit {
             (Family::V4, _) if h.dont_fragment => Fit::TooBig { mtu: longest },
             (Family::V4, Mode::Tunnel) => Fit::CutBefore { mtu: longest },
             (Family::V4, Mode::Transport) => Fit::CutAfter,
+            (Family::V6, Mode::Transport) if !h.dont_fragment => Fit::CutAfter,
             (Family::V6, _) => {
                 let told = longest.max(V6_MIN_MTU);
                 if usize::from(h.total_len) > told {

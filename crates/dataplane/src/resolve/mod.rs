@@ -12,6 +12,7 @@
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
 //!                                   policy ──┬─ protect ─ protect ─> Seal, Error
 //!                                            ├─ no SA ──────────> Hold
+//!                                            ├─ a fragment ─────> Gather
 //!                                            ├─ block ──────────> Drop
 //!                                            └─ clear ── clear ──> Forward, Linux, Error
 //! ```
@@ -19,17 +20,20 @@
 mod arrival;
 mod clear;
 mod fit;
+mod mss;
 mod outbound;
 mod protect;
 mod route;
+mod too_big;
 mod verdict;
 
 use esp::Sa;
 use policy::{Direction, Flow, PolicyEntry, SaEntry, SaHandle};
-use wire::Headers;
+use wire::{Fragment, Headers};
 
 pub(crate) use outbound::has_sa;
 pub(crate) use route::{NextHop, Route, route};
+pub(crate) use too_big::TooBig;
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, Verdict};
 
 use crate::packets::Origin;
@@ -65,23 +69,48 @@ struct Question<'a> {
     view: &'a View,
     packet: &'a [u8],
     h: &'a Headers,
+    /// A fragment's headers have the ports of its packet's first one.
+    knows_ports: bool,
     asked: Asked,
     at_limit: Option<SaHandle>,
+    too_big: Option<TooBig>,
 }
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
-    let mut question = Question { view, packet, h, asked: Asked::default(), at_limit: None };
+    decide(view, packet, h, entry, false)
+}
+
+/// Decides about a fragment whose headers `h` have the ports of its packet's first one.
+pub(crate) fn resolve_fragment(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    entry: Entry<'_>,
+) -> Verdict {
+    decide(view, packet, h, entry, true)
+}
+
+fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports: bool) -> Verdict {
+    let asked = Asked::default();
+    let mut question =
+        Question { view, packet, h, knows_ports, asked, at_limit: None, too_big: None };
     let decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, sa } => question.decrypted(ifindex, mark, sa),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, at_limit, .. } = question;
-    Verdict { decision, asked, at_limit }
+    let Question { asked, at_limit, too_big, .. } = question;
+    Verdict { decision, asked, at_limit, too_big }
 }
 
 impl Question<'_> {
+    /// Whether it is a fragment that has to be judged by its packet's ports, and these are not known: some
+    /// selector names ports (RFC 4301 §7).
+    fn needs_ports(&self) -> bool {
+        self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
+    }
+
     /// Notes the policy that decided about the packet.
     fn note(&mut self, direction: Direction, flow: &Flow<'_>, policy: Option<&PolicyEntry>) {
         self.asked.note(policy, self.view.reader.stamp(direction, flow, policy));

@@ -9,6 +9,7 @@ use wire::{Fragment, Headers, protocol};
 
 use super::route::{Route, TunnelHop, route};
 use super::{Decision, Question, SaWait};
+use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::View;
 
@@ -23,6 +24,9 @@ enum Policy {
 impl Question<'_> {
     /// A packet that leaves, or is forwarded.
     pub(super) fn outbound(&mut self, origin: Origin) -> Decision {
+        if self.needs_ports() {
+            return Decision::Gather(Gather::Ports);
+        }
         match self.policy(origin, origin.marks()) {
             Policy::Drop(reason) => Decision::Drop(reason),
             Policy::Protect(sa) => self.protect(origin, sa),

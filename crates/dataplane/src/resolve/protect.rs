@@ -7,11 +7,13 @@ use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::{SaHandle, Volume};
+use wire::Fragment;
 
 use super::fit::Fit;
-use super::route::{self, adjacency, family_of};
+use super::route::{self, NextHop, adjacency, family_of};
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Seal};
+use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::LOOPBACK;
 
@@ -42,12 +44,15 @@ impl Question<'_> {
             return Decision::Error(cause, DropReason::TtlExceeded, origin);
         }
         let params = &sa.config.params;
+        if params.mode == Mode::Transport && h.fragment != Fragment::Whole {
+            return Decision::Gather(Gather::Whole);
+        }
         let (dst, src, family, longest) = match params.mode {
             Mode::Tunnel => (params.dst, params.src, family_of(params.dst), None),
             Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
         };
         let to = match route::route(view, dst, src, LOOPBACK) {
-            Route::Port(to) => to,
+            Route::Port(to) => NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to },
             // A peer behind a tunnel would be one tunnel in another, without end.
             Route::Linux | Route::Local | Route::Tunnel(_) => {
                 return Decision::Drop(DropReason::EgressNotPort);
@@ -71,11 +76,13 @@ impl Question<'_> {
             mtu: plan::ip_len(to.mtu),
             longest: plan::ip_len(longest),
             is_hop,
+            clamps_mss: self.clamps_mss(),
         };
         Decision::Go(Draft {
             action: Action::Seal(seal),
             to: known.is_none().then_some(to),
             cut: if let Fit::CutBefore { mtu } = fit { Some(mtu) } else { None },
+            mss: self.mss_of_syn(|| Some(sa.esp.max_inner_len(to.mtu))),
             is_for_flow: known.is_some() && !is_at_limit,
         })
     }

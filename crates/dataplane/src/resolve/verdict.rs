@@ -9,8 +9,9 @@ use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
 use wire::Headers;
 
 use crate::flows::plan::{Action, MAX_POLICIES, Plan, Stamps};
+use crate::fragments::Gather;
 use crate::packets::Origin;
-use crate::resolve::NextHop;
+use crate::resolve::{NextHop, TooBig};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -20,6 +21,8 @@ pub(crate) struct Verdict {
     pub(crate) asked: Asked,
     /// An SA that has reached a limit by volume, of which its owner is to be told.
     pub(crate) at_limit: Option<SaHandle>,
+    /// What a router says about the path of an SA.
+    pub(crate) too_big: Option<TooBig>,
 }
 
 /// What is to be done with a packet.
@@ -28,6 +31,8 @@ pub(crate) enum Decision {
     Go(Draft),
     /// It waits for an SA.
     Hold(SaWait, Origin),
+    /// It is a fragment, and waits for others.
+    Gather(Gather),
     /// It is dropped, and its sender is told why.
     Error(IcmpCause, DropReason, Origin),
     /// It is dropped.
@@ -51,6 +56,8 @@ pub(crate) struct Draft {
     pub(crate) to: Option<NextHop>,
     /// The packet is cut into packets of at most so many bytes first.
     pub(crate) cut: Option<usize>,
+    /// A SYN is told this maximum segment size first.
+    pub(crate) mss: Option<u16>,
     /// Whether the next packets of the flow are treated alike.
     pub(crate) is_for_flow: bool,
 }
@@ -58,7 +65,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// An action on all packets of a flow.
     pub(crate) const fn of_flow(action: Action) -> Draft {
-        Draft { action, to: None, cut: None, is_for_flow: true }
+        Draft { action, to: None, cut: None, mss: None, is_for_flow: true }
     }
 
     /// The packets of a flow are worker `home`'s.

@@ -17,13 +17,15 @@ impl Slow {
         let cache = path.bulk_cache();
         for handed in handed.drain(..) {
             match handed {
+                Handed::Arrived(Arrived { ports: Some(ports), .. })
+                | Handed::Again(_, _, Some(ports)) => self.move_on_fragment(path, handed, ports),
                 Handed::Arrived(one) => {
                     // They lie in the cache of the worker that received it.
                     prefetch_headers(cache, &one.packet);
                     // As many as were handed over.
                     let _ = arrived.try_push(one);
                 }
-                Handed::Again(packet, origin) => match wire::parse_ip(packet.data()) {
+                Handed::Again(packet, origin, None) => match wire::parse_ip(packet.data()) {
                     Ok(h) => self.resolve_again(path, packet, &h, origin),
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 },

@@ -1,7 +1,9 @@
 //! Misses: packets whose flow has no plan are resolved, the plan is kept, and carried out.
 //!
-//! Packets that wait for an SA are held here (`hold.rs`), and ICMP errors are made here (`icmp.rs`).
+//! Packets that wait for an SA are held here (`hold.rs`), ICMP errors are made here (`icmp.rs`), and what
+//! fragments have waited for goes on from here (`gathered.rs`).
 
+mod gathered;
 mod handed;
 mod hold;
 mod icmp;
@@ -18,10 +20,10 @@ use crate::apply::check_volume;
 use crate::burst::{Misses, Path};
 use crate::classify::meta_of;
 use crate::flows::plan::Action;
+use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
-use crate::packets::handoff::Handed;
 use crate::packets::{Meta, Origin};
-use crate::resolve::{Asked, Decision, Draft, Entry, Verdict, resolve};
+use crate::resolve::{Asked, Decision, Draft, Entry, TooBig, Verdict, resolve};
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
@@ -35,10 +37,18 @@ pub(crate) struct Slow {
 /// How a packet came to the slow path.
 #[derive(Clone, Copy)]
 enum Entered<'m> {
-    /// Classified: it arrived, or was decrypted.
-    Arrived(&'m Meta),
+    /// Classified: it arrived, or was decrypted. Of a fragment, its packet's ports if they are known.
+    Arrived(&'m Meta, Option<Ports>),
     /// No port received it now: it was held, or the worker made it.
-    Again(Origin),
+    Again(Origin, Option<Ports>),
+}
+
+impl Entered<'_> {
+    fn ports(self) -> Option<Ports> {
+        match self {
+            Entered::Arrived(_, ports) | Entered::Again(_, ports) => ports,
+        }
+    }
 }
 
 impl Misses for Slow {
@@ -61,7 +71,7 @@ impl Misses for Slow {
             .work
             .flow_misses
             .add(u64::from(!verdict.decision.is_counted_later()));
-        self.carry_out(path, verdict, packet, &h, Entered::Arrived(meta));
+        self.carry_out(path, verdict, packet, &h, Entered::Arrived(meta, None));
     }
 }
 
@@ -79,17 +89,17 @@ impl Slow {
         h: &Headers,
         entered: Entered<'_>,
     ) {
-        let Verdict { mut decision, asked, at_limit } = verdict;
+        let Verdict { mut decision, asked, at_limit, too_big } = verdict;
         if let Decision::Go(draft) = &mut decision {
             path.claim(draft);
             if let Action::HandOver { to } = draft.action {
                 let to = usize::from(to);
                 return match entered {
-                    Entered::Arrived(meta) => {
+                    Entered::Arrived(meta, None) => {
                         path.remember(draft.action, asked, meta);
                         path.exec.out.hand_over(&path.view, to, packet, meta);
                     }
-                    Entered::Again(origin) => path.exec.out.hand(to, Handed::Again(packet, origin)),
+                    _ => path.exec.out.hand(to, path.handed(packet, entered)),
                 };
             }
         }
@@ -97,22 +107,34 @@ impl Slow {
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
             path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
+        if let Some(TooBig { sa, dst, mtu }) = too_big
+            && let Some(sa) = path.view.reader.sa(sa)
+        {
+            path.exec.out.counters.work.path_mtu_reports.add(1);
+            path.exec.out.reports.too_big(sa.config.id(), dst, mtu, path.view.now.ns);
+        }
         match decision {
             Decision::Go(draft) => {
                 let of_headers;
                 let meta = match entered {
-                    Entered::Arrived(meta) => meta,
-                    Entered::Again(_) => {
+                    Entered::Arrived(meta, _) => meta,
+                    Entered::Again(..) => {
                         of_headers = meta_of(h);
                         &of_headers
                     }
                 };
-                if draft.is_for_flow {
+                // Fragments of one flow may be of packets with different ports.
+                if draft.is_for_flow && entered.ports().is_none() {
                     path.remember(draft.action, asked, meta);
                 }
                 path.carry_out_draft(&draft, packet, h, meta);
             }
             Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
+            Decision::Gather(why) => {
+                let mut handed = path.handed(packet, entered);
+                handed.forget_ports();
+                path.exec.gather(&path.view, handed, (h.src, h.dst, h.protocol), why);
+            }
             Decision::Error(cause, reason, origin) => {
                 self.error(path, &packet, h, origin, cause);
                 path.exec.out.drop(packet, reason);
@@ -132,7 +154,7 @@ impl Slow {
         origin: Origin,
     ) {
         let verdict = resolve(&path.view, packet.data(), h, Entry::Outbound(origin));
-        self.carry_out(path, verdict, packet, h, Entered::Again(origin));
+        self.carry_out(path, verdict, packet, h, Entered::Again(origin, None));
     }
 }
 
@@ -145,8 +167,13 @@ impl Path {
         meta: &Meta,
         held: Option<&SaEntry<Sa>>,
     ) -> Verdict {
+        resolve(&self.view, packet.data(), h, self.entry_of(meta, held))
+    }
+
+    /// How a classified packet came.
+    fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
-        let entry = match meta.ingress.via {
+        match meta.ingress.via {
             Some(via) => Entry::Decrypted {
                 ifindex,
                 mark: meta.ingress.mark,
@@ -158,8 +185,7 @@ impl Path {
                 Entry::Outbound(Origin::Tunnel { ifindex, marks })
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
-        };
-        resolve(&self.view, packet.data(), h, entry)
+        }
     }
 
     /// Makes the worker the home of the SA that a draft seals with; another worker may have been faster,
@@ -200,6 +226,12 @@ impl Path {
         meta: &Meta,
     ) {
         let Path { view, exec, .. } = self;
+        if let Some(mss) = draft.mss
+            && let Some(segment) = packet.data_mut().get_mut(h.header_len.into()..)
+            && wire::tcp::clamp_mss(segment, mss)
+        {
+            exec.out.counters.work.mss_clamped.add(1);
+        }
         let to = draft.to.as_ref();
         let sa = match &draft.action {
             Action::Seal(seal) => view.reader.sa(seal.sa),

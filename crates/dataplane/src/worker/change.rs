@@ -5,8 +5,11 @@
 //! hands, and each gets its place in the new set. Nothing is lost: ports stay open, and what comes
 //! meanwhile waits in their rings.
 
+use std::sync::Arc;
+
 use io::Port;
 
+use crate::fragments::Fragments;
 use crate::packets::PortKind;
 use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
@@ -73,6 +76,7 @@ impl Worker {
     /// Takes over the packets that wait at a worker that goes.
     pub fn adopt(&mut self, gone: &mut Worker) {
         let now_ns = self.path.view.now.ns;
+        gone.path.exec.drop_fragments();
         let from = gone.path.exec.out.counters.totals().held;
         let (out, gone_out) = (&mut self.path.exec.out, &mut gone.path.exec.out);
         out.counters.adopt_held(&gone_out.counters, from);
@@ -84,6 +88,11 @@ impl Worker {
     pub fn set_team(&mut self, team: Team) {
         let Team { index, shared, peers } = team;
         let workers = peers.as_ref().map_or(1, Peers::workers);
+        // They belong to other workers from now on: those that wait would wait in vain.
+        self.path.exec.drop_fragments();
+        let pool = &self.path.exec.out.pool;
+        let fragments = Fragments::new(Arc::clone(&shared), workers, pool);
+        self.path.exec.fragments = Some(Box::new(fragments));
         let (out, now_ns) = (&mut self.path.exec.out, self.path.view.now.ns);
         self.path.view.worker = index;
         out.peers = peers;

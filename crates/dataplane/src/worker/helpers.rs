@@ -247,6 +247,8 @@ impl Worker {
         }
         if !batch.left.is_empty() {
             self.path.move_on_left(&mut self.slow, &mut batch.left);
+            self.slow.move_on_gathered(&mut self.path);
+            self.path.open_gathered(&mut self.slow);
             self.slow.send_errors(&mut self.path);
             self.path.exec.seal_gathered(&self.path.view);
         }

@@ -23,6 +23,7 @@ use crate::counters::Counters;
 use crate::crypt::Crypt;
 use crate::event::{EventSender, Waker};
 use crate::flows::FlowCache;
+use crate::fragments::Fragments;
 use crate::packets::handoff::Peers;
 use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::{Out, PortKind, Reports, Source};
@@ -132,8 +133,11 @@ impl Worker {
         let neighbours = NeighbourQueue::new(workers);
         let mut out = Out::new(parts.counters, parts.pool, reports, neighbours);
         out.peers = peers;
+        let fragments = Fragments::new(Arc::clone(&shared), workers, &out.pool);
+        let mut exec = Executor::new(crypt, out);
+        exec.fragments = Some(Box::new(fragments));
         Worker {
-            path: Path::new(view, flows, Executor::new(crypt, out)),
+            path: Path::new(view, flows, exec),
             slow: Slow::new(Arc::clone(&shared), workers),
             commands: parts.commands,
             waker: parts.waker,
@@ -177,6 +181,7 @@ impl Worker {
             exec.out.retry_neighbours(view);
         }
         exec.out.expire_neighbours(now.ns);
+        exec.expire_fragments(now.ns);
         self.slow.expire(&mut self.path);
         let mut came = self.receive_all(now);
         came += self.take_over(came);
@@ -203,6 +208,12 @@ impl Worker {
     /// came.
     fn finish_round(&mut self, is_idle: bool) {
         self.path.open_gathered(&mut self.slow);
+        while self.path.exec.has_gathered() {
+            // They get their numbers alone.
+            self.drain_helpers();
+            self.slow.move_on_gathered(&mut self.path);
+            self.path.open_gathered(&mut self.slow);
+        }
         self.slow.send_errors(&mut self.path);
         self.path.exec.seal_gathered(&self.path.view);
         if self.helpers.is_some() {
@@ -247,6 +258,7 @@ impl Worker {
         self.drain_helpers();
         let came = handed.len();
         self.slow.take_over(&mut self.path, &mut handed);
+        self.slow.move_on_gathered(&mut self.path);
         came
     }
 
@@ -278,6 +290,9 @@ impl Worker {
                     self.drain_helpers();
                 }
                 self.path.run(&mut self.slow, burst, metas, source);
+                if self.path.exec.has_gathered() {
+                    self.slow.move_on_gathered(&mut self.path);
+                }
             }
         }
         self.scratch = Some(scratch);
@@ -336,6 +351,7 @@ impl Worker {
         out.ports.close();
         out.drop_waiting_for_neighbours();
         self.slow.drop_waiting(out);
+        self.path.exec.drop_fragments();
     }
 }
 

@@ -64,7 +64,7 @@ impl Misses for Leaver {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
-            && let Verdict { decision: Decision::Go(mut draft), asked, at_limit: None } =
+            && let Verdict { decision: Decision::Go(mut draft), asked, at_limit: None, .. } =
                 path.resolve_arrival(&packet, &h, meta, held)
             && draft.is_for_flow
         {

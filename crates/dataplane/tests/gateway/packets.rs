@@ -95,6 +95,33 @@ pub fn hopped(packet: &[u8], hops: u8) -> Vec<u8> {
     packet
 }
 
+/// Cuts a packet into fragments for a link of this MTU, with this identification.
+pub fn cut(packet: &[u8], mtu: usize, ident: u16) -> Vec<Vec<u8>> {
+    let mut packet = packet.to_vec();
+    if packet[0] >> 4 == 4 {
+        packet[4..6].copy_from_slice(&ident.to_be_bytes());
+        packet[6] = 0;
+        wire::ipv4::fill_checksum(&mut packet);
+    }
+    let h = parse_ip(&packet).expect("packet");
+    let mut out = vec![0; 70_000];
+    let mut all = Vec::new();
+    if packet[0] >> 4 == 4 {
+        let plan = forward::fragment::plan(&h, &packet, mtu).expect("can be cut");
+        for n in 0..plan.count() {
+            let len = plan.write(n, &mut out).expect("room");
+            all.push(out[..len].to_vec());
+        }
+    } else {
+        let plan = forward::fragment_v6::plan(&h, &packet, mtu, ident.into()).expect("can be cut");
+        for n in 0..plan.count() {
+            let len = plan.write(n, &mut out).expect("room");
+            all.push(out[..len].to_vec());
+        }
+    }
+    all
+}
+
 /// Puts fragments together again (IPv4 or IPv6 without other extension headers), in any order.
 pub fn reassemble(fragments: &[Vec<u8>]) -> Vec<u8> {
     let is_v4 = fragments[0][0] >> 4 == 4;

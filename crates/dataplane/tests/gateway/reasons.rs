@@ -8,7 +8,7 @@ use outcome::DropReason;
 use policy::{Action, Direction, SaState, Selector};
 use wire::protocol;
 
-use crate::packets::Ip;
+use crate::packets::{Ip, cut};
 use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa,
     sa_config,
@@ -58,11 +58,53 @@ fn produce(reason: DropReason) -> Gateway {
                 &Ip { protocol: protocol::ESP, ..outer() }.with(&Side::A.spi().to_be_bytes()),
             );
         }
-        DropReason::EspFragment => {
-            let mut packet = sealed(1).remove(0);
-            packet[6] = 0x20;
-            wire::ipv4::fill_checksum(&mut packet);
-            b.put_wan(&packet);
+        DropReason::FragmentMalformed => {
+            let mut fragments = cut(&sealed(1)[0], 60, 1);
+            fragments[0].truncate(20 + 39);
+            fragments[0][3] = 59;
+            wire::ipv4::fill_checksum(&mut fragments[0]);
+            b.put_wan(&fragments[0]);
+        }
+        DropReason::FragmentDuplicate => {
+            let fragments = cut(&sealed(1)[0], 60, 1);
+            b.put_wan(&fragments[0]);
+            b.put_wan(&fragments[0]);
+        }
+        DropReason::FragmentOverlap => {
+            let packet = sealed(1).remove(0);
+            b.put_wan(&cut(&packet, 60, 1)[0]);
+            b.put_wan(&cut(&packet, 44, 1)[1]);
+        }
+        DropReason::FragmentLimit => {
+            let fragments = cut(&outer_esp(&[7; 1200]), 28, 1);
+            assert!(fragments.len() > 128);
+            fragments.iter().for_each(|f| b.put_wan(f));
+        }
+        DropReason::FragmentTimeout => {
+            b.put_wan(&cut(&sealed(1)[0], 60, 1)[0]);
+            b.run();
+            b.pass_ns(14_999_999_999);
+            assert_eq!(b.dropped(reason), 0);
+            b.pass_ns(1);
+        }
+        DropReason::FragmentTooLong => {
+            // 60 bytes of options in the first one's header, and the last one ends at 65515.
+            let mut fragments = cut(&outer_esp(&[7; 65_515]), 1500, 1);
+            let mut first = fragments.remove(0);
+            first.splice(20..20, [1; 40]);
+            first[0] = 0x4f;
+            let len = first.len() as u16;
+            first[2..4].copy_from_slice(&len.to_be_bytes());
+            wire::ipv4::fill_checksum(&mut first[..60]);
+            b.put_wan(&first);
+            fragments.iter().for_each(|f| b.put_wan(f));
+        }
+        DropReason::FragmentEcn => {
+            let mut fragments = cut(&sealed(1)[0], 60, 1);
+            for (fragment, mark) in fragments.iter_mut().zip([0, 3]) {
+                wire::set_traffic_class(fragment, mark);
+            }
+            fragments.iter().for_each(|f| b.put_wan(f));
         }
         DropReason::MartianSource => {
             b.put_wan(&Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1));
@@ -187,12 +229,11 @@ fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::OutMode => {
             b = Gateway::new(Side::B);
-            let spec = Spec { mode: Mode::Transport, ..spec };
+            let spec = Spec { mode: Mode::Transport, outer_v6: true, ..spec };
             b.protect(&spec);
-            let mut packet = Ip::new(Side::B.wan(false), Side::A.wan(false)).sized(100, 1);
-            packet[6] = 0x20;
-            wire::ipv4::fill_checksum(&mut packet);
-            b.put_linux(&packet);
+            // Whole, but with a fragment header (RFC 6946).
+            let from = Ip { protocol: 44, ..Ip::new(Side::B.wan(true), Side::A.wan(true)) };
+            b.put_linux(&from.with(&[&[17, 0, 0, 0, 0, 0, 0, 1][..], &[9; 16]].concat()));
         }
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),
         DropReason::NoRoute => {
@@ -263,6 +304,11 @@ fn produce(reason: DropReason) -> Gateway {
 
 fn outer() -> Ip {
     Ip::new(Side::A.wan(false), Side::B.wan(false))
+}
+
+/// A whole packet that says that it is ESP.
+fn outer_esp(payload: &[u8]) -> Vec<u8> {
+    Ip { protocol: protocol::ESP, ..outer() }.with(payload)
 }
 
 #[test]

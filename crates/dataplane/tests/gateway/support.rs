@@ -614,7 +614,10 @@ impl Gateway {
         for queue in queues {
             while let Some(packet) = queue.lock().collect() {
                 all.push(packet.data().to_vec());
-                self.stock.push(packet.frame);
+                // Long packets lie in frames of another region.
+                if packet.frame.bytes().len() == self.umem.chunk_len() {
+                    self.stock.push(packet.frame);
+                }
             }
         }
         all
@@ -677,7 +680,8 @@ impl Gateway {
         let first = [&self.lan, &self.wan, &self.linux];
         let others = self.others.iter().flat_map(|other| &other.ports);
         for port in first.into_iter().chain(others).chain(&self.more) {
-            ports += io::Port::frames_held(port);
+            // Long packets lie in frames of another region.
+            ports += port.lock().frames_of(self.umem.chunk_len());
         }
         let cached: usize = self.others.iter().map(|other| other.worker.pool().available()).sum();
         let elsewhere = self.stock.len() + totals.held as usize + cached;

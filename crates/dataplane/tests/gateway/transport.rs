@@ -1,10 +1,12 @@
 //! Transport mode: this host's own traffic, through the private interface.
 
+use core::sync::atomic::Ordering::Relaxed;
+
 use esp::Mode;
 use outcome::DropReason;
 use wire::{parse_ip, protocol};
 
-use crate::packets::{Ip, reassemble};
+use crate::packets::{Ip, cut, reassemble};
 use crate::support::{Pair, Side, Spec};
 
 fn spec(v6: bool, encap: bool) -> Spec {
@@ -45,12 +47,12 @@ fn too_long_is_sealed_whole_and_then_cut() {
     pair.b.put_wan(&reassemble(&fragments));
     pair.b.run();
     assert_eq!(pair.b.linux_out(), [packet]);
-    // Fragments of ESP are counted as what they are.
+    // As fragments it comes again: what they make is a replay.
     for fragment in &fragments {
         pair.b.put_wan(fragment);
     }
     pair.b.run();
-    assert_eq!(pair.b.drops(), [(DropReason::EspFragment, 2)]);
+    assert_eq!(pair.b.drops(), [(DropReason::InReplayDuplicate, 1)]);
 }
 
 #[test]
@@ -74,16 +76,32 @@ fn too_long_with_df_is_told_to_the_program() {
     pair.a.linux_out();
 }
 
+/// RFC 4303 §3.3.4: transport mode is for whole packets, so what Linux has cut is put together first.
 #[test]
-fn a_fragment_cannot_travel_in_transport_mode() {
-    let mut pair = Pair::new(&spec(false, false));
-    let mut packet = Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(500, 1);
-    packet[6] = 0x20; // more fragments
-    wire::ipv4::fill_checksum(&mut packet);
-    pair.a.put_linux(&packet);
-    pair.a.run();
-    assert_eq!(pair.a.drops(), [(DropReason::OutMode, 1)]);
-    assert!(pair.a.wan_out().is_empty());
+fn fragments_of_a_program_travel_as_one_packet() {
+    for (v6, encap) in [(false, false), (true, false), (false, true)] {
+        let mut pair = Pair::new(&spec(v6, encap));
+        let ip = Ip::new(Side::A.wan(v6), Side::B.wan(v6));
+        for (n, len) in [(1, 1600), (2, 4028), (3, 9000), (4, 60_000)] {
+            let packet = ip.sized(len, n);
+            let fragments = cut(&packet, 1500, n);
+            fragments.iter().for_each(|f| pair.a.put_linux(f));
+            pair.a.run();
+            let carried = pair.carry(Side::A);
+            // Sealed as one, then cut.
+            assert!(carried.len() >= len.div_ceil(1480));
+            assert!(carried.iter().all(|p| p.len() <= 1500));
+            assert!(carried[0].len() > 1400 && parse_ip(&carried[1]).expect("ip").src_port == 0);
+            let mut arrived = pair.b.linux_out().remove(0);
+            if !v6 {
+                arrived[4..6].copy_from_slice(&packet[4..6]);
+                wire::ipv4::fill_checksum(&mut arrived);
+            }
+            assert!(arrived == packet, "{v6} {encap} {len}");
+        }
+        assert_eq!((pair.a.drops(), pair.b.drops()), (vec![], vec![]));
+        assert_eq!(pair.a.sa(Side::A, &spec(v6, encap)).esp.live().packets().load(Relaxed), 4);
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ use region::{MAX_CHUNKS, Region};
 /// The kernel's AF_XDP receive path leaves the same (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
 
-/// A chunk's size. AF_XDP takes powers of two from 2048 bytes up to the page size.
+/// A chunk's size. AF_XDP takes powers of two from 2048 bytes up to the page size, the first two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChunkSize {
     /// 2048 bytes: Ethernet frames up to 1792 bytes, the right size for an MTU of 1500.
@@ -50,6 +50,9 @@ pub enum ChunkSize {
     Bytes2048,
     /// 4096 bytes: frames up to 3840 bytes.
     Bytes4096,
+    /// 131072 bytes: any IP packet, with room for the headers and trailers of a tunnel. Not for AF_XDP; a
+    /// queue that has to send such a frame copies the packet out of it.
+    Bytes131072,
 }
 
 impl ChunkSize {
@@ -58,6 +61,7 @@ impl ChunkSize {
         match self {
             Self::Bytes2048 => 2048,
             Self::Bytes4096 => 4096,
+            Self::Bytes131072 => 131_072,
         }
     }
 }
@@ -239,6 +243,22 @@ mod tests {
         }
         let most = packets_in_set.into_iter().max();
         assert!(most <= Some(12), "more than a set of 12 ways holds: {packets_in_set:?}");
+    }
+
+    /// A packet may lie in a frame of another region; its frame finds the way back.
+    #[test]
+    fn a_large_frame_goes_back_to_its_region() {
+        let (_umem, mut pool) = small();
+        let config = UmemConfig { chunks: 3, chunk_size: ChunkSize::Bytes131072, populate: false };
+        let (large, mut larges) = Umem::new(config).expect("mmap");
+        let mut frame = larges.take().expect("frame");
+        frame.bytes_mut().fill(7);
+        assert_eq!(frame.bytes().len(), 131_072);
+        pool.put(frame);
+        assert_eq!((pool.available(), larges.available()), (70, 2));
+        assert_eq!(large.accounting(&larges, 0, 0).returned, 1);
+        let all: Vec<_> = core::iter::from_fn(|| larges.take()).collect();
+        assert_eq!(all.len(), 3);
     }
 
     #[test]

@@ -117,6 +117,11 @@ impl FramePool {
         self.free.len()
     }
 
+    /// The number of chunks of the region, wherever they are.
+    pub fn chunks(&self) -> usize {
+        self.region.chunks as usize
+    }
+
     /// A chunk's length in bytes.
     pub fn chunk_len(&self) -> usize {
         self.region.chunk_len

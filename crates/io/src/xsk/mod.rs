@@ -48,7 +48,7 @@ use wire::Span;
 
 use crate::counters::PortCounters;
 use crate::port::{Port, PortError};
-use crate::umem::{Burst, FramePool, HEADROOM, Lent, Packet};
+use crate::umem::{Burst, Frame, FramePool, HEADROOM, Lent, Packet};
 use bind::Rings;
 pub use bind::{MIN_READY, TooFewFrames, XskConfig, XskError, XskMode, XskRegion, XskTransfer};
 
@@ -224,6 +224,28 @@ impl XskQueue {
         }
     }
 
+    /// Lends a copy of a packet that lies in a frame of another region; none if there is no frame, or none
+    /// is long enough.
+    #[cold]
+    fn lend_copy(
+        &mut self,
+        frame: &Frame,
+        span: Span,
+        pool: &mut FramePool,
+    ) -> Option<(u64, usize)> {
+        let mut copy = pool.take()?;
+        let start = copy.headroom();
+        let bytes = frame.bytes().get(span.range())?;
+        let place = copy.bytes_mut().get_mut(start..).and_then(|room| room.get_mut(..span.len));
+        let Some(place) = place else {
+            pool.put(copy);
+            return None;
+        };
+        place.copy_from_slice(bytes);
+        // A pool of the region, or nothing of it could be received either.
+        Some((self.custody.tx.lend(copy).ok()?, start))
+    }
+
     fn complete(&mut self, pool: &mut FramePool) {
         let mut taken = false;
         while let Some(address) = self.rings.completion.pop() {
@@ -292,14 +314,15 @@ impl Port for XskQueue {
                 pool.put_packet(packet);
                 continue;
             }
-            match self.custody.tx.lend(packet.frame) {
-                Ok(address) => {
-                    let addr = address + start as u64;
-                    self.rings.tx.push(libc::xdp_desc { addr, len: len as u32, options: 0 });
-                    packets += 1;
-                    bytes += len as u64;
-                }
-                Err(frame) => drop(frame),
+            let lent = match self.custody.tx.lend(packet.frame) {
+                Ok(address) => Some((address, start)),
+                Err(frame) => self.lend_copy(&frame, packet.span, pool),
+            };
+            if let Some((address, start)) = lent {
+                let addr = address + start as u64;
+                self.rings.tx.push(libc::xdp_desc { addr, len: len as u32, options: 0 });
+                packets += 1;
+                bytes += len as u64;
             }
         }
         self.counters.sent(packets, bytes);

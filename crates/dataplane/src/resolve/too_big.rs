@@ -1,0 +1,133 @@
+//! ICMP errors that say that this host's own ESP was too big (RFC 4301 §8.2.1).
+//!
+//! Anybody can send one. It is believed if it quotes a packet that was really sent: the addresses, the SPI
+//! and, for ESP in UDP, the ports of a live SA, and a sequence number that the SA has given out lately. Only
+//! who sees the path's packets can say all of that. What it says must make sense too: the packet was longer
+//! than what would have fitted. All else is left to Linux as it is.
+
+use core::net::IpAddr;
+use core::sync::atomic::Ordering::Relaxed;
+
+use forward::path_mtu::plateau_below;
+use policy::SaHandle;
+use wire::ipv4::Ipv4Header;
+use wire::ipv6::{self, Ipv6Header};
+use wire::{Fragment, Headers, L4Checksum, icmpv4, icmpv6, protocol};
+
+use super::Question;
+
+/// A report that is to be believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooBig {
+    /// The SA whose packet it was.
+    pub(crate) sa: SaHandle,
+    /// Where that packet went.
+    pub(crate) dst: IpAddr,
+    /// What would have fitted, in bytes.
+    pub(crate) mtu: u32,
+}
+
+/// Whether a packet is an error that says that another one was too big.
+pub(super) fn says_too_big(h: &Headers) -> bool {
+    // Ports of ICMP are its type and code.
+    match h.protocol {
+        protocol::ICMP => {
+            h.src_port == icmpv4::kind::DESTINATION_UNREACHABLE.into()
+                && h.dst_port == icmpv4::unreachable::FRAGMENTATION_NEEDED.into()
+        }
+        protocol::ICMPV6 => h.src_port == icmpv6::kind::PACKET_TOO_BIG.into(),
+        _ => false,
+    }
+}
+
+/// What an error quotes of a packet.
+struct Quoted<'p> {
+    src: IpAddr,
+    dst: IpAddr,
+    /// By its own header, in bytes.
+    total_len: u32,
+    protocol: u8,
+    /// What follows its IP header, as far as it is quoted.
+    upper: &'p [u8],
+}
+
+impl Question<'_> {
+    /// The report that a packet to this host is, if it is one to be believed.
+    pub(super) fn believe_too_big(&self) -> Option<TooBig> {
+        let h = self.h;
+        if !says_too_big(h) || h.fragment != Fragment::Whole {
+            return None;
+        }
+        let message = self.packet.get(h.header_len.into()..h.total_len.into())?;
+        let (told, quoted) = match h.dst {
+            IpAddr::V4(_) => read_v4(message)?,
+            IpAddr::V6(_) => read_v6(message)?,
+        };
+        // The packet was this host's: the error comes to where it came from.
+        if quoted.src != h.dst || wire::verify_l4_checksum(self.packet, h) != L4Checksum::Valid {
+            return None;
+        }
+        let sa = self.quoted_sa(&quoted)?;
+        let mtu = if told == 0 { plateau_below(quoted.total_len) } else { told };
+        (mtu < quoted.total_len).then_some(TooBig { sa, dst: quoted.dst, mtu })
+    }
+
+    /// The live SA that a quoted packet was really sent by.
+    fn quoted_sa(&self, quoted: &Quoted<'_>) -> Option<SaHandle> {
+        let reader = &self.view.reader;
+        let (ports, esp) = match quoted.protocol {
+            protocol::ESP => (None, quoted.upper),
+            protocol::UDP => {
+                let (udp, esp) = quoted.upper.split_first_chunk::<{ wire::udp::HEADER_LEN }>()?;
+                let ports =
+                    (u16::from_be_bytes([udp[0], udp[1]]), u16::from_be_bytes([udp[2], udp[3]]));
+                (Some(ports), esp)
+            }
+            _ => return None,
+        };
+        let [s0, s1, s2, s3, n0, n1, n2, n3] = *esp.first_chunk::<8>()?;
+        let (spi, number) =
+            (u32::from_be_bytes([s0, s1, s2, s3]), u32::from_be_bytes([n0, n1, n2, n3]));
+        let handle = reader.inbound_sa(quoted.dst, spi, protocol::ESP, 0)?;
+        let sa = reader.sa(handle)?;
+        let params = &sa.config.params;
+        let is_same_encap = ports == params.encap.map(|encap| (encap.src_port, encap.dst_port));
+        let sent = sa.esp.live().sent().load(Relaxed);
+        // The low half of a number is what is on the wire.
+        let age = (sent as u32).wrapping_sub(number);
+        let was_sent = number != 0 && u64::from(age) < sent.min(LATELY);
+        (sa.state().is_usable() && params.src == quoted.src && is_same_encap && was_sent)
+            .then_some(handle)
+    }
+}
+
+/// Packets of an SA that an error may be about: some time at any rate.
+const LATELY: u64 = 1 << 22;
+
+/// What "fragmentation needed" tells, and quotes (RFC 1191 §4).
+fn read_v4(message: &[u8]) -> Option<(u32, Quoted<'_>)> {
+    let icmp = icmpv4::Icmpv4Header::parse(message).ok()?;
+    let quoted = Ipv4Header::parse_quoted(icmp.body()).ok()?;
+    // A first fragment says what it quotes, too; a later one does not.
+    if quoted.fragment_offset() > 0 {
+        return None;
+    }
+    let (src, dst) = (quoted.src().into(), quoted.dst().into());
+    let (total_len, protocol) = (quoted.total_len().into(), quoted.protocol());
+    let upper = quoted.payload();
+    Some((icmp.mtu().into(), Quoted { src, dst, total_len, protocol, upper }))
+}
+
+/// What "packet too big" tells, and quotes (RFC 8201 §4).
+fn read_v6(message: &[u8]) -> Option<(u32, Quoted<'_>)> {
+    let icmp = icmpv6::Icmpv6Header::parse(message).ok()?;
+    let quoted = Ipv6Header::parse_quoted(icmp.body()).ok()?;
+    let (src, dst) = (quoted.src().into(), quoted.dst().into());
+    let total_len = u32::from(quoted.payload_len()) + ipv6::HEADER_LEN as u32;
+    // The RFC has the MTU of a link, which is never 0.
+    let told = icmp.mtu().max(1);
+    Some((
+        told,
+        Quoted { src, dst, total_len, protocol: quoted.next_header(), upper: quoted.payload() },
+    ))
+}

@@ -1,0 +1,128 @@
+//! What fragments have waited for: whole packets, or what their packet's first fragment says.
+//!
+//! A packet that was put together goes on as one that another worker has handed over: it is classified, and
+//! its flow may have a plan. Fragments that only waited for the first one are resolved by its ports, each
+//! for itself, and no plan is made of that.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use forward::reassembly::Fate;
+use io::Packet;
+use wire::Fragment;
+
+use super::{Entered, Slow};
+use crate::burst::Path;
+use crate::classify::meta_of;
+use crate::fragments::Ports;
+use crate::packets::handoff::{Arrived, Handed};
+use crate::resolve::{Entry, resolve, resolve_fragment};
+
+impl Slow {
+    /// Moves on what is done with. No other stage is at work.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn move_on_gathered(&mut self, path: &mut Path) {
+        while let Some(mut done) = path.exec.fragments.as_mut().and_then(|f| f.next_done()) {
+            let ports = match done.fate {
+                Fate::Join { head_len, len } => {
+                    match path.exec.join(done, (head_len, len)) {
+                        Some(whole) if whole.is_outer() => {
+                            self.take_over(path, &mut ArrayVec::from_iter([whole]));
+                        }
+                        Some(whole) => self.move_on_whole(path, whole),
+                        None => {}
+                    }
+                    continue;
+                }
+                Fate::Pass(ports) => ports,
+            };
+            while let Some(handed) =
+                path.exec.fragments.as_mut().and_then(|f| f.pop_piece(&mut done))
+            {
+                path.exec.out.released(1);
+                self.move_on_fragment(path, handed, ports);
+            }
+        }
+    }
+
+    /// Resolves a packet that was put together to be sealed. Its sender has let it be cut, so it may be cut
+    /// again: of IPv6 too, whose packets do not say so.
+    fn move_on_whole(&mut self, path: &mut Path, handed: Handed) {
+        let mut h = match wire::parse_ip(handed.packet().data()) {
+            Ok(h) => h,
+            Err(error) => return path.exec.out.drop(handed.into_packet(), error.into()),
+        };
+        h.dont_fragment = false;
+        match handed {
+            Handed::Arrived(Arrived { packet, ingress, has_flow, held, .. }) => {
+                let mut meta = meta_of(&h);
+                meta.enter(ingress, has_flow);
+                let entry = path.entry_of(&meta, held.as_deref());
+                let verdict = resolve(&path.view, packet.data(), &h, entry);
+                self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, None));
+            }
+            Handed::Again(packet, origin, _) => self.resolve_again(path, packet, &h, origin),
+            // Those are ready to be sent, and never wait here.
+            Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
+        }
+    }
+
+    /// Resolves a fragment by the ports of its packet's first one.
+    pub(super) fn move_on_fragment(&mut self, path: &mut Path, handed: Handed, ports: Ports) {
+        let mut h = match wire::parse_ip(handed.packet().data()) {
+            Ok(h) => h,
+            // It parsed when it was classified.
+            Err(error) => return path.exec.out.drop(handed.into_packet(), error.into()),
+        };
+        let mut meta = meta_of(&h);
+        (h.src_port, h.dst_port) = ports;
+        h.fragment = Fragment::First;
+        match handed {
+            Handed::Arrived(Arrived { packet, ingress, has_flow, held, .. }) => {
+                meta.enter(ingress, has_flow);
+                let entry = path.entry_of(&meta, held.as_deref());
+                let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
+                self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, Some(ports)));
+            }
+            Handed::Again(packet, origin, _) => {
+                let entry = Entry::Outbound(origin);
+                let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
+                self.carry_out(path, verdict, packet, &h, Entered::Again(origin, Some(ports)));
+            }
+            // Those are ready to be sent, and never wait here.
+            Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
+        }
+    }
+}
+
+impl Path {
+    /// A packet as another worker, or a later burst, takes it over.
+    pub(super) fn handed(&self, packet: Packet, entered: Entered<'_>) -> Handed {
+        match entered {
+            Entered::Arrived(meta, ports) => {
+                let via = meta.ingress.via;
+                let held = via.and_then(|via| self.view.reader.shared_sa(via)).map(Arc::clone);
+                let (ingress, has_flow) = (meta.ingress, meta.has_flow);
+                Handed::Arrived(Arrived { packet, ingress, has_flow, held, ports })
+            }
+            Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
+        }
+    }
+}
+
+impl Handed {
+    /// Whether it came in by a port as it is: not from Linux, nor out of an SA.
+    fn is_outer(&self) -> bool {
+        matches!(self, Handed::Arrived(Arrived { ingress, .. })
+            if ingress.ifindex != 0 && ingress.via.is_none())
+    }
+
+    /// What its packet's ports are is found out anew.
+    pub(super) fn forget_ports(&mut self) {
+        match self {
+            Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,
+            Handed::Frame(..) => {}
+        }
+    }
+}
