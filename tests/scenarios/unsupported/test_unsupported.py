@@ -41,3 +41,31 @@ def test_ipcomp(network):
     assert_stopped(net, every_way(net))
     assert_ping(net.client, t.WAN_B4)
     warned(net.gwa, "AH, IPComp or nested", "10.1.0.0/24 to 10.2.0.0/24")
+
+
+def weak_sa(gateway):
+    """Adds an SA with 3DES and MD5 by `ip xfrm`; returns what came of it."""
+    keys = ("enc", "des3_ede", "0x" + "0123456789abcdef" * 3, "auth", "md5", "0x" + "5a" * 16)
+    return gateway.daemon.exec(
+        "ip", "xfrm", "state", "add", "src", t.WAN_A4, "dst", t.WAN_B4, "proto", "esp",
+        "spi", "0x1000", "mode", "tunnel", *keys, check=False,
+    )  # fmt: skip
+
+
+def test_weak_algorithms_need_leave(network):
+    net = network()
+    config = net.gwb.daemon.config
+    config.write_text(config.read_text() + "\n[crypto]\nallow_weak = true\n")
+    net.start()
+    refused = weak_sa(net.gwa)
+    assert refused.returncode != 0
+    assert "3DES+MD5 is weak" in refused.stderr and "crypto.allow_weak" in refused.stderr, refused
+    assert "crypto.allow_weak" in net.gwa.daemon.log()
+    assert net.gwa.daemon.json("status")["warnings"] == []
+
+    taken = weak_sa(net.gwb)
+    assert taken.returncode == 0, taken
+    suites = [sa["suite"] for sa in net.gwb.daemon.json("sa")]
+    assert suites == ["3des-md5"], suites
+    warnings = net.gwb.daemon.json("status")["warnings"]
+    assert any("crypto.allow_weak" in w and "1 SAs use them" in w for w in warnings), warnings
