@@ -78,6 +78,9 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     if let Some(warning) = plan.warning(queues) {
         warn!("{warning}");
     }
+    if config.crypto.allow_weak {
+        warn!("crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken");
+    }
     let mut daemon = Daemon::start(config, args, cores, plan)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
