@@ -45,6 +45,27 @@ impl SaHandle {
         !self.place.get()
     }
 
+    /// The handle as one word, to be compared and kept in little room.
+    #[inline]
+    pub const fn word(self) -> NonZero<u64> {
+        let place = self.place.get() as u64;
+        match NonZero::new(place << 32 | self.generation as u64) {
+            Some(word) => word,
+            // The upper half is not zero.
+            None => NonZero::<u64>::MIN,
+        }
+    }
+
+    /// The handle that [`SaHandle::word`] was made of.
+    #[inline]
+    pub const fn from_word(word: NonZero<u64>) -> Option<SaHandle> {
+        let (place, generation) = ((word.get() >> 32) as u32, word.get() as u32);
+        match NonZero::new(place) {
+            Some(place) => Some(SaHandle { place, generation }),
+            None => None,
+        }
+    }
+
     /// The place that the SA was given.
     pub const fn index(self) -> SaIndex {
         SaIndex(self.slot())

@@ -19,7 +19,7 @@ use wire::{Fields, Fragment};
 
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
-use crate::flows::plan::{Action, Forward};
+use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
 use crate::resolve::NextHop;
@@ -66,12 +66,20 @@ impl Executor {
             },
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
-            Action::ToLinux => self.out.give_to_linux(packet),
-            Action::ToTunnel { slot } => self.out.send((*slot).into(), packet),
-            Action::ToLinuxMarked { tag } => self.out.give_marked(packet, *tag),
+            Action::ToLinux(way) => self.give(packet, *way),
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
             Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
+        }
+    }
+
+    /// Hands a packet to Linux.
+    #[inline(never)]
+    fn give(&mut self, packet: Packet, way: LinuxWay) {
+        match way {
+            LinuxWay::Private => self.out.give_to_linux(packet),
+            LinuxWay::Tunnel(slot) => self.out.send(slot.into(), packet),
+            LinuxWay::Marked(tag) => self.out.give_marked(packet, tag),
         }
     }
 

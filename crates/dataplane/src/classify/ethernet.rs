@@ -122,7 +122,7 @@ impl Path {
         let (src_port, dst_port) = meta.summary.flow.ports();
         let is_natt =
             self.view.topology.is_natt_port(src_port) || self.view.topology.is_natt_port(dst_port);
-        meta.enter(Ingress { ifindex: tunnel, mark, via: None }, !is_natt);
+        meta.enter(Ingress::of_linux(tunnel, mark), !is_natt);
         Ok(())
     }
 }

@@ -45,7 +45,7 @@ impl Addresses {
         meta.summary.fields.protocol() == protocol::ESP
             && meta.has_flow
             && meta.ingress.ifindex != 0
-            && meta.ingress.via.is_none()
+            && !meta.ingress.is_decrypted()
             && self.own.has(meta.summary.flow.dst_words())
     }
 }

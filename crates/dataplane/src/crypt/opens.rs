@@ -131,8 +131,7 @@ impl OpenWork {
         if !content.is_whole() {
             return Err(content.broken().map_or(Outcome::Consumed, Outcome::from));
         }
-        let ingress = Ingress { ifindex: self.ifindex, mark: 0, via: Some(self.sa) };
-        meta.enter(ingress, true);
+        meta.enter(Ingress::of_sa(self.ifindex, self.sa), true);
         Ok(())
     }
 }

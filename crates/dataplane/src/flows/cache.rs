@@ -14,6 +14,8 @@
 //! or neighbours have changed. When the databases have changed, each entry that is used next is
 //! asked once whether the change concerns it ([`policy::Stamp`]).
 
+use core::num::NonZero;
+
 use mem::Cache;
 use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed};
@@ -31,23 +33,58 @@ pub(crate) struct Key {
 }
 
 /// How packets come in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ingress {
     /// The interface; 0 for packets of Linux by the private interface.
     pub(crate) ifindex: u32,
     /// The packets' mark, 0 without one.
     pub(crate) mark: u32,
-    /// The SA that they were decrypted by.
-    pub(crate) via: Option<SaHandle>,
+    /// The SA that they were decrypted by, as a word; 0 for none.
+    via: u64,
 }
 
 impl Ingress {
     /// By an Ethernet port.
     #[inline(always)]
     pub(crate) const fn of_port(ifindex: u32) -> Ingress {
-        Ingress { ifindex, mark: 0, via: None }
+        Ingress { ifindex, mark: 0, via: 0 }
+    }
+
+    /// From Linux: by a tunnel interface, or by the private interface, which is 0.
+    #[inline(always)]
+    pub(crate) const fn of_linux(ifindex: u32, mark: u32) -> Ingress {
+        Ingress { ifindex, mark, via: 0 }
+    }
+
+    /// Decrypted by an SA; the interface is that of the ESP packet.
+    #[inline(always)]
+    pub(crate) const fn of_sa(ifindex: u32, sa: SaHandle) -> Ingress {
+        Ingress { ifindex, mark: 0, via: sa.word().get() }
+    }
+
+    /// The SA that they were decrypted by.
+    #[inline(always)]
+    pub(crate) fn via(self) -> Option<SaHandle> {
+        NonZero::new(self.via).and_then(SaHandle::from_word)
+    }
+
+    /// Whether they were decrypted.
+    #[inline(always)]
+    pub(crate) const fn is_decrypted(self) -> bool {
+        self.via != 0
     }
 }
+
+impl PartialEq for Ingress {
+    /// All at once, without a branch for each.
+    #[inline(always)]
+    fn eq(&self, other: &Ingress) -> bool {
+        let unlike = (self.ifindex ^ other.ifindex) | (self.mark ^ other.mark);
+        u64::from(unlike) | (self.via ^ other.via) == 0
+    }
+}
+
+impl Eq for Ingress {}
 
 /// How keys are hashed; seeded, so that nobody outside can choose flows that collide.
 #[derive(Clone, Debug)]

@@ -32,6 +32,18 @@ impl Adjacency {
     }
 }
 
+/// How a packet is handed to Linux.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LinuxWay {
+    /// Through the private interface.
+    Private,
+    /// Through the tunnel interface in this slot.
+    Tunnel(u16),
+    /// Through the private interface, with the mark, and as received by the interface, that this tag
+    /// stands for.
+    Marked(u16),
+}
+
 /// What is done to a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
@@ -40,18 +52,8 @@ pub(crate) enum Action {
     /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE; or fragments of UDP to this
     /// host, of which some may be that.
     OpenUdp,
-    /// Linux's: handed over through the private interface.
-    ToLinux,
-    /// Linux's: handed over through a tunnel interface.
-    ToTunnel {
-        /// The interface's slot.
-        slot: u16,
-    },
-    /// Linux's: handed over through the private interface with a mark, as received by an interface.
-    ToLinuxMarked {
-        /// What stands for mark and interface.
-        tag: u16,
-    },
+    /// Linux's.
+    ToLinux(LinuxWay),
     /// Linux's: given back as received by the interface that it came in by.
     BackToLinux {
         /// The interface's tag.

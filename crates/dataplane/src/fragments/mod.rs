@@ -190,7 +190,7 @@ fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<Ports> {
 /// came. Those that came by different SAs are not of one packet.
 fn scope(handed: &Handed, why: Gather) -> u64 {
     let way = match handed {
-        Handed::Arrived(Arrived { ingress, .. }) => (ingress.ifindex == 0, ingress.via),
+        Handed::Arrived(Arrived { ingress, .. }) => (ingress.ifindex == 0, ingress.via()),
         _ => (true, None),
     };
     let is_again = !matches!(handed, Handed::Arrived(_));

@@ -143,7 +143,7 @@ impl Out {
     #[cold]
     #[inline(never)]
     pub(crate) fn hand_over(&mut self, view: &View, to: usize, packet: Packet, meta: &Meta) {
-        let via = meta.ingress.via;
+        let via = meta.ingress.via();
         let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
         if let Some(batch) = &mut self.batch {
             // A helper has no peers: the worker that it serves hands over.

@@ -6,7 +6,7 @@ use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, Headers, protocol};
 
 use super::{Decision, Draft, Question, too_big};
-use crate::flows::plan::Action;
+use crate::flows::plan::{Action, LinuxWay};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::tables::Tunnel;
@@ -114,7 +114,7 @@ impl Question<'_> {
     pub(super) fn leave_to_linux(&self, ifindex: u32, is_barred: bool) -> Draft {
         Draft::of_flow(match self.view.back(ifindex).filter(|_| !is_barred) {
             Some(tag) => Action::BackToLinux { tag },
-            None => Action::ToLinux,
+            None => Action::ToLinux(LinuxWay::Private),
         })
     }
 
@@ -163,14 +163,14 @@ impl Question<'_> {
     /// A decrypted packet that is Linux's: by the tunnel interface that it came in by, if there is one,
     /// and with the mark that its SA gives it.
     fn to_linux(&self, marks: Marks, tunnel: Option<Tunnel>) -> Decision {
-        let action = match (marks.mark, tunnel) {
-            (0, None) => Action::ToLinux,
-            (0, Some(Tunnel { slot, .. })) => Action::ToTunnel { slot },
+        let way = match (marks.mark, tunnel) {
+            (0, None) => LinuxWay::Private,
+            (0, Some(Tunnel { slot, .. })) => LinuxWay::Tunnel(slot),
             _ => match self.view.topology.marks.get(&marks) {
-                Some(tag) => Action::ToLinuxMarked { tag: *tag },
+                Some(tag) => LinuxWay::Marked(*tag),
                 None => return Decision::Drop(DropReason::InMark),
             },
         };
-        Decision::Go(Draft::of_flow(action))
+        Decision::Go(Draft::of_flow(Action::ToLinux(way)))
     }
 }

@@ -5,7 +5,7 @@ use outcome::DropReason;
 
 use super::route::{self, adjacency};
 use super::{Decision, Draft, Question, Route};
-use crate::flows::plan::{self, Action, Forward};
+use crate::flows::plan::{self, Action, Forward, LinuxWay};
 use crate::packets::Origin;
 
 impl Question<'_> {
@@ -40,7 +40,7 @@ impl Question<'_> {
             // What came from Linux does not find the way back to us: the rule that leads here
             // exempts the private interface. A tunnel interface that is down is Linux's.
             (Route::Local | Route::Linux | Route::Tunnel(_), _) => {
-                return Decision::Go(Draft::of_flow(Action::ToLinux));
+                return Decision::Go(Draft::of_flow(Action::ToLinux(LinuxWay::Private)));
             }
             (Route::Nowhere(reason, Some(cause)), _) => {
                 return Decision::Error(cause, reason, origin);

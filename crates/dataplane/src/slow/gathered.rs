@@ -101,7 +101,7 @@ impl Path {
     pub(super) fn handed(&self, packet: Packet, entered: Entered<'_>) -> Handed {
         match entered {
             Entered::Arrived(meta, ports) => {
-                let via = meta.ingress.via;
+                let via = meta.ingress.via();
                 let held = via.and_then(|via| self.view.reader.shared_sa(via)).map(Arc::clone);
                 let (ingress, has_flow) = (meta.ingress, meta.has_flow);
                 Handed::Arrived(Arrived { packet, ingress, has_flow, held, ports })
@@ -115,7 +115,7 @@ impl Handed {
     /// Whether it came in by a port as it is: not from Linux, nor out of an SA.
     fn is_outer(&self) -> bool {
         matches!(self, Handed::Arrived(Arrived { ingress, .. })
-            if ingress.ifindex != 0 && ingress.via.is_none())
+            if ingress.ifindex != 0 && !ingress.is_decrypted())
     }
 
     /// What its packet's ports are is found out anew.

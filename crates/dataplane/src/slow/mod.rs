@@ -173,7 +173,7 @@ impl Path {
     /// How a classified packet came.
     fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
-        match meta.ingress.via {
+        match meta.ingress.via() {
             Some(via) => Entry::Decrypted {
                 ifindex,
                 mark: meta.ingress.mark,

@@ -190,7 +190,7 @@ impl Path {
     #[inline(never)]
     fn leave(&mut self, packet: Packet, meta: &Meta) {
         let reader = &self.view.reader;
-        let held = meta.ingress.via.and_then(|via| reader.shared_sa(via)).map(Arc::clone);
+        let held = meta.ingress.via().and_then(|via| reader.shared_sa(via)).map(Arc::clone);
         if let Some(batch) = &mut self.exec.out.batch {
             batch.leave(Left { packet, meta: meta.clone(), held });
         }
