@@ -6,7 +6,7 @@ that was deleted and added again, so keys that are used twice make the later cas
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lab import topology as t
 from lab.suites import COVERING
@@ -34,6 +34,15 @@ def _words(suite):
 
 
 SUITES = {name: _words(suite) for name, suite in COVERING.items()}
+
+#: AH's algorithms, each by itself.
+AUTHS = {
+    f"ah-{name}": f"auth-trunc '{LINUX.get(name, f'hmac({name})')}' {{auth:{key}}} {icv}"
+    for name, key, icv in (
+        ("sha1", 160, 96), ("sha256", 256, 128), ("sha384", 384, 192), ("sha512", 512, 256),
+        ("aesxcbc", 128, 96), ("aescmac", 128, 96),
+    )
+}  # fmt: skip
 
 #: Payloads of the pings: empty, unaligned, and up to what fits into every tunnel.
 SIZES = (0, 8, 56, 511, 1000, 1200, 1300)
@@ -74,6 +83,8 @@ SAMPLE = (
     "aes128gcm16 transport v4",
     "aes128-sha1 transport v6",
     "aes128gcm16 tunnel udp-encap",
+    "ah-sha256 transport v6",
+    "aes128gcm16 tunnel 4in4 in AH",
     "aes256gcm16 tunnel esn across 2^32",
     "chacha20poly1305 tunnel 6in4",
     "ike aes128gcm16, rekeys under load",
@@ -99,6 +110,8 @@ class Case:
     flag: str = ""
     tfc_bytes: int = 0
     sizes: tuple = SIZES
+    #: The algorithm of an SA of AH, in transport mode, that is around the first; empty for none.
+    around: str = ""
     #: Payloads that must be refused with an error that says so.
     too_big: tuple = ()
     #: The pings' DF bit, as for lab.pinger; None leaves it to the system.
@@ -111,7 +124,14 @@ def static_cases():
         columns = COLUMNS if has_all_columns(suite) else FEW
         for column, how in ((column, COLUMNS[column]) for column in columns):
             yield Case(f"{suite} {column}", suite, column, **how)
+    for suite in AUTHS:
+        for column, how in COLUMNS.items():
+            if not how.get("encap"):
+                yield Case(f"{suite} {column}", suite, **how)
+    yield Case("ah-sha256 tunnel 4in4 flag align4", "ah-sha256", flag="align4")
     gcm = "aes128gcm16"
+    for column in ("tunnel 4in4", "tunnel 6in6", "transport v4", "transport v6", "tunnel esn"):
+        yield Case(f"{gcm} {column} in AH", gcm, around="ah-sha256", **COLUMNS[column])
     yield Case(f"{gcm} tunnel udp-encap v6", gcm, encap=True, outer=6, inner=6)
     yield Case(f"{gcm} tunnel esn window 4096", gcm, esn=True, window=4096)
     for flag in ("nopmtudisc", "noecn", "decap-dscp", "align4"):
@@ -150,9 +170,20 @@ def batch(case, serial, me, peer):
     """What `ip -batch` is told on side `me`. `serial` makes the SPIs and the keys of the case."""
     return "\n".join([
         "xfrm state flush", "xfrm policy flush",
-        _state(case, serial, me, peer, out=True), _state(case, serial, peer, me, out=False),
+        *_states(case, serial, me, peer, out=True), *_states(case, serial, peer, me, out=False),
         *_policies(case, me, peer), "",
     ])  # fmt: skip
+
+
+def _states(case, serial, source, destination, out):
+    yield _state(case, serial, source, destination, out)
+    if case.around:
+        ah = replace(case, suite=case.around, mode="transport", tfc_bytes=0, flag="", around="")
+        yield _state(ah, serial, source, destination, out)
+
+
+def _proto(suite):
+    return "ah" if suite in AUTHS else "esp"
 
 
 def _state(case, serial, source, destination, out):
@@ -160,7 +191,7 @@ def _state(case, serial, source, destination, out):
 
     def key(match):
         name, bits = match.groups()
-        return "0x" + hashlib.shake_128(f"{spi} {name}".encode()).hexdigest(int(bits) // 8)
+        return "0x" + hashlib.shake_128(f"{spi} {name} {case.suite}".encode()).hexdigest(int(bits) // 8)
 
     flags = " ".join(
         word for word in (
@@ -169,7 +200,8 @@ def _state(case, serial, source, destination, out):
     )  # fmt: skip
     words = [
         f"xfrm state add src {source.outer[case.outer]} dst {destination.outer[case.outer]}",
-        f"proto esp spi {spi:#x} reqid 7 mode {case.mode} replay-window {case.window}",
+        f"proto {_proto(case.suite)} spi {spi:#x} reqid 7 mode {case.mode} "
+        f"replay-window {case.window}",
     ]
     if case.start:
         words.append(f"{'replay-oseq' if out else 'replay-seq'} {case.start}")
@@ -177,7 +209,7 @@ def _state(case, serial, source, destination, out):
         words.append(f'flag "{flags}"')
     if case.tfc_bytes and out:
         words.append(f"tfcpad {case.tfc_bytes}")
-    words.append(re.sub(r"\{(\w+):(\d+)\}", key, SUITES[case.suite]))
+    words.append(re.sub(r"\{(\w+):(\d+)\}", key, (SUITES | AUTHS)[case.suite]))
     if case.encap:
         words.append(f"encap espinudp 4500 4500 {'::' if case.outer == 6 else '0.0.0.0'}")
     return " ".join(words)
@@ -193,11 +225,13 @@ def _policies(case, me, peer):
         # Nothing but the pings: not what the gateways say to each other to find each other.
         near, far, out, back, inbound = mine, its, "", "", ("in",)
         what = "proto icmp" if case.outer == 4 else "proto ipv6-icmp type 128"
-    words = f"proto esp reqid 7 mode {case.mode}"
+    words = f"proto {_proto(case.suite)} reqid 7 mode {case.mode}"
+    # Between the ends of the tunnel, if there is one.
+    around = " tmpl proto ah reqid 7 mode transport" if case.around else ""
     for kind in [what] if case.mode == "tunnel" or case.outer == 4 else [what, what[:-3] + "129"]:
-        yield f"xfrm policy add src {near} dst {far} {kind} dir out priority 100 tmpl {out} {words}"
+        yield f"xfrm policy add src {near} dst {far} {kind} dir out priority 100 tmpl {out} {words}{around}"
         for way in inbound:
             yield (
                 f"xfrm policy add src {far} dst {near} {kind} dir {way} priority 100 "
-                f"tmpl {back} {words}"
+                f"tmpl {back} {words}{around}"
             )

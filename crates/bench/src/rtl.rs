@@ -7,7 +7,7 @@
 use std::time::Instant;
 
 use crypto::{Keys, Suite};
-use esp::{Mode, SaFlags, SaParams};
+use esp::{Mode, Protocol, SaFlags, SaParams};
 use rtl::registers::REPLAY_WINDOW;
 use rtl::{Action, Policy, Sa, Selector, Side, Simulation, Tables};
 use wire::{ipv4, protocol};
@@ -124,6 +124,7 @@ fn gateway(suite: Suite) -> Result<Simulation, BenchError> {
         spi: 0x1000,
         src: [192, 0, 2, 1].into(),
         dst: [192, 0, 2, 2].into(),
+        protocol: Protocol::Esp,
         mode: Mode::Tunnel,
         suite,
         encap: None,

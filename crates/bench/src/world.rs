@@ -13,7 +13,7 @@ use core::net::{IpAddr, Ipv4Addr};
 
 use crypto::{Keys, Suite};
 use dataplane::{Interface, Topology};
-use esp::{Mode, SaFlags, SaParams};
+use esp::{Mode, Protocol, SaFlags, SaParams};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
     SourceCheck, Subnet, table,
@@ -48,6 +48,7 @@ pub(crate) fn sa_config(suite: Suite, direction: Direction, n: u32, generation: 
         spi: spi(n, generation),
         src: src.into(),
         dst: dst.into(),
+        protocol: Protocol::Esp,
         mode: Mode::Tunnel,
         suite,
         encap: None,

@@ -91,6 +91,8 @@ pub struct Sa {
     pub src: String,
     /// Outer destination.
     pub dst: String,
+    /// `esp` or `ah`.
+    pub protocol: String,
     /// `tunnel` or `transport`.
     pub mode: String,
     /// Algorithms.

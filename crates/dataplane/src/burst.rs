@@ -185,12 +185,13 @@ impl Path {
     /// Decrypts what was gathered, and moves on what was inside.
     #[inline(never)]
     pub(crate) fn open_gathered(&mut self, misses: &mut impl Misses) {
-        if let Some(work) = self.exec.crypt.take_opens() {
+        // What was inside may have to be opened again; each time it is shorter.
+        while let Some(work) = self.exec.crypt.take_opens() {
             self.submit_opens(work);
-        }
-        while let Some(mut done) = self.exec.crypt.poll_opens() {
-            self.accept_all(misses, &mut done);
-            self.exec.crypt.put_back_opens(done);
+            while let Some(mut done) = self.exec.crypt.poll_opens() {
+                self.accept_all(misses, &mut done);
+                self.exec.crypt.put_back_opens(done);
+            }
         }
     }
 
@@ -212,7 +213,7 @@ impl Path {
     pub(crate) fn accept_all(&mut self, misses: &mut impl Misses, opens: &mut Opens) {
         let is_spread = self.exec.crypt.is_spread;
         let has_rules = !self.view.topology.mark_rules.is_empty();
-        let Opens { packets, work, metas } = opens;
+        let Opens { packets, work, metas, .. } = opens;
         // Those of earlier bursts may follow.
         let works = work.get(..packets.len()).unwrap_or_default();
         let mut rest = works.iter();

@@ -6,7 +6,7 @@ use wire::{Span, parse_ip};
 use crate::iv::IvSource;
 use crate::live_numbers::LiveNumbers;
 use crate::open::Opened;
-use crate::params::{Mode, SaFlags, SaParams, UdpEncap};
+use crate::params::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 use crate::sa::Sa;
 
 /// Treats `data` as an outer IP packet whose ESP text is decrypted already, as if the sender knew
@@ -64,6 +64,78 @@ pub fn seal(data: &[u8]) {
     assert_eq!(sealing.esp.end(), sealed.end());
 }
 
+/// Treats `data` as a packet with AH whose ICV is right, and as one that gets AH and loses it again. The
+/// first byte chooses the SA.
+///
+/// # Panics
+/// When what is handed out does not lie inside the packet, or is not what was put in.
+pub fn ah(data: &[u8]) {
+    let Some((choice, packet)) = data.split_first() else { return };
+    let Ok(h) = parse_ip(packet) else { return };
+    let is_v4 = if choice & 4 == 0 { choice & 8 == 0 } else { h.src.is_ipv4() };
+    let behind = packet.len() + 100;
+    if let Some(sa) = ah_sa(*choice, h.src.is_ipv4()) {
+        let mut buf = packet.to_vec();
+        buf.resize(packet.len() + behind, 0);
+        let outer = Span { start: 0, len: h.total_len.into() };
+        if let Some(Opened::Packet { span, headers }) = lose_ah(&sa, &mut buf, outer) {
+            assert!(span.end() <= outer.end());
+            assert_eq!(headers, parse_ip(&buf[span.range()]));
+        }
+    }
+    let (Some(tx), Some(rx)) = (ah_sa(*choice, is_v4), ah_sa(*choice, is_v4)) else { return };
+    let mut buf = vec![0; 128];
+    buf.extend_from_slice(packet);
+    buf.resize(buf.len() + behind, 0);
+    let span = Span { start: 128, len: packet.len() };
+    let number = tx.lease(1).ok().and_then(|mut lease| lease.next());
+    let Some(number) = number else { unreachable!("the first number") };
+    let mut ivs = IvSource::from_seed([0; 32]);
+    let Ok(sealing) = tx.seal_prepare(&mut buf, span, &h, number, &mut ivs, 1500) else { return };
+    let Ok(sealed) = tx.seal_finish(&mut buf, &sealing, JobStatus::Done) else {
+        unreachable!("the job succeeded")
+    };
+    assert_eq!(parse_ip(&buf[sealed.range()]).map(|h| usize::from(h.total_len)), Ok(sealed.len));
+    buf.resize(buf.len() + behind, 0);
+    let Some(Opened::Packet { span, .. }) = lose_ah(&rx, &mut buf, sealed) else {
+        unreachable!("it has AH now")
+    };
+    // The checksum of IPv4 is computed anew: it may be spelled in two ways.
+    let (total, headers) = (usize::from(h.total_len), usize::from(h.header_len));
+    assert_eq!(buf[span.range()][headers..], packet[headers..total]);
+}
+
+/// Takes AH from a packet as if its ICV were right.
+fn lose_ah(sa: &Sa, buf: &mut [u8], packet: Span) -> Option<Opened> {
+    let h = parse_ip(buf.get(packet.range())?).ok()?;
+    let opening = sa.open_ah(buf, packet, (&h).into()).ok()?;
+    assert!(opening.blank(buf, (&h).into()).is_some(), "as it was seen");
+    sa.open_finish(buf, packet, &h, &opening, JobStatus::Done, 1).ok()
+}
+
+/// The algorithms that the first byte of an input chooses from.
+const HASHES: [Integrity; 4] =
+    [Integrity::Sha1_96, Integrity::Sha256_128, Integrity::Sha384_192, Integrity::Sha512_256];
+
+fn ah_sa(choice: u8, v4: bool) -> Option<Sa> {
+    let suite = Suite::integrity_only(HASHES[usize::from(choice & 3)]);
+    let address = if v4 { "192.0.2.1" } else { "2001:db8::1" }.parse().ok()?;
+    let params = SaParams {
+        spi: 0x100,
+        src: address,
+        dst: address,
+        protocol: Protocol::Ah,
+        mode: if choice & 4 == 0 { Mode::Tunnel } else { Mode::Transport },
+        suite,
+        encap: None,
+        esn: choice & 16 != 0,
+        replay_window: 64,
+        tfc_pad_len: 0,
+        flags: SaFlags { align4: choice & 32 != 0, ..SaFlags::default() },
+    };
+    Sa::new(params, Session::new(suite, Box::new(())), LiveNumbers::on_heap(64)).ok()
+}
+
 fn sa(choice: u8, v4: bool) -> Option<Sa> {
     let suite = match choice & 3 {
         0 => Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
@@ -79,6 +151,7 @@ fn sa(choice: u8, v4: bool) -> Option<Sa> {
         spi: 0x100,
         src: address,
         dst: address,
+        protocol: Protocol::Esp,
         mode: if choice & 4 == 0 { Mode::Tunnel } else { Mode::Transport },
         suite,
         encap: (choice & 8 != 0).then_some(UdpEncap { src_port: 4500, dst_port: 4500 }),

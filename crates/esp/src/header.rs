@@ -1,7 +1,7 @@
 //! The outer headers of a tunnel, computed once and completed for each packet.
 //!
 //! ```text
-//!   IPv4 (20) or IPv6 (40) | UDP (8), with RFC 3948 encapsulation | ESP ...
+//!   IPv4 (20) or IPv6 (40) | UDP (8), with RFC 3948 encapsulation | ESP, AH ...
 //! ```
 //!
 //! What differs between packets: traffic class, length and, for IPv4, identification, DF and the
@@ -16,7 +16,7 @@ use core::net::IpAddr;
 use wire::{checksum, ipv4, ipv6, protocol};
 
 use crate::ecn;
-use crate::params::{Mode, SaParams, UdpEncap};
+use crate::params::{Mode, Protocol, SaParams, UdpEncap};
 use crate::size::{ESP_HEADER_LEN, Geometry, UDP_HEADER_LEN};
 
 /// The outer TTL or hop limit: what Linux's routes give unless told otherwise (RFC 1700's default).
@@ -54,17 +54,19 @@ pub(crate) enum Form {
     V6Cbc,
     /// The same with UDP encapsulation.
     V6UdpCbc,
-    /// Transport mode, TFC padding, no encryption, DES's blocks.
+    /// Transport mode, TFC padding, no encryption, DES's blocks, AH.
     Other,
 }
 
 impl Form {
     fn of(params: &SaParams, geometry: &Geometry) -> Form {
-        if params.mode == Mode::Transport || params.tfc_pad_len != 0 {
+        let is_esp = params.protocol == Protocol::Esp;
+        if !is_esp || params.mode == Mode::Transport || params.tfc_pad_len != 0 {
             return Form::Other;
         }
         let is_random = params.suite.needs_random_iv();
-        let is_cbc = match (geometry.iv_len, geometry.align, is_random) {
+        let iv_len = params.suite.iv_len_bytes();
+        let is_cbc = match (iv_len, geometry.align, is_random) {
             (8, 4, false) => false,
             (16, 16, true) => true,
             _ => return Form::Other,
@@ -112,7 +114,10 @@ const _: () = assert!(size_of::<OuterTemplate>() == mem::LINE_LEN, "one cache li
 
 impl OuterTemplate {
     pub fn new(params: &SaParams) -> OuterTemplate {
-        let protocol = if params.encap.is_some() { protocol::UDP } else { protocol::ESP };
+        let protocol = match params.encap {
+            Some(_) => protocol::UDP,
+            None => params.protocol.number(),
+        };
         let mut bytes = [0; MAX_LEN];
         let ip_len = match (params.src, params.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
@@ -143,7 +148,8 @@ impl OuterTemplate {
             sum: checksum::sum(&bytes[..ip_len]),
             ident_base: (params.spi ^ params.spi >> 16) as u16,
             spi: params.spi,
-            around: geometry.headroom() as u8 + geometry.icv_len, // at most 72 and 32
+            // At most 72 and 32; of AH 112.
+            around: geometry.headroom() as u8 + geometry.behind_len,
             class_mask: dscp_mask | ecn_mask,
             form: Form::of(params, &geometry),
             copy_df: !params.flags.no_pmtu_disc,
@@ -260,6 +266,7 @@ mod tests {
             spi: 0x1234_5678,
             src: src.parse().unwrap(),
             dst: dst.parse().unwrap(),
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite: Suite::ChaCha20Poly1305,
             encap,

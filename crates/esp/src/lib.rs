@@ -1,4 +1,5 @@
-//! One SA's packet work: sequence numbers, replay window, encapsulation, decapsulation (RFC 4303).
+//! One SA's packet work: sequence numbers, replay window, encapsulation, decapsulation, of ESP
+//! (RFC 4303) and AH (RFC 4302).
 //!
 //! Pure: no I/O, no clock, no allocation per packet. The encryption itself is a
 //! [`crypto::Engine`]'s, between the two halves of each direction:
@@ -10,6 +11,9 @@
 //! | [`crypto::Job::esp`] with [`crypto::Op::Seal`] | [`crypto::Job::esp`] with [`crypto::Op::Open`] |
 //! | [`Sa::seal_finish`]: status, UDP checksum | [`Opening::content`]: status, trailer, content |
 //! | | [`Sa::open_accept`]: replay window, counters |
+//!
+//! AH is looked at with [`Sa::open_ah`] instead, and made ready for the job with [`Opening::blank`].
+//! All else is as for ESP.
 //!
 //! A burst goes through each step as a whole. [`Sa::open_finish`] is the last two inbound steps for
 //! who has one packet only.
@@ -25,7 +29,7 @@
 //! ```
 //! use crypto::{AesKey, IcvLen, Job, Keys, Op, Provider, Suite};
 //! use engine_openssl::OpensslProvider;
-//! use esp::{LiveNumbers, IvSource, Mode, Sa, SaFlags, SaParams};
+//! use esp::{LiveNumbers, IvSource, Mode, Protocol, Sa, SaFlags, SaParams};
 //! use outcome::DropReason;
 //! use wire::{Span, ipv4, parse_ip};
 //!
@@ -34,8 +38,8 @@
 //! let keys = Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: vec![] };
 //! let provider = OpensslProvider::new()?;
 //! let params = SaParams {
-//!     spi: 0x1001, src: "192.0.2.1".parse()?, dst: "192.0.2.2".parse()?, mode: Mode::Tunnel,
-//!     suite, encap: None, esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
+//!     spi: 0x1001, src: "192.0.2.1".parse()?, dst: "192.0.2.2".parse()?, protocol: Protocol::Esp,
+//!     mode: Mode::Tunnel, suite, encap: None, esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
 //! };
 //! let sa = || -> Result<Sa, Box<dyn core::error::Error>> {
 //!     let session = provider.session(suite, &keys)?;
@@ -95,11 +99,12 @@
 //!
 //! # Not handled
 //!
-//! AH, BEET, IP-TFS; fragments of ESP (reassemble before), and fragments in transport mode.
+//! BEET, IP-TFS; fragments of ESP (reassemble before), and fragments in transport mode.
 //! Lifetimes, selectors and whether the content is allowed under the SA are `policy`'s and the data
 //! path's.
 #![forbid(unsafe_code)]
 
+mod ah;
 mod ecn;
 #[doc(hidden)]
 pub mod fuzz;
@@ -120,7 +125,7 @@ pub use ecn::EcnDecap;
 pub use iv::IvSource;
 pub use live_numbers::LiveNumbers;
 pub use open::{Content, Opened, Opening};
-pub use params::{Mode, SaFlags, SaParams, UdpEncap};
+pub use params::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 pub use replay::ReplayWindow;
 pub use ring::MAX_REPLAY_WINDOW;
 pub use sa::{Sa, SaError};

@@ -18,14 +18,15 @@ use crate::transport;
 /// A packet that is ready to be decrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The ESP part: ESP header to ICV; what the crypto job works on.
+    /// The ESP part: ESP header to ICV; what the crypto job works on. Of AH the whole packet, and
+    /// behind it a copy of its ICV.
     pub esp: Span,
     /// The whole sequence number; with ESN its high half is inferred, and proven by the ICV.
     pub seq: u64,
     /// The high half of the extended sequence number, for the crypto job.
     pub seq_hi: Option<u32>,
     /// The SA's: where many SAs are in use, it would have to be fetched again to look at what was decrypted.
-    shape: Shape,
+    pub(crate) shape: Shape,
 }
 
 /// What was inside.
@@ -120,7 +121,8 @@ impl Sa {
     /// Checks what can be checked before the ICV: lengths and the replay window. Writes nothing
     /// but the counters of replays.
     ///
-    /// `esp` is where the ESP packet lies in `buf`, from its SPI to its ICV.
+    /// `esp` is where the ESP packet lies in `buf`, from its SPI to its ICV. For an SA of AH see
+    /// [`Sa::open_ah`].
     ///
     /// # Errors
     /// - [`DropReason::MalformedEsp`]: too short, or not a multiple of the cipher's block or of 4
@@ -290,6 +292,9 @@ impl Opening {
             JobStatus::BadIcv => return Err(DropReason::InIntegrity),
             JobStatus::Failed | JobStatus::Pending => return Err(DropReason::InCrypto),
         }
+        if self.shape.is_ah() {
+            return in_parts(self.look_behind_ah(buf, (outer, outer_h), inner));
+        }
         let visible_len = self.visible_len(outer, outer_h)?;
 
         // 2.
@@ -331,7 +336,7 @@ impl Opening {
     /// Checks an inner packet, which lies at `payload` in the whole buffer and at the beginning of
     /// `rest`, and carries ECN and DSCP over.
     #[inline(always)]
-    fn tunnel(
+    pub(crate) fn tunnel(
         &self,
         rest: &mut [u8],
         payload: Span,
@@ -391,7 +396,7 @@ impl Opening {
 
     /// Restores a packet of transport mode.
     #[inline(never)]
-    fn transport(
+    pub(crate) fn transport(
         &self,
         buf: &mut [u8],
         outer: (Span, Fields),

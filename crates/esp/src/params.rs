@@ -4,6 +4,25 @@ use core::net::IpAddr;
 
 use crypto::Suite;
 
+/// The protocol that an SA speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Encapsulating Security Payload (RFC 4303).
+    Esp,
+    /// Authentication Header (RFC 4302).
+    Ah,
+}
+
+impl Protocol {
+    /// Its IP protocol number.
+    pub const fn number(self) -> u8 {
+        match self {
+            Protocol::Esp => wire::protocol::ESP,
+            Protocol::Ah => wire::protocol::AH,
+        }
+    }
+}
+
 /// Tunnel or transport mode (RFC 4301 §3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
@@ -33,6 +52,9 @@ pub struct SaFlags {
     pub no_pmtu_disc: bool,
     /// Do not copy the inner DSCP to the outer header (`extra_flag dont-encap-dscp`).
     pub dont_encap_dscp: bool,
+    /// AH over IPv4: pad the header to a multiple of 4 bytes, as RFC 4302 §2.6 has it, and not of 8
+    /// (`align4`).
+    pub align4: bool,
 }
 
 /// An SA as the data path needs it, without keys.
@@ -44,9 +66,11 @@ pub struct SaParams {
     pub src: IpAddr,
     /// Outer destination address.
     pub dst: IpAddr,
+    /// ESP or AH.
+    pub protocol: Protocol,
     /// Tunnel or transport.
     pub mode: Mode,
-    /// The algorithms.
+    /// The algorithms; of AH the integrity algorithm, as that of a suite without encryption.
     pub suite: Suite,
     /// UDP encapsulation, if any.
     pub encap: Option<UdpEncap>,

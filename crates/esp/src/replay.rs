@@ -209,7 +209,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::params::{Mode, SaFlags, SaParams};
+    use crate::params::{Mode, Protocol, SaFlags, SaParams};
     use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 
     fn view(live: &LiveNumbers, size: u32, esn: bool) -> ReplayWindow<'_> {
@@ -218,6 +218,7 @@ mod tests {
             spi: 0x100,
             src: address,
             dst: address,
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite: crypto::Suite::ChaCha20Poly1305,
             encap: None,

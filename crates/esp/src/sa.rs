@@ -6,12 +6,13 @@ use crypto::Session;
 use mem::Cache;
 use outcome::DropReason;
 use thiserror::Error;
-use wire::Fields;
+use wire::{Family, Fields};
 
+use crate::ah;
 use crate::ecn::EcnDecap;
 use crate::header::OuterTemplate;
 use crate::live_numbers::LiveNumbers;
-use crate::params::{Mode, SaParams};
+use crate::params::{Mode, Protocol, SaParams};
 use crate::replay::ReplayWindow;
 use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 use crate::sequence::{self, Lease, NumbersLeft};
@@ -22,7 +23,8 @@ use crate::transport;
 ///
 /// An SA works in one direction, which the caller chooses by the functions it calls:
 /// [`Sa::seal_prepare`] and [`Sa::seal_finish`], or [`Sa::open_prepare`] and [`Sa::open_finish`].
-/// Between the two the caller runs a [`crypto::Job::esp`] on the ESP part of the packet.
+/// Between the two the caller runs a [`crypto::Job::esp`] on the ESP part of the packet; for AH on
+/// what the two say.
 ///
 /// Shared by `Arc`. One worker at a time for each SA: see [`LiveNumbers`]. Sequence numbers stay unique
 /// even if that is broken; the replay window and the counters do not stay exact.
@@ -64,6 +66,10 @@ impl Sa {
         if params.spi == 0 {
             return Err(SaError::SpiZero);
         }
+        let is_bare = params.encap.is_none() && params.tfc_pad_len == 0;
+        if params.protocol == Protocol::Ah && !(is_bare && ah::is_for(params.suite)) {
+            return Err(SaError::Ah);
+        }
         if params.replay_window > MAX_REPLAY_WINDOW {
             return Err(SaError::ReplayWindow(params.replay_window));
         }
@@ -91,6 +97,12 @@ impl Sa {
     #[inline]
     pub fn is_tunnel(&self) -> bool {
         self.shape.mode() == Mode::Tunnel
+    }
+
+    /// Whether the protocol is AH, as against ESP.
+    #[inline]
+    pub fn is_ah(&self) -> bool {
+        self.shape.is_ah()
     }
 
     /// The live numbers.
@@ -158,7 +170,7 @@ impl Sa {
     /// alignment asks for, trailer, ICV. TFC padding is not in it.
     pub fn overhead(&self) -> usize {
         let g = self.shape.geometry();
-        g.headroom() + g.pad_max() + crate::size::TRAILER_LEN + usize::from(g.icv_len)
+        g.headroom() + g.pad_max() + usize::from(g.trailer_len) + usize::from(g.behind_len)
     }
 
     /// The room in bytes that [`Sa::seal_prepare`] needs in front of a packet.
@@ -196,6 +208,29 @@ impl Sa {
         Ok(self.sealed_len(usize::from(h.total_len()), visible_len))
     }
 
+    /// How much of a packet stays in front of what is protected, in bytes: nothing in tunnel mode.
+    ///
+    /// `h` was parsed from `packet`.
+    ///
+    /// # Errors
+    /// Transport mode: [`DropReason::OutMode`] and [`DropReason::MalformedIp`] as
+    /// [`Sa::seal_prepare`].
+    pub fn visible_len(&self, packet: &[u8], h: impl Into<Fields>) -> Result<usize, DropReason> {
+        let h = h.into();
+        match self.params.mode {
+            Mode::Tunnel => Ok(0),
+            Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
+                Err(DropReason::OutMode)
+            }
+            Mode::Transport => Ok(transport::split(packet, h)?.len),
+        }
+    }
+
+    /// The length in bytes of a tunnel's outer IP header.
+    pub fn outer_header_len(&self) -> usize {
+        base_header_len(&self.params)
+    }
+
     /// The length in bytes of the sealed packet, without TFC padding, by lengths alone.
     ///
     /// `visible_len`: in transport mode the length of the headers that stay in front of ESP; 0 in
@@ -222,6 +257,9 @@ pub enum SaError {
     /// SPI 0 never appears on the wire (RFC 4303 §2.1).
     #[error("SPI 0 is reserved")]
     SpiZero,
+    /// AH encrypts nothing, has no padding, and does not go through NAT (RFC 3948 §1).
+    #[error("AH takes an integrity algorithm alone, without UDP encapsulation and TFC padding")]
+    Ah,
     /// The replay window is too large.
     #[error("a replay window of {0} packets is above 65536")]
     ReplayWindow(u32),
@@ -249,6 +287,7 @@ mod tests {
             spi: 0x100,
             src: "192.0.2.1".parse().unwrap(),
             dst: "192.0.2.2".parse().unwrap(),
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite: GCM,
             encap: None,

@@ -26,7 +26,8 @@ use crate::transport::{self, Visible};
 pub struct Sealing {
     /// The whole new packet, from its outer IP header to the ICV.
     pub packet: Span,
-    /// The ESP part: ESP header to ICV; what the crypto job works on.
+    /// The ESP part: ESP header to ICV; what the crypto job works on. Of AH the whole packet, and
+    /// behind it the place that the job writes the ICV to.
     pub esp: Span,
     /// The high half of the extended sequence number, for the crypto job.
     pub seq_hi: Option<u32>,
@@ -62,7 +63,8 @@ impl Sa {
     /// Makes an ESP packet of a cleartext IP packet, up to the encryption.
     ///
     /// `packet` is where the IP packet lies in `buf`, with room around it: [`Sa::headroom`] in
-    /// front, the rest of [`Sa::overhead`] and any TFC padding behind. Bytes of `packet` past the
+    /// front, the rest of [`Sa::overhead`] and any TFC padding behind; AH needs room for its ICV and
+    /// a copy of the headers behind. Bytes of `packet` past the
     /// length that the IP header gives (Ethernet padding) are cut. `h` was parsed from it. `mtu`
     /// is that of the path to the peer, in bytes: it bounds TFC padding and nothing else; that the
     /// packet fits is the caller's to see to, with [`Sa::max_inner_len`]. `number` comes from
@@ -207,27 +209,16 @@ impl Sa {
         ivs: &mut IvSource,
         mtu: usize,
     ) -> Result<Sealing, DropReason> {
+        if self.shape.is_ah() {
+            return self.seal_ah(buf, packet, h, number);
+        }
         let (t, params) = (&self.template, self.params());
         let g = &self.shape.geometry();
 
         // 1.
-        let packet_len = usize::from(h.total_len());
-        let end = packet.start.checked_add(packet_len).ok_or(DropReason::MalformedIp)?;
-        if packet_len > packet.len || end > buf.len() {
-            return Err(DropReason::MalformedIp);
-        }
-        let split = match params.mode {
-            Mode::Tunnel => None,
-            Mode::Transport => {
-                let cleartext = buf.get(packet.start..end).ok_or(DropReason::MalformedIp)?;
-                if (h.family() == Family::V4) != params.dst.is_ipv4() {
-                    return Err(DropReason::OutMode);
-                }
-                Some(transport::split(cleartext, h)?)
-            }
-        };
+        let (split, payload_len) = self.split(buf, packet, h)?;
         let visible_len = split.map_or(0, |v| v.len);
-        let payload_len = packet_len.checked_sub(visible_len).ok_or(DropReason::MalformedIp)?;
+        let end = packet.start + visible_len + payload_len;
 
         // 2.
         let tfc_len = match (params.mode, params.tfc_pad_len as usize) {
@@ -247,11 +238,7 @@ impl Sa {
         }
 
         // 3.
-        let next_header = match (split, h.family()) {
-            (Some(visible), _) => visible.protocol,
-            (None, Family::V4) => protocol::IPV4,
-            (None, Family::V6) => protocol::IPV6,
-        };
+        let next_header = split.map_or_else(|| Sa::protocol_of(h), |visible| visible.protocol);
         let behind = buf.get_mut(end..start + total_len).ok_or(DropReason::OutNoRoom)?;
         let (tfc, behind) = behind.split_at_mut_checked(tfc_len).ok_or(DropReason::OutNoRoom)?;
         tfc.fill(0);
@@ -262,7 +249,8 @@ impl Sa {
         }
         let esp_start = start + visible_len + usize::from(g.outer_ip_len) + usize::from(g.udp_len);
         let in_front = buf.get_mut(esp_start..).ok_or(DropReason::OutNoRoom)?;
-        let iv = t.write_esp(in_front, number).and_then(|iv| iv.get_mut(..g.iv_len.into()));
+        let iv_len = self.shape.prefix_len() - ESP_HEADER_LEN;
+        let iv = t.write_esp(in_front, number).and_then(|iv| iv.get_mut(..iv_len));
         match iv.ok_or(DropReason::OutNoRoom)? {
             [] => {}
             iv if params.suite.needs_random_iv() => ivs.fill(iv),
@@ -275,15 +263,7 @@ impl Sa {
         let total = total_len as u16; // at most MAX_IP_LEN
         let whole = buf.get_mut(start..start + total_len).ok_or(DropReason::OutNoRoom)?;
         let written = match split {
-            None => {
-                let per_packet = PerPacket {
-                    traffic_class: h.traffic_class() & t.class_mask,
-                    dont_fragment: t.copy_df && h.dont_fragment(),
-                    number,
-                    total_len: total,
-                };
-                self.write_tunnel(whole, per_packet)
-            }
+            None => self.write_tunnel(whole, self.per_packet(h, number, total)),
             Some(visible) => self.write_transport(whole, visible, h.family(), total),
         };
         written.ok_or(DropReason::OutNoRoom)?;
@@ -296,6 +276,8 @@ impl Sa {
     }
 
     /// Completes a packet after the crypto job has run, and says where it is.
+    ///
+    /// AH gets its ICV here, and the headers their mutable fields back.
     ///
     /// UDP over IPv6 gets its checksum here, over the ciphertext: IPv6 receivers drop UDP without
     /// one unless told otherwise (RFC 8200 §8.1, RFC 6935 §5), and Linux sends one too
@@ -314,7 +296,7 @@ impl Sa {
     ) -> Result<Span, DropReason> {
         let end = sealing.packet.start.checked_add(sealing.packet.len);
         let is_inside = end.is_some_and(|end| end <= buf.len());
-        if is_inside && status == JobStatus::Done && !self.shape.sums_udp() {
+        if is_inside && status == JobStatus::Done && !self.shape.finishes() {
             return Ok(sealing.packet);
         }
         self.seal_finish_any(buf, sealing, status)
@@ -324,7 +306,7 @@ impl Sa {
     /// succeeded. Where it has not, what [`Sa::seal_prepare`] returned may be sent then as it is.
     #[inline]
     pub fn has_to_finish(&self) -> bool {
-        self.shape.sums_udp()
+        self.shape.finishes()
     }
 
     /// [`Sa::seal_finish`] for every SA, status and place.
@@ -343,6 +325,9 @@ impl Sa {
             packet.fill(0);
             return Err(DropReason::OutCrypto);
         }
+        if self.shape.is_ah() {
+            return self.finish_ah(buf, sealing).ok_or(DropReason::OutCrypto);
+        }
         if self.shape.sums_udp() {
             let udp_at = (sealing.esp.start - start)
                 .checked_sub(UDP_HEADER_LEN)
@@ -352,8 +337,52 @@ impl Sa {
         Ok(sealing.packet)
     }
 
+    /// Splits a packet into the headers that stay visible, in transport mode, and what is protected, whose
+    /// length is beside them.
+    pub(crate) fn split(
+        &self,
+        buf: &[u8],
+        packet: Span,
+        h: Fields,
+    ) -> Result<(Option<Visible>, usize), DropReason> {
+        let packet_len = usize::from(h.total_len());
+        let end = packet.start.checked_add(packet_len).ok_or(DropReason::MalformedIp)?;
+        if packet_len > packet.len || end > buf.len() {
+            return Err(DropReason::MalformedIp);
+        }
+        if self.shape.mode() == Mode::Tunnel {
+            return Ok((None, packet_len));
+        }
+        if (h.family() == Family::V4) != self.shape.is_v4() {
+            return Err(DropReason::OutMode);
+        }
+        let cleartext = buf.get(packet.start..end).ok_or(DropReason::MalformedIp)?;
+        let visible = transport::split(cleartext, h)?;
+        let payload_len = packet_len.checked_sub(visible.len).ok_or(DropReason::MalformedIp)?;
+        Ok((Some(visible), payload_len))
+    }
+
+    /// What a packet of a tunnel adds to the outer headers.
+    pub(crate) fn per_packet(&self, h: Fields, number: u64, total_len: u16) -> PerPacket {
+        let t = &self.template;
+        PerPacket {
+            traffic_class: h.traffic_class() & t.class_mask,
+            dont_fragment: t.copy_df && h.dont_fragment(),
+            number,
+            total_len,
+        }
+    }
+
+    /// The protocol number of a whole IP packet inside another one.
+    pub(crate) fn protocol_of(h: Fields) -> u8 {
+        match h.family() {
+            Family::V4 => protocol::IPV4,
+            Family::V6 => protocol::IPV6,
+        }
+    }
+
     /// Writes a tunnel's outer headers.
-    fn write_tunnel(&self, packet: &mut [u8], per_packet: PerPacket) -> Option<()> {
+    pub(crate) fn write_tunnel(&self, packet: &mut [u8], per_packet: PerPacket) -> Option<()> {
         let t = &self.template;
         let (at, rest) = match self.params().dst.is_ipv4() {
             true => (ipv4::MIN_HEADER_LEN, t.write_v4(packet, per_packet)?),
@@ -444,7 +473,7 @@ mod tests {
 
     use super::*;
     use crate::live_numbers::LiveNumbers;
-    use crate::params::{SaFlags, SaParams, UdpEncap};
+    use crate::params::{Protocol, SaFlags, SaParams, UdpEncap};
 
     fn tunnels() -> impl Strategy<Value = SaParams> {
         let suite = prop::sample::select(Suite::all().collect::<Vec<_>>());
@@ -459,6 +488,7 @@ mod tests {
                     spi: spi | 0x100,
                     src: src.parse().unwrap(),
                     dst: dst.parse().unwrap(),
+                    protocol: Protocol::Esp,
                     mode: Mode::Tunnel,
                     suite,
                     encap: is_udp.then_some(UdpEncap { src_port: 4500, dst_port: 61234 }),
@@ -580,6 +610,7 @@ mod tests {
                         spi: 0x100,
                         src: src.parse().unwrap(),
                         dst: dst.parse().unwrap(),
+                        protocol: Protocol::Esp,
                         mode: Mode::Tunnel,
                         suite,
                         encap,

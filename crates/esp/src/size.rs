@@ -3,8 +3,9 @@
 use crypto::Suite;
 use outcome::DropReason;
 
+use crate::ah;
 use crate::ecn::{self, EcnDecap};
-use crate::params::{Mode, SaParams};
+use crate::params::{Mode, Protocol, SaParams};
 use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 
 /// ESP's own header: SPI and sequence number (RFC 4303 §2.1, §2.2).
@@ -23,10 +24,12 @@ pub(crate) struct Geometry {
     pub outer_ip_len: u8,
     /// The UDP header of RFC 3948; 0 without.
     pub udp_len: u8,
-    /// The IV in each packet.
-    pub iv_len: u8,
-    /// The ICV.
-    pub icv_len: u8,
+    /// From the protocol's first byte to the payload's: ESP header and IV, or AH with its ICV.
+    pub prefix_len: u8,
+    /// ESP's fixed trailer; 0 for AH.
+    pub trailer_len: u8,
+    /// What follows payload and trailer: ESP's ICV; 0 for AH.
+    pub behind_len: u8,
     /// The multiple that payload and trailer together must have.
     pub align: u8,
 }
@@ -34,32 +37,39 @@ pub(crate) struct Geometry {
 impl Geometry {
     pub fn new(params: &SaParams) -> Geometry {
         let suite: Suite = params.suite;
-        Geometry {
-            outer_ip_len: match params.mode {
-                Mode::Tunnel => base_header_len(params) as u8,
-                Mode::Transport => 0,
+        let outer_ip_len = match params.mode {
+            Mode::Tunnel => base_header_len(params) as u8,
+            Mode::Transport => 0,
+        };
+        match params.protocol {
+            Protocol::Esp => Geometry {
+                outer_ip_len,
+                udp_len: if params.encap.is_some() { UDP_HEADER_LEN as u8 } else { 0 },
+                prefix_len: (ESP_HEADER_LEN + suite.iv_len_bytes()) as u8, // at most 24
+                trailer_len: TRAILER_LEN as u8,
+                behind_len: suite.icv_len_bytes() as u8,
+                align: suite.align_bytes() as u8,
             },
-            udp_len: if params.encap.is_some() { UDP_HEADER_LEN as u8 } else { 0 },
-            iv_len: suite.iv_len_bytes() as u8,
-            icv_len: suite.icv_len_bytes() as u8,
-            align: suite.align_bytes() as u8,
+            Protocol::Ah => Geometry {
+                outer_ip_len,
+                udp_len: 0,
+                prefix_len: ah::header_len(params) as u8, // at most 72
+                trailer_len: 0,
+                behind_len: 0,
+                align: 1,
+            },
         }
-    }
-
-    /// From the ESP header's first byte to the first byte of text.
-    pub fn prefix_len(&self) -> usize {
-        ESP_HEADER_LEN + usize::from(self.iv_len)
     }
 
     /// What is put in front of the payload, apart from headers that stay visible.
     pub fn headroom(&self) -> usize {
-        usize::from(self.outer_ip_len) + usize::from(self.udp_len) + self.prefix_len()
+        usize::from(self.outer_ip_len) + usize::from(self.udp_len) + usize::from(self.prefix_len)
     }
 
     /// Padding bytes after a payload.
     pub fn pad_len(&self, payload_len: usize) -> usize {
-        // `align` is 4, 8 or 16.
-        (payload_len + TRAILER_LEN).wrapping_neg() & (usize::from(self.align) - 1)
+        // `align` is 1, 4, 8 or 16.
+        (payload_len + usize::from(self.trailer_len)).wrapping_neg() & (usize::from(self.align) - 1)
     }
 
     /// The most padding that alignment asks for.
@@ -69,20 +79,20 @@ impl Geometry {
 
     /// Payload, padding and trailer: what is encrypted.
     pub fn text_len(&self, payload_len: usize) -> usize {
-        payload_len + self.pad_len(payload_len) + TRAILER_LEN
+        payload_len + self.pad_len(payload_len) + usize::from(self.trailer_len)
     }
 
-    /// The whole packet on the wire, from its IP header to the ICV.
+    /// The whole packet on the wire, from its IP header to its end.
     pub fn sealed_len(&self, visible_len: usize, payload_len: usize) -> usize {
-        self.headroom() + visible_len + self.text_len(payload_len) + usize::from(self.icv_len)
+        self.headroom() + visible_len + self.text_len(payload_len) + usize::from(self.behind_len)
     }
 
     /// The longest payload whose packet is not longer than `mtu`; `None` if not even an empty
     /// one fits.
     pub fn max_payload_len(&self, visible_len: usize, mtu: usize) -> Option<usize> {
-        let around = self.headroom() + visible_len + usize::from(self.icv_len);
+        let around = self.headroom() + visible_len + usize::from(self.behind_len);
         let text = mtu.min(MAX_IP_LEN).checked_sub(around)?;
-        (text & !(usize::from(self.align) - 1)).checked_sub(TRAILER_LEN)
+        (text & !(usize::from(self.align) - 1)).checked_sub(self.trailer_len.into())
     }
 }
 
@@ -93,7 +103,7 @@ pub(crate) struct Shape {
     /// The replay window's size in packets, 0 for no check; above it, from bit 24 on, the binary
     /// logarithm of its ring's length in words.
     window: u32,
-    /// From the ESP header's first byte to the first byte of text.
+    /// From the protocol's first byte to the payload's: ESP header and IV, or AH with its ICV.
     prefix_len: u8,
     /// The ICV.
     icv_len: u8,
@@ -118,11 +128,15 @@ mod flag {
     pub const COPY_DSCP_IN: u8 = 32;
     /// ECN at the tunnel's exit as Linux has it.
     pub const ECN_LINUX: u8 = 64;
+    /// Something is left to do when a packet is sealed: a UDP checksum over IPv6, or AH, which never
+    /// goes with UDP.
+    pub const FINISHES: u8 = 128;
 }
 
 impl Shape {
     pub fn new(params: &SaParams) -> Shape {
         let geometry = Geometry::new(params);
+        let sums_udp = params.encap.is_some() && params.dst.is_ipv6();
         let flags = [
             (params.esn, flag::ESN),
             (params.mode == Mode::Transport, flag::TRANSPORT),
@@ -130,12 +144,13 @@ impl Shape {
             (params.encap.is_some(), flag::UDP),
             (!params.flags.no_ecn, flag::COPY_ECN),
             (params.flags.decap_dscp, flag::COPY_DSCP_IN),
+            (params.protocol == Protocol::Ah || sums_udp, flag::FINISHES),
         ];
         let ring_log = ring_words(params.replay_window).trailing_zeros();
         Shape {
             window: params.replay_window | ring_log << WINDOW_BITS,
-            prefix_len: geometry.prefix_len() as u8, // at most 24
-            icv_len: geometry.icv_len,
+            prefix_len: geometry.prefix_len,
+            icv_len: params.suite.icv_len_bytes() as u8, // at most 64
             align_mask: geometry.align - 1,
             flags: flags.iter().filter(|(is, _)| *is).fold(0, |all, (_, flag)| all | flag),
         }
@@ -155,13 +170,14 @@ impl Shape {
                 (false, false) => wire::ipv6::HEADER_LEN as u8,
             },
             udp_len: self.udp_len() as u8,
-            iv_len: self.prefix_len - ESP_HEADER_LEN as u8,
-            icv_len: self.icv_len,
+            prefix_len: self.prefix_len,
+            trailer_len: if self.is_ah() { 0 } else { TRAILER_LEN as u8 },
+            behind_len: if self.is_ah() { 0 } else { self.icv_len },
             align: self.align_mask + 1,
         }
     }
 
-    /// From the ESP header's first byte to the first byte of text.
+    /// From the protocol's first byte to the payload's.
     #[inline(always)]
     pub fn prefix_len(self) -> usize {
         self.prefix_len.into()
@@ -202,9 +218,20 @@ impl Shape {
     }
 
     /// Whether a UDP checksum is due once a packet is encrypted.
-    #[inline(always)]
     pub fn sums_udp(self) -> bool {
         self.flags & (flag::UDP | flag::V4) == flag::UDP
+    }
+
+    /// Whether something is left to do once the engine has run over a packet that is sealed.
+    #[inline(always)]
+    pub fn finishes(self) -> bool {
+        self.has(flag::FINISHES)
+    }
+
+    /// Whether the protocol is AH.
+    #[inline(always)]
+    pub fn is_ah(self) -> bool {
+        self.flags & (flag::UDP | flag::FINISHES) == flag::FINISHES
     }
 
     /// The replay window's size in packets; 0 for no check.
@@ -268,8 +295,9 @@ mod tests {
                 [0u8, 8].into_iter().map(move |udp_len| Geometry {
                     outer_ip_len,
                     udp_len,
-                    iv_len: suite.iv_len_bytes() as u8,
-                    icv_len: suite.icv_len_bytes() as u8,
+                    prefix_len: (ESP_HEADER_LEN + suite.iv_len_bytes()) as u8,
+                    trailer_len: TRAILER_LEN as u8,
+                    behind_len: suite.icv_len_bytes() as u8,
                     align: suite.align_bytes() as u8,
                 })
             })

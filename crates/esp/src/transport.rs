@@ -79,7 +79,6 @@ pub(crate) fn last_next_header(chain: &[u8], len: usize) -> Option<usize> {
         next_header_at = at;
         at += match protocol {
             protocol::FRAGMENT => ipv6::FRAGMENT_HEADER_LEN,
-            protocol::AH => (words + 2) * 4,
             _ => (words + 1) * 8,
         };
     }

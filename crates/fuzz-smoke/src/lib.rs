@@ -23,6 +23,7 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    Target { name: "fuzz_ah", run: esp::fuzz::ah },
     Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },
     Target { name: "fuzz_esp_open", run: esp::fuzz::open },
     Target { name: "fuzz_esp_seal", run: esp::fuzz::seal },

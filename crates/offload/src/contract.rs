@@ -7,7 +7,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeSet;
 
 use crypto::{Keys, Suite};
-use esp::{Mode, SaFlags, SaParams, UdpEncap};
+use esp::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use policy::{
     Action, Direction, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template, VolumeLimits,
@@ -426,6 +426,7 @@ fn sa(suite: Suite, spi: u32) -> SaConfig {
             spi,
             src: SRC,
             dst: DST,
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite,
             encap: None,

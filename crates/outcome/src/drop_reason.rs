@@ -40,6 +40,7 @@ drop_reasons! {
     MalformedUpper, "malformed-upper", None, "The header above IP is truncated or contradicts itself.";
     BadIpChecksum, "bad-ip-checksum", None, "The IPv4 header checksum is wrong.";
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
+    MalformedAh, "malformed-ah", Some("XfrmInHdrError"), "The AH packet is too short, its length does not fit the algorithm, or the headers in front contradict themselves.";
     // Fragments that wait for the others of their packet.
     FragmentMalformed, "fragment-malformed", None, "A fragment has no payload, or one that does not end where the next can begin.";
     FragmentDuplicate, "fragment-duplicate", None, "The same fragment waits already.";
@@ -70,6 +71,8 @@ drop_reasons! {
     InPolicyBlock, "in-policy-block", Some("XfrmInPolBlock"), "A policy blocks the packet.";
     InCleartext, "in-cleartext", Some("XfrmInTmplMismatch"), "Cleartext arrived that a policy wants protected.";
     InMark, "in-mark", None, "The SA marks what it decrypts, and Linux cannot be told the mark.";
+    InNoRoom, "in-no-room", Some("XfrmInBufferError"), "The buffer has no room to check the packet's integrity in.";
+    InNesting, "in-nesting", Some("XfrmInError"), "The packet is inside of more SAs than a policy can ask for.";
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
@@ -81,6 +84,7 @@ drop_reasons! {
     OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";
     OutUnsupported, "out-unsupported", Some("XfrmOutPolError"), "The policy protects in a way that culvert cannot do; the packet must not leave in clear.";
     OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
+    OutHomes, "out-homes", Some("XfrmOutError"), "The SAs that protect the packet one inside the other belong to different workers.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
     // Forwarding.
     TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use crypto::{AesKey, IcvLen, Suite};
-use esp::{Mode, SaFlags, SaParams};
+use esp::{Mode, Protocol, SaFlags, SaParams};
 use mem::Cache;
 use policy::{
     Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Reader, SaConfig, SaEntry,
@@ -71,6 +71,7 @@ fn sa(i: u32, inbound: bool) -> SaConfig {
             spi: spi(i),
             src,
             dst,
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
             encap: None,

@@ -26,7 +26,7 @@
 //!
 //! ```
 //! use crypto::{AesKey, IcvLen, Suite};
-//! use esp::{Mode, SaFlags, SaParams};
+//! use esp::{Mode, Protocol, SaFlags, SaParams};
 //! use policy::{
 //!     Action, Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Prefix, SaConfig, Selector,
 //!     Template, VolumeLimits,
@@ -59,8 +59,8 @@
 //!
 //! databases.add_sa(SaConfig {
 //!     params: SaParams {
-//!         spi: 0x1001, src: here, dst: there, mode: Mode::Tunnel,
-//!         suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }, encap: None,
+//!         spi: 0x1001, src: here, dst: there, protocol: Protocol::Esp,
+//!         mode: Mode::Tunnel, suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }, encap: None,
 //!         esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
 //!     },
 //!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, selector: None, limits: VolumeLimits::NONE,
@@ -84,10 +84,11 @@
 //!
 //! # Not handled
 //!
-//! Lifetimes by time (the owner's timers). Templates of AH and IPComp and nested SAs: such a policy
-//! blocks. What the marks of packets are is the caller's to say.
+//! Lifetimes by time (the owner's timers). Templates of IPComp, and more than three in one policy:
+//! such a policy blocks. What the marks of packets are is the caller's to say.
 #![forbid(unsafe_code)]
 
+mod bundle;
 mod bypass;
 mod counters;
 mod databases;
@@ -112,12 +113,14 @@ mod verify;
 mod view;
 pub mod workload;
 
+pub use bundle::SaBundle;
 pub use bypass::{Ends, always_bypass};
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
 pub use model::{
-    Action, Direction, Mark, PolicyConfig, SaConfig, SaId, Scope, Template, VolumeLimits,
+    Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, SaConfig, SaId, Scope, Template,
+    VolumeLimits,
 };
 pub use policy_entry::PolicyEntry;
 pub use reader::{Outbound, Reader};

@@ -51,7 +51,7 @@ pub struct SaId {
     pub dst: IpAddr,
     /// SPI in host byte order.
     pub spi: u32,
-    /// IP protocol: 50 for ESP.
+    /// IP protocol: 50 for ESP, 51 for AH.
     pub protocol: u8,
     /// Mark.
     pub mark: Mark,
@@ -108,7 +108,8 @@ pub struct SaConfig {
 impl SaConfig {
     /// The SA's identity.
     pub fn id(&self) -> SaId {
-        SaId { dst: self.params.dst, spi: self.params.spi, protocol: 50, mark: self.mark }
+        let SaParams { dst, spi, protocol, .. } = self.params;
+        SaId { dst, spi, protocol: protocol.number(), mark: self.mark }
     }
 
     /// What packets must carry for the SA to be theirs.
@@ -156,6 +157,10 @@ pub struct Template {
     /// A packet may come without this protection (`level use`).
     pub optional: bool,
 }
+
+/// The most SAs that protect one packet: compression, encryption, authentication (RFC 2401 §4.3 had no
+/// more in mind; Linux allows six templates).
+pub const MAX_BUNDLE: usize = 3;
 
 /// A policy as its owner describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]

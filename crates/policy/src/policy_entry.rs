@@ -2,7 +2,7 @@
 
 use crate::counters::{OwnCounters, PolicyCounters, WorkerIndex};
 use crate::flow::Flow;
-use crate::model::{Action, PolicyConfig, Scope, Template};
+use crate::model::{Action, MAX_BUNDLE, PolicyConfig, Scope, Template};
 
 /// The place of a policy among all of its direction: the smallest that matches decides.
 ///
@@ -24,10 +24,11 @@ impl Rank {
 pub(crate) enum Treatment {
     Block,
     Bypass,
-    /// By this one ESP template: a copy, so that a look-up need not go to the list.
+    /// By this one template: a copy, so that a look-up need not go to the list.
     Protect(Template),
-    /// What culvert cannot do: AH, IPComp, more than one template, or to tell which packets are
-    /// meant.
+    /// By all of its templates, one after the other.
+    ProtectAll,
+    /// What culvert cannot do: IPComp, too many templates, or to tell which packets are meant.
     Unsupported,
 }
 
@@ -52,8 +53,9 @@ impl PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
             (Action::Allow, []) => Treatment::Bypass,
-            (Action::Allow, [template]) if template.protocol == ESP => {
-                Treatment::Protect(*template)
+            (Action::Allow, [template]) if is_carried(template) => Treatment::Protect(*template),
+            (Action::Allow, all) if all.len() <= MAX_BUNDLE && all.iter().all(is_carried) => {
+                Treatment::ProtectAll
             }
             (Action::Allow, _) => Treatment::Unsupported,
         };
@@ -66,8 +68,8 @@ impl PolicyEntry {
         self.config.scope()
     }
 
-    /// Whether the policy asks for what the data path cannot do (AH, IPComp, several
-    /// templates): such traffic is blocked outbound, and the owner should be told.
+    /// Whether the policy asks for what the data path cannot do (IPComp, too many templates):
+    /// such traffic is blocked outbound, and the owner should be told.
     pub fn is_unsupported(&self) -> bool {
         self.treatment == Treatment::Unsupported
     }
@@ -110,5 +112,12 @@ impl PolicyEntry {
     }
 }
 
+/// Whether the data path can do what a template asks for.
+fn is_carried(template: &Template) -> bool {
+    matches!(template.protocol, ESP | AH)
+}
+
 /// IP protocol ESP.
 const ESP: u8 = 50;
+/// IP protocol AH.
+const AH: u8 = 51;

@@ -4,12 +4,11 @@ use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-use esp::Mode;
 use mem::Cache;
 
+use crate::bundle::{SaBundle, with_ends};
 use crate::feed::Inbox;
 use crate::flow::Flow;
-use crate::hash::Tag;
 use crate::model::{Action, Direction, Template};
 use crate::policy_entry::{PolicyEntry, Treatment};
 use crate::sa_entry::{SaEntry, SaState};
@@ -51,6 +50,8 @@ pub enum Outbound<'r> {
     NoState(&'r Arc<PolicyEntry>, &'r Template),
     /// The policy protects with this SA.
     Protect(&'r Arc<PolicyEntry>, SaHandle),
+    /// The policy protects with these SAs.
+    ProtectAll(&'r Arc<PolicyEntry>, SaBundle),
 }
 
 impl<S> Reader<S> {
@@ -199,7 +200,7 @@ impl<S> Reader<S> {
     /// ([`holds`](Reader::holds)). Taken when the flow is resolved, in the same view.
     ///
     /// It covers the policies that the flow could meet in `direction`, the default actions, and,
-    /// where `policy` (the one that was found) protects by a template, the SAs for that template:
+    /// where `policy` (the one that was found) protects by a template, the SAs for its first template:
     /// which of them there are, not their states. Whoever keeps an SA for a flow also has to look
     /// at [`SaEntry::state`]: one that was valid when it was chosen and is no longer may have to
     /// give way to a younger one.
@@ -209,8 +210,10 @@ impl<S> Reader<S> {
         flow: &Flow<'_>,
         policy: Option<&PolicyEntry>,
     ) -> Stamp {
-        let template = policy.and_then(|policy| Some((policy, policy.config.templates.first()?)));
-        let sa = template.map(|(policy, template)| self.outbound_tag(policy, template, flow));
+        let sa = policy.and_then(|policy| {
+            let (template, (_, dst)) = with_ends(&policy.config.templates, flow).next()?;
+            Some(self.view.seeds.outbound(dst, template.reqid, policy.config.if_id))
+        });
         self.view.versions.stamp(&self.view.seeds, direction, flow, sa)
     }
 
@@ -248,18 +251,44 @@ impl<S> Reader<S> {
         match &policy.treatment {
             Treatment::Block => Outbound::Block(policy),
             Treatment::Bypass => Outbound::Bypass(policy),
-            Treatment::Protect(template) => match self.resolve(policy, template, flow) {
-                Some(sa) => Outbound::Protect(policy, sa),
-                None => Outbound::NoState(policy, template),
-            },
+            Treatment::Protect(template) => {
+                let found = with_ends(core::slice::from_ref(template), flow).next();
+                match found.and_then(|(_, ends)| self.resolve(policy, template, ends, flow)) {
+                    Some(sa) => Outbound::Protect(policy, sa),
+                    None => Outbound::NoState(policy, template),
+                }
+            }
+            Treatment::ProtectAll => self.resolve_all(policy, flow),
             Treatment::Unsupported => Outbound::Unsupported(policy),
         }
     }
 
+    /// The SAs that protect a packet under all of a policy's templates.
+    fn resolve_all<'r>(&'r self, policy: &'r Arc<PolicyEntry>, flow: &Flow<'_>) -> Outbound<'r> {
+        let mut bundle: Option<SaBundle> = None;
+        for (template, ends) in with_ends(&policy.config.templates, flow) {
+            let Some(sa) = self.resolve(policy, template, ends, flow) else {
+                return Outbound::NoState(policy, template);
+            };
+            let has_room = match &mut bundle {
+                Some(bundle) => bundle.push(sa),
+                None => {
+                    bundle = Some(SaBundle::new(sa));
+                    true
+                }
+            };
+            if !has_room {
+                return Outbound::Unsupported(policy);
+            }
+        }
+        bundle.map_or(Outbound::Unsupported(policy), |bundle| Outbound::ProtectAll(policy, bundle))
+    }
+
     /// The SA that protects a packet under a policy's template (Linux's `xfrm_state_find`).
     ///
-    /// 1. End points: the template's in tunnel mode, the packet's own in transport mode. An
-    ///    unspecified source in template or SA stands for any; an SA with the very source wins.
+    /// 1. End points: the template's in tunnel mode, the packet's own in transport mode, which those of a
+    ///    tunnel template before it replace. An unspecified source in template or SA stands for any; an
+    ///    SA with the very source wins.
     /// 2. Protocol, mode, reqid, SPI (0 for any), the policy's mark and XFRM interface.
     /// 3. The SA's own selector, if any.
     /// 4. Valid before dying, then the youngest.
@@ -267,11 +296,11 @@ impl<S> Reader<S> {
         &self,
         policy: &PolicyEntry,
         template: &Template,
+        (src, dst): (IpAddr, IpAddr),
         flow: &Flow<'_>,
     ) -> Option<SaHandle> {
-        let (src, dst) = ends(template, flow);
         let if_id = policy.config.if_id;
-        let tag = self.outbound_tag(policy, template, flow);
+        let tag = self.view.seeds.outbound(dst, template.reqid, if_id);
         let mark = policy.config.mark.value & policy.config.mark.mask;
         let mut best = None;
         let mut best_penalty = u8::MAX;
@@ -295,20 +324,6 @@ impl<S> Reader<S> {
             }
         }
         best
-    }
-
-    /// Where the SAs for a template are found.
-    fn outbound_tag(&self, policy: &PolicyEntry, template: &Template, flow: &Flow<'_>) -> Tag {
-        let (_, dst) = ends(template, flow);
-        self.view.seeds.outbound(dst, template.reqid, policy.config.if_id)
-    }
-}
-
-/// Source and destination of the SAs for a template.
-fn ends(template: &Template, flow: &Flow<'_>) -> (IpAddr, IpAddr) {
-    match template.mode {
-        Mode::Tunnel => (template.src, template.dst),
-        Mode::Transport => (flow.headers.src, flow.headers.dst),
     }
 }
 

@@ -164,6 +164,7 @@ impl<S> SaEntry<S> {
         hot.reqid == template.reqid
             && hot.if_id == if_id
             && hot.mode == template.mode
+            && hot.protocol == template.protocol
             && (template.spi == 0 || template.spi == hot.spi)
             && hot.mark.matches(mark)
     }

@@ -15,16 +15,16 @@ impl<S> Reader<S> {
     /// Judges a packet that arrived, for this host ([`Direction::In`]) or to be forwarded
     /// ([`Direction::Forward`]), as Linux's `__xfrm_policy_check` does.
     ///
-    /// `flow` is the packet as it goes on (decrypted), with the interface that it goes to; `via` the SA
-    /// that it came through, `None` for cleartext. Returns the policy that allowed it, for its
+    /// `flow` is the packet as it goes on (decrypted), with the interface that it goes to; `via` the SAs
+    /// that it came through, the outermost first, none for cleartext. Returns the policy that allowed it, for its
     /// counters, or `None` if no policy was there to ask.
     ///
-    /// 1. The content must match the SA's own selector, and the SA be of the packet's XFRM interface.
+    /// 1. The content must match each SA's own selector, and each SA be of the packet's XFRM interface.
     /// 2. Without a policy: a packet from a tunnel is refused, and any packet if the default is to
     ///    block.
     /// 3. The policy must not block, for what it says or for what cannot be told of packets.
-    /// 4. Every template that is not optional must have been applied, and a tunnel must have been
-    ///    asked for by a template.
+    /// 4. Every template that is not optional must have been applied, in the order of the templates, and
+    ///    each tunnel must have been asked for by one.
     ///
     /// IKE and neighbour discovery are the caller's first question
     /// ([`always_bypass`](crate::always_bypass)).
@@ -36,19 +36,18 @@ impl<S> Reader<S> {
         &self,
         direction: Direction,
         flow: &Flow<'_>,
-        via: Option<&SaEntry<S>>,
+        via: &[&SaEntry<S>],
     ) -> Result<Option<&Arc<PolicyEntry>>, DropReason> {
-        let selector = via.and_then(|sa| sa.config.selector.as_ref());
-        if selector.is_some_and(|selector| !flow.is_selected(selector, false)) {
+        let selectors = || via.iter().filter_map(|sa| sa.config.selector.as_ref());
+        if selectors().any(|selector| !flow.is_selected(selector, false)) {
             return Err(DropReason::InSelector);
         }
         // Linux looks among the policies of the SA's interface. Here are those of the packet's.
-        if via.is_some_and(|sa| sa.config.if_id != flow.if_id) {
+        if via.iter().any(|sa| sa.config.if_id != flow.if_id) {
             return Err(DropReason::InPolicy);
         }
-        let from_tunnel = via.is_some_and(is_tunnel);
         let Some(policy) = self.policy(direction, flow) else {
-            if from_tunnel {
+            if via.iter().any(|sa| is_tunnel(sa)) {
                 return Err(DropReason::InPolicy);
             }
             return match self.default_action(direction) {
@@ -62,20 +61,42 @@ impl<S> Reader<S> {
         let mut unused = via;
         // Outermost protection first: the last template applied outbound.
         for template in policy.config.templates.iter().rev() {
-            if template.optional && template.mode == Mode::Transport {
-                continue;
-            }
-            if unused.is_some_and(|sa| is_meant(template, sa, flow.if_id)) {
-                unused = None;
-            } else if !template.optional {
-                return Err(match via {
-                    Some(_) => DropReason::InPolicy,
-                    None => DropReason::InCleartext,
-                });
-            }
+            unused = match after(template, unused, flow.if_id) {
+                Some(rest) => rest,
+                None if template.optional => unused,
+                None if via.is_empty() => return Err(DropReason::InCleartext),
+                None => return Err(DropReason::InPolicy),
+            };
         }
-        if unused.is_some_and(is_tunnel) { Err(DropReason::InPolicy) } else { Ok(Some(policy)) }
+        match unused.iter().any(|sa| is_tunnel(sa)) {
+            true => Err(DropReason::InPolicy),
+            false => Ok(Some(policy)),
+        }
     }
+}
+
+/// What is left of the SAs behind the first that a template means (Linux's `xfrm_policy_ok`); none if it
+/// means none of them. SAs of transport mode that no template asks for do no harm; behind a tunnel that
+/// none asks for nothing counts.
+fn after<'v, 's, S>(
+    template: &Template,
+    via: &'v [&'s SaEntry<S>],
+    if_id: u32,
+) -> Option<&'v [&'s SaEntry<S>]> {
+    if template.optional && template.mode == Mode::Transport {
+        return None;
+    }
+    let mut rest = via;
+    while let [sa, behind @ ..] = rest {
+        if is_meant(template, sa, if_id) {
+            return Some(behind);
+        }
+        if is_tunnel(sa) {
+            break;
+        }
+        rest = behind;
+    }
+    None
 }
 
 fn is_tunnel<S>(sa: &SaEntry<S>) -> bool {

@@ -5,7 +5,7 @@ mod common;
 use std::net::IpAddr;
 
 use common::{TCP, UDP, any4, everything, headers, hosts, policy, sa, template, v4, v6};
-use esp::Mode;
+use esp::{Mode, Protocol};
 use policy::{
     Action, Databases, Direction, Flow, Mark, Outbound, PolicyConfig, PortMask, Reader, SaConfig,
     SaState, Selector, Template,
@@ -66,10 +66,63 @@ fn every_verdict() {
     assert_eq!(put(Action::Block, &[esp]), "block");
     assert_eq!(put(Action::Allow, &[esp]), "no state");
     assert_eq!(put(Action::Allow, &[Template { optional: true, ..esp }]), "no state");
-    assert_eq!(put(Action::Allow, &[ah]), "unsupported");
+    assert_eq!(put(Action::Allow, &[ah]), "no state");
+    assert_eq!(put(Action::Allow, &[esp, ah]), "no state");
+    assert_eq!(put(Action::Allow, &[esp, esp, ah]), "no state");
+    assert_eq!(put(Action::Allow, &[esp, esp, ah, ah]), "unsupported");
     assert_eq!(put(Action::Allow, &[ipcomp]), "unsupported");
     assert_eq!(put(Action::Allow, &[ipcomp, esp]), "unsupported");
-    assert_eq!(put(Action::Allow, &[esp, esp]), "unsupported");
+}
+
+#[test]
+fn every_template_has_its_sa() {
+    let (mut databases, mut reader) = (Databases::new(), None);
+    let outer = Template {
+        protocol: 51,
+        mode: Mode::Transport,
+        reqid: 2,
+        src: any4(),
+        dst: any4(),
+        ..template(v4(9))
+    };
+    databases.put_policy(PolicyConfig {
+        templates: vec![template(v4(9)), outer],
+        ..policy(1, Direction::Out, 5)
+    });
+    let h = headers(v4(1), v4(2), UDP, 1, 2);
+    let flow = Flow::new(&h, 3);
+    let mut ask = |databases: &Databases<()>| {
+        let reader: &mut policy::Reader<()> = reader.get_or_insert_with(|| databases.reader());
+        reader.refresh();
+        match reader.outbound(&flow) {
+            Outbound::NoState(_, template) => Err(template.protocol),
+            Outbound::ProtectAll(_, bundle) => {
+                let spi = |sa| reader.sa(sa).map(|sa| sa.config.params.spi);
+                Ok(bundle.as_slice().iter().filter_map(|sa| spi(*sa)).collect::<Vec<_>>())
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(ask(&databases), Err(50));
+    databases.add_sa(sa(v4(9), 5), ()).unwrap();
+    assert_eq!(ask(&databases), Err(51));
+    // Between the tunnel's ends, not the packet's own.
+    let ah = |dst, protocol, reqid| {
+        let mut config = sa(dst, 6);
+        config.params.protocol = protocol;
+        config.params.mode = Mode::Transport;
+        config.reqid = reqid;
+        config
+    };
+    for wrong in
+        [ah(v4(2), Protocol::Ah, 2), ah(v4(9), Protocol::Esp, 2), ah(v4(9), Protocol::Ah, 1)]
+    {
+        let id = databases.add_sa(wrong, ()).unwrap().config.id();
+        assert_eq!(ask(&databases), Err(51));
+        databases.remove_sa(&id);
+    }
+    databases.add_sa(ah(v4(9), Protocol::Ah, 2), ()).unwrap();
+    assert_eq!(ask(&databases), Ok(vec![5, 6]));
 }
 
 #[test]

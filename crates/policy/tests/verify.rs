@@ -5,7 +5,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{UDP, everything, headers, hosts, policy, sa, template, v4};
-use esp::Mode;
+use esp::{Mode, Protocol};
 use outcome::DropReason::{self, InCleartext, InPolicy, InPolicyBlock, InSelector};
 use policy::{Action, Databases, Direction, Flow, PolicyConfig, SaConfig, SaEntry, Template};
 
@@ -46,7 +46,7 @@ fn verdict(
     }
     let reader = databases.reader();
     let h = headers(v4(1), v4(2), UDP, 1, 2);
-    match reader.verify(direction, &Flow::new(&h, 3), via) {
+    match reader.verify(direction, &Flow::new(&h, 3), via.as_slice()) {
         Ok(decided) => {
             assert_eq!(decided.map(|p| p.config.index), index);
             None
@@ -158,6 +158,46 @@ fn each_field_of_the_template_is_compared() {
     assert_eq!(got, None);
 }
 
+/// Of several SAs that a packet came through, the outermost first, each template means one, in its
+/// order.
+#[test]
+fn templates_mean_sas_in_their_order() {
+    let sa_of = |protocol, mode, reqid| {
+        let mut config = sa(v4(9), 77);
+        (config.params.protocol, config.params.mode, config.reqid) = (protocol, mode, reqid);
+        entry(config)
+    };
+    let tunnel = sa_of(Protocol::Esp, Mode::Tunnel, 1);
+    let other = sa_of(Protocol::Esp, Mode::Tunnel, 3);
+    let ah = sa_of(Protocol::Ah, Mode::Transport, 2);
+    let (tunnel, other, ah) = (&*tunnel, &*other, &*ah);
+    let wants_ah = Template { protocol: 51, reqid: 2, mode: Mode::Transport, ..meant() };
+    let maybe_ah = optional(wants_ah);
+    type Case<'c> = (&'c str, &'c [Template], &'c [&'c SaEntry<()>], Option<DropReason>);
+    let cases: &[Case<'_>] = &[
+        ("both", &[meant(), wants_ah], &[ah, tunnel], None),
+        ("in the wrong order", &[meant(), wants_ah], &[tunnel, ah], Some(InPolicy)),
+        ("without the outer one", &[meant(), wants_ah], &[tunnel], Some(InPolicy)),
+        ("without the inner one", &[meant(), wants_ah], &[ah], Some(InPolicy)),
+        ("clear", &[meant(), wants_ah], &[], Some(InCleartext)),
+        ("transport that nobody asks for", &[meant()], &[ah, tunnel], None),
+        ("the same behind the tunnel", &[meant()], &[tunnel, ah], None),
+        ("optional, there", &[meant(), maybe_ah], &[ah, tunnel], None),
+        ("optional, not there", &[meant(), maybe_ah], &[tunnel], None),
+        ("another tunnel outside", &[meant()], &[other, tunnel], Some(InPolicy)),
+        ("another tunnel inside", &[meant()], &[tunnel, other], Some(InPolicy)),
+    ];
+    for (name, templates, via, expected) in cases {
+        let mut databases = Databases::new();
+        databases.put_policy(protect(templates).unwrap());
+        let mut reader = databases.reader();
+        reader.refresh();
+        let h = headers(v4(1), v4(2), UDP, 1, 2);
+        let got = reader.verify(Direction::In, &Flow::new(&h, 3), via).map(|_| ()).err();
+        assert_eq!(got, *expected, "{name}");
+    }
+}
+
 #[test]
 fn the_sas_own_selector_comes_first() {
     let mut config = sa(v4(9), 77);
@@ -185,8 +225,8 @@ fn an_xfrm_interface_takes_only_its_own_sas() {
     let foreign = entry(config.clone());
     config.if_id = 7;
     let own = entry(config);
-    assert!(reader.verify(Direction::In, &flow, Some(&own)).is_ok());
-    assert_eq!(reader.verify(Direction::In, &flow, Some(&foreign)).unwrap_err(), InPolicy);
+    assert!(reader.verify(Direction::In, &flow, &[&own]).is_ok());
+    assert_eq!(reader.verify(Direction::In, &flow, &[&foreign]).unwrap_err(), InPolicy);
 }
 
 #[test]
@@ -197,8 +237,8 @@ fn directions_are_apart() {
     let reader = databases.reader();
     let h = headers(v4(1), v4(2), UDP, 1, 2);
     let flow = Flow::new(&h, 3);
-    assert_eq!(reader.verify(Direction::In, &flow, None).unwrap_err(), InPolicyBlock);
-    assert!(reader.verify(Direction::Forward, &flow, None).is_ok());
+    assert_eq!(reader.verify(Direction::In, &flow, &[]).unwrap_err(), InPolicyBlock);
+    assert!(reader.verify(Direction::Forward, &flow, &[]).is_ok());
 }
 
 #[test]
@@ -210,7 +250,7 @@ fn an_unknown_interface_lets_no_bypass_through() {
     databases.put_policy(PolicyConfig { index: 2, priority: 9, ..protect(&[meant()]).unwrap() });
     let reader = databases.reader();
     let h = headers(v4(1), v4(2), UDP, 1, 2);
-    let verify = |ifindex| reader.verify(Direction::In, &Flow::new(&h, ifindex), None).map(|_| ());
+    let verify = |ifindex| reader.verify(Direction::In, &Flow::new(&h, ifindex), &[]).map(|_| ());
     assert_eq!(verify(4), Ok(()));
     assert_eq!(verify(5), Err(InCleartext));
     assert_eq!(verify(0), Err(InCleartext));

@@ -282,6 +282,7 @@ const SA_RECORD_BITS: u32 =
 #[cfg(test)]
 mod tests {
     use crypto::AesKey;
+    use esp::Protocol;
 
     use super::*;
 
@@ -290,6 +291,7 @@ mod tests {
             spi: 0x1234_5678,
             src: "192.0.2.1".parse().unwrap(),
             dst: "192.0.2.2".parse().unwrap(),
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite,
             encap: None,

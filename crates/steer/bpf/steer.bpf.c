@@ -9,8 +9,8 @@
 //   ARP, anything that is not IP, malformed           kernel
 //   multicast, broadcast, neighbour discovery         kernel
 //   to a local address:
-//     ESP, known (destination, SPI)                   culvert
-//     ESP, unknown SPI, or fragment                   culvert if TAKE_UNKNOWN_ESP, else kernel
+//     ESP or AH, known (destination, SPI)             culvert
+//     ESP or AH, unknown SPI, or fragment             culvert if TAKE_UNKNOWN_ESP, else kernel
 //     fragments of UDP                                culvert if TAKE_UDP_FRAGMENTS, see below
 //     UDP to an IKE port                              kernel
 //     UDP to a NAT-T port: keepalive, IKE             kernel
@@ -248,11 +248,12 @@ static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi
 	return takes_unknown_esp() ? TAKE_UNKNOWN : PASS_UNKNOWN_ESP;
 }
 
-// ESP to a local address. A frame too short for an SPI is judged as SPI 0, which no SA has. A later
-// fragment has no SPI: where unknown ESP is the kernel's, fragments are, which can put them together.
-static __always_inline enum verdict judge_esp(const struct packet *p)
+// ESP or AH to a local address, with the SPI in its first or second word. A frame too short for an SPI
+// is judged as SPI 0, which no SA has. A later fragment has no SPI: where unknown ESP is the kernel's,
+// fragments are, which can put them together.
+static __always_inline enum verdict judge_ipsec(const struct packet *p, int word)
 {
-	__be32 *spi = p->next;
+	__be32 *spi = (__be32 *)p->next + word;
 
 	if (p->is_fragment)
 		return takes_unknown_esp() ? TAKE_ESP_FRAGMENT : PASS_UNKNOWN_ESP;
@@ -338,7 +339,9 @@ static __always_inline enum verdict judge(const struct packet *p)
 		enum verdict verdict;
 
 		if (p->protocol == IPPROTO_ESP)
-			return judge_esp(p);
+			return judge_ipsec(p, 0);
+		if (p->protocol == IPPROTO_AH)
+			return judge_ipsec(p, 1);
 		if (p->protocol == IPPROTO_UDP) {
 			verdict = judge_udp(p);
 			if (verdict != VERDICTS)

@@ -20,17 +20,17 @@ pub enum Verdict {
     PassKeepalive,
     /// To Linux: a later fragment of UDP to this host, which has no ports.
     PassUdpFragment,
-    /// To Linux: ESP to this host with an SPI that is not in the table, or a fragment of ESP.
+    /// To Linux: ESP or AH to this host with an SPI that is not in the table, or a fragment of one.
     PassUnknownEsp,
     /// To Linux: to this host.
     PassLocal,
     /// To Linux: to another address that no policy protects.
     PassTransit,
-    /// Taken: ESP, plain or in UDP, for a known SA.
+    /// Taken: ESP, plain or in UDP, or AH, for a known SA.
     TakeEsp,
-    /// Taken: ESP with an unknown SPI, because the configuration says so.
+    /// Taken: ESP or AH with an unknown SPI, because the configuration says so.
     TakeUnknownEsp,
-    /// Taken: a fragment of ESP to this host, to be put together.
+    /// Taken: a fragment of ESP or AH to this host, to be put together.
     TakeEspFragment,
     /// Taken: a fragment of UDP to this host, which may be of ESP.
     TakeUdpFragment,

@@ -74,6 +74,10 @@ fn esp(spi: u32) -> Vec<u8> {
     packet
 }
 
+fn ah(spi: u32) -> Vec<u8> {
+    [&[6, 4, 0, 0][..], &esp(spi)].concat()
+}
+
 /// A program on the loopback interface with known tables, and no socket.
 fn steer(take_unknown: bool, frags: bool) -> Steer {
     let config = SteerConfig { mode: Mode::Generic, frags, sizes: Sizes::default() };
@@ -144,7 +148,7 @@ fn what_is_not_for_ipsec_passes() {
 }
 
 #[test]
-fn esp_to_this_host_is_taken() {
+fn esp_and_ah_to_this_host_are_taken() {
     in_namespace(|| {
         let known = || {
             let options = {
@@ -168,6 +172,8 @@ fn esp_to_this_host_is_taken() {
                 ("IPv6 ESP after two headers", v6(local6(), 0, &behind), Verdict::TakeEsp),
                 ("ESP in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
                 ("IPv6 ESP in UDP", v6(local6(), 17, &udp(4500, &esp(SPI))), Verdict::TakeEsp),
+                ("AH", v4(LOCAL4, 51, 0, &ah(SPI)), Verdict::TakeEsp),
+                ("IPv6 AH", v6(local6(), 51, &ah(SPI)), Verdict::TakeEsp),
             ]
         };
         let fragments = |expected| {
@@ -176,6 +182,7 @@ fn esp_to_this_host_is_taken() {
                 ("first fragment", v4(LOCAL4, 50, 0x2000, &esp(SPI)), expected),
                 ("later fragment", v4(LOCAL4, 50, 3, &esp(1)), expected),
                 ("IPv6 fragment", v6(local6(), 44, &v6_fragment), expected),
+                ("fragment of AH", v4(LOCAL4, 51, 0x2000, &ah(SPI)), expected),
             ]
         };
         let unknown = |expected| {
@@ -184,6 +191,9 @@ fn esp_to_this_host_is_taken() {
                 ("unknown SPI in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(7))), expected),
                 ("IPv6 unknown SPI", v6(local6(), 50, &esp(7)), expected),
                 ("cut off in the SPI", v4(LOCAL4, 50, 0, &[1, 2]), expected),
+                // What would be the SPI of ESP.
+                ("unknown SPI of AH", v4(LOCAL4, 51, 0, &esp(SPI)), expected),
+                ("cut off in the SPI of AH", v4(LOCAL4, 51, 0, &[6, 4, 0, 0, 1]), expected),
             ]
         };
         for frags in [false, true] {

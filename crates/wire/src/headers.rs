@@ -69,8 +69,8 @@ impl Headers {
 /// the upper layer's own lengths and checksum, and that the version is the one that the frame's
 /// EtherType promised.
 ///
-/// An IPv6 atomic fragment (RFC 6946) is a whole packet. AH is stepped over in IPv6, where it is
-/// an extension header, and is the protocol itself in IPv4.
+/// An IPv6 atomic fragment (RFC 6946) is a whole packet. AH is the protocol itself, in IPv6
+/// too, as ESP is: what is behind it counts once it has been checked.
 ///
 /// # Errors
 /// The first check that fails; [`DropReason`](outcome::DropReason) has the counter for it.

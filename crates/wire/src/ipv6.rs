@@ -22,7 +22,7 @@
 //! | Next Header | Hdr Ext Len | data            | Next Header | Reserved | Offset (13)  |R|M|
 //! +-------------+-------------+--- - -          +-------------+----------+--------------+-+-+
 //!   length in bytes: 8 * (Hdr Ext Len + 1)      |            Identification, 4 bytes        |
-//!   (AH: 4 * (Payload Len + 2))                 +-------------------------------------------+
+//!                                               +-------------------------------------------+
 //! ```
 
 use core::net::Ipv6Addr;
@@ -217,7 +217,6 @@ fn walk(first: u8, payload: &[u8]) -> Result<Extensions, ParseError> {
         let fixed = rest.first_chunk::<8>().ok_or(ParseError::ExtensionTruncated)?;
         let len = match kind {
             protocol::FRAGMENT => FRAGMENT_HEADER_LEN,
-            protocol::AH => (usize::from(fixed[1]) + 2) * 4,
             _ => (usize::from(fixed[1]) + 1) * 8,
         };
         let (header, after) = rest.split_at_checked(len).ok_or(ParseError::ExtensionTruncated)?;
@@ -264,7 +263,6 @@ pub const fn is_extension(number: u8) -> bool {
             | protocol::ROUTING
             | protocol::FRAGMENT
             | protocol::DESTINATION_OPTIONS
-            | protocol::AH
     )
 }
 

@@ -224,11 +224,12 @@ fn chains_that_cannot_be() {
     let late_hop_by_hop = [0, 0, 1, 4, 0, 0, 0, 0, 59, 0, 1, 4, 0, 0, 0, 0];
     assert_eq!(parse_ip(&v6(60, &late_hop_by_hop)), Err(ParseError::ExtensionOrder));
     assert_eq!(parse_ip(&v6(60, &[59, 1, 1, 4, 0, 0, 0, 0])), Err(ParseError::ExtensionTruncated));
-    // AH counts in units of 4 bytes, less 2: 24 bytes here.
+    // AH is what the packet is of, whatever it says is behind it.
     let mut ah = vec![17, 4];
     ah.resize(24, 0);
     ah.extend(udp(b""));
-    assert_eq!(parse_ip(&v6(51, &ah)).unwrap().header_len, 64);
+    let h = parse_ip(&v6(51, &ah)).unwrap();
+    assert_eq!((h.protocol, h.header_len, h.src_port), (51, 40, 0));
 }
 
 #[test]

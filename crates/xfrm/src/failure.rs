@@ -73,8 +73,12 @@ failures! {
     PrefixLength => EINVAL, "a prefix of the selector is longer than its address";
     /// An SA's protocol.
     Protocol => EINVAL, "the protocol must be ESP, AH or IPComp";
-    /// AH.
-    Ah => EPROTONOSUPPORT, "culvert: AH is not supported";
+    /// AH without its algorithm.
+    AhAlgorithm => EINVAL, "AH needs an authentication algorithm";
+    /// AH with something of ESP or IPComp.
+    AhAttribute => EINVAL, "AH goes with no encryption, compression or TFC padding";
+    /// AH in UDP.
+    AhEncap => EINVAL, "AH does not go through UDP encapsulation";
     /// IPComp.
     IpComp => EPROTONOSUPPORT, "culvert: IPComp is not supported";
     /// Mobile IPv6.

@@ -12,6 +12,8 @@ pub enum Algorithms {
     Aead(Aead),
     /// Encryption (or none) with authentication.
     CipherAuth(codec::Cipher, Auth),
+    /// Authentication, of AH.
+    Auth(Auth),
 }
 
 impl Algorithms {
@@ -29,21 +31,21 @@ impl Algorithms {
             (Some(_), _, _) => Err(Failure::AlgorithmConflict),
             (None, Some(cipher), Some(auth)) => {
                 let name = cipher_name(cipher.name()).ok_or_else(|| unknown(cipher.name()))?;
-                let hash = hash(auth.name()).ok_or_else(|| unknown(auth.name()))?;
-                let bits = match auth.truncation() {
-                    Truncation::Default | Truncation::Bits(0) => hash.default_bits,
-                    Truncation::Bits(bits) if bits > hash.full_bits => {
-                        return Err(Failure::TruncationTooLong);
-                    }
-                    Truncation::Bits(bits) => bits,
-                };
-                let auth = auth.settled(hash.name, bits);
+                let auth = settle_auth(auth)?;
                 Ok(Algorithms::CipherAuth(cipher.settled(name), auth))
             }
             (None, Some(_), None) => Err(Failure::NoIntegrity),
             (None, None, Some(_)) => Err(Failure::NoCipher),
             (None, None, None) => Err(Failure::NoAlgorithm),
         }
+    }
+
+    /// Settles the algorithm of AH.
+    ///
+    /// # Errors
+    /// It is missing, or not known.
+    pub fn settle_ah(auth: Option<Auth>) -> Result<Algorithms, Failure> {
+        settle_auth(auth.ok_or(Failure::AhAlgorithm)?).map(Algorithms::Auth)
     }
 
     /// The suite and its keys.
@@ -73,6 +75,10 @@ impl Algorithms {
                     Keys { cipher: key.to_vec(), salt: salt.to_vec(), auth: auth.key().to_vec() };
                 (Suite::Separate { cipher: kind, integrity }, keys)
             }
+            Algorithms::Auth(auth) => {
+                let keys = Keys { cipher: Vec::new(), salt: Vec::new(), auth: auth.key().to_vec() };
+                (Suite::integrity_only(integrity(auth)?), keys)
+            }
         };
         if !keys.fit(suite) {
             let (name, key) = match self {
@@ -81,6 +87,7 @@ impl Algorithms {
                     (a.name(), a.key())
                 }
                 Algorithms::CipherAuth(c, _) => (c.name(), c.key()),
+                Algorithms::Auth(a) => (a.name(), a.key()),
             };
             return Err(key_length(name, key));
         }
@@ -108,6 +115,17 @@ fn hash(name: &str) -> Option<Hash> {
         "cmac(aes)" => h("cmac(aes)", 96, 128),
         _ => None,
     }
+}
+
+/// Settles name and truncation of an authentication algorithm.
+fn settle_auth(auth: Auth) -> Result<Auth, Failure> {
+    let hash = hash(auth.name()).ok_or_else(|| unknown(auth.name()))?;
+    let bits = match auth.truncation() {
+        Truncation::Default | Truncation::Bits(0) => hash.default_bits,
+        Truncation::Bits(bits) if bits > hash.full_bits => return Err(Failure::TruncationTooLong),
+        Truncation::Bits(bits) => bits,
+    };
+    Ok(auth.settled(hash.name, bits))
 }
 
 fn cipher_name(name: &str) -> Option<&'static str> {

@@ -15,6 +15,16 @@ type Case = (&'static str, fn(&mut SaInfo), &'static [(u16, fn() -> Vec<u8>)], i
 
 const GCM: (u16, fn() -> Vec<u8>) = (attr::ALG_AEAD, gcm);
 
+const SHA1: (u16, fn() -> Vec<u8>) = (attr::ALG_AUTH, || algorithm("hmac(sha1)", &[160], &[7; 20]));
+
+fn word() -> Vec<u8> {
+    vec![0; 4]
+}
+
+fn encap() -> Vec<u8> {
+    Encap { kind: 2, ..Encap::default() }.to_bytes()
+}
+
 fn esn(words: u32, window: u32) -> Vec<u8> {
     let bitmap = vec![0; words as usize];
     EsnReplay { sent: 0, edge: 0, window, bitmap }.to_bytes()
@@ -25,7 +35,10 @@ const CASES: &[Case] = &[
     ("selector family", |i| i.selector.family = 9, &[GCM], libc::EINVAL),
     ("prefix", |i| (i.selector.family, i.selector.dst_prefix_len) = (2, 33), &[GCM], libc::EINVAL),
     ("protocol", |i| i.id.protocol = 17, &[GCM], libc::EINVAL),
-    ("AH", |i| i.id.protocol = 51, &[GCM], libc::EPROTONOSUPPORT),
+    ("AH without algorithm", |i| i.id.protocol = 51, &[], libc::EINVAL),
+    ("AH with a cipher", |i| i.id.protocol = 51, &[GCM], libc::EINVAL),
+    ("AH with padding", |i| i.id.protocol = 51, &[SHA1, (attr::TFCPAD, word)], libc::EINVAL),
+    ("AH in UDP", |i| i.id.protocol = 51, &[SHA1, (attr::ENCAP, encap)], libc::EINVAL),
     ("IPComp", |i| i.id.protocol = 108, &[GCM], libc::EPROTONOSUPPORT),
     ("no algorithm", |_| {}, &[], libc::EINVAL),
     ("both kinds", |_| {}, &[GCM, (attr::ALG_AUTH, || algorithm("sha1", &[0], &[]))], libc::EINVAL),

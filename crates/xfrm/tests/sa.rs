@@ -4,6 +4,7 @@ mod common;
 
 use common::*;
 use crypto::{Integrity, Suite};
+use esp::Protocol;
 use xfrm::codec::{
     AeventId, Encap, EsnReplay, Field, LifetimeCurrent, MarkAttribute, ReplayState, SaFlush, SaId,
     SaInfo, attr, flag, kind,
@@ -32,6 +33,39 @@ fn a_new_sa_reaches_the_data_path_its_group_and_the_journal() {
     // The notification comes before the acknowledgement and names the request.
     assert!(matches!(out[0], Output::Event { .. }));
     assert_eq!(header(events(&out)[0].1).seq, 77);
+}
+
+/// AH has authentication alone: with a truncation or without, the dump has both forms, as Linux's.
+#[test]
+fn an_sa_of_ah_has_its_algorithm_and_no_other() {
+    let mut lab = Lab::new();
+    let mut info = sa_info(0x100);
+    (info.id.protocol, info.flags) = (51, 64);
+    let id = policy::SaId { protocol: 51, ..path_id(0x100) };
+    let key = [9; 32];
+    let mut new = request(kind::NEWSA, &info);
+    new.attribute(attr::ALG_AUTH_TRUNC, &algorithm("hmac(sha256)", &[256, 128], &key));
+    lab.ok(&new.finish());
+    let (config, keys, _) = &lab.db.backend().sas[&id];
+    assert_eq!(config.params.protocol, Protocol::Ah);
+    assert_eq!(config.params.suite.to_string(), "null-sha256");
+    assert!(config.params.flags.align4);
+    assert_eq!((keys.cipher.len(), &keys.auth[..]), (0, &key[..]));
+    let out = lab.ok(&request(kind::GETSA, &SaId { protocol: 51, ..sa_id(0x100) }).finish());
+    let answer = replies(&out).next().unwrap();
+    assert_eq!(fixed::<SaInfo>(answer).id.protocol, 51);
+    let trunc = attribute::<SaInfo>(answer, attr::ALG_AUTH_TRUNC).unwrap();
+    assert_eq!(trunc, algorithm("hmac(sha256)", &[256, 128], &key));
+    let plain = attribute::<SaInfo>(answer, attr::ALG_AUTH).unwrap();
+    assert_eq!(plain, algorithm("hmac(sha256)", &[256], &key));
+    assert_eq!(attribute::<SaInfo>(answer, attr::ALG_CRYPT), None);
+    // One of ESP with the same SPI is another SA.
+    lab.ok(&gcm_sa(kind::NEWSA, &sa_info(0x100)).finish());
+    // And it can be taken up again.
+    let records: Vec<_> = lab.db.records().map(|c| c.record.unwrap()).collect();
+    let mut again = Lab::new();
+    records.iter().for_each(|record| again.db.restore(record, again.now).unwrap());
+    assert_eq!(again.state(), lab.state());
 }
 
 #[test]

@@ -40,7 +40,7 @@ def test_ipcomp(network):
     net = network(extra_child="ipcomp = yes").up()
     assert_stopped(net, every_way(net))
     assert_ping(net.client, t.WAN_B4)
-    warned(net.gwa, "AH, IPComp or nested", "10.1.0.0/24 to 10.2.0.0/24")
+    warned(net.gwa, "IPComp or too many SAs", "10.1.0.0/24 to 10.2.0.0/24")
 
 
 def weak_sa(gateway):

@@ -69,6 +69,7 @@ pub fn sa(
             .collect();
         let rows = sas.into_iter().map(|sa| {
             let mut flags = vec![sa.mode];
+            flags.extend((sa.protocol != "esp").then_some(sa.protocol));
             flags.extend(sa.encap.map(|(s, d)| format!("udp {s}-{d}")));
             flags.extend(sa.esn.then(|| "esn".to_owned()));
             flags.extend(sa.mark.map(|m| format!("mark {m}")));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crypto::Providers;
 use dataplane::{Counters, SaMtu, Totals};
-use esp::{Mode, Sa};
+use esp::{Mode, Protocol, Sa};
 use outcome::DropReason;
 use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
 use serde::Serialize;
@@ -314,11 +314,19 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         spi: format!("{:#010x}", params.spi),
         src: params.src.to_string(),
         dst: params.dst.to_string(),
+        protocol: match params.protocol {
+            Protocol::Esp => "esp".into(),
+            Protocol::Ah => "ah".into(),
+        },
         mode: match params.mode {
             Mode::Tunnel => "tunnel".into(),
             Mode::Transport => "transport".into(),
         },
-        suite: params.suite.to_string(),
+        suite: match params.protocol {
+            Protocol::Esp => params.suite.to_string(),
+            // That there is no encryption says the protocol.
+            Protocol::Ah => params.suite.to_string().trim_start_matches("null-").to_owned(),
+        },
         esn: params.esn,
         encap: params.encap.map(|e| (e.src_port, e.dst_port)),
         reqid: config.reqid,

@@ -66,6 +66,7 @@ impl Executor {
             },
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
+            Action::OpenNext => self.open_next(view, packet, meta),
             Action::ToLinux(way) => self.give(packet, *way),
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),

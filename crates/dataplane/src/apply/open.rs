@@ -1,19 +1,19 @@
-//! ESP that arrives: SAD, replay check, and into the burst that is decrypted.
+//! ESP and AH that arrive: SAD, replay check, and into the burst that is opened.
 
 use core::net::IpAddr;
 
-use esp::Opening;
+use esp::{Opening, Sa};
 use io::Packet;
 use outcome::DropReason;
-use policy::SaHandle;
+use policy::{SaEntry, SaHandle};
 use wire::{Fragment, Span, Summary, protocol};
 
 use crate::apply::{Executor, inbound_sas::InboundSas};
 use crate::flows::FlowHint;
-use crate::packets::Meta;
+use crate::packets::{Meta, Outers};
 use crate::view::View;
 
-/// Why an ESP packet is not opened here.
+/// Why a packet is not opened here.
 pub(crate) enum Refused {
     /// It is dropped.
     Drop(DropReason),
@@ -31,7 +31,7 @@ impl From<DropReason> for Refused {
     }
 }
 
-/// An ESP packet that is worth decrypting.
+/// An ESP packet that is worth decrypting, or one with AH that is worth checking.
 pub(crate) struct Candidate {
     sa: SaHandle,
     opening: Opening,
@@ -48,7 +48,42 @@ impl Executor {
     /// An ESP packet for this host; `is_in_udp` if it is encapsulated in UDP.
     #[inline(always)]
     pub(crate) fn open(&mut self, view: &View, packet: Packet, meta: &Meta, is_in_udp: bool) {
-        match self.sas.candidate(view, &packet, meta, is_in_udp) {
+        let candidate = self.sas.candidate(view, &packet, meta, is_in_udp);
+        self.open_candidate(view, packet, meta, candidate);
+    }
+
+    /// AH for this host; or ESP or AH that was inside another SA's packet.
+    #[inline(never)]
+    pub(super) fn open_next(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        let outers = match (meta.ingress.via(), meta.outers()) {
+            (None, _) => None,
+            (Some(via), None) => Outers::default().with(via),
+            (Some(via), Some(outers)) => match outers.with(via) {
+                None => return self.out.drop(packet, DropReason::InNesting),
+                outers => outers,
+            },
+        };
+        let candidate = match meta.summary.fields.protocol() {
+            protocol::AH => ah_candidate(view, &packet, meta),
+            _ => self.sas.candidate(view, &packet, meta, false),
+        };
+        let is_gathered = candidate.is_ok();
+        self.open_candidate(view, packet, meta, candidate);
+        if let Some(outers) = outers.filter(|_| is_gathered) {
+            self.crypt.opens.note_outers(outers);
+        }
+    }
+
+    /// Opens a packet, or does what else is to be done with it.
+    #[inline(always)]
+    fn open_candidate(
+        &mut self,
+        view: &View,
+        packet: Packet,
+        meta: &Meta,
+        candidate: Result<Candidate, Refused>,
+    ) {
+        match candidate {
             Ok(candidate) => self.gather_open(view, packet, meta, candidate),
             Err(Refused::Drop(reason)) => self.out.drop(packet, reason),
             Err(Refused::By(sa, reason)) => {
@@ -124,19 +159,7 @@ impl InboundSas {
             None => None,
         };
         let found = found.or_else(|| self.find(flow, spi, reader));
-        let Some((handle, sa)) = found.and_then(|handle| Some((handle, reader.sa(handle)?))) else {
-            return Err(DropReason::InNoState.into());
-        };
-        if !sa.state().is_usable() {
-            return Err(DropReason::InStateExpired.into());
-        }
-        let me = view.worker.get();
-        if !sa.home().is_at(me)
-            && let home = sa.home().claim(me)
-            && home != me
-        {
-            return Err(Refused::Home(home));
-        }
+        let (handle, sa) = usable(view, found)?;
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
         match sa.esp.open_look(packet.frame.bytes(), esp) {
@@ -144,4 +167,42 @@ impl InboundSas {
             Err(reason) => Err(Refused::By(handle, reason)),
         }
     }
+}
+
+/// [`InboundSas::candidate`] for AH.
+fn ah_candidate(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, Refused> {
+    let Summary { flow, fields } = &meta.summary;
+    if fields.fragment() != Fragment::Whole {
+        return Err(Refused::Fragment);
+    }
+    let ah = packet.data().get(usize::from(fields.header_len())..);
+    let Some([_, _, _, _, spi @ ..]) = ah.and_then(|ah| ah.first_chunk::<8>()) else {
+        return Err(DropReason::MalformedAh.into());
+    };
+    let spi = u32::from_be_bytes(*spi);
+    let (sa, entry) = usable(view, view.reader.inbound_sa(flow.dst(), spi, protocol::AH, 0))?;
+    match entry.esp.open_ah(packet.frame.bytes(), packet.span, *fields) {
+        Ok(opening) => Ok(Candidate { sa, opening, from: None }),
+        Err(reason) => Err(Refused::By(sa, reason)),
+    }
+}
+
+/// The SA that a packet names, if it is there and in use, and this worker is its home, or becomes it.
+#[inline(always)]
+fn usable(view: &View, found: Option<SaHandle>) -> Result<(SaHandle, &SaEntry<Sa>), Refused> {
+    let Some((handle, sa)) = found.and_then(|handle| Some((handle, view.reader.sa(handle)?)))
+    else {
+        return Err(DropReason::InNoState.into());
+    };
+    if !sa.state().is_usable() {
+        return Err(DropReason::InStateExpired.into());
+    }
+    let me = view.worker.get();
+    if !sa.home().is_at(me)
+        && let home = sa.home().claim(me)
+        && home != me
+    {
+        return Err(Refused::Home(home));
+    }
+    Ok((handle, sa))
 }

@@ -1,17 +1,18 @@
 //! Packets that an SA protects: gathered, sealed by the burst, sent.
 
+use arrayvec::ArrayVec;
 use esp::Sa;
 use io::Packet;
 use outcome::DropReason;
-use policy::SaEntry;
+use policy::{MAX_BUNDLE, SaEntry};
 use wire::Fields;
 
 use crate::apply::Executor;
-use crate::crypt::{Exit, Seals};
+use crate::crypt::{Exit, Lengths, Seals};
 use crate::flows::plan::Seal;
 use crate::packets::Out;
 use crate::packets::fragment::fragment;
-use crate::resolve::NextHop;
+use crate::resolve::{NextHop, SealAll};
 use crate::view::View;
 
 impl Executor {
@@ -36,6 +37,41 @@ impl Executor {
         let gathered = self.crypt.seals.gather(packet, h, sa, mtu, exit, view.now.wall_s);
         if let Err((packet, reason)) = gathered {
             self.out.drop(packet, reason);
+        }
+    }
+
+    /// Adds a packet to the burst that is sealed, for several SAs, one after the other.
+    #[inline(never)]
+    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, mut packet: Packet, h: Fields) {
+        if self.crypt.seals.is_full() {
+            self.seal_gathered(view);
+        }
+        let mut sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = ArrayVec::new();
+        for handle in seal.sas.as_slice() {
+            match view.reader.sa(*handle) {
+                // As many as a bundle has.
+                Some(sa) => drop(sas.try_push(sa)),
+                None => return self.out.drop(packet, DropReason::OutStateExpired),
+            }
+        }
+        let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
+        let payloads: ArrayVec<usize, MAX_BUNDLE> = match Lengths::of(&of_packets, packet.data(), h)
+        {
+            Ok(lengths) => lengths.payloads().collect(),
+            Err(reason) => return self.out.drop(packet, reason),
+        };
+        if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.out.drop(packet, DropReason::MalformedIp);
+        }
+        let exit = seal.to.as_ref().map_or(Exit::Ready(&seal.adjacency), Exit::To);
+        let (mtu, now_s) = (seal.mtu, view.now.wall_s);
+        let mut each = seal.sas.as_slice().iter().copied().zip(sas).zip(payloads);
+        let Some((first, _)) = each.next() else {
+            return self.out.drop(packet, DropReason::OutStateExpired);
+        };
+        match self.crypt.seals.gather(packet, h, first, mtu, exit, now_s) {
+            Ok(()) => each.for_each(|(sa, len)| self.crypt.seals.gather_further(sa, len, now_s)),
+            Err((packet, reason)) => self.out.drop(packet, reason),
         }
     }
 

@@ -6,11 +6,11 @@ use esp::{IvSource, Sa};
 use io::Packet;
 use mem::Cache;
 use outcome::DropReason;
-use policy::{Reader, SaHandle};
+use policy::{MAX_BUNDLE, Reader, SaHandle};
 
 use super::BURST_LEN;
 use super::opens::Opens;
-use super::seals::{SealWork, Seals};
+use super::seals::{Further, SealWork, Seals};
 use crate::prefetch::AGAIN;
 
 /// Writes headers and trailers, and encrypts: each packet is then what is sent, from its Ethernet
@@ -21,6 +21,16 @@ pub(super) fn seal_all(
     engine: &mut dyn Engine,
     ivs: &mut IvSource,
 ) {
+    seal_first(seals, reader, engine, ivs);
+    if !seals.further.is_empty() {
+        (0..MAX_BUNDLE - 1).for_each(|step| seal_next(seals, step, reader, engine, ivs));
+        seals.further.clear();
+    }
+}
+
+/// Each packet by its first SA.
+#[inline(always)]
+fn seal_first(seals: &mut Seals, reader: &Reader<Sa>, engine: &mut dyn Engine, ivs: &mut IvSource) {
     let Seals { packets, work, .. } = seals;
     let mut statuses: ArrayVec<JobStatus, BURST_LEN> = ArrayVec::new();
     let mut is_to_finish = false;
@@ -58,6 +68,56 @@ pub(super) fn seal_all(
     finish_all(packets, work, reader, &statuses);
 }
 
+/// The packets that are protected by one more SA, by that.
+#[inline(never)]
+fn seal_next(
+    seals: &mut Seals,
+    step: usize,
+    reader: &Reader<Sa>,
+    engine: &mut dyn Engine,
+    ivs: &mut IvSource,
+) {
+    let Seals { packets, work, further, .. } = seals;
+    let mut statuses: ArrayVec<JobStatus, BURST_LEN> = ArrayVec::new();
+    // Which packets the engine has run over.
+    let mut ran: ArrayVec<u8, BURST_LEN> = ArrayVec::new();
+    {
+        let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
+        let mut each = packets.iter_mut().zip(work.iter_mut()).enumerate();
+        for Further { at, sas } in further.iter_mut() {
+            let rest = each.by_ref();
+            let Some((_, (packet, work))) = rest.find(|(n, _)| *n == usize::from(*at)) else {
+                break;
+            };
+            let Some((handle, number)) = sas.get_mut(step).filter(|_| work.end.is_none()) else {
+                continue;
+            };
+            work.sa = *handle;
+            let (Some(sa), Some(number)) = (reader.sa(*handle), number.take()) else {
+                work.end = Some(DropReason::OutSequenceExhausted);
+                continue;
+            };
+            match work.prepare_again(packet, &sa.esp, number, ivs) {
+                Ok((bytes, seq_hi)) => {
+                    // As many as there are packets.
+                    let _ = jobs.try_push(Job::esp(sa.esp.session(), Op::Seal, bytes, seq_hi));
+                    let _ = ran.try_push(*at);
+                }
+                Err(reason) => work.end = Some(reason),
+            }
+        }
+        engine.run(&mut jobs);
+        statuses.extend(jobs.iter().map(|job| job.status));
+    }
+    for (at, status) in ran.into_iter().zip(statuses) {
+        if let (Some(packet), Some(work)) =
+            (packets.get_mut(usize::from(at)), work.get_mut(usize::from(at)))
+        {
+            work.end = finish(packet, work, reader, status).err();
+        }
+    }
+}
+
 /// Completes packets where the cipher was not all, or not done.
 #[cold]
 #[inline(never)]
@@ -72,22 +132,26 @@ fn finish_all(
         if work.end.is_some() {
             continue;
         }
-        // Whatever was prepared goes nowhere unless it was encrypted.
-        let sealed = match reader.sa(work.sa) {
-            Some(sa) => {
-                let status = statuses.next().copied().unwrap_or(JobStatus::Failed);
-                sa.esp.seal_finish(packet.frame.bytes_mut(), &work.sealing, status)
-            }
-            None => Err(DropReason::OutCrypto),
-        };
-        work.end = sealed.err();
+        let status = statuses.next().copied().unwrap_or(JobStatus::Failed);
+        work.end = finish(packet, work, reader, status).err();
     }
+}
+
+/// Completes a packet. Whatever was prepared goes nowhere unless it was encrypted.
+fn finish(
+    packet: &mut Packet,
+    work: &SealWork,
+    reader: &Reader<Sa>,
+    status: JobStatus,
+) -> Result<(), DropReason> {
+    let sa = reader.sa(work.sa).ok_or(DropReason::OutCrypto)?;
+    sa.esp.seal_finish(packet.frame.bytes_mut(), &work.sealing, status).map(drop)
 }
 
 /// Decrypts, and finds out what was inside: each packet's span is then the inner packet, and each
 /// has metadata. A packet whose SA is gone is not opened.
 pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn Engine) {
-    let Opens { packets, work, metas } = opens;
+    let Opens { packets, work, metas, nested } = opens;
     let mut statuses: ArrayVec<JobStatus, BURST_LEN> = ArrayVec::new();
     {
         let mut sas = SameSa::new(reader);
@@ -96,6 +160,9 @@ pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn 
             let sa = sas.get(work.sa);
             work.has_job = sa.is_some();
             let Some(sa) = sa else { continue };
+            if work.opening.is_ah() {
+                work.blank(packet);
+            }
             let esp = work.opening.esp.range();
             let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
             // As many as there are packets.
@@ -107,7 +174,7 @@ pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn 
     let mut statuses = statuses.into_iter();
     let metas = metas.places(packets.len());
     let mut each = packets.iter_mut();
-    for (work, meta) in work.iter_mut().zip(metas) {
+    for (work, meta) in work.iter_mut().zip(&mut *metas) {
         let Some(packet) = each.next() else { break };
         if let Some(next) = each.as_slice().get(AGAIN) {
             prefetch_decrypted(next);
@@ -118,6 +185,11 @@ pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn 
         };
         if let Err(outcome) = found {
             meta.end = Some(outcome);
+        }
+    }
+    for (at, outers) in nested.drain(..) {
+        if let Some(meta) = metas.get_mut(usize::from(at)) {
+            meta.set_outers(outers);
         }
     }
 }

@@ -11,6 +11,7 @@
 //! writer at a time: whoever gathers, numbers and accepts.
 
 mod cpu;
+mod lengths;
 pub(crate) mod opens;
 pub(crate) mod seals;
 
@@ -19,6 +20,7 @@ use crypto::Engine;
 use esp::{IvSource, Sa};
 use policy::Reader;
 
+pub(crate) use lengths::Lengths;
 pub(crate) use opens::Opens;
 pub(crate) use seals::{Exit, Seals};
 

@@ -1,4 +1,4 @@
-//! ESP packets whose SA is known: to be decrypted by the burst, then accepted one after the other.
+//! ESP packets, and those with AH, whose SA is known: to be decrypted by the burst, then accepted one after the other.
 
 use core::net::IpAddr;
 
@@ -13,7 +13,7 @@ use wire::Fields;
 
 use super::BURST_LEN;
 use crate::flows::{FlowHint, Ingress};
-use crate::packets::{Meta, Metas};
+use crate::packets::{Meta, Metas, Outers};
 
 /// What is to be done with a packet that is to be opened.
 ///
@@ -41,6 +41,8 @@ pub(crate) struct Opens {
     pub(crate) work: ArrayVec<OpenWork, BURST_LEN>,
     /// Of the inner packets.
     pub(crate) metas: Metas,
+    /// Which packets were inside another SA's packet, and the SAs that they came through.
+    pub(super) nested: ArrayVec<(u8, Outers), BURST_LEN>,
 }
 
 impl Opens {
@@ -92,6 +94,15 @@ impl Opens {
         self.packets.try_push(packet).map_err(|full| full.element())
     }
 
+    /// Notes the SAs that the last packet came through.
+    #[cold]
+    pub(crate) fn note_outers(&mut self, outers: Outers) {
+        if let Some(last) = self.packets.len().checked_sub(1) {
+            // One for each packet at most.
+            let _ = self.nested.try_push((last as u8, outers));
+        }
+    }
+
     /// The SAs of the packets, in their order.
     pub(crate) fn sas(&self) -> impl Iterator<Item = SaHandle> {
         self.work.iter().zip(&self.packets).map(|(work, _)| work.sa)
@@ -112,6 +123,13 @@ impl Opens {
 }
 
 impl OpenWork {
+    /// Makes a packet with AH as its ICV has it. One that is not what was seen before stays as it is,
+    /// and its ICV is wrong.
+    #[inline(never)]
+    pub(super) fn blank(&self, packet: &mut Packet) {
+        let _ = self.opening.blank(packet.frame.bytes_mut(), self.outer);
+    }
+
     /// Reads trailer and inner headers of a decrypted packet: its span is then the inner packet.
     #[inline(always)]
     pub(super) fn look_inside(

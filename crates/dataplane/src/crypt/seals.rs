@@ -5,7 +5,7 @@ use esp::{IvSource, Number, Sa};
 use io::Packet;
 use mem::Cache;
 use outcome::DropReason;
-use policy::{Reader, SaEntry, SaHandle};
+use policy::{MAX_BUNDLE, Reader, SaEntry, SaHandle};
 use wire::Fields;
 
 use super::BURST_LEN;
@@ -32,6 +32,15 @@ pub(crate) struct SealWork {
     pub(crate) end: Option<DropReason>,
 }
 
+/// What is done to a packet once its first SA has sealed it: SAs, in the order of application, and their
+/// numbers.
+#[derive(Debug)]
+pub(crate) struct Further {
+    /// The packet's place in the burst.
+    pub(super) at: u8,
+    pub(super) sas: ArrayVec<(SaHandle, Option<Number>), { MAX_BUNDLE - 1 }>,
+}
+
 /// How a sealed packet leaves.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Exit<'e> {
@@ -47,6 +56,8 @@ pub(crate) struct Seals {
     pub(crate) packets: ArrayVec<Packet, BURST_LEN>,
     /// Each packet's, and what is left of earlier bursts.
     pub(crate) work: ArrayVec<SealWork, BURST_LEN>,
+    /// Packets that other SAs protect after the first, in their order.
+    pub(super) further: ArrayVec<Further, BURST_LEN>,
     /// Whether packets get their numbers when they are gathered, one by one: where hardly two are of
     /// one SA, a pass of its own would touch the lines of each SA once more.
     pub(crate) is_numbered: bool,
@@ -125,6 +136,29 @@ impl Seals {
         Ok(())
     }
 
+    /// Counts the last packet with a further SA, which protects it next, and takes a number of the SA
+    /// for it. `payload_len` is what that SA protects of it.
+    pub(crate) fn gather_further(
+        &mut self,
+        (handle, sa): (SaHandle, &SaEntry<Sa>),
+        payload_len: usize,
+        now_s: u64,
+    ) {
+        let Some(at) = self.packets.len().checked_sub(1) else { return };
+        let at = at as u8;
+        if self.further.last().is_none_or(|last| last.at != at) {
+            // One for each packet at most.
+            let _ = self.further.try_push(Further { at, sas: ArrayVec::new() });
+        }
+        sa.esp.live().count(payload_len as u64, now_s);
+        // No number: the packet is dropped as one for which there is none.
+        let number = sa.esp.lease(1).ok().and_then(|mut lease| lease.next());
+        if let Some(further) = self.further.last_mut() {
+            // As many as a bundle has.
+            let _ = further.sas.try_push((handle, number));
+        }
+    }
+
     /// Gives each packet its number, unless they have theirs: a run of packets of one SA takes its
     /// numbers at once. Returns how many runs there were.
     pub(super) fn number(&mut self, reader: &Reader<Sa>) -> usize {
@@ -164,6 +198,19 @@ impl SealWork {
             None => Exit::Ready(&self.adjacency),
             Some(to) => Exit::To(to),
         }
+    }
+
+    /// [`SealWork::prepare`] for the SA that protects a packet next, once it has been sealed by another.
+    pub(super) fn prepare_again<'p>(
+        &mut self,
+        packet: &'p mut Packet,
+        sa: &Sa,
+        number: Number,
+        ivs: &mut IvSource,
+    ) -> Result<(&'p mut [u8], Option<u32>), DropReason> {
+        packet.span = self.sealing.packet;
+        self.h = Fields::from(&wire::parse_ip(packet.data())?);
+        self.prepare(packet, sa, number, ivs)
     }
 
     /// Writes headers and trailer; returns what is to be encrypted, and the high half of the

@@ -52,6 +52,8 @@ pub(crate) enum Action {
     /// UDP to a NAT traversal port of this host: ESP, a keepalive, or IKE; or fragments of UDP to this
     /// host, of which some may be that.
     OpenUdp,
+    /// AH for this host; or ESP or AH that was inside another SA's packet.
+    OpenNext,
     /// Linux's.
     ToLinux(LinuxWay),
     /// Linux's: given back as received by the interface that it came in by.
@@ -71,11 +73,12 @@ pub(crate) enum Action {
 }
 
 impl Action {
-    /// Whether packets count in the flow cache elsewhere: ESP to this host once it is decrypted, what is
-    /// handed over where it goes.
+    /// Whether packets count in the flow cache elsewhere: ESP and AH to this host once they are opened,
+    /// what is handed over where it goes.
     #[inline(always)]
     pub(crate) const fn is_counted_later(&self) -> bool {
-        matches!(self, Action::OpenBare | Action::OpenUdp | Action::HandOver { .. })
+        use Action::{HandOver, OpenBare, OpenNext, OpenUdp};
+        matches!(self, OpenBare | OpenUdp | OpenNext | HandOver { .. })
     }
 }
 

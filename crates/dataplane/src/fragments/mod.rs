@@ -100,8 +100,8 @@ impl Executor {
         }
         let (flow, fields) = (&meta.summary.flow, meta.summary.fields);
         let ends = (flow.src(), flow.dst(), fields.protocol());
-        let (ingress, has_flow) = (meta.ingress, meta.has_flow);
-        let arrived = Arrived { packet, ingress, has_flow, held: None, ports: None };
+        let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
+        let arrived = Arrived { packet, ingress, has_flow, outers, held: None, ports: None };
         self.gather(view, Handed::Arrived(arrived), ends, Gather::Outer);
     }
 
@@ -173,7 +173,7 @@ fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<Ports> {
     let ports = h.map_or((0, 0), |h| (h.src_port, h.dst_port));
     match why {
         Gather::Whole => Treatment::Join,
-        Gather::Outer if number == protocol::ESP => Treatment::Join,
+        Gather::Outer if matches!(number, protocol::ESP | protocol::AH) => Treatment::Join,
         Gather::Outer => {
             let at = h.map_or(0, |h| usize::from(h.header_len) + wire::udp::HEADER_LEN);
             let kind = first.data().get(at..).map(natt::classify);

@@ -16,7 +16,7 @@ use policy::SaEntry;
 use crate::event::Waker;
 use crate::flows::Ingress;
 use crate::fragments::Ports;
-use crate::packets::{Meta, Origin, Out};
+use crate::packets::{Meta, Origin, Out, Outers};
 use crate::view::View;
 use crate::worker::batch::Left;
 
@@ -36,6 +36,8 @@ pub(crate) struct Arrived {
     pub(crate) packet: Packet,
     pub(crate) ingress: Ingress,
     pub(crate) has_flow: bool,
+    /// The SAs that it came through before the last, if there are any.
+    pub(crate) outers: Option<Outers>,
     /// The SA that it was decrypted by, which may be removed meanwhile.
     pub(crate) held: Option<Arc<SaEntry<Sa>>>,
     /// Of a fragment, what its packet's first one has for ports, if that was found out.
@@ -154,7 +156,8 @@ impl Out {
             peers.handed_to = to;
         }
         let (ingress, has_flow) = (meta.ingress, meta.has_flow);
-        let arrived = Arrived { packet, ingress, has_flow, held, ports: None };
+        let outers = meta.outers().cloned();
+        let arrived = Arrived { packet, ingress, has_flow, outers, held, ports: None };
         self.hand(to, Handed::Arrived(arrived));
     }
 

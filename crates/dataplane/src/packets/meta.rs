@@ -8,6 +8,7 @@ use policy::{SaIndex, SaTag};
 use wire::{MacAddr, Summary};
 
 use crate::flows::{FlowCache, Ingress, Key};
+use crate::packets::Outers;
 use crate::packets::ports::PortKind;
 
 /// Where a burst came from.
@@ -32,7 +33,8 @@ pub(crate) struct Meta {
     pub(crate) is_own_esp: bool,
     /// Whether the flow cache is searched by the hash.
     pub(crate) is_sought: bool,
-    /// Whether the flow may have a plan: what is done to all its packets depends on the key alone.
+    /// Whether the flow may have a plan: what is done to all its packets depends on the key alone. A
+    /// decrypted packet has none if it came through several SAs.
     pub(crate) has_flow: bool,
     /// How the packet ends here, if it does; the other fields are meaningless then.
     pub(crate) end: Option<Outcome>,
@@ -40,6 +42,9 @@ pub(crate) struct Meta {
     pub(crate) tag: Option<SaTag>,
     /// The SA's slot, found ahead while bursts are spread over many SAs.
     pub(crate) sa: Option<SaIndex>,
+    /// The SAs that the packet came through before the last: of one that was decrypted and has no flow,
+    /// else of an earlier burst.
+    pub(crate) outers_before: Outers,
 }
 
 impl Meta {
@@ -55,6 +60,17 @@ impl Meta {
         self.ingress = ingress;
         self.has_flow = has_flow;
         self.end = None;
+    }
+
+    /// Notes that a decrypted packet came through other SAs before the last.
+    pub(crate) fn set_outers(&mut self, outers: Outers) {
+        self.outers_before = outers;
+        self.has_flow = false;
+    }
+
+    /// The SAs that the packet came through before the last, if there are any.
+    pub(crate) fn outers(&self) -> Option<&Outers> {
+        (self.ingress.via().is_some() && !self.has_flow).then_some(&self.outers_before)
     }
 
     /// Hashes the flow and prefetches the tags of its set.

@@ -7,11 +7,13 @@ pub(crate) mod meta;
 pub(crate) mod neighbour;
 pub(crate) mod origin;
 pub(crate) mod out;
+pub(crate) mod outers;
 pub(crate) mod ports;
 pub(crate) mod reports;
 
 pub(crate) use meta::{Meta, Metas, Source};
 pub(crate) use origin::Origin;
 pub(crate) use out::Out;
+pub(crate) use outers::Outers;
 pub use ports::PortKind;
 pub(crate) use reports::Reports;

@@ -1,4 +1,4 @@
-//! Packets that arrive: ESP for this host, cleartext that policy may forbid, and what was decrypted.
+//! Packets that arrive: ESP and AH for this host, cleartext that policy may forbid, and what was decrypted.
 
 use esp::Sa;
 use outcome::DropReason;
@@ -12,7 +12,7 @@ use crate::packets::Origin;
 use crate::tables::Tunnel;
 
 impl Question<'_> {
-    /// A packet from an Ethernet port: ESP for us is opened; the rest was taken because a policy
+    /// A packet from an Ethernet port: ESP and AH for us are opened; the rest was taken because a policy
     /// may apply to it.
     pub(super) fn arrival(&mut self, ifindex: u32, mark: u32, is_to_many: bool) -> Decision {
         let (view, h) = (self.view, self.h);
@@ -29,6 +29,7 @@ impl Question<'_> {
         }
         match h.protocol {
             protocol::ESP => Decision::Go(Draft::of_flow(Action::OpenBare)),
+            protocol::AH => Decision::Go(Draft::of_flow(Action::OpenNext)),
             // Fragments of UDP wait until the first one has told the port.
             protocol::UDP if self.may_be_natt() => Decision::Go(Draft::of_flow(Action::OpenUdp)),
             protocol::ICMP | protocol::ICMPV6 => {
@@ -70,7 +71,7 @@ impl Question<'_> {
         let mut is_barred = false;
         if !policy::always_bypass(h, ends, false) {
             let flow = Flow::marked(h, view.leads_to(h, ifindex), Marks::of_mark(mark));
-            let policy = match view.reader.verify(direction, &flow, None) {
+            let policy = match view.reader.verify(direction, &flow, &[]) {
                 Ok(policy) => policy.map(|policy| &**policy),
                 Err(reason) => return Decision::Drop(reason),
             };
@@ -118,21 +119,20 @@ impl Question<'_> {
         })
     }
 
-    /// A decrypted packet: policy must allow it (RFC 4301 §5.2).
-    pub(super) fn decrypted(
-        &mut self,
-        ifindex: u32,
-        mark: u32,
-        sa: Option<&SaEntry<Sa>>,
-    ) -> Decision {
+    /// A decrypted packet: policy must allow it (RFC 4301 §5.2). If it is ESP or AH for this host again,
+    /// policy is asked about what is inside.
+    pub(super) fn decrypted(&mut self, ifindex: u32, mark: u32, via: &[&SaEntry<Sa>]) -> Decision {
         let (view, h) = (self.view, self.h);
-        let Some(sa) = sa else { return Decision::Drop(DropReason::InStateExpired) };
+        let Some(sa) = via.last() else { return Decision::Drop(DropReason::InStateExpired) };
         // Without its interface a packet belongs to none, and no policy of that `if_id` allows it
         // (`xfrmi_rcv_cb`).
         let tunnel = view.topology.tunnels.get(&sa.config.if_id).copied();
         let marks = Marks {
-            // As Linux's rules do it: after the SA.
-            mark: if mark == 0 { sa.config.set_mark.set_in(0) } else { mark },
+            // As Linux's rules do it: after the SAs.
+            mark: match mark {
+                0 => via.iter().fold(0, |mark, sa| sa.config.set_mark.set_in(mark)),
+                mark => mark,
+            },
             if_id: tunnel.map_or(0, |_| sa.config.if_id),
         };
         let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
@@ -140,12 +140,15 @@ impl Question<'_> {
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
+        if is_local && matches!(h.protocol, protocol::ESP | protocol::AH) {
+            return Decision::Go(Draft::of_flow(Action::OpenNext));
+        }
         if self.needs_ports() {
             return Decision::Gather(Gather::Ports);
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
         let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);
-        let policy = match view.reader.verify(direction, &flow, Some(sa)) {
+        let policy = match view.reader.verify(direction, &flow, via) {
             Ok(policy) => policy.map(|policy| &**policy),
             Err(reason) => return Decision::Drop(reason),
         };

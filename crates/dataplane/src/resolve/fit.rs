@@ -16,6 +16,8 @@ use esp::{Mode, Sa};
 use outcome::DropReason;
 use wire::{Family, Headers, ipv4, ipv6};
 
+use crate::crypt::Lengths;
+
 /// What to do with a packet under an SA and an MTU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fit {
@@ -49,8 +51,26 @@ impl Fit {
         if sa.sealed_len_of(packet, h)? <= mtu {
             return Ok(Fit::Whole);
         }
-        let longest = longest_that_fits(sa, h, mtu);
-        Ok(match (h.family(), sa.params().mode) {
+        Ok(Fit::of_too_long(sa.params().mode, h, longest_that_fits(sa, h, mtu)))
+    }
+
+    /// The same for several SAs, one inside the other; `is_tunnel` if one of them is.
+    pub(crate) fn decide_all(
+        lengths: &Lengths<'_>,
+        is_tunnel: bool,
+        h: &Headers,
+        mtu: usize,
+    ) -> Fit {
+        if lengths.sealed_len() <= mtu {
+            return Fit::Whole;
+        }
+        let mode = if is_tunnel { Mode::Tunnel } else { Mode::Transport };
+        Fit::of_too_long(mode, h, lengths.longest(mtu))
+    }
+
+    /// Of a packet that does not fit; `longest` would.
+    fn of_too_long(mode: Mode, h: &Headers, longest: usize) -> Fit {
+        match (h.family(), mode) {
             (Family::V4, _) if h.dont_fragment => Fit::TooBig { mtu: longest },
             (Family::V4, Mode::Tunnel) => Fit::CutBefore { mtu: longest },
             (Family::V4, Mode::Transport) => Fit::CutAfter,
@@ -63,7 +83,7 @@ impl Fit {
                     Fit::CutAfter
                 }
             }
-        })
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux
 //!                              └─ on ─────────────────────┤
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
-//!                                   policy ──┬─ protect ─ protect ─> Seal, Error
+//!                                   policy ──┬─ protect ─ protect ─> Seal, SealAll, Error
 //!                                            ├─ no SA ──────────> Hold
 //!                                            ├─ a fragment ─────> Gather
 //!                                            ├─ block ──────────> Drop
@@ -23,24 +23,26 @@ mod fit;
 mod mss;
 mod outbound;
 mod protect;
+mod protect_all;
 mod route;
 mod too_big;
 mod verdict;
 
+use arrayvec::ArrayVec;
 use esp::Sa;
-use policy::{Direction, Flow, PolicyEntry, SaEntry, SaHandle};
+use policy::{Direction, Flow, MAX_BUNDLE, PolicyEntry, SaEntry, SaHandle};
 use wire::{Fragment, Headers};
 
 pub(crate) use outbound::has_sa;
 pub(crate) use route::{NextHop, Route, route};
 pub(crate) use too_big::TooBig;
-pub(crate) use verdict::{Asked, Decision, Draft, SaWait, Verdict};
+pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
 
 use crate::packets::Origin;
 use crate::view::View;
 
 /// How a packet came to be resolved.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Entry<'s> {
     /// Received by an Ethernet port.
     Port {
@@ -51,14 +53,14 @@ pub(crate) enum Entry<'s> {
         /// Whether the frame was sent to more than one station.
         is_to_many: bool,
     },
-    /// Decrypted, by this SA unless it has been removed since.
+    /// Decrypted.
     Decrypted {
         /// The interface that the ESP packet came in by.
         ifindex: u32,
         /// The mark that a rule gives it, or 0.
         mark: u32,
-        /// The SA.
-        sa: Option<&'s SaEntry<Sa>>,
+        /// The SAs that it came through, the outermost first; none if one has been removed since.
+        via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
     },
     /// On its way out: from Linux, made by the worker, or held before.
     Outbound(Origin),
@@ -97,7 +99,7 @@ fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports
         Question { view, packet, h, knows_ports, asked, at_limit: None, too_big: None };
     let decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
-        Entry::Decrypted { ifindex, mark, sa } => question.decrypted(ifindex, mark, sa),
+        Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
     let Question { asked, at_limit, too_big, .. } = question;

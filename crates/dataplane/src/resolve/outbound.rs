@@ -3,7 +3,7 @@
 use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{Direction, Ends, Flow, Marks, Outbound, SaHandle};
+use policy::{Direction, Ends, Flow, Marks, Outbound, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, Headers, protocol};
 
@@ -19,6 +19,7 @@ enum Policy {
     Drop(DropReason),
     Wait(SaWait),
     Protect(SaHandle),
+    ProtectAll(SaBundle),
 }
 
 impl Question<'_> {
@@ -30,6 +31,7 @@ impl Question<'_> {
         match self.policy(origin, origin.marks()) {
             Policy::Drop(reason) => Decision::Drop(reason),
             Policy::Protect(sa) => self.protect(origin, sa),
+            Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
             Policy::Wait(key) => Decision::Hold(key, origin),
             Policy::Clear => match (origin, tunnel_ahead(self.view, self.h, origin)) {
                 // It is there already, and nothing protects it.
@@ -52,6 +54,7 @@ impl Question<'_> {
         match self.policy(origin, marks) {
             Policy::Drop(reason) => Decision::Drop(reason),
             Policy::Protect(sa) => self.protect(origin, sa),
+            Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
             Policy::Wait(key) => Decision::Hold(key, origin),
             Policy::Clear => self.without_tunnel(origin),
         }
@@ -81,11 +84,15 @@ impl Question<'_> {
                 (Policy::Drop(DropReason::OutUnsupported), Some(policy))
             }
             // Counted when it goes on: it will be judged again.
-            Outbound::NoState(policy, template) => {
-                let ends = (template.mode == Mode::Transport).then_some((h.src, h.dst));
+            Outbound::NoState(policy, _) => {
+                // A tunnel among the templates has the ends of what follows.
+                let mut templates = policy.config.templates.iter();
+                let is_hosts = templates.all(|template| template.mode == Mode::Transport);
+                let ends = is_hosts.then_some((h.src, h.dst));
                 return Policy::Wait(SaWait { policy: policy.config.index, ends });
             }
             Outbound::Protect(policy, sa) => (Policy::Protect(sa), Some(policy)),
+            Outbound::ProtectAll(policy, sas) => (Policy::ProtectAll(sas), Some(policy)),
         };
         let policy = policy.map(|policy| &**policy);
         self.note(Direction::Out, &flow, policy);

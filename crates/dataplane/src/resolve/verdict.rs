@@ -5,10 +5,10 @@ use core::net::IpAddr;
 use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{PolicyCounters, PolicyEntry, SaHandle, Stamp};
+use policy::{PolicyCounters, PolicyEntry, SaBundle, SaHandle, Stamp};
 use wire::Headers;
 
-use crate::flows::plan::{Action, MAX_POLICIES, Plan, Stamps};
+use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::resolve::{NextHop, TooBig};
@@ -29,6 +29,8 @@ pub(crate) struct Verdict {
 pub(crate) enum Decision {
     /// It goes on.
     Go(Draft),
+    /// Several SAs protect it.
+    SealAll(SealAll),
     /// It waits for an SA.
     Hold(SaWait, Origin),
     /// It is a fragment, and waits for others.
@@ -73,6 +75,23 @@ impl Draft {
         // A worker's number is below 256.
         Draft::of_flow(Action::HandOver { to: home as u8 })
     }
+}
+
+/// How several SAs protect a packet, one inside the other.
+///
+/// Of that packet alone: a plan has no room for so much.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SealAll {
+    pub(crate) sas: SaBundle,
+    /// The next hop, as bytes; meaningless where there is a `to`.
+    pub(crate) adjacency: Adjacency,
+    /// The next hop whose neighbour has to be found.
+    pub(crate) to: Option<NextHop>,
+    /// Of the path to the peer, in bytes.
+    pub(crate) mtu: usize,
+    /// The packet is cut into packets of at most so many bytes first.
+    pub(crate) cut: Option<usize>,
+    pub(crate) is_hop: bool,
 }
 
 /// The key of packets that wait for one SA: what an acquire is for.

@@ -55,9 +55,10 @@ impl Slow {
         };
         h.dont_fragment = false;
         match handed {
-            Handed::Arrived(Arrived { packet, ingress, has_flow, held, .. }) => {
+            Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) => {
                 let mut meta = meta_of(&h);
                 meta.enter(ingress, has_flow);
+                outers.into_iter().for_each(|outers| meta.set_outers(outers));
                 let entry = path.entry_of(&meta, held.as_deref());
                 let verdict = resolve(&path.view, packet.data(), &h, entry);
                 self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, None));
@@ -79,8 +80,9 @@ impl Slow {
         (h.src_port, h.dst_port) = ports;
         h.fragment = Fragment::First;
         match handed {
-            Handed::Arrived(Arrived { packet, ingress, has_flow, held, .. }) => {
+            Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, .. }) => {
                 meta.enter(ingress, has_flow);
+                outers.into_iter().for_each(|outers| meta.set_outers(outers));
                 let entry = path.entry_of(&meta, held.as_deref());
                 let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
                 self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, Some(ports)));
@@ -103,8 +105,9 @@ impl Path {
             Entered::Arrived(meta, ports) => {
                 let via = meta.ingress.via();
                 let held = via.and_then(|via| self.view.reader.shared_sa(via)).map(Arc::clone);
-                let (ingress, has_flow) = (meta.ingress, meta.has_flow);
-                Handed::Arrived(Arrived { packet, ingress, has_flow, held, ports })
+                let (ingress, has_flow, outers) =
+                    (meta.ingress, meta.has_flow, meta.outers().cloned());
+                Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, ports })
             }
             Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
         }

@@ -33,10 +33,13 @@ impl Slow {
                 Handed::Frame(packet, None) => path.exec.out.give_to_linux(packet),
             }
         }
-        for Arrived { packet, ingress, has_flow, .. } in &arrived {
+        for Arrived { packet, ingress, has_flow, outers, .. } in &arrived {
             let mut meta = Meta::default();
             match path.meta_of_packet(packet, &mut meta) {
-                Ok(()) => meta.enter(*ingress, *has_flow),
+                Ok(()) => {
+                    meta.enter(*ingress, *has_flow);
+                    outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
+                }
                 Err(reason) => meta.end = Some(reason.into()),
             }
             let _ = metas.try_push(meta);

@@ -10,10 +10,11 @@ mod icmp;
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{Marks, SaEntry};
+use policy::{Marks, SaEntry, SaHandle};
 use wire::Headers;
 
 use crate::apply::check_volume;
@@ -22,8 +23,8 @@ use crate::classify::meta_of;
 use crate::flows::plan::Action;
 use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
-use crate::packets::{Meta, Origin};
-use crate::resolve::{Asked, Decision, Draft, Entry, TooBig, Verdict, resolve};
+use crate::packets::{Meta, Origin, Outers};
+use crate::resolve::{Asked, Decision, Draft, Entry, SealAll, TooBig, Verdict, resolve};
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
@@ -90,18 +91,16 @@ impl Slow {
         entered: Entered<'_>,
     ) {
         let Verdict { mut decision, asked, at_limit, too_big } = verdict;
-        if let Decision::Go(draft) = &mut decision {
-            path.claim(draft);
-            if let Action::HandOver { to } = draft.action {
-                let to = usize::from(to);
-                return match entered {
-                    Entered::Arrived(meta, None) => {
-                        path.remember(draft.action, asked, meta);
-                        path.exec.out.hand_over(&path.view, to, packet, meta);
-                    }
-                    _ => path.exec.out.hand(to, path.handed(packet, entered)),
-                };
-            }
+        path.claim_for(&mut decision);
+        if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
+            let to = usize::from(to);
+            return match entered {
+                Entered::Arrived(meta, None) => {
+                    path.remember(action, asked, meta);
+                    path.exec.out.hand_over(&path.view, to, packet, meta);
+                }
+                _ => path.exec.out.hand(to, path.handed(packet, entered)),
+            };
         }
         asked.count(&path.view, h);
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
@@ -129,6 +128,7 @@ impl Slow {
                 }
                 path.carry_out_draft(&draft, packet, h, meta);
             }
+            Decision::SealAll(seal) => path.seal_all(seal, packet, h),
             Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
             Decision::Gather(why) => {
                 let mut handed = path.handed(packet, entered);
@@ -174,11 +174,19 @@ impl Path {
     fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
         match meta.ingress.via() {
-            Some(via) => Entry::Decrypted {
-                ifindex,
-                mark: meta.ingress.mark,
-                sa: held.or_else(|| self.view.reader.sa(via)),
-            },
+            Some(via) => {
+                let reader = &self.view.reader;
+                let outers = meta.outers().into_iter().flat_map(Outers::iter);
+                let sas = outers.map(|sa| reader.sa(sa));
+                let sas = sas.chain([held.or_else(|| reader.sa(via))]);
+                let mut all = ArrayVec::new();
+                // As many as a bundle has.
+                let is_whole = sas.map(|sa| all.try_push(sa?).ok()).all(|sa| sa.is_some());
+                if !is_whole {
+                    all.clear();
+                }
+                Entry::Decrypted { ifindex, mark: meta.ingress.mark, via: all }
+            }
             None if ifindex == 0 => Entry::Outbound(Origin::Linux { mark: meta.ingress.mark }),
             None if let Some(if_id) = self.view.if_id(ifindex) => {
                 let marks = Marks { mark: meta.ingress.mark, if_id };
@@ -188,17 +196,36 @@ impl Path {
         }
     }
 
-    /// Makes the worker the home of the SA that a draft seals with; another worker may have been faster,
-    /// and then the packet is handed over.
+    /// Makes the worker the home of the SAs that a decision seals with; another worker may have been
+    /// faster, and then the packet is handed over.
+    fn claim_for(&self, decision: &mut Decision) {
+        match decision {
+            Decision::Go(draft) => self.claim(draft),
+            Decision::SealAll(seal) => {
+                // Who has the first SA gets the others with it, unless they are of other bundles too.
+                if let Some(home) = self.other_home(seal.sas.as_slice()) {
+                    *decision = Decision::Go(Draft::hand_over(home));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The same for a draft.
     pub(crate) fn claim(&self, draft: &mut Draft) {
-        let me = self.view.worker.get();
         if let Action::Seal(seal) = &draft.action
-            && let Some(sa) = self.view.reader.sa(seal.sa)
-            && let home = sa.home().claim(me)
-            && home != me
+            && let Some(home) = self.other_home(&[seal.sa])
         {
             *draft = Draft::hand_over(home);
         }
+    }
+
+    /// Makes the worker the home of SAs, in their order; or tells the home of the first that has
+    /// another one.
+    fn other_home(&self, sas: &[SaHandle]) -> Option<usize> {
+        let me = self.view.worker.get();
+        let homes = sas.iter().filter_map(|sa| Some(self.view.reader.sa(*sa)?.home().claim(me)));
+        homes.into_iter().find(|home| *home != me)
     }
 
     /// Keeps a decision for the packets of the flow that follow.
@@ -215,6 +242,20 @@ impl Path {
             let key = meta.key();
             self.flows.insert(self.flows.hasher().hash(&key), key, plan, stamps);
         }
+    }
+
+    /// Has several SAs protect a packet; cuts it first, if it is too long for that.
+    fn seal_all(&mut self, mut seal: SealAll, mut packet: Packet, h: &Headers) {
+        let Path { view, exec, .. } = self;
+        let Some(mtu) = seal.cut else { return exec.seal_all(view, &seal, packet, h.into()) };
+        // One hop for all pieces.
+        if core::mem::take(&mut seal.is_hop) && !wire::decrement_ttl(packet.data_mut(), h) {
+            return exec.out.drop(packet, DropReason::MalformedIp);
+        }
+        let ident = exec.crypt.ivs.random() as u32;
+        fragment(exec, packet, h, (mtu, ident), |exec, piece, h| {
+            exec.seal_all(view, &seal, piece, h.into());
+        });
     }
 
     /// Carries out a draft: cuts the packet first, if it is too long for it.

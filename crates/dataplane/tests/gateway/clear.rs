@@ -77,10 +77,10 @@ fn cleartext_of_a_protected_prefix_is_refused() {
 #[test]
 fn templates_that_cannot_be_done_block() {
     let mut g = Gateway::new(Side::A);
-    let mut ah = template(&Spec::default(), Side::A);
-    ah.protocol = 51;
+    let mut ipcomp = template(&Spec::default(), Side::A);
+    ipcomp.protocol = 108;
     let selector = Selector::between(Side::A.net(false), Side::B.net(false));
-    g.db.put_policy(policy(1, Direction::Out, selector, vec![ah]));
+    g.db.put_policy(policy(1, Direction::Out, selector, vec![ipcomp]));
     g.put_lan(&Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1));
     g.run();
     assert_eq!(g.drops(), [(DropReason::OutUnsupported, 1)]);

@@ -13,6 +13,7 @@ mod hold;
 mod hostile;
 mod kinds;
 mod model;
+mod nested;
 mod numbers;
 mod packets;
 mod path_mtu;

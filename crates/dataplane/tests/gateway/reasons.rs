@@ -8,6 +8,7 @@ use outcome::DropReason;
 use policy::{Action, Direction, SaState, Selector};
 use wire::protocol;
 
+use crate::nested;
 use crate::packets::{Ip, cut};
 use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa,
@@ -105,6 +106,12 @@ fn produce(reason: DropReason) -> Gateway {
                 wire::set_traffic_class(fragment, mark);
             }
             fragments.iter().for_each(|f| b.put_wan(f));
+        }
+        DropReason::MalformedAh
+        | DropReason::InNoRoom
+        | DropReason::InNesting
+        | DropReason::OutHomes => {
+            b = nested::produce(reason);
         }
         DropReason::MartianSource => {
             b.put_wan(&Ip::new(Side::B.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1));
@@ -214,7 +221,7 @@ fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::OutUnsupported => {
             let mut config = b.db.policy(11).expect("policy").config.clone();
-            config.templates[0].protocol = 51;
+            config.templates[0].protocol = 108;
             b.db.put_policy(config);
             b.put_lan(&reply);
         }

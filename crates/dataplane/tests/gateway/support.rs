@@ -10,7 +10,7 @@ use dataplane::{
     Topology, Waker, Worker, WorkerParts,
 };
 use engine_openssl::OpensslProvider;
-use esp::{IvSource, LiveNumbers, Mode, Sa, SaFlags, SaParams, UdpEncap};
+use esp::{IvSource, LiveNumbers, Mode, Protocol, Sa, SaFlags, SaParams, UdpEncap};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
     SourceCheck, Subnet, table,
@@ -120,6 +120,7 @@ pub fn sa_params(spec: &Spec, from: Side) -> SaParams {
         spi: from.spi(),
         src: from.wan(spec.outer_v6),
         dst: from.other().wan(spec.outer_v6),
+        protocol: Protocol::Esp,
         mode: spec.mode,
         suite: spec.suite,
         encap: spec.encap.then_some(UdpEncap { src_port: 4500, dst_port: 4500 }),

@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crypto::{AesKey, IcvLen, Suite};
-use esp::{Mode, SaFlags, SaParams};
+use esp::{Mode, Protocol, SaFlags, SaParams};
 use policy::{
     Action, Direction, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template, VolumeLimits,
 };
@@ -63,6 +63,7 @@ pub fn sa(dst: IpAddr, spi: u32) -> SaConfig {
             spi,
             src: v4(1),
             dst,
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
             encap: None,

@@ -4,7 +4,7 @@ use core::net::IpAddr;
 
 use crypto::{Engine, Job, JobStatus, Keys, Op, Provider, Session};
 use engine_openssl::OpensslProvider;
-use esp::{IvSource, LiveNumbers, Mode, Opened, Sa, SaParams};
+use esp::{IvSource, LiveNumbers, Mode, Opened, Protocol, Sa, SaParams};
 use outcome::DropReason;
 use policy::{Databases, Direction, Flow, PolicyConfig, Reader};
 use wire::{Span, parse_ip};
@@ -113,6 +113,7 @@ pub fn params(suite: crypto::Suite, mode: Mode, src: IpAddr, dst: IpAddr, spi: u
         spi,
         src,
         dst,
+        protocol: Protocol::Esp,
         mode,
         suite,
         encap: None,

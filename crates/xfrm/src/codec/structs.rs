@@ -457,6 +457,8 @@ pub mod constant {
     /// The selector's family is open.
     pub const STATE_AF_UNSPEC: u8 = 32;
     /// Extended sequence numbers.
+    pub const STATE_ALIGN4: u8 = 64;
+    /// Extended sequence numbers.
     pub const STATE_ESN: u8 = 128;
 
     /// Do not copy DSCP outwards (extra flag).

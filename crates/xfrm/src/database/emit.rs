@@ -201,6 +201,10 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
             put_key(w, attr::ALG_AUTH_TRUNC, |out| auth.write_truncated(out));
             put_key(w, attr::ALG_CRYPT, |out| cipher.write(out));
         }
+        Some(Algorithms::Auth(auth)) => {
+            put_key(w, attr::ALG_AUTH, |out| auth.write(out));
+            put_key(w, attr::ALG_AUTH_TRUNC, |out| auth.write_truncated(out));
+        }
         None => {}
     }
     if let Some(encap) = &o.encap {

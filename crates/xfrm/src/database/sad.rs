@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use crypto::Keys;
-use esp::{SaFlags, SaParams, UdpEncap};
+use esp::{Protocol, SaFlags, SaParams, UdpEncap};
 use policy::{SaConfig, SaId, VolumeLimits};
 
 use super::convert::{mark, mode, selector};
@@ -127,6 +127,10 @@ impl Sa {
             spi: self.info.id.spi.0,
             src: self.src(),
             dst: self.dst(),
+            protocol: match self.info.id.protocol {
+                c::IPPROTO_AH => Protocol::Ah,
+                _ => Protocol::Esp,
+            },
             mode: mode(self.info.mode)?,
             suite,
             encap: self
@@ -145,6 +149,7 @@ impl Sa {
                 decap_dscp: has(c::STATE_DECAP_DSCP),
                 no_pmtu_disc: has(c::STATE_NOPMTUDISC),
                 dont_encap_dscp: self.options.extra_flags & c::XFLAG_DONT_ENCAP_DSCP != 0,
+                align4: has(c::STATE_ALIGN4),
             },
         };
         let l = &self.info.limits;

@@ -85,7 +85,14 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
         return Err(Failure::SpiZero);
     }
     let options = options(a, direction)?;
-    let algorithms = Algorithms::settle(aead, cipher, auth)?;
+    let is_ah = info.id.protocol == c::IPPROTO_AH;
+    if is_ah && options.encap.is_some() {
+        return Err(Failure::AhEncap);
+    }
+    let algorithms = match is_ah {
+        true => Algorithms::settle_ah(auth)?,
+        false => Algorithms::settle(aead, cipher, auth)?,
+    };
 
     let short: ReplayState = a.value(attr::REPLAY_VAL).unwrap_or_default();
     let (form, start) = match long {
@@ -123,7 +130,17 @@ fn protocol(info: &SaInfo, a: &Attributes<'_>) -> Result<(), Failure> {
             Err(Failure::TfcMode)
         }
         c::IPPROTO_ESP => Ok(()),
-        c::IPPROTO_AH => Err(Failure::Ah),
+        c::IPPROTO_AH if !a.has(attr::ALG_AUTH) && !a.has(attr::ALG_AUTH_TRUNC) => {
+            Err(Failure::AhAlgorithm)
+        }
+        c::IPPROTO_AH
+            if [attr::ALG_AEAD, attr::ALG_CRYPT, attr::ALG_COMP, attr::TFCPAD]
+                .into_iter()
+                .any(|kind| a.has(kind)) =>
+        {
+            Err(Failure::AhAttribute)
+        }
+        c::IPPROTO_AH => Ok(()),
         c::IPPROTO_COMP => Err(Failure::IpComp),
         c::IPPROTO_DSTOPTS | c::IPPROTO_ROUTING => Err(Failure::MobileIpv6),
         _ => Err(Failure::Protocol),

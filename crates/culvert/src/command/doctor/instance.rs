@@ -193,12 +193,11 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              --load-all and swanctl --rekey"
                 .into(),
         )
-    } else if warning.contains("AH, IPComp or nested") {
+    } else if warning.contains("IPComp or too many SAs") {
         (
-            "culvert does ESP alone",
+            "culvert does not compress, and protects a packet by three SAs at most",
             format!(
-                "propose ESP without compression in swanctl.conf; which they are: culvert policy \
-                 --name {name}"
+                "set ipcomp = no in swanctl.conf; which they are: culvert policy --name {name}"
             ),
         )
     } else if warning.contains("no tunnel interface has it") {
@@ -393,7 +392,7 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "1 policies ask for AH, IPComp or nested SAs: blocked".into();
+                    let warning = "1 policies ask for IPComp or too many SAs: blocked".into();
                     daemon_of(f).status.warnings.push(warning);
                 },
                 "daemon",

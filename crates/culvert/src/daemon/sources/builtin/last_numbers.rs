@@ -26,7 +26,7 @@ mod tests {
 
     use crypto::{AesKey, IcvLen, Keys, Provider, Suite};
     use engine_openssl::OpensslProvider;
-    use esp::{LiveNumbers, Mode, NumbersLeft, SaFlags, SaParams};
+    use esp::{LiveNumbers, Mode, NumbersLeft, Protocol, SaFlags, SaParams};
     use policy::{Databases, Mark, SaState, Volume, VolumeLimits};
 
     use super::*;
@@ -37,6 +37,7 @@ mod tests {
             spi: 1,
             src: [192, 0, 2, 1].into(),
             dst: [192, 0, 2, 2].into(),
+            protocol: Protocol::Esp,
             mode: Mode::Tunnel,
             suite,
             encap: None,
