@@ -244,8 +244,8 @@ def _nat(lab, plane, wan_mtu, offload, inside):
 
 
 def routers(lab, plane, narrow=1500, offload=True):
-    """net4 with three routers in a row between the gateways, and links of the MTU `narrow` around the one in
-    the middle. Only the routers know how wide these are."""
+    """net4 with three routers in a row between the gateways, and links of the MTU `narrow` (1280 at least,
+    for IPv6) around the one in the middle. Only the routers know how wide these are."""
     plane_a, plane_b = planes_of(plane)
     net = Network(lab, "routers")
     a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)

@@ -9,12 +9,13 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, leaks
 from lab.inject import Injector, ether
+from lab.stream import SO_RCVBUFFORCE
 from lab.traffic import assert_ping
 
 PORT = 7777
 IP_MTU_DISCOVER, PMTUDISC_DONT = 10, 0
 #: Payloads that fit the gateway's own link once they are sealed, and not the routers'.
-SIZES = [*range(880, 1400, 40), 1400]
+SIZES = [*range(1220, 1400, 20), 1400]
 
 
 def udp(host, family=socket.AF_INET):
@@ -37,6 +38,7 @@ def dropped(gateway):
 def exchange(sender, to, receiver, sizes):
     """Sends a datagram of each size, and waits until all have arrived as they were."""
     with udp(sender) as out, udp(receiver) as sink:
+        sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         sink.bind(("", PORT))
         sink.setblocking(False)
         got = set()
@@ -60,7 +62,7 @@ def exchange(sender, to, receiver, sizes):
 @pytest.mark.parametrize("encap", ["no", "yes"])
 def test_a_router_cuts_esp(network, encap):
     """A router in the middle fragments what has no DF; the gateway behind it puts it together."""
-    net = network(build={"narrow": 900}, encap=encap, **t.FAR[4]).up()
+    net = network(build={"narrow": 1280}, encap=encap, **t.FAR[4]).up()
     assert_ping(net.client, t.SERVER4)
     wire = Capture(net.mid, "east")
     exchange(net.client, t.SERVER4, net.server, SIZES)
@@ -74,7 +76,7 @@ def test_a_router_cuts_esp(network, encap):
 
 def test_other_udp_of_a_gateway_in_fragments(network):
     """While an SA is in UDP its gateway looks at all fragments of UDP; a program gets its own."""
-    net = network(build={"narrow": 900}, encap="yes", **t.FAR[4]).up()
+    net = network(build={"narrow": 1280}, encap="yes", **t.FAR[4]).up()
     assert_ping(net.client, t.SERVER4)
     exchange(net.mid, t.FAR_B4, net.gwb.host, [*SIZES, 3000, 8000, 20000])
     assert dropped(net.gwb) == {}
@@ -96,7 +98,7 @@ def test_other_udp_of_a_gateway_in_fragments(network):
 
 def test_a_flood_costs_others_nothing(network):
     """Fragments that never get complete, as fast as they can be made: pings and cut ESP go on."""
-    net = network(build={"narrow": 900}, **t.FAR[4]).up()
+    net = network(build={"narrow": 1280}, **t.FAR[4]).up()
     assert_ping(net.client, t.SERVER4)
     from scapy.layers.inet import IP
 

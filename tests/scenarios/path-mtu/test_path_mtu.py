@@ -10,6 +10,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, leaks
 from lab.inject import Injector, ether
+from lab.stream import SO_RCVBUFFORCE
 from lab.traffic import Iperf, assert_ping, ping
 
 NARROW = 1380
@@ -79,6 +80,7 @@ def test_every_size(network, family, outer, encap):
     wire = Capture(net.mid, "west")
     errors = Capture(net.client, "eth0", "icmp" if family == 4 else "icmp6")
     with udp(net.client, family) as sock, udp(net.server, family) as sink:
+        sink.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         sink.bind(("", PORT))
         sink.setblocking(False)
         sizes = range(1100 - header, 1400 - header)
