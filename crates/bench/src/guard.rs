@@ -69,13 +69,16 @@ impl Case {
 }
 
 /// The cases.
-pub const CASES: [Case; 16] = [
+pub const CASES: [Case; 19] = [
     Case::gcm("gcm-outbound-64", Outbound, 64),
     Case::gcm("gcm-outbound-1400", Outbound, 1400),
     Case::gcm("gcm-inbound-64", Inbound, 64),
     Case::gcm("gcm-inbound-1400", Inbound, 1400),
     Case::of("cbc-sha1-outbound-512", "aes128-sha1", Outbound, 512),
     Case::of("cbc-sha1-inbound-512", "aes128-sha1", Inbound, 512),
+    Case::of("ccm-outbound-512", "aes128ccm16", Outbound, 512),
+    Case::of("ccm-inbound-512", "aes128ccm16", Inbound, 512),
+    Case::of("ctr-sha256-outbound-512", "aes128ctr-sha256", Outbound, 512),
     Case::gcm("v6-outbound-64", Outbound, 64).v6(),
     Case::gcm("v6-inbound-64", Inbound, 64).v6(),
     Case::gcm("udp-outbound-64", Outbound, 64).in_udp(),
