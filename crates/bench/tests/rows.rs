@@ -183,14 +183,22 @@ fn the_other_engine_too() {
 }
 
 #[test]
-fn every_suite_can_be_measured() {
+fn every_algorithm_can_be_measured() {
     let provider = OpensslProvider::new().unwrap();
     let mut options = short(Bench::Esp, &provider);
-    options.suites = crypto::Suite::all().collect();
+    // Each cipher and each integrity algorithm at least once: all pairs of them are the engines' tests.
+    let mut seen = std::collections::HashSet::new();
+    let is_new = |suite: &crypto::Suite| {
+        let name = suite.to_string();
+        name.split('-').fold(false, |is_new, half| seen.insert(half.to_owned()) || is_new)
+    };
+    options.suites = crypto::Suite::all().filter(is_new).collect();
+    let suites = options.suites.len();
+    assert!((30..60).contains(&suites), "{suites}");
     options.repeat = 1;
     options.frames = 64;
     options.sizes = vec![64];
-    assert_eq!(run(Bench::Esp, &options).len(), 2 * crypto::Suite::COUNT);
+    assert_eq!(run(Bench::Esp, &options).len(), 2 * suites);
 }
 
 #[test]
