@@ -179,15 +179,15 @@ def _states(case, serial, source, destination, out):
     yield _state(case, serial, source, destination, out)
     if case.around:
         ah = replace(case, suite=case.around, mode="transport", tfc_bytes=0, flag="", around="")
-        yield _state(ah, serial, source, destination, out)
+        yield _state(ah, serial, source, destination, out, first_spi=0x9000)
 
 
 def _proto(suite):
     return "ah" if suite in AUTHS else "esp"
 
 
-def _state(case, serial, source, destination, out):
-    spi = 0x1000 + 2 * serial + (source is KERNEL)
+def _state(case, serial, source, destination, out, first_spi=0x1000):
+    spi = first_spi + 2 * serial + (source is KERNEL)
 
     def key(match):
         name, bits = match.groups()
