@@ -1,5 +1,5 @@
 //! Functions that start another program: rules of `iptables` that match IPsec are translated
-//! ([`crate::policy_match`]), and strongSwan's scripts get the library too.
+//! (`policy_match`), and strongSwan's scripts get the library too.
 //!
 //! They are called between `fork` or `vfork` and `exec`, where another thread may have held any lock:
 //! nothing here allocates or takes a lock, and all data is on the stack. `execve` and `execv` are
