@@ -1,0 +1,187 @@
+//! Which values cannot be, and what would be right.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use super::worker::MAX_CRYPTO_CPUS;
+use super::{Config, Cpus, GuardPrefix, Problem, valid_interface, valid_name};
+
+impl Config {
+    /// The first value that cannot be.
+    pub(super) fn problem(&self) -> Option<Problem> {
+        let problem = |key: String, value: &dyn fmt::Display, allowed| {
+            Some(Problem { key, value: value.to_string(), allowed })
+        };
+        if !valid_name(&self.name) {
+            return problem(
+                "name".into(),
+                &self.name,
+                "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
+            );
+        }
+        let mut seen = HashSet::new();
+        for (i, port) in self.ports.iter().enumerate() {
+            if !valid_interface(&port.interface) {
+                return problem(
+                    format!("port[{i}].interface"),
+                    &port.interface,
+                    "an interface's name has 1 to 15 characters, without '/' and spaces",
+                );
+            }
+            if !seen.insert(port.interface.as_str()) {
+                return problem(
+                    format!("port[{i}].interface"),
+                    &port.interface,
+                    "the interface is named twice; each can be one port",
+                );
+            }
+            if let Some(0 | 65..) = port.queues {
+                return problem(
+                    format!("port[{i}].queues"),
+                    &port.queues.unwrap_or_default(),
+                    "1 to 64 queues, or leave it out for all of them",
+                );
+            }
+        }
+        if !valid_interface(&self.tun.interface) || seen.contains(self.tun.interface.as_str()) {
+            return problem(
+                "tun.interface".into(),
+                &self.tun.interface,
+                "1 to 15 characters, without '/' and spaces, and not one of the ports",
+            );
+        }
+        for (i, rule) in self.marks.iter().enumerate() {
+            let names = |prefix: &Option<GuardPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
+            if rule.mark == 0 {
+                let allowed = "1 to 4294967295; packets that no entry matches have none";
+                return problem(format!("mark[{i}].mark"), &rule.mark, allowed);
+            }
+            if let Some(name) = rule.interface.as_ref().filter(|name| !valid_interface(name)) {
+                let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
+                return problem(format!("mark[{i}].interface"), name, allowed);
+            }
+            if let (Some(src), Some(dst)) = (names(&rule.src), names(&rule.dst))
+                && src != dst
+            {
+                let allowed = "of the family of src, or the entry matches nothing";
+                let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
+                return problem(format!("mark[{i}].dst"), &dst, allowed);
+            }
+        }
+        if let Some(problem) = self.tunnel_problem(&mut seen) {
+            return Some(problem);
+        }
+        if !(1280..=9000).contains(&self.tun.mtu) {
+            return problem("tun.mtu".into(), &self.tun.mtu, "between 1280 and 9000");
+        }
+        let is_linux_s = |table: u32| table == 0 || (253..=255).contains(&table);
+        if is_linux_s(self.tun.table) {
+            return problem(
+                "tun.table".into(),
+                &self.tun.table,
+                "a table of culvert's own: not 0, and not 253 to 255, which are Linux's",
+            );
+        }
+        if is_linux_s(self.tun.marked_table) || self.tun.marked_table == self.tun.table {
+            return problem(
+                "tun.marked_table".into(),
+                &self.tun.marked_table,
+                "a table of culvert's own: not 0, not 253 to 255, and not tun.table",
+            );
+        }
+        if !(2..219).contains(&self.tun.rule_preference) {
+            return problem(
+                "tun.rule_preference".into(),
+                &self.tun.rule_preference,
+                "2 to 218: it and the one after it must come before strongSwan's rule 220",
+            );
+        }
+        if !(1024..=1 << 20).contains(&self.worker.flows) {
+            return problem("worker.flows".into(), &self.worker.flows, "1024 to 1048576");
+        }
+        if self.worker.cpu.is_some() && self.worker.cpus.is_some() {
+            return problem(
+                "worker.cpu".into(),
+                &self.worker.cpu.unwrap_or_default(),
+                "leave it out where worker.cpus is",
+            );
+        }
+        let cpus = self.worker.cpus();
+        if let Some(cpus) = &cpus
+            && !(1..=Cpus::MOST).contains(&cpus.count())
+        {
+            const { assert!(Cpus::MOST == 64) };
+            return problem(
+                "worker.cpus".into(),
+                &cpus.count(),
+                "1 to 64 workers: a number, or a list of so many cores",
+            );
+        }
+        let crypto = &self.worker.crypto_cpus;
+        if crypto.len() > MAX_CRYPTO_CPUS {
+            return problem("worker.crypto_cpus".into(), &crypto.len(), "at most 32 cores");
+        }
+        let taken: &[usize] = match &cpus {
+            Some(Cpus::Cores(cores)) => cores,
+            _ => &[],
+        };
+        let is_taken = |(n, cpu): (usize, &usize)| {
+            taken.contains(cpu) || crypto.iter().take(n).any(|other| other == cpu)
+        };
+        if let Some(n) = crypto.iter().enumerate().position(is_taken) {
+            let allowed = "cores that differ from one another and from those of worker.cpus";
+            return problem("worker.crypto_cpus".into(), &crypto.get(n).unwrap_or(&0), allowed);
+        }
+        if !(1..=86_400).contains(&self.path_mtu.lifetime_s) {
+            return problem(
+                "path_mtu.lifetime_s".into(),
+                &self.path_mtu.lifetime_s,
+                "1 to 86400 seconds",
+            );
+        }
+        if ![2048, 4096].contains(&self.worker.frame_bytes) {
+            return problem("worker.frame_bytes".into(), &self.worker.frame_bytes, "2048 or 4096");
+        }
+        if !(1024..=1_048_576).contains(&self.worker.frames)
+            || !self.worker.frames.is_power_of_two()
+        {
+            return problem(
+                "worker.frames".into(),
+                &self.worker.frames,
+                "a power of two from 1024 to 1048576",
+            );
+        }
+        None
+    }
+
+    /// The first value of a tunnel interface that cannot be; `seen` are the ports.
+    fn tunnel_problem<'c>(&'c self, seen: &mut HashSet<&'c str>) -> Option<Problem> {
+        seen.insert(&self.tun.interface);
+        let most = crate::daemon::MAX_TUNNELS;
+        if self.tunnels.len() > most {
+            const { assert!(crate::daemon::MAX_TUNNELS == 64) };
+            let value = self.tunnels.len().to_string();
+            return Some(Problem { key: "tunnel".into(), value, allowed: "at most 64 of them" });
+        }
+        let mut ids = HashSet::new();
+        for (i, tunnel) in self.tunnels.iter().enumerate() {
+            let problem = |key: &str, value: String, allowed| {
+                Some(Problem { key: format!("tunnel[{i}].{key}"), value, allowed })
+            };
+            let name = tunnel.interface.as_str();
+            if !valid_interface(name) || !seen.insert(name) {
+                let allowed = "1 to 15 characters, without '/' and spaces, and not a port, the \
+                               private interface or another tunnel interface";
+                return problem("interface", name.into(), allowed);
+            }
+            if tunnel.if_id == 0 || !ids.insert(tunnel.if_id) {
+                let allowed = "1 to 4294967295, and another one for each tunnel interface";
+                return problem("if_id", tunnel.if_id.to_string(), allowed);
+            }
+            if !(1280..=9000).contains(&tunnel.mtu) {
+                return problem("mtu", tunnel.mtu.to_string(), "between 1280 and 9000");
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,115 @@
+//! `[[mark]]`: which marks packets get that arrive at a port.
+
+use serde::Deserialize;
+
+use super::GuardPrefix;
+
+/// `[[mark]]`: the mark of packets that arrive at a port. The first entry that matches decides.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MarkConfig {
+    /// The interface that they come in by; any when left out.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// Their DSCP; any when left out.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Where they come from; anywhere when left out.
+    #[serde(default)]
+    pub src: Option<GuardPrefix>,
+    /// Where they go; anywhere when left out.
+    #[serde(default)]
+    pub dst: Option<GuardPrefix>,
+    /// The mark, not 0.
+    pub mark: u32,
+}
+
+/// A code point of Differentiated Services, as a number or by its class: `46`, `"EF"`, `"AF41"`, `"CS1"`,
+/// `"BE"`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+impl Dscp {
+    /// RFC 2474 §4.2.2, RFC 2597 §6, RFC 3246 §2.7; `BE` is the default class, as nftables has it.
+    fn of_class(name: &str) -> Option<Dscp> {
+        let name = name.to_ascii_uppercase();
+        let digit = |byte: u8, most: u8| (b'0'..=b'0' + most).contains(&byte).then(|| byte - b'0');
+        let value = match name.as_bytes() {
+            b"BE" => 0,
+            b"EF" => 46,
+            [b'C', b'S', class] => digit(*class, 7)? << 3,
+            [b'A', b'F', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
+                digit(*class, 4)? << 3 | digit(*drop, 3)? << 1
+            }
+            _ => return None,
+        };
+        Some(Dscp(value))
+    }
+}
+
+impl<'de> Deserialize<'de> for Dscp {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Written {
+            Number(u64),
+            Class(String),
+        }
+        let dscp = match Written::deserialize(deserializer)? {
+            Written::Number(number @ 0..=63) => Some(Dscp(number as u8)),
+            Written::Number(_) => None,
+            Written::Class(name) => Dscp::of_class(&name),
+        };
+        dscp.ok_or_else(|| {
+            serde::de::Error::custom(
+                "not a DSCP; write 0 to 63, or a class: \"BE\", \"EF\", \"CS0\" to \"CS7\", \
+                 \"AF11\" to \"AF43\"",
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_have_their_code_points() {
+        let of = |name| Dscp::of_class(name).map(|dscp| dscp.0);
+        for (name, value) in [
+            ("BE", 0),
+            ("EF", 46),
+            ("cs0", 0),
+            ("CS7", 56),
+            ("AF11", 10),
+            ("AF43", 38),
+            ("af23", 22),
+        ] {
+            assert_eq!(of(name), Some(value), "{name}");
+        }
+        for name in ["", "CS8", "AF01", "AF51", "AF14", "AF1", "EFF", "CS", "46"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_rule_is_refused_by_its_key() {
+        let parse = |rule: &str| {
+            let text = format!("[[mark]]\n{rule}");
+            crate::config::Config::parse(&text, std::path::Path::new("culvert.toml"))
+                .map(|config| config.marks.len())
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(parse("dscp = 46\nmark = 1\ndst = \"10.0.0.0/8\""), Ok(1));
+        for (rule, named) in [
+            ("mark = 0", "mark[0].mark"),
+            ("mark = 1\ndscp = 64", "DSCP"),
+            ("mark = 1\ndscp = \"XX\"", "AF11"),
+            ("mark = 1\ninterface = \"a/b\"", "mark[0].interface"),
+            ("mark = 1\nsrc = \"::/0\"\ndst = \"10.0.0.0/8\"", "mark[0].dst"),
+        ] {
+            let error = parse(rule).unwrap_err();
+            assert!(error.contains(named), "{rule}: {error}");
+        }
+    }
+}
