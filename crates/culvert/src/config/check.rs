@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use super::worker::MAX_CRYPTO_CPUS;
-use super::{Config, Cpus, GuardPrefix, Problem, valid_interface, valid_name};
+use super::{AddressPrefix, Config, Cpus, Problem, valid_interface, valid_name};
 
 impl Config {
     /// The first value that cannot be.
@@ -51,7 +51,7 @@ impl Config {
             );
         }
         for (i, rule) in self.marks.iter().enumerate() {
-            let names = |prefix: &Option<GuardPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
+            let names = |prefix: &Option<AddressPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
             if rule.mark == 0 {
                 let allowed = "1 to 4294967295; packets that no entry matches have none";
                 return problem(format!("mark[{i}].mark"), &rule.mark, allowed);

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::GuardPrefix;
+use super::prefix::AddressPrefix;
 
 /// `[[mark]]`: the mark of packets that arrive at a port. The first entry that matches decides.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -16,10 +16,10 @@ pub struct MarkConfig {
     pub dscp: Option<Dscp>,
     /// Where they come from; anywhere when left out.
     #[serde(default)]
-    pub src: Option<GuardPrefix>,
+    pub src: Option<AddressPrefix>,
     /// Where they go; anywhere when left out.
     #[serde(default)]
-    pub dst: Option<GuardPrefix>,
+    pub dst: Option<AddressPrefix>,
     /// The mark, not 0.
     pub mark: u32,
 }

@@ -7,10 +7,12 @@
 //! | this one | the file, its parts, and how reading it fails  |
 //! | `worker` | `[worker]`                                     |
 //! | `marks`  | `[[mark]]`                                     |
+//! | `prefix` | how an address prefix is written               |
 //! | `check`  | which values cannot be                         |
 
 mod check;
 mod marks;
+mod prefix;
 mod worker;
 
 use std::fmt;
@@ -20,7 +22,8 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::marks::MarkConfig;
-pub use self::worker::{Cpus, PollMode, WorkerConfig};
+pub use self::prefix::AddressPrefix;
+pub use self::worker::{Cpus, WorkerConfig};
 use crate::cli::EngineChoice;
 
 /// The longest interface name that Linux takes (IFNAMSIZ less the terminating zero).
@@ -147,36 +150,12 @@ pub struct GuardConfig {
     pub enabled: bool,
     /// Destination prefixes that are blocked from boot on (`culvert guard apply`), before any IKE
     /// daemon has told culvert its policies. Traffic to and from them needs protection.
-    pub prefixes: Vec<GuardPrefix>,
+    pub prefixes: Vec<AddressPrefix>,
 }
 
 impl Default for GuardConfig {
     fn default() -> Self {
         GuardConfig { enabled: true, prefixes: Vec::new() }
-    }
-}
-
-/// An address prefix in the configuration: `10.2.0.0/16`, `2001:db8::/32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct GuardPrefix(pub policy::Prefix);
-
-impl<'de> Deserialize<'de> for GuardPrefix {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let wrong = || {
-            serde::de::Error::custom(format!(
-                "`{text}` is not an address prefix; write for instance `10.2.0.0/16` or \
-                 `2001:db8::/32`"
-            ))
-        };
-        let (addr, len) = text.split_once('/').ok_or_else(wrong)?;
-        let addr: std::net::IpAddr = addr.parse().map_err(|_| wrong())?;
-        let len: u8 = len.parse().map_err(|_| wrong())?;
-        let most = if addr.is_ipv4() { 32 } else { 128 };
-        if len > most {
-            return Err(wrong());
-        }
-        Ok(GuardPrefix(policy::Prefix { addr, len }))
     }
 }
 
