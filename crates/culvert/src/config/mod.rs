@@ -370,7 +370,7 @@ mod tests {
         .unwrap();
         assert_eq!(config.ports[0].mode, XdpMode::Generic);
         assert_eq!(config.ports[1].mode, XdpMode::Auto);
-        assert_eq!(config.worker.poll, PollMode::Always);
+        assert_eq!(config.worker.poll, worker::PollMode::Always);
         assert_eq!(config.guard.prefixes.len(), 2);
         assert_eq!(config.crypto.engine, EngineChoice::Openssl);
         assert!(!config.crypto.allow_weak);
