@@ -38,23 +38,37 @@ struct Keys {
 impl CbcMac {
     /// AES-CMAC's subkeys (RFC 4493 §2.3). `None` if the key has another length than 16 bytes, or OpenSSL fails.
     pub(crate) fn cmac(key: &[u8]) -> Option<CbcMac> {
-        let chain: Block = key.try_into().ok()?;
-        let double = |block: &Block| {
-            let number = u128::from_be_bytes(*block);
+        let double = |block: Block| {
+            let number = u128::from_be_bytes(block);
             let carry = if number >> 127 == 1 { 0x87 } else { 0 };
             (number << 1 ^ carry).to_be_bytes()
         };
-        let whole = double(&encrypt(&chain, &[0; BLOCK_LEN]).ok()?);
-        let padded = double(&whole);
-        Some(CbcMac { keys: Box::new(Zeroizing::new(Keys { chain, whole, padded })) })
+        CbcMac::with(|Keys { chain, whole, padded }| {
+            *chain = key.try_into().ok()?;
+            encrypt(chain, &[0; BLOCK_LEN], whole).ok()?;
+            *whole = double(*whole);
+            *padded = double(*whole);
+            Some(())
+        })
     }
 
     /// AES-XCBC-MAC's three keys (RFC 3566 §4). `None` as above.
     pub(crate) fn xcbc(key: &[u8]) -> Option<CbcMac> {
         let key: Zeroizing<Block> = Zeroizing::new(key.try_into().ok()?);
-        let derive = |byte| encrypt(&key, &[byte; BLOCK_LEN]).ok();
-        let keys = Keys { chain: derive(1)?, whole: derive(2)?, padded: derive(3)? };
-        Some(CbcMac { keys: Box::new(Zeroizing::new(keys)) })
+        CbcMac::with(|Keys { chain, whole, padded }| {
+            for (byte, subkey) in (1..).zip([chain, whole, padded]) {
+                encrypt(&key, &[byte; BLOCK_LEN], subkey).ok()?;
+            }
+            Some(())
+        })
+    }
+
+    /// With keys that are made where they stay, so that no copy is left behind.
+    fn with(make: impl FnOnce(&mut Keys) -> Option<()>) -> Option<CbcMac> {
+        let zeros = [0; BLOCK_LEN];
+        let mut keys = Box::new(Zeroizing::new(Keys { chain: zeros, whole: zeros, padded: zeros }));
+        make(&mut keys)?;
+        Some(CbcMac { keys })
     }
 
     /// The tag of the parts, one after the other; `None` when OpenSSL fails.
@@ -100,17 +114,16 @@ impl CbcMac {
 }
 
 /// AES over one block.
-fn encrypt(key: &Block, block: &Block) -> Result<Block, ErrorStack> {
+fn encrypt(key: &Block, block: &Block, to: &mut Block) -> Result<(), ErrorStack> {
     let cipher = Cipher::fetch(None, "AES-128-ECB", None)?;
     let mut ctx = CipherCtx::new()?;
     ctx.encrypt_init(Some(&cipher), Some(key), None)?;
     ctx.set_padding(false);
     let mut out = [0; 2 * BLOCK_LEN];
     ctx.cipher_update(block, Some(&mut out))?;
-    let mut result = [0; BLOCK_LEN];
-    fill(&mut result, &out);
+    fill(to, &out);
     out.zeroize();
-    Ok(result)
+    Ok(())
 }
 
 #[cfg(test)]
