@@ -117,7 +117,7 @@ struct Daemon {
     guard_anew: bool,
     /// Policies that are not carried out, and which of them were logged.
     shortfalls: Shortfalls,
-    /// Routes and steering are to be set as a whole: addresses have changed.
+    /// Routes and steering are to be set as a whole: addresses or interfaces have changed.
     paths_anew: bool,
     is_interface_gone: bool,
     retry_at: Instant,
@@ -230,6 +230,7 @@ impl Daemon {
                     self.ports.lost(ifindex, &self.workers);
                     self.tunnels.lost(ifindex);
                     self.publish_topology();
+                    self.paths_anew = true;
                 }
             }
         }
@@ -464,8 +465,8 @@ impl Daemon {
             self.shortfalls.follow(index, new.as_deref());
             steps.push((old, new));
         }
-        let tunnels = &self.tunnels;
-        self.shortfalls.tell(self.observer.snapshot(), |id| tunnels.ifindex(id).is_some());
+        let has_tunnel = |id| self.tunnels.ifindex(id).is_some();
+        self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.paths_anew);
         steps
     }
 

@@ -6,7 +6,7 @@
 //! | names an interface that is gone | it matches nothing |
 //! | has an `if_id` that no tunnel interface has | it matches nothing: no packet belongs to that interface |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mirror::Snapshot;
 use policy::{Direction, Mark, PolicyEntry, Scope};
@@ -26,13 +26,9 @@ pub struct Shortfalls {
     /// Not in the log yet, by index.
     fresh: BTreeSet<u32>,
     /// Policies that name an interface, by its index.
-    naming: BTreeMap<u32, BTreeSet<u32>>,
-    /// Interfaces whose absence is in the log.
-    missed: BTreeSet<u32>,
-    /// Policies that have an `if_id`, by that.
-    tunnelled: BTreeMap<u32, BTreeSet<u32>>,
-    /// Ids for which the log has been told that no interface has them.
-    unheard: BTreeSet<u32>,
+    naming: References,
+    /// Policies that have an `if_id`.
+    tunnelled: References,
 }
 
 impl Shortfalls {
@@ -41,29 +37,23 @@ impl Shortfalls {
         if self.noted.remove(&index).is_some() {
             self.fresh.remove(&index);
         }
-        for by in [&mut self.naming, &mut self.tunnelled] {
-            by.retain(|_, policies| {
-                policies.remove(&index);
-                !policies.is_empty()
-            });
-        }
-        let Some(policy) = policy else { return };
-        if policy.is_unsupported() {
+        let named = |id: u32| Some(id).filter(|id| *id != 0);
+        self.naming.follow(index, policy.and_then(|p| named(p.config.selector.ifindex)));
+        self.tunnelled.follow(index, policy.and_then(|p| named(p.config.if_id)));
+        if let Some(policy) = policy.filter(|policy| policy.is_unsupported()) {
             self.noted.insert(index, name(policy));
             self.fresh.insert(index);
         }
-        if policy.config.if_id != 0 {
-            self.tunnelled.entry(policy.config.if_id).or_default().insert(index);
-        }
-        let ifindex = policy.config.selector.ifindex;
-        if ifindex != 0 {
-            self.naming.entry(ifindex).or_default().insert(index);
-        }
     }
 
-    /// Tells the log what it has not been told; `has_tunnel` says whether a tunnel interface has an
-    /// `if_id`.
-    pub fn tell(&mut self, snapshot: &Snapshot, has_tunnel: impl Fn(u32) -> bool) {
+    /// Tells the log what it has not been told. `has_tunnel` says whether a tunnel interface has an
+    /// `if_id`, and `are_links_new` whether interfaces may have come or gone since the last call.
+    pub fn tell(
+        &mut self,
+        snapshot: &Snapshot,
+        has_tunnel: impl Fn(u32) -> bool,
+        are_links_new: bool,
+    ) {
         let fresh = std::mem::take(&mut self.fresh);
         let (said, rest) = (fresh.iter().take(AT_ONCE), fresh.len().saturating_sub(AT_ONCE));
         for name in said.filter_map(|index| self.noted.get(index)) {
@@ -72,22 +62,13 @@ impl Shortfalls {
         if rest > 0 {
             warn!("{rest} more policies are not carried out: culvert policy shows which");
         }
-        for (ifindex, policies) in &self.naming {
-            if snapshot.link(*ifindex).is_some() {
-                self.missed.remove(ifindex);
-            } else if self.missed.insert(*ifindex) {
-                warn!("{}", absent(*ifindex, policies.len()));
-            }
+        let has_link = |ifindex| snapshot.link(ifindex).is_some();
+        for (ifindex, policies) in self.naming.take_untold(has_link, are_links_new) {
+            warn!("{}", absent(ifindex, policies));
         }
-        self.missed.retain(|ifindex| self.naming.contains_key(ifindex));
-        for (if_id, policies) in &self.tunnelled {
-            if has_tunnel(*if_id) {
-                self.unheard.remove(if_id);
-            } else if self.unheard.insert(*if_id) {
-                warn!("{}", without_tunnel(*if_id, policies.len()));
-            }
+        for (if_id, policies) in self.tunnelled.take_untold(has_tunnel, are_links_new) {
+            warn!("{}", without_tunnel(if_id, policies));
         }
-        self.unheard.retain(|if_id| self.tunnelled.contains_key(if_id));
     }
 
     /// What `culvert status` has to say; `has_tunnel` as for [`Shortfalls::tell`].
@@ -99,11 +80,65 @@ impl Shortfalls {
             let more = if count > NAMED { "; ..." } else { "" };
             format!("{count} policies {FATE} ({some}{more})")
         });
-        let gone = self.naming.iter().filter(|(ifindex, _)| snapshot.link(**ifindex).is_none());
-        let gone = gone.map(|(ifindex, policies)| absent(*ifindex, policies.len()));
-        let alone = self.tunnelled.iter().filter(|(if_id, _)| !has_tunnel(**if_id));
-        let alone = alone.map(|(if_id, policies)| without_tunnel(*if_id, policies.len()));
+        let gone = self.naming.missing(|ifindex| snapshot.link(ifindex).is_some());
+        let gone = gone.map(|(ifindex, policies)| absent(ifindex, policies));
+        let alone = self.tunnelled.missing(has_tunnel);
+        let alone = alone.map(|(if_id, policies)| without_tunnel(if_id, policies));
         unknown.into_iter().chain(gone).chain(alone).collect()
+    }
+}
+
+/// What policies refer to by number, and what of that the log knows to be missing. A change of a policy
+/// costs the same however many there are.
+#[derive(Default)]
+struct References {
+    /// By policy.
+    of: HashMap<u32, u32>,
+    /// How many policies refer to each.
+    counts: BTreeMap<u32, usize>,
+    /// Missing, and in the log.
+    told: BTreeSet<u32>,
+    /// Referred to since the log was last told.
+    fresh: BTreeSet<u32>,
+}
+
+impl References {
+    fn follow(&mut self, policy: u32, to: Option<u32>) {
+        if let Some(old) = self.of.remove(&policy)
+            && let Some(count) = self.counts.get_mut(&old)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.counts.remove(&old);
+                self.told.remove(&old);
+                self.fresh.remove(&old);
+            }
+        }
+        if let Some(to) = to {
+            self.of.insert(policy, to);
+            *self.counts.entry(to).or_default() += 1;
+            self.fresh.insert(to);
+        }
+    }
+
+    /// What is missing, and how many policies refer to it.
+    fn missing(&self, exists: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, usize)> {
+        self.counts.iter().filter(move |(to, _)| !exists(**to)).map(|(to, count)| (*to, *count))
+    }
+
+    /// The same, of what the log has not been told.
+    fn take_untold(&mut self, exists: impl Fn(u32) -> bool, is_all_new: bool) -> Vec<(u32, usize)> {
+        let fresh = std::mem::take(&mut self.fresh);
+        let all = self.counts.keys().filter(|_| is_all_new);
+        let mut untold = Vec::new();
+        for to in all.chain(fresh.iter().filter(|_| !is_all_new)) {
+            if exists(*to) {
+                self.told.remove(to);
+            } else if self.told.insert(*to) {
+                untold.push((*to, self.counts.get(to).copied().unwrap_or_default()));
+            }
+        }
+        untold
     }
 }
 
@@ -208,12 +243,20 @@ mod tests {
         assert!(gone.contains("5 policies name interface 77"), "{gone}");
         assert!(alone.contains("if_id 0x2a") && alone.contains("if_id = 42"), "{alone}");
         assert_eq!(shortfalls.warnings(&snapshot, yes).len(), 2);
-        shortfalls.tell(&snapshot, no);
-        assert!(shortfalls.fresh.is_empty() && shortfalls.missed.contains(&77));
-        assert!(shortfalls.unheard.contains(&42));
+        shortfalls.tell(&snapshot, no, false);
+        let told = |shortfalls: &Shortfalls| {
+            [&shortfalls.naming, &shortfalls.tunnelled].map(|references| references.told.clone())
+        };
+        assert!(shortfalls.fresh.is_empty());
+        assert_eq!(told(&shortfalls), [[77].into(), [42].into()]);
+        shortfalls.tell(&snapshot, yes, false);
+        assert_eq!(told(&shortfalls), [[77].into(), [42].into()], "nothing has changed");
+        shortfalls.tell(&snapshot, yes, true);
+        assert_eq!(told(&shortfalls), [[77].into(), [].into()]);
+        shortfalls.tell(&snapshot, no, true);
+        assert_eq!(told(&shortfalls), [[77].into(), [42].into()]);
         (2..8).for_each(|index| shortfalls.follow(index, None));
         assert!(shortfalls.warnings(&snapshot, no).is_empty());
-        shortfalls.tell(&snapshot, no);
-        assert!(shortfalls.missed.is_empty() && shortfalls.unheard.is_empty());
+        assert_eq!(told(&shortfalls), [[].into(), [].into()]);
     }
 }
