@@ -5,24 +5,10 @@ shorter ICVs of AES-GCM (a shorter GCM tag is the longer one cut off, NIST SP 80
 AES-XCBC-MAC and the other truncations of HMACs.
 """
 
-import hashlib
-import hmac
 import struct
 from dataclasses import dataclass
 
-#: scapy's name or none, and the lengths of key and ICV in bytes.
-INTEGRITY = {
-    "sha1": ("HMAC-SHA1-96", 20, 12),
-    "sha256": ("SHA2-256-128", 32, 16),
-    "sha384": ("SHA2-384-192", 48, 24),
-    "sha512": ("SHA2-512-256", 64, 32),
-    "sha1_160": ("", 20, 20),
-    "sha256_96": ("", 32, 12),
-    "md5": ("HMAC-MD5-96", 16, 12),
-    "md5_128": ("", 16, 16),
-    "aesxcbc": ("", 16, 12),
-    "aescmac": ("AES-CMAC-96", 16, 12),
-}
+from .integrity import INTEGRITY
 
 #: scapy's name, and the lengths of key and IV in bytes; the key with its nonce.
 CIPHERS = {
@@ -59,9 +45,11 @@ def _all():
         yield Suite(f"aes{bits}gmac", "GMAC", bits // 8 + 4, 8, 16)
     yield Suite("chacha20poly1305", "CHACHA20-POLY1305", 36, 8, 16)
     for cipher, (crypt, key, iv) in CIPHERS.items():
-        for integrity, (auth, auth_key, icv) in INTEGRITY.items():
-            name = f"{cipher}-{integrity}"
-            yield Suite(name, crypt, key, iv, icv, auth_key, integrity, auth)
+        for name, integrity in INTEGRITY.items():
+            yield Suite(
+                f"{cipher}-{name}", crypt, key, iv, integrity.icv_len,
+                integrity.key_len, name, integrity.scapy,
+            )  # fmt: skip
 
 
 SUITES = {suite.name: suite for suite in _all()}
@@ -113,7 +101,7 @@ def seal(suite, state, packet, sequence):
         esp = esp[:8] + iv + esp[8:]
         esp += _gmac(state, esp)
     elif not suite.auth and suite.integrity:
-        esp += _mac(suite, state, esp)
+        esp += INTEGRITY[suite.integrity].icv(state.auth, esp)
     from .inject import ipv4_checksum
 
     header = bytearray(header)
@@ -137,7 +125,7 @@ def open_esp(suite, state, outer):
 
     if suite.auth or not suite.integrity:
         return bytes(association(suite, state).decrypt(IP(outer)))
-    assert _mac(suite, state, covered) == icv, "wrong ICV"
+    assert INTEGRITY[suite.integrity].icv(state.auth, covered) == icv, "wrong ICV"
     packet = IP(outer[: -suite.icv_len])
     packet.len = len(outer) - suite.icv_len
     return bytes(association(suite, state, auth=False).decrypt(packet))
@@ -164,31 +152,3 @@ def _gmac(state, covered):
 
     key, salt = state.aead[:-4], state.aead[-4:]
     return AESGCM(key).encrypt(salt + covered[8:16], b"", covered)
-
-
-def _mac(suite, state, covered):
-    """The ICV of an integrity algorithm that scapy does not know."""
-    if suite.integrity == "aesxcbc":
-        return _xcbc(state.auth, covered)[: suite.icv_len]
-    digest = getattr(hashlib, suite.integrity.split("_")[0])
-    return hmac.new(state.auth, covered, digest).digest()[: suite.icv_len]
-
-
-def _xcbc(key, data):
-    """AES-XCBC-MAC (RFC 3566 section 4)."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-    def aes(key, block):
-        return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
-
-    def xor(a, b):
-        return bytes(x ^ y for x, y in zip(a, b, strict=True))
-
-    k1, k2, k3 = (aes(key, bytes([n]) * 16) for n in (1, 2, 3))
-    blocks = [data[at : at + 16] for at in range(0, len(data), 16)]
-    last = blocks.pop()
-    last = xor(last, k2) if len(last) == 16 else xor((last + b"\x80").ljust(16, b"\0"), k3)
-    chain = bytes(16)
-    for block in [*blocks, last]:
-        chain = aes(k1, xor(chain, block))
-    return chain

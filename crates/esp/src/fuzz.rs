@@ -119,21 +119,11 @@ const HASHES: [Integrity; 4] =
 
 fn ah_sa(choice: u8, v4: bool) -> Option<Sa> {
     let suite = Suite::integrity_only(HASHES[usize::from(choice & 3)]);
-    let address = if v4 { "192.0.2.1" } else { "2001:db8::1" }.parse().ok()?;
-    let params = SaParams {
-        spi: 0x100,
-        src: address,
-        dst: address,
+    sa_with(SaParams {
         protocol: Protocol::Ah,
-        mode: if choice & 4 == 0 { Mode::Tunnel } else { Mode::Transport },
-        suite,
-        encap: None,
-        esn: choice & 16 != 0,
-        replay_window: 64,
-        tfc_pad_len: 0,
         flags: SaFlags { align4: choice & 32 != 0, ..SaFlags::default() },
-    };
-    Sa::new(params, Session::new(suite, Box::new(())), LiveNumbers::on_heap(64)).ok()
+        ..params(suite, choice, v4)?
+    })
 }
 
 fn sa(choice: u8, v4: bool) -> Option<Sa> {
@@ -146,19 +136,33 @@ fn sa(choice: u8, v4: bool) -> Option<Sa> {
         2 => Suite::ChaCha20Poly1305,
         _ => Suite::integrity_only(Integrity::Sha1_96),
     };
+    sa_with(SaParams {
+        encap: (choice & 8 != 0).then_some(UdpEncap { src_port: 4500, dst_port: 4500 }),
+        tfc_pad_len: if choice & 32 != 0 { 200 } else { 0 },
+        flags: SaFlags { decap_dscp: choice & 64 != 0, ..SaFlags::default() },
+        ..params(suite, choice, v4)?
+    })
+}
+
+/// What ESP and AH choose alike.
+fn params(suite: Suite, choice: u8, v4: bool) -> Option<SaParams> {
     let address = if v4 { "192.0.2.1" } else { "2001:db8::1" }.parse().ok()?;
-    let params = SaParams {
+    Some(SaParams {
         spi: 0x100,
         src: address,
         dst: address,
         protocol: Protocol::Esp,
         mode: if choice & 4 == 0 { Mode::Tunnel } else { Mode::Transport },
         suite,
-        encap: (choice & 8 != 0).then_some(UdpEncap { src_port: 4500, dst_port: 4500 }),
+        encap: None,
         esn: choice & 16 != 0,
         replay_window: 64,
-        tfc_pad_len: if choice & 32 != 0 { 200 } else { 0 },
-        flags: SaFlags { decap_dscp: choice & 64 != 0, ..SaFlags::default() },
-    };
-    Sa::new(params, Session::new(suite, Box::new(())), LiveNumbers::on_heap(64)).ok()
+        tfc_pad_len: 0,
+        flags: SaFlags::default(),
+    })
+}
+
+fn sa_with(params: SaParams) -> Option<Sa> {
+    let session = Session::new(params.suite, Box::new(()));
+    Sa::new(params, session, LiveNumbers::on_heap(64)).ok()
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::vector::{Vector, hex, lines};
 use common::{Bench, inner, own, params, sa, sa_with, tcp, udp};
 use crypto::{Cipher, Keys, Suite};
 use esp::{LiveNumbers, Mode, Protocol, SaError, SaFlags, SaParams};
@@ -22,23 +23,14 @@ fn sha1() -> Suite {
     suites().find(|suite| suite.to_string() == "null-sha1").expect("a suite")
 }
 
-struct Vector {
-    line: usize,
-    params: SaParams,
-    keys: Keys,
-    seq: u64,
-    clear: Vec<u8>,
-    sealed: Vec<u8>,
-}
-
 fn vectors() -> Vec<Vector> {
-    let lines = include_str!("vectors/scapy_ah.txt").lines().enumerate();
-    lines.filter(|(_, text)| !text.starts_with('#')).map(|(i, text)| vector(i + 1, text)).collect()
+    lines(include_str!("vectors/scapy_ah.txt"))
+        .map(|(line, fields)| vector(line, &fields))
+        .collect()
 }
 
-fn vector(line: usize, text: &str) -> Vector {
-    let fields: Vec<&str> = text.split(' ').collect();
-    let [name, mode, esn, seq, key, clear, sealed] = fields[..] else {
+fn vector(line: usize, fields: &[&str]) -> Vector {
+    let &[name, mode, esn, seq, key, clear, sealed] = fields else {
         panic!("line {line} does not have seven fields");
     };
     let suite = suites().find(|s| s.to_string() == format!("null-{name}")).expect("a suite");
@@ -51,10 +43,6 @@ fn vector(line: usize, text: &str) -> Vector {
     };
     let keys = Keys { cipher: vec![], salt: vec![], auth: hex(key) };
     Vector { line, params, keys, seq: seq.parse().unwrap(), clear: hex(clear), sealed }
-}
-
-fn hex(text: &str) -> Vec<u8> {
-    (0..text.len()).step_by(2).map(|i| u8::from_str_radix(&text[i..i + 2], 16).unwrap()).collect()
 }
 
 #[test]

@@ -5,11 +5,15 @@ Uses Debian's python3-cryptography. The packet: SPI and sequence number 00..07, 
 bytes 40.., high half of the sequence number 01020304; cipher key 80.., salt c0.., integrity key
 20..; every byte one more than the one before it. Printed are the sealed text and the ICV.
 """
-import hmac
+
+import sys
+from pathlib import Path
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESCCM, ChaCha20Poly1305
-from cryptography.hazmat.primitives.cmac import CMAC
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "tests"))
+from lab.integrity import INTEGRITY
 
 
 def run(start, length):
@@ -19,50 +23,6 @@ def run(start, length):
 HEADER, TEXT, HI, SALT = run(0, 8), run(0x40, 48), bytes([1, 2, 3, 4]), run(0xC0, 4)
 AAD = HEADER[:4] + HI + HEADER[4:]
 BITS = (128, 192, 256)
-
-
-def hashed(name):
-    return lambda key, data: hmac.digest(key, data, name)
-
-
-def cmac(key, data):
-    mac = CMAC(algorithms.AES(key))
-    mac.update(data)
-    return mac.finalize()
-
-
-def xcbc(key, data):
-    """AES-XCBC-MAC (RFC 3566 section 4)."""
-
-    def aes(key, block):
-        return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
-
-    def xor(a, b):
-        return bytes(x ^ y for x, y in zip(a, b))
-
-    k1, k2, k3 = (aes(key, bytes([n]) * 16) for n in (1, 2, 3))
-    blocks = [data[at : at + 16] for at in range(0, len(data), 16)] or [b""]
-    last = blocks.pop()
-    last = xor(last, k2) if len(last) == 16 else xor((last + b"\x80").ljust(16, b"\0"), k3)
-    chain = bytes(16)
-    for block in [*blocks, last]:
-        chain = aes(k1, xor(chain, block))
-    return chain
-
-
-# Name, key length, ICV length, function.
-INTEGRITY = [
-    ("sha1", 20, 12, hashed("sha1")),
-    ("sha1_160", 20, 20, hashed("sha1")),
-    ("sha256_96", 32, 12, hashed("sha256")),
-    ("sha256", 32, 16, hashed("sha256")),
-    ("sha384", 48, 24, hashed("sha384")),
-    ("sha512", 64, 32, hashed("sha512")),
-    ("md5", 16, 12, hashed("md5")),
-    ("md5_128", 16, 16, hashed("md5")),
-    ("aesxcbc", 16, 12, xcbc),
-    ("aescmac", 16, 12, cmac),
-]
 
 
 def ciphers():
@@ -101,13 +61,13 @@ def main():
         gcm.finalize()
         print(f"aes{bits}gmac", (TEXT + gcm.tag).hex())
     for cipher_name, iv, cipher in ciphers():
-        for name, key_len, icv, mac in INTEGRITY:
+        for name, integrity in INTEGRITY.items():
             text = TEXT
             if cipher is not None:
                 encryptor = cipher.encryptor()
                 text = encryptor.update(TEXT) + encryptor.finalize()
-            tag = mac(run(0x20, key_len), HEADER + iv + text + HI)
-            print(f"{cipher_name}-{name}", (text + tag[:icv]).hex())
+            icv = integrity.icv(run(0x20, integrity.key_len), HEADER + iv + text + HI)
+            print(f"{cipher_name}-{name}", (text + icv).hex())
 
 
 main()

@@ -1,6 +1,8 @@
 //! What the tests share: packets, keys, and an SA with an engine on each side.
 #![allow(dead_code, reason = "each test file uses some of it")]
 
+pub mod vector;
+
 use core::net::IpAddr;
 
 use crypto::{

@@ -5,11 +5,13 @@ Run with Debian 12's python3-scapy (2.5.0) and python3-cryptography (38.0.4):
 
     ./generate.py > scapy.txt
 
-One packet a line, fields apart by one space, byte strings in hexadecimal, "-" for an empty one:
+Each suite has a line, and each of its packets one after it; fields apart by one space, byte strings
+in hexadecimal, "-" for an empty one:
 
-    suite mode udp esn seq cipher-key salt auth-key cleartext esp-packet
+    suite name cipher-key salt auth-key
+    mode udp esn seq cleartext esp-packet
 
-suite as culvert spells it; mode "tunnel" or "transport"; udp and esn 0 or 1; seq the whole 64-bit
+name as culvert spells it; mode "tunnel" or "transport"; udp and esn 0 or 1; seq the whole 64-bit
 sequence number in decimal. The cleartext is a whole IP packet, the ESP packet begins with its
 outer IP header. A counter mode's IV is the sequence number.
 
@@ -24,68 +26,26 @@ is there in all forms, every other suite in one.
 """
 
 import hashlib
-import hmac
 import struct
 import sys
+from pathlib import Path
 
 import scapy
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.ciphers import algorithms, modes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.cmac import CMAC
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import (ICMPv6EchoRequest, IPv6, IPv6ExtHdrHopByHop, IPv6ExtHdrRouting,
                                 PadN)
 from scapy.layers.ipsec import CRYPT_ALGOS, ESP, CryptAlgo, SecurityAssociation
 from scapy.packet import Raw
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "tests"))
+from lab.integrity import INTEGRITY
+
 SPI = 0xC0FFEE01
 V4 = ("192.0.2.1", "198.51.100.2")
 V6 = ("2001:db8::1", "2001:db8:ffff::2")
 CRYPT_ALGOS["CAMELLIA-CBC"] = CryptAlgo("CAMELLIA-CBC", cipher=algorithms.Camellia, mode=modes.CBC)
-
-
-def hashed(digest):
-    return lambda key, data: hmac.new(key, data, digest).digest()
-
-
-def cmac(key, data):
-    mac = CMAC(algorithms.AES(key))
-    mac.update(data)
-    return mac.finalize()
-
-
-def xcbc(key, data):
-    """AES-XCBC-MAC (RFC 3566 section 4)."""
-
-    def aes(key, block):
-        return Cipher(algorithms.AES(key), modes.ECB()).encryptor().update(block)
-
-    def xor(a, b):
-        return bytes(x ^ y for x, y in zip(a, b))
-
-    k1, k2, k3 = (aes(key, bytes([n]) * 16) for n in (1, 2, 3))
-    blocks = [data[at : at + 16] for at in range(0, len(data), 16)]
-    last = blocks.pop()
-    last = xor(last, k2) if len(last) == 16 else xor((last + b"\x80").ljust(16, b"\0"), k3)
-    chain = bytes(16)
-    for block in [*blocks, last]:
-        chain = aes(k1, xor(chain, block))
-    return chain
-
-
-# Scapy's name or none, the function, length of key and of ICV.
-INTEGRITY = {
-    "sha1": ("HMAC-SHA1-96", hashed(hashlib.sha1), 20, 12),
-    "sha256": ("SHA2-256-128", hashed(hashlib.sha256), 32, 16),
-    "sha384": ("SHA2-384-192", hashed(hashlib.sha384), 48, 24),
-    "sha512": ("SHA2-512-256", hashed(hashlib.sha512), 64, 32),
-    "sha1_160": (None, hashed(hashlib.sha1), 20, 20),
-    "sha256_96": (None, hashed(hashlib.sha256), 32, 12),
-    "md5": ("HMAC-MD5-96", hashed(hashlib.md5), 16, 12),
-    "md5_128": (None, hashed(hashlib.md5), 16, 16),
-    "aesxcbc": (None, xcbc, 16, 12),
-    "aescmac": ("AES-CMAC-96", cmac, 16, 12),
-}
 FIRST = ("sha1", "sha256", "sha384", "sha512")
 
 
@@ -150,12 +110,23 @@ def own_packets(size):
     }
 
 
+def keys(suite):
+    """A suite's cipher key, salt and integrity key."""
+    name, _, _, key_len, salt_len, _, auth = suite
+    auth_key_len = INTEGRITY[auth].key_len if auth else 0
+    lengths = {"key": key_len, "salt": salt_len, "auth": auth_key_len}
+    return [derive(name + label, length) for label, length in lengths.items()]
+
+
+def line(*fields):
+    print(*((f.hex() or "-") if isinstance(f, bytes) else f for f in fields))
+
+
 def seal(suite, mode, udp, esn, seq, clear):
-    """One line of the file."""
-    name, cipher, icv, key_len, salt_len, iv_len, auth = suite
-    key, salt = derive(name + "key", key_len), derive(name + "salt", salt_len)
-    scapys, mac, auth_key_len, auth_icv = INTEGRITY[auth] if auth else (None, None, 0, 0)
-    auth_key = derive(name + "auth", auth_key_len)
+    """One packet's line of the file."""
+    name, cipher, icv, _, _, iv_len, auth = suite
+    key, salt, auth_key = keys(suite)
+    integrity = INTEGRITY[auth] if auth else None
     outer = None
     if mode == "tunnel4":
         tc = clear.tos if clear.version == 4 else clear.tc
@@ -163,15 +134,15 @@ def seal(suite, mode, udp, esn, seq, clear):
     elif mode == "tunnel6":
         tc = clear.tos if clear.version == 4 else clear.tc
         outer = IPv6(src=V6[0], dst=V6[1], hlim=64, tc=tc)
-    by_hand = auth and (esn or not scapys)
+    by_hand = integrity and (esn or not integrity.scapy)
     cut = 16 - icv if cipher == "AES-GCM" else 0
     gmac = cipher == "GMAC"
     sa = SecurityAssociation(
         ESP, spi=SPI, crypt_algo="NULL" if gmac else cipher,
         crypt_key=None if gmac else (key + salt) or None,
         crypt_icv_size=None if gmac or not icv else icv + cut,
-        auth_algo=scapys if auth and not by_hand else None,
-        auth_key=auth_key if auth and not by_hand else None,
+        auth_algo=integrity.scapy if integrity and not by_hand else None,
+        auth_key=auth_key if integrity and not by_hand else None,
         tunnel_header=outer, nat_t_header=UDP(sport=4500, dport=4500) if udp else None,
         esn_en=bool(esn), esn=seq >> 32)
     if iv_len:
@@ -183,7 +154,7 @@ def seal(suite, mode, udp, esn, seq, clear):
     sealed = sa.encrypt(clear, seq_num=seq & 0xFFFFFFFF, iv=iv)
     if by_hand:
         covered = bytes(sealed[ESP]) + (struct.pack("!L", seq >> 32) if esn else b"")
-        sealed[ESP].data += mac(auth_key, covered)[:auth_icv]
+        sealed[ESP].data += integrity.icv(auth_key, covered)
     if gmac:
         iv, text = struct.pack("!Q", seq), sealed[ESP].data
         number = struct.pack("!Q" if esn else "!L", seq)
@@ -197,14 +168,14 @@ def seal(suite, mode, udp, esn, seq, clear):
             for field in fields:
                 if field in sealed[layer].fields:
                     delattr(sealed[layer], field)
-    fields = [key, salt, auth_key, bytes(clear), bytes(sealed)]
-    print(name, mode.rstrip("46"), udp, esn, seq, *(f.hex() or "-" for f in fields))
+    line(mode.rstrip("46"), udp, esn, seq, bytes(clear), bytes(sealed))
 
 
 def main():
     print("# Source: generate.py beside this file, scapy", scapy.__version__)
     seq = 1
     for suite, has_all_forms in suites():
+        line("suite", suite[0], *keys(suite))
         if not has_all_forms:
             seq += 1
             seal(suite, "tunnel4", 0, 0, seq, cleartexts(seq * 7 % 61)["v4"])

@@ -17,8 +17,6 @@ Scapy 2.5.0 does not authenticate the high half of extended sequence numbers of 
 hmac module computes the ICV then (RFC 4302 section 3.3.3.2.2), over the packet as scapy blanks it.
 """
 
-import hashlib
-import hmac
 import struct
 import sys
 
@@ -29,31 +27,9 @@ from scapy.layers.inet6 import (HBHOptUnknown, ICMPv6EchoRequest, IPv6, IPv6ExtH
 from scapy.layers.ipsec import AH, SecurityAssociation, zero_mutable_fields
 from scapy.packet import Raw
 
-SPI = 0xC0FFEE01
-V4 = ("192.0.2.1", "198.51.100.2")
-V6 = ("2001:db8::1", "2001:db8:ffff::2")
-HMACS = {
-    "sha1": ("HMAC-SHA1-96", hashlib.sha1, 20, 12),
-    "sha256": ("SHA2-256-128", hashlib.sha256, 32, 16),
-    "sha384": ("SHA2-384-192", hashlib.sha384, 48, 24),
-    "sha512": ("SHA2-512-256", hashlib.sha512, 64, 32),
-}
+from generate import INTEGRITY, SPI, V4, V6, cleartexts, derive
 
-
-def derive(label, length):
-    """Bytes that look random and are the same in every run."""
-    return hashlib.shake_128(label.encode()).digest(length)
-
-
-def cleartexts(size):
-    """A packet of each family for a tunnel; DF is set."""
-    data = Raw(derive("payload", size))
-    v4 = {"src": "10.1.0.5", "dst": "10.2.0.9", "tos": 0xBA, "flags": "DF", "id": 7, "ttl": 61}
-    v6 = {"src": "2001:db8:1::5", "dst": "2001:db8:2::9", "tc": 0x49, "fl": 0x12345, "hlim": 61}
-    return {
-        "v4": IP(**v4) / UDP(sport=1000, dport=2000) / data,
-        "v6": IPv6(**v6) / TCP(sport=1000, dport=2000, flags="A", seq=1, ack=2) / data,
-    }
+ALGORITHMS = ("sha1", "sha256", "sha384", "sha512")
 
 
 def own_packets(size):
@@ -77,28 +53,28 @@ def own_packets(size):
 
 def seal(name, mode, esn, seq, clear):
     """One line of the file."""
-    algorithm, digest, key_len, icv_len = HMACS[name]
-    key = derive(name + "auth", key_len)
+    integrity = INTEGRITY[name]
+    key = derive(name + "auth", integrity.key_len)
     outer = None
     tc = clear.tos if clear.version == 4 else clear.tc
     if mode == "tunnel4":
         outer = IP(src=V4[0], dst=V4[1], ttl=64, id=0, flags="DF", tos=tc)
     elif mode == "tunnel6":
         outer = IPv6(src=V6[0], dst=V6[1], hlim=64, tc=tc)
-    sa = SecurityAssociation(AH, spi=SPI, auth_algo=algorithm, auth_key=key, tunnel_header=outer)
+    sa = SecurityAssociation(AH, spi=SPI, auth_algo=integrity.scapy, auth_key=key, tunnel_header=outer)
     sealed = sa.encrypt(clear, seq_num=seq & 0xFFFFFFFF)
     if esn:
         blank = zero_mutable_fields(sealed.copy(), sending=True)
-        blank[AH].icv = b"\0" * icv_len
+        blank[AH].icv = b"\0" * integrity.icv_len
         covered = bytes(blank) + struct.pack("!L", seq >> 32)
-        sealed[AH].icv = hmac.new(key, covered, digest).digest()[:icv_len]
+        sealed[AH].icv = integrity.icv(key, covered)
     print(name, mode.rstrip("46"), esn, seq, key.hex(), bytes(clear).hex(), bytes(sealed).hex())
 
 
 def main():
     print("# Source: generate_ah.py beside this file, scapy", scapy.__version__)
     seq = 1
-    for name in HMACS:
+    for name in ALGORITHMS:
         for mode in ("tunnel4", "tunnel6"):
             for inner in ("v4", "v6"):
                 for esn in (0, 1):
