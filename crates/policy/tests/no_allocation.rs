@@ -1,5 +1,6 @@
 //! Readers do not allocate, and what an SA or a policy costs to add does not grow with their number.
 
+#[path = "databases/common.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

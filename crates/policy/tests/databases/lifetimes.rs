@@ -1,8 +1,6 @@
 //! Volume limits and the states of an SA.
 
-mod common;
-
-use common::{sa, v4};
+use crate::common::{sa, v4};
 use policy::{Databases, SaState, Volume, VolumeLimits, WorkerIndex};
 
 fn entry(limits: VolumeLimits) -> std::sync::Arc<policy::SaEntry<()>> {
@@ -115,7 +113,7 @@ fn each_crossing_is_told_to_exactly_one_of_many_threads() {
 #[test]
 fn a_policy_counts() {
     let mut databases = Databases::<()>::new();
-    let entry = databases.put_policy(common::policy(1, policy::Direction::Out, 0));
+    let entry = databases.put_policy(crate::common::policy(1, policy::Direction::Out, 0));
     assert_eq!(entry.last_use_s(), 0);
     let [first, second] = [0, 1].map(|n| WorkerIndex::new(n).unwrap());
     entry.count(second, 2, 300, 1000);
@@ -130,7 +128,8 @@ fn a_policy_counts() {
 
 #[test]
 fn workers_count_without_losing_any() {
-    let entry = Databases::<()>::new().put_policy(common::policy(1, policy::Direction::Out, 0));
+    let entry =
+        Databases::<()>::new().put_policy(crate::common::policy(1, policy::Direction::Out, 0));
     assert_eq!(WorkerIndex::new(WorkerIndex::MAX), None);
     std::thread::scope(|scope| {
         for index in [0, 1, 2, WorkerIndex::MAX - 1] {

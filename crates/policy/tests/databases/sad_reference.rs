@@ -1,10 +1,8 @@
 //! The SAD against a plain list that is scanned, with readers that lag behind each in its own way.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::{ESP, UDP, headers, policy, sa, template, v4, v6};
+use crate::common::{ESP, UDP, headers, policy, sa, template, v4, v6};
 use esp::Mode;
 use policy::{
     Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Reader, SaConfig, SaHandle, SaState,
@@ -87,7 +85,7 @@ enum Step {
 /// Few distinct values, so that SAs share keys and replace each other.
 fn config() -> impl Strategy<Value = SaConfig> {
     let dst = prop::sample::select(vec![v4(9), v4(8), v6(9)]);
-    let src = prop::sample::select(vec![None, None, Some(v4(7)), Some(common::any4())]);
+    let src = prop::sample::select(vec![None, None, Some(v4(7)), Some(crate::common::any4())]);
     let mark = prop::sample::select(vec![(0, 0), (0, 0), (1, 1), (0, 1), (1, 3)]);
     (dst, 1..6u32, src, mark, 0..2u32, 1..3u32, 0..3u64, any::<bool>()).prop_map(
         |(dst, spi, src, (value, mask), if_id, reqid, added_s, transport)| {
@@ -242,7 +240,7 @@ proptest! {
         for (policy, h) in questions() {
             let flow = Flow { mark: policy.mark.value, if_id: policy.if_id, ..Flow::new(&h, 0) };
             let mut databases = Databases::<u32>::new();
-            let selector = common::hosts(h.src, h.dst);
+            let selector = crate::common::hosts(h.src, h.dst);
             let protect = PolicyConfig { selector, ..policy.clone() };
             databases.put_policy(protect.clone());
             let mut list = List::default();

@@ -1,8 +1,6 @@
 //! What bypasses the policies always.
 
-mod common;
-
-use common::{TCP, UDP, headers, v4, v6};
+use crate::common::{TCP, UDP, headers, v4, v6};
 use policy::{Ends, always_bypass};
 use wire::Fragment;
 

@@ -1,10 +1,8 @@
 //! Inbound verification, row by row of Linux's `__xfrm_policy_check`.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::{UDP, everything, headers, hosts, policy, sa, template, v4};
+use crate::common::{UDP, everything, headers, hosts, policy, sa, template, v4};
 use esp::{Mode, Protocol};
 use outcome::DropReason::{self, InCleartext, InPolicy, InPolicyBlock, InSelector};
 use policy::{Action, Databases, Direction, Flow, PolicyConfig, SaConfig, SaEntry, Template};
@@ -143,7 +141,7 @@ fn each_field_of_the_template_is_compared() {
         ("any reqid", Template { reqid: 0, ..meant() }, true),
         ("other reqid", Template { reqid: 2, ..meant() }, false),
         ("AH", Template { protocol: 51, ..meant() }, false),
-        ("any source", Template { src: common::any4(), ..meant() }, true),
+        ("any source", Template { src: crate::common::any4(), ..meant() }, true),
         ("other source", Template { src: v4(7), ..meant() }, false),
         // The SA brought the packet to its destination: Linux does not compare it again.
         ("other destination", Template { dst: v4(7), ..meant() }, true),

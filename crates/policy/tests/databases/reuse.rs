@@ -1,11 +1,9 @@
 //! Slots used again and again, under readers that look things up meanwhile.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use common::{ESP, UDP, headers, hosts, policy, sa, template, v4};
+use crate::common::{ESP, UDP, headers, hosts, policy, sa, template, v4};
 use policy::{
     Action, Databases, Direction, Flow, Outbound, PolicyConfig, PortMask, Reader, SaHandle,
     SaState, Stamp,

@@ -1,12 +1,10 @@
 //! Readers look up while the writer changes things: no reader ever sees half a change.
 
-mod common;
-
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use common::{ESP, UDP, headers, hosts, policy, sa, template, v4};
+use crate::common::{ESP, UDP, headers, hosts, policy, sa, template, v4};
 use policy::{
     Action, Databases, Direction, Flow, Outbound, PolicyConfig, Prefix, Reader, Selector,
 };

@@ -1,10 +1,8 @@
 //! The policy database against a plain list that is scanned.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use common::{headers, template, v4};
+use crate::common::{headers, template, v4};
 use policy::{Action, Databases, Direction, Flow, Mark, PolicyConfig, PortMask, Prefix, Selector};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -211,11 +209,11 @@ fn ten_thousand_policies_are_found_and_forgotten() {
     let mut reader = databases.reader();
     let host = |i: u32| IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 + i));
     for i in 1..=10_000 {
-        let mut config = common::policy(i, Direction::Out, 100 + i % 7);
-        config.selector = common::hosts(host(i), host(i + 1));
+        let mut config = crate::common::policy(i, Direction::Out, 100 + i % 7);
+        config.selector = crate::common::hosts(host(i), host(i + 1));
         databases.put_policy(config);
     }
-    let mut catch_all = common::policy(20_000, Direction::Out, 1000);
+    let mut catch_all = crate::common::policy(20_000, Direction::Out, 1000);
     catch_all.action = Action::Block;
     databases.put_policy(catch_all);
     reader.refresh();
@@ -243,7 +241,8 @@ fn ten_thousand_policies_are_found_and_forgotten() {
 fn policies_that_differ_in_the_interface_only() {
     let mut databases = Databases::<()>::new();
     for i in 1..=3000 {
-        databases.put_policy(PolicyConfig { if_id: i, ..common::policy(i, Direction::Out, 1) });
+        databases
+            .put_policy(PolicyConfig { if_id: i, ..crate::common::policy(i, Direction::Out, 1) });
     }
     let reader = databases.reader();
     let h = headers(v4(1), v4(2), 17, 1, 2);

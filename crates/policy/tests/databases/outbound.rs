@@ -1,10 +1,8 @@
 //! Which policy and which SA a packet that leaves gets (Linux's `xfrm_state_find`).
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::{TCP, UDP, any4, everything, headers, hosts, policy, sa, template, v4, v6};
+use crate::common::{TCP, UDP, any4, everything, headers, hosts, policy, sa, template, v4, v6};
 use esp::{Mode, Protocol};
 use policy::{
     Action, Databases, Direction, Flow, Mark, Outbound, PolicyConfig, PortMask, Reader, SaConfig,
@@ -250,11 +248,11 @@ fn rekeying_prefers_the_younger_and_leaves_no_gap() {
     databases.add_sa(new, ()).unwrap();
     assert_eq!(protected_to(&mut reader, v4(2)), Some(2));
     // The old inbound SA lives until its owner deletes it.
-    assert!(reader.inbound_sa(v4(9), 1, common::ESP, 0).is_some());
+    assert!(reader.inbound_sa(v4(9), 1, crate::common::ESP, 0).is_some());
     let gone = databases.remove_sa(&old_id).unwrap();
     assert!(gone.is_removed());
     assert_eq!(protected_to(&mut reader, v4(2)), Some(2));
-    assert!(reader.inbound_sa(v4(9), 1, common::ESP, 0).is_none());
+    assert!(reader.inbound_sa(v4(9), 1, crate::common::ESP, 0).is_none());
 }
 
 #[test]
@@ -292,12 +290,12 @@ fn inbound_sas_are_told_apart_by_mark_and_only_added_once() {
     let found = |dst, protocol, mark| {
         reader.inbound_sa(dst, 5, protocol, mark).and_then(|sa| reader.sa(sa)).map(|sa| sa.esp)
     };
-    let esp = |mark| found(v4(9), common::ESP, mark);
+    let esp = |mark| found(v4(9), crate::common::ESP, mark);
     assert_eq!(esp(0), Some('a'));
     assert_eq!(esp(4), Some('c'), "the younger of two that match");
     assert_eq!(esp(0x104), Some('c'));
     assert_eq!(found(v4(9), 51, 0), None);
-    assert_eq!(found(v4(8), common::ESP, 0), None);
+    assert_eq!(found(v4(8), crate::common::ESP, 0), None);
     assert_eq!(databases.remove_sa(&config.id()).unwrap().esp, 'c');
     assert!(databases.remove_sa(&config.id()).is_none());
     assert_eq!(databases.sas().map(|sa| sa.esp).collect::<Vec<_>>(), ['a']);

@@ -1,0 +1,12 @@
+//! The databases from outside, in one program: it is linked once.
+
+mod bypass;
+mod common;
+mod lifetimes;
+mod outbound;
+mod reference;
+mod reuse;
+mod sad_reference;
+mod stress;
+mod verify;
+mod workload;
