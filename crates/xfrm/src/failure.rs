@@ -117,8 +117,36 @@ failures! {
     ReplaySize => EINVAL, "the replay bitmap's size differs from the SA's";
     /// Mapping threshold without UDP encapsulation.
     MappingWithoutEncap => EINVAL, "a mapping threshold needs UDP encapsulation";
-    /// An inbound-only thing on an outbound SA, or the other way round.
-    DirectionConflict => EINVAL, "a flag or attribute does not go with the SA's direction";
+    /// A window on an outbound SA.
+    OutboundWindow => EINVAL, "an outbound SA (dir out) has no replay window";
+    /// Received numbers on an outbound SA.
+    OutboundEdge => EINVAL, "an outbound SA (dir out) has received no sequence numbers";
+    /// A bitmap on an outbound SA.
+    OutboundBitmap => EINVAL, "an outbound SA (dir out) has no replay bitmap";
+    /// A high half without ESN.
+    OutboundHigh => EINVAL, "without ESN the last number sent has 32 bits";
+    /// No number left.
+    OutboundLast => EINVAL, "the last number sent leaves no further one";
+    /// DSCP inwards on an outbound SA.
+    OutboundDecapDscp => EINVAL, "flag decap-dscp is for inbound SAs (dir in)";
+    /// ICMP on an outbound SA.
+    OutboundIcmp => EINVAL, "flag icmp is for inbound SAs (dir in)";
+    /// Mobile IPv6's flag on an outbound SA.
+    OutboundWildRecv => EINVAL, "flag wildrecv is for inbound SAs (dir in)";
+    /// Mappings on an outbound SA.
+    OutboundMapping => EINVAL, "a mapping threshold is for inbound SAs (dir in)";
+    /// Sent numbers on an inbound SA.
+    InboundSent => EINVAL, "an inbound SA (dir in) has sent no sequence numbers";
+    /// A high half without ESN.
+    InboundHigh => EINVAL, "without ESN the highest number received has 32 bits";
+    /// No number left.
+    InboundLast => EINVAL, "the highest number received leaves no further one";
+    /// Path MTU discovery on an inbound SA.
+    InboundNoPmtuDisc => EINVAL, "flag nopmtudisc is for outbound SAs (dir out)";
+    /// DSCP outwards on an inbound SA.
+    InboundDontEncapDscp => EINVAL, "extra flag dont-encap-dscp is for outbound SAs (dir out)";
+    /// Numbers of an inbound SA.
+    InboundMayWrap => EINVAL, "extra flag oseq-may-wrap is for outbound SAs (dir out)";
     /// Encapsulation other than UDP.
     EncapKind => EPROTONOSUPPORT, "culvert: only ESP in UDP (RFC 3948) is supported";
     /// Encapsulation added, removed or of another kind.

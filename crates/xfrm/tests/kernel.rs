@@ -13,9 +13,9 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use common::*;
 use xfrm::codec::{
-    AeventId, Expire, Field, Header, MarkAttribute, Message, MessageWriter, Messages,
-    PolicyDefault, PolicyExpire, PolicyInfo, SaInfo, SelectorInfo, SpiInfo, Template, attr, flag,
-    kind,
+    AeventId, EsnReplay, Expire, Field, Header, MarkAttribute, Message, MessageWriter, Messages,
+    PolicyDefault, PolicyExpire, PolicyInfo, ReplayState, SaInfo, SelectorInfo, SpiInfo, Template,
+    attr, flag, kind,
 };
 use xfrm::{Database, Group, Output, Settings};
 
@@ -126,6 +126,21 @@ fn comparable(mut m: Vec<u8>) -> Vec<u8> {
 
 fn with(mut w: MessageWriter, kind: u16, value: &impl Field) -> Message {
     w.field(kind, value).take()
+}
+
+/// A request for an SA of a direction, without a window unless it is set.
+fn directed(dir: u8, change: fn(&mut SaInfo), replay: Option<EsnReplay>) -> Message {
+    let mut info = SaInfo { replay_window: 0, ..sa_info(0x100) };
+    change(&mut info);
+    let mut w = gcm_sa(kind::NEWSA, &info);
+    if let Some(replay) = replay {
+        w.attribute(attr::REPLAY_ESN_VAL, &replay.to_bytes());
+    }
+    w.attribute(attr::SA_DIR, &[dir]).take()
+}
+
+fn esn(words: usize, [sent, edge]: [u64; 2], window: u32) -> EsnReplay {
+    EsnReplay { sent, edge, window, bitmap: vec![0; words] }
 }
 
 /// Policies, in an order in which each meets those before it.
@@ -344,9 +359,40 @@ fn others() -> Vec<(&'static str, Message)> {
             let mut w = gcm_sa(kind::NEWSA, &sa_info(0x100));
             w.attribute(attr::REPLAY_VAL, &[0; 11]).take()
         }),
-        ("SA direction", {
+        ("SA direction", directed(3, |_| {}, None)),
+        ("out window", directed(2, |i| i.replay_window = 32, None)),
+        ("out decap-dscp", directed(2, |i| i.flags = 2, None)),
+        ("out wildrecv", directed(2, |i| i.flags = 8, None)),
+        ("out icmp", directed(2, |i| i.flags = 16, None)),
+        ("out long window", directed(2, |_| {}, Some(esn(1, [0, 0], 1)))),
+        ("out bitmap", directed(2, |i| i.flags = 128, Some(esn(1, [0, 0], 0)))),
+        ("out received", directed(2, |i| i.flags = 128, Some(esn(0, [0, 1], 0)))),
+        ("out high half", directed(2, |_| {}, Some(esn(0, [1 << 32, 0], 0)))),
+        ("out last", directed(2, |_| {}, Some(esn(0, [u64::from(u32::MAX), 0], 0)))),
+        ("out last ESN", directed(2, |i| i.flags = 128, Some(esn(0, [u64::MAX, 0], 0)))),
+        ("in nopmtudisc", directed(1, |i| i.flags = 4, None)),
+        ("in sent", directed(1, |i| i.flags = 128, Some(esn(1, [1, 0], 32)))),
+        ("in high half", directed(1, |_| {}, Some(esn(1, [0, 1 << 32], 32)))),
+        ("in last", directed(1, |_| {}, Some(esn(1, [0, u64::from(u32::MAX)], 32)))),
+        ("in last ESN", directed(1, |i| i.flags = 128, Some(esn(1, [0, u64::MAX], 32)))),
+        ("in dont-encap-dscp", {
             let mut w = gcm_sa(kind::NEWSA, &sa_info(0x100));
-            w.attribute(attr::SA_DIR, &[3]).take()
+            w.attribute(attr::SA_DIR, &[1]);
+            with(w, attr::SA_EXTRA_FLAGS, &1u32)
+        }),
+        ("in oseq-may-wrap", {
+            let mut w = gcm_sa(kind::NEWSA, &sa_info(0x100));
+            w.attribute(attr::SA_DIR, &[1]);
+            with(w, attr::SA_EXTRA_FLAGS, &2u32)
+        }),
+        ("out received, short form", {
+            let mut w = gcm_sa(kind::NEWSA, &sa_info(0x100));
+            w.attribute(attr::SA_DIR, &[2]);
+            with(w, attr::REPLAY_VAL, &ReplayState { oseq: 0, seq: 1, bitmap: 0 })
+        }),
+        ("reserve with a direction", {
+            let mut w = alloc_spi(0x300, 0x300);
+            w.attribute(attr::SA_DIR, &[1]).take()
         }),
         ("delete", request(kind::DELSA, &sa_id(0x100)).finish()),
         ("delete again", request(kind::DELSA, &sa_id(0x100)).finish()),

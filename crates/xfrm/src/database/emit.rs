@@ -60,6 +60,7 @@ impl<B: Backend> Database<B> {
         w.fixed(&Expire { sa: sa_info(sa, &live), hard: hard.into(), pad: Pad });
         put_mark(&mut w, &sa.options.mark);
         put_number(&mut w, attr::IF_ID, sa.options.if_id);
+        put_direction(&mut w, sa);
         w.finish()
     }
 
@@ -79,9 +80,7 @@ impl<B: Backend> Database<B> {
         }
         put_mark(&mut w, &sa.options.mark);
         put_number(&mut w, attr::IF_ID, sa.options.if_id);
-        if let Some(dir) = sa.options.direction {
-            w.field(attr::SA_DIR, &dir);
-        }
+        put_direction(&mut w, sa);
         w.finish()
     }
 
@@ -219,7 +218,11 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
     put_replay(w, sa, live);
     put_number(w, attr::IF_ID, o.if_id);
     put_number(w, attr::MTIMER_THRESH, o.mapping_max_age_s);
-    if let Some(dir) = o.direction {
+    put_direction(w, sa);
+}
+
+fn put_direction(w: &mut MessageWriter, sa: &Sa) {
+    if let Some(dir) = sa.options.direction {
         w.field(attr::SA_DIR, &dir);
     }
 }

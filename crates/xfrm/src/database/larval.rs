@@ -3,6 +3,7 @@
 use core::net::IpAddr;
 use std::hash::BuildHasher;
 
+use super::direction::direction_of;
 use super::emit::{Envelope, policy_attributes};
 use super::request::Call;
 use super::sad::{LarvalKey, ReplayForm, Sa, SaOptions};
@@ -62,8 +63,12 @@ impl<B: Backend> Database<B> {
     ) -> Acquired {
         let Some((_, policy)) = self.spd.by_index(policy_index) else { return Acquired::NoPolicy };
         let Some(t) = policy.templates.get(template) else { return Acquired::NoPolicy };
-        let options =
-            SaOptions { mark: policy.mark.clone(), if_id: policy.if_id, ..SaOptions::default() };
+        let options = SaOptions {
+            mark: policy.mark.clone(),
+            if_id: policy.if_id,
+            direction: Some(c::SA_DIR_OUT),
+            ..SaOptions::default()
+        };
         let Some(mut larval) = self.larval_for(t, flow, options, now) else {
             return Acquired::NoPolicy;
         };
@@ -171,7 +176,7 @@ impl<B: Backend> Database<B> {
         }
         let dst = info.id.dst.ip(info.family).ok_or(Failure::SpiExhausted)?;
         let src = info.src.ip(info.family).ok_or(Failure::SpiExhausted)?;
-        let mark = mark_of(&attributes);
+        let (mark, direction) = (mark_of(&attributes), direction_of(&attributes));
         let key = LarvalKey {
             dst,
             src,
@@ -191,7 +196,8 @@ impl<B: Backend> Database<B> {
                 .free_spi(dst, info.id.protocol, request.min, request.max)
                 .ok_or(Failure::SpiExhausted)?;
             let serial = found.unwrap_or_else(|| {
-                let options = SaOptions { mark, if_id: key.if_id, ..SaOptions::default() };
+                let if_id = key.if_id;
+                let options = SaOptions { mark, if_id, direction, ..SaOptions::default() };
                 let sa = self.larval_sa(reserved(info), options, call.now);
                 self.sad.insert(sa)
             });

@@ -5,6 +5,7 @@
 
 mod aevent;
 mod convert;
+mod direction;
 mod dump;
 mod emit;
 mod expiry;

@@ -1,8 +1,9 @@
 //! What Linux checks of an SA or a policy before anything else, and what is not carried.
 
 use super::convert::mode;
+use super::direction::{self, direction_of};
 use super::sad::{ReplayForm, SaOptions};
-use super::spd::{DIR_MASK, direction};
+use super::spd::{DIR_MASK, direction as policy_direction};
 use crate::backend::{Counters, Replay};
 use crate::codec::{
     AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Encap, EsnReplay, Field, LifetimeCurrent,
@@ -63,11 +64,9 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     let cipher = a.bytes(attr::ALG_CRYPT).map(Cipher::decode).transpose().map_err(too_short)?;
     security_context(a)?;
     let long = replay(&info, a)?;
-    let direction = a.value::<u8>(attr::SA_DIR);
     mode(info.mode)?;
-    if let Some(dir) = direction {
-        direction_fits(dir, &info, a, long.as_ref())?;
-    }
+    let direction = direction_of(a);
+    direction::fits(direction, &info, a)?;
     if a.has(attr::MTIMER_THRESH) && !a.has(attr::ENCAP) {
         return Err(Failure::MappingWithoutEncap);
     }
@@ -159,37 +158,17 @@ fn replay(info: &SaInfo, a: &Attributes<'_>) -> Result<Option<EsnReplay>, Failur
     if !r.window_fits() {
         return Err(Failure::ReplayWindow);
     }
-    let outbound = a.value::<u8>(attr::SA_DIR) == Some(c::SA_DIR_OUT);
-    if esn && r.window == 0 && !outbound {
+    let direction = direction_of(a);
+    if esn && r.window == 0 && direction != Some(c::SA_DIR_OUT) {
         return Err(Failure::ReplayWindowZero);
     }
+    direction::replay_fits(direction, &r, esn)?;
     if !esn {
         // 32-bit numbers in the long form: the high halves mean nothing.
         r.sent &= u64::from(u32::MAX);
         r.edge &= u64::from(u32::MAX);
     }
     Ok(Some(r))
-}
-
-fn direction_fits(
-    dir: u8,
-    info: &SaInfo,
-    a: &Attributes<'_>,
-    long: Option<&EsnReplay>,
-) -> Result<(), Failure> {
-    let extra: u32 = a.value(attr::SA_EXTRA_FLAGS).unwrap_or(0);
-    let conflict = if dir == c::SA_DIR_OUT {
-        info.replay_window != 0
-            || info.flags & (c::STATE_DECAP_DSCP | c::STATE_ICMP | c::STATE_WILDRECV) != 0
-            || long.is_some_and(|r| r.window > 1 || r.edge != 0)
-            || a.has(attr::MTIMER_THRESH)
-    } else {
-        info.flags & c::STATE_NOPMTUDISC != 0
-            || extra & (c::XFLAG_DONT_ENCAP_DSCP | c::XFLAG_OSEQ_MAY_WRAP) != 0
-            || long.is_some_and(|r| r.sent != 0)
-            || a.has(attr::TFCPAD)
-    };
-    if conflict { Err(Failure::DirectionConflict) } else { Ok(()) }
 }
 
 fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failure> {
@@ -265,7 +244,7 @@ pub(super) fn new_policy(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Te
         return Err(Failure::PolicyAction);
     }
     selector(&info.selector)?;
-    direction(info.dir)?;
+    policy_direction(info.dir)?;
     if info.index != 0 && info.index & DIR_MASK != u32::from(info.dir) {
         return Err(Failure::PolicyIndex);
     }
@@ -283,7 +262,7 @@ fn templates(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Template>, Fai
     if whole.len() > c::MAX_DEPTH {
         return Err(Failure::TemplateCount);
     }
-    let outbound = direction(info.dir)? == policy::Direction::Out;
+    let outbound = policy_direction(info.dir)? == policy::Direction::Out;
     let mut family = info.selector.family;
     let mut templates = Vec::with_capacity(whole.len());
     for chunk in whole {
