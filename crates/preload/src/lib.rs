@@ -5,7 +5,8 @@
 //! that the environment variable `CULVERT_XFRM_SOCKET` names, and makes the calls on that
 //! descriptor behave as on a netlink socket. On NETLINK_ROUTE sockets it takes culvert's own routes
 //! and rules out of what the kernel sends, so that the program sees the machine as if culvert were
-//! not there. Without the variable, and for every other descriptor, it hands each call on to the C
+//! not there. charon, which goes by the kernel's release, hears one that is as new as the databases.
+//! Without the variable, and for every other descriptor, it hands each call on to the C
 //! library unchanged.
 //!
 //! | Module       | What it knows                                                    | unsafe |
@@ -18,6 +19,7 @@
 //! | `flight`     | which requests still wait for an answer                          | no     |
 //! | `netlink`    | message headers, and the answers made up here                    | no     |
 //! | `policy_match` | `iptables` rules that match IPsec, as matches on an interface | no     |
+//! | `release`    | the kernel's release as charon hears it                          | no     |
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
@@ -55,6 +57,7 @@ mod hidden;
 mod link;
 mod netlink;
 mod policy_match;
+mod release;
 mod rescue;
 mod route_sockets;
 mod socket;

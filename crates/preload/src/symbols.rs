@@ -16,6 +16,7 @@
 //! | `send`        | that send                                                                |
 //! | `receive`     | that receive                                                             |
 //! | `exec`        | that start another program                                               |
+//! | `system`      | `uname`                                                                  |
 //! | `memory`      | none: it reads and writes what the program's pointers lead to            |
 //!
 //! # Safety
@@ -62,6 +63,7 @@ mod memory;
 pub mod options;
 pub mod receive;
 pub mod send;
+pub mod system;
 
 /// The next definition of a function, looked up once.
 fn next(name: &CStr, cache: &AtomicPtr<c_void>) -> *mut c_void {

@@ -140,7 +140,9 @@ fn errnos_of_sas() {
 }
 
 /// What does not go with a direction, and a word that the refusal says.
-const DIRECTED: &[(u8, fn(&mut SaInfo), &[Value], &str)] = &[
+type Directed = (u8, fn(&mut SaInfo), &'static [Value], &'static str);
+
+const DIRECTED: &[Directed] = &[
     (2, |i| i.replay_window = 32, &[], "no replay window"),
     (2, |i| i.flags = 2, &[], "decap-dscp"),
     (2, |i| i.flags = 8, &[], "wildrecv"),
