@@ -13,11 +13,12 @@
 
 use core::net::IpAddr;
 
-use wire::{checksum, ipv4, ipv6, protocol};
+use wire::{Fields, checksum, ipv4, ipv6, protocol};
 
 use crate::ecn;
-use crate::params::{Mode, Protocol, SaParams, UdpEncap};
+use crate::params::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 use crate::size::{ESP_HEADER_LEN, Geometry, UDP_HEADER_LEN};
+use crate::tunnel_headers::{OuterDf, OuterDscp, TunnelHeaders};
 
 /// The outer TTL or hop limit: what Linux's routes give unless told otherwise (RFC 1700's default).
 const HOP_LIMIT: u8 = 64;
@@ -101,10 +102,14 @@ pub(crate) struct OuterTemplate {
     pub around: u8,
     /// What the outer traffic class takes over from the inner one (RFC 4301 §5.1.2: DSCP; RFC 6040
     /// §4.1, normal mode: ECN).
-    pub class_mask: u8,
+    class_mask: u8,
+    /// What stands in it for every packet; has no bit of the mask.
+    class_set: u8,
     pub form: Form,
     /// Whether the inner DF is copied to the outer header.
-    pub copy_df: bool,
+    copy_df: bool,
+    /// Whether DF is set for every packet.
+    set_df: bool,
     pub esn: bool,
 }
 
@@ -151,10 +156,42 @@ impl OuterTemplate {
             // At most 72 and 32; of AH 112.
             around: geometry.headroom() as u8 + geometry.behind_len,
             class_mask: dscp_mask | ecn_mask,
+            class_set: 0,
             form: Form::of(params, &geometry),
             copy_df: !params.flags.no_pmtu_disc,
+            set_df: false,
             esn: params.esn,
         }
+    }
+
+    /// Follows `headers` where the SA's own flags leave it open.
+    pub fn set_headers(&mut self, flags: SaFlags, headers: TunnelHeaders) {
+        if !flags.no_pmtu_disc {
+            (self.copy_df, self.set_df) = match headers.df {
+                OuterDf::Copy => (true, false),
+                OuterDf::Set => (false, true),
+                OuterDf::Clear => (false, false),
+            };
+        }
+        if !flags.dont_encap_dscp {
+            let ecn_mask = self.class_mask & ecn::MASK;
+            (self.class_mask, self.class_set) = match headers.dscp {
+                OuterDscp::Copy => (ecn_mask | !ecn::MASK, 0),
+                OuterDscp::Value(dscp) => (ecn_mask, dscp << ecn::MASK.count_ones()),
+            };
+        }
+    }
+
+    /// The outer traffic class of a packet.
+    #[inline(always)]
+    pub fn traffic_class(&self, h: Fields) -> u8 {
+        h.traffic_class() & self.class_mask | self.class_set
+    }
+
+    /// The outer DF of a packet.
+    #[inline(always)]
+    pub fn dont_fragment(&self, h: Fields) -> bool {
+        self.copy_df & h.dont_fragment() | self.set_df
     }
 
     /// Writes IPv4's header, to the beginning of `out`; returns what follows.

@@ -120,6 +120,7 @@ mod seal;
 mod sequence;
 mod size;
 mod transport;
+mod tunnel_headers;
 
 pub use ecn::EcnDecap;
 pub use iv::IvSource;
@@ -131,3 +132,4 @@ pub use ring::MAX_REPLAY_WINDOW;
 pub use sa::{Sa, SaError};
 pub use seal::Sealing;
 pub use sequence::{Lease, Number, NumbersLeft};
+pub use tunnel_headers::{OuterDf, OuterDscp, TunnelHeaders};

@@ -9,7 +9,6 @@ use thiserror::Error;
 use wire::{Family, Fields};
 
 use crate::ah;
-use crate::ecn::EcnDecap;
 use crate::header::OuterTemplate;
 use crate::live_numbers::LiveNumbers;
 use crate::params::{Mode, Protocol, SaParams};
@@ -18,6 +17,7 @@ use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
 use crate::sequence::{self, Lease, NumbersLeft};
 use crate::size::{Shape, base_header_len};
 use crate::transport;
+use crate::tunnel_headers::TunnelHeaders;
 
 /// One SA: parameters, keyed crypto session, live numbers, and what was computed at install time.
 ///
@@ -81,10 +81,11 @@ impl Sa {
         Ok(Sa { template, live, session, shape, params })
     }
 
-    /// The same SA with another rule for ECN at the tunnel's exit.
+    /// The same SA with other rules for the headers of tunnels. Without meaning for transport mode.
     #[must_use]
-    pub fn with_ecn_decap(mut self, rule: EcnDecap) -> Sa {
-        self.shape.set_ecn_decap(rule);
+    pub fn with_tunnel_headers(mut self, headers: TunnelHeaders) -> Sa {
+        self.template.set_headers(self.params.flags, headers);
+        self.shape.set_ecn_decap(headers.ecn);
         self
     }
 

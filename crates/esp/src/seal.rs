@@ -170,8 +170,8 @@ impl Sa {
         };
         write_trailer(behind, pad_len, next_header)?;
         let per_packet = PerPacket {
-            traffic_class: h.traffic_class() & t.class_mask,
-            dont_fragment: t.copy_df & h.dont_fragment(),
+            traffic_class: t.traffic_class(h),
+            dont_fragment: t.dont_fragment(h),
             number,
             total_len: total_len as u16, // at most MAX_IP_LEN
         };
@@ -366,8 +366,8 @@ impl Sa {
     pub(crate) fn per_packet(&self, h: Fields, number: u64, total_len: u16) -> PerPacket {
         let t = &self.template;
         PerPacket {
-            traffic_class: h.traffic_class() & t.class_mask,
-            dont_fragment: t.copy_df && h.dont_fragment(),
+            traffic_class: t.traffic_class(h),
+            dont_fragment: t.dont_fragment(h),
             number,
             total_len,
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Bench, GCM, NOW_S, inner, number, own, params, sa, suites, tcp, text, udp};
 use crypto::{AesKey, Cipher, Integrity, JobStatus, Op, Suite};
-use esp::{EcnDecap, IvSource, Mode, NumbersLeft, Opened, Sa, SaFlags, SaParams};
+use esp::{EcnDecap, IvSource, Mode, NumbersLeft, Opened, Sa, SaFlags, SaParams, TunnelHeaders};
 use outcome::DropReason;
 use wire::{Fragment, Span, parse_ip};
 
@@ -254,7 +254,8 @@ fn congestion_that_cannot_be_passed_on() {
         let next = if inner_v4 { 4 } else { 41 };
         let ce = bench.forge(&rfc, 1, 3, &text(GCM, &inner(inner_v4, 0, true, 9), next));
         dropped(&mut bench, &rfc, &ce, DropReason::InEcn);
-        let linux = sa(params(GCM, outer)).with_ecn_decap(EcnDecap::Linux);
+        let linux = sa(params(GCM, outer))
+            .with_tunnel_headers(TunnelHeaders { ecn: EcnDecap::Linux, ..Default::default() });
         let off = SaFlags { no_ecn: true, ..SaFlags::default() };
         let none = sa(SaParams { flags: off, ..params(GCM, outer) });
         for sa in [linux, none] {

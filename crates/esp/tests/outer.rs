@@ -5,7 +5,7 @@ mod common;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Bench, GCM, NOW_S, inner, own, params, sa, tcp, text, udp};
-use esp::{Mode, SaFlags, SaParams};
+use esp::{Mode, OuterDf, OuterDscp, SaFlags, SaParams, TunnelHeaders};
 use wire::{L4Checksum, parse_ip, verify_l4_checksum};
 
 const ALL: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
@@ -74,6 +74,51 @@ fn dont_fragment() {
             assert_eq!(parse_ip(&a).unwrap().dont_fragment, expected);
             // Who may be fragmented has an identification of its own.
             assert_eq!(ident(&a) != ident(&b), !expected);
+        }
+    }
+}
+
+/// Each SA's own flags come before the rules for all.
+#[test]
+fn rules_for_the_headers_of_all_tunnels() {
+    let mut bench = Bench::new();
+    let dfs =
+        [(OuterDf::Copy, [false, true]), (OuterDf::Set, [true; 2]), (OuterDf::Clear, [false; 2])];
+    let dscps = [OuterDscp::Copy, OuterDscp::Value(0), OuterDscp::Value(46), OuterDscp::Value(63)];
+    for (outer_v4, inner_v4) in ALL {
+        for (no_pmtu_disc, dont_encap_dscp, no_ecn) in
+            [(false, false, false), (true, false, true), (false, true, false)]
+        {
+            for ((df, expected_df), dscp) in
+                dfs.into_iter().flat_map(|df| dscps.map(|dscp| (df, dscp)))
+            {
+                let headers = TunnelHeaders { df, dscp, ..TunnelHeaders::default() };
+                let flags = SaFlags { no_pmtu_disc, dont_encap_dscp, no_ecn, ..SaFlags::default() };
+                let tx = sa(flagged(outer_v4, flags)).with_tunnel_headers(headers);
+                for (inner_df, class) in [(false, 0), (true, 0xbb), (true, 0x2a)] {
+                    let sealed = bench.seal(&tx, &inner(inner_v4, class, inner_df, 9)).unwrap();
+                    let outer = parse_ip(&sealed).unwrap();
+                    let dscp = match dscp {
+                        _ if dont_encap_dscp => 0,
+                        OuterDscp::Copy => class >> 2,
+                        OuterDscp::Value(value) => value,
+                    };
+                    let ecn = if no_ecn { 0 } else { class & 3 };
+                    assert_eq!(outer.traffic_class, dscp << 2 | ecn, "{headers:?}, {flags:?}");
+                    // IPv6 counts as DF set, inside and outside.
+                    let expected = !no_pmtu_disc && expected_df[usize::from(inner_df || !inner_v4)];
+                    assert_eq!(
+                        outer.dont_fragment,
+                        !outer_v4 || expected,
+                        "{headers:?}, {flags:?}"
+                    );
+                    let rx = sa(flagged(outer_v4, flags));
+                    assert_eq!(
+                        bench.open(&rx, &sealed),
+                        Ok(Some(inner(inner_v4, class, inner_df, 9)))
+                    );
+                }
+            }
         }
     }
 }

@@ -2,17 +2,19 @@
 //!
 //! Parsed once into valid types; an error names the file, the line and what would be right.
 //!
-//! | Module   | What it knows                                  |
-//! |----------|------------------------------------------------|
-//! | this one | the file, its parts, and how reading it fails  |
-//! | `worker` | `[worker]`                                     |
-//! | `marks`  | `[[mark]]`                                     |
-//! | `prefix` | how an address prefix is written               |
-//! | `check`  | which values cannot be                         |
+//! | Module           | What it knows                                  |
+//! |------------------|------------------------------------------------|
+//! | this one         | the file, its parts, and how reading it fails  |
+//! | `worker`         | `[worker]`                                     |
+//! | `marks`          | `[[mark]]`                                     |
+//! | `tunnel_headers` | `[tunnel_headers]`                             |
+//! | `prefix`         | how an address prefix is written               |
+//! | `check`          | which values cannot be                         |
 
 mod check;
 mod marks;
 mod prefix;
+mod tunnel_headers;
 mod worker;
 
 use std::fmt;
@@ -23,6 +25,7 @@ use thiserror::Error;
 
 pub use self::marks::MarkConfig;
 pub use self::prefix::AddressPrefix;
+pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::worker::{Cpus, WorkerConfig};
 use crate::cli::EngineChoice;
 
@@ -57,6 +60,9 @@ pub struct Config {
     /// Crypto.
     #[serde(default)]
     pub crypto: CryptoConfig,
+    /// The headers of tunnels.
+    #[serde(default)]
+    pub tunnel_headers: TunnelHeadersConfig,
     /// Path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
@@ -289,6 +295,7 @@ impl Config {
             worker,
             guard: _,
             crypto,
+            tunnel_headers,
             path_mtu: _,
             log,
         } = self;
@@ -297,6 +304,7 @@ impl Config {
             ("[tun]", *tun != next.tun),
             ("[worker]", worker.fixed() != next.worker.fixed()),
             ("[crypto]", *crypto != next.crypto),
+            ("[tunnel_headers]", *tunnel_headers != next.tunnel_headers),
             ("[log]", *log != next.log),
         ]
         .into_iter()
@@ -349,6 +357,7 @@ mod tests {
             ("[path_mtu]\nclamp_mss = true\n", &[]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
             ("[crypto]\nallow_weak = true\n", &["[crypto]"]),
+            ("[tunnel_headers]\ndf = \"set\"\n", &["[tunnel_headers]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
             ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
         ];

@@ -28,7 +28,7 @@ use xfrm::codec::{
 use xfrm::shim_protocol::Record;
 use xfrm::{Database, Now, Server, ServerLimits, Settings};
 
-use super::sources::builtin::{DataPath, Journal, Numbers};
+use super::sources::builtin::{DataPath, Journal, Numbers, SaRules};
 
 /// What to measure.
 pub struct InstallOptions {
@@ -97,7 +97,8 @@ fn run(options: &InstallOptions, directory: &Path) -> Result<InstallReport, Box<
     let (vault, records) = Vault::open(directory.join("vault"))?;
     let vault = Rc::new(RefCell::new(vault));
     let numbers = Numbers::new(Rc::clone(&vault), &records);
-    let data_path = DataPath::new(options.providers.clone(), Rc::clone(&vault), numbers, false);
+    let data_path =
+        DataPath::new(options.providers.clone(), Rc::clone(&vault), numbers, SaRules::default());
     let mut reader = data_path.databases().reader();
     let mut database = Database::new(data_path, Settings::default());
     let mut journal = Journal::new(vault);

@@ -34,7 +34,7 @@ use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
-use super::sources::builtin::Restored;
+use super::sources::builtin::{Restored, SaRules};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
 use super::way_back::WayBack;
@@ -133,7 +133,11 @@ impl Daemon {
 
         // 2.
         let providers = providers(config.crypto.engine)?;
-        let restored = Restored::new(vault, &records, providers.clone(), config.crypto.allow_weak)?;
+        let rules = SaRules {
+            allow_weak: config.crypto.allow_weak,
+            tunnel_headers: config.tunnel_headers.into(),
+        };
+        let restored = Restored::new(vault, &records, providers.clone(), rules)?;
         drop(records);
 
         // 3.

@@ -3,7 +3,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use dataplane::Event;
-use esp::SaFlags;
+use esp::{SaFlags, TunnelHeaders};
 use outcome::DropReason;
 use policy::{Action, VolumeLimits};
 use wire::{L4Checksum, parse_ip, protocol};
@@ -398,6 +398,38 @@ fn dscp_and_df_are_copied_as_the_sa_says() {
         pair.a.run();
         let outer = parse_ip(&pair.a.wan_out()[0]).expect("outer");
         assert_eq!((outer.traffic_class, outer.dont_fragment), (0xb8, !no_pmtu_disc));
+    }
+}
+
+/// The rules for all tunnels: DF that is always set has what is too long cut before encryption.
+#[test]
+fn outer_headers_by_the_rules_for_all_tunnels() {
+    let spec = Spec { suite: GCM, ..Spec::default() };
+    let mut pair = Pair::new(&spec);
+    let headers = TunnelHeaders {
+        df: esp::OuterDf::Set,
+        dscp: esp::OuterDscp::Value(46),
+        ..TunnelHeaders::default()
+    };
+    for g in [&mut pair.a, &mut pair.b] {
+        let mut config = crate::support::sa_config(&spec, Side::A);
+        config.params.spi = 0x7777;
+        config.added_s = 2;
+        let sa = crate::support::make_sa(&config.params).with_tunnel_headers(headers);
+        g.db.add_sa(config, sa).expect("new");
+    }
+    let ip = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    for (len, packets) in [(100, 1), (1500, 2)] {
+        pair.a.put_lan(&Ip { traffic_class: 0x20, ..ip }.sized(len, 1));
+        pair.a.run();
+        let sent = pair.carry(Side::A);
+        assert_eq!(sent.len(), packets);
+        for outer in sent.iter().map(|packet| parse_ip(packet).expect("outer")) {
+            assert_eq!((outer.traffic_class, outer.dont_fragment), (46 << 2, true));
+        }
+        let inner = pair.b.lan_out();
+        assert_eq!(inner.len(), packets);
+        assert!(inner.iter().all(|packet| packet[1] == 0x20 && packet[6] & 0x40 == 0));
     }
 }
 

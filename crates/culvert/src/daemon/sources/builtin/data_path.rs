@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crypto::{EngineError, Keys, Providers};
-use esp::{LiveNumbers, Sa};
+use esp::{LiveNumbers, Sa, TunnelHeaders};
 use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
@@ -26,14 +26,22 @@ mod errno {
     pub const ENOSYS: i32 = 38;
 }
 
+/// What the configuration says about all SAs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaRules {
+    /// Whether DES, 3DES and MD5 are taken.
+    pub allow_weak: bool,
+    /// The headers of tunnels.
+    pub tunnel_headers: TunnelHeaders,
+}
+
 /// The data path behind the database.
 pub struct DataPath {
     providers: Providers,
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
-    /// Whether DES, 3DES and MD5 are taken.
-    allow_weak: bool,
+    rules: SaRules,
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
@@ -49,14 +57,14 @@ impl DataPath {
         providers: Providers,
         vault: Rc<RefCell<Vault>>,
         numbers: Numbers,
-        allow_weak: bool,
+        rules: SaRules,
     ) -> DataPath {
         DataPath {
             providers,
             databases: Databases::new(),
             vault,
             numbers,
-            allow_weak,
+            rules,
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
             sa_changes: 0,
@@ -153,7 +161,7 @@ impl DataPath {
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         let params = &config.params;
-        weak::check(params.suite, self.allow_weak)?;
+        weak::check(params.suite, self.rules.allow_weak)?;
         let session = self.providers.session(params.suite, keys).map_err(|e| {
             let errno = match e {
                 EngineError::NoProvider { .. } => errno::ENOSYS,
@@ -169,10 +177,12 @@ impl Backend for DataPath {
         }
         let live = self.live_numbers(config, start, owner)?;
         let fingerprint = self.numbers.fingerprint(params.spi, keys);
-        let sa = Sa::new(params.clone(), session, live).map_err(|e| {
-            self.vault.borrow_mut().release(owner);
-            Refusal::new(errno::EINVAL, format!("culvert: {e}"))
-        })?;
+        let sa = Sa::new(params.clone(), session, live)
+            .map_err(|e| {
+                self.vault.borrow_mut().release(owner);
+                Refusal::new(errno::EINVAL, format!("culvert: {e}"))
+            })?
+            .with_tunnel_headers(self.rules.tunnel_headers);
         match start {
             Start::At { replay, counters } => {
                 let sent = replay.sent.max(self.numbers.resume(fingerprint, owner));

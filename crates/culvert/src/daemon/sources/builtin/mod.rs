@@ -35,7 +35,7 @@ use vault::{Record, Vault, VaultError};
 use wire::Headers;
 use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Settings};
 
-pub use self::data_path::DataPath;
+pub use self::data_path::{DataPath, SaRules};
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
 use super::{SaStep, Source};
@@ -49,8 +49,8 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Restores what the run before left in the vault. What cannot be restored is forgotten. `allow_weak` says
-    /// whether DES, 3DES and MD5 are taken, here and later.
+    /// Restores what the run before left in the vault. What cannot be restored is forgotten. `rules`
+    /// hold here and later.
     ///
     /// # Errors
     /// The vault does not take changes.
@@ -58,11 +58,11 @@ impl Restored {
         vault: Vault,
         records: &[Record],
         providers: Providers,
-        allow_weak: bool,
+        rules: SaRules,
     ) -> Result<Restored, VaultError> {
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), records);
-        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers, allow_weak);
+        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers, rules);
         let mut database = Database::new(data_path, Settings::default());
         let mut count = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
