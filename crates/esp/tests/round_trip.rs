@@ -2,8 +2,12 @@
 
 mod common;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use common::{Bench, inner, own, params, sa, suites, tcp, udp};
-use esp::{Mode, SaParams};
+use crypto::Suite;
+use esp::{EcnDecap, Mode, OuterDf, OuterDscp, SaFlags, SaParams, TunnelHeaders};
+use proptest::prelude::*;
 use wire::parse_ip;
 
 /// Every payload size in small steps at the beginning and around blocks, irregular ones up to the
@@ -189,6 +193,76 @@ fn max_inner_len_is_exact() {
                     }
                 }
             }
+        }
+    }
+}
+
+prop_compose! {
+    /// Any SA of any suite.
+    fn any_sa()(
+        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        (outer_v4, tunnel, encap, esn) in any::<(bool, bool, bool, bool)>(),
+        (no_ecn, no_pmtu_disc, dont_encap_dscp) in any::<(bool, bool, bool)>(),
+        replay_window in prop::sample::select(vec![0, 32, 64, 1000, 4096]),
+        tfc_pad_len in prop_oneof![3 => Just(0), 1 => 1..2000_u32],
+        df in prop::sample::select(vec![OuterDf::Copy, OuterDf::Set, OuterDf::Clear]),
+        dscp in prop_oneof![Just(OuterDscp::Copy), (0..64_u8).prop_map(OuterDscp::Value)],
+        ecn in prop::sample::select(vec![EcnDecap::Rfc6040, EcnDecap::Linux]),
+    ) -> (SaParams, TunnelHeaders) {
+        let mode = if tunnel { Mode::Tunnel } else { Mode::Transport };
+        let encap = if encap { common::NATT } else { None };
+        let flags = SaFlags { no_ecn, no_pmtu_disc, dont_encap_dscp, ..SaFlags::default() };
+        let base = params(suite, outer_v4);
+        let params = SaParams { mode, encap, esn, replay_window, tfc_pad_len, flags, ..base };
+        (params, TunnelHeaders { df, dscp, ecn })
+    }
+}
+
+/// An IPv4 header's options: so many words, none of which a router looks at.
+fn with_options(mut packet: Vec<u8>, words: usize) -> Vec<u8> {
+    if packet[0] >> 4 == 4 {
+        packet.splice(20..20, vec![1; 4 * words]);
+        packet[0] += words as u8;
+        let len = packet.len() as u16;
+        packet[2..4].copy_from_slice(&len.to_be_bytes());
+        wire::ipv4::fill_checksum(&mut packet);
+    }
+    packet
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
+
+    /// Numbers anywhere, so that those of ESN cross the end of the low half, too.
+    #[test]
+    fn opening_undoes_sealing(
+        (params, headers) in any_sa(),
+        (inner_v4, df, class, words) in any::<(bool, bool, u8, u8)>(),
+        is_tcp in any::<bool>(),
+        payload in prop::collection::vec(any::<u8>(), 0..1400),
+        before in prop_oneof![0..100_u64, (1_u64 << 32) - 3..1 << 32],
+    ) {
+        let before = if params.esn { before } else { before % 1000 };
+        let upper = if is_tcp { tcp(&payload) } else { udp(1000, 2000, &payload) };
+        let protocol = if is_tcp { 6 } else { 17 };
+        let mut packet = match params.mode {
+            Mode::Transport => common::ip(params.src, params.dst, class, df, protocol, &upper),
+            Mode::Tunnel => {
+                let (src, dst) = if inner_v4 { common::V4 } else { common::V6 };
+                let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+                common::ip(src, dst, class, df, protocol, &upper)
+            }
+        };
+        packet = with_options(packet, usize::from(words % 11));
+        let h = parse_ip(&packet).unwrap();
+        prop_assert!(wire::fill_l4_checksum(&mut packet, &h));
+        let [tx, rx] = [(); 2].map(|()| sa(params.clone()).with_tunnel_headers(headers));
+        tx.live().sent().store(before, Relaxed);
+        rx.live().edge().store(before, Relaxed);
+        let mut bench = Bench::new();
+        for _ in 0..4 {
+            let sealed = bench.seal(&tx, &packet).unwrap();
+            prop_assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet.clone())));
         }
     }
 }

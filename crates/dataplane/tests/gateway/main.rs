@@ -6,6 +6,7 @@
 mod allocation;
 mod back;
 mod clear;
+mod dpdk;
 mod flows;
 mod fragments;
 mod hints;
