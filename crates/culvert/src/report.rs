@@ -127,8 +127,10 @@ pub struct Sa {
     pub received_seq: u64,
     /// Replay window in packets.
     pub replay_window: u32,
-    /// Packets dropped as replays or too old.
-    pub replay_drops: u64,
+    /// Packets dropped as older than the replay window.
+    pub late_drops: u64,
+    /// Packets dropped as received before.
+    pub duplicate_drops: u64,
     /// Packets dropped for a wrong ICV.
     pub integrity_drops: u64,
     /// The longest packet that fits the path once it is sealed, in bytes; of outbound SAs.

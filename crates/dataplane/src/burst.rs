@@ -196,7 +196,7 @@ impl Path {
     }
 
     /// Decrypts work. Writes nothing but the packets and the work itself.
-    pub(crate) fn submit_opens(&mut self, work: Box<Opens>) {
+    pub(crate) fn submit_opens(&mut self, mut work: Box<Opens>) {
         self.exec.crypt.note_spread(work.runs(), work.len());
         if self.exec.crypt.is_spread {
             // The flows' plans have come; their policies' counters come while the cipher computes.
@@ -205,7 +205,19 @@ impl Path {
                 self.prefetch_by_plan(Cache::First, place);
             });
         }
+        if self.exec.crypt.resync.is_watching {
+            self.resynchronise(&mut work);
+        }
         self.exec.crypt.submit_opens(work, &self.view.reader);
+    }
+
+    /// Looks for the numbers of SAs that have lost their peer's, before work is decrypted.
+    #[cold]
+    fn resynchronise(&mut self, work: &mut Opens) {
+        let Path { view, exec, .. } = self;
+        let tried = exec.crypt.resynchronise(work, &view.reader, view.now.ns);
+        exec.out.counters.work.resync_tries.add(tried.packets);
+        exec.out.counters.work.resyncs.add(tried.found);
     }
 
     /// Accepts what has been decrypted, in the order of arrival, moves it on in passes 2 and 3, and

@@ -45,6 +45,10 @@ work_counters! {
     path_mtu_reports, "path-mtu-reports";
     /// TCP connections that were told a smaller maximum segment size.
     mss_clamped, "mss-clamped";
+    /// Packets that were tried with later sequence numbers, as an SA with ESN had failed so often.
+    resync_tries, "esn-resync-tries";
+    /// Those of them whose number was found: the SA goes on with it.
+    resyncs, "esn-resyncs";
     /// Acquires raised.
     acquires, "acquires";
     /// Partial checksums completed.

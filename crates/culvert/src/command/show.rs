@@ -86,7 +86,9 @@ pub fn sa(
                 si(sa.packets),
                 si(sa.bytes),
                 sa.sent_seq.max(sa.received_seq).to_string(),
-                (sa.replay_drops + sa.integrity_drops).to_string(),
+                si(sa.late_drops),
+                si(sa.duplicate_drops),
+                si(sa.integrity_drops),
                 // An asterisk: a router reported it.
                 sa.inner_mtu.map_or("-".into(), |mtu| {
                     format!("{mtu}{}", if sa.is_path_mtu_learnt { "*" } else { "" })
@@ -97,7 +99,7 @@ pub fn sa(
         });
         let head = [
             "SPI", "SRC", "DST", "MODE", "SUITE", "ENGINE", ">REQID", "STATE", ">PACKETS",
-            ">BYTES", ">SEQ", ">DROPS", ">MTU", ">AGE", ">IDLE",
+            ">BYTES", ">SEQ", ">LATE", ">DUP", ">ICV", ">MTU", ">AGE", ">IDLE",
         ];
         let mut text = table(&head, rows);
         if !keys.is_empty() {

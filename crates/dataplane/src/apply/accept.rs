@@ -65,6 +65,9 @@ impl Executor {
                 self.out.reports.mapping(id, src, port, view.now.ns);
             }
         }
+        if accepted == Err(DropReason::InIntegrity) {
+            self.crypt.resync.note_failure(work.sa, sa, view.now.ns);
+        }
         accepted?;
         if !is_packet {
             return Err(Outcome::Consumed);

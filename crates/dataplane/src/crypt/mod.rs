@@ -13,6 +13,7 @@
 mod cpu;
 mod lengths;
 pub(crate) mod opens;
+mod resync;
 pub(crate) mod seals;
 
 use arrayvec::ArrayVec;
@@ -22,6 +23,7 @@ use policy::Reader;
 
 pub(crate) use lengths::Lengths;
 pub(crate) use opens::Opens;
+pub(crate) use resync::Resync;
 pub(crate) use seals::{Exit, Seals};
 
 /// Packets that are sealed or opened in one run of the engine.
@@ -51,10 +53,11 @@ pub(crate) struct Crypt {
     done_opens: Lists<Opens>,
     /// Whether bursts are spread over many SAs.
     pub(crate) is_spread: bool,
+    pub(crate) resync: Resync,
 }
 
 impl Crypt {
-    pub(crate) fn new(engine: Box<dyn Engine>, ivs: IvSource) -> Crypt {
+    pub(crate) fn new(engine: Box<dyn Engine>, ivs: IvSource, resync: Resync) -> Crypt {
         Crypt {
             engine,
             ivs,
@@ -65,6 +68,7 @@ impl Crypt {
             done_seals: ArrayVec::new(),
             done_opens: ArrayVec::new(),
             is_spread: false,
+            resync,
         }
     }
 

@@ -20,7 +20,7 @@ use crate::packets::{Meta, Metas, Outers};
 /// Apart from the packets, and written in place: a record that is moved whole goes through memory.
 #[derive(Debug)]
 pub(crate) struct OpenWork {
-    outer: Fields,
+    pub(super) outer: Fields,
     pub(crate) sa: SaHandle,
     /// The flow that the packet is probably of.
     pub(crate) hint: FlowHint,

@@ -57,6 +57,8 @@ pub(crate) struct Done {
     flow_misses: u64,
     forwarded_clear: u64,
     checksums_completed: u64,
+    resync_tries: u64,
+    resyncs: u64,
 }
 
 impl Done {
@@ -69,6 +71,8 @@ impl Done {
             flow_misses: work.flow_misses.value(),
             forwarded_clear: work.forwarded_clear.value(),
             checksums_completed: work.checksums_completed.value(),
+            resync_tries: work.resync_tries.value(),
+            resyncs: work.resyncs.value(),
         }
     }
 
@@ -81,6 +85,8 @@ impl Done {
             flow_misses: self.flow_misses - before.flow_misses,
             forwarded_clear: self.forwarded_clear - before.forwarded_clear,
             checksums_completed: self.checksums_completed - before.checksums_completed,
+            resync_tries: self.resync_tries - before.resync_tries,
+            resyncs: self.resyncs - before.resyncs,
         }
     }
 
@@ -92,6 +98,8 @@ impl Done {
         work.flow_misses.add(self.flow_misses);
         work.forwarded_clear.add(self.forwarded_clear);
         work.checksums_completed.add(self.checksums_completed);
+        work.resync_tries.add(self.resync_tries);
+        work.resyncs.add(self.resyncs);
     }
 }
 

@@ -63,7 +63,8 @@ impl CryptoWorker {
         let counters = Arc::new(Counters::default());
         let reports = of_out.reports.sibling();
         let out = Out::new(counters, of_out.pool.sibling(), reports, NeighbourQueue::none());
-        let exec = Executor::new(Crypt::new(engine, ivs), out);
+        let crypt = Crypt::new(engine, ivs, of.exec.crypt.resync.sibling());
+        let exec = Executor::new(crypt, out);
         let path = Path::new(of.view.sibling(reader), of.flows.sibling(), exec);
         let side = HelperSide { path, number, epoch: 0, told: Done::default() };
         CryptoWorker { side, passes: spare_passes(), queue, sleepers, waker }

@@ -20,7 +20,7 @@ use io::{BURST_LEN, FramePool, Port, PortStats};
 use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
 use crate::counters::Counters;
-use crate::crypt::Crypt;
+use crate::crypt::{Crypt, Resync};
 use crate::event::{EventSender, Waker};
 use crate::flows::FlowCache;
 use crate::fragments::Fragments;
@@ -128,7 +128,7 @@ impl Worker {
         let workers = peers.as_ref().map_or(1, Peers::workers);
         let view = View::new(parts.tables, parts.reader, index, shared.now());
         let flows = FlowCache::new(parts.flows, parts.ivs.random());
-        let crypt = Crypt::new(parts.engine, parts.ivs);
+        let crypt = Crypt::new(parts.engine, parts.ivs, Resync::new());
         let reports = Reports::new(parts.events, Arc::clone(&shared));
         let neighbours = NeighbourQueue::new(workers);
         let mut out = Out::new(parts.counters, parts.pool, reports, neighbours);

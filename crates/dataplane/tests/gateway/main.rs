@@ -21,6 +21,7 @@ mod path_mtu;
 mod pool;
 mod ports;
 mod reasons;
+mod resync;
 mod route_based;
 mod size;
 mod support;
