@@ -131,6 +131,37 @@ def test_a_rekeyed_sa_inherits_it(network):
     assert new["is_path_mtu_learnt"] and new["inner_mtu"] == inner, new
 
 
+_TUNNEL = """
+[[tunnel]]
+interface = "ipsec0"
+if_id = 42
+"""
+
+
+def test_through_a_tunnel_interface(network):
+    """Hosts behind it and programs of the gateway's own learn what fits, as behind a policy: what Linux's
+    selftest pmtu.sh asks of VTI."""
+    net = network(
+        build={"narrow": NARROW}, lifetime_s=600, clamp_mss="false", **t.FAR[4],
+        ts_a="0.0.0.0/0", ts_b="0.0.0.0/0", extra_child="if_id_in = 42\n if_id_out = 42",
+    )  # fmt: skip
+    for gateway in net.gateways():
+        gateway.daemon.write_config(gateway.daemon.config.read_text() + _TUNNEL)
+    net.up()
+    for gateway, far in ((net.gwa, "10.2.0.0/24"), (net.gwb, "10.1.0.0/24")):
+        gateway.host.ip("route", "replace", far, "dev", "ipsec0")
+    inner = learn(net, 4)
+    for host in (net.client, net.gwa.host):
+        with udp(host, 4) as sock:
+
+            def told(host=host, sock=sock):
+                send(sock, t.SERVER4, inner + 1 - 28)
+                return f"mtu {inner} " in host.ip("route", "get", t.SERVER4).stdout + " "
+
+            wait_for(f"the route's MTU at {host.name}", told, step=0.2)
+        assert_ping(host, t.SERVER4, size=inner - 28)
+
+
 def test_forged_errors_change_nothing(network):
     """From somebody who knows addresses and SPI, and did not see a packet."""
     net = made(network, narrow=1500)
