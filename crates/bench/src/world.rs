@@ -19,8 +19,8 @@ use forward::{
     SourceCheck, Subnet, table,
 };
 use policy::{
-    Action, Direction as PolicyDirection, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template,
-    VolumeLimits,
+    Action, Direction as PolicyDirection, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig,
+    Selector, Template, VolumeLimits,
 };
 use wire::{MacAddr, protocol};
 
@@ -65,6 +65,7 @@ pub(crate) fn sa_config(suite: Suite, direction: Direction, n: u32, generation: 
         selector: None,
         // On, and never reached.
         set_mark: Mark::default(),
+        cpu: None,
         limits: VolumeLimits {
             soft_bytes: 1 << 62,
             hard_bytes: 1 << 63,
@@ -106,6 +107,7 @@ pub(crate) fn policies(n: u32) -> [PolicyConfig; 3] {
         selector: Selector::between(src, dst),
         priority: 1000,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates: vec![Template {
             src: ends.0.into(),
             dst: ends.1.into(),
@@ -136,6 +138,7 @@ pub(crate) fn bypass() -> PolicyConfig {
         selector: Selector::between(remote, local),
         priority: 100,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates: Vec::new(),
         mark: Mark::default(),
         if_id: 0,

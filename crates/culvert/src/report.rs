@@ -107,6 +107,8 @@ pub struct Sa {
     pub mark: Option<String>,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
+    /// The worker whose packets leave by it (RFC 9611); none for those of all.
+    pub cpu: Option<u32>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
     pub state: String,
     /// Where its packets are worked on.

@@ -16,10 +16,12 @@ const CAPACITY: usize = 4096;
 /// Something that the control thread has to act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A policy wants protection and there is no SA yet.
+    /// A policy wants protection and there is no SA yet, or none of the worker's own.
     Acquire {
         /// The policy's index.
         policy: u32,
+        /// The worker that wants SAs of its own (RFC 9611); others protect meanwhile.
+        cpu: Option<u32>,
         /// The packet that asks.
         flow: Headers,
     },

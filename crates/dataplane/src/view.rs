@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use esp::Sa;
 use forward::{Neighbours, PathMtus, RouteResult};
-use policy::{Reader, WorkerIndex};
+use policy::{Flow, Marks, Reader, WorkerIndex};
 use rustix::time::{ClockId, clock_gettime};
 use wire::Headers;
 
@@ -58,6 +58,9 @@ pub(crate) struct View {
     pub(crate) now: Now,
     /// Whose lane of the policies' counters is written.
     pub(crate) worker: WorkerIndex,
+    /// The worker whose packets are worked on, which may have SAs of its own (RFC 9611): this one; none
+    /// while they are another one's, handed over to the home of their SA.
+    pub(crate) owner: Option<WorkerIndex>,
 }
 
 impl View {
@@ -70,7 +73,8 @@ impl View {
         let topology = tables.topology.load_full();
         let neighbours = tables.neighbours.load_full();
         let path_mtus = tables.path_mtus.load_full();
-        View { tables, topology, neighbours, path_mtus, reader, now, worker }
+        let owner = Some(worker);
+        View { tables, topology, neighbours, path_mtus, reader, now, worker, owner }
     }
 
     /// One of the same tables with another reader of the databases.
@@ -135,6 +139,11 @@ impl View {
             RouteResult::Local => LOOPBACK,
             _ => 0,
         }
+    }
+
+    /// A packet as the policy database sees it; `iif` is the interface that routing rules see it come in by.
+    pub(crate) fn flow<'h>(&self, h: &'h Headers, iif: u32, marks: Marks) -> Flow<'h> {
+        Flow::marked(h, self.leads_to(h, iif), marks).of(self.owner)
     }
 
     /// The `if_id` of a tunnel interface; none of any other interface.

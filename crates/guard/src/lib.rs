@@ -449,7 +449,7 @@ fn direction_number(direction: Direction) -> u8 {
 mod tests {
     use super::*;
     use crate::testing::{in_namespace, run};
-    use policy::{Action, Mark, Selector, Template};
+    use policy::{Action, Mark, PolicyFlags, Selector, Template};
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
@@ -465,6 +465,7 @@ mod tests {
             selector: Selector::between(src, dst),
             priority: 1000,
             action: Action::Allow,
+            flags: PolicyFlags::default(),
             templates: vec![Template {
                 src: end,
                 dst: end,

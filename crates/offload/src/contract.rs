@@ -10,7 +10,8 @@ use crypto::{Keys, Suite};
 use esp::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use policy::{
-    Action, Direction, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template, VolumeLimits,
+    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector, Template,
+    VolumeLimits,
 };
 use wire::Span;
 
@@ -440,6 +441,7 @@ fn sa(suite: Suite, spi: u32) -> SaConfig {
         reqid: REQID,
         selector: None,
         set_mark: Mark::default(),
+        cpu: None,
         limits: VolumeLimits::NONE,
         added_s: 0,
         generation: 0,
@@ -464,6 +466,7 @@ fn policy(direction: Direction, index: u32) -> PolicyConfig {
         selector: Selector::between(net(1), net(2)),
         priority: 100,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates: vec![template],
         mark: Mark::default(),
         if_id: 0,

@@ -85,6 +85,7 @@ fn sa(i: u32, inbound: bool) -> SaConfig {
         reqid: i + 1,
         selector: None,
         set_mark: Mark::default(),
+        cpu: None,
         limits: VolumeLimits::NONE,
         added_s: 100,
         generation: u64::from(i),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use dispatch::Home;
+
 use crate::counters::{CounterArena, WorkerIndex};
 use crate::feed::Change;
 use crate::hash::Seeds;
@@ -14,6 +16,7 @@ use crate::sa_entry::SaEntry;
 use crate::sad::Sad;
 use crate::selector::Selector;
 use crate::spd::{Placed, Spd};
+use crate::stamp::Spot;
 use crate::view::{SaHandle, View};
 
 /// SAD and SPD (RFC 4301 §4.4), owned by the one thread that changes them.
@@ -37,8 +40,9 @@ pub struct Databases<S> {
     counters: [CounterArena; 3],
     /// Age of the next policy.
     next_age: u64,
-    /// Policies and SAs whose selector names an interface, and those whose selector names ports.
-    naming: [usize; 2],
+    /// Policies and SAs whose selector names an interface, those whose selector names ports, and SAs
+    /// that are for one CPU.
+    naming: [usize; 3],
     /// SAs that are encapsulated in UDP.
     encapsulated: usize,
 }
@@ -62,7 +66,7 @@ impl<S> Databases<S> {
             policies: BTreeMap::new(),
             counters,
             next_age: 0,
-            naming: [0; 2],
+            naming: [0; 3],
             encapsulated: 0,
         }
     }
@@ -96,12 +100,16 @@ impl<S> Databases<S> {
             entry.advance(old.state());
             // Its live numbers may be the same: they keep their one writer. Where no worker has met the
             // SA, two that do so at a time, in the old view and in the new, must find the same one.
-            let home = old.home().claim(WorkerIndex::FIRST.get());
-            entry.home().claim(home);
+            // Only one worker meets an SA that is for one CPU.
+            let is_for_one = entry.config.cpu.is_some() && old.config.cpu == entry.config.cpu;
+            let home = match is_for_one {
+                true => Some(old.home().at()).filter(|home| *home != Home::WORKERS),
+                false => Some(old.home().claim(WorkerIndex::FIRST.get())),
+            };
+            home.map(|home| entry.home().claim(home));
         }
-        let names = |sa: &SaEntry<S>| sa.config.selector.as_ref().map_or(NO_NAMES, names_of);
-        let was_naming = old.as_ref().map_or(NO_NAMES, |(_, old)| names(old));
-        self.begin_naming(names(&entry));
+        let was_naming = old.as_ref().map_or(NO_NAMES, |(_, old)| names_of_sa(&old.config));
+        self.begin_naming(names_of_sa(&entry.config));
         let old = old.as_ref().map(|(handle, old)| (*handle, &**old));
         self.sad.put(&mut self.out, old, &entry);
         let is_in_udp = |sa: &SaEntry<S>| usize::from(sa.config.params.encap.is_some());
@@ -116,9 +124,18 @@ impl<S> Databases<S> {
         let (handle, old) = self.find(id)?;
         self.sad.remove(&mut self.out, handle, &old);
         self.encapsulated -= usize::from(old.config.params.encap.is_some());
-        self.end_naming(old.config.selector.as_ref().map_or(NO_NAMES, names_of));
+        self.end_naming(names_of_sa(&old.config));
         old.set_removed();
         Some(old)
+    }
+
+    /// What was found out about the flows that a policy may be for does not hold any more, although
+    /// nothing has changed: they are to ask again.
+    pub fn ask_again(&mut self, index: u32) {
+        let Some(placed) = self.policies.get(&index) else { return };
+        let config = &placed.entry.config;
+        let spot = Spot::of_policy(&self.out.view().seeds, config.direction, &config.selector);
+        self.out.publish(|| Change::Again(spot));
     }
 
     fn find(&self, id: &SaId) -> Option<(SaHandle, Arc<SaEntry<S>>)> {
@@ -204,7 +221,8 @@ impl<S> Databases<S> {
     fn publish_naming(&mut self, what: usize, named: bool) {
         self.out.publish(|| match what {
             INTERFACE => Change::Interfaces(named),
-            _ => Change::Ports(named),
+            PORTS => Change::Ports(named),
+            _ => Change::Cpus(named),
         });
     }
 
@@ -229,14 +247,20 @@ impl<S> Databases<S> {
     }
 }
 
-/// Whether a selector names an interface, and whether it names ports.
-type Names = [bool; 2];
+/// Whether a selector names an interface, whether it names ports, and whether an SA is for one CPU.
+type Names = [bool; 3];
 
-const NO_NAMES: Names = [false; 2];
+const NO_NAMES: Names = [false; 3];
 const INTERFACE: usize = 0;
+const PORTS: usize = 1;
 
 fn names_of(selector: &Selector) -> Names {
-    [selector.ifindex != 0, selector.names_ports()]
+    [selector.ifindex != 0, selector.names_ports(), false]
+}
+
+fn names_of_sa(config: &SaConfig) -> Names {
+    let [interface, ports, _] = config.selector.as_ref().map_or(NO_NAMES, names_of);
+    [interface, ports, config.cpu.is_some()]
 }
 
 impl<S> Default for Databases<S> {

@@ -40,6 +40,10 @@ pub(crate) enum Change<S> {
     Interfaces(bool),
     /// Whether any selector names ports.
     Ports(bool),
+    /// Whether any SA is for the packets of one CPU.
+    Cpus(bool),
+    /// What was found out about the flows of a policy is to be found out again.
+    Again(Spot),
 }
 
 /// An SA goes, or comes, or comes in the place of another.

@@ -2,6 +2,7 @@
 
 use wire::{Fragment, Headers};
 
+use crate::counters::WorkerIndex;
 use crate::selector::{PortMask, Selector};
 
 /// What travels beside a packet, and look-ups go by.
@@ -41,17 +42,26 @@ pub struct Flow<'h> {
     pub mark: u32,
     /// The XFRM interface id that the packet belongs to, 0 for packets of ordinary ports.
     pub if_id: u32,
+    /// The worker whose packet it is, which may have SAs of its own (RFC 9611); none for packets that
+    /// are of no worker, which leave by SAs that are for all.
+    pub worker: Option<WorkerIndex>,
 }
 
 impl<'h> Flow<'h> {
     /// A packet without mark and XFRM interface.
     pub const fn new(headers: &'h Headers, ifindex: u32) -> Flow<'h> {
-        Flow { headers, ifindex, mark: 0, if_id: 0 }
+        Flow { headers, ifindex, mark: 0, if_id: 0, worker: None }
     }
 
     /// A packet with what travels beside it.
     pub const fn marked(headers: &'h Headers, ifindex: u32, marks: Marks) -> Flow<'h> {
-        Flow { headers, ifindex, mark: marks.mark, if_id: marks.if_id }
+        Flow { headers, ifindex, mark: marks.mark, if_id: marks.if_id, worker: None }
+    }
+
+    /// The same packet as a worker's.
+    #[must_use]
+    pub const fn of(self, worker: Option<WorkerIndex>) -> Flow<'h> {
+        Flow { worker, ..self }
     }
 
     /// Whether the selector matches, its interface included.

@@ -28,8 +28,8 @@
 //! use crypto::{AesKey, IcvLen, Suite};
 //! use esp::{Mode, Protocol, SaFlags, SaParams};
 //! use policy::{
-//!     Action, Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Prefix, SaConfig, Selector,
-//!     Template, VolumeLimits,
+//!     Action, Databases, Direction, Flow, Mark, Outbound, PolicyConfig, PolicyFlags, Prefix, SaConfig,
+//!     Selector, Template, VolumeLimits,
 //! };
 //!
 //! # fn main() -> Result<(), Box<dyn core::error::Error>> {
@@ -49,7 +49,7 @@
 //!     templates: vec![Template {
 //!         src: here, dst: there, spi: 0, protocol: 50, mode: Mode::Tunnel, reqid: 1, optional: false,
 //!     }],
-//!     mark: Mark::default(), if_id: 0,
+//!     flags: PolicyFlags::default(), mark: Mark::default(), if_id: 0,
 //! });
 //!
 //! // A packet from 10.1.0.1 to 10.2.0.1 that would leave by interface 3; once a round:
@@ -63,7 +63,7 @@
 //!         mode: Mode::Tunnel, suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }, encap: None,
 //!         esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
 //!     },
-//!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, selector: None, limits: VolumeLimits::NONE,
+//!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, cpu: None, selector: None, limits: VolumeLimits::NONE,
 //!     added_s: 0, generation: 1,
 //! }, "packet work")?;
 //! assert!(matches!(reader.outbound(&flow), Outbound::NoState(..)), "the view stands still");
@@ -119,12 +119,12 @@ pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
 pub use model::{
-    Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, SaConfig, SaId, Scope, Template,
-    VolumeLimits,
+    Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, PolicyFlags, SaConfig, SaId, Scope,
+    Template, VolumeLimits,
 };
 pub use policy_entry::PolicyEntry;
 pub use reader::{Outbound, Reader};
-pub use sa_entry::{SaEntry, SaState, Volume};
+pub use sa_entry::{Cpu, SaEntry, SaState, Volume};
 pub use selector::{PortMask, Prefix, Selector};
 pub use stamp::Stamp;
 pub use view::{SaHandle, SaIndex, SaTag};

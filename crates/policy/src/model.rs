@@ -94,6 +94,9 @@ pub struct SaConfig {
     pub if_id: u32,
     /// The number that ties templates to SAs, 0 for none.
     pub reqid: u32,
+    /// The CPU whose packets leave by it (RFC 9611, `XFRMA_SA_PCPU`): a worker's number. None for an SA
+    /// that is for all, and for one that only decrypts.
+    pub cpu: Option<u32>,
     /// The SA's own selector: what may travel in it. An SA without one (all prefixes of length 0)
     /// carries everything that policy puts in.
     pub selector: Option<Selector>,
@@ -162,6 +165,14 @@ pub struct Template {
 /// more in mind; Linux allows six templates).
 pub const MAX_BUNDLE: usize = 3;
 
+/// What a policy asks for beside its templates (`XFRM_POLICY_*`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PolicyFlags {
+    /// Each CPU is to have an SA of its own, and its owner is asked for it (`XFRM_POLICY_CPU_ACQUIRE`,
+    /// RFC 9611); until it is there, an SA that is for all protects.
+    pub per_cpu: bool,
+}
+
 /// A policy as its owner describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyConfig {
@@ -177,6 +188,8 @@ pub struct PolicyConfig {
     pub action: Action,
     /// Templates in the order of application outbound; empty for bypass and block.
     pub templates: Vec<Template>,
+    /// What else is asked for.
+    pub flags: PolicyFlags,
     /// Mark.
     pub mark: Mark,
     /// XFRM interface id, 0 for none.

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use mem::Cache;
 
 use crate::bundle::{SaBundle, with_ends};
+use crate::counters::WorkerIndex;
 use crate::feed::Inbox;
 use crate::flow::Flow;
 use crate::model::{Action, Direction, Template};
 use crate::policy_entry::{PolicyEntry, Treatment};
-use crate::sa_entry::{SaEntry, SaState};
+use crate::sa_entry::{Cpu, SaEntry, SaState};
 use crate::stamp::Stamp;
 use crate::table::NONE;
 use crate::view::{SaHandle, SaIndex, SaTag, View};
@@ -48,7 +49,8 @@ pub enum Outbound<'r> {
     /// For a template with `optional` set Linux asks too, but lets the packet pass unprotected;
     /// whoever does the same must mean it.
     NoState(&'r Arc<PolicyEntry>, &'r Template),
-    /// The policy protects with this SA.
+    /// The policy protects with this SA. Whether the owner is to be asked for one of the worker's own:
+    /// [`Reader::wants_own`].
     Protect(&'r Arc<PolicyEntry>, SaHandle),
     /// The policy protects with these SAs.
     ProtectAll(&'r Arc<PolicyEntry>, SaBundle),
@@ -263,6 +265,19 @@ impl<S> Reader<S> {
         }
     }
 
+    /// Whether a policy wants SAs of each CPU's own, and one of these that protect a worker's packets is
+    /// not the worker's (`XFRM_POLICY_CPU_ACQUIRE`): the owner is to be asked for it.
+    #[inline]
+    pub fn wants_own(
+        &self,
+        policy: &PolicyEntry,
+        sas: &[SaHandle],
+        worker: Option<WorkerIndex>,
+    ) -> bool {
+        let is_own = |sa: &SaHandle| self.sa(*sa).is_none_or(|sa| sa.cpu(worker) == Cpu::Own);
+        policy.config.flags.per_cpu && worker.is_some() && !sas.iter().all(is_own)
+    }
+
     /// The SAs that protect a packet under all of a policy's templates.
     fn resolve_all<'r>(&'r self, policy: &'r Arc<PolicyEntry>, flow: &Flow<'_>) -> Outbound<'r> {
         let mut bundle: Option<SaBundle> = None;
@@ -291,7 +306,8 @@ impl<S> Reader<S> {
     ///    SA with the very source wins.
     /// 2. Protocol, mode, reqid, SPI (0 for any), the policy's mark and XFRM interface.
     /// 3. The SA's own selector, if any.
-    /// 4. Valid before dying, then the youngest.
+    /// 4. The worker's own before those of all; never another CPU's (RFC 9611).
+    /// 5. Valid before dying, then the youngest.
     fn resolve(
         &self,
         policy: &PolicyEntry,
@@ -308,12 +324,18 @@ impl<S> Reader<S> {
             let is_candidate = sa.is_between(src, dst)
                 && sa.suits(template, if_id, mark)
                 && sa.selector().is_none_or(|selector| flow.is_selected(selector, true));
+            let shared = match sa.cpu(flow.worker) {
+                Cpu::Own => 0,
+                // It is no second choice where no SA is for one CPU.
+                Cpu::Every => u8::from(self.view.names_cpus),
+                Cpu::Other => continue,
+            };
             let dying = match sa.state() {
                 SaState::Valid => 0,
                 SaState::Dying => 1,
                 SaState::Expired => continue,
             };
-            let penalty = 2 * u8::from(sa.is_from_any()) + dying;
+            let penalty = 4 * shared + 2 * u8::from(sa.is_from_any()) + dying;
             // The chain is youngest first: among equals the first stays.
             if is_candidate && penalty < best_penalty {
                 best = Some(handle);

@@ -10,6 +10,7 @@ use dispatch::Home;
 use esp::Mode;
 use mem::Cache;
 
+use crate::counters::WorkerIndex;
 use crate::model::{Mark, SaConfig, SaId, Template};
 use crate::selector::Selector;
 
@@ -88,9 +89,49 @@ struct Hot {
     /// The outer source, if it is an IPv4 address other than 0.0.0.0; else 0: see `config`.
     src_v4: u32,
     mode: Mode,
-    from_any: bool,
-    has_selector: bool,
+    traits: Traits,
+    /// The worker whose packets leave by it, [`EVERY_CPU`] or [`NO_WORKER`].
+    cpu: u8,
     home: Home,
+}
+
+/// Answers that take one bit each.
+#[derive(Clone, Copy, Debug)]
+struct Traits(u8);
+
+impl Traits {
+    const FROM_ANY: u8 = 1;
+    const HAS_SELECTOR: u8 = 2;
+
+    fn of(config: &SaConfig) -> Traits {
+        let from_any = if config.params.src.is_unspecified() { Traits::FROM_ANY } else { 0 };
+        let selector = if config.selector.is_some() { Traits::HAS_SELECTOR } else { 0 };
+        Traits(from_any | selector)
+    }
+
+    #[inline]
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// For the packets of all CPUs.
+const EVERY_CPU: u8 = u8::MAX;
+
+/// For those of a CPU that no worker is.
+const NO_WORKER: u8 = EVERY_CPU - 1;
+
+const _: () = assert!(WorkerIndex::MAX <= NO_WORKER as usize);
+
+/// Whose packets leave by an SA, seen from one worker (RFC 9611).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cpu {
+    /// The worker's own.
+    Own,
+    /// Those of all.
+    Every,
+    /// Another one's.
+    Other,
 }
 
 const _: () = assert!(size_of::<Hot>() == 64);
@@ -115,8 +156,11 @@ impl<S> SaEntry<S> {
                 IpAddr::V6(_) => 0,
             },
             mode: config.params.mode,
-            from_any: config.params.src.is_unspecified(),
-            has_selector: config.selector.is_some(),
+            traits: Traits::of(&config),
+            cpu: match config.cpu {
+                None => EVERY_CPU,
+                Some(cpu) => u8::try_from(cpu).unwrap_or(NO_WORKER).min(NO_WORKER),
+            },
             home: Home::vacant(),
         };
         SaEntry { hot, config, esp }
@@ -144,7 +188,17 @@ impl<S> SaEntry<S> {
     /// Whether the outer source is unspecified: then the SA carries from any.
     #[inline]
     pub(crate) fn is_from_any(&self) -> bool {
-        self.hot.from_any
+        self.hot.traits.has(Traits::FROM_ANY)
+    }
+
+    /// Whose packets leave by the SA, seen from a worker; one of none has no own.
+    #[inline]
+    pub fn cpu(&self, worker: Option<WorkerIndex>) -> Cpu {
+        match self.hot.cpu {
+            EVERY_CPU => Cpu::Every,
+            cpu if worker.is_some_and(|worker| worker.get() == usize::from(cpu)) => Cpu::Own,
+            _ => Cpu::Other,
+        }
     }
 
     /// Whether packets with these outer ends may leave through the SA.
@@ -154,7 +208,7 @@ impl<S> SaEntry<S> {
             IpAddr::V4(src) if self.hot.src_v4 != 0 => src.to_bits() == self.hot.src_v4,
             _ => self.config.params.src == src,
         };
-        self.hot.dst == dst && (is_from || self.hot.from_any || src.is_unspecified())
+        self.hot.dst == dst && (is_from || self.is_from_any() || src.is_unspecified())
     }
 
     /// Whether the SA is what a template of a policy asks for, but for its ends.
@@ -172,7 +226,7 @@ impl<S> SaEntry<S> {
     /// The SA's own selector.
     #[inline]
     pub(crate) fn selector(&self) -> Option<&Selector> {
-        if self.hot.has_selector { self.config.selector.as_ref() } else { None }
+        if self.hot.traits.has(Traits::HAS_SELECTOR) { self.config.selector.as_ref() } else { None }
     }
 
     /// Whether an arriving packet's mark is the SA's.

@@ -100,6 +100,8 @@ pub(crate) struct View<S> {
     pub(crate) names_interfaces: bool,
     /// Some selector names ports.
     pub(crate) names_ports: bool,
+    /// Some SA is for the packets of one CPU.
+    pub(crate) names_cpus: bool,
     pub(crate) versions: Versions,
 }
 
@@ -119,6 +121,7 @@ impl<S> Clone for View<S> {
             defaults: self.defaults,
             names_interfaces: self.names_interfaces,
             names_ports: self.names_ports,
+            names_cpus: self.names_cpus,
             versions: self.versions.clone(),
         }
     }
@@ -140,6 +143,7 @@ impl<S> View<S> {
             defaults: [Action::Allow; 3],
             names_interfaces: false,
             names_ports: false,
+            names_cpus: false,
             versions: Versions::new(),
         }
     }
@@ -185,10 +189,12 @@ impl<S> View<S> {
                 self.versions.all_changed();
                 self.defaults[direction as usize] = action;
             }
-            // No plan hangs on these: they come before the first such selector, whose own change
+            // No plan hangs on these: they come before the first such selector or SA, whose own change
             // voids the plans that it concerns, and go after the last.
             Change::Interfaces(named) => self.names_interfaces = named,
             Change::Ports(named) => self.names_ports = named,
+            Change::Cpus(named) => self.names_cpus = named,
+            Change::Again(spot) => self.versions.policy_changed(spot),
         }
     }
 

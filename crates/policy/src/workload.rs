@@ -10,7 +10,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use esp::Mode;
 use wire::{Fragment, Headers};
 
-use crate::model::{Action, Direction, Mark, PolicyConfig, Template};
+use crate::model::{Action, Direction, Mark, PolicyConfig, PolicyFlags, Template};
 use crate::selector::{PortMask, Prefix, Selector};
 
 /// A remote-access gateway: every client has one virtual address, and all its traffic is
@@ -171,6 +171,7 @@ impl List {
             selector,
             priority,
             action,
+            flags: PolicyFlags::default(),
             templates,
             mark,
             if_id: 0,

@@ -49,6 +49,8 @@ impl Backend for Idle {
         Ok(())
     }
 
+    fn ask_again(&mut self, _: u32) {}
+
     fn policy_delete(&mut self, _: u32) {}
 
     fn policy_live(&self, _: u32) -> Option<PolicyLive> {

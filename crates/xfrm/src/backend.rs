@@ -47,6 +47,9 @@ pub trait Backend {
     /// The policy cannot be carried exactly as described.
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal>;
 
+    /// Flows of this policy that go by SAs for all CPUs may ask once more for those of their own.
+    fn ask_again(&mut self, index: u32);
+
     /// Removes a policy.
     fn policy_delete(&mut self, index: u32);
 

@@ -155,8 +155,12 @@ failures! {
     Offload => EINVAL, "culvert: packet offload is not supported";
     /// Kernel keepalives.
     Keepalive => EOPNOTSUPP, "culvert: NAT keepalives by the database are not supported";
-    /// Per-CPU SAs.
-    PerCpu => EOPNOTSUPP, "culvert: SAs of a CPU are not supported";
+    /// An SA for a CPU without a direction.
+    CpuWithoutDirection => EINVAL, "an SA of a CPU needs a direction (dir in or dir out)";
+    /// A CPU that the host does not have.
+    Cpu => ERANGE, "the SA's CPU is beyond those of this host";
+    /// The same in a reservation.
+    CpuOfReservation => EINVAL, "the SA's CPU is beyond those of this host";
     /// SA exists.
     SaExists => EEXIST, "an SA with this destination, SPI, protocol and mark exists";
     /// SA missing.

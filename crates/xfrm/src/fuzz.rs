@@ -82,6 +82,8 @@ impl Backend for Willing {
         Ok(())
     }
 
+    fn ask_again(&mut self, _: u32) {}
+
     fn policy_delete(&mut self, _: u32) {}
 
     fn policy_live(&self, _: u32) -> Option<PolicyLive> {

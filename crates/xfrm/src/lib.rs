@@ -37,6 +37,7 @@
 //! #     fn sa_set_replay(&mut self, _: &Id, _: &Replay) -> Result<(), Refusal> { Ok(()) }
 //! #     fn sa_set_counters(&mut self, _: &Id, _: &Counters) -> Result<(), Refusal> { Ok(()) }
 //! #     fn policy_put(&mut self, _: &PolicyConfig) -> Result<(), Refusal> { Ok(()) }
+//! #     fn ask_again(&mut self, _: u32) {}
 //! #     fn policy_delete(&mut self, _: u32) {}
 //! #     fn policy_live(&self, _: u32) -> Option<PolicyLive> { None }
 //! #     fn set_default(&mut self, _: Direction, _: Action) {}

@@ -390,6 +390,15 @@ fn others() -> Vec<(&'static str, Message)> {
             w.attribute(attr::SA_DIR, &[2]);
             with(w, attr::REPLAY_VAL, &ReplayState { oseq: 0, seq: 1, bitmap: 0 })
         }),
+        ("CPU without direction", {
+            with(gcm_sa(kind::NEWSA, &sa_info(0x100)), attr::SA_PCPU, &0u32)
+        }),
+        ("reserve for a CPU", {
+            let mut w = alloc_spi(0x301, 0x301);
+            w.attribute(attr::SA_DIR, &[2]);
+            with(w, attr::SA_PCPU, &0u32)
+        }),
+        ("reserve for a CPU beyond", { with(alloc_spi(0x302, 0x302), attr::SA_PCPU, &u32::MAX) }),
         ("reserve with a direction", {
             let mut w = alloc_spi(0x300, 0x300);
             w.attribute(attr::SA_DIR, &[1]).take()

@@ -134,7 +134,7 @@ fn flow() -> Flow {
 
 fn acquire(lab: &mut Lab, index: u32, flow: &Flow) -> (Acquired, Vec<Output>) {
     let mut out = Vec::new();
-    let result = lab.db.acquire(index, 0, flow, true, lab.now, &mut out);
+    let result = lab.db.acquire(index, (0, None), flow, true, lab.now, &mut out);
     (result, out)
 }
 
@@ -143,7 +143,7 @@ fn a_packet_without_an_sa_asks_once_until_the_time_is_over() {
     let mut lab = Lab::new();
     lab.ok(&policy(kind::NEWPOLICY, &policy_info(1), &[template()]).finish());
     let mut quiet = Vec::new();
-    let nobody = lab.db.acquire(1, 0, &flow(), false, lab.now, &mut quiet);
+    let nobody = lab.db.acquire(1, (0, None), &flow(), false, lab.now, &mut quiet);
     assert_eq!((nobody, quiet.len()), (Acquired::NobodyListens, 0));
     let (result, out) = acquire(&mut lab, 1, &flow());
     assert_eq!(

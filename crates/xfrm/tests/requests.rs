@@ -115,7 +115,13 @@ const CASES: &[Case] = &[
         libc::EINVAL,
     ),
     ("keepalive", |_| {}, &[GCM, (attr::NAT_KEEPALIVE_INTERVAL, || vec![1; 4])], libc::EOPNOTSUPP),
-    ("CPU", |_| {}, &[GCM, (attr::SA_PCPU, || vec![0; 4])], libc::EOPNOTSUPP),
+    ("CPU", |_| {}, &[GCM, (attr::SA_PCPU, || vec![0; 4])], libc::EINVAL),
+    (
+        "CPU beyond",
+        |_| {},
+        &[GCM, (attr::SA_DIR, || vec![1]), (attr::SA_PCPU, || vec![255; 4])],
+        libc::ERANGE,
+    ),
     ("direction", |_| {}, &[GCM, (attr::SA_DIR, || vec![3])], libc::ERANGE),
     ("security context", |_| {}, &[GCM, (attr::SEC_CTX, || vec![9; 8])], libc::EINVAL),
 ];

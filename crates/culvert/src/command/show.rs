@@ -74,6 +74,7 @@ pub fn sa(
             flags.extend(sa.esn.then(|| "esn".to_owned()));
             flags.extend(sa.mark.map(|m| format!("mark {m}")));
             flags.extend((sa.if_id != 0).then(|| format!("if_id {}", sa.if_id)));
+            flags.extend(sa.cpu.map(|cpu| format!("cpu {cpu}")));
             vec![
                 sa.spi,
                 sa.src,

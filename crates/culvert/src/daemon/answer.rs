@@ -332,6 +332,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         reqid: config.reqid,
         mark: mark_text(config.mark),
         if_id: config.if_id,
+        cpu: config.cpu,
         state: match sa.state() {
             SaState::Valid => "valid".into(),
             SaState::Dying => "dying".into(),

@@ -219,7 +219,7 @@ impl Daemon {
                 self.events.remind();
             }
             match event {
-                Event::Acquire { policy, flow } => self.source.acquire(policy, &flow),
+                Event::Acquire { policy, cpu, flow } => self.source.acquire(policy, cpu, &flow),
                 Event::VolumeReached { sa, hard } => self.source.volume_reached(&sa, hard),
                 Event::MappingChanged { sa, src, src_port } => {
                     self.source.mapping_changed(&sa, src, src_port);

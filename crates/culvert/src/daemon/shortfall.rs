@@ -184,7 +184,7 @@ const NAMED: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Action, Databases, PolicyConfig, Prefix, Selector, Template};
+    use policy::{Action, Databases, PolicyConfig, PolicyFlags, Prefix, Selector, Template};
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
@@ -208,6 +208,7 @@ mod tests {
             selector: Selector::between(prefix(src), prefix(dst)),
             priority: 1,
             action: Action::Allow,
+            flags: PolicyFlags::default(),
             templates: vec![template],
             mark: scope.mark,
             if_id: scope.if_id,

@@ -4,7 +4,8 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use policy::{SaId, Volume};
+use policy::{SaId, Volume, WorkerIndex};
+use wire::Headers;
 
 use crate::event::{Event, EventSender};
 use crate::team::Shared;
@@ -12,16 +13,24 @@ use crate::team::Shared;
 /// Reports that must arrive and wait for the control thread to make room.
 const UNSENT: usize = 64;
 
+/// Policies for which it is known when they were asked; more of them are asked more often.
+const OWN_ASKED: usize = 32;
+
+/// How long each is left in peace, in nanoseconds: every new flow asks until the SAs are there.
+const OWN_INTERVAL_NS: u64 = 1_000_000_000;
+
 /// The worker's reports.
 pub(crate) struct Reports {
     events: EventSender,
     shared: Arc<Shared>,
     unsent: ArrayVec<Event, UNSENT>,
+    /// Policies whose owners were asked for SAs of the worker's own, and when, in nanoseconds.
+    own_asked: ArrayVec<(u32, u64), OWN_ASKED>,
 }
 
 impl Reports {
     pub(crate) fn new(events: EventSender, shared: Arc<Shared>) -> Reports {
-        Reports { events, shared, unsent: ArrayVec::new() }
+        Reports { events, shared, unsent: ArrayVec::new(), own_asked: ArrayVec::new() }
     }
 
     /// Reports of another thread to the same control thread.
@@ -77,6 +86,28 @@ impl Reports {
         if self.shared.too_big.allow(now_ns) {
             self.offer(Event::TooBig { sa, dst, mtu });
         }
+    }
+
+    /// Asks the owner of a policy for SAs of this worker's own, not too often; returns whether it did.
+    #[cold]
+    pub(crate) fn own_sas(
+        &mut self,
+        policy: u32,
+        worker: WorkerIndex,
+        h: &Headers,
+        now_ns: u64,
+    ) -> bool {
+        let is_recent = |(_, at): &(u32, u64)| now_ns < at.saturating_add(OWN_INTERVAL_NS);
+        self.own_asked.retain(|asked| is_recent(asked));
+        if self.own_asked.iter().any(|(asked, _)| *asked == policy) {
+            return false;
+        }
+        let cpu = u32::try_from(worker.get()).ok();
+        if !self.events.send(Event::Acquire { policy, cpu, flow: *h }) {
+            return false;
+        }
+        let _ = self.own_asked.try_push((policy, now_ns));
+        true
     }
 
     /// Asks Linux to look after a neighbour, not too often.

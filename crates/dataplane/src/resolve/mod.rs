@@ -75,6 +75,7 @@ struct Question<'a> {
     knows_ports: bool,
     asked: Asked,
     at_limit: Option<SaHandle>,
+    wants_own: Option<u32>,
     too_big: Option<TooBig>,
 }
 
@@ -95,15 +96,16 @@ pub(crate) fn resolve_fragment(
 
 fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports: bool) -> Verdict {
     let asked = Asked::default();
+    let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question =
-        Question { view, packet, h, knows_ports, asked, at_limit: None, too_big: None };
+        Question { view, packet, h, knows_ports, asked, at_limit, wants_own, too_big };
     let decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, at_limit, too_big, .. } = question;
-    Verdict { decision, asked, at_limit, too_big }
+    let Question { asked, at_limit, wants_own, too_big, .. } = question;
+    Verdict { decision, asked, at_limit, wants_own, too_big }
 }
 
 impl Question<'_> {

@@ -5,7 +5,7 @@
 //! lowered to that. So connections work also where ICMP errors do not come through. A SYN never goes by a
 //! plan while this is on; the packets behind it do.
 
-use policy::{Flow, Outbound};
+use policy::{Marks, Outbound};
 use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol, tcp};
 
 use super::Question;
@@ -40,7 +40,7 @@ impl Question<'_> {
         let (view, h) = (self.view, self.h);
         let (src_port, dst_port) = (h.dst_port, h.src_port);
         let back = Headers { src: h.dst, dst: h.src, src_port, dst_port, ..*h };
-        let flow = Flow::new(&back, view.leads_to(&back, iif));
+        let flow = view.flow(&back, iif, Marks::default());
         let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
         let sa = view.reader.sa(sa)?;
         let (src, dst) = (sa.config.params.src, sa.config.params.dst);

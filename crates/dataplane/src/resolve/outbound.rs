@@ -3,7 +3,7 @@
 use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{Direction, Ends, Flow, Marks, Outbound, SaBundle, SaHandle};
+use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, Headers, protocol};
 
@@ -74,7 +74,7 @@ impl Question<'_> {
         if self.is_own_ike(origin) {
             return Policy::Clear;
         }
-        let flow = Flow::marked(h, view.leads_to(h, origin.iif()), marks);
+        let flow = view.flow(h, origin.iif(), marks);
         let (answer, policy) = match view.reader.outbound(&flow) {
             Outbound::NoPolicy => (Policy::Clear, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),
@@ -91,12 +91,25 @@ impl Question<'_> {
                 let ends = is_hosts.then_some((h.src, h.dst));
                 return Policy::Wait(SaWait { policy: policy.config.index, ends });
             }
-            Outbound::Protect(policy, sa) => (Policy::Protect(sa), Some(policy)),
-            Outbound::ProtectAll(policy, sas) => (Policy::ProtectAll(sas), Some(policy)),
+            Outbound::Protect(policy, sa) => {
+                self.note_own(policy, &[sa]);
+                (Policy::Protect(sa), Some(policy))
+            }
+            Outbound::ProtectAll(policy, sas) => {
+                self.note_own(policy, sas.as_slice());
+                (Policy::ProtectAll(sas), Some(policy))
+            }
         };
         let policy = policy.map(|policy| &**policy);
         self.note(Direction::Out, &flow, policy);
         answer
+    }
+
+    /// Notes whether the owner of a policy is to be asked for SAs of the worker's own, while these protect.
+    fn note_own(&mut self, policy: &PolicyEntry, sas: &[SaHandle]) {
+        if self.view.reader.wants_own(policy, sas, self.view.owner) {
+            self.wants_own = Some(policy.config.index);
+        }
     }
 
     /// Whether a packet is key exchange (or neighbour discovery) of this very host, which no
@@ -125,8 +138,7 @@ impl Question<'_> {
 pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
     // One that does not parse any more may go too: to be dropped.
     wire::parse_ip(packet).map_or(true, |h| {
-        let ifindex = view.leads_to(&h, origin.iif());
-        let ask = |marks| view.reader.outbound(&Flow::marked(&h, ifindex, marks));
+        let ask = |marks| view.reader.outbound(&view.flow(&h, origin.iif(), marks));
         match ask(origin.marks()) {
             Outbound::NoState(..) => false,
             Outbound::NoPolicy | Outbound::Bypass(_) => {

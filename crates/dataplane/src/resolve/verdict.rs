@@ -21,6 +21,8 @@ pub(crate) struct Verdict {
     pub(crate) asked: Asked,
     /// An SA that has reached a limit by volume, of which its owner is to be told.
     pub(crate) at_limit: Option<SaHandle>,
+    /// The index of a policy whose owner is to be asked for SAs of the worker's own (RFC 9611).
+    pub(crate) wants_own: Option<u32>,
     /// What a router says about the path of an SA.
     pub(crate) too_big: Option<TooBig>,
 }

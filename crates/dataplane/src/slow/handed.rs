@@ -46,7 +46,10 @@ impl Slow {
         }
         path.look_for(&mut metas);
         if path.exec.crypt.opens.room() < arrived.len() {
+            // What comes out of them is of this worker.
+            let owner = path.view.owner.replace(path.view.worker);
             path.open_gathered(self);
+            path.view.owner = owner;
         }
         for (Arrived { packet, held, .. }, meta) in arrived.into_iter().zip(&metas) {
             path.enter_any(self, packet, meta, held.as_deref());

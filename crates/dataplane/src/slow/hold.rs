@@ -156,5 +156,5 @@ impl Slow {
 
 fn acquire(out: &mut Out, key: &SaWait, h: &Headers) {
     out.counters.work.acquires.add(1);
-    out.reports.offer(Event::Acquire { policy: key.policy, flow: *h });
+    out.reports.offer(Event::Acquire { policy: key.policy, cpu: None, flow: *h });
 }

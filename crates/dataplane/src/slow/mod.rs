@@ -90,7 +90,8 @@ impl Slow {
         h: &Headers,
         entered: Entered<'_>,
     ) {
-        let Verdict { mut decision, asked, at_limit, too_big } = verdict;
+        let Verdict { mut decision, asked, at_limit, wants_own, too_big } = verdict;
+        path.ask_for_own(wants_own, h);
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
             let to = usize::from(to);
@@ -193,6 +194,15 @@ impl Path {
                 Entry::Outbound(Origin::Tunnel { ifindex, marks })
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
+        }
+    }
+
+    /// Asks the owner of a policy for SAs of the worker's own.
+    pub(crate) fn ask_for_own(&mut self, policy: Option<u32>, h: &Headers) {
+        if let Some(policy) = policy {
+            let Path { view, exec, .. } = self;
+            let asked = exec.out.reports.own_sas(policy, view.worker, h, view.now.ns);
+            exec.out.counters.work.acquires.add(u64::from(asked));
         }
     }
 

@@ -257,7 +257,10 @@ impl Worker {
         // They get their numbers alone.
         self.drain_helpers();
         let came = handed.len();
+        // They are of other workers, which have no SAs of their own for them, or these would not come.
+        let me = self.path.view.owner.take();
         self.slow.take_over(&mut self.path, &mut handed);
+        self.path.view.owner = me;
         self.slow.move_on_gathered(&mut self.path);
         came
     }

@@ -64,10 +64,17 @@ impl Misses for Leaver {
         if !self.has_left
             && meta.has_flow
             && let Ok(h) = wire::parse_ip(packet.data())
-            && let Verdict { decision: Decision::Go(mut draft), asked, at_limit: None, .. } =
-                path.resolve_arrival(&packet, &h, meta, held)
+            && let verdict = path.resolve_arrival(&packet, &h, meta, held)
+            && let Verdict {
+                decision: Decision::Go(mut draft),
+                asked,
+                at_limit: None,
+                wants_own,
+                ..
+            } = verdict
             && draft.is_for_flow
         {
+            path.ask_for_own(wants_own, &h);
             path.claim(&mut draft);
             path.exec
                 .out

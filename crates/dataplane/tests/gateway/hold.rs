@@ -34,7 +34,7 @@ fn one_acquire_and_release_in_order() {
     pair.a.run();
     assert_eq!(pair.a.counters.totals().held, 11);
     let events = pair.a.events();
-    let [Event::Acquire { policy: 11, flow }] = events[..] else { panic!("{events:?}") };
+    let [Event::Acquire { policy: 11, cpu: None, flow }] = events[..] else { panic!("{events:?}") };
     assert_eq!((flow.src, flow.dst), (a_to_b().src, a_to_b().dst));
     assert!(pair.a.wan_out().is_empty() && pair.a.linux_out().is_empty());
     assert_eq!(pair.a.db.policy(11).expect("policy").packets(), 0, "not decided yet");

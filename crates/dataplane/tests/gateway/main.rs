@@ -18,6 +18,7 @@ mod nested;
 mod numbers;
 mod packets;
 mod path_mtu;
+mod per_cpu;
 mod pool;
 mod ports;
 mod reasons;

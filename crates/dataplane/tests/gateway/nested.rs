@@ -47,6 +47,7 @@ fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
         },
         mark: Mark::default(),
         set_mark: Mark::default(),
+        cpu: None,
         if_id: 0,
         reqid: 1 + n as u32,
         selector: None,

@@ -18,8 +18,8 @@ use forward::{
 use io::{ChunkSize, Frame, FramePool, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{
-    Action, Databases, Direction, Mark, PolicyConfig, Prefix, SaConfig, SaId, Selector, Template,
-    VolumeLimits,
+    Action, Databases, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, SaId,
+    Selector, Template, VolumeLimits,
 };
 use wire::{MacAddr, Span};
 
@@ -139,6 +139,7 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
         reqid: 1,
         selector: None,
         set_mark: Mark::default(),
+        cpu: None,
         limits: spec.limits,
         added_s: 1,
         generation: 1,
@@ -171,6 +172,7 @@ pub fn policy(
         selector,
         priority: 100,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates,
         mark: Mark::default(),
         if_id: 0,

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use crypto::{AesKey, IcvLen, Suite};
 use esp::{Mode, Protocol, SaFlags, SaParams};
 use policy::{
-    Action, Direction, Mark, PolicyConfig, Prefix, SaConfig, Selector, Template, VolumeLimits,
+    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector, Template,
+    VolumeLimits,
 };
 use wire::{Fragment, Headers};
 
@@ -77,6 +78,7 @@ pub fn sa(dst: IpAddr, spi: u32) -> SaConfig {
         reqid: 1,
         selector: None,
         set_mark: Mark::default(),
+        cpu: None,
         limits: VolumeLimits::NONE,
         added_s: 100,
         generation: u64::from(spi),
@@ -104,6 +106,7 @@ pub fn policy(index: u32, direction: Direction, priority: u32) -> PolicyConfig {
         selector: everything(),
         priority,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates: Vec::new(),
         mark: Mark::default(),
         if_id: 0,

@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::common::{headers, template, v4};
-use policy::{Action, Databases, Direction, Flow, Mark, PolicyConfig, PortMask, Prefix, Selector};
+use policy::{
+    Action, Databases, Direction, Flow, Mark, PolicyConfig, PolicyFlags, PortMask, Prefix, Selector,
+};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use wire::{Fragment, Headers};
@@ -129,6 +131,7 @@ prop_compose! {
             selector,
             priority,
             action: if block { Action::Block } else { Action::Allow },
+            flags: PolicyFlags::default(),
             templates: if protects { vec![template(v4(9))] } else { Vec::new() },
             mark: Mark { value: mark.0, mask: mark.1 },
             if_id,
@@ -187,6 +190,7 @@ proptest! {
                         ifindex: p.ifindex,
                         mark: p.mark,
                         if_id: p.if_id,
+                        worker: None,
                     };
                     let named = list.0.iter().any(|p| p.selector.ifindex != 0);
                     prop_assert_eq!(reader.names_interfaces(), named);

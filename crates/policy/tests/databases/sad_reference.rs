@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use crate::common::{ESP, UDP, headers, policy, sa, template, v4, v6};
 use esp::Mode;
 use policy::{
-    Databases, Direction, Flow, Mark, Outbound, PolicyConfig, Reader, SaConfig, SaHandle, SaState,
-    Stamp, Template,
+    Databases, Direction, Flow, Mark, Marks, Outbound, PolicyConfig, Reader, SaConfig, SaHandle,
+    SaState, Stamp, Template, WorkerIndex,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -63,9 +63,12 @@ impl List {
                 && config.if_id == policy.if_id
                 && (template.spi == 0 || params.spi == template.spi)
                 && policy.mark.value & config.mark.mask == config.mark.value
+                && config.cpu.is_none_or(|cpu| flow.worker.is_some_and(|w| w.get() == cpu as usize))
         });
-        let order =
-            |held: &&Held| (held.config.params.src.is_unspecified(), held.state == SaState::Dying);
+        let order = |held: &&Held| {
+            let config = &held.config;
+            (config.cpu.is_none(), config.params.src.is_unspecified(), held.state == SaState::Dying)
+        };
         // The first of the best: the youngest.
         candidates.min_by_key(order).map(|held| held.value)
     }
@@ -87,14 +90,17 @@ fn config() -> impl Strategy<Value = SaConfig> {
     let dst = prop::sample::select(vec![v4(9), v4(8), v6(9)]);
     let src = prop::sample::select(vec![None, None, Some(v4(7)), Some(crate::common::any4())]);
     let mark = prop::sample::select(vec![(0, 0), (0, 0), (1, 1), (0, 1), (1, 3)]);
-    (dst, 1..6u32, src, mark, 0..2u32, 1..3u32, 0..3u64, any::<bool>()).prop_map(
-        |(dst, spi, src, (value, mask), if_id, reqid, added_s, transport)| {
+    // Two are workers here, the third is of a CPU that no worker is.
+    let cpu = prop::sample::select(vec![None, None, Some(0), Some(1), Some(1 << 20)]);
+    (dst, 1..6u32, src, mark, 0..2u32, 1..3u32, (0..3u64, cpu), any::<bool>()).prop_map(
+        |(dst, spi, src, (value, mask), if_id, reqid, (added_s, cpu), transport)| {
             let mut config = sa(dst, spi);
             // No two that could be taken for each other are of one age.
             let generation = u64::from(spi << 4 | value << 2 | mask);
             config.params.src = src.unwrap_or(config.params.src);
             config.params.mode = if transport { Mode::Transport } else { Mode::Tunnel };
-            SaConfig { mark: Mark { value, mask }, if_id, reqid, added_s, generation, ..config }
+            let mark = Mark { value, mask };
+            SaConfig { mark, if_id, reqid, cpu, added_s, generation, ..config }
         },
     )
 }
@@ -114,8 +120,9 @@ fn step() -> impl Strategy<Value = Step> {
 const READERS: usize = 3;
 
 /// Templates and packets that meet the SAs above.
-fn questions() -> Vec<(PolicyConfig, wire::Headers)> {
+fn questions() -> Vec<(PolicyConfig, wire::Headers, Option<WorkerIndex>)> {
     let mut all = Vec::new();
+    let mut workers = [None, WorkerIndex::new(0), WorkerIndex::new(1)].into_iter().cycle();
     for (dst, reqid, if_id, mark) in
         [(v4(9), 1, 0, 0), (v4(9), 2, 0, 1), (v4(8), 1, 1, 0), (v6(9), 1, 0, 3)]
     {
@@ -132,7 +139,7 @@ fn questions() -> Vec<(PolicyConfig, wire::Headers)> {
                 if_id,
                 ..policy(1, Direction::Out, 5)
             };
-            all.push((config, h));
+            all.push((config, h, workers.next().unwrap()));
         }
     }
     all
@@ -237,8 +244,9 @@ proptest! {
     /// state is the same, so is the answer.
     #[test]
     fn templates_and_stamps_agree_with_a_linear_scan(steps in vec(step(), 1..80)) {
-        for (policy, h) in questions() {
-            let flow = Flow { mark: policy.mark.value, if_id: policy.if_id, ..Flow::new(&h, 0) };
+        for (policy, h, worker) in questions() {
+            let marks = Marks { mark: policy.mark.value, if_id: policy.if_id };
+            let flow = Flow::marked(&h, 0, marks).of(worker);
             let mut databases = Databases::<u32>::new();
             let selector = crate::common::hosts(h.src, h.dst);
             let protect = PolicyConfig { selector, ..policy.clone() };

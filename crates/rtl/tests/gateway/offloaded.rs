@@ -9,8 +9,8 @@ use crypto::Suite;
 use esp::Mode;
 use offload::{Device, Live, NewPolicy, NewSa, Queue, SaDirection, SaHandle};
 use policy::{
-    Action, Direction, Mark, PolicyConfig, PortMask, Prefix, SaConfig, Selector, Template,
-    VolumeLimits,
+    Action, Direction, Mark, PolicyConfig, PolicyFlags, PortMask, Prefix, SaConfig, Selector,
+    Template, VolumeLimits,
 };
 use rtl::{GatewayDevice, SharedSimulation, Simulation};
 
@@ -91,6 +91,7 @@ impl Offloaded {
                 reqid: reqid(number).into(),
                 selector: None,
                 set_mark: Mark::default(),
+                cpu: None,
                 limits: VolumeLimits::NONE,
                 added_s: 0,
                 generation: 0,
@@ -139,6 +140,7 @@ impl Offloaded {
                 selector,
                 priority,
                 action,
+                flags: PolicyFlags::default(),
                 templates,
                 mark,
                 if_id: 0,

@@ -471,6 +471,11 @@ pub mod constant {
     /// Drop.
     pub const POLICY_BLOCK: u8 = 1;
 
+    /// ICMP errors about what the policy protects go by it, too.
+    pub const POLICY_ICMP: u8 = 2;
+    /// Each CPU is to have an SA of its own (RFC 9611).
+    pub const POLICY_CPU_ACQUIRE: u8 = 4;
+
     /// Default unset in a request.
     pub const DEFAULT_UNSPEC: u8 = 0;
     /// Default: drop.

@@ -60,7 +60,7 @@ impl<B: Backend> Database<B> {
         w.fixed(&Expire { sa: sa_info(sa, &live), hard: hard.into(), pad: Pad });
         put_mark(&mut w, &sa.options.mark);
         put_number(&mut w, attr::IF_ID, sa.options.if_id);
-        put_direction(&mut w, sa);
+        put_cpu_and_direction(&mut w, sa);
         w.finish()
     }
 
@@ -80,7 +80,7 @@ impl<B: Backend> Database<B> {
         }
         put_mark(&mut w, &sa.options.mark);
         put_number(&mut w, attr::IF_ID, sa.options.if_id);
-        put_direction(&mut w, sa);
+        put_cpu_and_direction(&mut w, sa);
         w.finish()
     }
 
@@ -218,10 +218,13 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
     put_replay(w, sa, live);
     put_number(w, attr::IF_ID, o.if_id);
     put_number(w, attr::MTIMER_THRESH, o.mapping_max_age_s);
-    put_direction(w, sa);
+    put_cpu_and_direction(w, sa);
 }
 
-fn put_direction(w: &mut MessageWriter, sa: &Sa) {
+fn put_cpu_and_direction(w: &mut MessageWriter, sa: &Sa) {
+    if let Some(cpu) = sa.options.cpu {
+        w.field(attr::SA_PCPU, &cpu);
+    }
     if let Some(dir) = sa.options.direction {
         w.field(attr::SA_DIR, &dir);
     }

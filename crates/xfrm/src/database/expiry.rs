@@ -48,6 +48,10 @@ impl<B: Backend> Database<B> {
         let Some(sa) = self.sad.get(serial) else { return };
         let message = self.expire_message(sa, hard, port_id);
         if hard {
+            if let Some(policy) = self.waiting_cpus.get(&serial) {
+                // Nobody has answered: its flows, which other SAs protect meanwhile, may ask again.
+                self.backend.ask_again(*policy);
+            }
             self.remove_sa(serial, out);
         } else {
             if let Some(sa) = self.sad.get_mut(serial) {

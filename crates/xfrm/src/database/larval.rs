@@ -13,7 +13,7 @@ use crate::backend::Backend;
 use crate::clock::Now;
 use crate::codec::{
     AF_INET, Acquire, Address, Be16, Be32, Id, LifetimeConfig, LifetimeCurrent, Message, Pad,
-    SaInfo, SelectorInfo, SpiInfo, Template, constant as c, family_of, kind,
+    SaInfo, SelectorInfo, SpiInfo, Template, attr, constant as c, family_of, kind,
 };
 use crate::failure::Failure;
 
@@ -51,11 +51,12 @@ impl<B: Backend> Database<B> {
     /// A packet met an outbound policy whose template has no SA. The owners are asked once until
     /// they answer or [`Settings::acquire_timeout_s`](super::Settings) is over.
     ///
-    /// `template` counts from 0; `listening` says whether anyone is in [`Group::Acquire`].
+    /// `template` counts from 0. `cpu` is the one that wants an SA of its own where another protects it
+    /// meanwhile (RFC 9611): each CPU is asked for once. `listening` says whether anyone is in [`Group::Acquire`].
     pub fn acquire(
         &mut self,
         policy_index: u32,
-        template: usize,
+        (template, cpu): (usize, Option<u32>),
         flow: &Flow,
         listening: bool,
         now: Now,
@@ -67,6 +68,7 @@ impl<B: Backend> Database<B> {
             mark: policy.mark.clone(),
             if_id: policy.if_id,
             direction: Some(c::SA_DIR_OUT),
+            cpu,
             ..SaOptions::default()
         };
         let Some(mut larval) = self.larval_for(t, flow, options, now) else {
@@ -95,11 +97,17 @@ impl<B: Backend> Database<B> {
             seq,
         });
         policy_attributes(&mut w, policy);
+        if let Some(cpu) = cpu {
+            w.field(attr::SA_PCPU, &cpu);
+        }
         out.push(Output::Event { group: Group::Acquire, message: w.finish() });
         // The template's SPI is a wish of the owner, not a reservation.
         larval.info.id.spi = Be32(0);
         self.acquire_seq = seq;
         let serial = self.sad.insert(larval);
+        if cpu.is_some() {
+            self.waiting_cpus.insert(serial, policy_index);
+        }
         self.rearm_sa(serial, now);
         Acquired::Asked
     }
@@ -185,8 +193,15 @@ impl<B: Backend> Database<B> {
             reqid: info.reqid,
             if_id: if_id_of(&attributes),
             mark: mark.value & mark.mask,
+            cpu: attributes.value(attr::SA_PCPU),
         };
-        let by_seq = self.sad.by_seq(info.seq).filter(|(_, sa)| info.seq != 0 && sa.dst() == dst);
+        if key.cpu.is_some_and(|cpu| cpu >= self.settings.cpus) {
+            return Err(Failure::CpuOfReservation);
+        }
+        let by_seq = self
+            .sad
+            .by_seq(info.seq)
+            .filter(|(_, sa)| info.seq != 0 && sa.dst() == dst && sa.options.cpu == key.cpu);
         let found = by_seq.map(|(serial, _)| serial).or_else(|| self.sad.larval(&key));
         let has_spi = found.and_then(|s| self.sad.get(s)).is_some_and(|sa| sa.info.id.spi.0 != 0);
         let serial = if let Some(serial) = found.filter(|_| has_spi) {
@@ -196,8 +211,8 @@ impl<B: Backend> Database<B> {
                 .free_spi(dst, info.id.protocol, request.min, request.max)
                 .ok_or(Failure::SpiExhausted)?;
             let serial = found.unwrap_or_else(|| {
-                let if_id = key.if_id;
-                let options = SaOptions { mark, if_id, direction, ..SaOptions::default() };
+                let (if_id, cpu) = (key.if_id, key.cpu);
+                let options = SaOptions { mark, if_id, direction, cpu, ..SaOptions::default() };
                 let sa = self.larval_sa(reserved(info), options, call.now);
                 self.sad.insert(sa)
             });

@@ -22,6 +22,7 @@ mod sas;
 mod spd;
 mod verify;
 
+use std::collections::HashMap;
 use std::hash::RandomState;
 
 use policy::Action;
@@ -44,6 +45,8 @@ pub struct Settings {
     /// How long a larval SA waits for its keys, in seconds (Linux's `xfrm_acq_expires`; 165 is
     /// what strongSwan sets).
     pub acquire_timeout_s: u32,
+    /// How many CPUs SAs can be for (`XFRMA_SA_PCPU`): those that the host could have.
+    pub cpus: u32,
     /// How long the same mapping message of one SA is held back, in seconds, unless the SA says
     /// otherwise (`XFRMA_MTIMER_THRESH`).
     pub mapping_interval_s: u32,
@@ -51,9 +54,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { acquire_timeout_s: 165, mapping_interval_s: 10 }
+        Settings { acquire_timeout_s: 165, cpus: MAX_CPUS, mapping_interval_s: 10 }
     }
 }
+
+/// Where nothing else is said: Linux's limit (`CONFIG_NR_CPUS`).
+const MAX_CPUS: u32 = 8192;
 
 /// A multicast group (`XFRMNLGRP_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,6 +117,8 @@ pub struct Database<B> {
     defaults: [Action; 3],
     thresholds: [SpdThreshold; 2],
     acquire_seq: u32,
+    /// The policies for which larval SAs of a CPU wait.
+    waiting_cpus: HashMap<u64, u32>,
     random: RandomState,
     random_counter: u64,
 }
@@ -130,6 +138,7 @@ impl<B: Backend> Database<B> {
                 SpdThreshold { local_bits: 128, remote_bits: 128 },
             ],
             acquire_seq: 0,
+            waiting_cpus: HashMap::new(),
             random: RandomState::new(),
             random_counter: 0,
         }

@@ -39,6 +39,8 @@ pub(super) struct SaOptions {
     pub set_mark: MarkAttribute,
     pub if_id: u32,
     pub direction: Option<u8>,
+    /// The CPU that the SA is for (RFC 9611).
+    pub cpu: Option<u32>,
     pub mapping_max_age_s: u32,
     pub replay_threshold: u32,
     pub timer_threshold: u32,
@@ -115,6 +117,7 @@ impl Sa {
             reqid: self.info.reqid,
             if_id: self.options.if_id,
             mark: self.mark_value(),
+            cpu: self.options.cpu,
         }
     }
 
@@ -157,6 +160,7 @@ impl Sa {
             params,
             mark: mark(&self.options.mark),
             set_mark: mark(&self.options.set_mark),
+            cpu: self.options.cpu.filter(|_| self.options.direction == Some(c::SA_DIR_OUT)),
             if_id: self.options.if_id,
             reqid: self.info.reqid,
             selector: selector(&self.info.selector),
@@ -185,6 +189,7 @@ pub(super) struct LarvalKey {
     pub reqid: u32,
     pub if_id: u32,
     pub mark: u32,
+    pub cpu: Option<u32>,
 }
 
 /// What every look-up by SPI starts with; marks tell the SAs of one key apart.

@@ -20,6 +20,9 @@ impl<B: Backend> Database<B> {
     pub(super) fn put_sa(&mut self, call: &mut Call<'_>) -> Result<(), Failure> {
         let (info, attributes) = call.parse::<SaInfo>()?;
         let new = new_sa(info, &attributes)?;
+        if new.options.cpu.is_some_and(|cpu| cpu >= self.settings.cpus) {
+            return Err(Failure::Cpu);
+        }
         let start = Start::At { replay: new.start.clone(), counters: new.counters };
         let added_s = new.added_s.unwrap_or(call.now.wall_s);
         let sa = build(new, added_s, call.now)?;
@@ -66,6 +69,7 @@ impl<B: Backend> Database<B> {
             && let Some((serial, larval)) = self.sad.by_seq(sa.info.seq)
             && larval.dst() == sa.dst()
             && larval.info.id.protocol == sa.info.id.protocol
+            && larval.options.cpu == sa.options.cpu
         {
             return Some(serial);
         }
@@ -161,6 +165,7 @@ impl<B: Backend> Database<B> {
     fn forget_sa(&mut self, serial: u64) -> Option<Sa> {
         let mut sa = self.sad.remove(serial)?;
         self.timers.set(Owner::Sa(serial), &mut sa.deadline, None);
+        self.waiting_cpus.remove(&serial);
         Some(sa)
     }
 

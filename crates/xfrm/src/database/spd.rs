@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use policy::{Action, Direction, PolicyConfig};
+use policy::{Action, Direction, PolicyConfig, PolicyFlags};
 
 use super::convert::{mark, mode, selector};
 use crate::codec::{MarkAttribute, PolicyInfo, SelectorInfo, Template, constant as c};
@@ -52,6 +52,7 @@ impl Policy {
                 _ => return Err(Failure::PolicyAction),
             },
             templates: self.templates.iter().map(template).collect::<Result<_, _>>()?,
+            flags: PolicyFlags { per_cpu: self.info.flags & c::POLICY_CPU_ACQUIRE != 0 },
             mark: mark(&self.mark),
             if_id: self.if_id,
         })

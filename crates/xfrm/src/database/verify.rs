@@ -67,6 +67,9 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     mode(info.mode)?;
     let direction = direction_of(a);
     direction::fits(direction, &info, a)?;
+    if direction.is_none() && a.has(attr::SA_PCPU) {
+        return Err(Failure::CpuWithoutDirection);
+    }
     if a.has(attr::MTIMER_THRESH) && !a.has(attr::ENCAP) {
         return Err(Failure::MappingWithoutEncap);
     }
@@ -184,9 +187,6 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
         return Err(Failure::Keepalive);
     }
-    if a.has(attr::SA_PCPU) {
-        return Err(Failure::PerCpu);
-    }
     let number = |kind| a.value::<u32>(kind);
     let set_mark = match number(attr::SET_MARK) {
         Some(value) => {
@@ -203,6 +203,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
         set_mark,
         if_id: if_id_of(a),
         direction,
+        cpu: number(attr::SA_PCPU),
         mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
         replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
         timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),

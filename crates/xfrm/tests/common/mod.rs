@@ -23,6 +23,8 @@ pub struct Recorder {
     pub policies: BTreeMap<u32, PolicyConfig>,
     pub policy_live: HashMap<u32, PolicyLive>,
     pub defaults: HashMap<u8, Action>,
+    /// Policies whose flows may ask again.
+    pub asked_again: Vec<u32>,
     /// Refuses everything that can be refused.
     pub refuse: Option<Refusal>,
     /// Refuses SAs from this source.
@@ -90,6 +92,10 @@ impl Backend for Recorder {
         self.refusal()?;
         self.policies.insert(config.index, config.clone());
         Ok(())
+    }
+
+    fn ask_again(&mut self, index: u32) {
+        self.asked_again.push(index);
     }
 
     fn policy_delete(&mut self, index: u32) {

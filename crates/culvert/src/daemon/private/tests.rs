@@ -6,7 +6,7 @@ use esp::Mode;
 use mirror::{
     Address, Change, Family, NextHop, Prefix, Route, RouteKind, Rule, RuleAction, Snapshot,
 };
-use policy::{Action, Direction, Mark, PolicyConfig, Selector, Template};
+use policy::{Action, Direction, Mark, PolicyConfig, PolicyFlags, Selector, Template};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::linux_way::Linux;
@@ -98,6 +98,7 @@ fn pass(index: u32, priority: u32, src: &str, dst: &str) -> PolicyConfig {
         selector: selector(src, dst),
         priority,
         action: Action::Allow,
+        flags: PolicyFlags::default(),
         templates: Vec::new(),
         mark: Mark::default(),
         if_id: 0,

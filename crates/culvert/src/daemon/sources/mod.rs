@@ -44,8 +44,9 @@ pub trait Source {
     /// Answers the owner's requests: guard, steering and routes have followed.
     fn confirm(&mut self);
 
-    /// A policy wants protection for this packet, and there is no SA yet.
-    fn acquire(&mut self, policy: u32, packet: &Headers);
+    /// A policy wants protection for this packet, and there is no SA yet; or none of the worker's own,
+    /// where a `cpu` is given.
+    fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers);
 
     /// An SA has reached its soft or hard limit by volume.
     fn volume_reached(&mut self, sa: &SaId, hard: bool);

@@ -286,6 +286,10 @@ impl Backend for DataPath {
         Ok(())
     }
 
+    fn ask_again(&mut self, index: u32) {
+        self.databases.ask_again(index);
+    }
+
     fn policy_delete(&mut self, index: u32) {
         self.databases.remove_policy(index);
         self.changed_policies.insert(index);

@@ -55,6 +55,7 @@ mod tests {
             params,
             mark: Mark::default(),
             set_mark: Mark::default(),
+            cpu: None,
             if_id: 0,
             reqid: 1,
             selector: None,

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Databases, Marks, SaId};
+use policy::{Databases, Marks, SaId, WorkerIndex};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -63,7 +63,7 @@ impl Restored {
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), records);
         let data_path = DataPath::new(providers, Rc::clone(&vault), numbers, rules);
-        let mut database = Database::new(data_path, Settings::default());
+        let mut database = Database::new(data_path, settings());
         let mut count = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {
             match database.restore(&record.value, now()) {
@@ -142,6 +142,20 @@ impl Builtin {
     }
 }
 
+/// The databases' settings on this host.
+fn settings() -> Settings {
+    // Workers may be more than the host has processors: each may have SAs of its own.
+    let cpus = possible_cpus().max(WorkerIndex::MAX.try_into().unwrap_or(u32::MAX));
+    Settings { cpus, ..Settings::default() }
+}
+
+/// How many processors the host could have, as Linux counts them where it checks an SA's CPU.
+fn possible_cpus() -> u32 {
+    let ranges = std::fs::read_to_string("/sys/devices/system/cpu/possible").unwrap_or_default();
+    let last = ranges.trim().rsplit(['-', ',']).next().and_then(|last| last.parse::<u32>().ok());
+    last.map_or(0, |last| last.saturating_add(1))
+}
+
 impl Source for Builtin {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         fds.extend([self.server.poll_fd(), self.kernel_sad.fd()]);
@@ -173,7 +187,7 @@ impl Source for Builtin {
         self.server.send(&self.database);
     }
 
-    fn acquire(&mut self, policy: u32, packet: &Headers) {
+    fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
         let flow = Flow {
             src: packet.src,
             dst: packet.dst,
@@ -184,8 +198,9 @@ impl Source for Builtin {
         };
         let listening = self.server.listening(Group::Acquire);
         let mut outputs = Vec::new();
-        let became = self.database.acquire(policy, 0, &flow, listening, now(), &mut outputs);
-        info!(policy, src = %flow.src, dst = %flow.dst, ?became, "acquire");
+        let wanted = (0, cpu);
+        let became = self.database.acquire(policy, wanted, &flow, listening, now(), &mut outputs);
+        info!(policy, cpu, src = %flow.src, dst = %flow.dst, ?became, "acquire");
         self.enqueue(outputs);
     }
 
