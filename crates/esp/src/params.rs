@@ -55,6 +55,9 @@ pub struct SaFlags {
     /// AH over IPv4: pad the header to a multiple of 4 bytes, as RFC 4302 §2.6 has it, and not of 8
     /// (`align4`).
     pub align4: bool,
+    /// ICMP errors about packets that travel the other way may come through the SA, whoever sends them
+    /// (`icmp`, RFC 4301 §6.2).
+    pub icmp: bool,
 }
 
 /// An SA as the data path needs it, without keys.

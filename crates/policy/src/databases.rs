@@ -42,7 +42,7 @@ pub struct Databases<S> {
     next_age: u64,
     /// Policies and SAs whose selector names an interface, those whose selector names ports, and SAs
     /// that are for one CPU.
-    naming: [usize; 3],
+    naming: [usize; NO_NAMES.len()],
     /// SAs that are encapsulated in UDP.
     encapsulated: usize,
 }
@@ -66,7 +66,7 @@ impl<S> Databases<S> {
             policies: BTreeMap::new(),
             counters,
             next_age: 0,
-            naming: [0; 3],
+            naming: [0; NO_NAMES.len()],
             encapsulated: 0,
         }
     }
@@ -133,8 +133,7 @@ impl<S> Databases<S> {
     /// nothing has changed: they are to ask again.
     pub fn ask_again(&mut self, index: u32) {
         let Some(placed) = self.policies.get(&index) else { return };
-        let config = &placed.entry.config;
-        let spot = Spot::of_policy(&self.out.view().seeds, config.direction, &config.selector);
+        let spot = Spot::of_policy(&self.out.view().seeds, &placed.entry.config);
         self.out.publish(|| Change::Again(spot));
     }
 
@@ -182,11 +181,11 @@ impl<S> Databases<S> {
         };
         let counters = self.counters[config.direction as usize].take();
         let entry = Arc::new(PolicyEntry::new(config, age, counters));
-        self.begin_naming(names_of(&entry.config.selector));
+        self.begin_naming(names_of_policy(&entry.config));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);
         }
-        self.end_naming(old.map_or(NO_NAMES, |old| names_of(&old.entry.config.selector)));
+        self.end_naming(old.map_or(NO_NAMES, |old| names_of_policy(&old.entry.config)));
         entry
     }
 
@@ -194,7 +193,7 @@ impl<S> Databases<S> {
     pub fn remove_policy(&mut self, index: u32) -> Option<Arc<PolicyEntry>> {
         let old = self.policies.remove(&index)?;
         self.spd.change(&mut self.out, Some(&old), None);
-        self.end_naming(names_of(&old.entry.config.selector));
+        self.end_naming(names_of_policy(&old.entry.config));
         Some(old.entry)
     }
 
@@ -222,7 +221,8 @@ impl<S> Databases<S> {
         self.out.publish(|| match what {
             INTERFACE => Change::Interfaces(named),
             PORTS => Change::Ports(named),
-            _ => Change::Cpus(named),
+            CPUS => Change::Cpus(named),
+            _ => Change::Errors(named),
         });
     }
 
@@ -247,20 +247,27 @@ impl<S> Databases<S> {
     }
 }
 
-/// Whether a selector names an interface, whether it names ports, and whether an SA is for one CPU.
-type Names = [bool; 3];
+/// Whether a selector names an interface, whether it names ports, whether an SA is for one CPU, and whether
+/// a policy is for ICMP errors.
+type Names = [bool; 4];
 
-const NO_NAMES: Names = [false; 3];
+const NO_NAMES: Names = [false; 4];
 const INTERFACE: usize = 0;
 const PORTS: usize = 1;
+const CPUS: usize = 2;
 
 fn names_of(selector: &Selector) -> Names {
-    [selector.ifindex != 0, selector.names_ports(), false]
+    [selector.ifindex != 0, selector.names_ports(), false, false]
+}
+
+fn names_of_policy(config: &PolicyConfig) -> Names {
+    let [interface, ports, cpu, _] = names_of(&config.selector);
+    [interface, ports, cpu, config.flags.icmp]
 }
 
 fn names_of_sa(config: &SaConfig) -> Names {
-    let [interface, ports, _] = config.selector.as_ref().map_or(NO_NAMES, names_of);
-    [interface, ports, config.cpu.is_some()]
+    let [interface, ports, _, icmp] = config.selector.as_ref().map_or(NO_NAMES, names_of);
+    [interface, ports, config.cpu.is_some(), icmp]
 }
 
 impl<S> Default for Databases<S> {

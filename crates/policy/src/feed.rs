@@ -42,6 +42,8 @@ pub(crate) enum Change<S> {
     Ports(bool),
     /// Whether any SA is for the packets of one CPU.
     Cpus(bool),
+    /// Whether some policy is for ICMP errors too.
+    Errors(bool),
     /// What was found out about the flows of a policy is to be found out again.
     Again(Spot),
 }

@@ -171,6 +171,9 @@ pub struct PolicyFlags {
     /// Each CPU is to have an SA of its own, and its owner is asked for it (`XFRM_POLICY_CPU_ACQUIRE`,
     /// RFC 9611); until it is there, an SA that is for all protects.
     pub per_cpu: bool,
+    /// ICMP errors about packets that travel the other way are the policy's too, whoever sends them
+    /// (`XFRM_POLICY_ICMP`, RFC 4301 §6.2).
+    pub icmp: bool,
 }
 
 /// A policy as its owner describes it.

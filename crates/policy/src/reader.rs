@@ -56,6 +56,21 @@ pub enum Outbound<'r> {
     ProtectAll(&'r Arc<PolicyEntry>, SaBundle),
 }
 
+impl<'r> Outbound<'r> {
+    /// The policy that says so, if one does.
+    pub fn policy(&self) -> Option<&'r PolicyEntry> {
+        match self {
+            Outbound::NoPolicy | Outbound::DefaultBlock => None,
+            Outbound::Bypass(policy)
+            | Outbound::Block(policy)
+            | Outbound::Unsupported(policy)
+            | Outbound::NoState(policy, _)
+            | Outbound::Protect(policy, _)
+            | Outbound::ProtectAll(policy, _) => Some(policy),
+        }
+    }
+}
+
 impl<S> Reader<S> {
     pub(crate) fn new(view: View<S>, inbox: Inbox<S>) -> Reader<S> {
         Reader { view, inbox, is_new: true }
@@ -240,6 +255,15 @@ impl<S> Reader<S> {
     #[inline]
     pub fn names_ports(&self) -> bool {
         self.view.names_ports
+    }
+
+    /// Whether any policy is for ICMP errors about packets that it selects ([`PolicyFlags::icmp`]). If none
+    /// is, nobody need read what they quote.
+    ///
+    /// [`PolicyFlags::icmp`]: crate::PolicyFlags::icmp
+    #[inline]
+    pub fn names_errors(&self) -> bool {
+        self.view.names_errors
     }
 
     /// What is to be done with a packet that leaves; `flow.ifindex` is the egress interface.

@@ -67,9 +67,7 @@ impl Spd {
             Placed { entry: Arc::clone(entry), slots: PolicySlots { main, later } }
         });
         let seeds = out.view().seeds;
-        let spot = |entry: &PolicyEntry| {
-            Spot::of_policy(&seeds, entry.config.direction, &entry.config.selector)
-        };
+        let spot = |entry: &PolicyEntry| Spot::of_policy(&seeds, &entry.config);
         let remove = old.map(|old| (old.slots, spot(&old.entry)));
         out.publish(|| {
             let insert = placed.as_ref().map(|p| (p.slots, spot(&p.entry), Arc::clone(&p.entry)));

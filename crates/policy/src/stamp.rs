@@ -4,8 +4,7 @@ use core::net::IpAddr;
 
 use crate::flow::Flow;
 use crate::hash::{Seeds, Tag};
-use crate::model::Direction;
-use crate::selector::Selector;
+use crate::model::{Direction, PolicyConfig};
 
 /// What the databases were like, as far as they matter to one flow, when it was resolved.
 ///
@@ -29,15 +28,16 @@ impl Spot {
     const BROAD: Spot = Spot(u16::MAX);
 
     /// Where a policy is felt. By the longer of its two prefixes, if that is long enough: only
-    /// flows with an end in the same network can meet it.
-    pub(crate) fn of_policy(seeds: &Seeds, direction: Direction, selector: &Selector) -> Spot {
+    /// flows with an end in the same network can meet it. ICMP errors come from anywhere.
+    pub(crate) fn of_policy(seeds: &Seeds, config: &PolicyConfig) -> Spot {
+        let PolicyConfig { direction, selector, flags, .. } = config;
         let is_dst = selector.dst.len >= selector.src.len;
         let prefix = if is_dst { selector.dst } else { selector.src };
         let enough = if prefix.addr.is_ipv4() { V4_LEN } else { V6_LEN };
-        if prefix.len < enough {
+        if prefix.len < enough || flags.icmp {
             return Spot::BROAD;
         }
-        Spot(piece(seeds, direction, prefix.addr, is_dst))
+        Spot(piece(seeds, *direction, prefix.addr, is_dst))
     }
 }
 

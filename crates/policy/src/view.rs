@@ -102,6 +102,8 @@ pub(crate) struct View<S> {
     pub(crate) names_ports: bool,
     /// Some SA is for the packets of one CPU.
     pub(crate) names_cpus: bool,
+    /// Some policy is for ICMP errors.
+    pub(crate) names_errors: bool,
     pub(crate) versions: Versions,
 }
 
@@ -122,6 +124,7 @@ impl<S> Clone for View<S> {
             names_interfaces: self.names_interfaces,
             names_ports: self.names_ports,
             names_cpus: self.names_cpus,
+            names_errors: self.names_errors,
             versions: self.versions.clone(),
         }
     }
@@ -144,6 +147,7 @@ impl<S> View<S> {
             names_interfaces: false,
             names_ports: false,
             names_cpus: false,
+            names_errors: false,
             versions: Versions::new(),
         }
     }
@@ -194,6 +198,7 @@ impl<S> View<S> {
             Change::Interfaces(named) => self.names_interfaces = named,
             Change::Ports(named) => self.names_ports = named,
             Change::Cpus(named) => self.names_cpus = named,
+            Change::Errors(named) => self.names_errors = named,
             Change::Again(spot) => self.versions.policy_changed(spot),
         }
     }

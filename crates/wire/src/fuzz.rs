@@ -23,7 +23,9 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 fn packet(bytes: &[u8]) {
+    let quoted = crate::parse_quoted_ip(bytes);
     let Ok(h) = crate::parse_ip(bytes) else { return };
+    assert_eq!(quoted, Ok(h), "what is a packet may be quoted");
     if let Some((summary, _)) = crate::summarize(bytes, bytes.len()) {
         assert_eq!(summary, crate::Summary::from(&h));
     }

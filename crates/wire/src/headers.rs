@@ -50,6 +50,17 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// What an answer to the packet has: addresses and ports the other way round; ICMP's type and code stay.
+    #[must_use]
+    pub const fn reversed(self) -> Headers {
+        let Headers { src, dst, src_port, dst_port, .. } = self;
+        let (src_port, dst_port) = match protocol::is_icmp(self.protocol) {
+            true => (src_port, dst_port),
+            false => (dst_port, src_port),
+        };
+        Headers { src: dst, dst: src, src_port, dst_port, ..self }
+    }
+
     /// The IP version.
     pub const fn family(&self) -> Family {
         match self.src {
@@ -83,6 +94,20 @@ pub fn parse_ip(packet: &[u8]) -> Result<Headers, ParseError> {
         _ => None,
     }
     .map_or_else(|| parse_any(packet), Ok)
+}
+
+/// Parses the packet that an ICMP error quotes: as [`parse_ip`], but it may be cut anywhere behind its ports,
+/// and its header's checksum is that of another hop.
+///
+/// # Errors
+/// As [`parse_ip`].
+pub fn parse_quoted_ip(quoted: &[u8]) -> Result<Headers, ParseError> {
+    match quoted.first() {
+        Some(first) if first >> 4 == 4 => headers_v4(&Ipv4Header::parse_quoted(quoted)?),
+        Some(first) if first >> 4 == 6 => headers_v6(&Ipv6Header::parse_quoted(quoted)?),
+        Some(first) => Err(ParseError::Version(first >> 4)),
+        None => Err(ParseError::Truncated),
+    }
 }
 
 /// What most packets are: IPv4 without options, no fragment, above it TCP, UDP or ESP. `None` for
@@ -162,15 +187,14 @@ fn plain_ports(packet: &[u8], header_len: usize, total_len: u16, number: u8) -> 
 #[inline(never)]
 fn parse_any(packet: &[u8]) -> Result<Headers, ParseError> {
     match packet.first() {
-        Some(first) if first >> 4 == 4 => parse_v4(packet),
-        Some(first) if first >> 4 == 6 => parse_v6(packet),
+        Some(first) if first >> 4 == 4 => headers_v4(&Ipv4Header::parse(packet)?),
+        Some(first) if first >> 4 == 6 => headers_v6(&Ipv6Header::parse(packet)?),
         Some(first) => Err(ParseError::Version(first >> 4)),
         None => Err(ParseError::Truncated),
     }
 }
 
-fn parse_v4(packet: &[u8]) -> Result<Headers, ParseError> {
-    let header = Ipv4Header::parse(packet)?;
+fn headers_v4(header: &Ipv4Header<'_>) -> Result<Headers, ParseError> {
     if header.fragment_offset() + usize::from(header.total_len()) > usize::from(u16::MAX) {
         return Err(ParseError::FragmentBounds);
     }
@@ -195,8 +219,7 @@ fn parse_v4(packet: &[u8]) -> Result<Headers, ParseError> {
     })
 }
 
-fn parse_v6(packet: &[u8]) -> Result<Headers, ParseError> {
-    let header = Ipv6Header::parse(packet)?;
+fn headers_v6(header: &Ipv6Header<'_>) -> Result<Headers, ParseError> {
     let extensions = header.extensions()?;
     let fragment = extensions.fragment.map_or(Fragment::Whole, |f| f.kind());
     let upper_at = usize::from(extensions.header_len) - ipv6::HEADER_LEN;
@@ -211,7 +234,8 @@ fn parse_v6(packet: &[u8]) -> Result<Headers, ParseError> {
         dont_fragment: true,
         fragment,
         header_len: extensions.header_len,
-        total_len: header.payload_len() + ipv6::HEADER_LEN as u16,
+        // What is quoted may claim any length.
+        total_len: header.payload_len().saturating_add(ipv6::HEADER_LEN as u16),
         src_port,
         dst_port,
     })
@@ -303,6 +327,19 @@ mod tests {
                 ipv4::fill_checksum(&mut bytes);
             }
             prop_assert_eq!(parse_ip(&bytes), parse_any(&bytes));
+        }
+
+        /// Of a packet that is cut behind its ports all is known but that it was cut.
+        #[test]
+        fn what_is_quoted_is_parsed_as_it_was(packet in packets(), kept in 0usize..40) {
+            if let Ok(h) = parse_ip(&packet) {
+                let cut = packet.len().min(usize::from(h.header_len) + 4 + kept);
+                prop_assert_eq!(parse_quoted_ip(&packet[..cut]), Ok(h));
+                let answer = h.reversed();
+                prop_assert_eq!((answer.src, answer.dst), (h.dst, h.src));
+                prop_assert_eq!(answer.reversed(), h);
+            }
+            let _ = parse_quoted_ip(&packet[..packet.len().min(kept)]);
         }
     }
 

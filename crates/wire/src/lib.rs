@@ -101,7 +101,7 @@ pub use fields::Fields;
 pub use flow::{FlowKey, FlowSeed};
 pub use fragment::Fragment;
 pub use fragment_fields::FragmentFields;
-pub use headers::{Family, Headers, parse_ip};
+pub use headers::{Family, Headers, parse_ip, parse_quoted_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;
 pub use summary::{Summary, summarize};

@@ -37,7 +37,7 @@ fn indexes_come_as_linux_gives_them() {
 #[test]
 fn the_data_path_gets_the_policy_as_it_is() {
     let mut lab = Lab::new();
-    let mut info = PolicyInfo { priority: 77, ..policy_info(1) };
+    let mut info = PolicyInfo { priority: 77, flags: 2, ..policy_info(1) };
     info.selector.protocol = 17;
     info.selector.dst_port = be16(53);
     info.selector.dst_port_mask = be16(0xffff);
@@ -49,6 +49,7 @@ fn the_data_path_gets_the_policy_as_it_is() {
     assert_eq!((p.direction, p.action, p.priority), (Direction::Out, Action::Allow, 77));
     assert_eq!((p.selector.dst_port.value, p.selector.protocol), (53, 17));
     assert_eq!((p.mark.value, p.mark.mask, p.if_id), (1, 3, 5));
+    assert!(p.flags.icmp && !p.flags.per_cpu);
     assert_eq!((p.templates[0].reqid, p.templates[0].dst), (7, ip(DST)));
 }
 

@@ -100,7 +100,7 @@ fn marks_tell_sas_of_one_spi_apart() {
 fn what_the_owner_sent_comes_back() {
     let mut lab = Lab::new();
     let encap = Encap { kind: 2, src_port: be16(4500), dst_port: be16(4501), ..Encap::default() };
-    let info = SaInfo { flags: 4 | 128, replay_window: 0, ..sa_info(0x1234) };
+    let info = SaInfo { flags: 4 | 16 | 128, replay_window: 0, ..sa_info(0x1234) };
     let mut w = request(kind::NEWSA, &info);
     w.attribute(attr::ALG_AUTH_TRUNC, &algorithm("hmac(sha256)", &[256, 128], &[1; 32]));
     w.attribute(attr::ALG_CRYPT, &algorithm("cbc(aes)", &[128], &[2; 16]));
@@ -121,7 +121,7 @@ fn what_the_owner_sent_comes_back() {
     let answer = replies(&out).next().unwrap();
     assert_eq!((header(answer).kind, header(answer).port_id), (kind::NEWSA, 4711));
     let back: SaInfo = fixed(answer);
-    assert_eq!((back.flags, back.mode, back.selector.family), (132, 1, 2));
+    assert_eq!((back.flags, back.mode, back.selector.family), (148, 1, 2));
     let a = |kind| attribute::<SaInfo>(answer, kind);
     assert_eq!(a(attr::ENCAP).unwrap(), encap.to_bytes());
     assert_eq!(a(attr::SET_MARK_MASK).unwrap(), u32::MAX.to_ne_bytes());
@@ -135,7 +135,7 @@ fn what_the_owner_sent_comes_back() {
     assert!(a(attr::LASTUSED).is_none());
     let (config, ..) = lab.db.backend().sas.values().next().unwrap();
     assert!(config.params.esn && config.params.flags.no_pmtu_disc);
-    assert!(config.params.flags.dont_encap_dscp);
+    assert!(config.params.flags.dont_encap_dscp && config.params.flags.icmp);
     assert_eq!((config.params.replay_window, config.params.tfc_pad_len), (64, 100));
     assert_eq!(config.if_id, 42);
 }

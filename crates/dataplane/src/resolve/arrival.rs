@@ -34,13 +34,9 @@ impl Question<'_> {
             protocol::UDP if self.may_be_natt() => Decision::Go(Draft::of_flow(Action::OpenUdp)),
             protocol::ICMP | protocol::ICMPV6 => {
                 self.too_big = self.believe_too_big();
-                match self.cleartext(ifindex, mark, Direction::In) {
-                    // Each error of that router may be about another packet.
-                    Decision::Go(draft) if too_big::says_too_big(h) => {
-                        Decision::Go(Draft { is_for_flow: false, ..draft })
-                    }
-                    decision => decision,
-                }
+                // Each error of that router may be about another packet.
+                self.is_for_flow &= !too_big::says_too_big(h);
+                self.cleartext(ifindex, mark, Direction::In)
             }
             _ => self.cleartext(ifindex, mark, Direction::In),
         }
@@ -148,11 +144,14 @@ impl Question<'_> {
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
         let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);
-        let policy = match view.reader.verify(direction, &flow, via) {
-            Ok(policy) => policy.map(|policy| &**policy),
-            Err(reason) => return Decision::Drop(reason),
+        let verified = match view.reader.verify(direction, &flow, via) {
+            Ok(policy) => Ok(policy.map(|policy| &**policy)),
+            Err(reason) => self.verify_by_quoted(direction, &flow, via).map_err(|_| reason),
         };
-        self.note(direction, &flow, policy);
+        match verified {
+            Ok(policy) => self.note(direction, &flow, policy),
+            Err(reason) => return Decision::Drop(reason),
+        }
         match is_local {
             // Linux's own rules mark it again.
             true if marks.mark == mark => self.to_linux(Marks { mark: 0, ..marks }, tunnel),

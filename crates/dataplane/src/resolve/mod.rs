@@ -24,6 +24,7 @@ mod mss;
 mod outbound;
 mod protect;
 mod protect_all;
+mod quoted;
 mod route;
 mod too_big;
 mod verdict;
@@ -77,6 +78,8 @@ struct Question<'a> {
     at_limit: Option<SaHandle>,
     wants_own: Option<u32>,
     too_big: Option<TooBig>,
+    /// What is decided is good for packets with such headers, not for this one alone.
+    is_for_flow: bool,
 }
 
 /// Decides about an IP packet with headers `h`.
@@ -97,14 +100,26 @@ pub(crate) fn resolve_fragment(
 fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports: bool) -> Verdict {
     let asked = Asked::default();
     let (at_limit, wants_own, too_big) = (None, None, None);
-    let mut question =
-        Question { view, packet, h, knows_ports, asked, at_limit, wants_own, too_big };
-    let decision = match entry {
+    let mut question = Question {
+        view,
+        packet,
+        h,
+        knows_ports,
+        asked,
+        at_limit,
+        wants_own,
+        too_big,
+        is_for_flow: true,
+    };
+    let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, at_limit, wants_own, too_big, .. } = question;
+    let Question { asked, at_limit, wants_own, too_big, is_for_flow, .. } = question;
+    if let Decision::Go(draft) = &mut decision {
+        draft.is_for_flow &= is_for_flow;
+    }
     Verdict { decision, asked, at_limit, wants_own, too_big }
 }
 

@@ -75,13 +75,23 @@ impl Question<'_> {
             return Policy::Clear;
         }
         let flow = view.flow(h, origin.iif(), marks);
-        let (answer, policy) = match view.reader.outbound(&flow) {
+        let outbound = match view.reader.outbound(&flow) {
+            nobodys @ (Outbound::NoPolicy | Outbound::DefaultBlock) => {
+                self.outbound_by_quoted(origin.iif(), marks).unwrap_or(nobodys)
+            }
+            outbound => outbound,
+        };
+        let (answer, policy) = match outbound {
             Outbound::NoPolicy => (Policy::Clear, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),
             Outbound::Bypass(policy) => (Policy::Clear, Some(policy)),
             Outbound::Block(policy) => (Policy::Drop(DropReason::OutPolicyBlock), Some(policy)),
             Outbound::Unsupported(policy) => {
                 (Policy::Drop(DropReason::OutUnsupported), Some(policy))
+            }
+            // Nobody waits for an error: its sender's next one finds the SA that others ask for.
+            Outbound::NoState(..) if !self.is_for_flow => {
+                return Policy::Drop(DropReason::OutNoState);
             }
             // Counted when it goes on: it will be judged again.
             Outbound::NoState(policy, _) => {

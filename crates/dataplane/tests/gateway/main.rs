@@ -12,6 +12,7 @@ mod fragments;
 mod hints;
 mod hold;
 mod hostile;
+mod icmp_errors;
 mod kinds;
 mod model;
 mod nested;

@@ -26,7 +26,7 @@ fn spi(cpu: Option<u32>) -> u32 {
 fn out_policy(per_cpu: bool) -> PolicyConfig {
     let out = Selector::between(Side::A.net(false), Side::B.net(false));
     let config = policy(11, Direction::Out, out, vec![template(&Spec::default(), Side::A)]);
-    PolicyConfig { flags: PolicyFlags { per_cpu }, ..config }
+    PolicyConfig { flags: PolicyFlags { per_cpu, ..PolicyFlags::default() }, ..config }
 }
 
 /// Gateway A with a policy for its packets, and no SA.

@@ -153,6 +153,7 @@ impl Sa {
                 no_pmtu_disc: has(c::STATE_NOPMTUDISC),
                 dont_encap_dscp: self.options.extra_flags & c::XFLAG_DONT_ENCAP_DSCP != 0,
                 align4: has(c::STATE_ALIGN4),
+                icmp: has(c::STATE_ICMP),
             },
         };
         let l = &self.info.limits;

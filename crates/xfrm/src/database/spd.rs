@@ -52,7 +52,10 @@ impl Policy {
                 _ => return Err(Failure::PolicyAction),
             },
             templates: self.templates.iter().map(template).collect::<Result<_, _>>()?,
-            flags: PolicyFlags { per_cpu: self.info.flags & c::POLICY_CPU_ACQUIRE != 0 },
+            flags: PolicyFlags {
+                per_cpu: self.info.flags & c::POLICY_CPU_ACQUIRE != 0,
+                icmp: self.info.flags & c::POLICY_ICMP != 0,
+            },
             mark: mark(&self.mark),
             if_id: self.if_id,
         })

@@ -1,0 +1,147 @@
+//! ICMP errors of routers behind the peer, which no selector has: they go the way of what they are about
+//! (RFC 4301 §6.2), if policies and SAs have Linux's `flag icmp`.
+
+use esp::SaFlags;
+use forward::{IcmpCause, Reporter, icmp_error};
+use outcome::DropReason;
+use policy::{PolicyConfig, PolicyFlags};
+use wire::parse_ip;
+
+use crate::packets::{Ip, hopped};
+use crate::support::{Gateway, Pair, Side, Spec, ip};
+
+/// Routers behind gateway B, of networks that are not protected.
+fn router(v6: bool) -> std::net::IpAddr {
+    ip(if v6 { "2001:db8:f::77" } else { "203.0.113.9" })
+}
+
+/// What a router says to the sender of a packet that it cannot deliver.
+fn unreachable(packet: &[u8]) -> Vec<u8> {
+    let h = parse_ip(packet).expect("packet");
+    let mut out = vec![0; 1500];
+    let from = Reporter { src: router(h.src.is_ipv6()), ident: 5 };
+    let len = icmp_error::build(IcmpCause::HostUnreachable, packet, &h, false, from, &mut out);
+    out.truncate(len.expect("an error"));
+    out
+}
+
+/// A packet from behind gateway A to a host behind gateway B.
+fn forth(v6: bool) -> Ip {
+    Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10))
+}
+
+fn flag_policies(gateway: &mut Gateway, icmp: bool) {
+    let configs: Vec<PolicyConfig> = gateway.db.policies().map(|p| p.config.clone()).collect();
+    for config in configs {
+        let flags = PolicyFlags { icmp, ..config.flags };
+        gateway.db.put_policy(PolicyConfig { flags, ..config });
+    }
+}
+
+/// Gateways whose SAs are open to errors or not, and their policies.
+fn pair(sas: bool, policies: bool) -> Pair {
+    let flags = SaFlags { icmp: sas, ..SaFlags::default() };
+    let mut pair = Pair::new(&Spec { flags, ..Spec::default() });
+    for gateway in [&mut pair.a, &mut pair.b] {
+        flag_policies(gateway, policies);
+    }
+    pair
+}
+
+#[test]
+fn an_error_goes_the_way_of_what_it_is_about() {
+    for v6 in [false, true] {
+        let mut pair = pair(true, true);
+        for n in 0..3 {
+            let error = unreachable(&forth(v6).sized(200, n));
+            pair.b.put_lan(&error);
+            pair.b.run();
+            assert_eq!(pair.carry(Side::B).len(), 1, "protected, and not in clear");
+            assert_eq!(pair.b.linux_out().len() + pair.b.lan_out().len(), 0);
+            assert_eq!(pair.a.lan_out(), [hopped(&error, 2)]);
+        }
+        assert_eq!((pair.a.drops(), pair.b.drops()), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn without_the_flags_it_is_nobodys() {
+    let error = unreachable(&forth(false).sized(200, 1));
+    // No policy of B's: it is Linux's, as it came.
+    let mut none = pair(true, false);
+    none.b.put_lan(&error);
+    none.b.run();
+    assert_eq!((none.carry(Side::B).len(), none.b.linux_out()), (0, vec![error.clone()]));
+    // A's SA is not open to errors.
+    let mut closed = pair(false, true);
+    closed.b.put_lan(&error);
+    closed.b.run();
+    closed.carry(Side::B);
+    assert_eq!(closed.a.lan_out(), Vec::<Vec<u8>>::new());
+    assert_eq!(closed.a.drops(), [(DropReason::InPolicy, 1)]);
+}
+
+/// The next error with the same headers may be about another packet, so nothing is remembered of one.
+#[test]
+fn each_error_is_judged_by_what_it_quotes() {
+    let mut pair = pair(true, true);
+    let ours = unreachable(&forth(false).sized(200, 1));
+    let to = |addr: &str| Ip::new(Side::A.lan(false, 10), ip(addr)).sized(200, 1);
+    for round in 0..3 {
+        pair.b.put_lan(&ours);
+        // About a packet that went elsewhere in clear, and about nothing that can be read.
+        let other = unreachable(&to("198.51.100.7"));
+        let cut = {
+            let mut cut = ours[..40].to_vec();
+            cut[2..4].copy_from_slice(&40_u16.to_be_bytes());
+            wire::ipv4::fill_checksum(&mut cut);
+            cut
+        };
+        pair.b.put_lan(&other);
+        pair.b.put_lan(&cut);
+        pair.b.run();
+        assert_eq!(pair.carry(Side::B).len(), 1, "round {round}");
+        assert_eq!(pair.b.linux_out(), [other, cut]);
+        assert_eq!(pair.a.lan_out(), [hopped(&ours, 2)]);
+    }
+    // What the peer sends is judged so too: its policies may be wider.
+    let wide: PolicyConfig = pair.b.db.policy(11).expect("policy").config.clone();
+    let mut selector = wide.selector;
+    selector.src.len = 0;
+    pair.b.db.put_policy(PolicyConfig { selector, ..wide });
+    pair.b.put_lan(&unreachable(&to("198.51.100.7")));
+    pair.b.put_lan(&ours);
+    pair.b.run();
+    assert_eq!(pair.carry(Side::B).len(), 2);
+    assert_eq!(pair.a.lan_out(), [hopped(&ours, 2)]);
+    assert_eq!(pair.a.drops(), [(DropReason::InPolicy, 1)]);
+}
+
+/// Flows that were decided about when no policy was for errors are asked about again.
+#[test]
+fn the_flag_comes_and_goes_under_traffic() {
+    let mut pair = pair(true, false);
+    let error = unreachable(&forth(false).sized(200, 1));
+    for (flag, protected) in [(false, 0), (true, 1), (false, 0), (true, 1)] {
+        flag_policies(&mut pair.b, flag);
+        flag_policies(&mut pair.a, flag);
+        for _ in 0..3 {
+            pair.b.put_lan(&error);
+            pair.b.run();
+            assert_eq!(pair.carry(Side::B).len(), protected);
+            assert_eq!(pair.b.linux_out().len(), 1 - protected);
+        }
+    }
+}
+
+/// Without an SA an error is dropped, and whoever is asked for one by other packets is asked by those.
+#[test]
+fn nobody_waits_for_an_error() {
+    let mut pair = pair(true, true);
+    let id = pair.b.sa(Side::B, &Spec::default()).config.id();
+    pair.b.db.remove_sa(&id);
+    pair.b.put_lan(&unreachable(&forth(false).sized(200, 1)));
+    pair.b.run();
+    assert_eq!(pair.b.drops(), [(DropReason::OutNoState, 1)]);
+    assert_eq!((pair.b.events(), pair.b.counters.totals().held), (vec![], 0));
+}
