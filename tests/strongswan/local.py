@@ -44,9 +44,10 @@ class Common:
         for name in _STAND_INS:
             self._program(_GUEST / name, "sbin")
         (self.local / "sbin/ifdown").symlink_to("ifup")
+        self._program(_GUEST / "iptables-restore.sh", "sbin")
+        (self.local / "sbin/ip6tables-restore").symlink_to("iptables-restore")
         if self.open_filters:
-            self._program(_GUEST / "iptables-restore.sh", "sbin")
-            (self.local / "sbin/ip6tables-restore").symlink_to("iptables-restore")
+            (self.local / "lib/suite/open-filters").touch()
         self._program(_GUEST / "web.py", "libexec")
         shutil.copy(Path(__file__).with_name("network.py"), self.local / "lib/suite")
         # The suite's configurations name strongSwan's default installation folders.
