@@ -299,3 +299,32 @@ def test_pictures_have_both_modes_and_are_small(pictures):
         assert "prefers-color-scheme: dark" in text
         assert not re.search(r'(fill|stroke)="', text)
         assert len(text) < pictures.MOST_BYTES
+
+
+# Tests that documents name
+
+
+def source_of(named):
+    """The file that `crate/file.rs` stands for, of a crate's tests or of its source."""
+    crate, rest = named.split("/", 1)
+    return CRATES / crate / (rest if rest.startswith("src/") else f"tests/{rest}")
+
+
+def test_named_tests_exist():
+    path = ROOT / "docs/rfc-requirements.md"
+    named = re.findall(r"`([\w/-]+\.rs): (\w+)`", path.read_text())
+    assert len(named) > 50
+    wrong = [
+        f"{file}: {function}"
+        for file, function in named
+        if not source_of(file).exists()
+        or not re.search(rf"\bfn {function}\b", source_of(file).read_text())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_named_scenarios_exist():
+    text = (ROOT / "docs/rfc-requirements.md").read_text()
+    named = set(re.findall(r"scenarios? `([\w-]+)`", text))
+    assert named
+    assert not [name for name in named if not (ROOT / "tests/scenarios" / name).is_dir()]

@@ -8,7 +8,7 @@ use outcome::DropReason;
 use policy::{Direction, Mark, Prefix, SaConfig, SaId, Selector, Template, VolumeLimits};
 use wire::{parse_ip, protocol};
 
-use crate::packets::{Ip, hopped, reassemble};
+use crate::packets::{Ip, cut, hopped, reassemble};
 use crate::pool::pooled;
 use crate::support::{GCM, Gateway, Pair, Side, Sizes, WAN, ip, make_sa, policy};
 
@@ -331,6 +331,36 @@ fn sizes_around_the_mtu() {
         assert_eq!(pair.carry(Side::A).len(), 2, "{layers:?}");
         let whole = reassemble(&pair.b.lan_out());
         assert_eq!(whole[28..], packet[28..]);
+    }
+}
+
+/// What the network has cut is put together first, AH as ESP (RFC 4302 §3.4.1).
+#[test]
+fn fragments_are_put_together_first() {
+    let stacks: [&[Layer]; 3] =
+        [&[AH_TUNNEL], &[ESP_TUNNEL, AH_TRANSPORT], &[AH_TUNNEL, ESP_TRANSPORT]];
+    for layers in stacks {
+        for v6 in [false, true] {
+            let mut pair = pair(layers, v6);
+            pair.a.set_topology(9000, Vec::new());
+            for (number, backwards) in [(1, false), (2, true)] {
+                let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+                let packet = packet.sized(1400, number);
+                pair.a.put_lan(&packet);
+                pair.a.run();
+                let sent = pair.a.wan_out().remove(0);
+                // AH covers IPv4's identification.
+                let ident = if v6 { number } else { u16::from_be_bytes([sent[4], sent[5]]) };
+                let mut fragments = cut(&sent, 600, ident);
+                if backwards {
+                    fragments.reverse();
+                }
+                fragments.iter().for_each(|fragment| pair.b.put_wan(fragment));
+                pair.b.run();
+                assert_eq!(pair.b.lan_out(), [hopped(&packet, 2)], "{layers:?} {v6}");
+            }
+            assert_eq!(pair.b.drops(), []);
+        }
     }
 }
 
