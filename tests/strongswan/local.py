@@ -15,7 +15,7 @@ from lab.planes import ROOT, culvert_binary
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _GUEST = Path(__file__).resolve().parent / "guest"
-_STAND_INS = ("ip.sh", "ipsec.sh", "systemctl.sh", "ifup.py")
+_STAND_INS = ("add-tunnel.sh", "ip.sh", "ipsec.sh", "systemctl.sh", "ifup.py")
 
 
 class Common:

@@ -168,7 +168,7 @@ pub(crate) fn topology(shape: Shape, more: impl IntoIterator<Item = RouteEntry>)
             mtu: MTU,
             up: true,
             back: None,
-            if_id: 0,
+            binding: None,
             source_check: SourceCheck::Strict,
             addr4: Some(addr),
             addr6: None,

@@ -187,7 +187,7 @@ pub struct Port {
     pub interface: String,
     /// `af-xdp`, `tun` or `tunnel`.
     pub kind: String,
-    /// Of a tunnel interface: the `if_id` of its policies and SAs.
+    /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,
     /// `up`, `down`, `missing`, with the reason.
     pub state: String,

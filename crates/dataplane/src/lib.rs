@@ -85,6 +85,7 @@ mod resolve;
 mod slow;
 mod tables;
 mod team;
+mod tunnel;
 mod view;
 mod worker;
 
@@ -92,8 +93,9 @@ pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
-pub use tables::{Interface, SaMtu, Tables, Topology, Tunnel};
+pub use tables::{Interface, SaMtu, Tables, Topology};
 pub use team::{MAX_WORKERS, Team};
+pub use tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use view::Now;
 pub use worker::{
     Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, TakenPort, Worker, WorkerParts,

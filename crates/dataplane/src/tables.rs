@@ -11,6 +11,7 @@ use wire::Family;
 use wire::ethernet::MacAddr;
 
 use crate::mark_rule::MarkRule;
+use crate::tunnel::{Binding, Tunnels};
 use crate::view::LOOPBACK;
 
 /// What a worker has to know of an interface.
@@ -29,9 +30,8 @@ pub struct Interface {
     pub back: Option<u16>,
     /// How the sources of IPv4 packets that come in by it are checked.
     pub source_check: SourceCheck,
-    /// The `if_id` of a tunnel interface of culvert's, 0 of any other: what is routed to it is
-    /// protected by the policies and SAs of that id.
-    pub if_id: u32,
+    /// Of a tunnel interface of culvert's what is routed to it is protected by.
+    pub binding: Option<Binding>,
     /// An IPv4 address of it, for ICMP errors.
     pub addr4: Option<Ipv4Addr>,
     /// An IPv6 address of it, global if there is one.
@@ -48,15 +48,6 @@ impl Interface {
     }
 }
 
-/// A tunnel interface that is up: what the SAs of its `if_id` decrypt comes in by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tunnel {
-    /// Its index.
-    pub ifindex: u32,
-    /// Where it stands in the worker.
-    pub slot: u16,
-}
-
 /// Routes and interfaces at one moment.
 #[derive(Default)]
 pub struct Topology {
@@ -64,8 +55,8 @@ pub struct Topology {
     pub fib: Fib,
     /// Interfaces by index.
     pub interfaces: HashMap<u32, Interface, ahash::RandomState>,
-    /// Tunnel interfaces by their `if_id`.
-    pub tunnels: HashMap<u32, Tunnel, ahash::RandomState>,
+    /// Tunnel interfaces that are up.
+    pub tunnels: Tunnels,
     /// What marks packets get that arrive at a port; mostly none.
     pub mark_rules: Vec<MarkRule>,
     /// The tags by which Linux takes decrypted packets with a mark.

@@ -9,11 +9,12 @@ use std::time::Instant;
 
 use esp::Sa;
 use forward::{Neighbours, PathMtus, RouteResult};
-use policy::{Flow, Marks, Reader, WorkerIndex};
+use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
 use rustix::time::{ClockId, clock_gettime};
-use wire::Headers;
+use wire::{FlowKey, Headers};
 
 use crate::tables::{Tables, Topology};
+use crate::tunnel::Binding;
 
 /// The loopback's index: where routing rules see packets of this host come in.
 pub(crate) const LOOPBACK: u32 = 1;
@@ -146,10 +147,16 @@ impl View {
         Flow::marked(h, self.leads_to(h, iif), marks).of(self.owner)
     }
 
-    /// The `if_id` of a tunnel interface; none of any other interface.
-    pub(crate) fn if_id(&self, ifindex: u32) -> Option<u32> {
-        let interface = self.topology.interfaces.get(&ifindex)?;
-        (interface.if_id != 0).then_some(interface.if_id)
+    /// What a tunnel interface protects by; none of any other interface.
+    pub(crate) fn binding(&self, ifindex: u32) -> Option<Binding> {
+        self.topology.interfaces.get(&ifindex)?.binding
+    }
+
+    /// The SA that an arriving packet names: one for packets without a mark, or one with the mark of a
+    /// tunnel interface between the packet's ends.
+    pub(crate) fn inbound_sa(&self, flow: &FlowKey, spi: u32, protocol: u8) -> Option<SaHandle> {
+        let find = |mark| self.reader.inbound_sa(flow.dst(), spi, protocol, mark);
+        find(0).or_else(|| self.topology.tunnels.ikeys(flow.src(), flow.dst()).find_map(find))
     }
 
     /// The tag by which an interface gets packets back from culvert.

@@ -1,10 +1,31 @@
 #!/bin/sh
-# `ip xfrm` asks the host's culvert, where there is one; everything else is iproute2's.
+# `ip xfrm` asks the host's culvert, where there is one, and `ip tunnel add NAME mode vti` makes a tunnel
+# interface of culvert's; everything else is iproute2's.
 name=$(hostname)
+[ -S "/run/culvert/$name/xfrm.sock" ] || exec /bin/ip "$@"
 case " $* " in
     *" xfrm "*)
-        if [ -S "/run/culvert/$name/xfrm.sock" ]; then
-            exec /usr/local/bin/culvert exec --name "$name" -- /bin/ip "$@"
+        exec /usr/local/bin/culvert exec --name "$name" -- /bin/ip "$@" ;;
+    " tunnel add "*" mode vti "*)
+        interface=$3 ikey='' okey='' local='' remote=''
+        shift 3
+        while [ $# -ge 2 ]; do
+            case $1 in
+                key) ikey=$2 okey=$2 ;;
+                ikey) ikey=$2 ;;
+                okey) okey=$2 ;;
+                # 0.0.0.0 is any.
+                local) [ "$2" = 0.0.0.0 ] || local="local = \"$2\"" ;;
+                remote) [ "$2" = 0.0.0.0 ] || remote="remote = \"$2\"" ;;
+                *) ;;
+            esac
+            shift 2
+        done
+        exec add-tunnel "$interface" "ikey = $ikey" "okey = $okey" "$local" "$remote" ;;
+    " tunnel del "*)
+        # What culvert makes is a TUN device to the kernel.
+        if grep -qxF "interface = \"$3\"" /etc/culvert/culvert.toml; then
+            exec /bin/ip link del "$3"
         fi ;;
 esac
 exec /bin/ip "$@"

@@ -10,11 +10,4 @@ while getopts n:d:i: option; do
     esac
 done
 [ -S "/run/culvert/$(hostname)/xfrm.sock" ] || exec /usr/lib/ipsec/xfrmi.strongswan "$@"
-printf '\n[[tunnel]]\ninterface = "%s"\nif_id = %s\n' "$name" "$id" >>/etc/culvert/culvert.toml
-pkill -HUP -x culvert
-for _ in $(seq 1 500); do
-    ip link show dev "$name" >/dev/null 2>&1 && exit 0
-    sleep 0.02
-done
-echo "xfrmi: culvert has not made $name" >&2
-exit 1
+exec add-tunnel "$name" "if_id = $id"

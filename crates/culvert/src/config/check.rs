@@ -3,6 +3,9 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use dataplane::{Binding, Vti};
+
+use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
 use super::{AddressPrefix, Config, Cpus, Problem, valid_interface, valid_name};
 
@@ -68,6 +71,7 @@ impl Config {
                 return problem(format!("mark[{i}].dst"), &dst, allowed);
             }
         }
+        seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);
         }
@@ -154,16 +158,14 @@ impl Config {
         None
     }
 
-    /// The first value of a tunnel interface that cannot be; `seen` are the ports.
+    /// The first value of tunnel interfaces that cannot be; `seen` are other interfaces.
     fn tunnel_problem<'c>(&'c self, seen: &mut HashSet<&'c str>) -> Option<Problem> {
-        seen.insert(&self.tun.interface);
-        let most = crate::daemon::MAX_TUNNELS;
-        if self.tunnels.len() > most {
+        if self.tunnels.len() > crate::daemon::MAX_TUNNELS {
             const { assert!(crate::daemon::MAX_TUNNELS == 64) };
             let value = self.tunnels.len().to_string();
             return Some(Problem { key: "tunnel".into(), value, allowed: "at most 64 of them" });
         }
-        let mut ids = HashSet::new();
+        let mut bindings = HashSet::new();
         for (i, tunnel) in self.tunnels.iter().enumerate() {
             let problem = |key: &str, value: String, allowed| {
                 Some(Problem { key: format!("tunnel[{i}].{key}"), value, allowed })
@@ -174,14 +176,62 @@ impl Config {
                                private interface or another tunnel interface";
                 return problem("interface", name.into(), allowed);
             }
-            if tunnel.if_id == 0 || !ids.insert(tunnel.if_id) {
-                let allowed = "1 to 4294967295, and another one for each tunnel interface";
-                return problem("if_id", tunnel.if_id.to_string(), allowed);
+            if let Some((key, value, allowed)) = tunnel.problem() {
+                return problem(key, value, allowed);
             }
-            if !(1280..=9000).contains(&tunnel.mtu) {
-                return problem("mtu", tunnel.mtu.to_string(), "between 1280 and 9000");
+            let binding = match tunnel.binding() {
+                // What arrives tells its ends alone.
+                Binding::Vti(vti) => Binding::Vti(Vti { ikey: 0, okey: 0, ..vti }),
+                binding @ Binding::IfId(_) => binding,
+            };
+            if !bindings.insert(binding) {
+                let (ends, ids) =
+                    ("other ends for each interface", "another one for each interface");
+                return match tunnel.if_id {
+                    0 => problem("remote", or_any(tunnel.remote), ends),
+                    id => problem("if_id", id.to_string(), ids),
+                };
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+
+    fn key_of_problem(tunnels: &[&str]) -> Option<String> {
+        let lines =
+            |(n, lines): (usize, &&str)| format!("[[tunnel]]\ninterface = \"t{n}\"\n{lines}\n");
+        let text: String = tunnels.iter().enumerate().map(lines).collect();
+        let config: Config = toml::from_str(&text).expect("known keys");
+        config.problem().map(|problem| problem.key)
+    }
+
+    #[test]
+    fn an_interface_has_an_if_id_or_marks_of_its_own() {
+        for good in [
+            &["if_id = 42"][..],
+            &["ikey = 42\nokey = 42"],
+            &["ikey = 42\nokey = 43\nlocal = \"192.0.2.1\"\nremote = \"192.0.2.2\""],
+            &["if_id = 42", "ikey = 42\nokey = 42", "ikey = 42\nokey = 42\nlocal = \"192.0.2.1\""],
+        ] {
+            assert_eq!(key_of_problem(good), None, "{good:?}");
+        }
+        for (bad, key) in [
+            (&[""][..], "tunnel[0].if_id"),
+            (&["if_id = 1\nikey = 2\nokey = 2"], "tunnel[0].if_id"),
+            (&["if_id = 1\nremote = \"192.0.2.2\""], "tunnel[0].if_id"),
+            (&["ikey = 2"], "tunnel[0].okey"),
+            (&["okey = 2"], "tunnel[0].ikey"),
+            (&["ikey = 2\nokey = 2\nlocal = \"192.0.2.1\"\nremote = \"::2\""], "tunnel[0].remote"),
+            (&["ikey = 2\nokey = 2\nremote = \"0.0.0.0\""], "tunnel[0].remote"),
+            (&["if_id = 1\nmtu = 1000"], "tunnel[0].mtu"),
+            (&["if_id = 1", "if_id = 1"], "tunnel[1].if_id"),
+            (&["ikey = 2\nokey = 2", "ikey = 3\nokey = 3"], "tunnel[1].remote"),
+        ] {
+            assert_eq!(key_of_problem(bad).as_deref(), Some(key), "{bad:?}");
+        }
     }
 }

@@ -14,6 +14,7 @@
 mod check;
 mod marks;
 mod prefix;
+mod tunnel;
 mod tunnel_headers;
 mod worker;
 
@@ -25,6 +26,7 @@ use thiserror::Error;
 
 pub use self::marks::MarkConfig;
 pub use self::prefix::AddressPrefix;
+pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::worker::{Cpus, WorkerConfig};
 use crate::cli::EngineChoice;
@@ -129,23 +131,6 @@ impl Default for TunConfig {
             mark: 0x1000_0000,
         }
     }
-}
-
-/// `[[tunnel]]`: a tunnel interface.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TunnelConfig {
-    /// Its name.
-    pub interface: String,
-    /// The `if_id` of the policies and SAs that protect what is routed to it.
-    pub if_id: u32,
-    /// Its MTU in bytes.
-    #[serde(default = "default_tunnel_mtu")]
-    pub mtu: u32,
-}
-
-const fn default_tunnel_mtu() -> u32 {
-    1400
 }
 
 /// `[guard]`: what stays in the kernel when the daemon is gone.

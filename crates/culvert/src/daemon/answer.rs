@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::clock::wall_s;
 use super::{Daemon, slots};
+use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
 
 impl Daemon {
@@ -47,14 +48,17 @@ impl Daemon {
         let has_tunnel = |if_id| self.tunnels.ifindex(if_id).is_some();
         warnings.extend(self.shortfalls.warnings(self.observer.snapshot(), has_tunnel));
         let local = |addr| self.observer.snapshot().addresses().any(|a| a.addr == addr);
+        let topology = self.tables.topology.load();
         let marked = databases
             .sas()
             .filter(|sa| !sa.config.mark.matches(0) && local(sa.config.params.dst))
+            .filter(|sa| topology.tunnels.of_sa(&sa.config).is_none())
             .count();
         if marked > 0 {
             warnings.push(format!(
-                "{marked} inbound SAs have a mark, which no ESP packet has: they decrypt nothing; \
-                 leave mark_in_sa out of swanctl.conf"
+                "{marked} inbound SAs have a mark, which no ESP packet has, and no tunnel interface \
+                 between their ends has it: they decrypt nothing; leave mark_in_sa out of \
+                 swanctl.conf"
             ));
         }
         let weak =
@@ -185,9 +189,10 @@ impl Daemon {
         rows.extend(self.tunnels.states().map(|(config, ifindex, stats)| {
             let is_up = snapshot.link(ifindex).is_some_and(|link| link.up);
             let state = if is_up { "up" } else { "down: set the interface up" };
-            let mode = format!("if_id {:#x}", config.if_id);
+            let if_id = Some(config.if_id).filter(|id| *id != 0);
+            let mode = if_id.map_or_else(|| vti_text(config), |id| format!("if_id {id:#x}"));
             let row = row(&config.interface, "tunnel", state.into(), mode, 0, vec![stats]);
-            report::Port { if_id: Some(config.if_id), ..row }
+            report::Port { if_id, ..row }
         }));
         rows
     }
@@ -424,6 +429,13 @@ fn protocol_name(number: u8) -> String {
         132 => "sctp".into(),
         n => n.to_string(),
     }
+}
+
+/// A tunnel interface of marks, for people.
+fn vti_text(config: &TunnelConfig) -> String {
+    let TunnelConfig { ikey, okey, local, remote, .. } = config;
+    let (local, remote) = (or_any(*local), or_any(*remote));
+    format!("ikey {ikey:#x} okey {okey:#x}, {local} - {remote}")
 }
 
 fn mark_text(mark: policy::Mark) -> Option<String> {

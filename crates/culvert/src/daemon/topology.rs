@@ -114,7 +114,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
             let interface = Interface {
                 port,
                 back: way_back.tag(link.index),
-                if_id: tunnels.if_id(link.index),
+                binding: tunnels.binding(link.index),
                 source_check: match port {
                     Some(_) => private::source_check(&link.name),
                     None => SourceCheck::Off,

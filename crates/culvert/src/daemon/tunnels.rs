@@ -1,8 +1,9 @@
-//! Tunnel interfaces (`[[tunnel]]`): route-based VPN, as Linux has it with `ip link add type xfrm`.
+//! Tunnel interfaces (`[[tunnel]]`): route-based VPN, as Linux has it with `ip link add type xfrm` and
+//! `ip tunnel add mode vti`.
 //!
-//! A tunnel interface has an `if_id`. What Linux, or culvert itself, routes to it is protected by the
-//! policies and SAs of that id, or not sent; what these SAs decrypt comes in by it. Addresses, routes
-//! and firewall rules are Linux's, so routing daemons and applications see an interface like any other.
+//! A tunnel interface has an `if_id`, or marks and ends. What Linux, or culvert itself, routes to it is
+//! protected by the policies and SAs that belong to it, or not sent; what these SAs decrypt comes in by it.
+//! Addresses, routes and firewall rules are Linux's, so routing daemons and applications see an interface like any other.
 //!
 //! The interface is a TUN device that outlives the daemon, so its routes stay when the daemon ends, and
 //! what is routed to it then stops there instead of leaving in clear by another route. It goes when it
@@ -12,7 +13,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dataplane::Tunnel;
+use dataplane::{Binding, Tunnel};
 use io::{Port, PortCounters, Tun, TunConfig};
 use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
 use steer::Prefix;
@@ -70,7 +71,7 @@ fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
         }
     }
     tun.bring_up()?;
-    info!(interface = name, if_id = config.if_id, "tunnel interface");
+    info!(interface = name, binding = ?config.binding(), "tunnel interface");
     Ok(tun)
 }
 
@@ -133,9 +134,9 @@ impl Tunnels {
         self.entries.iter().flatten()
     }
 
-    /// The `if_id` of an interface, 0 if it is not one of these.
-    pub fn if_id(&self, ifindex: u32) -> u32 {
-        self.iter().find(|e| e.ifindex == ifindex).map_or(0, |e| e.config.if_id)
+    /// What protects an interface, if it is one of these.
+    pub fn binding(&self, ifindex: u32) -> Option<Binding> {
+        self.iter().find(|e| e.ifindex == ifindex).map(|e| e.config.binding())
     }
 
     /// The index of the interface with an `if_id`.
@@ -178,15 +179,15 @@ impl Tunnels {
         is_forwarded
             && route.kind == RouteKind::Unicast
             && !route.next_hops.is_empty()
-            && route.next_hops.iter().all(|hop| self.if_id(hop.ifindex) != 0)
+            && route.next_hops.iter().all(|hop| self.binding(hop.ifindex).is_some())
     }
 
-    /// Those that are up, by `if_id`, as workers read them.
-    pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (u32, Tunnel)> {
+    /// Those that are up, as workers read them.
+    pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (Binding, Tunnel)> {
         self.entries.iter().enumerate().filter_map(move |(place, entry)| {
             let entry = entry.as_ref().filter(|e| is_up(e.ifindex))?;
             let slot = slots::of_tunnel(place) as u16;
-            Some((entry.config.if_id, Tunnel { ifindex: entry.ifindex, slot }))
+            Some((entry.config.binding(), Tunnel { ifindex: entry.ifindex, slot }))
         })
     }
 

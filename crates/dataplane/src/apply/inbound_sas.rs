@@ -3,9 +3,10 @@
 //! Within one view of the databases the answer to a look-up stays the same, and most bursts are of
 //! a few SAs. Each SA has one place, by its SPI; who comes later takes it.
 
-use esp::Sa;
-use policy::{Reader, SaHandle};
+use policy::SaHandle;
 use wire::{FlowKey, protocol};
+
+use crate::view::View;
 
 /// Answers of [`Reader::inbound_sa`] for ESP, good in one view.
 pub(crate) struct InboundSas {
@@ -35,15 +36,10 @@ impl InboundSas {
         self.view += 1;
     }
 
-    /// The SA for a packet of this flow with this SPI. `reader` has not changed since
+    /// The SA for a packet of this flow with this SPI. The view has not changed since
     /// [`InboundSas::begin_view`].
     #[inline(always)]
-    pub(crate) fn find(
-        &mut self,
-        flow: &FlowKey,
-        spi: u32,
-        reader: &Reader<Sa>,
-    ) -> Option<SaHandle> {
+    pub(crate) fn find(&mut self, flow: &FlowKey, spi: u32, view: &View) -> Option<SaHandle> {
         let place = self.places.get_mut(spi as usize % PLACES)?;
         let dst = flow.dst_words();
         // Without the call, and the memory, that comparing arrays takes.
@@ -51,15 +47,24 @@ impl InboundSas {
         if place.view == self.view && place.spi == spi && unlike == 0 {
             return place.sa;
         }
-        let sa = look_up(flow, spi, reader)?;
+        let Some(sa) = look_up(flow, spi, view) else {
+            return look_up_marked(flow, spi, view);
+        };
         *place = Place { dst, spi, view: self.view, sa: Some(sa) };
         Some(sa)
     }
 }
 
 #[inline(never)]
-fn look_up(flow: &FlowKey, spi: u32, reader: &Reader<Sa>) -> Option<SaHandle> {
-    reader.inbound_sa(flow.dst(), spi, protocol::ESP, 0)
+fn look_up(flow: &FlowKey, spi: u32, view: &View) -> Option<SaHandle> {
+    view.reader.inbound_sa(flow.dst(), spi, protocol::ESP, 0)
+}
+
+/// One with the mark of a tunnel interface. Not kept: which that is hangs on the source too.
+#[cold]
+#[inline(never)]
+fn look_up_marked(flow: &FlowKey, spi: u32, view: &View) -> Option<SaHandle> {
+    view.inbound_sa(flow, spi, protocol::ESP)
 }
 
 /// Some kilobytes, and more SAs than a burst is of while bursts are not spread over many.

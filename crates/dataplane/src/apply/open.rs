@@ -158,7 +158,7 @@ impl InboundSas {
             Some(sa_index) => reader.inbound_sa_at(sa_index, (flow.dst(), spi, protocol::ESP), 0),
             None => None,
         };
-        let found = found.or_else(|| self.find(flow, spi, reader));
+        let found = found.or_else(|| self.find(flow, spi, view));
         let (handle, sa) = usable(view, found)?;
         let Span { start, len } = packet.span;
         let esp = Span { start: start + offset, len: len - offset };
@@ -180,7 +180,7 @@ fn ah_candidate(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, 
         return Err(DropReason::MalformedAh.into());
     };
     let spi = u32::from_be_bytes(*spi);
-    let (sa, entry) = usable(view, view.reader.inbound_sa(flow.dst(), spi, protocol::AH, 0))?;
+    let (sa, entry) = usable(view, view.inbound_sa(flow, spi, protocol::AH))?;
     match entry.esp.open_ah(packet.frame.bytes(), packet.span, *fields) {
         Ok(opening) => Ok(Candidate { sa, opening, from: None }),
         Err(reason) => Err(Refused::By(sa, reason)),

@@ -25,7 +25,7 @@ pub(crate) enum Origin {
     Tunnel {
         /// The interface.
         ifindex: u32,
-        /// The mark of the packet, and the interface's id.
+        /// The mark of the packet, and the interface's id; or the interface's mark.
         marks: Marks,
     },
     /// An SA: it was decrypted here.

@@ -9,7 +9,7 @@ use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::{Action, LinuxWay};
 use crate::fragments::Gather;
 use crate::packets::Origin;
-use crate::tables::Tunnel;
+use crate::tunnel::Tunnel;
 
 impl Question<'_> {
     /// A packet from an Ethernet port: ESP and AH for us are opened; the rest was taken because a policy
@@ -122,7 +122,8 @@ impl Question<'_> {
         let Some(sa) = via.last() else { return Decision::Drop(DropReason::InStateExpired) };
         // Without its interface a packet belongs to none, and no policy of that `if_id` allows it
         // (`xfrmi_rcv_cb`).
-        let tunnel = view.topology.tunnels.get(&sa.config.if_id).copied();
+        let bound = view.topology.tunnels.of_sa(&sa.config);
+        let tunnel = bound.map(|(_, tunnel)| tunnel);
         let marks = Marks {
             // As Linux's rules do it: after the SAs.
             mark: match mark {
@@ -131,6 +132,7 @@ impl Question<'_> {
             },
             if_id: tunnel.map_or(0, |_| sa.config.if_id),
         };
+        let asked = bound.map_or(marks, |(binding, _)| binding.inbound(marks));
         let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
         let is_local = view.is_local(h, ifindex);
         if !view.is_possible_source(h.src, is_local) {
@@ -143,7 +145,7 @@ impl Question<'_> {
             return Decision::Gather(Gather::Ports);
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
-        let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);
+        let flow = Flow::marked(h, view.leads_to(h, ifindex), asked);
         let verified = match view.reader.verify(direction, &flow, via) {
             Ok(policy) => Ok(policy.map(|policy| &**policy)),
             Err(reason) => self.verify_by_quoted(direction, &flow, via).map_err(|_| reason),

@@ -27,6 +27,7 @@ mod protect_all;
 mod quoted;
 mod route;
 mod too_big;
+mod tunnel;
 mod verdict;
 
 use arrayvec::ArrayVec;

@@ -1,20 +1,19 @@
 //! Packets that leave: policy before route, and policy once more at a tunnel interface.
 
 use esp::Mode;
-use forward::IcmpCause;
 use outcome::DropReason;
 use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
-use wire::{Fragment, Headers, protocol};
+use wire::{Fragment, protocol};
 
-use super::route::{Route, TunnelHop, route};
+use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::View;
 
 /// What the policy database said, without its references.
-enum Policy {
+pub(super) enum Policy {
     Clear,
     Drop(DropReason),
     Wait(SaWait),
@@ -29,47 +28,26 @@ impl Question<'_> {
             return Decision::Gather(Gather::Ports);
         }
         match self.policy(origin, origin.marks()) {
+            // It is there already.
+            answer if let Origin::Tunnel { ifindex, .. } = origin => {
+                self.in_tunnel(origin, answer, self.view.binding(ifindex))
+            }
             Policy::Drop(reason) => Decision::Drop(reason),
             Policy::Protect(sa) => self.protect(origin, sa),
             Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
             Policy::Wait(key) => Decision::Hold(key, origin),
-            Policy::Clear => match (origin, tunnel_ahead(self.view, self.h, origin)) {
-                // It is there already, and nothing protects it.
-                (Origin::Tunnel { .. }, _) => self.without_tunnel(origin),
-                (_, Some(tunnel)) => self.through_tunnel(origin, tunnel),
-                (_, None) => self.clear(origin),
+            Policy::Clear => match tunnel_ahead(self.view, self.h, origin) {
+                Some(tunnel) => self.through_tunnel(origin, tunnel),
+                None => self.clear(origin),
             },
         }
-    }
-
-    /// A packet that the tables lead to a tunnel interface: the policies of its `if_id` protect it, or
-    /// it does not leave (`xfrmi_xmit`).
-    fn through_tunnel(&mut self, origin: Origin, tunnel: TunnelHop) -> Decision {
-        let h = self.h;
-        if usize::from(h.total_len) > tunnel.mtu && h.dont_fragment {
-            let cause = IcmpCause::TooBig { mtu: tunnel.mtu as u32 };
-            return Decision::Error(cause, DropReason::OutTooBig, origin);
-        }
-        let marks = Marks { if_id: tunnel.if_id, ..origin.marks() };
-        match self.policy(origin, marks) {
-            Policy::Drop(reason) => Decision::Drop(reason),
-            Policy::Protect(sa) => self.protect(origin, sa),
-            Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
-            Policy::Wait(key) => Decision::Hold(key, origin),
-            Policy::Clear => self.without_tunnel(origin),
-        }
-    }
-
-    /// Nothing protects what goes to a tunnel interface: its sender hears that it leads nowhere.
-    fn without_tunnel(&self, origin: Origin) -> Decision {
-        Decision::Error(IcmpCause::HostUnreachable, DropReason::OutNoTunnel, origin)
     }
 
     /// Asks the policy database.
     ///
     /// Where a policy wants protection and there is no SA, the packet waits; also under a template
     /// with `level use`, with which Linux would let it pass in clear.
-    fn policy(&mut self, origin: Origin, marks: Marks) -> Policy {
+    pub(super) fn policy(&mut self, origin: Origin, marks: Marks) -> Policy {
         let (view, h) = (self.view, self.h);
         if self.is_own_ike(origin) {
             return Policy::Clear;
@@ -153,21 +131,10 @@ pub(crate) fn has_sa(view: &View, packet: &[u8], origin: Origin) -> bool {
             Outbound::NoState(..) => false,
             Outbound::NoPolicy | Outbound::Bypass(_) => {
                 let tunnel = tunnel_ahead(view, &h, origin);
-                let marks = tunnel.map(|to| Marks { if_id: to.if_id, ..origin.marks() });
+                let marks = tunnel.map(|to| to.binding.outbound(origin.marks()));
                 !marks.is_some_and(|marks| matches!(ask(marks), Outbound::NoState(..)))
             }
             _ => true,
         }
     })
-}
-
-/// The tunnel interface that the tables lead a packet to which no policy protects.
-fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<TunnelHop> {
-    if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
-        return None;
-    }
-    match route(view, h.dst, h.src, origin.iif()) {
-        Route::Tunnel(to) => Some(to),
-        _ => None,
-    }
 }

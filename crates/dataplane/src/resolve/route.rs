@@ -8,6 +8,7 @@ use wire::Family;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
 use crate::flows::plan::Adjacency;
+use crate::tunnel::Binding;
 use crate::view::View;
 
 /// Where a packet goes next.
@@ -24,8 +25,8 @@ pub(crate) struct NextHop {
 /// A tunnel interface that a packet is routed to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TunnelHop {
-    /// Its `if_id`.
-    pub(crate) if_id: u32,
+    /// What protects it.
+    pub(crate) binding: Binding,
     /// The longest IP packet that it takes, in bytes.
     pub(crate) mtu: usize,
 }
@@ -53,8 +54,8 @@ pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
                 return Route::Linux;
             };
             let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
-            if interface.if_id != 0 {
-                return Route::Tunnel(TunnelHop { if_id: interface.if_id, mtu });
+            if let Some(binding) = interface.binding {
+                return Route::Tunnel(TunnelHop { binding, mtu });
             }
             if interface.port.is_none() {
                 return Route::Linux;

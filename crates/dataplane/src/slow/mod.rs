@@ -189,8 +189,8 @@ impl Path {
                 Entry::Decrypted { ifindex, mark: meta.ingress.mark, via: all }
             }
             None if ifindex == 0 => Entry::Outbound(Origin::Linux { mark: meta.ingress.mark }),
-            None if let Some(if_id) = self.view.if_id(ifindex) => {
-                let marks = Marks { mark: meta.ingress.mark, if_id };
+            None if let Some(binding) = self.view.binding(ifindex) => {
+                let marks = binding.outbound(Marks::of_mark(meta.ingress.mark));
                 Entry::Outbound(Origin::Tunnel { ifindex, marks })
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },

@@ -29,4 +29,5 @@ mod size;
 mod support;
 mod transport;
 mod tunnel;
+mod vti;
 mod workers;

@@ -229,8 +229,10 @@ fn produce(reason: DropReason) -> Gateway {
             b.db.remove_policy(11);
             b.set_topology_but(vec![], |topology| {
                 let interface = topology.interfaces.get_mut(&WAN).expect("a port");
-                (interface.port, interface.if_id) = (None, 7);
-                topology.tunnels.insert(7, dataplane::Tunnel { ifindex: WAN, slot: 1 });
+                let binding = dataplane::Binding::IfId(7);
+                (interface.port, interface.binding) = (None, Some(binding));
+                let tunnel = dataplane::Tunnel { ifindex: WAN, slot: 1 };
+                topology.tunnels = [(binding, tunnel)].into_iter().collect();
             });
             b.put_lan(&Ip::new(Side::B.lan(false, 10), ip("203.0.113.9")).sized(100, 1));
         }

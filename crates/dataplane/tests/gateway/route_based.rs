@@ -1,6 +1,6 @@
 //! Tunnel interfaces and marks: what travels beside a packet decides which policy is for it.
 
-use dataplane::{Interface, MarkRule, PortKind, Tunnel};
+use dataplane::{Binding, Interface, MarkRule, PortKind, Tunnel};
 use forward::{RouteEntry, RouteKind, SourceCheck, Subnet, table};
 use io::MemoryHandle;
 use outcome::DropReason;
@@ -18,7 +18,7 @@ const IF_ID: u32 = 42;
 /// Tag of the mark in `MARKED`.
 const TAG: u16 = 64;
 
-fn everything() -> Selector {
+pub fn everything() -> Selector {
     let all = Prefix { addr: ip("0.0.0.0"), len: 0 };
     Selector::between(all, all)
 }
@@ -29,14 +29,14 @@ fn by_tunnel(side: Side) -> RouteEntry {
     route(table::MAIN, dst, RouteKind::Unicast, Some(TUNNEL), None)
 }
 
-fn interface(if_id: u32) -> Interface {
+fn interface(binding: Binding) -> Interface {
     Interface {
         port: None,
         mac: MacAddr([0; 6]),
         mtu: 1400,
         up: true,
         back: None,
-        if_id,
+        binding: Some(binding),
         source_check: SourceCheck::Off,
         addr4: None,
         addr6: None,
@@ -45,13 +45,18 @@ fn interface(if_id: u32) -> Interface {
 
 /// A gateway with a tunnel interface, without SAs and policies.
 fn gateway(side: Side) -> (Gateway, MemoryHandle) {
+    gateway_with(side, Binding::IfId(IF_ID))
+}
+
+pub fn gateway_with(side: Side, binding: Binding) -> (Gateway, MemoryHandle) {
     let mut gateway = Gateway::new(side);
     let port = MemoryHandle::new("tunnel", 512);
     gateway.worker.add_port(SLOT, TUNNEL, port.port(), PortKind::Tunnel);
     gateway.more.push(port.clone());
     gateway.set_topology_but(vec![by_tunnel(side)], |topology| {
-        topology.interfaces.insert(TUNNEL, interface(IF_ID));
-        topology.tunnels.insert(IF_ID, Tunnel { ifindex: TUNNEL, slot: SLOT as u16 });
+        topology.interfaces.insert(TUNNEL, interface(binding));
+        let tunnel = Tunnel { ifindex: TUNNEL, slot: SLOT as u16 };
+        topology.tunnels = [(binding, tunnel)].into_iter().collect();
         topology.marks.insert(Marks::of_mark(10), TAG);
     });
     (gateway, port)
@@ -76,19 +81,19 @@ fn tunnelled() -> [(Gateway, MemoryHandle); 2] {
     })
 }
 
-fn add_sa(gateway: &mut Gateway, config: SaConfig) {
+pub fn add_sa(gateway: &mut Gateway, config: SaConfig) {
     let sa = make_sa(&config.params);
     gateway.db.add_sa(config, sa).expect("new");
 }
 
-fn carry(from: &mut Gateway, to: &mut Gateway) -> usize {
+pub fn carry(from: &mut Gateway, to: &mut Gateway) -> usize {
     let packets = from.wan_out();
     packets.iter().for_each(|packet| to.put_wan(packet));
     to.run();
     packets.len()
 }
 
-fn flow(host: u16) -> Vec<u8> {
+pub fn flow(host: u16) -> Vec<u8> {
     Ip::new(Side::A.lan(false, 10), Side::B.lan(false, host)).sized(100, 1)
 }
 

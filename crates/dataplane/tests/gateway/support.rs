@@ -435,7 +435,7 @@ impl Gateway {
                     mtu,
                     up,
                     back: None,
-                    if_id: 0,
+                    binding: None,
                     source_check: match ifindex {
                         WAN => SourceCheck::Strict,
                         _ => SourceCheck::Loose,

@@ -1,0 +1,67 @@
+//! Packets that leave by a tunnel interface: policy is asked once more, by what the interface says.
+
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::SaHandle;
+use wire::Headers;
+
+use super::outbound::Policy;
+use super::route::{Route, TunnelHop, route};
+use super::{Decision, Question};
+use crate::packets::Origin;
+use crate::tunnel::Binding;
+use crate::view::View;
+
+impl Question<'_> {
+    /// A packet that the tables lead to a tunnel interface: the policies that belong to it protect it, or
+    /// it does not leave (`xfrmi_xmit`, `vti_xmit`).
+    pub(super) fn through_tunnel(&mut self, origin: Origin, tunnel: TunnelHop) -> Decision {
+        let h = self.h;
+        if usize::from(h.total_len) > tunnel.mtu && h.dont_fragment {
+            let cause = IcmpCause::TooBig { mtu: tunnel.mtu as u32 };
+            return Decision::Error(cause, DropReason::OutTooBig, origin);
+        }
+        let answer = self.policy(origin, tunnel.binding.outbound(origin.marks()));
+        self.in_tunnel(origin, answer, Some(tunnel.binding))
+    }
+
+    /// What becomes of a packet of a tunnel interface by what policy said.
+    pub(super) fn in_tunnel(
+        &mut self,
+        origin: Origin,
+        answer: Policy,
+        binding: Option<Binding>,
+    ) -> Decision {
+        match answer {
+            Policy::Drop(reason) => Decision::Drop(reason),
+            Policy::Protect(sa) if self.is_of(binding, sa) => self.protect(origin, sa),
+            Policy::ProtectAll(sas)
+                if sas.as_slice().last().is_some_and(|sa| self.is_of(binding, *sa)) =>
+            {
+                self.protect_all(origin, &sas)
+            }
+            Policy::Wait(key) => Decision::Hold(key, origin),
+            // Nothing protects it: its sender hears that the interface leads nowhere.
+            Policy::Clear | Policy::Protect(_) | Policy::ProtectAll(_) => {
+                Decision::Error(IcmpCause::HostUnreachable, DropReason::OutNoTunnel, origin)
+            }
+        }
+    }
+
+    /// Whether an SA ends where the interface does.
+    fn is_of(&self, binding: Option<Binding>, sa: SaHandle) -> bool {
+        let sa = self.view.reader.sa(sa);
+        binding.is_none_or(|binding| sa.is_some_and(|sa| binding.takes(&sa.config)))
+    }
+}
+
+/// The tunnel interface that the tables lead a packet to which no policy protects.
+pub(super) fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<TunnelHop> {
+    if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
+        return None;
+    }
+    match route(view, h.dst, h.src, origin.iif()) {
+        Route::Tunnel(to) => Some(to),
+        _ => None,
+    }
+}
