@@ -187,6 +187,11 @@ impl Subject {
         };
         let Outcome { mut lan, mut wan, mut linux, mut events, .. } = outcome;
         wan.iter_mut().for_each(blank);
+        // The gateway's ICMP errors have identifications of their own, in the order in which they are made.
+        for error in lan.iter_mut().filter(|p| p.len() > 20 && p[0] >> 4 == 4 && p[9] == 1) {
+            error[4..6].fill(0);
+            error[10..12].fill(0);
+        }
         for packets in [&mut lan, &mut wan, &mut linux] {
             packets.sort_unstable();
         }
