@@ -25,7 +25,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
     scenarios hdl-full cosim-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop $(CHECKS)
+.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop charon6 $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -71,6 +71,10 @@ kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREB
 
 interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
+
+charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing, SAs for each worker too
+	@scripts/fetch-charon6
+	@CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)

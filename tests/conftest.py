@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, topology
+from lab import Lab, LabError, charon6, topology
 from lab.base import interruptible, sweep, wait_for
 from lab.guest import GUEST_MARK, Guest, culvert_guest_missing
 from lab.planes import culvert_binary, culvert_missing
@@ -102,7 +102,7 @@ def pytest_runtest_call(item):
 
 def _needs_guest(planes):
     """The plane `kernel` needs a kernel that does ESP; the machine's own is left alone."""
-    return "kernel" in planes.split("+") and not os.environ.get(GUEST_MARK)
+    return bool({"kernel", "kernel6"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -151,6 +151,8 @@ def plane(request):
             pytest.fail(f"culvert data plane: {missing}")
         if missing:
             pytest.skip(f"culvert data plane: {missing}")
+    if "6" in request.param and charon6.missing():
+        pytest.skip(f"strongSwan 6: {charon6.missing()}")
     if _needs_guest(request.param) and culvert_guest_missing():
         pytest.skip(f"a guest's kernel: {culvert_guest_missing()}")
     return request.param

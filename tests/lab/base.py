@@ -11,6 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
+#: Of the source tree.
+ROOT = Path(__file__).resolve().parents[2]
+
 #: Every namespace of ours starts with this; the clean-up of an earlier run looks for it.
 PREFIX = "cvlab-"
 

@@ -4,6 +4,7 @@
 `libipsec`  strongSwan's own user-space ESP, in charon (the plugin kernel-libipsec).
 `kernel`    the ESP of the kernel that the host runs on: the machine's own, or a guest's.
 `culvert`   one culvert daemon; charon is started through `culvert exec`.
+`kernel6`, `culvert6`  the same with strongSwan 6 of Debian testing (`charon6`).
 """
 
 import functools
@@ -14,10 +15,9 @@ import signal
 import subprocess
 from pathlib import Path
 
-from .base import PATIENCE_S, LabError, wait_for
+from .base import PATIENCE_S, ROOT, LabError, wait_for
+from .charon6 import Swan6
 from .swan import Swan
-
-ROOT = Path(__file__).resolve().parents[2]
 
 _DAEMON_CONFIG = """\
 # Written by the lab.
@@ -120,14 +120,23 @@ class Kernel(Plane):
         gateway.swan = Swan(gateway.host)
 
 
+class Kernel6(Kernel):
+    name = "kernel6"
+
+    def attach(self, gateway):
+        gateway.swan = Swan6(gateway.host)
+
+
 class Culvert(Plane):
     name = "culvert"
+
+    swan = Swan
 
     def attach(self, gateway):
         gateway.daemon = Daemon(gateway.host, gateway.ports)
         binary = culvert_binary()
         wrap = [binary, "exec", "--name", gateway.daemon.name, "--"]
-        gateway.swan = Swan(gateway.host, wrap=wrap)
+        gateway.swan = self.swan(gateway.host, wrap=wrap)
 
     def start(self, gateway):
         gateway.daemon.start()
@@ -139,7 +148,12 @@ class Culvert(Plane):
         return resident_bytes(gateway.daemon.process.pid)
 
 
-PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Kernel(), Culvert())}
+class Culvert6(Culvert):
+    name = "culvert6"
+    swan = Swan6
+
+
+PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Kernel(), Kernel6(), Culvert(), Culvert6())}
 
 
 def planes_of(spec):

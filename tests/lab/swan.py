@@ -84,11 +84,15 @@ class Swan:
         shutil.copy(pki.cert(name), self.etc / "x509" / f"{name}.pem")
         shutil.copy(pki.key(name), self.etc / "private" / f"{name}.pem")
 
+    def argv(self, *argv):
+        """The command line of one of strongSwan's programs."""
+        return list(argv)
+
     def start(self, load=True):
         """Starts charon, waits for its control socket, and loads the configuration."""
         Path(self.vici).unlink(missing_ok=True)
         self.host.refresh_etc()
-        self.process = self.host.spawn(*self.wrap, CHARON, env=self.environment)
+        self.process = self.host.spawn(*self.wrap, *self.argv(CHARON), env=self.environment)
 
         def ready():
             if not self.process.alive():
@@ -110,9 +114,8 @@ class Swan:
 
     def swanctl(self, *args, check=True, timeout=PATIENCE_S):
         """`swanctl ARGS` on this host's instance; returns the finished process."""
-        return self.host.run(
-            "swanctl", *args, "--uri", f"unix://{self.vici}", check=check, timeout=timeout
-        )
+        argv = self.argv("swanctl", *args, "--uri", f"unix://{self.vici}")
+        return self.host.run(*argv, check=check, timeout=timeout)
 
     def load(self):
         """Loads swanctl.conf. A connection that does not load is an error (swanctl may say 0)."""

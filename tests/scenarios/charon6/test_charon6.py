@@ -1,0 +1,207 @@
+"""What strongSwan 6 asks of XFRM that 5.9 does not; skipped where it is not unpacked (make charon6)."""
+
+import re
+import time
+
+import pytest
+from lab import topology as t
+from lab.base import wait_for
+from lab.capture import Capture, assert_only_protected
+from lab.charon6 import argv6
+from lab.traffic import Stream, assert_perfect, assert_ping
+
+
+def states(gateway):
+    """`ip xfrm state`, by the iproute2 that knows all attributes: a text for each SA."""
+    text = gateway.host.run(*gateway.swan.wrap, *argv6("ip", "xfrm", "state")).stdout
+    return [f"src {state}" for state in re.split(r"^src ", text, flags=re.MULTILINE)[1:]]
+
+
+@pytest.mark.parametrize(
+    "plane", ["culvert6", "culvert6+culvert", "culvert+culvert6", "culvert6+libipsec"], indirect=True
+)
+def test_negotiates_with_itself_and_others(network, plane):
+    encap = "yes" if "libipsec" in plane else "no"
+    net = network(encap=encap, remote_b=t.WAN_A4).up()
+    wire = Capture(net.mid, "west")
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_ping(net.server, t.CLIENT6, count=10)
+    net.gwa.swan.rekey(child="net")
+    wait_for("the new child", lambda: net.gwa.swan.children("net")[-1]["uniqueid"] != "1")
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_only_protected(wire.stop())
+
+
+@pytest.mark.parametrize("plane", ["culvert6+kernel6"], indirect=True)
+def test_negotiates_with_linux(network, plane):
+    """In a guest, whose kernel does the ESP of gateway B (make kernel VERSION=7.2), per CPU too."""
+    net = per_cpu(network).start()
+    assert_ping(net.client, t.SERVER4, count=10, interval=0.1)
+
+    def has_own():
+        assert_ping(net.client, t.SERVER4, count=5)
+        assert_ping(net.client, t.SERVER6, count=5)
+        return own(net.gwa)
+
+    wait_for("an SA of a worker's own", has_own)
+    used = own(net.gwa)
+    assert_ping(net.client, t.SERVER4, count=20, interval=0.05)
+    assert sum(own(net.gwa).values()) >= sum(used.values()) + 20
+    assert all("dir " in s for s in states(net.gwb)), states(net.gwb)
+    assert any("pcpu-num" in s for s in states(net.gwb)), states(net.gwb)
+
+
+@pytest.mark.parametrize("esp", ["aes128gcm16", "aes128gcm16-esn"])
+def test_sas_have_directions(network, esp):
+    net = network(esp=esp, remote_b=t.WAN_A4).up()
+    for gateway, here in ((net.gwa, t.WAN_A4), (net.gwb, t.WAN_B4)):
+        found = {("dir out" in s, "dir in" in s, s.startswith(f"src {here}")) for s in states(gateway)}
+        assert found == {(True, False, True), (False, True, False)}, states(gateway)
+    assert_ping(net.client, t.SERVER4, count=5)
+
+
+def test_an_old_kernel_is_no_hindrance(network):
+    """The kernel says that it is an old one; charon hears of the databases'."""
+    net = network(remote_b=t.WAN_A4)
+    for gateway in net.gateways():
+        gateway.swan.wrap += ["setarch", "--uname-2.6"]
+    net.up()
+    assert all("dir " in s for s in states(net.gwa)), states(net.gwa)
+    assert "culvert-on-2.6" in net.gwa.swan.swanctl("--version", "--daemon").stdout
+    assert_ping(net.client, t.SERVER4, count=5)
+
+
+def test_last_use_is_the_sa_s(network):
+    """charon 6 asks the SA, not the policy, when it was used."""
+    net = network(extra_child="inactivity = 6s", remote_b=t.WAN_A4).up()
+    for _ in range(5):
+        assert_ping(net.client, t.SERVER4, count=2)
+        time.sleep(2)
+    assert net.gwa.swan.children("net"), "it was in use all the time"
+    wait_for("its end", lambda: not net.gwa.swan.children("net"))
+
+
+QUEUES = 2
+
+
+def per_cpu(network, kind="yes", **values):
+    """Both gateways with two workers, and a trap that has SAs of each."""
+    net = network(
+        build={"queues": QUEUES}, start_action="trap", remote_b=t.WAN_A4,
+        extra_child=f"per_cpu_sas = {kind}", **values,
+    )  # fmt: skip
+    for gateway in (g for g in net.gateways() if g.daemon):
+        text = gateway.daemon.config.read_text()
+        gateway.daemon.write_config(f"{text}\n[worker]\ncpus = {QUEUES}\n")
+    return net
+
+
+def flows(net, count, base=7000):
+    """Many flows, so that both workers of each gateway get some: each is there and back."""
+    return [
+        Stream(net.client, net.server, t.SERVER4, rate=100, count=count, port=base + 10 * n)
+        for n in range(8)
+    ]
+
+
+def own(gateway):
+    """The packets that each worker's own SAs have carried, by worker."""
+    packets = {}
+    for sa in gateway.daemon.json("sa"):
+        if sa["cpu"] is not None:
+            packets[sa["cpu"]] = packets.get(sa["cpu"], 0) + sa["packets"]
+    return packets
+
+
+def with_own_sas(net):
+    """Traffic until each worker of each gateway has an SA of its own."""
+    net.start()
+    assert_ping(net.client, t.SERVER4, count=5)
+
+    def all_there():
+        for stream in flows(net, count=20, base=6000):
+            stream.wait()
+            stream.finish()
+        return all({0, 1} <= own(gateway).keys() for gateway in net.gateways())
+
+    wait_for("SAs of both workers on both gateways", all_there)
+
+
+def handed_over(gateway):
+    return gateway.daemon.stats()["handed_over"]
+
+
+def assert_each_worker_uses_its_own(net):
+    """Traffic of many flows goes by both own SAs of each side, in order, and by those alone."""
+    before = [(own(g), handed_over(g)) for g in net.gateways()]
+    shared = [fallback(g) for g in net.gateways()]
+    streams = flows(net, count=300)
+    for stream in streams:
+        stream.wait()
+    for stream in streams:
+        report = stream.finish()
+        assert_perfect(report)
+        assert report["there"]["reordered"] == report["back"]["reordered"] == 0, report
+    for gateway, (packets, _), used in zip(net.gateways(), before, shared):
+        now = own(gateway)
+        more = {cpu: now[cpu] - packets.get(cpu, 0) for cpu in now}
+        assert more[0] > 200 and more[1] > 200, more
+        assert fallback(gateway) == used, "nothing goes by the SA that is for all"
+
+
+def fallback(gateway):
+    """Packets that have left by SAs for all."""
+    return sum(
+        sa["packets"]
+        for sa in gateway.daemon.json("sa")
+        if sa["cpu"] is None and sa["src"] == gateway_address(gateway)
+    )
+
+
+def gateway_address(gateway):
+    return t.WAN_A4 if gateway.host.name == "gwa" else t.WAN_B4
+
+
+def test_each_worker_has_an_sa_of_its_own(network):
+    net = per_cpu(network)
+    wire = Capture(net.mid, "west")
+    with_own_sas(net)
+    children = net.gwa.swan.children("net")
+    assert all(child["per-cpu-sas"] == "yes" for child in children), children
+    assert {child.get("cpu") for child in children} >= {None, "0", "1"}, children
+    assert any("pcpu-num 1" in s and "dir out" in s for s in states(net.gwa)), states(net.gwa)
+    assert_each_worker_uses_its_own(net)
+    for gateway in net.gateways():
+        assert gateway.daemon.drops().get("in-replay-old", 0) == 0
+    assert_only_protected(wire.stop())
+
+
+def test_each_has_its_own_ports_in_udp(network):
+    """`encap`: each SA has a source port of its own, by which receivers spread what comes."""
+    net = per_cpu(network, kind="encap", encap="yes")
+    wire = Capture(net.mid, "west")
+    with_own_sas(net)
+    assert_each_worker_uses_its_own(net)
+    frames = wire.stop()
+    assert_only_protected(frames)
+    ports = {f.ports for f in frames if f.is_esp}
+    assert len({source for source, _ in ports}) >= 4, ports
+    assert {destination for _, destination in ports} == {4500}, ports
+
+
+def test_own_sas_are_rekeyed(network):
+    net = per_cpu(network)
+    with_own_sas(net)
+    ids = {child["uniqueid"] for child in net.gwa.swan.children("net")}
+    stream = Stream(net.client, net.server, t.SERVER4, rate=200, count=1200, port=6900)
+    net.gwa.swan.rekey(child="net")
+
+    def all_new():
+        now = {child["uniqueid"] for child in net.gwa.swan.children("net")}
+        return now and not (now & ids)
+
+    wait_for("new SAs in the place of all", all_new)
+    stream.wait()
+    assert_perfect(stream.finish())
+    assert {0, 1} <= own(net.gwa).keys()
+    assert_each_worker_uses_its_own(net)
