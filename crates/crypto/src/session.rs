@@ -37,6 +37,11 @@ impl Session {
         Session(Repr::State { suite, state: state.into() })
     }
 
+    /// The session of an SA that no engine works for.
+    pub fn none() -> Session {
+        Session::new(Suite::None, Box::new(()))
+    }
+
     /// Wraps keys that `maker`'s engines understand.
     pub fn with_keys(suite: Suite, maker: Maker, keys: KeyBlock) -> Session {
         Session(Repr::Keys { suite, maker, keys })

@@ -36,6 +36,8 @@ pub enum Suite {
         /// The integrity algorithm.
         integrity: Integrity,
     },
+    /// No algorithm, of protocols that neither encrypt nor authenticate (IPComp). No engine has it.
+    None,
 }
 
 /// The suites before those with a cipher and an integrity algorithm.
@@ -63,6 +65,7 @@ impl Suite {
             }
             Suite::ChaCha20Poly1305 => 32,
             Suite::Separate { cipher, .. } => cipher.key_len_bytes(),
+            Suite::None => 0,
         }
     }
 
@@ -72,6 +75,7 @@ impl Suite {
             Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 4,
             Suite::AesCcm { .. } => 3,
             Suite::Separate { cipher, .. } => cipher.salt_len_bytes(),
+            Suite::None => 0,
         }
     }
 
@@ -87,6 +91,7 @@ impl Suite {
     pub const fn iv_len_bytes(self) -> usize {
         match self {
             Suite::Separate { cipher, .. } => cipher.iv_len_bytes(),
+            Suite::None => 0,
             _ => 8,
         }
     }
@@ -97,6 +102,7 @@ impl Suite {
             Suite::AesGcm { icv, .. } | Suite::AesCcm { icv, .. } => icv.len_bytes(),
             Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 16,
             Suite::Separate { integrity, .. } => integrity.icv_len_bytes(),
+            Suite::None => 0,
         }
     }
 
@@ -124,7 +130,10 @@ impl Suite {
 
     /// Whether the text is encrypted.
     pub const fn is_confidential(self) -> bool {
-        !matches!(self, Suite::AesGmac { .. } | Suite::Separate { cipher: Cipher::Null, .. })
+        !matches!(
+            self,
+            Suite::AesGmac { .. } | Suite::Separate { cipher: Cipher::Null, .. } | Suite::None
+        )
     }
 
     /// The names of what is broken or too short in it, if something is: `DES`, `3DES`, `MD5`. Such a suite is
@@ -137,10 +146,10 @@ impl Suite {
         cipher.into_iter().chain(integrity)
     }
 
-    /// How many suites there are.
+    /// How many suites there are, beside that of no algorithm.
     pub const COUNT: usize = COMBINED_COUNT + Cipher::COUNT * Integrity::ALL.len();
 
-    /// The suite's place in [`Suite::all`], below [`Suite::COUNT`].
+    /// The suite's place in [`Suite::all`], below [`Suite::COUNT`]; that itself for no algorithm.
     #[inline]
     pub const fn number(self) -> usize {
         match self {
@@ -151,10 +160,11 @@ impl Suite {
             Suite::Separate { cipher, integrity } => {
                 COMBINED_COUNT + cipher.number() * Integrity::ALL.len() + integrity as usize
             }
+            Suite::None => Suite::COUNT,
         }
     }
 
-    /// Every suite, in the order of [`Suite::number`].
+    /// Every suite with an algorithm, in the order of [`Suite::number`].
     pub fn all() -> impl Iterator<Item = Suite> {
         let with_icv = |of: fn(AesKey, IcvLen) -> Suite| {
             AesKey::ALL.into_iter().flat_map(move |key| IcvLen::ALL.map(|icv| of(key, icv)))
@@ -181,6 +191,7 @@ impl fmt::Display for Suite {
             Suite::AesCcm { key, icv } => write!(f, "aes{}ccm{}", bits(key), icv.len_bytes()),
             Suite::AesGmac { key } => write!(f, "aes{}gmac", bits(key)),
             Suite::Separate { cipher, integrity } => write!(f, "{cipher}-{}", integrity.name()),
+            Suite::None => f.write_str("none"),
         }
     }
 }

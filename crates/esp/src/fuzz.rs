@@ -1,8 +1,9 @@
 //! Entry points for fuzz targets: any bytes may be given, nothing may panic.
 
 use crypto::{AesKey, Cipher, IcvLen, Integrity, JobStatus, Session, Suite};
-use wire::{Span, parse_ip};
+use wire::{Span, parse_ip, protocol};
 
+use crate::ipcomp::Deflate;
 use crate::iv::IvSource;
 use crate::live_numbers::LiveNumbers;
 use crate::open::Opened;
@@ -103,6 +104,76 @@ pub fn ah(data: &[u8]) {
     // The checksum of IPv4 is computed anew: it may be spelled in two ways.
     let (total, headers) = (usize::from(h.total_len), usize::from(h.header_len));
     assert_eq!(buf[span.range()][headers..], packet[headers..total]);
+}
+
+/// Treats `data` as a packet of IPComp, or of IP in IP, that has been decrypted, and as one that is compressed
+/// and becomes itself again. The first byte chooses the SA.
+///
+/// # Panics
+/// When what is handed out does not lie inside the buffer, or is not what was put in.
+pub fn ipcomp(data: &[u8]) {
+    let Some((choice, packet)) = data.split_first() else { return };
+    let Ok(h) = parse_ip(packet) else { return };
+    let mut deflate = Deflate::new();
+    let is_plain = choice & 2 != 0;
+    if let Some(sa) = comp_sa(*choice, is_plain, h.src.is_ipv4())
+        && let Some((buf, Opened::Packet { span, headers })) = unpack(&sa, packet, &mut deflate)
+    {
+        assert_eq!(headers, buf.get(span.range()).map_or(headers, parse_ip));
+        assert!(span.end() <= buf.len());
+    }
+    let is_v4 = if choice & 4 == 0 { choice & 8 == 0 } else { h.src.is_ipv4() };
+    let Some(tx) = comp_sa(*choice, false, is_v4) else { return };
+    let mut buf = vec![0; 64];
+    buf.extend_from_slice(packet);
+    let span = Span { start: 64, len: packet.len() };
+    let Ok(sent) = tx.compress(&mut buf, span, &h, &mut deflate) else { return };
+    let sent = &buf[sent.range()];
+    let outer = parse_ip(sent);
+    assert_eq!(outer.map(|h| usize::from(h.total_len)), Ok(sent.len()));
+    // In transport mode: a packet that is not compressed is what it was, IPComp or not.
+    if choice & 4 != 0 && Some(sent) == packet.get(..h.total_len.into()) {
+        return;
+    }
+    let is_compressed = outer.is_ok_and(|h| h.protocol == protocol::IPCOMP);
+    assert!(is_compressed || choice & 4 == 0, "it is neither what it was nor compressed");
+    let Some(rx) = comp_sa(*choice, !is_compressed, is_v4) else { return };
+    match unpack(&rx, sent, &mut deflate) {
+        Some((buf, Opened::Packet { span, .. })) => {
+            // The checksum of IPv4 is computed anew: it may be spelled in two ways.
+            let (total, headers) = (usize::from(h.total_len), usize::from(h.header_len));
+            assert_eq!(buf[span.range()][headers..], packet[headers..total]);
+        }
+        // ECN that no router could have made, which the tunnel's exit refuses.
+        _ => assert!(choice & 4 == 0, "it is what was sent"),
+    }
+}
+
+/// What is inside of a packet of IPComp, or of IP in IP.
+fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Option<(Vec<u8>, Opened)> {
+    let h = parse_ip(packet).ok()?;
+    let (mut at, total) = (usize::from(h.header_len), usize::from(h.total_len));
+    let mut buf = packet.get(..total)?.to_vec();
+    if sa.is_ipcomp() {
+        at += Sa::IPCOMP_HEADER_LEN;
+        let payload = sa.decompress(packet, &h, deflate).ok()?;
+        buf.truncate(at);
+        buf.extend_from_slice(payload);
+    }
+    let outer = Span { start: 0, len: buf.len() };
+    let opening = sa.open_bare(Span { start: at, len: buf.len() - at });
+    let opened = sa.open_finish(&mut buf, outer, &h, &opening, JobStatus::Done, 1).ok()?;
+    Some((buf, opened))
+}
+
+fn comp_sa(choice: u8, is_plain: bool, v4: bool) -> Option<Sa> {
+    let protocol = match (is_plain, v4) {
+        (false, _) => Protocol::IpComp,
+        (true, true) => Protocol::IpInV4,
+        (true, false) => Protocol::IpInV6,
+    };
+    let params = params(Suite::None, choice, v4)?;
+    sa_with(SaParams { protocol, esn: false, replay_window: 0, ..params })
 }
 
 /// Takes AH from a packet as if its ICV were right.

@@ -1,5 +1,5 @@
 //! One SA's packet work: sequence numbers, replay window, encapsulation, decapsulation, of ESP
-//! (RFC 4303) and AH (RFC 4302).
+//! (RFC 4303) and AH (RFC 4302); and compression inside of these (IPComp, RFC 3173).
 //!
 //! Pure: no I/O, no clock, no allocation per packet. The encryption itself is a
 //! [`crypto::Engine`]'s, between the two halves of each direction:
@@ -13,7 +13,8 @@
 //! | | [`Sa::open_accept`]: replay window, counters |
 //!
 //! AH is looked at with [`Sa::open_ah`] instead, and made ready for the job with [`Opening::blank`].
-//! All else is as for ESP.
+//! All else is as for ESP. IPComp has no job: outbound [`Sa::compress`] is all, inbound [`Sa::decompress`]
+//! and [`Sa::open_bare`] come first.
 //!
 //! A burst goes through each step as a whole. [`Sa::open_finish`] is the last two inbound steps for
 //! who has one packet only.
@@ -109,6 +110,7 @@ mod ecn;
 #[doc(hidden)]
 pub mod fuzz;
 mod header;
+mod ipcomp;
 mod iv;
 mod live_numbers;
 mod open;
@@ -124,6 +126,7 @@ mod transport;
 mod tunnel_headers;
 
 pub use ecn::EcnDecap;
+pub use ipcomp::Deflate;
 pub use iv::IvSource;
 pub use live_numbers::LiveNumbers;
 pub use open::{Content, Opened, Opening};

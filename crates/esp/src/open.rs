@@ -19,7 +19,7 @@ use crate::transport;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
     /// The ESP part: ESP header to ICV; what the crypto job works on. Of AH the whole packet, and
-    /// behind it a copy of its ICV.
+    /// behind it a copy of its ICV; of what has no job the payload.
     pub esp: Span,
     /// The whole sequence number; with ESN its high half is inferred, and proven by the ICV.
     pub seq: u64,
@@ -292,8 +292,8 @@ impl Opening {
             JobStatus::BadIcv => return Err(DropReason::InIntegrity),
             JobStatus::Failed | JobStatus::Pending => return Err(DropReason::InCrypto),
         }
-        if self.shape.is_ah() {
-            return in_parts(self.look_behind_ah(buf, (outer, outer_h), inner));
+        if !self.shape.is_esp() {
+            return in_parts(self.look_behind(buf, (outer, outer_h), inner));
         }
         let visible_len = self.visible_len(outer, outer_h)?;
 
@@ -315,6 +315,20 @@ impl Opening {
                 let outer = (outer, outer_h);
                 in_parts(self.transport(buf, outer, visible_len, payload, next_header, inner))
             }
+        }
+    }
+
+    /// What is inside of something else than ESP.
+    #[inline(never)]
+    fn look_behind(
+        &self,
+        buf: &mut [u8],
+        outer: (Span, Fields),
+        inner: &mut Summary,
+    ) -> Result<Content, DropReason> {
+        match self.shape.is_ah() {
+            true => self.look_behind_ah(buf, outer, inner),
+            false => self.look_behind_bare(buf, outer, inner),
         }
     }
 

@@ -11,6 +11,12 @@ pub enum Protocol {
     Esp,
     /// Authentication Header (RFC 4302).
     Ah,
+    /// IP Payload Compression with deflate (RFC 3173, RFC 2394); the SPI is the CPI.
+    IpComp,
+    /// IP in IPv4 (RFC 2003): packets of an IPComp tunnel that are not compressed.
+    IpInV4,
+    /// IP in IPv6 (RFC 2473), likewise.
+    IpInV6,
 }
 
 impl Protocol {
@@ -19,7 +25,15 @@ impl Protocol {
         match self {
             Protocol::Esp => wire::protocol::ESP,
             Protocol::Ah => wire::protocol::AH,
+            Protocol::IpComp => wire::protocol::IPCOMP,
+            Protocol::IpInV4 => wire::protocol::IPV4,
+            Protocol::IpInV6 => wire::protocol::IPV6,
         }
+    }
+
+    /// Whether its packets have neither numbers nor an ICV, and its SAs no algorithm of an engine.
+    pub const fn is_bare(self) -> bool {
+        matches!(self, Protocol::IpComp | Protocol::IpInV4 | Protocol::IpInV6)
     }
 }
 
@@ -69,11 +83,12 @@ pub struct SaParams {
     pub src: IpAddr,
     /// Outer destination address.
     pub dst: IpAddr,
-    /// ESP or AH.
+    /// ESP, AH, or what goes inside of them.
     pub protocol: Protocol,
     /// Tunnel or transport.
     pub mode: Mode,
-    /// The algorithms; of AH the integrity algorithm, as that of a suite without encryption.
+    /// The algorithms; of AH the integrity algorithm, as that of a suite without encryption; none of
+    /// the protocols that have neither.
     pub suite: Suite,
     /// UDP encapsulation, if any.
     pub encap: Option<UdpEncap>,

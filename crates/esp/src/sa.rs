@@ -2,7 +2,7 @@
 
 use core::mem::offset_of;
 
-use crypto::Session;
+use crypto::{Session, Suite};
 use mem::Cache;
 use outcome::DropReason;
 use thiserror::Error;
@@ -66,9 +66,20 @@ impl Sa {
         if params.spi == 0 {
             return Err(SaError::SpiZero);
         }
-        let is_bare = params.encap.is_none() && params.tfc_pad_len == 0;
-        if params.protocol == Protocol::Ah && !(is_bare && ah::is_for(params.suite)) {
-            return Err(SaError::Ah);
+        let is_alone = params.encap.is_none() && params.tfc_pad_len == 0;
+        match params.protocol {
+            Protocol::Esp if params.suite == Suite::None => return Err(SaError::NoAlgorithm),
+            Protocol::Ah if !is_alone || !ah::is_for(params.suite) => return Err(SaError::Ah),
+            protocol if protocol.is_bare() => {
+                let is_numbered = params.esn || params.replay_window != 0;
+                let is_cpi = params.spi <= u16::MAX.into() || protocol != Protocol::IpComp;
+                let is_tunnel = params.mode == Mode::Tunnel || protocol == Protocol::IpComp;
+                let has_none = params.suite == Suite::None && is_alone && !is_numbered;
+                if !(has_none && is_cpi && is_tunnel) {
+                    return Err(SaError::IpComp);
+                }
+            }
+            _ => {}
         }
         if params.replay_window > MAX_REPLAY_WINDOW {
             return Err(SaError::ReplayWindow(params.replay_window));
@@ -100,10 +111,16 @@ impl Sa {
         self.shape.mode() == Mode::Tunnel
     }
 
-    /// Whether the protocol is AH, as against ESP.
+    /// Whether the protocol is AH.
     #[inline]
     pub fn is_ah(&self) -> bool {
         self.shape.is_ah()
+    }
+
+    /// Whether the protocol is IPComp: see [`Sa::compress`] and [`Sa::decompress`].
+    #[inline]
+    pub fn is_ipcomp(&self) -> bool {
+        self.shape.is_ipcomp()
     }
 
     /// The live numbers.
@@ -261,6 +278,15 @@ pub enum SaError {
     /// AH encrypts nothing, has no padding, and does not go through NAT (RFC 3948 §1).
     #[error("AH takes an integrity algorithm alone, without UDP encapsulation and TFC padding")]
     Ah,
+    /// ESP encrypts or authenticates.
+    #[error("ESP goes with an algorithm")]
+    NoAlgorithm,
+    /// IPComp has no numbers, and never travels in UDP by itself.
+    #[error(
+        "IPComp and IP in IP go without algorithms of an engine, replay window, UDP encapsulation and TFC \
+         padding; a CPI has 16 bits"
+    )]
+    IpComp,
     /// The replay window is too large.
     #[error("a replay window of {0} packets is above 65536")]
     ReplayWindow(u32),

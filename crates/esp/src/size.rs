@@ -58,6 +58,15 @@ impl Geometry {
                 behind_len: 0,
                 align: 1,
             },
+            // What is not compressed has no header, and what is has become shorter by more than that.
+            Protocol::IpComp | Protocol::IpInV4 | Protocol::IpInV6 => Geometry {
+                outer_ip_len,
+                udp_len: 0,
+                prefix_len: 0,
+                trailer_len: 0,
+                behind_len: 0,
+                align: 1,
+            },
         }
     }
 
@@ -119,6 +128,8 @@ const _: () = assert!(size_of::<Shape>() == 8);
 /// Bits of [`Shape`]'s flags.
 mod flag {
     pub const ESN: u8 = 1;
+    /// Of what has no numbers: IPComp, as against IP in IP.
+    pub const IPCOMP: u8 = ESN;
     pub const TRANSPORT: u8 = 2;
     /// The outer family is IPv4; in transport mode the packet's.
     pub const V4: u8 = 4;
@@ -128,8 +139,8 @@ mod flag {
     pub const COPY_DSCP_IN: u8 = 32;
     /// ECN at the tunnel's exit as Linux has it.
     pub const ECN_LINUX: u8 = 64;
-    /// Something is left to do when a packet is sealed: a UDP checksum over IPv6, or AH, which never
-    /// goes with UDP.
+    /// Something is left to do when a packet is sealed: a UDP checksum over IPv6; or it is not ESP, which
+    /// alone goes with UDP.
     pub const FINISHES: u8 = 128;
 }
 
@@ -139,12 +150,13 @@ impl Shape {
         let sums_udp = params.encap.is_some() && params.dst.is_ipv6();
         let flags = [
             (params.esn, flag::ESN),
+            (params.protocol == Protocol::IpComp, flag::IPCOMP),
             (params.mode == Mode::Transport, flag::TRANSPORT),
             (params.dst.is_ipv4(), flag::V4),
             (params.encap.is_some(), flag::UDP),
             (!params.flags.no_ecn, flag::COPY_ECN),
             (params.flags.decap_dscp, flag::COPY_DSCP_IN),
-            (params.protocol == Protocol::Ah || sums_udp, flag::FINISHES),
+            (params.protocol != Protocol::Esp || sums_udp, flag::FINISHES),
         ];
         let ring_log = ring_words(params.replay_window).trailing_zeros();
         Shape {
@@ -171,8 +183,8 @@ impl Shape {
             },
             udp_len: self.udp_len() as u8,
             prefix_len: self.prefix_len,
-            trailer_len: if self.is_ah() { 0 } else { TRAILER_LEN as u8 },
-            behind_len: if self.is_ah() { 0 } else { self.icv_len },
+            trailer_len: if self.is_esp() { TRAILER_LEN as u8 } else { 0 },
+            behind_len: if self.is_esp() { self.icv_len } else { 0 },
             align: self.align_mask + 1,
         }
     }
@@ -228,10 +240,26 @@ impl Shape {
         self.has(flag::FINISHES)
     }
 
+    /// Whether the protocol is ESP.
+    #[inline(always)]
+    pub fn is_esp(self) -> bool {
+        self.flags & (flag::UDP | flag::FINISHES) != flag::FINISHES
+    }
+
     /// Whether the protocol is AH.
     #[inline(always)]
     pub fn is_ah(self) -> bool {
-        self.flags & (flag::UDP | flag::FINISHES) == flag::FINISHES
+        !self.is_esp() && self.prefix_len != 0
+    }
+
+    /// Whether the protocol has neither numbers nor an ICV: IPComp, or IP in IP.
+    pub fn is_bare(self) -> bool {
+        !self.is_esp() && self.prefix_len == 0
+    }
+
+    /// Whether the protocol is IPComp.
+    pub fn is_ipcomp(self) -> bool {
+        self.is_bare() && self.has(flag::IPCOMP)
     }
 
     /// The replay window's size in packets; 0 for no check.

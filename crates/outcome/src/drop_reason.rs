@@ -41,6 +41,7 @@ drop_reasons! {
     BadIpChecksum, "bad-ip-checksum", None, "The IPv4 header checksum is wrong.";
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
     MalformedAh, "malformed-ah", Some("XfrmInHdrError"), "The AH packet is too short, its length does not fit the algorithm, or the headers in front contradict themselves.";
+    MalformedIpComp, "malformed-ipcomp", Some("XfrmInHdrError"), "The IPComp packet is shorter than its header.";
     // Fragments that wait for the others of their packet.
     FragmentMalformed, "fragment-malformed", None, "A fragment has no payload, or one that does not end where the next can begin.";
     FragmentDuplicate, "fragment-duplicate", None, "The same fragment waits already.";
@@ -63,6 +64,8 @@ drop_reasons! {
     InSequenceZero, "in-sequence-zero", Some("XfrmInStateSeqError"), "Sequence number zero is never sent.";
     InIntegrity, "in-integrity", Some("XfrmInStateProtoError"), "The integrity check value is wrong.";
     InCrypto, "in-crypto", Some("XfrmInStateProtoError"), "The crypto engine failed on a received packet.";
+    InDeflate, "in-deflate", Some("XfrmInStateProtoError"), "What IPComp has compressed is no deflate stream, or one that saves nothing.";
+    InDeflateTooLong, "in-deflate-too-long", Some("XfrmInStateProtoError"), "What IPComp has compressed is longer than an IP packet, or than any buffer.";
     InPadding, "in-padding", Some("XfrmInStateProtoError"), "The ESP trailer's padding is wrong.";
     InNextHeader, "in-next-header", Some("XfrmInStateProtoError"), "The ESP trailer's next header does not fit the content.";
     InInnerHeader, "in-inner-header", Some("XfrmInHdrError"), "The decrypted packet has a malformed header.";

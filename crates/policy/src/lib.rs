@@ -84,8 +84,8 @@
 //!
 //! # Not handled
 //!
-//! Lifetimes by time (the owner's timers). Templates of IPComp, and more than three in one policy:
-//! such a policy blocks. What the marks of packets are is the caller's to say.
+//! Lifetimes by time (the owner's timers). Templates of IPComp alone or behind others, and more than three in
+//! one policy: such a policy blocks. What the marks of packets are is the caller's to say.
 #![forbid(unsafe_code)]
 
 mod bundle;
@@ -120,7 +120,7 @@ pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
 pub use model::{
     Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, PolicyFlags, SaConfig, SaId, Scope,
-    Template, VolumeLimits,
+    Template, VolumeLimits, spi_of_source,
 };
 pub use policy_entry::PolicyEntry;
 pub use reader::{Outbound, Reader};

@@ -51,10 +51,24 @@ pub struct SaId {
     pub dst: IpAddr,
     /// SPI in host byte order.
     pub spi: u32,
-    /// IP protocol: 50 for ESP, 51 for AH.
+    /// IP protocol: 50 for ESP, 51 for AH, 108 for IPComp; 4 or 41 for IP in IP.
     pub protocol: u8,
     /// Mark.
     pub mark: Mark,
+}
+
+/// What IP in IP has for an SPI: its packets have none, and its SAs are told apart by their source. That
+/// itself where it is an IPv4 address, as in Linux; else a digest, so that who finds an SA by it has to
+/// look at the source.
+pub fn spi_of_source(src: IpAddr) -> u32 {
+    match src {
+        IpAddr::V4(src) => src.to_bits(),
+        IpAddr::V6(src) => {
+            let bits = src.to_bits();
+            let folded = [0, 32, 64, 96].map(|by| (bits >> by) as u32).into_iter();
+            folded.fold(0, |all: u32, word| all.rotate_left(5) ^ word).max(1)
+        }
+    }
 }
 
 /// Lifetime limits by volume; `u64::MAX` for none (Linux's `XFRM_INF`). The limits by time are the

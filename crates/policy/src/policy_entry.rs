@@ -28,7 +28,8 @@ pub(crate) enum Treatment {
     Protect(Template),
     /// By all of its templates, one after the other.
     ProtectAll,
-    /// What culvert cannot do: IPComp, too many templates, or to tell which packets are meant.
+    /// What culvert cannot do: IPComp without protection around it, too many templates, or to tell which
+    /// packets are meant.
     Unsupported,
 }
 
@@ -53,8 +54,8 @@ impl PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
             (Action::Allow, []) => Treatment::Bypass,
-            (Action::Allow, [template]) if is_carried(template) => Treatment::Protect(*template),
-            (Action::Allow, all) if all.len() <= MAX_BUNDLE && all.iter().all(is_carried) => {
+            (Action::Allow, [template]) if protects(template) => Treatment::Protect(*template),
+            (Action::Allow, all) if all.len() <= MAX_BUNDLE && are_carried(all) => {
                 Treatment::ProtectAll
             }
             (Action::Allow, _) => Treatment::Unsupported,
@@ -68,8 +69,8 @@ impl PolicyEntry {
         self.config.scope()
     }
 
-    /// Whether the policy asks for what the data path cannot do (IPComp, too many templates):
-    /// such traffic is blocked outbound, and the owner should be told.
+    /// Whether the policy asks for what the data path cannot do (IPComp without protection around it, too
+    /// many templates): such traffic is blocked outbound, and the owner should be told.
     pub fn is_unsupported(&self) -> bool {
         self.treatment == Treatment::Unsupported
     }
@@ -112,12 +113,21 @@ impl PolicyEntry {
     }
 }
 
-/// Whether the data path can do what a template asks for.
-fn is_carried(template: &Template) -> bool {
-    matches!(template.protocol, ESP | AH)
+/// Whether the data path can do what templates ask for: IPComp comes first, before all protection, and is
+/// never alone.
+fn are_carried(templates: &[Template]) -> bool {
+    let rest = match templates {
+        [first, rest @ ..] if is_ipcomp(first) => rest,
+        all => all,
+    };
+    !rest.is_empty() && rest.iter().all(protects)
 }
 
-/// IP protocol ESP.
-const ESP: u8 = 50;
-/// IP protocol AH.
-const AH: u8 = 51;
+fn protects(template: &Template) -> bool {
+    matches!(template.protocol, wire::protocol::ESP | wire::protocol::AH)
+}
+
+/// Whether a template asks for compression.
+pub(crate) fn is_ipcomp(template: &Template) -> bool {
+    template.protocol == wire::protocol::IPCOMP
+}

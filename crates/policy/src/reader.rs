@@ -11,7 +11,7 @@ use crate::counters::WorkerIndex;
 use crate::feed::Inbox;
 use crate::flow::Flow;
 use crate::model::{Action, Direction, Template};
-use crate::policy_entry::{PolicyEntry, Treatment};
+use crate::policy_entry::{PolicyEntry, Treatment, is_ipcomp};
 use crate::sa_entry::{Cpu, SaEntry, SaState};
 use crate::stamp::Stamp;
 use crate::table::NONE;
@@ -306,8 +306,11 @@ impl<S> Reader<S> {
     fn resolve_all<'r>(&'r self, policy: &'r Arc<PolicyEntry>, flow: &Flow<'_>) -> Outbound<'r> {
         let mut bundle: Option<SaBundle> = None;
         for (template, ends) in with_ends(&policy.config.templates, flow) {
-            let Some(sa) = self.resolve(policy, template, ends, flow) else {
-                return Outbound::NoState(policy, template);
+            let sa = match self.resolve(policy, template, ends, flow) {
+                Some(sa) => sa,
+                // What is not compressed is protected all the same.
+                None if template.optional && is_ipcomp(template) => continue,
+                None => return Outbound::NoState(policy, template),
             };
             let has_room = match &mut bundle {
                 Some(bundle) => bundle.push(sa),

@@ -81,6 +81,12 @@ impl Selector {
         self.src_port.mask != 0 || self.dst_port.mask != 0
     }
 
+    /// Whether it selects all packets of its family.
+    pub fn is_any(&self) -> bool {
+        let nets = [self.src.len, self.dst.len, self.protocol];
+        nets == [0; 3] && !self.names_ports() && self.ifindex == 0
+    }
+
     /// Whether the packet matches.
     ///
     /// A later fragment has no ports: it matches only where the selector asks for none (a

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use esp::Mode;
+use esp::{Mode, Protocol};
 use outcome::DropReason;
 
 use crate::flow::Flow;
@@ -104,9 +104,16 @@ fn is_tunnel<S>(sa: &SaEntry<S>) -> bool {
 }
 
 /// Linux's `xfrm_state_ok`. The SA's destination is not compared: it brought the packet here.
+///
+/// IP in IP is what a tunnel of IPComp carries where compression saves nothing: it stands for any tunnel
+/// that is optional.
 fn is_meant<S>(template: &Template, sa: &SaEntry<S>, if_id: u32) -> bool {
     let config = &sa.config;
     let params = &config.params;
+    if matches!(params.protocol, Protocol::IpInV4 | Protocol::IpInV6) {
+        let is_from = template.src.is_unspecified() || template.src == params.src;
+        return template.optional && template.mode == Mode::Tunnel && is_from;
+    }
     template.protocol == config.id().protocol
         && (template.spi == 0 || template.spi == params.spi)
         && (template.reqid == 0 || template.reqid == config.reqid)

@@ -4,6 +4,8 @@ use core::net::IpAddr;
 use core::num::NonZero;
 use std::sync::Arc;
 
+use esp::Protocol;
+
 use crate::feed::{Change, PolicyChange, SaChange};
 use crate::flow::Flow;
 use crate::groups::{self, Groups, V4, V6};
@@ -162,12 +164,18 @@ impl<S> View<S> {
             Change::Sa(SaChange { remove, insert }) => {
                 if let Some((slot, tag)) = remove {
                     self.versions.sa_changed(tag);
-                    if let Some(place) = self.sas.get_mut(slot) {
-                        place.entry = None;
+                    if let Some(place) = self.sas.get_mut(slot)
+                        && let Some(old) = place.entry.take()
+                        && is_ip_in_ip(&old)
+                    {
+                        self.versions.all_changed();
                     }
                 }
                 if let Some((slot, tag, new)) = insert {
                     self.versions.sa_changed(tag);
+                    if new.entry.as_deref().is_some_and(is_ip_in_ip) {
+                        self.versions.all_changed();
+                    }
                     if let Some(place) = self.sas.get_mut(slot) {
                         *place = new;
                     }
@@ -292,4 +300,10 @@ impl<S> View<S> {
             groups::find(&self.groups_v6[at], seeds, policies, links, flow)
         }
     }
+}
+
+/// Whether an SA is of IP in IP. What arrives for this host is opened or is Linux's by whether there is
+/// one, which no policy says: every flow may hang on it.
+fn is_ip_in_ip<S>(sa: &SaEntry<S>) -> bool {
+    matches!(sa.config.params.protocol, Protocol::IpInV4 | Protocol::IpInV6)
 }

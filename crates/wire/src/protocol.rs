@@ -28,6 +28,8 @@ pub const ICMPV6: u8 = 58;
 pub const NO_NEXT_HEADER: u8 = 59;
 /// IPv6 destination options (RFC 8200 §4.6).
 pub const DESTINATION_OPTIONS: u8 = 60;
+/// IP Payload Compression (RFC 3173).
+pub const IPCOMP: u8 = 108;
 /// SCTP (RFC 9260).
 pub const SCTP: u8 = 132;
 /// UDP-Lite (RFC 3828).

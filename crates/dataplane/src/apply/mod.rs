@@ -7,6 +7,7 @@ mod accept;
 mod inbound_sas;
 mod open;
 mod seal;
+mod unpack;
 
 pub(crate) use accept::check_volume;
 

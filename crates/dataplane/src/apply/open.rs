@@ -8,6 +8,7 @@ use outcome::DropReason;
 use policy::{SaEntry, SaHandle};
 use wire::{Fragment, Span, Summary, protocol};
 
+use crate::apply::unpack::ip_in_ip;
 use crate::apply::{Executor, inbound_sas::InboundSas};
 use crate::flows::FlowHint;
 use crate::packets::{Meta, Outers};
@@ -23,6 +24,8 @@ pub(crate) enum Refused {
     Home(usize),
     /// It is a fragment.
     Fragment,
+    /// This helper cannot: it is left to the worker.
+    Left,
 }
 
 impl From<DropReason> for Refused {
@@ -31,11 +34,12 @@ impl From<DropReason> for Refused {
     }
 }
 
-/// An ESP packet that is worth decrypting, or one with AH that is worth checking.
+/// An ESP packet that is worth decrypting, one with AH that is worth checking, or one that has no more of
+/// either.
 pub(crate) struct Candidate {
-    sa: SaHandle,
-    opening: Opening,
-    from: Option<(IpAddr, u16)>,
+    pub(super) sa: SaHandle,
+    pub(super) opening: Opening,
+    pub(super) from: Option<(IpAddr, u16)>,
 }
 
 impl Executor {
@@ -52,9 +56,9 @@ impl Executor {
         self.open_candidate(view, packet, meta, candidate);
     }
 
-    /// AH for this host; or ESP or AH that was inside another SA's packet.
+    /// AH for this host; or what was inside another SA's packet and is an SA's again.
     #[inline(never)]
-    pub(super) fn open_next(&mut self, view: &View, packet: Packet, meta: &Meta) {
+    pub(super) fn open_next(&mut self, view: &View, mut packet: Packet, meta: &Meta) {
         let outers = match (meta.ingress.via(), meta.outers()) {
             (None, _) => None,
             (Some(via), None) => Outers::default().with(via),
@@ -65,6 +69,8 @@ impl Executor {
         };
         let candidate = match meta.summary.fields.protocol() {
             protocol::AH => ah_candidate(view, &packet, meta),
+            protocol::IPCOMP => self.decompress(view, &mut packet, meta),
+            protocol::IPV4 | protocol::IPV6 => ip_in_ip(view, &packet, meta),
             _ => self.sas.candidate(view, &packet, meta, false),
         };
         let is_gathered = candidate.is_ok();
@@ -94,6 +100,7 @@ impl Executor {
             }
             Err(Refused::Home(to)) => self.out.hand_over(view, to, packet, meta),
             Err(Refused::Fragment) => self.gather_outer(view, packet, meta),
+            Err(Refused::Left) => self.out.leave(view, packet, meta),
         }
     }
 
@@ -189,7 +196,10 @@ fn ah_candidate(view: &View, packet: &Packet, meta: &Meta) -> Result<Candidate, 
 
 /// The SA that a packet names, if it is there and in use, and this worker is its home, or becomes it.
 #[inline(always)]
-fn usable(view: &View, found: Option<SaHandle>) -> Result<(SaHandle, &SaEntry<Sa>), Refused> {
+pub(super) fn usable(
+    view: &View,
+    found: Option<SaHandle>,
+) -> Result<(SaHandle, &SaEntry<Sa>), Refused> {
     let Some((handle, sa)) = found.and_then(|handle| Some((handle, view.reader.sa(handle)?)))
     else {
         return Err(DropReason::InNoState.into());

@@ -1,7 +1,7 @@
 //! Packets that an SA protects: gathered, sealed by the burst, sent.
 
 use arrayvec::ArrayVec;
-use esp::Sa;
+use esp::{Deflate, Sa};
 use io::Packet;
 use outcome::DropReason;
 use policy::{MAX_BUNDLE, SaEntry};
@@ -40,9 +40,16 @@ impl Executor {
         }
     }
 
-    /// Adds a packet to the burst that is sealed, for several SAs, one after the other.
+    /// Adds a packet to the burst that is sealed, for several SAs, one after the other. One of IPComp, which
+    /// comes first, compresses it here: what the others have to do hangs on what comes out.
     #[inline(never)]
-    pub(crate) fn seal_all(&mut self, view: &View, seal: &SealAll, mut packet: Packet, h: Fields) {
+    pub(crate) fn seal_all(
+        &mut self,
+        view: &View,
+        seal: &SealAll,
+        mut packet: Packet,
+        mut h: Fields,
+    ) {
         if self.crypt.seals.is_full() {
             self.seal_gathered(view);
         }
@@ -54,18 +61,28 @@ impl Executor {
                 None => return self.out.drop(packet, DropReason::OutStateExpired),
             }
         }
+        if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.out.drop(packet, DropReason::MalformedIp);
+        }
+        let mut handles = seal.sas.as_slice();
+        if let Some(first) = sas.first().filter(|sa| sa.esp.is_ipcomp()) {
+            let deflate = self.crypt.deflate();
+            match compress(&first.esp, &mut packet, h, deflate, view.now.wall_s) {
+                Ok(fields) => h = fields,
+                Err(reason) => return self.out.drop(packet, reason),
+            }
+            sas.remove(0);
+            handles = handles.get(1..).unwrap_or_default();
+        }
         let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
         let payloads: ArrayVec<usize, MAX_BUNDLE> = match Lengths::of(&of_packets, packet.data(), h)
         {
             Ok(lengths) => lengths.payloads().collect(),
             Err(reason) => return self.out.drop(packet, reason),
         };
-        if seal.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
-            return self.out.drop(packet, DropReason::MalformedIp);
-        }
         let exit = seal.to.as_ref().map_or(Exit::Ready(&seal.adjacency), Exit::To);
         let (mtu, now_s) = (seal.mtu, view.now.wall_s);
-        let mut each = seal.sas.as_slice().iter().copied().zip(sas).zip(payloads);
+        let mut each = handles.iter().copied().zip(sas).zip(payloads);
         let Some((first, _)) = each.next() else {
             return self.out.drop(packet, DropReason::OutStateExpired);
         };
@@ -113,6 +130,20 @@ impl Executor {
         }
         out.counters.work.encrypted.add(encrypted);
     }
+}
+
+/// Counts a packet with an SA of IPComp, and compresses it. Returns the new headers.
+fn compress(
+    sa: &Sa,
+    packet: &mut Packet,
+    h: Fields,
+    deflate: &mut Deflate,
+    now_s: u64,
+) -> Result<Fields, DropReason> {
+    let len = sa.payload_len(packet.data(), h)?;
+    packet.span = sa.compress(packet.frame.bytes_mut(), packet.span, h, deflate)?;
+    sa.live().count(len as u64, now_s);
+    Ok(Fields::from(&wire::parse_ip(packet.data())?))
 }
 
 /// Sends a sealed packet, in fragments where it could not be made short enough.

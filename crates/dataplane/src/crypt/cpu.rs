@@ -160,8 +160,8 @@ pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn 
             let sa = sas.get(work.sa);
             work.has_job = sa.is_some();
             let Some(sa) = sa else { continue };
-            if work.opening.is_ah() {
-                work.blank(packet);
+            if !work.opening.is_esp() && !work.make_ready(packet) {
+                continue;
             }
             let esp = work.opening.esp.range();
             let bytes = packet.frame.bytes_mut().get_mut(esp).unwrap_or(&mut []);
@@ -181,6 +181,9 @@ pub(super) fn open_all(opens: &mut Opens, reader: &Reader<Sa>, engine: &mut dyn 
         }
         let found = match work.has_job {
             true => work.look_inside(packet, statuses.next(), meta),
+            false if !work.opening.has_job() => {
+                work.look_inside(packet, Some(JobStatus::Done), meta)
+            }
             false => Err(DropReason::InStateExpired.into()),
         };
         if let Err(outcome) = found {

@@ -18,7 +18,7 @@ pub(crate) mod seals;
 
 use arrayvec::ArrayVec;
 use crypto::Engine;
-use esp::{IvSource, Sa};
+use esp::{Deflate, IvSource, Sa};
 use policy::Reader;
 
 pub(crate) use lengths::Lengths;
@@ -42,6 +42,8 @@ const SPREAD: usize = 8;
 pub(crate) struct Crypt {
     engine: Box<dyn Engine>,
     pub(crate) ivs: IvSource,
+    /// What IPComp works with, once there was a packet for it.
+    deflate: Option<Box<Deflate>>,
     /// Work that is being gathered.
     pub(crate) seals: Box<Seals>,
     pub(crate) opens: Box<Opens>,
@@ -61,6 +63,7 @@ impl Crypt {
         Crypt {
             engine,
             ivs,
+            deflate: None,
             seals: Box::default(),
             opens: Box::default(),
             spare_seals: (0..LISTS).map(|_| Box::default()).collect(),
@@ -70,6 +73,11 @@ impl Crypt {
             is_spread: false,
             resync,
         }
+    }
+
+    /// What IPComp works with. The first packet of all makes it: most gateways never need it.
+    pub(crate) fn deflate(&mut self) -> &mut Deflate {
+        self.deflate.get_or_insert_default()
     }
 
     /// Takes what was gathered to be sealed, with its sequence numbers; none if that is nothing.

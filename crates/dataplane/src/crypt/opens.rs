@@ -28,7 +28,7 @@ pub(crate) struct OpenWork {
     /// Where it came from, if it is encapsulated in UDP.
     pub(crate) from: Option<(IpAddr, u16)>,
     ifindex: u32,
-    /// Whether it went through the engine: its SA was still there.
+    /// Whether it went through the engine: its SA was still there, and has work for one.
     pub(super) has_job: bool,
     pub(crate) content: Result<Content, DropReason>,
 }
@@ -124,10 +124,14 @@ impl Opens {
 
 impl OpenWork {
     /// Makes a packet with AH as its ICV has it. One that is not what was seen before stays as it is,
-    /// and its ICV is wrong.
+    /// and its ICV is wrong. False for what the engine has no work with.
     #[inline(never)]
-    pub(super) fn blank(&self, packet: &mut Packet) {
-        let _ = self.opening.blank(packet.frame.bytes_mut(), self.outer);
+    pub(super) fn make_ready(&mut self, packet: &mut Packet) -> bool {
+        self.has_job = self.opening.has_job();
+        if self.has_job {
+            let _ = self.opening.blank(packet.frame.bytes_mut(), self.outer);
+        }
+        self.has_job
     }
 
     /// Reads trailer and inner headers of a decrypted packet: its span is then the inner packet.

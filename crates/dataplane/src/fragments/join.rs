@@ -131,4 +131,4 @@ fn reason_of(error: JoinError) -> DropReason {
 }
 
 /// Room behind a packet for padding, trailer and ICV, in bytes.
-const TAILROOM: usize = 128;
+pub(crate) const TAILROOM: usize = 128;

@@ -13,6 +13,8 @@
 
 mod join;
 
+pub(crate) use join::TAILROOM;
+
 use core::hash::Hash;
 use core::net::IpAddr;
 use std::sync::Arc;
@@ -68,6 +70,11 @@ impl Fragments {
             shared,
             workers,
         }
+    }
+
+    /// Frames for packets that no ordinary one holds, where there was memory for them.
+    pub(crate) fn large(&mut self) -> Option<&mut FramePool> {
+        self.large.as_mut()
     }
 
     /// The next that is done with.
@@ -173,7 +180,7 @@ fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<Ports> {
     let ports = h.map_or((0, 0), |h| (h.src_port, h.dst_port));
     match why {
         Gather::Whole => Treatment::Join,
-        Gather::Outer if matches!(number, protocol::ESP | protocol::AH) => Treatment::Join,
+        Gather::Outer if number != protocol::UDP => Treatment::Join,
         Gather::Outer => {
             let at = h.map_or(0, |h| usize::from(h.header_len) + wire::udp::HEADER_LEN);
             let kind = first.data().get(at..).map(natt::classify);

@@ -145,12 +145,12 @@ impl Out {
     #[cold]
     #[inline(never)]
     pub(crate) fn hand_over(&mut self, view: &View, to: usize, packet: Packet, meta: &Meta) {
+        if self.batch.is_some() {
+            // A helper has no peers: the worker that it serves hands over.
+            return self.leave(view, packet, meta);
+        }
         let via = meta.ingress.via();
         let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
-        if let Some(batch) = &mut self.batch {
-            // A helper has no peers: the worker that it serves hands over.
-            return batch.leave(Left { packet, meta: meta.clone(), held });
-        }
         if let Some(peers) = &mut self.peers {
             peers.handed += 1;
             peers.handed_to = to;
@@ -159,6 +159,17 @@ impl Out {
         let outers = meta.outers().cloned();
         let arrived = Arrived { packet, ingress, has_flow, outers, held, ports: None };
         self.hand(to, Handed::Arrived(arrived));
+    }
+
+    /// Leaves a packet of a helper to the worker that it serves.
+    #[cold]
+    pub(crate) fn leave(&mut self, view: &View, packet: Packet, meta: &Meta) {
+        let via = meta.ingress.via();
+        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
+        match &mut self.batch {
+            Some(batch) => batch.leave(Left { packet, meta: meta.clone(), held }),
+            None => self.drop(packet, DropReason::InDeflateTooLong),
+        }
     }
 
     /// Hands something to another worker; it is dropped if the queue there is full.

@@ -115,8 +115,8 @@ impl Question<'_> {
         })
     }
 
-    /// A decrypted packet: policy must allow it (RFC 4301 §5.2). If it is ESP or AH for this host again,
-    /// policy is asked about what is inside.
+    /// A decrypted packet: policy must allow it (RFC 4301 §5.2). If it is ESP, AH or IPComp for this host
+    /// again, or IP in IP of an IPComp tunnel, policy is asked about what is inside.
     pub(super) fn decrypted(&mut self, ifindex: u32, mark: u32, via: &[&SaEntry<Sa>]) -> Decision {
         let (view, h) = (self.view, self.h);
         let Some(sa) = via.last() else { return Decision::Drop(DropReason::InStateExpired) };
@@ -138,7 +138,7 @@ impl Question<'_> {
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
-        if is_local && matches!(h.protocol, protocol::ESP | protocol::AH) {
+        if is_local && self.is_wrapped() {
             return Decision::Go(Draft::of_flow(Action::OpenNext));
         }
         if self.needs_ports() {
@@ -161,6 +161,15 @@ impl Question<'_> {
             // The SA's mark is for Linux's rules.
             false if marks.mark != mark => self.to_linux(marks, tunnel),
             false => self.outbound(Origin::Decrypted { ifindex, mark }),
+        }
+    }
+
+    /// Whether a packet for this host is to be opened by an SA. Other IP in IP is of Linux's own tunnels.
+    fn is_wrapped(&self) -> bool {
+        match self.h.protocol {
+            protocol::ESP | protocol::AH | protocol::IPCOMP => true,
+            protocol::IPV4 | protocol::IPV6 => self.view.ip_in_ip(self.h.src, self.h.dst).is_some(),
+            _ => false,
         }
     }
 

@@ -13,6 +13,7 @@ mod hints;
 mod hold;
 mod hostile;
 mod icmp_errors;
+mod ipcomp;
 mod kinds;
 mod model;
 mod nested;

@@ -28,9 +28,12 @@ pub const AH_TRANSPORT: Layer = Layer { mode: Mode::Transport, ..AH_TUNNEL };
 pub const ESP_TUNNEL: Layer =
     Layer { protocol: Protocol::Esp, mode: Mode::Tunnel, suite: GCM, esn: false };
 pub const ESP_TRANSPORT: Layer = Layer { mode: Mode::Transport, ..ESP_TUNNEL };
+pub const COMP_TUNNEL: Layer =
+    Layer { protocol: Protocol::IpComp, mode: Mode::Tunnel, suite: Suite::None, esn: false };
+pub const COMP_TRANSPORT: Layer = Layer { mode: Mode::Transport, ..COMP_TUNNEL };
 
 /// The n-th SA, the innermost being the first, of a side's packets.
-fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
+pub fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
     SaConfig {
         params: SaParams {
             spi: from.spi() + 0x100 * n as u32,
@@ -41,7 +44,7 @@ fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
             suite: layer.suite,
             encap: None,
             esn: layer.esn,
-            replay_window: 128,
+            replay_window: if layer.protocol.is_bare() { 0 } else { 128 },
             tfc_pad_len: 0,
             flags: SaFlags::default(),
         },
@@ -57,11 +60,11 @@ fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
     }
 }
 
-fn id(layer: Layer, from: Side, n: usize, v6: bool) -> SaId {
+pub fn id(layer: Layer, from: Side, n: usize, v6: bool) -> SaId {
     config(layer, from, n, v6).id()
 }
 
-fn templates(layers: &[Layer], from: Side, v6: bool) -> Vec<Template> {
+pub fn templates(layers: &[Layer], from: Side, v6: bool) -> Vec<Template> {
     let any = if v6 { ip("::") } else { ip("0.0.0.0") };
     let template = |(n, layer): (usize, &Layer)| {
         let (src, dst) = match layer.mode {
@@ -82,8 +85,23 @@ fn templates(layers: &[Layer], from: Side, v6: bool) -> Vec<Template> {
     layers.iter().enumerate().map(template).collect()
 }
 
+/// The templates of packets that arrive: compression is not insisted on (charon's `ipcomp = yes`).
+fn templates_in(layers: &[Layer], from: Side, v6: bool) -> Vec<Template> {
+    let mut all = templates(layers, from, v6);
+    all.iter_mut().for_each(|t| t.optional = t.protocol == protocol::IPCOMP);
+    all
+}
+
+/// The SA of IP in IP beside a tunnel of IPComp.
+pub fn companion(from: Side, v6: bool) -> SaConfig {
+    let ip_in_ip = if v6 { Protocol::IpInV6 } else { Protocol::IpInV4 };
+    let mut config = config(Layer { protocol: ip_in_ip, ..COMP_TUNNEL }, from, 0, v6);
+    (config.params.spi, config.reqid) = (policy::spi_of_source(from.wan(v6)), 0);
+    config
+}
+
 /// Protects what goes between the sides' networks, or between the gateways where no layer is a tunnel.
-fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
+pub fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
     let (here, there) = (gateway.side, gateway.side.other());
     let is_tunnel = layers.iter().any(|layer| layer.mode == Mode::Tunnel);
     for inner_v6 in [false, true] {
@@ -92,7 +110,7 @@ fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
             false => Prefix { addr: side.wan(inner_v6), len: if inner_v6 { 128 } else { 32 } },
         };
         let base = if inner_v6 { 20 } else { 10 };
-        let (ours, theirs) = (templates(layers, here, v6), templates(layers, there, v6));
+        let (ours, theirs) = (templates(layers, here, v6), templates_in(layers, there, v6));
         let out = Selector::between(end(here), end(there));
         let back = Selector::between(end(there), end(here));
         gateway.db.put_policy(policy(base + 1, Direction::Out, out, ours));
@@ -105,10 +123,17 @@ fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
             let sa = make_sa(&config.params);
             gateway.db.add_sa(config, sa).expect("new");
         }
+        let is_comp =
+            |layer: &Layer| (layer.protocol, layer.mode) == (Protocol::IpComp, Mode::Tunnel);
+        if layers.first().is_some_and(is_comp) {
+            let config = companion(from, v6);
+            let sa = make_sa(&config.params);
+            gateway.db.add_sa(config, sa).expect("new");
+        }
     }
 }
 
-fn pair(layers: &[Layer], v6: bool) -> Pair {
+pub fn pair(layers: &[Layer], v6: bool) -> Pair {
     let mut pair = Pair { a: Gateway::new(Side::A), b: Gateway::new(Side::B) };
     protect(&mut pair.a, layers, v6);
     protect(&mut pair.b, layers, v6);

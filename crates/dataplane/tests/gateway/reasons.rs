@@ -8,12 +8,12 @@ use outcome::DropReason;
 use policy::{Action, Direction, SaState, Selector};
 use wire::protocol;
 
-use crate::nested;
 use crate::packets::{Ip, cut};
 use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa,
     sa_config,
 };
+use crate::{ipcomp, nested};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -106,6 +106,9 @@ fn produce(reason: DropReason) -> Gateway {
                 wire::set_traffic_class(fragment, mark);
             }
             fragments.iter().for_each(|f| b.put_wan(f));
+        }
+        DropReason::MalformedIpComp | DropReason::InDeflate | DropReason::InDeflateTooLong => {
+            b = ipcomp::produce(reason);
         }
         DropReason::MalformedAh
         | DropReason::InNoRoom

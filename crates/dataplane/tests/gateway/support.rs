@@ -147,7 +147,10 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
 }
 
 pub fn make_sa(params: &SaParams) -> Sa {
-    let session = PROVIDER.session(params.suite, &keys(params.suite)).expect("session");
+    let session = match params.suite {
+        Suite::None => crypto::Session::none(),
+        suite => PROVIDER.session(suite, &keys(suite)).expect("session"),
+    };
     Sa::new(params.clone(), session, LiveNumbers::on_heap(params.replay_window)).expect("sa")
 }
 

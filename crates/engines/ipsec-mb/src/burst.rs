@@ -60,7 +60,7 @@ impl Class {
                 }
             }
             Suite::AesCcm { .. } => Class::Scheduled(op),
-            Suite::AesGcm { .. } | Suite::AesGmac { .. } => return None,
+            Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::None => return None,
         };
         Some((class, layout))
     }

@@ -125,6 +125,7 @@ pub(crate) const fn has(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::ChaCha20Poly1305 => true,
         Suite::AesCcm { .. } | Suite::Separate { .. } => scheduled(suite).is_some(),
+        Suite::None => false,
     }
 }
 
@@ -133,6 +134,6 @@ pub(crate) const fn has_bare(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => true,
         Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity).is_some(),
-        Suite::AesCcm { .. } | Suite::AesGmac { .. } => false,
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } | Suite::None => false,
     }
 }

@@ -61,7 +61,7 @@ fn combined(suite: Suite) -> Option<(Mode, Kind)> {
         Suite::ChaCha20Poly1305 => Some((Mode::Stream, Kind::ChaCha20Poly1305)),
         Suite::AesCcm { key, icv } => Some((Mode::Ccm, Kind::Ccm(key, icv))),
         Suite::AesGmac { key } => Some((Mode::Gmac, Kind::Gcm(key))),
-        Suite::Separate { .. } => None,
+        Suite::Separate { .. } | Suite::None => None,
     }
 }
 

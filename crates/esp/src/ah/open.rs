@@ -55,10 +55,10 @@ fn ah_len(words: u8) -> usize {
 }
 
 impl Opening {
-    /// Whether the packet has AH, and so [`Opening::blank`] to be called.
+    /// Whether the packet has ESP, and nothing is to be done before the job.
     #[inline(always)]
-    pub fn is_ah(&self) -> bool {
-        self.shape.is_ah()
+    pub fn is_esp(&self) -> bool {
+        self.shape.is_esp()
     }
 
     /// Makes a packet with AH as its ICV has it: moves the ICV behind the packet, and makes zero what
@@ -80,7 +80,6 @@ impl Opening {
     }
 
     /// What AH has protected, once the ICV is known to be right.
-    #[inline(never)]
     pub(crate) fn look_behind_ah(
         &self,
         buf: &mut [u8],

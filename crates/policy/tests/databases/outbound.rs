@@ -69,7 +69,43 @@ fn every_verdict() {
     assert_eq!(put(Action::Allow, &[esp, esp, ah]), "no state");
     assert_eq!(put(Action::Allow, &[esp, esp, ah, ah]), "unsupported");
     assert_eq!(put(Action::Allow, &[ipcomp]), "unsupported");
-    assert_eq!(put(Action::Allow, &[ipcomp, esp]), "unsupported");
+    assert_eq!(put(Action::Allow, &[ipcomp, esp]), "no state");
+    assert_eq!(put(Action::Allow, &[ipcomp, esp, ah]), "no state");
+    assert_eq!(put(Action::Allow, &[ipcomp, ipcomp, esp]), "unsupported");
+    assert_eq!(put(Action::Allow, &[esp, ipcomp]), "unsupported");
+}
+
+/// Compression that is not insisted on, and has no SA, is left out; protection never is.
+#[test]
+fn optional_compression_is_left_out() {
+    for (optional, expected) in [(true, Some(1)), (false, None)] {
+        let mut databases = Databases::new();
+        let transport =
+            Template { mode: Mode::Transport, src: any4(), dst: any4(), ..template(v4(2)) };
+        let ipcomp = Template { protocol: 108, optional, reqid: 7, ..transport };
+        databases.put_policy(PolicyConfig {
+            templates: vec![ipcomp, transport],
+            ..policy(1, Direction::Out, 5)
+        });
+        let mut reader = databases.reader();
+        let h = headers(v4(1), v4(2), UDP, 1, 2);
+        let flow = Flow::new(&h, 3);
+        reader.refresh();
+        assert!(matches!(reader.outbound(&flow), Outbound::NoState(..)));
+        let mut esp = sa(v4(2), 5);
+        (esp.params.mode, esp.params.src) = (Mode::Transport, v4(1));
+        databases.add_sa(esp, ()).unwrap();
+        reader.refresh();
+        let found = match reader.outbound(&flow) {
+            Outbound::ProtectAll(_, bundle) => Some(bundle.as_slice().len()),
+            Outbound::NoState(_, template) => {
+                assert_eq!(template.protocol, 108);
+                None
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(found, expected);
+    }
 }
 
 #[test]
