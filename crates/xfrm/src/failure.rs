@@ -79,8 +79,18 @@ failures! {
     AhAttribute => EINVAL, "AH goes with no encryption, compression or TFC padding";
     /// AH in UDP.
     AhEncap => EINVAL, "AH does not go through UDP encapsulation";
-    /// IPComp.
-    IpComp => EPROTONOSUPPORT, "culvert: IPComp is not supported";
+    /// IPComp without its algorithm.
+    IpCompAlgorithm => EINVAL, "IPComp needs a compression algorithm";
+    /// IPComp with something of ESP or AH.
+    IpCompAttribute => EINVAL, "IPComp goes with no encryption, authentication or TFC padding";
+    /// IPComp in UDP.
+    IpCompEncap => EINVAL, "IPComp does not go through UDP encapsulation, ESP around it does";
+    /// A CPI of more than 16 bits.
+    Cpi => EINVAL, "IPComp's SPI is a CPI of 16 bits";
+    /// The companion of IPComp tunnels has another one's place.
+    Digest => EEXIST, "culvert: another source of an IPComp tunnel to this address has the same digest";
+    /// The companion of IPComp tunnels.
+    Companion => EPERM, "the SA belongs to an IPComp tunnel, and goes with it";
     /// Mobile IPv6.
     MobileIpv6 => EPROTONOSUPPORT, "culvert: Mobile IPv6 is not supported";
     /// BEET, route optimisation, IP-TFS.
@@ -221,16 +231,6 @@ failures! {
     MigrateAddress => EINVAL, "the ends of a migration must be addresses of hosts";
     /// Two entries about one SA.
     MigrateTwice => EINVAL, "two entries of a migration have the same old ends";
-    /// The reserved field of a migration.
-    MigrateReserved => EINVAL, "the reserved field of a migration must be zero";
-    /// Flags of a migration.
-    MigrateFlags => EINVAL, "a flag of the migration is not known";
-    /// A selector that cannot follow the ends.
-    MigrateSelector => EINVAL, "the SA's selector is not that of its two ends, so it cannot follow them";
-    /// Encapsulation of a migration.
-    MigrateEncap => EINVAL, "a migration knows ESP in UDP (RFC 3948), or 0 for no encapsulation";
-    /// Keepalives without UDP encapsulation.
-    KeepaliveWithoutEncap => EINVAL, "NAT keepalives need UDP encapsulation";
     /// The policy to move.
     MigratePolicy => ENOENT, "no policy has this selector, direction and interface id";
     /// Templates of the policy to move.

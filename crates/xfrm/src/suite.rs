@@ -14,6 +14,10 @@ pub enum Algorithms {
     CipherAuth(codec::Cipher, Auth),
     /// Authentication, of AH.
     Auth(Auth),
+    /// Compression, of IPComp.
+    Compression(codec::Compression),
+    /// None, of IP in IP.
+    None,
 }
 
 impl Algorithms {
@@ -48,6 +52,20 @@ impl Algorithms {
         settle_auth(auth.ok_or(Failure::AhAlgorithm)?).map(Algorithms::Auth)
     }
 
+    /// Settles the algorithm of IPComp.
+    ///
+    /// # Errors
+    /// It is another one than deflate: nothing in use has LZS (RFC 2395) or LZJH (RFC 3051), and Linux
+    /// has no code for them either.
+    pub fn settle_ipcomp(algorithm: codec::Compression) -> Result<Algorithms, Failure> {
+        match algorithm.name() {
+            DEFLATE => Ok(Algorithms::Compression(algorithm)),
+            name => {
+                Err(Failure::Algorithm { name: printable(name), detail: "for IPComp".to_owned() })
+            }
+        }
+    }
+
     /// The suite and its keys.
     ///
     /// # Errors
@@ -79,6 +97,7 @@ impl Algorithms {
                 let keys = Keys { cipher: Vec::new(), salt: Vec::new(), auth: auth.key().to_vec() };
                 (Suite::integrity_only(integrity(auth)?), keys)
             }
+            Algorithms::Compression(_) | Algorithms::None => (Suite::None, Keys::default()),
         };
         if !keys.fit(suite) {
             let (name, key) = match self {
@@ -88,6 +107,7 @@ impl Algorithms {
                 }
                 Algorithms::CipherAuth(c, _) => (c.name(), c.key()),
                 Algorithms::Auth(a) => (a.name(), a.key()),
+                Algorithms::Compression(_) | Algorithms::None => ("", &[][..]),
             };
             return Err(key_length(name, key));
         }
@@ -226,6 +246,7 @@ fn printable(name: &str) -> String {
 
 const NULL: &str = "ecb(cipher_null)";
 const CTR: &str = "rfc3686(ctr(aes))";
+const DEFLATE: &str = "deflate";
 
 /// Bytes of salt or nonce behind a key: RFC 4106 §8.1 and RFC 4543 §5.4; RFC 4309 §7.1; RFC 3686 §5.1.
 const GCM_SALT_LEN: usize = 4;

@@ -18,6 +18,8 @@ type Value = (u16, fn() -> Vec<u8>);
 
 const GCM: Value = (attr::ALG_AEAD, gcm);
 
+const COMP: Value = (attr::ALG_COMP, || algorithm("deflate", &[0], &[]));
+
 const SHA1: Value = (attr::ALG_AUTH, || algorithm("hmac(sha1)", &[160], &[7; 20]));
 
 fn word() -> Vec<u8> {
@@ -42,7 +44,25 @@ const CASES: &[Case] = &[
     ("AH with a cipher", |i| i.id.protocol = 51, &[GCM], libc::EINVAL),
     ("AH with padding", |i| i.id.protocol = 51, &[SHA1, (attr::TFCPAD, word)], libc::EINVAL),
     ("AH in UDP", |i| i.id.protocol = 51, &[SHA1, (attr::ENCAP, encap)], libc::EINVAL),
-    ("IPComp", |i| i.id.protocol = 108, &[GCM], libc::EPROTONOSUPPORT),
+    ("IPComp without algorithm", |i| i.id.protocol = 108, &[], libc::EINVAL),
+    ("IPComp with a cipher", |i| i.id.protocol = 108, &[COMP, GCM], libc::EINVAL),
+    ("IPComp with padding", |i| i.id.protocol = 108, &[COMP, (attr::TFCPAD, word)], libc::EINVAL),
+    ("IPComp in UDP", |i| i.id.protocol = 108, &[COMP, (attr::ENCAP, encap)], libc::EINVAL),
+    ("a long CPI", |i| (i.id.protocol, i.id.spi.0) = (108, 0x1_0000), &[COMP], libc::EINVAL),
+    ("IPComp in BEET", |i| (i.id.protocol, i.mode) = (108, 4), &[COMP], libc::EPROTONOSUPPORT),
+    (
+        "LZS",
+        |i| i.id.protocol = 108,
+        &[(attr::ALG_COMP, || algorithm("lzs", &[0], &[]))],
+        libc::ENOSYS,
+    ),
+    (
+        "LZJH",
+        |i| i.id.protocol = 108,
+        &[(attr::ALG_COMP, || algorithm("lzjh", &[0], &[]))],
+        libc::ENOSYS,
+    ),
+    ("IP in IP", |i| i.id.protocol = 4, &[COMP], libc::EINVAL),
     ("no algorithm", |_| {}, &[], libc::EINVAL),
     ("both kinds", |_| {}, &[GCM, (attr::ALG_AUTH, || algorithm("sha1", &[0], &[]))], libc::EINVAL),
     (

@@ -68,6 +68,103 @@ fn an_sa_of_ah_has_its_algorithm_and_no_other() {
     assert_eq!(again.state(), lab.state());
 }
 
+fn comp_info(cpi: u32) -> SaInfo {
+    let mut info = SaInfo { replay_window: 0, ..sa_info(cpi) };
+    info.id.protocol = 108;
+    info
+}
+
+fn comp_sa(info: &SaInfo) -> Vec<u8> {
+    let mut w = request(kind::NEWSA, info);
+    w.attribute(attr::ALG_COMP, &algorithm("deflate", &[0], &[]));
+    w.finish().to_vec()
+}
+
+/// The one that Linux makes beside IPComp tunnels: its SPI is the source.
+fn companion_id() -> policy::SaId {
+    policy::SaId { spi: 0xc000_0201, protocol: 4, ..path_id(0) }
+}
+
+/// A tunnel of IPComp has an SA of IP in IP beside it, one for all tunnels between two addresses.
+#[test]
+fn a_tunnel_of_ipcomp_has_a_companion() {
+    let mut lab = Lab::new();
+    let ids = |cpi| policy::SaId { protocol: 108, ..path_id(cpi) };
+    lab.ok(&comp_sa(&comp_info(0x1234)));
+    let (config, keys, _) = &lab.db.backend().sas[&ids(0x1234)];
+    assert_eq!((config.params.protocol, config.params.suite), (Protocol::IpComp, Suite::None));
+    assert!(*keys == crypto::Keys::default());
+    let (config, ..) = &lab.db.backend().sas[&companion_id()];
+    assert_eq!((config.params.protocol, config.reqid), (Protocol::IpInV4, 0));
+    let answer = lab.ok(&request(kind::GETSA, &SaId { protocol: 108, ..sa_id(0x1234) }).finish());
+    let algorithm = attribute::<SaInfo>(replies(&answer).next().unwrap(), attr::ALG_COMP);
+    assert_eq!(algorithm.unwrap(), common::algorithm("deflate", &[0], &[]));
+
+    // Seen in dumps, beside its tunnels, and not in the journal.
+    lab.ok(&comp_sa(&comp_info(2)));
+    let mut dump = xfrm::codec::MessageWriter::new(kind::GETSA, flag::REQUEST | flag::DUMP, 1, 0);
+    dump.attribute(attr::PROTO, &[0]);
+    let all = entries(&lab.dump(&dump.finish()));
+    let mut protocols: Vec<u8> = all.iter().map(|(_, m)| fixed::<SaInfo>(m).id.protocol).collect();
+    protocols.sort_unstable();
+    assert_eq!(protocols, [4, 108, 108]);
+    let records: Vec<_> = lab.db.records().map(|c| c.record.unwrap()).collect();
+    assert_eq!(records.len(), 1 + 2);
+    let mut again = Lab::new();
+    records.iter().for_each(|record| again.db.restore(record, again.now).unwrap());
+    assert_eq!(again.db.backend().sas.len(), 3);
+    assert_eq!(again.state(), lab.state());
+
+    // Found by both addresses, and nobody's to delete.
+    let by_ends = |kind| {
+        let id = SaId { protocol: 4, ..sa_id(0) };
+        let mut w = request(kind, &id);
+        w.field(attr::SRCADDR, &xfrm::codec::Address::from(ip(SRC)));
+        w.finish()
+    };
+    assert_eq!(lab.errno(&by_ends(kind::GETSA)), 0);
+    assert_eq!(lab.errno(&by_ends(kind::DELSA)), libc::EPERM);
+    let without_source = request(kind::GETSA, &SaId { protocol: 4, ..sa_id(0) }).finish();
+    assert_eq!(lab.errno(&without_source), libc::EINVAL);
+
+    // It goes with the last of them.
+    lab.ok(&request(kind::DELSA, &SaId { protocol: 108, ..sa_id(2) }).finish());
+    assert!(lab.db.backend().sas.contains_key(&companion_id()));
+    lab.ok(&request(kind::FLUSHSA, &SaFlush { protocol: 0, ..SaFlush::default() }).finish());
+    assert!(lab.db.backend().sas.is_empty());
+    assert_eq!(lab.db.sa_count(), 0);
+}
+
+/// In transport mode there is none; and an IPComp SA that is refused leaves none behind.
+#[test]
+fn transport_and_refused_tunnels_have_no_companion() {
+    let mut lab = Lab::new();
+    lab.ok(&comp_sa(&SaInfo { mode: 0, ..comp_info(0x1234) }));
+    assert_eq!(lab.db.backend().sas.len(), 1);
+    lab.db.backend_mut().refuse_protocol = Some((108, Refusal::new(libc::EIO, "no")));
+    assert_eq!(lab.errno(&comp_sa(&comp_info(2))), libc::EIO);
+    assert_eq!((lab.db.backend().sas.len(), lab.db.sa_count()), (1, 1));
+}
+
+/// As charon does it: a CPI is reserved, and the SA is its update.
+#[test]
+fn a_cpi_is_reserved() {
+    let mut lab = Lab::new();
+    let info = comp_info(0);
+    let alloc = |min, max| {
+        let info = info.clone();
+        request(kind::ALLOCSPI, &xfrm::codec::SpiInfo { info, min, max }).finish()
+    };
+    assert_eq!(lab.errno(&alloc(0x100, 0x1_0000)), libc::EINVAL);
+    let out = lab.ok(&alloc(0x100, 0xefff));
+    let cpi = fixed::<SaInfo>(replies(&out).next().unwrap()).id.spi.0;
+    assert!((0x100..=0xefff).contains(&cpi));
+    let mut update = request(kind::UPDSA, &comp_info(cpi));
+    update.attribute(attr::ALG_COMP, &algorithm("deflate", &[0], &[]));
+    lab.ok(&update.finish());
+    assert!(lab.db.backend().sas.contains_key(&policy::SaId { protocol: 108, ..path_id(cpi) }));
+}
+
 #[test]
 fn the_same_identity_twice_is_refused_whatever_else_differs() {
     let mut lab = Lab::new();
@@ -371,7 +468,7 @@ fn transport_mode_ipv6_and_suites() {
     let (config, ..) = lab.db.backend().sas.values().next().unwrap();
     assert_eq!(config.params.mode, esp::Mode::Transport);
     assert_eq!(config.params.suite, Suite::integrity_only(Integrity::Sha512_256));
-    assert!(config.selector.is_some_and(|s| s.dst.addr.is_ipv6() && s.dst.len == 0));
+    assert_eq!(config.selector, None, "it carries whatever policy puts in");
 }
 
 #[test]

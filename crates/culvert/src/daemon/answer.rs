@@ -322,6 +322,10 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         protocol: match params.protocol {
             Protocol::Esp => "esp".into(),
             Protocol::Ah => "ah".into(),
+            Protocol::IpComp => "comp".into(),
+            // As `ip xfrm state` calls them.
+            Protocol::IpInV4 => "4".into(),
+            Protocol::IpInV6 => "ipv6".into(),
         },
         mode: match params.mode {
             Mode::Tunnel => "tunnel".into(),
@@ -331,6 +335,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             Protocol::Esp => params.suite.to_string(),
             // That there is no encryption says the protocol.
             Protocol::Ah => params.suite.to_string().trim_start_matches("null-").to_owned(),
+            Protocol::IpComp => "deflate".to_owned(),
+            Protocol::IpInV4 | Protocol::IpInV6 => params.suite.to_string(),
         },
         esn: params.esn,
         encap: params.encap.map(|e| (e.src_port, e.dst_port)),

@@ -13,10 +13,10 @@ use policy::{Direction, Mark, PolicyEntry, Scope};
 use tracing::warn;
 
 /// What becomes of policies whose templates are not known, said of several.
-const FATE: &str = "ask for IPComp or too many SAs: their traffic is blocked";
+const FATE: &str = "ask for IPComp alone or too many SAs: their traffic is blocked";
 
 /// What whoever configured them can do.
-const REMEDY: &str = "set ipcomp = no in swanctl.conf";
+const REMEDY: &str = "IPComp is for what ESP or AH protects, by three SAs at most in all";
 
 /// The policies that are not carried out, and the interfaces that policies name.
 #[derive(Default)]
@@ -239,7 +239,10 @@ mod tests {
         }
         let warnings = shortfalls.warnings(&snapshot, no);
         let [templates, gone, alone] = &warnings[..] else { panic!("{warnings:?}") };
-        assert!(templates.starts_with("5 policies ask for IPComp or too many SAs"), "{templates}");
+        assert!(
+            templates.starts_with("5 policies ask for IPComp alone or too many SAs"),
+            "{templates}"
+        );
         assert!(templates.contains("10.1.0.0/16 to 10.3.0.0/16; "), "{templates}");
         assert!(gone.contains("5 policies name interface 77"), "{gone}");
         assert!(alone.contains("if_id 0x2a") && alone.contains("if_id = 42"), "{alone}");

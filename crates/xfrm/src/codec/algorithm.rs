@@ -204,6 +204,38 @@ impl fmt::Debug for Cipher {
     }
 }
 
+/// A compression algorithm; it has no key.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Compression {
+    keyed: Keyed,
+}
+
+impl Compression {
+    /// Decodes `XFRMA_ALG_COMP`.
+    ///
+    /// # Errors
+    /// Shorter than the key length asks for.
+    pub fn decode(bytes: &[u8]) -> Result<Compression, TooShort> {
+        Keyed::read(bytes, |_| Ok(())).map(|(keyed, ())| Compression { keyed })
+    }
+
+    /// The name as the owner gave it.
+    pub fn name(&self) -> &str {
+        self.keyed.name()
+    }
+
+    /// Appends the attribute's value.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        self.keyed.write(None, out);
+    }
+}
+
+impl fmt::Debug for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.keyed.fmt("Compression", f)
+    }
+}
+
 /// A combined-mode algorithm; the key ends with the salt.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Aead {

@@ -204,7 +204,10 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
             put_key(w, attr::ALG_AUTH, |out| auth.write(out));
             put_key(w, attr::ALG_AUTH_TRUNC, |out| auth.write_truncated(out));
         }
-        None => {}
+        Some(Algorithms::Compression(algorithm)) => {
+            put_key(w, attr::ALG_COMP, |out| algorithm.write(out));
+        }
+        Some(Algorithms::None) | None => {}
     }
     if let Some(encap) = &o.encap {
         w.field(attr::ENCAP, &**encap);

@@ -73,8 +73,10 @@ impl<B: Backend> Database<B> {
             ..SaIdInfo::default()
         };
         let serial = self.lookup(&id, &attributes).ok_or(Failure::NoSaEntry)?;
-        if self.sad.get(serial).is_none_or(super::sad::Sa::larval) {
-            return Err(Failure::NotValid);
+        match self.sad.get(serial) {
+            Some(sa) if sa.is_companion() => return Err(Failure::Companion),
+            Some(sa) if !sa.larval() => {}
+            _ => return Err(Failure::NotValid),
         }
         // Linux does not mark it as dying: the timer's own soft expiry still comes.
         let hard = request.hard != 0;

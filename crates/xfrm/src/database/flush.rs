@@ -75,7 +75,8 @@ impl<B: Backend> Database<B> {
         let serial = match progress.what {
             What::Sas(protocol) => {
                 let (serial, sa) = self.sad.before(progress.cursor)?;
-                if protocol_matches(sa.info.id.protocol, protocol) {
+                // A companion goes with the last of its tunnels.
+                if protocol_matches(sa.info.id.protocol, protocol) && !sa.is_companion() {
                     self.remove_sa(serial, out);
                     progress.has_removed = true;
                 }

@@ -165,6 +165,7 @@ impl<B: Backend> Database<B> {
             dying: false,
             deadline: None,
             mapping: None,
+            tunnel_users: 0,
         }
     }
 

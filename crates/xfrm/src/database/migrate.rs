@@ -103,7 +103,7 @@ impl<B: Backend> Database<B> {
     }
 
     /// Moves one SA; returns its new serial number. One that cannot be moved is as it was.
-    pub(super) fn move_sa(
+    fn move_sa(
         &mut self,
         serial: u64,
         to: Sa,
@@ -166,6 +166,7 @@ fn from(entry: &MigrateEntry) -> Option<(IpAddr, IpAddr)> {
 /// Whether an SA is the one that an entry means (`xfrm_migrate_state_find`).
 fn is_meant(sa: &Sa, entry: &MigrateEntry, if_id: u32) -> bool {
     !sa.larval()
+        && !sa.is_companion()
         && sa.info.mode == entry.mode
         && sa.info.id.protocol == entry.protocol
         && (entry.reqid == 0 || sa.info.reqid == entry.reqid)

@@ -4,6 +4,7 @@
 //! thread owns it. A request that fails has changed nothing.
 
 mod aevent;
+mod companion;
 mod convert;
 mod direction;
 mod dump;
@@ -14,7 +15,6 @@ mod info;
 mod larval;
 mod lifetime;
 mod migrate;
-mod migrate_state;
 mod policies;
 mod record;
 mod request;

@@ -142,7 +142,7 @@ impl<B: Backend> Database<B> {
 
     /// The record of an SA with keys.
     pub(super) fn sa_change(&self, serial: u64) -> Option<Change> {
-        let sa = self.sad.get(serial).filter(|sa| !sa.larval())?;
+        let sa = self.sad.get(serial).filter(|sa| !sa.larval() && !sa.is_companion())?;
         let message = self.sa_message(kind::NEWSA, sa, Envelope::default());
         let record = if sa.dying { with_dying(&message) } else { message };
         Some(Change { key: RecordKey::Sa(sa.id()), record: Some(record) })

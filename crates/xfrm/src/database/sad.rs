@@ -69,12 +69,19 @@ pub(super) struct Sa {
     pub deadline: Option<u64>,
     /// Boxed: few SAs have one.
     pub mapping: Option<Box<LastMapping>>,
+    /// The IPComp tunnels that it is the companion of (Linux's `tunnel_users`); 0 of all other SAs.
+    pub tunnel_users: u32,
 }
 
 impl Sa {
     /// Whether it waits for its keys.
     pub fn larval(&self) -> bool {
         self.algorithms.is_none()
+    }
+
+    /// Whether it is the companion of IPComp tunnels, and nobody's who sends requests.
+    pub fn is_companion(&self) -> bool {
+        self.tunnel_users > 0
     }
 
     /// Its destination. What is here has been checked to be of a family.
@@ -126,14 +133,18 @@ impl Sa {
         let algorithms = self.algorithms.as_ref().ok_or(Failure::NoAlgorithm)?;
         let (suite, keys) = algorithms.suite()?;
         let has = |flag| self.info.flags & flag != 0;
+        let protocol = match self.info.id.protocol {
+            c::IPPROTO_AH => Protocol::Ah,
+            c::IPPROTO_COMP => Protocol::IpComp,
+            c::IPPROTO_IPIP => Protocol::IpInV4,
+            c::IPPROTO_IPV6 => Protocol::IpInV6,
+            _ => Protocol::Esp,
+        };
         let params = SaParams {
             spi: self.info.id.spi.0,
             src: self.src(),
             dst: self.dst(),
-            protocol: match self.info.id.protocol {
-                c::IPPROTO_AH => Protocol::Ah,
-                _ => Protocol::Esp,
-            },
+            protocol,
             mode: mode(self.info.mode)?,
             suite,
             encap: self
@@ -141,8 +152,10 @@ impl Sa {
                 .encap
                 .as_ref()
                 .map(|e| UdpEncap { src_port: e.src_port.0, dst_port: e.dst_port.0 }),
-            esn: has(c::STATE_ESN),
+            esn: has(c::STATE_ESN) && !protocol.is_bare(),
             replay_window: match self.replay {
+                // What has no numbers has no window.
+                _ if protocol.is_bare() => 0,
                 ReplayForm::Short => self.info.replay_window.into(),
                 ReplayForm::Long { window, .. } => window,
             },
@@ -164,7 +177,9 @@ impl Sa {
             cpu: self.options.cpu.filter(|_| self.options.direction == Some(c::SA_DIR_OUT)),
             if_id: self.options.if_id,
             reqid: self.info.reqid,
-            selector: selector(&self.info.selector),
+            // Inside of an IPComp tunnel it protects packets of either family.
+            selector: selector(&self.info.selector)
+                .filter(|selector| self.info.mode == c::MODE_TUNNEL || !selector.is_any()),
             limits: VolumeLimits {
                 soft_bytes: l.soft_bytes,
                 hard_bytes: l.hard_bytes,
@@ -382,6 +397,7 @@ mod tests {
             dying: false,
             deadline: None,
             mapping: None,
+            tunnel_users: 0,
         }
     }
 

@@ -7,7 +7,7 @@ use super::verify::{NewSa, mark_of, new_sa};
 use super::{Change, Database, Group, Output};
 use crate::backend::{Backend, Start};
 use crate::clock::Now;
-use crate::codec::{Attributes, MarkAttribute, SaId, SaInfo, attr, constant as c, kind};
+use crate::codec::{Attributes, MarkAttribute, SaId, SaInfo, constant as c, kind};
 use crate::failure::Failure;
 
 impl<B: Backend> Database<B> {
@@ -56,7 +56,11 @@ impl<B: Backend> Database<B> {
         larval: Option<u64>,
     ) -> Result<u64, Failure> {
         let (config, keys) = sa.config(self.sad.next_serial())?;
-        self.backend.sa_add(&config, &keys, start)?;
+        self.attach_companion(&sa)?;
+        if let Err(refusal) = self.backend.sa_add(&config, &keys, start) {
+            self.detach_companion(&sa);
+            return Err(refusal.into());
+        }
         if let Some(larval) = larval {
             self.forget_sa(larval);
         }
@@ -110,6 +114,7 @@ impl<B: Backend> Database<B> {
         let (id, attributes) = call.parse::<SaId>()?;
         let serial = self.find_requested(&id, &attributes)?;
         let message = match self.sad.get(serial) {
+            Some(sa) if sa.is_companion() => return Err(Failure::Companion),
             Some(sa) => self.sa_deleted_message(sa, call.notice()),
             None => return Err(Failure::NoSa),
         };
@@ -135,9 +140,7 @@ impl<B: Backend> Database<B> {
         attributes: &Attributes<'_>,
     ) -> Result<u64, Failure> {
         if !matches!(id.protocol, c::IPPROTO_ESP | c::IPPROTO_AH | c::IPPROTO_COMP) {
-            // Protocols without SPIs are found by both addresses; none of them is carried.
-            let known = attributes.has(attr::SRCADDR);
-            return Err(if known { Failure::NoSa } else { Failure::NoSource });
+            return self.find_by_ends(id, attributes);
         }
         self.lookup(id, attributes).ok_or(Failure::NoSa)
     }
@@ -157,6 +160,7 @@ impl<B: Backend> Database<B> {
             // What was installed has keys that fit.
             let keys = algorithms.suite().map(|(_, keys)| keys).unwrap_or_default();
             self.backend.sa_delete(&sa.id(), &keys);
+            self.detach_companion(&sa);
             out.push(Output::Change(Change::sa_gone(&sa)));
         }
     }
@@ -207,6 +211,7 @@ pub(super) fn build(new: NewSa, added_s: u64, now: Now) -> Result<Sa, Failure> {
         dying: false,
         deadline: None,
         mapping: None,
+        tunnel_users: 0,
     })
 }
 

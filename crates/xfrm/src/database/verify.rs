@@ -6,9 +6,9 @@ use super::sad::{ReplayForm, SaOptions};
 use super::spd::{DIR_MASK, direction as policy_direction};
 use crate::backend::{Counters, Replay};
 use crate::codec::{
-    AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Encap, EsnReplay, Field, LifetimeCurrent,
-    MarkAttribute, Offload, PolicyInfo, ReplayState, SaInfo, SelectorInfo, Template, attr,
-    constant as c,
+    AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Compression, Encap, EsnReplay, Field,
+    LifetimeCurrent, MarkAttribute, Offload, PolicyInfo, ReplayState, SaInfo, SelectorInfo,
+    Template, attr, constant as c,
 };
 use crate::failure::Failure;
 use crate::suite::Algorithms;
@@ -62,6 +62,8 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     };
     let auth = auth.transpose().map_err(too_short)?;
     let cipher = a.bytes(attr::ALG_CRYPT).map(Cipher::decode).transpose().map_err(too_short)?;
+    let compression = a.bytes(attr::ALG_COMP).map(Compression::decode);
+    let compression = compression.transpose().map_err(too_short)?;
     security_context(a)?;
     let long = replay(&info, a)?;
     mode(info.mode)?;
@@ -87,13 +89,12 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
         return Err(Failure::SpiZero);
     }
     let options = options(a, direction)?;
-    let is_ah = info.id.protocol == c::IPPROTO_AH;
-    if is_ah && options.encap.is_some() {
-        return Err(Failure::AhEncap);
-    }
-    let algorithms = match is_ah {
-        true => Algorithms::settle_ah(auth)?,
-        false => Algorithms::settle(aead, cipher, auth)?,
+    let algorithms = match info.id.protocol {
+        c::IPPROTO_AH if options.encap.is_some() => return Err(Failure::AhEncap),
+        c::IPPROTO_COMP if options.encap.is_some() => return Err(Failure::IpCompEncap),
+        c::IPPROTO_AH => Algorithms::settle_ah(auth)?,
+        c::IPPROTO_COMP => Algorithms::settle_ipcomp(compression.ok_or(Failure::IpCompAlgorithm)?)?,
+        _ => Algorithms::settle(aead, cipher, auth)?,
     };
 
     let short: ReplayState = a.value(attr::REPLAY_VAL).unwrap_or_default();
@@ -143,7 +144,12 @@ fn protocol(info: &SaInfo, a: &Attributes<'_>) -> Result<(), Failure> {
             Err(Failure::AhAttribute)
         }
         c::IPPROTO_AH => Ok(()),
-        c::IPPROTO_COMP => Err(Failure::IpComp),
+        c::IPPROTO_COMP if !a.has(attr::ALG_COMP) => Err(Failure::IpCompAlgorithm),
+        c::IPPROTO_COMP if separate || a.has(attr::ALG_AEAD) || a.has(attr::TFCPAD) => {
+            Err(Failure::IpCompAttribute)
+        }
+        c::IPPROTO_COMP if info.id.spi.0 > u16::MAX.into() => Err(Failure::Cpi),
+        c::IPPROTO_COMP => Ok(()),
         c::IPPROTO_DSTOPTS | c::IPPROTO_ROUTING => Err(Failure::MobileIpv6),
         _ => Err(Failure::Protocol),
     }
@@ -179,26 +185,6 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     if encap.as_ref().is_some_and(|e| e.kind != c::UDP_ENCAP_ESPINUDP) {
         return Err(Failure::EncapKind);
     }
-    not_carried(a)?;
-    let number = |kind| a.value::<u32>(kind);
-    Ok(SaOptions {
-        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
-        care_of: a.value(attr::COADDR).map(Box::new),
-        encap,
-        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
-        mark: mark_of(a),
-        set_mark: set_mark_of(a),
-        if_id: if_id_of(a),
-        direction,
-        cpu: number(attr::SA_PCPU),
-        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
-        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
-        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
-    })
-}
-
-/// What a device or the database would have to do, and does not.
-pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
     // Plain crypto offload falls back to software where the device has none, as on Linux.
     let offload = a.value::<Offload>(attr::OFFLOAD_DEV);
     if offload.is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
@@ -207,14 +193,27 @@ pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
     if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
         return Err(Failure::Keepalive);
     }
-    Ok(())
-}
-
-/// The mark that a request's SA sets, zero where there is none.
-pub(super) fn set_mark_of(a: &Attributes<'_>) -> MarkAttribute {
-    let mask = || a.value(attr::SET_MARK_MASK).unwrap_or(u32::MAX);
-    let value = a.value::<u32>(attr::SET_MARK);
-    value.map_or_else(MarkAttribute::default, |value| MarkAttribute { value, mask: mask() })
+    let number = |kind| a.value::<u32>(kind);
+    let set_mark = match number(attr::SET_MARK) {
+        Some(value) => {
+            MarkAttribute { value, mask: number(attr::SET_MARK_MASK).unwrap_or(u32::MAX) }
+        }
+        None => MarkAttribute::default(),
+    };
+    Ok(SaOptions {
+        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
+        care_of: a.value(attr::COADDR).map(Box::new),
+        encap,
+        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
+        mark: mark_of(a),
+        set_mark,
+        if_id: if_id_of(a),
+        direction,
+        cpu: number(attr::SA_PCPU),
+        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
+        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
+        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
+    })
 }
 
 /// A security context must be sound; without a security module it then means nothing, as on Linux.
@@ -231,7 +230,7 @@ pub(super) fn security_context(a: &Attributes<'_>) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn selector(s: &SelectorInfo) -> Result<(), Failure> {
+fn selector(s: &SelectorInfo) -> Result<(), Failure> {
     let max = match s.family {
         AF_INET => 32,
         AF_INET6 => 128,

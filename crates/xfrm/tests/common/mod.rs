@@ -29,6 +29,8 @@ pub struct Recorder {
     pub refuse: Option<Refusal>,
     /// Refuses SAs from this source.
     pub refuse_src: Option<(IpAddr, Refusal)>,
+    /// Refuses SAs of this protocol.
+    pub refuse_protocol: Option<(u8, Refusal)>,
     /// Refuses counters only.
     pub refuse_counters: bool,
 }
@@ -44,6 +46,11 @@ impl Backend for Recorder {
         self.refusal()?;
         if let Some((src, refusal)) = &self.refuse_src
             && config.params.src == *src
+        {
+            return Err(refusal.clone());
+        }
+        if let Some((protocol, refusal)) = &self.refuse_protocol
+            && config.params.protocol.number() == *protocol
         {
             return Err(refusal.clone());
         }

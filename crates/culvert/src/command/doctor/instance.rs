@@ -193,12 +193,10 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              --load-all and swanctl --rekey"
                 .into(),
         )
-    } else if warning.contains("IPComp or too many SAs") {
+    } else if warning.contains("IPComp alone or too many SAs") {
         (
-            "culvert does not compress, and protects a packet by three SAs at most",
-            format!(
-                "set ipcomp = no in swanctl.conf; which they are: culvert policy --name {name}"
-            ),
+            "culvert compresses what ESP or AH protects, before that, and applies three SAs at most",
+            format!("put ESP or AH behind IPComp; which they are: culvert policy --name {name}"),
         )
     } else if warning.contains("no tunnel interface has it") {
         (
@@ -392,7 +390,7 @@ mod tests {
             ),
             (
                 |f| {
-                    let warning = "1 policies ask for IPComp or too many SAs: blocked".into();
+                    let warning = "1 policies ask for IPComp alone or too many SAs: blocked".into();
                     daemon_of(f).status.warnings.push(warning);
                 },
                 "daemon",

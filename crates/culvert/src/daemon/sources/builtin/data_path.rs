@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crypto::{EngineError, Keys, Providers};
+use crypto::{EngineError, Keys, Providers, Session};
 use esp::{LiveNumbers, Sa, TunnelHeaders};
 use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
@@ -96,7 +96,8 @@ impl DataPath {
     /// removed.
     pub fn follow_sas(&mut self) -> impl Iterator<Item = (IpAddr, u32)> {
         self.sa_steps = Some(Vec::new());
-        self.databases.sas().map(|sa| (sa.config.params.dst, sa.config.params.spi))
+        let ids = self.databases.sas().map(|sa| sa.config.id());
+        ids.filter(is_steered).map(|id| (id.dst, id.spi))
     }
 
     /// SAs added and removed since the last call, in order; none unless SAs are followed.
@@ -104,12 +105,27 @@ impl DataPath {
         self.sa_steps.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn sa_step(&mut self, params: (IpAddr, u32), is_added: bool) {
+    fn sa_step(&mut self, id: &SaId, is_added: bool) {
         self.sa_changes += 1;
-        if let Some(steps) = &mut self.sa_steps {
-            let (dst, spi) = params;
-            steps.push(SaStep { dst, spi, is_added });
+        if let Some(steps) = &mut self.sa_steps
+            && is_steered(id)
+        {
+            steps.push(SaStep { dst: id.dst, spi: id.spi, is_added });
         }
+    }
+
+    /// The session of the first engine that has the suite.
+    fn session(&self, config: &SaConfig, keys: &Keys) -> Result<Session, Refusal> {
+        if config.params.protocol.is_bare() {
+            return Ok(Session::none());
+        }
+        self.providers.session(config.params.suite, keys).map_err(|e| {
+            let errno = match e {
+                EngineError::NoProvider { .. } => errno::ENOSYS,
+                _ => errno::EINVAL,
+            };
+            Refusal::new(errno, format!("culvert: {e}"))
+        })
     }
 
     /// Releases the live numbers of SAs without a record.
@@ -144,7 +160,8 @@ impl DataPath {
             .borrow_mut()
             .live_numbers(owner, LiveNumbers::needed(window))
             .map_err(|e| Refusal::new(errno::ENOMEM, format!("culvert: {e}")))?;
-        if matches!(start, Start::Kept) && grant.origin == Origin::New {
+        let has_numbers = !config.params.protocol.is_bare();
+        if has_numbers && matches!(start, Start::Kept) && grant.origin == Origin::New {
             self.vault.borrow_mut().release(owner);
             let text = "culvert: the SA's sequence numbers are lost; using it would repeat a nonce";
             return Err(Refusal::new(errno::EINVAL, text));
@@ -162,13 +179,7 @@ impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         let params = &config.params;
         weak::check(params.suite, self.rules.allow_weak)?;
-        let session = self.providers.session(params.suite, keys).map_err(|e| {
-            let errno = match e {
-                EngineError::NoProvider { .. } => errno::ENOSYS,
-                _ => errno::EINVAL,
-            };
-            Refusal::new(errno, format!("culvert: {e}"))
-        })?;
+        let session = self.session(config, keys)?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
         if self.vault.borrow().is_held(owner) {
@@ -204,7 +215,7 @@ impl Backend for DataPath {
             .add_sa(last_numbers::with_alarm(config, &sa), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.set_marks.add(config);
-        self.sa_step((params.dst, params.spi), true);
+        self.sa_step(&id, true);
         Ok(())
     }
 
@@ -227,7 +238,7 @@ impl Backend for DataPath {
         self.set_marks.remove(&entry.config);
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
-        self.sa_step((id.dst, id.spi), false);
+        self.sa_step(id, false);
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
@@ -307,6 +318,11 @@ impl Backend for DataPath {
     fn set_default(&mut self, direction: Direction, action: Action) {
         self.databases.set_default(direction, action);
     }
+}
+
+/// Whether packets from outside name the SA: what is inside of others does not come to a port.
+fn is_steered(id: &SaId) -> bool {
+    matches!(id.protocol, wire::protocol::ESP | wire::protocol::AH)
 }
 
 fn set_received(sa: &Sa, replay: &Replay) {
