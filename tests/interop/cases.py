@@ -61,6 +61,11 @@ COLUMNS = {
     "tunnel esn across 2^32": {"esn": True, "start": 0xFFFFFFF0},
 }
 
+#: What IPComp is tried with.
+COMPRESSED = (
+    "tunnel 4in4", "tunnel 6in6", "tunnel 6in4", "tunnel 4in6", "transport v4", "transport v6",
+)  # fmt: skip
+
 #: Those of suites that differ from one with all columns in their algorithms alone, whose lengths and nonces such a
 #: suite has, too.
 FEW = ("tunnel 4in4", "transport v6", "tunnel esn")
@@ -85,6 +90,7 @@ SAMPLE = (
     "aes128gcm16 tunnel udp-encap",
     "ah-sha256 transport v6",
     "aes128gcm16 tunnel 4in4 in AH",
+    "deflate in aes128gcm16 tunnel 4in4",
     "aes256gcm16 tunnel esn across 2^32",
     "chacha20poly1305 tunnel 6in4",
     "ike aes128gcm16, rekeys under load",
@@ -112,6 +118,10 @@ class Case:
     sizes: tuple = SIZES
     #: The algorithm of an SA of AH, in transport mode, that is around the first; empty for none.
     around: str = ""
+    #: Whether an SA of IPComp is inside, in the case's mode; that of the suite is of transport mode then.
+    comp: bool = False
+    #: Whether the pings are random bytes, which compression does not make shorter.
+    noise: bool = False
     #: Payloads that must be refused with an error that says so.
     too_big: tuple = ()
     #: The pings' DF bit, as for lab.pinger; None leaves it to the system.
@@ -137,6 +147,17 @@ def static_cases():
     for flag in ("nopmtudisc", "noecn", "decap-dscp", "align4"):
         yield Case(f"{gcm} tunnel flag {flag}", gcm, flag=flag)
     yield Case(f"{gcm} tunnel tfcpad 600", gcm, tfc_bytes=600)
+    for column in COMPRESSED:
+        how = COLUMNS[column]
+        yield Case(f"deflate in {gcm} {column}", gcm, comp=True, **how)
+        yield Case(f"deflate in {gcm} {column} noise", gcm, comp=True, noise=True, **how)
+        # Linux compresses before it fragments: one packet becomes several only where it stays long.
+        yield Case(
+            f"deflate in {gcm} {column} big", gcm, comp=True, sizes=(1472, 4000), df=False, **how
+        )  # fmt: skip
+    yield Case(f"deflate in {gcm} tunnel 4in4 in AH", gcm, comp=True, around="ah-sha256")
+    yield Case(f"deflate in {gcm} tunnel udp-encap", gcm, comp=True, encap=True)
+    yield Case("deflate in ah-sha256 tunnel 4in4", "ah-sha256", comp=True)
     # What fits into 1500 bytes: less outer header, SPI and sequence number, IV, ICV, and the two
     # bytes of the trailer, the whole of it a multiple of four (RFC 4303, section 2.4).
     yield Case(f"{gcm} tunnel 4in4 path MTU", gcm, sizes=(1400, 1418), too_big=(1419, 1472), df=True)
@@ -176,6 +197,16 @@ def batch(case, serial, me, peer):
 
 
 def _states(case, serial, source, destination, out):
+    if case.comp:
+        # The CPI has 16 bits, and those below 256 are taken.
+        cpi = 0x100 + 2 * serial + (source is KERNEL)
+        flags = ' flag "af-unspec"' if case.outer != case.inner else ""
+        yield (
+            f"xfrm state add src {source.outer[case.outer]} dst {destination.outer[case.outer]} "
+            f"proto comp spi {cpi:#x} reqid 7 mode {case.mode}{flags} comp deflate"
+        )
+        # Linux holds the selector of each SA against the innermost packet: those of mixed families have none.
+        case = replace(case, mode="transport")
     yield _state(case, serial, source, destination, out)
     if case.around:
         ah = replace(case, suite=case.around, mode="transport", tfc_bytes=0, flag="", around="")
@@ -226,6 +257,12 @@ def _policies(case, me, peer):
         near, far, out, back, inbound = mine, its, "", "", ("in",)
         what = "proto icmp" if case.outer == 4 else "proto ipv6-icmp type 128"
     words = f"proto {_proto(case.suite)} reqid 7 mode {case.mode}"
+    words_in = words
+    if case.comp:
+        esp = f"tmpl proto {_proto(case.suite)} reqid 7 mode transport"
+        words = f"proto comp reqid 7 mode {case.mode} {esp}"
+        # As charon has it: what is not worth compressing comes without.
+        words_in = f"proto comp reqid 7 mode {case.mode} level use {esp}"
     # Between the ends of the tunnel, if there is one.
     around = " tmpl proto ah reqid 7 mode transport" if case.around else ""
     for kind in [what] if case.mode == "tunnel" or case.outer == 4 else [what, what[:-3] + "129"]:
@@ -233,5 +270,5 @@ def _policies(case, me, peer):
         for way in inbound:
             yield (
                 f"xfrm policy add src {far} dst {near} {kind} dir {way} priority 100 "
-                f"tmpl {back} {words}{around}"
+                f"tmpl {back} {words_in}{around}"
             )

@@ -37,11 +37,16 @@ def install(batch):
 
 
 def counters():
-    """Packets of each SA, in the order of the list, and the IPsec errors that were counted."""
+    """Packets of each SA that protects, in the order of the list; of each that compresses, and of those
+    of IP in IP beside them; and the IPsec errors that were counted."""
     states = subprocess.run(["ip", "-s", "xfrm", "state"], capture_output=True, text=True).stdout
-    current = re.findall(r"lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)", states)
+    current = r"^\s+proto (\w+) .*?lifetime current:\s+\d+\(bytes\), (\d+)\(packets\)"
+    of = {"packets": [], "compressed": [], "plain": []}
+    kinds = {"esp": "packets", "ah": "packets", "comp": "compressed"}
+    for proto, packets in re.findall(current, states, re.MULTILINE | re.DOTALL):
+        of[kinds.get(proto, "plain")].append(int(packets))
     errors = dict(line.split() for line in Path("/proc/net/xfrm_stat").read_text().splitlines())
-    return {"packets": [int(n) for n in current], "errors": {k: int(v) for k, v in errors.items()}}
+    return {**of, "errors": {k: int(v) for k, v in errors.items()}}
 
 
 def ask(to, how):

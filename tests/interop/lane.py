@@ -144,7 +144,8 @@ class Lane:
         before = self._ask("counters")()
         bad = []
         waiting = {
-            name: send(case.sizes, df=case.df, wait=PING_S) for name, send in sides.items()
+            name: send(case.sizes, df=case.df, wait=PING_S, noise=case.noise)
+            for name, send in sides.items()
         }
         for name, results in reversed(waiting.items()):
             for got in results():
@@ -166,12 +167,30 @@ class Lane:
         # With AH around each is an SA of its own.
         if len(counted) != (4 if case.around else 2) or min(counted) < wanted:
             yield f"the kernel's SAs counted {counted} packets, not {wanted}"
+        if case.comp:
+            yield from self._compressed(case, before, after)
         for name, value in after["errors"].items():
             if value != before["errors"][name]:
                 yield f"the kernel counts {name} {value - before['errors'][name]}"
         for name, value in daemon.drops().items():
             if value != stood.get(name, 0):
                 yield f"culvert drops {name} {value - stood.get(name, 0)}"
+
+
+    def _compressed(self, case, before, after):
+        """What compression makes shorter came compressed, all else did not."""
+        # The one that is sent by counts what it tries, the other what was compressed.
+        compressed = [b - a for a, b in zip(before["compressed"], after["compressed"])]
+        long = 0 if case.noise else 2 * 3 * sum(size >= 100 for size in case.sizes)
+        # Of a short packet enough may be headers, which become shorter whatever is in it.
+        either = 2 * 3 * sum(50 <= size < 200 for size in case.sizes)
+        is_too_much = case.noise and min(compressed) > either
+        if len(compressed) != 2 or min(compressed) < long or is_too_much:
+            yield f"the kernel's SAs of IPComp counted {compressed} packets, not {long}"
+        plain = sum(after["plain"]) - sum(before["plain"])
+        short = 2 * 3 * sum(size < 50 or case.noise for size in case.sizes) - either
+        if case.mode == "tunnel" and plain < short:
+            yield f"the kernel's SAs of IP in IP counted {plain} packets, not {short}"
 
 
 def _short(text):

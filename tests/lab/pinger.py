@@ -25,7 +25,7 @@ ERRORS = {
 
 def ping(
     host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1, enough=None,
-    until=lambda: False,
+    until=lambda: False, noise=False,
 ):
     """Sends `count` echo requests with `size` bytes each, `interval` seconds apart.
 
@@ -34,7 +34,8 @@ def ping(
     sent, by the monotonic clock, and its round trip or None), text (for people).
     It ends when all are answered, or `enough` of them, or `wait` seconds after the last was sent;
     what was not sent by then is not counted. No more are sent once `until()` is true. `df`: True forbids
-    fragmentation, False allows it, None leaves it to the system.
+    fragmentation, False allows it, None leaves it to the system. `noise`: the bytes are random, so that
+    nobody can compress them. An answer with other bytes than the request is an error.
     """
     version = 6 if ":" in to else 4
     inet = socket.AF_INET6 if version == 6 else socket.AF_INET
@@ -50,7 +51,9 @@ def ping(
         sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         if source:
             sock.bind((source, 0))
-        return _Run(sock, version, to, count, size, enough or count).go(interval, wait, until)
+        run = _Run(sock, version, to, count, size, enough or count)
+        run.body = os.urandom(size) if noise else (MARK * (size // len(MARK) + 1))[:size]
+        return run.go(interval, wait, until)
 
 
 class _Run:
@@ -85,7 +88,7 @@ class _Run:
         }  # fmt: skip
 
     def _send(self, number):
-        body = (MARK * (self.size // len(MARK) + 1))[: self.size]
+        body = self.body
         head = struct.pack("!BBHHH", self.request, 0, 0, self.ident, number)
         if self.version == 4:  # the kernel does it for ICMPv6
             head = struct.pack("!BBHHH", self.request, 0, _checksum(head + body), self.ident, number)
@@ -118,7 +121,9 @@ class _Run:
             return
         kind, code, _, ident, number = struct.unpack_from("!BBHHH", icmp)
         if kind == self.reply and ident == self.ident:
-            if number in self.times:
+            if icmp[8:] != self.body:
+                self.errors.append(f"answer {number} has other bytes than its request")
+            elif number in self.times:
                 self.duplicates += 1
             elif number in self.sent_at:
                 self.times[number] = time.monotonic() - self.sent_at[number]
