@@ -124,6 +124,7 @@ pub(crate) mod xfrm {
     pub(crate) const GETSPDINFO: u16 = 0x25;
     pub(crate) const MAPPING: u16 = 0x26;
     pub(crate) const GETDEFAULT: u16 = 0x28;
+    pub(crate) const MIGRATE_STATE: u16 = 0x29;
 
     /// The `nl_groups` bit under which the kernel sends an event of this type, or 0.
     pub(crate) fn event_group(kind: u16) -> u32 {
@@ -134,7 +135,7 @@ pub(crate) mod xfrm {
             NEWPOLICY | UPDPOLICY | DELPOLICY | FLUSHPOLICY => 1 << 3,
             NEWAE => 1 << 4,
             REPORT => 1 << 5,
-            MIGRATE => 1 << 6,
+            MIGRATE | MIGRATE_STATE => 1 << 6,
             MAPPING => 1 << 7,
             _ => 0,
         }

@@ -231,6 +231,16 @@ failures! {
     MigrateAddress => EINVAL, "the ends of a migration must be addresses of hosts";
     /// Two entries about one SA.
     MigrateTwice => EINVAL, "two entries of a migration have the same old ends";
+    /// The reserved field of a migration.
+    MigrateReserved => EINVAL, "the reserved field of a migration must be zero";
+    /// Flags of a migration.
+    MigrateFlags => EINVAL, "a flag of the migration is not known";
+    /// A selector that cannot follow the ends.
+    MigrateSelector => EINVAL, "the SA's selector is not that of its two ends, so it cannot follow them";
+    /// Encapsulation of a migration.
+    MigrateEncap => EINVAL, "a migration knows ESP in UDP (RFC 3948), or 0 for no encapsulation";
+    /// Keepalives without UDP encapsulation.
+    KeepaliveWithoutEncap => EINVAL, "NAT keepalives need UDP encapsulation";
     /// The policy to move.
     MigratePolicy => ENOENT, "no policy has this selector, direction and interface id";
     /// Templates of the policy to move.

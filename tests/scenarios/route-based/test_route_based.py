@@ -74,6 +74,50 @@ def test_routes_decide(network):
     assert rows["ipsec0"]["kind"] == "tunnel" and rows["ipsec0"]["if_id"] == 42, rows
 
 
+def by_hand(gateway, here, there, spis):
+    """SAs and policies for everything, a pair for each interface id."""
+    lines = []
+    for if_id, (out, back) in spis.items():
+        for spi, src, dst in ((out, here, there), (back, there, here)):
+            lines.append(
+                f"xfrm state add src {src} dst {dst} proto esp spi {spi:#x} reqid {if_id} mode tunnel "
+                f"if_id {if_id} aead rfc4106(gcm(aes)) 0x{spi:040x} 128 replay-window 64"
+            )
+        for direction, src, dst in (("out", here, there), ("in", there, here), ("fwd", there, here)):
+            lines.append(
+                f"xfrm policy add src 0.0.0.0/0 dst 0.0.0.0/0 dir {direction} priority 100 if_id {if_id} "
+                f"tmpl src {src} dst {dst} proto esp reqid {if_id} mode tunnel"
+            )
+    batch = gateway.host.lab.tmp / f"{gateway.host.name}.xfrm"
+    batch.write_text("\n".join(lines) + "\n")
+    gateway.daemon.exec("ip", "-batch", batch)
+
+
+def test_two_tunnels_for_everything_between_the_same_gateways(network):
+    """Nothing but routes tells them apart."""
+    net = network()
+    second = TUNNEL.replace("ipsec0", "ipsec1").replace("42", "43")
+    for gateway in net.gateways():
+        gateway.daemon.write_config(gateway.daemon.config.read_text() + TUNNEL + second)
+        gateway.daemon.start()
+    by_hand(net.gwa, t.WAN_A4, t.WAN_B4, {42: (0x1042, 0x2042), 43: (0x1043, 0x2043)})
+    by_hand(net.gwb, t.WAN_B4, t.WAN_A4, {42: (0x2042, 0x1042), 43: (0x2043, 0x1043)})
+
+    def carried():
+        return {int(sa["spi"], 16): sa["packets"] for sa in net.gwa.daemon.json("sa")}
+
+    wire = Capture(net.mid, "west")
+    expected = dict.fromkeys((0x1042, 0x2042, 0x1043, 0x2043), 0)
+    for there, back, n in (("ipsec0", "ipsec0", 5), ("ipsec1", "ipsec1", 6), ("ipsec0", "ipsec1", 7)):
+        net.gwa.host.ip("route", "replace", "10.2.0.0/24", "dev", there)
+        net.gwb.host.ip("route", "replace", "10.1.0.0/24", "dev", back)
+        assert_ping(net.client, t.SERVER4, count=n)
+        expected[0x1042 if there == "ipsec0" else 0x1043] += n
+        expected[0x2042 if back == "ipsec0" else 0x2043] += n
+        wait_for("the counters", lambda: carried() == expected)
+    assert_only_protected(wire.stop())
+
+
 def test_without_a_policy_nothing_leaves(network):
     net = with_tunnels(tunnels(network))
     net.gwa.swan.terminate(ike="gw")

@@ -90,8 +90,10 @@ pub mod kind {
     pub const SETDEFAULT: u16 = 0x27;
     /// Reads the default action.
     pub const GETDEFAULT: u16 = 0x28;
+    /// Moves one SA to other addresses.
+    pub const MIGRATE_STATE: u16 = 0x29;
     /// The last type.
-    pub const MAX: u16 = GETDEFAULT;
+    pub const MAX: u16 = MIGRATE_STATE;
 }
 
 /// Flags of a message.

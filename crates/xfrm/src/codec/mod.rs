@@ -17,7 +17,7 @@ pub use message::{Acknowledgement, Header, Message, MessageWriter, Messages, fla
 pub use replay::{EsnReplay, MAX_BITMAP_WORDS};
 pub use structs::{
     Acquire, AddressFilter, AeventId, Encap, Expire, Id, LifetimeConfig, LifetimeCurrent, Mapping,
-    MarkAttribute, MigrateEntry, Offload, PolicyDefault, PolicyExpire, PolicyId, PolicyInfo,
-    ReplayState, SaFlush, SaId, SaInfo, SadHashInfo, SelectorInfo, SpdHashInfo, SpdInfo,
-    SpdThreshold, SpiInfo, Statistics, Template, constant,
+    MarkAttribute, MigrateEntry, MigrateState, Offload, PolicyDefault, PolicyExpire, PolicyId,
+    PolicyInfo, ReplayState, SaFlush, SaId, SaInfo, SadHashInfo, SelectorInfo, SpdHashInfo,
+    SpdInfo, SpdThreshold, SpiInfo, Statistics, Template, constant,
 };

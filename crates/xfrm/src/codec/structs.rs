@@ -289,6 +289,28 @@ layout! {
         new_family: u16,
     }
 
+    /// `xfrm_user_migrate_state`: where one SA moves.
+    MigrateState, 132 bytes {
+        /// The SA.
+        id: SaId,
+        /// The destination from now on.
+        new_dst: Address,
+        /// The source from now on.
+        new_src: Address,
+        /// The mark that the SA is found by.
+        old_mark: MarkAttribute,
+        /// The selector from now on.
+        selector: SelectorInfo,
+        /// Ties to policies from now on.
+        reqid: u32,
+        /// `XFRM_MIGRATE_STATE_*`.
+        flags: u32,
+        /// Family of the ends from now on.
+        new_family: u16,
+        /// Must be zero.
+        reserved: u16,
+    }
+
     /// `xfrm_user_acquire`: asks the IKE daemon for an SA.
     Acquire, 280 bytes {
         /// The SA wanted.
@@ -504,6 +526,11 @@ pub mod constant {
     /// Outbound only.
     pub const SA_DIR_OUT: u8 = 2;
 
+    /// A migration leaves offload behind.
+    pub const MIGRATE_CLEAR_OFFLOAD: u32 = 1;
+    /// A migration has the selector of an SA between hosts follow its ends.
+    pub const MIGRATE_UPDATE_HOST_SELECTOR: u32 = 2;
+
     /// No limit by volume.
     pub const INFINITY: u64 = u64::MAX;
     /// Most templates of a policy.
@@ -541,6 +568,7 @@ mod tests {
             round_trip::<PolicyExpire>(&noise);
             round_trip::<Template>(&noise);
             round_trip::<MigrateEntry>(&noise);
+            round_trip::<MigrateState>(&noise);
             round_trip::<Acquire>(&noise);
             round_trip::<Encap>(&noise);
             round_trip::<ReplayState>(&noise);

@@ -103,7 +103,7 @@ impl<B: Backend> Database<B> {
     }
 
     /// Moves one SA; returns its new serial number. One that cannot be moved is as it was.
-    fn move_sa(
+    pub(super) fn move_sa(
         &mut self,
         serial: u64,
         to: Sa,

@@ -15,6 +15,7 @@ mod info;
 mod larval;
 mod lifetime;
 mod migrate;
+mod migrate_state;
 mod policies;
 mod record;
 mod request;

@@ -175,6 +175,7 @@ impl<B: Backend> Database<B> {
             kind::SETDEFAULT => self.set_default(call),
             kind::GETDEFAULT => self.get_default(call),
             kind::MIGRATE => self.migrate(call),
+            kind::MIGRATE_STATE => self.migrate_state(call),
             _ => Err(Failure::MessageType),
         }?;
         Ok(None)

@@ -185,6 +185,26 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     if encap.as_ref().is_some_and(|e| e.kind != c::UDP_ENCAP_ESPINUDP) {
         return Err(Failure::EncapKind);
     }
+    not_carried(a)?;
+    let number = |kind| a.value::<u32>(kind);
+    Ok(SaOptions {
+        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
+        care_of: a.value(attr::COADDR).map(Box::new),
+        encap,
+        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
+        mark: mark_of(a),
+        set_mark: set_mark_of(a),
+        if_id: if_id_of(a),
+        direction,
+        cpu: number(attr::SA_PCPU),
+        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
+        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
+        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
+    })
+}
+
+/// What a device or the database would have to do, and does not.
+pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
     // Plain crypto offload falls back to software where the device has none, as on Linux.
     let offload = a.value::<Offload>(attr::OFFLOAD_DEV);
     if offload.is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
@@ -193,27 +213,14 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
         return Err(Failure::Keepalive);
     }
-    let number = |kind| a.value::<u32>(kind);
-    let set_mark = match number(attr::SET_MARK) {
-        Some(value) => {
-            MarkAttribute { value, mask: number(attr::SET_MARK_MASK).unwrap_or(u32::MAX) }
-        }
-        None => MarkAttribute::default(),
-    };
-    Ok(SaOptions {
-        extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
-        care_of: a.value(attr::COADDR).map(Box::new),
-        encap,
-        tfc_pad_len: number(attr::TFCPAD).unwrap_or(0),
-        mark: mark_of(a),
-        set_mark,
-        if_id: if_id_of(a),
-        direction,
-        cpu: number(attr::SA_PCPU),
-        mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
-        replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
-        timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),
-    })
+    Ok(())
+}
+
+/// The mark that a request's SA sets, zero where there is none.
+pub(super) fn set_mark_of(a: &Attributes<'_>) -> MarkAttribute {
+    let mask = || a.value(attr::SET_MARK_MASK).unwrap_or(u32::MAX);
+    let value = a.value::<u32>(attr::SET_MARK);
+    value.map_or_else(MarkAttribute::default, |value| MarkAttribute { value, mask: mask() })
 }
 
 /// A security context must be sound; without a security module it then means nothing, as on Linux.
@@ -230,7 +237,7 @@ pub(super) fn security_context(a: &Attributes<'_>) -> Result<(), Failure> {
     }
 }
 
-fn selector(s: &SelectorInfo) -> Result<(), Failure> {
+pub(super) fn selector(s: &SelectorInfo) -> Result<(), Failure> {
     let max = match s.family {
         AF_INET => 32,
         AF_INET6 => 128,
