@@ -205,3 +205,40 @@ def test_own_sas_are_rekeyed(network):
     assert_perfect(stream.finish())
     assert {0, 1} <= own(net.gwa).keys()
     assert_each_worker_uses_its_own(net)
+
+
+def test_iproute2_says_and_hears_it(network):
+    """The iproute2 of that root knows directions and CPUs, and prints why something is refused."""
+    net = network()
+    net.gwa.daemon.start()
+
+    def ip(*args, check=True):
+        wrap = net.gwa.swan.wrap
+        return net.gwa.host.run(*wrap, *argv6("ip", "xfrm", "state", *args), check=check)
+
+    def add(spi, *more, check=True):
+        key = "0x" + "11" * 20
+        return ip(
+            "add", "src", t.WAN_A4, "dst", t.WAN_B4, "proto", "esp", "spi", spi, "mode", "tunnel",
+            "aead", "rfc4106(gcm(aes))", key, "128", *more, check=check,
+        )  # fmt: skip
+
+    for more, word in (
+        (("dir", "out", "replay-window", "32"), "no replay window"),
+        (("dir", "out", "flag", "decap-dscp"), "decap-dscp"),
+        (("dir", "in", "flag", "nopmtudisc"), "nopmtudisc"),
+        (("dir", "in", "extra-flag", "oseq-may-wrap"), "oseq-may-wrap"),
+        (("pcpu-num", "1"), "needs a direction"),
+        (("dir", "out", "pcpu-num", "100000"), "beyond"),
+    ):
+        done = add("0x100", *more, check=False)
+        assert done.returncode != 0 and word in done.stderr, (more, done.stderr)
+    assert ip("list").stdout == ""
+    add("0x101", "dir", "out", "pcpu-num", "1")
+    add("0x102", "dir", "in", "replay-window", "32", "flag", "icmp")
+    shown = ip("list").stdout
+    assert re.search(r"spi 0x0*101[^S]*dir out[^S]*pcpu-num 1|pcpu-num 1[^S]*dir out", shown), shown
+    assert "dir in" in shown and "flag icmp" in shown and "1111" in shown, shown
+    hidden = ip("list", "nokeys").stdout
+    assert "1111" not in hidden and "dir in" in hidden, hidden
+    assert {sa["cpu"] for sa in net.gwa.daemon.json("sa")} == {None, 1}
