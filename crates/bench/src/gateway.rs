@@ -12,7 +12,8 @@ use dataplane::{
     Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, PortKind,
     Tables, Team, Waker, Worker, WorkerParts,
 };
-use esp::{IvSource, LiveNumbers, Sa};
+use esp::{IvSource, LiveNumbers, Sa, Sealing};
+use forward::fragment;
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
@@ -133,7 +134,11 @@ pub(crate) struct Built {
 
 impl Gateway {
     pub(crate) fn new(plan: Plan<'_>) -> Result<Gateway, BenchError> {
-        let chunks = plan.frames + SPARE_FRAMES;
+        let chunks = match plan.traffic.shape.in_two {
+            false => plan.frames + SPARE_FRAMES,
+            // The worker's pool may keep what it has put together from.
+            true => 2 * plan.frames + SPARE_FRAMES + POOL_LEN as u32,
+        };
         let places = [Place { workers: 1, number: 0, exit: 0 }];
         let gateway = Gateway::build(plan, chunks, &places)?.pop();
         gateway.ok_or_else(|| too_many_workers(0))
@@ -332,8 +337,10 @@ impl Gateway {
                 self.write_ethernet(world::MAC_LAN, world::MAC_HOST)?;
             }
             (Path::Esp, Direction::Inbound) => {
-                self.write_esp()?;
-                self.seal()?;
+                self.write_sealed()?;
+                if self.traffic.shape.in_two {
+                    self.cut()?;
+                }
                 self.write_ethernet(world::MAC_WAN, world::MAC_ROUTER)?;
             }
         }
@@ -461,10 +468,14 @@ impl Gateway {
     /// Looks at each packet that has come out.
     pub(crate) fn check(&mut self) -> Result<(), BenchError> {
         for packet in &mut self.stock {
-            let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
             let ip = Span {
                 start: packet.span.start + HEADER_LEN,
                 len: packet.span.len.saturating_sub(HEADER_LEN),
+            };
+            let flow = match self.traffic.shape.in_two {
+                false => self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize),
+                // It was put together in another frame; the identification is its flow's number.
+                true => ident(packet.frame.bytes().get(ip.range()).unwrap_or_default()),
             };
             let (found, expected) = match (self.path, self.traffic.direction) {
                 (Path::Clear, _) => {
@@ -497,45 +508,56 @@ impl Gateway {
         }
     }
 
-    /// Writes every packet as an ESP packet that is ready for the cipher; the span is the ESP part.
-    fn write_esp(&mut self) -> Result<(), BenchError> {
-        for packet in &mut self.stock {
-            let wrong = BenchError::Wrong { suite: self.suite };
-            let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
-            let Some(sa) = self.peers.get(self.traffic.sa(flow)) else { return Err(wrong) };
-            let start = HEADROOM + HEADER_LEN + sa.headroom();
-            packet.span = Span { start, len: self.traffic.size };
-            self.traffic.write(flow, packet.data_mut());
-            let Ok(h) = parse_ip(packet.data()) else { return Err(wrong) };
-            let (span, buffer) = (packet.span, packet.frame.bytes_mut());
-            let number = sa.lease(1).ok().and_then(|mut lease| lease.next()).ok_or(wrong)?;
-            match sa.seal_prepare(buffer, span, &h, number, &mut self.ivs, MTU as usize) {
-                Ok(sealing) => packet.span = sealing.esp,
-                Err(_) => return Err(BenchError::Wrong { suite: self.suite }),
+    /// Writes every packet as its peer sends it, under ESP or AH; the span is the IP packet.
+    fn write_sealed(&mut self) -> Result<(), BenchError> {
+        let Gateway { flows, peers, traffic, ivs, engine, suite, .. } = self;
+        let wrong = || BenchError::Wrong { suite: *suite };
+        for burst in self.stock.chunks_mut(BURST_LEN) {
+            let mut sealings: ArrayVec<(&Sa, Sealing), BURST_LEN> = ArrayVec::new();
+            let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
+            for packet in &mut *burst {
+                let flow = flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
+                let sa = peers.get(traffic.sa(flow)).ok_or_else(wrong)?;
+                let start = HEADROOM + HEADER_LEN + sa.headroom();
+                packet.span = Span { start, len: traffic.size };
+                traffic.write(flow, packet.data_mut());
+                let h = parse_ip(packet.data()).map_err(|_| wrong())?;
+                let (span, buffer) = (packet.span, packet.frame.bytes_mut());
+                let number = sa.lease(1).ok().and_then(|mut lease| lease.next());
+                let number = number.ok_or_else(wrong)?;
+                let sealing = sa.seal_prepare(buffer, span, &h, number, ivs, MTU as usize);
+                let sealing = sealing.map_err(|_| wrong())?;
+                let bytes = buffer.get_mut(sealing.esp.range()).ok_or_else(wrong)?;
+                jobs.push(Job::esp(sa.session(), Op::Seal, bytes, None));
+                sealings.push((sa, sealing));
+            }
+            engine.run(&mut jobs);
+            let statuses: ArrayVec<JobStatus, BURST_LEN> =
+                jobs.iter().map(|job| job.status).collect();
+            drop(jobs);
+            for ((packet, (sa, sealing)), status) in burst.iter_mut().zip(sealings).zip(statuses) {
+                let sealed = sa.seal_finish(packet.frame.bytes_mut(), &sealing, status);
+                packet.span = sealed.map_err(|_| wrong())?;
             }
         }
         Ok(())
     }
 
-    /// Encrypts what [`Gateway::write_esp`] has written; the span is the IP packet then.
-    fn seal(&mut self) -> Result<(), BenchError> {
-        let (flows, peers, traffic) = (&self.flows, &self.peers, &self.traffic);
-        for burst in self.stock.chunks_mut(BURST_LEN) {
-            let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
-            for packet in &mut *burst {
-                let flow = flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
-                let Some(sa) = peers.get(traffic.sa(flow)) else { continue };
-                jobs.push(Job::esp(sa.session(), Op::Seal, packet.data_mut(), None));
+    /// Cuts every packet into two fragments, one behind the other; twice as many are in the stock then.
+    fn cut(&mut self) -> Result<(), BenchError> {
+        let wrong = || BenchError::Wrong { suite: self.suite };
+        for mut packet in core::mem::take(&mut self.stock) {
+            let whole = packet.data().to_vec();
+            let h = parse_ip(&whole).map_err(|_| wrong())?;
+            let header_len = usize::from(h.header_len);
+            let half = (whole.len() - header_len).div_ceil(2).next_multiple_of(8);
+            let plan = fragment::plan(&h, &whole, header_len + half).map_err(|_| wrong())?;
+            let frame = self.spare.take().ok_or_else(wrong)?;
+            let mut second = Packet { frame, span: packet.span };
+            for (n, piece) in [&mut packet, &mut second].into_iter().enumerate() {
+                piece.span.len = plan.write(n, piece.data_mut()).map_err(|_| wrong())?;
             }
-            self.engine.run(&mut jobs);
-            if jobs.iter().any(|job| job.status != JobStatus::Done) {
-                return Err(BenchError::Wrong { suite: self.suite });
-            }
-            drop(jobs);
-            for packet in burst {
-                let start = HEADROOM + HEADER_LEN;
-                packet.span = Span { start, len: packet.span.end() - start };
-            }
+            self.stock.extend([packet, second]);
         }
         Ok(())
     }
@@ -550,6 +572,11 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+/// The identification of an IPv4 packet.
+fn ident(packet: &[u8]) -> usize {
+    packet.get(4..6).map_or(0, |ident| usize::from(ident[0]) << 8 | usize::from(ident[1]))
 }
 
 /// Leaves nothing of a packet, and of the line in front of it, in a cache.
@@ -642,7 +669,7 @@ fn peers(sessions: &[Session], suite: Suite, traffic: &Traffic) -> Result<Vec<Sa
     peers.collect()
 }
 
-/// Opens one packet that the gateway has sealed; between its IP header and ESP lie `encap_len` bytes.
+/// Opens one packet that the gateway has sealed; between its IP header and ESP, or AH, lie `encap_len` bytes.
 fn open(
     sa: &Sa,
     engine: &mut Box<dyn Engine>,
@@ -654,8 +681,16 @@ fn open(
     let header_len = usize::from(outer.header_len) + encap_len;
     let esp = Span { start: ip.start + header_len, len: ip.len.checked_sub(header_len)? };
     let buffer = packet.frame.bytes_mut();
-    let opening = sa.open_prepare(buffer, esp).ok()?;
-    let mut jobs = [Job::esp(sa.session(), Op::Open, buffer.get_mut(esp.range())?, None)];
+    let opening = match sa.is_ah() {
+        false => sa.open_prepare(buffer, esp).ok()?,
+        true => {
+            let opening = sa.open_ah(buffer, ip, (&outer).into()).ok()?;
+            opening.blank(buffer, (&outer).into())?;
+            opening
+        }
+    };
+    let bytes = buffer.get_mut(opening.esp.range())?;
+    let mut jobs = [Job::esp(sa.session(), Op::Open, bytes, None)];
     engine.run(&mut jobs);
     let [Job { status, .. }] = jobs;
     match sa.open_finish(buffer, ip, &outer, &opening, status, 1) {

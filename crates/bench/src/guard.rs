@@ -39,7 +39,7 @@ impl Case {
         direction: Direction,
         size: usize,
     ) -> Case {
-        let shape = Shape { v6: false, encap: false };
+        let shape = Shape { v6: false, encap: false, ah: false, in_two: false };
         Case { name, suite: Some(suite), direction, size, shape, sas: 1, is_full_way: false }
     }
 
@@ -53,6 +53,14 @@ impl Case {
 
     const fn in_udp(self) -> Case {
         Case { shape: Shape { encap: true, ..self.shape }, ..self }
+    }
+
+    const fn ah(self) -> Case {
+        Case { shape: Shape { ah: true, ..self.shape }, ..self }
+    }
+
+    const fn in_two(self) -> Case {
+        Case { shape: Shape { in_two: true, ..self.shape }, ..self }
     }
 
     const fn spread(self) -> Case {
@@ -69,7 +77,7 @@ impl Case {
 }
 
 /// The cases.
-pub const CASES: [Case; 19] = [
+pub const CASES: [Case; 22] = [
     Case::gcm("gcm-outbound-64", Outbound, 64),
     Case::gcm("gcm-outbound-1400", Outbound, 1400),
     Case::gcm("gcm-inbound-64", Inbound, 64),
@@ -79,6 +87,9 @@ pub const CASES: [Case; 19] = [
     Case::of("ccm-outbound-512", "aes128ccm16", Outbound, 512),
     Case::of("ccm-inbound-512", "aes128ccm16", Inbound, 512),
     Case::of("ctr-sha256-outbound-512", "aes128ctr-sha256", Outbound, 512),
+    Case::of("ah-sha256-outbound-512", "null-sha256", Outbound, 512).ah(),
+    Case::of("ah-sha256-inbound-512", "null-sha256", Inbound, 512).ah(),
+    Case::gcm("two-fragments-inbound-1400", Inbound, 1400).in_two(),
     Case::gcm("v6-outbound-64", Outbound, 64).v6(),
     Case::gcm("v6-inbound-64", Inbound, 64).v6(),
     Case::gcm("udp-outbound-64", Outbound, 64).in_udp(),

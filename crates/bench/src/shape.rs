@@ -1,16 +1,16 @@
-//! Which headers packets have: the IP version, and whether ESP is in UDP.
+//! Which headers packets have: the IP version, ESP or AH, and whether ESP is in UDP or in fragments.
 //!
 //! The world and its traffic are written down in IPv4; in IPv6 each address has the same low-order
 //! bits.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use esp::UdpEncap;
+use esp::{Protocol, UdpEncap};
 use forward::{NeighbourEntry, RouteEntry};
 use policy::{PolicyConfig, Prefix, SaConfig};
 use wire::ethernet::EtherType;
 use wire::natt;
-use wire::udp;
+use wire::{protocol, udp};
 
 /// Which headers packets have. By default ESP is bare, and all is IPv4.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +19,10 @@ pub(crate) struct Shape {
     pub(crate) v6: bool,
     /// ESP in UDP (RFC 3948).
     pub(crate) encap: bool,
+    /// AH in place of ESP.
+    pub(crate) ah: bool,
+    /// What arrives under ESP does so in two fragments.
+    pub(crate) in_two: bool,
 }
 
 impl Shape {
@@ -51,6 +55,9 @@ impl Shape {
         (params.src, params.dst) = (self.ip(params.src), self.ip(params.dst));
         params.encap =
             self.encap.then_some(UdpEncap { src_port: natt::PORT, dst_port: natt::PORT });
+        if self.ah {
+            params.protocol = Protocol::Ah;
+        }
         config
     }
 
@@ -60,6 +67,9 @@ impl Shape {
         (selector.src, selector.dst) = (self.prefix(selector.src), self.prefix(selector.dst));
         for template in &mut config.templates {
             (template.src, template.dst) = (self.ip(template.src), self.ip(template.dst));
+            if self.ah {
+                template.protocol = protocol::AH;
+            }
         }
         config
     }
