@@ -53,6 +53,10 @@ class Common:
         # The suite's configurations name strongSwan's default installation folders.
         (self.local / "libexec/ipsec").symlink_to("/usr/lib/ipsec")
         (self.local / "sbin/swanctl").symlink_to("/usr/sbin/swanctl")
+        # Debian's leads through /etc/alternatives, and guests have an /etc of their own.
+        traceroute = shutil.which("traceroute")
+        if traceroute:
+            (self.local / "sbin/traceroute").symlink_to(Path(traceroute).resolve())
         shutil.copytree(self.debian, self.local / "lib/debian", symlinks=True)
         shutil.copytree("/usr/lib/ipsec", self.ipsec, symlinks=True)
         shutil.copytree(

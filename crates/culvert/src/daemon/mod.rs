@@ -59,7 +59,7 @@ use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::way_back::WayBack;
 use self::workers::{ChangeError, Death, Workers, WorkersError};
-use crate::config::{Config, PathMtuConfig, WorkerConfig};
+use crate::config::{Config, MarkConfig, PathMtuConfig, WorkerConfig};
 use crate::paths;
 
 pub use engines::providers;
@@ -421,13 +421,20 @@ impl Daemon {
     fn follow_marks(&mut self) {
         let Some(wanted) = self.source.take_set_marks() else { return };
         self.set_marks = wanted;
-        self.tell_marks();
+        self.tell_marks(&self.config.marks.clone());
         self.publish_topology();
     }
 
-    fn tell_marks(&mut self) {
+    /// Those of SAs, and those that `rules` give to what is decrypted.
+    fn tell_marks(&mut self, rules: &[MarkConfig]) {
         let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
-        self.way_back.follow_marks(&self.set_marks, |if_id| match if_id {
+        let mut wanted = self.set_marks.clone();
+        for marks in rules.iter().map(|rule| Marks::of_mark(rule.mark)) {
+            if !wanted.contains(&marks) {
+                wanted.push(marks);
+            }
+        }
+        self.way_back.follow_marks(&wanted, |if_id| match if_id {
             0 => Some(private),
             _ => tunnels.ifindex(if_id),
         });
@@ -440,6 +447,7 @@ impl Daemon {
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
         self.follow_sas();
+        self.tell_marks(&self.config.marks.clone());
         self.follow_marks();
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
@@ -564,7 +572,7 @@ impl Daemon {
             self.ports.steer(steering);
         }
         self.tunnels.follow(&next.tunnels, &self.workers);
-        self.tell_marks();
+        self.tell_marks(&next.marks);
         self.ports.set_marks(&next.marks);
         self.config.ports = next.ports;
         self.config.tunnels = next.tunnels;

@@ -13,6 +13,7 @@
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //! | decrypted by an SA of a tunnel interface | that interface |
 //! | decrypted by an SA that marks its packets (`set_mark_in`) | the private interface or its tunnel interface, with the mark |
+//! | decrypted, and marked by a `[[mark]]` rule | the private interface, with the mark |
 //!
 //! A port in generic mode gets nothing back, because its program would take it again. Then, and where the
 //! kernel lacks what the program needs, such packets come in by the private interface.
@@ -46,7 +47,7 @@ pub struct WayBack {
     program: Option<GiveBack>,
     /// The ports that get their packets back: tags by interface.
     tags: BTreeMap<u32, u16>,
-    /// Tags of the marks that SAs set.
+    /// Tags of the marks that SAs set, and that rules give to what is decrypted.
     marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
     trouble: Option<String>,
@@ -104,7 +105,7 @@ impl WayBack {
         self.warnings = warnings;
     }
 
-    /// Follows the marks that SAs set; `ifindex` is the interface that what has an `if_id` comes in by, the
+    /// Follows the marks that SAs set, and then those that rules give; `ifindex` is the interface that what has an `if_id` comes in by, the
     /// private interface's for 0, if there is one. To be told before workers are.
     pub fn follow_marks(&mut self, wanted: &[Marks], ifindex: impl Fn(u32) -> Option<u32>) {
         let Some(program) = &mut self.program else { return };
@@ -115,7 +116,10 @@ impl WayBack {
         for marks in wanted {
             let known = self.marks.get(marks).copied();
             let Some(tag) = known.or_else(|| free.next()) else {
-                warn!("SAs set more marks than Linux can be told; packets of the rest are dropped");
+                warn!(
+                    "there are more marks than Linux can be told; what SAs decrypt with the rest is \
+                     dropped, what rules mark comes without"
+                );
                 break;
             };
             // Where there is no such interface no packet belongs to it.
@@ -124,7 +128,7 @@ impl WayBack {
                 Ok(()) => {
                     self.marks.insert(*marks, tag);
                 }
-                Err(error) => warn!(%error, mark = marks.mark, "packets with it are dropped"),
+                Err(error) => warn!(%error, mark = marks.mark, "Linux cannot be told this mark"),
             }
         }
     }

@@ -155,8 +155,8 @@ impl Question<'_> {
             Err(reason) => return Decision::Drop(reason),
         }
         match is_local {
-            // Linux's own rules mark it again.
-            true if marks.mark == mark => self.to_linux(Marks { mark: 0, ..marks }, tunnel),
+            // A rule's mark: Linux may mark it again by rules of its own.
+            true if marks.mark == mark => self.to_linux(self.as_told(marks), tunnel),
             true => self.to_linux(marks, tunnel),
             // The SA's mark is for Linux's rules.
             false if marks.mark != mark => self.to_linux(marks, tunnel),
@@ -171,6 +171,13 @@ impl Question<'_> {
             protocol::IPV4 | protocol::IPV6 => self.view.ip_in_ip(self.h.src, self.h.dst).is_some(),
             _ => false,
         }
+    }
+
+    /// A mark that a rule gives, where Linux can be told of it: with the kernel's IPsec a packet has the mark
+    /// that its ESP packet was given.
+    fn as_told(&self, marks: Marks) -> Marks {
+        let is_known = self.view.topology.marks.contains_key(&marks);
+        Marks { mark: if is_known { marks.mark } else { 0 }, ..marks }
     }
 
     /// A decrypted packet that is Linux's: by the tunnel interface that it came in by, if there is one,

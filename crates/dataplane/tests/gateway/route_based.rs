@@ -187,6 +187,11 @@ fn what_a_tunnels_sa_decrypts_needs_its_interface() {
     assert!(b.lan_out().is_empty() && b.take(&b_tunnel).is_empty());
 }
 
+/// A packet as Linux hands it over with its mark.
+fn marked(mark: u32, packet: &[u8]) -> Vec<u8> {
+    [&[0xf0, 0, 0, 0][..], &mark.to_be_bytes(), &[0; 8], packet].concat()
+}
+
 #[test]
 fn a_mark_of_linux_s_chooses_the_policy() {
     let spec = Spec::default();
@@ -201,17 +206,10 @@ fn a_mark_of_linux_s_chooses_the_policy() {
         add_sa(&mut g, SaConfig { params, reqid: n, ..sa });
     }
     let packet = Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1);
-    let marked = |mark: u32| {
-        let mut bytes = vec![0xf0, 0, 0, 0];
-        bytes.extend(mark.to_be_bytes());
-        bytes.extend([0; 8]);
-        bytes.extend(&packet);
-        bytes
-    };
     // Twice: the second time by plans, which marks tell apart.
     for _ in 0..2 {
         for mark in [21, 11] {
-            g.put_linux(&marked(mark));
+            g.put_linux(&marked(mark, &packet));
         }
         g.run();
         let spis: Vec<u8> = g.wan_out().iter().map(|packet| packet[22]).collect();
@@ -219,7 +217,7 @@ fn a_mark_of_linux_s_chooses_the_policy() {
     }
     assert_eq!(g.counters.work.flow_hits.value(), 2);
     // Without one of these no policy is for it: in clear by the tables, which know no such network.
-    g.put_linux(&marked(12));
+    g.put_linux(&marked(12, &packet));
     g.put_linux(&packet);
     g.run();
     assert_eq!((g.drops(), g.wan_out().len()), (vec![(DropReason::NoRoute, 2)], 0));
@@ -270,6 +268,51 @@ fn what_an_sa_decrypts_gets_its_mark_and_is_judged_by_it() {
     a.run();
     carry(&mut a, &mut b);
     assert_eq!(b.drops(), [(DropReason::InPolicy, 1), (DropReason::InMark, 1)]);
+}
+
+/// With the kernel's IPsec Linux's rules mark the ESP packet, and what was inside keeps the mark. Groups are this
+/// host's where it has joined them.
+#[test]
+fn what_is_decrypted_for_this_host_has_a_rule_s_mark() {
+    let spec = Spec::default();
+    let group = ip("224.0.0.251");
+    let rule = |mark| MarkRule { ifindex: 0, dscp: None, src: None, dst: None, mark };
+    let sides = [(Side::A, 10), (Side::B, 10), (Side::B, 11)];
+    let [mut a, mut told, mut untold] = sides.map(|(side, mark)| {
+        let joined = Subnet { addr: group, len: 32 };
+        let joined = route(table::LOCAL, joined, RouteKind::Local, None, None);
+        let mut gateway = Gateway::new(side);
+        gateway.set_topology_but(vec![joined], |topology| {
+            topology.mark_rules.push(rule(mark));
+            topology.marks.insert(Marks::of_mark(10), TAG);
+        });
+        gateway.add_sas(&spec);
+        for (index, direction) in [(1, Direction::Out), (2, Direction::In)] {
+            let from = if direction == Direction::Out { side } else { side.other() };
+            let mut config = policy(index, direction, everything(), vec![template(&spec, from)]);
+            config.mark = Mark { value: mark, mask: !0 };
+            gateway.db.put_policy(config);
+        }
+        gateway
+    });
+    // Twice, the second time by plans. From Linux, with the mark.
+    for _ in 0..2 {
+        let cast = Ip { ttl: 1, ..Ip::new(Side::A.lan(false, 10), group) }.sized(100, 1);
+        a.put_linux(&marked(10, &cast));
+        a.run();
+        let sealed = a.wan_out();
+        assert_eq!((sealed.len(), a.drops()), (1, vec![]));
+        for b in [&mut told, &mut untold] {
+            sealed.iter().for_each(|packet| b.put_wan(packet));
+            b.run();
+            assert_eq!(b.drops(), []);
+        }
+        let given = told.linux_out();
+        let [packet] = &given[..] else { panic!("{given:?}") };
+        assert_eq!(packet[..6], [0x81, 0x00, 0, TAG as u8, 0x08, 0x00]);
+        assert_eq!(packet[20..], cast, "no hop of its one");
+        assert_eq!(untold.linux_out(), [cast]);
+    }
 }
 
 #[test]
