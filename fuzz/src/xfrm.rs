@@ -33,6 +33,7 @@ impl Backend for Anything {
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
         if config.priority % 7 == 3 { Err(Refusal::new(22, "no")) } else { Ok(()) }
     }
+    fn ask_again(&mut self, _: u32) {}
     fn policy_delete(&mut self, _: u32) {}
     fn policy_live(&self, index: u32) -> Option<PolicyLive> {
         (index % 2 == 0).then(PolicyLive::default)
