@@ -234,6 +234,14 @@ impl<S> Reader<S> {
         self.view.versions.stamp(&self.view.seeds, direction, flow, sa)
     }
 
+    /// A mark of which SAs there are that could be in an outbound SA's place: those for the same template. For
+    /// the templates that [`stamp`](Reader::stamp) does not cover.
+    pub fn stamp_of_sa(&self, sa: &SaEntry<S>) -> Stamp {
+        let config = &sa.config;
+        let tag = self.view.seeds.outbound(config.params.dst, config.reqid, config.if_id);
+        self.view.versions.stamp_of_sas(tag)
+    }
+
     /// Whether nothing has changed that concerns the flow of a stamp of this reader.
     ///
     /// Never true when something has; a change that concerns only others is told apart in all but

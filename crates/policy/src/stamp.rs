@@ -103,6 +103,12 @@ impl Versions {
         Stamp { sum: self.sum(pieces), era: self.era, pieces }
     }
 
+    /// A stamp of the SAs with one outbound key alone.
+    pub(crate) fn stamp_of_sas(&self, tag: Tag) -> Stamp {
+        let pieces = [sa_piece(tag); 3];
+        Stamp { sum: self.sum(pieces), era: self.era, pieces }
+    }
+
     #[inline]
     pub(crate) fn holds(&self, stamp: Stamp) -> bool {
         self.era == stamp.era && self.sum(stamp.pieces) == stamp.sum

@@ -20,6 +20,7 @@ use wire::{Fields, Fragment};
 
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
+use crate::flows::Bundles;
 use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
@@ -31,6 +32,8 @@ pub(crate) struct Executor {
     pub(crate) crypt: Crypt,
     pub(crate) out: Out,
     pub(crate) sas: InboundSas,
+    /// How several SAs protect flows.
+    pub(crate) bundles: Bundles,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
 }
@@ -43,7 +46,13 @@ impl AsMut<Out> for Executor {
 
 impl Executor {
     pub(crate) fn new(crypt: Crypt, out: Out) -> Executor {
-        Executor { crypt, out, sas: InboundSas::default(), fragments: None }
+        Executor {
+            crypt,
+            out,
+            sas: InboundSas::default(),
+            bundles: Bundles::default(),
+            fragments: None,
+        }
     }
 
     /// Carries out an action on a packet.
@@ -63,6 +72,10 @@ impl Executor {
         match action {
             Action::Seal(seal) => match sa {
                 Some(sa) => self.seal(view, seal, (sa, to), packet, h),
+                None => self.out.drop(packet, DropReason::OutStateExpired),
+            },
+            Action::SealAll(slot) => match self.bundles.get(*slot).copied() {
+                Some(seal) => self.seal_all(view, &seal, packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             Action::OpenBare => self.open_bare(view, packet, meta),

@@ -12,8 +12,10 @@ use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIn
 use wire::ethernet::HEADER_LEN;
 use wire::{Fields, Span};
 
+use crate::flows::bundles::{BundleSlot, Bundles};
+
 /// The next hop of a flow, as bytes.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Adjacency {
     /// The egress port's slot; below [`MAX_PORTS`](crate::MAX_PORTS).
     pub(crate) slot: u16,
@@ -65,6 +67,8 @@ pub(crate) enum Action {
     Forward(Forward),
     /// Protected by an SA.
     Seal(Seal),
+    /// Protected by several SAs, one inside the other.
+    SealAll(BundleSlot),
     /// Handed over to the worker that is the home of its SA.
     HandOver {
         /// The worker's number.
@@ -171,6 +175,7 @@ impl Plan {
     pub(crate) fn judge<'r>(
         &self,
         reader: &'r Reader<Sa>,
+        bundles: &Bundles,
         packet: &Packet,
         h: Fields,
     ) -> Holds<'r> {
@@ -188,6 +193,10 @@ impl Plan {
                     false => Holds::Yes,
                 }
             }
+            Action::SealAll(slot) => match bundles.holds(reader, *slot, packet, h) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
             _ => Holds::Yes,
         }
     }

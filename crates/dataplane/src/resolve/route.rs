@@ -12,7 +12,7 @@ use crate::tunnel::Binding;
 use crate::view::View;
 
 /// Where a packet goes next.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NextHop {
     /// Egress interface.
     pub(crate) ifindex: u32,

@@ -81,8 +81,8 @@ impl Draft {
 
 /// How several SAs protect a packet, one inside the other.
 ///
-/// Of that packet alone: a plan has no room for so much.
-#[derive(Clone, Copy, Debug)]
+/// A plan has no room for so much: see [`crate::flows::Bundles`].
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SealAll {
     pub(crate) sas: SaBundle,
     /// The next hop, as bytes; meaningless where there is a `to`.

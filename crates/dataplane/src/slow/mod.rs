@@ -129,7 +129,15 @@ impl Slow {
                 }
                 path.carry_out_draft(&draft, packet, h, meta);
             }
-            Decision::SealAll(seal) => path.seal_all(seal, packet, h),
+            Decision::SealAll(seal) => {
+                if let Entered::Arrived(meta, _) = entered
+                    && entered.ports().is_none()
+                    && let Some(slot) = path.exec.bundles.keep(&seal, &path.view.reader)
+                {
+                    path.remember(Action::SealAll(slot), asked, meta);
+                }
+                path.seal_all(seal, packet, h);
+            }
             Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
             Decision::Gather(why) => {
                 let mut handed = path.handed(packet, entered);

@@ -5,6 +5,7 @@
 
 mod allocation;
 mod back;
+mod bundles;
 mod clear;
 mod dpdk;
 mod flows;
