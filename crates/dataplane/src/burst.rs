@@ -10,8 +10,9 @@
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
+use arrayvec::ArrayVec;
 use esp::Sa;
-use io::{Burst, Packet};
+use io::{BURST_LEN, Burst, Packet};
 use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
@@ -256,6 +257,9 @@ impl Path {
         if is_spread {
             self.note_hints(metas, works);
         }
+        if self.view.reader.has_ipcomp() {
+            return self.enter_in_order(misses, packets, metas);
+        }
         let mut metas = metas.iter();
         for packet in packets.drain(..) {
             if let Some(place) = metas.as_slice().get(AGAIN).and_then(|next| next.place) {
@@ -266,6 +270,35 @@ impl Path {
                 // There are as many.
                 None => self.exec.out.drop(packet, DropReason::InCrypto),
             }
+        }
+    }
+
+    /// Moves on what was decrypted where it may be of IPComp: that is unwrapped before the next one goes on,
+    /// as what is not compressed would overtake it otherwise. So deep as SAs are nested this calls itself.
+    #[cold]
+    #[inline(never)]
+    fn enter_in_order(
+        &mut self,
+        misses: &mut impl Misses,
+        packets: &mut ArrayVec<Packet, BURST_LEN>,
+        metas: &Metas,
+    ) {
+        let mut metas = metas.iter();
+        for packet in packets.drain(..) {
+            match metas.next() {
+                Some(meta) => self.enter_any(misses, packet, meta, None),
+                // There are as many.
+                None => self.exec.out.drop(packet, DropReason::InCrypto),
+            }
+            self.unwrap_last(misses);
+        }
+    }
+
+    /// Opens what was gathered if the last of it is of IPComp.
+    #[cold]
+    pub(crate) fn unwrap_last(&mut self, misses: &mut impl Misses) {
+        if self.exec.crypt.opens.is_to_unwrap() {
+            self.open_gathered(misses);
         }
     }
 

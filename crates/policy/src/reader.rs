@@ -258,6 +258,12 @@ impl<S> Reader<S> {
         self.view.names_interfaces
     }
 
+    /// Whether any SA is of IPComp, or of IP in IP beside it.
+    #[inline]
+    pub fn has_ipcomp(&self) -> bool {
+        self.view.bare_sas > 0
+    }
+
     /// Whether any selector names ports. If none does, later fragments, which have no ports, are judged
     /// as whole packets are.
     #[inline]

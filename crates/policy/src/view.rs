@@ -106,6 +106,8 @@ pub(crate) struct View<S> {
     pub(crate) names_cpus: bool,
     /// Some policy is for ICMP errors.
     pub(crate) names_errors: bool,
+    /// How many SAs are of IPComp, or of IP in IP beside it.
+    pub(crate) bare_sas: usize,
     pub(crate) versions: Versions,
 }
 
@@ -127,6 +129,7 @@ impl<S> Clone for View<S> {
             names_ports: self.names_ports,
             names_cpus: self.names_cpus,
             names_errors: self.names_errors,
+            bare_sas: self.bare_sas,
             versions: self.versions.clone(),
         }
     }
@@ -150,6 +153,7 @@ impl<S> View<S> {
             names_ports: false,
             names_cpus: false,
             names_errors: false,
+            bare_sas: 0,
             versions: Versions::new(),
         }
     }
@@ -164,21 +168,11 @@ impl<S> View<S> {
             Change::Sa(SaChange { remove, insert }) => {
                 if let Some((slot, tag)) = remove {
                     self.versions.sa_changed(tag);
-                    if let Some(place) = self.sas.get_mut(slot)
-                        && let Some(old) = place.entry.take()
-                        && is_ip_in_ip(&old)
-                    {
-                        self.versions.all_changed();
-                    }
+                    self.set_sa(slot, SaSlot::default());
                 }
                 if let Some((slot, tag, new)) = insert {
                     self.versions.sa_changed(tag);
-                    if new.entry.as_deref().is_some_and(is_ip_in_ip) {
-                        self.versions.all_changed();
-                    }
-                    if let Some(place) = self.sas.get_mut(slot) {
-                        *place = new;
-                    }
+                    self.set_sa(slot, new);
                 }
             }
             Change::GroupsV4(direction, groups) => self.groups_v4[direction as usize] = groups,
@@ -214,6 +208,19 @@ impl<S> View<S> {
     fn set_policy(&mut self, slot: u32, entry: Option<Arc<PolicyEntry>>) {
         if let Some(place) = self.policies.get_mut(slot) {
             *place = entry;
+        }
+    }
+
+    /// Puts an SA, or none, in a slot. The generation of an empty one means nothing.
+    fn set_sa(&mut self, slot: u32, new: SaSlot<S>) {
+        let Some(place) = self.sas.get_mut(slot) else { return };
+        let old = core::mem::replace(place, new);
+        let (old, new) = (old.entry.as_deref(), place.entry.as_deref());
+        let is_bare = |sa: &SaEntry<S>| sa.config.params.protocol.is_bare();
+        self.bare_sas += usize::from(new.is_some_and(is_bare));
+        self.bare_sas -= usize::from(old.is_some_and(is_bare));
+        if old.is_some_and(is_ip_in_ip) || new.is_some_and(is_ip_in_ip) {
+            self.versions.all_changed();
         }
     }
 

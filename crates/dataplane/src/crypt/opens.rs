@@ -103,6 +103,12 @@ impl Opens {
         }
     }
 
+    /// Whether the last packet is one that the engine has no work with.
+    pub(crate) fn is_to_unwrap(&self) -> bool {
+        let last = self.packets.len().checked_sub(1);
+        last.and_then(|last| self.work.get(last)).is_some_and(|work| !work.opening.has_job())
+    }
+
     /// The SAs of the packets, in their order.
     pub(crate) fn sas(&self) -> impl Iterator<Item = SaHandle> {
         self.work.iter().zip(&self.packets).map(|(work, _)| work.sa)

@@ -46,13 +46,20 @@ impl Slow {
         }
         path.look_for(&mut metas);
         if path.exec.crypt.opens.room() < arrived.len() {
-            // What comes out of them is of this worker.
-            let owner = path.view.owner.replace(path.view.worker);
-            path.open_gathered(self);
-            path.view.owner = owner;
+            self.open_own(path);
         }
         for (Arrived { packet, held, .. }, meta) in arrived.into_iter().zip(&metas) {
             path.enter_any(self, packet, meta, held.as_deref());
+            if path.exec.crypt.opens.is_to_unwrap() {
+                self.open_own(path);
+            }
         }
+    }
+
+    /// Opens what was gathered: what comes out of it is of this worker.
+    fn open_own(&mut self, path: &mut Path) {
+        let owner = path.view.owner.replace(path.view.worker);
+        path.open_gathered(self);
+        path.view.owner = owner;
     }
 }

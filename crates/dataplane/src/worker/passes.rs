@@ -218,6 +218,7 @@ impl Path {
             // By what this thread knows, not the one that left it.
             self.look_for(core::slice::from_mut(&mut meta));
             self.enter_any(misses, packet, &meta, held.as_deref());
+            self.unwrap_last(misses);
         }
         self.finish(misses);
     }

@@ -28,6 +28,9 @@ impl<B: Backend> Database<B> {
         let mark = &request.old_mark;
         let found = key.and_then(|key| self.sad.find(&key, mark.value & mark.mask));
         let (serial, sa) = found.filter(|(_, sa)| !sa.larval()).ok_or(Failure::NoSa)?;
+        if sa.is_companion() {
+            return Err(Failure::Companion);
+        }
         let to = moved(sa, &request, &attributes)?;
         let is_taken = self.sad.find(&to.spi_key(), to.mark_value());
         if is_taken.is_some_and(|(other, _)| other != serial) {
