@@ -74,7 +74,8 @@ interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kern
 
 charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing, SAs for each worker too
 	@scripts/fetch-charon6
-	@CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
+	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
+	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)

@@ -1,5 +1,6 @@
 """What strongSwan 6 asks of XFRM that 5.9 does not; skipped where it is not unpacked (make charon6)."""
 
+import os
 import re
 import time
 
@@ -8,7 +9,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
 from lab.charon6 import argv6
-from lab.traffic import Stream, assert_perfect, assert_ping
+from lab.traffic import Stream, assert_perfect, assert_ping, ping
 
 
 def states(gateway):
@@ -35,18 +36,19 @@ def test_negotiates_with_itself_and_others(network, plane):
 @pytest.mark.parametrize("plane", ["culvert6+kernel6"], indirect=True)
 def test_negotiates_with_linux(network, plane):
     """In a guest, whose kernel does the ESP of gateway B (make kernel VERSION=7.2), per CPU too."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 13):
+        pytest.skip("before 6.13 Linux has no SAs for CPUs")
     net = per_cpu(network).start()
-    assert_ping(net.client, t.SERVER4, count=10, interval=0.1)
 
     def has_own():
-        assert_ping(net.client, t.SERVER4, count=5)
-        assert_ping(net.client, t.SERVER6, count=5)
-        return own(net.gwa)
+        # Linux drops what it forwards while it waits for a CPU's SA, although there is one for all.
+        before = sum(own(net.gwa).values())
+        answered = ping(net.client, t.SERVER4, count=5, interval=0.1)["received"]
+        return answered == 5 and sum(own(net.gwa).values()) >= before + 5
 
-    wait_for("an SA of a worker's own", has_own)
-    used = own(net.gwa)
+    wait_for("traffic by SAs of the workers' own", has_own)
     assert_ping(net.client, t.SERVER4, count=20, interval=0.05)
-    assert sum(own(net.gwa).values()) >= sum(used.values()) + 20
+    assert_ping(net.server, t.CLIENT6, count=20, interval=0.05)
     assert all("dir " in s for s in states(net.gwb)), states(net.gwb)
     assert any("pcpu-num" in s for s in states(net.gwb)), states(net.gwb)
 
