@@ -27,7 +27,8 @@ struct Kept {
     seal: SealAll,
     /// The SAs' states when they were chosen: in another one, others may be better.
     states: ArrayVec<SaState, MAX_BUNDLE>,
-    /// Which others there were for the templates: the plan's own stamps cover the first alone.
+    /// Which others there were for the templates: the plan's own stamps cover the first template alone, which
+    /// may be of IPComp that is left out.
     stamps: ArrayVec<Stamp, MAX_BUNDLE>,
 }
 
@@ -46,7 +47,7 @@ impl Bundles {
             sas.iter().filter_map(|sa| reader.sa(*sa)).collect();
         let states: ArrayVec<SaState, MAX_BUNDLE> = found.iter().map(|sa| sa.state()).collect();
         let stamps: ArrayVec<Stamp, MAX_BUNDLE> =
-            found.iter().skip(1).map(|sa| reader.stamp_of_sa(sa)).collect();
+            found.iter().map(|sa| reader.stamp_of_sa(sa)).collect();
         if states.len() != sas.len() || seal.to.is_some() || seal.cut.is_some() {
             return None;
         }
