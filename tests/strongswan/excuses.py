@@ -53,12 +53,17 @@ def configuration_of(name):
     return "".join(entry["configuration"] for entry in entries if name in entry["scenarios"])
 
 
+def stand_ins():
+    """The plugins that are loaded in place of others."""
+    return tomllib.loads(FILE.read_text()).get("stand_ins", {})
+
+
 class Excuses:
     def __init__(self, text, names):
         """Reads the list; `names` are all scenarios, to find entries that match none."""
         table = tomllib.loads(text)
         self.sample = table.get("sample", [])
-        self.harmless = set(table.get("harmless_plugins", []))
+        self.stand_ins = table.get("stand_ins", {})
         self._by_name = {}
         for section, runs, key in (("cannot", False, "reason"), ("lacks", True, "feature")):
             for entry in table.get(section, []):
@@ -82,7 +87,7 @@ class Excuses:
         return Excuse(found, False) if found else listed
 
     def _missing(self, scenario, common):
-        plugins = sorted(scenario.plugins() - common.plugins() - self.harmless)
+        plugins = sorted(scenario.plugins() - common.plugins() - set(self.stand_ins))
         if plugins:
             return f"strongSwan plugin missing: {' '.join(plugins)}"
         if "af-alg" in scenario.plugins() and not _has_af_alg():

@@ -17,8 +17,9 @@ from lab.base import LabError, wait_for
 from lab.host import _WITH_MAKER
 
 from . import network
-from .excuses import configuration_of
+from .excuses import configuration_of, stand_ins
 from .local import PATH
+from .scenario import with_stand_ins
 
 #: What a guest's /etc has of the machine's: names of users and protocols, libraries, and the
 #: configurations of the programs that scenarios call.
@@ -122,6 +123,9 @@ class Guest:
         for folder in _IPSEC_D:
             (self.etc / "ipsec.d" / folder).mkdir(parents=True)
         self.scenario.install(self.name, self.etc)
+        conf = self.etc / "strongswan.conf"
+        if conf.exists():
+            conf.write_text(with_stand_ins(conf.read_text(), stand_ins()))
         (self.etc / "resolv.conf").touch()
         (self.etc / "mtab").symlink_to("/proc/self/mounts")
         # The guests' root has no password, and sshd wants a user without rights.

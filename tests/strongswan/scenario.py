@@ -157,6 +157,16 @@ def load_lines(text):
     return found
 
 
+def with_stand_ins(text, stand_ins):
+    """A strongswan.conf that loads other plugins in place of some, once each."""
+
+    def loads(match):
+        words = [stand_ins.get(word, word) for word in match.group(2).split()]
+        return match.group(1) + " ".join(dict.fromkeys(words))
+
+    return re.sub(r"(?m)^(\s*load\s*=\s*)(.*)$", loads, text)
+
+
 def placeholders(text):
     """The pairs (PH_IP_MOON1, 10.1.0.1) of testing.conf, in the order of replacement."""
     found = []

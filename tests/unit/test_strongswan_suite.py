@@ -7,7 +7,7 @@ import pytest
 from strongswan import dat, network, report
 from strongswan.excuses import Excuse, ExcuseError, Excuses
 from strongswan.job import default_drops
-from strongswan.scenario import Suite, placeholders, shell_variables
+from strongswan.scenario import Suite, placeholders, shell_variables, with_stand_ins
 
 TESTING_CONF = '''
 : ${HOSTNAMEIPV4="\\
@@ -206,6 +206,13 @@ def test_what_is_missing_is_found_out(suite):
     common = Common()
     common.has = lambda program: program != "ping"
     assert excuses.of(scenario, common) == Excuse("program missing: ping", False)
+
+
+def test_a_plugin_stands_in_for_another():
+    text = "charon {\n  load = random des sha1\n}\nswanctl {\n  load = pem openssl des\n  des = 1\n}\n"
+    assert with_stand_ins(text, {"des": "openssl"}) == (
+        "charon {\n  load = random openssl sha1\n}\nswanctl {\n  load = pem openssl\n  des = 1\n}\n"
+    )
 
 
 def _result(passed, failures=()):
