@@ -162,6 +162,7 @@ def with_stand_ins(text, stand_ins):
 
     def loads(match):
         words = [stand_ins.get(word, word) for word in match.group(2).split()]
+        words = " ".join(words).split()
         return match.group(1) + " ".join(dict.fromkeys(words))
 
     return re.sub(r"(?m)^(\s*load\s*=\s*)(.*)$", loads, text)
