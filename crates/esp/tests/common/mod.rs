@@ -4,6 +4,7 @@
 pub mod vector;
 
 use core::net::IpAddr;
+use std::sync::LazyLock;
 
 use crypto::{
     AesKey, Cipher, Engine, IcvLen, Integrity, Job, JobStatus, Keys, Op, Provider, Suite,
@@ -12,6 +13,9 @@ use engine_openssl::OpensslProvider;
 use esp::{IvSource, LiveNumbers, Mode, Number, Opened, Protocol, Sa, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use wire::{Span, checksum, parse_ip};
+
+/// OpenSSL's algorithms, looked up once.
+static PROVIDER: LazyLock<OpensslProvider> = LazyLock::new(|| OpensslProvider::new().unwrap());
 
 pub const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
 pub const V4: (&str, &str) = ("192.0.2.1", "198.51.100.2");
@@ -58,7 +62,7 @@ pub fn keys(suite: Suite) -> Keys {
 }
 
 pub fn sa_with(params: SaParams, keys: &Keys, live: LiveNumbers) -> Sa {
-    let session = OpensslProvider::new().unwrap().session(params.suite, keys).unwrap();
+    let session = PROVIDER.session(params.suite, keys).unwrap();
     Sa::new(params, session, live).unwrap()
 }
 
@@ -80,7 +84,7 @@ pub struct Bench {
 
 impl Bench {
     pub fn new() -> Bench {
-        let engine = OpensslProvider::new().unwrap().engine().unwrap();
+        let engine = PROVIDER.engine().unwrap();
         Bench { engine, ivs: IvSource::from_seed([9; 32]) }
     }
 
