@@ -121,7 +121,7 @@ fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    Verdict { decision, asked, at_limit, wants_own, too_big }
+    Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }
 }
 
 impl Question<'_> {

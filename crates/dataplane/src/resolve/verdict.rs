@@ -25,6 +25,8 @@ pub(crate) struct Verdict {
     pub(crate) wants_own: Option<u32>,
     /// What a router says about the path of an SA.
     pub(crate) too_big: Option<TooBig>,
+    /// Whether packets with such headers are all decided about alike; if not, none may be by a plan.
+    pub(crate) is_for_flow: bool,
 }
 
 /// What is to be done with a packet.

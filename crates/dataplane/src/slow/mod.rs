@@ -90,14 +90,16 @@ impl Slow {
         h: &Headers,
         entered: Entered<'_>,
     ) {
-        let Verdict { mut decision, asked, at_limit, wants_own, too_big } = verdict;
+        let Verdict { mut decision, asked, at_limit, wants_own, too_big, is_for_flow } = verdict;
         path.ask_for_own(wants_own, h);
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
             let to = usize::from(to);
             return match entered {
                 Entered::Arrived(meta, None) => {
-                    path.remember(action, asked, meta);
+                    if is_for_flow {
+                        path.remember(action, asked, meta);
+                    }
                     path.exec.out.hand_over(&path.view, to, packet, meta);
                 }
                 _ => path.exec.out.hand(to, path.handed(packet, entered)),
@@ -131,6 +133,7 @@ impl Slow {
             }
             Decision::SealAll(seal) => {
                 if let Entered::Arrived(meta, _) = entered
+                    && is_for_flow
                     && entered.ports().is_none()
                     && let Some(slot) = path.exec.bundles.keep(&seal, &path.view.reader)
                 {

@@ -7,8 +7,9 @@ use outcome::DropReason;
 use policy::{PolicyConfig, PolicyFlags};
 use wire::parse_ip;
 
+use crate::nested::{AH_TRANSPORT, ESP_TUNNEL};
 use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, Pair, Side, Spec, ip};
+use crate::support::{Gateway, LAN, Pair, Side, Sizes, Spec, ethernet, ip};
 
 /// Routers behind gateway B, of networks that are not protected.
 fn router(v6: bool) -> std::net::IpAddr {
@@ -115,6 +116,37 @@ fn each_error_is_judged_by_what_it_quotes() {
     assert_eq!(pair.carry(Side::B).len(), 2);
     assert_eq!(pair.a.lan_out(), [hopped(&ours, 2)]);
     assert_eq!(pair.a.drops(), [(DropReason::InPolicy, 1)]);
+}
+
+/// The same where several SAs protect, and where another worker is their home.
+#[test]
+fn no_plan_is_made_of_an_error() {
+    let ours = unreachable(&forth(false).sized(200, 1));
+    let other = Ip::new(Side::A.lan(false, 10), ip("198.51.100.7")).sized(200, 1);
+    let other = unreachable(&other);
+    let mut nested = crate::nested::pair(&[ESP_TUNNEL, AH_TRANSPORT], false);
+    let mut spread = pair(true, true);
+    let sizes = Sizes { chunks: 8192, stock: 2048, port_limit: 512 };
+    spread.b = Gateway::with_workers(Side::B, sizes, 1024, 2);
+    spread.b.protect(&Spec::default());
+    spread.b.sa(Side::B, &Spec::default()).home().claim(0);
+    for pair in [&mut nested, &mut spread] {
+        let b = &mut pair.b;
+        flag_policies(b, true);
+        // To the worker that is not the home, where there is one.
+        let lan = b.others.first().map_or_else(|| b.lan.clone(), |other| other.ports[0].clone());
+        for round in 0..3 {
+            for error in [&ours, &other] {
+                let frame = ethernet(b.side.mac(LAN), b.side.host_mac(10), error);
+                b.put_into(&lan, &frame, io::HEADROOM);
+                b.run();
+            }
+            assert_eq!(b.wan_out().len(), 1, "round {round}");
+            assert_eq!(b.linux_out(), [other.clone()]);
+        }
+        let handed: u64 = b.all_counters().map(|c| c.totals().handed_over).sum();
+        assert_eq!(handed, if b.others.is_empty() { 0 } else { 3 }, "the other kind is not");
+    }
 }
 
 /// Flows that were decided about when no policy was for errors are asked about again.
