@@ -142,7 +142,7 @@ fn no_plan_is_made_of_an_error() {
                 b.run();
             }
             assert_eq!(b.wan_out().len(), 1, "round {round}");
-            assert_eq!(b.linux_out(), [other.clone()]);
+            assert_eq!(b.linux_out(), std::slice::from_ref(&other));
         }
         let handed: u64 = b.all_counters().map(|c| c.totals().handed_over).sum();
         assert_eq!(handed, if b.others.is_empty() { 0 } else { 3 }, "the other kind is not");
