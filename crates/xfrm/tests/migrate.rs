@@ -2,14 +2,13 @@
 
 mod common;
 
+use common::migrating::{NEW, lab, only_sa};
 use common::*;
 use xfrm::codec::{
     AF_INET, AF_INET6, Encap, Field, MessageWriter, MigrateEntry, PolicyId, PolicyInfo, SaInfo,
     attr, kind,
 };
-use xfrm::{Group, Output, Refusal, Replay, SaLive};
-
-const NEW: &str = "198.51.100.7";
+use xfrm::{Group, Output, Refusal};
 
 /// From the usual ends to those with another source.
 fn entry() -> MigrateEntry {
@@ -32,25 +31,6 @@ fn migrate(entries: &[MigrateEntry]) -> MessageWriter {
     let bytes: Vec<u8> = entries.iter().flat_map(MigrateEntry::to_bytes).collect();
     w.attribute(attr::MIGRATE, &bytes);
     w
-}
-
-/// A policy, and an SA in use.
-fn lab() -> Lab {
-    let mut lab = Lab::new();
-    let info = SaInfo { mode: 1, reqid: 7, ..sa_info(0x100) };
-    lab.ok(&gcm_sa(kind::NEWSA, &info).finish());
-    lab.ok(&policy(kind::NEWPOLICY, &policy_info(1), &[template()]).finish());
-    let live = lab.db.backend_mut().live.get_mut(&path_id(0x100)).unwrap();
-    live.replay = Replay { sent: 1000, edge: 5, received: vec![0b10111] };
-    live.counters.bytes = 123;
-    lab
-}
-
-fn only_sa(lab: &Lab) -> (policy::SaConfig, SaLive) {
-    let path = lab.db.backend();
-    assert_eq!(path.sas.len(), 1);
-    let (id, (config, ..)) = path.sas.iter().next().unwrap();
-    (config.clone(), path.live[id].clone())
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! A recording data path, builders of requests, and a laboratory that holds both.
 #![allow(dead_code, reason = "each test file uses its own part of this")]
 
+pub mod migrating;
+
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
