@@ -35,7 +35,7 @@ pub struct Barrier {
 impl Barrier {
     /// What stands for a policy: a policy that protects stops what it would protect.
     ///
-    /// Nothing for one of a tunnel interface (`if_id`): what is routed to that interface stops there
+    /// Nothing for what is left to Linux, whose own policy stands. Nothing for one of a tunnel interface (`if_id`): what is routed to that interface stops there
     /// when nobody reads it, and no other packet is the policy's.
     pub fn of_policy(policy: &PolicyConfig) -> Option<Barrier> {
         if policy.if_id != 0 {
@@ -44,6 +44,7 @@ impl Barrier {
         let effect = match policy.action {
             Action::Allow if policy.templates.is_empty() => Effect::Pass,
             Action::Allow | Action::Block => Effect::Block,
+            Action::Leave => return None,
         };
         let barrier = Barrier::new(policy.direction, policy.selector, policy.priority, effect);
         Some(Barrier { mark: (policy.mark.value, policy.mark.mask), ..barrier })

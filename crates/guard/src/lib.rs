@@ -532,6 +532,16 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_to_linux_has_no_barrier() {
+        for direction in [Direction::Out, Direction::In, Direction::Forward] {
+            let taken = protecting("10.1.0.0/16", "10.2.0.0/16", direction);
+            let left = PolicyConfig { action: Action::Leave, ..taken.clone() };
+            assert!(Barrier::of_policy(&taken).is_some());
+            assert_eq!(Barrier::of_policy(&left), None);
+        }
+    }
+
+    #[test]
     fn protected_prefixes_stay_in_and_the_private_interface_is_spared() {
         in_namespace(|| {
             two_ways_out();

@@ -4,7 +4,7 @@ use core::ops::RangeInclusive;
 
 use crypto::Suite;
 use esp::{Mode, SaFlags};
-use policy::{Direction, PolicyConfig, SaConfig, Scope};
+use policy::{Action, Direction, PolicyConfig, SaConfig, Scope};
 
 use crate::attribute::Attribute;
 
@@ -114,7 +114,8 @@ impl Capabilities {
     /// The first attribute that the device lacks.
     pub fn check_policy(&self, config: &PolicyConfig) -> Result<(), Attribute> {
         let need = |fits: bool, lacked| if fits { Ok(()) } else { Err(lacked) };
-        need(self.placement == Placement::Packet, Attribute::Policy)?;
+        let is_policy = config.action != Action::Leave;
+        need(self.placement == Placement::Packet && is_policy, Attribute::Policy)?;
         let is_known = config.direction != Direction::Forward;
         need(is_known, Attribute::Direction(config.direction))?;
         self.check_scope(config.scope())?;

@@ -16,7 +16,7 @@
 //! | [`SaConfig`], [`PolicyConfig`], [`Selector`], [`Template`] | SAs and policies as their owner describes them |
 //! | [`Databases`] | adds, replaces and removes them; each call is one change |
 //! | [`Reader`] | a state of the databases that stands still between two calls of [`refresh`](Reader::refresh) |
-//! | [`Reader::outbound`], [`Outbound`] | the verdict on a packet that leaves: bypass, block, protect with this SA, ask for one |
+//! | [`Reader::outbound`], [`Outbound`] | the verdict on a packet that leaves: bypass, block, leave to Linux, protect with this SA, ask for one |
 //! | [`Reader::inbound_sa`], [`Reader::policy`] | the SA of a packet by destination and SPI; the policy that its content has to pass |
 //! | [`SaEntry`], [`PolicyEntry`] | what both sides share: state, limits, counters |
 //! | [`Stamp`] | whether an answer of before still holds, without asking again |

@@ -154,6 +154,10 @@ pub enum Action {
     Allow,
     /// Drop.
     Block,
+    /// Left to Linux, which has the same policy and carries it out, whatever its templates say: such packets
+    /// go to Linux. What was decrypted here has lost what Linux would judge it by, and is dropped. As the
+    /// default for packets without a policy it blocks. Linux has no word for it.
+    Leave,
 }
 
 /// One of a policy's templates (Linux's `xfrm_user_tmpl`): which SA protects.

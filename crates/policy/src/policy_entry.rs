@@ -24,6 +24,8 @@ impl Rank {
 pub(crate) enum Treatment {
     Block,
     Bypass,
+    /// Linux's.
+    Leave,
     /// By this one template: a copy, so that a look-up need not go to the list.
     Protect(Template),
     /// By all of its templates, one after the other.
@@ -53,6 +55,7 @@ impl PolicyEntry {
     pub(crate) fn new(config: PolicyConfig, age: u64, counters: OwnCounters) -> PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
+            (Action::Leave, _) => Treatment::Leave,
             (Action::Allow, []) => Treatment::Bypass,
             (Action::Allow, [template]) if protects(template) => Treatment::Protect(*template),
             (Action::Allow, all) if all.len() <= MAX_BUNDLE && are_carried(all) => {
@@ -77,8 +80,8 @@ impl PolicyEntry {
 
     /// Whether the policy is for the packet: selector, mark and XFRM interface.
     ///
-    /// Where the selector names an interface and the packet's is not known, a policy that protects
-    /// or blocks is taken to match and one that lets pass is not, so that nothing leaks.
+    /// Where the selector names an interface and the packet's is not known, a policy that protects,
+    /// blocks or is left to Linux is taken to match and one that lets pass is not, so that nothing leaks.
     pub(crate) fn matches(&self, flow: &Flow<'_>) -> bool {
         self.config.if_id == flow.if_id
             && self.config.mark.matches(flow.mark)

@@ -41,6 +41,8 @@ pub enum Outbound<'r> {
     Bypass(&'r Arc<PolicyEntry>),
     /// The policy blocks the packet.
     Block(&'r Arc<PolicyEntry>),
+    /// Linux carries the policy out: the packet is to go there, and must not leave in clear here.
+    Leave(&'r Arc<PolicyEntry>),
     /// The policy protects in a way that culvert cannot do; the packet must not leave.
     Unsupported(&'r Arc<PolicyEntry>),
     /// The policy protects, but there is no SA for its template: the owner has to be asked for one
@@ -63,6 +65,7 @@ impl<'r> Outbound<'r> {
             Outbound::NoPolicy | Outbound::DefaultBlock => None,
             Outbound::Bypass(policy)
             | Outbound::Block(policy)
+            | Outbound::Leave(policy)
             | Outbound::Unsupported(policy)
             | Outbound::NoState(policy, _)
             | Outbound::Protect(policy, _)
@@ -285,12 +288,13 @@ impl<S> Reader<S> {
         let Some(policy) = self.view.policy(Direction::Out, flow) else {
             return match self.default_action(Direction::Out) {
                 Action::Allow => Outbound::NoPolicy,
-                Action::Block => Outbound::DefaultBlock,
+                Action::Block | Action::Leave => Outbound::DefaultBlock,
             };
         };
         match &policy.treatment {
             Treatment::Block => Outbound::Block(policy),
             Treatment::Bypass => Outbound::Bypass(policy),
+            Treatment::Leave => Outbound::Leave(policy),
             Treatment::Protect(template) => {
                 let found = with_ends(core::slice::from_ref(template), flow).next();
                 match found.and_then(|(_, ends)| self.resolve(policy, template, ends, flow)) {

@@ -23,7 +23,9 @@ impl<S> Reader<S> {
     /// 2. Without a policy: a packet from a tunnel is refused, and any packet if the default is to
     ///    block.
     /// 3. The policy must not block, for what it says or for what cannot be told of packets.
-    /// 4. Every template that is not optional must have been applied, in the order of the templates, and
+    /// 4. One that is left to Linux ([`Action::Leave`]) allows cleartext, which Linux then judges, and nothing
+    ///    that was decrypted, which Linux could not.
+    /// 5. Every template that is not optional must have been applied, in the order of the templates, and
     ///    each tunnel must have been asked for by one.
     ///
     /// IKE and neighbour discovery are the caller's first question
@@ -52,11 +54,14 @@ impl<S> Reader<S> {
             }
             return match self.default_action(direction) {
                 Action::Allow => Ok(None),
-                Action::Block => Err(DropReason::InPolicyBlock),
+                Action::Block | Action::Leave => Err(DropReason::InPolicyBlock),
             };
         };
-        if policy.config.action == Action::Block {
-            return Err(DropReason::InPolicyBlock);
+        match policy.config.action {
+            Action::Allow => {}
+            Action::Block => return Err(DropReason::InPolicyBlock),
+            Action::Leave if via.is_empty() => return Ok(Some(policy)),
+            Action::Leave => return Err(DropReason::InPolicy),
         }
         let mut unused = via;
         // Outermost protection first: the last template applied outbound.

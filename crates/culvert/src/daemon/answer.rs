@@ -400,6 +400,7 @@ fn policy_row(
             _ if policy.is_unsupported() => "block (unsupported)".into(),
             _ if config.if_id != 0 && !has_tunnel(config.if_id) => "none (no tunnel)".into(),
             (Action::Block, _) => "block".into(),
+            (Action::Leave, _) => "leave".into(),
             (Action::Allow, true) => "bypass".into(),
             (Action::Allow, false) => "protect".into(),
         },

@@ -79,7 +79,11 @@ impl Steering {
     /// The destination whose packets a policy needs taken.
     fn taken(&self, policy: &PolicyConfig) -> Option<Prefix> {
         let dst = policy.selector.dst;
-        let stops = policy.action == Action::Block || !policy.templates.is_empty();
+        let stops = match policy.action {
+            Action::Block => true,
+            Action::Allow => !policy.templates.is_empty(),
+            Action::Leave => false,
+        };
         // What arrives has no mark but by culvert's own rules; another one is Linux's to give.
         let mut marks = self.marks.iter().chain([&0]);
         let is_taken = stops && policy.if_id == 0 && marks.any(|mark| policy.mark.matches(*mark));
@@ -689,5 +693,38 @@ fn transfer_name(transfer: XskTransfer) -> &'static str {
     match transfer {
         XskTransfer::Copy => "copy",
         XskTransfer::ZeroCopy => "zero-copy",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{Direction, Mark, PolicyFlags, Selector};
+
+    #[test]
+    fn what_is_left_to_linux_is_not_taken() {
+        let net = |n: u8| policy::Prefix { addr: [10, n, 0, 0].into(), len: 16 };
+        let with = |action| PolicyConfig {
+            index: 1,
+            direction: Direction::Out,
+            selector: Selector::between(net(1), net(2)),
+            priority: 1,
+            action,
+            templates: vec![policy::Template {
+                src: [192, 0, 2, 1].into(),
+                dst: [192, 0, 2, 2].into(),
+                spi: 0,
+                protocol: 50,
+                mode: esp::Mode::Tunnel,
+                reqid: 1,
+                optional: false,
+            }],
+            flags: PolicyFlags::default(),
+            mark: Mark::default(),
+            if_id: 0,
+        };
+        let taken =
+            |action| Steering::default().with(HashSet::new(), &[with(action)], []).protected.len();
+        assert_eq!([Action::Allow, Action::Block, Action::Leave].map(taken), [1, 1, 0]);
     }
 }

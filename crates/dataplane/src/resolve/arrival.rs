@@ -64,24 +64,36 @@ impl Question<'_> {
             Direction::Forward => Ends::Forwarded,
             Direction::In | Direction::Out => Ends::Local,
         };
-        let mut is_barred = false;
+        let (mut is_barred, mut is_left) = (false, false);
         if !policy::always_bypass(h, ends, false) {
             let flow = Flow::marked(h, view.leads_to(h, ifindex), Marks::of_mark(mark));
             let policy = match view.reader.verify(direction, &flow, &[]) {
                 Ok(policy) => policy.map(|policy| &**policy),
                 Err(reason) => return Decision::Drop(reason),
             };
+            let config = policy.map(|policy| &policy.config);
+            is_left = config.is_some_and(|config| config.action == policy::Action::Leave);
+            let templates = config.map_or(&[][..], |config| &config.templates);
+            // Linux judges what it gets as received by the port, and not what comes in otherwise.
+            if is_left
+                && view.back(ifindex).is_none()
+                && templates.iter().any(|template| !template.optional)
+            {
+                return Decision::Drop(DropReason::InCleartext);
+            }
             // It wants protection, and does not insist; the guard knows only the first.
-            is_barred = policy.is_some_and(|policy| !policy.config.templates.is_empty());
+            is_barred = !is_left && !templates.is_empty();
             self.note(direction, &flow, policy);
         }
         let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
-            && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction))
+            && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction, is_left))
         {
             return Decision::Drop(DropReason::ReversePath);
         }
         match direction {
+            // The way out is Linux's to find as well.
+            _ if is_left => Decision::Go(self.leave_to_linux(ifindex, false)),
             Direction::In => Decision::Go(self.leave_to_linux(ifindex, is_barred)),
             Direction::Forward | Direction::Out => {
                 self.outbound(Origin::Port { ifindex, mark, is_barred })
@@ -96,14 +108,15 @@ impl Question<'_> {
         h: &Headers,
         (ifindex, mark): (u32, u32),
         direction: Direction,
+        is_left: bool,
     ) -> bool {
         let is_clear = || {
             let marks = Marks::of_mark(mark);
             let flow = Flow::marked(h, self.view.leads_to(h, ifindex), marks);
             let verdict = self.view.reader.outbound(&flow);
-            matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_))
+            matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_) | Outbound::Leave(_))
         };
-        self.view.back(ifindex).is_some() && (direction == Direction::In || is_clear())
+        self.view.back(ifindex).is_some() && (is_left || direction == Direction::In || is_clear())
     }
 
     /// A packet that came in clear and is Linux's: culvert only took it to ask the policy database.

@@ -14,12 +14,14 @@
 //!                                            ├─ no SA ──────────> Hold
 //!                                            ├─ a fragment ─────> Gather
 //!                                            ├─ block ──────────> Drop
+//!                                            ├─ left ── leave ──> Linux
 //!                                            └─ clear ── clear ──> Forward, Linux, Error
 //! ```
 
 mod arrival;
 mod clear;
 mod fit;
+mod leave;
 mod mss;
 mod outbound;
 mod protect;

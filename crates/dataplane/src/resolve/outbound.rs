@@ -8,6 +8,7 @@ use wire::{Fragment, protocol};
 
 use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
+use crate::flows::plan::LinuxWay;
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::View;
@@ -15,6 +16,8 @@ use crate::view::View;
 /// What the policy database said, without its references.
 pub(super) enum Policy {
     Clear,
+    /// Linux's, by this way if it is no port's packet; none if there is none.
+    Leave(Option<LinuxWay>),
     Drop(DropReason),
     Wait(SaWait),
     Protect(SaHandle),
@@ -33,6 +36,7 @@ impl Question<'_> {
                 self.in_tunnel(origin, answer, self.view.binding(ifindex))
             }
             Policy::Drop(reason) => Decision::Drop(reason),
+            Policy::Leave(way) => self.leave(origin, way),
             Policy::Protect(sa) => self.protect(origin, sa),
             Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
             Policy::Wait(key) => Decision::Hold(key, origin),
@@ -63,6 +67,7 @@ impl Question<'_> {
             Outbound::NoPolicy => (Policy::Clear, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),
             Outbound::Bypass(policy) => (Policy::Clear, Some(policy)),
+            Outbound::Leave(policy) => (Policy::Leave(self.way_left(policy, &flow)), Some(policy)),
             Outbound::Block(policy) => (Policy::Drop(DropReason::OutPolicyBlock), Some(policy)),
             Outbound::Unsupported(policy) => {
                 (Policy::Drop(DropReason::OutUnsupported), Some(policy))

@@ -34,6 +34,7 @@ impl Question<'_> {
     ) -> Decision {
         match answer {
             Policy::Drop(reason) => Decision::Drop(reason),
+            Policy::Leave(way) => self.leave(origin, way),
             Policy::Protect(sa) if self.is_of(binding, sa) => self.protect(origin, sa),
             Policy::ProtectAll(sas)
                 if sas.as_slice().last().is_some_and(|sa| self.is_of(binding, *sa)) =>

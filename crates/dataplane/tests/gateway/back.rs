@@ -10,11 +10,11 @@ use policy::{Direction, Prefix, Selector};
 use crate::packets::{Ip, hopped};
 use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ethernet, ip, policy, template};
 
-const LAN_TAG: u16 = 2;
-const WAN_TAG: u16 = 1;
+pub const LAN_TAG: u16 = 2;
+pub const WAN_TAG: u16 = 1;
 
 /// Lets both ports have their packets back.
-fn give_back(g: &Gateway) {
+pub fn give_back(g: &Gateway) {
     let old = g.tables.topology.load_full();
     let mut interfaces = old.interfaces.clone();
     for (ifindex, tag) in [(LAN, LAN_TAG), (WAN, WAN_TAG)] {
@@ -30,7 +30,7 @@ fn give_back(g: &Gateway) {
 }
 
 /// What stands in front of the frame.
-fn tagged(tag: u16, frame: &[u8]) -> Vec<u8> {
+pub fn tagged(tag: u16, frame: &[u8]) -> Vec<u8> {
     [&[0x81, 0x00], &tag.to_be_bytes()[..], &frame[12..14], frame].concat()
 }
 

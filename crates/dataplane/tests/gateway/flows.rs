@@ -69,6 +69,10 @@ enum Step {
     },
     RemovePolicies,
     AddPolicies,
+    /// One direction's are left to Linux, until they are added again.
+    Leave {
+        direction: u8,
+    },
     /// SAs change.
     Rekey,
     RemoveSas,
@@ -103,6 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0_u8..3, port).prop_map(|(direction, port)| Step::Unblock { direction, port }),
         1 => Just(Step::RemovePolicies),
         2 => Just(Step::AddPolicies),
+        2 => (0_u8..3).prop_map(|direction| Step::Leave { direction }),
         2 => Just(Step::Rekey),
         1 => Just(Step::RemoveSas),
         1 => (0_u8..3).prop_map(|state| Step::Advance { state }),
@@ -327,6 +332,14 @@ impl Subject {
                 }
             }
             Step::AddPolicies => g.add_policies(&self.spec),
+            Step::Leave { direction } => {
+                for base in [10, 20] {
+                    let policy = g.db.policy(base + 1 + u32::from(*direction));
+                    if let Some(config) = policy.map(|policy| policy.config.clone()) {
+                        g.db.put_policy(PolicyConfig { action: Action::Leave, ..config });
+                    }
+                }
+            }
             Step::Rekey => {
                 self.generation += 1;
                 (self.peer.number, self.own.number) = (0, 0);

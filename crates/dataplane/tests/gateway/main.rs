@@ -16,6 +16,7 @@ mod hostile;
 mod icmp_errors;
 mod ipcomp;
 mod kinds;
+mod leave;
 mod model;
 mod nested;
 mod numbers;

@@ -11,12 +11,12 @@ use crate::packets::{Ip, hopped};
 use crate::support::{Gateway, OTHER, Side, Spec, ip, make_sa, policy, route, sa_config, template};
 
 /// The tunnel interface of both gateways.
-const TUNNEL: u32 = 20;
+pub const TUNNEL: u32 = 20;
 const SLOT: usize = 5;
-const IF_ID: u32 = 42;
+pub const IF_ID: u32 = 42;
 
 /// Tag of the mark in `MARKED`.
-const TAG: u16 = 64;
+pub const TAG: u16 = 64;
 
 pub fn everything() -> Selector {
     let all = Prefix { addr: ip("0.0.0.0"), len: 0 };
@@ -44,7 +44,7 @@ fn interface(binding: Binding) -> Interface {
 }
 
 /// A gateway with a tunnel interface, without SAs and policies.
-fn gateway(side: Side) -> (Gateway, MemoryHandle) {
+pub fn gateway(side: Side) -> (Gateway, MemoryHandle) {
     gateway_with(side, Binding::IfId(IF_ID))
 }
 
@@ -188,7 +188,7 @@ fn what_a_tunnels_sa_decrypts_needs_its_interface() {
 }
 
 /// A packet as Linux hands it over with its mark.
-fn marked(mark: u32, packet: &[u8]) -> Vec<u8> {
+pub fn marked(mark: u32, packet: &[u8]) -> Vec<u8> {
     [&[0xf0, 0, 0, 0][..], &mark.to_be_bytes(), &[0; 8], packet].concat()
 }
 

@@ -16,7 +16,7 @@ const fn exactly(value: u32) -> Mark {
 }
 
 /// A gateway's tunnel to the other one.
-fn vti(side: Side) -> Vti {
+pub fn vti(side: Side) -> Vti {
     let (local, remote) = (Some(side.wan(false)), Some(side.other().wan(false)));
     Vti { local, remote, ikey: IKEY, okey: OKEY }
 }

@@ -52,6 +52,7 @@ fn every_verdict() {
         let verdict = match reader.outbound(&flow) {
             Outbound::Bypass(_) => "bypass",
             Outbound::Block(_) => "block",
+            Outbound::Leave(_) => "leave",
             Outbound::Unsupported(_) => "unsupported",
             Outbound::NoState(..) => "no state",
             other => panic!("{other:?}"),
@@ -62,6 +63,9 @@ fn every_verdict() {
     assert_eq!(put(Action::Allow, &[]), "bypass");
     assert_eq!(put(Action::Block, &[]), "block");
     assert_eq!(put(Action::Block, &[esp]), "block");
+    assert_eq!(put(Action::Leave, &[]), "leave");
+    assert_eq!(put(Action::Leave, &[esp]), "leave");
+    assert_eq!(put(Action::Leave, &[esp, esp, ah, ah]), "leave");
     assert_eq!(put(Action::Allow, &[esp]), "no state");
     assert_eq!(put(Action::Allow, &[Template { optional: true, ..esp }]), "no state");
     assert_eq!(put(Action::Allow, &[ah]), "no state");

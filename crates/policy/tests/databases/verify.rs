@@ -96,6 +96,20 @@ fn block_blocks_everything_even_with_templates() {
 }
 
 #[test]
+fn what_is_left_to_linux_comes_in_clear_or_not_at_all() {
+    for (how, expected) in
+        [(Via::Cleartext, None), (Via::Transport, Some(InPolicy)), (Via::Tunnel, Some(InPolicy))]
+    {
+        for templates in [vec![], vec![meant()]] {
+            let leave =
+                PolicyConfig { action: Action::Leave, templates, ..policy(1, Direction::In, 5) };
+            let got = verdict(Some(leave), Action::Allow, via(how).as_deref());
+            assert_eq!(got, expected, "{how:?}");
+        }
+    }
+}
+
+#[test]
 fn templates_and_how_the_packet_came() {
     let ipcomp = Template { protocol: 108, ..optional(meant()) };
     let cases: &[(&str, &[Template], Via, Option<DropReason>)] = &[

@@ -111,7 +111,8 @@ impl<B: Backend> Database<B> {
     /// The default actions on the wire.
     pub(super) fn defaults_info(&self) -> PolicyDefault {
         let number = |action| match action {
-            Action::Block => c::DEFAULT_BLOCK,
+            // The other is no default, and would block.
+            Action::Block | Action::Leave => c::DEFAULT_BLOCK,
             Action::Allow => c::DEFAULT_ACCEPT,
         };
         let [input, output, forward] = self.defaults.map(number);

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | of a policy that protects | a route to the private interface, with the source address that Linux itself would take, or the best that the policies for this destination take |
 //! | inside such a one, and Linux has a route of its own for it from another address | a route to the private interface with that address |
-//! | inside such a one, of a policy that lets everything pass which Linux itself would send there | `throw`: Linux's own tables decide |
+//! | inside such a one, of a policy that lets everything pass, or leaves it to Linux, which Linux itself would send there | `throw`: Linux's own tables decide |
 //! | inside such a one, multicast, broadcast or link-local | `throw` |
 //!
 //! A route that says the same as the one around it is left out. A change costs what it touches: a
@@ -417,8 +417,9 @@ fn held(policy: &PolicyConfig, is_for_marks: bool) -> Option<(Prefix, Prefix, He
     let effect = match (policy.action, policy.templates.is_empty()) {
         (Action::Block, _) => Effect::Block,
         (Action::Allow, false) => Effect::Protect,
-        (Action::Allow, true) if is_for_all => Effect::PassAll,
-        (Action::Allow, true) => Effect::PassSome,
+        // What is left to Linux goes by its tables, as what passes.
+        (Action::Allow, true) | (Action::Leave, _) if is_for_all => Effect::PassAll,
+        (Action::Allow, true) | (Action::Leave, _) => Effect::PassSome,
     };
     let held = Held { priority: policy.priority, index: policy.index, effect };
     Some((masked(s.dst), masked(s.src), held))

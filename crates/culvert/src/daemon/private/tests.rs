@@ -118,6 +118,11 @@ fn protect(index: u32, priority: u32, src: &str, dst: &str) -> PolicyConfig {
     PolicyConfig { templates: vec![template], ..pass(index, priority, src, dst) }
 }
 
+/// A policy that would protect, and is left to Linux.
+fn leave(index: u32, priority: u32, src: &str, dst: &str) -> PolicyConfig {
+    PolicyConfig { action: Action::Leave, ..protect(index, priority, src, dst) }
+}
+
 /// The table as text, in order: "DST SRC" or "DST throw".
 fn shown(table: &OwnTable) -> Vec<String> {
     let line = |(dst, entry): (Prefix, Entry)| {
@@ -236,6 +241,36 @@ fn what_passes_is_linuxs() {
     let lines = decided(&[tunnel, lan, inner], changes.clone());
     assert!(lines.contains(&thrown), "{lines:?}");
     assert!(lines.contains(&"10.1.0.128/25 10.1.0.1".to_owned()), "{lines:?}");
+}
+
+/// Linux's own tables decide about it, as about what passes.
+#[test]
+fn what_is_left_to_linux_is_not_led_here() {
+    let net = |priority| leave(1, priority, "10.1.0.0/24", "10.2.0.0/24");
+    assert!(decided(&[net(9)], host()).is_empty());
+    // Inside of what is protected it goes by Linux's tables, unless what protects comes first.
+    let thrown = "10.2.0.0/24 throw".to_owned();
+    let changes = || {
+        let mut changes = host();
+        changes.push(Change::Route(route("10.2.0.0/24", LAN, None)));
+        changes
+    };
+    let wide = protect(2, 9, "0.0.0.0/0", "0.0.0.0/0");
+    assert!(decided(&[wide.clone(), net(5)], changes()).contains(&thrown));
+    assert!(!decided(&[wide.clone(), net(10)], changes()).contains(&thrown));
+    // Where only some of it is left, all comes here, and culvert gives that back.
+    let mut some = net(5);
+    some.selector.protocol = 6;
+    assert!(!decided(&[wide, some], changes()).contains(&thrown));
+    // Taken over, and given back.
+    let snapshot = host().into_iter().collect();
+    let taken = protect(1, 9, "10.1.0.0/24", "10.2.0.0/24");
+    let mut table = OwnTable::default();
+    table.change(None, Some(&net(9)), &linux(&snapshot));
+    assert_eq!(table.change(Some(&net(9)), Some(&taken), &linux(&snapshot)).len(), 1);
+    assert_eq!(shown(&table), ["10.2.0.0/24 10.1.0.1"]);
+    assert_eq!(table.change(Some(&taken), Some(&net(9)), &linux(&snapshot)).len(), 1);
+    assert!(shown(&table).is_empty());
 }
 
 #[test]

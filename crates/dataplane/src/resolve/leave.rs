@@ -1,0 +1,43 @@
+//! Packets whose policy is left to Linux: it has the same policy, and carries it out.
+//!
+//! They never leave in clear here, as what Linux has to protect would. Linux must find the same policy again
+//! when it has the packet, so it has to be told what the policy was found by.
+
+use outcome::DropReason;
+use policy::{Direction, Flow, Marks, PolicyEntry};
+
+use super::{Decision, Draft, Question};
+use crate::flows::plan::{Action, LinuxWay};
+use crate::packets::Origin;
+
+impl Question<'_> {
+    /// A packet whose outbound policy is left to Linux. One of a port goes back as it came, and to be
+    /// forwarded; `way` is that of any other.
+    pub(super) fn leave(&self, origin: Origin, way: Option<LinuxWay>) -> Decision {
+        match (origin, way) {
+            (Origin::Port { ifindex, is_barred, .. }, _) => {
+                Decision::Go(self.leave_to_linux(ifindex, is_barred))
+            }
+            (_, Some(way)) => Decision::Go(Draft::of_flow(Action::ToLinux(way))),
+            (_, None) => Decision::Drop(DropReason::OutUnsupported),
+        }
+    }
+
+    /// The way on which Linux finds the policy that was found for a packet: with the packet's mark, if it
+    /// can be told of it, or without, if that makes no difference. There is none to an XFRM interface.
+    pub(super) fn way_left(&self, policy: &PolicyEntry, flow: &Flow<'_>) -> Option<LinuxWay> {
+        let marks = Marks { mark: flow.mark, if_id: flow.if_id };
+        if marks == Marks::default() {
+            return Some(LinuxWay::Private);
+        }
+        if marks.if_id != 0 {
+            return None;
+        }
+        if let Some(tag) = self.view.topology.marks.get(&marks) {
+            return Some(LinuxWay::Marked(*tag));
+        }
+        let unmarked = self.view.reader.policy(Direction::Out, &Flow { mark: 0, ..*flow });
+        let is_same = unmarked.is_some_and(|found| found.config.index == policy.config.index);
+        is_same.then_some(LinuxWay::Private)
+    }
+}
