@@ -39,6 +39,7 @@ class Stream:
 
     def __init__(self, client, server, to, *, rate=1000, size=200, port=7000, count=0):
         self.client, self.server, self.to, self.port = client, server, to, port
+        self.rate = rate
         self.echo = server.spawn(PYTHON, STREAM, "echo", "--port", port)
         self.echo.wait_output("ready")
         self.probe = client.spawn(
