@@ -18,7 +18,7 @@ import pytest
 from lab import Lab, LabError, charon6, topology
 from lab.base import interruptible, sweep, wait_for
 from lab.guest import GUEST_MARK, Guest, culvert_guest_missing
-from lab.planes import culvert_binary, culvert_missing
+from lab.planes import beside_is_off, culvert_binary, culvert_missing
 
 #: A test that hangs ends; one that is slow does not. A scenario may ask for more.
 DEFAULT_BOUND_S = 600
@@ -101,8 +101,8 @@ def pytest_runtest_call(item):
 
 
 def _needs_guest(planes):
-    """The plane `kernel` needs a kernel that does ESP; the machine's own is left alone."""
-    return bool({"kernel", "kernel6"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
+    """Planes of the kernel's need one that does ESP; the machine's own is left alone."""
+    return bool({"kernel", "kernel6", "beside"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -115,6 +115,7 @@ def pytest_pyfunc_call(pyfuncitem):
     test = f"{pyfuncitem.path}::{pyfuncitem.nodeid.partition('::')[2]}"
     done = guest.run(
         "env", f"{GUEST_MARK}=1", f"CULVERT={culvert_binary()}", "CULVERT_REQUIRE=1",
+        f"CULVERT_BESIDE={os.environ.get('CULVERT_BESIDE', '')}",
         "/usr/bin/python3", "-B", "-m", "pytest", "-c", Path(__file__).with_name("pytest.ini"),
         "--color=no", test, check=False, timeout=DEFAULT_BOUND_S,
     )  # fmt: skip
@@ -145,7 +146,7 @@ def pytest_runtest_makereport(item, call):
 @pytest.fixture
 def plane(request):
     """The data plane of this run, as text: "culvert", or "culvert+libipsec" (A and B)."""
-    if "culvert" in request.param:
+    if "culvert" in request.param or "beside" in request.param and not beside_is_off():
         missing = culvert_missing()
         if missing and os.environ.get("CULVERT_REQUIRE"):
             pytest.fail(f"culvert data plane: {missing}")

@@ -1,9 +1,10 @@
-"""Data planes: who carries the packets of a gateway. One interface, four of them.
+"""Data planes: who carries the packets of a gateway. One interface, five of them.
 
 `plain`     the kernel forwards; no IPsec at all (the reference for throughput).
 `libipsec`  strongSwan's own user-space ESP, in charon (the plugin kernel-libipsec).
 `kernel`    the ESP of the kernel that the host runs on: the machine's own, or a guest's.
 `culvert`   one culvert daemon; charon is started through `culvert exec`.
+`beside`    the ESP of the kernel, and a culvert daemon beside it that takes its SAs over (`source = "kernel"`).
 `kernel6`, `culvert6`  the same with strongSwan 6 of Debian testing (`charon6`).
 """
 
@@ -22,7 +23,7 @@ from .swan import Swan
 _DAEMON_CONFIG = """\
 # Written by the lab.
 name = "{name}"
-{ports}
+{source}{ports}
 """
 
 _PORT = """
@@ -153,7 +154,36 @@ class Culvert6(Culvert):
     swan = Swan6
 
 
-PLANES = {plane.name: plane for plane in (Plain(), Libipsec(), Kernel(), Kernel6(), Culvert(), Culvert6())}
+class Beside(Kernel):
+    """charon works on the kernel's XFRM and knows nothing of the daemon, which tests start when they want it
+    (`beside.Bed`). With $CULVERT_BESIDE=off there is none: what a test then fails at is its own mistake."""
+
+    name = "beside"
+
+    def attach(self, gateway):
+        super().attach(gateway)
+        if not beside_is_off():
+            gateway.daemon = Daemon(gateway.host, gateway.ports, source="kernel")
+
+    def stop(self, gateway):
+        if gateway.daemon:
+            gateway.daemon.stop()
+
+    def rss_bytes(self, gateway):
+        return resident_bytes(gateway.daemon.process.pid) if gateway.daemon else 0
+
+
+def beside_is_off():
+    """Whether the plane `beside` is to be the kernel alone."""
+    return os.environ.get("CULVERT_BESIDE") == "off"
+
+
+PLANES = {
+    plane.name: plane
+    for plane in (
+        Plain(), Libipsec(), Kernel(), Kernel6(), Beside(), Culvert(), Culvert6()
+    )
+}  # fmt: skip
 
 
 def planes_of(spec):
@@ -173,8 +203,8 @@ def resident_bytes(pid):
 class Daemon:
     """A culvert daemon on a host, and its command line."""
 
-    def __init__(self, host, ports, mode="auto"):
-        self.host, self.ports, self.mode = host, ports, mode
+    def __init__(self, host, ports, mode="auto", source=""):
+        self.host, self.ports, self.mode, self.source = host, ports, mode, source
         self.name = f"{host.name}-{host.lab.run_id}"
         self.config = host.lab.tmp / f"{host.name}.culvert.toml"
         self.process = None
@@ -190,18 +220,25 @@ class Daemon:
         """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
         if text is None:
             ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
-            text = _DAEMON_CONFIG.format(name=self.name, ports=ports)
+            source = f'source = "{self.source}"\n' if self.source else ""
+            text = _DAEMON_CONFIG.format(name=self.name, source=source, ports=ports)
         self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
+
+    def spawn(self):
+        """Starts it, and does not wait."""
+        log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
+        self.process = self.host.spawn(
+            culvert_binary(), "run", "--config", self.config, *self.arguments, log=log,
+            env={"NO_COLOR": "1", **self.environment},
+        )
+        return self.process
 
     def start(self):
         """Starts it and waits until it says that it is ready."""
         log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
         # The log is appended to over restarts: wait for one more ready line than there was.
         before = log.read_text().count("culvert: ready") if log.exists() else 0
-        self.process = self.host.spawn(
-            culvert_binary(), "run", "--config", self.config, *self.arguments, log=log,
-            env={"NO_COLOR": "1", **self.environment},
-        )
+        self.spawn()
 
         def ready():
             if self.process.output().count("culvert: ready") > before:

@@ -1,0 +1,180 @@
+"""A bed for culvert beside the kernel: the kernel owns the SAs, culvert takes them over and gives them back, and the
+wire between the gateways is watched from the first packet to the last."""
+
+import time
+
+from . import topology as t
+from .base import wait_for
+from .traffic import Stream, assert_perfect, assert_ping
+from .wire import Wire
+from .xfrm import errors, states
+
+#: How soon the kernel must know what the fast path did, and go on where that ends (seconds).
+SOON_S = 1.0
+
+
+def is_fast(sa):
+    """Whether a line of `culvert sa --json` says that the fast path has the SA."""
+    return "kernel" not in sa["placement"]
+
+
+def reason(sa):
+    """Why the kernel has it, in the words of `culvert sa --json`."""
+    return sa.get("reason") or sa.get("why") or sa.get("placement_reason") or ""
+
+
+class Bed:
+    """Made by the fixture `bed`. `make` or `up` first, then `start` for culvert, as often as wanted."""
+
+    def __init__(self, make_network):
+        self.make_network = make_network
+        self.net = self.wire = None
+        #: Names of /proc/net/xfrm_stat that may move.
+        self.excused = set()
+
+    # Networks
+
+    def make(self, kind=None, build=None, **values):
+        """The network, with nothing running yet but the capture between the gateways."""
+        self.net = self.make_network(kind, build, **values)
+        protected = () if self.net.kind == "host2host" else t.PROTECTED
+        self.wire = Wire(self.net.mid, protected=protected)
+        return self.net
+
+    def up(self, kind=None, build=None, **values):
+        """A tunnel that charon made and that is the kernel's."""
+        net = self.make(kind, build, **values).up()
+        if kind != "host2host":
+            assert_ping(net.client, t.SERVER4, count=2)
+        return net
+
+    # culvert
+
+    def beside(self):
+        """The gateways with a culvert daemon."""
+        return [g for g in self.net.gateways() if g.daemon]
+
+    def start(self, taken=True):
+        """Starts culvert at all gateways that have it; with `taken` it waits until all SAs are in the fast path."""
+        for gateway in self.beside():
+            gateway.daemon.start()
+        if taken:
+            self.wait_taken()
+
+    def stop(self):
+        """Has culvert stop in order."""
+        for gateway in self.beside():
+            status = gateway.daemon.stop()
+            assert status == 0, f"culvert on {gateway.host.name} ended with {status}"
+
+    def not_taken(self):
+        """What keeps the kernel's SAs from being all in the fast path, as text."""
+        for gateway in self.beside():
+            shown = {int(sa["spi"], 16): sa for sa in gateway.daemon.json("sa")}
+            for spi in states(gateway.host):
+                if spi not in shown:
+                    yield f"{gateway.host.name}: culvert does not know the SA {spi:#010x}"
+                elif not is_fast(shown[spi]):
+                    yield f"{gateway.host.name}: the kernel has the SA {spi:#010x}: {reason(shown[spi])!r}"
+
+    def wait_taken(self, timeout=10):
+        """Waits until the fast path has all SAs that the kernel knows."""
+        end = time.monotonic() + timeout
+        while left := list(self.not_taken()):
+            assert time.monotonic() < end, "; ".join(left)
+            time.sleep(0.1)
+
+    def placement(self, gateway, spi):
+        """The line of `culvert sa --json` for an SPI; waits until it is there."""
+
+        def line():
+            return next((sa for sa in gateway.daemon.json("sa") if int(sa["spi"], 16) == spi), None)
+
+        return wait_for(f"culvert to know {spi:#010x}", line, timeout=10)
+
+    def settle(self):
+        """Gives culvert a moment to carry out what the kernel was told, and packets one to arrive."""
+        time.sleep(0.3)
+
+    def transmitted(self):
+        """Packets that the fast path sent out of a port, at all gateways that have one."""
+        running = [g.daemon for g in self.beside() if g.daemon.alive()]
+        return sum(daemon.stats()["outcomes"]["transmitted"] for daemon in running)
+
+    # Traffic
+
+    def stream(self, to=t.SERVER4, rate=500, **how):
+        """A stream from the client to the server and back; the other way round for the client's addresses."""
+        net = self.net
+        ends = (net.server, net.client) if to in (t.CLIENT4, t.CLIENT6) else (net.client, net.server)
+        return Stream(*ends, to, rate=rate, **how)
+
+    def pings(self, count=5, **how):
+        """Both directions, both families."""
+        for near, to in (
+            (self.net.client, t.SERVER4), (self.net.server, t.CLIENT4),
+            (self.net.client, t.SERVER6), (self.net.server, t.CLIENT6),
+        ):  # fmt: skip
+            assert_ping(near, to, count=count, **how)
+
+    def perfect(self, *streams):
+        """Ends streams: nothing was lost or doubled."""
+        for stream in streams:
+            assert_perfect(stream.finish())
+
+    def survived(self, gaps, *streams):
+        """Ends streams: nothing was doubled, and in none of `gaps` interruptions longer than `SOON_S` was there
+        silence."""
+        for stream in streams:
+            report = stream.finish()
+            rate = stream.rate
+            for way in ("there", "back"):
+                got = report[way]
+                assert got["received"] > 0 and got["duplicated"] == 0, (way, report)
+                assert got["longest_gap"] <= rate * SOON_S, (way, report)
+                assert got["lost"] <= gaps * rate * SOON_S, (way, report)
+
+    # What the kernel knows
+
+    def assert_counted(self):
+        """The kernels' counters of every SA are the same at both gateways, once nothing is under way: only one of
+        them has culvert, so the other's are Linux's own."""
+        a, b = self.net.gwa.host, self.net.gwb.host
+
+        def differ():
+            one, two = states(a), states(b)
+            return [
+                f"{spi:#010x}: {one[spi].bytes} bytes, {one[spi].packets} packets on gwa, "
+                f"{two[spi].bytes}, {two[spi].packets} on gwb"
+                for spi in one.keys() & two.keys()
+                if (one[spi].bytes, one[spi].packets) != (two[spi].bytes, two[spi].packets)
+            ]
+
+        time.sleep(SOON_S + 0.2)
+        assert states(a).keys() == states(b).keys(), (states(a), states(b))
+        wrong = differ()
+        assert not wrong, "; ".join(wrong)
+
+    def assert_ahead(self):
+        """The kernel could go on at any moment: its outbound numbers are beyond all that were on the wire."""
+        numbers = self.wire.record().numbers
+        for gateway in self.beside():
+            known = states(gateway.host)
+            for (_, spi), seen in numbers.items():
+                if spi in known and known[spi].src in self._addresses(gateway):
+                    assert known[spi].oseq >= max(seen), (hex(spi), known[spi], max(seen))
+
+    def _addresses(self, gateway):
+        text = gateway.host.ip("-o", "addr", "show").stdout
+        return {word.split("/")[0] for word in text.split() if "/" in word}
+
+    # The end
+
+    def finish(self):
+        """Judges the wire and the kernels' statistics."""
+        if self.net is None:
+            return
+        self.wire.check()
+        for gateway in self.net.gateways():
+            counted = {n: v for n, v in errors(gateway.host).items() if n not in self.excused}
+            assert not counted, f"/proc/net/xfrm_stat of {gateway.host.name}: {counted}"
