@@ -25,7 +25,8 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
     scenarios hdl-full cosim-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel strongswan-suite dpdk-suite interop charon6 $(CHECKS)
+.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \
+    dpdk-suite interop charon6 $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -71,6 +72,10 @@ kernel: ## Linux as a test peer, VERSION=6.12 or 7.2, from Debian's source; PREB
 
 interop: $(if $(CULVERT),,build) ## culvert against Linux's ESP, after make kernel; ONLY=text KERNEL=path
 	@tests/interop/run $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)')
+
+kernel-test: $(if $(CULVERT),,build) ## culvert beside the kernel, after make kernel; ONLY=text SAMPLE=1 KERNEL=path
+	@tests/kernel/test $(if $(ONLY),--only '$(ONLY)') $(if $(KERNEL),--kernel '$(KERNEL)') \
+	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(RANDOM_SETS),--random $(RANDOM_SETS))
 
 charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing, SAs for each worker too
 	@scripts/fetch-charon6

@@ -1,0 +1,97 @@
+"""What culvert cannot or may not do stays with the kernel, works, and is said."""
+
+from dataclasses import replace
+
+import pytest
+from lab import topology as t
+from lab.beside import is_fast, reason
+from lab.traffic import assert_ping
+from lab.xfrm import Tunnel, states
+
+#: By name: a tunnel that stays with the kernel.
+PLAIN = Tunnel(spi=0x5000, reqid=5)
+CASES = {
+    "an algorithm that culvert has not": replace(PLAIN, suite="sm4-sha256"),
+    "a weak algorithm": replace(PLAIN, suite="3des-md5"),
+    "BEET": replace(PLAIN, mode="beet", state_extra="BEET"),
+    "a mark": replace(PLAIN, state_extra="MARK", policy_extra="MARK"),
+    "an XFRM interface id": replace(PLAIN, state_extra="if_id 7", policy_extra="if_id 7"),
+}
+
+#: Taken, beside it: of the other family, and of the same one.
+OTHERS = [
+    Tunnel(spi=0x6000, reqid=6, inner=6),
+    Tunnel(spi=0x7000, reqid=7, priority=500, select="proto udp dport 7300", select_back="proto udp sport 7300"),
+]
+
+
+def install(net, tunnel):
+    """Makes it, with what only works with more set up around it."""
+    if tunnel.mode == "beet":
+        # One address at either end, which the selector of the SAs has.
+        from lab.xfrm import A, B, batch
+
+        for gateway, side in ((net.gwb, B), (net.gwa, A)):
+            lines = list(tunnel.states(side))
+            selectors = (f"sel src {t.CLIENT4}/32 dst {t.SERVER4}/32", f"sel src {t.SERVER4}/32 dst {t.CLIENT4}/32")
+            lines = [line.replace("BEET", sel) for line, sel in zip(lines, selectors)]
+            hosts = ((A.inner[4], f"{t.CLIENT4}/32"), (B.inner[4], f"{t.SERVER4}/32"))
+            policies = tunnel.policies(side)
+            for prefix, host in hosts:
+                policies = [line.replace(prefix, host) for line in policies]
+            batch(gateway.host, *lines, *policies)
+        return
+    if "MARK" in tunnel.state_extra:
+        tunnel = replace(tunnel, state_extra="mark 5 mask 0xff", policy_extra="mark 5 mask 0xff")
+        for gateway in net.gateways():
+            gateway.host.run(
+                "nft", "-f", "-",
+                stdin="table inet m { chain p { type filter hook prerouting priority mangle; "
+                "ip protocol { icmp, esp } meta mark set 5; }; }",
+            )  # fmt: skip
+    if "if_id" in tunnel.state_extra:
+        for gateway, there, way in ((net.gwa, "10.2.0.0/24", 4), (net.gwb, "10.1.0.0/24", 4)):
+            gateway.host.ip("link", "add", "ipsec0", "type", "xfrm", "dev", "wan", "if_id", "7")
+            gateway.host.ip("link", "set", "ipsec0", "up")
+            gateway.host.ip("route", "replace", there, "dev", "ipsec0")
+            gateway.host.sysctl("net.ipv4.conf.ipsec0.rp_filter", 0)
+    tunnel.install(net)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stays_with_the_kernel(bed, case):
+    """An SA that culvert does not take works on in the kernel beside others that it takes, and `culvert sa` says why."""
+    net = bed.make()
+    tunnel = CASES[case]
+    if "if_id" in tunnel.state_extra:
+        others = OTHERS[:1]
+    else:
+        others = OTHERS
+    install(net, tunnel)
+    for other in others:
+        other.install(net)
+    v4 = [(net.client, t.SERVER4), (net.server, t.CLIENT4)]
+    v6 = [(net.client, t.SERVER6), (net.server, t.CLIENT6)]
+    for act in (lambda: None, lambda: bed.start(taken=False), bed.stop):
+        act()
+        bed.settle()
+        before = bed.transmitted()
+        for near, to in v4 + v6:
+            assert_ping(near, to, count=5, wait=3)
+        if len(others) == 2:
+            stream = bed.stream(port=7300, rate=300, count=100)
+            stream.wait()
+            bed.perfect(stream)
+        running = [g for g in bed.beside() if g.daemon.alive()]
+        for gateway in running:
+            assert bed.transmitted() > before
+            for spi in (0x5000, 0x5001):
+                sa = bed.placement(gateway, spi)
+                assert not is_fast(sa) and reason(sa), sa
+            for other in others:
+                for spi in (other.spi, other.spi + 1):
+                    assert is_fast(sa := bed.placement(gateway, spi)), sa
+            text = gateway.daemon.culvert("sa").stdout
+            assert "kernel" in text, text
+    bed.assert_counted()
+    assert all(sa.packets for sa in states(net.gwa.host).values())
