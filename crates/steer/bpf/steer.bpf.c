@@ -26,6 +26,9 @@
 // Only the first fragment of UDP has the ports, and it may come last: where some may be of ESP, all of
 // them are taken, and those that are not go back to the kernel as they came.
 //
+// With WATCHDOG, all that goes to culvert goes to the kernel instead while the daemon is not alive: while
+// the time in `alive_until` is over.
+//
 // Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
 // maps are repeated in ../src/verdict.rs and ../src/loader.rs.
 
@@ -40,6 +43,7 @@
 
 #define TAKE_UNKNOWN_ESP 1
 #define TAKE_UDP_FRAGMENTS 2
+#define WATCHDOG 4
 
 #define PORT_IKE 1
 #define PORT_NATT 2
@@ -64,6 +68,7 @@ enum verdict {
 	PASS_UNKNOWN_ESP,
 	PASS_LOCAL,
 	PASS_TRANSIT,
+	PASS_NO_DAEMON,
 	TAKE_ESP,
 	TAKE_UNKNOWN,
 	TAKE_ESP_FRAGMENT,
@@ -126,6 +131,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } config SEC(".maps");
+
+// In ns of CLOCK_MONOTONIC, which is the clock of bpf_ktime_get_ns().
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} alive_until SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -219,7 +232,7 @@ static __always_inline int is_protected(const struct packet *p)
 	return bpf_map_lookup_elem(&protected4, &key) != NULL;
 }
 
-static __always_inline int takes(__u32 what)
+static __always_inline int is_set(__u32 what)
 {
 	__u32 zero = 0;
 	__u32 *flags = bpf_map_lookup_elem(&config, &zero);
@@ -229,7 +242,7 @@ static __always_inline int takes(__u32 what)
 
 static __always_inline int takes_unknown_esp(void)
 {
-	return takes(TAKE_UNKNOWN_ESP);
+	return is_set(TAKE_UNKNOWN_ESP);
 }
 
 static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
@@ -270,7 +283,7 @@ static __always_inline enum verdict judge_udp(const struct packet *p)
 	__be32 *marker;
 	__u16 len;
 
-	if (p->is_fragment && takes(TAKE_UNKNOWN_ESP | TAKE_UDP_FRAGMENTS))
+	if (p->is_fragment && is_set(TAKE_UNKNOWN_ESP | TAKE_UDP_FRAGMENTS))
 		return TAKE_UDP_FRAGMENT;
 	if (p->is_later)
 		return PASS_UDP_FRAGMENT;
@@ -435,7 +448,7 @@ unknown:
 	return judge(p);
 }
 
-static __always_inline enum verdict look(struct xdp_md *ctx)
+static __always_inline enum verdict find(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data;
 	struct packet p = { .end = (void *)(long)ctx->data_end };
@@ -464,6 +477,23 @@ static __always_inline enum verdict look(struct xdp_md *ctx)
 	if (type == bpf_htons(ETH_P_IP))
 		return look_v4(&p, data);
 	return look_v6(&p, data);
+}
+
+static __always_inline int is_daemon_alive(void)
+{
+	__u32 zero = 0;
+	__u64 *until = bpf_map_lookup_elem(&alive_until, &zero);
+
+	return until && bpf_ktime_get_ns() < *until;
+}
+
+static __always_inline enum verdict look(struct xdp_md *ctx)
+{
+	enum verdict verdict = find(ctx);
+
+	if (verdict >= TAKE_ESP && is_set(WATCHDOG) && !is_daemon_alive())
+		return PASS_NO_DAEMON;
+	return verdict;
 }
 
 static __always_inline void count(__u32 verdict)

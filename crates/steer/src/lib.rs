@@ -53,6 +53,10 @@
 //! and the sockets go with the process too: frames pass to the kernel then. Cleartext is then kept
 //! from leaving by the kernel policies of the crate `guard`.
 //!
+//! A process that hangs keeps both. Where the kernel has the SAs too and can carry on, a watchdog
+//! ([`Steer::set_watchdog`]) has frames pass from the moment on at which the daemon has not said for too long
+//! that it is alive ([`Steer::beat`]).
+//!
 //! # Not handled
 //!
 //! At most two VLAN tags are parsed; frames with more, and PPPoE or MPLS, pass to Linux. A tag that

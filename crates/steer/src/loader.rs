@@ -38,6 +38,7 @@ pub struct Steer {
 struct Maps {
     xsks: XskMap<MapData>,
     config: Array<MapData, u32>,
+    alive_until: Array<MapData, u64>,
     stats: PerCpuArray<MapData, u64>,
     ports: HashMap<MapData, [u8; 2], u8>,
     local4: HashMap<MapData, [u8; 4], u8>,
@@ -60,6 +61,7 @@ impl Maps {
         Ok(Self {
             xsks: map(program, "xsks")?,
             config: map(program, "config")?,
+            alive_until: map(program, "alive_until")?,
             stats: map(program, "stats")?,
             ports: map(program, "ports")?,
             local4: map(program, "local4")?,
@@ -183,6 +185,27 @@ impl Steer {
     /// [`SteerError::Table`] when the kernel refuses.
     pub fn set_take_udp_fragments(&mut self, take: bool) -> Result<(), SteerError> {
         self.set_flag(TAKE_UDP_FRAGMENTS, take)
+    }
+
+    /// Whether frames are taken only while the daemon is alive: until the time that [`Steer::beat`] told
+    /// last; before the first one none is. Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_watchdog(&mut self, is_on: bool) -> Result<(), SteerError> {
+        self.set_flag(WATCHDOG, is_on)
+    }
+
+    /// The daemon is alive until this time: in ns of `CLOCK_MONOTONIC`, of the initial time namespace. One
+    /// system call.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn beat(&mut self, until_ns: u64) -> Result<(), SteerError> {
+        let result = self.maps.alive_until.set(0, until_ns, 0);
+        result.map_err(|error| self.table_error("alive_until", &error))
     }
 
     fn set_flag(&mut self, flag: u32, is_set: bool) -> Result<(), SteerError> {
@@ -572,6 +595,7 @@ fn errno(error: &ProgramError) -> Option<i32> {
 /// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
+const WATCHDOG: u32 = 4;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
 

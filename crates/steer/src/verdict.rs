@@ -26,6 +26,8 @@ pub enum Verdict {
     PassLocal,
     /// To Linux: to another address that no policy protects.
     PassTransit,
+    /// To Linux: to be taken, but the daemon is not alive, and Linux carries on in its place.
+    PassNoDaemon,
     /// Taken: ESP, plain or in UDP, or AH, for a known SA.
     TakeEsp,
     /// Taken: ESP or AH with an unknown SPI, because the configuration says so.
@@ -49,7 +51,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::PassNotIp,
         Self::PassMalformed,
         Self::PassMulticast,
@@ -60,6 +62,7 @@ impl Verdict {
         Self::PassUnknownEsp,
         Self::PassLocal,
         Self::PassTransit,
+        Self::PassNoDaemon,
         Self::TakeEsp,
         Self::TakeUnknownEsp,
         Self::TakeEspFragment,
@@ -84,6 +87,7 @@ impl Verdict {
             Self::PassUnknownEsp => "pass_unknown_esp",
             Self::PassLocal => "pass_local",
             Self::PassTransit => "pass_transit",
+            Self::PassNoDaemon => "pass_no_daemon",
             Self::TakeEsp => "take_esp",
             Self::TakeUnknownEsp => "take_unknown_esp",
             Self::TakeEspFragment => "take_esp_fragment",

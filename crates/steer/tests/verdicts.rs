@@ -395,6 +395,60 @@ fn neighbour_discovery_passes_but_is_no_way_around() {
     });
 }
 
+fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+const MINUTE_NS: u64 = 60_000_000_000;
+
+#[test]
+fn with_a_watchdog_only_a_living_daemon_takes() {
+    in_namespace(|| {
+        let frames = |alive: bool| {
+            let or_pass = |verdict| if alive { verdict } else { Verdict::PassNoDaemon };
+            let mut too_big = vec![3, 4, 0, 0, 0, 0, 5, 0x14];
+            too_big.extend(&v4(OTHER4, 50, 0x4000, &esp(SPI))[14..]);
+            [
+                ("ESP", v4(LOCAL4, 50, 0, &esp(SPI)), or_pass(Verdict::TakeEsp)),
+                ("in UDP", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI))), or_pass(Verdict::TakeEsp)),
+                ("IPv6 AH", v6(local6(), 51, &ah(SPI)), or_pass(Verdict::TakeEsp)),
+                ("unknown", v4(LOCAL4, 50, 0, &esp(7)), or_pass(Verdict::TakeUnknownEsp)),
+                ("part", v4(LOCAL4, 50, 0x2000, &esp(SPI)), or_pass(Verdict::TakeEspFragment)),
+                ("part of UDP", v4(LOCAL4, 17, 3, &esp(1)), or_pass(Verdict::TakeUdpFragment)),
+                ("too big", v4(LOCAL4, 1, 0, &too_big), or_pass(Verdict::TakeTooBig)),
+                ("transit", v4(PROTECTED4, 6, 0, &[0; 20]), or_pass(Verdict::TakeTransit)),
+                ("IPv6 transit", v6(protected6(), 6, &[0; 20]), or_pass(Verdict::TakeTransit)),
+                ("ARP", ethernet(&[], 0x0806, &[0; 28]), Verdict::PassNotIp),
+                ("IKE", v4(LOCAL4, 17, 0, &udp(500, &[0; 28])), Verdict::PassIke),
+                ("other", v4(OTHER4, 6, 0, &[0; 20]), Verdict::PassTransit),
+            ]
+        };
+        for frags in [false, true] {
+            let mut steer = steer(true, frags);
+            steer.set_take_udp_fragments(true).expect("set");
+            assert_verdicts(&mut steer, &frames(true));
+            steer.set_watchdog(true).expect("set");
+            // Nobody has said yet that he is alive.
+            assert_verdicts(&mut steer, &frames(false));
+            steer.beat(now_ns() + MINUTE_NS).expect("set");
+            assert_verdicts(&mut steer, &frames(true));
+            steer.beat(now_ns()).expect("set");
+            assert_verdicts(&mut steer, &frames(false));
+            // It ends by itself.
+            steer.beat(now_ns() + 50_000_000).expect("set");
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            let over = v4(PROTECTED4, 6, 0, &[0; 20]);
+            while verdict(&mut steer, &over) != Verdict::PassNoDaemon {
+                assert!(std::time::Instant::now() < end, "still alive");
+            }
+            assert_verdicts(&mut steer, &frames(false));
+            steer.set_watchdog(false).expect("set");
+            assert_verdicts(&mut steer, &frames(true));
+        }
+    });
+}
+
 #[test]
 fn arbitrary_frames_get_exactly_one_verdict() {
     in_namespace(|| {
