@@ -9,7 +9,7 @@
 //   ARP, anything that is not IP, malformed           kernel
 //   multicast, broadcast, neighbour discovery         kernel
 //   to a local address:
-//     ESP or AH, known (destination, SPI)             culvert
+//     ESP or AH, known (destination, SPI)             culvert; the kernel once, if its SA is LET_ONE_PASS
 //     ESP or AH, unknown SPI, or fragment             culvert if TAKE_UNKNOWN_ESP, else kernel
 //     fragments of UDP                                culvert if TAKE_UDP_FRAGMENTS, see below
 //     UDP to an IKE port                              kernel
@@ -45,6 +45,9 @@
 #define TAKE_UDP_FRAGMENTS 2
 #define WATCHDOG 4
 
+#define TAKE 1
+#define LET_ONE_PASS 2
+
 #define PORT_IKE 1
 #define PORT_NATT 2
 
@@ -68,6 +71,7 @@ enum verdict {
 	PASS_UNKNOWN_ESP,
 	PASS_LOCAL,
 	PASS_TRANSIT,
+	PASS_SAMPLE,
 	PASS_NO_DAEMON,
 	TAKE_ESP,
 	TAKE_UNKNOWN,
@@ -106,6 +110,13 @@ struct sa4 {
 struct sa6 {
 	struct in6_addr dst;
 	__be32 spi;
+};
+
+// The lock is for the change from LET_ONE_PASS back to TAKE; a value that has another number from user
+// space is a new one. Linux 5.10 has no compare-and-swap for programs.
+struct sa_value {
+	__u32 what;
+	struct bpf_spin_lock lock;
 };
 
 struct prefix4 {
@@ -192,7 +203,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 131072);
 	__type(key, struct sa4);
-	__type(value, __u8);
+	__type(value, struct sa_value);
 } sad4 SEC(".maps");
 
 struct {
@@ -200,7 +211,7 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 131072);
 	__type(key, struct sa6);
-	__type(value, __u8);
+	__type(value, struct sa_value);
 } sad6 SEC(".maps");
 
 // What the IP header says, in one form for both families.
@@ -245,9 +256,23 @@ static __always_inline int takes_unknown_esp(void)
 	return is_set(TAKE_UNKNOWN_ESP);
 }
 
+// Of the frames that come at once on several CPUs exactly one is the sample.
+static __always_inline enum verdict sample(struct sa_value *sa)
+{
+	enum verdict verdict = TAKE_ESP;
+
+	bpf_spin_lock(&sa->lock);
+	if (sa->what == LET_ONE_PASS) {
+		sa->what = TAKE;
+		verdict = PASS_SAMPLE;
+	}
+	bpf_spin_unlock(&sa->lock);
+	return verdict;
+}
+
 static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
 {
-	void *sa;
+	struct sa_value *sa;
 
 	if (p->is_v6) {
 		struct sa6 key = { .dst = p->dst, .spi = spi };
@@ -257,7 +282,7 @@ static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi
 		sa = bpf_map_lookup_elem(&sad4, &key);
 	}
 	if (sa)
-		return TAKE_ESP;
+		return sa->what == TAKE ? TAKE_ESP : sample(sa);
 	return takes_unknown_esp() ? TAKE_UNKNOWN : PASS_UNKNOWN_ESP;
 }
 

@@ -45,9 +45,12 @@ struct Maps {
     local6: HashMap<MapData, [u8; 16], u8>,
     protected4: LpmTrie<MapData, [u8; 4], u8>,
     protected6: LpmTrie<MapData, [u8; 16], u8>,
-    sad4: HashMap<MapData, [u8; 8], u8>,
-    sad6: HashMap<MapData, [u8; 20], u8>,
+    sad4: HashMap<MapData, [u8; 8], SaValue>,
+    sad6: HashMap<MapData, [u8; 20], SaValue>,
 }
+
+/// What is done with an SA's packets, and room for the program's lock.
+type SaValue = [u32; 2];
 
 impl Maps {
     fn take(program: &mut Ebpf) -> Result<Self, (&'static str, String)> {
@@ -350,6 +353,25 @@ impl Steer {
         result.map_err(|error| self.table_error("sad", &error))
     }
 
+    /// Lets the SA's next packet to come by this interface pass to Linux; the program then takes the SA's
+    /// packets again by itself. Of packets that several CPUs look at at once exactly one passes, and so does
+    /// one alone if this is called again before any has come. One of which only fragments come waits.
+    ///
+    /// False, and nothing is done, if the SA is not in the table.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn sample_sa(&mut self, dst: IpAddr, spi: u32) -> Result<bool, SteerError> {
+        let sa = (dst, spi);
+        if !self.sas.contains(&sa) {
+            return Ok(false);
+        }
+        let result = set_sa(&mut self.maps, &sa, LET_ONE_PASS, BPF_EXIST);
+        result.map_err(|error| self.table_error("sad", &error))?;
+        Ok(true)
+    }
+
     /// Reads the counters of all CPUs.
     ///
     /// # Errors
@@ -495,10 +517,20 @@ fn remove_protected(maps: &mut Maps, prefix: Prefix) -> Result<(), MapError> {
     })
 }
 
-fn insert_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {
+fn insert_sa(maps: &mut Maps, sa: &(IpAddr, u32)) -> Result<(), MapError> {
+    set_sa(maps, sa, TAKE, BPF_ANY)
+}
+
+fn set_sa(
+    maps: &mut Maps,
+    (dst, spi): &(IpAddr, u32),
+    what: u32,
+    flags: u64,
+) -> Result<(), MapError> {
+    let value = [what, 0];
     match dst {
-        IpAddr::V4(v4) => maps.sad4.insert(sa_key::<4, 8>(v4.octets(), *spi), 1, 0),
-        IpAddr::V6(v6) => maps.sad6.insert(sa_key::<16, 20>(v6.octets(), *spi), 1, 0),
+        IpAddr::V4(v4) => maps.sad4.insert(sa_key::<4, 8>(v4.octets(), *spi), value, flags),
+        IpAddr::V6(v6) => maps.sad6.insert(sa_key::<16, 20>(v6.octets(), *spi), value, flags),
     }
 }
 
@@ -592,10 +624,17 @@ fn errno(error: &ProgramError) -> Option<i32> {
     }
 }
 
-/// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
+/// Flags of `BPF_MAP_UPDATE_ELEM`.
+const BPF_ANY: u64 = 0;
+const BPF_EXIST: u64 = 2;
+
+/// Bits of the program's configuration word, what is done with an SA's packets, and kinds of port; see
+/// `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;
+const TAKE: u32 = 1;
+const LET_ONE_PASS: u32 = 2;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
 

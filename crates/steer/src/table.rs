@@ -36,6 +36,11 @@ impl<K: Ord + Clone> Table<K> {
         Ok(())
     }
 
+    /// Whether one is in it.
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        self.content.contains(key)
+    }
+
     /// Adds one; does nothing if it is there.
     pub(crate) fn add<E>(
         &mut self,

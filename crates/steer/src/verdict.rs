@@ -26,6 +26,8 @@ pub enum Verdict {
     PassLocal,
     /// To Linux: to another address that no policy protects.
     PassTransit,
+    /// To Linux: one packet of a known SA, so that Linux sees that the SA is in use.
+    PassSample,
     /// To Linux: to be taken, but the daemon is not alive, and Linux carries on in its place.
     PassNoDaemon,
     /// Taken: ESP, plain or in UDP, or AH, for a known SA.
@@ -51,7 +53,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::PassNotIp,
         Self::PassMalformed,
         Self::PassMulticast,
@@ -62,6 +64,7 @@ impl Verdict {
         Self::PassUnknownEsp,
         Self::PassLocal,
         Self::PassTransit,
+        Self::PassSample,
         Self::PassNoDaemon,
         Self::TakeEsp,
         Self::TakeUnknownEsp,
@@ -87,6 +90,7 @@ impl Verdict {
             Self::PassUnknownEsp => "pass_unknown_esp",
             Self::PassLocal => "pass_local",
             Self::PassTransit => "pass_transit",
+            Self::PassSample => "pass_sample",
             Self::PassNoDaemon => "pass_no_daemon",
             Self::TakeEsp => "take_esp",
             Self::TakeUnknownEsp => "take_unknown_esp",

@@ -450,6 +450,52 @@ fn with_a_watchdog_only_a_living_daemon_takes() {
 }
 
 #[test]
+fn one_packet_of_a_sampled_sa_passes() {
+    in_namespace(|| {
+        let (v4_dst, v6_dst) = (IpAddr::from(LOCAL4), IpAddr::from(local6()));
+        let kinds = [
+            (v4_dst, v4(LOCAL4, 50, 0, &esp(SPI))),
+            (v4_dst, v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI)))),
+            (v4_dst, v4(LOCAL4, 51, 0, &ah(SPI))),
+            (v6_dst, v6(local6(), 50, &esp(SPI))),
+            (v6_dst, v6(local6(), 17, &udp(4500, &esp(SPI)))),
+        ];
+        for frags in [false, true] {
+            let mut steer = steer(true, frags);
+            for (dst, frame) in &kinds {
+                let other = match dst {
+                    IpAddr::V4(_) => v6(local6(), 50, &esp(SPI)),
+                    IpAddr::V6(_) => v4(LOCAL4, 50, 0, &esp(SPI)),
+                };
+                assert_eq!(verdict(&mut steer, frame), Verdict::TakeEsp);
+                // Asked for twice before one has come, it is still one.
+                assert!(steer.sample_sa(*dst, SPI).expect("set"));
+                assert!(steer.sample_sa(*dst, SPI).expect("set"));
+                assert_eq!(verdict(&mut steer, &other), Verdict::TakeEsp, "another SA");
+                // A fragment has no part in it.
+                let part = v4(LOCAL4, 50, 0x2000, &esp(SPI));
+                assert_eq!(verdict(&mut steer, &part), Verdict::TakeEspFragment);
+                assert_eq!(verdict(&mut steer, frame), Verdict::PassSample);
+                for _ in 0..3 {
+                    assert_eq!(verdict(&mut steer, frame), Verdict::TakeEsp, "taken again");
+                }
+            }
+            // What is in no table is not put there.
+            assert!(!steer.sample_sa(v4_dst, 7).expect("set"));
+            let unknown = v4(LOCAL4, 50, 0, &esp(7));
+            assert_eq!(verdict(&mut steer, &unknown), Verdict::TakeUnknownEsp);
+            // Neither is what was removed; and one that comes again is taken from its first packet.
+            assert!(steer.sample_sa(v4_dst, SPI).expect("set"));
+            steer.remove_sa(v4_dst, SPI).expect("set");
+            assert!(!steer.sample_sa(v4_dst, SPI).expect("set"));
+            assert_eq!(verdict(&mut steer, &kinds[0].1), Verdict::TakeUnknownEsp);
+            steer.add_sa(v4_dst, SPI).expect("set");
+            assert_eq!(verdict(&mut steer, &kinds[0].1), Verdict::TakeEsp);
+        }
+    });
+}
+
+#[test]
 fn arbitrary_frames_get_exactly_one_verdict() {
     in_namespace(|| {
         let steer = std::cell::RefCell::new(steer(true, false));
