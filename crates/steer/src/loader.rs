@@ -201,7 +201,7 @@ impl Steer {
     }
 
     /// The daemon is alive until this time: in ns of `CLOCK_MONOTONIC`, of the initial time namespace. One
-    /// system call.
+    /// system call. The end is noticed up to a jiffy late (1 to 10 ms).
     ///
     /// # Errors
     ///
@@ -354,8 +354,8 @@ impl Steer {
     }
 
     /// Lets the SA's next packet to come by this interface pass to Linux; the program then takes the SA's
-    /// packets again by itself. Of packets that several CPUs look at at once exactly one passes, and so does
-    /// one alone if this is called again before any has come. One of which only fragments come waits.
+    /// packets again by itself. Of packets that several CPUs look at at once exactly one passes, and one alone
+    /// does if this is called again before any has come. Fragments are not looked at.
     ///
     /// False, and nothing is done, if the SA is not in the table.
     ///
