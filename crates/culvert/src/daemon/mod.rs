@@ -10,6 +10,7 @@ mod clock;
 mod control;
 mod engines;
 mod error;
+mod heartbeat;
 mod install;
 mod limits;
 mod log;
@@ -148,6 +149,8 @@ impl Daemon {
     fn serve(&mut self) -> End {
         loop {
             self.wait();
+            self.ports.set_watchdog(self.source.wants_watchdog());
+            self.ports.beat();
             if drain(&self.terminate) {
                 return End::Told;
             }
@@ -180,6 +183,10 @@ impl Daemon {
     /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self) {
         let due = self.source.due_in().map_or(TICK, |due| due.min(TICK));
+        let due = match self.ports.steering().watchdog {
+            true => due.min(heartbeat::LONGEST_SLEEP),
+            false => due,
+        };
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
@@ -381,6 +388,7 @@ impl Daemon {
         }
         // A round takes the tables over before it receives.
         self.workers.wait_for_commands();
+        self.ports.beat();
         self.ports.attach(&self.workers);
         // How a program is attached decides whether a port's packets can go back to it.
         self.publish_topology();
@@ -415,6 +423,9 @@ impl Daemon {
         for step in self.source.take_sa_steps() {
             self.ports.steer_sa(step);
         }
+        for (dst, spi) in self.source.take_samples() {
+            self.ports.sample_sa(dst, spi);
+        }
     }
 
     /// Makes Linux know the marks that SAs set.
@@ -446,6 +457,7 @@ impl Daemon {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
+        self.ports.set_watchdog(self.source.wants_watchdog());
         self.follow_sas();
         self.tell_marks(&self.config.marks.clone());
         self.follow_marks();

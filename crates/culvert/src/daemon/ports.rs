@@ -14,6 +14,7 @@ use steer::device::{Device, Finding};
 use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 
+use super::heartbeat::{Heartbeat, now_ns};
 use super::slots;
 use super::sources::SaStep;
 use super::way_back::WorkingPort;
@@ -46,6 +47,8 @@ pub struct Steering {
     pub marks: BTreeSet<u32>,
     /// Whether fragments of UDP to this host are taken: some may be of ESP.
     pub udp_fragments: bool,
+    /// Whether all passes to Linux once [`Ports::beat`] was not called for too long.
+    pub watchdog: bool,
 }
 
 /// Which ESP to this host is taken.
@@ -97,6 +100,7 @@ struct Working {
     steer: Steer,
     /// `None` until its program is attached: its frames pass to Linux.
     attached: Option<Attached>,
+    heartbeat: Heartbeat,
     transfer: XskTransfer,
     queues: u32,
     /// One for each queue.
@@ -411,6 +415,40 @@ impl Ports {
         }
     }
 
+    /// Has Linux take the place of a daemon that hangs, or not. With it, [`Ports::beat`] is due.
+    pub fn set_watchdog(&mut self, is_on: bool) {
+        if self.steering.watchdog != is_on {
+            self.steering.watchdog = is_on;
+            // A program is told that the daemon is alive before it asks.
+            self.beat();
+            self.each_program(|steer| steer.set_watchdog(is_on));
+        }
+    }
+
+    /// Tells the watchdog, if there is one, that the control thread works. To be called in each round.
+    pub fn beat(&mut self) {
+        if !self.steering.watchdog {
+            return;
+        }
+        let (now, now_ns) = (Instant::now(), now_ns());
+        for entry in &mut self.entries {
+            if let Some(working) = &mut entry.working
+                && let Some(until_ns) = working.heartbeat.due(now, now_ns)
+                && let Err(error) = working.steer.beat(until_ns)
+            {
+                entry.stale(&error.to_string());
+            }
+        }
+    }
+
+    /// Leaves the next packet of an SA to Linux, which sees by it that the SA is in use. Each port has tables
+    /// of its own, and the SA's packets may come by any: one packet passes at each port where one comes, so
+    /// at one port as a rule, and at another, if the way changes, one more that was asked for earlier.
+    /// Does nothing at a port that does not have the SA.
+    pub fn sample_sa(&mut self, dst: IpAddr, spi: u32) {
+        self.each_program(|steer| steer.sample_sa(dst, spi).map(drop));
+    }
+
     fn each_program(&mut self, mut change: impl FnMut(&mut Steer) -> Result<(), SteerError>) {
         for entry in &mut self.entries {
             if let Some(working) = &mut entry.working
@@ -659,7 +697,16 @@ impl Entry {
                 text(&e)
             })?;
         }
-        Ok(Working { ifindex, steer, attached: None, transfer, queues, counters, vlan_trouble })
+        Ok(Working {
+            ifindex,
+            steer,
+            attached: None,
+            heartbeat: Heartbeat::default(),
+            transfer,
+            queues,
+            counters,
+            vlan_trouble,
+        })
     }
 
     fn close(&mut self, workers: &Workers, why: &str) {
@@ -686,7 +733,8 @@ fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
     };
     let local = steer.set_local(steering.local.iter().copied());
     let fragments = steer.set_take_udp_fragments(steering.udp_fragments);
-    protected.and(esp).and(local).and(fragments).map_err(|e| e.to_string())
+    let watchdog = steer.set_watchdog(steering.watchdog);
+    protected.and(esp).and(local).and(fragments).and(watchdog).map_err(|e| e.to_string())
 }
 
 fn transfer_name(transfer: XskTransfer) -> &'static str {

@@ -11,6 +11,7 @@
 //!   serve ──> databases ──────────────> workers, by their readers
 //!     │  └──> take_changed_policies ──> guard, steering, routes
 //!     │  └──> take_sa_steps ──────────> steering
+//!     │  └──> take_samples ───────────> steering
 //!     └─────> confirm: the owner gets its answers
 //!   workers' events ──> acquire, volume_reached, mapping_changed
 //! ```
@@ -77,6 +78,18 @@ pub trait Source {
 
     /// SAs added and removed since the last call, in order; none unless SAs are followed.
     fn take_sa_steps(&mut self) -> Vec<SaStep>;
+
+    /// Inbound SAs whose next packet is to be left to Linux, by destination and SPI, since the last call: it
+    /// has these SAs too, and sees that they are in use.
+    fn take_samples(&mut self) -> Vec<(IpAddr, u32)> {
+        Vec::new()
+    }
+
+    /// Whether all packets are Linux's as soon as this thread hangs: it has the SAs and policies too, and
+    /// can carry on.
+    fn wants_watchdog(&self) -> bool {
+        false
+    }
 
     /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.
     fn keys_of(&self, sa: &SaId) -> Option<Keys>;
