@@ -30,7 +30,7 @@
 // the time in `alive_until` is over.
 //
 // Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
-// maps are repeated in ../src/verdict.rs and ../src/loader.rs.
+// maps are repeated in ../src/verdict.rs, ../src/maps.rs and ../src/loader.rs.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

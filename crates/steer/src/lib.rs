@@ -65,12 +65,14 @@
 
 #![deny(unsafe_code)]
 
+mod attach;
 pub mod back;
 mod classifier;
 pub mod config;
 pub mod device;
 mod error;
 pub mod loader;
+mod maps;
 pub mod marks;
 mod table;
 pub mod verdict;

@@ -5,14 +5,17 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
-use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
+use aya::maps::MapError;
 use aya::programs::links::FdLink;
-use aya::programs::xdp::XdpMode;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 
+use crate::attach::attach;
 use crate::config::{Attached, Mode, Prefix, SteerConfig, UdpPorts};
 use crate::error::{SteerError, chain, load_hint, short};
+use crate::maps::{
+    Maps, absent_is_fine, insert_protected, insert_sa, let_one_pass, remove_protected, remove_sa,
+};
 use crate::table::Table;
 use crate::verdict::{Stats, Verdict};
 
@@ -33,48 +36,6 @@ pub struct Steer {
     // Keeps the program loaded.
     program: Ebpf,
     name: &'static str,
-}
-
-struct Maps {
-    xsks: XskMap<MapData>,
-    config: Array<MapData, u32>,
-    alive_until: Array<MapData, u64>,
-    stats: PerCpuArray<MapData, u64>,
-    ports: HashMap<MapData, [u8; 2], u8>,
-    local4: HashMap<MapData, [u8; 4], u8>,
-    local6: HashMap<MapData, [u8; 16], u8>,
-    protected4: LpmTrie<MapData, [u8; 4], u8>,
-    protected6: LpmTrie<MapData, [u8; 16], u8>,
-    sad4: HashMap<MapData, [u8; 8], SaValue>,
-    sad6: HashMap<MapData, [u8; 20], SaValue>,
-}
-
-/// What is done with an SA's packets, and room for the program's lock.
-type SaValue = [u32; 2];
-
-impl Maps {
-    fn take(program: &mut Ebpf) -> Result<Self, (&'static str, String)> {
-        fn map<T: TryFrom<Map, Error = MapError>>(
-            program: &mut Ebpf,
-            name: &'static str,
-        ) -> Result<T, (&'static str, String)> {
-            let map = program.take_map(name).ok_or((name, "not in the program".to_owned()))?;
-            T::try_from(map).map_err(|error| (name, chain(&error)))
-        }
-        Ok(Self {
-            xsks: map(program, "xsks")?,
-            config: map(program, "config")?,
-            alive_until: map(program, "alive_until")?,
-            stats: map(program, "stats")?,
-            ports: map(program, "ports")?,
-            local4: map(program, "local4")?,
-            local6: map(program, "local6")?,
-            protected4: map(program, "protected4")?,
-            protected6: map(program, "protected6")?,
-            sad4: map(program, "sad4")?,
-            sad6: map(program, "sad6")?,
-        })
-    }
 }
 
 impl Steer {
@@ -367,7 +328,7 @@ impl Steer {
         if !self.sas.contains(&sa) {
             return Ok(false);
         }
-        let result = set_sa(&mut self.maps, &sa, LET_ONE_PASS, BPF_EXIST);
+        let result = let_one_pass(&mut self.maps, &sa);
         result.map_err(|error| self.table_error("sad", &error))?;
         Ok(true)
     }
@@ -501,149 +462,9 @@ fn load_error(interface: &str, reason: String) -> SteerError {
     SteerError::Load { interface: interface.to_owned(), hint: load_hint(&reason), reason }
 }
 
-fn insert_protected(maps: &mut Maps, prefix: Prefix) -> Result<(), MapError> {
-    let len = u32::from(prefix.len);
-    match prefix.addr {
-        IpAddr::V4(v4) => maps.protected4.insert(&lpm_trie::Key::new(len, v4.octets()), 1, 0),
-        IpAddr::V6(v6) => maps.protected6.insert(&lpm_trie::Key::new(len, v6.octets()), 1, 0),
-    }
-}
-
-fn remove_protected(maps: &mut Maps, prefix: Prefix) -> Result<(), MapError> {
-    let len = u32::from(prefix.len);
-    absent_is_fine(match prefix.addr {
-        IpAddr::V4(v4) => maps.protected4.remove(&lpm_trie::Key::new(len, v4.octets())),
-        IpAddr::V6(v6) => maps.protected6.remove(&lpm_trie::Key::new(len, v6.octets())),
-    })
-}
-
-fn insert_sa(maps: &mut Maps, sa: &(IpAddr, u32)) -> Result<(), MapError> {
-    set_sa(maps, sa, TAKE, BPF_ANY)
-}
-
-fn set_sa(
-    maps: &mut Maps,
-    (dst, spi): &(IpAddr, u32),
-    what: u32,
-    flags: u64,
-) -> Result<(), MapError> {
-    let value = [what, 0];
-    match dst {
-        IpAddr::V4(v4) => maps.sad4.insert(sa_key::<4, 8>(v4.octets(), *spi), value, flags),
-        IpAddr::V6(v6) => maps.sad6.insert(sa_key::<16, 20>(v6.octets(), *spi), value, flags),
-    }
-}
-
-fn remove_sa(maps: &mut Maps, (dst, spi): &(IpAddr, u32)) -> Result<(), MapError> {
-    absent_is_fine(match dst {
-        IpAddr::V4(v4) => maps.sad4.remove(&sa_key::<4, 8>(v4.octets(), *spi)),
-        IpAddr::V6(v6) => maps.sad6.remove(&sa_key::<16, 20>(v6.octets(), *spi)),
-    })
-}
-
-/// The destination, then the SPI, in network byte order. `KEY` is `ADDR` + 4.
-fn sa_key<const ADDR: usize, const KEY: usize>(addr: [u8; ADDR], spi: u32) -> [u8; KEY] {
-    const { assert!(ADDR + 4 == KEY) };
-    let mut key = [0; KEY];
-    let (to_addr, to_spi) = key.split_at_mut(ADDR);
-    to_addr.copy_from_slice(&addr);
-    to_spi.copy_from_slice(&spi.to_be_bytes());
-    key
-}
-
-/// Removing what is not there is no error.
-fn absent_is_fine(result: Result<(), MapError>) -> Result<(), MapError> {
-    match result {
-        Err(MapError::KeyNotFound | MapError::ElementNotFound) => Ok(()),
-        Err(MapError::SyscallError(call)) if call.io_error.raw_os_error() == Some(libc::ENOENT) => {
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-fn attach(xdp: &mut Xdp, interface: &str, mode: Mode) -> Result<(FdLink, Attached), SteerError> {
-    let tries: &[Attached] = match mode {
-        Mode::Auto => &[Attached::Native, Attached::Generic],
-        Mode::Native => &[Attached::Native],
-        Mode::Generic => &[Attached::Generic],
-    };
-    let (mut last, mut tried) = (String::new(), Attached::Native);
-    let mut code = None;
-    for &attached in tries {
-        let flags = match attached {
-            Attached::Native => XdpMode::Driver,
-            Attached::Generic => XdpMode::Skb,
-        };
-        tried = attached;
-        let error = match xdp.attach(interface, flags) {
-            Ok(id) => {
-                let link = xdp.take_link(id).ok().and_then(|link| FdLink::try_from(link).ok());
-                if let Some(link) = link {
-                    if mode == Mode::Auto && attached == Attached::Generic {
-                        tracing::warn!(
-                            interface,
-                            reason = last,
-                            "the driver does not take the XDP program; attached in generic mode, \
-                             which is slower"
-                        );
-                    }
-                    return Ok((link, attached));
-                }
-                "the kernel has no links for XDP".to_owned()
-            }
-            Err(error) => {
-                code = errno(&error);
-                chain(&error)
-            }
-        };
-        // EEXIST: a program in the other mode. Either way another program is attached.
-        if matches!(code, Some(libc::EBUSY | libc::EEXIST)) {
-            return Err(SteerError::Foreign { interface: interface.to_owned() });
-        }
-        last = error;
-    }
-    let hint = match code {
-        Some(libc::EPERM | libc::EACCES) => "run as root or with CAP_NET_ADMIN and CAP_BPF",
-        Some(libc::ENODEV) => "no such interface: see ip link",
-        Some(libc::EOPNOTSUPP) => "the driver has no XDP: use generic mode",
-        Some(libc::ERANGE | libc::EINVAL) => {
-            "the MTU may be too large for the driver: lower it, or set frags"
-        }
-        _ if last.contains("unknown network interface") => "see ip link for the interfaces",
-        _ => "Linux 5.9 or later is needed; see the kernel's log",
-    };
-    let interface = interface.to_owned();
-    Err(SteerError::Attach { interface, mode: tried, reason: last, hint })
-}
-
-fn errno(error: &ProgramError) -> Option<i32> {
-    match error {
-        ProgramError::SyscallError(call) => call.io_error.raw_os_error(),
-        _ => None,
-    }
-}
-
-/// Flags of `BPF_MAP_UPDATE_ELEM`.
-const BPF_ANY: u64 = 0;
-const BPF_EXIST: u64 = 2;
-
-/// Bits of the program's configuration word, what is done with an SA's packets, and kinds of port; see
-/// `bpf/steer.bpf.c`.
+/// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;
-const TAKE: u32 = 1;
-const LET_ONE_PASS: u32 = 2;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_in_network_byte_order() {
-        assert_eq!(sa_key::<4, 8>([10, 0, 0, 1], 0x0102_0304), [10, 0, 0, 1, 1, 2, 3, 4]);
-    }
-}

@@ -226,6 +226,42 @@ fn every_queue_has_its_own_socket() {
 }
 
 #[test]
+fn of_frames_on_several_cpus_one_is_the_sample() {
+    for mode in [Mode::Native, Mode::Generic] {
+        in_namespace(move || {
+            const AT_ONCE: u64 = 8;
+            veth("a0", "a1", 1);
+            let mut steer = attach("a0", mode);
+            // The first four bytes behind the IP header are the SPI.
+            let mut esp = frame(OTHER, 5, 0, 100);
+            esp[23] = 50;
+            let (dst, spi) = (IpAddr::from(OTHER), 5 << 16 | 9);
+            steer.set_local([dst]).expect("set");
+            steer.add_sa(dst, spi).expect("set");
+            let senders = [Raw::open("a1"), Raw::open("a1")];
+            for round in 1..=200 {
+                assert!(steer.sample_sa(dst, spi).expect("set"));
+                let start = std::sync::Barrier::new(senders.len());
+                std::thread::scope(|scope| {
+                    for sender in &senders {
+                        scope.spawn(|| {
+                            start.wait();
+                            (0..AT_ONCE).for_each(|_| sender.send(&esp));
+                        });
+                    }
+                });
+                let seen = wait_for("all frames", || {
+                    let stats = steer.stats().expect("counters");
+                    let seen = [Verdict::PassSample, Verdict::TakeEsp].map(|v| stats.count(v));
+                    (seen.iter().sum::<u64>() >= round * AT_ONCE * 2).then_some(seen)
+                });
+                assert_eq!(seen, [round, round * (AT_ONCE * 2 - 1)]);
+            }
+        });
+    }
+}
+
+#[test]
 fn a_closed_socket_lets_frames_pass() {
     for mode in [Mode::Native, Mode::Generic] {
         in_namespace(move || {
