@@ -22,7 +22,7 @@ APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # Jobs of .ci/run that are targets too.
 CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke instructions hdl cosim \
-    scenarios hdl-full cosim-full
+    scenarios hdl-full cosim-full scenarios-full
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \

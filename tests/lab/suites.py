@@ -66,6 +66,23 @@ COVERING = {
 }
 
 
+def _facets(suite):
+    """What a suite is made of: cipher and key; ICV, of a combined mode; integrity algorithm."""
+    icv = None if suite.integrity else (suite.crypt, suite.icv_len)
+    return {facet for facet in ((suite.crypt, suite.key_len), icv, suite.integrity) if facet}
+
+
+def sample(suites):
+    """So few of these suites that whatever one of them is made of is in one of the sample."""
+    left = set().union(*map(_facets, suites.values()))
+    chosen = set()
+    while left:
+        best = max(suites, key=lambda name: len(_facets(suites[name]) & left))
+        chosen.add(best)
+        left -= _facets(suites[best])
+    return {name: suite for name, suite in suites.items() if name in chosen}
+
+
 def association(suite, state, auth=True):
     """scapy's SecurityAssociation for a state (see inject.xfrm_states) of a suite."""
     from cryptography.hazmat.primitives.ciphers import algorithms, modes

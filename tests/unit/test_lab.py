@@ -17,7 +17,7 @@ from lab.capture import Capture, IvRecord, assert_only_protected, kinds, leaks, 
 from lab.inject import Injector, ether, fix_ipv4, ipv4_checksum, xfrm_states
 from lab.planes import PLANES, planes_of
 from lab.stream import MARK, Counter
-from lab.suites import SUITES, open_esp, seal
+from lab.suites import COVERING, SUITES, open_esp, sample, seal
 from lab.swan import parse_raw
 from lab.traffic import Stream, assert_perfect, assert_ping, ping
 
@@ -177,6 +177,17 @@ def test_fix_ipv4():
     bad[16:18] = b"\xff\xff"
     bad[24:26] = b"\0\0"
     assert fix_ipv4(bytes(bad)) == good
+
+
+def test_a_sample_of_suites_lacks_nothing_that_they_are_made_of():
+    chosen = sample(COVERING)
+    assert chosen.items() < COVERING.items() and len(chosen) <= len(COVERING) / 2
+    for facet in (
+        lambda suite: (suite.crypt, suite.key_len),
+        lambda suite: suite.integrity,
+        lambda suite: suite.integrity or (suite.crypt, suite.icv_len),
+    ):
+        assert {facet(suite) for suite in chosen.values()} == set(map(facet, COVERING.values()))
 
 
 @pytest.mark.parametrize("name", SUITES)
