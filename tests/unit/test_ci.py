@@ -77,6 +77,53 @@ def test_processor_time_is_the_jobs_own(run):
     assert row(result, "audit")[2] >= 1 and row(result, "crate-graph")[2] == 0
 
 
+@pytest.fixture(name="lanes")
+def fixture_lanes(run, tmp_path):
+    """Runs all jobs, which are these, with `build` in a lane of its own."""
+
+    def lanes(build, crate_graph, scenarios="true"):
+        script = tmp_path / ".ci" / "run"
+        text = script.read_text()
+        for pattern, to in (
+            (r'^jobs=".*"', 'jobs="build crate-graph scenarios"'),
+            (r'^lane=".*"', 'lane="build"'),
+            (r"^job_build\(\) .*", f"job_build() {{ {build}; }}"),
+            (r"^job_crate_graph\(\) .*", f"job_crate_graph() {{ {crate_graph}; }}"),
+            (r"^job_scenarios\(\) .*", f"job_scenarios() {{ {scenarios}; }}"),
+        ):
+            text, count = re.subn(pattern, lambda _, to=to: to, text, flags=re.MULTILINE)
+            assert count == 1, pattern
+        script.write_text(text)
+        return run(CULVERT_BUDGET="off")
+
+    return lanes
+
+
+def test_the_lane_goes_beside_the_other_jobs(lanes):
+    meet = "touch {}; for i in 1 2 3 4 5 6 7 8 9; do [ ! -e {} ] || exit 0; sleep 1; done; exit 1"
+    result = lanes(f"({meet.format('a', 'b')})", f"({meet.format('b', 'a')})")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert [row(result, job)[0] for job in ("build", "crate-graph", "scenarios")] == ["ok"] * 3
+
+
+def test_what_runs_the_release_build_waits_for_the_lane(lanes):
+    result = lanes("sleep 2; echo made; touch made", "[ ! -e made ]", "[ -e made ]")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.stdout.index("==> build\nmade") < result.stdout.index("==> scenarios")
+
+
+def test_a_job_of_the_lane_that_fails_is_told(lanes):
+    result = lanes("echo 2 checked; false", "sleep 1")
+    assert result.returncode == 1 and "failed: build" in result.stdout
+    assert row(result, "build")[0] == "FAILED"
+    assert row(result, "crate-graph")[0] == row(result, "scenarios")[0] == "ok"
+
+
+def test_a_lane_that_is_ended_fails(lanes):
+    result = lanes("kill -9 $$", "sleep 1")
+    assert result.returncode == 1 and "failed: lane" in result.stdout
+
+
 def test_an_unknown_job_is_refused(run):
     result = run("audits")
     assert result.returncode == 2 and "no job audits" in result.stderr
