@@ -111,6 +111,8 @@ pub(crate) struct OuterTemplate {
     /// Whether DF is set for every packet.
     set_df: bool,
     pub esn: bool,
+    /// Whether outbound numbers have a ceiling.
+    pub has_ceiling: bool,
 }
 
 const MAX_LEN: usize = ipv6::HEADER_LEN + UDP_HEADER_LEN;
@@ -161,6 +163,7 @@ impl OuterTemplate {
             copy_df: !params.flags.no_pmtu_disc,
             set_df: false,
             esn: params.esn,
+            has_ceiling: false,
         }
     }
 

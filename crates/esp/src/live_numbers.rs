@@ -69,6 +69,22 @@ impl LiveNumbers {
         LiveNumbers(Words::on_heap(ring_words(replay_window), Self::LINE_START))
     }
 
+    /// Live numbers in ordinary memory, for an outbound SA whose owner leases its numbers; see
+    /// [`Sa::with_ceiling`](crate::Sa::with_ceiling). None above `ceiling` is handed out.
+    ///
+    /// One word more, behind all others: memory of other makes has none.
+    pub fn on_heap_with_ceiling(replay_window: u32, ceiling: u64) -> LiveNumbers {
+        let words = ring_words(replay_window) + 1;
+        let live = LiveNumbers(Words::on_heap(words, Self::LINE_START));
+        live.ceiling().into_iter().for_each(|word| word.store(ceiling, Relaxed));
+        live
+    }
+
+    /// The ceiling of live numbers that were made with one.
+    pub(crate) fn ceiling(&self) -> Option<&AtomicU64> {
+        self.bitmap().last()
+    }
+
     /// LiveNumbers in the memory given, with whatever values it holds.
     ///
     /// Returns `None` if it is too small for the replay window.

@@ -1,6 +1,7 @@
 //! One SA, ready for packets.
 
 use core::mem::offset_of;
+use core::sync::atomic::Ordering::Relaxed;
 
 use crypto::{Session, Suite};
 use mem::Cache;
@@ -14,7 +15,7 @@ use crate::live_numbers::LiveNumbers;
 use crate::params::{Mode, Protocol, SaParams};
 use crate::replay::ReplayWindow;
 use crate::ring::{MAX_REPLAY_WINDOW, ring_words};
-use crate::sequence::{self, Lease, NumbersLeft};
+use crate::sequence::{self, Lease, NumbersLeft, last_number};
 use crate::size::{Shape, base_header_len};
 use crate::transport;
 use crate::tunnel_headers::TunnelHeaders;
@@ -100,6 +101,35 @@ impl Sa {
         self
     }
 
+    /// The same SA, whose outbound numbers have a ceiling: the last number that its owner (a kernel that has
+    /// the same SA) lets be leased. Of live numbers that were made with one
+    /// ([`LiveNumbers::on_heap_with_ceiling`]), which stay when an SA is replaced: then it is
+    /// `old.has_ceiling()`.
+    #[must_use]
+    pub fn with_ceiling(mut self, has_ceiling: bool) -> Sa {
+        self.template.has_ceiling = has_ceiling;
+        self
+    }
+
+    /// Whether outbound numbers have a ceiling.
+    pub fn has_ceiling(&self) -> bool {
+        self.template.has_ceiling
+    }
+
+    /// The last outbound number that may be leased, if that is less than all.
+    pub fn ceiling(&self) -> Option<u64> {
+        let word = self.live.ceiling().filter(|_| self.template.has_ceiling);
+        word.map(|ceiling| ceiling.load(Relaxed))
+    }
+
+    /// Raises the ceiling, for an SA that has one; it is never lowered. The owner's call, once nobody else
+    /// uses a number up to there.
+    pub fn raise_ceiling(&self, ceiling: u64) {
+        if let Some(word) = self.live.ceiling().filter(|_| self.template.has_ceiling) {
+            word.fetch_max(ceiling, Relaxed);
+        }
+    }
+
     /// The parameters.
     pub fn params(&self) -> &SaParams {
         &self.params
@@ -161,17 +191,32 @@ impl Sa {
     }
 
     /// Leases up to `n` consecutive outbound numbers, for a run of packets of this SA; fewer where
-    /// the end of all numbers is near.
+    /// the end of all numbers, or the ceiling, is near.
     ///
     /// Each goes into one packet, by [`Sa::seal_prepare`]. Unique whatever threads do. The number
     /// is moved past all of them before the first is used, so that a crash skips numbers and
     /// repeats none.
     ///
     /// # Errors
-    /// [`DropReason::OutSequenceExhausted`] when the last number has been leased.
+    /// [`DropReason::OutSequenceExhausted`] when the last number has been leased, and
+    /// [`DropReason::OutLease`] when the ceiling has.
     #[inline]
     pub fn lease(&self, n: u32) -> Result<Lease, DropReason> {
-        sequence::lease(self.live.sent(), self.shape.esn(), n)
+        let mut last = last_number(self.shape.esn());
+        if self.template.has_ceiling {
+            last = last.min(self.ceiling().unwrap_or(0));
+        }
+        sequence::lease(self.live.sent(), last, n).map_err(|_| self.no_number())
+    }
+
+    /// Why there is no number for a packet.
+    #[cold]
+    pub fn no_number(&self) -> DropReason {
+        let is_left = self.live.sent().load(Relaxed) < last_number(self.shape.esn());
+        match self.has_ceiling() && is_left {
+            true => DropReason::OutLease,
+            false => DropReason::OutSequenceExhausted,
+        }
     }
 
     /// How many outbound numbers are left: alarm before the last is used, also without ESN.

@@ -83,10 +83,10 @@ impl Number {
 /// is 0.
 ///
 /// # Errors
-/// [`DropReason::OutSequenceExhausted`] when the last number has been leased; the number stays.
+/// [`DropReason::OutSequenceExhausted`] when `last`, the last number that may be leased, has been leased; the
+/// number stays.
 #[inline]
-pub(crate) fn lease(sent: &AtomicU64, esn: bool, n: u32) -> Result<Lease, DropReason> {
-    let last = last_number(esn);
+pub(crate) fn lease(sent: &AtomicU64, last: u64, n: u32) -> Result<Lease, DropReason> {
     let mut before = sent.load(Relaxed);
     loop {
         // A number beyond the last number (ESN switched off by a reinstall) is exhausted.
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     fn take(sent: &AtomicU64, esn: bool, n: u32) -> Result<Vec<u64>, DropReason> {
-        lease(sent, esn, n).map(|lease| {
+        lease(sent, last_number(esn), n).map(|lease| {
             assert_eq!(lease.size_hint(), (lease.left() as usize, Some(lease.left() as usize)));
             lease.map(|number| number.value()).collect()
         })
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn the_cell_moves_before_a_number_is_seen() {
         let sent = AtomicU64::new(41);
-        let mut numbers = lease(&sent, true, 4).unwrap();
+        let mut numbers = lease(&sent, last_number(true), 4).unwrap();
         assert_eq!(sent.load(Relaxed), 45);
         assert_eq!(numbers.next(), Some(Number(42)));
         drop(numbers);

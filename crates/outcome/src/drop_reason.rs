@@ -82,6 +82,7 @@ drop_reasons! {
     OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet, and too many packets wait for it.";
     OutStateExpired, "out-state-expired", Some("XfrmOutStateExpired"), "The SA has reached a hard lifetime limit.";
     OutSequenceExhausted, "out-sequence-exhausted", Some("XfrmOutStateSeqError"), "The SA has used its last sequence number.";
+    OutLease, "out-lease", None, "The kernel, which owns the SA, has not yet leased further sequence numbers.";
     OutTooBig, "out-too-big", None, "The packet does not fit and must not be fragmented; an ICMP error went back.";
     OutNoRoom, "out-no-room", Some("XfrmOutError"), "The buffer has no room for the headers.";
     OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";

@@ -45,8 +45,9 @@ fn seal_first(seals: &mut Seals, reader: &Reader<Sa>, engine: &mut dyn Engine, i
                 next.prefetch(Cache::First, mem::LINE_LEN.wrapping_neg());
                 next.prefetch(Cache::First, next.span.len);
             }
-            let (Some(sa), Some(number)) = (sas.get(work.sa), work.number.take()) else {
-                work.end = Some(DropReason::OutSequenceExhausted);
+            let sa = sas.get(work.sa);
+            let (Some(sa), Some(number)) = (sa, work.number.take()) else {
+                work.end = Some(no_number(sa));
                 continue;
             };
             is_to_finish |= sa.has_to_finish();
@@ -93,8 +94,9 @@ fn seal_next(
                 continue;
             };
             work.sa = *handle;
-            let (Some(sa), Some(number)) = (reader.sa(*handle), number.take()) else {
-                work.end = Some(DropReason::OutSequenceExhausted);
+            let sa = reader.sa(*handle);
+            let (Some(sa), Some(number)) = (sa, number.take()) else {
+                work.end = Some(no_number(sa.map(|sa| &sa.esp)));
                 continue;
             };
             match work.prepare_again(packet, &sa.esp, number, ivs) {
@@ -116,6 +118,12 @@ fn seal_next(
             work.end = finish(packet, work, reader, status).err();
         }
     }
+}
+
+/// Why a packet is not sealed that has no number, or whose SA went before it had one.
+#[cold]
+fn no_number(sa: Option<&Sa>) -> DropReason {
+    sa.map_or(DropReason::OutSequenceExhausted, Sa::no_number)
 }
 
 /// Completes packets where the cipher was not all, or not done.

@@ -13,7 +13,8 @@ use proptest::prelude::*;
 use crate::packets::Ip;
 use crate::pool::pooled;
 use crate::support::{
-    Gateway, Side, Sizes, Spec, craft_esp_for, esp_text, make_sa, policy, sa_config, template,
+    Gateway, Side, Sizes, Spec, craft_esp_for, esp_text, make_leased_sa, make_sa, make_sa_of,
+    policy, sa_config, template,
 };
 
 /// Enough for a burst to count as spread.
@@ -176,5 +177,49 @@ proptest! {
         drop(subject);
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
         taken?;
+    }
+}
+
+/// What an owner leases is used to its end, and nothing beyond it; also by an SA that replaces another.
+#[test]
+fn none_is_above_the_ceiling() {
+    for threads in [None, Some(0), Some(2)] {
+        let spec = Spec::default();
+        let sizes = Sizes { chunks: 8192, stock: 4096, port_limit: 512 };
+        let mut g = Gateway::with_sizes(Side::A, sizes);
+        g.protect(&spec);
+        let threads = threads.map_or_else(Vec::new, |threads| pooled(&mut g, threads));
+        let config = sa_config(&spec, Side::A);
+        let sa = make_leased_sa(&config.params, 0);
+        g.db.replace_sa(config.clone(), sa);
+        let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        let (mut ceiling, mut sent, mut dropped) = (0_u64, 0_u64, 0_u64);
+        for (round, raise) in (0..).zip([0, 1, 150, 20, 0, 500, 3, 64, 200, 0, 150, 1000]) {
+            let entry = g.sa(Side::A, &spec);
+            ceiling += raise;
+            entry.esp.raise_ceiling(ceiling);
+            entry.esp.raise_ceiling(ceiling / 2);
+            assert_eq!(entry.esp.ceiling(), Some(ceiling), "never lowered");
+            if round % 3 == 2 {
+                let live = entry.esp.live().clone();
+                let sa = make_sa_of(&config.params, live).with_ceiling(entry.esp.has_ceiling());
+                g.db.replace_sa(config.clone(), sa);
+            }
+            (0..150).for_each(|n| g.put_lan(&flow.sized(100, n)));
+            g.run();
+            let numbers: Vec<u32> = g
+                .wan_out()
+                .iter()
+                .map(|p| u32::from_be_bytes(p[24..28].try_into().expect("four")))
+                .collect();
+            let count = (ceiling - sent).min(150);
+            let due: Vec<u32> = (sent + 1..=sent + count).map(|n| n as u32).collect();
+            assert_eq!(numbers, due, "round {round}");
+            (sent, dropped) = (sent + count, dropped + 150 - count);
+            assert_eq!(g.dropped(DropReason::OutLease), dropped);
+        }
+        assert!(dropped > 0 && g.drops().len() == 1);
+        drop(g);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
     }
 }

@@ -10,8 +10,8 @@ use wire::protocol;
 
 use crate::packets::{Ip, cut};
 use crate::support::{
-    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip, make_sa,
-    sa_config,
+    Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
+    make_leased_sa, make_sa, sa_config,
 };
 use crate::{ipcomp, nested};
 
@@ -212,6 +212,12 @@ fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::OutSequenceExhausted => {
             b.sa(Side::B, &spec).esp.live().sent().store(u32::MAX.into(), Relaxed);
+            b.put_lan(&reply);
+        }
+        DropReason::OutLease => {
+            let config = sa_config(&spec, Side::B);
+            let sa = make_leased_sa(&config.params, 0);
+            b.db.replace_sa(config, sa);
             b.put_lan(&reply);
         }
         DropReason::OutTooBig => {

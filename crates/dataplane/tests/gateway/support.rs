@@ -147,11 +147,22 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
 }
 
 pub fn make_sa(params: &SaParams) -> Sa {
+    make_sa_of(params, LiveNumbers::on_heap(params.replay_window))
+}
+
+/// One whose outbound numbers have a ceiling.
+pub fn make_leased_sa(params: &SaParams, ceiling: u64) -> Sa {
+    let live = LiveNumbers::on_heap_with_ceiling(params.replay_window, ceiling);
+    make_sa_of(params, live).with_ceiling(true)
+}
+
+/// One with these live numbers.
+pub fn make_sa_of(params: &SaParams, live: LiveNumbers) -> Sa {
     let session = match params.suite {
         Suite::None => crypto::Session::none(),
         suite => PROVIDER.session(suite, &keys(suite)).expect("session"),
     };
-    Sa::new(params.clone(), session, LiveNumbers::on_heap(params.replay_window)).expect("sa")
+    Sa::new(params.clone(), session, live).expect("sa")
 }
 
 pub fn template(spec: &Spec, from: Side) -> Template {

@@ -225,7 +225,8 @@ impl Backend for DataPath {
         // The same live numbers: sequence, window and counters go on where they are.
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
-            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+            .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?
+            .with_ceiling(old.esp.has_ceiling());
         self.set_marks.remove(&old.config);
         self.set_marks.add(config);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
