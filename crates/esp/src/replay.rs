@@ -169,6 +169,38 @@ impl<'a> ReplayWindow<'a> {
         }
     }
 
+    /// Adds what another window of the same numbers has received, of somebody who has opened packets of the
+    /// SA as well: the edge is the higher of the two, and a number counts as received if either window says
+    /// so. What is below the window then is too old, as ever.
+    ///
+    /// `seen` says of a number up to `edge` whether the other has received it. The call of the SA's one
+    /// writer.
+    pub fn merge(&self, edge: u64, mut seen: impl FnMut(u64) -> bool) {
+        let own = self.edge();
+        if edge > own {
+            self.live.edge().store(edge, Relaxed);
+            if edge / 64 != own / 64 {
+                self.clear_entered(own, edge);
+            }
+        }
+        if self.size() == 0 {
+            return;
+        }
+        let lowest = self.edge().saturating_sub(u64::from(self.size()) - 1).max(1);
+        for index in lowest / 64..=edge / 64 {
+            let is_new = |bit: &u64| {
+                let number = index * 64 + bit;
+                lowest <= number && number <= edge && seen(number)
+            };
+            let bits = (0..64).filter(is_new).fold(0, |bits, bit| bits | 1 << bit);
+            if bits != 0
+                && let Some(word) = self.word(index)
+            {
+                word.store(word.load(Relaxed) | bits, Release);
+            }
+        }
+    }
+
     /// Clears every word that the edge has entered on its way from `edge` to `number`.
     ///
     /// The edge is stored before, and the stores stay in order: a crash in between leaves bits set
@@ -386,6 +418,62 @@ mod tests {
             prop_assert_eq!(window.infer(window.edge(), number as u32), Ok(number));
         }
 
+        /// Two that have opened packets of one SA, each with a window of its own: what one of them then
+        /// accepts is what neither has.
+        #[test]
+        fn a_merged_window_has_what_either_has(
+            (size, ours, theirs, after) in
+                sizes().prop_flat_map(|s| (Just(s), steps(s), steps(s), steps(s))),
+            esn: bool,
+            start in prop_oneof![2 => 1u64..1000, 1 => (1u64 << 31) - 100..(1u64 << 31) + 100],
+            apart in prop_oneof![2 => 0u64..300, 1 => 0u64..200_000],
+        ) {
+            // Without ESN there is no more room than that.
+            let start = if esn { start * 2 } else { start };
+            let highest = if esn { u64::MAX } else { u64::from(u32::MAX) };
+            let run = |window: &ReplayWindow<'_>, model: &mut Model, steps: &[Step]| {
+                for step in steps {
+                    let number = match *step {
+                        // Not so far that the two windows never meet.
+                        Step::Forward(n) => model.edge.saturating_add(n % (1 << 20)).min(highest),
+                        Step::Back(n) => model.edge.saturating_sub(n),
+                        Step::At(n) => n,
+                    };
+                    prop_assert_eq!(window.check(number), model.check(number), "{}", number);
+                    if model.check(number).is_ok() {
+                        window.commit(number);
+                        model.commit(number);
+                    }
+                }
+                Ok::<(), TestCaseError>(())
+            };
+            let lives = [0, 1].map(|_| LiveNumbers::on_heap(size));
+            let [mine, other] = lives.each_ref().map(|live| view(live, size, esn));
+            let model = || Model { size: size.into(), edge: 0, seen: BTreeSet::new() };
+            let (mut mine_model, mut other_model) = (model(), model());
+            for (window, model, steps, start) in [
+                (&mine, &mut mine_model, &ours, start),
+                (&other, &mut other_model, &theirs, start.saturating_add(apart).min(highest)),
+            ] {
+                window.commit(start);
+                model.commit(start);
+                run(window, model, steps)?;
+            }
+            mine.merge(other.edge(), |number| other.seen(number));
+            let Model { edge, seen, .. } = other_model;
+            mine_model.edge = mine_model.edge.max(edge);
+            let lowest = mine_model.edge.saturating_sub(u64::from(size) - 1);
+            mine_model.seen.extend(seen);
+            mine_model.seen.retain(|number| *number >= lowest);
+            prop_assert_eq!(mine.edge(), mine_model.edge);
+            for number in lowest.saturating_sub(200)..=mine_model.edge {
+                prop_assert_eq!(mine.seen(number), mine_model.seen.contains(&number), "{}", number);
+            }
+            // Twice is as good as once; and what comes then is told apart as ever.
+            mine.merge(other.edge(), |number| other.seen(number));
+            run(&mine, &mut mine_model, &after)?;
+        }
+
         #[test]
         fn restore_sets_exactly_what_it_is_told(size in 1u32..300, edge in 0u64..1000, salt: u64) {
             let live = LiveNumbers::on_heap(size);
@@ -459,6 +547,16 @@ mod tests {
         }
         assert_eq!(window.infer(window.edge(), 3), Ok((1 << 32) + 3));
         assert_eq!(window.infer(window.edge(), 0xffff_0000), Ok(0xffff_0000));
+    }
+
+    #[test]
+    fn without_a_window_the_higher_edge_is_taken() {
+        let live = LiveNumbers::on_heap(0);
+        let window = view(&live, 0, true);
+        for (edge, expected) in [(7, 7), (3, 7), (u64::MAX, u64::MAX)] {
+            window.merge(edge, |_| true);
+            assert_eq!((window.edge(), window.seen(edge)), (expected, false));
+        }
     }
 
     /// A crash inside the commit may cost a fresh packet, never accept one twice.

@@ -10,7 +10,7 @@ use crate::bundle::{SaBundle, with_ends};
 use crate::counters::WorkerIndex;
 use crate::feed::Inbox;
 use crate::flow::Flow;
-use crate::model::{Action, Direction, Template};
+use crate::model::{Action, Direction, SaId, Template};
 use crate::policy_entry::{PolicyEntry, Treatment, is_ipcomp};
 use crate::sa_entry::{Cpu, SaEntry, SaState};
 use crate::stamp::Stamp;
@@ -204,6 +204,12 @@ impl<S> Reader<S> {
     pub fn inbound_sa(&self, dst: IpAddr, spi: u32, protocol: u8, mark: u32) -> Option<SaHandle> {
         let mut named = self.view.inbound_sas(dst, spi, protocol);
         named.find(|(_, sa)| sa.accepts_mark(mark)).map(|(handle, _)| handle)
+    }
+
+    /// The SA of this very identity, in whatever state.
+    pub fn sa_named(&self, id: &SaId) -> Option<SaHandle> {
+        let mut named = self.view.inbound_sas(id.dst, id.spi, id.protocol);
+        named.find(|(_, sa)| sa.config.id() == *id).map(|(handle, _)| handle)
     }
 
     /// The policy that decides about a packet, if any.
