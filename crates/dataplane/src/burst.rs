@@ -320,6 +320,18 @@ impl Path {
     /// Takes over what has changed in the databases; true if anything has.
     pub(crate) fn refresh(&mut self) -> bool {
         let has_changed = self.view.reader.refresh();
+        self.has_refreshed(has_changed)
+    }
+
+    /// The same, however much has changed.
+    #[cold]
+    pub(crate) fn refresh_all(&mut self) -> bool {
+        let has_changed = self.view.reader.refresh_all();
+        self.has_refreshed(has_changed)
+    }
+
+    #[inline(always)]
+    fn has_refreshed(&mut self, has_changed: bool) -> bool {
         if has_changed {
             self.flows.begin_generation();
             self.exec.sas.begin_view();

@@ -386,8 +386,8 @@ impl Daemon {
         if !self.ports.is_any_unattached() {
             return;
         }
-        // A round takes the tables over before it receives.
-        self.workers.wait_for_commands();
+        // One that is late takes the tables over before it receives.
+        let _ = self.workers.wait_for_commands();
         self.ports.beat();
         self.ports.attach(&self.workers);
         // How a program is attached decides whether a port's packets can go back to it.

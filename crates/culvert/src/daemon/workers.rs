@@ -31,8 +31,8 @@ use dataplane::{
     Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
-use io::{Port, PortStats, Umem};
-use policy::Databases;
+use io::{Port, Umem};
+use policy::{Databases, SaId};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 use tracing::warn;
@@ -382,7 +382,8 @@ impl Workers {
     pub fn remove_ports(&self, ifindex: u32) {
         let all = 0..self.running.len();
         all.for_each(|worker| self.send(worker, Command::RemovePorts { ifindex }));
-        self.wait_for_commands();
+        // One that is late closes them later.
+        let _ = self.wait_for_commands();
     }
 
     /// Wakes all of them, because something that they read has changed.
@@ -402,17 +403,34 @@ impl Workers {
         totals
     }
 
-    /// Waits up to a limit until the commands sent so far have been carried out.
-    pub fn wait_for_commands(&self) {
-        let ask = |worker: usize| -> Receiver<Vec<(u32, PortStats)>> {
-            let (answer, answered) = channel();
-            self.send(worker, Command::PortStats(answer));
-            answered
+    /// Waits up to a limit until the commands sent so far have been carried out, and until all threads have
+    /// taken over what was changed in databases and tables before the call, and finished the packets that they
+    /// had before ([`Command::CatchUp`]). False if one took too long: then nothing is known of it.
+    ///
+    /// After true no packet gets a number of an SA, or is accepted by one, that was removed from the databases
+    /// before the call, whichever thread has it.
+    pub fn wait_for_commands(&self) -> bool {
+        let ask = |worker: usize| {
+            let (done, is_done) = channel();
+            self.send(worker, Command::CatchUp(done));
+            is_done
         };
-        let asked: Vec<_> = (0..self.running.len()).map(ask).collect();
-        for answered in asked {
-            let _late = answered.recv_timeout(ANSWER_TIMEOUT);
+        let asked: Vec<Receiver<()>> = (0..self.running.len()).map(ask).collect();
+        // Each is asked, also behind one that is late.
+        asked.iter().fold(true, |all, is_done| all & is_done.recv_timeout(ANSWER_TIMEOUT).is_ok())
+    }
+
+    /// Has the home of an inbound SA unite its replay window with that of somebody who has opened packets of
+    /// it as well ([`Command::MergeWindow`]), and does not wait for it. Each worker answers whether it was
+    /// the home; none need be listened to.
+    #[allow(dead_code, reason = "of a source of SAs that the kernel has as well")]
+    pub fn merge_window(&self, sa: &SaId, edge: u64, received: &[u64]) -> Receiver<bool> {
+        let (done, answers) = channel();
+        for worker in 0..self.running.len() {
+            let (received, done) = (received.to_vec(), done.clone());
+            self.send(worker, Command::MergeWindow { sa: *sa, edge, received, done });
         }
+        answers
     }
 
     /// A thread that has ended: it panicked, for none is told to end before all are.
@@ -573,7 +591,7 @@ mod tests {
             }
             assert_eq!(workers.count(), count);
             wait_for("all packets", || workers.totals().received == came);
-            workers.wait_for_commands();
+            assert!(workers.wait_for_commands());
             assert_eq!(workers.totals().balance(), 0);
             assert!(workers.dead().is_none());
         }

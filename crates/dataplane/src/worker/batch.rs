@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     pub(crate) has_unsent: bool,
     /// The worker's tables: plans made by others do not hold.
     pub(crate) epoch: u64,
+    /// Counts up when the worker has said that all threads have caught up.
+    pub(crate) catch_up: u64,
     pub(crate) done: Done,
     /// As they were received; then those to be sent, in order, each with its port's slot.
     pub(crate) packets: Parcel,
@@ -112,6 +114,7 @@ impl Batch {
             private: None,
             has_unsent: false,
             epoch: 0,
+            catch_up: 0,
             done: Done::default(),
             packets: pool.parcel(),
             ended: ArrayVec::new(),

@@ -46,6 +46,8 @@ struct HelperSide {
     number: u16,
     /// Of the tables that the worker's plans are made by.
     epoch: u64,
+    /// As of bursts, see [`Batch::catch_up`].
+    catch_up: u64,
     /// What has been told of what was done.
     told: Done,
 }
@@ -66,7 +68,7 @@ impl CryptoWorker {
         let crypt = Crypt::new(engine, ivs, of.exec.crypt.resync.sibling());
         let exec = Executor::new(crypt, out);
         let path = Path::new(of.view.sibling(reader), of.flows.sibling(), exec);
-        let side = HelperSide { path, number, epoch: 0, told: Done::default() };
+        let side = HelperSide { path, number, epoch: 0, catch_up: 0, told: Done::default() };
         CryptoWorker { side, passes: spare_passes(), queue, sleepers, waker }
     }
 
@@ -128,6 +130,11 @@ impl Side for HelperSide {
         }
         // What was found for a burst at hand is good in this view.
         if is_only {
+            // The worker had nothing with the helpers when it said so: no burst of before is at hand.
+            if self.catch_up != batch.catch_up {
+                self.catch_up = batch.catch_up;
+                self.path.refresh_all();
+            }
             self.follow();
         }
     }

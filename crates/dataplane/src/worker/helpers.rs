@@ -45,6 +45,8 @@ pub(crate) struct Helpers {
     unannounced: usize,
     /// Counts up when plans become void.
     epoch: u64,
+    /// Counts up when all threads are said to have caught up with the databases.
+    catch_up: u64,
 }
 
 impl Side for Worker {
@@ -97,6 +99,7 @@ impl Worker {
             in_flight: 0,
             unannounced: 0,
             epoch: 0,
+            catch_up: 0,
         }));
         Ok(workers)
     }
@@ -119,6 +122,15 @@ impl Worker {
         }
     }
 
+    /// Finishes all that is with the helpers, and has them take over all that has changed in the databases
+    /// before they work on anything else.
+    pub(super) fn have_helpers_catch_up(&mut self) {
+        self.drain_helpers();
+        if let Some(helpers) = &mut self.helpers {
+            helpers.catch_up += 1;
+        }
+    }
+
     /// Whether a burst of so many packets is worth a hand-over.
     pub(super) fn is_for_helpers(&self, came: usize) -> bool {
         let helpers = self.helpers.as_ref();
@@ -137,6 +149,7 @@ impl Worker {
         // As all slots it is below MAX_PORTS.
         batch.private = out.ports.private().map(|slot| slot as u16);
         batch.epoch = helpers.epoch;
+        batch.catch_up = helpers.catch_up;
         for packet in burst.drain(..) {
             // There is room for a burst, and all frames of a worker are of one region.
             if let Err(packet) = batch.packets.push(packet, 0) {

@@ -1,5 +1,6 @@
 //! The worker: takes bursts from its ports, and brings every packet to its end.
 
+mod asked;
 pub(crate) mod batch;
 mod change;
 mod crypto_worker;
@@ -16,6 +17,7 @@ use arrayvec::ArrayVec;
 use crypto::Engine;
 use esp::{IvSource, Sa};
 use io::{BURST_LEN, FramePool, Port, PortStats};
+use policy::SaId;
 
 use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
@@ -31,6 +33,7 @@ use crate::slow::Slow;
 use crate::tables::Tables;
 use crate::team::{Shared, Team};
 use crate::view::{Now, View};
+use asked::Asked;
 pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
 use helpers::Helpers;
@@ -64,6 +67,27 @@ pub enum Command {
     },
     /// Tell the ports' counters.
     PortStats(Sender<Vec<(u32, PortStats)>>),
+    /// Unite the replay window of an inbound SA with that of somebody who has opened packets of it as well
+    /// ([`ReplayWindow::merge`](esp::ReplayWindow::merge)). Only the SA's home does; of an SA that has none
+    /// the first worker that is asked becomes it.
+    MergeWindow {
+        /// The SA.
+        sa: SaId,
+        /// The highest number that the other has received.
+        edge: u64,
+        /// Which it has received: bit 0 of the first word is the edge, bit 1 the number before it.
+        received: Vec<u64>,
+        /// Told whether it was done here: false from a worker that is not the home, or does not know the
+        /// SA.
+        done: Sender<bool>,
+    },
+    /// Tell when all commands sent before have been carried out, and when the worker and its helpers have
+    /// taken over everything that was changed in databases and tables before this was sent, and have brought
+    /// all packets that they had before to their ends, or hold them to be decided about anew.
+    ///
+    /// From then on none of these threads gives a packet a number of an SA, or accepts one by it, that was
+    /// removed before.
+    CatchUp(Sender<()>),
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
@@ -105,6 +129,8 @@ pub struct Worker {
     path: Path,
     slow: Slow,
     commands: Receiver<Command>,
+    /// What is answered when the databases have been followed.
+    asked: Vec<Asked>,
     waker: Waker,
     helpers: Option<Box<Helpers>>,
     /// Taken while a burst is moved.
@@ -140,6 +166,7 @@ impl Worker {
             path: Path::new(view, flows, exec),
             slow: Slow::new(Arc::clone(&shared), workers),
             commands: parts.commands,
+            asked: Vec::new(),
             waker: parts.waker,
             helpers: None,
             scratch: Some(Box::default()),
@@ -170,6 +197,9 @@ impl Worker {
         let tables_changed = self.path.view.load_tables();
         if tables_changed {
             self.begin_epoch();
+        }
+        if !self.asked.is_empty() {
+            self.answer();
         }
         if databases_changed && self.slow.has_waiting() {
             // They get their numbers alone.
@@ -318,6 +348,10 @@ impl Worker {
                     // Nobody waits for it any more: fine.
                     let _ = answer.send(self.path.exec.out.ports.stats());
                 }
+                Command::MergeWindow { sa, edge, received, done } => {
+                    self.asked.push(Asked::Merge { sa, edge, received, done });
+                }
+                Command::CatchUp(done) => self.asked.push(Asked::CatchUp(done)),
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),
             }

@@ -6,6 +6,7 @@
 mod allocation;
 mod back;
 mod bundles;
+mod catch_up;
 mod clear;
 mod dpdk;
 mod flows;
