@@ -9,19 +9,20 @@ from lab.beside import SOON_S
 from lab.xfrm import policy_uses, states
 
 
-@pytest.mark.sample
-@pytest.mark.parametrize("plane", ["beside+kernel", "beside+beside"], indirect=True)
+@pytest.mark.parametrize(
+    "plane", [pytest.param("beside+kernel", marks=pytest.mark.sample), "beside+beside"], indirect=True
+)
 def test_start_and_stop_under_traffic(bed):
     """culvert takes over the SAs of a tunnel in use and gives them back, and no packet is lost either time."""
     bed.up()
-    streams = bed.stream(), bed.stream(t.CLIENT6, rate=200, port=7100)
+    streams = bed.stream(), bed.stream(t.CLIENT6, rate=100, port=7100)
     time.sleep(0.5)
     for _ in range(2):
         bed.start()
         before = bed.transmitted()
         time.sleep(1)
         # Two streams there and back, of which the fast path of one gateway has all.
-        assert bed.transmitted() - before > 1000 or not bed.beside()
+        assert bed.transmitted() - before > 400 or not bed.beside()
         bed.assert_ahead()
         bed.stop()
         time.sleep(0.5)
@@ -85,7 +86,7 @@ def test_sas_that_come_later(bed):
 def test_many_times(bed):
     """Ten starts and stops in a row under traffic lose nothing and repeat nothing."""
     bed.up()
-    streams = bed.stream(), bed.stream(t.CLIENT4, rate=300, port=7200)
+    streams = bed.stream(), bed.stream(t.CLIENT4, rate=150, port=7200)
     for _ in range(10):
         bed.start()
         bed.stop()

@@ -10,11 +10,12 @@ from lab.traffic import assert_ping
 
 
 def both(bed):
-    return bed.stream(), bed.stream(t.CLIENT6, rate=200, port=7100)
+    return bed.stream(), bed.stream(t.CLIENT6, rate=100, port=7100)
 
 
-@pytest.mark.sample
-@pytest.mark.parametrize("plane", ["beside+kernel", "beside+beside"], indirect=True)
+@pytest.mark.parametrize(
+    "plane", [pytest.param("beside+kernel", marks=pytest.mark.sample), "beside+beside"], indirect=True
+)
 def test_kill(bed):
     """After kill -9 under traffic the kernel goes on within a second in both directions, and a new culvert takes over
     again without a loss."""
@@ -23,14 +24,17 @@ def test_kill(bed):
     streams = both(bed)
     for _ in range(3):
         time.sleep(0.5)
+        bed.note("kill")
         for gateway in bed.beside():
             gateway.daemon.kill9()
         time.sleep(SOON_S + 0.5)
         bed.pings(count=2)
         bed.start()
     time.sleep(0.5)
+    # What the dead one had not told the kernel yet is not counted there.
+    sent = [stream.rate for stream in streams]
     bed.survived(3, *streams)
-    bed.assert_counted()
+    bed.assert_counted(3 * SOON_S * 2 * sum(sent))
 
 
 def test_kill_soon_after_the_start(bed):
@@ -50,7 +54,6 @@ def test_kill_soon_after_the_start(bed):
     bed.survived(kills, *streams)
 
 
-@pytest.mark.sample
 def test_hang(bed):
     """A daemon that hangs (SIGSTOP) is passed by within a second in both directions, and goes on after SIGCONT."""
     bed.up()
@@ -58,10 +61,12 @@ def test_hang(bed):
     streams = both(bed)
     for _ in range(2):
         time.sleep(0.5)
+        bed.note("SIGSTOP")
         for gateway in bed.beside():
             gateway.daemon.process.kill(signal.SIGSTOP)
         time.sleep(SOON_S + 1)
         bed.pings(count=2)
+        bed.note("SIGCONT")
         for gateway in bed.beside():
             gateway.daemon.process.kill(signal.SIGCONT)
         bed.wait_taken()

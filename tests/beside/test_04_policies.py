@@ -53,7 +53,6 @@ def counted(bed, port):
     return report, by_spi, clear
 
 
-@pytest.mark.sample
 def test_side_by_side(bed):
     """Protect, a narrower policy with another SA, a bypass and a block inside the protected prefix each get their
     packets, with culvert and without."""

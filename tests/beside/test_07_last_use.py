@@ -38,7 +38,6 @@ def one_way(bed, near, far, to):
     return second
 
 
-@pytest.mark.sample
 def test_no_needless_probes(bed):
     """While traffic runs one way in, charon at the gateway with culvert asks the peer nothing; without traffic it asks,
     and finds a dead one."""

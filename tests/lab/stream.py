@@ -56,10 +56,22 @@ class Counter:
             "received": unique,
             "lost": len(missing),
             "first_lost": missing[:10],
+            "gaps": _gaps(missing)[:40],
             "longest_gap": _longest_run(missing),
             "duplicated": self.total - unique,
             "reordered": self.reordered,
         }
+
+
+def _gaps(missing):
+    """Where numbers are missing: [first, how many] of each run."""
+    gaps = []
+    for number in missing:
+        if gaps and number == sum(gaps[-1]):
+            gaps[-1][1] += 1
+        else:
+            gaps.append([number, 1])
+    return gaps
 
 
 def _longest_run(numbers):

@@ -40,6 +40,8 @@ class Stream:
     def __init__(self, client, server, to, *, rate=1000, size=200, port=7000, count=0):
         self.client, self.server, self.to, self.port = client, server, to, port
         self.rate = rate
+        #: About when it began, by the monotonic clock.
+        self.begun = time.monotonic()
         self.echo = server.spawn(PYTHON, STREAM, "echo", "--port", port)
         self.echo.wait_output("ready")
         self.probe = client.spawn(

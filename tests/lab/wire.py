@@ -13,14 +13,14 @@ WINDOW = 32
 #: How many bytes of each frame are kept.
 SNAP = 160
 
-_AH = 51
+_ESP, _AH = 50, 51
 
 
 def protections(frame):
     """The ESP or AH header of a frame: (protocol, SPI, sequence number, offset of what follows); None if it has none.
     Fragments have none but the first."""
     if frame.is_esp:
-        return 50, frame.spi, frame.sequence, frame.esp + 8
+        return _ESP, frame.spi, frame.sequence, frame.esp + 8
     is_whole = frame.protocol == _AH and not frame.fragment and len(frame.data) >= frame.payload + 12
     if not is_whole:
         return None
@@ -45,7 +45,7 @@ class Record:
             protocol, spi, sequence, at = found
             key = (str(frame.dst), spi)
             self.numbers[key].append(sequence)
-            if protocol == 50 and iv_len_bytes:
+            if protocol == _ESP and iv_len_bytes:
                 ivs[key].append(frame.data[at : at + iv_len_bytes])
         self.ivs = ivs
 
@@ -113,8 +113,9 @@ class Wire:
         frames = self._own(self.capture.stop())
         record = Record(frames, self.iv_len_bytes)
         wrong = [*record.repeats(), *record.late()]
-        # What is protected by AH can be read, and is not in the clear.
-        bare = [f for f in frames if f.protocol != _AH and not self.clear(f)]
+        # What is protected by AH or by NULL encryption can be read, and is not in the clear.
+        readable = (_AH,) if self.iv_len_bytes else (_AH, _ESP)
+        bare = [f for f in frames if f.protocol not in readable and not self.clear(f)]
         in_clear = leaks(bare, self.protected)
         if in_clear:
             wrong.append(f"{len(in_clear)} in the clear: " + "; ".join(map(str, in_clear[:5])))

@@ -1,0 +1,85 @@
+"""Random sets of policies of a small universe, and packets of the same one: so small that policies overlap, tie and
+shadow each other, and that packets hit them."""
+
+from dataclasses import dataclass
+
+#: Prefixes of either site, the wide ones first.
+NEAR = ("10.1.0.0/24", "10.1.0.8/29", "10.1.0.10/32")
+FAR = ("10.2.0.0/24", "10.2.0.8/29", "10.2.0.10/32")
+NEAR_HOSTS = ("10.1.0.10", "10.1.0.11", "10.1.0.20")
+FAR_HOSTS = ("10.2.0.10", "10.2.0.11", "10.2.0.20")
+#: Of the gateway itself.
+OWN = "10.1.0.1"
+
+UDP, TCP, ICMP = 17, 6, 1
+PROTOCOLS = {UDP: "udp", TCP: "tcp", ICMP: "icmp"}
+PORTS = (7001, 7002)
+PRIORITIES = (100, 100, 200, 300)
+
+#: SAs in each direction: how many there are, and how many more templates ask for in vain.
+SAS, MISSING = 3, 1
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy; `sa` is the number of the SA that its template asks for, from 1, or 0 for none."""
+
+    direction: str
+    src: str
+    dst: str
+    upper: str
+    priority: int
+    action: str
+    sa: int
+
+    def selector(self):
+        return f"src {self.src} dst {self.dst} {self.upper}"
+
+
+@dataclass(frozen=True)
+class Packet:
+    """A packet from client's side or the peer's; `sa` is the number of the SA that it comes by, 0: in clear."""
+
+    way: str
+    src: str
+    dst: str
+    protocol: int
+    ports: tuple
+    sa: int = 0
+
+
+def policies(random):
+    """A set of policies: (direction, selector) is unique, as it is in the kernel."""
+    found = {}
+    for direction in ("out", "fwd", "in"):
+        for _ in range(random.randint(2, 6)):
+            # What is forwarded out is judged by `fwd` too.
+            outward = direction == "out" or direction == "fwd" and random.random() < 0.25
+            src, dst = (NEAR, FAR) if outward else (FAR, NEAR)
+            upper = random.choice(("", "", "proto udp", "proto tcp", "proto icmp"))
+            if upper in ("proto udp", "proto tcp") and random.random() < 0.6:
+                upper += f" {random.choice(('sport', 'dport'))} {random.choice(PORTS)}"
+            protects = random.random() < 0.6 and not (outward and direction == "fwd")
+            action = "block" if not protects and random.random() < 0.5 else "allow"
+            sa = random.randint(1, SAS + MISSING) if protects else 0
+            # A missing SA is rare: it blocks.
+            sa = sa if sa <= SAS or random.random() < 0.3 else SAS if protects else 0
+            policy = Policy(
+                direction, random.choice(src), random.choice(dst), upper, random.choice(PRIORITIES), action, sa
+            )
+            found.setdefault((direction, policy.selector()), policy)
+    return list(found.values())
+
+
+def packets(random, count):
+    """Packets out of the client's site, and into it: in clear, and by each SA."""
+    for _ in range(count):
+        way = random.choice(("out", "in"))
+        near, far = random.choice(NEAR_HOSTS), random.choice(FAR_HOSTS)
+        if way == "in" and random.random() < 0.25:
+            near = OWN
+        src, dst = (near, far) if way == "out" else (far, near)
+        protocol = random.choice((UDP, UDP, TCP, ICMP))
+        ports = (random.choice((*PORTS, 9000)), random.choice((*PORTS, 9000)))
+        sa = random.randint(0, SAS) if way == "in" else 0
+        yield Packet(way, src, dst, protocol, ports, sa)
