@@ -226,6 +226,7 @@ impl Backend for DataPath {
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?
+            .with_tunnel_headers(self.rules.tunnel_headers)
             .with_ceiling(old.esp.has_ceiling());
         self.set_marks.remove(&old.config);
         self.set_marks.add(config);
@@ -338,4 +339,62 @@ fn set_counters(sa: &Sa, counters: &Counters) {
     live.bytes().store(counters.bytes, Relaxed);
     live.packets().store(counters.packets, Relaxed);
     live.first_use().store(counters.first_use_s, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{AesKey, IcvLen, Suite};
+    use engine_openssl::OpensslProvider;
+    use esp::{Mode, OuterDscp, Protocol, SaFlags, SaParams};
+    use policy::{Mark, VolumeLimits};
+
+    use super::*;
+    use crate::daemon::sources::builtin::testing::open_vault;
+
+    #[test]
+    fn an_sa_that_is_updated_keeps_what_the_configuration_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let (vault, records) = open_vault(&directory.path().join("vault"));
+        let vault = Rc::new(RefCell::new(vault));
+        let numbers = Numbers::new(Rc::clone(&vault), &records);
+        let providers = Providers::new(Arc::new(OpensslProvider::new().unwrap()));
+        let tunnel_headers =
+            TunnelHeaders { dscp: OuterDscp::Value(10), ..TunnelHeaders::default() };
+        let rules = SaRules { tunnel_headers, ..SaRules::default() };
+        let mut data_path = DataPath::new(providers, vault, numbers, rules);
+        let config = SaConfig {
+            params: SaParams {
+                spi: 1,
+                src: [192, 0, 2, 1].into(),
+                dst: [192, 0, 2, 2].into(),
+                protocol: Protocol::Esp,
+                mode: Mode::Tunnel,
+                suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
+                encap: None,
+                esn: false,
+                replay_window: 32,
+                tfc_pad_len: 0,
+                flags: SaFlags::default(),
+            },
+            mark: Mark::default(),
+            set_mark: Mark::default(),
+            cpu: None,
+            if_id: 0,
+            reqid: 1,
+            selector: None,
+            limits: VolumeLimits::NONE,
+            added_s: 0,
+            generation: 1,
+        };
+        let keys = Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: Vec::new() };
+        let start = Start::At { replay: Replay::default(), counters: Counters::default() };
+        data_path.sa_add(&config, &keys, &start).unwrap();
+        let shown = |data_path: &DataPath| {
+            let entry = data_path.databases().sa(&config.id()).unwrap();
+            format!("{:?}", entry.esp)
+        };
+        let before = shown(&data_path);
+        data_path.sa_update(&config).unwrap();
+        assert_eq!(shown(&data_path), before);
+    }
 }
