@@ -63,6 +63,7 @@ fn xfrm(bytes: &[u8]) {
         let (datagram, after) = tail.split_at(len);
         ::xfrm::fuzz::decode(datagram);
         ::xfrm::fuzz::request(datagram);
+        ::xfrm::fuzz::kernel(datagram);
         rest = after;
     }
 }

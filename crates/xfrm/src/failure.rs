@@ -99,6 +99,8 @@ failures! {
     Mode => EINVAL, "the mode is not known";
     /// SPI 0.
     SpiZero => EINVAL, "SPI 0 is reserved";
+    /// Keys that the kernel does not tell.
+    HiddenKeys => EPERM, "the kernel tells no keys (lockdown)";
     /// No algorithm at all.
     NoAlgorithm => EINVAL, "ESP needs a combined-mode algorithm, or encryption with authentication";
     /// Combined mode and separate algorithms.

@@ -6,7 +6,7 @@ use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 use crate::backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 use crate::clock::Now;
 use crate::codec::{Aead, Attributes, Auth, Cipher, EsnReplay, Messages, SpdAttributes};
-use crate::database::{Database, Output, Sender, Settings};
+use crate::database::{Database, LearntPolicy, LearntSa, Output, Sender, Settings};
 use crate::shim_protocol;
 
 /// All decoders of bytes from a client.
@@ -26,6 +26,13 @@ pub fn decode(bytes: &[u8]) {
     if let Some(records) = shim_protocol::records(bytes) {
         let _ = records.count();
     }
+}
+
+/// One datagram of the kernel's: an event, an SA, a policy.
+pub fn kernel(bytes: &[u8]) {
+    let _ = crate::kernel::decode(bytes).count();
+    let _ = LearntSa::decode(bytes, 1, Now::default());
+    let _ = LearntPolicy::decode(bytes);
 }
 
 /// One datagram to empty databases, its dumps to their ends, then as a record; time passes.

@@ -15,7 +15,7 @@
 //! | [`Output`], [`Group`] | answers, dumps, notifications and journal records, in order |
 //! | [`Change`], [`Database::restore`] | what a restart needs, and how it is restored |
 //! | [`Server`], [`shim_protocol`] | the socket that stands in for `NETLINK_XFRM`, and what the preload library says beside netlink |
-//! | [`KernelSad`] | how many SAs the kernel's own SAD holds, where the kernel has ESP |
+//! | [`Kernel`], [`KernelEvents`], [`KernelSad`] | the kernel's own databases, where the kernel has ESP |
 //!
 //! # Example
 //!
@@ -86,8 +86,9 @@ mod suite;
 pub use backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 pub use clock::Now;
 pub use database::{
-    Acquired, Change, Database, Dump, Flow, Flush, Group, Output, RecordKey, Sender, Settings,
+    Acquired, Change, Database, Dump, Flow, Flush, Group, KernelNumbers, LearntPolicy, LearntSa,
+    Output, RecordKey, Sender, Settings, Wanted,
 };
 pub use failure::Failure;
-pub use kernel::KernelSad;
+pub use kernel::{Kernel, KernelEvent, KernelEvents, KernelSad};
 pub use server::{Server, ServerLimits};

@@ -492,6 +492,9 @@ pub mod constant {
     /// Outbound numbers may wrap (extra flag).
     pub const XFLAG_OSEQ_MAY_WRAP: u32 = 2;
 
+    /// The last direction that is not a socket's (`XFRM_POLICY_FWD`).
+    pub const POLICY_DIR_LAST: u8 = 2;
+
     /// Let pass, protected by the templates.
     pub const POLICY_ALLOW: u8 = 0;
     /// Drop.
@@ -509,10 +512,18 @@ pub mod constant {
     /// Default: let pass.
     pub const DEFAULT_ACCEPT: u8 = 2;
 
+    /// Replay state asked for.
+    pub const AE_RVAL: u32 = 2;
+    /// Lifetime asked for.
+    pub const AE_LVAL: u32 = 4;
     /// Replay threshold asked for.
     pub const AE_RTHR: u32 = 1;
     /// Expiry timer threshold asked for.
     pub const AE_ETHR: u32 = 8;
+    /// The cause is a sequence number that moved.
+    pub const AE_CR: u32 = 16;
+    /// The cause is a timer, after sequence numbers moved.
+    pub const AE_CE: u32 = 32;
     /// The cause is an update by the owner.
     pub const AE_CU: u32 = 64;
 

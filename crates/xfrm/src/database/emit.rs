@@ -1,9 +1,9 @@
 //! The messages that describe SAs and policies, with their live numbers.
 
 use super::Database;
-use super::sad::{ReplayForm, Sa};
+use super::sad::Sa;
 use super::spd::Policy;
-use crate::backend::{Backend, SaLive};
+use crate::backend::{Backend, Replay, SaLive};
 use crate::codec::{
     AeventId, EsnReplay, Expire, Field, LifetimeCurrent, MarkAttribute, Message, MessageWriter,
     Pad, PolicyExpire, PolicyId, PolicyInfo, ReplayState, SaId, SaInfo, Statistics, attr,
@@ -70,7 +70,7 @@ impl<B: Backend> Database<B> {
         let mut w = e.writer(kind::NEWAE);
         let src = sa.info.src;
         w.fixed(&AeventId { sa: sa_id(sa), src, flags, reqid: sa.info.reqid });
-        put_replay(&mut w, sa, &live);
+        put_replay(&mut w, sa.replay.long(), &live.replay);
         w.field(attr::LTIME_VAL, &current(sa, &live));
         if flags & c::AE_RTHR != 0 {
             w.field(attr::REPLAY_THRESH, &sa.options.replay_threshold);
@@ -218,7 +218,7 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
         w.field(attr::SET_MARK, &o.set_mark.value);
         w.field(attr::SET_MARK_MASK, &o.set_mark.mask);
     }
-    put_replay(w, sa, live);
+    put_replay(w, sa.replay.long(), &live.replay);
     put_number(w, attr::IF_ID, o.if_id);
     put_number(w, attr::MTIMER_THRESH, o.mapping_max_age_s);
     put_cpu_and_direction(w, sa);
@@ -234,15 +234,16 @@ fn put_cpu_and_direction(w: &mut MessageWriter, sa: &Sa) {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the short form holds the low halves")]
-fn put_replay(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
-    let r = &live.replay;
-    match sa.replay {
-        ReplayForm::Short => {
+/// Appends replay state: in the long form with this window in packets and so many words, or in the
+/// short one.
+pub(super) fn put_replay(w: &mut MessageWriter, long_form: Option<(u32, usize)>, r: &Replay) {
+    match long_form {
+        None => {
             let bitmap = r.received.first().map_or(0, |&word| word as u32);
             let (oseq, seq) = (r.sent as u32, r.edge as u32);
             w.field(attr::REPLAY_VAL, &ReplayState { oseq, seq, bitmap });
         }
-        ReplayForm::Long { window, words } => {
+        Some((window, words)) => {
             let mut long = EsnReplay { sent: r.sent, edge: r.edge, window, bitmap: vec![0; words] };
             long.set_received(&r.received);
             w.attribute(attr::REPLAY_ESN_VAL, &long.to_bytes());

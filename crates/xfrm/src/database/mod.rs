@@ -13,6 +13,7 @@ mod expiry;
 mod flush;
 mod info;
 mod larval;
+mod learn;
 mod lifetime;
 mod migrate;
 mod migrate_state;
@@ -32,6 +33,7 @@ use policy::Action;
 pub use dump::Dump;
 pub use flush::Flush;
 pub use larval::{Acquired, Flow};
+pub use learn::{KernelNumbers, LearntPolicy, LearntSa, Wanted};
 pub use record::{Change, RecordKey};
 pub use request::Sender;
 

@@ -163,7 +163,8 @@ impl<B: Backend> Database<B> {
     }
 }
 
-fn parse<T: Field>(body: &[u8]) -> Result<(T, Attributes<'_>), Failure> {
+/// The fixed part and the attributes of a body.
+pub(super) fn parse<T: Field>(body: &[u8]) -> Result<(T, Attributes<'_>), Failure> {
     let fixed = T::decode(body).map_err(|_| Failure::HeaderLength)?;
     let rest = body.get(T::LEN..).unwrap_or_default();
     Ok((fixed, Attributes::parse(rest).map_err(|e| bad_attribute(e, T::LEN))?))

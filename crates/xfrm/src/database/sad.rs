@@ -27,6 +27,16 @@ pub(super) enum ReplayForm {
     },
 }
 
+impl ReplayForm {
+    /// Window and words of the long form.
+    pub fn long(self) -> Option<(u32, usize)> {
+        match self {
+            ReplayForm::Short => None,
+            ReplayForm::Long { window, words } => Some((window, words)),
+        }
+    }
+}
+
 /// What an SA has beside its fixed struct.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SaOptions {

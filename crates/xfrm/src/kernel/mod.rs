@@ -1,0 +1,254 @@
+//! The kernel's own XFRM databases, for who works beside them.
+//!
+//! | Module       | What it knows                                            |
+//! |--------------|----------------------------------------------------------|
+//! | this one     | requests: dumps, an SA's numbers, expiries               |
+//! | `connection` | a netlink socket for requests and their answers          |
+//! | `events`     | what the kernel tells of changes                         |
+//! | `count`      | how many SAs the kernel has                              |
+//!
+//! Nothing here decides. Times out of the kernel are wall-clock seconds, SPIs are in host byte order.
+
+mod connection;
+mod count;
+mod events;
+
+use std::io;
+
+use policy::{Action, Direction, SaId};
+
+use self::connection::Connection;
+use crate::clock::Now;
+use crate::codec::{
+    self, AF_INET6, Address, AeventId, Attributes, Be32, Expire, Field, Header, Id, LifetimeConfig,
+    LifetimeCurrent, MarkAttribute, Message, MessageWriter, Pad, PolicyDefault, PolicyId,
+    PolicyInfo, SaInfo, SelectorInfo, attr, constant as c, family_of, flag, kind,
+};
+use crate::database::{KernelNumbers, LearntPolicy, LearntSa};
+
+pub use self::count::KernelSad;
+pub(crate) use self::events::decode;
+pub use self::events::{KernelEvent, KernelEvents};
+
+/// Requests to the kernel's XFRM, in the calling thread's network namespace. For one thread, which
+/// waits for each answer.
+pub struct Kernel {
+    connection: Connection,
+}
+
+impl Kernel {
+    /// Opens a socket.
+    ///
+    /// # Errors
+    /// The kernel has no XFRM, or does not let this process ask.
+    pub fn open() -> io::Result<Kernel> {
+        Ok(Kernel { connection: Connection::open()? })
+    }
+
+    /// All SAs, oldest first, and whether changes came in between. What is damaged is left out.
+    /// `generation` counts up with each SA.
+    ///
+    /// # Errors
+    /// The kernel did not answer.
+    pub fn sas(&mut self, generation: &mut u64, now: Now) -> io::Result<(Vec<LearntSa>, bool)> {
+        let request = |sequence| {
+            let flags = flag::REQUEST | flag::DUMP;
+            MessageWriter::new(kind::GETSA, flags, sequence, 0).take()
+        };
+        let (answers, is_stale) = self.connection.dump(request)?;
+        // Linux begins with the youngest.
+        let sas = answers.iter().rev().filter_map(|answer| {
+            *generation += 1;
+            LearntSa::decode(body(answer), *generation, now).ok()
+        });
+        Ok((sas.collect(), is_stale))
+    }
+
+    /// One SA, `None` where it is not there.
+    ///
+    /// # Errors
+    /// The kernel did not answer, or what it answered is damaged.
+    pub fn sa(&mut self, id: &SaId, generation: u64, now: Now) -> io::Result<Option<LearntSa>> {
+        let answer = self.connection.ask(|sequence| {
+            let mut w = MessageWriter::new(kind::GETSA, flag::REQUEST, sequence, 0);
+            w.fixed(&name(id));
+            put_mark(&mut w, id);
+            w.finish()
+        })?;
+        let learnt = answer.map(|answer| LearntSa::decode(body(&answer), generation, now));
+        learnt.transpose().map_err(|_| io::ErrorKind::InvalidData.into())
+    }
+
+    /// All policies but those of sockets, oldest first, and whether changes came in between.
+    ///
+    /// # Errors
+    /// The kernel did not answer.
+    pub fn policies(&mut self) -> io::Result<(Vec<LearntPolicy>, bool)> {
+        let request = |sequence| {
+            let flags = flag::REQUEST | flag::DUMP;
+            MessageWriter::new(kind::GETPOLICY, flags, sequence, 0).take()
+        };
+        let (answers, is_stale) = self.connection.dump(request)?;
+        let policies = answers.iter().rev().filter_map(|a| LearntPolicy::decode(body(a)).ok());
+        Ok((policies.filter(|policy| !policy.is_of_socket).collect(), is_stale))
+    }
+
+    /// What happens to packets that no policy matches: inbound, outbound, forwarded. Kernels before
+    /// 5.14 let them pass.
+    ///
+    /// # Errors
+    /// The kernel did not answer.
+    pub fn defaults(&mut self) -> io::Result<[Action; 3]> {
+        let answer = self.connection.ask(|sequence| {
+            let mut w = MessageWriter::new(kind::GETDEFAULT, flag::REQUEST, sequence, 0);
+            w.fixed(&PolicyDefault::default());
+            w.finish()
+        });
+        let answer = match answer {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => None,
+            answer => answer?,
+        };
+        let told = answer.and_then(|answer| PolicyDefault::decode(body(&answer)).ok());
+        let action = |told: u8| match told {
+            c::DEFAULT_BLOCK => Action::Block,
+            _ => Action::Allow,
+        };
+        let told = told.unwrap_or_default();
+        Ok([told.input, told.output, told.forward].map(action))
+    }
+
+    /// An SA's numbers and counters, `None` where it is not there.
+    ///
+    /// # Errors
+    /// The kernel did not answer, or what it answered is damaged.
+    pub fn numbers(&mut self, id: &SaId) -> io::Result<Option<KernelNumbers>> {
+        let answer = self.connection.ask(|sequence| {
+            let mut w = MessageWriter::new(kind::GETAE, flag::REQUEST, sequence, 0);
+            w.fixed(&aevent(id, c::AE_RVAL | c::AE_LVAL));
+            put_mark(&mut w, id);
+            w.finish()
+        })?;
+        let Some(answer) = answer else { return Ok(None) };
+        let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+        let rest = body(&answer).get(AeventId::LEN..).ok_or_else(invalid)?;
+        let a = Attributes::parse(rest).map_err(|_| invalid())?;
+        let current: LifetimeCurrent = a.value(attr::LTIME_VAL).unwrap_or_default();
+        KernelNumbers::decode(&a, &current).map(Some).map_err(|_| invalid())
+    }
+
+    /// Sets an SA's sequence numbers (`XFRM_MSG_NEWAE`). Returns whether it is there.
+    ///
+    /// # Errors
+    /// The kernel did not take them.
+    pub fn set_replay(&mut self, id: &SaId, numbers: &KernelNumbers) -> io::Result<bool> {
+        self.set(id, |w| numbers.write_replay(w))
+    }
+
+    /// Sets an SA's counters, and the times of its addition and first use (`XFRM_MSG_NEWAE`). Returns
+    /// whether it is there.
+    ///
+    /// # Errors
+    /// The kernel did not take them.
+    pub fn set_counters(&mut self, id: &SaId, numbers: &KernelNumbers) -> io::Result<bool> {
+        self.set(id, |w| numbers.write_counters(w))
+    }
+
+    fn set(&mut self, id: &SaId, write: impl FnOnce(&mut MessageWriter)) -> io::Result<bool> {
+        self.connection.command(|sequence| {
+            let flags = flag::REQUEST | flag::ACK | flag::REPLACE;
+            let mut w = MessageWriter::new(kind::NEWAE, flags, sequence, 0);
+            w.fixed(&aevent(id, 0));
+            write(&mut w);
+            put_mark(&mut w, id);
+            w.finish()
+        })
+    }
+
+    /// Lets IPv6 packets pass that go by an interface, or have come by it: before all other policies of
+    /// these directions. What stands already is replaced.
+    ///
+    /// # Errors
+    /// The kernel did not take it.
+    pub fn put_bypass(&mut self, direction: Direction, ifindex: u32) -> io::Result<()> {
+        let info = PolicyInfo {
+            limits: LifetimeConfig {
+                soft_bytes: c::INFINITY,
+                hard_bytes: c::INFINITY,
+                soft_packets: c::INFINITY,
+                hard_packets: c::INFINITY,
+                ..LifetimeConfig::default()
+            },
+            selector: of_interface(ifindex),
+            dir: direction as u8,
+            ..PolicyInfo::default()
+        };
+        let build = |sequence| {
+            let flags = flag::REQUEST | flag::ACK;
+            MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0).fixed(&info).take()
+        };
+        self.connection.command(build).map(drop)
+    }
+
+    /// Takes such a policy away. Returns whether it was there.
+    ///
+    /// # Errors
+    /// The kernel did not do it.
+    pub fn delete_bypass(&mut self, direction: Direction, ifindex: u32) -> io::Result<bool> {
+        let dir = direction as u8;
+        let id = PolicyId { selector: of_interface(ifindex), dir, ..PolicyId::default() };
+        self.connection.command(|sequence| {
+            let flags = flag::REQUEST | flag::ACK;
+            MessageWriter::new(kind::DELPOLICY, flags, sequence, 0).fixed(&id).take()
+        })
+    }
+
+    /// Says that an SA has reached a limit: the kernel tells its owner, and deletes it where the limit
+    /// is hard. Returns whether it is there.
+    ///
+    /// # Errors
+    /// The kernel did not take it.
+    pub fn expire(&mut self, id: &SaId, is_hard: bool) -> io::Result<bool> {
+        self.connection.command(|sequence| {
+            let flags = flag::REQUEST | flag::ACK;
+            let mut w = MessageWriter::new(kind::EXPIRE, flags, sequence, 0);
+            let codec::SaId { dst, spi, family, protocol, .. } = name(id);
+            let sa =
+                SaInfo { id: Id { dst, spi, protocol, pad: Pad }, family, ..SaInfo::default() };
+            w.fixed(&Expire { sa, hard: is_hard.into(), pad: Pad });
+            put_mark(&mut w, id);
+            w.finish()
+        })
+    }
+}
+
+/// All IPv6 packets of an interface.
+fn of_interface(ifindex: u32) -> SelectorInfo {
+    let ifindex = ifindex.cast_signed();
+    SelectorInfo { family: AF_INET6, ifindex, ..SelectorInfo::default() }
+}
+
+/// What follows a message's header.
+fn body(message: &Message) -> &[u8] {
+    message.get(Header::LEN..).unwrap_or_default()
+}
+
+fn name(id: &SaId) -> codec::SaId {
+    codec::SaId {
+        dst: id.dst.into(),
+        spi: Be32(id.spi),
+        family: family_of(id.dst),
+        protocol: id.protocol,
+        pad: Pad,
+    }
+}
+
+fn aevent(id: &SaId, flags: u32) -> AeventId {
+    AeventId { sa: name(id), src: Address::default(), flags, reqid: 0 }
+}
+
+fn put_mark(w: &mut MessageWriter, id: &SaId) {
+    let policy::Mark { value, mask } = id.mark;
+    if value | mask != 0 {
+        w.field(attr::MARK, &MarkAttribute { value, mask });
+    }
+}
