@@ -111,8 +111,11 @@ pub struct Sa {
     pub cpu: Option<u32>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
     pub state: String,
-    /// Where its packets are worked on.
+    /// Where its packets are worked on: `software`, or `kernel` where the kernel owns SAs and has this one.
     pub placement: String,
+    /// Why the kernel has it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
     /// The crypto engine that has its keys.
     pub engine: String,
     /// Bytes carried.

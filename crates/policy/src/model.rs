@@ -157,6 +157,9 @@ pub enum Action {
     /// Left to Linux, which has the same policy and carries it out, whatever its templates say: such packets
     /// go to Linux. What was decrypted here has lost what Linux would judge it by, and is dropped. As the
     /// default for packets without a policy it blocks. Linux has no word for it.
+    ///
+    /// Outbound, with templates, its packets are led to the data path all the same, which gives them to
+    /// Linux: before the data path takes them over, and after.
     Leave,
 }
 

@@ -23,7 +23,7 @@ def established(network, encap="no"):
     does not run yet."""
     net = network(encap=encap).up()
     pings_pass(net)
-    net.gwa.daemon = Daemon(net.gwa.host, ["wan", "lan"])
+    net.gwa.daemon = Daemon(net.gwa.host, ["wan", "lan"], source="builtin")
     return net, net.gwa.daemon
 
 
@@ -82,7 +82,7 @@ def test_doctor_says_so_before_the_start(network):
 def test_nothing_is_said_where_the_kernel_has_no_sa(network):
     """What says it must be able to say no."""
     net = network()
-    daemon = Daemon(net.gwa.host, ["wan", "lan"])
+    daemon = Daemon(net.gwa.host, ["wan", "lan"], source="builtin")
     said = daemon.culvert("doctor", "--config", daemon.config, check=False).stdout
     assert not says_whose(said), said
     daemon.start()

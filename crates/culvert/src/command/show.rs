@@ -67,6 +67,12 @@ pub fn sa(
                 format!("{} {}", sa.spi, parts.join(" "))
             })
             .collect();
+        let left: Vec<String> = sas
+            .iter()
+            .filter_map(|sa| {
+                Some(format!("{} {} > {}: {}", sa.spi, sa.src, sa.dst, sa.why.as_ref()?))
+            })
+            .collect();
         let rows = sas.into_iter().map(|sa| {
             let mut flags = vec![sa.mode];
             flags.extend((sa.protocol != "esp").then_some(sa.protocol));
@@ -103,6 +109,10 @@ pub fn sa(
             ">BYTES", ">SEQ", ">LATE", ">DUP", ">ICV", ">MTU", ">AGE", ">IDLE",
         ];
         let mut text = table(&head, rows);
+        if !left.is_empty() {
+            text.push_str("\n\nin the kernel, because:\n");
+            text.push_str(&left.join("\n"));
+        }
         if !keys.is_empty() {
             text.push_str("\n\nkeys (secret):\n");
             text.push_str(&keys.join("\n"));

@@ -41,6 +41,9 @@ pub struct Config {
     /// The instance's name; decides /run/culvert/NAME.
     #[serde(default = "default_name")]
     pub name: String,
+    /// Who owns SAs and policies.
+    #[serde(default)]
+    pub source: SourceChoice,
     /// The interfaces to take over.
     #[serde(default, rename = "port")]
     pub ports: Vec<PortConfig>,
@@ -71,6 +74,19 @@ pub struct Config {
     /// Logs.
     #[serde(default)]
     pub log: LogConfig,
+}
+
+/// Who owns SAs and policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceChoice {
+    /// The kernel where it has SAs when the daemon starts, and none are saved; else the daemon.
+    #[default]
+    Auto,
+    /// The daemon: IKE daemons and `ip xfrm` run under `culvert exec`.
+    Builtin,
+    /// The kernel: IKE daemons and `ip xfrm` know nothing of culvert.
+    Kernel,
 }
 
 /// `[[port]]`: an interface to take over.
@@ -273,6 +289,7 @@ impl Config {
         // A new part has to be placed on one side or the other.
         let Config {
             name,
+            source,
             ports: _,
             tun,
             tunnels: _,
@@ -286,6 +303,7 @@ impl Config {
         } = self;
         [
             ("name", *name != next.name),
+            ("source", *source != next.source),
             ("[tun]", *tun != next.tun),
             ("[worker]", worker.fixed() != next.worker.fixed()),
             ("[crypto]", *crypto != next.crypto),

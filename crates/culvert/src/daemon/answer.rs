@@ -11,7 +11,8 @@ use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
 use serde::Serialize;
 
 use super::clock::wall_s;
-use super::{Daemon, slots};
+use super::texts::{mark_text, suite_text};
+use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
 
@@ -39,7 +40,7 @@ impl Daemon {
             .collect();
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
-        if !self.config.guard.enabled {
+        if !self.config.guard.enabled && !self.source.is_beside_kernel() {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
@@ -116,6 +117,9 @@ impl Daemon {
         let providers = &self.providers;
         let mut rows: Vec<report::Sa> =
             entries.iter().map(|sa| sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))).collect();
+        let left = self.source.left().into_iter();
+        let left = left.filter(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
+        rows.extend(left.map(|sa| left::row(&sa)));
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
                 row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
@@ -331,13 +335,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             Mode::Tunnel => "tunnel".into(),
             Mode::Transport => "transport".into(),
         },
-        suite: match params.protocol {
-            Protocol::Esp => params.suite.to_string(),
-            // That there is no encryption says the protocol.
-            Protocol::Ah => params.suite.to_string().trim_start_matches("null-").to_owned(),
-            Protocol::IpComp => "deflate".to_owned(),
-            Protocol::IpInV4 | Protocol::IpInV6 => params.suite.to_string(),
-        },
+        suite: suite_text(params),
         esn: params.esn,
         encap: params.encap.map(|e| (e.src_port, e.dst_port)),
         reqid: config.reqid,
@@ -350,6 +348,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             SaState::Expired => "expired".into(),
         },
         placement: "software".into(),
+        why: None,
         engine: providers.serving(params.suite).map_or("none", |p| p.name()).into(),
         bytes: live.bytes().load(Relaxed),
         packets: live.packets().load(Relaxed),
@@ -443,10 +442,6 @@ fn vti_text(config: &TunnelConfig) -> String {
     let TunnelConfig { ikey, okey, local, remote, .. } = config;
     let (local, remote) = (or_any(*local), or_any(*remote));
     format!("ikey {ikey:#x} okey {okey:#x}, {local} - {remote}")
-}
-
-fn mark_text(mark: policy::Mark) -> Option<String> {
-    (mark.mask != 0).then(|| format!("{:#x}/{:#x}", mark.value, mark.mask))
 }
 
 fn mac_text(mac: [u8; 6]) -> String {

@@ -48,6 +48,12 @@ pub enum StartError {
     /// Another daemon has the instance, or its saved state cannot be used.
     #[error("{0}\n  {hint}", hint = vault_hint(.0))]
     Vault(#[from] VaultError),
+    /// SAs of another source are left.
+    #[error(
+        "source = \"kernel\", and the vault holds SAs and policies of the built-in databases\n  \
+         stop the IKE daemon that runs under culvert exec, then: culvert guard clear --name {0}"
+    )]
+    VaultInUse(String),
     /// No crypto.
     #[error("crypto.engine: {0}")]
     Engine(#[from] EngineError),

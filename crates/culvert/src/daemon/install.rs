@@ -28,7 +28,8 @@ use xfrm::codec::{
 use xfrm::shim_protocol::Record;
 use xfrm::{Database, Now, Server, ServerLimits, Settings};
 
-use super::sources::builtin::{DataPath, Journal, Numbers, SaRules};
+use super::sources::SaRules;
+use super::sources::builtin::{DataPath, Journal, Numbers};
 
 /// What to measure.
 pub struct InstallOptions {

@@ -12,6 +12,7 @@ mod engines;
 mod error;
 mod heartbeat;
 mod install;
+mod left;
 mod limits;
 mod log;
 mod plan;
@@ -22,12 +23,13 @@ mod shortfall;
 mod slots;
 mod sources;
 mod start;
+mod texts;
 mod topology;
 mod tunnels;
 mod way_back;
 mod workers;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -62,6 +64,7 @@ use self::way_back::WayBack;
 use self::workers::{ChangeError, Death, Workers, WorkersError};
 use crate::config::{Config, MarkConfig, PathMtuConfig, WorkerConfig};
 use crate::paths;
+use crate::report::Request;
 
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
@@ -77,6 +80,12 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a dump of Linux's tables waits that changes have overtaken.
 const STALE_WAIT: Duration = Duration::from_millis(10);
+
+/// How long packets may be between a program and a worker.
+const DRAIN: Duration = Duration::from_millis(5);
+
+/// How long an end waits for SAs to be handed back.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// Most events of workers that one round handles, so that everything else has its turn.
 const EVENTS_PER_ROUND: usize = 1024;
@@ -149,7 +158,7 @@ impl Daemon {
     fn serve(&mut self) -> End {
         loop {
             self.wait();
-            self.ports.set_watchdog(self.source.wants_watchdog());
+            self.ports.set_watchdog(self.source.is_beside_kernel());
             self.ports.beat();
             if drain(&self.terminate) {
                 return End::Told;
@@ -162,7 +171,7 @@ impl Daemon {
             {
                 return end;
             }
-            self.source.serve();
+            self.serve_source();
             self.hear_workers();
             self.forget_path_mtus();
             self.wake_workers();
@@ -188,7 +197,7 @@ impl Daemon {
             false => due,
         };
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
-        let due = match self.guard.due().filter(|_| self.config.guard.enabled) {
+        let due = match self.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
             None => due,
         };
@@ -206,6 +215,18 @@ impl Daemon {
             Timespec { tv_sec: due.as_secs().cast_signed(), tv_nsec: due.subsec_nanos().into() };
         // Interrupted or not, the round looks at everything.
         let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    /// Serves the source, and carries out what it wants of ports and workers.
+    fn serve_source(&mut self) {
+        if self.source.awaits_workers() {
+            // One that is late drops what it would send by an SA that is gone.
+            let _ = self.workers.wait_for_commands();
+        }
+        self.source.serve();
+        for merge in self.source.take_merges() {
+            let _ = self.workers.merge_window(&merge.sa, merge.edge, &merge.received);
+        }
     }
 
     /// Wakes the workers after a change of SAs: packets may wait for what has come.
@@ -454,10 +475,13 @@ impl Daemon {
     /// Sets everything up for the first time. Nothing is taken from Linux, by a port or by a route,
     /// before the workers can send it on.
     fn begin(&mut self, programs: Programs) {
+        if self.source.is_beside_kernel() {
+            self.ports.set_beside_kernel();
+        }
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
-        self.ports.set_watchdog(self.source.wants_watchdog());
+        self.ports.set_watchdog(self.source.is_beside_kernel());
         self.follow_sas();
         self.tell_marks(&self.config.marks.clone());
         self.follow_marks();
@@ -499,7 +523,8 @@ impl Daemon {
         let snapshot = self.observer.snapshot();
         if self.paths_anew {
             let policies = || self.followed.values().map(|p| &p.config);
-            let local = snapshot.addresses().map(|a| a.addr).collect();
+            let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
+            self.source.set_local(local.clone());
             let tunnelled = self.tunnels.follow_all_routes(snapshot);
             let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);
@@ -514,8 +539,13 @@ impl Daemon {
         }
     }
 
+    /// Whether barriers stand for policies: where the kernel owns these, they stand themselves.
+    fn is_guarded(&self) -> bool {
+        self.config.guard.enabled && !self.source.is_beside_kernel()
+    }
+
     fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
-        let result = if !self.config.guard.enabled {
+        let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
             match self.guard_anew && self.guard.standing().len() > 0 {
                 true => self.guard.clear(),
@@ -659,6 +689,9 @@ impl Daemon {
 
     fn answer_commands(&mut self) {
         let questions: Vec<_> = self.control.questions().collect();
+        if questions.iter().any(|question| matches!(question.request, Request::Sa { .. })) {
+            self.source.refresh();
+        }
         for question in questions {
             let text = self.answer(question.request);
             // An error means that the client has gone.
@@ -672,13 +705,37 @@ impl Daemon {
         self.workers.stop();
     }
 
+    /// Gives back to the kernel what was taken over from it, in order and while packets go on.
+    fn release(&mut self) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        while !self.source.release() {
+            if Instant::now() > deadline {
+                warn!(
+                    "not all SAs were handed back in time; the kernel goes on beyond their leases"
+                );
+                return;
+            }
+            self.serve_source();
+            self.wake_workers();
+            self.follow_sas();
+            self.follow_policies();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.source.is_beside_kernel() {
+            // What sockets hold goes on before they are closed.
+            std::thread::sleep(DRAIN);
+            let _ = self.workers.wait_for_commands();
+        }
+    }
+
     /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
     /// start, and so do their barriers. If there are none, nothing is left behind.
     fn shut_down(mut self) {
+        self.release();
         self.ports.close(&self.workers);
         self.private.tear_down();
         self.workers.stop();
-        if self.config.guard.enabled
+        if self.is_guarded()
             && let Err(error) = self.guard.finish()
         {
             error!("{error}");
@@ -686,10 +743,11 @@ impl Daemon {
         let databases = self.source.databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
+        let is_kept = !self.source.is_beside_kernel() && sas + policies > 0;
         let Daemon { config, source, control, .. } = self;
         source.shut_down();
         drop(control);
-        if sas + policies > 0 {
+        if is_kept {
             info!(
                 sas,
                 policies,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use io::{Port, PortCounters, PortStats, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
 use mirror::{Link, Snapshot};
-use policy::{Action, PolicyConfig};
+use policy::{Action, Direction, PolicyConfig};
 use steer::device::{Device, Finding};
 use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
@@ -49,6 +49,9 @@ pub struct Steering {
     pub udp_fragments: bool,
     /// Whether all passes to Linux once [`Ports::beat`] was not called for too long.
     pub watchdog: bool,
+    /// The kernel has the policies too, and judges what arrives: only what leaves by a policy that
+    /// protects is taken.
+    pub is_beside_kernel: bool,
 }
 
 /// Which ESP to this host is taken.
@@ -82,10 +85,10 @@ impl Steering {
     /// The destination whose packets a policy needs taken.
     fn taken(&self, policy: &PolicyConfig) -> Option<Prefix> {
         let dst = policy.selector.dst;
-        let stops = match policy.action {
-            Action::Block => true,
-            Action::Allow => !policy.templates.is_empty(),
-            Action::Leave => false,
+        let protects = policy.action != Action::Block && !policy.templates.is_empty();
+        let stops = match self.is_beside_kernel {
+            true => protects && policy.direction == Direction::Out,
+            false => protects || policy.action == Action::Block,
         };
         // What arrives has no mark but by culvert's own rules; another one is Linux's to give.
         let mut marks = self.marks.iter().chain([&0]);
@@ -350,6 +353,11 @@ impl Ports {
         for entry in &mut self.entries {
             entry.steer(&self.steering);
         }
+    }
+
+    /// The kernel has the policies too. To be told before policies are.
+    pub fn set_beside_kernel(&mut self) {
+        self.steering.is_beside_kernel = true;
     }
 
     /// Follows a policy that was added, removed or replaced.
@@ -750,29 +758,42 @@ mod tests {
     use policy::{Direction, Mark, PolicyFlags, Selector};
 
     #[test]
-    fn what_is_left_to_linux_is_not_taken() {
+    fn beside_the_kernel_only_what_leaves_under_protection_is_taken() {
         let net = |n: u8| policy::Prefix { addr: [10, n, 0, 0].into(), len: 16 };
-        let with = |action| PolicyConfig {
+        let template = policy::Template {
+            src: [192, 0, 2, 1].into(),
+            dst: [192, 0, 2, 2].into(),
+            spi: 0,
+            protocol: 50,
+            mode: esp::Mode::Tunnel,
+            reqid: 1,
+            optional: false,
+        };
+        let with = |direction, action, templates: &[policy::Template]| PolicyConfig {
             index: 1,
-            direction: Direction::Out,
+            direction,
             selector: Selector::between(net(1), net(2)),
             priority: 1,
             action,
-            templates: vec![policy::Template {
-                src: [192, 0, 2, 1].into(),
-                dst: [192, 0, 2, 2].into(),
-                spi: 0,
-                protocol: 50,
-                mode: esp::Mode::Tunnel,
-                reqid: 1,
-                optional: false,
-            }],
+            templates: templates.to_vec(),
             flags: PolicyFlags::default(),
             mark: Mark::default(),
             if_id: 0,
         };
-        let taken =
-            |action| Steering::default().with(HashSet::new(), &[with(action)], []).protected.len();
-        assert_eq!([Action::Allow, Action::Block, Action::Leave].map(taken), [1, 1, 0]);
+        let taken = |is_beside_kernel, direction, action, templates: &[policy::Template]| {
+            let steering = Steering { is_beside_kernel, ..Steering::default() };
+            let policy = with(direction, action, templates);
+            steering.with(HashSet::new(), &[policy], []).protected.len()
+        };
+        let actions = [Action::Allow, Action::Block, Action::Leave];
+        let of = |beside, direction, templates: &[policy::Template]| {
+            actions.map(|action| taken(beside, direction, action, templates))
+        };
+        assert_eq!(of(false, Direction::Out, &[template]), [1, 1, 1]);
+        assert_eq!(of(false, Direction::Out, &[]), [0, 1, 0]);
+        // On its way between the kernel and the fast path it is led here, too.
+        assert_eq!(of(true, Direction::Out, &[template]), [1, 0, 1]);
+        assert_eq!(of(true, Direction::Out, &[]), [0, 0, 0]);
+        assert_eq!(of(true, Direction::Forward, &[template]), [0, 0, 0]);
     }
 }

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dataplane::{Polling, Tables};
+use esp::Sa;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
 use mirror::Observer;
+use policy::Databases;
 use rustix::process::DumpableBehavior;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
@@ -34,14 +36,16 @@ use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
-use super::sources::builtin::{Restored, SaRules};
+use super::sources::builtin::Restored;
+use super::sources::kernel::KernelSource;
+use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
 use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, tun_config};
 use crate::cli::RunArgs;
-use crate::config::Config;
+use crate::config::{Config, SourceChoice};
 use crate::paths;
 
 /// How long a start waits for a daemon of the same name to be gone.
@@ -137,8 +141,15 @@ impl Daemon {
             allow_weak: config.crypto.allow_weak,
             tunnel_headers: config.tunnel_headers.into(),
         };
-        let restored = Restored::new(vault, &records, providers.clone(), rules)?;
-        drop(records);
+        let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
+        let is_beside_kernel = match config.source {
+            SourceChoice::Builtin => false,
+            SourceChoice::Kernel if !records.is_empty() => {
+                return Err(StartError::VaultInUse(config.name.clone()));
+            }
+            SourceChoice::Kernel => true,
+            SourceChoice::Auto => kernel_sad.count() > 0 && records.is_empty(),
+        };
 
         // 3.
         let guard = Guard::open(&config.name, &config.tun.interface, &directory)?;
@@ -160,6 +171,20 @@ impl Daemon {
             warn!("{error}; packets that Linux marks, and a policy protects, are blocked");
         }
         let private = Private::set_up(&config.tun, tun_ifindex, send_marks.is_ok())?;
+        let observer = Observer::new()?;
+        let source = match is_beside_kernel {
+            true => {
+                let local = observer.snapshot().addresses().map(|a| a.addr).collect();
+                let providers = providers.clone();
+                let source = KernelSource::new(vault, providers, rules, tun_ifindex, local);
+                Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
+            }
+            false => {
+                let restored = Restored::new(vault, &records, providers.clone(), rules)?;
+                Prepared::Builtin(Box::new(restored), kernel_sad)
+            }
+        };
+        drop(records);
         let tunnels = Opened::open(&config.tunnels)?;
         let way_back = WayBack::set_up(&config.tun);
         let path = paths::interface_file(&config.name);
@@ -179,7 +204,7 @@ impl Daemon {
             flows: config.worker.flows as usize,
             polling,
         };
-        let workers = Workers::start(kit, plan, restored.databases())?;
+        let workers = Workers::start(kit, plan, source.databases())?;
         for (queue, tun) in tuns.into_iter().enumerate() {
             workers.add_private(queue, tun_ifindex, Box::new(tun));
         }
@@ -187,18 +212,14 @@ impl Daemon {
         let tunnels = Tunnels::start(tunnels, &workers);
 
         // 5.
-        let observer = Observer::new()?;
         let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
         let mut ports = Ports::new(&config.ports, &umem);
         ports.set_marks(&config.marks);
         let path_mtus = PathMtuTable::new(super::lifetime_ns(&config.path_mtu));
-        let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
 
         // 6.
         let (terminate, reload) = signals()?;
-        let path = paths::xfrm_socket(&config.name);
-        let named = system(path.display().to_string());
-        let source = restored.serve_at(&path, kernel_sad).map_err(named)?;
+        let source = source.serve(&config.name)?;
         let control = Control::listen(&paths::control_socket(&config.name))
             .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
         let mut daemon = Daemon {
@@ -206,7 +227,7 @@ impl Daemon {
             config_path: args.config.config.clone(),
             providers,
             started: Instant::now(),
-            source: Box::new(source),
+            source,
             control,
             observer,
             reflection,
@@ -239,6 +260,33 @@ impl Daemon {
         };
         daemon.begin(programs);
         Ok(daemon)
+    }
+}
+
+/// The source of SAs and policies, before anybody can reach it.
+enum Prepared {
+    Builtin(Box<Restored>, KernelSad),
+    Kernel(Box<KernelSource>),
+}
+
+impl Prepared {
+    fn databases(&self) -> &Databases<Sa> {
+        match self {
+            Prepared::Builtin(restored, _) => restored.databases(),
+            Prepared::Kernel(source) => source.databases(),
+        }
+    }
+
+    /// Lets programs connect, where they are served here.
+    fn serve(self, name: &str) -> Result<Box<dyn Source>, StartError> {
+        match self {
+            Prepared::Builtin(restored, kernel_sad) => {
+                let path = paths::xfrm_socket(name);
+                let named = system(path.display().to_string());
+                Ok(Box::new(restored.serve_at(&path, kernel_sad).map_err(named)?))
+            }
+            Prepared::Kernel(source) => Ok(source),
+        }
     }
 }
 

@@ -423,7 +423,6 @@ impl Workers {
     /// Has the home of an inbound SA unite its replay window with that of somebody who has opened packets of
     /// it as well ([`Command::MergeWindow`]), and does not wait for it. Each worker answers whether it was
     /// the home; none need be listened to.
-    #[allow(dead_code, reason = "of a source of SAs that the kernel has as well")]
     pub fn merge_window(&self, sa: &SaId, edge: u64, received: &[u64]) -> Receiver<bool> {
         let (done, answers) = channel();
         for worker in 0..self.running.len() {

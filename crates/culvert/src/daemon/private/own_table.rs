@@ -416,10 +416,10 @@ fn held(policy: &PolicyConfig, is_for_marks: bool) -> Option<(Prefix, Prefix, He
         s.protocol == 0 && s.src_port.mask == 0 && s.dst_port.mask == 0 && s.ifindex == 0;
     let effect = match (policy.action, policy.templates.is_empty()) {
         (Action::Block, _) => Effect::Block,
-        (Action::Allow, false) => Effect::Protect,
-        // What is left to Linux goes by its tables, as what passes.
-        (Action::Allow, true) | (Action::Leave, _) if is_for_all => Effect::PassAll,
-        (Action::Allow, true) | (Action::Leave, _) => Effect::PassSome,
+        // Also on its way between Linux and the data path.
+        (Action::Allow | Action::Leave, false) => Effect::Protect,
+        (Action::Allow | Action::Leave, true) if is_for_all => Effect::PassAll,
+        (Action::Allow | Action::Leave, true) => Effect::PassSome,
     };
     let held = Held { priority: policy.priority, index: policy.index, effect };
     Some((masked(s.dst), masked(s.src), held))

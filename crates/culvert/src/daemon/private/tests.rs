@@ -118,9 +118,9 @@ fn protect(index: u32, priority: u32, src: &str, dst: &str) -> PolicyConfig {
     PolicyConfig { templates: vec![template], ..pass(index, priority, src, dst) }
 }
 
-/// A policy that would protect, and is left to Linux.
+/// A policy that is left to Linux.
 fn leave(index: u32, priority: u32, src: &str, dst: &str) -> PolicyConfig {
-    PolicyConfig { action: Action::Leave, ..protect(index, priority, src, dst) }
+    PolicyConfig { action: Action::Leave, ..pass(index, priority, src, dst) }
 }
 
 /// The table as text, in order: "DST SRC" or "DST throw".

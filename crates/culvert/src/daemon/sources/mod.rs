@@ -3,6 +3,10 @@
 //! | Module    | Who owns them                                                            |
 //! |-----------|--------------------------------------------------------------------------|
 //! | `builtin` | Linux's XFRM databases in this process, which IKE daemons reach by socket |
+//! | `kernel`  | the kernel's own XFRM databases, from which packets are taken over        |
+//!
+//! What both need: `set_marks` (the marks that SAs give), `last_numbers` (the alarm before numbers end),
+//! `weak` (algorithms that are taken only when told).
 //!
 //! The daemon's loop serves a source when a descriptor or a deadline says so, lets guard, steering
 //! and routes follow what changed, and has it confirmed then:
@@ -20,16 +24,21 @@
 //! [`Source::serve`], when its deadline has passed.
 
 pub mod builtin;
+pub mod kernel;
+mod last_numbers;
+mod set_marks;
+mod weak;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use crypto::Keys;
-use esp::Sa;
-use policy::{Databases, Marks, SaId};
+use esp::{Sa, TunnelHeaders};
+use policy::{Databases, Marks, SaConfig, SaId};
 use wire::Headers;
+use xfrm::{Counters, Replay};
 
 /// The owner of SAs and policies. For one thread.
 pub trait Source {
@@ -85,12 +94,6 @@ pub trait Source {
         Vec::new()
     }
 
-    /// Whether all packets are Linux's as soon as this thread hangs: it has the SAs and policies too, and
-    /// can carry on.
-    fn wants_watchdog(&self) -> bool {
-        false
-    }
-
     /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.
     fn keys_of(&self, sa: &SaId) -> Option<Keys>;
 
@@ -106,6 +109,38 @@ pub trait Source {
     /// Tries again what failed.
     fn retry(&mut self);
 
+    /// Whether the kernel owns SAs and policies: it stands guard itself, and carries on when this process ends
+    /// or hangs.
+    fn is_beside_kernel(&self) -> bool {
+        false
+    }
+
+    /// The addresses of this host are these.
+    fn set_local(&mut self, _local: HashSet<IpAddr>) {}
+
+    /// What the kernel has received by SAs of the fast path.
+    fn take_merges(&mut self) -> Vec<Merge> {
+        Vec::new()
+    }
+
+    /// SAs that the fast path does not have.
+    fn left(&self) -> Vec<LeftSa> {
+        Vec::new()
+    }
+
+    /// Brings what [`Source::left`] tells up to date.
+    fn refresh(&mut self) {}
+
+    /// Whether workers have to let go of an SA before [`Source::serve`] goes on with it.
+    fn awaits_workers(&self) -> bool {
+        false
+    }
+
+    /// Gives back what was taken from the owner, with [`Source::serve`]; whether all of it is.
+    fn release(&mut self) -> bool {
+        true
+    }
+
     /// Ends in order. No worker runs. SAs and policies that are left are kept for the next start.
     fn shut_down(self: Box<Self>);
 }
@@ -119,4 +154,47 @@ pub struct SaStep {
     pub spi: u32,
     /// It was added; otherwise it was removed.
     pub is_added: bool,
+}
+
+/// Numbers that were received by an SA elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merge {
+    /// The SA.
+    pub sa: SaId,
+    /// The highest of them.
+    pub edge: u64,
+    /// Bit 0 of the first word is the highest, the next bit the number before it.
+    pub received: Vec<u64>,
+}
+
+/// An SA that is left to the kernel.
+#[derive(Clone, Debug)]
+pub struct LeftSa {
+    /// Its identity.
+    pub id: SaId,
+    /// Outer source address.
+    pub src: IpAddr,
+    /// Ties it to policies.
+    pub reqid: u32,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+    /// `XFRM_MODE_*`.
+    pub mode: u8,
+    /// It, where culvert could carry it.
+    pub config: Option<SaConfig>,
+    /// Its counters.
+    pub counters: Counters,
+    /// Its sequence numbers.
+    pub replay: Replay,
+    /// Why it is left.
+    pub why: String,
+}
+
+/// What the configuration says about all SAs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SaRules {
+    /// Whether DES, 3DES and MD5 are taken.
+    pub allow_weak: bool,
+    /// The headers of tunnels.
+    pub tunnel_headers: TunnelHeaders,
 }

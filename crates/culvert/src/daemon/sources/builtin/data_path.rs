@@ -8,15 +8,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crypto::{EngineError, Keys, Providers, Session};
-use esp::{LiveNumbers, Sa, TunnelHeaders};
+use esp::{LiveNumbers, Sa};
 use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
-use super::set_marks::SetMarks;
-use super::{last_numbers, weak};
-use crate::daemon::sources::SaStep;
+use crate::daemon::sources::set_marks::SetMarks;
+use crate::daemon::sources::{SaRules, SaStep, last_numbers, weak};
 
 /// Positive errnos, as the kernel answers them.
 mod errno {
@@ -24,15 +23,6 @@ mod errno {
     pub const ESRCH: i32 = 3;
     pub const ENOMEM: i32 = 12;
     pub const ENOSYS: i32 = 38;
-}
-
-/// What the configuration says about all SAs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct SaRules {
-    /// Whether DES, 3DES and MD5 are taken.
-    pub allow_weak: bool,
-    /// The headers of tunnels.
-    pub tunnel_headers: TunnelHeaders,
 }
 
 /// The data path behind the database.
@@ -345,7 +335,7 @@ fn set_counters(sa: &Sa, counters: &Counters) {
 mod tests {
     use crypto::{AesKey, IcvLen, Suite};
     use engine_openssl::OpensslProvider;
-    use esp::{Mode, OuterDscp, Protocol, SaFlags, SaParams};
+    use esp::{Mode, OuterDscp, Protocol, SaFlags, SaParams, TunnelHeaders};
     use policy::{Mark, VolumeLimits};
 
     use super::*;

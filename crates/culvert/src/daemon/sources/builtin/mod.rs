@@ -5,18 +5,13 @@
 //! | this one    | when server, databases and journal are served                     |
 //! | `data_path` | how SAs and policies of the databases become the data path's      |
 //! | `journal`   | how a change gets into the vault                                  |
-//! | `last_numbers` | when an SA has few sequence numbers left                     |
-//! | `set_marks` | which marks SAs give to what they decrypt                         |
 //! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
 
 mod data_path;
 mod journal;
-mod last_numbers;
 mod numbers;
-mod set_marks;
 #[cfg(test)]
 mod testing;
-mod weak;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -35,10 +30,10 @@ use vault::{Record, Vault, VaultError};
 use wire::Headers;
 use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Settings};
 
-pub use self::data_path::{DataPath, SaRules};
+pub use self::data_path::DataPath;
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
-use super::{SaStep, Source};
+use super::{SaRules, SaStep, Source};
 use crate::daemon::clock::now;
 
 /// The databases before anybody can reach them.

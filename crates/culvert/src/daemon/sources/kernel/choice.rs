@@ -1,0 +1,238 @@
+//! Which SAs and policies the fast path takes: decisions alone.
+//!
+//! A policy is taken if culvert can carry it out with every SA that the kernel might choose for it, and
+//! an SA is taken if every policy that might choose it is. So for no packet the kernel and the fast path
+//! both encrypt by one SA. Both rules are applied until nothing changes any more.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use policy::{Action, Direction};
+
+use super::model::{Component, KnownSa, Model, SaKey, Side, side_of};
+use super::why::{Why, policy as reason};
+
+/// What is decided about a component.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// Each SA: `None` for those that the fast path takes, else why not.
+    pub sas: BTreeMap<SaKey, Option<Why>>,
+    /// Each policy: `None` for those that the fast path takes, else why not.
+    pub policies: BTreeMap<u32, Option<&'static str>>,
+}
+
+impl Choice {
+    /// Decides about a component. `is_stopping`: everything goes back.
+    pub fn of(model: &Model, component: &Component, is_stopping: bool, now: Instant) -> Choice {
+        let mut choice = Choice::default();
+        for key in &component.sas {
+            let known = model.sa(key);
+            let why = match known {
+                _ if is_stopping => Some(Why::Stopping),
+                Some(known) => own_reason(known, now),
+                None => None,
+            };
+            choice.sas.insert(*key, why);
+        }
+        for index in &component.policies {
+            choice.policies.insert(*index, policy_reason(model, *index));
+        }
+        let users = choice.users(model);
+        while choice.step(model, &users) {}
+        choice
+    }
+
+    /// The policies that may choose each SA.
+    fn users(&self, model: &Model) -> BTreeMap<SaKey, BTreeSet<u32>> {
+        let mut users: BTreeMap<SaKey, BTreeSet<u32>> = BTreeMap::new();
+        for index in self.policies.keys() {
+            let Some(policy) = model.policy(*index) else { continue };
+            let side = side_of(policy.config.direction);
+            for key in policy.wanted.iter().flat_map(|wanted| model.candidates(wanted, side)) {
+                users.entry(*key).or_default().insert(*index);
+            }
+        }
+        users
+    }
+
+    /// Applies both rules once; returns whether something has changed.
+    fn step(&mut self, model: &Model, users: &BTreeMap<SaKey, BTreeSet<u32>>) -> bool {
+        let mut has_changed = false;
+        for (index, why) in self.policies.iter_mut().filter(|(_, why)| why.is_none()) {
+            let Some(policy) = model.policy(*index) else { continue };
+            let side = side_of(policy.config.direction);
+            let stays = |key: &SaKey| self.sas.get(key).is_some_and(Option::is_some);
+            if policy.wanted.iter().any(|wanted| model.candidates(wanted, side).any(stays)) {
+                (*why, has_changed) = (Some(reason::SA), true);
+            }
+        }
+        for (key, why) in self.sas.iter_mut().filter(|(_, why)| why.is_none()) {
+            let Some(of) = users.get(key) else {
+                (*why, has_changed) = (Some(Why::NoPolicy), true);
+                continue;
+            };
+            let stays = |index: &u32| {
+                let reason = self.policies.get(index).copied().flatten()?;
+                Some(Why::Policy { index: *index, reason })
+            };
+            if let Some(stays) = of.iter().find_map(stays) {
+                (*why, has_changed) = (Some(stays), true);
+            }
+        }
+        has_changed
+    }
+}
+
+/// Why an SA stays with the kernel, whatever policies there are.
+fn own_reason(known: &KnownSa, now: Instant) -> Option<Why> {
+    let learnt = &known.learnt;
+    match &learnt.carried {
+        Err(failure) => return Some(Why::Failure(failure.clone())),
+        Ok(_) if learnt.is_offloaded => return Some(Why::Offloaded),
+        Ok((config, _)) if config.mark.mask != 0 => return Some(Why::Mark),
+        Ok((config, _)) if config.if_id != 0 => return Some(Why::Interface),
+        Ok(_) => {}
+    }
+    match known.side {
+        None => Some(Why::Ends),
+        Some(_) if known.left_until.is_some_and(|until| until > now) => Some(Why::InUse),
+        // What the fast path refused before it will refuse again.
+        Some(_) => known.why.clone().filter(|why| matches!(why, Why::Refused(_))),
+    }
+}
+
+/// Why a policy stays with the kernel, whatever SAs there are.
+fn policy_reason(model: &Model, index: u32) -> Option<&'static str> {
+    let policy = model.policy(index)?;
+    let config = &policy.config;
+    if policy.failure.is_some() {
+        return Some(reason::FAILURE);
+    }
+    if config.action == Action::Block {
+        return None;
+    }
+    if config.mark.mask != 0 {
+        return Some(reason::MARK);
+    }
+    if config.if_id != 0 {
+        return Some(reason::INTERFACE);
+    }
+    if config.templates.iter().any(|template| template.optional) {
+        return Some(reason::OPTIONAL);
+    }
+    let has_sa = |wanted| model.candidates(wanted, Side::Out).next().is_some();
+    let is_out = config.direction == Direction::Out;
+    (is_out && !policy.wanted.iter().all(has_sa)).then_some(reason::NO_SA)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::time::Duration;
+
+    use policy::Direction::{In, Out};
+
+    use super::super::model::Link;
+    use super::super::testing::{HERE, THERE, beet, policy, sa};
+    use super::*;
+
+    const TO: (std::net::IpAddr, std::net::IpAddr) = (HERE, THERE);
+    const FROM: (std::net::IpAddr, std::net::IpAddr) = (THERE, HERE);
+
+    fn model(sas: Vec<xfrm::LearntSa>, policies: Vec<xfrm::LearntPolicy>) -> Model {
+        let mut model = Model::default();
+        model.set_local(HashSet::from([HERE]));
+        sas.into_iter().for_each(|sa| {
+            model.put_sa(sa);
+        });
+        policies.into_iter().for_each(|policy| {
+            model.put_policy(policy);
+        });
+        model
+    }
+
+    /// The SPIs and the policies that are taken, over all components.
+    fn taken(model: &Model) -> (Vec<u32>, Vec<u32>) {
+        let (mut done, mut sas, mut policies) = (HashSet::new(), Vec::new(), Vec::new());
+        let mut links: Vec<Link> = model.links().collect();
+        links.sort();
+        for link in links {
+            if done.contains(&link) {
+                continue;
+            }
+            let component = model.component(link, &mut done);
+            let choice = Choice::of(model, &component, false, Instant::now());
+            let spi = |key: &SaKey| model.sa(key).expect("known").learnt.id.spi;
+            sas.extend(choice.sas.iter().filter(|(_, why)| why.is_none()).map(|(key, _)| spi(key)));
+            policies.extend(choice.policies.iter().filter(|(_, w)| w.is_none()).map(|(i, _)| *i));
+        }
+        sas.sort_unstable();
+        policies.sort_unstable();
+        (sas, policies)
+    }
+
+    #[test]
+    fn a_tunnel_is_taken_with_its_policies() {
+        let sas = vec![sa(1, TO, 7), sa(2, FROM, 7), sa(3, TO, 7)];
+        let model = model(sas, vec![policy(9, Out, TO, &[7]), policy(8, In, FROM, &[7])]);
+        assert_eq!(taken(&model), (vec![1, 2, 3], vec![8, 9]));
+    }
+
+    #[test]
+    fn an_sa_that_no_policy_asks_for_stays() {
+        let model = model(vec![sa(1, TO, 7), sa(2, TO, 8)], vec![policy(9, Out, TO, &[7])]);
+        assert_eq!(taken(&model), (vec![1], vec![9]));
+    }
+
+    #[test]
+    fn a_policy_without_an_sa_stays_and_the_kernel_asks_for_one() {
+        let model = model(Vec::new(), vec![policy(9, Out, TO, &[7])]);
+        assert_eq!(taken(&model), (vec![], vec![]));
+    }
+
+    #[test]
+    fn what_shares_an_sa_with_a_policy_that_stays_stays_too() {
+        // Policy 9 could be taken, but 17 asks for its SA as well, and has one that cannot.
+        let sas = vec![sa(1, TO, 7), beet(2, TO, 8), sa(3, TO, 6)];
+        let mixed = policy(17, Out, TO, &[7, 8]);
+        let model = model(sas, vec![policy(9, Out, TO, &[7]), mixed, policy(25, Out, TO, &[6])]);
+        assert_eq!(taken(&model), (vec![3], vec![25]));
+    }
+
+    #[test]
+    fn an_sa_that_cannot_be_carried_keeps_its_siblings() {
+        let mut offloaded = sa(2, TO, 7);
+        offloaded.is_offloaded = true;
+        let model = model(vec![sa(1, TO, 7), offloaded], vec![policy(9, Out, TO, &[7])]);
+        assert_eq!(taken(&model), (vec![], vec![]));
+    }
+
+    #[test]
+    fn marks_interfaces_optional_templates_and_foreign_ends_stay() {
+        let policies = |change: &dyn Fn(&mut xfrm::LearntPolicy)| {
+            let mut changed = policy(9, Out, TO, &[7]);
+            change(&mut changed);
+            taken(&model(vec![sa(1, TO, 7)], vec![changed]))
+        };
+        assert_eq!(policies(&|_| {}), (vec![1], vec![9]));
+        let none = (vec![], vec![]);
+        assert_eq!(policies(&|p| p.config.mark = policy::Mark { value: 1, mask: 1 }), none);
+        assert_eq!(policies(&|p| p.config.if_id = 3), none);
+        assert_eq!(policies(&|p| p.config.templates[0].optional = true), none);
+        assert_eq!(policies(&|p| p.failure = Some(xfrm::Failure::TemplateMode)), none);
+        let foreign = (THERE, std::net::IpAddr::from([203, 0, 113, 1]));
+        let model = model(vec![sa(1, foreign, 7)], vec![policy(9, Out, foreign, &[7])]);
+        assert_eq!(taken(&model), none);
+    }
+
+    #[test]
+    fn what_the_kernel_uses_stays_for_a_while() {
+        let mut model = model(vec![sa(1, TO, 7)], vec![policy(9, Out, TO, &[7])]);
+        let key = *model.sas().next().expect("one").0;
+        let later = Instant::now() + Duration::from_secs(30);
+        model.sa_mut(&key).expect("known").left_until = Some(later);
+        assert_eq!(taken(&model), (vec![], vec![]));
+        model.sa_mut(&key).expect("known").left_until = Some(Instant::now());
+        assert_eq!(taken(&model), (vec![1], vec![9]));
+    }
+}

@@ -1,0 +1,120 @@
+//! Outbound numbers: how the fast path gets some from the kernel, and gives the rest back.
+//!
+//! The kernel's own last number always is at or beyond what the fast path may use (its ceiling), so the
+//! kernel can go on at any moment, also when this process is killed, and no number is used twice.
+//!
+//! The kernel may encrypt between two requests. It counts a packet and takes a number under one lock, so
+//! its count of packets tells whether it has: a lease with which it came in between is not used.
+
+use std::io;
+
+use policy::SaId;
+use xfrm::{Kernel, KernelNumbers};
+
+/// How many numbers a lease has: at 4 million packets a second they last a second.
+pub const NUMBERS: u64 = 1 << 22;
+
+/// With fewer left than this a lease is renewed.
+pub const RENEW_BELOW: u64 = NUMBERS / 2;
+
+/// How often a lease is tried for, while the kernel encrypts.
+const ATTEMPTS: usize = 8;
+
+/// What became of a lease.
+pub enum Lease {
+    /// The numbers after the first one's `replay.sent`, up to the second, are the fast path's.
+    Taken(KernelNumbers, u64),
+    /// The SA is not there.
+    Gone,
+    /// The kernel encrypts by it.
+    InUse,
+}
+
+/// Takes numbers for an SA that the kernel has used until now.
+///
+/// # Errors
+/// The kernel did not answer or did not take them.
+pub fn take(kernel: &mut Kernel, id: &SaId, is_esn: bool) -> io::Result<Lease> {
+    for _ in 0..ATTEMPTS {
+        let Some(before) = kernel.numbers(id)? else { return Ok(Lease::Gone) };
+        if let Some(ceiling) = set(kernel, id, &before, is_esn)? {
+            return Ok(Lease::Taken(before, ceiling));
+        }
+    }
+    Ok(Lease::InUse)
+}
+
+/// Takes further numbers for an SA that the kernel has not used since `written`.
+///
+/// # Errors
+/// The kernel did not answer or did not take them.
+pub fn renew(
+    kernel: &mut Kernel,
+    id: &SaId,
+    written: &KernelNumbers,
+    is_esn: bool,
+) -> io::Result<Lease> {
+    let Some(before) = kernel.numbers(id)? else { return Ok(Lease::Gone) };
+    if is_used(&before, written) {
+        return Ok(Lease::InUse);
+    }
+    Ok(match set(kernel, id, &before, is_esn)? {
+        Some(ceiling) => Lease::Taken(before, ceiling),
+        None => Lease::InUse,
+    })
+}
+
+/// Whether the kernel has encrypted since it was told these numbers.
+pub fn is_used(now: &KernelNumbers, written: &KernelNumbers) -> bool {
+    now.replay.sent != written.replay.sent || now.counters.packets != written.counters.packets
+}
+
+/// Moves the kernel's number on by a lease; returns where to, `None` if the kernel came in between.
+fn set(
+    kernel: &mut Kernel,
+    id: &SaId,
+    before: &KernelNumbers,
+    is_esn: bool,
+) -> io::Result<Option<u64>> {
+    let last = if is_esn { u64::MAX } else { u64::from(u32::MAX) };
+    let mut leased = before.clone();
+    leased.replay.sent = before.replay.sent.saturating_add(NUMBERS).min(last);
+    if !kernel.set_replay(id, &leased)? {
+        return Ok(None);
+    }
+    let after = kernel.numbers(id)?;
+    let is_exact = after.is_some_and(|after| !is_used(&after, &leased));
+    Ok(is_exact.then_some(leased.replay.sent))
+}
+
+/// Gives the numbers after `last` back; `leased` is what the kernel was told last, with the counters that
+/// it has. Returns whether the SA is there.
+///
+/// # Errors
+/// The kernel did not answer or did not take them.
+pub fn give_back(
+    kernel: &mut Kernel,
+    id: &SaId,
+    leased: &KernelNumbers,
+    last: u64,
+) -> io::Result<bool> {
+    let Some(before) = kernel.numbers(id)? else { return Ok(false) };
+    if is_used(&before, leased) {
+        // It goes on beyond the lease.
+        return Ok(true);
+    }
+    let mut exact = before.clone();
+    exact.replay.sent = last;
+    if !kernel.set_replay(id, &exact)? {
+        return Ok(false);
+    }
+    let Some(after) = kernel.numbers(id)? else { return Ok(false) };
+    let used = after.counters.packets.saturating_sub(before.counters.packets);
+    if after.replay.sent != last.saturating_add(used) {
+        // It has used numbers beyond the lease, before it was told: it must not come there again.
+        let mut beyond = before;
+        beyond.replay.sent = beyond.replay.sent.saturating_add(used);
+        return kernel.set_replay(id, &beyond);
+    }
+    Ok(true)
+}

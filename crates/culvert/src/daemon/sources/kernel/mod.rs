@@ -1,0 +1,521 @@
+//! The kernel's own XFRM databases: culvert learns them, and takes packets over from the kernel.
+//!
+//! | Module       | What it knows                                                        |
+//! |--------------|----------------------------------------------------------------------|
+//! | this one     | what is done when: events, decisions, crossings, what is due by time |
+//! | `model`      | what the kernel has, and which SAs and policies belong together      |
+//! | `choice`     | which of them the fast path takes: decisions alone                   |
+//! | `why`        | why the others stay                                                  |
+//! | `published`  | what the data path has of them                                       |
+//! | `crossing`   | how an SA gets into the fast path, and back                          |
+//! | `lease`      | outbound numbers                                                     |
+//! | `write_back` | what the kernel is told meanwhile                                    |
+//! | `timing`     | how often things are looked at                                       |
+//!
+//! The kernel stays the owner. Whatever happens to this process, it can go on with every SA: its outbound
+//! numbers are always at or beyond those of the fast path, and packets reach it as soon as nobody
+//! takes them.
+
+mod choice;
+mod crossing;
+mod lease;
+mod model;
+mod published;
+#[cfg(test)]
+mod testing;
+mod timing;
+mod why;
+mod write_back;
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use crypto::{Keys, Providers};
+use esp::Sa;
+use policy::{Databases, Direction, Marks, SaId};
+use tracing::{debug, error, info, warn};
+use vault::Vault;
+use wire::Headers;
+use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
+
+use self::choice::Choice;
+use self::model::{Link, Model, Place, SaKey, Side};
+use self::published::{Hand, Published};
+use self::timing::STEP;
+use super::{LeftSa, Merge, SaRules, SaStep, Source};
+use crate::daemon::clock::now;
+
+/// Most datagrams of events that one round reads.
+const EVENTS_AT_ONCE: usize = 1024;
+
+/// How often a dump that changes have overtaken is made again.
+const DUMPS: usize = 5;
+
+/// The kernel's databases, and what of them is in the fast path.
+pub struct KernelSource {
+    kernel: Kernel,
+    events: KernelEvents,
+    model: Model,
+    published: Published,
+    /// What has to be decided about.
+    touched: HashSet<Link>,
+    /// SAs on their way.
+    moving: BTreeSet<SaKey>,
+    /// When the kernel is to be told of an SA.
+    to_write: BTreeSet<(Instant, SaKey)>,
+    /// When something is to be decided about again.
+    revisits: BTreeSet<(Instant, Link)>,
+    samples: Vec<(IpAddr, u32)>,
+    merges: Vec<Merge>,
+    generation: u64,
+    private: u32,
+    is_stopping: bool,
+    trouble: Option<String>,
+    /// Its lock keeps a second daemon of this name away.
+    vault: Vault,
+}
+
+impl KernelSource {
+    /// Subscribes, and learns what there is. `private` is the private interface, by which IPv6 packets pass
+    /// the kernel's policies (they have no `disable_xfrm`).
+    ///
+    /// # Errors
+    /// The kernel has no XFRM, or does not let this process ask.
+    pub fn new(
+        vault: Vault,
+        providers: Providers,
+        rules: SaRules,
+        private: u32,
+        local: HashSet<IpAddr>,
+    ) -> io::Result<KernelSource> {
+        // First: what changes meanwhile is told.
+        let events = KernelEvents::open()?;
+        let mut source = KernelSource {
+            kernel: Kernel::open()?,
+            events,
+            model: Model::default(),
+            published: Published::new(providers, rules),
+            touched: HashSet::new(),
+            moving: BTreeSet::new(),
+            to_write: BTreeSet::new(),
+            revisits: BTreeSet::new(),
+            samples: Vec::new(),
+            merges: Vec::new(),
+            generation: 0,
+            private,
+            is_stopping: false,
+            trouble: None,
+            vault,
+        };
+        source.model.set_local(local);
+        source.let_private_pass();
+        source.learn_all()?;
+        info!(
+            sas = source.model.sas().count(),
+            policies = source.model.policy_indices().count(),
+            "the kernel's SAs and policies are learnt"
+        );
+        Ok(source)
+    }
+
+    /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
+    /// judged, and what goes by it.
+    fn let_private_pass(&mut self) {
+        for direction in DIRECTIONS {
+            if let Err(error) = self.kernel.put_bypass(direction, self.private) {
+                debug!(%error, ?direction, "IPv6 through the private interface");
+            }
+        }
+    }
+
+    /// Learns everything anew, and forgets what is gone.
+    fn learn_all(&mut self) -> io::Result<()> {
+        for attempt in 1..=DUMPS {
+            let (policies, stale_policies) = self.kernel.policies()?;
+            let (sas, stale_sas) = self.kernel.sas(&mut self.generation, now())?;
+            if (stale_policies || stale_sas) && attempt < DUMPS {
+                continue;
+            }
+            let there: HashSet<SaKey> = sas.iter().map(|sa| SaKey::from(&sa.id)).collect();
+            let gone: Vec<SaKey> =
+                self.model.sas().map(|(key, _)| *key).filter(|key| !there.contains(key)).collect();
+            gone.iter().for_each(|key| self.sa_gone(key));
+            let there: HashSet<u32> = policies.iter().map(|p| p.config.index).collect();
+            let gone: Vec<u32> =
+                self.model.policy_indices().filter(|index| !there.contains(index)).collect();
+            gone.into_iter().for_each(|index| self.policy_gone(index));
+            policies.into_iter().for_each(|policy| self.policy_came(policy));
+            sas.into_iter().for_each(|sa| self.sa_came(sa));
+            break;
+        }
+        let defaults = self.kernel.defaults()?;
+        self.published.set_defaults(defaults);
+        Ok(())
+    }
+
+    /// Takes over what the kernel tells.
+    fn hear(&mut self) -> io::Result<()> {
+        let events = self.events.poll(EVENTS_AT_ONCE)?;
+        if events.iter().any(|event| matches!(event, KernelEvent::All)) {
+            self.let_private_pass();
+            return self.learn_all();
+        }
+        // Linux tells what was requested; what the SA is has to be asked for, once for all events.
+        let mut asked = HashSet::new();
+        for event in events {
+            match event {
+                KernelEvent::Sa(id) | KernelEvent::SaDying(id) => {
+                    if asked.insert(SaKey::from(&id)) {
+                        self.generation += 1;
+                        match self.kernel.sa(&id, self.generation, now())? {
+                            Some(sa) => self.sa_came(sa),
+                            None => self.sa_gone(&SaKey::from(&id)),
+                        }
+                    }
+                }
+                KernelEvent::SaGone(id) => {
+                    let key = SaKey::from(&id);
+                    asked.remove(&key);
+                    self.sa_gone(&key);
+                }
+                KernelEvent::Used(id) => self.used_by_kernel(SaKey::from(&id)),
+                KernelEvent::Policy(policy) => self.policy_came(policy),
+                KernelEvent::PolicyGone(index) => self.policy_gone(index),
+                KernelEvent::All => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn sa_came(&mut self, mut sa: LearntSa) {
+        let key = SaKey::from(&sa.id);
+        if let Some(known) = self.model.sa(&key)
+            && let (Ok((new, keys)), Ok((old, old_keys))) = (&mut sa.carried, &known.learnt.carried)
+        {
+            new.generation = old.generation;
+            if keys != old_keys || new.params.suite != old.params.suite {
+                // Another SA by the same name.
+                self.sa_gone(&key);
+            } else if new != old && known.place != Place::Kernel {
+                let config = new.clone();
+                if let Err(text) = self.published.update(&config) {
+                    warn!(spi = format!("{:#010x}", config.params.spi), "{text}");
+                }
+            }
+        }
+        self.touched.extend(self.model.put_sa(sa));
+    }
+
+    fn sa_gone(&mut self, key: &SaKey) {
+        let Some((known, link)) = self.model.remove_sa(key) else { return };
+        let id = known.learnt.id;
+        if self.published.remove(&id).is_some() && known.side == Some(Side::In) {
+            self.published.steer(&id, false);
+        }
+        self.moving.remove(key);
+        self.touched.insert(link);
+    }
+
+    fn policy_came(&mut self, policy: LearntPolicy) {
+        let config = &policy.config;
+        if config.selector.ifindex == self.private && self.private != 0 {
+            return;
+        }
+        match self.is_taken_alone(&policy) {
+            Some(true) => self.published.put_policy(config, Hand::Culvert),
+            Some(false) => self.published.put_policy(config, Hand::Linux),
+            None if !self.published.has_policy(config.index) => {
+                self.published.put_policy(config, Hand::Linux);
+            }
+            // It stays as it is until it is decided about: at once, with all that has come.
+            None => {}
+        }
+        self.touched.extend(self.model.put_policy(policy));
+    }
+
+    /// Whether a policy is taken, where that does not depend on SAs.
+    fn is_taken_alone(&self, policy: &LearntPolicy) -> Option<bool> {
+        let config = &policy.config;
+        let is_carried = policy.failure.is_none();
+        match config.direction {
+            // What they say about packets that the fast path has decrypted.
+            Direction::In | Direction::Forward => Some(is_carried),
+            Direction::Out if config.templates.is_empty() => {
+                Some(is_carried && config.mark.mask == 0)
+            }
+            Direction::Out => None,
+        }
+    }
+
+    fn policy_gone(&mut self, index: u32) {
+        self.touched.extend(self.model.remove_policy(index));
+        self.published.remove_policy(index);
+    }
+
+    /// Decides about everything that something has happened to.
+    fn decide(&mut self) {
+        let now = Instant::now();
+        while let Some((_, link)) = self.revisits.first().filter(|(at, _)| *at <= now).copied() {
+            self.revisits.pop_first();
+            self.touched.insert(link);
+        }
+        let touched = std::mem::take(&mut self.touched);
+        let mut done = HashSet::new();
+        for link in touched {
+            if done.contains(&link) {
+                continue;
+            }
+            let component = self.model.component(link, &mut done);
+            let choice = Choice::of(&self.model, &component, self.is_stopping, now);
+            self.carry_out(choice);
+        }
+    }
+
+    fn carry_out(&mut self, choice: Choice) {
+        let mut entering = Vec::new();
+        for (key, why) in choice.sas {
+            let Some(known) = self.model.sa_mut(&key) else { continue };
+            match (why, known.place) {
+                (None, Place::Kernel) => entering.push(key),
+                (Some(why), Place::Fast | Place::Entering(_)) => self.leave(key, why),
+                (why @ Some(_), Place::Kernel) => known.why = why,
+                _ => {}
+            }
+        }
+        for (index, why) in choice.policies {
+            let Some(policy) = self.model.policy(index) else { continue };
+            let (config, is_taken) = (policy.config.clone(), self.is_taken_alone(policy));
+            if is_taken.is_some() {
+                continue;
+            }
+            match (why, self.published.hand(index)) {
+                // Its packets are led here first, and taken when that is done.
+                (None, Some(Hand::Linux) | None) => {
+                    self.published.put_policy(&config, Hand::LinuxByCulvert);
+                }
+                (None, Some(hand)) => self.published.put_policy(&config, hand),
+                (Some(_), _) if !self.has_sa_on_its_way(index) => {
+                    self.published.put_policy(&config, Hand::Linux);
+                }
+                _ => {}
+            }
+        }
+        entering.into_iter().for_each(|key| self.enter(key));
+    }
+
+    /// The policies of an outbound SA that Linux still carries out.
+    fn policies_of_linux(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
+        let link = self.model.link_of(&key);
+        let component = link.map(|link| self.model.component(link, &mut HashSet::new()));
+        let indices = component.into_iter().flat_map(|component| component.policies);
+        let policies = indices.filter(|i| self.published.hand(*i) == Some(Hand::LinuxByCulvert));
+        policies.filter_map(|index| self.model.policy(index)).filter(move |policy| {
+            let mut wanted = policy.wanted.iter();
+            wanted.any(|w| self.model.candidates(w, Side::Out).any(|candidate| *candidate == key))
+        })
+    }
+
+    /// Whether Linux still carries out policies of an outbound SA.
+    fn has_policies_of_linux(&self, key: &SaKey) -> bool {
+        self.policies_of_linux(*key).next().is_some()
+    }
+
+    /// Takes the policies of an outbound SA from Linux: until it is published, their packets are held.
+    fn take_policies(&mut self, key: &SaKey) {
+        let configs: Vec<_> = self.policies_of_linux(*key).map(|p| p.config.clone()).collect();
+        configs.iter().for_each(|config| self.published.put_policy(config, Hand::Culvert));
+    }
+
+    /// Whether an SA of a policy is in the fast path, or on its way there or back.
+    fn has_sa_on_its_way(&self, index: u32) -> bool {
+        let Some(policy) = self.model.policy(index) else { return false };
+        let side = model::side_of(policy.config.direction);
+        let candidates = policy.wanted.iter().flat_map(|w| self.model.candidates(w, side));
+        candidates.filter_map(|key| self.model.sa(key)).any(|sa| sa.place != Place::Kernel)
+    }
+}
+
+impl Source for KernelSource {
+    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
+        fds.push(self.events.fd());
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        if !self.touched.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let now = Instant::now();
+        let moving = (!self.moving.is_empty()).then_some(STEP);
+        let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
+        let write = at(self.to_write.first().map(|(at, _)| *at));
+        let revisit = at(self.revisits.first().map(|(at, _)| *at));
+        [moving, write, revisit].into_iter().flatten().min()
+    }
+
+    fn serve(&mut self) {
+        match self.hear() {
+            Ok(()) => self.trouble = None,
+            Err(error) => {
+                let text = format!("the kernel's XFRM: {error}");
+                if self.trouble.as_ref() != Some(&text) {
+                    error!("{text}");
+                }
+                self.trouble = Some(text);
+                // What was missed is found by a dump.
+                if let Err(error) = self.learn_all() {
+                    debug!(%error, "learning all anew");
+                }
+            }
+        }
+        self.move_on();
+        self.decide();
+        self.write_back();
+    }
+
+    fn confirm(&mut self) {}
+
+    /// The kernel asks, when Linux has the packet: what waits here waits for an SA that is being taken over.
+    fn acquire(&mut self, _policy: u32, _cpu: Option<u32>, _packet: &Headers) {}
+
+    fn volume_reached(&mut self, sa: &SaId, is_hard: bool) {
+        let key = SaKey::from(sa);
+        if let Some(known) = self.model.sa_mut(&key)
+            && let Some(entry) = self.published.databases().sa(sa)
+        {
+            known.written.counters = known.counters(entry.esp.live());
+            let told = self.kernel.set_counters(sa, &known.written);
+            if let Err(error) = told.and_then(|_| self.kernel.expire(sa, is_hard)) {
+                warn!(%error, spi = format!("{:#010x}", sa.spi), "the kernel was not told of a limit");
+            }
+        }
+    }
+
+    /// The kernel sees it by itself, and tells the owner, when it gets one of the packets.
+    fn mapping_changed(&mut self, sa: &SaId, _src: IpAddr, _src_port: u16) {
+        self.samples.push((sa.dst, sa.spi));
+    }
+
+    fn databases(&self) -> &Databases<Sa> {
+        self.published.databases()
+    }
+
+    fn take_changed_policies(&mut self) -> BTreeSet<u32> {
+        self.published.take_changed_policies()
+    }
+
+    fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
+        self.published.take_set_marks()
+    }
+
+    fn sa_changes(&self) -> u64 {
+        self.published.sa_changes()
+    }
+
+    fn owns_all_esp(&self) -> bool {
+        false
+    }
+
+    /// Inbound SAs that are taken are told as steps, from the first one on.
+    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)> {
+        Vec::new()
+    }
+
+    fn take_sa_steps(&mut self) -> Vec<SaStep> {
+        self.published.take_sa_steps()
+    }
+
+    fn keys_of(&self, sa: &SaId) -> Option<Keys> {
+        let known = self.model.sa(&SaKey::from(sa))?;
+        known.learnt.carried.as_ref().ok().map(|(_, keys)| keys.clone())
+    }
+
+    fn restored(&self) -> usize {
+        0
+    }
+
+    fn client_count(&self) -> usize {
+        0
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.trouble.iter().cloned().collect()
+    }
+
+    fn retry(&mut self) {
+        self.let_private_pass();
+    }
+
+    fn is_beside_kernel(&self) -> bool {
+        true
+    }
+
+    fn set_local(&mut self, local: HashSet<IpAddr>) {
+        if self.model.set_local(local) {
+            self.touched.extend(self.model.links());
+        }
+    }
+
+    fn take_samples(&mut self) -> Vec<(IpAddr, u32)> {
+        std::mem::take(&mut self.samples)
+    }
+
+    fn take_merges(&mut self) -> Vec<Merge> {
+        std::mem::take(&mut self.merges)
+    }
+
+    fn left(&self) -> Vec<LeftSa> {
+        let left = self.model.sas().filter(|(_, known)| known.place == Place::Kernel);
+        left.map(|(_, known)| LeftSa {
+            id: known.learnt.id,
+            src: known.learnt.src,
+            reqid: known.learnt.reqid,
+            if_id: known.learnt.if_id,
+            mode: known.learnt.mode,
+            config: known.learnt.carried.as_ref().ok().map(|(config, _)| config.clone()),
+            counters: known.learnt.numbers.counters,
+            replay: known.learnt.numbers.replay.clone(),
+            why: known.why.as_ref().map(ToString::to_string).unwrap_or_default(),
+        })
+        .collect()
+    }
+
+    /// Only what is left is told of anew: the rest is known here before the kernel knows.
+    fn refresh(&mut self) {
+        let Ok((sas, _)) = self.kernel.sas(&mut self.generation, now()) else { return };
+        for sa in sas {
+            if let Some(known) = self.model.sa_mut(&SaKey::from(&sa.id))
+                && known.place == Place::Kernel
+            {
+                known.learnt.numbers = sa.numbers;
+            }
+        }
+    }
+
+    fn awaits_workers(&self) -> bool {
+        !self.moving.is_empty()
+    }
+
+    fn release(&mut self) -> bool {
+        if !self.is_stopping {
+            self.is_stopping = true;
+            self.touched.extend(self.model.links());
+        }
+        self.touched.is_empty() && self.model.sas().all(|(_, known)| known.place == Place::Kernel)
+    }
+
+    fn shut_down(mut self: Box<Self>) {
+        for direction in DIRECTIONS {
+            if let Err(error) = self.kernel.delete_bypass(direction, self.private) {
+                debug!(%error, ?direction, "IPv6 through the private interface");
+            }
+        }
+        if let Err(error) = self.vault.wipe() {
+            warn!(%error, "the vault was not removed");
+        }
+    }
+}
+
+const DIRECTIONS: [Direction; 3] = [Direction::In, Direction::Out, Direction::Forward];

@@ -1,0 +1,344 @@
+//! What the kernel has: SAs and policies, and which of them belong together.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use esp::{LiveNumbers, Sa};
+use policy::{Direction, SaEntry, SaId};
+use xfrm::{Counters, KernelNumbers, LearntPolicy, LearntSa, Wanted};
+
+use super::published::counters_of;
+use super::why::Why;
+
+/// Which way an SA's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// To this host: it decrypts.
+    In,
+    /// From this host: it encrypts.
+    Out,
+}
+
+/// Where an SA's packets are worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the kernel.
+    Kernel,
+    /// On its way to the fast path, since then.
+    Entering(Instant),
+    /// In the fast path.
+    Fast,
+    /// On its way back to the kernel, since then.
+    Leaving(Instant),
+}
+
+/// An SA, and where it is.
+pub struct KnownSa {
+    /// As the kernel told it.
+    pub learnt: LearntSa,
+    /// Which way its packets go; `None` where that cannot be told.
+    pub side: Option<Side>,
+    /// Where it is.
+    pub place: Place,
+    /// Why it is not in the fast path.
+    pub why: Option<Why>,
+    /// What the kernel was told last, while the SA is in the fast path.
+    pub written: KernelNumbers,
+    /// When that was.
+    pub written_at: Instant,
+    /// What the kernel itself has counted, while the SA is in the fast path.
+    pub kernels: Counters,
+    /// How often the kernel has encrypted by it lately, and the last time that it did.
+    pub strikes: (u32, Instant),
+    /// Until when it is left to the kernel, which uses it as well.
+    pub left_until: Option<Instant>,
+    /// On its way in, outbound: since when the kernel is quiet, and since when packets are held.
+    pub quiet: Option<(Instant, Instant)>,
+    /// The last number that the fast path may use, where it has some.
+    pub ceiling: Option<u64>,
+    /// It was taken from packets, and its last number is not told yet.
+    pub closing: Option<Arc<SaEntry<Sa>>>,
+}
+
+impl KnownSa {
+    /// Notes what the kernel has counted since it was told something.
+    pub fn note_kernels(&mut self, now: &KernelNumbers) {
+        let told = &mut self.written.counters;
+        self.kernels.packets += now.counters.packets.saturating_sub(told.packets);
+        self.kernels.bytes += now.counters.bytes.saturating_sub(told.bytes);
+        *told = now.counters;
+    }
+
+    /// All that was counted: here, and by the kernel.
+    pub fn counters(&self, live: &LiveNumbers) -> Counters {
+        let ours = counters_of(live);
+        Counters {
+            bytes: ours.bytes + self.kernels.bytes,
+            packets: ours.packets + self.kernels.packets,
+            first_use_s: match ours.first_use_s {
+                0 => self.written.counters.first_use_s,
+                first => first,
+            },
+        }
+    }
+}
+
+/// What SAs and templates that may fit each other have in common: the reqid, or where it is 0 the far
+/// end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Link {
+    reqid: u32,
+    dst: Option<IpAddr>,
+}
+
+/// SAs and policies with one link.
+#[derive(Default)]
+struct Group {
+    sas: BTreeSet<SaKey>,
+    policies: BTreeSet<u32>,
+}
+
+/// An SA's identity in an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SaKey {
+    dst: IpAddr,
+    spi: u32,
+    protocol: u8,
+    mark: (u32, u32),
+}
+
+impl From<&SaId> for SaKey {
+    fn from(id: &SaId) -> SaKey {
+        let mark = (id.mark.value, id.mark.mask);
+        SaKey { dst: id.dst, spi: id.spi, protocol: id.protocol, mark }
+    }
+}
+
+/// All that the kernel has.
+#[derive(Default)]
+pub struct Model {
+    sas: HashMap<SaKey, KnownSa>,
+    policies: HashMap<u32, LearntPolicy>,
+    groups: HashMap<Link, Group>,
+    local: HashSet<IpAddr>,
+}
+
+/// SAs and policies that are to be decided about together.
+#[derive(Default)]
+pub struct Component {
+    /// The SAs.
+    pub sas: Vec<SaKey>,
+    /// The policies.
+    pub policies: Vec<u32>,
+}
+
+impl Model {
+    /// Sets the addresses of this host; whether they are others than before.
+    pub fn set_local(&mut self, local: HashSet<IpAddr>) -> bool {
+        if self.local == local {
+            return false;
+        }
+        self.local = local;
+        for sa in self.sas.values_mut() {
+            // What is in the fast path has a direction, and goes back before it changes.
+            if sa.place == Place::Kernel {
+                sa.side = side(&self.local, &sa.learnt);
+            }
+        }
+        true
+    }
+
+    /// An SA came or changed; returns its link. One that has no keys is none.
+    pub fn put_sa(&mut self, learnt: LearntSa) -> Option<Link> {
+        let key = SaKey::from(&learnt.id);
+        if learnt.is_larval {
+            return None;
+        }
+        let link = link_of_sa(&learnt);
+        if let Some(known) = self.sas.get_mut(&key) {
+            let old = link_of_sa(&known.learnt);
+            known.learnt = learnt;
+            if old != link {
+                self.unlink_sa(old, &key);
+            }
+        } else {
+            let side = side(&self.local, &learnt);
+            let written = learnt.numbers.clone();
+            let known = KnownSa {
+                learnt,
+                side,
+                place: Place::Kernel,
+                why: None,
+                written,
+                written_at: Instant::now(),
+                kernels: Counters::default(),
+                strikes: (0, Instant::now()),
+                left_until: None,
+                quiet: None,
+                ceiling: None,
+                closing: None,
+            };
+            self.sas.insert(key, known);
+        }
+        self.groups.entry(link).or_default().sas.insert(key);
+        Some(link)
+    }
+
+    /// An SA went.
+    pub fn remove_sa(&mut self, key: &SaKey) -> Option<(KnownSa, Link)> {
+        let known = self.sas.remove(key)?;
+        let link = link_of_sa(&known.learnt);
+        self.unlink_sa(link, key);
+        Some((known, link))
+    }
+
+    fn unlink_sa(&mut self, link: Link, key: &SaKey) {
+        if let Some(group) = self.groups.get_mut(&link) {
+            group.sas.remove(key);
+            self.forget_if_empty(link);
+        }
+    }
+
+    /// A policy came or changed; returns its links, those before included.
+    pub fn put_policy(&mut self, policy: LearntPolicy) -> Vec<Link> {
+        let index = policy.config.index;
+        let mut links = self.remove_policy(index);
+        for link in links_of(&policy) {
+            self.groups.entry(link).or_default().policies.insert(index);
+            links.push(link);
+        }
+        self.policies.insert(index, policy);
+        links
+    }
+
+    /// A policy went; returns its links.
+    pub fn remove_policy(&mut self, index: u32) -> Vec<Link> {
+        let Some(old) = self.policies.remove(&index) else { return Vec::new() };
+        let links: Vec<Link> = links_of(&old).collect();
+        for link in &links {
+            if let Some(group) = self.groups.get_mut(link) {
+                group.policies.remove(&index);
+                self.forget_if_empty(*link);
+            }
+        }
+        links
+    }
+
+    fn forget_if_empty(&mut self, link: Link) {
+        let is_empty = |group: &Group| group.sas.is_empty() && group.policies.is_empty();
+        if self.groups.get(&link).is_some_and(is_empty) {
+            self.groups.remove(&link);
+        }
+    }
+
+    /// An SA.
+    pub fn sa(&self, key: &SaKey) -> Option<&KnownSa> {
+        self.sas.get(key)
+    }
+
+    /// An SA, to be changed.
+    pub fn sa_mut(&mut self, key: &SaKey) -> Option<&mut KnownSa> {
+        self.sas.get_mut(key)
+    }
+
+    /// All SAs.
+    pub fn sas(&self) -> impl Iterator<Item = (&SaKey, &KnownSa)> {
+        self.sas.iter()
+    }
+
+    /// A policy.
+    pub fn policy(&self, index: u32) -> Option<&LearntPolicy> {
+        self.policies.get(&index)
+    }
+
+    /// The indices of all policies.
+    pub fn policy_indices(&self) -> impl Iterator<Item = u32> {
+        self.policies.keys().copied()
+    }
+
+    /// All links.
+    pub fn links(&self) -> impl Iterator<Item = Link> {
+        self.groups.keys().copied()
+    }
+
+    /// An SA's link.
+    pub fn link_of(&self, key: &SaKey) -> Option<Link> {
+        self.sas.get(key).map(|known| link_of_sa(&known.learnt))
+    }
+
+    /// The SAs that a template may choose, on this side.
+    pub fn candidates(&self, wanted: &Wanted, side: Side) -> impl Iterator<Item = &SaKey> {
+        let group = self.groups.get(&link_of_wanted(wanted));
+        group.into_iter().flat_map(|group| &group.sas).filter(move |key| {
+            self.sas.get(key).is_some_and(|sa| sa.side == Some(side) && fits(wanted, &sa.learnt))
+        })
+    }
+
+    /// Everything that has to be decided about with a link: what policies with several templates tie
+    /// together. Adds the links to those that are done with.
+    pub fn component(&self, link: Link, done: &mut HashSet<Link>) -> Component {
+        let mut component = Component::default();
+        let (mut policies, mut todo) = (BTreeSet::new(), vec![link]);
+        while let Some(link) = todo.pop() {
+            if !done.insert(link) {
+                continue;
+            }
+            let Some(group) = self.groups.get(&link) else { continue };
+            component.sas.extend(&group.sas);
+            for index in &group.policies {
+                if policies.insert(*index)
+                    && let Some(policy) = self.policies.get(index)
+                {
+                    todo.extend(links_of(policy));
+                }
+            }
+        }
+        component.policies = policies.into_iter().collect();
+        component
+    }
+}
+
+/// The side of a policy's SAs.
+pub fn side_of(direction: Direction) -> Side {
+    match direction {
+        Direction::Out => Side::Out,
+        Direction::In | Direction::Forward => Side::In,
+    }
+}
+
+fn side(local: &HashSet<IpAddr>, sa: &LearntSa) -> Option<Side> {
+    match (local.contains(&sa.src), local.contains(&sa.id.dst)) {
+        (true, false) => Some(Side::Out),
+        (false, true) => Some(Side::In),
+        _ => None,
+    }
+}
+
+fn fits(wanted: &Wanted, sa: &LearntSa) -> bool {
+    wanted.protocol == sa.id.protocol
+        && wanted.mode == sa.mode
+        && wanted.reqid == sa.reqid
+        && (wanted.spi == 0 || wanted.spi == sa.id.spi)
+        && wanted.ends.is_none_or(|ends| ends == (sa.src, sa.id.dst))
+}
+
+fn link_of_sa(sa: &LearntSa) -> Link {
+    link(sa.reqid, (sa.mode != TRANSPORT).then_some(sa.id.dst))
+}
+
+fn link_of_wanted(wanted: &Wanted) -> Link {
+    link(wanted.reqid, wanted.ends.map(|(_, dst)| dst))
+}
+
+fn link(reqid: u32, dst: Option<IpAddr>) -> Link {
+    Link { reqid, dst: dst.filter(|_| reqid == 0) }
+}
+
+fn links_of(policy: &LearntPolicy) -> impl Iterator<Item = Link> {
+    policy.wanted.iter().map(link_of_wanted)
+}
+
+/// `XFRM_MODE_TRANSPORT`.
+const TRANSPORT: u8 = 0;

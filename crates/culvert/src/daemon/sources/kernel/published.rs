@@ -1,0 +1,248 @@
+//! What of the kernel's SAs and policies the data path has.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crypto::{Keys, Providers};
+use esp::{LiveNumbers, Sa};
+use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaEntry, SaId};
+use xfrm::{Counters, Replay};
+
+use crate::daemon::sources::set_marks::SetMarks;
+use crate::daemon::sources::{SaRules, SaStep, last_numbers, weak};
+
+/// The data path's tables, and what has changed in them.
+pub struct Published {
+    providers: Providers,
+    rules: SaRules,
+    databases: Databases<Sa>,
+    changed_policies: BTreeSet<u32>,
+    set_marks: SetMarks,
+    sa_changes: u64,
+    sa_steps: Vec<SaStep>,
+}
+
+impl Published {
+    /// Empty tables.
+    pub fn new(providers: Providers, rules: SaRules) -> Published {
+        Published {
+            providers,
+            rules,
+            databases: Databases::new(),
+            changed_policies: BTreeSet::new(),
+            set_marks: SetMarks::default(),
+            sa_changes: 0,
+            sa_steps: Vec::new(),
+        }
+    }
+
+    /// The tables.
+    pub fn databases(&self) -> &Databases<Sa> {
+        &self.databases
+    }
+
+    /// Puts an SA together, with its numbers, for [`Published::add`]; one that encrypts with the last number
+    /// that it may use.
+    ///
+    /// # Errors
+    /// Why the data path does not take it.
+    pub fn prepare(
+        &self,
+        config: &SaConfig,
+        keys: &Keys,
+        replay: &Replay,
+        counters: &Counters,
+        ceiling: Option<u64>,
+    ) -> Result<Sa, String> {
+        let params = &config.params;
+        weak::check(params.suite, self.rules.allow_weak).map_err(|refusal| refusal.message)?;
+        let session = match params.protocol.is_bare() {
+            true => crypto::Session::none(),
+            false => self
+                .providers
+                .session(params.suite, keys)
+                .map_err(|error| format!("culvert: {error}"))?,
+        };
+        let window = params.replay_window;
+        let live = match ceiling {
+            Some(ceiling) => LiveNumbers::on_heap_with_ceiling(window, ceiling),
+            None => LiveNumbers::on_heap(window),
+        };
+        let sa = Sa::new(params.clone(), session, live)
+            .map_err(|error| format!("culvert: {error}"))?
+            .with_ceiling(ceiling.is_some())
+            .with_tunnel_headers(self.rules.tunnel_headers);
+        sa.live().sent().store(replay.sent, Relaxed);
+        sa.replay().restore(replay.edge, |number| has(replay, number));
+        set_counters(sa.live(), counters);
+        Ok(sa)
+    }
+
+    /// Lets packets use an SA.
+    pub fn add(&mut self, config: &SaConfig, sa: Sa) {
+        let id = config.id();
+        self.remove(&id);
+        self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
+        self.set_marks.add(config);
+        self.sa_changes += 1;
+    }
+
+    /// Changes an SA's limits or ends; its numbers go on.
+    ///
+    /// # Errors
+    /// Why the data path does not take the change.
+    pub fn update(&mut self, config: &SaConfig) -> Result<(), String> {
+        let Some(old) = self.databases.sa(&config.id()) else { return Ok(()) };
+        let session = old.esp.session().clone();
+        let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
+            .map_err(|error| format!("culvert: {error}"))?
+            .with_ceiling(old.esp.has_ceiling())
+            .with_tunnel_headers(self.rules.tunnel_headers);
+        self.set_marks.remove(&old.config);
+        self.set_marks.add(config);
+        self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
+        self.sa_changes += 1;
+        Ok(())
+    }
+
+    /// Takes an SA from packets; who has it still may finish a burst.
+    pub fn remove(&mut self, id: &SaId) -> Option<Arc<SaEntry<Sa>>> {
+        let entry = self.databases.remove_sa(id)?;
+        self.set_marks.remove(&entry.config);
+        self.sa_changes += 1;
+        Some(entry)
+    }
+
+    /// Has ports take an SA's packets, or leave them to the kernel.
+    pub fn steer(&mut self, id: &SaId, is_added: bool) {
+        if matches!(id.protocol, wire::protocol::ESP | wire::protocol::AH) {
+            self.sa_steps.push(SaStep { dst: id.dst, spi: id.spi, is_added });
+        }
+    }
+
+    /// Installs a policy, to be carried out by whom `hand` says.
+    pub fn put_policy(&mut self, config: &PolicyConfig, hand: Hand) {
+        let config = match hand {
+            Hand::Culvert => config.clone(),
+            Hand::Linux => left(config),
+            Hand::LinuxByCulvert => PolicyConfig { action: Action::Leave, ..config.clone() },
+        };
+        let old = self.databases.policy(config.index);
+        if old.is_some_and(|old| old.config == config) {
+            return;
+        }
+        self.changed_policies.insert(config.index);
+        self.databases.put_policy(config);
+    }
+
+    /// Who carries a policy out, if there is one with this index that has templates.
+    pub fn hand(&self, index: u32) -> Option<Hand> {
+        let config = &self.databases.policy(index)?.config;
+        Some(match (config.action, config.templates.is_empty()) {
+            (Action::Leave, true) => Hand::Linux,
+            (Action::Leave, false) => Hand::LinuxByCulvert,
+            _ => Hand::Culvert,
+        })
+    }
+
+    /// Whether there is a policy with this index.
+    pub fn has_policy(&self, index: u32) -> bool {
+        self.databases.policy(index).is_some()
+    }
+
+    /// Removes a policy.
+    pub fn remove_policy(&mut self, index: u32) {
+        if self.databases.remove_policy(index).is_some() {
+            self.changed_policies.insert(index);
+        }
+    }
+
+    /// What happens to packets that no policy matches.
+    pub fn set_defaults(&mut self, defaults: [Action; 3]) {
+        let directions = [Direction::In, Direction::Out, Direction::Forward];
+        for (direction, action) in directions.into_iter().zip(defaults) {
+            if self.databases.default_action(direction) != action {
+                self.databases.set_default(direction, action);
+            }
+        }
+    }
+
+    /// The indices of policies that have changed since the last call.
+    pub fn take_changed_policies(&mut self) -> BTreeSet<u32> {
+        std::mem::take(&mut self.changed_policies)
+    }
+
+    /// The marks that SAs set, if they have changed since the last call.
+    pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
+        self.set_marks.take()
+    }
+
+    /// SAs that ports are to take or to leave since the last call, in order.
+    pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
+        std::mem::take(&mut self.sa_steps)
+    }
+
+    /// Grows with each change of an SA.
+    pub fn sa_changes(&self) -> u64 {
+        self.sa_changes
+    }
+}
+
+/// Who carries a policy out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hand {
+    /// Linux, and culvert sees nothing of its packets.
+    Linux,
+    /// Linux; ports and routes lead its packets to culvert, which gives them to Linux.
+    LinuxByCulvert,
+    /// Culvert.
+    Culvert,
+}
+
+/// A policy that Linux carries out. Packets that ports take have no marks, and Linux may give them some: so
+/// one for a mark counts whatever the mark is.
+fn left(config: &PolicyConfig) -> PolicyConfig {
+    let mark = policy::Mark::default();
+    let templates = match config.direction {
+        Direction::Out => Vec::new(),
+        Direction::In | Direction::Forward => config.templates.clone(),
+    };
+    PolicyConfig { action: Action::Leave, templates, mark, ..config.clone() }
+}
+
+/// Whether a number of a window was received.
+pub fn has(replay: &Replay, number: u64) -> bool {
+    let back = replay.edge - number;
+    replay.received.get((back / 64) as usize).is_some_and(|word| word >> (back % 64) & 1 == 1)
+}
+
+/// An SA's numbers now.
+pub fn replay_of(sa: &Sa) -> Replay {
+    let window = sa.replay();
+    let edge = window.edge();
+    let mut received = vec![0u64; (window.size() as usize).div_ceil(64)];
+    for back in 0..u64::from(window.size()).min(edge) {
+        if window.seen(edge - back)
+            && let Some(word) = received.get_mut((back / 64) as usize)
+        {
+            *word |= 1 << (back % 64);
+        }
+    }
+    Replay { sent: sa.live().sent().load(Relaxed), edge, received }
+}
+
+/// An SA's counters now.
+pub fn counters_of(live: &LiveNumbers) -> Counters {
+    Counters {
+        bytes: live.bytes().load(Relaxed),
+        packets: live.packets().load(Relaxed),
+        first_use_s: live.first_use().load(Relaxed),
+    }
+}
+
+fn set_counters(live: &LiveNumbers, counters: &Counters) {
+    live.bytes().store(counters.bytes, Relaxed);
+    live.packets().store(counters.packets, Relaxed);
+    live.first_use().store(counters.first_use_s, Relaxed);
+}

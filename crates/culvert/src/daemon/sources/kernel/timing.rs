@@ -1,0 +1,9 @@
+//! How often things are looked at.
+
+use std::time::Duration;
+
+/// What is on its way between the kernel and the fast path.
+pub const STEP: Duration = Duration::from_millis(1);
+
+/// An SA of the fast path, of which the kernel is told.
+pub const INTERVAL: Duration = Duration::from_secs(1);
