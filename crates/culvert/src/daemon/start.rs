@@ -176,7 +176,8 @@ impl Daemon {
             true => {
                 let local = observer.snapshot().addresses().map(|a| a.addr).collect();
                 let providers = providers.clone();
-                let source = KernelSource::new(vault, providers, rules, tun_ifindex, local);
+                let mark = config.tun.mark;
+                let source = KernelSource::new(vault, providers, rules, tun_ifindex, mark, local);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {

@@ -153,6 +153,17 @@ impl Kernel {
         self.set(id, |w| numbers.write_counters(w))
     }
 
+    /// Has the kernel tell of its use of an SA after so many packets ([`KernelEvent::Used`]; `XFRM_MSG_NEWAE`).
+    /// Returns whether it is there.
+    ///
+    /// # Errors
+    /// The kernel did not take it.
+    pub fn set_threshold(&mut self, id: &SaId, packets: u32) -> io::Result<bool> {
+        self.set(id, |w| {
+            w.field(attr::REPLAY_THRESH, &packets);
+        })
+    }
+
     fn set(&mut self, id: &SaId, write: impl FnOnce(&mut MessageWriter)) -> io::Result<bool> {
         self.connection.command(|sequence| {
             let flags = flag::REQUEST | flag::ACK | flag::REPLACE;

@@ -38,6 +38,9 @@ const DRAIN: Duration = Duration::from_millis(5);
 /// How long an SA that the kernel uses, or whose numbers it does not tell, is left to it.
 const LEFT_FOR: Duration = Duration::from_secs(30);
 
+/// Linux's default for `net.core.xfrm_aevent_rseqth`.
+const USUAL_THRESHOLD: u32 = 2;
+
 /// How often the kernel may encrypt by an SA of the fast path before it is left to it, and for how long
 /// that counts.
 const STRIKES: u32 = 4;
@@ -53,6 +56,13 @@ impl KernelSource {
             Ok(None) => return,
             Err(error) => return self.give_up(key, &error),
         };
+        // What is refused need not cross.
+        if let Ok((config, keys)) = &known.learnt.carried
+            && let Err(text) =
+                self.published.prepare(config, keys, &numbers.replay, &numbers.counters, None)
+        {
+            return self.refuse(key, text);
+        }
         known.written = numbers;
         known.kernels = Counters::default();
         known.place = Place::Entering(Instant::now());
@@ -71,14 +81,18 @@ impl KernelSource {
         let KernelNumbers { replay, counters, .. } = &known.written;
         match self.published.prepare(config, keys, replay, counters, known.ceiling) {
             Ok(sa) => self.published.add(config, sa),
-            Err(text) => {
-                warn!(spi = spi(known), "{text}: it stays with the kernel");
-                known.why = Some(Why::Refused(text));
-                known.place = Place::Kernel;
-                self.moving.remove(&key);
-                self.touched.extend(self.model.link_of(&key));
-            }
+            Err(text) => self.refuse(key, text),
         }
+    }
+
+    /// The data path does not take an SA.
+    fn refuse(&mut self, key: SaKey, text: String) {
+        let Some(known) = self.model.sa_mut(&key) else { return };
+        warn!(spi = spi(known), "{text}: it stays with the kernel");
+        known.why = Some(Why::Refused(text));
+        known.place = Place::Kernel;
+        self.moving.remove(&key);
+        self.touched.extend(self.model.link_of(&key));
     }
 
     /// Begins to hand an SA back.
@@ -166,6 +180,8 @@ impl KernelSource {
                 if let Some(known) = self.model.sa_mut(&key) {
                     known.written.replay.sent = ceiling;
                 }
+                // Each packet that the kernel encrypts takes the peer's window beyond what is sent here.
+                self.kernel.set_threshold(&id, 1)?;
                 self.arrived(key);
             }
             Lease::Gone => {}
@@ -220,6 +236,7 @@ impl KernelSource {
             };
             known.written.counters = known.counters(entry.esp.live());
             self.kernel.set_counters(&id, &known.written)?;
+            self.kernel.set_threshold(&id, USUAL_THRESHOLD)?;
             // Where the kernel has gone on beyond the lease, it stays there.
             if is_unused {
                 lease::give_back(&mut self.kernel, &id, &known.written, last)?;

@@ -10,6 +10,7 @@
 //! | `crossing`   | how an SA gets into the fast path, and back                          |
 //! | `lease`      | outbound numbers                                                     |
 //! | `write_back` | what the kernel is told meanwhile                                    |
+//! | `touch`      | the use time of outbound policies                                    |
 //! | `timing`     | how often things are looked at                                       |
 //!
 //! The kernel stays the owner. Whatever happens to this process, it can go on with every SA: its outbound
@@ -24,10 +25,11 @@ mod published;
 #[cfg(test)]
 mod testing;
 mod timing;
+mod touch;
 mod why;
 mod write_back;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -35,7 +37,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Databases, Direction, Marks, SaId};
+use policy::{Databases, Direction, Marks, SaId, Selector};
 use tracing::{debug, error, info, warn};
 use vault::Vault;
 use wire::Headers;
@@ -72,6 +74,10 @@ pub struct KernelSource {
     merges: Vec<Merge>,
     generation: u64,
     private: u32,
+    /// What leads past culvert's own routes.
+    mark: u32,
+    /// The packets that outbound policies had when their use time was moved last.
+    policy_uses: HashMap<u32, u64>,
     is_stopping: bool,
     trouble: Option<String>,
     /// Its lock keeps a second daemon of this name away.
@@ -80,7 +86,7 @@ pub struct KernelSource {
 
 impl KernelSource {
     /// Subscribes, and learns what there is. `private` is the private interface, by which IPv6 packets pass
-    /// the kernel's policies (they have no `disable_xfrm`).
+    /// the kernel's policies (they have no `disable_xfrm`); packets with `mark` are not routed to it.
     ///
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
@@ -89,6 +95,7 @@ impl KernelSource {
         providers: Providers,
         rules: SaRules,
         private: u32,
+        mark: u32,
         local: HashSet<IpAddr>,
     ) -> io::Result<KernelSource> {
         // First: what changes meanwhile is told.
@@ -106,6 +113,8 @@ impl KernelSource {
             merges: Vec::new(),
             generation: 0,
             private,
+            mark,
+            policy_uses: HashMap::new(),
             is_stopping: false,
             trouble: None,
             vault,
@@ -253,6 +262,7 @@ impl KernelSource {
     fn policy_gone(&mut self, index: u32) {
         self.touched.extend(self.model.remove_policy(index));
         self.published.remove_policy(index);
+        self.policy_uses.remove(&index);
     }
 
     /// Decides about everything that something has happened to.
@@ -306,16 +316,25 @@ impl KernelSource {
         entering.into_iter().for_each(|key| self.enter(key));
     }
 
-    /// The policies of an outbound SA that Linux still carries out.
-    fn policies_of_linux(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
+    /// The policies that may choose an outbound SA.
+    fn policies_of(&self, key: SaKey) -> Vec<(u32, Selector)> {
+        self.users_of(key).map(|policy| (policy.config.index, policy.config.selector)).collect()
+    }
+
+    fn users_of(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
         let link = self.model.link_of(&key);
         let component = link.map(|link| self.model.component(link, &mut HashSet::new()));
         let indices = component.into_iter().flat_map(|component| component.policies);
-        let policies = indices.filter(|i| self.published.hand(*i) == Some(Hand::LinuxByCulvert));
-        policies.filter_map(|index| self.model.policy(index)).filter(move |policy| {
+        indices.filter_map(|index| self.model.policy(index)).filter(move |policy| {
             let mut wanted = policy.wanted.iter();
             wanted.any(|w| self.model.candidates(w, Side::Out).any(|candidate| *candidate == key))
         })
+    }
+
+    /// The policies of an outbound SA that Linux still carries out.
+    fn policies_of_linux(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
+        self.users_of(key)
+            .filter(|policy| self.published.hand(policy.config.index) == Some(Hand::LinuxByCulvert))
     }
 
     /// Whether Linux still carries out policies of an outbound SA.

@@ -8,10 +8,13 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use tracing::debug;
+
 use super::KernelSource;
 use super::lease::{self, Lease};
 use super::model::{Place, SaKey, Side};
 use super::timing::INTERVAL;
+use super::touch::touch;
 
 /// How often an outbound SA's lease is looked at.
 const LEASE_INTERVAL: Duration = Duration::from_millis(100);
@@ -77,8 +80,22 @@ impl KernelSource {
             }
             known.written.counters = known.counters(live);
             self.kernel.set_counters(&id, &known.written)?;
+            self.touch_policies(key);
         }
         Ok(())
+    }
+
+    /// Moves the use time of an outbound SA's policies that have had packets since the last time.
+    fn touch_policies(&mut self, key: SaKey) {
+        for (index, selector) in self.policies_of(key) {
+            let Some(entry) = self.published.databases().policy(index) else { continue };
+            let packets = entry.packets();
+            if self.policy_uses.insert(index, packets).unwrap_or(0) != packets
+                && let Err(error) = touch(&selector, self.mark)
+            {
+                debug!(%error, index, "the use time of a policy was not moved");
+            }
+        }
     }
 
     /// Inbound: window and counters, and one packet for the kernel.
