@@ -35,7 +35,6 @@ def assert_recent(uses):
     assert used and datetime.now() - max(used) < timedelta(seconds=4), uses
 
 
-@pytest.mark.sample
 def test_the_kernels_figures(bed):
     """`ip -s xfrm state` shows bytes, packets and last use within a second while the fast path does the work."""
     net = bed.up()

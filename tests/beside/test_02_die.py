@@ -64,11 +64,14 @@ def test_hang(bed):
         bed.note("SIGSTOP")
         for gateway in bed.beside():
             gateway.daemon.process.kill(signal.SIGSTOP)
-        time.sleep(SOON_S + 1)
-        bed.pings(count=2)
-        bed.note("SIGCONT")
-        for gateway in bed.beside():
-            gateway.daemon.process.kill(signal.SIGCONT)
+        try:
+            time.sleep(SOON_S + 1)
+            bed.pings(count=2, wait=5)
+        finally:
+            # The end of a test that failed asks the daemon what it knows.
+            bed.note("SIGCONT")
+            for gateway in bed.beside():
+                gateway.daemon.process.kill(signal.SIGCONT)
         bed.wait_taken()
     before = bed.transmitted()
     time.sleep(1)

@@ -19,7 +19,6 @@ def spi_of_ike(swan):
     return {sa["initiator-spi"] for _, sa in swan.sas()}
 
 
-@pytest.mark.sample
 def test_rekey_under_traffic(bed):
     """CHILD_SA and IKE_SA are rekeyed from both sides under traffic, and no packet is lost."""
     net = bed.up()
@@ -51,6 +50,7 @@ def test_many_rekeys(bed):
     bed.perfect(stream)
 
 
+@pytest.mark.sample
 def test_start_while_rekeying(bed):
     """culvert starts and stops while CHILD_SAs are rekeyed, and no packet is lost."""
     net = bed.up()

@@ -33,7 +33,8 @@ def install(net, tunnel):
 
         for gateway, side in ((net.gwb, B), (net.gwa, A)):
             lines = list(tunnel.states(side))
-            selectors = (f"sel src {t.CLIENT4}/32 dst {t.SERVER4}/32", f"sel src {t.SERVER4}/32 dst {t.CLIENT4}/32")
+            ways = (t.CLIENT4, t.SERVER4), (t.SERVER4, t.CLIENT4)
+            selectors = [f"sel src {src}/32 dst {dst}/32" for src, dst in ways]
             lines = [line.replace("BEET", sel) for line, sel in zip(lines, selectors)]
             hosts = ((A.inner[4], f"{t.CLIENT4}/32"), (B.inner[4], f"{t.SERVER4}/32"))
             policies = tunnel.policies(side)

@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from lab import topology as t
 from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
 
@@ -10,7 +9,6 @@ from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
 APART4 = "10.1.0.129"
 
 
-@pytest.mark.sample
 def test_ping_and_tcp(bed):
     """The gateway itself pings and speaks TCP through the tunnel in both families, beside what it forwards."""
     net = bed.up()

@@ -82,9 +82,11 @@ class Bed:
 
     def losses(self, stream, report):
         """Where a stream has gaps, and how long after which event, as text."""
+        # A machine that is busy sends more slowly than it was told.
+        pace = (stream.ended - stream.begun) / max(report["sent"], 1)
         for way in ("there", "back"):
             for first, count in report[way].get("gaps", []):
-                at = stream.begun + first / stream.rate
+                at = stream.begun + first * pace
                 before = [(when, what) for when, what in self.events if when <= at]
                 when, what = before[-1] if before else (at, "the beginning")
                 yield f"{way}: {count} lost from {first}, about {at - when:.1f} s after {what!r}"

@@ -41,7 +41,7 @@ class Stream:
         self.client, self.server, self.to, self.port = client, server, to, port
         self.rate = rate
         #: About when it began, by the monotonic clock.
-        self.begun = time.monotonic()
+        self.begun = self.ended = time.monotonic()
         self.echo = server.spawn(PYTHON, STREAM, "echo", "--port", port)
         self.echo.wait_output("ready")
         self.probe = client.spawn(
@@ -55,6 +55,7 @@ class Stream:
         self.probe.wait(2 * PATIENCE_S)
 
     def finish(self):
+        self.ended = time.monotonic()
         self.probe.stop(signal.SIGTERM, timeout=PATIENCE_S)
         self.echo.stop(signal.SIGTERM, timeout=PATIENCE_S)
         back = _last_json(self.probe)
