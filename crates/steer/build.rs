@@ -7,7 +7,8 @@ use std::process::{Command, exit};
 fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| installed());
-    for name in ["steer", "back", "marks"] {
+    println!("cargo:rerun-if-changed=bpf/alive.h");
+    for name in ["steer", "back", "marks", "detour"] {
         compile(&clang, name);
     }
 }

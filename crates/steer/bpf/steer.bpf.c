@@ -41,6 +41,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "alive.h"
+
 #define TAKE_UNKNOWN_ESP 1
 #define TAKE_UDP_FRAGMENTS 2
 #define WATCHDOG 4
@@ -142,23 +144,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u32);
 } config SEC(".maps");
-
-// In ns of CLOCK_MONOTONIC, which is the clock of bpf_ktime_get_ns().
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} alive_until SEC(".maps");
-
-// The jiffy in which the clock was last looked at and the daemon was alive. The clock takes 40 ns, a third
-// of what all else takes for a frame of ESP; so it is asked once a jiffy, 1 to 10 ms.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} alive_jiffy SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -511,23 +496,6 @@ static __always_inline enum verdict find(struct xdp_md *ctx)
 	if (type == bpf_htons(ETH_P_IP))
 		return look_v4(&p, data);
 	return look_v6(&p, data);
-}
-
-static __always_inline int is_daemon_alive(void)
-{
-	__u32 zero = 0;
-	__u64 *until = bpf_map_lookup_elem(&alive_until, &zero);
-	__u64 *jiffy = bpf_map_lookup_elem(&alive_jiffy, &zero);
-	__u64 now = bpf_jiffies64();
-
-	if (!until || !jiffy)
-		return 0;
-	if (*jiffy == now)
-		return 1;
-	if (bpf_ktime_get_ns() >= *until)
-		return 0;
-	*jiffy = now;
-	return 1;
 }
 
 static __always_inline enum verdict look(struct xdp_md *ctx)

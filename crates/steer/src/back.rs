@@ -40,12 +40,7 @@ impl GiveBack {
         let at = TcAttachType::Ingress;
         let mut program =
             classifier::load_and_attach(crate::BACK_OBJECT, "give_back", interface, at)?;
-        let unusable = |reason| {
-            let interface = interface.to_owned();
-            SteerError::Table { interface, table: TABLE, reason }
-        };
-        let ports = program.take_map(TABLE).ok_or_else(|| unusable("not there".to_owned()))?;
-        let ports = Array::try_from(ports).map_err(|error| unusable(chain(&error)))?;
+        let ports = classifier::take_array(&mut program, TABLE, interface)?;
         Ok(Self { interface: interface.to_owned(), ports, mark, _program: program })
     }
 
@@ -64,10 +59,7 @@ impl GiveBack {
     ///
     /// As [`GiveBack::set`].
     pub fn set_marked(&mut self, tag: u16, ifindex: u32, mark: u32) -> Result<(), SteerError> {
-        let refused = |reason| {
-            let interface = self.interface.clone();
-            SteerError::Table { interface, table: TABLE, reason }
-        };
+        let refused = |reason| classifier::table_error(&self.interface, TABLE, reason);
         if tag == 0 || tag >= TAGS {
             return Err(refused(format!("{tag} is no tag")));
         }

@@ -3,9 +3,10 @@
 //! A program is attached by a link of its own (Linux 6.6 and later), or else by a filter of the qdisc
 //! `clsact`; both go with the interface.
 
+use aya::maps::{Array, MapData};
 use aya::programs::tc::{self, NlOptions, TcAttachOptions};
 use aya::programs::{LinkOrder, ProgramError, SchedClassifier, TcAttachType};
-use aya::{Ebpf, EbpfLoader};
+use aya::{Ebpf, EbpfLoader, Pod};
 
 use crate::Aligned;
 use crate::error::{SteerError, chain, load_hint, short};
@@ -18,24 +19,68 @@ pub(crate) fn load_and_attach(
     interface: &str,
     at: TcAttachType,
 ) -> Result<Ebpf, SteerError> {
-    let load_error = |reason: String| SteerError::Load {
-        interface: interface.to_owned(),
-        hint: load_hint(&reason),
-        reason: short(&reason),
-    };
+    let mut object = load(object, name, interface)?;
+    attach_to(&mut object, name, interface, at)?;
+    Ok(object)
+}
+
+/// Loads an object whose only program is `name`; for that interface, as errors tell.
+pub(crate) fn load(
+    object: &Aligned<[u8]>,
+    name: &str,
+    interface: &str,
+) -> Result<Ebpf, SteerError> {
+    let load_error = |reason: String| load_error(interface, &reason);
     let mut object =
         EbpfLoader::new().load(&object.0).map_err(|error| load_error(chain(&error)))?;
-    let classifier: &mut SchedClassifier = object
-        .program_mut(name)
-        .ok_or_else(|| load_error(format!("no program {name} in the object")))?
-        .try_into()
-        .map_err(|error: ProgramError| load_error(chain(&error)))?;
-    classifier.load().map_err(|error| load_error(chain(&error)))?;
+    program(&mut object, name)
+        .and_then(|classifier| classifier.load().map_err(|error| chain(&error)))
+        .map_err(load_error)?;
+    Ok(object)
+}
+
+/// Attaches the loaded program to an interface, before those that are there.
+pub(crate) fn attach_to(
+    object: &mut Ebpf,
+    name: &str,
+    interface: &str,
+    at: TcAttachType,
+) -> Result<(), SteerError> {
+    let classifier = program(object, name).map_err(|reason| load_error(interface, &reason))?;
     attach(classifier, interface, at).map_err(|error| SteerError::Classifier {
         interface: interface.to_owned(),
         reason: chain(&error),
-    })?;
-    Ok(object)
+    })
+}
+
+/// A map of an object.
+pub(crate) fn take_array<V: Pod>(
+    object: &mut Ebpf,
+    name: &'static str,
+    interface: &str,
+) -> Result<Array<MapData, V>, SteerError> {
+    let unusable = |reason| table_error(interface, name, reason);
+    let map = object.take_map(name).ok_or_else(|| unusable("not there".to_owned()))?;
+    Array::try_from(map).map_err(|error| unusable(chain(&error)))
+}
+
+/// A table of a program's could not be changed or read.
+pub(crate) fn table_error(interface: &str, table: &'static str, reason: String) -> SteerError {
+    SteerError::Table { interface: interface.to_owned(), table, reason }
+}
+
+fn program<'o>(object: &'o mut Ebpf, name: &str) -> Result<&'o mut SchedClassifier, String> {
+    let program = object.program_mut(name);
+    let program = program.ok_or_else(|| format!("no program {name} in the object"))?;
+    program.try_into().map_err(|error: ProgramError| chain(&error))
+}
+
+fn load_error(interface: &str, reason: &str) -> SteerError {
+    SteerError::Load {
+        interface: interface.to_owned(),
+        hint: load_hint(reason),
+        reason: short(reason),
+    }
 }
 
 fn attach(

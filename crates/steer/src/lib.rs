@@ -16,6 +16,7 @@
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
 //! | [`back`] | [`GiveBack`]: the program on the private interface, by which packets go back to theirs |
 //! | [`marks`] | [`SendMarks`]: the program on the private interface that tells the marks of packets |
+//! | [`detour`] | [`Detour`]: the program on the private interface that leads packets past a daemon that hangs |
 //! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
@@ -43,7 +44,7 @@
 //!
 //! # Threads
 //!
-//! [`Steer`], [`GiveBack`] and [`SendMarks`] are the control thread's. Loading takes as long as the verifier does
+//! [`Steer`], [`GiveBack`], [`SendMarks`] and [`Detour`] are the control thread's. Loading takes as long as the verifier does
 //! and may be done on threads of its own ([`Loader`]). Tables take effect frame by frame, at once;
 //! there is no change of several entries that frames see as one.
 //!
@@ -55,7 +56,7 @@
 //!
 //! A process that hangs keeps both. Where the kernel has the SAs too and can carry on, a watchdog
 //! ([`Steer::set_watchdog`]) has frames pass from the moment on at which the daemon has not said for too long
-//! that it is alive ([`Steer::beat`]).
+//! that it is alive ([`Steer::beat`]). What Linux sends to the private interface it gets back then ([`Detour`]).
 //!
 //! # Not handled
 //!
@@ -69,6 +70,7 @@ mod attach;
 pub mod back;
 mod classifier;
 pub mod config;
+pub mod detour;
 pub mod device;
 mod error;
 pub mod loader;
@@ -79,6 +81,7 @@ pub mod verdict;
 
 pub use back::GiveBack;
 pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
+pub use detour::Detour;
 pub use error::SteerError;
 pub use loader::{Loader, Steer};
 pub use marks::SendMarks;
@@ -95,3 +98,6 @@ static BACK_OBJECT: &Aligned<[u8]> =
 
 static MARKS_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/marks.bpf.o")));
+
+static DETOUR_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/detour.bpf.o")));

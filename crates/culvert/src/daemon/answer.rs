@@ -40,6 +40,7 @@ impl Daemon {
             .collect();
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
+        warnings.extend(self.past_daemon.warnings());
         if !self.config.guard.enabled && !self.source.is_beside_kernel() {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());

@@ -13,7 +13,7 @@ const LASTS: Duration = Duration::from_millis(500);
 /// Rounds that follow on one another faster than this share a heartbeat.
 const LEAST_APART: Duration = Duration::from_millis(20);
 
-/// When the heartbeats of one port are due.
+/// When the heartbeats of one program are due.
 #[derive(Debug, Default)]
 pub struct Heartbeat {
     last: Option<Instant>,

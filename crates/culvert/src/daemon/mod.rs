@@ -8,6 +8,7 @@
 mod answer;
 mod clock;
 mod control;
+mod detour;
 mod engines;
 mod error;
 mod heartbeat;
@@ -50,6 +51,7 @@ use tracing::{error, info, warn};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
+use self::detour::PastDaemon;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::plan::Plan;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
@@ -114,6 +116,8 @@ struct Daemon {
     way_back: WayBack,
     /// Tells the marks of what Linux sends, where the kernel can.
     _send_marks: Option<SendMarks>,
+    /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
+    past_daemon: PastDaemon,
     tunnels: Tunnels,
     /// The marks that SAs set.
     set_marks: Vec<Marks>,
@@ -158,8 +162,7 @@ impl Daemon {
     fn serve(&mut self) -> End {
         loop {
             self.wait();
-            self.ports.set_watchdog(self.source.is_beside_kernel());
-            self.ports.beat();
+            self.beat();
             if drain(&self.terminate) {
                 return End::Told;
             }
@@ -187,6 +190,15 @@ impl Daemon {
             self.answer_commands();
             log::tell_left_out();
         }
+    }
+
+    /// Tells watchdogs that this thread works, where Linux can carry on in its place.
+    fn beat(&mut self) {
+        let is_watched = self.source.is_beside_kernel();
+        self.ports.set_watchdog(is_watched);
+        self.ports.beat();
+        self.past_daemon.set(is_watched);
+        self.past_daemon.beat();
     }
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
@@ -409,7 +421,7 @@ impl Daemon {
         }
         // One that is late takes the tables over before it receives.
         let _ = self.workers.wait_for_commands();
-        self.ports.beat();
+        self.beat();
         self.ports.attach(&self.workers);
         // How a program is attached decides whether a port's packets can go back to it.
         self.publish_topology();
@@ -481,7 +493,7 @@ impl Daemon {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
-        self.ports.set_watchdog(self.source.is_beside_kernel());
+        self.beat();
         self.follow_sas();
         self.tell_marks(&self.config.marks.clone());
         self.follow_marks();
@@ -715,6 +727,7 @@ impl Daemon {
                 );
                 return;
             }
+            self.beat();
             self.serve_source();
             self.wake_workers();
             self.follow_sas();

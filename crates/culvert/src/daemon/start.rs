@@ -29,6 +29,7 @@ use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
 
 use super::control::Control;
+use super::detour::PastDaemon;
 use super::engines::providers;
 use super::error::{StartError, system};
 use super::limits;
@@ -223,6 +224,7 @@ impl Daemon {
         let source = source.serve(&config.name)?;
         let control = Control::listen(&paths::control_socket(&config.name))
             .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
+        let past_daemon = PastDaemon::new(&config.tun);
         let mut daemon = Daemon {
             config,
             config_path: args.config.config.clone(),
@@ -243,6 +245,7 @@ impl Daemon {
             private,
             way_back,
             _send_marks: send_marks.ok(),
+            past_daemon,
             tunnels,
             set_marks: Vec::new(),
             guard,

@@ -23,7 +23,7 @@
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
 //! | `ip rule` 210: `not fwmark 0 lookup 218` | prefixes that policies with a mark protect, for packets with a mark |
 //! | `ip rule` 209: `iif lo ipproto udp sport 500 goto 211`, also `dport`, and 4500; 211: `nop` | key exchange of this host goes by Linux's own tables |
-//! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again |
+//! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again, nor what was led past a daemon that hangs |
 //!
 //! The worker's own look-ups leave out tables 218 and 219, and every route by the private interface in
 //! whatever table, so a packet cannot be routed in a circle.
