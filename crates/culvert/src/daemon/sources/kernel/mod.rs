@@ -10,6 +10,7 @@
 //! | `crossing`   | how an SA gets into the fast path, and back                          |
 //! | `lease`      | outbound numbers                                                     |
 //! | `write_back` | what the kernel is told meanwhile                                    |
+//! | `bypass`     | the policies that IPv6 through the private interface needs           |
 //! | `touch`      | the use time of outbound policies                                    |
 //! | `timing`     | how often things are looked at                                       |
 //!
@@ -17,6 +18,7 @@
 //! numbers are always at or beyond those of the fast path, and packets reach it as soon as nobody
 //! takes them.
 
+mod bypass;
 mod choice;
 mod crossing;
 mod lease;
@@ -53,6 +55,9 @@ use crate::daemon::clock::now;
 /// Most datagrams of events that one round reads.
 const EVENTS_AT_ONCE: usize = 1024;
 
+/// Most SAs that are on their way at a time.
+const MOVING_MOST: usize = 64;
+
 /// How often a dump that changes have overtaken is made again.
 const DUMPS: usize = 5;
 
@@ -64,6 +69,8 @@ pub struct KernelSource {
     published: Published,
     /// What has to be decided about.
     touched: HashSet<Link>,
+    /// SAs that wait for their turn to enter the fast path.
+    waiting: BTreeSet<SaKey>,
     /// SAs on their way.
     moving: BTreeSet<SaKey>,
     /// When the kernel is to be told of an SA.
@@ -106,6 +113,7 @@ impl KernelSource {
             model: Model::default(),
             published: Published::new(providers, rules),
             touched: HashSet::new(),
+            waiting: BTreeSet::new(),
             moving: BTreeSet::new(),
             to_write: BTreeSet::new(),
             revisits: BTreeSet::new(),
@@ -225,12 +233,18 @@ impl KernelSource {
             self.published.steer(&id, false);
         }
         self.moving.remove(key);
+        self.waiting.remove(key);
         self.touched.insert(link);
     }
 
     fn policy_came(&mut self, policy: LearntPolicy) {
         let config = &policy.config;
-        if config.selector.ifindex == self.private && self.private != 0 {
+        if bypass::is_bypass(config) {
+            // That of a run before, whose interface went with it.
+            if config.selector.ifindex != self.private && !bypass::exists(config.selector.ifindex) {
+                let gone = self.kernel.delete_bypass(config.direction, config.selector.ifindex);
+                debug!(?gone, "a policy of a run before");
+            }
             return;
         }
         match self.is_taken_alone(&policy) {
@@ -285,13 +299,18 @@ impl KernelSource {
     }
 
     fn carry_out(&mut self, choice: Choice) {
-        let mut entering = Vec::new();
         for (key, why) in choice.sas {
             let Some(known) = self.model.sa_mut(&key) else { continue };
             match (why, known.place) {
-                (None, Place::Kernel) => entering.push(key),
+                (None, Place::Kernel) => {
+                    known.why = None;
+                    self.waiting.insert(key);
+                }
                 (Some(why), Place::Fast | Place::Entering(_)) => self.leave(key, why),
-                (why @ Some(_), Place::Kernel) => known.why = why,
+                (Some(why), Place::Kernel) => {
+                    known.why = Some(why);
+                    self.waiting.remove(&key);
+                }
                 _ => {}
             }
         }
@@ -313,7 +332,17 @@ impl KernelSource {
                 _ => {}
             }
         }
-        entering.into_iter().for_each(|key| self.enter(key));
+    }
+
+    /// Has SAs enter, some at a time: packets are held while an outbound one crosses.
+    fn admit(&mut self) {
+        while self.moving.len() < MOVING_MOST
+            && let Some(key) = self.waiting.pop_first()
+        {
+            if self.model.sa(&key).is_some_and(|known| known.place == Place::Kernel) {
+                self.enter(key);
+            }
+        }
     }
 
     /// The policies that may choose an outbound SA.
@@ -391,6 +420,7 @@ impl Source for KernelSource {
         }
         self.move_on();
         self.decide();
+        self.admit();
         self.write_back();
     }
 
