@@ -11,7 +11,8 @@
 // A decrypted packet whose SA gives it a mark comes the same way, behind an Ethernet header that says
 // nothing: its tag names the private interface, or a tunnel interface, and that mark.
 //
-// Everything else passes: it is received by the private interface itself.
+// Everything else passes: it is received by the private interface itself. What has no tag and no mark gets
+// that of tag 0, if there is one: so Linux can tell what culvert has judged.
 //
 // The layout of the frame is ../../io/src/tun/back.rs's, that of the map is repeated in
 // ../src/back.rs.
@@ -42,8 +43,13 @@ int give_back(struct __sk_buff *skb)
 	struct port *port;
 	__u32 tag;
 
-	if (!skb->vlan_present)
+	if (!skb->vlan_present) {
+		tag = 0;
+		port = bpf_map_lookup_elem(&back_ports, &tag);
+		if (port && port->mark && !skb->mark)
+			skb->mark = port->mark;
 		return TC_ACT_UNSPEC;
+	}
 	tag = skb->vlan_tci & TAG_MASK;
 	port = bpf_map_lookup_elem(&back_ports, &tag);
 	if (!port || !port->ifindex)

@@ -53,6 +53,19 @@ impl GiveBack {
         self.set_marked(tag, ifindex, self.mark)
     }
 
+    /// What has neither tag nor mark is received by the private interface with this mark from now on; 0 for
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_untagged(&mut self, mark: u32) -> Result<(), SteerError> {
+        self.ports.set(0, [0, mark], 0).map_err(|error| {
+            let (interface, reason) = (self.interface.clone(), chain(&error));
+            SteerError::Table { interface, table: TABLE, reason }
+        })
+    }
+
     /// What has this tag is received by this interface with this mark from now on; by none with 0.
     ///
     /// # Errors

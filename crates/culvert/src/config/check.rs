@@ -53,6 +53,13 @@ impl Config {
                 "1 to 15 characters, without '/' and spaces, and not one of the ports",
             );
         }
+        if self.tun.judged_mark == 0 || self.tun.judged_mark & self.tun.mark != 0 {
+            return problem(
+                "tun.judged_mark".into(),
+                &format!("{:#x}", self.tun.judged_mark),
+                "1 to 0xffffffff, without bits of tun.mark",
+            );
+        }
         for (i, rule) in self.marks.iter().enumerate() {
             let names = |prefix: &Option<AddressPrefix>| prefix.map(|p| p.0.addr.is_ipv4());
             if rule.mark == 0 {

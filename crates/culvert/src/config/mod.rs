@@ -134,6 +134,9 @@ pub struct TunConfig {
     pub marked_table: u32,
     /// The bits of the mark of cleartext that goes back to its port; 0 for none.
     pub mark: u32,
+    /// Beside the kernel: the bits of the mark of what comes in by the interface; the kernel's IPv6 policies
+    /// let it pass.
+    pub judged_mark: u32,
 }
 
 impl Default for TunConfig {
@@ -145,6 +148,7 @@ impl Default for TunConfig {
             rule_preference: 210,
             marked_table: 218,
             mark: 0x1000_0000,
+            judged_mark: 0x2000_0000,
         }
     }
 }

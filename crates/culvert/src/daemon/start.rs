@@ -38,7 +38,7 @@ use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::sources::builtin::Restored;
-use super::sources::kernel::KernelSource;
+use super::sources::kernel::{KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
@@ -177,8 +177,8 @@ impl Daemon {
             true => {
                 let local = observer.snapshot().addresses().map(|a| a.addr).collect();
                 let providers = providers.clone();
-                let mark = config.tun.mark;
-                let source = KernelSource::new(vault, providers, rules, tun_ifindex, mark, local);
+                let marks = OwnMarks { past: config.tun.mark, judged: config.tun.judged_mark };
+                let source = KernelSource::new(vault, providers, rules, tun_ifindex, marks, local);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {
@@ -188,7 +188,8 @@ impl Daemon {
         };
         drop(records);
         let tunnels = Opened::open(&config.tunnels)?;
-        let way_back = WayBack::set_up(&config.tun);
+        let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
+        let way_back = WayBack::set_up(&config.tun, judged);
         let path = paths::interface_file(&config.name);
         fs::write(&path, &config.tun.interface)
             .map_err(|source| StartError::Directory { path, source })?;

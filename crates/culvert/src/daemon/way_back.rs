@@ -56,10 +56,16 @@ pub struct WayBack {
 }
 
 impl WayBack {
-    /// Attaches the program; a failure is a warning.
-    pub fn set_up(config: &TunConfig) -> WayBack {
+    /// Attaches the program; a failure is a warning. What comes in by the private interface itself, and has no
+    /// mark, gets `judged`.
+    pub fn set_up(config: &TunConfig, judged: u32) -> WayBack {
         let name = config.interface.as_str();
-        let (program, trouble) = match GiveBack::load_and_attach(name, config.mark) {
+        let attach = || {
+            let mut program = GiveBack::load_and_attach(name, config.mark)?;
+            program.set_untagged(judged)?;
+            Ok::<_, steer::SteerError>(program)
+        };
+        let (program, trouble) = match attach() {
             Ok(program) => (Some(program), None),
             Err(error) => (None, Some(by_private(name, &error))),
         };

@@ -175,12 +175,11 @@ impl Kernel {
         })
     }
 
-    /// Lets IPv6 packets pass that go by an interface, or have come by it: before all other policies of
-    /// these directions. What stands already is replaced.
+    /// Lets IPv6 packets pass, before all other policies of a direction. What stands already is replaced.
     ///
     /// # Errors
     /// The kernel did not take it.
-    pub fn put_bypass(&mut self, direction: Direction, ifindex: u32) -> io::Result<()> {
+    pub fn put_bypass(&mut self, direction: Direction, of: Bypass) -> io::Result<()> {
         let info = PolicyInfo {
             limits: LifetimeConfig {
                 soft_bytes: c::INFINITY,
@@ -189,13 +188,16 @@ impl Kernel {
                 hard_packets: c::INFINITY,
                 ..LifetimeConfig::default()
             },
-            selector: of_interface(ifindex),
+            selector: of.selector(),
             dir: direction as u8,
             ..PolicyInfo::default()
         };
         let build = |sequence| {
             let flags = flag::REQUEST | flag::ACK;
-            MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0).fixed(&info).take()
+            let mut w = MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0);
+            w.fixed(&info);
+            of.put_mark(&mut w);
+            w.finish()
         };
         self.connection.command(build).map(drop)
     }
@@ -204,12 +206,15 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel did not do it.
-    pub fn delete_bypass(&mut self, direction: Direction, ifindex: u32) -> io::Result<bool> {
+    pub fn delete_bypass(&mut self, direction: Direction, of: Bypass) -> io::Result<bool> {
         let dir = direction as u8;
-        let id = PolicyId { selector: of_interface(ifindex), dir, ..PolicyId::default() };
+        let id = PolicyId { selector: of.selector(), dir, ..PolicyId::default() };
         self.connection.command(|sequence| {
             let flags = flag::REQUEST | flag::ACK;
-            MessageWriter::new(kind::DELPOLICY, flags, sequence, 0).fixed(&id).take()
+            let mut w = MessageWriter::new(kind::DELPOLICY, flags, sequence, 0);
+            w.fixed(&id);
+            of.put_mark(&mut w);
+            w.finish()
         })
     }
 
@@ -232,10 +237,29 @@ impl Kernel {
     }
 }
 
-/// All IPv6 packets of an interface.
-fn of_interface(ifindex: u32) -> SelectorInfo {
-    let ifindex = ifindex.cast_signed();
-    SelectorInfo { family: AF_INET6, ifindex, ..SelectorInfo::default() }
+/// Which IPv6 packets pass the kernel's policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bypass {
+    /// Those that leave by the interface with this index.
+    By(u32),
+    /// Those that have all bits of this mark.
+    Marked(u32),
+}
+
+impl Bypass {
+    fn selector(self) -> SelectorInfo {
+        let ifindex = match self {
+            Bypass::By(ifindex) => ifindex.cast_signed(),
+            Bypass::Marked(_) => 0,
+        };
+        SelectorInfo { family: AF_INET6, ifindex, ..SelectorInfo::default() }
+    }
+
+    fn put_mark(self, w: &mut MessageWriter) {
+        if let Bypass::Marked(mark) = self {
+            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
+        }
+    }
 }
 
 /// What follows a message's header.

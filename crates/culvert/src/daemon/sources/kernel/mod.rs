@@ -43,7 +43,7 @@ use policy::{Databases, Direction, Marks, SaId, Selector};
 use tracing::{debug, error, info, warn};
 use vault::Vault;
 use wire::Headers;
-use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
+use xfrm::{Bypass, Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 
 use self::choice::Choice;
 use self::model::{Link, Model, Place, SaKey, Side};
@@ -60,6 +60,15 @@ const MOVING_MOST: usize = 64;
 
 /// How often a dump that changes have overtaken is made again.
 const DUMPS: usize = 5;
+
+/// Marks of packets that are culvert's own business.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnMarks {
+    /// What leads past culvert's routes.
+    pub past: u32,
+    /// What has come by the private interface, and was judged by the fast path.
+    pub judged: u32,
+}
 
 /// The kernel's databases, and what of them is in the fast path.
 pub struct KernelSource {
@@ -81,8 +90,7 @@ pub struct KernelSource {
     merges: Vec<Merge>,
     generation: u64,
     private: u32,
-    /// What leads past culvert's own routes.
-    mark: u32,
+    marks: OwnMarks,
     /// The packets that outbound policies had when their use time was moved last.
     policy_uses: HashMap<u32, u64>,
     is_stopping: bool,
@@ -93,7 +101,7 @@ pub struct KernelSource {
 
 impl KernelSource {
     /// Subscribes, and learns what there is. `private` is the private interface, by which IPv6 packets pass
-    /// the kernel's policies (they have no `disable_xfrm`); packets with `mark` are not routed to it.
+    /// the kernel's policies.
     ///
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
@@ -102,7 +110,7 @@ impl KernelSource {
         providers: Providers,
         rules: SaRules,
         private: u32,
-        mark: u32,
+        marks: OwnMarks,
         local: HashSet<IpAddr>,
     ) -> io::Result<KernelSource> {
         // First: what changes meanwhile is told.
@@ -121,7 +129,7 @@ impl KernelSource {
             merges: Vec::new(),
             generation: 0,
             private,
-            mark,
+            marks,
             policy_uses: HashMap::new(),
             is_stopping: false,
             trouble: None,
@@ -141,8 +149,8 @@ impl KernelSource {
     /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
     /// judged, and what goes by it.
     fn let_private_pass(&mut self) {
-        for direction in DIRECTIONS {
-            if let Err(error) = self.kernel.put_bypass(direction, self.private) {
+        for (direction, of) in bypass::all(self.private, self.marks.judged) {
+            if let Err(error) = self.kernel.put_bypass(direction, of) {
                 debug!(%error, ?direction, "IPv6 through the private interface");
             }
         }
@@ -239,10 +247,13 @@ impl KernelSource {
 
     fn policy_came(&mut self, policy: LearntPolicy) {
         let config = &policy.config;
-        if bypass::is_bypass(config) {
+        if let Some(of) = bypass::told_by(config, self.marks.judged) {
             // That of a run before, whose interface went with it.
-            if config.selector.ifindex != self.private && !bypass::exists(config.selector.ifindex) {
-                let gone = self.kernel.delete_bypass(config.direction, config.selector.ifindex);
+            if let Bypass::By(ifindex) = of
+                && ifindex != self.private
+                && !bypass::exists(ifindex)
+            {
+                let gone = self.kernel.delete_bypass(config.direction, of);
                 debug!(?gone, "a policy of a run before");
             }
             return;
@@ -556,8 +567,8 @@ impl Source for KernelSource {
     }
 
     fn shut_down(mut self: Box<Self>) {
-        for direction in DIRECTIONS {
-            if let Err(error) = self.kernel.delete_bypass(direction, self.private) {
+        for (direction, of) in bypass::all(self.private, self.marks.judged) {
+            if let Err(error) = self.kernel.delete_bypass(direction, of) {
                 debug!(%error, ?direction, "IPv6 through the private interface");
             }
         }
@@ -566,5 +577,3 @@ impl Source for KernelSource {
         }
     }
 }
-
-const DIRECTIONS: [Direction; 3] = [Direction::In, Direction::Out, Direction::Forward];

@@ -91,7 +91,7 @@ impl KernelSource {
             let Some(entry) = self.published.databases().policy(index) else { continue };
             let packets = entry.packets();
             if self.policy_uses.insert(index, packets).unwrap_or(0) != packets
-                && let Err(error) = touch(&selector, self.mark)
+                && let Err(error) = touch(&selector, self.marks.past)
             {
                 debug!(%error, index, "the use time of a policy was not moved");
             }
