@@ -78,7 +78,8 @@ def test_hang(bed):
     assert bed.transmitted() > before or not bed.beside()
     # As it wakes there may be one more interruption.
     bed.survived(4, *streams)
-    bed.assert_counted()
+    # What the daemon had taken as it stopped it counts when it wakes, but the peer has had the kernel's later numbers.
+    bed.assert_counted(2 * SOON_S * sum(stream.rate for stream in streams))
 
 
 def test_nothing_is_taken_twice(bed):

@@ -186,10 +186,15 @@ impl KernelSource {
         let events = self.events.poll(EVENTS_AT_ONCE)?;
         if events.iter().any(|event| matches!(event, KernelEvent::All)) {
             self.let_private_pass();
-            return self.learn_all();
+            self.learn_all()?;
+            // That the kernel has used one may be among what was lost.
+            let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);
+            let fast: Vec<SaKey> = fast.map(|(key, _)| *key).collect();
+            fast.into_iter().for_each(|key| self.used_by_kernel(key));
+            return Ok(());
         }
         // Linux tells what was requested; what the SA is has to be asked for, once for all events.
-        let mut asked = HashSet::new();
+        let (mut asked, mut used) = (HashSet::new(), HashSet::new());
         for event in events {
             match event {
                 KernelEvent::Sa(id) | KernelEvent::SaDying(id) => {
@@ -206,12 +211,16 @@ impl KernelSource {
                     asked.remove(&key);
                     self.sa_gone(&key);
                 }
-                KernelEvent::Used(id) => self.used_by_kernel(SaKey::from(&id)),
+                KernelEvent::Used(id) => {
+                    used.insert(SaKey::from(&id));
+                }
                 KernelEvent::Policy(policy) => self.policy_came(policy),
                 KernelEvent::PolicyGone(index) => self.policy_gone(index),
                 KernelEvent::All => {}
             }
         }
+        // There is one event for each packet, thousands after a while in which this thread did not run.
+        used.into_iter().for_each(|key| self.used_by_kernel(key));
         Ok(())
     }
 
