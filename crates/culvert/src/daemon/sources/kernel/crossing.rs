@@ -35,16 +35,21 @@ const QUIET_WAIT: Duration = Duration::from_millis(500);
 /// How long packets may be between where they are steered and a worker.
 const DRAIN: Duration = Duration::from_millis(5);
 
-/// How long an SA that the kernel uses, or whose numbers it does not tell, is left to it.
+/// How long an SA that the kernel uses, or whose numbers it does not tell, is left to it: at first, and twice
+/// as long each time that it happens again.
 const LEFT_FOR: Duration = Duration::from_secs(30);
+const LEFT_AT_MOST: Duration = Duration::from_secs(3600);
 
 /// Linux's default for `net.core.xfrm_aevent_rseqth`.
 const USUAL_THRESHOLD: u32 = 2;
 
 /// How often the kernel may encrypt by an SA of the fast path before it is left to it, and for how long
 /// that counts.
-const STRIKES: u32 = 4;
+const STRIKES: u32 = 1;
 const STRIKES_LAST: Duration = Duration::from_secs(10);
+
+/// For how long after it was taken over that does not count: a slow machine may still have had packets.
+const SETTLES: Duration = Duration::from_secs(2);
 
 impl KernelSource {
     /// Begins to take an SA over.
@@ -213,6 +218,7 @@ impl KernelSource {
         let Some(known) = self.model.sa_mut(&key) else { return };
         if matches!(known.place, Place::Entering(_)) {
             (known.place, known.why, known.written_at) = (Place::Fast, None, now);
+            known.arrived_at = Some(now);
             info!(spi = spi(known), src = %known.learnt.src, dst = %known.learnt.id.dst, "taken over");
             self.to_write.insert((now + INTERVAL, key));
         }
@@ -274,12 +280,13 @@ impl KernelSource {
     /// An SA stays with the kernel for a while.
     pub(super) fn put_off(&mut self, key: SaKey, why: Why) {
         let Some(known) = self.model.sa_mut(&key) else { return };
-        let until = Instant::now() + LEFT_FOR;
-        known.left_until = Some(until);
+        let left_for = known.left_for.map_or(LEFT_FOR, |before| (before * 2).min(LEFT_AT_MOST));
+        let until = Instant::now() + left_for;
+        (known.left_until, known.left_for) = (Some(until), Some(left_for));
         match known.place {
             Place::Kernel | Place::Leaving(_) => known.why = Some(why),
             Place::Entering(_) | Place::Fast => {
-                warn!(spi = spi(known), "{why}: left to it for {} s", LEFT_FOR.as_secs());
+                warn!(spi = spi(known), "{why}: left to it for {} s", left_for.as_secs());
                 self.leave(key, why);
             }
         }
@@ -295,7 +302,12 @@ impl KernelSource {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
         let (strikes, last) = known.strikes;
-        let strikes = if last.elapsed() > STRIKES_LAST { 1 } else { strikes + 1 };
+        let is_settled = known.arrived_at.is_some_and(|at| at.elapsed() > SETTLES);
+        let strikes = match last.elapsed() > STRIKES_LAST {
+            _ if !is_settled || Instant::now() < self.lenient_until => 0,
+            true => 1,
+            false => strikes + 1,
+        };
         known.strikes = (strikes, Instant::now());
         let Some(entry) = self.published.databases().sa(&id) else { return Ok(()) };
         if strikes > STRIKES {
@@ -335,7 +347,7 @@ impl KernelSource {
         known.note_kernels(&now);
         if now.replay != known.written.replay {
             let Replay { edge, received, .. } = now.replay.clone();
-            self.merges.push(Merge { sa: id, edge, received });
+            self.merges.push((Instant::now(), Merge { sa: id, edge, received }));
             known.written.replay = now.replay;
         }
         Ok(())

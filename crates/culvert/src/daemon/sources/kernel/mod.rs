@@ -48,12 +48,18 @@ use xfrm::{Bypass, Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 use self::choice::Choice;
 use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
-use self::timing::STEP;
+use self::timing::{BACKLOG, STEP};
 use super::{LeftSa, Merge, SaRules, SaStep, Source};
 use crate::daemon::clock::now;
 
 /// Most datagrams of events that one round reads.
 const EVENTS_AT_ONCE: usize = 1024;
+
+/// A thread that is not back after this has hung: ports have passed everything to Linux meanwhile.
+const HANGS: Duration = Duration::from_millis(400);
+
+/// How long what has passed to Linux may still be under way then.
+const LENIENT: Duration = Duration::from_secs(2);
 
 /// Most SAs that are on their way at a time.
 const MOVING_MOST: usize = 64;
@@ -87,12 +93,17 @@ pub struct KernelSource {
     /// When something is to be decided about again.
     revisits: BTreeSet<(Instant, Link)>,
     samples: Vec<(IpAddr, u32)>,
-    merges: Vec<Merge>,
+    /// What the kernel has received, and since when that is known.
+    merges: Vec<(Instant, Merge)>,
     generation: u64,
     private: u32,
     marks: OwnMarks,
     /// The packets that outbound policies had when their use time was moved last.
     policy_uses: HashMap<u32, u64>,
+    /// When it was served last.
+    served_at: Instant,
+    /// Until when the kernel's use of an SA does not count against it: it took over while this thread hung.
+    lenient_until: Instant,
     is_stopping: bool,
     trouble: Option<String>,
     /// Its lock keeps a second daemon of this name away.
@@ -131,6 +142,8 @@ impl KernelSource {
             private,
             marks,
             policy_uses: HashMap::new(),
+            served_at: Instant::now(),
+            lenient_until: Instant::now(),
             is_stopping: false,
             trouble: None,
             vault,
@@ -416,7 +429,8 @@ impl Source for KernelSource {
             return Some(Duration::ZERO);
         }
         let now = Instant::now();
-        let moving = (!self.moving.is_empty()).then_some(STEP);
+        let moving = !self.moving.is_empty() || !self.merges.is_empty();
+        let moving = moving.then_some(STEP);
         let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
         let write = at(self.to_write.first().map(|(at, _)| *at));
         let revisit = at(self.revisits.first().map(|(at, _)| *at));
@@ -424,6 +438,11 @@ impl Source for KernelSource {
     }
 
     fn serve(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.served_at) > HANGS {
+            self.lenient_until = now + LENIENT;
+        }
+        self.served_at = now;
         match self.hear() {
             Ok(()) => self.trouble = None,
             Err(error) => {
@@ -531,8 +550,14 @@ impl Source for KernelSource {
         std::mem::take(&mut self.samples)
     }
 
+    /// Older packets may wait for a worker, and must not have left the window when it gets to them.
     fn take_merges(&mut self) -> Vec<Merge> {
-        std::mem::take(&mut self.merges)
+        let databases = self.published.databases();
+        let is_behind = |(since, merge): &mut (Instant, Merge)| {
+            let sa = databases.sa(&merge.sa);
+            since.elapsed() >= BACKLOG || sa.is_none_or(|sa| sa.esp.replay().edge() >= merge.edge)
+        };
+        self.merges.extract_if(.., is_behind).map(|(_, merge)| merge).collect()
     }
 
     fn left(&self) -> Vec<LeftSa> {

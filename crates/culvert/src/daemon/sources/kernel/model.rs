@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use esp::{LiveNumbers, Sa};
 use policy::{Direction, SaEntry, SaId};
@@ -52,8 +52,12 @@ pub struct KnownSa {
     pub kernels: Counters,
     /// How often the kernel has encrypted by it lately, and the last time that it did.
     pub strikes: (u32, Instant),
+    /// When it came into the fast path.
+    pub arrived_at: Option<Instant>,
     /// Until when it is left to the kernel, which uses it as well.
     pub left_until: Option<Instant>,
+    /// How long it was left to the kernel the last time.
+    pub left_for: Option<Duration>,
     /// On its way in, outbound: since when the kernel is quiet, and since when packets are held.
     pub quiet: Option<(Instant, Instant)>,
     /// The last number that the fast path may use, where it has some.
@@ -175,7 +179,9 @@ impl Model {
                 written_at: Instant::now(),
                 kernels: Counters::default(),
                 strikes: (0, Instant::now()),
+                arrived_at: None,
                 left_until: None,
+                left_for: None,
                 quiet: None,
                 ceiling: None,
                 closing: None,
