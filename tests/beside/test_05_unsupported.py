@@ -50,6 +50,10 @@ def install(net, tunnel):
                 stdin="table inet m { chain p { type filter hook prerouting priority mangle; "
                 "ip protocol { icmp, esp } meta mark set 5; }; }",
             )  # fmt: skip
+            if gateway.daemon:
+                # The rule would keep the others in the kernel.
+                gateway.daemon.settings = '[kernel]\nfirewall = "bypass"\n'
+                gateway.daemon.write_config()
     if "if_id" in tunnel.state_extra:
         for gateway, there, way in ((net.gwa, "10.2.0.0/24", 4), (net.gwb, "10.1.0.0/24", 4)):
             gateway.host.ip("link", "add", "ipsec0", "type", "xfrm", "dev", "wan", "if_id", "7")

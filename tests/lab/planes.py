@@ -23,7 +23,7 @@ from .swan import Swan
 _DAEMON_CONFIG = """\
 # Written by the lab.
 name = "{name}"
-{source}{ports}
+{source}{settings}{ports}
 """
 
 _PORT = """
@@ -208,6 +208,8 @@ class Daemon:
         self.name = f"{host.name}-{host.lab.run_id}"
         self.config = host.lab.tmp / f"{host.name}.culvert.toml"
         self.process = None
+        #: Tables of the default configuration, beyond the ports.
+        self.settings = ""
         #: Environment of the daemon, beyond the lab's own.
         self.environment = {}
         #: Arguments of `culvert run`, beyond the configuration file.
@@ -221,7 +223,7 @@ class Daemon:
         if text is None:
             ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
             source = f'source = "{self.source}"\n' if self.source else ""
-            text = _DAEMON_CONFIG.format(name=self.name, source=source, ports=ports)
+            text = _DAEMON_CONFIG.format(name=self.name, source=source, settings=self.settings, ports=ports)
         self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
 
     def spawn(self):

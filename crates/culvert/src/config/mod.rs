@@ -18,6 +18,7 @@ mod tunnel;
 mod tunnel_headers;
 mod worker;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +63,9 @@ pub struct Config {
     /// The guard.
     #[serde(default)]
     pub guard: GuardConfig,
+    /// The kernel as the owner of SAs and policies.
+    #[serde(default)]
+    pub kernel: KernelConfig,
     /// Crypto.
     #[serde(default)]
     pub crypto: CryptoConfig,
@@ -168,6 +172,25 @@ impl Default for GuardConfig {
     fn default() -> Self {
         GuardConfig { enabled: true, prefixes: Vec::new() }
     }
+}
+
+/// `[kernel]`: what is taken from a kernel that owns SAs and policies.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct KernelConfig {
+    /// Firewalls that packets of the fast path would pass by.
+    pub firewall: Firewall,
+}
+
+/// What becomes of policies whose packets a firewall of Linux's would see.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Firewall {
+    /// They stay with the kernel.
+    #[default]
+    Respect,
+    /// They are taken; the firewall sees no packet of theirs.
+    Bypass,
 }
 
 /// `[crypto]`.
@@ -288,6 +311,11 @@ impl Config {
         }
     }
 
+    /// The interfaces of the ports.
+    pub fn port_names(&self) -> BTreeSet<String> {
+        self.ports.iter().map(|port| port.interface.clone()).collect()
+    }
+
     /// The parts in which `next` differs and which a running daemon does not follow.
     pub fn fixed_changes(&self, next: &Config) -> Vec<&'static str> {
         // A new part has to be placed on one side or the other.
@@ -300,6 +328,7 @@ impl Config {
             marks: _,
             worker,
             guard: _,
+            kernel,
             crypto,
             tunnel_headers,
             path_mtu: _,
@@ -310,6 +339,7 @@ impl Config {
             ("source", *source != next.source),
             ("[tun]", *tun != next.tun),
             ("[worker]", worker.fixed() != next.worker.fixed()),
+            ("[kernel]", *kernel != next.kernel),
             ("[crypto]", *crypto != next.crypto),
             ("[tunnel_headers]", *tunnel_headers != next.tunnel_headers),
             ("[log]", *log != next.log),
@@ -362,6 +392,7 @@ mod tests {
             ("[worker]\npoll = \"adaptive\"\n", &[]),
             ("[worker]\npoll = \"always\"\n", &["[worker]"]),
             ("[path_mtu]\nclamp_mss = true\n", &[]),
+            ("[kernel]\nfirewall = \"bypass\"\n", &["[kernel]"]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
             ("[crypto]\nallow_weak = true\n", &["[crypto]"]),
             ("[tunnel_headers]\ndf = \"set\"\n", &["[tunnel_headers]"]),
@@ -403,6 +434,7 @@ mod tests {
             ("name = 3", &["culvert.toml", "line 1", "string"]),
             ("colour = 1", &["unknown field `colour`", "line 1"]),
             ("[[port]]\nmode = \"auto\"", &["missing field `interface`"]),
+            ("[kernel]\nfirewall = \"off\"", &["line 2", "respect", "bypass"]),
             ("[path_mtu]\nlifetime_s = 0", &["path_mtu.lifetime_s", "86400"]),
             ("[[port]]\ninterface = \"wan\"\nmode = \"fast\"", &["line 3", "native", "generic"]),
             ("[[port]]\ninterface = \"seventeen-letters\"", &["port[0].interface", "15"]),

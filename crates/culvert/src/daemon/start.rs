@@ -38,7 +38,7 @@ use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::sources::builtin::Restored;
-use super::sources::kernel::{KernelSource, OwnMarks};
+use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
@@ -46,7 +46,7 @@ use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, tun_config};
 use crate::cli::RunArgs;
-use crate::config::{Config, SourceChoice};
+use crate::config::{Config, Firewall, SourceChoice};
 use crate::paths;
 
 /// How long a start waits for a daemon of the same name to be gone.
@@ -178,7 +178,12 @@ impl Daemon {
                 let local = observer.snapshot().addresses().map(|a| a.addr).collect();
                 let providers = providers.clone();
                 let marks = OwnMarks { past: config.tun.mark, judged: config.tun.judged_mark };
-                let source = KernelSource::new(vault, providers, rules, tun_ifindex, marks, local);
+                let firewall = match config.kernel.firewall {
+                    Firewall::Respect => Some(FirewallWatch::new(config.port_names())),
+                    Firewall::Bypass => None,
+                };
+                let source =
+                    KernelSource::new(vault, providers, rules, tun_ifindex, marks, local, firewall);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {

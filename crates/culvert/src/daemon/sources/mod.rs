@@ -118,6 +118,9 @@ pub trait Source {
     /// The addresses of this host are these.
     fn set_local(&mut self, _local: HashSet<IpAddr>) {}
 
+    /// The interfaces that are ports are these.
+    fn set_ports(&mut self, _names: BTreeSet<String>) {}
+
     /// What the kernel has received by SAs of the fast path.
     fn take_merges(&mut self) -> Vec<Merge> {
         Vec::new()

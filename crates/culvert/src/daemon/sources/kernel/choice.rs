@@ -4,6 +4,7 @@
 //! an SA is taken if every policy that might choose it is. So for no packet the kernel and the fast path
 //! both encrypt by one SA. Both rules are applied until nothing changes any more.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ pub struct Choice {
     /// Each SA: `None` for those that the fast path takes, else why not.
     pub sas: BTreeMap<SaKey, Option<Why>>,
     /// Each policy: `None` for those that the fast path takes, else why not.
-    pub policies: BTreeMap<u32, Option<&'static str>>,
+    pub policies: BTreeMap<u32, Option<Cow<'static, str>>>,
 }
 
 impl Choice {
@@ -63,7 +64,7 @@ impl Choice {
             let side = side_of(policy.config.direction);
             let stays = |key: &SaKey| self.sas.get(key).is_some_and(Option::is_some);
             if policy.wanted.iter().any(|wanted| model.candidates(wanted, side).any(stays)) {
-                (*why, has_changed) = (Some(reason::SA), true);
+                (*why, has_changed) = (Some(reason::SA.into()), true);
             }
         }
         for (key, why) in self.sas.iter_mut().filter(|(_, why)| why.is_none()) {
@@ -72,7 +73,7 @@ impl Choice {
                 continue;
             };
             let stays = |index: &u32| {
-                let reason = self.policies.get(index).copied().flatten()?;
+                let reason = self.policies.get(index).cloned().flatten()?;
                 Some(Why::Policy { index: *index, reason })
             };
             if let Some(stays) = of.iter().find_map(stays) {
@@ -102,36 +103,41 @@ fn own_reason(known: &KnownSa, now: Instant) -> Option<Why> {
 }
 
 /// Why a policy stays with the kernel, whatever SAs there are.
-fn policy_reason(model: &Model, index: u32) -> Option<&'static str> {
+fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
     let policy = model.policy(index)?;
     let config = &policy.config;
     if policy.failure.is_some() {
-        return Some(reason::FAILURE);
+        return Some(reason::FAILURE.into());
     }
     if config.action == Action::Block {
         return None;
     }
     if config.mark.mask != 0 {
-        return Some(reason::MARK);
+        return Some(reason::MARK.into());
     }
     if config.if_id != 0 {
-        return Some(reason::INTERFACE);
+        return Some(reason::INTERFACE.into());
     }
     if config.templates.iter().any(|template| template.optional) {
-        return Some(reason::OPTIONAL);
+        return Some(reason::OPTIONAL.into());
+    }
+    if let Some(firewall) = model.firewalls().of(config.selector.dst.addr) {
+        return Some(firewall.clone());
     }
     let has_sa = |wanted| model.candidates(wanted, Side::Out).next().is_some();
     let is_out = config.direction == Direction::Out;
-    (is_out && !policy.wanted.iter().all(has_sa)).then_some(reason::NO_SA)
+    (is_out && !policy.wanted.iter().all(has_sa)).then_some(reason::NO_SA.into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
+    use std::net::IpAddr;
     use std::time::Duration;
 
     use policy::Direction::{In, Out};
 
+    use super::super::firewall::Firewalls;
     use super::super::model::Link;
     use super::super::testing::{HERE, THERE, beet, policy, sa};
     use super::*;
@@ -223,6 +229,29 @@ mod tests {
         let foreign = (THERE, std::net::IpAddr::from([203, 0, 113, 1]));
         let model = model(vec![sa(1, foreign, 7)], vec![policy(9, Out, foreign, &[7])]);
         assert_eq!(taken(&model), none);
+    }
+
+    #[test]
+    fn what_a_firewall_would_see_stays_until_it_is_gone() {
+        let mut wide = policy(17, Out, TO, &[8]);
+        let any6 = policy::Prefix { addr: IpAddr::from([0u16; 8]), len: 0 };
+        wide.config.selector = policy::Selector::between(any6, any6);
+        let sas = vec![sa(1, TO, 7), sa(2, FROM, 7), sa(3, TO, 8)];
+        let mut model = model(sas, vec![policy(9, Out, TO, &[7]), policy(8, In, FROM, &[7]), wide]);
+        let all = (vec![1, 2, 3], vec![8, 9, 17]);
+        assert_eq!(taken(&model), all);
+        assert!(model.set_firewalls(Firewalls::of_ipv4("chain ip filter forward")));
+        // By the family of what is protected, not of the tunnel.
+        assert_eq!(taken(&model), (vec![3], vec![17]));
+        let link = model.links().min().expect("one");
+        let component = model.component(link, &mut HashSet::new());
+        let choice = Choice::of(&model, &component, false, Instant::now());
+        let whys = choice.sas.values().flatten().map(ToString::to_string);
+        assert!(whys.clone().count() == 2, "{choice:?}");
+        whys.for_each(|why| assert!(why.contains("chain ip filter forward"), "{why}"));
+        assert!(!model.set_firewalls(Firewalls::of_ipv4("chain ip filter forward")));
+        assert!(model.set_firewalls(Firewalls::default()));
+        assert_eq!(taken(&model), all);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `model`      | what the kernel has, and which SAs and policies belong together      |
 //! | `choice`     | which of them the fast path takes: decisions alone                   |
 //! | `why`        | why the others stay                                                  |
+//! | `firewall`   | firewalls that the fast path would pass by                           |
 //! | `published`  | what the data path has of them                                       |
 //! | `crossing`   | how an SA gets into the fast path, and back                          |
 //! | `lease`      | outbound numbers                                                     |
@@ -21,6 +22,7 @@
 mod bypass;
 mod choice;
 mod crossing;
+mod firewall;
 mod lease;
 mod model;
 mod published;
@@ -46,6 +48,7 @@ use wire::Headers;
 use xfrm::{Bypass, Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 
 use self::choice::Choice;
+pub use self::firewall::Watch as FirewallWatch;
 use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
 use self::timing::{BACKLOG, STEP};
@@ -106,13 +109,15 @@ pub struct KernelSource {
     lenient_until: Instant,
     is_stopping: bool,
     trouble: Option<String>,
+    /// The firewalls; none where they are not asked.
+    firewall: Option<FirewallWatch>,
     /// Its lock keeps a second daemon of this name away.
     vault: Vault,
 }
 
 impl KernelSource {
     /// Subscribes, and learns what there is. `private` is the private interface, by which IPv6 packets pass
-    /// the kernel's policies.
+    /// the kernel's policies. Without `firewall` none is asked.
     ///
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
@@ -123,6 +128,7 @@ impl KernelSource {
         private: u32,
         marks: OwnMarks,
         local: HashSet<IpAddr>,
+        firewall: Option<FirewallWatch>,
     ) -> io::Result<KernelSource> {
         // First: what changes meanwhile is told.
         let events = KernelEvents::open()?;
@@ -146,9 +152,11 @@ impl KernelSource {
             lenient_until: Instant::now(),
             is_stopping: false,
             trouble: None,
+            firewall,
             vault,
         };
         source.model.set_local(local);
+        source.follow_firewalls();
         source.let_private_pass();
         source.learn_all()?;
         info!(
@@ -157,6 +165,20 @@ impl KernelSource {
             "the kernel's SAs and policies are learnt"
         );
         Ok(source)
+    }
+
+    /// Takes over what firewalls there are.
+    fn follow_firewalls(&mut self) {
+        let Some(watch) = &self.firewall else { return };
+        let firewalls = watch.firewalls();
+        let warnings: Vec<String> = firewalls.warnings().collect();
+        if self.model.set_firewalls(firewalls) {
+            match warnings[..] {
+                [] => info!("no firewall that the fast path would pass by is left"),
+                _ => warnings.iter().for_each(|warning| warn!("{warning}")),
+            }
+            self.touched.extend(self.model.links());
+        }
     }
 
     /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
@@ -422,6 +444,7 @@ impl KernelSource {
 impl Source for KernelSource {
     fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
         fds.push(self.events.fd());
+        fds.extend(self.firewall.iter().flat_map(FirewallWatch::fds));
     }
 
     fn due_in(&self) -> Option<Duration> {
@@ -434,7 +457,8 @@ impl Source for KernelSource {
         let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
         let write = at(self.to_write.first().map(|(at, _)| *at));
         let revisit = at(self.revisits.first().map(|(at, _)| *at));
-        [moving, write, revisit].into_iter().flatten().min()
+        let firewall = self.firewall.as_ref().and_then(FirewallWatch::due_in);
+        [moving, write, revisit, firewall].into_iter().flatten().min()
     }
 
     fn serve(&mut self) {
@@ -456,6 +480,9 @@ impl Source for KernelSource {
                     debug!(%error, "learning all anew");
                 }
             }
+        }
+        if self.firewall.as_mut().is_some_and(FirewallWatch::poll) {
+            self.follow_firewalls();
         }
         self.move_on();
         self.decide();
@@ -529,7 +556,11 @@ impl Source for KernelSource {
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.trouble.iter().cloned().collect()
+        let firewalls = match &self.firewall {
+            Some(_) => self.model.firewalls().warnings().collect(),
+            None => vec![PASSED_BY.to_owned()],
+        };
+        self.trouble.iter().cloned().chain(firewalls).collect()
     }
 
     fn retry(&mut self) {
@@ -538,6 +569,12 @@ impl Source for KernelSource {
 
     fn is_beside_kernel(&self) -> bool {
         true
+    }
+
+    fn set_ports(&mut self, names: BTreeSet<String>) {
+        if let Some(watch) = &mut self.firewall {
+            watch.set_ports(names);
+        }
     }
 
     fn set_local(&mut self, local: HashSet<IpAddr>) {
@@ -611,3 +648,7 @@ impl Source for KernelSource {
         }
     }
 }
+
+/// What an operator should know who has set so.
+const PASSED_BY: &str = "firewall = \"bypass\" in [kernel]: no rule of nftables or iptables sees what the \
+                         fast path forwards";

@@ -9,6 +9,7 @@ use esp::{LiveNumbers, Sa};
 use policy::{Direction, SaEntry, SaId};
 use xfrm::{Counters, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
+use super::firewall::Firewalls;
 use super::published::counters_of;
 use super::why::Why;
 
@@ -127,6 +128,7 @@ pub struct Model {
     policies: HashMap<u32, LearntPolicy>,
     groups: HashMap<Link, Group>,
     local: HashSet<IpAddr>,
+    firewalls: Firewalls,
 }
 
 /// SAs and policies that are to be decided about together.
@@ -152,6 +154,18 @@ impl Model {
             }
         }
         true
+    }
+
+    /// Sets the firewalls that packets of the fast path would pass by; whether they are others than before.
+    pub fn set_firewalls(&mut self, firewalls: Firewalls) -> bool {
+        let has_changed = self.firewalls != firewalls;
+        self.firewalls = firewalls;
+        has_changed
+    }
+
+    /// The firewalls that packets of the fast path would pass by.
+    pub fn firewalls(&self) -> &Firewalls {
+        &self.firewalls
     }
 
     /// An SA came or changed; returns its link. One that has no keys is none.

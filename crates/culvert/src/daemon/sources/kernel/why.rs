@@ -1,5 +1,7 @@
 //! Why an SA or a policy stays with the kernel.
 
+use std::borrow::Cow;
+
 use thiserror::Error;
 use xfrm::Failure;
 
@@ -33,7 +35,7 @@ pub enum Why {
         /// The policy.
         index: u32,
         /// Why that one stays.
-        reason: &'static str,
+        reason: Cow<'static, str>,
     },
     /// The kernel encrypts by it: packets of this host that do not come by the private interface.
     #[error("the kernel encrypts by it, too: IPv6 of this host, or a socket bound to a device")]
