@@ -182,8 +182,7 @@ impl Daemon {
                     Firewall::Respect => Some(FirewallWatch::new(config.port_names())),
                     Firewall::Bypass => None,
                 };
-                let source =
-                    KernelSource::new(vault, providers, rules, tun_ifindex, marks, local, firewall);
+                let source = KernelSource::new(vault, providers, rules, marks, local, firewall);
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {

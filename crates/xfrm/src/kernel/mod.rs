@@ -175,11 +175,12 @@ impl Kernel {
         })
     }
 
-    /// Lets IPv6 packets pass, before all other policies of a direction. What stands already is replaced.
+    /// Lets IPv6 packets pass that have all bits of a mark, before all other policies of a direction. What
+    /// stands already is replaced.
     ///
     /// # Errors
     /// The kernel did not take it.
-    pub fn put_bypass(&mut self, direction: Direction, of: Bypass) -> io::Result<()> {
+    pub fn put_bypass(&mut self, direction: Direction, mark: u32) -> io::Result<()> {
         let info = PolicyInfo {
             limits: LifetimeConfig {
                 soft_bytes: c::INFINITY,
@@ -188,7 +189,7 @@ impl Kernel {
                 hard_packets: c::INFINITY,
                 ..LifetimeConfig::default()
             },
-            selector: of.selector(),
+            selector: any_v6(),
             dir: direction as u8,
             ..PolicyInfo::default()
         };
@@ -196,7 +197,7 @@ impl Kernel {
             let flags = flag::REQUEST | flag::ACK;
             let mut w = MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0);
             w.fixed(&info);
-            of.put_mark(&mut w);
+            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
             w.finish()
         };
         self.connection.command(build).map(drop)
@@ -206,14 +207,14 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel did not do it.
-    pub fn delete_bypass(&mut self, direction: Direction, of: Bypass) -> io::Result<bool> {
+    pub fn delete_bypass(&mut self, direction: Direction, mark: u32) -> io::Result<bool> {
         let dir = direction as u8;
-        let id = PolicyId { selector: of.selector(), dir, ..PolicyId::default() };
+        let id = PolicyId { selector: any_v6(), dir, ..PolicyId::default() };
         self.connection.command(|sequence| {
             let flags = flag::REQUEST | flag::ACK;
             let mut w = MessageWriter::new(kind::DELPOLICY, flags, sequence, 0);
             w.fixed(&id);
-            of.put_mark(&mut w);
+            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
             w.finish()
         })
     }
@@ -237,29 +238,9 @@ impl Kernel {
     }
 }
 
-/// Which IPv6 packets pass the kernel's policies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bypass {
-    /// Those that leave by the interface with this index.
-    By(u32),
-    /// Those that have all bits of this mark.
-    Marked(u32),
-}
-
-impl Bypass {
-    fn selector(self) -> SelectorInfo {
-        let ifindex = match self {
-            Bypass::By(ifindex) => ifindex.cast_signed(),
-            Bypass::Marked(_) => 0,
-        };
-        SelectorInfo { family: AF_INET6, ifindex, ..SelectorInfo::default() }
-    }
-
-    fn put_mark(self, w: &mut MessageWriter) {
-        if let Bypass::Marked(mark) = self {
-            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
-        }
-    }
+/// All IPv6 packets.
+fn any_v6() -> SelectorInfo {
+    SelectorInfo { family: AF_INET6, ..SelectorInfo::default() }
 }
 
 /// What follows a message's header.

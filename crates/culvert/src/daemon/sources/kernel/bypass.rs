@@ -1,50 +1,24 @@
-//! The kernel's policies that let IPv6 pass by the private interface: IPv6 has no `disable_xfrm`, and its
-//! `disable_policy` is another one.
+//! The kernel's policies that let pass what has come in by the private interface, for IPv6, whose
+//! `disable_policy` says nothing of where a packet came in.
 //!
-//! | packets | told by |
-//! | --- | --- |
-//! | that Linux forwards to the private interface | the interface that they leave by |
-//! | that have come by it, and that the fast path has judged | a mark, which a program gives them where they come in |
-//!
-//! What a program of this host itself sends is not told by the interface: Linux asks its policies before it
-//! is known.
+//! A program marks such packets: the fast path has judged them. Outbound there is no such way: Linux asks its
+//! policies before it is known by which interface a packet of this host leaves.
 
-use policy::{Action, Direction, PolicyConfig};
-use rustix::net::netdevice::index_to_name;
-use rustix::net::{AddressFamily, SocketType, socket};
-use xfrm::Bypass;
+use policy::{Action, Direction, Mark, PolicyConfig};
 
-/// All of them, for the private interface with this index, and this mark of what has come by it.
-pub fn all(private: u32, judged: u32) -> [(Direction, Bypass); 3] {
-    [
-        (Direction::Out, Bypass::By(private)),
-        (Direction::In, Bypass::Marked(judged)),
-        (Direction::Forward, Bypass::Marked(judged)),
-    ]
-}
+/// Their directions.
+pub const DIRECTIONS: [Direction; 2] = [Direction::In, Direction::Forward];
 
-/// Which of them a policy is, of this run or another.
-pub fn told_by(config: &PolicyConfig, judged: u32) -> Option<Bypass> {
+/// Whether a policy is one of them, of this run or another.
+pub fn is_bypass(config: &PolicyConfig, judged: u32) -> bool {
     let selector = &config.selector;
     let is_any = |prefix: policy::Prefix| prefix.len == 0 && prefix.addr.is_ipv6();
-    let is_ours = is_any(selector.src)
+    DIRECTIONS.contains(&config.direction)
+        && is_any(selector.src)
         && is_any(selector.dst)
         && selector.protocol == 0
         && config.priority == 0
         && config.action == Action::Allow
-        && config.templates.is_empty();
-    let mark = policy::Mark { value: judged, mask: judged };
-    match (is_ours, config.direction, selector.ifindex) {
-        (true, Direction::Out, ifindex @ 1..) => Some(Bypass::By(ifindex)),
-        (true, Direction::In | Direction::Forward, 0) if config.mark == mark => {
-            Some(Bypass::Marked(judged))
-        }
-        _ => None,
-    }
-}
-
-/// Whether there is an interface with this index.
-pub fn exists(ifindex: u32) -> bool {
-    let asking = socket(AddressFamily::INET, SocketType::DGRAM, None);
-    asking.is_ok_and(|socket| index_to_name(socket, ifindex).is_ok())
+        && config.templates.is_empty()
+        && config.mark == Mark { value: judged, mask: judged }
 }

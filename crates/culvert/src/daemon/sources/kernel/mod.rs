@@ -45,7 +45,7 @@ use policy::{Databases, Direction, Marks, SaId, Selector};
 use tracing::{debug, error, info, warn};
 use vault::Vault;
 use wire::Headers;
-use xfrm::{Bypass, Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
+use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 
 use self::choice::Choice;
 pub use self::firewall::Watch as FirewallWatch;
@@ -99,7 +99,6 @@ pub struct KernelSource {
     /// What the kernel has received, and since when that is known.
     merges: Vec<(Instant, Merge)>,
     generation: u64,
-    private: u32,
     marks: OwnMarks,
     /// The packets that outbound policies had when their use time was moved last.
     policy_uses: HashMap<u32, u64>,
@@ -116,8 +115,7 @@ pub struct KernelSource {
 }
 
 impl KernelSource {
-    /// Subscribes, and learns what there is. `private` is the private interface, by which IPv6 packets pass
-    /// the kernel's policies. Without `firewall` none is asked.
+    /// Subscribes, and learns what there is. Without `firewall` none is asked.
     ///
     /// # Errors
     /// The kernel has no XFRM, or does not let this process ask.
@@ -125,7 +123,6 @@ impl KernelSource {
         vault: Vault,
         providers: Providers,
         rules: SaRules,
-        private: u32,
         marks: OwnMarks,
         local: HashSet<IpAddr>,
         firewall: Option<FirewallWatch>,
@@ -145,7 +142,6 @@ impl KernelSource {
             samples: Vec::new(),
             merges: Vec::new(),
             generation: 0,
-            private,
             marks,
             policy_uses: HashMap::new(),
             served_at: Instant::now(),
@@ -184,8 +180,8 @@ impl KernelSource {
     /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
     /// judged, and what goes by it.
     fn let_private_pass(&mut self) {
-        for (direction, of) in bypass::all(self.private, self.marks.judged) {
-            if let Err(error) = self.kernel.put_bypass(direction, of) {
+        for direction in bypass::DIRECTIONS {
+            if let Err(error) = self.kernel.put_bypass(direction, self.marks.judged) {
                 debug!(%error, ?direction, "IPv6 through the private interface");
             }
         }
@@ -291,15 +287,7 @@ impl KernelSource {
 
     fn policy_came(&mut self, policy: LearntPolicy) {
         let config = &policy.config;
-        if let Some(of) = bypass::told_by(config, self.marks.judged) {
-            // That of a run before, whose interface went with it.
-            if let Bypass::By(ifindex) = of
-                && ifindex != self.private
-                && !bypass::exists(ifindex)
-            {
-                let gone = self.kernel.delete_bypass(config.direction, of);
-                debug!(?gone, "a policy of a run before");
-            }
+        if bypass::is_bypass(config, self.marks.judged) {
             return;
         }
         match self.is_taken_alone(&policy) {
@@ -638,8 +626,8 @@ impl Source for KernelSource {
     }
 
     fn shut_down(mut self: Box<Self>) {
-        for (direction, of) in bypass::all(self.private, self.marks.judged) {
-            if let Err(error) = self.kernel.delete_bypass(direction, of) {
+        for direction in bypass::DIRECTIONS {
+            if let Err(error) = self.kernel.delete_bypass(direction, self.marks.judged) {
                 debug!(%error, ?direction, "IPv6 through the private interface");
             }
         }
