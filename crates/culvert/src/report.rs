@@ -65,6 +65,9 @@ pub struct Status {
     pub buffers_pages: String,
     /// What a worker does when no packets come: `adaptive` or `always`.
     pub polling: String,
+    /// Who owns SAs and policies: `builtin` or `kernel`.
+    #[serde(default)]
+    pub source: String,
     /// The workers, by number.
     pub workers: Vec<Worker>,
     /// What an operator should know.

@@ -4,6 +4,7 @@
 //! changing anything: sockets and programs are opened and closed again, rules are checked and not
 //! applied. Then pure functions judge the [`facts::Facts`], one file for each area.
 
+mod beside;
 mod facts;
 mod finding;
 mod gather;
@@ -41,7 +42,7 @@ pub fn run(name: &str, json: bool, config: &Path) -> Result<(String, ExitCode), 
 
 /// Every check, in the order in which an operator would set things up.
 fn examine(facts: &Facts) -> Vec<Finding> {
-    [machine::check, ports::check, network::check, instance::check]
+    [machine::check, ports::check, network::check, instance::check, beside::check]
         .into_iter()
         .flat_map(|check| check(facts))
         .collect()

@@ -102,6 +102,7 @@ impl Daemon {
             buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
             buffers_pages: self.umem.pages().to_string(),
             polling: self.polling.to_string(),
+            source: if self.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
             workers: self.worker_rows(),
             warnings,
         }

@@ -72,6 +72,7 @@ pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::missing as missing_capabilities;
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
+pub use sources::kernel::firewalls;
 pub use start::run;
 
 /// Longest sleep of the control thread: some changes come without a notification.

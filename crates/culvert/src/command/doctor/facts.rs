@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use mirror::{Family, Link, Route, Rule};
 use steer::device::Device;
 
-use crate::config::{Config, GuardConfig, PortConfig, TunConfig};
-use crate::report::{Port, Status};
+use crate::config::{Config, GuardConfig, PortConfig, SourceChoice, TunConfig};
+use crate::report::{Policy, Port, Sa, Status};
 
 /// Everything that the checks look at.
 #[derive(Debug)]
@@ -123,6 +123,8 @@ pub struct Network {
     pub rules: Vec<Rule>,
     /// Routes of the table that culvert uses, with the names of their interfaces.
     pub table_routes: Vec<(Route, Vec<String>)>,
+    /// Firewalls that packets between two interfaces meet, one line each.
+    pub firewalls: Vec<String>,
     /// Forwarding of IPv4 and IPv6; `None` where the kernel lacks the protocol.
     pub forwarding: [(Family, Option<i64>); 2],
     /// `rp_filter` of `all`, `default`, the ports and the private interface, where they are.
@@ -188,6 +190,10 @@ pub struct Running {
     pub status: Status,
     /// As `culvert port`.
     pub ports: Vec<Port>,
+    /// As `culvert sa`.
+    pub sas: Vec<Sa>,
+    /// As `culvert policy`.
+    pub policies: Vec<Policy>,
     /// Packets that are not accounted for.
     pub balance: i64,
 }
@@ -202,6 +208,20 @@ pub struct Standing {
 }
 
 impl Facts {
+    /// Whether the kernel owns SAs and policies: of a running daemon, or after a start.
+    pub fn is_beside_kernel(&self) -> bool {
+        if let Some(Ok(running)) = &self.instance.daemon {
+            return running.status.source == "kernel";
+        }
+        match self.config().map(|config| config.source).unwrap_or_default() {
+            SourceChoice::Kernel => true,
+            SourceChoice::Builtin => false,
+            SourceChoice::Auto => {
+                !self.instance.saved && self.machine.kernel_sas.as_ref().is_ok_and(|n| *n > 0)
+            }
+        }
+    }
+
     /// The private interface's part of the configuration, or the default.
     pub fn tun(&self) -> TunConfig {
         self.config().map(|c| c.tun.clone()).unwrap_or_default()
@@ -255,6 +275,7 @@ pub fn healthy() -> Facts {
             trouble: None,
             rules: Vec::new(),
             table_routes: Vec::new(),
+            firewalls: Vec::new(),
             forwarding: [(Family::V4, Some(1)), (Family::V6, Some(1))],
             rp_filter: vec![("all".into(), 0), ("default".into(), 2), ("wan".into(), 2)],
         },
@@ -341,10 +362,50 @@ pub fn healthy_daemon() -> Running {
             buffers_kib: 512,
             buffers_pages: "small pages".into(),
             polling: "adaptive".into(),
+            source: "builtin".into(),
             workers: Vec::new(),
             warnings: Vec::new(),
         },
         ports: vec![port("wan"), port("lan")],
+        sas: Vec::new(),
+        policies: Vec::new(),
         balance: 0,
+    }
+}
+
+/// An inbound SA beside a kernel, which has it for this reason.
+#[cfg(test)]
+pub fn sa(why: Option<&str>) -> Sa {
+    Sa {
+        spi: "0x00001000".into(),
+        src: "192.0.2.2".into(),
+        dst: "192.0.2.1".into(),
+        protocol: "esp".into(),
+        mode: "tunnel".into(),
+        suite: "aes128gcm16".into(),
+        esn: false,
+        encap: None,
+        reqid: 1,
+        mark: None,
+        if_id: 0,
+        cpu: None,
+        state: "valid".into(),
+        placement: if why.is_some() { "kernel" } else { "software" }.into(),
+        why: why.map(Into::into),
+        engine: "ipsec-mb".into(),
+        bytes: 0,
+        packets: 0,
+        age_s: 1,
+        idle_s: None,
+        sent_seq: 0,
+        received_seq: 0,
+        replay_window: 32,
+        late_drops: 0,
+        duplicate_drops: 0,
+        integrity_drops: 0,
+        inner_mtu: None,
+        path_mtu: None,
+        is_path_mtu_learnt: false,
+        keys: None,
     }
 }

@@ -189,6 +189,7 @@ fn network(
         trouble,
         rules: rules.unwrap_or_default(),
         table_routes: table_routes.unwrap_or_default(),
+        firewalls: daemon::firewalls(ports.iter().map(|port| port.interface.clone()).collect()),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
             (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),
@@ -295,6 +296,8 @@ fn running(name: &str) -> Result<Running, ClientError> {
     Ok(Running {
         status: client::ask(name, Request::Status)?,
         ports: client::ask(name, Request::Port)?,
+        sas: client::ask(name, Request::Sa { show_keys: false, spi: None })?,
+        policies: client::ask(name, Request::Policy)?,
         balance: stats.balance,
     })
 }

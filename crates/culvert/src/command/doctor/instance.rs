@@ -10,9 +10,13 @@ use crate::table::span;
 
 /// All of them.
 pub fn check(facts: &Facts) -> Vec<Finding> {
-    let mut findings = vec![preload(facts)];
-    findings.extend(ike(facts));
-    findings.push(apparmor(facts));
+    let mut findings = Vec::new();
+    // Beside a kernel IKE daemons know nothing of culvert.
+    if !facts.is_beside_kernel() {
+        findings.push(preload(facts));
+        findings.extend(ike(facts));
+        findings.push(apparmor(facts));
+    }
     findings.extend(daemon(facts));
     findings.push(guard(facts));
     findings
@@ -161,7 +165,7 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
             "systemctl restart culvert (tunnels stay)",
         ));
     }
-    if status.clients == 0 {
+    if status.clients == 0 && status.source != "kernel" {
         findings.push(Finding::warning(
             check,
             "no IKE daemon is connected",
@@ -186,7 +190,12 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
 
 /// What the daemon's own warnings mean: recognised by their words, with a way on for any other.
 fn advice(name: &str, warning: &str) -> (&'static str, String) {
-    if warning.contains("replay protection off") {
+    if warning.contains("firewall = \"bypass\"") {
+        (
+            "packets of the fast path pass Linux's firewalls by",
+            "nft list ruleset; docs/beside-the-kernel.md, Firewalls".into(),
+        )
+    } else if warning.contains("replay protection off") {
         (
             "whoever records packets can send them again, and they are taken",
             "set replay_window = 32 or more for the child in swanctl.conf, then: swanctl \

@@ -16,7 +16,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         xfrm(&machine.xfrm),
         nft(&machine.nft),
         kernel_esp(machine.kernel_esp),
-        kernel_sas(&machine.kernel_sas),
+        kernel_sas(&machine.kernel_sas, facts.is_beside_kernel()),
     ];
     findings.push(crypto(facts));
     findings.extend(configuration(facts));
@@ -163,10 +163,14 @@ fn kernel_esp(esp: KernelEsp) -> Finding {
     )
 }
 
-fn kernel_sas(counted: &Result<u32, String>) -> Finding {
+fn kernel_sas(counted: &Result<u32, String>, is_beside: bool) -> Finding {
     let check = "kernel-sas";
     match counted {
         Ok(0) => Finding::ok(check, "the kernel has no SAs of its own"),
+        Ok(count) if is_beside => Finding::ok(
+            check,
+            format!("the kernel has {count} SAs, which culvert takes packets of"),
+        ),
         Ok(count) => Finding::warning(
             check,
             format!("the kernel has {count} SAs of its own: their ESP is left to it"),
@@ -301,7 +305,16 @@ mod tests {
             (|f| f.machine.kernel_esp = KernelEsp::Present, "kernel-esp", Fine, &["culvert exec"]),
             (|f| f.machine.kernel_esp = KernelEsp::Loadable, "kernel-esp", Fine, &["module"]),
             (|f| f.machine.kernel_esp = KernelEsp::Unknown, "kernel-esp", Fine, &["not tell"]),
-            (|f| f.machine.kernel_sas = Ok(2), "kernel-sas", Warning, &["2 SAs", "culvert exec"]),
+            (|f| f.machine.kernel_sas = Ok(2), "kernel-sas", Fine, &["2 SAs"]),
+            (
+                |f| {
+                    f.machine.kernel_sas = Ok(2);
+                    f.instance.saved = true;
+                },
+                "kernel-sas",
+                Warning,
+                &["2 SAs", "culvert exec"],
+            ),
             (
                 |f| f.machine.kernel_sas = Err("not permitted".into()),
                 "kernel-sas",

@@ -48,7 +48,7 @@ use wire::Headers;
 use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 
 use self::choice::Choice;
-pub use self::firewall::Watch as FirewallWatch;
+pub use self::firewall::{Watch as FirewallWatch, look as firewalls};
 use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
 use self::timing::{BACKLOG, STEP};

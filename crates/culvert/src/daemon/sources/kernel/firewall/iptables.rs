@@ -100,7 +100,7 @@ fn look(
 }
 
 /// What there is now.
-fn read() -> Result<Chains, String> {
+pub fn read() -> Result<Chains, String> {
     let mut found = Chains::default();
     for family in &FAMILIES {
         if has_tables(family) {

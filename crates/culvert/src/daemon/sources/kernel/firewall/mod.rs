@@ -67,12 +67,21 @@ impl Firewalls {
 
     /// What an operator should know.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        let families = ["IPv4", "IPv6"].into_iter().zip(&self.reasons);
-        families.filter_map(|(family, reason)| {
-            let reason = reason.as_ref()?;
-            Some(format!("{family} policies stay with the kernel: {reason}"))
-        })
+        let families = self.by_family();
+        families.map(|(family, reason)| format!("{family} policies stay with the kernel: {reason}"))
     }
+
+    fn by_family(&self) -> impl Iterator<Item = (&str, &str)> {
+        let families = ["IPv4", "IPv6"].into_iter().zip(&self.reasons);
+        families.filter_map(|(family, reason)| Some((family, reason.as_deref()?)))
+    }
+}
+
+/// What packets between ports would pass by, a line for each family; for who follows nothing.
+pub fn look(ports: BTreeSet<String>) -> Vec<String> {
+    let nftables = nftables::read(&ports).map_err(|e| format!("nftables: {e}"));
+    let firewalls = Firewalls::new(&[nftables, iptables::read()]);
+    firewalls.by_family().map(|(family, reason)| format!("{family}: {reason}")).collect()
 }
 
 /// What an operator sets where no firewall is to be asked.
