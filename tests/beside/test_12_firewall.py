@@ -1,5 +1,6 @@
 """What a firewall of the gateway's would see stays with the kernel, unless the configuration says otherwise."""
 
+import json
 import time
 
 import pytest
@@ -66,6 +67,12 @@ def stay(gateway, *words):
     wait_for(f"SAs to stay with the kernel because of {words}", left, timeout=SOON_S + 0.5)
 
 
+def doctor(gateway):
+    """What `culvert doctor` finds. It ends with 1 if there is a problem."""
+    daemon = gateway.daemon
+    return json.loads(daemon.culvert("doctor", "--json", "--config", daemon.config, check=False).stdout)
+
+
 def received(bed):
     """How many packets of the dropped stream arrive at the server, of 100."""
     stream = bed.stream(port=DROPPED, rate=300, count=100)
@@ -85,6 +92,11 @@ def test_a_firewall_is_respected(bed):
         for gateway in [g for g in bed.beside() if g.daemon.alive()]:
             stay(gateway, "inet fw passing", 'firewall = "bypass"')
             assert "inet fw passing" in " ".join(gateway.daemon.json("status")["warnings"])
+            said = doctor(gateway)
+            assert any("inet fw passing" in f["seen"] for f in said if f["check"] == "firewall"), said
+            kept = [f for f in said if f["check"] == "beside" and f["result"] == "warning"]
+            assert any('firewall = "bypass"' in f["next"] for f in kept), kept
+            assert any("left to Linux" in f["seen"] for f in kept), kept
         before = bed.transmitted()
         bed.pings(count=3)
         assert received(bed) == 0
@@ -104,6 +116,7 @@ def test_a_firewall_is_passed_by(bed):
     bed.start()
     for gateway in bed.beside():
         assert received(bed) == 100
+        assert any("are in the fast path" in f["seen"] for f in doctor(gateway)), doctor(gateway)
         assert "bypass" in " ".join(gateway.daemon.json("status")["warnings"])
     bed.stop()
     assert received(bed) == 0
@@ -140,7 +153,8 @@ def test_rules_come_and_go(bed):
     net.gwa.host.run("nft", "flush", "chain", "ip", "late", "passing")
     bed.wait_taken()
     bed.perfect(stream, other)
-    bed.assert_counted()
+    # Six crossings under traffic: what the kernel counts between two of its answers may be missing.
+    bed.assert_counted(missing=6 * 5)
 
 
 def test_by_family(bed):
