@@ -58,6 +58,9 @@ def test_hang(bed):
     """A daemon that hangs (SIGSTOP) is passed by within a second in both directions, and goes on after SIGCONT."""
     bed.up()
     bed.start()
+    # What the daemon had taken as it stopped leaves when it wakes, behind the kernel's numbers.
+    bed.wire.may_be_late = True
+    bed.excused |= {"XfrmInStateSeqError"}
     streams = both(bed)
     for _ in range(2):
         time.sleep(0.5)

@@ -3,7 +3,11 @@
 import re
 
 from lab import topology as t
+from lab.base import wait_for
 from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
+
+#: The most interruptions of a stream beside IPv6 of the gateway's own, before its SA is left to the kernel.
+FEW = 2
 
 #: A host behind gateway A on an interface that is not one of culvert's ports.
 APART4 = "10.1.0.129"
@@ -16,33 +20,56 @@ def test_ping_and_tcp(bed):
     bed.excused |= {"XfrmOutStateModeError"}
     iperf = Iperf(net.server)
     own = Iperf(net.gwa.host, port=5202)
+
+    def speak(to, back):
+        assert_ping(net.gwa.host, to, source=back, count=10)
+        assert_ping(net.server, back, count=10)
+        assert iperf.run(net.gwa.host, to, total=1_000_000)["bytes"] > 500_000
+        assert own.run(net.server, back, total=1_000_000)["bytes"] > 500_000
+
+    # IPv6 of the gateway's own is the kernel's to encrypt, and takes the peer's window beyond the fast path's numbers.
+    bed.wire.may_be_late = True
+    bed.excused |= {"XfrmInStateSeqError"}
     for act in (bed.start, bed.stop, bed.start):
         act()
         stream = bed.stream(rate=200)
-        for to, back in ((t.SERVER4, t.LAN_A4), (t.SERVER6, t.LAN_A6)):
-            assert_ping(net.gwa.host, to, source=back, count=10)
-            assert_ping(net.server, back, count=10)
-            assert iperf.run(net.gwa.host, to, total=1_000_000)["bytes"] > 500_000
-            assert own.run(net.server, back, total=1_000_000)["bytes"] > 500_000
+        speak(t.SERVER4, t.LAN_A4)
         bed.perfect(stream)
+        stream = bed.stream(rate=200)
+        speak(t.SERVER6, t.LAN_A6)
+        bed.survived(FEW, stream)
     bed.assert_ahead()
 
 
 def test_local_and_forwarded_with_one_sa(bed):
-    """Streams of the gateway's own and of the client's leave by one SA at the same time while culvert comes and goes,
-    in IPv4 and IPv6."""
+    """Streams of the gateway's own and of the client's leave by one SA at the same time while culvert comes and goes."""
     net = bed.up()
     streams = [
         bed.stream(rate=300), bed.stream(t.SERVER6, rate=200, port=7100),
         Stream(net.gwa.host, net.server, t.SERVER4, rate=200, port=7200),
-        Stream(net.gwa.host, net.server, t.SERVER6, rate=100, port=7250),
     ]  # fmt: skip
     for _ in range(2):
-        bed.start(taken=False)
-        bed.settle()
+        bed.start()
         bed.settle()
         bed.stop()
     bed.perfect(*streams)
+
+
+def test_ipv6_of_its_own_is_the_kernels(bed):
+    """An SA by which the gateway itself sends IPv6 is left to the kernel, which says so, after few interruptions."""
+    net = bed.up()
+    bed.wire.may_be_late = True
+    bed.excused |= {"XfrmInStateSeqError"}
+    streams = [
+        bed.stream(rate=300),
+        Stream(net.gwa.host, net.server, t.SERVER6, rate=100, port=7250),
+    ]  # fmt: skip
+    bed.start(taken=False)
+    wait_for("the outbound SA to be left to the kernel", lambda: [
+        sa for sa in net.gwa.daemon.json("sa") if "encrypts by it" in (sa.get("why") or "")
+    ], timeout=20)  # fmt: skip
+    bed.settle()
+    bed.survived(FEW, *streams)
 
 
 def far_pings(host, *words):

@@ -48,7 +48,8 @@ const USUAL_THRESHOLD: u32 = 2;
 const STRIKES: u32 = 1;
 const STRIKES_LAST: Duration = Duration::from_secs(10);
 
-/// For how long after it was taken over that does not count: a slow machine may still have had packets.
+/// How often right after it was taken over, and how long that is: a slow machine may still have had packets.
+const STRIKES_AT_FIRST: u32 = 4;
 const SETTLES: Duration = Duration::from_secs(2);
 
 impl KernelSource {
@@ -303,14 +304,15 @@ impl KernelSource {
         let id = known.learnt.id;
         let (strikes, last) = known.strikes;
         let is_settled = known.arrived_at.is_some_and(|at| at.elapsed() > SETTLES);
+        let most = if is_settled { STRIKES } else { STRIKES_AT_FIRST };
         let strikes = match last.elapsed() > STRIKES_LAST {
-            _ if !is_settled || Instant::now() < self.lenient_until => 0,
+            _ if Instant::now() < self.lenient_until => 0,
             true => 1,
             false => strikes + 1,
         };
         known.strikes = (strikes, Instant::now());
         let Some(entry) = self.published.databases().sa(&id) else { return Ok(()) };
-        if strikes > STRIKES {
+        if strikes > most {
             self.put_off(key, Why::InUse);
             return Ok(());
         }
