@@ -221,7 +221,9 @@ fn packets_pass_a_daemon_that_hangs() {
                 client.send(&client_frame(family, &transit_text));
                 let packet = wait_for(&transit_text, || arrives(&far, &transit_text));
                 assert_eq!(hops(&packet), 62);
-                assert!(nothing_comes(|| gateway.read()), "nothing is for the daemon");
+                // Linux itself says something to routers and multicast listeners now and then.
+                let ours = || gateway.read().filter(|packet| packet.ends_with(b"packet"));
+                assert!(nothing_comes(ours), "nothing is for the daemon");
                 gateway.wake();
             }
         }

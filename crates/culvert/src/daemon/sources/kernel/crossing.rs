@@ -177,7 +177,7 @@ impl KernelSource {
             return Ok(());
         }
         let is_esn = known.learnt.carried.as_ref().is_ok_and(|(config, _)| config.params.esn);
-        match lease::take(&mut self.kernel, &id, is_esn)? {
+        match lease::take(&mut self.kernel, &id, 0, is_esn)? {
             Lease::Taken(before, ceiling) => {
                 known.written = before;
                 known.ceiling = Some(ceiling);
@@ -316,7 +316,8 @@ impl KernelSource {
             self.put_off(key, Why::InUse);
             return Ok(());
         }
-        match lease::take(&mut self.kernel, &id, entry.config.params.esn)? {
+        let sent = entry.esp.live().sent().load(Relaxed);
+        match lease::take(&mut self.kernel, &id, sent, entry.config.params.esn)? {
             Lease::Taken(before, ceiling) => {
                 debug!(
                     spi = spi(known),

@@ -30,13 +30,15 @@ pub enum Lease {
     InUse,
 }
 
-/// Takes numbers for an SA that the kernel has used until now.
+/// Takes numbers for an SA that the kernel has used until now, all of them above `sent`, which the fast path has
+/// used: whatever somebody has set the kernel's to.
 ///
 /// # Errors
 /// The kernel did not answer or did not take them.
-pub fn take(kernel: &mut Kernel, id: &SaId, is_esn: bool) -> io::Result<Lease> {
+pub fn take(kernel: &mut Kernel, id: &SaId, sent: u64, is_esn: bool) -> io::Result<Lease> {
     for _ in 0..ATTEMPTS {
-        let Some(before) = kernel.numbers(id)? else { return Ok(Lease::Gone) };
+        let Some(mut before) = kernel.numbers(id)? else { return Ok(Lease::Gone) };
+        before.replay.sent = before.replay.sent.max(sent);
         if let Some(ceiling) = set(kernel, id, &before, is_esn)? {
             return Ok(Lease::Taken(before, ceiling));
         }

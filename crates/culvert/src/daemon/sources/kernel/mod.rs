@@ -2,7 +2,7 @@
 //!
 //! | Module       | What it knows                                                        |
 //! |--------------|----------------------------------------------------------------------|
-//! | this one     | what is done when: events, decisions, crossings, what is due by time |
+//! | this one     | what the kernel tells, and what is carried out of decisions          |
 //! | `model`      | what the kernel has, and which SAs and policies belong together      |
 //! | `choice`     | which of them the fast path takes: decisions alone                   |
 //! | `why`        | why the others stay                                                  |
@@ -11,6 +11,7 @@
 //! | `crossing`   | how an SA gets into the fast path, and back                          |
 //! | `lease`      | outbound numbers                                                     |
 //! | `write_back` | what the kernel is told meanwhile                                    |
+//! | `source`     | what the daemon's loop asks for                                      |
 //! | `bypass`     | the policies that IPv6 through the private interface needs           |
 //! | `touch`      | the use time of outbound policies                                    |
 //! | `timing`     | how often things are looked at                                       |
@@ -26,6 +27,7 @@ mod firewall;
 mod lease;
 mod model;
 mod published;
+mod source;
 #[cfg(test)]
 mod testing;
 mod timing;
@@ -36,33 +38,23 @@ mod write_back;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use crypto::{Keys, Providers};
-use esp::Sa;
-use policy::{Databases, Direction, Marks, SaId, Selector};
-use tracing::{debug, error, info, warn};
+use crypto::Providers;
+use policy::{Direction, Selector};
+use tracing::{debug, info, warn};
 use vault::Vault;
-use wire::Headers;
 use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
 
 use self::choice::Choice;
 pub use self::firewall::{Watch as FirewallWatch, look as firewalls};
 use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
-use self::timing::{BACKLOG, STEP};
-use super::{LeftSa, Merge, SaRules, SaStep, Source};
+use super::{Merge, SaRules};
 use crate::daemon::clock::now;
 
 /// Most datagrams of events that one round reads.
 const EVENTS_AT_ONCE: usize = 1024;
-
-/// A thread that is not back after this has hung: ports have passed everything to Linux meanwhile.
-const HANGS: Duration = Duration::from_millis(400);
-
-/// How long what has passed to Linux may still be under way then.
-const LENIENT: Duration = Duration::from_secs(2);
 
 /// Most SAs that are on their way at a time.
 const MOVING_MOST: usize = 64;
@@ -428,215 +420,3 @@ impl KernelSource {
         candidates.filter_map(|key| self.model.sa(key)).any(|sa| sa.place != Place::Kernel)
     }
 }
-
-impl Source for KernelSource {
-    fn add_fds<'a>(&'a self, fds: &mut Vec<BorrowedFd<'a>>) {
-        fds.push(self.events.fd());
-        fds.extend(self.firewall.iter().flat_map(FirewallWatch::fds));
-    }
-
-    fn due_in(&self) -> Option<Duration> {
-        if !self.touched.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let now = Instant::now();
-        let moving = !self.moving.is_empty() || !self.merges.is_empty();
-        let moving = moving.then_some(STEP);
-        let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
-        let write = at(self.to_write.first().map(|(at, _)| *at));
-        let revisit = at(self.revisits.first().map(|(at, _)| *at));
-        let firewall = self.firewall.as_ref().and_then(FirewallWatch::due_in);
-        [moving, write, revisit, firewall].into_iter().flatten().min()
-    }
-
-    fn serve(&mut self) {
-        let now = Instant::now();
-        if now.duration_since(self.served_at) > HANGS {
-            self.lenient_until = now + LENIENT;
-        }
-        self.served_at = now;
-        match self.hear() {
-            Ok(()) => self.trouble = None,
-            Err(error) => {
-                let text = format!("the kernel's XFRM: {error}");
-                if self.trouble.as_ref() != Some(&text) {
-                    error!("{text}");
-                }
-                self.trouble = Some(text);
-                // What was missed is found by a dump.
-                if let Err(error) = self.learn_all() {
-                    debug!(%error, "learning all anew");
-                }
-            }
-        }
-        if self.firewall.as_mut().is_some_and(FirewallWatch::poll) {
-            self.follow_firewalls();
-        }
-        self.move_on();
-        self.decide();
-        self.admit();
-        self.write_back();
-    }
-
-    fn confirm(&mut self) {}
-
-    /// The kernel asks, when Linux has the packet: what waits here waits for an SA that is being taken over.
-    fn acquire(&mut self, _policy: u32, _cpu: Option<u32>, _packet: &Headers) {}
-
-    fn volume_reached(&mut self, sa: &SaId, is_hard: bool) {
-        let key = SaKey::from(sa);
-        if let Some(known) = self.model.sa_mut(&key)
-            && let Some(entry) = self.published.databases().sa(sa)
-        {
-            known.written.counters = known.counters(entry.esp.live());
-            let told = self.kernel.set_counters(sa, &known.written);
-            if let Err(error) = told.and_then(|_| self.kernel.expire(sa, is_hard)) {
-                warn!(%error, spi = format!("{:#010x}", sa.spi), "the kernel was not told of a limit");
-            }
-        }
-    }
-
-    /// The kernel sees it by itself, and tells the owner, when it gets one of the packets.
-    fn mapping_changed(&mut self, sa: &SaId, _src: IpAddr, _src_port: u16) {
-        self.samples.push((sa.dst, sa.spi));
-    }
-
-    fn databases(&self) -> &Databases<Sa> {
-        self.published.databases()
-    }
-
-    fn take_changed_policies(&mut self) -> BTreeSet<u32> {
-        self.published.take_changed_policies()
-    }
-
-    fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
-        self.published.take_set_marks()
-    }
-
-    fn sa_changes(&self) -> u64 {
-        self.published.sa_changes()
-    }
-
-    fn owns_all_esp(&self) -> bool {
-        false
-    }
-
-    /// Inbound SAs that are taken are told as steps, from the first one on.
-    fn follow_sas(&mut self) -> Vec<(IpAddr, u32)> {
-        Vec::new()
-    }
-
-    fn take_sa_steps(&mut self) -> Vec<SaStep> {
-        self.published.take_sa_steps()
-    }
-
-    fn keys_of(&self, sa: &SaId) -> Option<Keys> {
-        let known = self.model.sa(&SaKey::from(sa))?;
-        known.learnt.carried.as_ref().ok().map(|(_, keys)| keys.clone())
-    }
-
-    fn restored(&self) -> usize {
-        0
-    }
-
-    fn client_count(&self) -> usize {
-        0
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        let firewalls = match &self.firewall {
-            Some(_) => self.model.firewalls().warnings().collect(),
-            None => vec![PASSED_BY.to_owned()],
-        };
-        self.trouble.iter().cloned().chain(firewalls).collect()
-    }
-
-    fn retry(&mut self) {
-        self.let_private_pass();
-    }
-
-    fn is_beside_kernel(&self) -> bool {
-        true
-    }
-
-    fn set_ports(&mut self, names: BTreeSet<String>) {
-        if let Some(watch) = &mut self.firewall {
-            watch.set_ports(names);
-        }
-    }
-
-    fn set_local(&mut self, local: HashSet<IpAddr>) {
-        if self.model.set_local(local) {
-            self.touched.extend(self.model.links());
-        }
-    }
-
-    fn take_samples(&mut self) -> Vec<(IpAddr, u32)> {
-        std::mem::take(&mut self.samples)
-    }
-
-    /// Older packets may wait for a worker, and must not have left the window when it gets to them.
-    fn take_merges(&mut self) -> Vec<Merge> {
-        let databases = self.published.databases();
-        let is_behind = |(since, merge): &mut (Instant, Merge)| {
-            let sa = databases.sa(&merge.sa);
-            since.elapsed() >= BACKLOG || sa.is_none_or(|sa| sa.esp.replay().edge() >= merge.edge)
-        };
-        self.merges.extract_if(.., is_behind).map(|(_, merge)| merge).collect()
-    }
-
-    fn left(&self) -> Vec<LeftSa> {
-        let left = self.model.sas().filter(|(_, known)| known.place == Place::Kernel);
-        left.map(|(_, known)| LeftSa {
-            id: known.learnt.id,
-            src: known.learnt.src,
-            reqid: known.learnt.reqid,
-            if_id: known.learnt.if_id,
-            mode: known.learnt.mode,
-            config: known.learnt.carried.as_ref().ok().map(|(config, _)| config.clone()),
-            counters: known.learnt.numbers.counters,
-            replay: known.learnt.numbers.replay.clone(),
-            why: known.why.as_ref().map(ToString::to_string).unwrap_or_default(),
-        })
-        .collect()
-    }
-
-    /// Only what is left is told of anew: the rest is known here before the kernel knows.
-    fn refresh(&mut self) {
-        let Ok((sas, _)) = self.kernel.sas(&mut self.generation, now()) else { return };
-        for sa in sas {
-            if let Some(known) = self.model.sa_mut(&SaKey::from(&sa.id))
-                && known.place == Place::Kernel
-            {
-                known.learnt.numbers = sa.numbers;
-            }
-        }
-    }
-
-    fn awaits_workers(&self) -> bool {
-        !self.moving.is_empty()
-    }
-
-    fn release(&mut self) -> bool {
-        if !self.is_stopping {
-            self.is_stopping = true;
-            self.touched.extend(self.model.links());
-        }
-        self.touched.is_empty() && self.model.sas().all(|(_, known)| known.place == Place::Kernel)
-    }
-
-    fn shut_down(mut self: Box<Self>) {
-        for direction in bypass::DIRECTIONS {
-            if let Err(error) = self.kernel.delete_bypass(direction, self.marks.judged) {
-                debug!(%error, ?direction, "IPv6 through the private interface");
-            }
-        }
-        if let Err(error) = self.vault.wipe() {
-            warn!(%error, "the vault was not removed");
-        }
-    }
-}
-
-/// What an operator should know who has set so.
-const PASSED_BY: &str = "firewall = \"bypass\" in [kernel]: no rule of nftables or iptables sees what the \
-                         fast path forwards";
