@@ -20,10 +20,12 @@ mod plan;
 mod ports;
 mod private;
 mod privileges;
+mod reload;
 mod shortfall;
 mod slots;
 mod sources;
 mod start;
+mod stop;
 mod texts;
 mod topology;
 mod tunnels;
@@ -31,7 +33,6 @@ mod way_back;
 mod workers;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::fs;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -42,7 +43,7 @@ use crypto::Providers;
 use dataplane::{Event, EventReceiver, Polling, Tables, Topology};
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
-use io::{Port, PortCounters, Tun, TunConfig, Umem};
+use io::{PortCounters, TunConfig, Umem};
 use mirror::{Change as LinuxChange, Observer, Route};
 use policy::{Marks, PolicyConfig, PolicyEntry, SaId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -53,7 +54,6 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use self::control::Control;
 use self::detour::PastDaemon;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
-use self::plan::Plan;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::ports::{Programs, TakenEsp};
 use self::private::Private;
@@ -63,9 +63,8 @@ use self::sources::Source;
 use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::way_back::WayBack;
-use self::workers::{ChangeError, Death, Workers, WorkersError};
-use crate::config::{Config, MarkConfig, PathMtuConfig, WorkerConfig};
-use crate::paths;
+use self::workers::{Death, Workers, WorkersError};
+use crate::config::{Config, MarkConfig, PathMtuConfig};
 use crate::report::Request;
 
 pub use engines::providers;
@@ -83,12 +82,6 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// How long a dump of Linux's tables waits that changes have overtaken.
 const STALE_WAIT: Duration = Duration::from_millis(10);
-
-/// How long packets may be between a program and a worker.
-const DRAIN: Duration = Duration::from_millis(5);
-
-/// How long an end waits for SAs to be handed back.
-const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// Most events of workers that one round handles, so that everything else has its turn.
 const EVENTS_PER_ROUND: usize = 1024;
@@ -195,17 +188,15 @@ impl Daemon {
 
     /// Tells watchdogs that this thread works, where Linux can carry on in its place.
     fn beat(&mut self) {
-        let is_watched = self.source.is_beside_kernel();
-        self.ports.set_watchdog(is_watched);
         self.ports.beat();
-        self.past_daemon.set(is_watched);
+        self.past_daemon.set(self.source.is_beside_kernel());
         self.past_daemon.beat();
     }
 
     /// Sleeps until a descriptor is readable or a deadline is reached.
     fn wait(&self) {
         let due = self.source.due_in().map_or(TICK, |due| due.min(TICK));
-        let due = match self.ports.steering().watchdog {
+        let due = match self.source.is_beside_kernel() {
             true => due.min(heartbeat::LONGEST_SLEEP),
             false => due,
         };
@@ -601,106 +592,6 @@ impl Daemon {
         }
     }
 
-    /// SIGHUP: applies the parts of the configuration that a running daemon can change.
-    fn reload(&mut self) -> Result<(), End> {
-        let next = match Config::load(&self.config_path) {
-            Ok(next) => next,
-            Err(error) => {
-                error!("{error}\n  the running configuration stays as it is");
-                return Ok(());
-            }
-        };
-        let fixed = self.config.fixed_changes(&next);
-        if !fixed.is_empty() {
-            warn!("changes of {} take effect only with a restart", fixed.join(", "));
-        }
-        self.change_workers(&next)?;
-        if next.ports != self.config.ports {
-            if next.ports.len() > Ports::MAX {
-                error!(most = Ports::MAX, "too many ports; they stay as they are");
-                return Ok(());
-            }
-            self.ports.close(&self.workers);
-            // The new ports take what the old ones took, from their first frame on.
-            let steering = self.ports.steering().clone();
-            self.ports = Ports::new(&next.ports, &self.umem);
-            self.ports.steer(steering);
-        }
-        self.source.set_ports(next.port_names());
-        self.tunnels.follow(&next.tunnels, &self.workers);
-        self.tell_marks(&next.marks);
-        self.ports.set_marks(&next.marks);
-        self.config.ports = next.ports;
-        self.config.tunnels = next.tunnels;
-        self.config.marks = next.marks;
-        self.config.guard = next.guard;
-        self.follow_path_mtu_config(next.path_mtu);
-        self.guard_anew = true;
-        self.follow_linux();
-        info!(path = %self.config_path.display(), "configuration reloaded");
-        Ok(())
-    }
-
-    /// Changes to the workers of another configuration, their number and cores. If these cannot be,
-    /// nothing changes.
-    fn change_workers(&mut self, next: &Config) -> Result<(), End> {
-        let queues = ports::most_queues(&next.ports);
-        let plan = Plan::new(&next.worker, queues, &self.cores);
-        let fits = |plan: &Plan| plan.check_queues(self.ports.most_queues());
-        let plan = match plan.and_then(|plan| fits(&plan).map(|()| plan)) {
-            Ok(plan) => plan,
-            Err(error) => {
-                error!("{error}\n  the workers stay as they are");
-                return Ok(());
-            }
-        };
-        if let Err(error) = limits::check_frames(&self.config, &next.ports, &plan) {
-            error!("{error}\n  the workers stay as they are");
-            return Ok(());
-        }
-        if let Some(warning) = plan.warning(queues) {
-            warn!("{warning}");
-        }
-        let WorkerConfig { cpus, cpu, crypto_cpus, .. } = next.worker.clone();
-        let running = self.config.worker.clone();
-        self.config.worker = WorkerConfig { cpus, cpu, crypto_cpus, ..running };
-        if plan == *self.workers.plan() {
-            return Ok(());
-        }
-        let private = self.more_private_queues(plan.workers.len());
-        let counters: Vec<_> = private.iter().map(|queue| queue.counters()).collect();
-        let workers = plan.workers.len();
-        let databases = self.source.databases();
-        match self.workers.change(plan, databases, self.private.ifindex(), private) {
-            Ok(()) => {
-                self.private_counters.extend(counters);
-                info!(workers, "other workers");
-                Ok(())
-            }
-            Err(ChangeError::NotBegun(error)) => {
-                error!("{error}\n  the workers stay as they are");
-                Ok(())
-            }
-            Err(ChangeError::Dead(death)) => Err(End::WorkerDied(death)),
-            Err(ChangeError::Halfway(error)) => Err(End::WorkersLost(error)),
-        }
-    }
-
-    /// New queues of the private interface, so that there is one for each worker.
-    fn more_private_queues(&self, workers: usize) -> Vec<Box<dyn Port>> {
-        let mut queues: Vec<Box<dyn Port>> = Vec::new();
-        while self.private_counters.len() + queues.len() < workers {
-            match Tun::add_queue(&tun_config(&self.config), self.private.ifindex()) {
-                Ok(queue) => queues.push(Box::new(queue)),
-                Err(error) => {
-                    warn!("{error}\n  workers without a queue have the first one send for them");
-                    break;
-                }
-            }
-        }
-        queues
-    }
-
     fn answer_commands(&mut self) {
         let questions: Vec<_> = self.control.questions().collect();
         if questions.iter().any(|question| matches!(question.request, Request::Sa { .. })) {
@@ -711,72 +602,6 @@ impl Daemon {
             // An error means that the client has gone.
             let _ = question.answer.send(text);
         }
-    }
-
-    /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
-    fn give_up(&mut self) {
-        self.ports.detach();
-        self.workers.stop();
-    }
-
-    /// Gives back to the kernel what was taken over from it, in order and while packets go on.
-    fn release(&mut self) {
-        let deadline = Instant::now() + RELEASE_WAIT;
-        while !self.source.release() {
-            if Instant::now() > deadline {
-                warn!(
-                    "not all SAs were handed back in time; the kernel goes on beyond their leases"
-                );
-                return;
-            }
-            self.beat();
-            self.serve_source();
-            self.wake_workers();
-            self.follow_sas();
-            self.follow_policies();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        if self.source.is_beside_kernel() {
-            // What sockets hold goes on before they are closed.
-            std::thread::sleep(DRAIN);
-            let _ = self.workers.wait_for_commands();
-        }
-    }
-
-    /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
-    /// start, and so do their barriers. If there are none, nothing is left behind.
-    fn shut_down(mut self) {
-        self.release();
-        self.ports.close(&self.workers);
-        self.private.tear_down();
-        self.workers.stop();
-        if self.is_guarded()
-            && let Err(error) = self.guard.finish()
-        {
-            error!("{error}");
-        }
-        let databases = self.source.databases();
-        let (sas, policies) = (databases.sa_count(), databases.policies().len());
-        let standing = self.guard.standing().len();
-        let is_kept = !self.source.is_beside_kernel() && sas + policies > 0;
-        let Daemon { config, source, control, .. } = self;
-        source.shut_down();
-        drop(control);
-        if is_kept {
-            info!(
-                sas,
-                policies,
-                standing,
-                "kept for the next start; `culvert guard clear --name {}` forgets them and takes \
-                 the guard down",
-                config.name
-            );
-            return;
-        }
-        let _ = fs::remove_file(paths::interface_file(&config.name));
-        // Not empty while static prefixes are guarded.
-        let _ = fs::remove_dir(paths::runtime_dir(&config.name));
-        info!(standing, "stopped");
     }
 }
 

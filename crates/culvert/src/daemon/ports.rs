@@ -47,10 +47,8 @@ pub struct Steering {
     pub marks: BTreeSet<u32>,
     /// Whether fragments of UDP to this host are taken: some may be of ESP.
     pub udp_fragments: bool,
-    /// Whether all passes to Linux once [`Ports::beat`] was not called for too long.
-    pub watchdog: bool,
-    /// The kernel has the policies too, and judges what arrives: only what leaves by a policy that
-    /// protects is taken.
+    /// The kernel has SAs and policies too. It judges what arrives: only what leaves by a policy that protects
+    /// is taken. And it carries on: everything passes once [`Ports::beat`] was not called for too long.
     pub is_beside_kernel: bool,
 }
 
@@ -355,7 +353,7 @@ impl Ports {
         }
     }
 
-    /// The kernel has the policies too. To be told before policies are.
+    /// The kernel has SAs and policies too. To be told before policies are, and before a port is open.
     pub fn set_beside_kernel(&mut self) {
         self.steering.is_beside_kernel = true;
     }
@@ -423,19 +421,9 @@ impl Ports {
         }
     }
 
-    /// Has Linux take the place of a daemon that hangs, or not. With it, [`Ports::beat`] is due.
-    pub fn set_watchdog(&mut self, is_on: bool) {
-        if self.steering.watchdog != is_on {
-            self.steering.watchdog = is_on;
-            // A program is told that the daemon is alive before it asks.
-            self.beat();
-            self.each_program(|steer| steer.set_watchdog(is_on));
-        }
-    }
-
     /// Tells the watchdog, if there is one, that the control thread works. To be called in each round.
     pub fn beat(&mut self) {
-        if !self.steering.watchdog {
+        if !self.steering.is_beside_kernel {
             return;
         }
         let (now, now_ns) = (Instant::now(), now_ns());
@@ -741,7 +729,7 @@ fn apply(steer: &mut Steer, steering: &Steering) -> Result<(), String> {
     };
     let local = steer.set_local(steering.local.iter().copied());
     let fragments = steer.set_take_udp_fragments(steering.udp_fragments);
-    let watchdog = steer.set_watchdog(steering.watchdog);
+    let watchdog = steer.set_watchdog(steering.is_beside_kernel);
     protected.and(esp).and(local).and(fragments).and(watchdog).map_err(|e| e.to_string())
 }
 

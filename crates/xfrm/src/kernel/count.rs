@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 
+use super::connection::Connection;
 use crate::codec::{Field, Header, MessageWriter, attr, flag, kind};
 
 /// Follows the number of SAs in the kernel's SAD of the calling thread's network namespace.
@@ -16,10 +17,9 @@ use crate::codec::{Field, Header, MessageWriter, attr, flag, kind};
 /// For one thread. Nothing is changed in the kernel.
 pub struct KernelSad {
     /// For `GETSADINFO`.
-    requests: Socket,
+    requests: Connection,
     /// Subscribed to notifications about SAs.
     events: Socket,
-    sequence: u32,
     count: u32,
 }
 
@@ -32,10 +32,7 @@ impl KernelSad {
         let mut events = Socket::new(NETLINK_XFRM)?;
         events.bind(&SocketAddr::new(0, GROUP_SA | GROUP_EXPIRE))?;
         events.set_non_blocking(true)?;
-        let mut requests = Socket::new(NETLINK_XFRM)?;
-        requests.bind_auto()?;
-        requests.connect(&SocketAddr::new(0, 0))?;
-        let mut sad = KernelSad { requests, events, sequence: 0, count: 0 };
+        let mut sad = KernelSad { requests: Connection::open()?, events, count: 0 };
         sad.count = sad.ask()?;
         Ok(sad)
     }
@@ -75,23 +72,12 @@ impl KernelSad {
     }
 
     fn ask(&mut self) -> io::Result<u32> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut writer = MessageWriter::new(kind::GETSADINFO, flag::REQUEST, self.sequence, 0);
-        writer.fixed(&0u32);
-        self.requests.send(&writer.finish(), 0)?;
-        loop {
-            let (answer, _) = self.requests.recv_from_full()?;
-            let Ok(header) = Header::decode(&answer) else { continue };
-            if header.seq != self.sequence {
-                continue;
-            }
-            let body = answer.get(Header::LEN..).unwrap_or_default();
-            if header.kind == kind::ERROR {
-                let errno = body.first_chunk::<4>().map_or(0, |b| i32::from_ne_bytes(*b));
-                return Err(io::Error::from_raw_os_error(-errno));
-            }
-            return count_in(body).ok_or_else(|| io::ErrorKind::InvalidData.into());
-        }
+        let answer = self.requests.ask(|sequence| {
+            let mut writer = MessageWriter::new(kind::GETSADINFO, flag::REQUEST, sequence, 0);
+            writer.fixed(&0u32).take()
+        })?;
+        let body = answer.as_ref().and_then(|answer| answer.get(Header::LEN..));
+        body.and_then(count_in).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

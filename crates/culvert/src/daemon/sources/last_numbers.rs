@@ -24,45 +24,22 @@ pub fn with_alarm(config: &SaConfig, sa: &Sa) -> SaConfig {
 mod tests {
     use std::sync::Arc;
 
-    use crypto::{AesKey, IcvLen, Keys, Provider, Suite};
+    use crypto::Provider;
     use engine_openssl::OpensslProvider;
-    use esp::{LiveNumbers, Mode, NumbersLeft, Protocol, SaFlags, SaParams};
-    use policy::{Databases, Mark, SaState, Volume, VolumeLimits};
+    use esp::{LiveNumbers, NumbersLeft};
+    use policy::{Databases, SaState, Volume, VolumeLimits};
 
     use super::*;
+    use crate::daemon::sources::testing::{HERE, THERE, config, keys};
 
     fn sa(esn: bool, sent: u64, packets: u64) -> (SaConfig, Sa) {
-        let suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
-        let params = SaParams {
-            spi: 1,
-            src: [192, 0, 2, 1].into(),
-            dst: [192, 0, 2, 2].into(),
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite,
-            encap: None,
-            esn,
-            replay_window: 32,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        };
-        let keys = Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: Vec::new() };
-        let session = OpensslProvider::new().unwrap().session(suite, &keys).unwrap();
+        let mut config = config(1, (HERE, THERE), 1);
+        config.params.esn = esn;
+        let params = &config.params;
+        let session = OpensslProvider::new().unwrap().session(params.suite, &keys()).unwrap();
         let sa = Sa::new(params.clone(), session, LiveNumbers::on_heap(32)).unwrap();
         sa.live().sent().store(sent, Relaxed);
         sa.live().packets().store(packets, Relaxed);
-        let config = SaConfig {
-            params,
-            mark: Mark::default(),
-            set_mark: Mark::default(),
-            cpu: None,
-            if_id: 0,
-            reqid: 1,
-            selector: None,
-            limits: VolumeLimits::NONE,
-            added_s: 0,
-            generation: 1,
-        };
         (config, sa)
     }
 

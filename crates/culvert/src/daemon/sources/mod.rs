@@ -5,8 +5,8 @@
 //! | `builtin` | Linux's XFRM databases in this process, which IKE daemons reach by socket |
 //! | `kernel`  | the kernel's own XFRM databases, from which packets are taken over        |
 //!
-//! What both need: `set_marks` (the marks that SAs give), `last_numbers` (the alarm before numbers end),
-//! `weak` (algorithms that are taken only when told).
+//! What both need: `session` (the cipher's state), `weak` (algorithms that are taken only when told), `live` (an
+//! SA's numbers), `last_numbers` (the alarm before they end), `set_marks` (the marks that SAs give), `errno`.
 //!
 //! The daemon's loop serves a source when a descriptor or a deadline says so, lets guard, steering
 //! and routes follow what changed, and has it confirmed then:
@@ -24,9 +24,14 @@
 //! [`Source::serve`], when its deadline has passed.
 
 pub mod builtin;
+mod errno;
 pub mod kernel;
 mod last_numbers;
+mod live;
+mod session;
 mod set_marks;
+#[cfg(test)]
+mod testing;
 mod weak;
 
 use std::collections::{BTreeSet, HashSet};
@@ -37,7 +42,7 @@ use std::time::Duration;
 use crypto::Keys;
 use esp::{Sa, TunnelHeaders};
 use policy::{Databases, Marks, SaConfig, SaId};
-use wire::Headers;
+use wire::{Headers, protocol};
 use xfrm::{Counters, Replay};
 
 /// The owner of SAs and policies. For one thread.
@@ -157,6 +162,15 @@ pub struct SaStep {
     pub spi: u32,
     /// It was added; otherwise it was removed.
     pub is_added: bool,
+}
+
+impl SaStep {
+    /// What ports are told of an SA; nothing, if packets from outside do not name it: what is inside of others
+    /// does not come to a port.
+    pub fn of(id: &SaId, is_added: bool) -> Option<SaStep> {
+        let is_named = matches!(id.protocol, protocol::ESP | protocol::AH);
+        is_named.then_some(SaStep { dst: id.dst, spi: id.spi, is_added })
+    }
 }
 
 /// Numbers that were received by an SA elsewhere.

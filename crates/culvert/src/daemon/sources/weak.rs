@@ -3,8 +3,7 @@
 use crypto::Suite;
 use xfrm::Refusal;
 
-/// What Linux answers for an algorithm that it does not have.
-const ENOSYS: i32 = 38;
+use super::errno::ENOSYS;
 
 /// Refuses a suite with a weak algorithm, by its name, unless `crypto.allow_weak` is set.
 ///

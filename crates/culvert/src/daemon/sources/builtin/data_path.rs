@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crypto::{EngineError, Keys, Providers, Session};
+use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
 use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
@@ -15,15 +15,7 @@ use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
 use crate::daemon::sources::set_marks::SetMarks;
-use crate::daemon::sources::{SaRules, SaStep, last_numbers, weak};
-
-/// Positive errnos, as the kernel answers them.
-mod errno {
-    pub const EINVAL: i32 = 22;
-    pub const ESRCH: i32 = 3;
-    pub const ENOMEM: i32 = 12;
-    pub const ENOSYS: i32 = 38;
-}
+use crate::daemon::sources::{SaRules, SaStep, errno, last_numbers, live, session};
 
 /// The data path behind the database.
 pub struct DataPath {
@@ -86,8 +78,8 @@ impl DataPath {
     /// removed.
     pub fn follow_sas(&mut self) -> impl Iterator<Item = (IpAddr, u32)> {
         self.sa_steps = Some(Vec::new());
-        let ids = self.databases.sas().map(|sa| sa.config.id());
-        ids.filter(is_steered).map(|id| (id.dst, id.spi))
+        let steps = self.databases.sas().filter_map(|sa| SaStep::of(&sa.config.id(), true));
+        steps.map(|step| (step.dst, step.spi))
     }
 
     /// SAs added and removed since the last call, in order; none unless SAs are followed.
@@ -97,25 +89,9 @@ impl DataPath {
 
     fn sa_step(&mut self, id: &SaId, is_added: bool) {
         self.sa_changes += 1;
-        if let Some(steps) = &mut self.sa_steps
-            && is_steered(id)
-        {
-            steps.push(SaStep { dst: id.dst, spi: id.spi, is_added });
+        if let Some(steps) = &mut self.sa_steps {
+            steps.extend(SaStep::of(id, is_added));
         }
-    }
-
-    /// The session of the first engine that has the suite.
-    fn session(&self, config: &SaConfig, keys: &Keys) -> Result<Session, Refusal> {
-        if config.params.protocol.is_bare() {
-            return Ok(Session::none());
-        }
-        self.providers.session(config.params.suite, keys).map_err(|e| {
-            let errno = match e {
-                EngineError::NoProvider { .. } => errno::ENOSYS,
-                _ => errno::EINVAL,
-            };
-            Refusal::new(errno, format!("culvert: {e}"))
-        })
     }
 
     /// Releases the live numbers of SAs without a record.
@@ -168,8 +144,7 @@ impl DataPath {
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         let params = &config.params;
-        weak::check(params.suite, self.rules.allow_weak)?;
-        let session = self.session(config, keys)?;
+        let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
         if self.vault.borrow().is_held(owner) {
@@ -188,8 +163,8 @@ impl Backend for DataPath {
             Start::At { replay, counters } => {
                 let sent = replay.sent.max(self.numbers.resume(fingerprint, owner));
                 sa.live().sent().store(sent, Relaxed);
-                set_received(&sa, replay);
-                set_counters(&sa, counters);
+                live::set_received(&sa, replay);
+                live::set_counters(sa.live(), counters);
             }
             // The run before was killed while it deleted the SA. Without a last number it stays
             // closed.
@@ -236,25 +211,11 @@ impl Backend for DataPath {
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
         let entry = self.databases.sa(id)?;
         let live = entry.esp.live();
-        let replay = entry.esp.replay();
-        let edge = replay.edge();
-        let mut received = vec![0u64; (replay.size() as usize).div_ceil(64)];
-        for back in 0..u64::from(replay.size()).min(edge) {
-            if replay.seen(edge - back)
-                && let Some(word) = received.get_mut((back / 64) as usize)
-            {
-                *word |= 1 << (back % 64);
-            }
-        }
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         Some(SaLive {
-            counters: Counters {
-                bytes: live.bytes().load(Relaxed),
-                packets: live.packets().load(Relaxed),
-                first_use_s: live.first_use().load(Relaxed),
-            },
+            counters: live::counters_of(live),
             last_use_s: live.last_use().load(Relaxed),
-            replay: Replay { sent: live.sent().load(Relaxed), edge, received },
+            replay: live::replay_of(&entry.esp),
             too_old: narrow(live.too_old().load(Relaxed)),
             replays: narrow(live.replays().load(Relaxed)),
             integrity_failures: narrow(live.integrity_failures().load(Relaxed)),
@@ -273,13 +234,13 @@ impl Backend for DataPath {
             return refused("culvert: the replay window never goes back: that lets replays in");
         }
         if replay.edge > entry.esp.replay().edge() {
-            set_received(&entry.esp, replay);
+            live::set_received(&entry.esp, replay);
         }
         Ok(())
     }
 
     fn sa_set_counters(&mut self, id: &SaId, counters: &Counters) -> Result<(), Refusal> {
-        set_counters(&self.entry(id)?.esp, counters);
+        live::set_counters(self.entry(id)?.esp.live(), counters);
         Ok(())
     }
 
@@ -312,34 +273,14 @@ impl Backend for DataPath {
     }
 }
 
-/// Whether packets from outside name the SA: what is inside of others does not come to a port.
-fn is_steered(id: &SaId) -> bool {
-    matches!(id.protocol, wire::protocol::ESP | wire::protocol::AH)
-}
-
-fn set_received(sa: &Sa, replay: &Replay) {
-    sa.replay().restore(replay.edge, |number| {
-        let back = replay.edge - number;
-        replay.received.get((back / 64) as usize).is_some_and(|word| word >> (back % 64) & 1 == 1)
-    });
-}
-
-fn set_counters(sa: &Sa, counters: &Counters) {
-    let live = sa.live();
-    live.bytes().store(counters.bytes, Relaxed);
-    live.packets().store(counters.packets, Relaxed);
-    live.first_use().store(counters.first_use_s, Relaxed);
-}
-
 #[cfg(test)]
 mod tests {
-    use crypto::{AesKey, IcvLen, Suite};
     use engine_openssl::OpensslProvider;
-    use esp::{Mode, OuterDscp, Protocol, SaFlags, SaParams, TunnelHeaders};
-    use policy::{Mark, VolumeLimits};
+    use esp::{OuterDscp, TunnelHeaders};
 
     use super::*;
     use crate::daemon::sources::builtin::testing::open_vault;
+    use crate::daemon::sources::testing::{HERE, THERE, config, keys};
 
     #[test]
     fn an_sa_that_is_updated_keeps_what_the_configuration_says() {
@@ -352,31 +293,7 @@ mod tests {
             TunnelHeaders { dscp: OuterDscp::Value(10), ..TunnelHeaders::default() };
         let rules = SaRules { tunnel_headers, ..SaRules::default() };
         let mut data_path = DataPath::new(providers, vault, numbers, rules);
-        let config = SaConfig {
-            params: SaParams {
-                spi: 1,
-                src: [192, 0, 2, 1].into(),
-                dst: [192, 0, 2, 2].into(),
-                protocol: Protocol::Esp,
-                mode: Mode::Tunnel,
-                suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
-                encap: None,
-                esn: false,
-                replay_window: 32,
-                tfc_pad_len: 0,
-                flags: SaFlags::default(),
-            },
-            mark: Mark::default(),
-            set_mark: Mark::default(),
-            cpu: None,
-            if_id: 0,
-            reqid: 1,
-            selector: None,
-            limits: VolumeLimits::NONE,
-            added_s: 0,
-            generation: 1,
-        };
-        let keys = Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: Vec::new() };
+        let (config, keys) = (config(1, (HERE, THERE), 1), keys());
         let start = Start::At { replay: Replay::default(), counters: Counters::default() };
         data_path.sa_add(&config, &keys, &start).unwrap();
         let shown = |data_path: &DataPath| {

@@ -20,10 +20,10 @@ use xfrm::{Counters, KernelNumbers, Replay};
 
 use super::lease::{self, Lease};
 use super::model::{KnownSa, Place, SaKey, Side};
-use super::published::{has, replay_of};
 use super::timing::INTERVAL;
 use super::why::Why;
 use super::{KernelSource, Merge};
+use crate::daemon::sources::live::{has, replay_of};
 
 /// How long packets may be between where they are steered and the kernel's cipher. None is held meanwhile.
 const UNDER_WAY: Duration = Duration::from_millis(20);
@@ -76,7 +76,9 @@ impl KernelSource {
         self.moving.insert(key);
         if known.side == Some(Side::In) {
             self.publish(key);
-            self.published.steer(&id, true);
+            if self.published.databases().sa(&id).is_some() {
+                self.published.steer(&id, true);
+            }
         }
     }
 

@@ -170,7 +170,7 @@ impl KernelSource {
     }
 
     /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
-    /// judged, and what goes by it.
+    /// judged.
     fn let_private_pass(&mut self) {
         for direction in bypass::DIRECTIONS {
             if let Err(error) = self.kernel.put_bypass(direction, self.marks.judged) {

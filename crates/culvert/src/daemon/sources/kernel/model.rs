@@ -10,8 +10,8 @@ use policy::{Direction, SaEntry, SaId};
 use xfrm::{Counters, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
 use super::firewall::Firewalls;
-use super::published::counters_of;
 use super::why::Why;
+use crate::daemon::sources::live::counters_of;
 
 /// Which way an SA's packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaEntr
 use xfrm::{Counters, Replay};
 
 use crate::daemon::sources::set_marks::SetMarks;
-use crate::daemon::sources::{SaRules, SaStep, last_numbers, weak};
+use crate::daemon::sources::{SaRules, SaStep, last_numbers, live, session};
 
 /// The data path's tables, and what has changed in them.
 pub struct Published {
@@ -56,14 +56,8 @@ impl Published {
         ceiling: Option<u64>,
     ) -> Result<Sa, String> {
         let params = &config.params;
-        weak::check(params.suite, self.rules.allow_weak).map_err(|refusal| refusal.message)?;
-        let session = match params.protocol.is_bare() {
-            true => crypto::Session::none(),
-            false => self
-                .providers
-                .session(params.suite, keys)
-                .map_err(|error| format!("culvert: {error}"))?,
-        };
+        let session = session::of(config, keys, &self.providers, self.rules.allow_weak)
+            .map_err(|refusal| refusal.message)?;
         let window = params.replay_window;
         let live = match ceiling {
             Some(ceiling) => LiveNumbers::on_heap_with_ceiling(window, ceiling),
@@ -74,8 +68,8 @@ impl Published {
             .with_ceiling(ceiling.is_some())
             .with_tunnel_headers(self.rules.tunnel_headers);
         sa.live().sent().store(replay.sent, Relaxed);
-        sa.replay().restore(replay.edge, |number| has(replay, number));
-        set_counters(sa.live(), counters);
+        live::set_received(&sa, replay);
+        live::set_counters(sa.live(), counters);
         Ok(sa)
     }
 
@@ -116,9 +110,7 @@ impl Published {
 
     /// Has ports take an SA's packets, or leave them to the kernel.
     pub fn steer(&mut self, id: &SaId, is_added: bool) {
-        if matches!(id.protocol, wire::protocol::ESP | wire::protocol::AH) {
-            self.sa_steps.push(SaStep { dst: id.dst, spi: id.spi, is_added });
-        }
+        self.sa_steps.extend(SaStep::of(id, is_added));
     }
 
     /// Installs a policy, to be carried out by whom `hand` says.
@@ -209,40 +201,4 @@ fn left(config: &PolicyConfig) -> PolicyConfig {
         Direction::In | Direction::Forward => config.templates.clone(),
     };
     PolicyConfig { action: Action::Leave, templates, mark, ..config.clone() }
-}
-
-/// Whether a number of a window was received.
-pub fn has(replay: &Replay, number: u64) -> bool {
-    let back = replay.edge - number;
-    replay.received.get((back / 64) as usize).is_some_and(|word| word >> (back % 64) & 1 == 1)
-}
-
-/// An SA's numbers now.
-pub fn replay_of(sa: &Sa) -> Replay {
-    let window = sa.replay();
-    let edge = window.edge();
-    let mut received = vec![0u64; (window.size() as usize).div_ceil(64)];
-    for back in 0..u64::from(window.size()).min(edge) {
-        if window.seen(edge - back)
-            && let Some(word) = received.get_mut((back / 64) as usize)
-        {
-            *word |= 1 << (back % 64);
-        }
-    }
-    Replay { sent: sa.live().sent().load(Relaxed), edge, received }
-}
-
-/// An SA's counters now.
-pub fn counters_of(live: &LiveNumbers) -> Counters {
-    Counters {
-        bytes: live.bytes().load(Relaxed),
-        packets: live.packets().load(Relaxed),
-        first_use_s: live.first_use().load(Relaxed),
-    }
-}
-
-fn set_counters(live: &LiveNumbers, counters: &Counters) {
-    live.bytes().store(counters.bytes, Relaxed);
-    live.packets().store(counters.packets, Relaxed);
-    live.first_use().store(counters.first_use_s, Relaxed);
 }

@@ -2,47 +2,18 @@
 
 use std::net::IpAddr;
 
-use crypto::{AesKey, IcvLen, Keys, Suite};
-use esp::{Mode, Protocol, SaFlags, SaParams};
+use esp::Mode;
 use policy::{
-    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, SaId, Selector, Template,
-    VolumeLimits,
+    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaId, Selector, Template,
 };
 use xfrm::{Failure, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
-/// This host.
-pub const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
-/// The peer.
-pub const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
+pub use crate::daemon::sources::testing::{HERE, THERE};
+use crate::daemon::sources::testing::{config, keys};
 
-/// A tunnel's SA with AES-GCM.
+/// A tunnel's SA.
 pub fn sa(spi: u32, (src, dst): (IpAddr, IpAddr), reqid: u32) -> LearntSa {
-    let params = SaParams {
-        spi,
-        src,
-        dst,
-        protocol: Protocol::Esp,
-        mode: Mode::Tunnel,
-        suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 },
-        encap: None,
-        esn: false,
-        replay_window: 32,
-        tfc_pad_len: 0,
-        flags: SaFlags::default(),
-    };
-    let config = SaConfig {
-        params,
-        mark: Mark::default(),
-        set_mark: Mark::default(),
-        if_id: 0,
-        reqid,
-        cpu: None,
-        selector: None,
-        limits: VolumeLimits::NONE,
-        added_s: 1,
-        generation: spi.into(),
-    };
-    let keys = Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: Vec::new() };
+    let config = config(spi, (src, dst), reqid);
     LearntSa {
         id: SaId { dst, spi, protocol: 50, mark: Mark::default() },
         src,
@@ -52,7 +23,7 @@ pub fn sa(spi: u32, (src, dst): (IpAddr, IpAddr), reqid: u32) -> LearntSa {
         is_larval: false,
         is_offloaded: false,
         numbers: KernelNumbers::default(),
-        carried: Ok((config, keys)),
+        carried: Ok((config, keys())),
     }
 }
 

@@ -1,0 +1,10 @@
+//! Positive errnos, as the kernel answers them.
+
+/// `EINVAL`.
+pub const EINVAL: i32 = 22;
+/// `ESRCH`.
+pub const ESRCH: i32 = 3;
+/// `ENOMEM`.
+pub const ENOMEM: i32 = 12;
+/// `ENOSYS`: what Linux answers for an algorithm that it does not have.
+pub const ENOSYS: i32 = 38;

@@ -1,0 +1,83 @@
+//! The end: in order, or after workers were lost.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use tracing::{error, info, warn};
+
+use super::Daemon;
+use crate::paths;
+
+/// How long packets may be between a program and a worker.
+const DRAIN: Duration = Duration::from_millis(5);
+
+/// How long an end waits for SAs to be handed back.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
+
+impl Daemon {
+    /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
+    pub(super) fn give_up(&mut self) {
+        self.ports.detach();
+        self.workers.stop();
+    }
+
+    /// Gives back to the kernel what was taken over from it, in order and while packets go on.
+    fn release(&mut self) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        while !self.source.release() {
+            if Instant::now() > deadline {
+                warn!(
+                    "not all SAs were handed back in time; the kernel goes on beyond their leases"
+                );
+                return;
+            }
+            self.beat();
+            self.serve_source();
+            self.wake_workers();
+            self.follow_sas();
+            self.follow_policies();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if self.source.is_beside_kernel() {
+            // What sockets hold goes on before they are closed.
+            std::thread::sleep(DRAIN);
+            let _ = self.workers.wait_for_commands();
+        }
+    }
+
+    /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
+    /// start, and so do their barriers. If there are none, nothing is left behind.
+    pub(super) fn shut_down(mut self) {
+        self.release();
+        self.ports.close(&self.workers);
+        self.private.tear_down();
+        self.workers.stop();
+        if self.is_guarded()
+            && let Err(error) = self.guard.finish()
+        {
+            error!("{error}");
+        }
+        let databases = self.source.databases();
+        let (sas, policies) = (databases.sa_count(), databases.policies().len());
+        let standing = self.guard.standing().len();
+        let is_kept = !self.source.is_beside_kernel() && sas + policies > 0;
+        let Daemon { config, source, control, .. } = self;
+        source.shut_down();
+        drop(control);
+        if is_kept {
+            info!(
+                sas,
+                policies,
+                standing,
+                "kept for the next start; `culvert guard clear --name {}` forgets them and takes \
+                 the guard down",
+                config.name
+            );
+            return;
+        }
+        let _ = fs::remove_file(paths::interface_file(&config.name));
+        // Not empty while static prefixes are guarded.
+        let _ = fs::remove_dir(paths::runtime_dir(&config.name));
+        info!(standing, "stopped");
+    }
+}
