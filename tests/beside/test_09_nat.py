@@ -4,11 +4,9 @@ import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import kinds
-from lab.traffic import Stream, assert_perfect, assert_ping, ping
+from lab.nat import VALUES, rebind
+from lab.traffic import Stream, assert_perfect, assert_ping
 from lab.xfrm import states
-
-#: The NAT box's outside address is not protected, the LANs are; there is no IPv6 here.
-BEHIND_NAT = {"local_a": t.NAT_A4, "ts_a": "10.1.0.0/24", "ts_b": "10.2.0.0/24"}
 
 #: What a gateway goes on with.
 OTHER_A4, OTHER_B4 = "192.0.2.11", "192.0.2.22"
@@ -32,7 +30,7 @@ def test_encapsulation(bed):
 @pytest.mark.parametrize("plane", ["beside+kernel", "kernel+beside"], indirect=True)
 def test_through_nat(bed):
     """A tunnel through a NAT is taken over at the gateway behind it, and at the other one."""
-    net = bed.make("nat", **BEHIND_NAT).up()
+    net = bed.make("nat", **VALUES).up()
     stream = bed.stream()
     bed.start()
     bed.settle()
@@ -48,22 +46,10 @@ def test_through_nat(bed):
 @pytest.mark.parametrize("plane", ["kernel+beside"], indirect=True)
 def test_the_mapping_changes(bed):
     """When the NAT gives the peer another port, charon is told (MAPPING), and the fast path goes on with it."""
-    net = bed.make("nat", **BEHIND_NAT).up()
+    net = bed.make("nat", **VALUES).up()
     bed.start()
     assert_ping(net.client, t.SERVER4, count=3)
-    before = net.gwb.swan.sas()[0][1]["remote-port"]
-    net.nat.run(
-        "nft", "-f", "-",
-        stdin="flush ruleset\ntable ip nat { chain post { type nat hook postrouting priority "
-        'srcnat; oifname "out" meta l4proto udp masquerade to :40000-40999 random; }; }\n',
-    )  # fmt: skip
-    net.nat.run("conntrack", "-F", check=False)
-
-    def follows():
-        ping(net.client, t.SERVER4, count=5, interval=0.2)
-        return net.gwb.swan.sas()[0][1]["remote-port"] != before
-
-    wait_for("B to follow the port", follows, timeout=40)
+    rebind(net, timeout=40)
     bed.wait_taken()
     assert_ping(net.client, t.SERVER4, count=10)
     assert_ping(net.server, t.CLIENT4, count=10)
@@ -121,7 +107,7 @@ def test_the_gateway_moves(bed):
 def test_nat_keepalives_go_on(bed):
     """The kernel's own UDP socket of the IKE daemon still gets what is not ESP: IKE on port 4500 works beside the fast
     path."""
-    net = bed.make("nat", **BEHIND_NAT).up()
+    net = bed.make("nat", **VALUES).up()
     bed.start()
     stream = Stream(net.client, net.server, t.SERVER4, rate=200)
     for gateway in net.gateways():

@@ -30,6 +30,7 @@ mod reasons;
 mod resync;
 mod route_based;
 mod size;
+mod spec;
 mod support;
 mod transport;
 mod tunnel;
