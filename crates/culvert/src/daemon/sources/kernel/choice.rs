@@ -5,10 +5,11 @@
 //! both encrypt by one SA. Both rules are applied until nothing changes any more.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use policy::{Action, Direction};
+use xfrm::LearntPolicy;
 
 use super::model::{Component, KnownSa, Model, SaKey, Side, side_of};
 use super::why::{Why, policy as reason};
@@ -38,26 +39,12 @@ impl Choice {
         for index in &component.policies {
             choice.policies.insert(*index, policy_reason(model, *index));
         }
-        let users = choice.users(model);
-        while choice.step(model, &users) {}
+        while choice.step(model) {}
         choice
     }
 
-    /// The policies that may choose each SA.
-    fn users(&self, model: &Model) -> BTreeMap<SaKey, BTreeSet<u32>> {
-        let mut users: BTreeMap<SaKey, BTreeSet<u32>> = BTreeMap::new();
-        for index in self.policies.keys() {
-            let Some(policy) = model.policy(*index) else { continue };
-            let side = side_of(policy.config.direction);
-            for key in policy.wanted.iter().flat_map(|wanted| model.candidates(wanted, side)) {
-                users.entry(*key).or_default().insert(*index);
-            }
-        }
-        users
-    }
-
     /// Applies both rules once; returns whether something has changed.
-    fn step(&mut self, model: &Model, users: &BTreeMap<SaKey, BTreeSet<u32>>) -> bool {
+    fn step(&mut self, model: &Model) -> bool {
         let mut has_changed = false;
         for (index, why) in self.policies.iter_mut().filter(|(_, why)| why.is_none()) {
             let Some(policy) = model.policy(*index) else { continue };
@@ -68,17 +55,17 @@ impl Choice {
             }
         }
         for (key, why) in self.sas.iter_mut().filter(|(_, why)| why.is_none()) {
-            let Some(of) = users.get(key) else {
-                (*why, has_changed) = (Some(Why::NoPolicy), true);
-                continue;
+            let stays = |policy: &LearntPolicy| {
+                let index = policy.config.index;
+                let reason = self.policies.get(&index).cloned().flatten()?;
+                Some(Why::Policy { index, reason })
             };
-            let stays = |index: &u32| {
-                let reason = self.policies.get(index).cloned().flatten()?;
-                Some(Why::Policy { index: *index, reason })
+            let mut users = model.users(key).peekable();
+            *why = match users.peek() {
+                None => Some(Why::NoPolicy),
+                Some(_) => users.find_map(stays),
             };
-            if let Some(stays) = of.iter().find_map(stays) {
-                (*why, has_changed) = (Some(stays), true);
-            }
+            has_changed |= why.is_some();
         }
         has_changed
     }

@@ -156,7 +156,7 @@ impl KernelSource {
     /// Outbound: ports and routes lead here. Takes the policies when what was on the old way has gone; and when
     /// the kernel has become quiet, leases numbers and lets packets use them.
     fn number(&mut self, key: SaKey, waited: Duration) -> io::Result<()> {
-        if self.has_policies_of_linux(&key) {
+        if self.policies_of_linux(&key).next().is_some() {
             if waited >= UNDER_WAY {
                 self.take_policies(&key);
                 self.begin_quiet(key, Instant::now())?;

@@ -41,7 +41,7 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crypto::Providers;
-use policy::{Direction, Selector};
+use policy::Direction;
 use tracing::{debug, info, warn};
 use vault::Vault;
 use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
@@ -380,35 +380,16 @@ impl KernelSource {
         }
     }
 
-    /// The policies that may choose an outbound SA.
-    fn policies_of(&self, key: SaKey) -> Vec<(u32, Selector)> {
-        self.users_of(key).map(|policy| (policy.config.index, policy.config.selector)).collect()
-    }
-
-    fn users_of(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
-        let link = self.model.link_of(&key);
-        let component = link.map(|link| self.model.component(link, &mut HashSet::new()));
-        let indices = component.into_iter().flat_map(|component| component.policies);
-        indices.filter_map(|index| self.model.policy(index)).filter(move |policy| {
-            let mut wanted = policy.wanted.iter();
-            wanted.any(|w| self.model.candidates(w, Side::Out).any(|candidate| *candidate == key))
-        })
-    }
-
     /// The policies of an outbound SA that Linux still carries out.
-    fn policies_of_linux(&self, key: SaKey) -> impl Iterator<Item = &LearntPolicy> {
-        self.users_of(key)
+    fn policies_of_linux(&self, key: &SaKey) -> impl Iterator<Item = &LearntPolicy> {
+        self.model
+            .users(key)
             .filter(|policy| self.published.hand(policy.config.index) == Some(Hand::LinuxByCulvert))
-    }
-
-    /// Whether Linux still carries out policies of an outbound SA.
-    fn has_policies_of_linux(&self, key: &SaKey) -> bool {
-        self.policies_of_linux(*key).next().is_some()
     }
 
     /// Takes the policies of an outbound SA from Linux: until it is published, their packets are held.
     fn take_policies(&mut self, key: &SaKey) {
-        let configs: Vec<_> = self.policies_of_linux(*key).map(|p| p.config.clone()).collect();
+        let configs: Vec<_> = self.policies_of_linux(key).map(|p| p.config.clone()).collect();
         configs.iter().for_each(|config| self.published.put_policy(config, Hand::Culvert));
     }
 

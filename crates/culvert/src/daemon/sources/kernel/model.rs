@@ -296,6 +296,20 @@ impl Model {
         })
     }
 
+    /// The policies that may choose an SA.
+    pub fn users(&self, key: &SaKey) -> impl Iterator<Item = &LearntPolicy> {
+        let sa = self.sas.get(key);
+        let group = sa.and_then(|sa| self.groups.get(&link_of_sa(&sa.learnt)));
+        let policies = group.into_iter().flat_map(|group| &group.policies);
+        policies.filter_map(|index| self.policies.get(index)).filter(move |policy| {
+            let chooses = |sa: &KnownSa| {
+                sa.side == Some(side_of(policy.config.direction))
+                    && policy.wanted.iter().any(|wanted| fits(wanted, &sa.learnt))
+            };
+            sa.is_some_and(chooses)
+        })
+    }
+
     /// Everything that has to be decided about with a link: what policies with several templates tie
     /// together. Adds the links to those that are done with.
     pub fn component(&self, link: Link, done: &mut HashSet<Link>) -> Component {

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use policy::PolicyConfig;
 use tracing::debug;
 
 use super::KernelSource;
@@ -87,7 +88,8 @@ impl KernelSource {
 
     /// Moves the use time of an outbound SA's policies that have had packets since the last time.
     fn touch_policies(&mut self, key: SaKey) {
-        for (index, selector) in self.policies_of(key) {
+        for policy in self.model.users(&key) {
+            let PolicyConfig { index, selector, .. } = policy.config;
             let Some(entry) = self.published.databases().policy(index) else { continue };
             let packets = entry.packets();
             if self.policy_uses.insert(index, packets).unwrap_or(0) != packets
