@@ -438,6 +438,20 @@ layout! {
     }
 }
 
+impl LifetimeConfig {
+    /// No limits.
+    pub fn unlimited() -> LifetimeConfig {
+        let all = constant::INFINITY;
+        LifetimeConfig {
+            soft_bytes: all,
+            hard_bytes: all,
+            soft_packets: all,
+            hard_packets: all,
+            ..LifetimeConfig::default()
+        }
+    }
+}
+
 /// Numbers of `linux/xfrm.h` and its neighbours.
 pub mod constant {
     /// IPv6 routing header.

@@ -91,13 +91,7 @@ fn companion_of(sa: &Sa) -> Sa {
         family: sa.info.family,
         mode: sa.info.mode,
         flags: sa.info.flags & !c::STATE_ESN,
-        limits: LifetimeConfig {
-            soft_bytes: c::INFINITY,
-            hard_bytes: c::INFINITY,
-            soft_packets: c::INFINITY,
-            hard_packets: c::INFINITY,
-            ..LifetimeConfig::default()
-        },
+        limits: LifetimeConfig::unlimited(),
         current: LifetimeCurrent {
             add_time_s: sa.info.current.add_time_s,
             ..LifetimeCurrent::default()

@@ -148,12 +148,8 @@ impl<B: Backend> Database<B> {
 
     fn larval_sa(&self, mut info: SaInfo, options: SaOptions, now: Now) -> Sa {
         info.limits = LifetimeConfig {
-            soft_bytes: c::INFINITY,
-            hard_bytes: c::INFINITY,
-            soft_packets: c::INFINITY,
-            hard_packets: c::INFINITY,
             hard_add_s: self.settings.acquire_timeout_s.into(),
-            ..LifetimeConfig::default()
+            ..LifetimeConfig::unlimited()
         };
         info.current = LifetimeCurrent { add_time_s: now.wall_s, ..LifetimeCurrent::default() };
         Sa {

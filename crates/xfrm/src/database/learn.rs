@@ -352,7 +352,7 @@ mod tests {
 
     fn policy(dir: u8, template: &Template) -> LearntPolicy {
         let mut w = MessageWriter::new(kind::NEWPOLICY, 0, 1, 0);
-        let limits = LifetimeConfig { soft_bytes: c::INFINITY, ..LifetimeConfig::default() };
+        let limits = LifetimeConfig::unlimited();
         let selector = SelectorInfo { family: AF_INET, ..SelectorInfo::default() };
         w.fixed(&PolicyInfo {
             selector,

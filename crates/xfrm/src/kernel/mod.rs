@@ -182,13 +182,7 @@ impl Kernel {
     /// The kernel did not take it.
     pub fn put_bypass(&mut self, direction: Direction, mark: u32) -> io::Result<()> {
         let info = PolicyInfo {
-            limits: LifetimeConfig {
-                soft_bytes: c::INFINITY,
-                hard_bytes: c::INFINITY,
-                soft_packets: c::INFINITY,
-                hard_packets: c::INFINITY,
-                ..LifetimeConfig::default()
-            },
+            limits: LifetimeConfig::unlimited(),
             selector: any_v6(),
             dir: direction as u8,
             ..PolicyInfo::default()
