@@ -13,8 +13,8 @@ use policy::{Marks, SaConfig};
 pub struct Tunnel {
     /// Its index.
     pub ifindex: u32,
-    /// Where it stands in the worker.
-    pub slot: u16,
+    /// Where it stands in the worker; none of one that is Linux's own.
+    pub slot: Option<u16>,
 }
 
 /// What belongs to a tunnel interface.
@@ -129,6 +129,14 @@ impl Tunnels {
         all.max_by_key(|(binding, _)| says(binding)).copied()
     }
 
+    /// Whether the interface with an `if_id` is Linux's own, which protects what is routed to it as well.
+    pub(crate) fn is_linux_own(&self, if_id: u32) -> bool {
+        let is_it = |(binding, tunnel): &(Binding, Tunnel)| {
+            *binding == Binding::IfId(if_id) && tunnel.slot.is_none()
+        };
+        self.0.iter().any(is_it)
+    }
+
     /// The marks by which SAs of packets with these outer ends are found, beside none.
     pub(crate) fn ikeys(&self, src: IpAddr, dst: IpAddr) -> impl Iterator<Item = u32> {
         self.0.iter().filter_map(move |(binding, _)| match binding {
@@ -194,7 +202,7 @@ mod tests {
             Binding::IfId(5),
         ];
         let tunnels: Tunnels =
-            bindings.into_iter().zip((1..).map(|n| Tunnel { ifindex: n, slot: 0 })).collect();
+            bindings.into_iter().zip((1..).map(|n| Tunnel { ifindex: n, slot: Some(0) })).collect();
         let found = |sa: &SaConfig| tunnels.of_sa(sa).map(|(_, tunnel)| tunnel.ifindex);
         assert_eq!(found(&sa("192.0.2.2", "192.0.2.1")), Some(4));
         assert_eq!(found(&sa("192.0.2.9", "192.0.2.1")), Some(2));

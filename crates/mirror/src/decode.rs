@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use crate::attribute::{Attributes, aligned, as_ip, as_text, as_u32, u16_at, u32_at};
 use crate::model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
-    RuleAction,
+    RuleAction, XfrmInterface,
 };
 use crate::uapi::*;
 
@@ -161,6 +161,8 @@ fn link(payload: &[u8]) -> Option<Link> {
         kind: None,
         master: None,
         lower: None,
+        is_tied_elsewhere: false,
+        xfrm: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {
@@ -169,8 +171,14 @@ fn link(payload: &[u8]) -> Option<Link> {
             IFLA_MTU => mtu = as_u32(value),
             IFLA_MASTER => link.master = as_u32(value),
             IFLA_LINK => link.lower = as_u32(value),
+            IFLA_LINK_NETNSID => link.is_tied_elsewhere = true,
             IFLA_LINKINFO => {
-                link.kind = Attributes::new(value).find(IFLA_INFO_KIND).map(as_text);
+                let info = Attributes::new(value);
+                link.kind = info.find(IFLA_INFO_KIND).map(as_text);
+                link.xfrm = match link.kind.as_deref() {
+                    Some("xfrm") => xfrm_interface(info.find(IFLA_INFO_DATA).unwrap_or_default()),
+                    _ => None,
+                };
             }
             _ => {}
         }
@@ -179,6 +187,16 @@ fn link(payload: &[u8]) -> Option<Link> {
     link.name = name?;
     link.mtu = mtu?;
     Some(link)
+}
+
+/// What the attributes of an XFRM interface say.
+fn xfrm_interface(data: &[u8]) -> Option<XfrmInterface> {
+    let data = Attributes::new(data);
+    if data.find(IFLA_XFRM_COLLECT_METADATA).is_some() {
+        return Some(XfrmInterface::External);
+    }
+    let if_id = data.find(IFLA_XFRM_IF_ID).and_then(as_u32)?;
+    (if_id != 0).then_some(XfrmInterface::IfId(if_id))
 }
 
 fn address(payload: &[u8]) -> Option<Address> {

@@ -96,6 +96,20 @@ pub struct Link {
     pub master: Option<u32>,
     /// Index of the interface that this one lies on (of a VLAN) or is joined to (of a veth).
     pub lower: Option<u32>,
+    /// What it lies on, or is joined to, is in another network namespace; an XFRM interface's policies and SAs
+    /// are there, too.
+    pub is_tied_elsewhere: bool,
+    /// What an XFRM interface belongs to (`ip link add type xfrm`); `None` for other kinds.
+    pub xfrm: Option<XfrmInterface>,
+}
+
+/// What says which policies and SAs are an XFRM interface's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XfrmInterface {
+    /// Those with this `if_id`, which is not 0.
+    IfId(u32),
+    /// Those that each packet's route or metadata name (`external`, or `collect_md`).
+    External,
 }
 
 /// An address of this host.

@@ -65,7 +65,11 @@ pub(crate) const IFLA_MTU: u16 = 4;
 pub(crate) const IFLA_LINK: u16 = 5;
 pub(crate) const IFLA_MASTER: u16 = 10;
 pub(crate) const IFLA_LINKINFO: u16 = 18;
+pub(crate) const IFLA_LINK_NETNSID: u16 = 37;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
+pub(crate) const IFLA_INFO_DATA: u16 = 2;
+pub(crate) const IFLA_XFRM_IF_ID: u16 = 2;
+pub(crate) const IFLA_XFRM_COLLECT_METADATA: u16 = 3;
 
 /// `struct ifaddrmsg`.
 pub(crate) const IFADDRMSG_LEN: usize = 8;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use mirror::{Incoming, Message, decode};
+use mirror::{Incoming, Message, XfrmInterface, decode};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -33,7 +33,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
     let header = (family, vec(any::<u8>(), 7..16)).prop_map(|(f, rest)| [vec![f], rest].concat());
     let lens = prop::sample::select(&[0usize, 1, 2, 3, 4, 6, 8, 16, 18, 40][..]);
     let value = lens.prop_flat_map(|len| vec(any::<u8>(), len));
-    let attributes = vec((0..35u16, value).prop_map(|(kind, v)| attribute(kind, &v)), 0..12);
+    let attributes = vec((0..40u16, value).prop_map(|(kind, v)| attribute(kind, &v)), 0..12);
     (header, attributes).prop_map(|(h, a)| [h, a.concat()].concat())
 }
 
@@ -101,4 +101,35 @@ fn a_length_below_the_header_ends_it() {
         bytes[..4].copy_from_slice(&len.to_ne_bytes());
         assert_eq!(decode(&bytes).count(), 0);
     }
+}
+
+/// A link of kind `xfrm` with this data, and attributes behind it.
+fn xfrm_link(data: &[u8], more: &[u8]) -> mirror::Link {
+    let mut header = vec![0u8; 16];
+    header[2..4].copy_from_slice(&65534u16.to_ne_bytes());
+    header[4..8].copy_from_slice(&9u32.to_ne_bytes());
+    header[8..12].copy_from_slice(&1u32.to_ne_bytes());
+    let info = [attribute(1, b"xfrm\0"), attribute(2 | 0x8000, data)].concat();
+    let known = [attribute(3, b"ipsec0\0"), attribute(4, &1400u32.to_ne_bytes())].concat();
+    let whole = [header, known, attribute(18, &info), more.to_vec()].concat();
+    match decode(&message(16, &whole)).next() {
+        Some(Incoming { message: Message::Link(link), .. }) => link,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_xfrm_interface_has_an_if_id_or_takes_that_of_each_packet() {
+    let id =
+        |id: u32| [attribute(1, &2u32.to_ne_bytes()), attribute(2, &id.to_ne_bytes())].concat();
+    let link = xfrm_link(&id(42), &[]);
+    assert_eq!((link.xfrm, link.is_tied_elsewhere), (Some(XfrmInterface::IfId(42)), false));
+    assert!(link.up && link.kind.as_deref() == Some("xfrm"));
+    assert_eq!(xfrm_link(&id(0), &[]).xfrm, None);
+    assert_eq!(xfrm_link(&[], &[]).xfrm, None);
+    assert_eq!(xfrm_link(&attribute(2, &[1, 2]), &[]).xfrm, None);
+    let external = [id(42), attribute(3, &[])].concat();
+    assert_eq!(xfrm_link(&external, &[]).xfrm, Some(XfrmInterface::External));
+    // Made in another namespace: so are its policies.
+    assert!(xfrm_link(&id(42), &attribute(37, &0u32.to_ne_bytes())).is_tied_elsewhere);
 }

@@ -47,7 +47,7 @@ impl Daemon {
         }
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
-        let has_tunnel = |if_id| self.tunnels.ifindex(if_id).is_some();
+        let has_tunnel = |if_id| self.carries_if_id(if_id);
         warnings.extend(self.shortfalls.warnings(self.observer.snapshot(), has_tunnel));
         let local = |addr| self.observer.snapshot().addresses().any(|a| a.addr == addr);
         let topology = self.tables.topology.load();
@@ -145,8 +145,14 @@ impl Daemon {
             let link = snapshot.link(ifindex);
             link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
         };
-        let has_tunnel = |if_id| self.tunnels.ifindex(if_id).is_some();
+        let has_tunnel = |if_id| self.carries_if_id(if_id);
         entries.into_iter().map(|p| policy_row(p, name, has_tunnel)).collect()
+    }
+
+    /// Whether what policies with an `if_id` ask for is carried out: by a tunnel interface, or by the kernel
+    /// where it owns them.
+    pub(super) fn carries_if_id(&self, if_id: u32) -> bool {
+        self.source.is_beside_kernel() || self.tunnels.ifindex(if_id).is_some()
     }
 
     fn worker_rows(&self) -> Vec<report::Worker> {

@@ -31,6 +31,7 @@ mod topology;
 mod tunnels;
 mod way_back;
 mod workers;
+mod xfrm_interfaces;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -360,7 +361,8 @@ impl Daemon {
             self.publish_topology();
         }
         if !self.paths_anew {
-            self.private.follow_routes(routes, self.observer.snapshot());
+            let led = self.tunnels.led();
+            self.private.follow_routes(routes, self.observer.snapshot(), led);
         }
         if own {
             self.private.repair(self.observer.snapshot());
@@ -384,11 +386,30 @@ impl Daemon {
 
     /// Follows a change in Linux with ports, routes and addresses.
     fn follow_linux(&mut self) {
+        self.follow_interfaces();
         self.ports.follow(self.observer.snapshot(), &self.workers);
         self.publish_topology();
         self.attach_ports();
         // Policies may name new addresses.
         self.paths_anew = true;
+    }
+
+    /// Follows the kernel's own XFRM interfaces, where it owns SAs and policies.
+    fn follow_interfaces(&mut self) {
+        let snapshot = self.observer.snapshot();
+        if self.source.is_beside_kernel() && self.tunnels.follow_links(snapshot) {
+            self.source.set_interfaces(self.tunnels.of_linux());
+            self.follow_port_names(self.config.port_names());
+            self.paths_anew = true;
+        }
+    }
+
+    /// Tells the source by which interfaces packets come and go that Linux does not see.
+    fn follow_port_names(&mut self, mut names: BTreeSet<String>) {
+        let snapshot = self.observer.snapshot();
+        let linux = self.tunnels.linux_indices();
+        names.extend(linux.filter_map(|i| Some(snapshot.link(i)?.name.clone())));
+        self.source.set_ports(names);
     }
 
     /// Retries what failed, at intervals: nothing may announce that it would work by now.
@@ -482,6 +503,7 @@ impl Daemon {
         if self.source.is_beside_kernel() {
             self.ports.set_beside_kernel();
         }
+        self.follow_interfaces();
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
         self.ports.take_in(programs);
@@ -511,9 +533,12 @@ impl Daemon {
                 None => self.followed.remove(&index),
             };
             self.shortfalls.follow(index, new.as_deref());
+            let (before, after) = configs(&old, &new);
+            self.paths_anew |= self.tunnels.follow_policy(before, after);
             steps.push((old, new));
         }
-        let has_tunnel = |id| self.tunnels.ifindex(id).is_some();
+        let is_beside_kernel = self.source.is_beside_kernel();
+        let has_tunnel = |id| is_beside_kernel || self.tunnels.ifindex(id).is_some();
         self.shortfalls.tell(self.observer.snapshot(), has_tunnel, self.paths_anew);
         steps
     }
@@ -532,14 +557,14 @@ impl Daemon {
             let tunnelled = self.tunnels.follow_all_routes(snapshot);
             let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);
-            self.private.follow(policies(), snapshot);
+            self.private.follow(policies(), snapshot, self.tunnels.led());
             self.paths_anew = false;
             return;
         }
         for (old, new) in &steps {
             let (old, new) = configs(old, new);
             self.ports.steer_policy(old, new);
-            self.private.change(old, new, snapshot);
+            self.private.change(old, new, snapshot, self.tunnels.led());
         }
     }
 

@@ -38,7 +38,7 @@ impl Daemon {
             self.ports = Ports::new(&next.ports, &self.umem);
             self.ports.steer(steering);
         }
-        self.source.set_ports(next.port_names());
+        self.follow_port_names(next.port_names());
         self.tunnels.follow(&next.tunnels, &self.workers);
         self.tell_marks(&next.marks);
         self.ports.set_marks(&next.marks);

@@ -16,12 +16,15 @@ use std::sync::Arc;
 use dataplane::{Binding, Tunnel};
 use io::{Port, PortCounters, Tun, TunConfig};
 use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
+use policy::PolicyConfig;
 use steer::Prefix;
 use tracing::{info, warn};
 
 use super::error::StartError;
 use super::slots;
+use super::sources::Interfaces;
 use super::workers::Workers;
+use super::xfrm_interfaces::XfrmInterfaces;
 use crate::config::TunnelConfig;
 
 /// A tunnel interface.
@@ -31,10 +34,11 @@ struct Entry {
     counters: Arc<PortCounters>,
 }
 
-/// All of them; each in the slot of its place.
+/// All of them; each in the slot of its place. And those that are Linux's own.
 #[derive(Default)]
 pub struct Tunnels {
     entries: Vec<Option<Entry>>,
+    linux: XfrmInterfaces,
     /// Destinations, by routing table, that lead to one of them: ports have to take what goes there.
     routed: BTreeSet<(mirror::Prefix, u32)>,
 }
@@ -134,21 +138,47 @@ impl Tunnels {
         self.entries.iter().flatten()
     }
 
+    /// Follows Linux's own ones; whether something is new.
+    pub fn follow_links(&mut self, snapshot: &Snapshot) -> bool {
+        self.linux.follow_links(snapshot)
+    }
+
+    /// Follows a policy that was added, removed or replaced; whether other routes lead here than before.
+    pub fn follow_policy(
+        &mut self,
+        old: Option<&PolicyConfig>,
+        new: Option<&PolicyConfig>,
+    ) -> bool {
+        self.linux.follow_policy(old, new)
+    }
+
+    /// Linux's own ones, as the source of SAs is told them.
+    pub fn of_linux(&self) -> &Interfaces {
+        self.linux.known()
+    }
+
+    /// The indices of those of Linux's own that are taken if their policies are.
+    pub fn linux_indices(&self) -> impl Iterator<Item = u32> {
+        self.linux.all().map(|(ifindex, _)| ifindex)
+    }
+
     /// What protects an interface, if it is one of these.
     pub fn binding(&self, ifindex: u32) -> Option<Binding> {
-        self.iter().find(|e| e.ifindex == ifindex).map(|e| e.config.binding())
+        let own = self.iter().find(|e| e.ifindex == ifindex).map(|e| e.config.binding());
+        own.or_else(|| self.linux.if_id(ifindex).map(Binding::IfId))
     }
 
     /// The index of the interface with an `if_id`.
     pub fn ifindex(&self, if_id: u32) -> Option<u32> {
-        self.iter().find(|e| e.config.if_id == if_id).map(|e| e.ifindex)
+        let own = self.iter().find(|e| e.config.if_id == if_id).map(|e| e.ifindex);
+        own.or_else(|| self.linux.ifindex(if_id))
     }
 
     /// Follows all of Linux's routes; returns the destinations that lead to a tunnel interface, one for
     /// each table that says so.
     pub fn follow_all_routes(&mut self, snapshot: &Snapshot) -> Vec<Prefix> {
         self.routed.clear();
-        if self.iter().next().is_some() {
+        if self.is_any() {
             let leading = snapshot.routes().filter(|r| self.is_led_to(r));
             self.routed = leading.map(|r| (r.dst, r.table)).collect();
         }
@@ -158,7 +188,7 @@ impl Tunnels {
     /// Follows a change of the routes to a destination; true if it leads to a tunnel interface now and did
     /// not before, false if the other way round, `None` if nothing has changed.
     pub fn follow_route(&mut self, snapshot: &Snapshot, route: &Route) -> Option<bool> {
-        if self.routed.is_empty() && self.iter().next().is_none() {
+        if self.routed.is_empty() && !self.is_any() {
             return None;
         }
         let key = (route.dst, route.table);
@@ -170,6 +200,16 @@ impl Tunnels {
         has_changed.then_some(leads)
     }
 
+    /// Whether anything may be led to one.
+    fn is_any(&self) -> bool {
+        self.iter().next().is_some() || self.linux.is_any_led()
+    }
+
+    /// What leads to Linux's own ones, and to the fast path instead.
+    pub fn led(&self) -> Led<'_> {
+        Led { tunnels: self }
+    }
+
     /// Whether a route leads to tunnel interfaces alone, for packets that are forwarded.
     fn is_led_to(&self, route: &Route) -> bool {
         let is_forwarded = match route.dst.addr {
@@ -179,20 +219,50 @@ impl Tunnels {
         is_forwarded
             && route.kind == RouteKind::Unicast
             && !route.next_hops.is_empty()
-            && route.next_hops.iter().all(|hop| self.binding(hop.ifindex).is_some())
+            && route.next_hops.iter().all(|hop| self.takes(hop.ifindex, Family::of(route.dst.addr)))
+    }
+
+    /// Whether ports take what is routed to an interface.
+    fn takes(&self, ifindex: u32, family: Family) -> bool {
+        self.iter().any(|e| e.ifindex == ifindex) || self.linux.leads(ifindex, family)
     }
 
     /// Those that are up, as workers read them.
     pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (Binding, Tunnel)> {
-        self.entries.iter().enumerate().filter_map(move |(place, entry)| {
+        let own = self.entries.iter().enumerate().filter_map(move |(place, entry)| {
             let entry = entry.as_ref().filter(|e| is_up(e.ifindex))?;
-            let slot = slots::of_tunnel(place) as u16;
+            let slot = Some(slots::of_tunnel(place) as u16);
             Some((entry.config.binding(), Tunnel { ifindex: entry.ifindex, slot }))
-        })
+        });
+        let linux = self
+            .linux
+            .all()
+            .map(|(ifindex, if_id)| (Binding::IfId(if_id), Tunnel { ifindex, slot: None }));
+        own.chain(linux)
     }
 
     /// The interfaces with their counters, as the operator sees them.
     pub fn states(&self) -> impl Iterator<Item = (&TunnelConfig, u32, io::PortStats)> {
         self.iter().map(|e| (&e.config, e.ifindex, e.counters.read()))
+    }
+}
+
+/// What Linux's routes lead to XFRM interfaces of its own whose SAs are the fast path's.
+#[derive(Clone, Copy)]
+pub struct Led<'t> {
+    tunnels: &'t Tunnels,
+}
+
+impl<'t> Led<'t> {
+    /// The destinations of such routes inside a prefix. One may come several times.
+    pub fn within(self, prefix: mirror::Prefix) -> impl Iterator<Item = mirror::Prefix> + 't {
+        let from = self.tunnels.routed.range((prefix, 0)..);
+        let inside = from.map(|(dst, _)| *dst).take_while(move |dst| prefix.contains(dst.addr));
+        inside.filter(move |dst| dst.len >= prefix.len)
+    }
+
+    /// Whether an interface is such a one.
+    pub fn leads(self, ifindex: u32, family: Family) -> bool {
+        self.tunnels.linux.leads(ifindex, family)
     }
 }

@@ -198,7 +198,12 @@ impl Question<'_> {
     fn to_linux(&self, marks: Marks, tunnel: Option<Tunnel>) -> Decision {
         let way = match (marks.mark, tunnel) {
             (0, None) => LinuxWay::Private,
-            (0, Some(Tunnel { slot, .. })) => LinuxWay::Tunnel(slot),
+            (0, Some(Tunnel { slot: Some(slot), .. })) => LinuxWay::Tunnel(slot),
+            // One of Linux's own.
+            (0, Some(Tunnel { slot: None, .. })) => match self.view.topology.marks.get(&marks) {
+                Some(tag) => LinuxWay::Marked(*tag),
+                None => LinuxWay::Private,
+            },
             _ => match self.view.topology.marks.get(&marks) {
                 Some(tag) => LinuxWay::Marked(*tag),
                 None => return Decision::Drop(DropReason::InMark),

@@ -24,15 +24,16 @@ impl Question<'_> {
     }
 
     /// The way on which Linux finds the policy that was found for a packet: with the packet's mark, if it
-    /// can be told of it, or without, if that makes no difference. There is none to an XFRM interface.
+    /// can be told of it, or without, if that makes no difference. To an XFRM interface of Linux's own its
+    /// routes lead; there is no way to another one.
     pub(super) fn way_left(&self, policy: &PolicyEntry, flow: &Flow<'_>) -> Option<LinuxWay> {
-        let marks = Marks { mark: flow.mark, if_id: flow.if_id };
-        if marks == Marks::default() {
-            return Some(LinuxWay::Private);
-        }
-        if marks.if_id != 0 {
+        if flow.if_id != 0 && !self.view.topology.tunnels.is_linux_own(flow.if_id) {
             return None;
         }
+        if flow.mark == 0 {
+            return Some(LinuxWay::Private);
+        }
+        let marks = Marks::of_mark(flow.mark);
         if let Some(tag) = self.view.topology.marks.get(&marks) {
             return Some(LinuxWay::Marked(*tag));
         }

@@ -55,7 +55,7 @@ pub fn gateway_with(side: Side, binding: Binding) -> (Gateway, MemoryHandle) {
     gateway.more.push(port.clone());
     gateway.set_topology_but(vec![by_tunnel(side)], |topology| {
         topology.interfaces.insert(TUNNEL, interface(binding));
-        let tunnel = Tunnel { ifindex: TUNNEL, slot: SLOT as u16 };
+        let tunnel = Tunnel { ifindex: TUNNEL, slot: Some(SLOT as u16) };
         topology.tunnels = [(binding, tunnel)].into_iter().collect();
         topology.marks.insert(Marks::of_mark(10), TAG);
     });
@@ -387,4 +387,54 @@ fn a_rule_marks_what_arrives_by_its_class_in_both_directions() {
     a.run();
     assert_eq!(carry(&mut a, &mut b), 1);
     assert_eq!(b.drops(), [(DropReason::InPolicy, 1)]);
+}
+
+/// The same as Linux's own interface: not a port of the worker's.
+fn linux_own(gateway: &mut Gateway) {
+    gateway.set_topology_but(vec![by_tunnel(gateway.side)], |topology| {
+        let binding = Binding::IfId(IF_ID);
+        topology.interfaces.insert(TUNNEL, interface(binding));
+        topology.tunnels =
+            [(binding, Tunnel { ifindex: TUNNEL, slot: None })].into_iter().collect();
+    });
+}
+
+#[test]
+fn an_interface_of_linuxs_own_protects_what_ports_and_linux_send() {
+    let [(mut a, _), (mut b, _)] = tunnelled();
+    linux_own(&mut a);
+    linux_own(&mut b);
+    for _ in 0..2 {
+        a.put_lan(&flow(10));
+        a.put_linux(&flow(10));
+        a.run();
+        assert_eq!(carry(&mut a, &mut b), 2);
+        assert_eq!(b.lan_out().len(), 2);
+        // What is for the gateway itself comes in by the private interface.
+        a.put_lan(&flow(1));
+        a.run();
+        assert_eq!(carry(&mut a, &mut b), 1);
+        assert_eq!(b.linux_out().len(), 1);
+    }
+    assert!(a.drops().is_empty() && b.drops().is_empty());
+}
+
+#[test]
+fn policies_of_an_interface_of_linuxs_own_may_be_left_to_linux() {
+    let [(mut a, _), _] = tunnelled();
+    linux_own(&mut a);
+    let config = a.db.policy(1).expect("policy").config.clone();
+    a.db.put_policy(policy::PolicyConfig { action: policy::Action::Leave, ..config });
+    for _ in 0..2 {
+        a.put_lan(&flow(10));
+        a.put_linux(&flow(10));
+        a.run();
+        assert!(a.wan_out().is_empty() && a.drops().is_empty(), "{:?}", a.drops());
+        // Its routes lead it to the interface, which protects it.
+        assert_eq!(a.linux_out().len(), 2);
+    }
+    // One with a mark is told of it only where Linux can be.
+    a.put_linux(&marked(10, &flow(11)));
+    a.run();
+    assert_eq!(a.linux_out().len(), 1);
 }

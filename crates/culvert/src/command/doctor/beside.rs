@@ -145,7 +145,7 @@ fn policies(policies: &[Policy]) -> Option<Finding> {
         Finding::warning(
             "beside",
             format!("{} left to Linux", several(&left, "policy", "policies")),
-            "an SA of theirs stays with the kernel or is not there yet, or they have a mark or an if_id",
+            "an SA of theirs stays with the kernel or is not there yet, or they have a mark or an if_id that is not taken",
             "see the SAs above; where there is none: swanctl --initiate --child CHILD",
         )
     })
@@ -164,12 +164,25 @@ const SHOWN: usize = 4;
 
 /// What has an SA taken, by the reason why it is not.
 fn mend(why: &str) -> &'static str {
-    const MENDS: [(&str, &str); 12] = [
+    const MENDS: [(&str, &str); 16] = [
         ("firewall = \"bypass\"", "remove the chain, or set firewall = \"bypass\" in [kernel]"),
         ("allow_weak", "propose AES-GCM; or set crypto.allow_weak = true"),
         ("offload", "set hw_offload = no for the child in swanctl.conf, and rekey it"),
+        (
+            "sets a mark",
+            "leave set_mark_in and set_mark_out of the child in swanctl.conf, and rekey it",
+        ),
+        ("is down", "ip link set NAME up"),
+        ("VRF", "ip link set NAME nomaster"),
+        (
+            "no XFRM interface here",
+            "ip link add NAME type xfrm dev DEV if_id ID; culvert sa shows the id",
+        ),
+        (
+            "another outbound policy",
+            "culvert policy; swanctl --initiate --child CHILD where one has no SA",
+        ),
         ("mark", "leave mark_in and mark_out of the child in swanctl.conf, and rekey it"),
-        ("if_id", "leave if_id_in and if_id_out of the child in swanctl.conf, and rekey it"),
         ("optional", "set ipcomp = no for the child; for ip xfrm: level required"),
         ("no policy asks", "ip xfrm policy; a policy's template has to name it"),
         ("has no SA", "swanctl --initiate --child CHILD"),
@@ -261,6 +274,22 @@ mod tests {
                 "beside",
                 Warning,
                 &["1 SA (0x00001000) in the kernel: a device has it", "hw_offload = no"],
+            ),
+            (
+                |f| {
+                    let why = "no XFRM interface here has its if_id";
+                    running(f).sas.push(sa(Some(why)));
+                    running(f).sas.push(sa(Some(why)));
+                },
+                "beside",
+                Warning,
+                &["no XFRM interface here has its if_id", "ip link add NAME type xfrm"],
+            ),
+            (
+                |f| running(f).sas.push(sa(Some("it has an if_id, and sets a mark"))),
+                "beside",
+                Warning,
+                &["set_mark_in"],
             ),
             (
                 |f| running(f).sas.push(sa(Some("something else"))),

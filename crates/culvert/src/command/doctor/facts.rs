@@ -310,6 +310,8 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             kind: None,
             master: None,
             lower: None,
+            is_tied_elsewhere: false,
+            xfrm: None,
         }),
         device: Ok(Device {
             name: config.interface.clone(),

@@ -10,6 +10,7 @@ use mirror::{Address, Family, Prefix, Route, RouteKind, Rule, RuleAction, Snapsh
 
 use super::address;
 use super::way::Way;
+use crate::daemon::tunnels::Led;
 
 /// Linux's routes, rules and addresses, as they apply after culvert's rule.
 pub struct Linux<'s> {
@@ -18,17 +19,25 @@ pub struct Linux<'s> {
     v6: Vec<&'s Rule>,
     /// The private interface: routes by it are culvert's, or lead back to it.
     private: u32,
+    /// What leads to XFRM interfaces whose SAs are culvert's.
+    led: Led<'s>,
 }
 
 impl<'s> Linux<'s> {
     /// Of the rules from `preference` on: what comes before has decided already. `protocol` marks
     /// culvert's own rules, `private` is its interface.
-    pub fn new(snapshot: &'s Snapshot, preference: u32, protocol: u8, private: u32) -> Linux<'s> {
+    pub fn new(
+        snapshot: &'s Snapshot,
+        preference: u32,
+        protocol: u8,
+        private: u32,
+        led: Led<'s>,
+    ) -> Linux<'s> {
         let rules = |family| {
             let all = snapshot.rules(family);
             all.filter(|r| r.priority >= preference && r.protocol != protocol).collect()
         };
-        Linux { snapshot, v4: rules(Family::V4), v6: rules(Family::V6), private }
+        Linux { snapshot, v4: rules(Family::V4), v6: rules(Family::V6), private, led }
     }
 
     fn rules(&self, family: Family) -> &[&'s Rule] {
@@ -114,6 +123,17 @@ impl<'s> Linux<'s> {
         })
     }
 
+    /// The destinations inside a prefix, and itself, that Linux would send by an XFRM interface whose SAs are
+    /// culvert's, and that routes to one name.
+    pub fn led_within(&self, prefix: Prefix) -> impl Iterator<Item = Prefix> {
+        self.led.within(prefix).filter(|dst| self.leads_to_interface(*dst))
+    }
+
+    /// Whether Linux would send to a destination by such an interface.
+    pub fn leads_to_interface(&self, dst: Prefix) -> bool {
+        self.way(dst).is_some_and(|way| self.led.leads(way.ifindex, Family::of(dst.addr)))
+    }
+
     /// Whether this host has an address inside.
     pub fn has_address_in(&self, prefix: Prefix) -> bool {
         self.snapshot.addresses().any(|a| prefix.contains(a.addr))
@@ -128,6 +148,11 @@ impl<'s> Linux<'s> {
                 IpAddr::V6(to) => address::v6_source(all(), to, Some(way.ifindex)),
             }
         })
+    }
+
+    /// The source that Linux takes for a destination, if that leads anywhere.
+    pub fn own_source(&self, dst: Prefix) -> Option<IpAddr> {
+        self.source(dst, self.way(dst)?)
     }
 
     /// The source for a destination among the addresses that a policy takes: Linux's, if it is one

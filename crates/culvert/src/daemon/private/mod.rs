@@ -59,6 +59,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use self::linux_way::Linux;
 use self::own_table::{Entry, OwnTable};
 use crate::config::TunConfig;
+use crate::daemon::tunnels::Led;
 
 pub use rules::is_ours;
 
@@ -135,8 +136,9 @@ impl Private {
         &mut self,
         policies: impl IntoIterator<Item = &'a PolicyConfig> + Clone,
         snapshot: &Snapshot,
+        led: Led<'_>,
     ) {
-        let linux = self.linux(snapshot);
+        let linux = self.linux(snapshot, led);
         self.each(|table| table.set(policies.clone(), &linux));
     }
 
@@ -146,8 +148,9 @@ impl Private {
         old: Option<&PolicyConfig>,
         new: Option<&PolicyConfig>,
         snapshot: &Snapshot,
+        led: Led<'_>,
     ) {
-        let linux = self.linux(snapshot);
+        let linux = self.linux(snapshot, led);
         self.each(|table| table.change(old, new, &linux));
     }
 
@@ -156,8 +159,9 @@ impl Private {
         &mut self,
         destinations: impl IntoIterator<Item = Prefix> + Clone,
         snapshot: &Snapshot,
+        led: Led<'_>,
     ) {
-        let linux = self.linux(snapshot);
+        let linux = self.linux(snapshot, led);
         self.each(|table| table.routes_changed(destinations.clone(), &linux));
     }
 
@@ -170,8 +174,8 @@ impl Private {
         }
     }
 
-    fn linux<'s>(&self, snapshot: &'s Snapshot) -> Linux<'s> {
-        Linux::new(snapshot, self.config.rule_preference, ROUTE_PROTOCOL, self.ifindex)
+    fn linux<'s>(&self, snapshot: &'s Snapshot, led: Led<'s>) -> Linux<'s> {
+        Linux::new(snapshot, self.config.rule_preference, ROUTE_PROTOCOL, self.ifindex, led)
     }
 
     /// Restores rules and routes that somebody removed, retries what failed, and removes what another

@@ -7,6 +7,8 @@
 //! | inside such a one, and Linux has a route of its own for it from another address | a route to the private interface with that address |
 //! | inside such a one, of a policy that lets everything pass, or leaves it to Linux, which Linux itself would send there | `throw`: Linux's own tables decide |
 //! | inside such a one, multicast, broadcast or link-local | `throw` |
+//! | of a route by which Linux would send to an XFRM interface whose SAs are culvert's | a route to the private interface, with the source address that Linux itself would take |
+//! | inside such a one, and Linux would send it elsewhere | `throw` |
 //!
 //! A route that says the same as the one around it is left out. A change costs what it touches: a
 //! destination, and what lies inside of it.
@@ -65,6 +67,8 @@ pub struct OwnTable {
     inside: BTreeMap<Prefix, usize>,
     /// Protected destinations inside of which Linux has too many routes.
     crowded: BTreeSet<Prefix>,
+    /// Destinations that Linux would send to an XFRM interface.
+    led: BTreeMap<Prefix, ()>,
 }
 
 /// The policies for one destination.
@@ -118,6 +122,9 @@ impl OwnTable {
         for policy in policies {
             self.hold(policy);
         }
+        for family in EVERYTHING {
+            self.follow_led(family, linux);
+        }
         let mut changed: BTreeSet<Prefix> = old.entries.into_keys().collect();
         for family in EVERYTHING {
             changed.extend(self.redo(family, true, linux));
@@ -161,9 +168,21 @@ impl OwnTable {
     ) -> BTreeSet<Prefix> {
         let mut changed = BTreeSet::new();
         for dst in destinations {
+            self.follow_led(dst, linux);
             changed.extend(self.redo(dst, true, linux));
         }
         changed
+    }
+
+    /// Finds out anew which destinations in a region lead to an XFRM interface. Interfaces know no marks of
+    /// culvert's: what has one is led by the other table.
+    fn follow_led(&mut self, region: Prefix, linux: &Linux<'_>) {
+        if self.is_for_marks {
+            return;
+        }
+        let before: Vec<Prefix> = within(&self.led, region).map(|(dst, ())| *dst).collect();
+        before.iter().for_each(|dst| _ = self.led.remove(dst));
+        self.led.extend(linux.led_within(region).map(|dst| (dst, ())));
     }
 
     /// The entry wanted for a destination.
@@ -250,6 +269,10 @@ impl OwnTable {
         if owner.is_some() {
             whole.push(region);
         }
+        for (dst, ()) in within(&self.led, region) {
+            todo.insert((dst.len, *dst));
+            whole.push(*dst);
+        }
         if deeply {
             let all = within(&self.policies, region).filter(|(_, of)| of.protecting > 0);
             for (dst, _) in all.filter(|(dst, _)| **dst != region) {
@@ -288,6 +311,12 @@ impl OwnTable {
             }
         }
         let entry = match self.protected(dst) {
+            // What is from another address leads to an XFRM interface.
+            Some(of) if self.led.contains_key(&dst) => {
+                let own = linux.own_source(dst);
+                let takes = |a| of.takes(a) || own == Some(a);
+                Some(Entry::Culvert(linux.source_among(dst, takes)))
+            }
             Some(of) => Some(Entry::Culvert(linux.source_among(dst, |a| of.takes(a)))),
             None => self.loose_entry(dst, linux),
         };
@@ -299,15 +328,31 @@ impl OwnTable {
 
     /// The entry of a destination that no policy protects.
     fn loose_entry(&mut self, dst: Prefix, linux: &Linux<'_>) -> Option<Entry> {
-        let owner = self.owner(dst)?;
-        let around = self.around(dst);
-        if LINUX_ALONE.contains(&dst) || self.is_passed(dst, linux) {
-            let is_new = around != Some(Entry::Throw);
-            return is_new.then(|| {
-                self.loose.insert(dst, None);
-                Entry::Throw
-            });
+        let (owner, around) = (self.owner(dst), self.around(dst));
+        let is_led = self.led.contains_key(&dst);
+        if owner.is_none() && !is_led && self.led_around(dst).is_none() {
+            return None;
         }
+        // Routes to interfaces come after policies that let pass.
+        if LINUX_ALONE.contains(&dst) || !is_led && self.is_passed(dst, linux) {
+            return self.loosely(dst, around, Entry::Throw);
+        }
+        if is_led {
+            return self.loosely(dst, around, Entry::Culvert(linux.own_source(dst)));
+        }
+        let Some(owner) = owner else {
+            if !linux.names(dst) {
+                return None;
+            }
+            return self.loosely(
+                dst,
+                around,
+                match linux.leads_to_interface(dst) {
+                    true => Entry::Culvert(linux.own_source(dst)),
+                    false => Entry::Throw,
+                },
+            );
+        };
         if around == Some(Entry::Throw) || !linux.names(dst) {
             return None;
         }
@@ -326,13 +371,26 @@ impl OwnTable {
         Some(entry)
     }
 
+    /// An entry that is left out where the one around says the same.
+    fn loosely(&mut self, dst: Prefix, around: Option<Entry>, entry: Entry) -> Option<Entry> {
+        (around != Some(entry)).then(|| {
+            self.loose.insert(dst, None);
+            entry
+        })
+    }
+
+    /// The narrowest destination around one that leads to an XFRM interface.
+    fn led_around(&self, dst: Prefix) -> Option<Prefix> {
+        around(&self.led, dst).next().map(|(around, ())| around)
+    }
+
     /// Whether Linux's own traffic to a destination passes: the address that Linux would take has
     /// a policy that lets it pass, and none that does otherwise comes first.
     fn is_passed(&self, dst: Prefix, linux: &Linux<'_>) -> bool {
         if !self.passed.contains(&dst) {
             return false;
         }
-        let Some(source) = linux.way(dst).and_then(|way| linux.source(dst, way)) else {
+        let Some(source) = linux.own_source(dst) else {
             return false;
         };
         let passes = |held: &&Held| held.effect == Effect::PassAll;

@@ -11,6 +11,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::linux_way::Linux;
 use super::own_table::{Entry, OwnTable};
+use crate::daemon::tunnels::Tunnels;
 
 const WAN: u32 = 2;
 const LAN: u32 = 3;
@@ -80,7 +81,11 @@ fn host() -> Vec<Change> {
 }
 
 fn linux(snapshot: &Snapshot) -> Linux<'_> {
-    Linux::new(snapshot, 210, ROUTE_PROTOCOL, PRIVATE)
+    linux_with(snapshot, Box::leak(Box::default()))
+}
+
+fn linux_with<'s>(snapshot: &'s Snapshot, tunnels: &'s Tunnels) -> Linux<'s> {
+    Linux::new(snapshot, 210, ROUTE_PROTOCOL, PRIVATE, tunnels.led())
 }
 
 fn selector(src: &str, dst: &str) -> Selector {
@@ -385,4 +390,128 @@ fn many_destinations_do_not_make_a_change_dear() {
     };
     let (few, many) = (time(2_000), time(20_000));
     assert!(many < few * 40, "{few:?} for 2000, {many:?} for 20000");
+}
+
+/// A host with an XFRM interface, whose SAs are culvert's for IPv4, and another one, whose are not.
+fn with_interfaces() -> (Vec<Change>, Tunnels) {
+    let mut host = host();
+    for (index, if_id) in [(IPSEC, 42), (OTHER, 43)] {
+        host.push(Change::Link(mirror::Link {
+            index,
+            name: format!("ipsec{if_id}"),
+            mac: None,
+            mtu: 1400,
+            up: true,
+            running: true,
+            loopback: false,
+            kind: Some("xfrm".into()),
+            master: None,
+            lower: None,
+            is_tied_elsewhere: false,
+            xfrm: Some(mirror::XfrmInterface::IfId(if_id)),
+        }));
+    }
+    host.push(address(IPSEC, "10.9.0.1/24"));
+    let mut tunnels = Tunnels::default();
+    tunnels.follow_links(&host.iter().cloned().collect());
+    let everything = protect(1, 9, "0.0.0.0/0", "0.0.0.0/0");
+    tunnels.follow_policy(None, Some(&PolicyConfig { if_id: 42, ..everything }));
+    (host, tunnels)
+}
+
+const IPSEC: u32 = 4;
+const OTHER: u32 = 5;
+
+/// The table for these policies and further routes; however they come, it is the same.
+fn led(policies: &[PolicyConfig], routes: &[Route]) -> Vec<String> {
+    let (mut changes, mut tunnels) = with_interfaces();
+    let mut table = OwnTable::default();
+    let start: Snapshot = changes.iter().cloned().collect();
+    tunnels.follow_all_routes(&start);
+    table.set(policies, &linux_with(&start, &tunnels));
+    let mut steps: Vec<Change> = routes.iter().cloned().map(Change::Route).collect();
+    let there = steps.len();
+    steps.extend(routes.iter().cloned().map(Change::RouteRemoved));
+    let mut all = Vec::new();
+    for (n, step) in steps.into_iter().enumerate() {
+        let (Change::Route(r) | Change::RouteRemoved(r)) = step.clone() else { unreachable!() };
+        changes.push(step);
+        let now: Snapshot = changes.iter().cloned().collect();
+        tunnels.follow_route(&now, &r);
+        table.routes_changed([r.dst], &linux_with(&now, &tunnels));
+        let mut anew = OwnTable::default();
+        anew.set(policies, &linux_with(&now, &tunnels));
+        assert_eq!(shown(&table), shown(&anew), "{r:?}");
+        if n + 1 == there {
+            all = shown(&table);
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_routed_to_an_xfrm_interface_is_led_here() {
+    let to = |dst: &str, ifindex| route(dst, ifindex, None);
+    let own = Route { prefsrc: Some(addr("10.1.0.1")), ..to("10.3.0.0/16", IPSEC) };
+    let routes = [
+        to("10.9.0.0/24", IPSEC),
+        to("10.2.0.0/16", IPSEC),
+        own,
+        // Its SAs are the kernel's; and for IPv6 those of the first one are.
+        to("10.4.0.0/16", OTHER),
+        to("2001:db8:2::/64", IPSEC),
+    ];
+    assert_eq!(
+        led(&[], &routes),
+        ["10.2.0.0/16 10.9.0.1", "10.3.0.0/16 10.1.0.1", "10.9.0.0/24 10.9.0.1"]
+    );
+    // What is led elsewhere inside of it is Linux's.
+    let mut routes = routes.to_vec();
+    routes.push(route("10.2.5.0/24", WAN, Some("192.0.2.7")));
+    routes.push(to("10.2.5.128/25", IPSEC));
+    assert_eq!(
+        led(&[], &routes),
+        [
+            "10.2.0.0/16 10.9.0.1",
+            "10.2.5.0/24 throw",
+            "10.2.5.128/25 10.9.0.1",
+            "10.3.0.0/16 10.1.0.1",
+            "10.9.0.0/24 10.9.0.1"
+        ]
+    );
+}
+
+#[test]
+fn everything_may_be_routed_to_an_xfrm_interface() {
+    let via = Route { metric: 0, ..route("0.0.0.0/1", IPSEC, None) };
+    let other = route("128.0.0.0/1", IPSEC, None);
+    let peer = route("192.0.2.77/32", WAN, None);
+    assert_eq!(
+        led(&[], &[via, other, peer]),
+        [
+            "0.0.0.0/1 10.9.0.1",
+            "10.1.0.0/24 throw",
+            "128.0.0.0/1 10.9.0.1",
+            "192.0.2.0/24 throw",
+            "224.0.0.0/4 throw",
+            "255.255.255.255/32 throw"
+        ]
+    );
+}
+
+#[test]
+fn policies_come_before_routes_to_xfrm_interfaces() {
+    let routes = [route("10.2.0.0/16", IPSEC, None), route("10.2.5.0/24", WAN, Some("192.0.2.7"))];
+    // A policy that protects takes what it is for, wherever routes lead.
+    let around = protect(1, 9, "10.1.0.0/24", "10.0.0.0/8");
+    let lines = led(&[around], &routes);
+    assert!(lines.contains(&"10.2.0.0/16 10.9.0.1".into()), "{lines:?}");
+    assert!(lines.contains(&"10.2.5.0/24 10.1.0.1".into()), "{lines:?}");
+    // One that lets pass leaves it to the routes.
+    let passes = pass(2, 9, "0.0.0.0/0", "10.2.0.0/16");
+    assert_eq!(led(&[passes], &routes), ["10.2.0.0/16 10.9.0.1", "10.2.5.0/24 throw"]);
+    // The same destination for both.
+    let same = protect(3, 9, "10.1.0.0/24", "10.2.0.0/16");
+    let lines = led(&[same], &routes);
+    assert_eq!(lines[0], "10.2.0.0/16 10.9.0.1");
 }

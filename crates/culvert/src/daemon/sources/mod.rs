@@ -34,7 +34,7 @@ mod set_marks;
 mod testing;
 mod weak;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -123,6 +123,9 @@ pub trait Source {
     /// The addresses of this host are these.
     fn set_local(&mut self, _local: HashSet<IpAddr>) {}
 
+    /// The kernel's XFRM interfaces are these.
+    fn set_interfaces(&mut self, _interfaces: &Interfaces) {}
+
     /// The interfaces that are ports are these.
     fn set_ports(&mut self, _names: BTreeSet<String>) {}
 
@@ -171,6 +174,26 @@ impl SaStep {
         let is_named = matches!(id.protocol, protocol::ESP | protocol::AH);
         is_named.then_some(SaStep { dst: id.dst, spi: id.spi, is_added })
     }
+}
+
+/// The kernel's XFRM interfaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Interfaces {
+    /// By `if_id`.
+    pub by_if_id: BTreeMap<u32, Interface>,
+    /// Whether there is one that takes the `if_id` from each packet.
+    pub is_any_external: bool,
+}
+
+/// What an XFRM interface is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interface {
+    /// Usable.
+    Up,
+    /// Not up.
+    Down,
+    /// It belongs to a VRF or the like.
+    Enslaved,
 }
 
 /// Numbers that were received by an SA elsewhere.

@@ -2,16 +2,17 @@
 //!
 //! A policy is taken if culvert can carry it out with every SA that the kernel might choose for it, and
 //! an SA is taken if every policy that might choose it is. So for no packet the kernel and the fast path
-//! both encrypt by one SA. Both rules are applied until nothing changes any more.
+//! both encrypt by one SA. What is routed to an XFRM interface comes here as a whole, or not at all: its outbound
+//! policies of one family are taken together. The rules are applied until nothing changes any more.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use policy::{Action, Direction};
 use xfrm::LearntPolicy;
 
-use super::model::{Component, KnownSa, Model, SaKey, Side, side_of};
+use super::model::{Component, KnownSa, Model, SaKey};
 use super::why::{Why, policy as reason};
 
 /// What is decided about a component.
@@ -31,7 +32,7 @@ impl Choice {
             let known = model.sa(key);
             let why = match known {
                 _ if is_stopping => Some(Why::Stopping),
-                Some(known) => own_reason(known, now),
+                Some(known) => own_reason(model, known, now),
                 None => None,
             };
             choice.sas.insert(*key, why);
@@ -43,14 +44,13 @@ impl Choice {
         choice
     }
 
-    /// Applies both rules once; returns whether something has changed.
+    /// Applies the rules once; returns whether something has changed.
     fn step(&mut self, model: &Model) -> bool {
-        let mut has_changed = false;
+        let mut has_changed = self.step_interfaces(model);
         for (index, why) in self.policies.iter_mut().filter(|(_, why)| why.is_none()) {
             let Some(policy) = model.policy(*index) else { continue };
-            let side = side_of(policy.config.direction);
             let stays = |key: &SaKey| self.sas.get(key).is_some_and(Option::is_some);
-            if policy.wanted.iter().any(|wanted| model.candidates(wanted, side).any(stays)) {
+            if model.candidates(policy).any(stays) {
                 (*why, has_changed) = (Some(reason::SA.into()), true);
             }
         }
@@ -69,17 +69,47 @@ impl Choice {
         }
         has_changed
     }
+
+    /// Outbound policies of an XFRM interface stay where one of their family does.
+    fn step_interfaces(&mut self, model: &Model) -> bool {
+        let of = |index: &u32| interface_of(model.policy(*index)?);
+        let stay: BTreeSet<_> = self
+            .policies
+            .iter()
+            .filter(|(_, why)| why.is_some())
+            .filter_map(|(index, _)| of(index))
+            .collect();
+        let mut has_changed = false;
+        for (index, why) in self.policies.iter_mut().filter(|(_, why)| why.is_none()) {
+            if of(index).is_some_and(|interface| stay.contains(&interface)) {
+                (*why, has_changed) = (Some(reason::TOGETHER.into()), true);
+            }
+        }
+        has_changed
+    }
+}
+
+/// The XFRM interface of an outbound policy that is routed to one, and whether it is for IPv4.
+fn interface_of(policy: &LearntPolicy) -> Option<(u32, bool)> {
+    let config = &policy.config;
+    let is_routed = config.direction == Direction::Out && config.if_id != 0;
+    is_routed.then_some((config.if_id, config.selector.dst.addr.is_ipv4()))
 }
 
 /// Why an SA stays with the kernel, whatever policies there are.
-fn own_reason(known: &KnownSa, now: Instant) -> Option<Why> {
+fn own_reason(model: &Model, known: &KnownSa, now: Instant) -> Option<Why> {
     let learnt = &known.learnt;
     match &learnt.carried {
         Err(failure) => return Some(Why::Failure(failure.clone())),
         Ok(_) if learnt.is_offloaded => return Some(Why::Offloaded),
         Ok((config, _)) if config.mark.mask != 0 => return Some(Why::Mark),
-        Ok((config, _)) if config.if_id != 0 => return Some(Why::Interface),
+        Ok((config, _)) if config.if_id != 0 && config.set_mark.mask != 0 => {
+            return Some(Why::SetMark);
+        }
         Ok(_) => {}
+    }
+    if let Some(why) = model.without_interface(learnt.if_id) {
+        return Some(Why::Interface(why));
     }
     match known.side {
         None => Some(Why::Ends),
@@ -102,8 +132,8 @@ fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
     if config.mark.mask != 0 {
         return Some(reason::MARK.into());
     }
-    if config.if_id != 0 {
-        return Some(reason::INTERFACE.into());
+    if let Some(why) = model.without_interface(config.if_id) {
+        return Some(why.into());
     }
     if config.templates.iter().any(|template| template.optional) {
         return Some(reason::OPTIONAL.into());
@@ -111,7 +141,7 @@ fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
     if let Some(firewall) = model.firewalls().of(config.selector.dst.addr) {
         return Some(firewall.clone());
     }
-    let has_sa = |wanted| model.candidates(wanted, Side::Out).next().is_some();
+    let has_sa = |wanted| model.candidates_for(policy, wanted).next().is_some();
     let is_out = config.direction == Direction::Out;
     (is_out && !policy.wanted.iter().all(has_sa)).then_some(reason::NO_SA.into())
 }
@@ -127,7 +157,9 @@ mod tests {
     use super::super::firewall::Firewalls;
     use super::super::model::Link;
     use super::super::testing::{HERE, THERE, beet, policy, sa};
+    use super::super::why::interface;
     use super::*;
+    use crate::daemon::sources::{Interface, Interfaces};
 
     const TO: (std::net::IpAddr, std::net::IpAddr) = (HERE, THERE);
     const FROM: (std::net::IpAddr, std::net::IpAddr) = (THERE, HERE);
@@ -216,6 +248,92 @@ mod tests {
         let foreign = (THERE, std::net::IpAddr::from([203, 0, 113, 1]));
         let model = model(vec![sa(1, foreign, 7)], vec![policy(9, Out, foreign, &[7])]);
         assert_eq!(taken(&model), none);
+    }
+
+    fn of_interface(if_id: u32, mut policy: xfrm::LearntPolicy) -> xfrm::LearntPolicy {
+        policy.config.if_id = if_id;
+        policy
+    }
+
+    fn sa_of_interface(if_id: u32, mut sa: xfrm::LearntSa) -> xfrm::LearntSa {
+        sa.if_id = if_id;
+        sa.carried.as_mut().expect("carried").0.if_id = if_id;
+        sa
+    }
+
+    fn interfaces(of: &[(u32, Interface)]) -> Interfaces {
+        Interfaces { by_if_id: of.iter().copied().collect(), is_any_external: false }
+    }
+
+    #[test]
+    fn what_has_an_if_id_is_taken_with_its_interface() {
+        let sas = vec![
+            sa_of_interface(42, sa(1, TO, 7)),
+            sa_of_interface(42, sa(2, FROM, 7)),
+            sa_of_interface(43, sa(3, TO, 7)),
+            sa(4, TO, 7),
+        ];
+        let policies = vec![
+            of_interface(42, policy(9, Out, TO, &[7])),
+            of_interface(42, policy(8, In, FROM, &[7])),
+            of_interface(43, policy(17, Out, TO, &[7])),
+            policy(25, Out, TO, &[7]),
+        ];
+        let mut model = model(sas, policies);
+        // The same reqid and ends are another tunnel's where the if_id is another one.
+        assert_eq!(taken(&model), (vec![4], vec![25]));
+        model.set_interfaces(interfaces(&[(42, Interface::Up)]));
+        assert_eq!(taken(&model), (vec![1, 2, 4], vec![8, 9, 25]));
+        model.set_interfaces(interfaces(&[(42, Interface::Up), (43, Interface::Down)]));
+        assert_eq!(taken(&model), (vec![1, 2, 4], vec![8, 9, 25]));
+        assert_eq!(model.without_interface(43), Some(interface::DOWN));
+        model.set_interfaces(interfaces(&[(42, Interface::Enslaved), (43, Interface::Up)]));
+        assert_eq!(taken(&model), (vec![3, 4], vec![17, 25]));
+        assert_eq!(model.without_interface(42), Some(interface::ENSLAVED));
+        let external = Interfaces { is_any_external: true, ..Interfaces::default() };
+        model.set_interfaces(external);
+        assert_eq!(model.without_interface(42), Some(interface::EXTERNAL));
+    }
+
+    #[test]
+    fn what_is_routed_to_an_interface_is_taken_as_a_whole() {
+        let sas = vec![
+            sa_of_interface(42, sa(1, TO, 7)),
+            sa_of_interface(42, sa(2, TO, 8)),
+            sa_of_interface(43, sa(3, TO, 9)),
+        ];
+        let any6 = policy::Prefix { addr: IpAddr::from([0u16; 8]), len: 0 };
+        let mut other_family = of_interface(42, policy(17, Out, TO, &[8]));
+        other_family.config.selector = policy::Selector::between(any6, any6);
+        let policies = vec![
+            of_interface(42, policy(9, Out, TO, &[7])),
+            other_family,
+            of_interface(43, policy(25, Out, TO, &[9])),
+        ];
+        let mut model = model(sas, policies);
+        model.set_interfaces(interfaces(&[(42, Interface::Up), (43, Interface::Up)]));
+        assert_eq!(taken(&model), (vec![1, 2, 3], vec![9, 17, 25]));
+        // One that has no SA keeps those of its interface and family, whatever reqid they have.
+        model.put_policy(of_interface(42, policy(33, Out, TO, &[6])));
+        assert_eq!(taken(&model), (vec![2, 3], vec![17, 25]));
+        let key = *model.sas().find(|(_, known)| known.learnt.id.spi == 1).expect("one").0;
+        let link = model.link_of(&key).expect("one");
+        let component = model.component(link, &mut HashSet::new());
+        let choice = Choice::of(&model, &component, false, Instant::now());
+        assert_eq!(choice.policies[&9].as_deref(), Some(reason::TOGETHER));
+        model.remove_policy(33);
+        assert_eq!(taken(&model), (vec![1, 2, 3], vec![9, 17, 25]));
+    }
+
+    #[test]
+    fn an_sa_that_sets_a_mark_stays_with_an_interface() {
+        let mut marking = sa_of_interface(42, sa(1, TO, 7));
+        let config = &mut marking.carried.as_mut().expect("carried").0;
+        config.set_mark = policy::Mark { value: 1, mask: 1 };
+        let policies = vec![of_interface(42, policy(9, Out, TO, &[7]))];
+        let mut model = model(vec![marking], policies);
+        model.set_interfaces(interfaces(&[(42, Interface::Up)]));
+        assert_eq!(taken(&model), (vec![], vec![]));
     }
 
     #[test]

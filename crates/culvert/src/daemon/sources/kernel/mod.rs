@@ -396,8 +396,7 @@ impl KernelSource {
     /// Whether an SA of a policy is in the fast path, or on its way there or back.
     fn has_sa_on_its_way(&self, index: u32) -> bool {
         let Some(policy) = self.model.policy(index) else { return false };
-        let side = model::side_of(policy.config.direction);
-        let candidates = policy.wanted.iter().flat_map(|w| self.model.candidates(w, side));
+        let candidates = self.model.candidates(policy);
         candidates.filter_map(|key| self.model.sa(key)).any(|sa| sa.place != Place::Kernel)
     }
 }

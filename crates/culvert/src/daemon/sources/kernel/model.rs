@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esp::{LiveNumbers, Sa};
-use policy::{Direction, SaEntry, SaId};
+use policy::{Direction, PolicyConfig, SaEntry, SaId};
 use xfrm::{Counters, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
 use super::firewall::Firewalls;
-use super::why::Why;
+use super::why::{Why, interface};
 use crate::daemon::sources::live::counters_of;
+use crate::daemon::sources::{Interface, Interfaces};
 
 /// Which way an SA's packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,12 +91,15 @@ impl KnownSa {
     }
 }
 
-/// What SAs and templates that may fit each other have in common: the reqid, or where it is 0 the far
-/// end.
+/// What ties SAs and policies together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Link {
-    reqid: u32,
-    dst: Option<IpAddr>,
+pub enum Link {
+    /// Of SAs and templates that may fit each other: the reqid.
+    Reqid(u32),
+    /// The same where the reqid is 0: the far end.
+    End(Option<IpAddr>),
+    /// Of outbound policies: their XFRM interface.
+    Interface(u32),
 }
 
 /// SAs and policies with one link.
@@ -129,6 +133,7 @@ pub struct Model {
     groups: HashMap<Link, Group>,
     local: HashSet<IpAddr>,
     firewalls: Firewalls,
+    interfaces: Interfaces,
 }
 
 /// SAs and policies that are to be decided about together.
@@ -161,6 +166,23 @@ impl Model {
         let has_changed = self.firewalls != firewalls;
         self.firewalls = firewalls;
         has_changed
+    }
+
+    /// Sets the XFRM interfaces.
+    pub fn set_interfaces(&mut self, interfaces: Interfaces) {
+        self.interfaces = interfaces;
+    }
+
+    /// Why what has an `if_id` stays with the kernel, if its interface keeps it there.
+    pub fn without_interface(&self, if_id: u32) -> Option<&'static str> {
+        match self.interfaces.by_if_id.get(&if_id) {
+            _ if if_id == 0 => None,
+            Some(Interface::Up) => None,
+            Some(Interface::Down) => Some(interface::DOWN),
+            Some(Interface::Enslaved) => Some(interface::ENSLAVED),
+            None if self.interfaces.is_any_external => Some(interface::EXTERNAL),
+            None => Some(interface::MISSING),
+        }
     }
 
     /// The firewalls that packets of the fast path would pass by.
@@ -288,11 +310,23 @@ impl Model {
         self.sas.get(key).map(|known| link_of_sa(&known.learnt))
     }
 
-    /// The SAs that a template may choose, on this side.
-    pub fn candidates(&self, wanted: &Wanted, side: Side) -> impl Iterator<Item = &SaKey> {
+    /// The SAs that a policy's templates may choose.
+    pub fn candidates<'m>(&'m self, policy: &'m LearntPolicy) -> impl Iterator<Item = &'m SaKey> {
+        policy.wanted.iter().flat_map(|wanted| self.candidates_for(policy, wanted))
+    }
+
+    /// The SAs that one template of a policy may choose.
+    pub fn candidates_for<'m>(
+        &'m self,
+        policy: &'m LearntPolicy,
+        wanted: &'m Wanted,
+    ) -> impl Iterator<Item = &'m SaKey> {
+        let side = side_of(policy.config.direction);
         let group = self.groups.get(&link_of_wanted(wanted));
         group.into_iter().flat_map(|group| &group.sas).filter(move |key| {
-            self.sas.get(key).is_some_and(|sa| sa.side == Some(side) && fits(wanted, &sa.learnt))
+            self.sas.get(key).is_some_and(|sa| {
+                sa.side == Some(side) && fits(policy.config.if_id, wanted, &sa.learnt)
+            })
         })
     }
 
@@ -304,7 +338,7 @@ impl Model {
         policies.filter_map(|index| self.policies.get(index)).filter(move |policy| {
             let chooses = |sa: &KnownSa| {
                 sa.side == Some(side_of(policy.config.direction))
-                    && policy.wanted.iter().any(|wanted| fits(wanted, &sa.learnt))
+                    && policy.wanted.iter().any(|w| fits(policy.config.if_id, w, &sa.learnt))
             };
             sa.is_some_and(chooses)
         })
@@ -350,8 +384,11 @@ fn side(local: &HashSet<IpAddr>, sa: &LearntSa) -> Option<Side> {
     }
 }
 
-fn fits(wanted: &Wanted, sa: &LearntSa) -> bool {
-    wanted.protocol == sa.id.protocol
+/// Whether a template of a policy with an `if_id` may choose an SA. Inbound Linux takes those without one
+/// for any, but only where no interface has it: packets that come in by one belong to that.
+fn fits(if_id: u32, wanted: &Wanted, sa: &LearntSa) -> bool {
+    if_id == sa.if_id
+        && wanted.protocol == sa.id.protocol
         && wanted.mode == sa.mode
         && wanted.reqid == sa.reqid
         && (wanted.spi == 0 || wanted.spi == sa.id.spi)
@@ -367,11 +404,17 @@ fn link_of_wanted(wanted: &Wanted) -> Link {
 }
 
 fn link(reqid: u32, dst: Option<IpAddr>) -> Link {
-    Link { reqid, dst: dst.filter(|_| reqid == 0) }
+    match reqid {
+        0 => Link::End(dst),
+        reqid => Link::Reqid(reqid),
+    }
 }
 
 fn links_of(policy: &LearntPolicy) -> impl Iterator<Item = Link> {
-    policy.wanted.iter().map(link_of_wanted)
+    let PolicyConfig { direction, if_id, .. } = policy.config;
+    let is_tied = direction == Direction::Out && if_id != 0;
+    let interface = is_tied.then_some(Link::Interface(if_id));
+    policy.wanted.iter().map(link_of_wanted).chain(interface)
 }
 
 /// `XFRM_MODE_TRANSPORT`.

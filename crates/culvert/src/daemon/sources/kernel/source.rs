@@ -15,7 +15,7 @@ use super::model::{Place, SaKey};
 use super::timing::{BACKLOG, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
 use crate::daemon::clock::now;
-use crate::daemon::sources::{LeftSa, Merge, SaStep, Source};
+use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaStep, Source};
 
 /// How long what has passed to Linux may still be under way then.
 const LENIENT: Duration = Duration::from_secs(2);
@@ -157,6 +157,11 @@ impl Source for KernelSource {
         if let Some(watch) = &mut self.firewall {
             watch.set_ports(names);
         }
+    }
+
+    fn set_interfaces(&mut self, interfaces: &Interfaces) {
+        self.model.set_interfaces(interfaces.clone());
+        self.touched.extend(self.model.links());
     }
 
     fn set_local(&mut self, local: HashSet<IpAddr>) {

@@ -23,9 +23,12 @@ pub enum Why {
     /// Packets that ports take have no marks.
     #[error("it has a mark, which packets that culvert takes do not have")]
     Mark,
-    /// It belongs to an interface of the kernel's.
-    #[error("it belongs to an XFRM interface (if_id)")]
-    Interface,
+    /// It belongs to an interface that is not taken.
+    #[error("{0}")]
+    Interface(&'static str),
+    /// Routes may ask for the mark, which culvert's do not.
+    #[error("it has an if_id, and sets a mark")]
+    SetMark,
     /// No policy asks for it.
     #[error("no policy asks for it")]
     NoPolicy,
@@ -48,14 +51,27 @@ pub enum Why {
     Stopping,
 }
 
+/// Why an XFRM interface is not taken.
+pub mod interface {
+    /// There is none, or it is in another namespace.
+    pub const MISSING: &str = "no XFRM interface here has its if_id";
+    /// There is none with this `if_id` alone.
+    pub const EXTERNAL: &str =
+        "no XFRM interface here has its if_id; one takes that of each packet (external)";
+    /// It is down.
+    pub const DOWN: &str = "the XFRM interface with its if_id is down";
+    /// Its routes are not followed.
+    pub const ENSLAVED: &str = "the XFRM interface with its if_id belongs to a VRF or the like";
+}
+
 /// Why a policy stays with the kernel.
 pub mod policy {
     /// Its templates cannot be carried.
     pub const FAILURE: &str = "its templates are not carried";
     /// It is for a mark.
     pub const MARK: &str = "it is for packets with a mark";
-    /// It is for an XFRM interface.
-    pub const INTERFACE: &str = "it is for an XFRM interface";
+    /// Another policy with its `if_id` stays: one encryptor has what is routed to the interface.
+    pub const TOGETHER: &str = "another outbound policy with its if_id stays with the kernel";
     /// A template may be left out.
     pub const OPTIONAL: &str = "a template is optional";
     /// A template has no SA.

@@ -89,7 +89,11 @@ impl KernelSource {
     /// Moves the use time of an outbound SA's policies that have had packets since the last time.
     fn touch_policies(&mut self, key: SaKey) {
         for policy in self.model.users(&key) {
-            let PolicyConfig { index, selector, .. } = policy.config;
+            let PolicyConfig { index, selector, if_id, .. } = policy.config;
+            // Linux looks one of an XFRM interface up for the packets alone that it sends by that.
+            if if_id != 0 {
+                continue;
+            }
             let Some(entry) = self.published.databases().policy(index) else { continue };
             let packets = entry.packets();
             if self.policy_uses.insert(index, packets).unwrap_or(0) != packets
