@@ -6,8 +6,8 @@ import time
 import pytest
 from lab import topology as t
 from lab.base import wait_for
-from lab.beside import SOON_S, is_fast, reason
-from lab.xfrm import Tunnel, states
+from lab.beside import is_fast, reason, stay
+from lab.xfrm import Tunnel
 
 #: The port of a stream that the firewall drops.
 DROPPED = 7300
@@ -52,19 +52,6 @@ table netdev else { chain arriving { type filter hook ingress device "lo" priori
 def load(host, rules):
     """Adds rules."""
     host.run("nft", "-f", "-", stdin=rules)
-
-
-def stay(gateway, *words):
-    """Waits, as long as the kernel may take to know, until no SA is in the fast path and all say why."""
-
-    def left():
-        shown = {int(sa["spi"], 16): sa for sa in gateway.daemon.json("sa")}
-        return all(
-            spi in shown and not is_fast(shown[spi]) and all(word in reason(shown[spi]) for word in words)
-            for spi in states(gateway.host)
-        )
-
-    wait_for(f"SAs to stay with the kernel because of {words}", left, timeout=SOON_S + 0.5)
 
 
 def doctor(gateway):

@@ -23,6 +23,20 @@ def reason(sa):
     return sa.get("reason") or sa.get("why") or sa.get("placement_reason") or ""
 
 
+def stay(gateway, *words, spis=None):
+    """Waits, as long as the kernel may take to know, until no SA is in the fast path and all say why; or those with
+    certain SPIs."""
+
+    def left():
+        shown = {int(sa["spi"], 16): sa for sa in gateway.daemon.json("sa")}
+        return all(
+            spi in shown and not is_fast(shown[spi]) and all(word in reason(shown[spi]) for word in words)
+            for spi in (states(gateway.host) if spis is None else spis)
+        )
+
+    wait_for(f"SAs to stay with the kernel because of {words}", left, timeout=SOON_S + 0.5)
+
+
 class Bed:
     """Made by the fixture `bed`. `make` or `up` first, then `start` for culvert, as often as wanted."""
 

@@ -90,5 +90,5 @@ pub use database::{
     Output, RecordKey, Sender, Settings, Wanted,
 };
 pub use failure::Failure;
-pub use kernel::{Kernel, KernelEvent, KernelEvents, KernelSad};
+pub use kernel::{Bypass, Kernel, KernelEvent, KernelEvents, KernelSad};
 pub use server::{Server, ServerLimits};

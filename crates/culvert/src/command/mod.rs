@@ -8,4 +8,3 @@ pub mod guard;
 mod live;
 pub mod requests;
 pub mod show;
-pub mod why;

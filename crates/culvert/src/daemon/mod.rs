@@ -30,11 +30,10 @@ mod texts;
 mod topology;
 mod tunnels;
 mod way_back;
-mod why;
 mod workers;
 mod xfrm_interfaces;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -115,6 +114,8 @@ struct Daemon {
     /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
     past_daemon: PastDaemon,
     tunnels: Tunnels,
+    /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
+    brought_by: BTreeMap<u32, u32>,
     /// The marks that SAs set.
     set_marks: Vec<Marks>,
     guard: Guard,
@@ -399,7 +400,9 @@ impl Daemon {
     fn follow_interfaces(&mut self) {
         let snapshot = self.observer.snapshot();
         if self.source.is_beside_kernel() && self.tunnels.follow_links(snapshot) {
-            self.source.set_interfaces(self.tunnels.of_linux());
+            let judged = self.source.set_interfaces(self.tunnels.of_linux());
+            self.brought_by = self.tunnels.bringing(snapshot, &judged);
+            self.tell_marks(&self.config.marks.clone());
             self.follow_port_names(self.config.port_names());
             self.paths_anew = true;
         }
@@ -487,14 +490,19 @@ impl Daemon {
     fn tell_marks(&mut self, rules: &[MarkConfig]) {
         let (private, tunnels) = (self.private.ifindex(), &self.tunnels);
         let mut wanted = self.set_marks.clone();
+        let judged = self.config.tun.judged_mark;
+        wanted.extend(self.brought_by.keys().map(|if_id| Marks::of_interface(*if_id)));
         for marks in rules.iter().map(|rule| Marks::of_mark(rule.mark)) {
             if !wanted.contains(&marks) {
                 wanted.push(marks);
             }
         }
-        self.way_back.follow_marks(&wanted, |if_id| match if_id {
-            0 => Some(private),
-            _ => tunnels.ifindex(if_id),
+        let brought_by = &self.brought_by;
+        self.way_back.follow_marks(&wanted, |Marks { mark, if_id }| match (if_id, mark) {
+            (0, _) => Some((private, mark)),
+            // One of Linux's own.
+            (_, 0) => brought_by.get(&if_id).map(|ifindex| (*ifindex, judged)),
+            _ => tunnels.ifindex(if_id).map(|ifindex| (ifindex, mark)),
         });
     }
 

@@ -252,6 +252,7 @@ impl Daemon {
             _send_marks: send_marks.ok(),
             past_daemon,
             tunnels,
+            brought_by: std::collections::BTreeMap::new(),
             set_marks: Vec::new(),
             guard,
             path_mtus,

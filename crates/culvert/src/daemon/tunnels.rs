@@ -9,11 +9,12 @@
 //! what is routed to it then stops there instead of leaving in clear by another route. It goes when it
 //! is taken out of the configuration, or by `ip link delete`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::{Binding, Tunnel};
+use forward::SourceCheck;
 use io::{Port, PortCounters, Tun, TunConfig};
 use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
 use policy::PolicyConfig;
@@ -21,6 +22,7 @@ use steer::Prefix;
 use tracing::{info, warn};
 
 use super::error::StartError;
+use super::private;
 use super::slots;
 use super::sources::Interfaces;
 use super::workers::Workers;
@@ -160,6 +162,17 @@ impl Tunnels {
     /// The indices of those of Linux's own that are taken if their policies are.
     pub fn linux_indices(&self) -> impl Iterator<Item = u32> {
         self.linux.all().map(|(ifindex, _)| ifindex)
+    }
+
+    /// Those of Linux's own by which it takes what was decrypted for this host, of some `if_id`s: their indices. It
+    /// does not where the way back, which leads to the private interface, has to be the same.
+    pub fn bringing(&self, snapshot: &Snapshot, judged: &BTreeSet<u32>) -> BTreeMap<u32, u32> {
+        let all = self.linux.all().filter(|(_, if_id)| judged.contains(if_id));
+        let takes = |ifindex: u32| {
+            let link = snapshot.link(ifindex);
+            link.is_some_and(|link| private::source_check(&link.name) != SourceCheck::Strict)
+        };
+        all.filter(|(i, _)| takes(*i)).map(|(ifindex, if_id)| (if_id, ifindex)).collect()
     }
 
     /// What protects an interface, if it is one of these.

@@ -12,6 +12,7 @@
 //! | cleartext under a policy whose protection is optional (`level use`) | the private interface: the guard's barrier would block it at the port |
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //! | decrypted by an SA of a tunnel interface | that interface |
+//! | decrypted by an SA of an XFRM interface of Linux's own | that interface, with the mark of what was judged; the private interface, where the other filters reverse paths strictly |
 //! | decrypted by an SA that marks its packets (`set_mark_in`) | the private interface or its tunnel interface, with the mark |
 //! | decrypted, and marked by a `[[mark]]` rule | the private interface, with the mark |
 //!
@@ -111,9 +112,10 @@ impl WayBack {
         self.warnings = warnings;
     }
 
-    /// Follows the marks that SAs set, and then those that rules give; `ifindex` is the interface that what has an `if_id` comes in by, the
-    /// private interface's for 0, if there is one. To be told before workers are.
-    pub fn follow_marks(&mut self, wanted: &[Marks], ifindex: impl Fn(u32) -> Option<u32>) {
+    /// Follows the marks that SAs set, those of XFRM interfaces, and then those that rules give; `way` is the
+    /// interface by which what has such a mark and `if_id` comes in, and the mark that it has then, if there is
+    /// one. To be told before workers are.
+    pub fn follow_marks(&mut self, wanted: &[Marks], way: impl Fn(Marks) -> Option<(u32, u32)>) {
         let Some(program) = &mut self.program else { return };
         let set: BTreeSet<&Marks> = wanted.iter().collect();
         self.marks.retain(|marks, _| set.contains(marks));
@@ -129,7 +131,8 @@ impl WayBack {
                 break;
             };
             // Where there is no such interface no packet belongs to it.
-            let result = program.set_marked(tag, ifindex(marks.if_id).unwrap_or(0), marks.mark);
+            let (ifindex, mark) = way(*marks).unwrap_or((0, marks.mark));
+            let result = program.set_marked(tag, ifindex, mark);
             match result {
                 Ok(()) => {
                     self.marks.insert(*marks, tag);

@@ -9,7 +9,6 @@ mod bundles;
 mod catch_up;
 mod clear;
 mod dpdk;
-mod explain;
 mod flows;
 mod fragments;
 mod hints;

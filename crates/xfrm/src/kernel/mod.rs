@@ -20,9 +20,9 @@ use policy::{Action, Direction, SaId};
 use self::connection::Connection;
 use crate::clock::Now;
 use crate::codec::{
-    self, AF_INET6, Address, AeventId, Attributes, Be32, Expire, Field, Header, Id, LifetimeConfig,
-    LifetimeCurrent, MarkAttribute, Message, MessageWriter, Pad, PolicyDefault, PolicyId,
-    PolicyInfo, SaInfo, SelectorInfo, attr, constant as c, family_of, flag, kind,
+    self, AF_INET, AF_INET6, Address, AeventId, Attributes, Be32, Expire, Field, Header, Id,
+    LifetimeConfig, LifetimeCurrent, MarkAttribute, Message, MessageWriter, Pad, PolicyDefault,
+    PolicyId, PolicyInfo, SaInfo, SelectorInfo, attr, constant as c, family_of, flag, kind,
 };
 use crate::database::{KernelNumbers, LearntPolicy, LearntSa};
 
@@ -175,23 +175,22 @@ impl Kernel {
         })
     }
 
-    /// Lets IPv6 packets pass that have all bits of a mark, before all other policies of a direction. What
-    /// stands already is replaced.
+    /// Installs a policy that lets pass. What stands already is replaced.
     ///
     /// # Errors
     /// The kernel did not take it.
-    pub fn put_bypass(&mut self, direction: Direction, mark: u32) -> io::Result<()> {
+    pub fn put_bypass(&mut self, bypass: &Bypass) -> io::Result<()> {
         let info = PolicyInfo {
             limits: LifetimeConfig::unlimited(),
-            selector: any_v6(),
-            dir: direction as u8,
+            selector: bypass.selector(),
+            dir: bypass.direction as u8,
             ..PolicyInfo::default()
         };
         let build = |sequence| {
             let flags = flag::REQUEST | flag::ACK;
             let mut w = MessageWriter::new(kind::UPDPOLICY, flags, sequence, 0);
             w.fixed(&info);
-            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
+            bypass.put_scope(&mut w);
             w.finish()
         };
         self.connection.command(build).map(drop)
@@ -201,14 +200,14 @@ impl Kernel {
     ///
     /// # Errors
     /// The kernel did not do it.
-    pub fn delete_bypass(&mut self, direction: Direction, mark: u32) -> io::Result<bool> {
-        let dir = direction as u8;
-        let id = PolicyId { selector: any_v6(), dir, ..PolicyId::default() };
+    pub fn delete_bypass(&mut self, bypass: &Bypass) -> io::Result<bool> {
+        let dir = bypass.direction as u8;
+        let id = PolicyId { selector: bypass.selector(), dir, ..PolicyId::default() };
         self.connection.command(|sequence| {
             let flags = flag::REQUEST | flag::ACK;
             let mut w = MessageWriter::new(kind::DELPOLICY, flags, sequence, 0);
             w.fixed(&id);
-            w.field(attr::MARK, &MarkAttribute { value: mark, mask: mark });
+            bypass.put_scope(&mut w);
             w.finish()
         })
     }
@@ -232,9 +231,33 @@ impl Kernel {
     }
 }
 
-/// All IPv6 packets.
-fn any_v6() -> SelectorInfo {
-    SelectorInfo { family: AF_INET6, ..SelectorInfo::default() }
+/// A policy that lets pass what has all bits of a mark, before all other policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bypass {
+    /// Its direction.
+    pub direction: Direction,
+    /// For IPv6; else for IPv4.
+    pub is_v6: bool,
+    /// Of an XFRM interface; 0 for none.
+    pub if_id: u32,
+    /// The bits.
+    pub mark: u32,
+}
+
+impl Bypass {
+    /// All packets of the family.
+    fn selector(&self) -> SelectorInfo {
+        let family = if self.is_v6 { AF_INET6 } else { AF_INET };
+        SelectorInfo { family, ..SelectorInfo::default() }
+    }
+
+    /// What makes it another policy than one for the same packets.
+    fn put_scope(&self, w: &mut MessageWriter) {
+        w.field(attr::MARK, &MarkAttribute { value: self.mark, mask: self.mark });
+        if self.if_id != 0 {
+            w.field(attr::IF_ID, &self.if_id);
+        }
+    }
 }
 
 /// What follows a message's header.

@@ -123,8 +123,11 @@ pub trait Source {
     /// The addresses of this host are these.
     fn set_local(&mut self, _local: HashSet<IpAddr>) {}
 
-    /// The kernel's XFRM interfaces are these.
-    fn set_interfaces(&mut self, _interfaces: &Interfaces) {}
+    /// The kernel's XFRM interfaces are these. Returns the `if_id`s of those by which Linux takes what was decrypted
+    /// for this host: with the mark of what was judged.
+    fn set_interfaces(&mut self, _interfaces: &Interfaces) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
 
     /// The interfaces that are ports are these.
     fn set_ports(&mut self, _names: BTreeSet<String>) {}

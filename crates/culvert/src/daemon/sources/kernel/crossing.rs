@@ -46,7 +46,7 @@ const USUAL_THRESHOLD: u32 = 2;
 /// How often the kernel may encrypt by an SA of the fast path before it is left to it, and for how long
 /// that counts.
 const STRIKES: u32 = 1;
-const STRIKES_LAST: Duration = Duration::from_secs(10);
+const STRIKES_LAST: Duration = Duration::from_secs(30);
 
 /// How often right after it was taken over, and how long that is: a slow machine may still have had packets.
 const STRIKES_AT_FIRST: u32 = 4;

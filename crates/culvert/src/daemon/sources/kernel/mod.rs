@@ -92,6 +92,8 @@ pub struct KernelSource {
     merges: Vec<(Instant, Merge)>,
     generation: u64,
     marks: OwnMarks,
+    /// The XFRM interfaces by which Linux takes what was judged, by `if_id`.
+    judged_by: BTreeSet<u32>,
     /// The packets that outbound policies had when their use time was moved last.
     policy_uses: HashMap<u32, u64>,
     /// When it was served last.
@@ -135,6 +137,7 @@ impl KernelSource {
             merges: Vec::new(),
             generation: 0,
             marks,
+            judged_by: BTreeSet::new(),
             policy_uses: HashMap::new(),
             served_at: Instant::now(),
             lenient_until: Instant::now(),
@@ -145,7 +148,7 @@ impl KernelSource {
         };
         source.model.set_local(local);
         source.follow_firewalls();
-        source.let_private_pass();
+        source.let_judged_pass();
         source.learn_all()?;
         info!(
             sas = source.model.sas().count(),
@@ -169,12 +172,35 @@ impl KernelSource {
         }
     }
 
-    /// Has the kernel's IPv6 policies let pass what comes by the private interface, which the fast path has
-    /// judged.
-    fn let_private_pass(&mut self) {
-        for direction in bypass::DIRECTIONS {
-            if let Err(error) = self.kernel.put_bypass(direction, self.marks.judged) {
-                debug!(%error, ?direction, "IPv6 through the private interface");
+    /// Has the kernel's policies let pass what comes by the private interface (IPv6), and by XFRM interfaces,
+    /// which the fast path has judged.
+    fn let_judged_pass(&mut self) {
+        for bypass in bypass::of_private(self.marks.judged) {
+            if let Err(error) = self.kernel.put_bypass(&bypass) {
+                debug!(%error, ?bypass, "IPv6 through the private interface");
+            }
+        }
+        for if_id in self.model.usable_interfaces() {
+            let all = bypass::of_interface(if_id, self.marks.judged);
+            let result = all.iter().try_for_each(|bypass| self.kernel.put_bypass(bypass));
+            match result {
+                Ok(()) => _ = self.judged_by.insert(if_id),
+                Err(error) => debug!(%error, if_id, "what an XFRM interface brings"),
+            }
+        }
+    }
+
+    /// Takes the policies of XFRM interfaces away that are gone, or `all` of them.
+    fn forget_judged(&mut self, all: bool) {
+        let usable: BTreeSet<u32> = self.model.usable_interfaces().into_iter().collect();
+        let gone: Vec<u32> =
+            self.judged_by.iter().copied().filter(|id| all || !usable.contains(id)).collect();
+        for if_id in gone {
+            self.judged_by.remove(&if_id);
+            for bypass in bypass::of_interface(if_id, self.marks.judged) {
+                if let Err(error) = self.kernel.delete_bypass(&bypass) {
+                    debug!(%error, if_id, "what an XFRM interface brings");
+                }
             }
         }
     }
@@ -208,7 +234,7 @@ impl KernelSource {
     fn hear(&mut self) -> io::Result<()> {
         let events = self.events.poll(EVENTS_AT_ONCE)?;
         if events.iter().any(|event| matches!(event, KernelEvent::All)) {
-            self.let_private_pass();
+            self.let_judged_pass();
             self.learn_all()?;
             // That the kernel has used one may be among what was lost.
             let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);

@@ -173,6 +173,12 @@ impl Model {
         self.interfaces = interfaces;
     }
 
+    /// The `if_id`s of XFRM interfaces that are usable.
+    pub fn usable_interfaces(&self) -> Vec<u32> {
+        let all = self.interfaces.by_if_id.iter();
+        all.filter(|(_, is)| **is == Interface::Up).map(|(if_id, _)| *if_id).collect()
+    }
+
     /// Why what has an `if_id` stays with the kernel, if its interface keeps it there.
     pub fn without_interface(&self, if_id: u32) -> Option<&'static str> {
         match self.interfaces.by_if_id.get(&if_id) {

@@ -146,7 +146,7 @@ impl Source for KernelSource {
     }
 
     fn retry(&mut self) {
-        self.let_private_pass();
+        self.let_judged_pass();
     }
 
     fn is_beside_kernel(&self) -> bool {
@@ -159,9 +159,12 @@ impl Source for KernelSource {
         }
     }
 
-    fn set_interfaces(&mut self, interfaces: &Interfaces) {
+    fn set_interfaces(&mut self, interfaces: &Interfaces) -> BTreeSet<u32> {
         self.model.set_interfaces(interfaces.clone());
         self.touched.extend(self.model.links());
+        self.let_judged_pass();
+        self.forget_judged(false);
+        self.judged_by.clone()
     }
 
     fn set_local(&mut self, local: HashSet<IpAddr>) {
@@ -225,11 +228,12 @@ impl Source for KernelSource {
     }
 
     fn shut_down(mut self: Box<Self>) {
-        for direction in bypass::DIRECTIONS {
-            if let Err(error) = self.kernel.delete_bypass(direction, self.marks.judged) {
-                debug!(%error, ?direction, "IPv6 through the private interface");
+        for bypass in bypass::of_private(self.marks.judged) {
+            if let Err(error) = self.kernel.delete_bypass(&bypass) {
+                debug!(%error, ?bypass, "IPv6 through the private interface");
             }
         }
+        self.forget_judged(true);
         if let Err(error) = self.vault.wipe() {
             warn!(%error, "the vault was not removed");
         }
