@@ -2,6 +2,8 @@
 
 mod bench;
 mod engine;
+mod number;
+mod why;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
 pub use engine::EngineChoice;
+pub use why::WhyArgs;
 
 /// A fast path for IPsec on Linux.
 ///
@@ -59,6 +62,12 @@ pub enum Command {
     Stats(StatsArgs),
     /// Dropped packets by reason.
     Drops(DropsArgs),
+    /// What would be done with a packet, and why. Nothing is sent.
+    ///
+    /// Each question that the data path would ask is listed with its answer and the policy, SA, route or
+    /// neighbour that gives it, then the verdict, and what would change it.
+    #[command(after_help = why::EXAMPLES)]
+    Why(WhyArgs),
     /// Start a program whose NETLINK_XFRM sockets go to culvert.
     ///
     /// The program itself stays unmodified: an IKE daemon such as charon-systemd, or `ip xfrm`.
@@ -120,7 +129,7 @@ pub struct SaArgs {
     #[arg(long)]
     pub show_keys: bool,
     /// Only the SA with this SPI, in hexadecimal (0x...) or decimal.
-    #[arg(long, value_name = "SPI", value_parser = parse_spi)]
+    #[arg(long, value_name = "SPI", value_parser = number::spi)]
     pub spi: Option<u32>,
 }
 
@@ -173,14 +182,6 @@ pub enum GuardCommand {
     Clear,
 }
 
-fn parse_spi(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    parsed.map_err(|e| format!("{e}; an SPI is a 32-bit number, such as 0xc1a2b3d4"))
-}
-
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
@@ -188,13 +189,5 @@ mod tests {
     #[test]
     fn definition_is_consistent() {
         super::Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn spi_in_both_bases() {
-        assert_eq!(super::parse_spi("0xff"), Ok(255));
-        assert_eq!(super::parse_spi("255"), Ok(255));
-        assert!(super::parse_spi("0x1ffffffff").is_err());
-        assert!(super::parse_spi("spi").is_err());
     }
 }

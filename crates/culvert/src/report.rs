@@ -1,11 +1,15 @@
 //! What the daemon answers over its control socket; `--json` prints it as it is.
 
+mod why;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
+
 /// What a command asks of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "request")]
 pub enum Request {
     /// [`Status`].
@@ -27,6 +31,8 @@ pub enum Request {
     Stats,
     /// [`Drops`].
     Drops,
+    /// [`WhyAnswer`].
+    Why(WhyRequest),
 }
 
 /// `culvert status`.

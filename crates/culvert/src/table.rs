@@ -34,6 +34,15 @@ pub fn table(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Stri
     }
 }
 
+/// Names and values, a pair on each line, the values aligned.
+pub fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let pairs: Vec<(&str, &str)> = pairs.into_iter().collect();
+    let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<String> =
+        pairs.iter().map(|(name, value)| format!("  {name:<width$}  {value}")).collect();
+    lines.join("\n")
+}
+
 /// A table whose lines are printed one by one: each column is as wide as its head and its cells so far.
 pub struct Growing {
     /// Those that start with `>` are aligned to the right.

@@ -22,6 +22,7 @@
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team` | a set of workers: their limits in common, and who hands packets to whom |
+//! | `explain` | what would be done with a packet, and why |
 //! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
 //! | [`Tables`], [`Command`], [`Event`], [`Counters`] | what passes between the control thread and a worker |
 //!
@@ -64,9 +65,6 @@
 //! # Not handled
 //!
 //! - VLAN interfaces above a port: a tagged frame is dropped, but for a tag of VLAN 0.
-//! - ESP that arrives in fragments, and ESP inside ESP.
-//! - Path MTUs that routers on the way to the peer tell by ICMP, unless Linux's route has them.
-//! - Marks and XFRM interfaces: a packet has neither.
 //! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
@@ -76,6 +74,7 @@ mod classify;
 mod counters;
 mod crypt;
 mod event;
+mod explain;
 mod flows;
 mod fragments;
 mod mark_rule;
@@ -91,8 +90,10 @@ mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
+pub use explain::{Came, Explanation, Fate, Probe};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
+pub use resolve::{PolicySays, Step, Way};
 pub use tables::{Interface, SaMtu, Tables, Topology};
 pub use team::{MAX_WORKERS, Team};
 pub use tunnel::{Binding, Tunnel, Tunnels, Vti};

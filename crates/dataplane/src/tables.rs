@@ -112,6 +112,15 @@ impl Topology {
         port == wire::natt::PORT
     }
 
+    /// The interface by which a packet between these addresses leaves this host; none if it is for this
+    /// host, or goes nowhere.
+    pub fn way_out(&self, src: IpAddr, dst: IpAddr) -> Option<u32> {
+        match self.fib.lookup(dst, src, 0, LOOPBACK) {
+            RouteResult::Unicast { ifindex, .. } => Some(ifindex),
+            _ => None,
+        }
+    }
+
     /// The address that an ICMP error comes from: the interface's, or else another port's.
     pub(crate) fn reporter(&self, ifindex: u32, family: Family) -> Option<IpAddr> {
         let own = self.interfaces.get(&ifindex).and_then(|interface| interface.addr(family));

@@ -8,3 +8,4 @@ pub mod guard;
 mod live;
 pub mod requests;
 pub mod show;
+pub mod why;

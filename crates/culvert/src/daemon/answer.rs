@@ -7,11 +7,11 @@ use crypto::Providers;
 use dataplane::{Counters, SaMtu, Totals};
 use esp::{Mode, Protocol, Sa};
 use outcome::DropReason;
-use policy::{Action, Direction, PolicyEntry, PortMask, SaEntry, SaState};
+use policy::{Action, Direction, PolicyEntry, SaEntry, SaState};
 use serde::Serialize;
 
 use super::clock::wall_s;
-use super::texts::{mark_text, suite_text};
+use super::texts::{end_text, mac_text, mark_text, selected_protocol, suite_text};
 use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
@@ -27,6 +27,7 @@ impl Daemon {
             Request::Route => json(&self.routes()),
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),
+            Request::Why(request) => json(&self.why(&request)),
         }
     }
 
@@ -383,11 +384,6 @@ fn policy_row(
     let config = &policy.config;
     let s = &config.selector;
     let last_use = policy.last_use_s();
-    let end = |p: policy::Prefix, port: PortMask| match port.mask {
-        0 => format!("{}/{}", p.addr, p.len),
-        u16::MAX => format!("{}/{} port {}", p.addr, p.len, port.value),
-        mask => format!("{}/{} port {:#x}/{mask:#x}", p.addr, p.len, port.value),
-    };
     report::Policy {
         index: config.index,
         direction: match config.direction {
@@ -395,12 +391,9 @@ fn policy_row(
             Direction::Out => "out".into(),
             Direction::Forward => "fwd".into(),
         },
-        src: end(s.src, s.src_port),
-        dst: end(s.dst, s.dst_port),
-        protocol: match s.protocol {
-            0 => "any".into(),
-            n => protocol_name(n),
-        },
+        src: end_text(s.src, s.src_port),
+        dst: end_text(s.dst, s.dst_port),
+        protocol: selected_protocol(s.protocol),
         dev: (s.ifindex != 0).then(|| name(s.ifindex)),
         priority: config.priority,
         action: match (config.action, config.templates.is_empty()) {
@@ -433,27 +426,11 @@ fn policy_row(
     }
 }
 
-fn protocol_name(number: u8) -> String {
-    match number {
-        1 => "icmp".into(),
-        6 => "tcp".into(),
-        17 => "udp".into(),
-        47 => "gre".into(),
-        58 => "icmpv6".into(),
-        132 => "sctp".into(),
-        n => n.to_string(),
-    }
-}
-
 /// A tunnel interface of marks, for people.
 fn vti_text(config: &TunnelConfig) -> String {
     let TunnelConfig { ikey, okey, local, remote, .. } = config;
     let (local, remote) = (or_any(*local), or_any(*remote));
     format!("ikey {ikey:#x} okey {okey:#x}, {local} - {remote}")
-}
-
-fn mac_text(mac: [u8; 6]) -> String {
-    mac.map(|b| format!("{b:02x}")).join(":")
 }
 
 /// Resident memory of this process, 0 where `/proc` does not say.

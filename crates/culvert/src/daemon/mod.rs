@@ -30,6 +30,7 @@ mod texts;
 mod topology;
 mod tunnels;
 mod way_back;
+mod why;
 mod workers;
 mod xfrm_interfaces;
 

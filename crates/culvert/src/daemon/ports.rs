@@ -378,6 +378,16 @@ impl Ports {
         }
     }
 
+    /// The longest prefix around an address whose packets ports take.
+    pub fn taken_by(&self, addr: IpAddr) -> Option<Prefix> {
+        let longest = match addr {
+            IpAddr::V4(_) => 32,
+            IpAddr::V6(_) => 128,
+        };
+        let prefixes = (0..=longest).rev().filter_map(|len| Prefix::new(addr, len));
+        prefixes.into_iter().find(|prefix| self.steering.protected.contains_key(prefix))
+    }
+
     /// One reason less.
     pub fn leave_prefix(&mut self, prefix: Prefix) {
         let Some(users) = self.steering.protected.get_mut(&prefix) else { return };

@@ -1,6 +1,7 @@
 //! How parts of SAs and policies are shown.
 
 use esp::{Protocol, SaParams};
+use policy::{PortMask, Prefix, Selector};
 
 /// An SA's algorithms.
 pub fn suite_text(params: &SaParams) -> String {
@@ -16,4 +17,43 @@ pub fn suite_text(params: &SaParams) -> String {
 /// A mark, where there is one.
 pub fn mark_text(mark: policy::Mark) -> Option<String> {
     (mark.mask != 0).then(|| format!("{:#x}/{:#x}", mark.value, mark.mask))
+}
+
+/// An IP protocol.
+pub fn protocol_name(number: u8) -> String {
+    match number {
+        1 => "icmp".into(),
+        6 => "tcp".into(),
+        17 => "udp".into(),
+        47 => "gre".into(),
+        58 => "icmpv6".into(),
+        132 => "sctp".into(),
+        n => n.to_string(),
+    }
+}
+
+/// The protocol of a selector; 0 stands for all.
+pub fn selected_protocol(number: u8) -> String {
+    if number == 0 { "any".into() } else { protocol_name(number) }
+}
+
+/// One end of a selector.
+pub fn end_text(prefix: Prefix, port: PortMask) -> String {
+    match port.mask {
+        0 => format!("{}/{}", prefix.addr, prefix.len),
+        u16::MAX => format!("{}/{} port {}", prefix.addr, prefix.len, port.value),
+        mask => format!("{}/{} port {:#x}/{mask:#x}", prefix.addr, prefix.len, port.value),
+    }
+}
+
+/// A selector, in one line.
+pub fn selector_text(selector: &Selector) -> String {
+    let Selector { src, src_port, dst, dst_port, protocol, .. } = selector;
+    let (src, dst) = (end_text(*src, *src_port), end_text(*dst, *dst_port));
+    format!("{src} > {dst}, {}", selected_protocol(*protocol))
+}
+
+/// An Ethernet address.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|b| format!("{b:02x}")).join(":")
 }

@@ -27,8 +27,8 @@ use std::time::Duration;
 
 use crypto::Providers;
 use dataplane::{
-    Command, Counters, CryptoParts, CryptoWorker, EventSender, Polling, PortKind, Tables, Team,
-    Totals, Waker, Worker, WorkerParts,
+    Command, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling, PortKind,
+    Probe, Tables, Team, Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
@@ -430,6 +430,13 @@ impl Workers {
             self.send(worker, Command::MergeWindow { sa: *sa, edge, received, done });
         }
         answers
+    }
+
+    /// What a worker would do with a packet; none from one that is late, or not there.
+    pub fn explain(&self, worker: usize, probe: Probe) -> Option<Explanation> {
+        let (answer, answered) = channel();
+        self.send(worker, Command::Explain(Box::new(probe), answer));
+        answered.recv_timeout(ANSWER_TIMEOUT).ok()
     }
 
     /// A thread that has ended: it panicked, for none is told to end before all are.

@@ -2,7 +2,7 @@
 
 use policy::Marks;
 
-use crate::view::LOOPBACK;
+use crate::view::{LOOPBACK, View};
 
 /// Where a packet came from, as routing and ICMP errors ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,18 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
+    /// Of a packet from Linux, through a tunnel interface, or the private one where there is none of that
+    /// index.
+    pub(crate) fn linux(view: &View, tunnel: u32, mark: u32) -> Origin {
+        match view.binding(tunnel) {
+            None => Origin::Linux { mark },
+            Some(binding) => {
+                let marks = binding.outbound(Marks::of_mark(mark));
+                Origin::Tunnel { ifindex: tunnel, marks }
+            }
+        }
+    }
+
     /// The interface that routing rules see it come in by.
     pub(crate) const fn iif(self) -> u32 {
         match self {

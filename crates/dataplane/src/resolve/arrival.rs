@@ -5,6 +5,7 @@ use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, Headers, protocol};
 
+use super::step::Step;
 use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::{Action, LinuxWay};
 use crate::fragments::Gather;
@@ -17,6 +18,7 @@ impl Question<'_> {
     pub(super) fn arrival(&mut self, ifindex: u32, mark: u32, is_to_many: bool) -> Decision {
         let (view, h) = (self.view, self.h);
         let is_local = view.is_local(h, ifindex);
+        self.tell(|| Step::Ends { is_local });
         if !is_to_many && !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
@@ -67,7 +69,17 @@ impl Question<'_> {
         let (mut is_barred, mut is_left) = (false, false);
         if !policy::always_bypass(h, ends, false) {
             let flow = Flow::marked(h, view.leads_to(h, ifindex), Marks::of_mark(mark));
-            let policy = match view.reader.verify(direction, &flow, &[]) {
+            let verified = view.reader.verify(direction, &flow, &[]);
+            self.tell(|| {
+                let found = view.reader.policy(direction, &flow).map(|policy| &**policy);
+                Step::inbound(
+                    direction,
+                    Marks::of_mark(mark),
+                    found,
+                    verified.as_ref().err().copied(),
+                )
+            });
+            let policy = match verified {
                 Ok(policy) => policy.map(|policy| &**policy),
                 Err(reason) => return Decision::Drop(reason),
             };
@@ -148,6 +160,7 @@ impl Question<'_> {
         let asked = bound.map_or(marks, |(binding, _)| binding.inbound(marks));
         let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
         let is_local = view.is_local(h, ifindex);
+        self.tell(|| Step::Ends { is_local });
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
@@ -163,6 +176,10 @@ impl Question<'_> {
             Ok(policy) => Ok(policy.map(|policy| &**policy)),
             Err(reason) => self.verify_by_quoted(direction, &flow, via).map_err(|_| reason),
         };
+        self.tell(|| {
+            let found = view.reader.policy(direction, &flow).map(|policy| &**policy);
+            Step::inbound(direction, asked, found, verified.as_ref().err().copied())
+        });
         match verified {
             Ok(policy) => self.note(direction, &flow, policy),
             Err(reason) => return Decision::Drop(reason),

@@ -3,14 +3,14 @@
 use forward::IcmpCause;
 use outcome::DropReason;
 
-use super::route::{self, adjacency};
+use super::step::Step;
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Forward, LinuxWay};
 use crate::packets::Origin;
 
 impl Question<'_> {
     /// A packet that no policy protects.
-    pub(super) fn clear(&self, origin: Origin) -> Decision {
+    pub(super) fn clear(&mut self, origin: Origin) -> Decision {
         match origin {
             // Culvert has taken it only to ask the policy database: it is Linux's.
             Origin::Port { ifindex, is_barred, .. } => {
@@ -27,9 +27,9 @@ impl Question<'_> {
 
     /// Forwards in clear by the tables, without culvert's own: decrypted packets, and what Linux
     /// sent here because its destination is a protected prefix while policy says otherwise.
-    fn forward(&self, origin: Origin) -> Decision {
+    fn forward(&mut self, origin: Origin) -> Decision {
         let (view, h) = (self.view, self.h);
-        let to = match (route::route(view, h.dst, h.src, origin.iif()), origin) {
+        let to = match (self.way(h.dst, h.src, origin.iif()), origin) {
             (Route::Port(to), _) => to,
             // Multicast and link-local packets that Linux sends on the private interface itself
             // (MLD, router solicitations): nobody else is on that link.
@@ -53,12 +53,13 @@ impl Question<'_> {
             let cause = IcmpCause::TimeExceeded;
             return Decision::Error(cause, DropReason::TtlExceeded, origin);
         }
+        self.tell(|| Step::size(h, None, to.mtu));
         let fits = usize::from(h.total_len) <= to.mtu;
         if !fits && h.dont_fragment {
             let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
-        let known = adjacency(view, to, h.family());
+        let known = self.next_hop(to, h.family());
         let clamps_mss = is_hop && self.clamps_mss();
         let forward = Forward {
             adjacency: known.unwrap_or_default(),

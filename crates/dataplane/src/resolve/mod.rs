@@ -28,6 +28,7 @@ mod protect;
 mod protect_all;
 mod quoted;
 mod route;
+mod step;
 mod too_big;
 mod tunnel;
 mod verdict;
@@ -39,6 +40,7 @@ use wire::{Fragment, Headers};
 
 pub(crate) use outbound::has_sa;
 pub(crate) use route::{NextHop, Route, route};
+pub use step::{PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
 
@@ -83,11 +85,24 @@ struct Question<'a> {
     too_big: Option<TooBig>,
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,
+    /// Where each answer is noted, if somebody wants to know.
+    steps: Option<&'a mut Vec<Step>>,
 }
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
-    decide(view, packet, h, entry, false)
+    decide(view, packet, h, entry, false, None)
+}
+
+/// As [`resolve`], with a note of each answer that the decision follows from.
+pub(crate) fn resolve_aloud(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    entry: Entry<'_>,
+    steps: &mut Vec<Step>,
+) -> Verdict {
+    decide(view, packet, h, entry, false, Some(steps))
 }
 
 /// Decides about a fragment whose headers `h` have the ports of its packet's first one.
@@ -97,10 +112,17 @@ pub(crate) fn resolve_fragment(
     h: &Headers,
     entry: Entry<'_>,
 ) -> Verdict {
-    decide(view, packet, h, entry, true)
+    decide(view, packet, h, entry, true, None)
 }
 
-fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports: bool) -> Verdict {
+fn decide(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    entry: Entry<'_>,
+    knows_ports: bool,
+    steps: Option<&mut Vec<Step>>,
+) -> Verdict {
     let asked = Asked::default();
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
@@ -113,6 +135,7 @@ fn decide(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>, knows_ports
         wants_own,
         too_big,
         is_for_flow: true,
+        steps,
     };
     let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
@@ -131,6 +154,13 @@ impl Question<'_> {
     /// selector names ports (RFC 4301 §7).
     fn needs_ports(&self) -> bool {
         self.h.fragment != Fragment::Whole && !self.knows_ports && self.view.reader.names_ports()
+    }
+
+    /// Notes an answer for who wants to know.
+    fn tell(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(steps) = &mut self.steps {
+            steps.push(step());
+        }
     }
 
     /// Notes the policy that decided about the packet.

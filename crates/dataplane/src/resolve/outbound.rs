@@ -6,6 +6,7 @@ use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
+use super::step::Step;
 use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
 use crate::flows::plan::LinuxWay;
@@ -54,6 +55,7 @@ impl Question<'_> {
     pub(super) fn policy(&mut self, origin: Origin, marks: Marks) -> Policy {
         let (view, h) = (self.view, self.h);
         if self.is_own_ike(origin) {
+            self.tell(|| Step::Exempt);
             return Policy::Clear;
         }
         let flow = view.flow(h, origin.iif(), marks);
@@ -63,6 +65,7 @@ impl Question<'_> {
             }
             outbound => outbound,
         };
+        self.tell(|| Step::outbound(marks, &outbound));
         let (answer, policy) = match outbound {
             Outbound::NoPolicy => (Policy::Clear, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),

@@ -10,7 +10,8 @@ use policy::{SaHandle, Volume};
 use wire::Fragment;
 
 use super::fit::Fit;
-use super::route::{self, NextHop, adjacency, family_of};
+use super::route::{NextHop, family_of};
+use super::step::Step;
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Seal};
 use crate::fragments::Gather;
@@ -27,6 +28,7 @@ impl Question<'_> {
         let Some(sa) = view.reader.sa(handle) else {
             return Decision::Drop(DropReason::OutStateExpired);
         };
+        self.tell(|| Step::Sa(sa.config.id()));
         let home = sa.home().at();
         if home != view.worker.get() && home != Home::WORKERS {
             return Decision::Go(Draft::hand_over(home));
@@ -51,7 +53,7 @@ impl Question<'_> {
             Mode::Tunnel => (params.dst, params.src, family_of(params.dst), None),
             Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
         };
-        let to = match route::route(view, dst, src, LOOPBACK) {
+        let to = match self.way(dst, src, LOOPBACK) {
             Route::Port(to) => NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to },
             // A peer behind a tunnel would be one tunnel in another, without end.
             Route::Linux | Route::Local | Route::Tunnel(_) => {
@@ -59,6 +61,7 @@ impl Question<'_> {
             }
             Route::Nowhere(reason, _) => return Decision::Drop(reason),
         };
+        self.tell(|| Step::size(h, sa.esp.sealed_len_of(self.packet, h).ok(), to.mtu));
         let fit = match Fit::decide(&sa.esp, self.packet, h, to.mtu) {
             Ok(Fit::TooBig { mtu }) => {
                 let cause = IcmpCause::TooBig { mtu: mtu as u32 };
@@ -67,7 +70,7 @@ impl Question<'_> {
             Ok(fit) => fit,
             Err(reason) => return Decision::Drop(reason),
         };
-        let known = adjacency(view, to, family).filter(|_| fit == Fit::Whole);
+        let known = self.next_hop(to, family).filter(|_| fit == Fit::Whole);
         let longest = longest.unwrap_or_else(|| sa.esp.max_inner_len(to.mtu));
         let seal = Seal {
             sa: handle,

@@ -11,7 +11,8 @@ use policy::{MAX_BUNDLE, SaBundle, SaEntry, Volume};
 use wire::Fragment;
 
 use super::fit::Fit;
-use super::route::{self, adjacency, family_of};
+use super::route::family_of;
+use super::step::Step;
 use super::{Decision, Draft, NextHop, Question, Route, SealAll};
 use crate::crypt::Lengths;
 use crate::fragments::Gather;
@@ -32,6 +33,9 @@ impl Question<'_> {
                 Some(sa) => drop(sas.try_push(sa)),
                 None => return Decision::Drop(DropReason::OutStateExpired),
             }
+        }
+        for sa in &sas {
+            self.tell(|| Step::Sa(sa.config.id()));
         }
         let mut homes = sas.iter().map(|sa| sa.home().at()).filter(|home| *home != Home::WORKERS);
         if let Some(home) = homes.next() {
@@ -64,7 +68,7 @@ impl Question<'_> {
         }
         let tunnel = sas.iter().map(|sa| &sa.config.params).rfind(|p| p.mode == Mode::Tunnel);
         let (src, dst) = tunnel.map_or((h.src, h.dst), |params| (params.src, params.dst));
-        let to = match route::route(view, dst, src, LOOPBACK) {
+        let to = match self.way(dst, src, LOOPBACK) {
             Route::Port(to) => NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to },
             // A peer behind a tunnel would be one tunnel in another, without end.
             Route::Linux | Route::Local | Route::Tunnel(_) => {
@@ -74,14 +78,17 @@ impl Question<'_> {
         };
         let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
         let fit = match Lengths::of(&of_packets, self.packet, h.into()) {
-            Ok(lengths) => Fit::decide_all(&lengths, tunnel.is_some(), h, to.mtu),
+            Ok(lengths) => {
+                self.tell(|| Step::size(h, Some(lengths.sealed_len()), to.mtu));
+                Fit::decide_all(&lengths, tunnel.is_some(), h, to.mtu)
+            }
             Err(reason) => return Decision::Drop(reason),
         };
         if let Fit::TooBig { mtu } = fit {
             let cause = IcmpCause::TooBig { mtu: mtu as u32 };
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
-        let known = adjacency(view, to, family_of(dst)).filter(|_| fit == Fit::Whole);
+        let known = self.next_hop(to, family_of(dst)).filter(|_| fit == Fit::Whole);
         Decision::SealAll(SealAll {
             sas: *bundle,
             adjacency: known.unwrap_or_default(),

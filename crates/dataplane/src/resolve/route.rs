@@ -7,6 +7,8 @@ use outcome::DropReason;
 use wire::Family;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
+use super::Question;
+use super::step::{Step, Way};
 use crate::flows::plan::Adjacency;
 use crate::tunnel::Binding;
 use crate::view::View;
@@ -32,6 +34,7 @@ pub(crate) struct TunnelHop {
 }
 
 /// Where the tables lead a packet.
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Route {
     /// Out of a port.
     Port(NextHop),
@@ -43,6 +46,18 @@ pub(crate) enum Route {
     Local,
     /// Nowhere, and whether the sender is told.
     Nowhere(DropReason, Option<IcmpCause>),
+}
+
+impl From<Route> for Way {
+    fn from(route: Route) -> Way {
+        match route {
+            Route::Port(NextHop { ifindex, addr, mtu }) => Way::Port { ifindex, via: addr, mtu },
+            Route::Tunnel(hop) => Way::Tunnel { mtu: hop.mtu },
+            Route::Linux => Way::Linux,
+            Route::Local => Way::Local,
+            Route::Nowhere(reason, _) => Way::Nowhere(reason),
+        }
+    }
 }
 
 /// Where the tables lead a packet that came in by interface `iif`.
@@ -89,6 +104,26 @@ pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adja
     let mut header = [0; HEADER_LEN];
     emit_untagged(&mut header, mac, interface.mac, ether_type).ok()?;
     Some(Adjacency { slot: u16::try_from(interface.port?).ok()?, header })
+}
+
+impl Question<'_> {
+    /// Where the tables lead a packet of these addresses.
+    pub(super) fn way(&mut self, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
+        let found = route(self.view, dst, src, iif);
+        self.tell(|| Step::Route { dst, to: found.into() });
+        found
+    }
+
+    /// [`adjacency`] of a next hop.
+    pub(super) fn next_hop(&mut self, to: NextHop, family: Family) -> Option<Adjacency> {
+        let known = adjacency(self.view, to, family);
+        self.tell(|| Step::Neighbour {
+            ifindex: to.ifindex,
+            addr: to.addr,
+            is_known: known.is_some(),
+        });
+        known
+    }
 }
 
 /// The family of an address.

@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{Marks, SaEntry, SaHandle};
+use policy::{SaEntry, SaHandle};
 use wire::Headers;
 
 use crate::apply::check_volume;
@@ -199,10 +199,8 @@ impl Path {
                 }
                 Entry::Decrypted { ifindex, mark: meta.ingress.mark, via: all }
             }
-            None if ifindex == 0 => Entry::Outbound(Origin::Linux { mark: meta.ingress.mark }),
-            None if let Some(binding) = self.view.binding(ifindex) => {
-                let marks = binding.outbound(Marks::of_mark(meta.ingress.mark));
-                Entry::Outbound(Origin::Tunnel { ifindex, marks })
+            None if ifindex == 0 || self.view.binding(ifindex).is_some() => {
+                Entry::Outbound(Origin::linux(&self.view, ifindex, meta.ingress.mark))
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
         }

@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 
 use policy::SaId;
 
+use crate::explain::{Explanation, Probe, explain};
 use crate::worker::Worker;
 
 /// A question that waits for its answer.
@@ -16,6 +17,8 @@ pub(super) enum Asked {
     Merge { sa: SaId, edge: u64, received: Vec<u64>, done: Sender<bool> },
     /// [`Command::CatchUp`](crate::Command::CatchUp).
     CatchUp(Sender<()>),
+    /// [`Command::Explain`](crate::Command::Explain).
+    Explain(Box<Probe>, Sender<Explanation>),
 }
 
 impl Worker {
@@ -34,6 +37,7 @@ impl Worker {
                     done.send(self.merge_window(&sa, edge, &received)).ok()
                 }
                 Asked::CatchUp(done) => done.send(()).ok(),
+                Asked::Explain(probe, answer) => answer.send(explain(&self.path.view, &probe)).ok(),
             };
         }
     }

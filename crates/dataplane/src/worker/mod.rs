@@ -24,6 +24,7 @@ use crate::burst::{Path, Scratch};
 use crate::counters::Counters;
 use crate::crypt::{Crypt, Resync};
 use crate::event::{EventSender, Waker};
+use crate::explain::{Explanation, Probe};
 use crate::flows::FlowCache;
 use crate::fragments::Fragments;
 use crate::packets::handoff::Peers;
@@ -88,6 +89,8 @@ pub enum Command {
     /// From then on none of these threads gives a packet a number of an SA, or accepts one by it, that was
     /// removed before.
     CatchUp(Sender<()>),
+    /// Tell what would be done with a packet, by all that was published before this was sent.
+    Explain(Box<Probe>, Sender<Explanation>),
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
@@ -352,6 +355,7 @@ impl Worker {
                     self.asked.push(Asked::Merge { sa, edge, received, done });
                 }
                 Command::CatchUp(done) => self.asked.push(Asked::CatchUp(done)),
+                Command::Explain(probe, answer) => self.asked.push(Asked::Explain(probe, answer)),
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),
             }

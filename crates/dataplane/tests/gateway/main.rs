@@ -9,6 +9,7 @@ mod bundles;
 mod catch_up;
 mod clear;
 mod dpdk;
+mod explain;
 mod flows;
 mod fragments;
 mod hints;

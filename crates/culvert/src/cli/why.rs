@@ -1,0 +1,89 @@
+//! Arguments of `culvert why`.
+
+use std::net::IpAddr;
+
+use clap::Args;
+
+use super::number;
+
+/// Below the help.
+pub const EXAMPLES: &str = "Examples:\n  \
+    culvert why --from 10.1.0.5 --to 10.2.0.9 --proto tcp --dport 443\n  \
+    culvert why --from 10.1.0.5 --to 10.2.0.9 --in lan --len 1500 --df\n  \
+    culvert why --from 10.2.0.9 --to 10.1.0.5 --spi 0xc1a2b3d4";
+
+/// Arguments of `culvert why`.
+#[derive(Debug, Args)]
+pub struct WhyArgs {
+    /// The packet's source.
+    #[arg(long, value_name = "ADDRESS")]
+    pub from: IpAddr,
+    /// The packet's destination.
+    #[arg(long, value_name = "ADDRESS")]
+    pub to: IpAddr,
+    /// Its protocol: tcp, udp, icmp, icmpv6, sctp, gre, esp, ah, or a number. The default is an echo
+    /// request (ping).
+    #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
+    pub proto: Option<u8>,
+    /// Its source port; of ICMP the type.
+    #[arg(long, value_name = "PORT")]
+    pub sport: Option<u16>,
+    /// Its destination port; of ICMP the code.
+    #[arg(long, value_name = "PORT")]
+    pub dport: Option<u16>,
+    /// The interface that it comes in by. Without it: from this host if the source is an address of it,
+    /// else the interface that the route to the source leads to.
+    #[arg(long = "in", value_name = "INTERFACE", conflicts_with = "spi")]
+    pub interface: Option<String>,
+    /// It was decrypted by the inbound SA with this SPI.
+    #[arg(long, value_name = "SPI", value_parser = number::spi)]
+    pub spi: Option<u32>,
+    /// Its mark, of a packet that Linux sends.
+    #[arg(long, value_name = "MARK", default_value = "0", value_parser = number::mark)]
+    pub mark: u32,
+    /// Its length in bytes, with the IP header.
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub len: u16,
+    /// IPv4: it must not be fragmented (DF).
+    #[arg(long)]
+    pub df: bool,
+    /// Its TTL or hop limit.
+    #[arg(long, value_name = "TTL", default_value_t = 64)]
+    pub ttl: u8,
+    /// Its DSCP, 0 to 63.
+    #[arg(long, value_name = "DSCP", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64))]
+    pub dscp: u8,
+}
+
+/// Names as `ip xfrm` takes them.
+const PROTOCOLS: [(&str, u8); 8] = [
+    ("icmp", 1),
+    ("tcp", 6),
+    ("udp", 17),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("sctp", 132),
+];
+
+fn parse_protocol(text: &str) -> Result<u8, String> {
+    let named = PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
+    named.or_else(|| text.parse().ok()).ok_or_else(|| {
+        let names: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
+        format!("one of {}, or a number up to 255", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_by_name_and_number() {
+        assert_eq!(parse_protocol("tcp"), Ok(6));
+        assert_eq!(parse_protocol("88"), Ok(88));
+        assert!(parse_protocol("tpc").is_err_and(|error| error.starts_with("one of icmp, tcp")));
+        assert!(parse_protocol("256").is_err());
+    }
+}

@@ -1,0 +1,156 @@
+//! `culvert why`: what would be done with a packet.
+//!
+//! The packet is made here, and a worker [explains](dataplane::Command::Explain) it: by its own view, so what is
+//! told is what would be done. Nothing is sent, counted or remembered.
+
+mod hint;
+mod packet;
+mod text;
+
+use dataplane::{Came, Explanation, Fate, Probe};
+use policy::{SaEntry, SaId};
+use wire::{Headers, protocol};
+
+use super::Daemon;
+use crate::report::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
+
+/// Most workers that are asked in turn: one that is not the home of the SA names the home.
+const MOST_ASKED: usize = 2;
+
+impl Daemon {
+    /// Explains a packet.
+    pub(super) fn why(&self, request: &WhyRequest) -> WhyAnswer {
+        self.explained(request).map_or_else(|error| WhyAnswer::Refused { error }, WhyAnswer::Why)
+    }
+
+    fn explained(&self, request: &WhyRequest) -> Result<Why, String> {
+        let bytes = packet::packet(&request.packet)?;
+        let h = wire::parse_ip(&bytes).map_err(|error| format!("no such packet: {error}"))?;
+        let (came, how) = self.came(request)?;
+        let steering = self.steered(&came, &h);
+        let (worker, explanation) = match steering {
+            Some((_, false)) => (0, passed()),
+            _ => self.ask(Probe { packet: bytes, came })?,
+        };
+        let Explanation { mark, steps: answers, fate } = explanation;
+        let mut steps: Vec<WhyStep> = steering.into_iter().map(|(step, _)| step).collect();
+        if mark != 0 {
+            steps.push(text::step("mark", format!("{mark:#x}")));
+        }
+        steps.extend(answers.iter().map(|step| self.step(step, &h)));
+        Ok(Why {
+            packet: text::packet(&request.packet),
+            came: how,
+            fate: text::word(&fate).into(),
+            verdict: text::verdict(&fate, &steps),
+            drop_reason: text::reason(&fate).map(|reason| reason.name().into()),
+            hints: self.hints(&fate, &answers, &came),
+            steps,
+            worker,
+        })
+    }
+
+    /// Asks worker 0, and then the one that it would hand the packet over to.
+    fn ask(&self, probe: Probe) -> Result<(usize, Explanation), String> {
+        let mut worker = 0;
+        for _ in 0..MOST_ASKED {
+            let explanation = self.workers.explain(worker, probe.clone());
+            let explanation = explanation.ok_or("a worker did not answer in time: ask again")?;
+            match explanation.fate {
+                Fate::HandedOver { to } => worker = to,
+                _ => return Ok((worker, explanation)),
+            }
+        }
+        Err("the SA's home has just changed: ask again".into())
+    }
+
+    /// How the packet comes, and that in words.
+    fn came(&self, request: &WhyRequest) -> Result<(Came, String), String> {
+        let WhyRequest { packet: WhyPacket { src, dst, .. }, interface, spi, mark } = request;
+        if let Some(spi) = spi {
+            return self.decrypted(*spi);
+        }
+        let (snapshot, topology) = (self.observer.snapshot(), self.tables.topology.load());
+        let from_linux = |tunnel, how: String| (Came::Linux { tunnel, mark: *mark }, how);
+        let ifindex = match interface {
+            Some(name) => {
+                let link = snapshot.link_by_name(name);
+                link.ok_or_else(|| format!("--in {name}: there is no such interface"))?.index
+            }
+            None if topology.is_local_addr(*src) => {
+                return Ok(from_linux(0, "sent by this host".into()));
+            }
+            None => topology.way_out(*dst, *src).ok_or_else(|| {
+                format!(
+                    "no route leads to {src}, so name where the packet comes in: --in INTERFACE"
+                )
+            })?,
+        };
+        let name = snapshot.link(ifindex).map_or("?", |link| link.name.as_str());
+        if *mark != 0 && topology.interfaces.get(&ifindex).is_some_and(|i| i.port.is_some()) {
+            return Err(format!(
+                "--mark: what {name} receives has the mark of a [[mark]] rule, or none"
+            ));
+        }
+        let guessed = if interface.is_none() { ", as the route to its source says" } else { "" };
+        Ok(match topology.interfaces.get(&ifindex) {
+            Some(i) if i.binding.is_some() => {
+                from_linux(ifindex, format!("from Linux, by tunnel interface {name}"))
+            }
+            _ if ifindex == self.private.ifindex() => {
+                from_linux(0, format!("from Linux, by {name}"))
+            }
+            Some(i) if i.port.is_some() => {
+                (Came::Port { ifindex }, format!("received by port {name}{guessed}"))
+            }
+            _ => from_linux(
+                0,
+                format!("received by {name}{guessed}, which is no port: Linux forwards it"),
+            ),
+        })
+    }
+
+    fn decrypted(&self, spi: u32) -> Result<(Came, String), String> {
+        let topology = self.tables.topology.load();
+        let databases = self.source.databases();
+        let mut sas = databases.sas().filter(|sa| sa.config.params.spi == spi);
+        let inbound = sas.find(|sa| topology.is_local_addr(sa.config.params.dst));
+        let Some(sa) = inbound else {
+            return Err(format!(
+                "--spi {spi:#010x}: no inbound SA of the fast path has it; `culvert sa` lists them"
+            ));
+        };
+        let params = &sa.config.params;
+        let ifindex = topology.way_out(params.dst, params.src).unwrap_or(0);
+        let how = format!("decrypted by SA {spi:#010x} from {}", params.src);
+        Ok((Came::Decrypted { sa: sa.config.id(), ifindex }, how))
+    }
+
+    /// Whether the steering program of a port takes the packet, in words too.
+    fn steered(&self, came: &Came, h: &Headers) -> Option<(WhyStep, bool)> {
+        let Came::Port { ifindex } = came else { return None };
+        let is_local = self.tables.topology.load().is_local_addr(h.dst);
+        let is_ipsec = [protocol::ESP, protocol::AH].contains(&h.protocol);
+        let (answer, is_taken) = match self.ports.taken_by(h.dst) {
+            _ if is_local && is_ipsec => ("taken, if an SA has its SPI".into(), true),
+            Some(prefix) => (format!("taken: a policy is about {prefix}"), true),
+            None => (format!("left to Linux: no policy protects or blocks {}", h.dst), false),
+        };
+        let interface = Some(self.name_of(*ifindex));
+        Some((WhyStep { interface, ..text::step("steering", answer) }, is_taken))
+    }
+
+    fn name_of(&self, ifindex: u32) -> String {
+        let link = self.observer.snapshot().link(ifindex);
+        link.map_or_else(|| format!("#{ifindex}"), |link| link.name.clone())
+    }
+
+    fn sa(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
+        self.source.databases().sa(id)
+    }
+}
+
+/// Of a packet that Linux has and culvert never sees.
+fn passed() -> Explanation {
+    Explanation { mark: 0, steps: Vec::new(), fate: Fate::ToLinux { as_received: true } }
+}

@@ -1,0 +1,241 @@
+//! Answers of the data path in words, with the names of what they are about.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use dataplane::{Fate, PolicySays, Step, Way};
+use esp::Mode;
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::{Direction, Marks, PolicyConfig, SaId, SaState};
+use wire::{Headers, protocol};
+
+use super::super::Daemon;
+use super::super::texts::{protocol_name, selector_text, suite_text};
+use crate::report::{WhyPacket, WhyStep};
+
+/// A step that names nothing.
+pub fn step(question: &str, answer: String) -> WhyStep {
+    WhyStep { question: question.into(), answer, ..WhyStep::default() }
+}
+
+/// A packet.
+pub fn packet(asked: &WhyPacket) -> String {
+    let WhyPacket { src, dst, protocol: number, src_port, dst_port, len, .. } = asked;
+    let name = protocol_name(*number);
+    let ports = match *number {
+        protocol::ICMP | protocol::ICMPV6 => format!(" type {src_port} code {dst_port}"),
+        _ if protocol::has_ports(*number) => format!(" port {src_port} > {dst_port}"),
+        _ => String::new(),
+    };
+    format!("{src} > {dst}, {name}{ports}, {len} bytes")
+}
+
+/// A fate as a word.
+pub fn word(fate: &Fate) -> &'static str {
+    match fate {
+        Fate::Opened => "opened",
+        Fate::ToLinux { .. } => "to-linux",
+        Fate::Forwarded => "forwarded",
+        Fate::Protected { .. } => "protected",
+        Fate::HandedOver { .. } => "handed-over",
+        Fate::WaitsForSa { .. } => "waits-for-sa",
+        Fate::WaitsForFragments => "waits-for-fragments",
+        Fate::Answered(..) => "answered",
+        Fate::Dropped(_) => "dropped",
+        Fate::Consumed => "consumed",
+    }
+}
+
+/// Why a packet is dropped, if it is.
+pub fn reason(fate: &Fate) -> Option<DropReason> {
+    match fate {
+        Fate::Answered(_, reason) | Fate::Dropped(reason) => Some(*reason),
+        _ => None,
+    }
+}
+
+/// A fate as a sentence, after these steps.
+pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
+    let by = || {
+        let ways = steps.iter().rev().filter(|step| step.question == "route");
+        let interface = ways.filter_map(|step| step.interface.as_deref()).next();
+        interface.map_or_else(String::new, |name| format!(" by {name}"))
+    };
+    match fate {
+        Fate::Opened => {
+            "opened: its SPI says by which SA; ask about what is inside with --spi".into()
+        }
+        Fate::ToLinux { as_received: true } => "Linux gets it, as received by the same port".into(),
+        Fate::ToLinux { as_received: false } => "Linux gets it".into(),
+        Fate::Forwarded => format!("forwarded in clear{}", by()),
+        Fate::Protected { cut: None } => format!("protected, and sent{}", by()),
+        Fate::Protected { cut: Some(len) } => {
+            format!("cut into packets of up to {len} bytes, which are protected, and sent{}", by())
+        }
+        Fate::HandedOver { to } => format!("handed over to worker {to}"),
+        Fate::WaitsForSa { policy } => {
+            format!(
+                "held for up to 5 s, while the IKE daemon is asked for an SA for policy {policy}"
+            )
+        }
+        Fate::WaitsForFragments => "held until the packet's other fragments are there".into(),
+        Fate::Answered(cause, reason) => {
+            format!("dropped ({}), and its sender is told: {}", reason.name(), icmp(*cause))
+        }
+        Fate::Dropped(reason) => format!("dropped ({}): {}", reason.name(), reason.text()),
+        Fate::Consumed => "consumed: nobody else is on that link".into(),
+    }
+}
+
+fn icmp(cause: IcmpCause) -> String {
+    match cause {
+        IcmpCause::TooBig { mtu } => format!("too big, {mtu} bytes would fit"),
+        IcmpCause::TimeExceeded => "time exceeded".into(),
+        IcmpCause::NoRoute => "no route".into(),
+        IcmpCause::HostUnreachable => "host unreachable".into(),
+        IcmpCause::Prohibited => "administratively prohibited".into(),
+    }
+}
+
+impl Daemon {
+    /// A step in words; `h` are the packet's headers.
+    pub(super) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
+        match step {
+            Step::Ends { is_local: true } => self::step("for", "this host".into()),
+            Step::Ends { is_local: false } => self::step("for", "another host".into()),
+            Step::Exempt => {
+                self::step("policy", "not asked: key exchange or neighbour discovery".into())
+            }
+            Step::Policy { direction, marks, index, says } => {
+                let question = match direction {
+                    Direction::In => "policy in",
+                    Direction::Out => "policy out",
+                    Direction::Forward => "policy fwd",
+                };
+                let answer = self.policy_answer((*direction, *marks), *index, *says, h);
+                WhyStep { policy: *index, ..self::step(question, answer) }
+            }
+            Step::Sa(id) => {
+                let spi = Some(format!("{:#010x}", id.spi));
+                WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
+            }
+            Step::Route { dst, to } => self.route_answer(*dst, *to),
+            Step::Neighbour { ifindex, addr, is_known } => {
+                let mac = self.observer.snapshot().neighbour(*ifindex, *addr).and_then(|n| n.mac);
+                let answer = match (is_known, mac) {
+                    (true, Some(mac)) => {
+                        format!("{addr} is {}", super::super::texts::mac_text(mac))
+                    }
+                    (true, None) => format!("{addr} is known"),
+                    (false, _) => format!("{addr} is not known: Linux is asked, for up to 3 s"),
+                };
+                WhyStep {
+                    interface: Some(self.name_of(*ifindex)),
+                    ..self::step("neighbour", answer)
+                }
+            }
+            Step::Size { len, protected, mtu } => {
+                let whole = protected.unwrap_or(*len);
+                let says = if whole <= *mtu { "fits" } else { "does not fit" };
+                let long = match protected {
+                    Some(protected) => format!("{len} bytes, {protected} once it is protected"),
+                    None => format!("{len} bytes"),
+                };
+                self::step("size", format!("{long}: {says} the path's {mtu}"))
+            }
+        }
+    }
+
+    fn policy_answer(
+        &self,
+        (direction, marks): (Direction, Marks),
+        index: Option<u32>,
+        says: PolicySays,
+        h: &Headers,
+    ) -> String {
+        let says = match says {
+            PolicySays::Clear => "it passes in clear".into(),
+            PolicySays::Leave => "Linux carries it out (`culvert sa` says why)".into(),
+            PolicySays::Block => "it is blocked".into(),
+            PolicySays::Unsupported => "it asks for what culvert cannot do, and blocks".into(),
+            PolicySays::NoSa => "to be protected, and there is no SA".into(),
+            PolicySays::Protect => "to be protected".into(),
+            PolicySays::Allowed => "it is let in".into(),
+            PolicySays::Refused(reason) => format!("refused ({})", reason.name()),
+        };
+        let databases = self.source.databases();
+        let Some(policy) = index.and_then(|index| databases.policy(index)) else {
+            let marks = match (marks.mark, marks.if_id) {
+                (0, 0) => String::new(),
+                (mark, 0) => format!(" with mark {mark:#x}"),
+                (mark, if_id) => format!(" with mark {mark:#x}, if_id {if_id:#x}"),
+            };
+            return format!("none matches{marks}: {says}");
+        };
+        let chosen = &policy.config;
+        let matches = |config: &PolicyConfig| {
+            config.direction == direction
+                && config.index != chosen.index
+                && config.if_id == marks.if_id
+                && config.mark.matches(marks.mark)
+                && config.selector.matches(h)
+        };
+        let others = databases.policies().map(|other| &other.config).filter(|c| matches(c));
+        let mut others: Vec<(u32, u32)> = others.map(|c| (c.priority, c.index)).collect();
+        others.sort_unstable();
+        let behind = match others.first() {
+            Some((priority, index)) => format!(
+                "; before {} that match too, the next is {index} (priority {priority})",
+                others.len()
+            ),
+            None => String::new(),
+        };
+        format!(
+            "{} ({}, priority {}): {says}{behind}",
+            chosen.index,
+            selector_text(&chosen.selector),
+            chosen.priority
+        )
+    }
+
+    fn sa_answer(&self, id: &SaId) -> String {
+        let Some(sa) = self.sa(id) else { return format!("{:#010x}: gone by now", id.spi) };
+        let params = &sa.config.params;
+        let mode = match params.mode {
+            Mode::Tunnel => "tunnel",
+            Mode::Transport => "transport",
+        };
+        let state = match sa.state() {
+            SaState::Valid => "valid",
+            SaState::Dying => "dying: its soft limit is reached",
+            SaState::Expired => "expired",
+        };
+        format!(
+            "{:#010x} {} > {}, {mode}, {}, reqid {}, {state}, {} packets sent",
+            id.spi,
+            params.src,
+            params.dst,
+            suite_text(params),
+            sa.config.reqid,
+            sa.esp.live().packets().load(Relaxed)
+        )
+    }
+
+    fn route_answer(&self, dst: std::net::IpAddr, to: Way) -> WhyStep {
+        let (interface, answer) = match to {
+            Way::Port { ifindex, via, mtu } => {
+                let name = self.name_of(ifindex);
+                let how = if via == dst { "on the link".into() } else { format!("via {via}") };
+                let answer = format!("{dst} {how}, dev {name}, mtu {mtu}");
+                (Some(name), answer)
+            }
+            Way::Tunnel { mtu } => (None, format!("{dst} by a tunnel interface, mtu {mtu}")),
+            Way::Linux => {
+                (None, format!("{dst}: only Linux goes there (no port, or a rule that it judges)"))
+            }
+            Way::Local => (None, format!("{dst} is this host")),
+            Way::Nowhere(reason) => (None, format!("{dst}: nowhere ({})", reason.name())),
+        };
+        WhyStep { interface, ..step("route", answer) }
+    }
+}

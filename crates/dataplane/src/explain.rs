@@ -1,0 +1,148 @@
+//! What the data path would do with a packet, and what that follows from: `culvert why`.
+//!
+//! The packet goes to [`resolve`](crate::resolve) as any other, and to nothing else: a decision looks everything
+//! up and changes nothing, so nothing is sent, counted, or remembered.
+
+use arrayvec::ArrayVec;
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::SaId;
+
+use crate::flows::plan::Action;
+use crate::packets::Origin;
+use crate::resolve::{Decision, Entry, Step, resolve_aloud};
+use crate::view::View;
+
+/// A packet that somebody asks about.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The IP packet.
+    pub packet: Vec<u8>,
+    /// How it comes.
+    pub came: Came,
+}
+
+/// How a packet that is asked about comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Came {
+    /// Received in clear by the port of this interface.
+    Port {
+        /// The interface.
+        ifindex: u32,
+    },
+    /// From Linux: sent by this host, or forwarded by Linux.
+    Linux {
+        /// The tunnel interface that Linux routed it to; 0 for the private interface.
+        tunnel: u32,
+        /// Its mark.
+        mark: u32,
+    },
+    /// Decrypted.
+    Decrypted {
+        /// By this SA.
+        sa: SaId,
+        /// The interface that its ESP packet came in by.
+        ifindex: u32,
+    },
+}
+
+/// What becomes of the packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is for this host, and opened: its SPI says by which SA.
+    Opened,
+    /// Linux gets it.
+    ToLinux {
+        /// As received by the interface that it came in by, and not by the private one.
+        as_received: bool,
+    },
+    /// It is forwarded in clear.
+    Forwarded,
+    /// It is protected by the SAs of the steps, and sent.
+    Protected {
+        /// It is cut before that into packets of at most so many bytes.
+        cut: Option<usize>,
+    },
+    /// Another worker is the home of its SA, and has to be asked.
+    HandedOver {
+        /// The worker.
+        to: usize,
+    },
+    /// It waits until there is an SA for the policy.
+    WaitsForSa {
+        /// The policy's index.
+        policy: u32,
+    },
+    /// It is a fragment, and waits for others.
+    WaitsForFragments,
+    /// Its sender gets an ICMP error.
+    Answered(IcmpCause, DropReason),
+    /// It is dropped.
+    Dropped(DropReason),
+    /// It has done its work.
+    Consumed,
+}
+
+/// What the data path would do with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The mark that a rule gives it, or that it came with.
+    pub mark: u32,
+    /// In the order in which the questions were asked.
+    pub steps: Vec<Step>,
+    /// What follows.
+    pub fate: Fate,
+}
+
+/// Tells what would be done with a packet.
+pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
+    let h = match wire::parse_ip(&probe.packet) {
+        Ok(h) => h,
+        Err(error) => {
+            return Explanation { mark: 0, steps: Vec::new(), fate: Fate::Dropped(error.into()) };
+        }
+    };
+    let mark_of = |ifindex| match view.topology.mark_rules.is_empty() {
+        true => 0,
+        false => view.topology.mark(ifindex, &(&h).into()),
+    };
+    let (mark, entry) = match probe.came {
+        Came::Port { ifindex } => {
+            let mark = mark_of(ifindex);
+            (mark, Entry::Port { ifindex, mark, is_to_many: false })
+        }
+        Came::Linux { tunnel, mark } => (mark, Entry::Outbound(Origin::linux(view, tunnel, mark))),
+        Came::Decrypted { sa, ifindex } => {
+            let sa = view.reader.sa_named(&sa).and_then(|sa| view.reader.sa(sa));
+            let mark = mark_of(ifindex);
+            (
+                mark,
+                Entry::Decrypted { ifindex, mark, via: sa.into_iter().collect::<ArrayVec<_, _>>() },
+            )
+        }
+    };
+    let mut steps = Vec::new();
+    let verdict = resolve_aloud(view, &probe.packet, &h, entry, &mut steps);
+    Explanation { mark, steps, fate: Fate::of(&verdict.decision) }
+}
+
+impl Fate {
+    fn of(decision: &Decision) -> Fate {
+        match decision {
+            Decision::Go(draft) => match draft.action {
+                Action::OpenBare | Action::OpenUdp | Action::OpenNext => Fate::Opened,
+                Action::ToLinux(_) => Fate::ToLinux { as_received: false },
+                Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
+                Action::Forward(_) => Fate::Forwarded,
+                Action::Seal(_) | Action::SealAll(_) => Fate::Protected { cut: draft.cut },
+                Action::HandOver { to } => Fate::HandedOver { to: to.into() },
+            },
+            Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },
+            Decision::Hold(wait, _) => Fate::WaitsForSa { policy: wait.policy },
+            Decision::Gather(_) => Fate::WaitsForFragments,
+            Decision::Error(cause, reason, _) => Fate::Answered(*cause, *reason),
+            Decision::Drop(reason) => Fate::Dropped(*reason),
+            Decision::Consume => Fate::Consumed,
+        }
+    }
+}
