@@ -2,6 +2,7 @@
 
 mod bench;
 mod engine;
+mod metrics;
 mod number;
 mod why;
 
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
 pub use engine::EngineChoice;
+pub use metrics::MetricsArgs;
 pub use why::WhyArgs;
 
 /// A fast path for IPsec on Linux.
@@ -68,6 +70,12 @@ pub enum Command {
     /// neighbour that gives it, then the verdict, and what would change it.
     #[command(after_help = why::EXAMPLES)]
     Why(WhyArgs),
+    /// What the daemon counts, for Prometheus (OpenMetrics).
+    ///
+    /// Printed once, or served by HTTP. Series per SA and policy are bounded in number; the rest does not
+    /// grow with them.
+    #[command(after_help = metrics::EXAMPLES)]
+    Metrics(MetricsArgs),
     /// Start a program whose NETLINK_XFRM sockets go to culvert.
     ///
     /// The program itself stays unmodified: an IKE daemon such as charon-systemd, or `ip xfrm`.

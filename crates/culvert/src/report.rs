@@ -180,6 +180,9 @@ pub struct Policy {
     pub action: String,
     /// The protecting SA's end points and reqid, if it protects.
     pub templates: Vec<String>,
+    /// Of an outbound one that protects: whether there are SAs for its templates.
+    #[serde(default)]
+    pub has_sas: Option<bool>,
     /// Mark, as `value/mask`, if any.
     pub mark: Option<String>,
     /// XFRM interface id, 0 for none.

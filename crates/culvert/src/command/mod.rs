@@ -6,6 +6,7 @@ pub mod doctor;
 pub mod exec;
 pub mod guard;
 mod live;
+pub mod metrics;
 pub mod requests;
 pub mod show;
 pub mod why;

@@ -141,7 +141,11 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
             let if_id = (p.if_id != 0).then(|| format!("if_id {:#x}", p.if_id));
             let mark: Vec<String> = p.mark.into_iter().chain(if_id).collect();
             row.extend(has_mark.then(|| or_none((!mark.is_empty()).then(|| mark.join(" ")))));
-            row.extend([p.action, p.templates.join("; "), si(p.packets), si(p.bytes)]);
+            let action = match p.has_sas {
+                Some(false) => format!("{} (no SA)", p.action),
+                _ => p.action,
+            };
+            row.extend([action, p.templates.join("; "), si(p.packets), si(p.bytes)]);
             row.push(p.idle_s.map_or("never".into(), span));
             row
         });

@@ -11,6 +11,7 @@ use policy::{Action, Direction, PolicyEntry, SaEntry, SaState};
 use serde::Serialize;
 
 use super::clock::wall_s;
+use super::served::Served;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, suite_text};
 use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
@@ -147,7 +148,13 @@ impl Daemon {
             link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
         };
         let has_tunnel = |if_id| self.carries_if_id(if_id);
-        entries.into_iter().map(|p| policy_row(p, name, has_tunnel)).collect()
+        let sas: Vec<_> = self.source.databases().sas().collect();
+        let live = sas.iter().filter(|sa| sa.state() != SaState::Expired);
+        let served = Served::of(live.map(|sa| &sa.config));
+        entries
+            .into_iter()
+            .map(|p| policy_row(p, name, has_tunnel, served.has_sas(&p.config)))
+            .collect()
     }
 
     /// Whether what policies with an `if_id` ask for is carried out: by a tunnel interface, or by the kernel
@@ -380,6 +387,7 @@ fn policy_row(
     policy: &PolicyEntry,
     name: impl Fn(u32) -> String,
     has_tunnel: impl Fn(u32) -> bool,
+    has_sas: Option<bool>,
 ) -> report::Policy {
     let config = &policy.config;
     let s = &config.selector;
@@ -420,6 +428,7 @@ fn policy_row(
             .collect(),
         mark: mark_text(policy.scope().mark),
         if_id: policy.scope().if_id,
+        has_sas,
         packets: policy.packets(),
         bytes: policy.bytes(),
         idle_s: (last_use > 0).then(|| wall_s().saturating_sub(last_use)),

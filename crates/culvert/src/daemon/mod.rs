@@ -21,6 +21,7 @@ mod ports;
 mod private;
 mod privileges;
 mod reload;
+mod served;
 mod shortfall;
 mod slots;
 mod sources;

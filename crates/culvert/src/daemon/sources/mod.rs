@@ -31,7 +31,7 @@ mod live;
 mod session;
 mod set_marks;
 #[cfg(test)]
-mod testing;
+pub(in crate::daemon) mod testing;
 mod weak;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};

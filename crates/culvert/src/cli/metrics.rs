@@ -1,0 +1,27 @@
+//! Arguments of `culvert metrics`.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+/// Below the help.
+pub const EXAMPLES: &str = "Examples:\n  \
+    culvert metrics                            once, as for node_exporter's textfile collector\n  \
+    culvert metrics --listen 127.0.0.1:9633    for Prometheus to scrape http://127.0.0.1:9633/metrics";
+
+/// Arguments of `culvert metrics`.
+#[derive(Debug, Args)]
+pub struct MetricsArgs {
+    /// Serve them by HTTP at this address until stopped, and do not print them.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Allow an address that other hosts reach.
+    #[arg(long, requires = "listen")]
+    pub expose: bool,
+    /// With more SAs than this no SA has series of its own, six each: there are the sums alone.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_sas: usize,
+    /// The same for policies, two series each.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_policies: usize,
+}

@@ -1,0 +1,43 @@
+//! What a scrape asks the daemon.
+
+use crate::client::{ClientError, ask};
+use crate::report::{Drops, Policy, Port, Request, Sa, Stats, Status};
+
+/// How many of a kind have series of their own; with more there are the sums alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// SAs.
+    pub sas: usize,
+    /// Policies.
+    pub policies: usize,
+}
+
+/// What the daemon said.
+pub struct Seen {
+    pub status: Status,
+    pub stats: Stats,
+    pub drops: Drops,
+    pub ports: Vec<Port>,
+    /// None if there are too many.
+    pub sas: Option<Vec<Sa>>,
+    /// None if there are too many.
+    pub policies: Option<Vec<Policy>>,
+}
+
+/// Asks a daemon.
+pub fn collect(name: &str, limits: Limits) -> Result<Seen, ClientError> {
+    let status: Status = ask(name, Request::Status)?;
+    let sas = (status.sas <= limits.sas)
+        .then(|| ask(name, Request::Sa { show_keys: false, spi: None }))
+        .transpose()?;
+    let policies =
+        (status.policies <= limits.policies).then(|| ask(name, Request::Policy)).transpose()?;
+    Ok(Seen {
+        status,
+        stats: ask(name, Request::Stats)?,
+        drops: ask(name, Request::Drops)?,
+        ports: ask(name, Request::Port)?,
+        sas,
+        policies,
+    })
+}

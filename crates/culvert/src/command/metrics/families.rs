@@ -1,0 +1,225 @@
+//! What the daemon said, as metric families.
+
+use std::fmt;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::collect::Seen;
+use crate::report::{Policy, Port, Sa, Stats, Status, Worker};
+
+/// Names and values of a series' labels.
+type Labels = Vec<(&'static str, String)>;
+
+/// A counter of some kind of thing: its name, what it is, and how it is read.
+type Count<T> = (&'static str, &'static str, fn(&T) -> u64);
+
+/// The text that a scrape gets.
+pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("culvert");
+    let mut to = Families(&mut registry);
+    of_status(&mut to, &seen.status);
+    of_stats(&mut to, &seen.stats);
+    to.counters(
+        "drops",
+        "Dropped packets by reason",
+        seen.drops.drops.iter().map(|(reason, n)| (vec![("reason", reason.clone())], *n)),
+    );
+    of_ports(&mut to, &seen.ports);
+    of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
+    of_policies(&mut to, seen.policies.as_deref());
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Where families are put.
+struct Families<'r>(&'r mut Registry);
+
+impl Families<'_> {
+    fn counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = (Labels, u64)>,
+    ) {
+        let family = Family::<Labels, Counter>::default();
+        for (labels, value) in series {
+            family.get_or_create(&labels).inc_by(value);
+        }
+        self.0.register(name, help, family);
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, series: impl IntoIterator<Item = (Labels, u64)>) {
+        let family = gauge_family(series);
+        self.0.register(name, help, family);
+    }
+
+    fn sizes(&mut self, name: &str, help: &str, bytes: u64) {
+        self.0.register_with_unit(name, help, Unit::Bytes, gauge_family([(vec![], bytes)]));
+    }
+
+    fn ages(&mut self, name: &str, help: &str, series: impl IntoIterator<Item = (Labels, u64)>) {
+        self.0.register_with_unit(name, help, Unit::Seconds, gauge_family(series));
+    }
+}
+
+fn gauge_family(series: impl IntoIterator<Item = (Labels, u64)>) -> Family<Labels, Gauge> {
+    let family = Family::<Labels, Gauge>::default();
+    for (labels, value) in series {
+        family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+    }
+    family
+}
+
+fn of_status(to: &mut Families<'_>, status: &Status) {
+    let Status { name, version, source, polling, .. } = status;
+    let about: Labels =
+        [("instance", name), ("version", version), ("source", source), ("polling", polling)]
+            .map(|(label, value)| (label, value.clone()))
+            .into();
+    to.gauges("build", "1, with what runs", [(about, 1)]);
+    to.ages("uptime", "Since the daemon started", [(vec![], status.uptime_s)]);
+    to.sizes("memory", "Resident memory of the daemon", status.memory_kib * 1024);
+    to.sizes("packet_buffers", "Memory of packet buffers", status.buffers_kib * 1024);
+    let counts = [
+        ("sas", "SAs of the fast path", status.sas),
+        ("policies", "Policies", status.policies),
+        ("clients", "Programs whose XFRM is served", status.clients),
+        (
+            "guard_barriers",
+            "Block policies that the guard has in the kernel",
+            status.guard_policies,
+        ),
+        ("warnings", "What an operator should know: culvert status", status.warnings.len()),
+        ("ports_configured", "Ports in the configuration", status.ports),
+        ("ports_up", "Ports that work", status.ports_up),
+    ];
+    for (name, help, count) in counts {
+        to.gauges(name, help, [(vec![], count as u64)]);
+    }
+    let cpu = |worker: &Worker| worker.cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string());
+    let workers = status
+        .workers
+        .iter()
+        .map(|worker| (vec![("worker", worker.worker.to_string()), ("cpu", cpu(worker))], 1));
+    to.gauges("worker", "1 for each worker, with its core", workers);
+}
+
+fn of_stats(to: &mut Families<'_>, stats: &Stats) {
+    to.counters(
+        "received_packets",
+        "Packets from ports and from Linux",
+        [(vec![], stats.received)],
+    );
+    to.counters(
+        "generated_packets",
+        "Packets made here: fragments beyond the first, ICMP errors",
+        [(vec![], stats.generated)],
+    );
+    let ends = &stats.outcomes;
+    let ends = [
+        ("transmitted", ends.transmitted),
+        ("to-linux", ends.to_linux),
+        ("consumed", ends.consumed),
+        ("dropped", ends.dropped),
+    ];
+    to.counters(
+        "ended_packets",
+        "Packets by how they ended",
+        ends.map(|(end, n)| (vec![("outcome", end.to_owned())], n)),
+    );
+    to.gauges(
+        "held_packets",
+        "Packets that wait for an SA or a neighbour",
+        [(vec![], stats.outcomes.held)],
+    );
+    to.counters(
+        "work",
+        "Work done, by kind",
+        stats.work.iter().map(|(work, n)| (vec![("work", work.clone())], *n)),
+    );
+    let of_worker = |count: fn(&Stats) -> u64| {
+        let workers = stats.by_worker.iter().enumerate();
+        let rows = workers.map(move |(n, s)| (vec![("worker", n.to_string())], count(s)));
+        rows.collect::<Vec<_>>()
+    };
+    to.counters("worker_received_packets", "Packets by worker", of_worker(|s| s.received));
+    to.counters(
+        "worker_handed_over_packets",
+        "Packets that a worker handed over to another",
+        of_worker(|s| s.handed_over),
+    );
+}
+
+fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
+    let label = |port: &Port| vec![("port", port.interface.clone()), ("kind", port.kind.clone())];
+    let counts: [Count<Port>; 5] = [
+        ("port_receive_packets", "Packets received by a port", |p| p.rx_packets),
+        ("port_receive_bytes", "Bytes received by a port", |p| p.rx_bytes),
+        ("port_transmit_packets", "Packets sent by a port", |p| p.tx_packets),
+        ("port_transmit_bytes", "Bytes sent by a port", |p| p.tx_bytes),
+        ("port_passed_frames", "Frames that XDP left to Linux", |p| p.passed_to_linux),
+    ];
+    for (name, help, count) in counts {
+        to.counters(name, help, ports.iter().map(|port| (label(port), count(port))));
+    }
+    let is_up = ports.iter().map(|port| (label(port), u64::from(port.state == "up")));
+    to.gauges("port_up", "Whether a port works", is_up);
+}
+
+fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
+    let label = |sa: &Sa| {
+        vec![
+            ("spi", sa.spi.clone()),
+            ("src", sa.src.clone()),
+            ("dst", sa.dst.clone()),
+            ("protocol", sa.protocol.clone()),
+            ("reqid", sa.reqid.to_string()),
+            ("placement", sa.placement.clone()),
+        ]
+    };
+    let counts: [Count<Sa>; 5] = [
+        ("sa_bytes", "Bytes that an SA carried", |sa| sa.bytes),
+        ("sa_packets", "Packets that an SA carried", |sa| sa.packets),
+        ("sa_late_drops", "Packets older than the replay window", |sa| sa.late_drops),
+        ("sa_duplicate_drops", "Packets received before", |sa| sa.duplicate_drops),
+        ("sa_integrity_drops", "Packets with a wrong ICV", |sa| sa.integrity_drops),
+    ];
+    for (name, help, count) in counts {
+        to.counters(name, help, sas.iter().map(|sa| (label(sa), count(sa))));
+    }
+    to.ages("sa_age", "Since an SA was installed", sas.iter().map(|sa| (label(sa), sa.age_s)));
+}
+
+fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
+    let label = |policy: &Policy| {
+        vec![
+            ("index", policy.index.to_string()),
+            ("dir", policy.direction.clone()),
+            ("src", policy.src.clone()),
+            ("dst", policy.dst.clone()),
+            ("action", policy.action.clone()),
+        ]
+    };
+    let shown = policies.unwrap_or_default();
+    to.counters(
+        "policy_packets",
+        "Packets that a policy decided on",
+        shown.iter().map(|policy| (label(policy), policy.packets)),
+    );
+    to.counters(
+        "policy_bytes",
+        "Bytes that a policy decided on",
+        shown.iter().map(|policy| (label(policy), policy.bytes)),
+    );
+    let down = policies.map(|all| all.iter().filter(|p| p.has_sas == Some(false)).count() as u64);
+    to.gauges(
+        "policies_without_sa",
+        "Policies out that want protection and have no SA",
+        down.map(|count| (vec![], count)),
+    );
+}

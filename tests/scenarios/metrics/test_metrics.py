@@ -1,0 +1,118 @@
+"""`culvert metrics`, read by another's parser and held against what the other commands show."""
+
+import re
+import shutil
+import urllib.error
+import urllib.request
+
+import pytest
+from lab import topology as t
+from lab.base import sh, wait_for
+from lab.planes import culvert_binary
+from lab.traffic import assert_ping
+
+PACKAGING = t.COMMON.parents[2] / "packaging" / "prometheus"
+PORT = 9633
+
+
+def samples(text):
+    """The samples of an exposition by name and labels, read by Prometheus's own client library."""
+    parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+    families = list(parser.text_string_to_metric_families(text))
+    assert all(family.documentation for family in families), families
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def find(seen, name, **labels):
+    """The value of the one series of this name with these labels."""
+    wanted = set(labels.items())
+    [value] = [value for (other, have), value in seen.items() if other == name and wanted <= have]
+    return value
+
+
+def test_metrics_are_what_the_commands_show(network):
+    net = network(start_action="trap").start()
+    daemon = net.gwa.daemon
+    seen = samples(daemon.culvert("metrics").stdout)
+    assert find(seen, "culvert_sas") == 0
+    # Configured, and down: a policy for each address family.
+    assert find(seen, "culvert_policies_without_sa") == 2
+    assert_ping(net.client, t.SERVER4, count=20)
+    seen = samples(daemon.culvert("metrics").stdout)
+    assert find(seen, "culvert_policies_without_sa") == 0
+    [out] = [sa for sa in daemon.json("sa") if sa["src"] == t.WAN_A4]
+    assert find(seen, "culvert_sa_packets_total", spi=out["spi"]) == out["packets"] == 20
+    assert find(seen, "culvert_sa_bytes_total", spi=out["spi"]) == out["bytes"]
+    stats = daemon.json("stats")
+    assert find(seen, "culvert_ended_packets_total", outcome="transmitted") == stats["outcomes"]["transmitted"]
+    assert find(seen, "culvert_work_total", work="encrypted") == stats["work"]["encrypted"]
+    for port in daemon.json("port"):
+        assert find(seen, "culvert_port_up", port=port["interface"]) == (port["state"] == "up")
+    # Every reason is there before it occurs, so that a rate has a beginning.
+    assert len([1 for name, _ in seen if name == "culvert_drops_total"]) == len(daemon.json("drops")["drops"])
+    assert find(seen, "culvert_drops_total", reason="in-integrity") == 0
+
+
+def test_the_number_of_series_is_bounded(network):
+    daemon = network().up().gwa.daemon
+    names = {name for name, _ in samples(daemon.culvert("metrics", "--max-sas", "1", "--max-policies", "5").stdout)}
+    assert not {name for name in names if name.startswith(("culvert_sa_", "culvert_policy_"))}
+    assert {"culvert_sas", "culvert_policies", "culvert_drops_total"} <= names
+
+
+def test_prometheus_scrapes(network):
+    net = network().up()
+    gwa = net.gwa
+    url = f"http://127.0.0.1:{PORT}/metrics"
+    log = gwa.host.lab.tmp / "metrics.log"
+    server = gwa.host.spawn(
+        culvert_binary(), "--name", gwa.daemon.name, "metrics", "--listen", f"127.0.0.1:{PORT}", log=log
+    )
+    server.wait_output("/metrics")
+
+    def get(url, method="GET"):
+        with gwa.host.entered():
+            try:
+                answer = urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10)
+            except urllib.error.HTTPError as error:
+                answer = error
+            return answer.status, answer.headers["Content-Type"], answer.read().decode()
+
+    status, kind, text = get(url)
+    assert status == 200 and kind.startswith("application/openmetrics-text; version=1.0.0"), (status, kind)
+    assert find(samples(text), "culvert_sas") == 2
+    assert get(url.replace("metrics", "other"))[0] == 404
+    assert get(url, "POST")[0] == 405
+    # The daemon restarts: a scrape fails with its reason, and the next works again.
+    gwa.daemon.stop()
+    status, _, text = get(url)
+    assert status == 503 and "no daemon answers" in text, text
+    gwa.daemon.start()
+    wait_for("a scrape", lambda: get(url)[0] == 200)
+    server.stop()
+
+
+def test_an_address_for_everybody_has_to_be_meant(network):
+    daemon = network().start().gwa.daemon
+    done = daemon.culvert("metrics", "--listen", f"0.0.0.0:{PORT}", check=False)
+    assert done.returncode == 1 and "--expose" in done.stderr, done
+
+
+def test_alerts_and_dashboard_ask_for_what_there_is(network):
+    text = network().up().gwa.daemon.culvert("metrics").stdout
+    names = {name for name, _ in samples(text)}
+    for file in ("alerts.yml", "dashboard.json"):
+        asked = set(re.findall(r"\bculvert_[a-z_]+", (PACKAGING / file).read_text()))
+        assert asked and asked <= names, (file, asked - names)
+
+
+def test_promtool_takes_the_alerts():
+    tool = shutil.which("promtool")
+    if not tool:
+        pytest.skip("no promtool (Debian package prometheus)")
+    sh(tool, "check", "rules", PACKAGING / "alerts.yml")
+    sh(tool, "test", "rules", PACKAGING / "alerts.test.yml")
