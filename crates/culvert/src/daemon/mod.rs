@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Providers;
 use dataplane::{Event, EventReceiver, Polling, Tables, Topology};
+use forward::SourceCheck;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{PortCounters, TunConfig, Umem};
@@ -403,7 +404,9 @@ impl Daemon {
         let snapshot = self.observer.snapshot();
         if self.source.is_beside_kernel() && self.tunnels.follow_links(snapshot) {
             let judged = self.source.set_interfaces(self.tunnels.of_linux());
-            self.brought_by = self.tunnels.bringing(snapshot, &judged);
+            // Their way back is the private interface.
+            let takes = |name: &str| private::source_check(name) != SourceCheck::Strict;
+            self.brought_by = self.tunnels.bringing(snapshot, &judged, takes);
             self.tell_marks(&self.config.marks.clone());
             self.follow_port_names(self.config.port_names());
             self.paths_anew = true;

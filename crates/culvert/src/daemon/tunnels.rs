@@ -14,7 +14,6 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dataplane::{Binding, Tunnel};
-use forward::SourceCheck;
 use io::{Port, PortCounters, Tun, TunConfig};
 use mirror::{Family, Route, RouteKind, Snapshot, set_interface_setting};
 use policy::PolicyConfig;
@@ -22,7 +21,6 @@ use steer::Prefix;
 use tracing::{info, warn};
 
 use super::error::StartError;
-use super::private;
 use super::slots;
 use super::sources::Interfaces;
 use super::workers::Workers;
@@ -164,14 +162,16 @@ impl Tunnels {
         self.linux.all().map(|(ifindex, _)| ifindex)
     }
 
-    /// Those of Linux's own by which it takes what was decrypted for this host, of some `if_id`s: their indices. It
-    /// does not where the way back, which leads to the private interface, has to be the same.
-    pub fn bringing(&self, snapshot: &Snapshot, judged: &BTreeSet<u32>) -> BTreeMap<u32, u32> {
+    /// Those of Linux's own by which it takes what was decrypted for this host, of some `if_id`s: their indices.
+    /// `takes` says whether an interface does, by its name.
+    pub fn bringing(
+        &self,
+        snapshot: &Snapshot,
+        judged: &BTreeSet<u32>,
+        takes: impl Fn(&str) -> bool,
+    ) -> BTreeMap<u32, u32> {
         let all = self.linux.all().filter(|(_, if_id)| judged.contains(if_id));
-        let takes = |ifindex: u32| {
-            let link = snapshot.link(ifindex);
-            link.is_some_and(|link| private::source_check(&link.name) != SourceCheck::Strict)
-        };
+        let takes = |ifindex: u32| snapshot.link(ifindex).is_some_and(|link| takes(&link.name));
         all.filter(|(i, _)| takes(*i)).map(|(ifindex, if_id)| (if_id, ifindex)).collect()
     }
 
