@@ -24,7 +24,8 @@
 //! # A new object
 //!
 //! One that no worker has met is vacant ([`Home::vacant`]): the first worker that needs it claims it
-//! ([`Home::claim`]), and of several that do so at a time one gets it. [`Home::vacate`] makes an object
+//! ([`Home::claim`]), for itself or for the home of an object that it is used with, and of several that do so
+//! at a time one gets it. [`Home::vacate`] makes an object
 //! vacant again while no worker runs, for a set of other workers.
 //!
 //! # Packets under way
@@ -63,16 +64,18 @@ impl Home {
         Self(AtomicU8::new(NOBODY))
     }
 
-    /// The home, which is `me` from now on if the object was vacant.
+    /// The home, which is `worker` from now on if the object was vacant: the caller, or another one that is
+    /// to have it.
     ///
     /// # Panics
     ///
     /// If the worker's number is not below [`Home::WORKERS`].
     #[inline]
-    pub fn claim(&self, me: usize) -> usize {
-        // Acquire: what was written before the object became vacant is visible to its new home.
-        match self.0.compare_exchange(NOBODY, number(me), Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => me,
+    pub fn claim(&self, worker: usize) -> usize {
+        // Acquire: what was written before the object became vacant is visible to its new home. Release
+        // passes that on, if the home is not the caller.
+        match self.0.compare_exchange(NOBODY, number(worker), Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => worker,
             Err(at) => at as usize,
         }
     }

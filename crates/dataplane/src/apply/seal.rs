@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use esp::{Deflate, Sa};
 use io::Packet;
 use outcome::DropReason;
-use policy::{MAX_BUNDLE, SaEntry};
+use policy::{MAX_BUNDLE, SaBundle, SaEntry};
 use wire::Fields;
 
 use crate::apply::Executor;
@@ -12,6 +12,7 @@ use crate::crypt::{Exit, Lengths, Seals};
 use crate::flows::plan::Seal;
 use crate::packets::Out;
 use crate::packets::fragment::fragment;
+use crate::packets::handoff::Handed;
 use crate::resolve::{NextHop, SealAll};
 use crate::view::View;
 
@@ -65,6 +66,8 @@ impl Executor {
             return self.out.drop(packet, DropReason::MalformedIp);
         }
         let mut handles = seal.sas.as_slice();
+        let onward = seal.onward();
+        sas.truncate(seal.own.into());
         if let Some(first) = sas.first().filter(|sa| sa.esp.is_ipcomp()) {
             let deflate = self.crypt.deflate();
             match compress(&first.esp, &mut packet, h, deflate, view.now.wall_s) {
@@ -80,15 +83,23 @@ impl Executor {
             Ok(lengths) => lengths.payloads().collect(),
             Err(reason) => return self.out.drop(packet, reason),
         };
-        let exit = seal.to.as_ref().map_or(Exit::Ready(&seal.adjacency), Exit::To);
-        let (mtu, now_s) = (seal.mtu, view.now.wall_s);
+        // What goes on to another home has no frame yet.
+        let known = seal.adjacency.as_ref().filter(|_| onward.is_none());
+        let exit = known.map_or(Exit::To(&seal.to), Exit::Ready);
+        let (mtu, now_s) = (seal.to.mtu, view.now.wall_s);
         let mut each = handles.iter().copied().zip(sas).zip(payloads);
-        let Some((first, _)) = each.next() else {
-            return self.out.drop(packet, DropReason::OutStateExpired);
-        };
-        match self.crypt.seals.gather(packet, h, first, mtu, exit, now_s) {
-            Ok(()) => each.for_each(|(sa, len)| self.crypt.seals.gather_further(sa, len, now_s)),
-            Err((packet, reason)) => self.out.drop(packet, reason),
+        let seals = &mut self.crypt.seals;
+        match (each.next(), onward) {
+            (Some((first, _)), onward) => {
+                match seals.gather(packet, h, first, mtu, exit, now_s) {
+                    Ok(()) => each.for_each(|(sa, len)| seals.gather_further(sa, len, now_s)),
+                    Err((packet, reason)) => return self.out.drop(packet, reason),
+                }
+                onward.into_iter().for_each(|onward| seals.note_onward(onward));
+            }
+            // It is compressed, and that was all.
+            (None, Some(onward)) => send_onward(view, &mut self.out, packet, onward),
+            (None, None) => self.out.drop(packet, DropReason::OutStateExpired),
         }
     }
 
@@ -113,6 +124,9 @@ impl Executor {
 
     /// Sends what has been sealed, and empties the burst.
     fn send_sealed(&mut self, view: &View, seals: &mut Seals) {
+        if !seals.onward.is_empty() {
+            return self.send_some_onward(view, seals);
+        }
         let Executor { crypt, out, .. } = self;
         let mut encrypted = 0;
         for (packet, work) in seals.packets.drain(..).zip(&seals.work) {
@@ -129,6 +143,39 @@ impl Executor {
             }
         }
         out.counters.work.encrypted.add(encrypted);
+    }
+
+    /// [`Executor::send_sealed`] where packets go on to homes of further SAs. What goes on counts there.
+    #[cold]
+    #[inline(never)]
+    fn send_some_onward(&mut self, view: &View, seals: &mut Seals) {
+        let Executor { crypt, out, .. } = self;
+        let Seals { packets, work, onward, .. } = seals;
+        let mut onward = onward.drain(..).peekable();
+        for (at, (packet, work)) in packets.drain(..).zip(&*work).enumerate() {
+            let onward = onward.next_if(|(place, _)| usize::from(*place) == at);
+            match (work.end, onward, work.exit()) {
+                (Some(reason), ..) => out.drop(packet, reason),
+                (None, Some((_, onward)), _) => send_onward(view, out, packet, onward),
+                (None, None, Exit::Ready(adjacency)) => {
+                    out.counters.work.encrypted.add(1);
+                    out.send(adjacency.slot.into(), packet);
+                }
+                (None, None, Exit::To(to)) => {
+                    out.counters.work.encrypted.add(1);
+                    send_sealed_to(view, out, packet, to, &mut crypt.ivs);
+                }
+            }
+        }
+    }
+}
+
+/// Hands a packet to the home of the SA that protects it next.
+#[cold]
+fn send_onward(view: &View, out: &mut Out, packet: Packet, onward: SaBundle) {
+    match onward.as_slice().first().and_then(|sa| view.reader.sa(*sa)) {
+        Some(sa) => out.hand(sa.home().at(), Handed::Sealed(packet, onward)),
+        None => out.drop(packet, DropReason::OutStateExpired),
     }
 }
 

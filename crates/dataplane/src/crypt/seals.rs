@@ -5,7 +5,7 @@ use esp::{IvSource, Number, Sa};
 use io::Packet;
 use mem::Cache;
 use outcome::DropReason;
-use policy::{MAX_BUNDLE, Reader, SaEntry, SaHandle};
+use policy::{MAX_BUNDLE, Reader, SaBundle, SaEntry, SaHandle};
 use wire::Fields;
 
 use super::BURST_LEN;
@@ -58,6 +58,9 @@ pub(crate) struct Seals {
     pub(crate) work: ArrayVec<SealWork, BURST_LEN>,
     /// Packets that other SAs protect after the first, in their order.
     pub(super) further: ArrayVec<Further, BURST_LEN>,
+    /// Packets that go on to another worker once they are sealed: their places in the burst, in that order, and
+    /// the SAs that protect them there. Rare, so it takes memory with the first one.
+    pub(crate) onward: Vec<(u8, SaBundle)>,
     /// Whether packets get their numbers when they are gathered, one by one: where hardly two are of
     /// one SA, a pass of its own would touch the lines of each SA once more.
     pub(crate) is_numbered: bool,
@@ -156,6 +159,14 @@ impl Seals {
         if let Some(further) = self.further.last_mut() {
             // As many as a bundle has.
             let _ = further.sas.try_push((handle, number));
+        }
+    }
+
+    /// The last packet goes on to another worker once it is sealed.
+    #[cold]
+    pub(crate) fn note_onward(&mut self, onward: SaBundle) {
+        if let Some(at) = self.packets.len().checked_sub(1) {
+            self.onward.push((at as u8, onward));
         }
     }
 

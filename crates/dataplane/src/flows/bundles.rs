@@ -48,7 +48,10 @@ impl Bundles {
         let states: ArrayVec<SaState, MAX_BUNDLE> = found.iter().map(|sa| sa.state()).collect();
         let stamps: ArrayVec<Stamp, MAX_BUNDLE> =
             found.iter().map(|sa| reader.stamp_of_sa(sa)).collect();
-        if states.len() != sas.len() || seal.to.is_some() || seal.cut.is_some() {
+        // One that goes on to another home is rare, and decided about anew each time.
+        let is_whole = usize::from(seal.own) == sas.len();
+        if states.len() != sas.len() || seal.adjacency.is_none() || seal.cut.is_some() || !is_whole
+        {
             return None;
         }
         if self.places.is_empty() {
@@ -108,7 +111,7 @@ impl Bundles {
         }
         let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
         Lengths::of(&of_packets, packet.data(), h)
-            .is_ok_and(|lengths| lengths.sealed_len() <= seal.mtu)
+            .is_ok_and(|lengths| lengths.sealed_len() <= seal.to.mtu)
     }
 }
 

@@ -109,6 +109,7 @@ impl Handed {
         match self {
             Handed::Arrived(Arrived { packet, .. })
             | Handed::Again(packet, ..)
+            | Handed::Sealed(packet, _)
             | Handed::Frame(packet, _) => packet,
         }
     }
@@ -117,6 +118,7 @@ impl Handed {
         match self {
             Handed::Arrived(Arrived { packet, .. })
             | Handed::Again(packet, ..)
+            | Handed::Sealed(packet, _)
             | Handed::Frame(packet, _) => packet,
         }
     }

@@ -11,7 +11,7 @@ use dispatch::{Peer, Sleepers};
 use esp::Sa;
 use io::{BURST_LEN, Packet};
 use outcome::DropReason;
-use policy::SaEntry;
+use policy::{SaBundle, SaEntry};
 
 use crate::event::Waker;
 use crate::flows::Ingress;
@@ -27,6 +27,8 @@ pub(crate) enum Handed {
     /// A packet that was resolved before: held, or made by the worker. Of a fragment, what its packet's
     /// first one has for ports, if that was found out.
     Again(Packet, Origin, Option<Ports>),
+    /// A packet that the homes of its inner SAs have sealed, and the SAs that are left.
+    Sealed(Packet, SaBundle),
     /// A frame for a slot of the receiving worker, or a packet for its private interface.
     Frame(Packet, Option<u16>),
 }
@@ -48,7 +50,9 @@ impl Handed {
     pub(crate) fn into_packet(self) -> Packet {
         match self {
             Handed::Arrived(Arrived { packet, .. }) => packet,
-            Handed::Again(packet, ..) | Handed::Frame(packet, _) => packet,
+            Handed::Again(packet, ..) | Handed::Sealed(packet, _) | Handed::Frame(packet, _) => {
+                packet
+            }
         }
     }
 }

@@ -21,6 +21,7 @@
 mod arrival;
 mod clear;
 mod fit;
+pub(crate) mod homes;
 mod leave;
 mod mss;
 mod outbound;
@@ -39,6 +40,7 @@ use policy::{Direction, Flow, MAX_BUNDLE, PolicyEntry, SaEntry, SaHandle};
 use wire::{Fragment, Headers};
 
 pub(crate) use outbound::has_sa;
+pub(crate) use protect_all::{Limits, next_hop_of_all};
 pub(crate) use route::{NextHop, Route, route};
 pub use step::{PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;

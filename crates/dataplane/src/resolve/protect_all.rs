@@ -1,29 +1,30 @@
 //! Packets that several SAs protect, one inside the other: as one SA does, of all of them.
 
+use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
-use dispatch::Home;
 use esp::{Mode, Sa};
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{MAX_BUNDLE, SaBundle, SaEntry, Volume};
-use wire::Fragment;
+use policy::{MAX_BUNDLE, SaBundle, SaEntry, SaHandle, Volume};
+use wire::{Fragment, Headers};
 
 use super::fit::Fit;
-use super::route::family_of;
+use super::homes;
+use super::route::{self, family_of};
 use super::step::Step;
 use super::{Decision, Draft, NextHop, Question, Route, SealAll};
 use crate::crypt::Lengths;
 use crate::fragments::Gather;
 use crate::packets::Origin;
-use crate::view::LOOPBACK;
+use crate::view::{LOOPBACK, View};
 
 impl Question<'_> {
     /// A packet that these SAs protect.
     ///
-    /// 1. The SAs' home, one for all; 2. their limits; 3. TTL, if it is forwarded; 4. where the outermost
-    ///    packet goes; 5. whether it fits.
+    /// 1. The first SA's home; 2. their limits; 3. TTL, if it is forwarded; 4. where the outermost packet
+    ///    goes; 5. whether it fits.
     pub(super) fn protect_all(&mut self, origin: Origin, bundle: &SaBundle) -> Decision {
         let (view, h) = (self.view, self.h);
         let mut sas: ArrayVec<&SaEntry<Sa>, MAX_BUNDLE> = ArrayVec::new();
@@ -37,25 +38,13 @@ impl Question<'_> {
         for sa in &sas {
             self.tell(|| Step::Sa(sa.config.id()));
         }
-        let mut homes = sas.iter().map(|sa| sa.home().at()).filter(|home| *home != Home::WORKERS);
-        if let Some(home) = homes.next() {
-            // An SA that is of other bundles too may have come to another worker with one of those.
-            if homes.any(|other| other != home) {
-                return Decision::Drop(DropReason::OutHomes);
-            }
-            if home != view.worker.get() {
-                return Decision::Go(Draft::hand_over(home));
-            }
+        if let Some(home) = homes::other(view, bundle.as_slice()) {
+            return Decision::Go(Draft::hand_over(home));
         }
-        for (sa, handle) in sas.iter().zip(bundle.as_slice()) {
-            let live = sa.esp.live();
-            let volume = sa.volume(live.bytes().load(Relaxed), live.packets().load(Relaxed));
-            if matches!(volume, Volume::SoftReached | Volume::HardReached) {
-                self.at_limit.get_or_insert(*handle);
-            }
-            if matches!(volume, Volume::HardReached | Volume::Unusable) {
-                return Decision::Drop(DropReason::OutStateExpired);
-            }
+        let limits = Limits::of(bundle.as_slice().iter().copied().zip(sas.iter().copied()));
+        self.at_limit = limits.at_limit;
+        if limits.is_over {
+            return Decision::Drop(DropReason::OutStateExpired);
         }
         let is_hop = origin.is_hop();
         if is_hop && h.ttl <= 1 {
@@ -66,21 +55,17 @@ impl Question<'_> {
         if is_first_transport && h.fragment != Fragment::Whole {
             return Decision::Gather(Gather::Whole);
         }
-        let tunnel = sas.iter().map(|sa| &sa.config.params).rfind(|p| p.mode == Mode::Tunnel);
-        let (src, dst) = tunnel.map_or((h.src, h.dst), |params| (params.src, params.dst));
-        let to = match self.way(dst, src, LOOPBACK) {
-            Route::Port(to) => NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to },
-            // A peer behind a tunnel would be one tunnel in another, without end.
-            Route::Linux | Route::Local | Route::Tunnel(_) => {
-                return Decision::Drop(DropReason::EgressNotPort);
-            }
-            Route::Nowhere(reason, _) => return Decision::Drop(reason),
+        let (src, dst) = outer_ends(sas.iter().copied(), h);
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+            Ok(to) => to,
+            Err(reason) => return Decision::Drop(reason),
         };
+        let has_tunnel = sas.iter().any(|sa| sa.esp.is_tunnel());
         let of_packets: ArrayVec<&Sa, MAX_BUNDLE> = sas.iter().map(|sa| &sa.esp).collect();
         let fit = match Lengths::of(&of_packets, self.packet, h.into()) {
             Ok(lengths) => {
                 self.tell(|| Step::size(h, Some(lengths.sealed_len()), to.mtu));
-                Fit::decide_all(&lengths, tunnel.is_some(), h, to.mtu)
+                Fit::decide_all(&lengths, has_tunnel, h, to.mtu)
             }
             Err(reason) => return Decision::Drop(reason),
         };
@@ -91,11 +76,68 @@ impl Question<'_> {
         let known = self.next_hop(to, family_of(dst)).filter(|_| fit == Fit::Whole);
         Decision::SealAll(SealAll {
             sas: *bundle,
-            adjacency: known.unwrap_or_default(),
-            to: known.is_none().then_some(to),
-            mtu: to.mtu,
+            own: bundle.as_slice().len() as u8,
+            adjacency: known,
+            to,
             cut: if let Fit::CutBefore { mtu } = fit { Some(mtu) } else { None },
             is_hop,
         })
+    }
+}
+
+/// Where the outermost packet goes under the SAs that are left.
+pub(crate) fn next_hop_of_all<'s>(
+    view: &View,
+    sas: impl DoubleEndedIterator<Item = &'s SaEntry<Sa>>,
+    h: &Headers,
+) -> Result<NextHop, DropReason> {
+    let (src, dst) = outer_ends(sas, h);
+    to_port(view, route::route(view, dst, src, LOOPBACK), dst)
+}
+
+/// Source and destination of the outermost packet.
+fn outer_ends<'s>(
+    sas: impl DoubleEndedIterator<Item = &'s SaEntry<Sa>>,
+    h: &Headers,
+) -> (IpAddr, IpAddr) {
+    let tunnel = sas.map(|sa| &sa.config.params).rfind(|params| params.mode == Mode::Tunnel);
+    tunnel.map_or((h.src, h.dst), |params| (params.src, params.dst))
+}
+
+/// The next hop of a route, which has to be a port's.
+fn to_port(view: &View, route: Route, dst: IpAddr) -> Result<NextHop, DropReason> {
+    match route {
+        Route::Port(to) => Ok(NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to }),
+        // A peer behind a tunnel would be one tunnel in another, without end.
+        Route::Linux | Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
+        Route::Nowhere(reason, _) => Err(reason),
+    }
+}
+
+/// What SAs say about a packet more, by their limits in volume.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Limits {
+    /// The first that has reached one, of which its owner is to be told.
+    pub(crate) at_limit: Option<SaHandle>,
+    /// Whether one of them carries no more.
+    pub(crate) is_over: bool,
+}
+
+impl Limits {
+    /// Of SAs, up to the first that carries no more.
+    pub(crate) fn of<'s>(sas: impl Iterator<Item = (SaHandle, &'s SaEntry<Sa>)>) -> Limits {
+        let mut limits = Limits::default();
+        for (handle, sa) in sas {
+            let live = sa.esp.live();
+            let volume = sa.volume(live.bytes().load(Relaxed), live.packets().load(Relaxed));
+            if matches!(volume, Volume::SoftReached | Volume::HardReached) {
+                limits.at_limit.get_or_insert(handle);
+            }
+            limits.is_over = matches!(volume, Volume::HardReached | Volume::Unusable);
+            if limits.is_over {
+                break;
+            }
+        }
+        limits
     }
 }

@@ -87,15 +87,29 @@ impl Draft {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SealAll {
     pub(crate) sas: SaBundle,
-    /// The next hop, as bytes; meaningless where there is a `to`.
-    pub(crate) adjacency: Adjacency,
-    /// The next hop whose neighbour has to be found.
-    pub(crate) to: Option<NextHop>,
-    /// Of the path to the peer, in bytes.
-    pub(crate) mtu: usize,
+    /// How many of them, from the innermost on, have this worker for a home. The packet goes on to the home
+    /// of the next one then, if there is one.
+    pub(crate) own: u8,
+    /// The next hop, and the MTU of the path to the peer.
+    pub(crate) to: NextHop,
+    /// The next hop, as bytes, if its neighbour is known.
+    pub(crate) adjacency: Option<Adjacency>,
     /// The packet is cut into packets of at most so many bytes first.
     pub(crate) cut: Option<usize>,
     pub(crate) is_hop: bool,
+}
+
+impl SealAll {
+    /// The SAs that are left when the worker's own have sealed the packet.
+    pub(crate) fn onward(&self) -> Option<SaBundle> {
+        let mut left = self.sas.as_slice().iter().skip(self.own.into());
+        let mut sas = SaBundle::new(*left.next()?);
+        for sa in left {
+            // As many as a bundle has.
+            let _ = sas.push(*sa);
+        }
+        Some(sas)
+    }
 }
 
 /// The key of packets that wait for one SA: what an acquire is for.

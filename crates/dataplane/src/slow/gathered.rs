@@ -64,7 +64,8 @@ impl Slow {
                 self.carry_out(path, verdict, packet, &h, Entered::Arrived(&meta, None));
             }
             Handed::Again(packet, origin, _) => self.resolve_again(path, packet, &h, origin),
-            // Those are ready to be sent, and never wait here.
+            // Those are judged already, and never wait here.
+            Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
             Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
         }
     }
@@ -92,7 +93,8 @@ impl Slow {
                 let verdict = resolve_fragment(&path.view, packet.data(), &h, entry);
                 self.carry_out(path, verdict, packet, &h, Entered::Again(origin, Some(ports)));
             }
-            // Those are ready to be sent, and never wait here.
+            // Those are judged already, and never wait here.
+            Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
             Handed::Frame(packet, _) => path.exec.out.give_to_linux(packet),
         }
     }
@@ -125,7 +127,7 @@ impl Handed {
     pub(super) fn forget_ports(&mut self) {
         match self {
             Handed::Arrived(Arrived { ports, .. }) | Handed::Again(_, _, ports) => *ports = None,
-            Handed::Frame(..) => {}
+            Handed::Sealed(..) | Handed::Frame(..) => {}
         }
     }
 }

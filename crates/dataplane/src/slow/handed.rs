@@ -1,12 +1,17 @@
 //! Packets that another worker has handed over.
 
 use arrayvec::ArrayVec;
-use io::BURST_LEN;
+use io::{BURST_LEN, Packet};
+use outcome::DropReason;
+use policy::SaBundle;
 
-use crate::burst::Path;
+use crate::apply::check_volume;
+use crate::burst::{Misses, Path};
+use crate::flows::plan::Action;
 use crate::packets::Meta;
 use crate::packets::handoff::{Arrived, Handed};
 use crate::prefetch::prefetch_headers;
+use crate::resolve::{Limits, SealAll, homes, next_hop_of_all};
 use crate::slow::Slow;
 
 impl Slow {
@@ -29,6 +34,7 @@ impl Slow {
                     Ok(h) => self.resolve_again(path, packet, &h, origin),
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 },
+                Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
                 Handed::Frame(packet, Some(slot)) => path.exec.out.send(slot.into(), packet),
                 Handed::Frame(packet, None) => path.exec.out.give_to_linux(packet),
             }
@@ -49,7 +55,11 @@ impl Slow {
             self.open_own(path);
         }
         for (Arrived { packet, held, .. }, meta) in arrived.into_iter().zip(&metas) {
-            path.enter_any(self, packet, meta, held.as_deref());
+            // Not by a plan of before, which may lead back.
+            match path.hands_over(meta) {
+                true => self.miss(path, packet, meta, held.as_deref()),
+                false => path.enter_any(self, packet, meta, held.as_deref()),
+            }
             if path.exec.crypt.opens.is_to_unwrap() {
                 self.open_own(path);
             }
@@ -61,5 +71,45 @@ impl Slow {
         let owner = path.view.owner.replace(path.view.worker);
         path.open_gathered(self);
         path.view.owner = owner;
+    }
+}
+
+impl Path {
+    /// Whether a packet's plan, if there is one, has another worker get it.
+    fn hands_over(&self, meta: &Meta) -> bool {
+        let plan = meta.place.filter(|_| meta.has_flow).and_then(|place| self.flows.peek(place));
+        meta.end.is_none()
+            && plan.is_some_and(|plan| matches!(plan.action, Action::HandOver { .. }))
+    }
+
+    /// Has the SAs that are left of a bundle protect a packet.
+    #[cold]
+    pub(super) fn seal_on(&mut self, packet: Packet, sas: SaBundle) {
+        let Path { view, exec, .. } = self;
+        let own = match homes::claim(view, sas.as_slice()) {
+            Ok(own) => own,
+            Err(home) => return exec.out.hand(home, Handed::Sealed(packet, sas)),
+        };
+        // Their home alone knows them to the packet: what was decided by may be old.
+        let of_own = sas.as_slice().iter().take(own);
+        let limits = Limits::of(of_own.filter_map(|sa| Some((*sa, view.reader.sa(*sa)?))));
+        if let Some(sa) = limits.at_limit.and_then(|sa| view.reader.sa(sa)) {
+            exec.out.reports.volume(sa.config.id(), check_volume(sa));
+        }
+        if limits.is_over {
+            return exec.out.drop(packet, DropReason::OutStateExpired);
+        }
+        let h = match wire::parse_ip(packet.data()) {
+            Ok(h) => h,
+            Err(error) => return exec.out.drop(packet, error.into()),
+        };
+        let entries = sas.as_slice().iter().filter_map(|sa| view.reader.sa(*sa));
+        let to = match next_hop_of_all(view, entries, &h) {
+            Ok(to) => to,
+            Err(reason) => return exec.out.drop(packet, reason),
+        };
+        let own = own as u8;
+        let seal = SealAll { sas, own, to, adjacency: None, cut: None, is_hop: false };
+        exec.seal_all(view, &seal, packet, (&h).into());
     }
 }

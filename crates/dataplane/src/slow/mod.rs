@@ -14,7 +14,7 @@ use arrayvec::ArrayVec;
 use esp::Sa;
 use io::Packet;
 use outcome::{DropReason, Outcome};
-use policy::{SaEntry, SaHandle};
+use policy::SaEntry;
 use wire::Headers;
 
 use crate::apply::check_volume;
@@ -24,7 +24,7 @@ use crate::flows::plan::Action;
 use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
 use crate::packets::{Meta, Origin, Outers};
-use crate::resolve::{Asked, Decision, Draft, Entry, SealAll, TooBig, Verdict, resolve};
+use crate::resolve::{Asked, Decision, Draft, Entry, SealAll, TooBig, Verdict, homes, resolve};
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
@@ -215,17 +215,15 @@ impl Path {
         }
     }
 
-    /// Makes the worker the home of the SAs that a decision seals with; another worker may have been
-    /// faster, and then the packet is handed over.
+    /// Makes the worker the home of the SAs that a decision seals with, if they have none; another worker may
+    /// have been faster, and then the packet is handed over.
     fn claim_for(&self, decision: &mut Decision) {
         match decision {
             Decision::Go(draft) => self.claim(draft),
-            Decision::SealAll(seal) => {
-                // Who has the first SA gets the others with it, unless they are of other bundles too.
-                if let Some(home) = self.other_home(seal.sas.as_slice()) {
-                    *decision = Decision::Go(Draft::hand_over(home));
-                }
-            }
+            Decision::SealAll(seal) => match homes::claim(&self.view, seal.sas.as_slice()) {
+                Ok(own) => seal.own = own as u8,
+                Err(home) => *decision = Decision::Go(Draft::hand_over(home)),
+            },
             _ => {}
         }
     }
@@ -233,18 +231,10 @@ impl Path {
     /// The same for a draft.
     pub(crate) fn claim(&self, draft: &mut Draft) {
         if let Action::Seal(seal) = &draft.action
-            && let Some(home) = self.other_home(&[seal.sa])
+            && let Err(home) = homes::claim(&self.view, &[seal.sa])
         {
             *draft = Draft::hand_over(home);
         }
-    }
-
-    /// Makes the worker the home of SAs, in their order; or tells the home of the first that has
-    /// another one.
-    fn other_home(&self, sas: &[SaHandle]) -> Option<usize> {
-        let me = self.view.worker.get();
-        let homes = sas.iter().filter_map(|sa| Some(self.view.reader.sa(*sa)?.home().claim(me)));
-        homes.into_iter().find(|home| *home != me)
     }
 
     /// Keeps a decision for the packets of the flow that follow.

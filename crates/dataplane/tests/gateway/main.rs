@@ -14,6 +14,7 @@ mod flows;
 mod fragments;
 mod hints;
 mod hold;
+mod homes;
 mod hostile;
 mod icmp_errors;
 mod ipcomp;

@@ -434,18 +434,6 @@ pub fn produce(reason: DropReason) -> Gateway {
             b.put_wan(&last.wan_out()[0]);
             b
         }
-        DropReason::OutHomes => {
-            let layers = [ESP_TUNNEL, AH_TRANSPORT];
-            let sizes = Sizes { chunks: 2048, stock: 512, port_limit: 512 };
-            let mut b = Gateway::with_workers(Side::B, sizes, 64, 2);
-            protect(&mut b, &layers, false);
-            for (n, layer) in layers.iter().enumerate() {
-                let sa = b.db.sa(&id(*layer, Side::B, n, false)).expect("sa");
-                assert_eq!(sa.home().claim(n), n);
-            }
-            b.put_lan(&Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10)).sized(100, 1));
-            b
-        }
         DropReason::MalformedAh | DropReason::InNoRoom => {
             let mut b = Gateway::new(Side::B);
             protect(&mut b, &[AH_TRANSPORT], false);

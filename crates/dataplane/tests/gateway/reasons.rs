@@ -110,10 +110,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::MalformedIpComp | DropReason::InDeflate | DropReason::InDeflateTooLong => {
             b = ipcomp::produce(reason);
         }
-        DropReason::MalformedAh
-        | DropReason::InNoRoom
-        | DropReason::InNesting
-        | DropReason::OutHomes => {
+        DropReason::MalformedAh | DropReason::InNoRoom | DropReason::InNesting => {
             b = nested::produce(reason);
         }
         DropReason::MartianSource => {

@@ -107,6 +107,35 @@ fn of_two_that_claim_one_is_the_home() {
     });
 }
 
+/// Each thread finds a home for two SAs, the second one's for the first.
+#[test]
+fn a_home_may_be_found_for_another_worker() {
+    loom::model(|| {
+        let mint = Mint::new();
+        let vacant = || Sa { home: Arc::new(Home::vacant()), state: Flow::new() };
+        let (inner, outer) = (vacant(), vacant());
+        let [mut here, mut there] = peers(2);
+        let claim = |inner: &Sa, outer: &Sa, me| inner.home.claim(outer.home.claim(me));
+        let item = mint.item(10);
+        let hand = {
+            let (inner, outer) = (inner.clone(), outer.clone());
+            thread::spawn(move || {
+                let home = claim(&inner, &outer, 1);
+                inner.take(&mut there, item);
+                inner.serve(&mut there);
+                (there, home)
+            })
+        };
+        let home = claim(&inner, &outer, 0);
+        inner.take(&mut here, mint.item(0));
+        inner.serve(&mut here);
+        let (there, other) = hand.join().unwrap();
+        assert_eq!([home, other, inner.home.at()], [outer.home.at(); 3]);
+        assert_eq!(inner.end(&mut [here, there]), [0, 10]);
+        assert_eq!(mint.living(), 0);
+    });
+}
+
 #[test]
 fn a_home_that_goes_and_comes_back_has_one_writer() {
     loom::model(|| {
