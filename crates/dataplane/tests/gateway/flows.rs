@@ -2,7 +2,7 @@
 //!
 //! The slow path, which asks all tables for every packet, is the reference: a gateway that forgets
 //! its flows before each packet has to do the very same, byte for byte and count for count. Both
-//! are of one [kind](Kind), any.
+//! are of one [kind](Kind), any, or have several SAs one inside the other ([`Layers`]).
 
 use std::net::IpAddr;
 
@@ -15,6 +15,7 @@ use proptest::prelude::*;
 use wire::{Fragment, parse_ip, protocol};
 
 use crate::kinds::Kind;
+use crate::layers::{Layers, Stack};
 use crate::model::Model;
 use crate::packets::Ip;
 use crate::pool::pooled;
@@ -147,6 +148,8 @@ struct Subject {
     /// The peer's sending end, and this one's.
     peer: Model,
     own: Model,
+    /// Instead of one SA.
+    layers: Option<Layers>,
     /// How many packets come at once in a step with packets.
     each: u16,
 }
@@ -159,7 +162,7 @@ impl Subject {
         let mut gateway = Gateway::with_sizes(Side::A, sizes);
         gateway.protect(&spec);
         let [own, peer] = [Side::A, Side::B].map(|from| Model::new(sa_params(&spec, from)));
-        Subject { gateway, forgets, kind, spec, generation: 1, peer, own, each: 1 }
+        Subject { gateway, forgets, kind, spec, generation: 1, peer, own, layers: None, each: 1 }
     }
 
     /// One with several workers.
@@ -171,12 +174,25 @@ impl Subject {
         Subject { gateway, ..subject }
     }
 
+    /// Has several SAs instead of one.
+    fn with_layers(mut self, stack: Stack) -> Subject {
+        for id in self.ids() {
+            self.gateway.db.remove_sa(&id);
+        }
+        let mut layers = Layers::new(stack, self.spec.limits);
+        layers.add_policies(&mut self.gateway);
+        layers.rekey(&mut self.gateway, 1);
+        Subject { layers: Some(layers), ..self }
+    }
+
     /// An outcome without what depends on the order between flows: numbers and IVs.
     fn without_order(&self, outcome: Outcome) -> Outcome {
         let blank = |packet: &mut Vec<u8>| {
             // Of fragments that have been cut to their headers the lengths do not fit any more.
             let whole = parse_ip(packet).is_ok_and(|h| h.fragment == Fragment::Whole);
-            if whole && self.is_protected(packet) {
+            if whole && self.layers.is_some() && self.is_protected(packet) {
+                Layers::without_numbers(packet);
+            } else if whole && self.is_protected(packet) {
                 if !self.spec.suite.needs_random_iv() {
                     *packet = self.own.opened(packet);
                 }
@@ -185,7 +201,7 @@ impl Subject {
             } else if !whole {
                 packet.truncate(4);
             }
-            if packet.len() > 20 && packet[0] >> 4 == 4 {
+            if packet.len() >= 20 && packet[0] >> 4 == 4 {
                 packet[4..6].fill(0);
                 packet[10..12].fill(0);
             }
@@ -211,8 +227,11 @@ impl Subject {
         Subject { each: 12, ..Subject::new(forgets, kind) }
     }
 
-    fn ids(&self) -> [SaId; 2] {
-        [Side::A, Side::B].map(|from| sa_config(&self.spec, from).id())
+    fn ids(&self) -> Vec<SaId> {
+        match &self.layers {
+            Some(layers) => layers.ids(),
+            None => [Side::A, Side::B].map(|from| sa_config(&self.spec, from).id()).to_vec(),
+        }
     }
 
     /// Packets that went by a cached plan, and packets that took the slow path.
@@ -230,6 +249,9 @@ impl Subject {
     }
 
     fn is_protected(&self, packet: &[u8]) -> bool {
+        if self.layers.is_some() {
+            return Layers::is_protected(packet);
+        }
         let h = parse_ip(packet).expect("packet");
         // Later fragments have no ports.
         let is_natt = h.src_port == 4500 || h.fragment == Fragment::Later;
@@ -296,9 +318,16 @@ impl Subject {
                 };
                 for n in 0..self.each {
                     // Now and then the same number again.
-                    self.peer.number -= u64::from(n % 5 == 4);
+                    let is_again = n % 5 == 4;
                     let header = Ip { ttl: *ttl + u8::from(n % 4 == 3), ..Ip::new(src, dst) };
                     let packet = header.udp(*port + n % 3, 2000, &[7; 40]);
+                    if let Some(layers) = &mut self.layers {
+                        let sealed =
+                            layers.seal(Some(&packet).filter(|_| !is_again).map(|p| &p[..]));
+                        sealed.iter().for_each(|packet| g.put_wan(packet));
+                        continue;
+                    }
+                    self.peer.number -= u64::from(is_again);
                     g.put_wan(&self.peer.seal_with(&packet, &[5; 16]));
                 }
             }
@@ -331,7 +360,10 @@ impl Subject {
                     g.db.remove_policy(index);
                 }
             }
-            Step::AddPolicies => g.add_policies(&self.spec),
+            Step::AddPolicies => match &self.layers {
+                Some(layers) => layers.add_policies(g),
+                None => g.add_policies(&self.spec),
+            },
             Step::Leave { direction } => {
                 for base in [10, 20] {
                     let policy = g.db.policy(base + 1 + u32::from(*direction));
@@ -343,7 +375,10 @@ impl Subject {
             Step::Rekey => {
                 self.generation += 1;
                 (self.peer.number, self.own.number) = (0, 0);
-                for from in [Side::A, Side::B] {
+                if let Some(layers) = &mut self.layers {
+                    layers.rekey(g, self.generation);
+                }
+                for from in [Side::A, Side::B].into_iter().filter(|_| self.layers.is_none()) {
                     let mut config = sa_config(&self.spec, from);
                     config.generation = self.generation;
                     let sa = make_sa(&config.params);
@@ -421,6 +456,38 @@ fn block(direction: u8, port: u16, v6: bool) -> PolicyConfig {
     }
 }
 
+/// Holds a gateway that keeps plans against one that does not, and counts at the end packets that went by a plan
+/// and that did not.
+fn hold_against(
+    mut kept: Subject,
+    mut plain: Subject,
+    steps: &[Step],
+    cached: (u64, u64),
+) -> Result<(), TestCaseError> {
+    for (n, step) in steps.iter().enumerate() {
+        prop_assert_eq!(kept.take(step), plain.take(step), "step {}: {:?}", n, step);
+        let ((hits, misses), all) = (kept.cached(), plain.cached());
+        prop_assert_eq!((0, hits + misses), all, "step {}: {:?}", n, step);
+    }
+    // Whatever came before, plans are made and followed.
+    for step in &recovery() {
+        prop_assert_eq!(kept.take(step), plain.take(step), "{:?}", step);
+    }
+    let before = kept.cached();
+    for _ in 0..4 {
+        let out = Step::Linux { to: 0, port: UNUSED };
+        let back = Step::Esp { host: 10, to: 2, port: UNUSED, ttl: 9 };
+        for step in [out, back] {
+            let outcome = kept.take(&step);
+            prop_assert_eq!(outcome.wan.len() + outcome.linux.len(), 1, "{:?}", step);
+            prop_assert_eq!(outcome, plain.take(&step), "{:?}", step);
+        }
+    }
+    let after = kept.cached();
+    prop_assert_eq!((after.0 - before.0, after.1 - before.1), cached);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -429,29 +496,20 @@ proptest! {
         kind in kind(),
         steps in prop::collection::vec(step(), 1..60),
     ) {
-        let mut kept = Subject::new(false, kind);
-        let mut plain = Subject::new(true, kind);
-        for (n, step) in steps.iter().enumerate() {
-            prop_assert_eq!(kept.take(step), plain.take(step), "step {}: {:?}", n, step);
-            let ((hits, misses), all) = (kept.cached(), plain.cached());
-            prop_assert_eq!((0, hits + misses), all, "step {}: {:?}", n, step);
-        }
-        // Whatever came before, plans are made and followed.
-        for step in &recovery() {
-            prop_assert_eq!(kept.take(step), plain.take(step), "{:?}", step);
-        }
-        let before = kept.cached();
-        for _ in 0..4 {
-            let out = Step::Linux { to: 0, port: UNUSED };
-            let back = Step::Esp { host: 10, to: 2, port: UNUSED, ttl: 9 };
-            for step in [out, back] {
-                let outcome = kept.take(&step);
-                prop_assert_eq!(outcome.wan.len() + outcome.linux.len(), 1, "{:?}", step);
-                prop_assert_eq!(outcome, plain.take(&step), "{:?}", step);
-            }
-        }
-        let after = kept.cached();
-        prop_assert_eq!((after.0 - before.0, after.1 - before.1), (6, 2));
+        let [kept, plain] = [false, true].map(|forgets| Subject::new(forgets, kind));
+        hold_against(kept, plain, &steps, (6, 2))?;
+    }
+
+    /// So does one that leads to several SAs. What those have decrypted is resolved each time.
+    #[test]
+    fn a_kept_plan_of_several_sas_does_what_the_tables_say(
+        stack in Stack::any(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let [kept, plain] =
+            [false, true].map(|forgets| Subject::new(forgets, stack.kind()).with_layers(stack));
+        let cached = if stack.is_one_when_short() { (6, 2) } else { (3, 5) };
+        hold_against(kept, plain, &steps, cached)?;
     }
 
     /// So do several workers, whichever has a packet or an SA.
@@ -471,16 +529,37 @@ proptest! {
         }
     }
 
+    /// The same of several SAs.
+    #[test]
+    fn several_workers_with_several_sas_do_what_the_tables_say(
+        stack in Stack::any(),
+        steps in prop::collection::vec(step(), 1..60),
+        workers in 2_usize..5,
+    ) {
+        let mut several = Subject::of_workers(workers, stack.kind()).with_layers(stack);
+        let mut plain = Subject::new(true, stack.kind()).with_layers(stack);
+        for (n, step) in steps.iter().chain(&recovery()).enumerate() {
+            let expected = plain.take(step);
+            let expected = plain.without_order(expected);
+            let outcome = several.take(step);
+            prop_assert_eq!(several.without_order(outcome), expected, "step {}: {:?}", n, step);
+        }
+    }
+
     /// So does a pool, whichever thread has which burst.
     #[test]
     fn a_pool_does_what_the_tables_say(
         kind in kind(),
+        stack in prop::option::of(Stack::any()),
         steps in prop::collection::vec(step(), 1..60),
         threads in 0_usize..3,
     ) {
-        let mut pool = Subject::of_bursts(false, kind);
+        let subject = |forgets| match stack {
+            Some(stack) => Subject::of_bursts(forgets, stack.kind()).with_layers(stack),
+            None => Subject::of_bursts(forgets, kind),
+        };
+        let (mut pool, mut plain) = (subject(false), subject(true));
         let threads = pooled(&mut pool.gateway, threads);
-        let mut plain = Subject::of_bursts(true, kind);
         for (n, step) in steps.iter().enumerate() {
             prop_assert_eq!(pool.take(step), plain.take(step), "step {}: {:?}", n, step);
             let ((hits, misses), all) = (pool.cached(), plain.cached());

@@ -13,7 +13,7 @@ use crate::pool::pooled;
 use crate::support::{GCM, Gateway, Pair, Side, Sizes, WAN, ip, make_sa, policy};
 
 /// One SA of each direction among those that protect the same packets.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Layer {
     pub protocol: Protocol,
     pub mode: Mode,
@@ -102,6 +102,26 @@ pub fn companion(from: Side, v6: bool) -> SaConfig {
 
 /// Protects what goes between the sides' networks, or between the gateways where no layer is a tunnel.
 pub fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
+    add_policies(gateway, layers, v6);
+    for config in configs(layers, v6) {
+        let sa = make_sa(&config.params);
+        gateway.db.add_sa(config, sa).expect("new");
+    }
+}
+
+/// The SAs of both directions.
+pub fn configs(layers: &[Layer], v6: bool) -> Vec<SaConfig> {
+    let is_comp_tunnel =
+        |layer: &Layer| (layer.protocol, layer.mode) == (Protocol::IpComp, Mode::Tunnel);
+    let of = |from: Side| {
+        let all = layers.iter().enumerate().map(move |(n, layer)| config(*layer, from, n, v6));
+        all.chain(layers.first().filter(|l| is_comp_tunnel(l)).map(|_| companion(from, v6)))
+    };
+    [Side::A, Side::B].into_iter().flat_map(of).collect()
+}
+
+/// The policies of a gateway.
+pub fn add_policies(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
     let (here, there) = (gateway.side, gateway.side.other());
     let is_tunnel = layers.iter().any(|layer| layer.mode == Mode::Tunnel);
     for inner_v6 in [false, true] {
@@ -116,20 +136,6 @@ pub fn protect(gateway: &mut Gateway, layers: &[Layer], v6: bool) {
         gateway.db.put_policy(policy(base + 1, Direction::Out, out, ours));
         gateway.db.put_policy(policy(base + 2, Direction::In, back, theirs.clone()));
         gateway.db.put_policy(policy(base + 3, Direction::Forward, back, theirs));
-    }
-    for from in [Side::A, Side::B] {
-        for (n, layer) in layers.iter().enumerate() {
-            let config = config(*layer, from, n, v6);
-            let sa = make_sa(&config.params);
-            gateway.db.add_sa(config, sa).expect("new");
-        }
-        let is_comp =
-            |layer: &Layer| (layer.protocol, layer.mode) == (Protocol::IpComp, Mode::Tunnel);
-        if layers.first().is_some_and(is_comp) {
-            let config = companion(from, v6);
-            let sa = make_sa(&config.params);
-            gateway.db.add_sa(config, sa).expect("new");
-        }
     }
 }
 
