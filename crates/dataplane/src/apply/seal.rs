@@ -117,16 +117,16 @@ impl Executor {
     /// Sends what is sealed by now.
     pub(crate) fn send_done_seals(&mut self, view: &View) {
         while let Some(mut done) = self.crypt.poll_seals() {
-            self.send_sealed(view, &mut done);
+            match done.onward.is_empty() {
+                true => self.send_sealed(view, &mut done),
+                false => self.send_some_onward(view, &mut done),
+            }
             self.crypt.put_back_seals(done);
         }
     }
 
     /// Sends what has been sealed, and empties the burst.
     fn send_sealed(&mut self, view: &View, seals: &mut Seals) {
-        if !seals.onward.is_empty() {
-            return self.send_some_onward(view, seals);
-        }
         let Executor { crypt, out, .. } = self;
         let mut encrypted = 0;
         for (packet, work) in seals.packets.drain(..).zip(&seals.work) {
