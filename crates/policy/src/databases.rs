@@ -137,6 +137,11 @@ impl<S> Databases<S> {
         self.out.publish(|| Change::Again(spot));
     }
 
+    /// As the writer sees it.
+    pub(crate) fn view(&self) -> &View<S> {
+        self.out.view()
+    }
+
     fn find(&self, id: &SaId) -> Option<(SaHandle, Arc<SaEntry<S>>)> {
         let mut found = self.out.view().inbound_sas(id.dst, id.spi, id.protocol);
         let (handle, sa) = found.find(|(_, sa)| sa.config.mark == id.mark)?;

@@ -90,6 +90,7 @@
 
 mod bundle;
 mod bypass;
+mod chosen;
 mod counters;
 mod databases;
 mod feed;
@@ -115,6 +116,7 @@ pub mod workload;
 
 pub use bundle::SaBundle;
 pub use bypass::{Ends, always_bypass};
+pub use chosen::OutboundKey;
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};

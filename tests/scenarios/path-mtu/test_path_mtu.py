@@ -1,6 +1,7 @@
 """Path MTUs that only routers know: learnt from their ICMP errors, and told to whoever sends too much."""
 
 import errno
+import re
 import socket
 import struct
 import time
@@ -227,3 +228,38 @@ def test_tcp_of_hosts_that_hear_no_errors(network, clamp_mss):
                     while peer.recv(65536):
                         pass
                 peer.close()
+
+
+def local_mtu(gateway, to):
+    """The MTU of the route that a gateway's own programs take."""
+    found = re.search(r"mtu (\d+)", gateway.host.ip("route", "get", to).stdout)
+    return int(found[1]) if found else None
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_programs_of_the_gateway_need_no_errors(network, family):
+    """Linux knows what fits before the first packet: its own long packets go in pieces that fit, and its
+    connections with segments that do, where a packet filter drops ICMP errors."""
+    net = made(network, narrow=1500)
+    net.gwa.host.run("nft", "-f", "-", stdin=_NO_ERRORS)
+    to = FAMILIES[family][0]
+    assert_ping(net.gwa.host, to)
+    assert local_mtu(net.gwa, to) == outbound(net.gwa)["inner_mtu"] < 1500
+    # The server's own answers are too long at first, of which it is told.
+    ping(net.gwa.host, to, size=8000, count=1, wait=0.5)
+    assert_ping(net.gwa.host, to, size=8000)
+    # The server is told by what the gateway announces.
+    net.server.run("nft", "-f", "-", stdin=_NO_ERRORS)
+    assert Iperf(net.server).run(net.gwa.host, to, total=2_000_000)["bytes"] > 1_000_000
+    assert net.gwa.daemon.stats()["work"]["icmp-errors"] == 0
+
+
+def test_programs_of_the_gateway_follow_the_path(network):
+    """What a router says about the path, and that it is forgotten, changes the routes' MTU."""
+    net = made(network, lifetime_s=8)
+    assert_ping(net.client, t.SERVER4)
+    wide = outbound(net.gwa)["inner_mtu"]
+    assert local_mtu(net.gwa, t.SERVER4) == wide
+    inner = learn(net, 4)
+    wait_for("the narrow path", lambda: local_mtu(net.gwa, t.SERVER4) == inner, step=0.2)
+    wait_for("its end", lambda: local_mtu(net.gwa, t.SERVER4) == wide, step=0.2)

@@ -12,6 +12,7 @@ mod detour;
 mod engines;
 mod error;
 mod heartbeat;
+mod inner_mtus;
 mod install;
 mod left;
 mod limits;
@@ -57,6 +58,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
 use self::detour::PastDaemon;
+use self::inner_mtus::{InnerMtus, Seen};
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::ports::{Programs, TakenEsp};
@@ -111,6 +113,7 @@ struct Daemon {
     polling: Polling,
     ports: Ports,
     private: Private,
+    inner_mtus: InnerMtus,
     way_back: WayBack,
     /// Tells the marks of what Linux sends, where the kernel can.
     _send_marks: Option<SendMarks>,
@@ -301,8 +304,9 @@ impl Daemon {
         self.publish_path_mtus();
     }
 
-    fn publish_path_mtus(&self) {
+    fn publish_path_mtus(&mut self) {
         self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
+        self.inner_mtus.paths_changed();
         self.workers.wake();
     }
 
@@ -460,6 +464,7 @@ impl Daemon {
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
         let topology = Topology { clamps_mss: self.config.path_mtu.clamp_mss, ..topology };
         self.tables.topology.store(Arc::new(topology));
+        self.inner_mtus.paths_changed();
         self.workers.wake();
     }
 
@@ -532,6 +537,7 @@ impl Daemon {
         self.ports.steer(steering);
         self.publish_neighbours();
         self.follow_linux();
+        self.follow_inner_mtus(&steps);
         self.follow_policies();
     }
 
@@ -563,6 +569,7 @@ impl Daemon {
     fn follow_policies(&mut self) {
         let steps = self.changed_policies();
         self.follow_with_guard(&steps);
+        self.follow_inner_mtus(&steps);
         let snapshot = self.observer.snapshot();
         if self.paths_anew {
             let policies = || self.followed.values().map(|p| &p.config);
@@ -579,6 +586,23 @@ impl Daemon {
             let (old, new) = configs(old, new);
             self.ports.steer_policy(old, new);
             self.private.change(old, new, snapshot, self.tunnels.led());
+        }
+    }
+
+    /// Tells Linux what fits the SAs behind protected destinations. Before routes to new ones are installed.
+    fn follow_inner_mtus(&mut self, steps: &[(Followed, Followed)]) {
+        let changed_sas = self.source.take_changed_sas();
+        let path = |sa: &esp::Sa| Some(self.tables.sa_mtu(sa)?.outer);
+        let seen = Seen { databases: self.source.databases(), path: &path };
+        let steps = steps.iter().filter_map(|(old, new)| {
+            let index = new.as_ref().or(old.as_ref())?.config.index;
+            Some((index, new.as_ref().map(|policy| &policy.config)))
+        });
+        let mut changed = self.inner_mtus.policies_changed(steps, seen);
+        changed.extend(self.inner_mtus.sas_changed(changed_sas, seen));
+        changed.extend(self.inner_mtus.follow_paths(seen));
+        if !changed.is_empty() {
+            self.private.set_mtus(changed);
         }
     }
 

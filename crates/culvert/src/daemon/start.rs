@@ -32,6 +32,7 @@ use super::control::Control;
 use super::detour::PastDaemon;
 use super::engines::providers;
 use super::error::{StartError, system};
+use super::inner_mtus::InnerMtus;
 use super::limits;
 use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
@@ -248,6 +249,7 @@ impl Daemon {
             polling,
             ports,
             private,
+            inner_mtus: InnerMtus::default(),
             way_back,
             _send_marks: send_marks.ok(),
             past_daemon,

@@ -1,6 +1,7 @@
 //! The databases from outside, in one program: it is linked once.
 
 mod bypass;
+mod chosen;
 mod common;
 mod lifetimes;
 mod outbound;

@@ -28,6 +28,9 @@
 //! The worker's own look-ups leave out tables 218 and 219, and every route by the private interface in
 //! whatever table, so a packet cannot be routed in a circle.
 //!
+//! A route's MTU is what fits the SAs behind it (`inner_mtus`), so that Linux's own packets fit, also where a
+//! packet filter drops ICMP errors.
+//!
 //! A route's source address is the one that Linux would take without table 219. Where no policy takes
 //! that one, it is the best that one does: the egress interface's before others, IPv4 primary before
 //! secondary, IPv6 by RFC 6724. At most 256 routes inside one protected prefix have a source of their
@@ -70,17 +73,22 @@ pub struct Private {
     control: Control,
     /// Whether marks of packets can be told to culvert.
     has_marks: bool,
+    /// What fits the SAs behind protected destinations.
+    mtus: Mtus,
     /// For packets without a mark, and for those with one.
     tables: [Table; 2],
 }
+
+/// The MTU of the routes to protected destinations, in bytes.
+type Mtus = BTreeMap<Prefix, u32>;
 
 /// A routing table of culvert's.
 struct Table {
     number: u32,
     /// The wanted routes.
     wanted: OwnTable,
-    /// The installed routes.
-    standing: BTreeMap<Prefix, Entry>,
+    /// The installed routes, and the MTU of each that has one.
+    standing: BTreeMap<Prefix, (Entry, Option<u32>)>,
 }
 
 impl Table {
@@ -127,6 +135,7 @@ impl Private {
             ifindex,
             control,
             has_marks,
+            mtus: Mtus::new(),
             tables: [Table::new(config.table, false), Table::new(config.marked_table, true)],
         })
     }
@@ -165,12 +174,23 @@ impl Private {
         self.each(|table| table.routes_changed(destinations.clone(), &linux));
     }
 
+    /// What fits the SAs behind these destinations is another now; Linux's own packets are to fit.
+    pub fn set_mtus(&mut self, changed: BTreeMap<Prefix, Option<u32>>) {
+        for (dst, mtu) in &changed {
+            match mtu {
+                Some(mtu) => self.mtus.insert(*dst, *mtu),
+                None => self.mtus.remove(dst),
+            };
+        }
+        self.each(|table| changed.keys().flat_map(|dst| table.owned_by(*dst)).collect());
+    }
+
     /// Changes what shall stand in each table, and makes it stand.
     fn each(&mut self, mut change: impl FnMut(&mut OwnTable) -> BTreeSet<Prefix>) {
-        let Private { control, ifindex, has_marks, tables, .. } = self;
+        let Private { control, ifindex, has_marks, mtus, tables, .. } = self;
         for table in tables.iter_mut().take(if *has_marks { 2 } else { 1 }) {
             let changed = change(&mut table.wanted);
-            table.carry_out(control, *ifindex, changed);
+            table.carry_out((control, *ifindex), mtus, changed);
         }
     }
 
@@ -191,20 +211,20 @@ impl Private {
                 }
             }
         }
-        let Private { control, ifindex, tables, .. } = self;
+        let Private { control, ifindex, mtus, tables, .. } = self;
         for table in tables {
-            table.repair(control, *ifindex, snapshot);
+            table.repair((control, *ifindex), mtus, snapshot);
         }
     }
 
     /// Restores one route of a table of culvert's that somebody removed or replaced.
     pub fn repair_route(&mut self, number: u32, dst: Prefix, snapshot: &Snapshot) {
-        let Private { control, ifindex, tables, .. } = self;
+        let Private { control, ifindex, mtus, tables, .. } = self;
         let Some(table) = tables.iter_mut().find(|table| table.number == number) else { return };
         if !snapshot.routes_to(number, dst).any(|r| is_own_route(r, *ifindex))
             && table.standing.remove(&dst).is_some()
         {
-            table.carry_out(control, *ifindex, [dst]);
+            table.carry_out((control, *ifindex), mtus, [dst]);
         }
     }
 
@@ -230,7 +250,7 @@ impl Private {
             }
         }
         for table in &self.tables {
-            let thrown = table.standing.iter().filter(|(_, entry)| **entry == Entry::Throw);
+            let thrown = table.standing.iter().filter(|(_, (entry, _))| *entry == Entry::Throw);
             thrown.for_each(|(dst, _)| table.take_away(&mut self.control, self.ifindex, *dst));
         }
     }
@@ -240,31 +260,35 @@ impl Table {
     /// Installs or removes the routes to these destinations.
     fn carry_out(
         &mut self,
-        control: &mut Control,
-        ifindex: u32,
+        (control, ifindex): (&mut Control, u32),
+        mtus: &Mtus,
         changed: impl IntoIterator<Item = Prefix>,
     ) {
         for dst in changed {
-            let wanted = self.wanted.entry(dst);
+            let wanted = self.entry(dst, mtus);
             if self.standing.get(&dst).copied() == wanted {
                 continue;
             }
-            let Some(entry) = wanted else {
+            let Some((entry, mtu)) = wanted else {
                 self.standing.remove(&dst);
                 self.take_away(control, ifindex, dst);
                 continue;
             };
-            match control.replace_route(&self.route(ifindex, dst, entry)) {
+            let route = Route { mtu, ..self.route(ifindex, dst, entry) };
+            match control.replace_route(&route) {
                 Ok(()) => {
                     match entry {
                         Entry::Culvert(src) => {
-                            info!(prefix = %show(dst), ?src, "local traffic to it goes to culvert");
+                            info!(
+                                prefix = %show(dst), ?src, mtu,
+                                "local traffic to it goes to culvert"
+                            );
                         }
                         Entry::Throw => {
                             info!(prefix = %show(dst), "Linux's own tables decide about it");
                         }
                     }
-                    self.standing.insert(dst, entry);
+                    self.standing.insert(dst, (entry, mtu));
                 }
                 Err(error) => warn!(%error, prefix = %show(dst), "no route for local traffic"),
             }
@@ -279,19 +303,35 @@ impl Table {
     }
 
     /// Restores what somebody removed, and removes what another run left.
-    fn repair(&mut self, control: &mut Control, ifindex: u32, snapshot: &Snapshot) {
+    fn repair(
+        &mut self,
+        (control, ifindex): (&mut Control, u32),
+        mtus: &Mtus,
+        snapshot: &Snapshot,
+    ) {
         let own = snapshot.routes_of(self.number).filter(|r| is_own_route(r, ifindex));
         let there: BTreeSet<Prefix> = own.map(|r| r.dst).collect();
         self.standing.retain(|prefix, _| there.contains(prefix));
-        let wanted = self.wanted.entries();
-        let missing = wanted.filter(|(dst, entry)| self.standing.get(dst) != Some(entry));
-        let missing: Vec<Prefix> = missing.map(|(dst, _)| dst).collect();
-        self.carry_out(control, ifindex, missing);
+        let wanted = self.wanted.entries().map(|(dst, _)| dst);
+        let is_missing = |dst: &Prefix| self.standing.get(dst).copied() != self.entry(*dst, mtus);
+        let missing: Vec<Prefix> = wanted.filter(is_missing).collect();
+        self.carry_out((&mut *control, ifindex), mtus, missing);
         for dst in there {
             if self.wanted.entry(dst).is_none() {
                 self.take_away(control, ifindex, dst);
             }
         }
+    }
+
+    /// The route wanted to a destination, with its MTU if it has one.
+    fn entry(&self, dst: Prefix, mtus: &Mtus) -> Option<(Entry, Option<u32>)> {
+        let entry = self.wanted.entry(dst)?;
+        let owner = || self.wanted.owner_of(dst);
+        let mtu = match entry {
+            Entry::Culvert(_) => owner().and_then(|owner| mtus.get(&owner).copied()),
+            Entry::Throw => None,
+        };
+        Some((entry, mtu))
     }
 
     fn take_away(&self, control: &mut Control, ifindex: u32, dst: Prefix) {

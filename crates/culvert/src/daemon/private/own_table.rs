@@ -190,6 +190,20 @@ impl OwnTable {
         self.entries.get(&dst).copied()
     }
 
+    /// The protected destination that a destination's route is for.
+    pub fn owner_of(&self, dst: Prefix) -> Option<Prefix> {
+        match self.protected(dst) {
+            Some(_) => Some(dst),
+            None => self.loose.get(&dst).copied().flatten(),
+        }
+    }
+
+    /// Destinations whose routes are for a protected one.
+    pub fn owned_by(&self, owner: Prefix) -> impl Iterator<Item = Prefix> {
+        let inside = within(&self.loose, owner).filter(move |(_, of)| **of == Some(owner));
+        inside.map(|(dst, _)| *dst).chain([owner])
+    }
+
     /// All wanted entries.
     pub fn entries(&self) -> impl Iterator<Item = (Prefix, Entry)> {
         self.entries.iter().map(|(dst, entry)| (*dst, *entry))

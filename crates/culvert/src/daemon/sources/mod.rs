@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use crypto::Keys;
 use esp::{Sa, TunnelHeaders};
-use policy::{Databases, Marks, SaConfig, SaId};
+use policy::{Databases, Marks, OutboundKey, SaConfig, SaId};
 use wire::{Headers, protocol};
 use xfrm::{Counters, Replay};
 
@@ -78,6 +78,9 @@ pub trait Source {
     /// The marks that SAs give to what they decrypt, and the `if_id` of these SAs, if any has come or gone
     /// since the last call.
     fn take_set_marks(&mut self) -> Option<Vec<Marks>>;
+
+    /// By what the SAs are chosen that were added, removed or changed since the last call.
+    fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey>;
 
     /// Grows with each change of an SA.
     fn sa_changes(&self) -> u64;

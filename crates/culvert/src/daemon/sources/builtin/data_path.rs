@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
-use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaId};
+use policy::{Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
@@ -27,6 +27,8 @@ pub struct DataPath {
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
+    /// By what the SAs are chosen that have changed.
+    changed_sas: BTreeSet<OutboundKey>,
     /// Counts changes of SAs, for whoever follows them.
     sa_changes: u64,
     /// SAs added and removed, in order; `None` while nobody follows them.
@@ -49,6 +51,7 @@ impl DataPath {
             rules,
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
+            changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: None,
         }
@@ -67,6 +70,11 @@ impl DataPath {
     /// The marks that SAs set, if they have changed since the last call.
     pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
         self.set_marks.take()
+    }
+
+    /// By what the SAs are chosen that have changed since the last call.
+    pub fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
+        std::mem::take(&mut self.changed_sas)
     }
 
     /// Grows with each change of an SA.
@@ -180,6 +188,7 @@ impl Backend for DataPath {
             .add_sa(last_numbers::with_alarm(config, &sa), sa)
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.set_marks.add(config);
+        self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_step(&id, true);
         Ok(())
     }
@@ -194,7 +203,9 @@ impl Backend for DataPath {
             .with_tunnel_headers(self.rules.tunnel_headers)
             .with_ceiling(old.esp.has_ceiling());
         self.set_marks.remove(&old.config);
+        self.changed_sas.insert(OutboundKey::of_sa(&old.config));
         self.set_marks.add(config);
+        self.changed_sas.insert(OutboundKey::of_sa(config));
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.sa_changes += 1;
         Ok(())
@@ -203,6 +214,7 @@ impl Backend for DataPath {
     fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         self.set_marks.remove(&entry.config);
+        self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
         self.sa_step(id, false);

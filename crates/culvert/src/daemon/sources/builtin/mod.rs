@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Databases, Marks, SaId, WorkerIndex};
+use policy::{Databases, Marks, OutboundKey, SaId, WorkerIndex};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -221,6 +221,10 @@ impl Source for Builtin {
 
     fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
         self.database.backend_mut().take_set_marks()
+    }
+
+    fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
+        self.database.backend_mut().take_changed_sas()
     }
 
     fn sa_changes(&self) -> u64 {

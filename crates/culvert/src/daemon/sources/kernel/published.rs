@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
-use policy::{Action, Databases, Direction, Marks, PolicyConfig, SaConfig, SaEntry, SaId};
+use policy::{
+    Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
+};
 use xfrm::{Counters, Replay};
 
 use crate::daemon::sources::set_marks::SetMarks;
@@ -19,6 +21,8 @@ pub struct Published {
     databases: Databases<Sa>,
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
+    /// By what the SAs are chosen that have changed.
+    changed_sas: BTreeSet<OutboundKey>,
     sa_changes: u64,
     sa_steps: Vec<SaStep>,
 }
@@ -32,6 +36,7 @@ impl Published {
             databases: Databases::new(),
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
+            changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: Vec::new(),
         }
@@ -79,6 +84,7 @@ impl Published {
         self.remove(&id);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.set_marks.add(config);
+        self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_changes += 1;
     }
 
@@ -94,7 +100,9 @@ impl Published {
             .with_ceiling(old.esp.has_ceiling())
             .with_tunnel_headers(self.rules.tunnel_headers);
         self.set_marks.remove(&old.config);
+        self.changed_sas.insert(OutboundKey::of_sa(&old.config));
         self.set_marks.add(config);
+        self.changed_sas.insert(OutboundKey::of_sa(config));
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.sa_changes += 1;
         Ok(())
@@ -104,6 +112,7 @@ impl Published {
     pub fn remove(&mut self, id: &SaId) -> Option<Arc<SaEntry<Sa>>> {
         let entry = self.databases.remove_sa(id)?;
         self.set_marks.remove(&entry.config);
+        self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.sa_changes += 1;
         Some(entry)
     }
@@ -168,6 +177,11 @@ impl Published {
     /// The marks that SAs set, if they have changed since the last call.
     pub fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
         self.set_marks.take()
+    }
+
+    /// By what the SAs are chosen that have changed since the last call.
+    pub fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
+        std::mem::take(&mut self.changed_sas)
     }
 
     /// SAs that ports are to take or to leave since the last call, in order.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crypto::Keys;
 use esp::Sa;
-use policy::{Databases, Marks, SaId};
+use policy::{Databases, Marks, OutboundKey, SaId};
 use tracing::{debug, error, warn};
 use wire::Headers;
 
@@ -105,6 +105,10 @@ impl Source for KernelSource {
 
     fn take_set_marks(&mut self) -> Option<Vec<Marks>> {
         self.published.take_set_marks()
+    }
+
+    fn take_changed_sas(&mut self) -> BTreeSet<OutboundKey> {
+        self.published.take_changed_sas()
     }
 
     fn sa_changes(&self) -> u64 {
