@@ -61,6 +61,9 @@ COLUMNS = {
     "tunnel esn across 2^32": {"esn": True, "start": 0xFFFFFFF0},
 }
 
+#: The mark of the cases with one. What a port brings has it by its DSCP.
+MARK, MARKED_DSCP = 42, 46
+
 #: What IPComp is tried with.
 COMPRESSED = (
     "tunnel 4in4", "tunnel 6in6", "tunnel 6in4", "tunnel 4in6", "transport v4", "transport v6",
@@ -91,6 +94,8 @@ SAMPLE = (
     "ah-sha256 transport v6",
     "aes128gcm16 tunnel 4in4 in AH",
     "deflate in aes128gcm16 tunnel 4in4",
+    "aes128gcm16 tunnel 4in4 marks",
+    "aes128gcm16 transport v6 marks",
     "aes256gcm16 tunnel esn across 2^32",
     "chacha20poly1305 tunnel 6in4",
     "ike aes128gcm16, rekeys under load",
@@ -126,6 +131,9 @@ class Case:
     too_big: tuple = ()
     #: The pings' DF bit, as for lab.pinger; None leaves it to the system.
     df: bool | None = None
+    #: The mark that packets need to leave, by policies and SAs with it, and that the SAs for what arrives set;
+    #: 0 for none.
+    mark: int = 0
 
 
 def static_cases():
@@ -147,6 +155,9 @@ def static_cases():
     for flag in ("nopmtudisc", "noecn", "decap-dscp", "align4"):
         yield Case(f"{gcm} tunnel flag {flag}", gcm, flag=flag)
     yield Case(f"{gcm} tunnel tfcpad 600", gcm, tfc_bytes=600)
+    for column in ("tunnel 4in4", "tunnel 6in6", "tunnel 6in4", "transport v4", "transport v6"):
+        yield Case(f"{gcm} {column} marks", gcm, mark=MARK, **COLUMNS[column])
+    yield Case(f"{gcm} tunnel 4in4 in AH marks", gcm, mark=MARK, around="ah-sha256")
     for column in COMPRESSED:
         how = COLUMNS[column]
         yield Case(f"deflate in {gcm} {column}", gcm, comp=True, **how)
@@ -238,6 +249,8 @@ def _state(case, serial, source, destination, out, first_spi=0x1000):
         words.append(f"{'replay-oseq' if out else 'replay-seq'} {case.start}")
     if flags:
         words.append(f'flag "{flags}"')
+    if case.mark:
+        words.append(f"{'mark' if out else 'output-mark'} {case.mark} mask 0xffffffff")
     if case.tfc_bytes and out:
         words.append(f"tfcpad {case.tfc_bytes}")
     words.append(re.sub(r"\{(\w+):(\d+)\}", key, (SUITES | AUTHS)[case.suite]))
@@ -266,7 +279,11 @@ def _policies(case, me, peer):
     # Between the ends of the tunnel, if there is one.
     around = " tmpl proto ah reqid 7 mode transport" if case.around else ""
     for kind in [what] if case.mode == "tunnel" or case.outer == 4 else [what, what[:-3] + "129"]:
-        yield f"xfrm policy add src {near} dst {far} {kind} dir out priority 100 tmpl {out} {words}{around}"
+        mark = f" mark {case.mark} mask 0xffffffff" if case.mark else ""
+        yield (
+            f"xfrm policy add src {near} dst {far} {kind} dir out{mark} priority 100 "
+            f"tmpl {out} {words}{around}"
+        )
         for way in inbound:
             yield (
                 f"xfrm policy add src {far} dst {near} {kind} dir {way} priority 100 "

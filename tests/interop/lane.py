@@ -16,7 +16,7 @@ from lab.guest import Guest
 from lab.planes import PLANES
 from lab.traffic import PYTHON
 
-from .cases import CULVERT, KERNEL, batch
+from .cases import CULVERT, KERNEL, MARK, MARKED_DSCP, batch
 from .pings import pings
 
 #: What an error says when a packet is too big: the system's words, or the pinger's.
@@ -24,6 +24,19 @@ TOO_BIG = ("Message too long", "packet too big", "destination unreachable, code 
 
 #: The program on the kernel's side.
 FAR = Path(__file__).with_name("far.py")
+
+#: DES, 3DES and MD5 are among the suites; what a port brings with this DSCP has the mark.
+_MORE = f"""
+[crypto]
+allow_weak = true
+
+[[mark]]
+dscp = {MARKED_DSCP}
+mark = {MARK}
+"""
+
+#: An answer has the mark of what is answered.
+_REFLECT = ("net.ipv4.fwmark_reflect=1", "net.ipv6.fwmark_reflect=1")
 
 #: How long a ping may take before it counts as lost. Long for a network in memory, on a busy machine.
 PING_S = 4
@@ -46,6 +59,7 @@ class Lane:
         a.address("wan", f"{t.WAN_A4}/24", f"{t.WAN_A6}/64")
         a.route("10.2.0.0/24", "via", t.WAN_B4)
         a.route("2001:db8:2::/64", "via", t.WAN_B6)
+        a.run("sysctl", "-qw", *_REFLECT)
         net.gwa = t.Gateway(a, PLANES["culvert"], ["wan", "lan"])
         net.gwb = t.Gateway(b, PLANES["kernel"], ["wan"])
         net.server = b
@@ -58,8 +72,7 @@ class Lane:
         with that thread."""
         self.guest.start("wan", wait=False)
         daemon = self.net.gwa.daemon
-        # DES, 3DES and MD5 are among the suites.
-        daemon.config.write_text(daemon.config.read_text() + "\n[crypto]\nallow_weak = true\n")
+        daemon.config.write_text(daemon.config.read_text() + _MORE)
         daemon.start()
 
     def wait_up(self):
@@ -73,7 +86,8 @@ class Lane:
             f"ip route add 10.1.0.0/24 via {t.WAN_A4} src {t.SERVER4}\n"
             f"ip -6 route add 2001:db8:1::/64 via {t.WAN_A6} src {t.SERVER6}\n"
             "sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1\n"
-            "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0"
+            "sysctl -qw net.ipv4.icmp_ratelimit=0 net.ipv6.icmp.ratelimit=0\n"
+            f"sysctl -qw {' '.join(_REFLECT)}"
         )
 
     # Static SAs
@@ -140,11 +154,13 @@ class Lane:
             # Path MTU discovery: each side has to be told once.
             for send in sides.values():
                 send(learn, count=1, df=case.df, wait=0.3)()
+        # Hosts behind ports have no marks: their gateway gives them one by the DSCP, which answers have too.
+        marked = {"mark": case.mark, "dscp": MARKED_DSCP} if case.mark else {}
         stood = daemon.drops()
         before = self._ask("counters")()
         bad = []
         waiting = {
-            name: send(case.sizes, df=case.df, wait=PING_S, noise=case.noise)
+            name: send(case.sizes, df=case.df, wait=PING_S, noise=case.noise, **marked)
             for name, send in sides.items()
         }
         for name, results in reversed(waiting.items()):

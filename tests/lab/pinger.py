@@ -14,6 +14,7 @@ from .stream import MARK, SO_RCVBUFFORCE
 
 IP_MTU_DISCOVER, IPV6_MTU_DISCOVER = 10, 23
 PMTUDISC_DONT, PMTUDISC_DO = 0, 2
+SO_MARK = 36
 
 #: ICMP errors by (version, type); the code is added as a number.
 ERRORS = {
@@ -25,7 +26,7 @@ ERRORS = {
 
 def ping(
     host, to, *, count=3, size=56, interval=0.02, df=None, source=None, wait=1, enough=None,
-    until=lambda: False, noise=False,
+    until=lambda: False, noise=False, mark=0, dscp=0,
 ):
     """Sends `count` echo requests with `size` bytes each, `interval` seconds apart.
 
@@ -35,7 +36,8 @@ def ping(
     It ends when all are answered, or `enough` of them, or `wait` seconds after the last was sent;
     what was not sent by then is not counted. No more are sent once `until()` is true. `df`: True forbids
     fragmentation, False allows it, None leaves it to the system. `noise`: the bytes are random, so that
-    nobody can compress them. An answer with other bytes than the request is an error.
+    nobody can compress them. An answer with other bytes than the request is an error. `mark` and `dscp`
+    are those of the requests.
     """
     version = 6 if ":" in to else 4
     inet = socket.AF_INET6 if version == 6 else socket.AF_INET
@@ -48,6 +50,12 @@ def ping(
                 sock.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, mode)
             else:
                 sock.setsockopt(socket.IPPROTO_IPV6, IPV6_MTU_DISCOVER, mode)
+        if mark:
+            sock.setsockopt(socket.SOL_SOCKET, SO_MARK, mark)
+        if dscp and version == 4:
+            sock.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, dscp << 2)
+        elif dscp:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, dscp << 2)
         sock.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
         if source:
             sock.bind((source, 0))
