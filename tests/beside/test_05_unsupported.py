@@ -15,7 +15,9 @@ CASES = {
     "a weak algorithm": replace(PLAIN, suite="3des-md5"),
     "BEET": replace(PLAIN, mode="beet", state_extra="BEET"),
     "a mark": replace(PLAIN, state_extra="MARK", policy_extra="MARK"),
-    "an XFRM interface with the id of each packet": replace(PLAIN, state_extra="if_id 7", policy_extra="if_id 7"),
+    "an XFRM interface whose SAs set a mark": replace(
+        PLAIN, state_extra="output-mark 0x9 if_id 7", policy_extra="if_id 7"
+    ),
 }
 
 #: Taken, beside it: of the other family, and of the same one.
@@ -56,9 +58,9 @@ def install(net, tunnel):
                 gateway.daemon.write_config()
     if "if_id" in tunnel.state_extra:
         for gateway, there, way in ((net.gwa, "10.2.0.0/24", 4), (net.gwb, "10.1.0.0/24", 4)):
-            gateway.host.ip("link", "add", "ipsec0", "type", "xfrm", "external")
+            gateway.host.ip("link", "add", "ipsec0", "type", "xfrm", "dev", "wan", "if_id", "7")
             gateway.host.ip("link", "set", "ipsec0", "up")
-            gateway.host.ip("route", "replace", there, "encap", "xfrm", "if_id", "7", "dev", "ipsec0")
+            gateway.host.ip("route", "replace", there, "dev", "ipsec0")
             gateway.host.sysctl("net.ipv4.conf.ipsec0.rp_filter", 0)
     tunnel.install(net)
 
