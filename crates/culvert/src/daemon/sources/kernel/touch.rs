@@ -8,7 +8,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use policy::{Prefix, Selector};
+use policy::{PortMask, Prefix, Selector};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Has Linux look up the policy of a flow that a selector is for.
@@ -28,9 +28,26 @@ pub fn touch(selector: &Selector, mark: u32) -> io::Result<()> {
         IpAddr::V4(_) => socket.set_ip_transparent_v4(true)?,
         IpAddr::V6(_) => socket.set_freebind_v6(true)?,
     }
-    let port = |mask: policy::PortMask, any| if mask.mask == 0 { any } else { mask.value };
+    let port = |mask: PortMask, any| if mask.mask == 0 { any } else { mask.value };
     socket.bind(&SocketAddr::new(src, port(selector.src_port, 0)).into())?;
     socket.connect(&SocketAddr::new(dst, port(selector.dst_port, DISCARD)).into())
+}
+
+/// What both a policy and an SA of its choice are for. For another flow of the policy Linux might have no SA, and
+/// would ask the IKE daemon for one.
+pub fn within(policy: &Selector, sa: Option<&Selector>) -> Selector {
+    let of_sa = sa.filter(|sa| sa.dst.addr.is_ipv4() == policy.dst.addr.is_ipv4());
+    let Some(sa) = of_sa else { return *policy };
+    let longer = |one: Prefix, other: Prefix| if one.len >= other.len { one } else { other };
+    let fuller = |one: PortMask, other: PortMask| if one.mask != 0 { one } else { other };
+    Selector {
+        src: longer(policy.src, sa.src),
+        dst: longer(policy.dst, sa.dst),
+        protocol: if policy.protocol == 0 { sa.protocol } else { policy.protocol },
+        src_port: fuller(policy.src_port, sa.src_port),
+        dst_port: fuller(policy.dst_port, sa.dst_port),
+        ..*policy
+    }
 }
 
 /// The first address of a prefix that a host may have.
@@ -55,6 +72,26 @@ const DISCARD: u16 = 9;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn selector(src: &str, src_len: u8, dst: &str, dst_len: u8) -> Selector {
+        let prefix = |addr: &str, len| Prefix { addr: addr.parse().unwrap(), len };
+        Selector::between(prefix(src, src_len), prefix(dst, dst_len))
+    }
+
+    #[test]
+    fn a_flow_is_one_of_the_sa_too() {
+        let direct = selector("0.0.0.0", 0, "10.2.0.253", 32);
+        let mut sa = selector("10.1.0.0", 24, "10.2.0.0", 24);
+        let both = selector("10.1.0.0", 24, "10.2.0.253", 32);
+        assert_eq!(within(&direct, Some(&sa)), both);
+        assert_eq!(within(&direct, None), direct);
+        (sa.protocol, sa.dst_port) = (UDP, PortMask { value: 53, mask: 0xffff });
+        let dns = within(&direct, Some(&sa));
+        assert_eq!((dns.protocol, dns.dst_port.value, dns.src_port.mask), (UDP, 53, 0));
+        // An SA of the other family does not say.
+        let six = selector("2001:db8:1::", 64, "2001:db8:2::", 64);
+        assert_eq!(within(&direct, Some(&six)), direct);
+    }
 
     #[test]
     fn the_first_host_of_a_prefix() {

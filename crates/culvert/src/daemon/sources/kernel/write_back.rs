@@ -15,7 +15,7 @@ use super::KernelSource;
 use super::lease::{self, Lease};
 use super::model::{Place, SaKey, Side};
 use super::timing::INTERVAL;
-use super::touch::touch;
+use super::touch::{touch, within};
 
 /// How often an outbound SA's lease is looked at.
 const LEASE_INTERVAL: Duration = Duration::from_millis(100);
@@ -88,6 +88,8 @@ impl KernelSource {
 
     /// Moves the use time of an outbound SA's policies that have had packets since the last time.
     fn touch_policies(&mut self, key: SaKey) {
+        let Some(known) = self.model.sa(&key) else { return };
+        let of_sa = known.learnt.carried.as_ref().ok().and_then(|(config, _)| config.selector);
         for policy in self.model.users(&key) {
             let PolicyConfig { index, selector, if_id, .. } = policy.config;
             // Linux looks one of an XFRM interface up for the packets alone that it sends by that.
@@ -96,8 +98,9 @@ impl KernelSource {
             }
             let Some(entry) = self.published.databases().policy(index) else { continue };
             let packets = entry.packets();
+            let flow = within(&selector, of_sa.as_ref());
             if self.policy_uses.insert(index, packets).unwrap_or(0) != packets
-                && let Err(error) = touch(&selector, self.marks.past)
+                && let Err(error) = touch(&flow, self.marks.past)
             {
                 debug!(%error, index, "the use time of a policy was not moved");
             }
