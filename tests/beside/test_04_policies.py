@@ -96,6 +96,25 @@ def test_priorities(bed):
     bed.assert_counted()
 
 
+def test_another_policy_for_the_same_sas(bed):
+    """A policy that comes while its SAs are in the fast path already is carried out there at once."""
+    net = by_hand(bed, Tunnel(spi=0x1000))
+    bed.start()
+    assert counted(bed, 7000)[1] == {0x1000: 100, 0x1001: 100}
+    narrow = Tunnel(
+        spi=0x1000, priority=10, select=f"proto udp dport {NARROW}", select_back=f"proto udp sport {NARROW}"
+    )
+    for gateway, side in ((net.gwb, B), (net.gwa, A)):
+        batch(gateway.host, *narrow.policies(side))
+    bed.settle()
+    before = bed.transmitted()
+    assert counted(bed, NARROW)[1] == {0x1000: 100, 0x1001: 100}
+    # But for those inbound ones that pass to the kernel to move its use times.
+    assert bed.transmitted() - before > 190 or not bed.beside()
+    bed.wait_taken()
+    bed.assert_counted()
+
+
 def test_a_newer_sa(bed):
     """Of two SAs for one policy the one that the kernel would choose is used, and the change loses nothing."""
     net = by_hand(bed, Tunnel(spi=0x1000))

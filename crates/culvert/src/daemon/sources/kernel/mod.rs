@@ -382,6 +382,9 @@ impl KernelSource {
                 continue;
             }
             match (why, self.published.hand(index)) {
+                (None, Some(Hand::Linux) | None) if self.has_all_sas(index) => {
+                    self.published.put_policy(&config, Hand::Culvert);
+                }
                 // Its packets are led here first, and taken when that is done.
                 (None, Some(Hand::Linux) | None) => {
                     self.published.put_policy(&config, Hand::LinuxByCulvert);
@@ -417,6 +420,24 @@ impl KernelSource {
     fn take_policies(&mut self, key: &SaKey) {
         let configs: Vec<_> = self.policies_of_linux(key).map(|p| p.config.clone()).collect();
         configs.iter().for_each(|config| self.published.put_policy(config, Hand::Culvert));
+    }
+
+    /// Whether all SAs that Linux may choose for an outbound policy are in the fast path already: then nothing
+    /// has to cross. If so, what Linux encrypts by them until it sees no more of the policy's packets hardly
+    /// counts.
+    fn has_all_sas(&mut self, index: u32) -> bool {
+        let Some(policy) = self.model.policy(index) else { return false };
+        let keys: Vec<SaKey> = self.model.candidates(policy).copied().collect();
+        let is_fast = |key| self.model.sa(key).is_some_and(|known| known.place == Place::Fast);
+        if !keys.iter().all(is_fast) {
+            return false;
+        }
+        for key in &keys {
+            if let Some(known) = self.model.sa_mut(key) {
+                known.arrived_at = Some(Instant::now());
+            }
+        }
+        true
     }
 
     /// Whether an SA of a policy is in the fast path, or on its way there or back.
