@@ -12,6 +12,9 @@ from .planes import ROOT
 FOLDER = ROOT / "build" / "libreswan"
 PROGRAMS = FOLDER / "usr/libexec/ipsec"
 
+#: Of both gateways, by their names.
+SECRETS = '@gwa.culvert.test @gwb.culvert.test : PSK "a secret for tests only"\n'
+
 _RUN = """\
 set -eu
 mount --make-rprivate /

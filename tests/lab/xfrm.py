@@ -46,7 +46,7 @@ def parse_states(text):
             continue
         # Of the extended form (ESN, large windows) the high halves stand apart.
         high = {k: int(v, 16) << 32 for k, v in re.findall(r"(o?seq)-hi 0x([0-9a-f]+)", block)}
-        low = {k: int(v, 16) for k, v in re.findall(r"\b(o?seq) 0x([0-9a-f]+),", block)}
+        low = {k: int(v, 16) for k, v in re.findall(r"\b(o?seq) 0x([0-9a-f]+)\b", block)}
         number = {k: high.get(k, 0) + low.get(k, 0) for k in ("seq", "oseq")}
         found.append(
             State(
@@ -79,12 +79,16 @@ def policy_uses(host, *directions):
     return uses
 
 
-def errors(host):
-    """What /proc/net/xfrm_stat of a host counts, by name, where it is not zero."""
+def statistics(host):
+    """/proc/net/xfrm_stat of a host, by name."""
     lines = host.run("cat", "/proc/net/xfrm_stat").stdout.splitlines()
-    counts = {name: int(value) for name, value in map(str.split, lines)}
+    return {name: int(value) for name, value in map(str.split, lines)}
+
+
+def errors(host):
+    """What /proc/net/xfrm_stat of a host counts as errors, by name, where it is not zero."""
     # These count no error.
-    return {n: v for n, v in counts.items() if v and n not in ("XfrmAcquireError",)}
+    return {n: v for n, v in statistics(host).items() if v and n not in ("XfrmAcquireError",)}
 
 
 def batch(host, *lines):
