@@ -102,7 +102,7 @@ def pytest_runtest_call(item):
 
 def _needs_guest(planes):
     """Planes of the kernel's need one that does ESP; the machine's own is left alone."""
-    return bool({"kernel", "kernel6", "beside"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
+    return bool({"kernel", "kernel6", "beside", "beside6"} & set(planes.split("+"))) and not os.environ.get(GUEST_MARK)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ It needs libraries that are newer than the machine's: its /usr is mounted over t
 namespace of its own, which ends with the process.
 """
 
+import re
 import shlex
 
 from .base import ROOT
@@ -24,6 +25,12 @@ def argv6(*argv):
     """The command line of a program of that /usr; what stands before it is the machine's."""
     command = shlex.join(map(str, argv))
     return ["unshare", "--mount", "sh", "-c", _RUN.format(usr=FOLDER / "usr", command=command)]
+
+
+def states6(gateway):
+    """`ip xfrm state`, by the iproute2 that knows all attributes: a text for each SA."""
+    text = gateway.host.run(*gateway.swan.wrap, *argv6("ip", "xfrm", "state")).stdout
+    return [f"src {state}" for state in re.split(r"^src ", text, flags=re.MULTILINE)[1:]]
 
 
 class Swan6(Swan):

@@ -5,7 +5,7 @@
 `kernel`    the ESP of the kernel that the host runs on: the machine's own, or a guest's.
 `culvert`   one culvert daemon; charon is started through `culvert exec`.
 `beside`    the ESP of the kernel, and a culvert daemon beside it that takes its SAs over (`source = "kernel"`).
-`kernel6`, `culvert6`  the same with strongSwan 6 of Debian testing (`charon6`).
+`kernel6`, `culvert6`, `beside6`  the same with strongSwan 6 of Debian testing (`charon6`).
 """
 
 import functools
@@ -117,15 +117,15 @@ class Libipsec(Plane):
 class Kernel(Plane):
     name = "kernel"
 
+    swan = Swan
+
     def attach(self, gateway):
-        gateway.swan = Swan(gateway.host)
+        gateway.swan = self.swan(gateway.host)
 
 
 class Kernel6(Kernel):
     name = "kernel6"
-
-    def attach(self, gateway):
-        gateway.swan = Swan6(gateway.host)
+    swan = Swan6
 
 
 class Culvert(Plane):
@@ -173,6 +173,11 @@ class Beside(Kernel):
         return resident_bytes(gateway.daemon.process.pid) if gateway.daemon else 0
 
 
+class Beside6(Beside):
+    name = "beside6"
+    swan = Swan6
+
+
 def beside_is_off():
     """Whether the plane `beside` is to be the kernel alone."""
     return os.environ.get("CULVERT_BESIDE") == "off"
@@ -181,7 +186,7 @@ def beside_is_off():
 PLANES = {
     plane.name: plane
     for plane in (
-        Plain(), Libipsec(), Kernel(), Kernel6(), Beside(), Culvert(), Culvert6()
+        Plain(), Libipsec(), Kernel(), Kernel6(), Beside(), Beside6(), Culvert(), Culvert6()
     )
 }  # fmt: skip
 

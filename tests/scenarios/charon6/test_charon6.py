@@ -8,14 +8,8 @@ import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
-from lab.charon6 import argv6
+from lab.charon6 import argv6, states6 as states
 from lab.traffic import Stream, assert_perfect, assert_ping, ping
-
-
-def states(gateway):
-    """`ip xfrm state`, by the iproute2 that knows all attributes: a text for each SA."""
-    text = gateway.host.run(*gateway.swan.wrap, *argv6("ip", "xfrm", "state")).stdout
-    return [f"src {state}" for state in re.split(r"^src ", text, flags=re.MULTILINE)[1:]]
 
 
 @pytest.mark.parametrize(
