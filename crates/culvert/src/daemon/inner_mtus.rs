@@ -5,8 +5,9 @@
 //!
 //! The MTU of a destination is the smallest of those of the policies for it, and a policy's is what is left of
 //! its peer's path under all of its SAs. It is told again when one of those SAs is another (a rekey may bring
-//! another cipher), and when a path has changed, of which there may be many: of those at most once a second. A
-//! policy without SAs keeps the one that it had: they are about to come.
+//! another cipher), and when a path has changed, of which there may be many: of those at most once a second, and
+//! more rarely where there are so many policies that it takes long. A policy without SAs keeps the one that it
+//! had: they are about to come.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -25,6 +26,8 @@ pub struct InnerMtus {
     by_dst: BTreeMap<Prefix, BTreeSet<(u32, u32)>>,
     /// When all are to be found out again, because paths have changed.
     redo_at: Option<Instant>,
+    /// How long that took last.
+    redo_took: Duration,
 }
 
 /// An outbound policy that protects.
@@ -46,8 +49,11 @@ pub struct Seen<'s> {
 /// Destinations whose MTU is another now, with it.
 pub type Changed = BTreeMap<Prefix, Option<u32>>;
 
-/// How long changes of paths are gathered.
+/// How long changes of paths are gathered, at least ...
 const GATHERED_FOR: Duration = Duration::from_secs(1);
+
+/// ... and in times of what it takes to follow them: routes may change all the time.
+const SHARE: u32 = 50;
 
 impl InnerMtus {
     /// Follows policies that were added, replaced or removed.
@@ -94,16 +100,20 @@ impl InnerMtus {
 
     /// Paths have changed: what fits them is found out soon.
     pub fn paths_changed(&mut self) {
-        self.redo_at.get_or_insert_with(|| Instant::now() + GATHERED_FOR);
+        let wait = GATHERED_FOR.max(self.redo_took * SHARE);
+        self.redo_at.get_or_insert_with(|| Instant::now() + wait);
     }
 
     /// Finds out about all destinations again, if paths have changed and it is time.
     pub fn follow_paths(&mut self, seen: Seen<'_>) -> Changed {
-        if self.redo_at.take_if(|at| *at <= Instant::now()).is_none() {
+        let now = Instant::now();
+        if self.redo_at.take_if(|at| *at <= now).is_none() {
             return Changed::new();
         }
         let indices: Vec<u32> = self.policies.keys().copied().collect();
-        self.redo(indices, seen)
+        let changed = self.redo(indices, seen);
+        self.redo_took = now.elapsed();
+        changed
     }
 
     fn redo(&mut self, indices: impl IntoIterator<Item = u32>, seen: Seen<'_>) -> Changed {
@@ -342,6 +352,10 @@ mod tests {
         world.mtus.redo_at = Some(Instant::now());
         assert_eq!(world.mtus.follow_paths(seen), changed(NET, Some(1346)));
         assert_eq!(world.mtus.follow_paths(seen), Changed::new());
+        // The more it takes, the more rarely it is done.
+        world.mtus.redo_took = Duration::from_secs(1);
+        world.mtus.paths_changed();
+        assert!(world.mtus.redo_at.unwrap() > Instant::now() + Duration::from_secs(40));
         // Never less than Linux takes.
         let path = |_: &Sa| Some(300);
         let seen = Seen { databases: &world.databases, path: &path };
