@@ -117,10 +117,10 @@ impl Executor {
     /// Sends what is sealed by now.
     pub(crate) fn send_done_seals(&mut self, view: &View) {
         while let Some(mut done) = self.crypt.poll_seals() {
-            match done.onward.is_empty() {
-                true => self.send_sealed(view, &mut done),
-                false => self.send_some_onward(view, &mut done),
+            if !done.onward.is_empty() {
+                self.hand_onward(view, &mut done);
             }
+            self.send_sealed(view, &mut done);
             self.crypt.put_back_seals(done);
         }
     }
@@ -145,25 +145,21 @@ impl Executor {
         out.counters.work.encrypted.add(encrypted);
     }
 
-    /// [`Executor::send_sealed`] where packets go on to homes of further SAs. What goes on counts there.
+    /// Takes the packets out of what has been sealed that go on to homes of further SAs. They count there.
     #[cold]
     #[inline(never)]
-    fn send_some_onward(&mut self, view: &View, seals: &mut Seals) {
-        let Executor { crypt, out, .. } = self;
+    fn hand_onward(&mut self, view: &View, seals: &mut Seals) {
         let Seals { packets, work, onward, .. } = seals;
         let mut onward = onward.drain(..).peekable();
-        for (at, (packet, work)) in packets.drain(..).zip(&*work).enumerate() {
+        for (at, packet) in core::mem::take(packets).into_iter().enumerate() {
             let onward = onward.next_if(|(place, _)| usize::from(*place) == at);
-            match (work.end, onward, work.exit()) {
-                (Some(reason), ..) => out.drop(packet, reason),
-                (None, Some((_, onward)), _) => send_onward(view, out, packet, onward),
-                (None, None, Exit::Ready(adjacency)) => {
-                    out.counters.work.encrypted.add(1);
-                    out.send(adjacency.slot.into(), packet);
-                }
-                (None, None, Exit::To(to)) => {
-                    out.counters.work.encrypted.add(1);
-                    send_sealed_to(view, out, packet, to, &mut crypt.ivs);
+            let is_sealed = work.get(at).is_some_and(|work| work.end.is_none());
+            match onward.filter(|_| is_sealed) {
+                Some((_, onward)) => send_onward(view, &mut self.out, packet, onward),
+                None => {
+                    work.swap(packets.len(), at);
+                    // As many as there were.
+                    let _ = packets.try_push(packet);
                 }
             }
         }
