@@ -12,7 +12,7 @@ use dataplane::{
     Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, PortKind,
     Tables, Team, Waker, Worker, WorkerParts,
 };
-use esp::{IvSource, LiveNumbers, Sa, Sealing};
+use esp::{Deflate, IvSource, LiveNumbers, Sa, Sealing};
 use forward::fragment;
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use outcome::DropReason;
@@ -85,6 +85,8 @@ pub(crate) struct Gateway {
     /// ([`mem::Allocator`]). Keys that outlive the rest of their SA lie apart from it in the next gateway of
     /// this process.
     pub(crate) peers: Vec<Sa>,
+    /// Those around them, where there are two.
+    around: Vec<Sa>,
     /// Peers' ends that take their places with the next pass of packets.
     successors: Vec<(usize, Sa)>,
     pub(crate) worker: Worker,
@@ -184,7 +186,7 @@ impl Gateway {
             databases.put_policy(policy);
         }
         if path == Path::Esp
-            && let Some(sa) = all_peers.first().and_then(|peers| peers.first())
+            && let Some(sa) = all_peers.first().and_then(|(peers, _)| peers.first())
         {
             let (size, max) = (traffic.size, sa.max_inner_len(MTU as usize));
             if size > max {
@@ -212,7 +214,7 @@ impl Gateway {
         let mut first_databases = Some(databases);
         let mut gateways: Vec<Gateway> = Vec::with_capacity(places.len());
         let parts = places.iter().zip(all_peers).zip(stocks).zip(teams).zip(wakers);
-        for ((((place, peers), stock), team), waker) in parts {
+        for ((((place, (peers, around)), stock), team), waker) in parts {
             let counters = Arc::new(Counters::default());
             let (events, keep_events) =
                 dataplane::channel().map_err(BenchError::system("make an eventfd"))?;
@@ -273,6 +275,7 @@ impl Gateway {
                 inside,
                 outside,
                 peers,
+                around,
                 successors: Vec::new(),
                 fresh: false,
                 engine: provider.engine()?,
@@ -510,34 +513,30 @@ impl Gateway {
 
     /// Writes every packet as its peer sends it, under ESP or AH; the span is the IP packet.
     fn write_sealed(&mut self) -> Result<(), BenchError> {
-        let Gateway { flows, peers, traffic, ivs, engine, suite, .. } = self;
+        let Gateway { flows, peers, around, traffic, ivs, engine, suite, stock, .. } = self;
         let wrong = || BenchError::Wrong { suite: *suite };
-        for burst in self.stock.chunks_mut(BURST_LEN) {
-            let mut sealings: ArrayVec<(&Sa, Sealing), BURST_LEN> = ArrayVec::new();
-            let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
-            for packet in &mut *burst {
-                let flow = flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
-                let sa = peers.get(traffic.sa(flow)).ok_or_else(wrong)?;
-                let start = HEADROOM + HEADER_LEN + sa.headroom();
-                packet.span = Span { start, len: traffic.size };
-                traffic.write(flow, packet.data_mut());
+        let mut deflate = Deflate::default();
+        let flow_of = |packet: &Packet| {
+            flows.get(packet.frame.index() as usize).map_or(0, |flow| *flow as usize)
+        };
+        for packet in &mut *stock {
+            let flow = flow_of(packet);
+            let sa = peers.get(traffic.sa(flow)).ok_or_else(wrong)?;
+            let more = around.get(traffic.sa(flow)).map_or(0, Sa::headroom);
+            let start = HEADROOM + HEADER_LEN + sa.headroom() + more;
+            packet.span = Span { start, len: traffic.size };
+            traffic.write(flow, packet.data_mut());
+            if sa.is_ipcomp() {
                 let h = parse_ip(packet.data()).map_err(|_| wrong())?;
                 let (span, buffer) = (packet.span, packet.frame.bytes_mut());
-                let number = sa.lease(1).ok().and_then(|mut lease| lease.next());
-                let number = number.ok_or_else(wrong)?;
-                let sealing = sa.seal_prepare(buffer, span, &h, number, ivs, MTU as usize);
-                let sealing = sealing.map_err(|_| wrong())?;
-                let bytes = buffer.get_mut(sealing.esp.range()).ok_or_else(wrong)?;
-                jobs.push(Job::esp(sa.session(), Op::Seal, bytes, None));
-                sealings.push((sa, sealing));
+                let compressed = sa.compress(buffer, span, &h, &mut deflate);
+                packet.span = compressed.map_err(|_| wrong())?;
             }
-            engine.run(&mut jobs);
-            let statuses: ArrayVec<JobStatus, BURST_LEN> =
-                jobs.iter().map(|job| job.status).collect();
-            drop(jobs);
-            for ((packet, (sa, sealing)), status) in burst.iter_mut().zip(sealings).zip(statuses) {
-                let sealed = sa.seal_finish(packet.frame.bytes_mut(), &sealing, status);
-                packet.span = sealed.map_err(|_| wrong())?;
+        }
+        for sas in [peers, around] {
+            if sas.first().is_some_and(|sa| !sa.is_ipcomp()) {
+                let sa_of = |packet: &Packet| sas.get(traffic.sa(flow_of(packet)));
+                seal(stock, sa_of, ivs, &mut **engine).ok_or_else(wrong)?;
             }
         }
         Ok(())
@@ -572,6 +571,36 @@ impl Gateway {
         }
         Ok(())
     }
+}
+
+/// Seals each packet by its SA; the span is the IP packet, before and after.
+fn seal<'s>(
+    stock: &mut [Packet],
+    sa_of: impl Fn(&Packet) -> Option<&'s Sa>,
+    ivs: &mut IvSource,
+    engine: &mut dyn Engine,
+) -> Option<()> {
+    for burst in stock.chunks_mut(BURST_LEN) {
+        let mut sealings: ArrayVec<(&Sa, Sealing), BURST_LEN> = ArrayVec::new();
+        let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
+        for packet in &mut *burst {
+            let sa = sa_of(packet)?;
+            let h = parse_ip(packet.data()).ok()?;
+            let (span, buffer) = (packet.span, packet.frame.bytes_mut());
+            let number = sa.lease(1).ok().and_then(|mut lease| lease.next())?;
+            let sealing = sa.seal_prepare(buffer, span, &h, number, ivs, MTU as usize).ok()?;
+            let bytes = buffer.get_mut(sealing.esp.range())?;
+            jobs.push(Job::esp(sa.session(), Op::Seal, bytes, None));
+            sealings.push((sa, sealing));
+        }
+        engine.run(&mut jobs);
+        let statuses: ArrayVec<JobStatus, BURST_LEN> = jobs.iter().map(|job| job.status).collect();
+        drop(jobs);
+        for ((packet, (sa, sealing)), status) in burst.iter_mut().zip(sealings).zip(statuses) {
+            packet.span = sa.seal_finish(packet.frame.bytes_mut(), &sealing, status).ok()?;
+        }
+    }
+    Some(())
 }
 
 /// The identification of an IPv4 packet.
@@ -630,15 +659,19 @@ fn install(
         // One SA after the other, as an IKE daemon installs them: what belongs to one is allocated in
         // turn.
         for direction in BOTH {
-            let config = traffic.shape.sa(world::sa_config(suite, direction, n, 0));
-            let session = provider.session(suite, &world::keys(suite, direction, n))?;
-            key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
-            if direction == traffic.direction {
-                used.push(session.clone());
+            for config in traffic.shape.sas(world::sa_config(suite, direction, n, 0)) {
+                let session = match config.params.suite {
+                    Suite::None => Session::none(),
+                    suite => provider.session(suite, &world::keys(suite, direction, n))?,
+                };
+                key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
+                if direction == traffic.direction {
+                    used.push(session.clone());
+                }
+                let live = LiveNumbers::on_heap(config.params.replay_window);
+                let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
+                databases.add_sa(config, sa).map_err(|_| wrong())?;
             }
-            let live = LiveNumbers::on_heap(config.params.replay_window);
-            let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
-            databases.add_sa(config, sa).map_err(|_| wrong())?;
         }
     }
     let with_sas = resident_bytes();
@@ -658,15 +691,25 @@ fn install(
     Ok((used, built))
 }
 
-/// The peers' ends of the SAs that the traffic uses. They share the keys.
-fn peers(sessions: &[Session], suite: Suite, traffic: &Traffic) -> Result<Vec<Sa>, BenchError> {
-    let peers = sessions.iter().zip(0..).map(|(session, n)| {
-        let config = traffic.shape.sa(world::sa_config(suite, traffic.direction, n, 0));
+/// The peers' ends of the SAs that the traffic uses, and of those around them. They share the keys.
+fn peers(
+    sessions: &[Session],
+    suite: Suite,
+    traffic: &Traffic,
+) -> Result<(Vec<Sa>, Vec<Sa>), BenchError> {
+    let (mut peers, mut around) = (Vec::new(), Vec::new());
+    let tunnels = 0..traffic.sas as u32;
+    let configs = tunnels.flat_map(|n| {
+        let config = world::sa_config(suite, traffic.direction, n, 0);
+        traffic.shape.sas(config).into_iter().enumerate()
+    });
+    for (session, (layer, config)) in sessions.iter().zip(configs) {
         let live = LiveNumbers::on_heap(config.params.replay_window);
         let sa = Sa::new(config.params, session.clone(), live);
-        sa.map_err(|_| BenchError::Wrong { suite })
-    });
-    peers.collect()
+        let sa = sa.map_err(|_| BenchError::Wrong { suite })?;
+        if layer == 0 { peers.push(sa) } else { around.push(sa) }
+    }
+    Ok((peers, around))
 }
 
 /// Opens one packet that the gateway has sealed; between its IP header and ESP, or AH, lie `encap_len` bytes.

@@ -1,13 +1,15 @@
-//! Which headers packets have: the IP version, ESP or AH, and whether ESP is in UDP or in fragments.
+//! Which headers packets have: the IP version, ESP or AH or both, IPComp, and whether ESP is in UDP or in
+//! fragments.
 //!
 //! The world and its traffic are written down in IPv4; in IPv6 each address has the same low-order
 //! bits.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use esp::{Protocol, UdpEncap};
+use crypto::{Integrity, Suite};
+use esp::{Mode, Protocol, UdpEncap};
 use forward::{NeighbourEntry, RouteEntry};
-use policy::{PolicyConfig, Prefix, SaConfig};
+use policy::{PolicyConfig, Prefix, SaConfig, Template};
 use wire::ethernet::EtherType;
 use wire::natt;
 use wire::{protocol, udp};
@@ -23,6 +25,20 @@ pub(crate) struct Shape {
     pub(crate) ah: bool,
     /// What arrives under ESP does so in two fragments.
     pub(crate) in_two: bool,
+    /// An SA around or inside of that one.
+    pub(crate) nested: Nested,
+}
+
+/// Two SAs, one inside the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Nested {
+    /// There is one SA.
+    #[default]
+    No,
+    /// AH in transport mode is around the tunnel.
+    InAh,
+    /// The tunnel is IPComp's, and the SA is of transport mode around it.
+    Compressed,
 }
 
 impl Shape {
@@ -61,6 +77,27 @@ impl Shape {
         config
     }
 
+    /// The SA of the world with these headers, and those that protect the same packets; the innermost first.
+    pub(crate) fn sas(self, config: SaConfig) -> Vec<SaConfig> {
+        let tunnel = self.sa(config);
+        let mut other = tunnel.clone();
+        match self.nested {
+            Nested::No => vec![tunnel],
+            Nested::InAh => {
+                (other.params.protocol, other.params.mode) = (Protocol::Ah, Mode::Transport);
+                other.params.suite = Suite::integrity_only(Integrity::Sha256_128);
+                vec![tunnel, other]
+            }
+            Nested::Compressed => {
+                (other.params.protocol, other.params.suite) = (Protocol::IpComp, Suite::None);
+                (other.params.spi, other.params.replay_window) = (CPI, 0);
+                let mut around = tunnel;
+                around.params.mode = Mode::Transport;
+                vec![other, around]
+            }
+        }
+    }
+
     /// A policy of the world for them.
     pub(crate) fn policy(self, mut config: PolicyConfig) -> PolicyConfig {
         let selector = &mut config.selector;
@@ -71,6 +108,22 @@ impl Shape {
                 template.protocol = protocol::AH;
             }
         }
+        let Some(tunnel) = config.templates.first().copied() else { return config };
+        let transport = |protocol| Template {
+            src: self.addr(Ipv4Addr::UNSPECIFIED),
+            dst: self.addr(Ipv4Addr::UNSPECIFIED),
+            protocol,
+            mode: Mode::Transport,
+            ..tunnel
+        };
+        config.templates = match self.nested {
+            Nested::No => vec![tunnel],
+            Nested::InAh => vec![tunnel, transport(protocol::AH)],
+            Nested::Compressed => {
+                let comp = Template { protocol: protocol::IPCOMP, ..tunnel };
+                vec![comp, transport(tunnel.protocol)]
+            }
+        };
         config
     }
 
@@ -98,6 +151,9 @@ impl Shape {
         if self.encap { udp::HEADER_LEN } else { 0 }
     }
 }
+
+/// The only one: nested shapes are of one tunnel.
+const CPI: u32 = 0x1234;
 
 /// 2001:db8::/96: the world's IPv4 addresses fill the rest.
 const NETWORK: u128 = 0x2001_0db8 << 96;
