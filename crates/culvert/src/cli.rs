@@ -4,6 +4,7 @@ mod bench;
 mod engine;
 mod metrics;
 mod number;
+mod top;
 mod why;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
 pub use engine::EngineChoice;
 pub use metrics::MetricsArgs;
+pub use top::TopArgs;
 pub use why::WhyArgs;
 
 /// A fast path for IPsec on Linux.
@@ -70,6 +72,11 @@ pub enum Command {
     /// neighbour that gives it, then the verdict, and what would change it.
     #[command(after_help = why::EXAMPLES)]
     Why(WhyArgs),
+    /// Rates of ports, workers, SAs, policies and drops, live.
+    ///
+    /// Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for scripts.
+    #[command(after_help = top::KEYS)]
+    Top(TopArgs),
     /// What the daemon counts, for Prometheus (OpenMetrics).
     ///
     /// Printed once, or served by HTTP. Series per SA and policy are bounded in number; the rest does not

@@ -36,7 +36,7 @@ pub enum Request {
 }
 
 /// `culvert status`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {
     /// Instance.
     pub name: String,
@@ -92,7 +92,7 @@ pub struct Worker {
 }
 
 /// One line of `culvert sa`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sa {
     /// `0x…`.
     pub spi: String,
@@ -159,7 +159,7 @@ pub struct Sa {
 }
 
 /// One line of `culvert policy`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Policy {
     /// The database's number.
     pub index: u32,
@@ -196,7 +196,7 @@ pub struct Policy {
 }
 
 /// One line of `culvert port`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Port {
     /// Interface.
     pub interface: String,
@@ -326,7 +326,7 @@ pub struct Outcomes {
 }
 
 /// `culvert drops`.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Drops {
     /// Count by reason; every reason is there.
     pub drops: BTreeMap<String, u64>,

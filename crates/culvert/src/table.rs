@@ -112,6 +112,15 @@ pub fn si(value: u64) -> String {
     value.to_string()
 }
 
+/// A rate, as [`si`]; below ten with a decimal.
+pub fn rate(per_second: f64) -> String {
+    match per_second {
+        0.0 => "0".into(),
+        small if small < 9.95 => format!("{small:.1}"),
+        large => si(large.round() as u64),
+    }
+}
+
 /// A time span: `42s`, `3m05s`, `2h10m`, `5d03h`.
 pub fn span(seconds: u64) -> String {
     match seconds {
@@ -141,6 +150,8 @@ mod tests {
         assert_eq!(si(9999), "9999");
         assert_eq!(si(12345), "12.3k");
         assert_eq!(si(4_560_000), "4.56M");
+        assert_eq!((rate(0.0), rate(0.25), rate(9.96)), ("0".into(), "0.2".into(), "10".into()));
+        assert_eq!(rate(12_345.6), "12.3k");
         assert_eq!(span(59), "59s");
         assert_eq!(span(185), "3m05s");
         assert_eq!(span(7800), "2h10m");

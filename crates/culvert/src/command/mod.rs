@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod bench;
+mod collect;
 pub mod docs;
 pub mod doctor;
 pub mod exec;
@@ -9,4 +10,5 @@ mod live;
 pub mod metrics;
 pub mod requests;
 pub mod show;
+pub mod top;
 pub mod why;

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::collect::Seen;
+use crate::command::collect::Seen;
 use crate::report::{Policy, Port, Sa, Stats, Status, Worker};
 
 /// Names and values of a series' labels.

@@ -3,14 +3,13 @@
 //! A client of the daemon's as every other command: the daemon listens to nobody else for it, and pays for a
 //! scrape what it pays for the commands that show the same.
 
-mod collect;
 mod families;
 mod serve;
 
 use std::error::Error;
 
+use super::collect::{Limits, collect};
 use crate::cli::MetricsArgs;
-use collect::{Limits, collect};
 
 /// Prints what there is now, or serves it until it is stopped.
 pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>> {

@@ -1,9 +1,9 @@
-//! What a scrape asks the daemon.
+//! Everything that the daemon counts, asked at once.
 
 use crate::client::{ClientError, ask};
 use crate::report::{Drops, Policy, Port, Request, Sa, Stats, Status};
 
-/// How many of a kind have series of their own; with more there are the sums alone.
+/// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// SAs.
@@ -13,6 +13,7 @@ pub struct Limits {
 }
 
 /// What the daemon said.
+#[derive(Clone, Debug, Default)]
 pub struct Seen {
     pub status: Status,
     pub stats: Stats,

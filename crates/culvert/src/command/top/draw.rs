@@ -1,0 +1,260 @@
+//! The picture.
+
+use std::collections::VecDeque;
+
+use ratatui::Frame;
+use ratatui::layout::{Alignment, Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
+
+use super::sample::Pair;
+use super::sheet::Sheet;
+use super::state::{Page, State};
+use crate::command::collect::Seen;
+use crate::report::{Policy, Sa};
+use crate::table::{rate, span};
+
+/// Bits a second that ports received, one for each look.
+pub type History = VecDeque<u64>;
+
+const KEYS: &str = "1-4 page  arrows line  Enter open  s sort  r turn  / filter  p hold  q end";
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
+
+/// Draws the page.
+pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &History) {
+    let [head, graph, body, foot] = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(3),
+        Constraint::Fill(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(pair, state)), head);
+    let levels: Vec<u64> = history.iter().copied().collect();
+    let from = levels.len().saturating_sub(graph.width.into());
+    frame.render_widget(Sparkline::default().data(levels.get(from..).unwrap_or_default()), graph);
+    match state.shown(pair) {
+        Some(sheet) if state.is_open => {
+            frame.render_widget(
+                Paragraph::new(opened(pair.seen(), &sheet, state)).wrap(Wrap { trim: false }),
+                body,
+            );
+        }
+        Some(sheet) => table(frame, body, &sheet, Some(state)),
+        None => overview(frame, body, pair),
+    }
+    let filter = match (state.is_typing, state.filter.is_empty()) {
+        (true, _) => format!("/{}_", state.filter),
+        (false, false) => format!("only {:?}; Esc shows all", state.filter),
+        (false, true) => KEYS.into(),
+    };
+    frame.render_widget(Paragraph::new(filter), foot);
+}
+
+fn heading(pair: &Pair<'_>, state: &State) -> Vec<Line<'static>> {
+    let status = &pair.seen().status;
+    let (rx, tx) = pair.throughput();
+    let warnings = match status.warnings.len() {
+        0 => String::new(),
+        n => format!("  {n} warnings (culvert status)"),
+    };
+    let held = if state.is_held { "  HELD" } else { "" };
+    let first = format!(
+        "culvert {}  up {}  {} SAs  {} policies  drops {}/s{warnings}{held}",
+        status.name,
+        span(status.uptime_s),
+        status.sas,
+        status.policies,
+        rate(pair.drop_rate()),
+    );
+    let rates = Span::raw(format!(" in {}bit/s  out {}bit/s", rate(rx), rate(tx)));
+    let pages = Page::ALL.iter().enumerate().flat_map(|(n, page)| {
+        let style = if *page == state.page { REVERSED } else { Style::new() };
+        [Span::styled(format!(" {} {} ", n + 1, page.title()), style), Span::raw(" ")]
+    });
+    vec![Line::from(first), pages.chain([rates]).collect()]
+}
+
+fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
+    let sheets = [pair.ports(), pair.workers(), pair.drops()];
+    let heights = sheets.each_ref().map(|sheet| Constraint::Length(sheet.rows.len() as u16 + 2));
+    let areas: [Rect; 3] = Layout::vertical(heights).areas(area);
+    for (sheet, area) in sheets.iter().zip(areas) {
+        table(frame, area, sheet, None);
+    }
+}
+
+/// A table; with a state its chosen line is marked, and the column that it is sorted by.
+fn table(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, state: Option<&State>) {
+    if sheet.rows.is_empty() {
+        let text = match sheet.title {
+            "drops" => "nothing was dropped".to_owned(),
+            title => format!("no {title} here, or too many to list (--max)"),
+        };
+        return frame.render_widget(Paragraph::new(text), area);
+    }
+    let is_right = |column: usize| sheet.head.get(column).is_some_and(|h| h.starts_with('>'));
+    let cell = |column: usize, text: String| {
+        let side = if is_right(column) { Alignment::Right } else { Alignment::Left };
+        Line::from(text).alignment(side)
+    };
+    let heads = sheet.head.iter().enumerate().map(|(column, head)| {
+        let is_sorted = state.is_some_and(|state| state.column == column);
+        let mark = if is_sorted { "*" } else { "" };
+        cell(column, format!("{mark}{}", head.trim_start_matches('>')))
+    });
+    let width = |column: usize| {
+        let head = sheet.head.get(column).map_or(0, |head| head.trim_start_matches('>').len() + 1);
+        let cells = sheet.rows.iter().filter_map(|row| row.get(column));
+        let widest = cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0);
+        Constraint::Length(head.max(widest) as u16)
+    };
+    let rows = sheet.rows.iter().map(|row| {
+        Row::new(row.iter().enumerate().map(|(column, c)| cell(column, c.text.clone())))
+    });
+    let widths: Vec<Constraint> = (0..sheet.head.len()).map(width).collect();
+    let table = Table::new(rows, widths)
+        .header(Row::new(heads).style(BOLD))
+        .column_spacing(1)
+        .row_highlight_style(REVERSED)
+        .block(Block::new());
+    let mut chosen = TableState::new().with_selected(state.map(|state| state.line));
+    frame.render_stateful_widget(table, area, &mut chosen);
+}
+
+/// All of the chosen line, and what belongs to it.
+fn opened(seen: &Seen, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
+    let Some(row) = sheet.rows.get(state.line.min(sheet.rows.len().saturating_sub(1))) else {
+        return vec![Line::from("it has gone; Esc goes back")];
+    };
+    let first = row.first().map_or("", |cell| cell.text.as_str());
+    let mut lines: Vec<Line<'static>> = sheet
+        .head
+        .iter()
+        .zip(row)
+        .map(|(head, cell)| {
+            Line::from(format!("{:<12} {}", head.trim_start_matches('>').to_lowercase(), cell.text))
+        })
+        .collect();
+    let policies = seen.policies.iter().flatten();
+    match state.page {
+        Page::Sas => {
+            let sa = seen.sas.iter().flatten().find(|sa| sa.spi == first);
+            lines.extend(sa.into_iter().flat_map(of_sa));
+            let reqid = sa.map(|sa| format!("reqid {}", sa.reqid));
+            let is_its = |p: &&Policy| {
+                reqid
+                    .as_ref()
+                    .is_some_and(|id| p.templates.iter().any(|t| t.ends_with(id.as_str())))
+            };
+            lines.push(Line::styled("policies that ask for it", BOLD));
+            lines.extend(policies.filter(is_its).map(|policy| {
+                Line::from(format!(
+                    "  {} {} {} > {}, {} packets",
+                    policy.index, policy.direction, policy.src, policy.dst, policy.packets
+                ))
+            }));
+        }
+        Page::Policies => {
+            let policy = policies.into_iter().find(|policy| policy.index.to_string() == first);
+            let templates = policy.into_iter().flat_map(|policy| policy.templates.iter());
+            lines.push(Line::styled("protected by", BOLD));
+            lines.extend(templates.map(|template| Line::from(format!("  {template}"))));
+        }
+        Page::Drops | Page::Overview => {
+            lines.push(Line::from("culvert why ... tells what would be done with a packet"));
+        }
+    }
+    lines
+}
+
+fn of_sa(sa: &Sa) -> Vec<Line<'static>> {
+    let mut lines = vec![
+        format!("suite        {}, {}", sa.suite, sa.mode),
+        format!("packets      {}, {} bytes", sa.packets, sa.bytes),
+        format!(
+            "sequence     {} sent, {} received, window {}",
+            sa.sent_seq, sa.received_seq, sa.replay_window
+        ),
+        format!(
+            "refused      {} late, {} duplicate, {} with a wrong ICV",
+            sa.late_drops, sa.duplicate_drops, sa.integrity_drops
+        ),
+    ];
+    lines.extend(sa.inner_mtu.map(|mtu| format!("inner mtu    {mtu}")));
+    lines.extend(sa.why.as_ref().map(|why| format!("kernel       {why}")));
+    lines.into_iter().map(Line::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::crossterm::event::KeyCode;
+
+    use super::*;
+    use crate::command::top::sample::tests::looks;
+
+    /// The lines of a terminal of this size, after these keys.
+    fn screen((width, height): (u16, u16), keys: &[KeyCode]) -> Vec<String> {
+        let (before, now) = looks();
+        let pair = Pair::new(&before, &now);
+        let mut state = State::default();
+        for key in keys {
+            let shown = state.shown(&pair).map_or((0, 0), |s| (s.head.len(), s.rows.len()));
+            state.press((*key).into(), shown.0, shown.1);
+        }
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).expect("in memory");
+        let history = [1, 2, 3].into();
+        terminal.draw(|frame| draw(frame, &pair, &state, &history)).expect("in memory");
+        let buffer = terminal.backend().buffer();
+        let line = |y| (0..width).map(|x| buffer[(x, y)].symbol()).collect::<String>();
+        (0..height).map(|y| line(y).trim_end().to_owned()).collect()
+    }
+
+    fn has(screen: &[String], text: &str) -> bool {
+        screen.iter().any(|line| line.contains(text))
+    }
+
+    #[test]
+    fn a_terminal_of_80_by_24_has_room_for_every_page() {
+        let overview = screen((80, 24), &[]);
+        assert!(overview[0].starts_with("culvert gw  up 0s  1 SAs  1 policies  drops 0/s"));
+        for text in ["1 overview", "in 1.00Mbit/s", "wan", "WORKER", "in-integrity", "q end"] {
+            assert!(has(&overview, text), "{text}: {overview:#?}");
+        }
+        let sas = screen((80, 24), &[KeyCode::Char('2')]);
+        assert!(has(&sas, "0x00001001") && has(&sas, "*PPS"), "{sas:#?}");
+        let policies = screen((80, 24), &[KeyCode::Char('3')]);
+        assert!(has(&policies, "10.1.0.0/24") && has(&policies, "protect"), "{policies:#?}");
+    }
+
+    #[test]
+    fn an_open_line_shows_what_belongs_to_it() {
+        let sa = screen((80, 24), &[KeyCode::Char('2'), KeyCode::Enter]);
+        assert!(
+            has(&sa, "packets      7000") && has(&sa, "17 out 10.1.0.0/24 > 10.2.0.0/24"),
+            "{sa:#?}"
+        );
+        let policy = screen((80, 24), &[KeyCode::Char('3'), KeyCode::Enter]);
+        assert!(has(&policy, "tunnel 192.0.2.1 - 192.0.2.2 reqid 7"), "{policy:#?}");
+    }
+
+    #[test]
+    fn a_filter_that_fits_nothing_leaves_an_empty_page() {
+        let keys = ['2', '/', 'x', 'y'].map(KeyCode::Char);
+        let none = screen((80, 24), &keys);
+        assert!(!has(&none, "0x00001001") && has(&none, "/xy_"), "{none:#?}");
+    }
+
+    #[test]
+    fn the_smallest_terminal_does_not_break_it() {
+        for size in [(1, 1), (5, 3), (20, 4), (300, 80)] {
+            for page in ['1', '2', '3', '4'] {
+                screen(size, &[KeyCode::Char(page), KeyCode::Enter]);
+            }
+        }
+    }
+}

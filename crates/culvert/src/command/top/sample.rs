@@ -1,0 +1,267 @@
+//! Two looks at the daemon, and the rates between them.
+
+use std::collections::HashMap;
+use std::time::Instant;
+
+use outcome::DropReason;
+
+use super::sheet::{Cell, Sheet};
+use crate::command::collect::Seen;
+use crate::report::{Policy, Port, Sa};
+
+/// What the daemon said, and when.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub seen: Seen,
+}
+
+/// Two looks, one after the other.
+pub struct Pair<'l> {
+    before: &'l Look,
+    now: &'l Look,
+}
+
+impl<'l> Pair<'l> {
+    /// Of two looks; rates are 0 where there is no time between them.
+    pub fn new(before: &'l Look, now: &'l Look) -> Pair<'l> {
+        Pair { before, now }
+    }
+
+    /// The later one.
+    pub fn seen(&self) -> &'l Seen {
+        &self.now.seen
+    }
+
+    /// How much a count has grown each second. One that is smaller than before began anew.
+    fn rate(&self, before: Option<u64>, now: u64) -> f64 {
+        let seconds = self.now.at.saturating_duration_since(self.before.at).as_secs_f64();
+        let grown = now.saturating_sub(before.filter(|before| *before <= now).unwrap_or(now));
+        if seconds > 0.0 { grown as f64 / seconds } else { 0.0 }
+    }
+
+    /// Bits that all ports received and sent each second.
+    pub fn throughput(&self) -> (f64, f64) {
+        let sum = |look: &Look, count: fn(&Port) -> u64| look.seen.ports.iter().map(count).sum();
+        let rate = |count| self.rate(Some(sum(self.before, count)), sum(self.now, count)) * 8.0;
+        (rate(|port| port.rx_bytes), rate(|port| port.tx_bytes))
+    }
+
+    /// Packets dropped each second.
+    pub fn drop_rate(&self) -> f64 {
+        let dropped = |look: &Look| look.seen.stats.outcomes.dropped;
+        self.rate(Some(dropped(self.before)), dropped(self.now))
+    }
+
+    /// Ports.
+    pub fn ports(&self) -> Sheet {
+        let old = index(&self.before.seen.ports, |port| port.interface.clone());
+        let rows = self.now.seen.ports.iter().map(|port| {
+            let old = old.get(&port.interface);
+            let rate = |count: fn(&Port) -> u64| self.rate(old.map(|old| count(old)), count(port));
+            vec![
+                Cell::text(&port.interface),
+                Cell::text(&port.state),
+                Cell::packets(rate(|port| port.rx_packets)),
+                Cell::bits(rate(|port| port.rx_bytes)),
+                Cell::packets(rate(|port| port.tx_packets)),
+                Cell::bits(rate(|port| port.tx_bytes)),
+                Cell::packets(rate(|port| port.passed_to_linux)),
+            ]
+        });
+        Sheet::new(
+            "ports",
+            &["PORT", "STATE", ">RX PPS", ">RX BIT/S", ">TX PPS", ">TX BIT/S", ">TO LINUX"],
+            rows,
+        )
+    }
+
+    /// Workers.
+    pub fn workers(&self) -> Sheet {
+        let old = &self.before.seen.stats.by_worker;
+        let rows = self.now.seen.stats.by_worker.iter().enumerate().map(|(n, now)| {
+            let old = old.get(n);
+            let work = |name: &str| {
+                let count = |work: &std::collections::BTreeMap<String, u64>| {
+                    work.get(name).copied().unwrap_or(0)
+                };
+                self.rate(old.map(|old| count(&old.work)), count(&now.work))
+            };
+            let workers = &self.now.seen.status.workers;
+            let cpu = workers.get(n).and_then(|worker| worker.cpu);
+            vec![
+                Cell::text(&n.to_string()),
+                Cell::text(&cpu.map_or_else(|| "any".into(), |cpu| cpu.to_string())),
+                Cell::packets(self.rate(old.map(|old| old.received), now.received)),
+                Cell::packets(work("encrypted")),
+                Cell::packets(work("decrypted")),
+                Cell::packets(work("flow-misses")),
+                Cell::packets(self.rate(old.map(|old| old.handed_over), now.handed_over)),
+                Cell::packets(self.rate(old.map(|old| old.outcomes.dropped), now.outcomes.dropped)),
+            ]
+        });
+        let head = [
+            "WORKER",
+            "CORE",
+            ">PPS",
+            ">ENCRYPTED",
+            ">DECRYPTED",
+            ">MISSES",
+            ">HANDED ON",
+            ">DROPPED",
+        ];
+        Sheet::new("workers", &head, rows)
+    }
+
+    /// SAs, none if there are too many to list.
+    pub fn sas(&self) -> Sheet {
+        let key = |sa: &Sa| (sa.spi.clone(), sa.dst.clone(), sa.protocol.clone());
+        let old = index(self.before.seen.sas.as_deref().unwrap_or_default(), key);
+        let rows = self.now.seen.sas.iter().flatten().map(|sa| {
+            let old = old.get(&key(sa));
+            let rate = |count: fn(&Sa) -> u64| self.rate(old.map(|old| count(old)), count(sa));
+            vec![
+                Cell::text(&sa.spi),
+                Cell::text(&sa.src),
+                Cell::text(&sa.dst),
+                Cell::count(sa.reqid.into()),
+                Cell::text(if sa.placement == "kernel" { "kernel" } else { &sa.state }),
+                Cell::packets(rate(|sa| sa.packets)),
+                Cell::bits(rate(|sa| sa.bytes)),
+                Cell::packets(rate(|sa| sa.late_drops + sa.duplicate_drops + sa.integrity_drops)),
+                Cell::age(sa.age_s),
+            ]
+        });
+        let head = ["SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">AGE"];
+        Sheet::new("SAs", &head, rows)
+    }
+
+    /// Policies, none if there are too many to list.
+    pub fn policies(&self) -> Sheet {
+        let old = index(self.before.seen.policies.as_deref().unwrap_or_default(), |p| p.index);
+        let rows = self.now.seen.policies.iter().flatten().map(|policy| {
+            let old = old.get(&policy.index);
+            let rate =
+                |count: fn(&Policy) -> u64| self.rate(old.map(|old| count(old)), count(policy));
+            let action = match policy.has_sas {
+                Some(false) => format!("{} (no SA)", policy.action),
+                _ => policy.action.clone(),
+            };
+            vec![
+                Cell::count(policy.index.into()),
+                Cell::text(&policy.direction),
+                Cell::count(policy.priority.into()),
+                Cell::text(&policy.src),
+                Cell::text(&policy.dst),
+                Cell::text(&action),
+                Cell::packets(rate(|policy| policy.packets)),
+                Cell::bits(rate(|policy| policy.bytes)),
+            ]
+        });
+        let head = [">INDEX", "DIR", ">PRIO", "SRC", "DST", "ACTION", ">PPS", ">BIT/S"];
+        Sheet::new("policies", &head, rows)
+    }
+
+    /// Reasons for which packets were dropped.
+    pub fn drops(&self) -> Sheet {
+        let (old, now) = (&self.before.seen.drops.drops, &self.now.seen.drops.drops);
+        let rows = DropReason::ALL.iter().filter_map(|reason| {
+            let count = now.get(reason.name()).copied().filter(|count| *count > 0)?;
+            Some(vec![
+                Cell::text(reason.name()),
+                Cell::packets(self.rate(old.get(reason.name()).copied(), count)),
+                Cell::count(count),
+                Cell::text(reason.text()),
+            ])
+        });
+        Sheet::new("drops", &["REASON", ">PPS", ">PACKETS", "MEANING"], rows)
+    }
+}
+
+fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMap<K, &T> {
+    all.iter().map(|one| (key(one), one)).collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::report::{Drops, Stats, Status};
+
+    /// Two looks, two seconds apart: a port, an SA of 1000 packets a second, a policy, and drops.
+    pub fn looks() -> (Look, Look) {
+        let look = |at, packets: u64| {
+            let port = Port {
+                interface: "wan".into(),
+                state: "up".into(),
+                rx_packets: packets,
+                rx_bytes: packets * 125,
+                ..Port::default()
+            };
+            let sa = Sa {
+                spi: "0x00001001".into(),
+                src: "192.0.2.1".into(),
+                dst: "192.0.2.2".into(),
+                reqid: 7,
+                state: "valid".into(),
+                packets,
+                ..Sa::default()
+            };
+            let policy = Policy {
+                index: 17,
+                direction: "out".into(),
+                src: "10.1.0.0/24".into(),
+                dst: "10.2.0.0/24".into(),
+                action: "protect".into(),
+                templates: vec!["tunnel 192.0.2.1 - 192.0.2.2 reqid 7".into()],
+                has_sas: Some(true),
+                packets,
+                ..Policy::default()
+            };
+            let drops = Drops { drops: [("in-integrity".to_owned(), packets / 1000)].into() };
+            let by_worker = vec![Stats { received: packets, ..Stats::default() }];
+            Look {
+                at,
+                seen: Seen {
+                    status: Status { name: "gw".into(), sas: 1, policies: 1, ..Status::default() },
+                    stats: Stats { by_worker, ..Stats::default() },
+                    drops,
+                    ports: vec![port],
+                    sas: Some(vec![sa]),
+                    policies: Some(vec![policy]),
+                },
+            }
+        };
+        let start = Instant::now();
+        (look(start, 5000), look(start + Duration::from_secs(2), 7000))
+    }
+
+    fn texts(sheet: &Sheet) -> Vec<&str> {
+        sheet.rows[0].iter().map(|cell| cell.text.as_str()).collect()
+    }
+
+    #[test]
+    fn rates_are_what_grew_each_second() {
+        let (before, now) = looks();
+        let pair = Pair::new(&before, &now);
+        assert_eq!(pair.throughput(), (1_000_000.0, 0.0));
+        assert_eq!(texts(&pair.ports())[..4], ["wan", "up", "1000", "1.00M"]);
+        assert_eq!(texts(&pair.workers())[2], "1000");
+        assert_eq!(texts(&pair.sas())[5], "1000");
+        assert_eq!(texts(&pair.drops())[..3], ["in-integrity", "1.0", "7"]);
+    }
+
+    #[test]
+    fn what_is_new_or_began_anew_has_no_rate_yet() {
+        let (before, mut now) = looks();
+        now.seen.ports[0].interface = "lan".into();
+        assert_eq!(texts(&Pair::new(&before, &now).ports())[2], "0");
+        // The daemon has restarted.
+        assert_eq!(texts(&Pair::new(&now, &before).sas())[5], "0");
+        let pair = Pair::new(&before, &before);
+        assert_eq!(texts(&pair.sas())[5], "0", "no time between");
+    }
+}
