@@ -134,7 +134,8 @@ def kebab(camel):
 def subcommands():
     """The commands of the binary, those below each, and all its long options: from the source."""
     folder = CRATES / "culvert" / "src"
-    source = (folder / "cli.rs").read_text() + (folder / "cli" / "bench.rs").read_text()
+    files = [folder / "cli.rs", *sorted((folder / "cli").glob("*.rs"))]
+    source = "".join(file.read_text() for file in files)
 
     def variants(enum):
         (body,) = re.findall(rf"pub enum {enum} {{\n(.*?)^}}", source, re.M | re.S)
@@ -142,6 +143,7 @@ def subcommands():
 
     fields = re.findall(r"#\[arg\(long\b.*?\)\]\n    pub (\w+):", source, re.S)
     options = {"--" + field.replace("_", "-") for field in fields} | {"--help", "--version"}
+    options |= {"--" + name for name in re.findall(r'#\[arg\(long = "([a-z-]+)"', source)}
     below = {"guard": variants("GuardCommand"), "bench": variants("BenchCommand")}
     return variants("Command"), below, options
 

@@ -121,8 +121,7 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             )
         }
     };
-    let mut steps = Vec::new();
-    let verdict = resolve_aloud(view, &probe.packet, &h, entry, &mut steps);
+    let (verdict, steps) = resolve_aloud(view, &probe.packet, &h, entry);
     Explanation { mark, steps, fate: Fate::of(&verdict.decision) }
 }
 

@@ -5,14 +5,14 @@ use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, Headers, protocol};
 
-use super::step::Step;
+use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::{Action, LinuxWay};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::tunnel::Tunnel;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet from an Ethernet port: ESP and AH for us are opened; the rest was taken because a policy
     /// may apply to it.
     pub(super) fn arrival(&mut self, ifindex: u32, mark: u32, is_to_many: bool) -> Decision {

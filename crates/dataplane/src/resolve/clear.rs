@@ -3,12 +3,12 @@
 use forward::IcmpCause;
 use outcome::DropReason;
 
-use super::step::Step;
+use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Forward, LinuxWay};
 use crate::packets::Origin;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet that no policy protects.
     pub(super) fn clear(&mut self, origin: Origin) -> Decision {
         match origin {

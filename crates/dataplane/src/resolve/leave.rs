@@ -6,11 +6,12 @@
 use outcome::DropReason;
 use policy::{Direction, Flow, Marks, PolicyEntry};
 
+use super::step::Notes;
 use super::{Decision, Draft, Question};
 use crate::flows::plan::{Action, LinuxWay};
 use crate::packets::Origin;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet whose outbound policy is left to Linux. One of a port goes back as it came, and to be
     /// forwarded; `way` is that of any other.
     pub(super) fn leave(&self, origin: Origin, way: Option<LinuxWay>) -> Decision {

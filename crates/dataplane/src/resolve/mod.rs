@@ -42,6 +42,7 @@ use wire::{Fragment, Headers};
 pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::{Limits, next_hop_of_all};
 pub(crate) use route::{NextHop, Route, route};
+use step::Notes;
 pub use step::{PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
@@ -75,7 +76,7 @@ pub(crate) enum Entry<'s> {
 }
 
 /// A packet that is resolved, and the policies asked so far.
-struct Question<'a> {
+struct Question<'a, N> {
     view: &'a View,
     packet: &'a [u8],
     h: &'a Headers,
@@ -88,12 +89,12 @@ struct Question<'a> {
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,
     /// Where each answer is noted, if somebody wants to know.
-    steps: Option<&'a mut Vec<Step>>,
+    notes: N,
 }
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
-    decide(view, packet, h, entry, false, None)
+    decide(view, packet, h, entry, (false, ())).0
 }
 
 /// As [`resolve`], with a note of each answer that the decision follows from.
@@ -102,9 +103,8 @@ pub(crate) fn resolve_aloud(
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
-    steps: &mut Vec<Step>,
-) -> Verdict {
-    decide(view, packet, h, entry, false, Some(steps))
+) -> (Verdict, Vec<Step>) {
+    decide(view, packet, h, entry, (false, Vec::new()))
 }
 
 /// Decides about a fragment whose headers `h` have the ports of its packet's first one.
@@ -114,17 +114,16 @@ pub(crate) fn resolve_fragment(
     h: &Headers,
     entry: Entry<'_>,
 ) -> Verdict {
-    decide(view, packet, h, entry, true, None)
+    decide(view, packet, h, entry, (true, ())).0
 }
 
-fn decide(
+fn decide<N: Notes>(
     view: &View,
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
-    knows_ports: bool,
-    steps: Option<&mut Vec<Step>>,
-) -> Verdict {
+    (knows_ports, notes): (bool, N),
+) -> (Verdict, N) {
     let asked = Asked::default();
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
@@ -137,21 +136,21 @@ fn decide(
         wants_own,
         too_big,
         is_for_flow: true,
-        steps,
+        notes,
     };
     let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, at_limit, wants_own, too_big, is_for_flow, .. } = question;
+    let Question { asked, at_limit, wants_own, too_big, is_for_flow, notes, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }
+    (Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }, notes)
 }
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// Whether it is a fragment that has to be judged by its packet's ports, and these are not known: some
     /// selector names ports (RFC 4301 §7).
     fn needs_ports(&self) -> bool {
@@ -159,10 +158,9 @@ impl Question<'_> {
     }
 
     /// Notes an answer for who wants to know.
+    #[inline(always)]
     fn tell(&mut self, step: impl FnOnce() -> Step) {
-        if let Some(steps) = &mut self.steps {
-            steps.push(step());
-        }
+        self.notes.tell(step);
     }
 
     /// Notes the policy that decided about the packet.

@@ -10,9 +10,10 @@ use wire::{Family, Fragment, Headers, ipv4, ipv6, protocol, tcp};
 
 use super::Question;
 use super::route::{self, Route};
+use super::step::Notes;
 use crate::view::LOOPBACK;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// Whether the packet's flow is one whose SYNs are to be looked at.
     pub(super) fn clamps_mss(&self) -> bool {
         self.view.topology.clamps_mss && self.h.protocol == protocol::TCP

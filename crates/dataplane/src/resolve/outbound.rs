@@ -6,7 +6,7 @@ use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
-use super::step::Step;
+use super::step::{Notes, Step};
 use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
 use crate::flows::plan::LinuxWay;
@@ -25,7 +25,7 @@ pub(super) enum Policy {
     ProtectAll(SaBundle),
 }
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet that leaves, or is forwarded.
     pub(super) fn outbound(&mut self, origin: Origin) -> Decision {
         if self.needs_ports() {

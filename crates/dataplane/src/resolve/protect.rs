@@ -11,14 +11,14 @@ use wire::Fragment;
 
 use super::fit::Fit;
 use super::route::{NextHop, family_of};
-use super::step::Step;
+use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Seal};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::LOOPBACK;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet that this SA protects.
     ///
     /// 1. The SA's home; 2. its limits; 3. TTL, if it is forwarded; 4. where the outer packet goes; 5. whether

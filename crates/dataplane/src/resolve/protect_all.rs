@@ -13,14 +13,14 @@ use wire::{Fragment, Headers};
 use super::fit::Fit;
 use super::homes;
 use super::route::{self, family_of};
-use super::step::Step;
+use super::step::{Notes, Step};
 use super::{Decision, Draft, NextHop, Question, Route, SealAll};
 use crate::crypt::Lengths;
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::view::{LOOPBACK, View};
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet that these SAs protect.
     ///
     /// 1. The first SA's home; 2. their limits; 3. TTL, if it is forwarded; 4. where the outermost packet

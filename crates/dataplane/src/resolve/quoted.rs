@@ -10,11 +10,12 @@ use policy::{Direction, Flow, Marks, Outbound, PolicyEntry, SaEntry};
 use wire::{Fragment, Headers, icmpv4, icmpv6, parse_quoted_ip, protocol};
 
 use super::Question;
+use super::step::Notes;
 
 /// Length of an ICMP error in front of what it quotes (RFC 792, RFC 4443 §2.1).
 const ERROR_HEADER_LEN: u16 = 8;
 
-impl<'q> Question<'q> {
+impl<'q, N: Notes> Question<'q, N> {
     /// What an answer to the packet that an ICMP error quotes would have; none for other packets, and where
     /// nothing can be read. Whatever it is, the next error with such headers may quote another packet.
     fn answer_to_quoted(&mut self) -> Option<Headers> {

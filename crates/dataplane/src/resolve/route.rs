@@ -8,7 +8,7 @@ use wire::Family;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
 use super::Question;
-use super::step::{Step, Way};
+use super::step::{Notes, Step, Way};
 use crate::flows::plan::Adjacency;
 use crate::tunnel::Binding;
 use crate::view::View;
@@ -106,7 +106,7 @@ pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adja
     Some(Adjacency { slot: u16::try_from(interface.port?).ok()?, header })
 }
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// Where the tables lead a packet of these addresses.
     pub(super) fn way(&mut self, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
         let found = route(self.view, dst, src, iif);

@@ -102,6 +102,23 @@ pub enum Way {
     Nowhere(DropReason),
 }
 
+/// Who wants to know the answers: nobody, whom they cost nothing, or a list.
+pub(super) trait Notes {
+    /// Notes an answer.
+    fn tell(&mut self, step: impl FnOnce() -> Step);
+}
+
+impl Notes for () {
+    #[inline(always)]
+    fn tell(&mut self, _: impl FnOnce() -> Step) {}
+}
+
+impl Notes for Vec<Step> {
+    fn tell(&mut self, step: impl FnOnce() -> Step) {
+        self.push(step());
+    }
+}
+
 impl Step {
     /// What the policies for packets that leave said.
     pub(super) fn outbound(marks: Marks, found: &Outbound<'_>) -> Step {

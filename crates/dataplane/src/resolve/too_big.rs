@@ -15,6 +15,7 @@ use wire::ipv6::{self, Ipv6Header};
 use wire::{Fragment, Headers, L4Checksum, icmpv4, icmpv6, protocol};
 
 use super::Question;
+use super::step::Notes;
 
 /// A report that is to be believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ struct Quoted<'p> {
     upper: &'p [u8],
 }
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// The report that a packet to this host is, if it is one to be believed.
     pub(super) fn believe_too_big(&self) -> Option<TooBig> {
         let h = self.h;

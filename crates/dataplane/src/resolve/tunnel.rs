@@ -7,12 +7,13 @@ use wire::Headers;
 
 use super::outbound::Policy;
 use super::route::{Route, TunnelHop, route};
+use super::step::Notes;
 use super::{Decision, Question};
 use crate::packets::Origin;
 use crate::tunnel::Binding;
 use crate::view::View;
 
-impl Question<'_> {
+impl<N: Notes> Question<'_, N> {
     /// A packet that the tables lead to a tunnel interface: the policies that belong to it protect it, or
     /// it does not leave (`xfrmi_xmit`, `vti_xmit`).
     pub(super) fn through_tunnel(&mut self, origin: Origin, tunnel: TunnelHop) -> Decision {
