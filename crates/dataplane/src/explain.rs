@@ -121,7 +121,8 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             )
         }
     };
-    let (verdict, steps) = resolve_aloud(view, &probe.packet, &h, entry);
+    let mut steps = Vec::new();
+    let verdict = resolve_aloud(view, &probe.packet, &h, entry, &mut steps);
     Explanation { mark, steps, fate: Fate::of(&verdict.decision) }
 }
 

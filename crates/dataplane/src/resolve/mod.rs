@@ -89,12 +89,12 @@ struct Question<'a, N> {
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,
     /// Where each answer is noted, if somebody wants to know.
-    notes: N,
+    notes: &'a mut N,
 }
 
 /// Decides about an IP packet with headers `h`.
 pub(crate) fn resolve(view: &View, packet: &[u8], h: &Headers, entry: Entry<'_>) -> Verdict {
-    decide(view, packet, h, entry, (false, ())).0
+    decide(view, packet, h, entry, (false, &mut ()))
 }
 
 /// As [`resolve`], with a note of each answer that the decision follows from.
@@ -103,8 +103,9 @@ pub(crate) fn resolve_aloud(
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
-) -> (Verdict, Vec<Step>) {
-    decide(view, packet, h, entry, (false, Vec::new()))
+    steps: &mut Vec<Step>,
+) -> Verdict {
+    decide(view, packet, h, entry, (false, steps))
 }
 
 /// Decides about a fragment whose headers `h` have the ports of its packet's first one.
@@ -114,16 +115,17 @@ pub(crate) fn resolve_fragment(
     h: &Headers,
     entry: Entry<'_>,
 ) -> Verdict {
-    decide(view, packet, h, entry, (true, ())).0
+    decide(view, packet, h, entry, (true, &mut ()))
 }
 
+#[inline(always)]
 fn decide<N: Notes>(
     view: &View,
     packet: &[u8],
     h: &Headers,
     entry: Entry<'_>,
-    (knows_ports, notes): (bool, N),
-) -> (Verdict, N) {
+    (knows_ports, notes): (bool, &mut N),
+) -> Verdict {
     let asked = Asked::default();
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
@@ -143,11 +145,11 @@ fn decide<N: Notes>(
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
-    let Question { asked, at_limit, wants_own, too_big, is_for_flow, notes, .. } = question;
+    let Question { asked, at_limit, wants_own, too_big, is_for_flow, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    (Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }, notes)
+    Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }
 }
 
 impl<N: Notes> Question<'_, N> {
