@@ -111,7 +111,10 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             let mark = mark_of(ifindex);
             (mark, Entry::Port { ifindex, mark, is_to_many: false })
         }
-        Came::Linux { tunnel, mark } => (mark, Entry::Outbound(Origin::linux(view, tunnel, mark))),
+        Came::Linux { tunnel, mark } => {
+            let origin = Origin::linux(view, tunnel, mark).unwrap_or(Origin::Linux { mark });
+            (mark, Entry::Outbound(origin))
+        }
         Came::Decrypted { sa, ifindex } => {
             let sa = view.reader.sa_named(&sa).and_then(|sa| view.reader.sa(sa));
             let mark = mark_of(ifindex);

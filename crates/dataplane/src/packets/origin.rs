@@ -44,16 +44,14 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// Of a packet from Linux, through a tunnel interface, or the private one where there is none of that
-    /// index.
-    pub(crate) fn linux(view: &View, tunnel: u32, mark: u32) -> Origin {
-        match view.binding(tunnel) {
-            None => Origin::Linux { mark },
-            Some(binding) => {
-                let marks = binding.outbound(Marks::of_mark(mark));
-                Origin::Tunnel { ifindex: tunnel, marks }
-            }
+    /// Of a packet from Linux, through the private interface, whose index is 0 here, or a tunnel interface;
+    /// none for another one.
+    pub(crate) fn linux(view: &View, ifindex: u32, mark: u32) -> Option<Origin> {
+        if ifindex == 0 {
+            return Some(Origin::Linux { mark });
         }
+        let marks = view.binding(ifindex)?.outbound(Marks::of_mark(mark));
+        Some(Origin::Tunnel { ifindex, marks })
     }
 
     /// The interface that routing rules see it come in by.

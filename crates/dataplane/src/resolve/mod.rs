@@ -23,6 +23,7 @@ mod clear;
 mod fit;
 pub(crate) mod homes;
 mod leave;
+mod limits;
 mod mss;
 mod outbound;
 mod protect;
@@ -39,8 +40,9 @@ use esp::Sa;
 use policy::{Direction, Flow, MAX_BUNDLE, PolicyEntry, SaEntry, SaHandle};
 use wire::{Fragment, Headers};
 
+pub(crate) use limits::Limits;
 pub(crate) use outbound::has_sa;
-pub(crate) use protect_all::{Limits, next_hop_of_all};
+pub(crate) use protect_all::next_hop_of_all;
 pub(crate) use route::{NextHop, Route, route};
 use step::Notes;
 pub use step::{PolicySays, Step, Way};

@@ -1,18 +1,17 @@
 //! Packets that an SA protects: its limits, the path to the peer, and whether the packet fits.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use dispatch::Home;
 use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{SaHandle, Volume};
+use policy::SaHandle;
 use wire::Fragment;
 
 use super::fit::Fit;
-use super::route::{NextHop, family_of};
+use super::limits::Limits;
+use super::route::{family_of, to_port};
 use super::step::{Notes, Step};
-use super::{Decision, Draft, Question, Route};
+use super::{Decision, Draft, Question};
 use crate::flows::plan::{self, Action, Seal};
 use crate::fragments::Gather;
 use crate::packets::Origin;
@@ -33,11 +32,9 @@ impl<N: Notes> Question<'_, N> {
         if home != view.worker.get() && home != Home::WORKERS {
             return Decision::Go(Draft::hand_over(home));
         }
-        let live = sa.esp.live();
-        let volume = sa.volume(live.bytes().load(Relaxed), live.packets().load(Relaxed));
-        let is_at_limit = matches!(volume, Volume::SoftReached | Volume::HardReached);
-        self.at_limit = is_at_limit.then_some(handle);
-        if matches!(volume, Volume::HardReached | Volume::Unusable) {
+        let limits = Limits::of(core::iter::once((handle, sa)));
+        self.at_limit = limits.at_limit;
+        if limits.is_over {
             return Decision::Drop(DropReason::OutStateExpired);
         }
         let is_hop = origin.is_hop();
@@ -53,13 +50,9 @@ impl<N: Notes> Question<'_, N> {
             Mode::Tunnel => (params.dst, params.src, family_of(params.dst), None),
             Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
         };
-        let to = match self.way(dst, src, LOOPBACK) {
-            Route::Port(to) => NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to },
-            // A peer behind a tunnel would be one tunnel in another, without end.
-            Route::Linux | Route::Local | Route::Tunnel(_) => {
-                return Decision::Drop(DropReason::EgressNotPort);
-            }
-            Route::Nowhere(reason, _) => return Decision::Drop(reason),
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+            Ok(to) => to,
+            Err(reason) => return Decision::Drop(reason),
         };
         self.tell(|| Step::size(h, sa.esp.sealed_len_of(self.packet, h).ok(), to.mtu));
         let fit = match Fit::decide(&sa.esp, self.packet, h, to.mtu) {
@@ -86,7 +79,7 @@ impl<N: Notes> Question<'_, N> {
             to: known.is_none().then_some(to),
             cut: if let Fit::CutBefore { mtu } = fit { Some(mtu) } else { None },
             mss: self.mss_of_syn(|| Some(sa.esp.max_inner_len(to.mtu))),
-            is_for_flow: known.is_some() && !is_at_limit,
+            is_for_flow: known.is_some() && limits.at_limit.is_none(),
         })
     }
 }

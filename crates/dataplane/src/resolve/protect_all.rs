@@ -1,20 +1,20 @@
 //! Packets that several SAs protect, one inside the other: as one SA does, of all of them.
 
 use core::net::IpAddr;
-use core::sync::atomic::Ordering::Relaxed;
 
 use arrayvec::ArrayVec;
 use esp::{Mode, Sa};
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{MAX_BUNDLE, SaBundle, SaEntry, SaHandle, Volume};
+use policy::{MAX_BUNDLE, SaBundle, SaEntry};
 use wire::{Fragment, Headers};
 
 use super::fit::Fit;
 use super::homes;
-use super::route::{self, family_of};
+use super::limits::Limits;
+use super::route::{self, family_of, to_port};
 use super::step::{Notes, Step};
-use super::{Decision, Draft, NextHop, Question, Route, SealAll};
+use super::{Decision, Draft, NextHop, Question, SealAll};
 use crate::crypt::Lengths;
 use crate::fragments::Gather;
 use crate::packets::Origin;
@@ -102,42 +102,4 @@ fn outer_ends<'s>(
 ) -> (IpAddr, IpAddr) {
     let tunnel = sas.map(|sa| &sa.config.params).rfind(|params| params.mode == Mode::Tunnel);
     tunnel.map_or((h.src, h.dst), |params| (params.src, params.dst))
-}
-
-/// The next hop of a route, which has to be a port's.
-fn to_port(view: &View, route: Route, dst: IpAddr) -> Result<NextHop, DropReason> {
-    match route {
-        Route::Port(to) => Ok(NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to }),
-        // A peer behind a tunnel would be one tunnel in another, without end.
-        Route::Linux | Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
-        Route::Nowhere(reason, _) => Err(reason),
-    }
-}
-
-/// What SAs say about a packet more, by their limits in volume.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Limits {
-    /// The first that has reached one, of which its owner is to be told.
-    pub(crate) at_limit: Option<SaHandle>,
-    /// Whether one of them carries no more.
-    pub(crate) is_over: bool,
-}
-
-impl Limits {
-    /// Of SAs, up to the first that carries no more.
-    pub(crate) fn of<'s>(sas: impl Iterator<Item = (SaHandle, &'s SaEntry<Sa>)>) -> Limits {
-        let mut limits = Limits::default();
-        for (handle, sa) in sas {
-            let live = sa.esp.live();
-            let volume = sa.volume(live.bytes().load(Relaxed), live.packets().load(Relaxed));
-            if matches!(volume, Volume::SoftReached | Volume::HardReached) {
-                limits.at_limit.get_or_insert(handle);
-            }
-            limits.is_over = matches!(volume, Volume::HardReached | Volume::Unusable);
-            if limits.is_over {
-                break;
-            }
-        }
-        limits
-    }
 }

@@ -89,6 +89,16 @@ pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
     }
 }
 
+/// The next hop of a route to a peer, which has to be a port's, with the MTU of the path.
+pub(super) fn to_port(view: &View, route: Route, dst: IpAddr) -> Result<NextHop, DropReason> {
+    match route {
+        Route::Port(to) => Ok(NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to }),
+        // A peer behind a tunnel would be one tunnel in another, without end.
+        Route::Linux | Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
+        Route::Nowhere(reason, _) => Err(reason),
+    }
+}
+
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
 /// the neighbour is known and Linux has no doubts about it.
 pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adjacency> {

@@ -199,8 +199,8 @@ impl Path {
                 }
                 Entry::Decrypted { ifindex, mark: meta.ingress.mark, via: all }
             }
-            None if ifindex == 0 || self.view.binding(ifindex).is_some() => {
-                Entry::Outbound(Origin::linux(&self.view, ifindex, meta.ingress.mark))
+            None if let Some(origin) = Origin::linux(&self.view, ifindex, meta.ingress.mark) => {
+                Entry::Outbound(origin)
             }
             None => Entry::Port { ifindex, mark: meta.ingress.mark, is_to_many: !meta.has_flow },
         }
@@ -231,9 +231,13 @@ impl Path {
     /// The same for a draft.
     pub(crate) fn claim(&self, draft: &mut Draft) {
         if let Action::Seal(seal) = &draft.action
-            && let Err(home) = homes::claim(&self.view, &[seal.sa])
+            && let Some(sa) = self.view.reader.sa(seal.sa)
         {
-            *draft = Draft::hand_over(home);
+            let me = self.view.worker.get();
+            let home = sa.home().claim(me);
+            if home != me {
+                *draft = Draft::hand_over(home);
+            }
         }
     }
 

@@ -2,10 +2,7 @@
 //! SAs, and nothing else changes.
 
 use core::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use dataplane::Command;
 use outcome::DropReason;
 use policy::{Direction, PortMask, SaConfig, SaState, Selector, Template, VolumeLimits};
 
@@ -207,7 +204,7 @@ fn four_threads_share_sas() {
                 let flow = (n + start) % 24;
                 a.put_lan(&packet(flow, round * 240 + n, 2000 + flow % 4));
             }
-            run_threads(&mut a, u64::from(round + 1) * 240);
+            a.run_threads(u64::from(round + 1) * 240);
             let carried = a.wan_out();
             assert_eq!(carried.len(), 240, "{:?}", a.drops());
             carried.iter().for_each(|packet| b.put_wan(packet));
@@ -227,29 +224,4 @@ fn four_threads_share_sas() {
         have_differed |= BUNDLES.iter().any(|(_, [inner, outer])| home(*inner) != home(*outer));
     }
     assert!(have_differed, "or this shows nothing");
-}
-
-/// Runs a gateway's workers in threads of their own until they have sent so many packets in all.
-fn run_threads(a: &mut Gateway, sent: u64) {
-    let counters: Vec<_> = a.all_counters().cloned().collect();
-    let others = a.others.iter().map(|other| other.commands.clone());
-    let commands: Vec<_> = others.chain([a.commands.clone()]).collect();
-    thread::scope(|scope| {
-        let others = a.others.iter_mut().map(|other| &mut other.worker);
-        for worker in others.chain([&mut a.worker]) {
-            scope.spawn(move || {
-                worker.resume();
-                worker.run();
-            });
-        }
-        let so_far = || counters.iter().map(|c| c.totals().transmitted).sum::<u64>();
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while so_far() < sent && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
-        for command in commands {
-            command.send(Command::Pause).expect("it listens");
-        }
-    });
-    a.run();
 }

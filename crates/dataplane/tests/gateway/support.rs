@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel as command_channel};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crypto::{Engine, Job, JobStatus, Provider};
 use dataplane::{
@@ -450,6 +452,31 @@ impl Gateway {
             quiet = if came == 0 { quiet + 1 } else { 0 };
         }
         self.check();
+    }
+
+    /// Runs the workers in threads of their own until they have sent so many packets in all.
+    pub fn run_threads(&mut self, sent: u64) {
+        let counters: Vec<_> = self.all_counters().cloned().collect();
+        let others = self.others.iter().map(|other| other.commands.clone());
+        let commands: Vec<_> = others.chain([self.commands.clone()]).collect();
+        thread::scope(|scope| {
+            let others = self.others.iter_mut().map(|other| &mut other.worker);
+            for worker in others.chain([&mut self.worker]) {
+                scope.spawn(move || {
+                    worker.resume();
+                    worker.run();
+                });
+            }
+            let so_far = || counters.iter().map(|c| c.totals().transmitted).sum::<u64>();
+            let deadline = Instant::now() + Duration::from_secs(20);
+            while so_far() < sent && Instant::now() < deadline {
+                thread::sleep(Duration::from_millis(1));
+            }
+            for command in commands {
+                command.send(Command::Pause).expect("it listens");
+            }
+        });
+        self.run();
     }
 
     pub fn pass_ns(&mut self, ns: u64) {

@@ -1,8 +1,6 @@
 //! Several workers: each SA has one home, packets are handed over to it, and nothing else changes.
 
 use core::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use dataplane::{Command, MAX_WORKERS, Team, Waker};
 use policy::VolumeLimits;
@@ -268,27 +266,7 @@ fn four_threads_keep_order_and_numbers() {
         for n in 0..300 {
             a.put_lan(&packet(Side::A, n % 24, round * 300 + n));
         }
-        let counters: Vec<_> = a.all_counters().cloned().collect();
-        let others = a.others.iter().map(|other| other.commands.clone());
-        let commands: Vec<_> = others.chain([a.commands.clone()]).collect();
-        thread::scope(|scope| {
-            let others = a.others.iter_mut().map(|other| &mut other.worker);
-            for worker in others.chain([&mut a.worker]) {
-                scope.spawn(move || {
-                    worker.resume();
-                    worker.run();
-                });
-            }
-            let sent = || counters.iter().map(|c| c.totals().transmitted).sum::<u64>();
-            let deadline = Instant::now() + Duration::from_secs(20);
-            while sent() < u64::from(round + 1) * 300 && Instant::now() < deadline {
-                thread::sleep(Duration::from_millis(1));
-            }
-            for command in commands {
-                command.send(Command::Pause).expect("it listens");
-            }
-        });
-        a.run();
+        a.run_threads(u64::from(round + 1) * 300);
         let carried = a.wan_out();
         let numbers: Vec<u32> = carried.iter().map(|p| number(p)).collect();
         assert_eq!(numbers, (last + 1..=last + 300).collect::<Vec<_>>());
