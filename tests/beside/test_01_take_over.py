@@ -17,16 +17,8 @@ def test_start_and_stop_under_traffic(bed):
     bed.up()
     streams = bed.stream(), bed.stream(t.CLIENT6, rate=100, port=7100)
     time.sleep(0.5)
-    for _ in range(2):
-        bed.start()
-        before = bed.transmitted()
-        time.sleep(1)
-        # Two streams there and back, of which the fast path of one gateway has all.
-        assert bed.transmitted() - before > 400 or not bed.beside()
-        bed.assert_ahead()
-        bed.stop()
-        time.sleep(0.5)
-    bed.perfect(*streams)
+    # Two streams there and back, of which the fast path of one gateway has all.
+    bed.crossings(*streams)
 
 
 def assert_recent(uses):

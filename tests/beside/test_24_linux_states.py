@@ -131,36 +131,34 @@ def test_unreachable_gateway(bed, family):
     with_and_without(bed, act)
 
 
+def too_big(bed, family, narrow, reporters):
+    """A router's link is narrower than the path's: the client is told that a packet is too big."""
+    sites = Sites(bed, family, DEEP).make()
+    client = sites.net.client
+    assert_ping(client, DEEP_HOST[family], count=2)
+    host, dev = narrow(sites.net)
+    host.ip("link", "set", "dev", dev, "mtu", 1300)
+
+    def act():
+        client.ip("route", "flush", "cache")
+        client.ip("-6", "route", "flush", "cache")
+        was_told, text = sites.told(DEEP_HOST, [reporters[family]], TOO_BIG[family], size=1300, df=True)
+        assert was_told, text
+
+    with_and_without(bed, act)
+    return client
+
+
 @FAMILIES
 def test_mtu_of_a_router_behind(bed, family):
     """mtu_ipv4_r3, mtu_ipv6_r3: a router behind the tunnel says that a packet is too big, and the client hears it
     by the tunnel."""
-    sites = Sites(bed, family, DEEP).make()
-    assert_ping(sites.net.client, DEEP_HOST[family], count=2)
-    sites.net.server.ip("link", "set", "dev", "eth1", "mtu", 1300)
-
-    def act():
-        sites.net.client.ip("route", "flush", "cache")
-        sites.net.client.ip("-6", "route", "flush", "cache")
-        was_told, text = sites.told(DEEP_HOST, [ROUTER[family]], TOO_BIG[family], size=1300, df=True)
-        assert was_told, text
-
-    with_and_without(bed, act)
+    too_big(bed, family, lambda net: (net.server, "eth1"), ROUTER)
 
 
 @FAMILIES
 def test_mtu_of_a_router_between(bed, family):
     """mtu_ipv4_r2, mtu_ipv6_r2: a router between the gateways says that ESP is too big, and the near gateway tells the
     client what fits."""
-    sites = Sites(bed, family, DEEP).make()
-    assert_ping(sites.net.client, DEEP_HOST[family], count=2)
-    sites.net.mid.ip("link", "set", "dev", "east", "mtu", 1300)
-
-    def act():
-        sites.net.client.ip("route", "flush", "cache")
-        sites.net.client.ip("-6", "route", "flush", "cache")
-        was_told, text = sites.told(DEEP_HOST, [TOWARDS_CLIENT[family]], TOO_BIG[family], size=1300, df=True)
-        assert was_told, text
-
-    with_and_without(bed, act)
-    assert_ping(sites.net.client, DEEP_HOST[family], count=2, size=1150)
+    client = too_big(bed, family, lambda net: (net.mid, "east"), TOWARDS_CLIENT)
+    assert_ping(client, DEEP_HOST[family], count=2, size=1150)

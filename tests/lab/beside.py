@@ -141,6 +141,19 @@ class Bed:
 
     # Traffic
 
+    def crossings(self, *streams, times=2, moved=400):
+        """Starts and stops culvert under traffic: each time the fast path has the packets, `moved` of them in a
+        second, and in the end no packet of the streams was lost."""
+        for _ in range(times):
+            self.start()
+            before = self.transmitted()
+            time.sleep(1)
+            assert self.transmitted() - before > moved or not self.beside()
+            self.assert_ahead()
+            self.stop()
+            time.sleep(0.5)
+        self.perfect(*streams)
+
     def stream(self, to=t.SERVER4, rate=250, **how):
         """A stream from the client to the server and back; the other way round for the client's addresses."""
         net = self.net
