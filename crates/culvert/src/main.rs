@@ -7,6 +7,7 @@
 //! | `daemon` | `culvert run`: the control thread, and what starts and stops the workers |
 //! | `command` | every other command, a file for each group |
 //! | `client`, `report` | how commands ask a running daemon, and what it answers |
+//! | `protocol` | names of IP protocols |
 //! | `paths` | where an instance keeps its sockets and its state |
 //! | `table` | tables for people |
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ mod command;
 mod config;
 mod daemon;
 mod paths;
+mod protocol;
 mod report;
 mod table;
 

@@ -180,7 +180,8 @@ pub struct Policy {
     pub action: String,
     /// The protecting SA's end points and reqid, if it protects.
     pub templates: Vec<String>,
-    /// Of an outbound one that protects: whether there are SAs for its templates.
+    /// Of an outbound one that protects: whether there are SAs for its templates. None where these differ from
+    /// host to host.
     #[serde(default)]
     pub has_sas: Option<bool>,
     /// Mark, as `value/mask`, if any.
@@ -193,6 +194,16 @@ pub struct Policy {
     pub bytes: u64,
     /// Seconds since the last of them.
     pub idle_s: Option<u64>,
+}
+
+impl Policy {
+    /// The action for people: with a word where it cannot be carried out for want of an SA.
+    pub fn action_text(&self) -> String {
+        match self.has_sas {
+            Some(false) => format!("{} (no SA)", self.action),
+            _ => self.action.clone(),
+        }
+    }
 }
 
 /// One line of `culvert port`.

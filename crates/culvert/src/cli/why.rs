@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use clap::Args;
 
 use super::number;
+use crate::protocol;
 
 /// Below the help.
 pub const EXAMPLES: &str = "Examples:\n  \
@@ -23,7 +24,7 @@ pub struct WhyArgs {
     pub to: IpAddr,
     /// Its protocol: tcp, udp, icmp, icmpv6, sctp, gre, esp, ah, or a number. The default is an echo
     /// request (ping).
-    #[arg(long, value_name = "PROTOCOL", value_parser = parse_protocol)]
+    #[arg(long, value_name = "PROTOCOL", value_parser = protocol::parse)]
     pub proto: Option<u8>,
     /// Its source port; of ICMP the type.
     #[arg(long, value_name = "PORT")]
@@ -53,37 +54,4 @@ pub struct WhyArgs {
     /// Its DSCP, 0 to 63.
     #[arg(long, value_name = "DSCP", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..64))]
     pub dscp: u8,
-}
-
-/// Names as `ip xfrm` takes them.
-const PROTOCOLS: [(&str, u8); 8] = [
-    ("icmp", 1),
-    ("tcp", 6),
-    ("udp", 17),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("icmpv6", 58),
-    ("sctp", 132),
-];
-
-fn parse_protocol(text: &str) -> Result<u8, String> {
-    let named = PROTOCOLS.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-    named.or_else(|| text.parse().ok()).ok_or_else(|| {
-        let names: Vec<&str> = PROTOCOLS.iter().map(|(name, _)| *name).collect();
-        format!("one of {}, or a number up to 255", names.join(", "))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn protocols_by_name_and_number() {
-        assert_eq!(parse_protocol("tcp"), Ok(6));
-        assert_eq!(parse_protocol("88"), Ok(88));
-        assert!(parse_protocol("tpc").is_err_and(|error| error.starts_with("one of icmp, tcp")));
-        assert!(parse_protocol("256").is_err());
-    }
 }

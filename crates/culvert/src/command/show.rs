@@ -135,16 +135,13 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         head.extend(has_mark.then_some("MARK"));
         head.extend(["ACTION", "TEMPLATE", ">PACKETS", ">BYTES", ">IDLE"]);
         let rows = policies.into_iter().map(|p| {
+            let action = p.action_text();
             let mut row = vec![p.direction, p.priority.to_string(), p.src, p.dst, p.protocol];
             let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".into());
             row.extend(has_dev.then(|| or_none(p.dev)));
             let if_id = (p.if_id != 0).then(|| format!("if_id {:#x}", p.if_id));
             let mark: Vec<String> = p.mark.into_iter().chain(if_id).collect();
             row.extend(has_mark.then(|| or_none((!mark.is_empty()).then(|| mark.join(" ")))));
-            let action = match p.has_sas {
-                Some(false) => format!("{} (no SA)", p.action),
-                _ => p.action,
-            };
             row.extend([action, p.templates.join("; "), si(p.packets), si(p.bytes)]);
             row.push(p.idle_s.map_or("never".into(), span));
             row

@@ -3,14 +3,16 @@
 use std::error::Error;
 use std::net::IpAddr;
 
+use wire::protocol;
+
 use crate::cli::WhyArgs;
 use crate::client::ask_json;
 use crate::report::{Request, Why, WhyAnswer, WhyPacket, WhyRequest};
 use crate::table::pairs;
 
 /// ICMP's and ICMPv6's protocol, and the type of their echo request.
-const PING: (u8, u16) = (1, 8);
-const PING_V6: (u8, u16) = (58, 128);
+const PING: (u8, u16) = (protocol::ICMP, 8);
+const PING_V6: (u8, u16) = (protocol::ICMPV6, 128);
 
 /// Ports of a packet that asks for none: an ephemeral one, and that of `discard`.
 const PORTS: (u16, u16) = (40_000, 9);
@@ -32,8 +34,8 @@ fn request(args: &WhyArgs) -> WhyRequest {
     };
     let protocol = args.proto.unwrap_or(ping);
     let (src_port, dst_port) = match protocol {
-        1 | 58 => (echo, 0),
-        6 | 17 | 132 => PORTS,
+        protocol::ICMP | protocol::ICMPV6 => (echo, 0),
+        number if protocol::has_ports(number) => PORTS,
         _ => (0, 0),
     };
     let packet = WhyPacket {

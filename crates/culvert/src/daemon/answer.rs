@@ -7,11 +7,10 @@ use crypto::Providers;
 use dataplane::{Counters, SaMtu, Totals};
 use esp::{Mode, Protocol, Sa};
 use outcome::DropReason;
-use policy::{Action, Direction, PolicyEntry, SaEntry, SaState};
+use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry, SaState};
 use serde::Serialize;
 
 use super::clock::wall_s;
-use super::served::Served;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, suite_text};
 use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
@@ -142,19 +141,28 @@ impl Daemon {
     fn policies(&self) -> Vec<report::Policy> {
         let mut entries: Vec<_> = self.source.databases().policies().collect();
         entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
-        let snapshot = self.observer.snapshot();
-        let name = |ifindex: u32| {
-            let link = snapshot.link(ifindex);
-            link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
-        };
+        let name = |ifindex| self.name_of(ifindex);
         let has_tunnel = |if_id| self.carries_if_id(if_id);
-        let sas: Vec<_> = self.source.databases().sas().collect();
-        let live = sas.iter().filter(|sa| sa.state() != SaState::Expired);
-        let served = Served::of(live.map(|sa| &sa.config));
         entries
             .into_iter()
-            .map(|p| policy_row(p, name, has_tunnel, served.has_sas(&p.config)))
+            .map(|p| policy_row(p, name, has_tunnel, self.has_sas(&p.config)))
             .collect()
+    }
+
+    /// The name of an interface.
+    pub(super) fn name_of(&self, ifindex: u32) -> String {
+        let link = self.observer.snapshot().link(ifindex);
+        link.map_or_else(|| format!("#{ifindex} (gone)"), |link| link.name.clone())
+    }
+
+    /// Whether an outbound policy that protects has its SAs; none of another policy, and where SAs differ from
+    /// host to host.
+    fn has_sas(&self, policy: &PolicyConfig) -> Option<bool> {
+        let is_asked = policy.direction == Direction::Out
+            && policy.action == Action::Allow
+            && policy.templates.iter().any(|template| !template.optional)
+            && OutboundKey::of_policy(policy).is_some();
+        is_asked.then(|| self.source.databases().protecting(policy).is_some())
     }
 
     /// Whether what policies with an `if_id` ask for is carried out: by a tunnel interface, or by the kernel

@@ -179,10 +179,10 @@ mod tests {
     use crypto::{AesKey, Cipher, Integrity, Keys, Provider, Suite};
     use engine_openssl::OpensslProvider;
     use esp::{LiveNumbers, Mode, Protocol};
-    use policy::{Mark, PolicyFlags, SaConfig, Selector, Template};
+    use policy::{SaConfig, Selector, Template};
 
     use super::*;
-    use crate::daemon::sources::testing::{HERE, THERE, config, keys};
+    use crate::daemon::sources::testing::{self, HERE, THERE, config, keys};
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();
@@ -191,29 +191,9 @@ mod tests {
 
     fn policy(index: u32, dst: &str, reqid: u32) -> PolicyConfig {
         let Prefix { addr, len } = prefix(dst);
-        let all = IpAddr::from([0; 4]);
-        PolicyConfig {
-            index,
-            direction: Direction::Out,
-            selector: Selector::between(
-                policy::Prefix { addr: all, len: 0 },
-                policy::Prefix { addr, len },
-            ),
-            priority: 1,
-            action: Action::Allow,
-            templates: vec![Template {
-                src: HERE,
-                dst: THERE,
-                spi: 0,
-                protocol: 50,
-                mode: Mode::Tunnel,
-                reqid,
-                optional: false,
-            }],
-            flags: PolicyFlags::default(),
-            mark: Mark::default(),
-            if_id: 0,
-        }
+        let all = policy::Prefix { addr: IpAddr::from([0; 4]), len: 0 };
+        let selector = Selector::between(all, policy::Prefix { addr, len });
+        PolicyConfig { selector, ..testing::policy(index, Direction::Out, (HERE, THERE), &[reqid]) }
     }
 
     fn sa(config: SaConfig, keys: &Keys) -> (SaConfig, Sa) {

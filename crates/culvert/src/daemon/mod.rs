@@ -22,7 +22,6 @@ mod ports;
 mod private;
 mod privileges;
 mod reload;
-mod served;
 mod shortfall;
 mod slots;
 mod sources;

@@ -753,30 +753,18 @@ fn transfer_name(transfer: XskTransfer) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Direction, Mark, PolicyFlags, Selector};
+    use crate::daemon::sources::testing::{self, HERE, THERE};
+    use policy::{Direction, Selector};
 
     #[test]
     fn beside_the_kernel_only_what_leaves_under_protection_is_taken() {
         let net = |n: u8| policy::Prefix { addr: [10, n, 0, 0].into(), len: 16 };
-        let template = policy::Template {
-            src: [192, 0, 2, 1].into(),
-            dst: [192, 0, 2, 2].into(),
-            spi: 0,
-            protocol: 50,
-            mode: esp::Mode::Tunnel,
-            reqid: 1,
-            optional: false,
-        };
+        let template = testing::template((HERE, THERE), 1);
         let with = |direction, action, templates: &[policy::Template]| PolicyConfig {
-            index: 1,
-            direction,
             selector: Selector::between(net(1), net(2)),
-            priority: 1,
             action,
             templates: templates.to_vec(),
-            flags: PolicyFlags::default(),
-            mark: Mark::default(),
-            if_id: 0,
+            ..testing::policy(1, direction, (HERE, THERE), &[])
         };
         let taken = |is_beside_kernel, direction, action, templates: &[policy::Template]| {
             let steering = Steering { is_beside_kernel, ..Steering::default() };

@@ -3,6 +3,8 @@
 use esp::{Protocol, SaParams};
 use policy::{PortMask, Prefix, Selector};
 
+use crate::protocol;
+
 /// An SA's algorithms.
 pub fn suite_text(params: &SaParams) -> String {
     match params.protocol {
@@ -19,22 +21,9 @@ pub fn mark_text(mark: policy::Mark) -> Option<String> {
     (mark.mask != 0).then(|| format!("{:#x}/{:#x}", mark.value, mark.mask))
 }
 
-/// An IP protocol.
-pub fn protocol_name(number: u8) -> String {
-    match number {
-        1 => "icmp".into(),
-        6 => "tcp".into(),
-        17 => "udp".into(),
-        47 => "gre".into(),
-        58 => "icmpv6".into(),
-        132 => "sctp".into(),
-        n => n.to_string(),
-    }
-}
-
 /// The protocol of a selector; 0 stands for all.
 pub fn selected_protocol(number: u8) -> String {
-    if number == 0 { "any".into() } else { protocol_name(number) }
+    if number == 0 { "any".into() } else { protocol::name(number) }
 }
 
 /// One end of a selector.

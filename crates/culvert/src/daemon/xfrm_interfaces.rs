@@ -150,32 +150,13 @@ fn counted(policy: &PolicyConfig) -> Option<((u32, Family), Kind)> {
 
 #[cfg(test)]
 mod tests {
-    use policy::{Mark, PolicyFlags, Prefix, Selector, Template};
-
     use super::*;
+    use crate::daemon::sources::testing::{self, HERE, THERE, xfrm_interface};
 
     fn policy(if_id: u32, action: Action, is_protecting: bool) -> PolicyConfig {
-        let template = Template {
-            src: [192, 0, 2, 1].into(),
-            dst: [192, 0, 2, 2].into(),
-            spi: 0,
-            protocol: 50,
-            mode: esp::Mode::Tunnel,
-            reqid: 1,
-            optional: false,
-        };
-        let all = Prefix { addr: [0, 0, 0, 0].into(), len: 0 };
-        PolicyConfig {
-            index: 1,
-            direction: Direction::Out,
-            selector: Selector::between(all, all),
-            priority: 1,
-            action,
-            templates: if is_protecting { vec![template] } else { Vec::new() },
-            flags: PolicyFlags::default(),
-            mark: Mark::default(),
-            if_id,
-        }
+        let reqids: &[u32] = if is_protecting { &[1] } else { &[] };
+        let of_none = testing::policy(1, Direction::Out, (HERE, THERE), reqids);
+        PolicyConfig { action, if_id, ..of_none }
     }
 
     #[test]
@@ -205,20 +186,7 @@ mod tests {
 
     #[test]
     fn interfaces_that_are_not_taken_are_told_apart() {
-        let link = Link {
-            index: 7,
-            name: "ipsec0".into(),
-            mac: None,
-            mtu: 1400,
-            up: true,
-            running: true,
-            loopback: false,
-            kind: Some("xfrm".into()),
-            master: None,
-            lower: Some(2),
-            is_tied_elsewhere: false,
-            xfrm: Some(XfrmInterface::IfId(42)),
-        };
+        let link = xfrm_interface(7, 42);
         assert_eq!(state(&link), Some((42, Interface::Up)));
         assert_eq!(state(&Link { up: false, ..link.clone() }), Some((42, Interface::Down)));
         let slave = Link { master: Some(3), ..link.clone() };

@@ -145,17 +145,13 @@ impl<'l> Pair<'l> {
             let old = old.get(&policy.index);
             let rate =
                 |count: fn(&Policy) -> u64| self.rate(old.map(|old| count(old)), count(policy));
-            let action = match policy.has_sas {
-                Some(false) => format!("{} (no SA)", policy.action),
-                _ => policy.action.clone(),
-            };
             vec![
                 Cell::count(policy.index.into()),
                 Cell::text(&policy.direction),
                 Cell::count(policy.priority.into()),
                 Cell::text(&policy.src),
                 Cell::text(&policy.dst),
-                Cell::text(&action),
+                Cell::text(&policy.action_text()),
                 Cell::packets(rate(|policy| policy.packets)),
                 Cell::bits(rate(|policy| policy.bytes)),
             ]

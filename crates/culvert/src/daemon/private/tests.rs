@@ -11,6 +11,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::linux_way::Linux;
 use super::own_table::{Entry, OwnTable};
+use crate::daemon::sources::testing::xfrm_interface;
 use crate::daemon::tunnels::Tunnels;
 
 const WAN: u32 = 2;
@@ -396,20 +397,7 @@ fn many_destinations_do_not_make_a_change_dear() {
 fn with_interfaces() -> (Vec<Change>, Tunnels) {
     let mut host = host();
     for (index, if_id) in [(IPSEC, 42), (OTHER, 43)] {
-        host.push(Change::Link(mirror::Link {
-            index,
-            name: format!("ipsec{if_id}"),
-            mac: None,
-            mtu: 1400,
-            up: true,
-            running: true,
-            loopback: false,
-            kind: Some("xfrm".into()),
-            master: None,
-            lower: None,
-            is_tied_elsewhere: false,
-            xfrm: Some(mirror::XfrmInterface::IfId(if_id)),
-        }));
+        host.push(Change::Link(xfrm_interface(index, if_id)));
     }
     host.push(address(IPSEC, "10.9.0.1/24"));
     let mut tunnels = Tunnels::default();

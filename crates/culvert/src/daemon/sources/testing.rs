@@ -1,10 +1,14 @@
-//! What tests of both sources share.
+//! SAs, policies and interfaces for tests.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
 use esp::{Mode, Protocol, SaFlags, SaParams};
-use policy::{Mark, SaConfig, VolumeLimits};
+use mirror::{Link, XfrmInterface};
+use policy::{
+    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector, Template,
+    VolumeLimits,
+};
 
 /// This host.
 pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
@@ -43,4 +47,48 @@ pub fn config(spi: u32, (src, dst): (IpAddr, IpAddr), reqid: u32) -> SaConfig {
 /// Keys for AES-GCM with 128 bits.
 pub fn keys() -> Keys {
     Keys { cipher: vec![1; 16], salt: vec![2; 4], auth: Vec::new() }
+}
+
+/// A template for ESP by a tunnel between these ends.
+pub fn template((src, dst): (IpAddr, IpAddr), reqid: u32) -> Template {
+    Template { src, dst, spi: 0, protocol: 50, mode: Mode::Tunnel, reqid, optional: false }
+}
+
+/// A policy that protects 10.0.0.0/8 by tunnels between these ends, one after the other.
+pub fn policy(
+    index: u32,
+    direction: Direction,
+    ends: (IpAddr, IpAddr),
+    reqids: &[u32],
+) -> PolicyConfig {
+    let all = Prefix { addr: [10, 0, 0, 0].into(), len: 8 };
+    PolicyConfig {
+        index,
+        direction,
+        selector: Selector::between(all, all),
+        priority: 1,
+        action: Action::Allow,
+        templates: reqids.iter().map(|reqid| template(ends, *reqid)).collect(),
+        flags: PolicyFlags::default(),
+        mark: Mark::default(),
+        if_id: 0,
+    }
+}
+
+/// An XFRM interface that is up.
+pub fn xfrm_interface(index: u32, if_id: u32) -> Link {
+    Link {
+        index,
+        name: format!("ipsec{if_id}"),
+        mac: None,
+        mtu: 1400,
+        up: true,
+        running: true,
+        loopback: false,
+        kind: Some("xfrm".into()),
+        master: None,
+        lower: Some(2),
+        is_tied_elsewhere: false,
+        xfrm: Some(XfrmInterface::IfId(if_id)),
+    }
 }

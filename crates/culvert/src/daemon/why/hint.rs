@@ -3,7 +3,7 @@
 use dataplane::{Came, Fate, Step};
 use outcome::DropReason;
 
-use super::super::Daemon;
+use crate::daemon::Daemon;
 
 impl Daemon {
     /// What an operator could do, each with its command where there is one.

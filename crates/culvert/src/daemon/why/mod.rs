@@ -140,11 +140,6 @@ impl Daemon {
         Some((WhyStep { interface, ..text::step("steering", answer) }, is_taken))
     }
 
-    fn name_of(&self, ifindex: u32) -> String {
-        let link = self.observer.snapshot().link(ifindex);
-        link.map_or_else(|| format!("#{ifindex}"), |link| link.name.clone())
-    }
-
     fn sa(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
         self.source.databases().sa(id)
     }

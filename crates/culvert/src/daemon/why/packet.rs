@@ -17,8 +17,8 @@ const MIN_UPPER_LEN: usize = 8;
 /// The packet cannot be: what has to be asked instead.
 pub fn packet(asked: &WhyPacket) -> Result<Vec<u8>, String> {
     let WhyPacket { src, dst, protocol: number, src_port, dst_port, .. } = *asked;
-    let has_ports = [protocol::TCP, protocol::UDP, protocol::SCTP].contains(&number);
-    if !has_ports && !protocol::is_icmp(number) && (src_port, dst_port) != (0, 0) {
+    if !protocol::has_ports(number) && !protocol::is_icmp(number) && (src_port, dst_port) != (0, 0)
+    {
         return Err(format!("protocol {number} has no ports: leave --sport and --dport out"));
     }
     let header_len = match src {

@@ -9,8 +9,9 @@ use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, SaId, SaState};
 use wire::{Headers, protocol};
 
-use super::super::Daemon;
-use super::super::texts::{protocol_name, selector_text, suite_text};
+use crate::daemon::Daemon;
+use crate::daemon::texts::{mac_text, selector_text, suite_text};
+use crate::protocol::name;
 use crate::report::{WhyPacket, WhyStep};
 
 /// A step that names nothing.
@@ -21,7 +22,7 @@ pub fn step(question: &str, answer: String) -> WhyStep {
 /// A packet.
 pub fn packet(asked: &WhyPacket) -> String {
     let WhyPacket { src, dst, protocol: number, src_port, dst_port, len, .. } = asked;
-    let name = protocol_name(*number);
+    let name = name(*number);
     let ports = match *number {
         protocol::ICMP | protocol::ICMPV6 => format!(" type {src_port} code {dst_port}"),
         _ if protocol::has_ports(*number) => format!(" port {src_port} > {dst_port}"),
@@ -124,7 +125,7 @@ impl Daemon {
                 let mac = self.observer.snapshot().neighbour(*ifindex, *addr).and_then(|n| n.mac);
                 let answer = match (is_known, mac) {
                     (true, Some(mac)) => {
-                        format!("{addr} is {}", super::super::texts::mac_text(mac))
+                        format!("{addr} is {}", mac_text(mac))
                     }
                     (true, None) => format!("{addr} is known"),
                     (false, _) => format!("{addr} is not known: Linux is asked, for up to 3 s"),

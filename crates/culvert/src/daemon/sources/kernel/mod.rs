@@ -29,7 +29,7 @@ mod model;
 mod published;
 mod source;
 #[cfg(test)]
-pub(in crate::daemon) mod testing;
+mod testing;
 mod timing;
 mod touch;
 mod why;

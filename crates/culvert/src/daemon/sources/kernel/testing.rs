@@ -2,12 +2,10 @@
 
 use std::net::IpAddr;
 
-use esp::Mode;
-use policy::{
-    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaId, Selector, Template,
-};
+use policy::{Direction, Mark, SaId};
 use xfrm::{Failure, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
+use crate::daemon::sources::testing;
 pub use crate::daemon::sources::testing::{HERE, THERE};
 use crate::daemon::sources::testing::{config, keys};
 
@@ -36,39 +34,14 @@ pub fn beet(spi: u32, ends: (IpAddr, IpAddr), reqid: u32) -> LearntSa {
 pub fn policy(
     index: u32,
     direction: Direction,
-    (src, dst): (IpAddr, IpAddr),
+    ends: (IpAddr, IpAddr),
     reqids: &[u32],
 ) -> LearntPolicy {
-    let all = Prefix { addr: [10, 0, 0, 0].into(), len: 8 };
-    let template = |reqid: &u32| Template {
-        src,
-        dst,
-        spi: 0,
-        protocol: 50,
-        mode: Mode::Tunnel,
-        reqid: *reqid,
-        optional: false,
-    };
-    let wanted = |reqid: &u32| Wanted {
-        protocol: 50,
-        mode: 1,
-        reqid: *reqid,
-        spi: 0,
-        ends: Some((src, dst)),
-    };
+    let wanted =
+        |reqid: &u32| Wanted { protocol: 50, mode: 1, reqid: *reqid, spi: 0, ends: Some(ends) };
     LearntPolicy {
         is_of_socket: false,
-        config: PolicyConfig {
-            index,
-            direction,
-            selector: Selector::between(all, all),
-            priority: 1,
-            action: Action::Allow,
-            templates: reqids.iter().map(template).collect(),
-            flags: PolicyFlags::default(),
-            mark: Mark::default(),
-            if_id: 0,
-        },
+        config: testing::policy(index, direction, ends, reqids),
         failure: None,
         wanted: reqids.iter().map(wanted).collect(),
     }
