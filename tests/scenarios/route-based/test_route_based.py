@@ -5,7 +5,7 @@ import json
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
-from lab.traffic import Stream, assert_perfect, assert_ping, ping
+from lab.traffic import Stream, assert_perfect, assert_ping, first_answer, ping
 
 TUNNEL = """
 [[tunnel]]
@@ -142,6 +142,8 @@ def test_no_interface_for_an_if_id(network):
     wait_for("the interface", lambda: not missing())
     net.gwa.host.address("ipsec0", f"{NEAR4}/24")
     net.gwb.host.address("ipsec0", f"{FAR4}/24")
+    # The daemons hear of the addresses a moment after Linux has them.
+    first_answer(net.gwa.host, FAR4)
     assert_ping(net.gwa.host, FAR4, count=5)
     # Taken out again: it goes, and nothing with it.
     net.gwa.daemon.write_config(plain)
