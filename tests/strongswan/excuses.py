@@ -47,9 +47,9 @@ class ExcuseError(Exception):
     """The list cannot be understood."""
 
 
-def configuration_of(name):
-    """What a scenario needs in culvert's configuration, where Linux has no word for it."""
-    entries = tomllib.loads(FILE.read_text()).get("culvert", [])
+def configuration_of(name, program="culvert"):
+    """What a scenario needs in culvert's configuration, where Linux has no word for it, or in strongswan.conf."""
+    entries = tomllib.loads(FILE.read_text()).get(program, [])
     return "".join(entry["configuration"] for entry in entries if name in entry["scenarios"])
 
 

@@ -125,7 +125,10 @@ class Guest:
         self.scenario.install(self.name, self.etc)
         conf = self.etc / "strongswan.conf"
         if conf.exists():
-            conf.write_text(with_stand_ins(conf.read_text(), stand_ins()))
+            text = with_stand_ins(conf.read_text(), stand_ins())
+            if self.name in self.scenario.ipsec_hosts:
+                text += configuration_of(self.scenario.name, "strongswan")
+            conf.write_text(text)
         (self.etc / "resolv.conf").touch()
         (self.etc / "mtab").symlink_to("/proc/self/mounts")
         # The guests' root has no password, and sshd wants a user without rights.
@@ -213,6 +216,19 @@ class Guest:
             switch.spawn("nsenter", "-t", self.pid, "-m", "--", "/bin/sh", "-c", command),
             self.log / f"tcpdump-{interface}.log",
             self.log / f"tcpdump-{interface}.err",
+        )
+
+    def capture_arriving(self):
+        """Starts a capture of what tunnels bring, which Linux sees come in by culvert0."""
+        log = "/var/log/tcpdump-culvert0"
+        command = (
+            f"exec tcpdump -l --immediate-mode -Q in -i culvert0 "
+            f"not port ssh and not port domain >{log}.log 2>{log}.err"
+        )
+        return Capture(
+            self.host.spawn(*self._enter(), "/bin/sh", "-c", command),
+            self.log / "tcpdump-culvert0.log",
+            self.log / "tcpdump-culvert0.err",
         )
 
     # Its logs

@@ -27,6 +27,8 @@ class Job:
         self.console = []
         self.guests = {}
         self.captures = {}
+        #: What tunnels bring, by host.
+        self.arriving = {}
         self.failures = []
 
     def run(self):
@@ -74,6 +76,8 @@ class Job:
             for host, interface in self.scenario.captures:
                 capture = self.guests[host].capture(switches.host, interface)
                 self.captures.setdefault(host, []).append(capture)
+                if host in self.scenario.ipsec_hosts and host not in self.arriving:
+                    self.arriving[host] = self.guests[host].capture_arriving()
             self._actions("PRE-TEST", self.scenario.pretest, deadline)
             self._checks(deadline)
             self._counters()
@@ -106,11 +110,7 @@ class Job:
             guest = self._guest(check)
             self._in_time(deadline)
             if check.is_capture:
-                captures = self.captures.get(check.host, [])
-                for capture in captures:
-                    if capture.process.alive():
-                        capture.stop()
-                out, err = "".join(capture.text() for capture in captures), ""
+                out, err = self._captured(check), ""
             elif guest is None:
                 out, err = "", ""
             else:
@@ -123,6 +123,18 @@ class Job:
                 )
             self._say(f"{check.host}# {check.command} | grep '{check.pattern}'  [{check.hit}]")
             self._say("\n".join(found) if holds else (out[-4000:] + err).rstrip())
+
+    def _captured(self, check):
+        """What the host's captures have seen. A kernel with ESP shows what it has decrypted at the interface
+        that the ESP came in by. Here it comes in by culvert0, so what has to be seen may be there; what must not be
+        seen, or so many times, is asked of the cable alone."""
+        captures = self.captures.get(check.host, [])
+        if check.hit == "YES" and check.host in self.arriving:
+            captures = [*captures, self.arriving[check.host]]
+        for capture in captures:
+            if capture.process.alive():
+                capture.stop()
+        return "".join(capture.text() for capture in captures)
 
     def _left_over(self):
         """The suite's own last check: no SA and no policy may be left."""

@@ -104,12 +104,18 @@ class Switches:
         return names
 
 
+def how_added(address):
+    """What ifup adds to an address: IPv4's broadcast address, which programs ask for; IPv6 is ready at once."""
+    return ["nodad"] if ":" in address else ["brd", "+"]
+
+
 def bring_up(host, configured):
     """What a host's start does: the interfaces marked `auto`, with addresses and default route."""
     for interface in configured.values():
         if interface.auto:
             host.ip("link", "set", "dev", interface.name, "up")
-            host.address(interface.name, *interface.addresses)
+            for address in interface.addresses:
+                host.ip("addr", "add", address, "dev", interface.name, *how_added(address))
             if interface.gateway:
                 host.route("default", "via", interface.gateway, "dev", interface.name)
 

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use arc_swap::ArcSwap;
 use esp::Sa;
 use forward::{Fib, Neighbours, PathMtus, RouteResult, SourceCheck};
-use policy::Marks;
+use policy::{Marks, Prefix};
 use wire::Family;
 use wire::ethernet::MacAddr;
 
@@ -63,6 +63,8 @@ pub struct Topology {
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
+    /// Prefixes to which nothing leaves in clear unless a policy lets it pass.
+    pub guarded: Vec<Prefix>,
     /// Every address of this host.
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }

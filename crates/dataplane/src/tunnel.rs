@@ -15,6 +15,8 @@ pub struct Tunnel {
     pub ifindex: u32,
     /// Where it stands in the worker; none of one that is Linux's own.
     pub slot: Option<u16>,
+    /// It was moved to another network namespace: what its SAs decrypt goes there, whatever the tables here say.
+    pub is_elsewhere: bool,
 }
 
 /// What belongs to a tunnel interface.
@@ -201,8 +203,10 @@ mod tests {
             vti(Some("192.0.2.1"), Some("192.0.2.3")),
             Binding::IfId(5),
         ];
-        let tunnels: Tunnels =
-            bindings.into_iter().zip((1..).map(|n| Tunnel { ifindex: n, slot: Some(0) })).collect();
+        let tunnels: Tunnels = bindings
+            .into_iter()
+            .zip((1..).map(|n| Tunnel { ifindex: n, slot: Some(0), is_elsewhere: false }))
+            .collect();
         let found = |sa: &SaConfig| tunnels.of_sa(sa).map(|(_, tunnel)| tunnel.ifindex);
         assert_eq!(found(&sa("192.0.2.2", "192.0.2.1")), Some(4));
         assert_eq!(found(&sa("192.0.2.9", "192.0.2.1")), Some(2));

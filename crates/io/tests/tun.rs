@@ -280,6 +280,40 @@ fn a_deleted_or_silent_interface_is_not_a_panic() {
 }
 
 #[test]
+fn one_that_is_moved_to_another_namespace_works_on() {
+    in_namespace(|| {
+        let mut tun = open("cvio0", 1500);
+        let (tell, told) = mpsc::channel();
+        let (go, gone) = mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            in_namespace(move || {
+                let own = std::fs::read_link("/proc/thread-self").expect("procfs");
+                tell.send(own.file_name().expect("a thread").to_owned()).expect("this side");
+                gone.recv().expect("moved");
+                ip("addr add 10.9.0.2/24 dev cvio0");
+                ip("link set cvio0 up");
+                let socket = UdpSocket::bind("10.9.0.2:9").expect("bind");
+                socket.send_to(b"from elsewhere", "10.9.0.1:9").expect("send");
+            });
+        });
+        let thread = told.recv().expect("the other side");
+        ip(&format!("link set cvio0 netns {}", thread.display()));
+        tun.check().expect("moved is not gone");
+        go.send(()).expect("go");
+        let (_umem, mut pool) = region(8);
+        let mut burst = Burst::new();
+        wait_for("its packet", || {
+            tun.rx(&mut pool, &mut burst).expect("rx");
+            let is_it = burst.iter().any(|packet| packet.data().ends_with(b"from elsewhere"));
+            is_it.then_some(())
+        });
+        other.join().expect("the other side");
+        // It went with its namespace, in Linux's own time.
+        wait_for("its end", || tun.check().is_err_and(|error| error.is_gone()).then_some(()));
+    });
+}
+
+#[test]
 fn an_interface_that_is_there_is_an_error_and_stays() {
     in_namespace(|| {
         let config = TunConfig { name: "cvio0".to_owned(), mtu: 1400 };

@@ -164,3 +164,49 @@ def test_the_interface_outlives_the_daemon(network):
     assert_ping(net.client, t.SERVER4, count=10)
     assert_only_protected(wire.stop())
 
+
+def test_an_interface_in_another_namespace(network):
+    """Programs there have the tunnel; SAs, policies and ports stay here, and the routes here lead there no longer."""
+    net = with_tunnels(tunnels(network))
+    a = net.gwa.host
+    other = net.lab.host("other")
+    elsewhere = lambda: {r["interface"]: r["state"] for r in net.gwa.daemon.json("port")}["ipsec0"]  # noqa: E731
+    assert_ping(net.client, t.SERVER4, count=3)
+    wire = Capture(net.mid, "west")
+    a.ip("link", "set", "ipsec0", "netns", other.ns)
+    wait_for("culvert to see it", lambda: "another" in elsewhere())
+    other.ip("link", "set", "ipsec0", "up")
+    other.address("ipsec0", f"{NEAR4}/24", f"{NEAR6}/64")
+    other.ip("route", "add", "10.2.0.0/24", "dev", "ipsec0")
+    # An address that gateway A has too, and one of its LAN: it is the interface that decides.
+    for source in (NEAR4, t.LAN_A4, t.CLIENT4):
+        if source != NEAR4:
+            other.address("ipsec0", f"{source}/32")
+        assert_ping(other, t.SERVER4, count=5, source=source)
+    assert_ping(other, FAR6, count=5)
+    assert ping(net.client, t.SERVER4, count=3)["received"] == 0
+    # With the daemon it stops, and nothing of it leaves in clear.
+    net.gwa.daemon.kill9()
+    assert ping(other, t.SERVER4, count=3)["received"] == 0
+    assert ping(net.client, t.SERVER4, count=3)["received"] == 0
+    assert_only_protected(wire.stop(), protected=(*t.PROTECTED, "10.9.0.0/24"))
+
+
+def test_an_interface_that_comes_back_from_another_namespace(network):
+    net = with_tunnels(tunnels(network))
+    a = net.gwa.host
+    other = net.lab.host("other")
+    wire = Capture(net.mid, "west")
+    assert_ping(net.client, t.SERVER4, count=3)
+    a.ip("link", "set", "ipsec0", "netns", other.ns)
+    assert ping(net.client, t.SERVER4, count=2)["received"] == 0
+    other.ip("link", "set", "ipsec0", "netns", a.ns)
+    a.ip("link", "set", "ipsec0", "up")
+    a.address("ipsec0", f"{NEAR4}/24")
+    a.ip("route", "replace", "10.2.0.0/24", "dev", "ipsec0")
+    first_answer(net.client, t.SERVER4)
+    assert_ping(net.client, t.SERVER4, count=10)
+    assert_ping(a, FAR4, count=5)
+    settings = a.run("sysctl", "-n", "net.ipv4.conf.ipsec0.disable_policy", "net.ipv4.conf.ipsec0.disable_xfrm")
+    assert settings.stdout.split() == ["1", "1"], settings.stdout
+    assert_only_protected(wire.stop(), protected=(*t.PROTECTED, "10.9.0.0/24"))

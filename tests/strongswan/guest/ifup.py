@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, "/usr/local/lib/suite")
-from network import interfaces  # noqa: E402
+from network import how_added, interfaces  # noqa: E402
 
 name = sys.argv[1]
 interface = interfaces(Path("/etc/network/interfaces").read_text())[name]
@@ -22,6 +22,6 @@ if Path(sys.argv[0]).name == "ifdown":
 else:
     ip("link", "set", "dev", name, "up")
     for address in interface.addresses:
-        ip("addr", "add", address, "dev", name, *(["nodad"] if ":" in address else []))
+        ip("addr", "add", address, "dev", name, *how_added(address))
     if interface.gateway:
         ip("route", "add", "default", "via", interface.gateway, "dev", name)

@@ -1,9 +1,12 @@
 #!/bin/sh
 # `ip xfrm` asks the host's culvert, where there is one, and `ip tunnel add NAME mode vti` makes a tunnel
-# interface of culvert's; everything else is iproute2's.
+# interface of culvert's; everything else is iproute2's, as all is in another network namespace (ip netns exec).
 name=$(hostname)
 [ -S "/run/culvert/$name/xfrm.sock" ] || exec /bin/ip "$@"
+[ "$(readlink /proc/self/ns/net)" = "$(readlink /proc/1/ns/net)" ] || exec /bin/ip "$@"
 case " $* " in
+    # The command comes here by itself, in its namespace.
+    " netns exec "*) ;;
     *" xfrm "*)
         exec /usr/local/bin/culvert exec --name "$name" -- /bin/ip "$@" ;;
     " tunnel add "*" mode vti "*)

@@ -215,8 +215,11 @@ impl Daemon {
         let private = self.private_counters.iter().map(|counters| counters.read()).collect();
         rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
         rows.extend(self.tunnels.states().map(|(config, ifindex, stats)| {
-            let is_up = snapshot.link(ifindex).is_some_and(|link| link.up);
-            let state = if is_up { "up" } else { "down: set the interface up" };
+            let state = match snapshot.link(ifindex) {
+                Some(link) if link.up => "up",
+                Some(_) => "down: set the interface up",
+                None => "in another network namespace",
+            };
             let if_id = Some(config.if_id).filter(|id| *id != 0);
             let mode = if_id.map_or_else(|| vti_text(config), |id| format!("if_id {id:#x}"));
             let row = row(&config.interface, "tunnel", state.into(), mode, 0, vec![stats]);

@@ -395,6 +395,7 @@ impl Daemon {
     /// Follows a change in Linux with ports, routes and addresses.
     fn follow_linux(&mut self) {
         self.follow_interfaces();
+        self.tunnels.follow_moves(self.observer.snapshot());
         self.ports.follow(self.observer.snapshot(), &self.workers);
         self.publish_topology();
         self.attach_ports();
@@ -461,7 +462,12 @@ impl Daemon {
             way_back: &self.way_back,
         };
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
-        let topology = Topology { clamps_mss: self.config.path_mtu.clamp_mss, ..topology };
+        let guarded = match self.is_guarded() {
+            true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
+            false => Vec::new(),
+        };
+        let clamps_mss = self.config.path_mtu.clamp_mss;
+        let topology = Topology { clamps_mss, guarded, ..topology };
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
         self.workers.wake();

@@ -107,30 +107,42 @@ pub struct Known<'k> {
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
     let Known { ports, tunnels, marks, way_back } = known;
-    let interfaces = snapshot
-        .links()
-        .map(|link| {
-            let port = ports.slot(link.index);
-            let interface = Interface {
-                port,
-                back: way_back.tag(link.index),
-                binding: tunnels.binding(link.index),
-                source_check: match port {
-                    Some(_) => private::source_check(&link.name),
-                    None => SourceCheck::Off,
-                },
-                mac: MacAddr(link.mac.unwrap_or_default()),
-                mtu: link.mtu,
-                up: link.up && link.running,
-                addr4: snapshot.addresses_of(link.index).find_map(|a| match a.addr {
-                    IpAddr::V4(addr) => Some(addr),
-                    IpAddr::V6(_) => None,
-                }),
-                addr6: global_v6(snapshot, link.index),
-            };
-            (link.index, interface)
-        })
-        .collect::<HashMap<_, _, _>>();
+    let here = snapshot.links().map(|link| {
+        let port = ports.slot(link.index);
+        let interface = Interface {
+            port,
+            back: way_back.tag(link.index),
+            binding: tunnels.binding(link.index),
+            source_check: match port {
+                Some(_) => private::source_check(&link.name),
+                None => SourceCheck::Off,
+            },
+            mac: MacAddr(link.mac.unwrap_or_default()),
+            mtu: link.mtu,
+            up: link.up && link.running,
+            addr4: snapshot.addresses_of(link.index).find_map(|a| match a.addr {
+                IpAddr::V4(addr) => Some(addr),
+                IpAddr::V6(_) => None,
+            }),
+            addr6: global_v6(snapshot, link.index),
+        };
+        (link.index, interface)
+    });
+    let elsewhere = tunnels.elsewhere().map(|(ifindex, binding, mtu)| {
+        let interface = Interface {
+            port: None,
+            back: None,
+            binding: Some(binding),
+            source_check: SourceCheck::Off,
+            mac: MacAddr::default(),
+            mtu,
+            up: true,
+            addr4: None,
+            addr6: None,
+        };
+        (ifindex, interface)
+    });
+    let interfaces = here.chain(elsewhere).collect::<HashMap<_, _, _>>();
     let is_up = |ifindex| snapshot.link(ifindex).is_some_and(|link| link.up);
     Topology {
         fib,
@@ -139,6 +151,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
         clamps_mss: false,
+        guarded: Vec::new(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }
 }

@@ -8,6 +8,9 @@
 //! The interface is a TUN device that outlives the daemon, so its routes stay when the daemon ends, and
 //! what is routed to it then stops there instead of leaving in clear by another route. It goes when it
 //! is taken out of the configuration, or by `ip link delete`.
+//!
+//! It may be moved to another network namespace (`ip link set NAME netns OTHER`), as an XFRM interface may: its
+//! descriptor works on, so programs there have the tunnel, and SAs, policies and ports stay here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -32,6 +35,18 @@ struct Entry {
     config: TunnelConfig,
     ifindex: u32,
     counters: Arc<PortCounters>,
+    place: Place,
+}
+
+/// Where an interface is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Linux has not told of it yet.
+    New,
+    /// In this network namespace.
+    Here,
+    /// In another one; or somebody deleted it, and the worker that has it open is about to say so.
+    Elsewhere,
 }
 
 /// All of them; each in the slot of its place. And those that are Linux's own.
@@ -62,6 +77,14 @@ fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
     let name = config.interface.clone();
     let tun = Tun::open_lasting(&TunConfig { name, mtu: config.mtu })?;
     let name = config.interface.as_str();
+    set_up(name);
+    tun.bring_up()?;
+    info!(interface = name, binding = ?config.binding(), "tunnel interface");
+    Ok(tun)
+}
+
+/// Its settings, which an interface that comes from another network namespace has lost.
+fn set_up(name: &str) {
     // What is routed here culvert protects, and what comes from here it has judged.
     for (setting, value) in [("disable_xfrm", 1), ("disable_policy", 1)] {
         if let Err(error) = set_interface_setting(Family::V4, name, setting, value) {
@@ -74,9 +97,6 @@ fn open(config: &TunnelConfig) -> Result<Tun, io::TunError> {
             break;
         }
     }
-    tun.bring_up()?;
-    info!(interface = name, binding = ?config.binding(), "tunnel interface");
-    Ok(tun)
 }
 
 impl Tunnels {
@@ -98,7 +118,7 @@ impl Tunnels {
         let (ifindex, counters) = (tun.ifindex(), tun.counters());
         workers.add_tunnel(slots::of_tunnel(place), ifindex, Box::new(tun));
         if let Some(entry) = self.entries.get_mut(place) {
-            *entry = Some(Entry { config, ifindex, counters });
+            *entry = Some(Entry { config, ifindex, counters, place: Place::New });
         }
     }
 
@@ -132,6 +152,35 @@ impl Tunnels {
                 );
             }
         }
+    }
+
+    /// Follows those that are moved to another network namespace, and back.
+    pub fn follow_moves(&mut self, snapshot: &Snapshot) {
+        for entry in self.entries.iter_mut().flatten() {
+            let link = snapshot.link(entry.ifindex);
+            match (link, entry.place) {
+                (None, Place::Here) => {
+                    info!(
+                        interface = entry.config.interface,
+                        "a tunnel interface has gone elsewhere"
+                    );
+                    entry.place = Place::Elsewhere;
+                }
+                (Some(link), Place::Elsewhere) => {
+                    info!(interface = link.name, "a tunnel interface has come back");
+                    set_up(&link.name);
+                    entry.place = Place::Here;
+                }
+                (Some(_), _) => entry.place = Place::Here,
+                (None, _) => {}
+            }
+        }
+    }
+
+    /// Those that are in another network namespace: their indices, with what protects them and their MTU.
+    pub fn elsewhere(&self) -> impl Iterator<Item = (u32, Binding, u32)> {
+        let all = self.iter().filter(|entry| entry.place == Place::Elsewhere);
+        all.map(|entry| (entry.ifindex, entry.config.binding(), entry.config.mtu))
     }
 
     fn iter(&self) -> impl Iterator<Item = &Entry> {
@@ -240,17 +289,19 @@ impl Tunnels {
         self.iter().any(|e| e.ifindex == ifindex) || self.linux.leads(ifindex, family)
     }
 
-    /// Those that are up, as workers read them.
+    /// Those that are up, as workers read them. Of one in another network namespace that is not known: what
+    /// it does not take while it is down is counted.
     pub fn up(&self, is_up: impl Fn(u32) -> bool) -> impl Iterator<Item = (Binding, Tunnel)> {
         let own = self.entries.iter().enumerate().filter_map(move |(place, entry)| {
-            let entry = entry.as_ref().filter(|e| is_up(e.ifindex))?;
+            let is_elsewhere = |e: &Entry| e.place == Place::Elsewhere;
+            let entry = entry.as_ref().filter(|e| is_elsewhere(e) || is_up(e.ifindex))?;
             let slot = Some(slots::of_tunnel(place) as u16);
-            Some((entry.config.binding(), Tunnel { ifindex: entry.ifindex, slot }))
+            let (ifindex, is_elsewhere) = (entry.ifindex, is_elsewhere(entry));
+            Some((entry.config.binding(), Tunnel { ifindex, slot, is_elsewhere }))
         });
-        let linux = self
-            .linux
-            .all()
-            .map(|(ifindex, if_id)| (Binding::IfId(if_id), Tunnel { ifindex, slot: None }));
+        let linux = self.linux.all().map(|(ifindex, if_id)| {
+            (Binding::IfId(if_id), Tunnel { ifindex, slot: None, is_elsewhere: false })
+        });
         own.chain(linux)
     }
 

@@ -159,6 +159,9 @@ impl<N: Notes> Question<'_, N> {
         };
         let asked = bound.map_or(marks, |(binding, _)| binding.inbound(marks));
         let ifindex = tunnel.map_or(ifindex, |tunnel| tunnel.ifindex);
+        if let Some(tunnel) = tunnel.filter(|tunnel| tunnel.is_elsewhere) {
+            return self.decrypted_elsewhere(ifindex, asked, tunnel, via);
+        }
         let is_local = view.is_local(h, ifindex);
         self.tell(|| Step::Ends { is_local });
         if !view.is_possible_source(h.src, is_local) {
@@ -171,18 +174,8 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Gather(Gather::Ports);
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
-        let flow = Flow::marked(h, view.leads_to(h, ifindex), asked);
-        let verified = match view.reader.verify(direction, &flow, via) {
-            Ok(policy) => Ok(policy.map(|policy| &**policy)),
-            Err(reason) => self.verify_by_quoted(direction, &flow, via).map_err(|_| reason),
-        };
-        self.tell(|| {
-            let found = view.reader.policy(direction, &flow).map(|policy| &**policy);
-            Step::inbound(direction, asked, found, verified.as_ref().err().copied())
-        });
-        match verified {
-            Ok(policy) => self.note(direction, &flow, policy),
-            Err(reason) => return Decision::Drop(reason),
+        if let Err(reason) = self.verify(direction, ifindex, asked, via) {
+            return Decision::Drop(reason);
         }
         match is_local {
             // A rule's mark: Linux may mark it again by rules of its own.
@@ -192,6 +185,47 @@ impl<N: Notes> Question<'_, N> {
             false if marks.mark != mark => self.to_linux(marks, tunnel),
             false => self.outbound(Origin::Decrypted { ifindex, mark }),
         }
+    }
+
+    /// A decrypted packet of a tunnel interface in another network namespace, which it goes to without a mark,
+    /// whatever its destination: the policies here judge it as one for this host (`xfrmi_rcv_cb`).
+    fn decrypted_elsewhere(
+        &mut self,
+        ifindex: u32,
+        asked: Marks,
+        tunnel: Tunnel,
+        via: &[&SaEntry<Sa>],
+    ) -> Decision {
+        self.tell(|| Step::Ends { is_local: true });
+        if self.needs_ports() {
+            return Decision::Gather(Gather::Ports);
+        }
+        match self.verify(Direction::In, ifindex, asked, via) {
+            Ok(()) => self.to_linux(Marks::default(), Some(tunnel)),
+            Err(reason) => Decision::Drop(reason),
+        }
+    }
+
+    /// Whether policy allows what these SAs have decrypted.
+    fn verify(
+        &mut self,
+        direction: Direction,
+        ifindex: u32,
+        asked: Marks,
+        via: &[&SaEntry<Sa>],
+    ) -> Result<(), DropReason> {
+        let (view, h) = (self.view, self.h);
+        let flow = Flow::marked(h, view.leads_to(h, ifindex), asked);
+        let verified = match view.reader.verify(direction, &flow, via) {
+            Ok(policy) => Ok(policy.map(|policy| &**policy)),
+            Err(reason) => self.verify_by_quoted(direction, &flow, via).map_err(|_| reason),
+        };
+        self.tell(|| {
+            let found = view.reader.policy(direction, &flow).map(|policy| &**policy);
+            Step::inbound(direction, asked, found, verified.as_ref().err().copied())
+        });
+        self.note(direction, &flow, verified?);
+        Ok(())
     }
 
     /// Whether a packet for this host is to be opened by an SA. Other IP in IP is of Linux's own tunnels.

@@ -16,7 +16,10 @@ use crate::view::View;
 
 /// What the policy database said, without its references.
 pub(super) enum Policy {
+    /// A policy lets it pass, or none may apply to it.
     Clear,
+    /// No policy is about it.
+    Unnamed,
     /// Linux's, by this way if it is no port's packet; none if there is none.
     Leave(Option<LinuxWay>),
     Drop(DropReason),
@@ -41,10 +44,15 @@ impl<N: Notes> Question<'_, N> {
             Policy::Protect(sa) => self.protect(origin, sa),
             Policy::ProtectAll(sas) => self.protect_all(origin, &sas),
             Policy::Wait(key) => Decision::Hold(key, origin),
-            Policy::Clear => match tunnel_ahead(self.view, self.h, origin) {
-                Some(tunnel) => self.through_tunnel(origin, tunnel),
-                None => self.clear(origin),
-            },
+            answer @ (Policy::Clear | Policy::Unnamed) => {
+                match tunnel_ahead(self.view, self.h, origin) {
+                    Some(tunnel) => self.through_tunnel(origin, tunnel),
+                    None if matches!(answer, Policy::Unnamed) && self.is_guarded(origin) => {
+                        Decision::Drop(DropReason::OutPolicyBlock)
+                    }
+                    None => self.clear(origin),
+                }
+            }
         }
     }
 
@@ -67,7 +75,7 @@ impl<N: Notes> Question<'_, N> {
         };
         self.tell(|| Step::outbound(marks, &outbound));
         let (answer, policy) = match outbound {
-            Outbound::NoPolicy => (Policy::Clear, None),
+            Outbound::NoPolicy => (Policy::Unnamed, None),
             Outbound::DefaultBlock => return Policy::Drop(DropReason::OutPolicyBlock),
             Outbound::Bypass(policy) => (Policy::Clear, Some(policy)),
             Outbound::Leave(policy) => (Policy::Leave(self.way_left(policy, &flow)), Some(policy)),
@@ -99,6 +107,13 @@ impl<N: Notes> Question<'_, N> {
         let policy = policy.map(|policy| &**policy);
         self.note(Direction::Out, &flow, policy);
         answer
+    }
+
+    /// Whether it would leave in clear for a prefix that needs protection until policies say more (`[guard]`).
+    /// What goes back to Linux as it came the guard stops there.
+    fn is_guarded(&self, origin: Origin) -> bool {
+        let is_sent_here = !matches!(origin, Origin::Port { .. });
+        is_sent_here && self.view.topology.guarded.iter().any(|prefix| prefix.contains(self.h.dst))
     }
 
     /// Notes whether the owner of a policy is to be asked for SAs of the worker's own, while these protect.

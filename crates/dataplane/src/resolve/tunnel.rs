@@ -44,7 +44,7 @@ impl<N: Notes> Question<'_, N> {
             }
             Policy::Wait(key) => Decision::Hold(key, origin),
             // Nothing protects it: its sender hears that the interface leads nowhere.
-            Policy::Clear | Policy::Protect(_) | Policy::ProtectAll(_) => {
+            Policy::Clear | Policy::Unnamed | Policy::Protect(_) | Policy::ProtectAll(_) => {
                 Decision::Error(IcmpCause::HostUnreachable, DropReason::OutNoTunnel, origin)
             }
         }

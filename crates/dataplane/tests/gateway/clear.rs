@@ -62,6 +62,39 @@ fn bypass_and_block_come_before_protect_by_priority() {
     assert_eq!(pair.a.db.policy(32).expect("policy").packets(), 1);
 }
 
+/// What Linux sends here because another source is protected; with a policy that lets it pass it leaves.
+#[test]
+fn to_a_guarded_prefix_nothing_leaves_in_clear_without_a_policy() {
+    let mut pair = Pair::new(&Spec::default());
+    pair.a.set_topology_but(vec![], |topology| topology.guarded = vec![Side::B.net(false)]);
+    let own = Ip::new(Side::A.wan(false), Side::B.lan(false, 10)).sized(100, 1);
+    let protected = Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)).sized(100, 1);
+    let other = Ip::new(Side::A.wan(false), Side::B.wan(false)).sized(100, 1);
+    for packet in [&own, &own, &protected, &other] {
+        pair.a.put_linux(packet);
+    }
+    pair.a.run();
+    assert_eq!(pair.a.drops(), [(DropReason::OutPolicyBlock, 2)]);
+    let sent = pair.a.wan_out();
+    assert_eq!(sent.len(), 2);
+    assert!(sent.contains(&other));
+    let selector =
+        Selector::between(Prefix { addr: Side::A.wan(false), len: 32 }, Side::B.net(false));
+    pair.a.db.put_policy(policy(31, Direction::Out, selector, vec![]));
+    let lets_pass = pair.a.db.policy(31).expect("policy").packets();
+    pair.a.put_linux(&own);
+    pair.a.run();
+    assert_eq!(pair.a.dropped(DropReason::OutPolicyBlock), 2, "the policy comes first");
+    assert_eq!(pair.a.db.policy(31).expect("policy").packets(), lets_pass + 1);
+    // What came to a port goes back as it came: the guard stops it there.
+    let mut g = Gateway::new(Side::A);
+    g.set_topology_but(vec![], |topology| topology.guarded = vec![Side::B.net(false)]);
+    let forwarded = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, 1);
+    g.put_lan(&forwarded);
+    g.run();
+    assert_eq!((g.linux_out(), g.drops()), (vec![forwarded], vec![]));
+}
+
 #[test]
 fn cleartext_of_a_protected_prefix_is_refused() {
     let mut pair = Pair::new(&Spec::default());

@@ -237,7 +237,7 @@ fn produce(reason: DropReason) -> Gateway {
                 let interface = topology.interfaces.get_mut(&WAN).expect("a port");
                 let binding = dataplane::Binding::IfId(7);
                 (interface.port, interface.binding) = (None, Some(binding));
-                let tunnel = dataplane::Tunnel { ifindex: WAN, slot: Some(1) };
+                let tunnel = dataplane::Tunnel { ifindex: WAN, slot: Some(1), is_elsewhere: false };
                 topology.tunnels = [(binding, tunnel)].into_iter().collect();
             });
             b.put_lan(&Ip::new(Side::B.lan(false, 10), ip("203.0.113.9")).sized(100, 1));

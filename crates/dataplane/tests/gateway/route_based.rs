@@ -55,7 +55,7 @@ pub fn gateway_with(side: Side, binding: Binding) -> (Gateway, MemoryHandle) {
     gateway.more.push(port.clone());
     gateway.set_topology_but(vec![by_tunnel(side)], |topology| {
         topology.interfaces.insert(TUNNEL, interface(binding));
-        let tunnel = Tunnel { ifindex: TUNNEL, slot: Some(SLOT as u16) };
+        let tunnel = Tunnel { ifindex: TUNNEL, slot: Some(SLOT as u16), is_elsewhere: false };
         topology.tunnels = [(binding, tunnel)].into_iter().collect();
         topology.marks.insert(Marks::of_mark(10), TAG);
     });
@@ -118,6 +118,41 @@ fn what_is_routed_to_a_tunnel_is_protected_by_its_policies() {
         assert_eq!(carry(&mut a, &mut b), 1);
         assert_eq!((b.take(&b_tunnel), b.linux_out().len()), (vec![flow(1)], 0));
     }
+}
+
+/// What is decrypted goes there whatever the tables here say, if policy takes it in; what is sent there is protected.
+#[test]
+fn an_interface_in_another_namespace_has_its_tunnel() {
+    let [(mut a, a_tunnel), (mut b, b_tunnel)] = tunnelled();
+    let tunnel = Tunnel { ifindex: TUNNEL, slot: Some(SLOT as u16), is_elsewhere: true };
+    b.set_topology_but(vec![], |topology| {
+        topology.interfaces.insert(TUNNEL, interface(Binding::IfId(IF_ID)));
+        topology.tunnels = [(Binding::IfId(IF_ID), tunnel)].into_iter().collect();
+        topology.marks.insert(Marks::of_mark(10), TAG);
+    });
+    // A host of this LAN, this host, and one that no route leads to; twice, the second time planned.
+    let nowhere = Ip::new(Side::A.lan(false, 10), ip("100.64.0.1")).sized(100, 1);
+    for packet in [flow(10), flow(1), nowhere] {
+        for round in 0..2 {
+            a.put(&a_tunnel, &packet);
+            a.run();
+            assert_eq!(carry(&mut a, &mut b), 1, "round {round}");
+            assert_eq!(b.take(&b_tunnel), std::slice::from_ref(&packet));
+            assert_eq!((b.lan_out().len(), b.linux_out().len()), (0, 0));
+        }
+    }
+    let reply = Ip::new(Side::B.lan(false, 1), Side::A.lan(false, 10)).sized(100, 1);
+    b.put(&b_tunnel, &reply);
+    b.run();
+    assert_eq!(carry(&mut b, &mut a), 1);
+    assert_eq!(a.lan_out(), [hopped(&reply, 1)]);
+    // Policy is asked as for this host.
+    b.db.remove_policy(2);
+    b.db.put_policy(policy(9, Direction::In, everything(), vec![]));
+    a.put(&a_tunnel, &flow(10));
+    a.run();
+    assert_eq!(carry(&mut a, &mut b), 1);
+    assert_eq!((b.take(&b_tunnel).len(), b.drops()), (0, vec![(DropReason::InPolicy, 1)]));
 }
 
 #[test]
@@ -394,8 +429,9 @@ fn linux_own(gateway: &mut Gateway) {
     gateway.set_topology_but(vec![by_tunnel(gateway.side)], |topology| {
         let binding = Binding::IfId(IF_ID);
         topology.interfaces.insert(TUNNEL, interface(binding));
-        topology.tunnels =
-            [(binding, Tunnel { ifindex: TUNNEL, slot: None })].into_iter().collect();
+        topology.tunnels = [(binding, Tunnel { ifindex: TUNNEL, slot: None, is_elsewhere: false })]
+            .into_iter()
+            .collect();
     });
 }
 

@@ -36,6 +36,14 @@ pub(super) fn set_interface(tun: &File, name: &str, flags: c_int) -> io::Result<
     done(result)
 }
 
+/// Fails (`EBADFD`) once the interface is deleted, in whatever network namespace it was.
+pub(super) fn attached(tun: &File) -> io::Result<()> {
+    let mut request = request("");
+    // SAFETY: TUNGETIFF takes a pointer to an ifreq, which it writes.
+    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNGETIFF, &raw mut request) };
+    done(result)
+}
+
 /// Whether the interface outlives its descriptors.
 pub(super) fn set_persistent(tun: &File, lasts: bool) -> io::Result<()> {
     let lasts = libc::c_ulong::from(lasts);

@@ -362,10 +362,10 @@ impl Port for Tun {
         Ok(())
     }
 
+    /// By the descriptor, not by name: an interface that was moved to another network namespace works on.
     fn check(&mut self) -> Result<(), PortError> {
-        ioctl::ifindex(&self.name)
-            .map(|_| ())
-            .map_err(|source| PortError::new(&self.name, "SIOCGIFINDEX", source))
+        ioctl::attached(&self.file)
+            .map_err(|source| PortError::new(&self.name, "TUNGETIFF", source))
     }
 
     fn fd(&self) -> Option<BorrowedFd<'_>> {

@@ -1,5 +1,6 @@
 //! Functions that start another program: rules of `iptables` that match IPsec are translated
-//! (`policy_match`), and strongSwan's scripts get the library too.
+//! (`policy_match`), and strongSwan's scripts get the library too, and culvert's interface in place of
+//! the peer's.
 //!
 //! They are called between `fork` or `vfork` and `exec`, where another thread may have held any lock:
 //! nothing here allocates or takes a lock, and all data is on the stack. `execve` and `execv` are
@@ -117,11 +118,14 @@ fn with_arguments(
     // SAFETY: the process's list.
     let own = unsafe { List::new(environment) };
     let Some(socket) = own.value(SOCKET) else { return start(argv, envp) };
+    let keeps = envp_list.value(CHOICE).or(own.value(CHOICE)) == Some(b"keep");
     let mut script = [std::ptr::null(); MAX_ENVIRONMENT];
-    if script_environment(envp_list, own, &mut script) {
+    let mut assigned = [0; INTERFACE.len() + NAME_LEN];
+    let interface = || script_interface(socket, &mut assigned).filter(|_| !keeps);
+    if script_environment(envp_list, own, interface, &mut script) {
         return start(argv, script.as_ptr());
     }
-    if path.is_null() || envp_list.value(CHOICE).or(own.value(CHOICE)) == Some(b"keep") {
+    if path.is_null() || keeps {
         return start(argv, envp);
     }
     // SAFETY: the caller's string.
@@ -150,15 +154,23 @@ fn with_arguments(
 }
 
 /// strongSwan gives its scripts an environment of their own, in which nothing of this library is left:
-/// adds what leads `ip xfrm` and `iptables` in them to culvert. False for everybody else.
-fn script_environment(given: List<'_>, own: List<'_>, out: &mut [*const c_char]) -> bool {
+/// adds what leads `ip xfrm` and `iptables` in them to culvert, and names `interface` as that of their tunnel,
+/// unless it has one of its own. False for everybody else.
+fn script_environment(
+    given: List<'_>,
+    own: List<'_>,
+    interface: impl FnOnce() -> Option<*const c_char>,
+    out: &mut [*const c_char],
+) -> bool {
     if given.value(SCRIPT).is_none() || given.value(PRELOAD).is_some() {
         return false;
     }
     let ours = own.iter().filter(|(_, text)| {
         text.starts_with(PRELOAD) || text.starts_with(CULVERT) && !given.has_same_name(text)
     });
-    for (place, (pointer, _)) in given.iter().chain(ours).enumerate() {
+    let interface = if given.value(TUNNEL).is_none() { interface() } else { None };
+    for (place, (pointer, text)) in given.iter().chain(ours).enumerate() {
+        let pointer = interface.filter(|_| text.starts_with(INTERFACE)).unwrap_or(pointer);
         // One place is for the end.
         match out.get_mut(place..) {
             Some([to, _, ..]) => *to = pointer,
@@ -166,6 +178,17 @@ fn script_environment(given: List<'_>, own: List<'_>, out: &mut [*const c_char])
         }
     }
     true
+}
+
+/// What a script's variable of its tunnel's interface is to say: `PLUTO_INTERFACE=culvert0`, with a zero behind it.
+fn script_interface(
+    socket: &[u8],
+    assigned: &mut [u8; INTERFACE.len() + NAME_LEN],
+) -> Option<*const c_char> {
+    let (variable, name) = assigned.split_first_chunk_mut::<{ INTERFACE.len() }>()?;
+    variable.copy_from_slice(INTERFACE);
+    let is_known = private_interface(socket, name.first_chunk_mut()?);
+    is_known.then_some(assigned.as_ptr().cast())
 }
 
 /// The private interface's name, which the daemon writes beside its socket, with a zero behind it.
@@ -255,6 +278,12 @@ const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
 /// What every script of strongSwan's `updown` finds in its environment.
 const SCRIPT: &[u8] = b"PLUTO_VERB=";
+
+/// The interface by which a tunnel's packets come and go in clear. strongSwan says the one that leads to the peer.
+const INTERFACE: &[u8] = b"PLUTO_INTERFACE=";
+
+/// Where a tunnel has an interface of its own.
+const TUNNEL: &[u8] = b"PLUTO_IF_ID_";
 
 /// Beside the daemon's socket.
 const INTERFACE_FILE: &[u8] = b"interface";

@@ -8,6 +8,7 @@
 //! |-------------|----------------------------------------------------------------|
 //! | this one    | rules and routes as Linux takes them: netlink                  |
 //! | `rules`     | which rules there are                                          |
+//! | `marked`    | which marks packets have that policies protect                 |
 //! | `own_table` | which routes are wanted, from policies and Linux's tables     |
 //! | `linux_way` | what Linux would do if culvert were not there                  |
 //! | `address`   | which address Linux would send from                            |
@@ -21,7 +22,7 @@
 //! | `disable_policy` = 1 | what culvert has decrypted and judged is not judged again (IPv4) |
 //! | `rp_filter` = 0, `accept_local` = 1 | decrypted packets come from anywhere, ICMP errors from addresses of this host; the worker applies the same checks to cleartext from ports |
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
-//! | `ip rule` 210: `not fwmark 0 lookup 218` | prefixes that policies with a mark protect, for packets with a mark |
+//! | `ip rule` 210: `fwmark MARK lookup 218` for each mark of a policy | prefixes that policies with a mark protect, for packets with one |
 //! | `ip rule` 209: `iif lo ipproto udp sport 500 goto 211`, also `dport`, and 4500; 211: `nop` | key exchange of this host goes by Linux's own tables |
 //! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again, nor what was led past a daemon that hangs |
 //!
@@ -42,6 +43,7 @@
 
 mod address;
 mod linux_way;
+mod marked;
 mod own_table;
 mod rules;
 #[cfg(test)]
@@ -53,13 +55,15 @@ use std::net::IpAddr;
 
 use forward::SourceCheck;
 use mirror::{
-    Control, Error, Family, NextHop, Prefix, Route, RouteKind, Snapshot, set_interface_setting,
+    Control, Error, Family, NextHop, Prefix, Route, RouteKind, Rule, Snapshot,
+    set_interface_setting,
 };
 use policy::PolicyConfig;
 use tracing::{info, warn};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::linux_way::Linux;
+use self::marked::{LedMark, Marked};
 use self::own_table::{Entry, OwnTable};
 use crate::config::TunConfig;
 use crate::daemon::tunnels::Led;
@@ -73,6 +77,8 @@ pub struct Private {
     control: Control,
     /// Whether marks of packets can be told to culvert.
     has_marks: bool,
+    /// The marks of policies.
+    marked: Marked,
     /// What fits the SAs behind protected destinations.
     mtus: Mtus,
     /// For packets without a mark, and for those with one.
@@ -123,7 +129,7 @@ impl Private {
         }
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
-        for rule in rules::all(config, has_marks) {
+        for rule in rules::all(config, &[]) {
             // A killed daemon may have left it.
             match control.add_rule(&rule) {
                 Err(error) if error.errno() != Some(EXISTS) => return Err(error),
@@ -135,6 +141,7 @@ impl Private {
             ifindex,
             control,
             has_marks,
+            marked: Marked::default(),
             mtus: Mtus::new(),
             tables: [Table::new(config.table, false), Table::new(config.marked_table, true)],
         })
@@ -147,6 +154,9 @@ impl Private {
         snapshot: &Snapshot,
         led: Led<'_>,
     ) {
+        let before = self.marked.led();
+        self.marked = Marked::of(policies.clone());
+        self.lead(&before);
         let linux = self.linux(snapshot, led);
         self.each(|table| table.set(policies.clone(), &linux));
     }
@@ -159,8 +169,45 @@ impl Private {
         snapshot: &Snapshot,
         led: Led<'_>,
     ) {
+        let before = self.marked.led();
+        self.marked.change(old, new);
+        self.lead(&before);
         let linux = self.linux(snapshot, led);
         self.each(|table| table.change(old, new, &linux));
+    }
+
+    /// Leads packets with the marks of policies to the table for marks, and those of `before` no longer: new
+    /// rules come before old ones go.
+    fn lead(&mut self, before: &[LedMark]) {
+        let after = self.marked.led();
+        if before == after || !self.has_marks {
+            return;
+        }
+        let [before, after] = [before, &after].map(|led| rules::all(&self.config, led));
+        for rule in after.iter().filter(|rule| !before.contains(rule)) {
+            match self.control.add_rule(rule) {
+                Err(error) if error.errno() != Some(EXISTS) => {
+                    warn!(%error, mark = rule.fwmark, "packets with a mark are not led to culvert");
+                }
+                _ => {}
+            }
+        }
+        for rule in before.iter().filter(|rule| !after.contains(rule)) {
+            self.drop_rule(rule);
+        }
+    }
+
+    /// All rules.
+    fn rules(&self) -> Vec<Rule> {
+        let led = if self.has_marks { self.marked.led() } else { Vec::new() };
+        rules::all(&self.config, &led)
+    }
+
+    fn drop_rule(&mut self, rule: &Rule) {
+        match self.control.delete_rule(rule) {
+            Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
+            _ => {}
+        }
     }
 
     /// Linux's routes to these destinations changed.
@@ -201,7 +248,12 @@ impl Private {
     /// Restores rules and routes that somebody removed, retries what failed, and removes what another
     /// run left.
     pub fn repair(&mut self, snapshot: &Snapshot) {
-        for rule in rules::all(&self.config, self.has_marks) {
+        let rules = self.rules();
+        let of_marks = [Family::V4, Family::V6].into_iter().flat_map(|f| snapshot.rules(f));
+        let of_marks = of_marks.filter(|rule| rules::is_of_marks(rule, &self.config));
+        let left: Vec<Rule> = of_marks.filter(|rule| !rules.contains(rule)).cloned().collect();
+        left.iter().for_each(|rule| self.drop_rule(rule));
+        for rule in rules {
             if !snapshot.rules(rule.family).any(|r| *r == rule) {
                 let (family, preference) = (rule.family, rule.priority);
                 match self.control.add_rule(&rule) {
@@ -243,11 +295,8 @@ impl Private {
     /// Removes the rules, and the routes that do not go with the interface.
     pub fn tear_down(&mut self) {
         // The rules to the tables first, and those that bypass them last.
-        for rule in rules::all(&self.config, self.has_marks).into_iter().rev() {
-            match self.control.delete_rule(&rule) {
-                Err(error) if error.errno() != Some(NO_ENTRY) => warn!(%error, "rule not removed"),
-                _ => {}
-            }
+        for rule in self.rules().into_iter().rev() {
+            self.drop_rule(&rule);
         }
         for table in &self.tables {
             let thrown = table.standing.iter().filter(|(_, (entry, _))| *entry == Entry::Throw);

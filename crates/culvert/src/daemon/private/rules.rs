@@ -3,6 +3,8 @@
 use mirror::{Family, Rule, RuleAction};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use super::marked::LedMark;
+
 use crate::config::TunConfig;
 
 /// IKE (RFC 7296 §2), and IKE behind NAT (RFC 3948).
@@ -17,7 +19,7 @@ const UDP: u8 = 17;
 /// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
 /// 209: fwmark MARK goto 211
 /// 210: not iif culvert0 lookup 219
-/// 210: not fwmark 0 lookup 218                   where marks can be told to culvert
+/// 210: fwmark 4 lookup 218                       for each mark that a policy protects
 /// ```
 ///
 /// Key exchange of this host goes by Linux's own tables, and so by the interface that firewall rules
@@ -27,15 +29,16 @@ const UDP: u8 = 17;
 /// ports or a protocol: that is the only purpose of the protocol in rule 211. ESP in UDP never comes
 /// here: culvert sends it past Linux.
 ///
-/// Packets with any mark find the prefixes that policies with a mark protect, also those that came in by
-/// culvert0: what an SA has decrypted and marked may be for another SA.
+/// Packets with the mark of a policy find the prefixes that policies with a mark protect, also those that came in by
+/// culvert0: what an SA has decrypted and marked may be for another SA. Where there are many marks, all packets with any
+/// do (`not fwmark 0`).
 ///
 /// Packets with MARK are cleartext that culvert has judged already and returned to its port. Led to the
 /// table again, they would leave by another interface.
-pub fn all(config: &TunConfig, has_marks: bool) -> Vec<Rule> {
+pub fn all(config: &TunConfig, led: &[LedMark]) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {
-        let rule = |priority, table| Rule {
+        let rule = move |priority, table| Rule {
             protocol: ROUTE_PROTOCOL,
             ..Rule::new(family, priority, table)
         };
@@ -66,11 +69,12 @@ pub fn all(config: &TunConfig, has_marks: bool) -> Vec<Rule> {
             invert: true,
             ..rule(preference, config.table)
         };
-        let of_marked = has_marks.then(|| Rule {
-            fwmark: 0,
-            fwmask: u32::MAX,
-            invert: true,
-            ..rule(preference, config.marked_table)
+        let of_marked = led.iter().map(move |led| {
+            let rule = rule(preference, config.marked_table);
+            match *led {
+                LedMark::Mark(mark) => Rule { fwmark: mark.value, fwmask: mark.mask, ..rule },
+                LedMark::Any => Rule { fwmark: 0, fwmask: u32::MAX, invert: true, ..rule },
+            }
         });
         let past = std::iter::once(landing).chain(ours).chain(theirs).chain(marked);
         past.chain([to_table]).chain(of_marked)
@@ -80,5 +84,12 @@ pub fn all(config: &TunConfig, has_marks: bool) -> Vec<Rule> {
 
 /// Whether a rule is one of culvert's.
 pub fn is_ours(rule: &Rule, config: &TunConfig) -> bool {
-    all(config, true).contains(rule)
+    all(config, &[]).contains(rule) || is_of_marks(rule, config)
+}
+
+/// Whether it leads packets with a mark, of this or an earlier run.
+pub fn is_of_marks(rule: &Rule, config: &TunConfig) -> bool {
+    rule.protocol == ROUTE_PROTOCOL
+        && rule.priority == config.rule_preference
+        && rule.table == config.marked_table
 }
