@@ -26,6 +26,7 @@
 //! | [`Guard::set`] | installs exactly these barriers, whatever the kernel has: after a start |
 //! | [`Guard::change`], [`Guard::settle`] | one policy was added or removed; the cost does not depend on how many there are |
 //! | [`Guard::check`] | reinstalls what somebody flushed |
+//! | [`apply`] | has `nft` carry out a ruleset, for others as well |
 //! | [`Guard::finish`], [`Guard::clear`] | at the end: completes what was put off, or removes everything |
 //!
 //! `guard.json` lists the installed barriers. It is written before a barrier is installed and after
@@ -93,6 +94,7 @@ pub use barrier::{Barrier, Effect};
 use kernel::{KernelPolicies, Listing};
 use list::{List, Step};
 use netfilter::Netfilter;
+pub use netfilter::apply;
 use standing::Standing;
 use threshold::{Chooser, FRESH, Threshold, choose};
 

@@ -317,8 +317,11 @@ const GET_TABLE: u16 = 10 << 8 | 1;
 const TABLE_NAME: u16 = 1;
 const NFPROTO_IPV6: u8 = 10;
 
-/// Hands a ruleset to `nft`.
-fn apply(ruleset: &str) -> Result<(), String> {
+/// Hands a ruleset to `nft`, which carries out all of it or nothing.
+///
+/// # Errors
+/// What it said, or why it cannot be started.
+pub fn apply(ruleset: &str) -> Result<(), String> {
     let mut child = Command::new("nft")
         .args(["-f", "-"])
         .stdin(Stdio::piped())

@@ -141,6 +141,8 @@ pub struct TunConfig {
     /// Beside the kernel: the bits of the mark of what comes in by the interface; the kernel's IPv6 policies
     /// let it pass.
     pub judged_mark: u32,
+    /// Packets of this host that go to the interface raise acquires before a packet filter can drop them.
+    pub early_acquire: bool,
 }
 
 impl Default for TunConfig {
@@ -153,6 +155,7 @@ impl Default for TunConfig {
             marked_table: 218,
             mark: 0x1000_0000,
             judged_mark: 0x2000_0000,
+            early_acquire: false,
         }
     }
 }

@@ -40,6 +40,7 @@ impl Daemon {
             .map(|p| format!("port {}: {}", p.interface, p.state))
             .collect();
         warnings.extend(self.guard_trouble.clone());
+        warnings.extend(self.early_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
         warnings.extend(self.past_daemon.warnings());
         if !self.config.guard.enabled && !self.source.is_beside_kernel() {

@@ -9,6 +9,7 @@ mod answer;
 mod clock;
 mod control;
 mod detour;
+mod early;
 mod engines;
 mod error;
 mod heartbeat;
@@ -17,6 +18,7 @@ mod install;
 mod left;
 mod limits;
 mod log;
+mod nfnetlink;
 mod plan;
 mod ports;
 mod private;
@@ -43,7 +45,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crypto::Providers;
-use dataplane::{Event, EventReceiver, Polling, Tables, Topology};
+use dataplane::{Came, Event, EventReceiver, Polling, Probe, Tables, Topology};
 use forward::SourceCheck;
 use forward::path_mtu::PathMtuTable;
 use guard::Guard;
@@ -57,6 +59,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
 use self::detour::PastDaemon;
+use self::early::{Early, Reported, wanting};
 use self::inner_mtus::{InnerMtus, Seen};
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
@@ -118,6 +121,9 @@ struct Daemon {
     _send_marks: Option<SendMarks>,
     /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
     past_daemon: PastDaemon,
+    /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
+    early: Option<Early>,
+    early_trouble: Option<String>,
     tunnels: Tunnels,
     /// Linux's own XFRM interfaces by which it takes what their SAs decrypt for this host: indices by `if_id`.
     brought_by: BTreeMap<u32, u32>,
@@ -178,6 +184,7 @@ impl Daemon {
             }
             self.serve_source();
             self.hear_workers();
+            self.hear_early();
             self.forget_path_mtus();
             self.wake_workers();
             self.hear_linux();
@@ -220,6 +227,7 @@ impl Daemon {
             self.terminate.as_fd(),
             self.reload.as_fd(),
         ];
+        fds.extend(self.early.as_ref().map(Early::fd));
         self.source.add_fds(&mut fds);
         let mut fds: Vec<_> =
             fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -272,6 +280,19 @@ impl Daemon {
                     self.publish_topology();
                     self.paths_anew = true;
                 }
+            }
+        }
+    }
+
+    /// Asks for the SAs that packets want which may not come.
+    fn hear_early(&mut self) {
+        let reports = self.early.as_mut().map(Early::reports).unwrap_or_default();
+        for Reported { mark, packet } in reports {
+            let Ok(headers) = wire::parse_ip(&packet) else { continue };
+            let came = Came::Linux { tunnel: 0, mark };
+            let Ok((_, explanation)) = self.ask(Probe { packet, came }) else { continue };
+            if let Some(policy) = explanation.steps.iter().find_map(wanting) {
+                self.source.acquire(policy, None, &headers);
             }
         }
     }

@@ -30,6 +30,7 @@ use xfrm::KernelSad;
 
 use super::control::Control;
 use super::detour::PastDaemon;
+use super::early::Early;
 use super::engines::providers;
 use super::error::{StartError, system};
 use super::inner_mtus::InnerMtus;
@@ -231,6 +232,14 @@ impl Daemon {
         let control = Control::listen(&paths::control_socket(&config.name))
             .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
         let past_daemon = PastDaemon::new(&config.tun);
+        let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
+            true => match Early::set_up(&config) {
+                Ok(early) => (Some(early), None),
+                Err(trouble) => (None, Some(trouble)),
+            },
+            // The kernel asks by itself.
+            false => (None, None),
+        };
         let mut daemon = Daemon {
             config,
             config_path: args.config.config.clone(),
@@ -253,6 +262,8 @@ impl Daemon {
             way_back,
             _send_marks: send_marks.ok(),
             past_daemon,
+            early,
+            early_trouble,
             tunnels,
             brought_by: std::collections::BTreeMap::new(),
             set_marks: Vec::new(),

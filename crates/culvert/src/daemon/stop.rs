@@ -51,6 +51,9 @@ impl Daemon {
         self.release();
         self.ports.close(&self.workers);
         self.private.tear_down();
+        if let Some(early) = self.early.take() {
+            early.tear_down();
+        }
         self.workers.stop();
         if self.is_guarded()
             && let Err(error) = self.guard.finish()

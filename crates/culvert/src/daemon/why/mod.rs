@@ -51,7 +51,7 @@ impl Daemon {
     }
 
     /// Asks worker 0, and then the one that it would hand the packet over to.
-    fn ask(&self, probe: Probe) -> Result<(usize, Explanation), String> {
+    pub(super) fn ask(&self, probe: Probe) -> Result<(usize, Explanation), String> {
         let mut worker = 0;
         for _ in 0..MOST_ASKED {
             let explanation = self.workers.explain(worker, probe.clone());

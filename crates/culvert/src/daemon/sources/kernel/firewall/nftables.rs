@@ -8,6 +8,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use xfrm::codec::{Field as _, Header, MessageWriter, Messages, flag, kind};
 
 use super::chains::Chains;
+use crate::daemon::nfnetlink::{number, split, walk};
 
 /// Follows changes of tables, chains and rules.
 pub struct Events {
@@ -258,29 +259,8 @@ fn is_harmless(name: &str, data: &[u8]) -> bool {
     }
 }
 
-/// `nfgenmsg`'s family, and the attributes behind it.
-fn split(message: &[u8]) -> Option<(u8, &[u8])> {
-    Some((*message.first()?, message.get(4..)?))
-}
-
-/// The attributes of a message or of another one.
-fn walk(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    std::iter::from_fn(move || {
-        let len = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
-        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?) & TYPE_MASK;
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-        Some((kind, value))
-    })
-}
-
 fn find(bytes: &[u8], kind: u16) -> Option<&[u8]> {
     walk(bytes).find(|(found, _)| *found == kind).map(|(_, value)| value)
-}
-
-/// nf_tables' numbers are in network byte order.
-fn number(bytes: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(*bytes.first_chunk()?))
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -301,9 +281,6 @@ const GET_TABLE: u16 = 1;
 const GET_CHAIN: u16 = 4;
 const GET_RULE: u16 = 7;
 const DEL_RULE: u16 = 8;
-
-/// Less `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
-const TYPE_MASK: u16 = 0x3fff;
 
 /// `NFPROTO_*`.
 const INET: u8 = 1;
