@@ -41,7 +41,7 @@ impl Daemon {
         if self.source.is_beside_kernel() {
             // What sockets hold goes on before they are closed.
             std::thread::sleep(DRAIN);
-            let _ = self.workers.wait_for_commands();
+            let _ = self.workers.drain();
         }
     }
 

@@ -43,6 +43,9 @@ use super::slots::{self, Place};
 /// How long a worker may take to answer; it does so every round, and sleeps 50 ms at most.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The same, of what it does when no packet waits any more: it goes on after two seconds.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(2500);
+
 /// Rounds that drain the private interface's old queues before the new ones are used: more than the
 /// packets in them, cut to segments, need.
 const DRAIN_ROUNDS: usize = 1024;
@@ -418,6 +421,14 @@ impl Workers {
         let asked: Vec<Receiver<()>> = (0..self.running.len()).map(ask).collect();
         // Each is asked, also behind one that is late.
         asked.iter().fold(true, |all, is_done| all & is_done.recv_timeout(ANSWER_TIMEOUT).is_ok())
+    }
+
+    /// Waits until all workers have brought to an end what waited in their ports; whether they have.
+    pub fn drain(&self) -> bool {
+        let (done, is_done) = channel();
+        (0..self.running.len()).for_each(|worker| self.send(worker, Command::Drain(done.clone())));
+        drop(done);
+        self.running.iter().all(|_| is_done.recv_timeout(DRAIN_TIMEOUT).is_ok())
     }
 
     /// Has the home of an inbound SA unite its replay window with that of somebody who has opened packets of

@@ -34,7 +34,7 @@ use crate::slow::Slow;
 use crate::tables::Tables;
 use crate::team::{Shared, Team};
 use crate::view::{Now, View};
-use asked::Asked;
+use asked::{Asked, Merge};
 pub use change::TakenPort;
 pub use crypto_worker::{CryptoParts, CryptoWorker};
 use helpers::Helpers;
@@ -69,8 +69,8 @@ pub enum Command {
     /// Tell the ports' counters.
     PortStats(Sender<Vec<(u32, PortStats)>>),
     /// Unite the replay window of an inbound SA with that of somebody who has opened packets of it as well
-    /// ([`ReplayWindow::merge`](esp::ReplayWindow::merge)). Only the SA's home does; of an SA that has none
-    /// the first worker that is asked becomes it.
+    /// ([`ReplayWindow::merge`](esp::ReplayWindow::merge)), once the packets that wait at the worker are through.
+    /// Only the SA's home does; of an SA that has none the first worker that is asked becomes it.
     MergeWindow {
         /// The SA.
         sa: SaId,
@@ -89,6 +89,9 @@ pub enum Command {
     /// From then on none of these threads gives a packet a number of an SA, or accepts one by it, that was
     /// removed before.
     CatchUp(Sender<()>),
+    /// Tell when a round has found no packet in any port: all that had come before is through. With more and more
+    /// packets, after two seconds.
+    Drain(Sender<()>),
     /// Tell what would be done with a packet, by all that was published before this was sent.
     Explain(Box<Probe>, Sender<Explanation>),
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
@@ -134,6 +137,8 @@ pub struct Worker {
     commands: Receiver<Command>,
     /// What is answered when the databases have been followed.
     asked: Vec<Asked>,
+    /// Rounds that have found no packet.
+    idle_rounds: u64,
     waker: Waker,
     helpers: Option<Box<Helpers>>,
     /// Taken while a burst is moved.
@@ -170,6 +175,7 @@ impl Worker {
             slow: Slow::new(Arc::clone(&shared), workers),
             commands: parts.commands,
             asked: Vec::new(),
+            idle_rounds: 0,
             waker: parts.waker,
             helpers: None,
             scratch: Some(Box::default()),
@@ -179,8 +185,8 @@ impl Worker {
         }
     }
 
-    /// One round over all ports; returns how many packets came, and bursts that are still with the
-    /// helpers: with 0 there is nothing to do.
+    /// One round over all ports; returns how many packets came, bursts that are still with the
+    /// helpers, and questions that wait: with 0 there is nothing to do.
     ///
     /// Between two rounds the counters balance: every packet that came has ended or is held.
     pub fn round(&mut self) -> usize {
@@ -219,7 +225,8 @@ impl Worker {
         let mut came = self.receive_all(now);
         came += self.take_over(came);
         self.finish_round(came == 0);
-        came + self.in_flight()
+        self.idle_rounds += u64::from(came == 0);
+        came + self.in_flight() + self.asked.len()
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -352,8 +359,10 @@ impl Worker {
                     let _ = answer.send(self.path.exec.out.ports.stats());
                 }
                 Command::MergeWindow { sa, edge, received, done } => {
-                    self.asked.push(Asked::Merge { sa, edge, received, done });
+                    let merge = Merge { sa, edge, received, done, since: self.since() };
+                    self.asked.push(Asked::Merge(merge));
                 }
+                Command::Drain(done) => self.asked.push(Asked::Drain(self.since(), done)),
                 Command::CatchUp(done) => self.asked.push(Asked::CatchUp(done)),
                 Command::Explain(probe, answer) => self.asked.push(Asked::Explain(probe, answer)),
                 Command::Pause => self.ending = Some(Ending::Paused),

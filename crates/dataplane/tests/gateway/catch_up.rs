@@ -136,6 +136,51 @@ fn a_merged_window_refuses_what_another_has_received() {
     }
 }
 
+/// What another has received may have come behind packets that wait here: these are received first.
+#[test]
+fn a_window_is_merged_behind_what_waits() {
+    for threads in [None, Some(2)] {
+        let mut g = Gateway::with_sizes(Side::B, SIZES);
+        let threads = threads.map_or_else(Vec::new, |threads| pooled(&mut g, threads));
+        let spec = Spec::default();
+        let id = sa_config(&spec, Side::A).id();
+        g.protect(&spec);
+        let inner = forth(1);
+        let put = |g: &mut Gateway, number| {
+            g.put_wan(&craft_esp(Side::A, number, &esp_text(&inner, 4), 0));
+        };
+        // More than one round, and more than the window; the last one went elsewhere.
+        (1..600).for_each(|number| put(&mut g, number));
+        assert_eq!(merge(&mut g, id, 600, &[1]), [true]);
+        assert_eq!((g.drops(), g.lan_out().len()), (vec![], 599));
+        put(&mut g, 600);
+        put(&mut g, 601);
+        g.run();
+        assert_eq!((g.drops(), g.lan_out().len()), (vec![(DropReason::InReplayDuplicate, 1)], 1));
+        drop(g);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+}
+
+/// Who asks whether all has been taken from the ports hears of it when it has.
+#[test]
+fn ports_are_drained() {
+    for threads in [None, Some(2)] {
+        let mut g = Gateway::with_sizes(Side::A, SIZES);
+        let threads = threads.map_or_else(Vec::new, |threads| pooled(&mut g, threads));
+        g.protect(&Spec::default());
+        (0..600).for_each(|n| g.put_lan(&forth(n)));
+        let (done, is_done) = channel();
+        g.commands.send(Command::Drain(done)).expect("listens");
+        while is_done.try_recv().is_err() {
+            g.worker.round_at(g.now);
+        }
+        assert_eq!(g.counters.totals().received, 600);
+        drop(g);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
+}
+
 #[test]
 fn the_home_alone_merges() {
     let mut g = Gateway::with_workers(Side::B, SIZES, 1024, 3);
