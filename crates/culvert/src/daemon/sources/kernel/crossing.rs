@@ -32,6 +32,11 @@ const UNDER_WAY: Duration = Duration::from_millis(20);
 const QUIET: Duration = Duration::from_millis(5);
 const QUIET_WAIT: Duration = Duration::from_millis(500);
 
+/// On a machine that is busy all this takes longer: so often this thread has to have had its turn as well, and so
+/// everybody else theirs. If that takes very long, it goes on.
+const LOOKS: u32 = 5;
+const LOOKS_WAIT: Duration = Duration::from_secs(2);
+
 /// How long packets may be between where they are steered and a worker.
 const DRAIN: Duration = Duration::from_millis(5);
 
@@ -72,7 +77,7 @@ impl KernelSource {
         known.written = numbers;
         known.kernels = Counters::default();
         known.place = Place::Entering(Instant::now());
-        known.quiet = None;
+        (known.quiet, known.looks) = (None, 0);
         self.moving.insert(key);
         if known.side == Some(Side::In) {
             self.publish(key);
@@ -127,7 +132,7 @@ impl KernelSource {
             }
         }
         if let Some(known) = self.model.sa_mut(&key) {
-            known.place = Place::Leaving(Instant::now());
+            (known.place, known.looks) = (Place::Leaving(Instant::now()), 0);
             self.moving.insert(key);
         }
     }
@@ -136,15 +141,17 @@ impl KernelSource {
     pub(super) fn move_on(&mut self) {
         let ready: Vec<SaKey> = self.moving.iter().copied().collect();
         for key in ready {
-            let Some(known) = self.model.sa(&key) else {
+            let Some(known) = self.model.sa_mut(&key) else {
                 self.moving.remove(&key);
                 continue;
             };
+            known.looks += 1;
+            let has_drained = |since: Instant| has_waited(since, DRAIN, known.looks);
             let result = match (known.place, known.side) {
-                (Place::Entering(since), Some(Side::Out)) => self.number(key, since.elapsed()),
-                (Place::Entering(since), _) if since.elapsed() >= DRAIN => self.settle_in(key),
+                (Place::Entering(since), Some(Side::Out)) => self.number(key, since),
+                (Place::Entering(since), _) if has_drained(since) => self.settle_in(key),
                 (Place::Leaving(_), Some(Side::Out)) => self.return_numbers(key),
-                (Place::Leaving(since), _) if since.elapsed() >= DRAIN => self.return_window(key),
+                (Place::Leaving(since), _) if has_drained(since) => self.return_window(key),
                 _ => Ok(()),
             };
             if let Err(error) = result {
@@ -155,9 +162,10 @@ impl KernelSource {
 
     /// Outbound: ports and routes lead here. Takes the policies when what was on the old way has gone; and when
     /// the kernel has become quiet, leases numbers and lets packets use them.
-    fn number(&mut self, key: SaKey, waited: Duration) -> io::Result<()> {
+    fn number(&mut self, key: SaKey, entered: Instant) -> io::Result<()> {
         if self.policies_of_linux(&key).next().is_some() {
-            if waited >= UNDER_WAY {
+            let looks = self.model.sa(&key).map_or(0, |known| known.looks);
+            if has_waited(entered, UNDER_WAY, looks) {
                 self.take_policies(&key);
                 self.begin_quiet(key, Instant::now())?;
             }
@@ -171,11 +179,14 @@ impl KernelSource {
         let is_quiet = now.replay.sent == known.written.replay.sent;
         known.written = now;
         if !is_quiet {
-            known.quiet = Some((Instant::now(), held_since));
+            (known.quiet, known.looks) = (Some((Instant::now(), held_since)), 0);
         }
         // A fresh one was not used by anybody.
-        let has_waited = quiet_since.elapsed() >= QUIET || known.written.replay.sent == 0;
-        if !(is_quiet && has_waited) && held_since.elapsed() < QUIET_WAIT {
+        let is_fresh = known.written.replay.sent == 0;
+        let has_waited = is_fresh || has_waited(quiet_since, QUIET, known.looks);
+        let held = held_since.elapsed();
+        let may_wait = held < QUIET_WAIT || is_quiet && held < LOOKS_WAIT;
+        if !(is_quiet && has_waited) && may_wait {
             return Ok(());
         }
         let is_esn = known.learnt.carried.as_ref().is_ok_and(|(config, _)| config.params.esn);
@@ -201,7 +212,7 @@ impl KernelSource {
     /// Packets are held from now on: whether the kernel still encrypts is watched.
     fn begin_quiet(&mut self, key: SaKey, now: Instant) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
-        known.quiet = Some((now, now));
+        (known.quiet, known.looks) = (Some((now, now)), 0);
         if let Some(numbers) = self.kernel.numbers(&known.learnt.id)? {
             known.written = numbers;
         }
@@ -383,6 +394,12 @@ impl KernelSource {
         known.written = next;
         Ok(())
     }
+}
+
+/// Whether what was under way since then has ended.
+fn has_waited(since: Instant, at_least: Duration, looks: u32) -> bool {
+    let waited = since.elapsed();
+    waited >= at_least && looks >= LOOKS || waited >= LOOKS_WAIT
 }
 
 /// What either of two windows has received, in a window of this size that ends at the higher edge; in the

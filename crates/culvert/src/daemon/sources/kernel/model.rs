@@ -62,6 +62,8 @@ pub struct KnownSa {
     pub left_for: Option<Duration>,
     /// On its way in, outbound: since when the kernel is quiet, and since when packets are held.
     pub quiet: Option<(Instant, Instant)>,
+    /// On its way: how often it was looked at since its place changed, or the kernel's last packet.
+    pub looks: u32,
     /// The last number that the fast path may use, where it has some.
     pub ceiling: Option<u64>,
     /// It was taken from packets, and its last number is not told yet.
@@ -225,6 +227,7 @@ impl Model {
                 left_until: None,
                 left_for: None,
                 quiet: None,
+                looks: 0,
                 ceiling: None,
                 closing: None,
             };
