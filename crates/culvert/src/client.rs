@@ -1,6 +1,6 @@
 //! Asks a running daemon.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -42,6 +42,8 @@ pub enum ClientError {
     Answer(#[from] serde_json::Error),
 }
 
+const NO_ANSWER: &str = "no answer: it is busy, or ends";
+
 /// One question, one answer, as JSON text.
 pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
     let socket = paths::control_socket(name);
@@ -59,6 +61,10 @@ pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
         stream.write_all(&line)?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
+        // It gives up on a question that it has not got to for two seconds.
+        if answer.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER));
+        }
         Ok(answer)
     };
     talk().map_err(|source| ClientError::Broken { path, source })
