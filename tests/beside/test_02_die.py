@@ -10,7 +10,7 @@ from lab.traffic import assert_ping
 
 
 def both(bed):
-    return bed.stream(), bed.stream(t.CLIENT6, rate=100, port=7100)
+    return bed.stream(most=0), bed.stream(t.CLIENT6, rate=100, port=7100, most=0)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_reauthentication(bed):
     """Reauthentication (make before break) replaces IKE_SA and CHILD_SAs, and loses no more than the kernel alone."""
     net = bed.up()
     bed.start()
-    stream = bed.stream()
+    stream = bed.stream(most=0)
     time.sleep(0.3)
     first = spi_of_ike(net.gwa.swan)
     net.gwa.swan.swanctl("--rekey", "--ike", "gw", "--reauth")

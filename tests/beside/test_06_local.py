@@ -4,7 +4,7 @@ import re
 
 from lab import topology as t
 from lab.base import wait_for
-from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
+from lab.traffic import Iperf, assert_perfect, assert_ping
 
 #: The most interruptions of a stream beside IPv6 of the gateway's own, before its SA is left to the kernel.
 FEW = 2
@@ -35,7 +35,7 @@ def test_ping_and_tcp(bed):
         stream = bed.stream(rate=200)
         speak(t.SERVER4, t.LAN_A4)
         bed.perfect(stream)
-        stream = bed.stream(rate=200)
+        stream = bed.stream(rate=200, most=0)
         speak(t.SERVER6, t.LAN_A6)
         bed.survived(FEW, stream)
     bed.assert_ahead()
@@ -46,7 +46,7 @@ def test_local_and_forwarded_with_one_sa(bed):
     net = bed.up()
     streams = [
         bed.stream(rate=300), bed.stream(t.SERVER6, rate=200, port=7100),
-        Stream(net.gwa.host, net.server, t.SERVER4, rate=200, port=7200),
+        bed.between(net.gwa.host, net.server, t.SERVER4, rate=200, port=7200),
     ]  # fmt: skip
     for _ in range(2):
         bed.start()
@@ -61,8 +61,8 @@ def test_ipv6_of_its_own_is_the_kernels(bed):
     bed.wire.may_be_late = True
     bed.excused |= {"XfrmInStateSeqError"}
     streams = [
-        bed.stream(rate=300),
-        Stream(net.gwa.host, net.server, t.SERVER6, rate=100, port=7250),
+        bed.stream(rate=300, most=0),
+        bed.between(net.gwa.host, net.server, t.SERVER6, rate=100, port=7250, most=0),
     ]  # fmt: skip
     bed.start(taken=False)
     wait_for("the outbound SA to be left to the kernel", lambda: [
@@ -117,9 +117,10 @@ def test_an_interface_apart(bed):
     net.gwa.host.ip("route", "add", f"{APART4}/32", "dev", "lan2")
     net.up()
     streams = [
-        Stream(apart, net.server, t.SERVER4, rate=200), Stream(net.server, apart, APART4, rate=200, port=7100),
+        bed.between(apart, net.server, t.SERVER4, rate=200),
+        bed.between(net.server, apart, APART4, rate=200, port=7100),
         bed.stream(port=7200),
-    ]  # fmt: skip
+    ]
     for act in (bed.start, bed.stop, bed.start):
         act()
         assert_ping(apart, t.SERVER4, count=5)

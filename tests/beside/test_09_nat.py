@@ -5,7 +5,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import kinds
 from lab.nat import VALUES, rebind
-from lab.traffic import Stream, assert_perfect, assert_ping
+from lab.traffic import assert_perfect, assert_ping
 from lab.xfrm import states
 
 #: What a gateway goes on with.
@@ -109,7 +109,7 @@ def test_nat_keepalives_go_on(bed):
     path."""
     net = bed.make("nat", **VALUES).up()
     bed.start()
-    stream = Stream(net.client, net.server, t.SERVER4, rate=200)
+    stream = bed.between(net.client, net.server, t.SERVER4, rate=200)
     for gateway in net.gateways():
         first = {sa["initiator-spi"] for _, sa in gateway.swan.sas()}
         gateway.swan.rekey(ike="gw")

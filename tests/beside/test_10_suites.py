@@ -2,7 +2,7 @@
 
 import pytest
 from lab import topology as t
-from lab.traffic import Stream, assert_perfect, assert_ping
+from lab.traffic import assert_perfect, assert_ping
 from lab.xfrm import NO_IV, Tunnel
 
 ESN = {"flags": "esn", "window": 64}
@@ -88,7 +88,7 @@ def test_transport(bed, case):
         assert_ping(a, far, count=5, wait=3)
         assert_ping(b, near, count=5, wait=3)
 
-    come_and_go(bed, tunnel, lambda: Stream(a, b, far, rate=300), pings)
+    come_and_go(bed, tunnel, lambda: bed.between(a, b, far, rate=300), pings)
 
 
 def test_many_sas(bed):
@@ -103,7 +103,7 @@ def test_many_sas(bed):
         ).install(net)  # fmt: skip
     bed.start()
     streams = [
-        Stream(net.client, net.server, t.SERVER4 if n % 2 else t.SERVER6, rate=50, port=7000 + 2 * n, count=50)
+        bed.between(net.client, net.server, t.SERVER4 if n % 2 else t.SERVER6, rate=50, port=7000 + 2 * n, count=50)
         for n in range(0, 40, 5)
     ]
     for stream in streams:

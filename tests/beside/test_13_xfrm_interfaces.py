@@ -9,7 +9,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.beside import stay
 from lab.routed import ENDS4, ENDS6, NAME, SITES, add_interface, child, lead, no_clear_route, routed
-from lab.traffic import Iperf, Stream, assert_ping, ping
+from lab.traffic import Iperf, assert_ping, ping
 from lab.xfrm import states
 
 #: A second network behind gateway B, and the interface to it.
@@ -71,7 +71,7 @@ def test_two_tunnels_that_routes_tell_apart(bed):
     net = two_tunnels(bed)
     bed.start()
     assert len(states(net.gwa.host)) == 4
-    first, second = bed.stream(), Stream(net.client, net.second, SECOND_HOST, rate=250, port=7100)
+    first, second = bed.stream(), bed.between(net.client, net.second, SECOND_HOST, rate=250, port=7100)
     time.sleep(1.5)
     before = by_if_id(net.gwa.host)
     time.sleep(2)
@@ -110,7 +110,7 @@ def test_kill9_under_traffic(bed):
     """After `kill -9` the kernel carries on with what is routed to the interface within a second."""
     net = routed(bed)
     bed.start()
-    streams = bed.stream(), bed.stream(t.CLIENT4, rate=150, port=7100)
+    streams = bed.stream(most=0), bed.stream(t.CLIENT4, rate=150, port=7100, most=0)
     for gateway in bed.beside():
         time.sleep(0.5)
         bed.note("kill")
@@ -202,8 +202,8 @@ def test_local_and_forwarded_with_one_sa(bed):
     comes and goes, and nothing is lost."""
     net = routed(bed)
     streams = [
-        bed.stream(rate=200), Stream(net.gwa.host, net.server, t.SERVER4, rate=100, port=7200),
-        Stream(net.gwa.host, net.server, t.SERVER6, rate=100, port=7300),
+        bed.stream(rate=200), bed.between(net.gwa.host, net.server, t.SERVER4, rate=100, port=7200),
+        bed.between(net.gwa.host, net.server, t.SERVER6, rate=100, port=7300),
     ]  # fmt: skip
     for _ in range(2):
         bed.start()

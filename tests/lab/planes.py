@@ -14,9 +14,10 @@ import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
-from .base import PATIENCE_S, ROOT, LabError, wait_for
+from .base import PATIENCE_S, ROOT, CommandFailed, LabError, wait_for
 from .charon6 import Swan6
 from .swan import Swan
 
@@ -227,7 +228,9 @@ class Daemon:
         """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
         if text is None:
             ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
-            source = f'source = "{self.source}"\n' if self.source else ""
+            # How SAs cross says what a loss goes with.
+            level = 'log.level = "culvert::daemon::sources::kernel=debug,info"\n'
+            source = f'source = "{self.source}"\n{level}' if self.source else ""
             text = _DAEMON_CONFIG.format(name=self.name, source=source, settings=self.settings, ports=ports)
         self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
 
@@ -295,7 +298,14 @@ class Daemon:
         )
 
     def json(self, *args):
-        return json.loads(self.culvert(*args, "--json").stdout)
+        """What it answers, also where the machine is so busy that it does not do so at once."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            done = self.culvert(*args, "--json", check=False)
+            if done.returncode == 0:
+                return json.loads(done.stdout)
+            if "no answer" not in done.stderr or time.monotonic() > end:
+                raise CommandFailed([self.name, *args], done.returncode, done.stdout, done.stderr)
 
     def exec(self, *args, check=True, timeout=PATIENCE_S):
         """A program whose XFRM netlink goes to this daemon: `ip xfrm state`, for instance."""

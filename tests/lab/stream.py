@@ -31,6 +31,32 @@ SO_RCVBUFFORCE = 33
 #: The most that a probe sends at once when it is late: less than any queue on the way holds.
 MOST_AT_ONCE = 8
 
+#: After this many seconds without an answer a packet is no longer under way.
+GIVEN_UP_S = 2.0
+
+
+class UnderWay:
+    """How many packets a probe has sent that may still be answered."""
+
+    def __init__(self, most, seen):
+        #: 0: as many as there are.
+        self.most, self.seen = most, seen
+        self.sent_at = []
+        self.first = 0
+
+    def send(self):
+        self.sent_at.append(time.monotonic())
+
+    def room(self):
+        """How many more may be sent now."""
+        if not self.most:
+            return MOST_AT_ONCE
+        old = time.monotonic() - GIVEN_UP_S
+        while self.first < len(self.sent_at) and (self.first in self.seen or self.sent_at[self.first] < old):
+            self.first += 1
+        under_way = sum(number not in self.seen for number in range(self.first, len(self.sent_at)))
+        return max(self.most - under_way, 0)
+
 
 class Counter:
     """What arrived, by number."""
@@ -164,15 +190,21 @@ def probe(args):
                 if stream == args.stream:
                     counter.add(number)
 
+    under_way = UnderWay(args.most, counter.seen)
     print("ready", flush=True)
     while not Ending.asked and time.monotonic() < end and (not args.count or sent < args.count):
         # A late wake-up catches up with the clock, so the rate holds, but not in one go: that
         # would be a flood.
         due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
-        for _ in range(min(due - sent, MOST_AT_ONCE)):
+        room = under_way.room()
+        if room == 0:
+            # A machine that is busy gets no more until it has answered; what was due meanwhile is not caught up.
+            start = time.monotonic() - sent * gap
+        for _ in range(min(due - sent, MOST_AT_ONCE, room)):
             try:
                 sock.send(HEADER.pack(args.stream, sent) + filler)
                 sent += 1
+                under_way.send()
             except BlockingIOError:
                 break
             except OSError:
@@ -206,6 +238,7 @@ def main():
     client.add_argument("--count", type=int, default=0, help="packets in all (0: until the end)")
     client.add_argument("--seconds", type=float, default=0, help="0: until a signal or --count")
     client.add_argument("--size", type=int, default=200, help="UDP payload in bytes")
+    client.add_argument("--most", type=int, default=0, help="packets that wait for an answer (0: no limit)")
     client.add_argument("--stream", type=int, default=1, help="stream id")
     client.add_argument("--linger", type=float, default=3.0, help="seconds of silence to wait")
     client.set_defaults(run=probe)

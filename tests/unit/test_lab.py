@@ -16,7 +16,7 @@ from lab.base import ETC_NETNS, INTERRUPTS, NETNS, PATIENCE_S, STATE, sweep, wai
 from lab.capture import Capture, IvRecord, assert_only_protected, kinds, leaks, parse
 from lab.inject import Injector, ether, fix_ipv4, ipv4_checksum, xfrm_states
 from lab.planes import PLANES, planes_of
-from lab.stream import MARK, Counter
+from lab.stream import GIVEN_UP_S, MARK, Counter, UnderWay
 from lab.suites import COVERING, SUITES, open_esp, sample, seal
 from lab.swan import parse_raw
 from lab.traffic import Stream, assert_perfect, assert_ping, ping
@@ -50,6 +50,21 @@ def test_counter_of_a_perfect_stream():
         counter.add(number)
     report = counter.report(sent=100)
     assert (report["lost"], report["duplicated"], report["reordered"]) == (0, 0, 0)
+
+
+def test_a_limited_stream_waits_for_answers_and_gives_up():
+    counter = Counter()
+    under_way = UnderWay(4, counter.seen)
+    for _ in range(4):
+        assert under_way.room() > 0
+        under_way.send()
+    assert under_way.room() == 0
+    counter.add(2)
+    assert under_way.room() == 1
+    # What is not answered for long is lost, and no longer waited for.
+    under_way.sent_at = [at - GIVEN_UP_S - 1 for at in under_way.sent_at]
+    assert under_way.room() == 4
+    assert UnderWay(0, counter.seen).room() > 0
 
 
 # The classifier
