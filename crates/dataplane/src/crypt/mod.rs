@@ -19,7 +19,7 @@ pub(crate) mod seals;
 use arrayvec::ArrayVec;
 use crypto::Engine;
 use esp::{Deflate, IvSource, Sa};
-use policy::Reader;
+use policy::{MAX_BUNDLE, Reader};
 
 pub(crate) use lengths::Lengths;
 pub(crate) use opens::Opens;
@@ -29,9 +29,12 @@ pub(crate) use seals::{Exit, Seals};
 /// Packets that are sealed or opened in one run of the engine.
 pub(crate) const BURST_LEN: usize = io::BURST_LEN;
 
-/// Lists of work of each kind: one is gathered, the others are worked on, by helpers several at a
-/// time.
-pub(crate) const LISTS: usize = 3;
+/// Lists of work that a thread may have at hand at a time, beside the one that is gathered.
+pub(crate) const AT_HAND: usize = 3;
+
+/// Lists of work of each kind. What was inside of one is opened while that one is at hand, as deep as SAs are
+/// nested.
+const LISTS: usize = AT_HAND + MAX_BUNDLE;
 
 type Lists<T> = ArrayVec<Box<T>, LISTS>;
 

@@ -159,5 +159,5 @@ const PATIENCE: u32 = 2000;
 /// Bursts that a thread may have at hand: so many that with cores of half its speed it need not wait.
 const AT_HAND: usize = 3;
 
-// Each may have a list of work of its own, beside the one that is gathered.
-const _: () = assert!(AT_HAND <= crate::crypt::LISTS);
+// Each may have a list of work of its own.
+const _: () = assert!(AT_HAND <= crate::crypt::AT_HAND);
