@@ -2,6 +2,7 @@
 
 mod bench;
 mod engine;
+mod events;
 mod metrics;
 mod number;
 mod top;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
 pub use engine::EngineChoice;
+pub use events::EventsArgs;
 pub use metrics::MetricsArgs;
 pub use top::TopArgs;
 pub use why::WhyArgs;
@@ -72,6 +74,11 @@ pub enum Command {
     /// neighbour that gives it, then the verdict, and what would change it.
     #[command(after_help = why::EXAMPLES)]
     Why(WhyArgs),
+    /// What happens: SAs, peers, ports, bursts of drops, as it happens.
+    ///
+    /// First what is remembered of this run of the daemon, 4096 events at most, then each new one within
+    /// half a second, until interrupted. With --json each is an object on a line of its own.
+    Events(EventsArgs),
     /// Rates of ports, workers, SAs, policies and drops, live.
     ///
     /// Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for scripts.

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
-use crate::command::{bench, docs, doctor, exec, guard, metrics, show, top, why};
+use crate::command::{bench, docs, doctor, events, exec, guard, metrics, show, top, why};
 use crate::config::Config;
 
 /// SAs and large tables on huge pages. Counts what each thread allocates, for `culvert bench`; one
@@ -77,6 +77,10 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Stats(args) => show::stats(name, json, args.workers)?,
         Command::Drops(args) => show::drops(name, json, args.all)?,
         Command::Why(args) => why::why(name, json, args)?,
+        Command::Events(args) => {
+            events::events(name, json, args)?;
+            String::new()
+        }
         Command::Top(args) => top::top(name, json, args)?,
         Command::Metrics(args) => metrics::metrics(name, args)?,
         Command::Exec(args) => return Err(exec::exec(name, args).into()),

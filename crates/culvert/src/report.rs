@@ -1,11 +1,13 @@
 //! What the daemon answers over its control socket; `--json` prints it as it is.
 
+mod event;
 mod why;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use event::{Event, Events, Occurrence, SaIdentity};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
 /// What a command asks of the daemon.
@@ -33,6 +35,13 @@ pub enum Request {
     Drops,
     /// [`WhyAnswer`].
     Why(WhyRequest),
+    /// [`Events`].
+    Events {
+        /// Those after this number, counted in the run that `run` says; of another run all.
+        after: u64,
+        /// [`Events::run`].
+        run: u64,
+    },
 }
 
 /// `culvert status`.

@@ -70,7 +70,7 @@ def test_weak_algorithms_need_leave(network):
     assert refused.returncode != 0
     assert "3DES+MD5 is weak" in refused.stderr and "crypto.allow_weak" in refused.stderr, refused
     assert "crypto.allow_weak" in net.gwa.daemon.log()
-    assert net.gwa.daemon.json("status")["warnings"] == []
+    assert not any("weak" in w for w in net.gwa.daemon.json("status")["warnings"])
 
     taken = weak_sa(net.gwb)
     assert taken.returncode == 0, taken

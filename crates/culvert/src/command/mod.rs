@@ -4,6 +4,7 @@ pub mod bench;
 mod collect;
 pub mod docs;
 pub mod doctor;
+pub mod events;
 pub mod exec;
 pub mod guard;
 mod live;

@@ -11,7 +11,7 @@ use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry,
 use serde::Serialize;
 
 use super::clock::wall_s;
-use super::texts::{end_text, mac_text, mark_text, selected_protocol, suite_text};
+use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
 use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
@@ -28,6 +28,7 @@ impl Daemon {
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),
             Request::Why(request) => json(&self.why(&request)),
+            Request::Events { after, run } => json(&self.event_log.after(after, run)),
         }
     }
 
@@ -289,11 +290,8 @@ impl Daemon {
     }
 
     fn drops(&self) -> Drops {
-        let dropped = |reason: &DropReason| -> u64 {
-            self.workers.counters().map(|counters| counters.dropped(*reason)).sum()
-        };
-        let drops =
-            DropReason::ALL.iter().map(|reason| (reason.name().to_owned(), dropped(reason)));
+        let drops = DropReason::ALL.iter();
+        let drops = drops.map(|reason| (reason.name().to_owned(), self.workers.dropped(*reason)));
         Drops { drops: drops.collect() }
     }
 }
@@ -348,7 +346,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
     let now_s = wall_s();
     let last_use = live.last_use().load(Relaxed);
     report::Sa {
-        spi: format!("{:#010x}", params.spi),
+        spi: spi_text(params.spi),
         src: params.src.to_string(),
         dst: params.dst.to_string(),
         protocol: match params.protocol {

@@ -2,7 +2,7 @@
 
 use super::clock::wall_s;
 use super::sources::LeftSa;
-use super::texts::{mark_text, suite_text};
+use super::texts::{mark_text, spi_text, suite_text};
 use crate::report;
 
 /// One line of `culvert sa`. What only the kernel knows is as it was told last.
@@ -10,7 +10,7 @@ pub fn row(sa: &LeftSa) -> report::Sa {
     let config = sa.config.as_ref();
     let params = config.map(|config| &config.params);
     report::Sa {
-        spi: format!("{:#010x}", sa.id.spi),
+        spi: spi_text(sa.id.spi),
         src: sa.src.to_string(),
         dst: sa.id.dst.to_string(),
         protocol: protocol_text(sa.id.protocol),

@@ -12,6 +12,7 @@ mod detour;
 mod early;
 mod engines;
 mod error;
+mod events;
 mod heartbeat;
 mod inner_mtus;
 mod install;
@@ -54,12 +55,13 @@ use mirror::{Change as LinuxChange, Observer, Route};
 use policy::{Marks, PolicyConfig, PolicyEntry, SaId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steer::SendMarks;
-use tracing::{error, info, warn};
+use tracing::{error, warn};
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
 use self::detour::PastDaemon;
 use self::early::{Early, Reported, wanting};
+use self::events::{EventLog, Watch};
 use self::inner_mtus::{InnerMtus, Seen};
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
@@ -68,12 +70,14 @@ use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
 use self::shortfall::Shortfalls;
 use self::sources::Source;
+use self::texts::spi_text;
 use self::topology::Known;
 use self::tunnels::Tunnels;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
 use crate::config::{Config, MarkConfig, PathMtuConfig};
-use crate::report::Request;
+use crate::protocol;
+use crate::report::{Occurrence, Request};
 
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
@@ -146,6 +150,8 @@ struct Daemon {
     check_at: Instant,
     guard_trouble: Option<String>,
     sas_followed: u64,
+    event_log: EventLog,
+    watch: Watch,
 }
 
 /// How long what was learnt of paths is believed.
@@ -196,6 +202,7 @@ impl Daemon {
             self.follow_policies();
             self.retry();
             self.source.confirm();
+            self.note_events();
             self.answer_commands();
             log::tell_left_out();
         }
@@ -267,10 +274,21 @@ impl Daemon {
                 self.events.remind();
             }
             match event {
-                Event::Acquire { policy, cpu, flow } => self.source.acquire(policy, cpu, &flow),
-                Event::VolumeReached { sa, hard } => self.source.volume_reached(&sa, hard),
-                Event::MappingChanged { sa, src, src_port } => {
-                    self.source.mapping_changed(&sa, src, src_port);
+                Event::Acquire { policy, cpu, flow } => {
+                    let protocol = protocol::name(flow.protocol);
+                    let (src, dst) = (flow.src, flow.dst);
+                    self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
+                    self.source.acquire(policy, cpu, &flow);
+                }
+                Event::VolumeReached { sa, hard } => {
+                    let spi = spi_text(sa.spi);
+                    self.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
+                    self.source.volume_reached(&sa, hard);
+                }
+                Event::MappingChanged { sa, src, src_port: port } => {
+                    let spi = spi_text(sa.spi);
+                    self.event_log.add(Occurrence::PeerMoved { spi, src, port });
+                    self.source.mapping_changed(&sa, src, port);
                 }
                 Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
                 Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
@@ -304,7 +322,7 @@ impl Daemon {
         }
         let now_ns = self.started.elapsed().as_nanos() as u64;
         if self.path_mtus.report(dst, mtu, now_ns) {
-            info!(%dst, mtu, spi = format!("{:#010x}", sa.spi), "a router reported the path's MTU");
+            self.event_log.add(Occurrence::PathMtu { dst, mtu });
             self.publish_path_mtus();
         }
     }
@@ -679,6 +697,16 @@ impl Daemon {
                 }
             }
         }
+    }
+
+    /// Notes what has happened to SAs, ports and drop counters.
+    fn note_events(&mut self) {
+        self.event_log.follow(self.source.take_sa_history());
+        let Some(passed) = self.watch.due(Instant::now()) else { return };
+        let mut news = self.watch.ports.look(self.ports.troubles());
+        let workers = &self.workers;
+        news.extend(self.watch.drops.look(passed, |reason| workers.dropped(reason)));
+        news.into_iter().for_each(|what| self.event_log.add(what));
     }
 
     fn answer_commands(&mut self) {

@@ -474,6 +474,14 @@ impl Ports {
         self.entries.iter().any(|e| e.working.is_none()) && self.follow(snapshot, workers)
     }
 
+    /// Every port's interface, and why it does not work, if so.
+    pub fn troubles(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
+        self.entries.iter().map(|entry| {
+            let why = entry.working.is_none().then_some(entry.trouble.as_str());
+            (entry.config.interface.as_str(), why)
+        })
+    }
+
     /// Every port as the operator sees it.
     pub fn states(&self) -> impl Iterator<Item = PortState<'_>> {
         self.entries.iter().map(|entry| {

@@ -33,6 +33,7 @@ use super::detour::PastDaemon;
 use super::early::Early;
 use super::engines::providers;
 use super::error::{StartError, system};
+use super::events::{EventLog, Watch};
 use super::inner_mtus::InnerMtus;
 use super::limits;
 use super::plan::{self, Plan};
@@ -280,7 +281,12 @@ impl Daemon {
             guard_trouble: None,
             shortfalls: super::shortfall::Shortfalls::default(),
             sas_followed: 0,
+            event_log: EventLog::new(),
+            watch: Watch::new(Instant::now()),
         };
+        // These are no news.
+        drop(daemon.source.take_sa_history());
+        daemon.event_log.begin(daemon.source.databases().sas().map(|sa| sa.config.clone()));
         daemon.begin(programs);
         Ok(daemon)
     }

@@ -5,6 +5,11 @@ use policy::{PortMask, Prefix, Selector};
 
 use crate::protocol;
 
+/// An SPI.
+pub fn spi_text(spi: u32) -> String {
+    format!("{spi:#010x}")
+}
+
 /// An SA's algorithms.
 pub fn suite_text(params: &SaParams) -> String {
     match params.protocol {

@@ -32,6 +32,7 @@ use dataplane::{
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
+use outcome::DropReason;
 use policy::{Databases, SaId};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
@@ -397,6 +398,11 @@ impl Workers {
     /// The counters of each worker that there is or was, by number.
     pub fn counters(&self) -> impl Iterator<Item = &Counters> {
         self.counters.iter().map(|counters| &**counters)
+    }
+
+    /// Packets that all workers have dropped for a reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.counters().map(|counters| counters.dropped(reason)).sum()
     }
 
     /// All counters together.

@@ -16,6 +16,7 @@
 //!     │  └──> take_changed_policies ──> guard, steering, routes
 //!     │  └──> take_sa_steps ──────────> steering
 //!     │  └──> take_samples ───────────> steering
+//!     │  └──> take_sa_history ────────> events
 //!     └─────> confirm: the owner gets its answers
 //!   workers' events ──> acquire, volume_reached, mapping_changed
 //! ```
@@ -84,6 +85,9 @@ pub trait Source {
 
     /// Grows with each change of an SA.
     fn sa_changes(&self) -> u64;
+
+    /// SAs that packets can use or cannot use any more since the last call, in order.
+    fn take_sa_history(&mut self) -> Vec<SaChange>;
 
     /// Whether all ESP to this host is this source's; else only that of its SAs. Once it is not, it
     /// stays so.
@@ -160,6 +164,15 @@ pub trait Source {
 
     /// Ends in order. No worker runs. SAs and policies that are left are kept for the next start.
     fn shut_down(self: Box<Self>);
+}
+
+/// An SA that has come or gone, for people.
+#[derive(Clone, Debug)]
+pub struct SaChange {
+    /// It.
+    pub config: SaConfig,
+    /// It has come; otherwise it is gone.
+    pub is_added: bool,
 }
 
 /// An SA that was added or removed.

@@ -15,7 +15,7 @@ use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
 use super::numbers::Numbers;
 use crate::daemon::sources::set_marks::SetMarks;
-use crate::daemon::sources::{SaRules, SaStep, errno, last_numbers, live, session};
+use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
 
 /// The data path behind the database.
 pub struct DataPath {
@@ -33,6 +33,7 @@ pub struct DataPath {
     sa_changes: u64,
     /// SAs added and removed, in order; `None` while nobody follows them.
     sa_steps: Option<Vec<SaStep>>,
+    sa_history: Vec<SaChange>,
 }
 
 impl DataPath {
@@ -54,6 +55,7 @@ impl DataPath {
             changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: None,
+            sa_history: Vec::new(),
         }
     }
 
@@ -95,10 +97,16 @@ impl DataPath {
         self.sa_steps.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    fn sa_step(&mut self, id: &SaId, is_added: bool) {
+    /// SAs that have come and gone since the last call.
+    pub fn take_sa_history(&mut self) -> Vec<SaChange> {
+        std::mem::take(&mut self.sa_history)
+    }
+
+    fn sa_step(&mut self, config: &SaConfig, is_added: bool) {
         self.sa_changes += 1;
+        self.sa_history.push(SaChange { config: config.clone(), is_added });
         if let Some(steps) = &mut self.sa_steps {
-            steps.extend(SaStep::of(id, is_added));
+            steps.extend(SaStep::of(&config.id(), is_added));
         }
     }
 
@@ -189,7 +197,7 @@ impl Backend for DataPath {
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.sa_step(&id, true);
+        self.sa_step(config, true);
         Ok(())
     }
 
@@ -217,7 +225,7 @@ impl Backend for DataPath {
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
         self.vault.borrow_mut().release(self.numbers.owner(id, keys));
-        self.sa_step(id, false);
+        self.sa_step(&entry.config, false);
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {

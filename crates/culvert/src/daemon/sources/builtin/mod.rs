@@ -33,7 +33,7 @@ use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Setti
 pub use self::data_path::DataPath;
 pub use self::journal::Journal;
 pub use self::numbers::Numbers;
-use super::{SaRules, SaStep, Source};
+use super::{SaChange, SaRules, SaStep, Source};
 use crate::daemon::clock::now;
 
 /// The databases before anybody can reach them.
@@ -229,6 +229,10 @@ impl Source for Builtin {
 
     fn sa_changes(&self) -> u64 {
         self.database.backend().sa_changes()
+    }
+
+    fn take_sa_history(&mut self) -> Vec<SaChange> {
+        self.database.backend_mut().take_sa_history()
     }
 
     fn owns_all_esp(&self) -> bool {

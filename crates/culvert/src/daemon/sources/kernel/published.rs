@@ -12,7 +12,7 @@ use policy::{
 use xfrm::{Counters, Replay};
 
 use crate::daemon::sources::set_marks::SetMarks;
-use crate::daemon::sources::{SaRules, SaStep, last_numbers, live, session};
+use crate::daemon::sources::{SaChange, SaRules, SaStep, last_numbers, live, session};
 
 /// The data path's tables, and what has changed in them.
 pub struct Published {
@@ -25,6 +25,7 @@ pub struct Published {
     changed_sas: BTreeSet<OutboundKey>,
     sa_changes: u64,
     sa_steps: Vec<SaStep>,
+    sa_history: Vec<SaChange>,
 }
 
 impl Published {
@@ -39,6 +40,7 @@ impl Published {
             changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: Vec::new(),
+            sa_history: Vec::new(),
         }
     }
 
@@ -86,6 +88,7 @@ impl Published {
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_changes += 1;
+        self.sa_history.push(SaChange { config: config.clone(), is_added: true });
     }
 
     /// Changes an SA's limits or ends; its numbers go on.
@@ -114,6 +117,7 @@ impl Published {
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.sa_changes += 1;
+        self.sa_history.push(SaChange { config: entry.config.clone(), is_added: false });
         Some(entry)
     }
 
@@ -187,6 +191,11 @@ impl Published {
     /// SAs that ports are to take or to leave since the last call, in order.
     pub fn take_sa_steps(&mut self) -> Vec<SaStep> {
         std::mem::take(&mut self.sa_steps)
+    }
+
+    /// SAs that packets can use or cannot use any more since the last call.
+    pub fn take_sa_history(&mut self) -> Vec<SaChange> {
+        std::mem::take(&mut self.sa_history)
     }
 
     /// Grows with each change of an SA.

@@ -15,7 +15,7 @@ use super::model::{Place, SaKey};
 use super::timing::{BACKLOG, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
 use crate::daemon::clock::now;
-use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaStep, Source};
+use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaChange, SaStep, Source};
 
 /// How long what has passed to Linux may still be under way then.
 const LENIENT: Duration = Duration::from_secs(2);
@@ -113,6 +113,10 @@ impl Source for KernelSource {
 
     fn sa_changes(&self) -> u64 {
         self.published.sa_changes()
+    }
+
+    fn take_sa_history(&mut self) -> Vec<SaChange> {
+        self.published.take_sa_history()
     }
 
     fn owns_all_esp(&self) -> bool {

@@ -1,0 +1,127 @@
+//! `culvert events`: what happens, as it happens.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Write};
+use std::time::Duration;
+
+use crate::cli::EventsArgs;
+use crate::client::ask;
+use crate::report::{Event, Events, Occurrence, Request, SaIdentity};
+
+/// How often a daemon is asked.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Prints what has happened, and goes on with what happens, until interrupted.
+pub fn events(name: &str, json: bool, args: &EventsArgs) -> Result<(), Box<dyn Error>> {
+    let (mut after, mut run) = if args.new { newest(name)? } else { (0, 0) };
+    let (mut is_first, mut is_lost) = (true, false);
+    loop {
+        let answer: Events = match ask(name, Request::Events { after, run }) {
+            Ok(answer) => answer,
+            // One that was there is too busy, or another one is about to take its place.
+            Err(error) if !is_first && !args.once => {
+                if !std::mem::replace(&mut is_lost, true) {
+                    eprintln!("culvert: waiting: {error}");
+                }
+                std::thread::sleep(INTERVAL);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        (is_first, is_lost) = (false, false);
+        let Events { events, last, lost, .. } = answer;
+        if lost > 0 && answer.run == run {
+            eprintln!("culvert: {lost} events were missed");
+        }
+        (after, run) = (last, answer.run);
+        let is_up_to_date = events.is_empty();
+        let mut out = io::stdout().lock();
+        for event in &events {
+            let line = if json { serde_json::to_string(event)? } else { text(event) };
+            match writeln!(out, "{line}") {
+                // Nobody reads any more (`| head`).
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+                written => written?,
+            }
+        }
+        out.flush()?;
+        if is_up_to_date && args.once {
+            return Ok(());
+        }
+        if is_up_to_date {
+            std::thread::sleep(INTERVAL);
+        }
+    }
+}
+
+/// The number of the newest event, and its run.
+fn newest(name: &str) -> Result<(u64, u64), Box<dyn Error>> {
+    let (mut after, mut run) = (0, 0);
+    loop {
+        let answer: Events = ask(name, Request::Events { after, run })?;
+        (after, run) = (answer.last, answer.run);
+        if answer.events.is_empty() {
+            return Ok((after, run));
+        }
+    }
+}
+
+/// The time of day in UTC, and what happened.
+fn text(event: &Event) -> String {
+    let ms = event.time_ms % 86_400_000;
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    let time = format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", ms % 1000);
+    let (name, about) = match &event.what {
+        Occurrence::SaUp(sa) => ("sa-up", identity(sa)),
+        Occurrence::SaRekeyed(sa) => ("sa-rekeyed", identity(sa)),
+        Occurrence::SaRemoved(sa) => ("sa-removed", identity(sa)),
+        Occurrence::SaDown(sa) => ("sa-down", identity(sa)),
+        Occurrence::SaLimit { spi, dst, hard } => {
+            let limit = if *hard { "hard" } else { "soft" };
+            ("sa-limit", format!("spi {spi} dst {dst}: {limit} limit in bytes or packets"))
+        }
+        Occurrence::Acquire { policy, src, dst, protocol } => {
+            ("acquire", format!("{src} > {dst}, {protocol}, policy {policy}"))
+        }
+        Occurrence::PeerMoved { spi, src, port } => {
+            ("peer-moved", format!("spi {spi} comes from {src} port {port} now"))
+        }
+        Occurrence::PathMtu { dst, mtu } => ("path-mtu", format!("{mtu} bytes to {dst}")),
+        Occurrence::PortUp { port } => ("port-up", port.clone()),
+        Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),
+        Occurrence::DropBurst { reason, packets } => {
+            ("drop-burst", format!("{reason}: {packets} packets a second"))
+        }
+        Occurrence::DropBurstOver { reason, packets, seconds } => {
+            ("drop-burst-over", format!("{reason}: {packets} packets in {seconds} s"))
+        }
+    };
+    format!("{time}  {name:<15}  {about}")
+}
+
+fn identity(sa: &SaIdentity) -> String {
+    let SaIdentity { spi, src, dst, suite, reqid, if_id } = sa;
+    let interface = if *if_id == 0 { String::new() } else { format!(" if_id {if_id:#x}") };
+    format!("{src} > {dst} spi {spi} {suite} reqid {reqid}{interface}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_says_when_and_what() {
+        let sa = SaIdentity {
+            spi: "0xc1a2b3d4".into(),
+            src: "192.0.2.1".parse().unwrap(),
+            dst: "192.0.2.2".parse().unwrap(),
+            suite: "aes128gcm16".into(),
+            reqid: 1,
+            if_id: 0,
+        };
+        let event =
+            Event { number: 7, time_ms: 1_764_212_645_067, what: Occurrence::SaRekeyed(sa) };
+        let expected = "03:04:05.067  sa-rekeyed       192.0.2.1 > 192.0.2.2 spi 0xc1a2b3d4 aes128gcm16 reqid 1";
+        assert_eq!(text(&event), expected);
+    }
+}

@@ -1,0 +1,125 @@
+//! `culvert events`: what has happened.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// The events after the one that was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// In the order in which they happened.
+    pub events: Vec<Event>,
+    /// The run of the daemon that they are of: when it began, in milliseconds since 1970.
+    pub run: u64,
+    /// The number of the last one here: what to ask for next.
+    pub last: u64,
+    /// Events before these that are not remembered any more.
+    pub lost: u64,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// Counts up from 1 since the daemon's start.
+    pub number: u64,
+    /// When: milliseconds since 1970, UTC.
+    pub time_ms: u64,
+    /// What.
+    #[serde(flatten)]
+    pub what: Occurrence,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "event")]
+pub enum Occurrence {
+    /// The first SA from one address to another for its reqid.
+    SaUp(SaIdentity),
+    /// One more: packets change over to it.
+    SaRekeyed(SaIdentity),
+    /// One of several is gone.
+    SaRemoved(SaIdentity),
+    /// The last one is gone.
+    SaDown(SaIdentity),
+    /// An SA has reached a limit in bytes or packets.
+    SaLimit {
+        /// SPI in hexadecimal.
+        spi: String,
+        /// Outer destination.
+        dst: IpAddr,
+        /// It may not be used any more; otherwise it is time for another one.
+        hard: bool,
+    },
+    /// A packet needs an SA that is not there.
+    Acquire {
+        /// Index of its policy.
+        policy: u32,
+        /// The packet's source.
+        src: IpAddr,
+        /// The packet's destination.
+        dst: IpAddr,
+        /// The packet's protocol.
+        protocol: String,
+    },
+    /// The peer of an SA in UDP sends from another address or port.
+    PeerMoved {
+        /// SPI in hexadecimal.
+        spi: String,
+        /// From where now.
+        src: IpAddr,
+        /// From which port.
+        port: u16,
+    },
+    /// A router said what a path carries.
+    PathMtu {
+        /// Outer destination.
+        dst: IpAddr,
+        /// Bytes.
+        mtu: u32,
+    },
+    /// A port works.
+    PortUp {
+        /// Its interface.
+        port: String,
+    },
+    /// A port does not work any more.
+    PortDown {
+        /// Its interface.
+        port: String,
+        /// Why.
+        why: String,
+    },
+    /// Many packets are dropped for one reason.
+    DropBurst {
+        /// The reason, as `culvert drops` has it.
+        reason: String,
+        /// In the last second.
+        packets: u64,
+    },
+    /// That is over.
+    DropBurstOver {
+        /// The reason.
+        reason: String,
+        /// Dropped since it began.
+        packets: u64,
+        /// How long it lasted.
+        seconds: u64,
+    },
+}
+
+/// Which SA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaIdentity {
+    /// SPI in hexadecimal.
+    pub spi: String,
+    /// Outer source.
+    pub src: IpAddr,
+    /// Outer destination.
+    pub dst: IpAddr,
+    /// Algorithms.
+    pub suite: String,
+    /// Ties it to policies.
+    pub reqid: u32,
+    /// XFRM interface id, 0 for none.
+    pub if_id: u32,
+}
