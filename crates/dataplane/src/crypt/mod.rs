@@ -29,7 +29,8 @@ pub(crate) use seals::{Exit, Seals};
 /// Packets that are sealed or opened in one run of the engine.
 pub(crate) const BURST_LEN: usize = io::BURST_LEN;
 
-/// Lists of work that a thread may have at hand at a time, beside the one that is gathered.
+/// Bursts that a thread may have at hand, each with a list of work of its own: so many that with cores of half
+/// its speed it need not wait.
 pub(crate) const AT_HAND: usize = 3;
 
 /// Lists of work of each kind. What was inside of one is opened while that one is at hand, as deep as SAs are

@@ -4,6 +4,7 @@ use arrayvec::ArrayVec;
 use dispatch::ordered;
 
 use crate::burst::Path;
+use crate::crypt::AT_HAND;
 use crate::view::Now;
 use crate::worker::batch::Batch;
 use crate::worker::passes::Passes;
@@ -155,9 +156,3 @@ const SHORT: u32 = 32;
 
 /// Looks at the turn before others may have the core: some 50 us.
 const PATIENCE: u32 = 2000;
-
-/// Bursts that a thread may have at hand: so many that with cores of half its speed it need not wait.
-const AT_HAND: usize = 3;
-
-// Each may have a list of work of its own.
-const _: () = assert!(AT_HAND <= crate::crypt::AT_HAND);
