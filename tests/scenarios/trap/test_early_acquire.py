@@ -1,5 +1,7 @@
 """A firewall that opens only once the tunnel is up: its OUTPUT drops the packet that is to start the tunnel."""
 
+import json
+
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
@@ -41,6 +43,9 @@ def test_a_packet_that_output_drops_starts_the_tunnel(network):
         wait_for("the SA", lambda: a.swan.children("net"))
         a.swan.terminate(ike="gw")
         wait_for("its end", lambda: not a.daemon.json("sa") and not net.gwb.daemon.json("sa"))
+    told = [json.loads(line) for line in a.daemon.culvert("events", "--once", "--json").stdout.splitlines()]
+    asked = {(event["src"], event["dst"]) for event in told if event["event"] == "acquire"}
+    assert asked >= {(t.LAN_A4, t.SERVER4), (t.LAN_A6, t.SERVER6)}, told
     assert ping(a.host, t.SERVER4, source=t.LAN_A4, count=1)["received"] == 0
     wait_for("the SA", lambda: a.swan.children("net"))
     a.host.run("nft", "-f", "-", stdin=OPEN)

@@ -14,13 +14,13 @@ const INTERVAL: Duration = Duration::from_millis(250);
 /// Prints what has happened, and goes on with what happens, until interrupted.
 pub fn events(name: &str, json: bool, args: &EventsArgs) -> Result<(), Box<dyn Error>> {
     let (mut after, mut run) = if args.new { newest(name)? } else { (0, 0) };
-    let (mut is_first, mut is_lost) = (true, false);
+    let mut is_waiting = false;
     loop {
         let answer: Events = match ask(name, Request::Events { after, run }) {
             Ok(answer) => answer,
             // One that was there is too busy, or another one is about to take its place.
-            Err(error) if !is_first && !args.once => {
-                if !std::mem::replace(&mut is_lost, true) {
+            Err(error) if run != 0 && !args.once => {
+                if !std::mem::replace(&mut is_waiting, true) {
                     eprintln!("culvert: waiting: {error}");
                 }
                 std::thread::sleep(INTERVAL);
@@ -28,7 +28,7 @@ pub fn events(name: &str, json: bool, args: &EventsArgs) -> Result<(), Box<dyn E
             }
             Err(error) => return Err(error.into()),
         };
-        (is_first, is_lost) = (false, false);
+        is_waiting = false;
         let Events { events, last, lost, .. } = answer;
         if lost > 0 && answer.run == run {
             eprintln!("culvert: {lost} events were missed");
@@ -56,14 +56,9 @@ pub fn events(name: &str, json: bool, args: &EventsArgs) -> Result<(), Box<dyn E
 
 /// The number of the newest event, and its run.
 fn newest(name: &str) -> Result<(u64, u64), Box<dyn Error>> {
-    let (mut after, mut run) = (0, 0);
-    loop {
-        let answer: Events = ask(name, Request::Events { after, run })?;
-        (after, run) = (answer.last, answer.run);
-        if answer.events.is_empty() {
-            return Ok((after, run));
-        }
-    }
+    let Events { run, .. } = ask(name, Request::Events { after: 0, run: 0 })?;
+    let newest: Events = ask(name, Request::Events { after: u64::MAX, run })?;
+    Ok((newest.last, newest.run))
 }
 
 /// The time of day in UTC, and what happened.

@@ -56,6 +56,7 @@ use policy::{Marks, PolicyConfig, PolicyEntry, SaId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steer::SendMarks;
 use tracing::{error, warn};
+use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::control::Control;
@@ -274,12 +275,7 @@ impl Daemon {
                 self.events.remind();
             }
             match event {
-                Event::Acquire { policy, cpu, flow } => {
-                    let protocol = protocol::name(flow.protocol);
-                    let (src, dst) = (flow.src, flow.dst);
-                    self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
-                    self.source.acquire(policy, cpu, &flow);
-                }
+                Event::Acquire { policy, cpu, flow } => self.acquire(policy, cpu, &flow),
                 Event::VolumeReached { sa, hard } => {
                     let spi = spi_text(sa.spi);
                     self.event_log.add(Occurrence::SaLimit { spi, dst: sa.dst, hard });
@@ -310,9 +306,17 @@ impl Daemon {
             let came = Came::Linux { tunnel: 0, mark };
             let Ok((_, explanation)) = self.ask(Probe { packet, came }) else { continue };
             if let Some(policy) = explanation.steps.iter().find_map(wanting) {
-                self.source.acquire(policy, None, &headers);
+                self.acquire(policy, None, &headers);
             }
         }
+    }
+
+    /// A packet wants SAs that are not there.
+    fn acquire(&mut self, policy: u32, cpu: Option<u32>, packet: &Headers) {
+        let protocol = protocol::name(packet.protocol);
+        let (src, dst) = (packet.src, packet.dst);
+        self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
+        self.source.acquire(policy, cpu, packet);
     }
 
     /// A router says what the path of an SA carries.

@@ -10,7 +10,7 @@ use policy::{Direction, Marks, PolicyConfig, SaId, SaState};
 use wire::{Headers, protocol};
 
 use crate::daemon::Daemon;
-use crate::daemon::texts::{mac_text, selector_text, suite_text};
+use crate::daemon::texts::{mac_text, selector_text, spi_text, suite_text};
 use crate::protocol::name;
 use crate::report::{WhyPacket, WhyStep};
 
@@ -117,7 +117,7 @@ impl Daemon {
                 WhyStep { policy: *index, ..self::step(question, answer) }
             }
             Step::Sa(id) => {
-                let spi = Some(format!("{:#010x}", id.spi));
+                let spi = Some(spi_text(id.spi));
                 WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
             }
             Step::Route { dst, to } => self.route_answer(*dst, *to),

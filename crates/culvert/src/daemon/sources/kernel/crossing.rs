@@ -24,6 +24,7 @@ use super::timing::INTERVAL;
 use super::why::Why;
 use super::{KernelSource, Merge};
 use crate::daemon::sources::live::{has, replay_of};
+use crate::daemon::texts::spi_text;
 
 /// How long packets may be between where they are steered and the kernel's cipher. None is held meanwhile.
 const UNDER_WAY: Duration = Duration::from_millis(20);
@@ -421,7 +422,7 @@ fn union(kernels: &Replay, ours: &Replay, size: u32) -> Replay {
 
 /// As logs show it.
 fn spi(known: &KnownSa) -> String {
-    format!("{:#010x}", known.learnt.id.spi)
+    spi_text(known.learnt.id.spi)
 }
 
 #[cfg(test)]

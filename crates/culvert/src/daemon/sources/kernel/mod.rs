@@ -52,6 +52,7 @@ use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
 use super::{Merge, SaRules};
 use crate::daemon::clock::now;
+use crate::daemon::texts::spi_text;
 
 /// Most datagrams of events that one round reads.
 const EVENTS_AT_ONCE: usize = 1024;
@@ -285,7 +286,7 @@ impl KernelSource {
             } else if new != old && known.place != Place::Kernel {
                 let config = new.clone();
                 if let Err(text) = self.published.update(&config) {
-                    warn!(spi = format!("{:#010x}", config.params.spi), "{text}");
+                    warn!(spi = spi_text(config.params.spi), "{text}");
                 }
             }
         }

@@ -16,6 +16,7 @@ use super::timing::{BACKLOG, STEP};
 use super::{FirewallWatch, KernelSource, bypass};
 use crate::daemon::clock::now;
 use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaChange, SaStep, Source};
+use crate::daemon::texts::spi_text;
 
 /// How long what has passed to Linux may still be under way then.
 const LENIENT: Duration = Duration::from_secs(2);
@@ -85,7 +86,7 @@ impl Source for KernelSource {
             known.written.counters = known.counters(entry.esp.live());
             let told = self.kernel.set_counters(sa, &known.written);
             if let Err(error) = told.and_then(|_| self.kernel.expire(sa, is_hard)) {
-                warn!(%error, spi = format!("{:#010x}", sa.spi), "the kernel was not told of a limit");
+                warn!(%error, spi = spi_text(sa.spi), "the kernel was not told of a limit");
             }
         }
     }
