@@ -66,6 +66,9 @@ impl Path {
         source: Source,
     ) {
         self.look_at(burst, metas, source);
+        if self.exec.out.taps.is_some() {
+            self.tap_burst(burst, metas, source);
+        }
         if self.exec.crypt.opens.room() < burst.len() {
             self.open_gathered(misses);
         }
@@ -209,6 +212,9 @@ impl Path {
         if self.exec.crypt.resync.is_watching {
             self.resynchronise(&mut work);
         }
+        if let Some(taps) = &mut self.exec.out.taps {
+            taps.opening(&self.view, &work);
+        }
         self.exec.crypt.submit_opens(work, &self.view.reader);
     }
 
@@ -226,6 +232,7 @@ impl Path {
     pub(crate) fn accept_all(&mut self, misses: &mut impl Misses, opens: &mut Opens) {
         let is_spread = self.exec.crypt.is_spread;
         let has_rules = !self.view.topology.mark_rules.is_empty();
+        let has_taps = self.exec.out.taps.is_some();
         let Opens { packets, work, metas, .. } = opens;
         // Those of earlier bursts may follow.
         let works = work.get(..packets.len()).unwrap_or_default();
@@ -256,6 +263,9 @@ impl Path {
         self.find(metas);
         if is_spread {
             self.note_hints(metas, works);
+        }
+        if has_taps {
+            self.tap_opened(packets, works, metas);
         }
         if self.view.reader.has_ipcomp() {
             return self.enter_in_order(misses, packets, metas);

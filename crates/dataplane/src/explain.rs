@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::SaId;
+use wire::Headers;
 
 use crate::flows::plan::Action;
 use crate::packets::Origin;
@@ -124,8 +125,19 @@ pub(crate) fn explain(view: &View, probe: &Probe) -> Explanation {
             )
         }
     };
+    explain_arrival(view, &probe.packet, &h, entry, mark)
+}
+
+/// Tells what would be done with a packet that has come.
+pub(crate) fn explain_arrival(
+    view: &View,
+    packet: &[u8],
+    h: &Headers,
+    entry: Entry<'_>,
+    mark: u32,
+) -> Explanation {
     let mut steps = Vec::new();
-    let verdict = resolve_aloud(view, &probe.packet, &h, entry, &mut steps);
+    let verdict = resolve_aloud(view, packet, h, entry, &mut steps);
     Explanation { mark, steps, fate: Fate::of(&verdict.decision) }
 }
 

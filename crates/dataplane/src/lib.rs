@@ -23,6 +23,7 @@
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team` | a set of workers: their limits in common, and who hands packets to whom |
 //! | `explain` | what would be done with a packet, and why |
+//! | `tap` | records of packets before and after IPsec, for who captures |
 //! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
 //! | [`Tables`], [`Command`], [`Event`], [`Counters`] | what passes between the control thread and a worker |
 //!
@@ -83,6 +84,7 @@ mod prefetch;
 mod resolve;
 mod slow;
 mod tables;
+mod tap;
 mod team;
 mod tunnel;
 mod view;
@@ -95,6 +97,10 @@ pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
 pub use resolve::{PolicySays, Step, Way};
 pub use tables::{Interface, SaMtu, Tables, Topology};
+pub use tap::{
+    Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
+    TapConfig, TapReader, Verdict, tap,
+};
 pub use team::{MAX_WORKERS, Team};
 pub use tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use view::Now;

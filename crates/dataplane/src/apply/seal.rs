@@ -109,6 +109,9 @@ impl Executor {
     #[inline(never)]
     pub(crate) fn seal_gathered(&mut self, view: &View) {
         if let Some(work) = self.crypt.take_seals(&view.reader) {
+            if let Some(taps) = &mut self.out.taps {
+                taps.sealing(view, &work);
+            }
             self.crypt.submit_seals(work, &view.reader);
         }
         self.send_done_seals(view);
@@ -128,6 +131,9 @@ impl Executor {
     /// Sends what has been sealed, and empties the burst.
     fn send_sealed(&mut self, view: &View, seals: &mut Seals) {
         let Executor { crypt, out, .. } = self;
+        if let Some(taps) = &mut out.taps {
+            taps.sealed(view, seals);
+        }
         let mut encrypted = 0;
         for (packet, work) in seals.packets.drain(..).zip(&seals.work) {
             match (work.end, work.exit()) {

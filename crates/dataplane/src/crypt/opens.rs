@@ -129,6 +129,11 @@ impl Opens {
 }
 
 impl OpenWork {
+    /// The interface that the packet came in by.
+    pub(crate) fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
     /// Makes a packet with AH as its ICV has it. One that is not what was seen before stays as it is,
     /// and its ICV is wrong. False for what the engine has no work with.
     #[inline(never)]

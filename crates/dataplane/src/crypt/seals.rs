@@ -202,6 +202,11 @@ impl Seals {
 }
 
 impl SealWork {
+    /// The SA that protects the packet, of several the last.
+    pub(crate) fn sa(&self) -> SaHandle {
+        self.sa
+    }
+
     /// How the sealed packet leaves.
     #[inline(always)]
     pub(crate) fn exit(&self) -> Exit<'_> {

@@ -178,6 +178,9 @@ impl Out {
 
     /// Hands something to another worker; it is dropped if the queue there is full.
     pub(crate) fn hand(&mut self, to: usize, handed: Handed) {
+        if let Some(taps) = &mut self.taps {
+            taps.handed(&handed);
+        }
         let handed = match &mut self.peers {
             Some(peers) => match peers.peer.send(to, handed) {
                 Ok(()) => return self.counters.handed_over.add(1),

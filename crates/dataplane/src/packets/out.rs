@@ -16,8 +16,9 @@ use crate::counters::Counters;
 use crate::event::Event;
 use crate::packets::handoff::{Handed, Peers};
 use crate::packets::neighbour::NeighbourQueue;
-use crate::packets::ports::Ports;
+use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
+use crate::tap::Taps;
 use crate::view::View;
 use crate::worker::batch::Batch;
 
@@ -33,6 +34,8 @@ pub(crate) struct Out {
     pub(crate) peers: Option<Peers>,
     /// The helpers' burst at hand, in which the fate of its packets is noted.
     pub(crate) batch: Option<Box<Batch>>,
+    /// What records packets, while somebody captures.
+    pub(crate) taps: Option<Box<Taps>>,
 }
 
 impl Out {
@@ -44,7 +47,7 @@ impl Out {
         neighbours: NeighbourQueue,
     ) -> Out {
         let ports = Ports::new();
-        Out { counters, pool, ports, reports, neighbours, peers: None, batch: None }
+        Out { counters, pool, ports, reports, neighbours, peers: None, batch: None, taps: None }
     }
 
     /// Ends a packet by dropping it.
@@ -57,6 +60,9 @@ impl Out {
     pub(crate) fn end(&mut self, packet: Packet, outcome: Outcome) {
         if let Some(batch) = &mut self.batch {
             return batch.end(packet, outcome);
+        }
+        if let Some(taps) = &mut self.taps {
+            taps.ended(&packet, outcome);
         }
         self.counters.count(outcome, 1);
         self.pool.put_packet(packet);
@@ -140,16 +146,50 @@ impl Out {
 
     /// Sends what is queued for a port.
     pub(crate) fn transmit(&mut self, slot: usize) {
+        if self.taps.is_some() {
+            return self.transmit_tapped(slot);
+        }
         let sent = self.ports.transmit(slot, &mut self.pool);
+        self.count_sent(sent);
+    }
+
+    /// [`Out::transmit`], with a record of what is sent.
+    #[cold]
+    #[inline(never)]
+    fn transmit_tapped(&mut self, slot: usize) {
+        let place = self.ports.get_mut(slot);
+        let of_port = place.as_ref().map_or((0, false), |p| (p.ifindex, p.kind.is_linux()));
+        let queue = place.map(|place| place.queue.as_slice()).unwrap_or_default();
+        let frames = self.taps.as_mut().map(|taps| taps.leaving(queue, of_port.1));
+        let sent = self.ports.transmit(slot, &mut self.pool);
+        if let (Some(taps), Some(frames)) = (&mut self.taps, frames) {
+            // Which of them the device refused it does not say.
+            let taken = (sent.sent + sent.refused) as usize;
+            taps.left(&frames, of_port, (taken, sent.reason()));
+        }
+        self.count_sent(sent);
+    }
+
+    #[inline(always)]
+    fn count_sent(&mut self, sent: Sent) {
         let done = if sent.is_linux { Outcome::ToLinux } else { Outcome::Transmitted };
         if sent.sent + sent.refused + sent.left > 0 {
-            let reason = if sent.gone.is_some() { DropReason::TransmitDown } else { sent.full() };
+            let reason = sent.reason();
             self.counters.count(done, sent.sent);
             self.counters.count(Outcome::Dropped(sent.full()), sent.refused);
             self.counters.count(Outcome::Dropped(reason), sent.left);
         }
         if let Some(ifindex) = sent.gone {
             self.lose_port(ifindex);
+        }
+    }
+
+    /// What was recorded in a round is told.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_tapped_round(&mut self) {
+        if self.taps.as_mut().is_some_and(|taps| !taps.end_round()) {
+            self.taps = None;
         }
     }
 

@@ -58,6 +58,11 @@ impl Sent {
     pub(crate) const fn full(&self) -> DropReason {
         if self.is_linux { DropReason::LinuxFull } else { DropReason::TransmitFull }
     }
+
+    /// The reason of what was left.
+    pub(crate) const fn reason(&self) -> DropReason {
+        if self.gone.is_some() { DropReason::TransmitDown } else { self.full() }
+    }
 }
 
 /// The ports of one worker, by slot.

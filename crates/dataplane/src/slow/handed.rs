@@ -35,8 +35,16 @@ impl Slow {
                     Err(error) => path.exec.out.drop(packet, error.into()),
                 },
                 Handed::Sealed(packet, sas) => path.seal_on(packet, sas),
-                Handed::Frame(packet, Some(slot)) => path.exec.out.send(slot.into(), packet),
-                Handed::Frame(packet, None) => path.exec.out.give_to_linux(packet),
+                Handed::Frame(packet, slot) => {
+                    let out = &mut path.exec.out;
+                    if let Some(taps) = &mut out.taps {
+                        taps.taken_over(&packet);
+                    }
+                    match slot {
+                        Some(slot) => out.send(slot.into(), packet),
+                        None => out.give_to_linux(packet),
+                    }
+                }
             }
         }
         for Arrived { packet, ingress, has_flow, outers, .. } in &arrived {
@@ -55,6 +63,9 @@ impl Slow {
             self.open_own(path);
         }
         for (Arrived { packet, held, .. }, meta) in arrived.into_iter().zip(&metas) {
+            if path.exec.out.taps.is_some() {
+                path.tap_handed(&packet, meta, held.as_deref());
+            }
             // Not by a plan of before, which may lead back.
             match path.hands_over(meta) {
                 true => self.miss(path, packet, meta, held.as_deref()),

@@ -183,7 +183,7 @@ impl Path {
     }
 
     /// How a classified packet came.
-    fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
+    pub(crate) fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
         match meta.ingress.via() {
             Some(via) => {
@@ -261,6 +261,9 @@ impl Path {
     fn seal_all(&mut self, mut seal: SealAll, mut packet: Packet, h: &Headers) {
         let Path { view, exec, .. } = self;
         let Some(mtu) = seal.cut else { return exec.seal_all(view, &seal, packet, h.into()) };
+        if let Some(taps) = &mut exec.out.taps {
+            taps.cut(&packet);
+        }
         // One hop for all pieces.
         if core::mem::take(&mut seal.is_hop) && !wire::decrement_ttl(packet.data_mut(), h) {
             return exec.out.drop(packet, DropReason::MalformedIp);
@@ -294,6 +297,9 @@ impl Path {
         let Some(mtu) = draft.cut else {
             return exec.apply(view, &draft.action, (sa, to), packet, meta);
         };
+        if let Some(taps) = &mut exec.out.taps {
+            taps.cut(&packet);
+        }
         // One hop for all pieces.
         let mut action = draft.action;
         let is_hop = match &mut action {

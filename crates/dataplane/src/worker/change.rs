@@ -55,6 +55,13 @@ impl Worker {
         came + self.settle()
     }
 
+    /// Ends the taps: a set of workers has them together.
+    pub fn end_taps(&mut self) {
+        if let Some(taps) = self.path.exec.out.taps.take() {
+            taps.end();
+        }
+    }
+
     /// Takes its ports; what is queued there was sent by [`Worker::settle`].
     pub fn take_ports(&mut self) -> Vec<TakenPort> {
         let out = &mut self.path.exec.out;

@@ -135,6 +135,8 @@ impl Worker {
     pub(super) fn is_for_helpers(&self, came: usize) -> bool {
         let helpers = self.helpers.as_ref();
         helpers.is_some_and(|h| !h.wakers.is_empty() && (h.in_flight > 0 || came > FEW))
+            // They record nothing.
+            && self.path.exec.out.taps.is_none()
     }
 
     /// Hands a burst to the helpers.

@@ -32,6 +32,7 @@ use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::{Out, PortKind, Reports, Source};
 use crate::slow::Slow;
 use crate::tables::Tables;
+use crate::tap::Recorder;
 use crate::team::{Shared, Team};
 use crate::view::{Now, View};
 use asked::{Asked, Merge};
@@ -94,6 +95,8 @@ pub enum Command {
     Drain(Sender<()>),
     /// Tell what would be done with a packet, by all that was published before this was sent.
     Explain(Box<Probe>, Sender<Explanation>),
+    /// Record packets, until the recorder's reader has enough.
+    Tap(Box<Recorder>),
     /// Return from [`Worker::run`] with everything in its place: ports open, packets held.
     Pause,
     /// End: every packet held or queued is dropped and counted, every port closed.
@@ -197,6 +200,9 @@ impl Worker {
     pub fn round_at(&mut self, now: Now) -> usize {
         self.path.view.now = now;
         self.obey();
+        if let Some(taps) = &mut self.path.exec.out.taps {
+            taps.begin_round(&self.path.view);
+        }
         if self.ending.is_some() {
             // The others pause, too: what is handed to them now waits until they go on.
             return 0;
@@ -263,6 +269,9 @@ impl Worker {
         out.transmit_all();
         if let Some(peers) = &mut out.peers {
             peers.wake();
+        }
+        if out.taps.is_some() {
+            out.end_tapped_round();
         }
     }
 
@@ -365,6 +374,10 @@ impl Worker {
                 Command::Drain(done) => self.asked.push(Asked::Drain(self.since(), done)),
                 Command::CatchUp(done) => self.asked.push(Asked::CatchUp(done)),
                 Command::Explain(probe, answer) => self.asked.push(Asked::Explain(probe, answer)),
+                Command::Tap(recorder) => {
+                    let now = self.path.view.now;
+                    self.path.exec.out.taps.get_or_insert_default().add(*recorder, now);
+                }
                 Command::Pause => self.ending = Some(Ending::Paused),
                 Command::Stop => self.ending = Some(Ending::Stopped),
             }
@@ -402,6 +415,7 @@ impl Worker {
         out.drop_waiting_for_neighbours();
         self.slow.drop_waiting(out);
         self.path.exec.drop_fragments();
+        self.end_taps();
     }
 }
 

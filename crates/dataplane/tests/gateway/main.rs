@@ -35,6 +35,7 @@ mod route_based;
 mod size;
 mod spec;
 mod support;
+mod taps;
 mod transport;
 mod tunnel;
 mod vti;

@@ -1,0 +1,474 @@
+//! Taps: what passes through a worker, recorded before and after IPsec: `culvert capture` and `culvert trace`.
+//!
+//! ```text
+//!   port, Linux ──> arrived ──┬─ opening ── engine ── opened ──┐
+//!                             ├────────────────────────────────┼─ sealing ── engine ── sealed ──┐
+//!                             └────────────────────────────────┴────────────────────────────────┴─> left, ended
+//! ```
+//!
+//! A packet that is protected or decrypted is recorded twice: on the wire's side and in clear, each with what
+//! became of it there. Without a tap a burst costs a test for one at each of these places, and a packet nothing.
+//! With one, bursts stay with the worker: helpers record nothing.
+
+mod filter;
+mod record;
+mod recorder;
+
+use arrayvec::ArrayVec;
+use esp::Sa;
+use io::{BURST_LEN, Packet};
+use outcome::{DropReason, Outcome};
+use policy::{SaEntry, SaHandle};
+use wire::ethernet::HEADER_LEN;
+use wire::{Span, Summary, natt, protocol};
+
+pub use filter::{Drops, Filter, FlowFilter, PolicyFilter};
+pub use record::{Buffer, OfSa, Place, Record, Verdict};
+pub use recorder::{Gone, Recorder, TapConfig, TapReader, tap};
+
+use crate::burst::Path;
+use crate::crypt::opens::OpenWork;
+use crate::crypt::{Exit, Opens, Seals};
+use crate::explain::{Explanation, explain_arrival};
+use crate::packets::handoff::Handed;
+use crate::packets::{Meta, PortKind, Source};
+use crate::view::{Now, View};
+use recorder::{Coming, bytes_of, policy_of};
+
+/// Taps that a worker has at a time at most.
+pub const MAX_TAPS: usize = 4;
+
+/// The taps of one worker: at least one.
+#[derive(Default)]
+pub(crate) struct Taps {
+    all: ArrayVec<Recorder, MAX_TAPS>,
+}
+
+/// The frames of a port's queue, before it is sent.
+pub(crate) type Leaving = ArrayVec<u32, BURST_LEN>;
+
+impl Taps {
+    /// One more, between two rounds; where there are too many it ends at once.
+    pub(crate) fn add(&mut self, mut recorder: Recorder, now: Now) {
+        self.all.retain(Recorder::end_round);
+        recorder.set_time(now);
+        let _ = self.all.try_push(recorder);
+    }
+
+    /// A round begins.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn begin_round(&mut self, view: &View) {
+        self.all.iter_mut().for_each(|tap| tap.set_time(view.now));
+    }
+
+    /// A round is over; false if the last tap is.
+    pub(crate) fn end_round(&mut self) -> bool {
+        self.all.retain(Recorder::end_round);
+        !self.all.is_empty()
+    }
+
+    /// All are over.
+    pub(crate) fn end(mut self) {
+        self.all.iter_mut().for_each(Recorder::end);
+    }
+
+    /// A packet was received, or another worker has handed it over.
+    fn arrived(
+        &mut self,
+        view: &View,
+        packet: &Packet,
+        meta: &Meta,
+        explain: &dyn Fn() -> Option<Explanation>,
+    ) {
+        let Summary { flow, fields } = &meta.summary;
+        let ifindex = meta.ingress.ifindex;
+        let is_ipsec = match fields.protocol() {
+            protocol::ESP | protocol::AH => true,
+            protocol::UDP => view.topology.is_natt_port(flow.ports().1),
+            _ => false,
+        };
+        let sa = meta.ingress.via().and_then(|sa| of_sa(view, sa));
+        let is_from_linux = ifindex == 0 || view.binding(ifindex).is_some();
+        let is_wire = is_ipsec && sa.is_none() && !is_from_linux;
+        for tap in &mut self.all {
+            let is_match = tap.is_match(&meta.summary);
+            // What is inside may be of the flow.
+            if !is_match && !is_wire {
+                continue;
+            }
+            let explanation = if is_wire { None } else { explain() };
+            let explains = tap.config.explains;
+            let record = tap.begin(Coming {
+                place: if is_wire { Place::Wire } else { Place::Plain },
+                is_outbound: sa.is_none() && is_from_linux,
+                ifindex,
+                sa,
+                policy: explanation.as_ref().and_then(policy_of),
+                is_match,
+                frame: packet.frame.index(),
+                bytes: packet.data(),
+            });
+            if let (Some(record), true) = (record, explains) {
+                record.explanation = explanation.map(Box::new);
+            }
+        }
+    }
+
+    /// What a port brought is no packet for this host, for this reason.
+    fn refused(&mut self, packet: &Packet, source: Source, reason: DropReason) {
+        use DropReason::{MalformedEthernet, OtherHost, UnexpectedProtocol};
+        let is_frame = matches!(reason, MalformedEthernet | OtherHost | UnexpectedProtocol);
+        for tap in &mut self.all {
+            tap.begin(Coming {
+                place: if is_frame { Place::Frame } else { Place::Plain },
+                is_outbound: false,
+                ifindex: source.ifindex,
+                sa: None,
+                policy: None,
+                is_match: tap.config.filter.flow.is_empty(),
+                frame: packet.frame.index(),
+                bytes: packet.data(),
+            });
+        }
+    }
+
+    /// Packets are about to be decrypted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn opening(&mut self, view: &View, opens: &Opens) {
+        for (packet, work) in opens.packets.iter().zip(&opens.work) {
+            let frame = packet.frame.index();
+            let sa = of_sa(view, work.sa);
+            for tap in &mut self.all {
+                if tap.has(frame) {
+                    if let Some(record) = tap.open(frame).filter(|record| record.sa.is_none()) {
+                        (record.place, record.sa) = (Place::Wire, sa);
+                    }
+                    continue;
+                }
+                let is_match = is_match(tap, packet.data());
+                tap.begin(Coming {
+                    place: Place::Wire,
+                    is_outbound: false,
+                    ifindex: work.ifindex(),
+                    sa,
+                    policy: None,
+                    is_match,
+                    frame,
+                    bytes: packet.data(),
+                });
+            }
+        }
+    }
+
+    /// A packet was decrypted, and accepted.
+    fn opened(
+        &mut self,
+        packet: &Packet,
+        meta: &Meta,
+        sa: Option<OfSa>,
+        explain: &dyn Fn() -> Option<Explanation>,
+    ) {
+        let frame = packet.frame.index();
+        for tap in &mut self.all {
+            let mut is_asked = tap.is_match(&meta.summary);
+            if let Some(record) = tap.settle(frame, Verdict::Decrypted) {
+                record.is_match |= is_asked;
+                is_asked = record.is_match;
+            }
+            if !is_asked {
+                continue;
+            }
+            let explanation = explain();
+            let explains = tap.config.explains;
+            let record = tap.begin(Coming {
+                place: Place::Plain,
+                is_outbound: false,
+                ifindex: meta.ingress.ifindex,
+                sa,
+                policy: explanation.as_ref().and_then(policy_of),
+                is_match: true,
+                frame,
+                bytes: packet.data(),
+            });
+            if let (Some(record), true) = (record, explains) {
+                record.explanation = explanation.map(Box::new);
+            }
+        }
+    }
+
+    /// Packets are about to be encrypted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn sealing(&mut self, view: &View, seals: &Seals) {
+        self.all.iter_mut().for_each(Recorder::begin_sealing);
+        for (packet, work) in seals.packets.iter().zip(&seals.work) {
+            let frame = packet.frame.index();
+            let by = of_sa(view, work.sa());
+            let verdict = by.map_or(Verdict::Unknown, Verdict::Protected);
+            for tap in &mut self.all {
+                let (is_match, policy) = match tap.has(frame) {
+                    true => {
+                        // With the TTL that it has now.
+                        tap.show(frame, packet.data());
+                        tap.settle(frame, verdict).map_or((false, None), |record| {
+                            record.is_outbound = record.sa.is_none();
+                            (record.is_match, record.policy)
+                        })
+                    }
+                    // It waited, or was made here.
+                    false => {
+                        let is_match = is_match(tap, packet.data());
+                        if is_match {
+                            tap.begin(Coming {
+                                place: Place::Plain,
+                                is_outbound: true,
+                                ifindex: 0,
+                                sa: None,
+                                policy: None,
+                                is_match,
+                                frame,
+                                bytes: packet.data(),
+                            });
+                            tap.settle(frame, verdict);
+                        }
+                        (is_match, None)
+                    }
+                };
+                tap.note_sealing(frame, is_match, policy);
+            }
+        }
+    }
+
+    /// Packets have been encrypted, and are about to be sent.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn sealed(&mut self, view: &View, seals: &Seals) {
+        for (packet, work) in seals.packets.iter().zip(&seals.work) {
+            if work.end.is_some() {
+                continue;
+            }
+            let Span { start, len } = packet.span;
+            let (span, ifindex) = match work.exit() {
+                Exit::Ready(_) => (Span { start: start + HEADER_LEN, len: len - HEADER_LEN }, 0),
+                Exit::To(to) => (packet.span, to.ifindex),
+            };
+            let (frame, bytes) = (packet.frame.index(), bytes_of(packet, span));
+            for tap in &mut self.all {
+                let (is_match_inside, policy) = tap.sealing(frame);
+                tap.begin(Coming {
+                    place: Place::Wire,
+                    is_outbound: true,
+                    ifindex,
+                    sa: of_sa(view, work.sa()),
+                    policy,
+                    is_match: is_match_inside || is_match(tap, bytes),
+                    frame,
+                    bytes,
+                });
+            }
+        }
+    }
+
+    /// What a port is about to send: packets that have waited, and what was made here, are recorded now.
+    pub(crate) fn leaving(&mut self, packets: &[Packet], is_linux: bool) -> Leaving {
+        for packet in packets {
+            let frame = packet.frame.index();
+            for tap in self.all.iter_mut().filter(|tap| !tap.has(frame)) {
+                let Span { start, len } = packet.span;
+                let span = match is_linux {
+                    true => packet.span,
+                    false => {
+                        Span { start: start + HEADER_LEN, len: len.saturating_sub(HEADER_LEN) }
+                    }
+                };
+                let bytes = bytes_of(packet, span);
+                let Ok(h) = wire::parse_ip(bytes) else { continue };
+                let is_wire = match h.protocol {
+                    protocol::ESP | protocol::AH => true,
+                    protocol::UDP => h.src_port == natt::PORT,
+                    _ => false,
+                };
+                if tap.is_match(&(&h).into()) {
+                    tap.begin(Coming {
+                        place: if is_wire && !is_linux { Place::Wire } else { Place::Plain },
+                        is_outbound: !is_linux,
+                        ifindex: 0,
+                        sa: None,
+                        policy: None,
+                        is_match: true,
+                        frame,
+                        bytes,
+                    });
+                }
+            }
+        }
+        packets.iter().map(|packet| packet.frame.index()).collect()
+    }
+
+    /// A port has taken the first `sent` of these frames; the others are dropped.
+    pub(crate) fn left(
+        &mut self,
+        frames: &Leaving,
+        (ifindex, is_linux): (u32, bool),
+        (sent, reason): (usize, DropReason),
+    ) {
+        for (at, frame) in frames.iter().enumerate() {
+            let verdict = match is_linux {
+                _ if at >= sent => Verdict::Dropped(reason),
+                true => Verdict::ToLinux,
+                false => Verdict::Sent { ifindex },
+            };
+            for tap in &mut self.all {
+                if let Some(record) = tap.settle(*frame, verdict)
+                    && record.ifindex == 0
+                    && record.place == Place::Wire
+                {
+                    record.ifindex = ifindex;
+                }
+            }
+        }
+    }
+
+    /// A packet has ended.
+    #[cold]
+    pub(crate) fn ended(&mut self, packet: &Packet, outcome: Outcome) {
+        let frame = packet.frame.index();
+        let verdict = match outcome {
+            Outcome::Dropped(reason) => Verdict::Dropped(reason),
+            Outcome::Consumed => Verdict::Consumed,
+            Outcome::Held => Verdict::Held,
+            Outcome::ToLinux => Verdict::ToLinux,
+            Outcome::Transmitted => Verdict::Unknown,
+        };
+        for tap in &mut self.all {
+            if tap.has(frame) {
+                tap.settle(frame, verdict);
+                continue;
+            }
+            // It waited, or was made here.
+            if matches!(outcome, Outcome::Dropped(_))
+                && let Ok(h) = wire::parse_ip(packet.data())
+                && tap.is_match(&(&h).into())
+            {
+                let is_wire = [protocol::ESP, protocol::AH].contains(&h.protocol);
+                tap.begin(Coming {
+                    place: if is_wire { Place::Wire } else { Place::Plain },
+                    is_outbound: false,
+                    ifindex: 0,
+                    sa: None,
+                    policy: None,
+                    is_match: true,
+                    frame,
+                    bytes: packet.data(),
+                });
+                tap.settle(frame, verdict);
+            }
+        }
+    }
+
+    /// Another worker takes a packet over, and records it; but for a frame that is ready.
+    #[cold]
+    pub(crate) fn handed(&mut self, handed: &Handed) {
+        let frame = handed.packet().frame.index();
+        for tap in &mut self.all {
+            match handed {
+                Handed::Frame(..) => drop(tap.settle(frame, Verdict::HandedOver)),
+                _ => tap.forget(frame),
+            }
+        }
+    }
+
+    /// Another worker has handed a frame over that is ready, and recorded it.
+    #[cold]
+    pub(crate) fn taken_over(&mut self, packet: &Packet) {
+        self.all.iter_mut().for_each(|tap| tap.pass(packet.frame.index()));
+    }
+
+    /// A packet is cut into fragments.
+    #[cold]
+    pub(crate) fn cut(&mut self, packet: &Packet) {
+        for tap in &mut self.all {
+            tap.settle(packet.frame.index(), Verdict::Cut);
+        }
+    }
+}
+
+impl Path {
+    /// Records a burst that was received.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tap_burst(&mut self, packets: &[Packet], metas: &[Meta], source: Source) {
+        let Some(mut taps) = self.exec.out.taps.take() else { return };
+        for (packet, meta) in packets.iter().zip(metas) {
+            match meta.end {
+                Some(Outcome::Dropped(reason)) if source.kind == PortKind::Ethernet => {
+                    taps.refused(packet, source, reason);
+                }
+                Some(_) => {}
+                None => self.tap_arrived(&mut taps, packet, meta, None),
+            }
+        }
+        self.exec.out.taps = Some(taps);
+    }
+
+    /// Records what another worker has handed over.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tap_handed(&mut self, packet: &Packet, meta: &Meta, held: Option<&SaEntry<Sa>>) {
+        let Some(mut taps) = self.exec.out.taps.take() else { return };
+        if meta.end.is_none() {
+            self.tap_arrived(&mut taps, packet, meta, held);
+        }
+        self.exec.out.taps = Some(taps);
+    }
+
+    fn tap_arrived(
+        &self,
+        taps: &mut Taps,
+        packet: &Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
+        taps.arrived(&self.view, packet, meta, &|| self.explained(packet, meta, held));
+    }
+
+    /// Records what has been decrypted.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tap_opened(&mut self, packets: &[Packet], works: &[OpenWork], metas: &[Meta]) {
+        let Some(mut taps) = self.exec.out.taps.take() else { return };
+        let each = packets.iter().zip(works).zip(metas);
+        for ((packet, work), meta) in each.filter(|(_, meta)| meta.end.is_none()) {
+            let sa = of_sa(&self.view, work.sa);
+            taps.opened(packet, meta, sa, &|| self.explained(packet, meta, None));
+        }
+        self.exec.out.taps = Some(taps);
+    }
+
+    /// What would be done with a packet.
+    fn explained(
+        &self,
+        packet: &Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) -> Option<Explanation> {
+        let h = wire::parse_ip(packet.data()).ok()?;
+        let entry = self.entry_of(meta, held);
+        Some(explain_arrival(&self.view, packet.data(), &h, entry, meta.ingress.mark))
+    }
+}
+
+/// An SA as records name it.
+fn of_sa(view: &View, sa: SaHandle) -> Option<OfSa> {
+    view.reader.sa(sa).map(OfSa::of)
+}
+
+/// Whether an IP packet is of a flow that is asked for.
+fn is_match(tap: &Recorder, packet: &[u8]) -> bool {
+    match wire::parse_ip(packet) {
+        Ok(h) => tap.is_match(&(&h).into()),
+        Err(_) => tap.config.filter.flow.is_empty(),
+    }
+}
