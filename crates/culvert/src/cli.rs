@@ -1,11 +1,14 @@
 //! The command line, defined once: help, man pages and completion come from here.
 
 mod bench;
+mod capture;
 mod engine;
 mod events;
+mod filter;
 mod metrics;
 mod number;
 mod top;
+mod trace;
 mod why;
 
 use std::ffi::OsString;
@@ -14,10 +17,13 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
+pub use capture::CaptureArgs;
 pub use engine::EngineChoice;
 pub use events::EventsArgs;
+pub use filter::FilterArgs;
 pub use metrics::MetricsArgs;
 pub use top::TopArgs;
+pub use trace::TraceArgs;
 pub use why::WhyArgs;
 
 /// A fast path for IPsec on Linux.
@@ -74,6 +80,24 @@ pub enum Command {
     /// neighbour that gives it, then the verdict, and what would change it.
     #[command(after_help = why::EXAMPLES)]
     Why(WhyArgs),
+    /// Record packets before and after IPsec, for Wireshark.
+    ///
+    /// What SAs protect is recorded twice: on the wire's side, encrypted, and in clear. The file is pcapng with an
+    /// interface for each of these taps (wire, plain, and frame for what is no IP packet); each packet says which
+    /// way it goes, and its comments what became of it, its SA, its policy, its interface, and why it was dropped.
+    ///
+    /// Packets are lost where this command, or who reads from it, is slower than they come: how many is told at
+    /// the end and in the file. While a capture runs, helpers (worker.crypto_cpus) rest. 4 captures and traces
+    /// can run at a time. Without one nothing is slower.
+    #[command(after_help = capture::EXAMPLES)]
+    Capture(Box<CaptureArgs>),
+    /// What is done with live packets, and why.
+    ///
+    /// Of each packet that matches, until there are as many as asked for: the questions that the data path asks,
+    /// each with its answer and the policy, SA, route or neighbour that gives it (as `culvert why`), and what
+    /// became of it.
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(TraceArgs),
     /// What happens: SAs, peers, ports, bursts of drops, as it happens.
     ///
     /// First what is remembered of this run of the daemon, 4096 events at most, then each new one within

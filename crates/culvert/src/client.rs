@@ -44,8 +44,8 @@ pub enum ClientError {
 
 const NO_ANSWER: &str = "no answer: it is busy, or ends";
 
-/// One question, one answer, as JSON text.
-pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
+/// Asks, and returns where the answer comes.
+pub fn put(name: &str, request: &Request) -> Result<UnixStream, ClientError> {
     let socket = paths::control_socket(name);
     let path = socket.display().to_string();
     let mut stream = UnixStream::connect(&socket).map_err(|source| ClientError::NotRunning {
@@ -56,9 +56,20 @@ pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
     let mut talk = || {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
-        let mut line = serde_json::to_vec(&request)?;
+        let mut line = serde_json::to_vec(request)?;
         line.push(b'\n');
-        stream.write_all(&line)?;
+        stream.write_all(&line)
+    };
+    match talk() {
+        Ok(()) => Ok(stream),
+        Err(source) => Err(ClientError::Broken { path, source }),
+    }
+}
+
+/// One question, one answer, as JSON text.
+pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
+    let mut stream = put(name, &request)?;
+    let mut talk = || {
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         // It gives up on a question that it has not got to for two seconds.
@@ -67,6 +78,7 @@ pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
         }
         Ok(answer)
     };
+    let path = paths::control_socket(name).display().to_string();
     talk().map_err(|source| ClientError::Broken { path, source })
 }
 

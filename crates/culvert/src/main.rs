@@ -8,6 +8,7 @@
 //! | `command` | every other command, a file for each group |
 //! | `client`, `report` | how commands ask a running daemon, and what it answers |
 //! | `protocol` | names of IP protocols |
+//! | `pcapng` | the format of captures |
 //! | `paths` | where an instance keeps its sockets and its state |
 //! | `table` | tables for people |
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod command;
 mod config;
 mod daemon;
 mod paths;
+mod pcapng;
 mod protocol;
 mod report;
 mod table;
@@ -29,7 +31,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
-use crate::command::{bench, docs, doctor, events, exec, guard, metrics, show, top, why};
+use crate::command::{
+    bench, capture, docs, doctor, events, exec, guard, metrics, show, top, trace, why,
+};
 use crate::config::Config;
 
 /// SAs and large tables on huge pages. Counts what each thread allocates, for `culvert bench`; one
@@ -77,6 +81,14 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Stats(args) => show::stats(name, json, args.workers)?,
         Command::Drops(args) => show::drops(name, json, args.all)?,
         Command::Why(args) => why::why(name, json, args)?,
+        Command::Capture(args) => {
+            capture::capture(name, args)?;
+            String::new()
+        }
+        Command::Trace(args) => {
+            trace::trace(name, json, args)?;
+            String::new()
+        }
         Command::Events(args) => {
             events::events(name, json, args)?;
             String::new()

@@ -1,5 +1,6 @@
 //! What the daemon answers over its control socket; `--json` prints it as it is.
 
+mod capture;
 mod event;
 mod why;
 
@@ -7,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Occurrence, SaIdentity};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
@@ -35,6 +37,10 @@ pub enum Request {
     Drops,
     /// [`WhyAnswer`].
     Why(WhyRequest),
+    /// pcapng, or [`Refused`].
+    Capture(CaptureRequest),
+    /// [`Trace`], or [`Refused`].
+    Trace(TraceRequest),
     /// [`Events`].
     Events {
         /// Those after this number, counted in the run that `run` says; of another run all.

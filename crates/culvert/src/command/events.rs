@@ -55,7 +55,7 @@ pub fn events(name: &str, json: bool, args: &EventsArgs) -> Result<(), Box<dyn E
 }
 
 /// The number of the newest event, and its run.
-fn newest(name: &str) -> Result<(u64, u64), Box<dyn Error>> {
+pub fn newest(name: &str) -> Result<(u64, u64), Box<dyn Error>> {
     let Events { run, .. } = ask(name, Request::Events { after: 0, run: 0 })?;
     let newest: Events = ask(name, Request::Events { after: u64::MAX, run })?;
     Ok((newest.last, newest.run))
@@ -63,9 +63,7 @@ fn newest(name: &str) -> Result<(u64, u64), Box<dyn Error>> {
 
 /// The time of day in UTC, and what happened.
 fn text(event: &Event) -> String {
-    let ms = event.time_ms % 86_400_000;
-    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
-    let time = format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", ms % 1000);
+    let time = time_text(event.time_ms);
     let (name, about) = match &event.what {
         Occurrence::SaUp(sa) => ("sa-up", identity(sa)),
         Occurrence::SaRekeyed(sa) => ("sa-rekeyed", identity(sa)),
@@ -92,6 +90,13 @@ fn text(event: &Event) -> String {
         }
     };
     format!("{time}  {name:<15}  {about}")
+}
+
+/// The time of day in UTC, of milliseconds since 1970.
+pub fn time_text(time_ms: u64) -> String {
+    let ms = time_ms % 86_400_000;
+    let (hours, minutes, seconds) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{hours:02}:{minutes:02}:{seconds:02}.{:03}", ms % 1000)
 }
 
 fn identity(sa: &SaIdentity) -> String {

@@ -1,15 +1,19 @@
 //! One file for each group of commands.
 
 pub mod bench;
+pub mod capture;
 mod collect;
 pub mod docs;
 pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod guard;
+mod keys;
 mod live;
 pub mod metrics;
+mod output;
 pub mod requests;
 pub mod show;
 pub mod top;
+pub mod trace;
 pub mod why;

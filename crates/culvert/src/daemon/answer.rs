@@ -11,15 +11,16 @@ use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry,
 use serde::Serialize;
 
 use super::clock::wall_s;
+use super::control::Reply;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
 use super::{Daemon, left, slots};
 use crate::config::{TunnelConfig, or_any};
-use crate::report::{self, Drops, Outcomes, Request, Routes, Stats, Status};
+use crate::report::{self, Drops, Outcomes, Refused, Request, Routes, Stats, Status};
 
 impl Daemon {
-    /// The answer to a question, as JSON text.
-    pub(super) fn answer(&self, request: Request) -> String {
-        match request {
+    /// The answer to a question: JSON text, or a capture.
+    pub(super) fn answer(&mut self, request: Request) -> Reply {
+        let text = match request {
             Request::Status => json(&self.status()),
             Request::Sa { show_keys, spi } => json(&self.sas(show_keys, spi)),
             Request::Policy => json(&self.policies()),
@@ -29,7 +30,16 @@ impl Daemon {
             Request::Drops => json(&self.drops()),
             Request::Why(request) => json(&self.why(&request)),
             Request::Events { after, run } => json(&self.event_log.after(after, run)),
-        }
+            Request::Capture(request) => match self.capture(&request) {
+                Ok(stream) => return Reply::Stream(Box::new(stream)),
+                Err(error) => json(&Refused { error }),
+            },
+            Request::Trace(request) => match self.trace(&request) {
+                Ok(trace) => json(&trace),
+                Err(error) => json(&Refused { error }),
+            },
+        };
+        Reply::Text(text)
     }
 
     fn status(&self) -> Status {

@@ -9,12 +9,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
 use std::time::Duration;
 
 use dataplane::Waker;
 use rustix::fd::{AsFd, BorrowedFd};
 use tracing::{debug, warn};
 
+use super::capture::Stream;
 use crate::report::Request;
 
 /// How long a client may take to ask, and to take the answer.
@@ -30,8 +32,16 @@ const REQUEST_MAX_LEN: u64 = 4096;
 pub struct Question {
     /// What is asked.
     pub request: Request,
-    /// Takes the answer, as JSON text.
-    pub answer: Sender<String>,
+    /// Takes the answer.
+    pub answer: Sender<Reply>,
+}
+
+/// An answer.
+pub enum Reply {
+    /// JSON text.
+    Text(String),
+    /// A capture, which goes on until the client has enough.
+    Stream(Box<Stream>),
 }
 
 /// The control thread's end: questions to answer, and a descriptor to wait on.
@@ -57,7 +67,7 @@ impl Control {
         let (sender, questions) = channel();
         let waker = Waker::new()?;
         let thread_waker = waker.clone();
-        std::thread::Builder::new().name("culvert-ctl".into()).spawn(move || {
+        Builder::new().name("culvert-ctl".into()).spawn(move || {
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => serve(stream, &sender, &thread_waker),
@@ -106,7 +116,7 @@ fn converse(mut stream: UnixStream, questions: &Sender<Question>, waker: &Waker)
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut line = String::new();
     BufReader::new((&stream).take(REQUEST_MAX_LEN)).read_line(&mut line)?;
-    let text = match serde_json::from_str(&line) {
+    let reply = match serde_json::from_str(&line) {
         Ok(request) => {
             let (answer, answered) = channel();
             let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
@@ -114,9 +124,15 @@ fn converse(mut stream: UnixStream, questions: &Sender<Question>, waker: &Waker)
             waker.wake();
             answered.recv_timeout(CLIENT_TIMEOUT).map_err(|_| io::ErrorKind::TimedOut)?
         }
-        Err(error) => serde_json::json!({ "error": error.to_string() }).to_string(),
+        Err(error) => Reply::Text(serde_json::json!({ "error": error.to_string() }).to_string()),
     };
-    stream.write_all(text.as_bytes())
+    match reply {
+        Reply::Text(text) => stream.write_all(text.as_bytes()),
+        Reply::Stream(capture) => {
+            let thread = Builder::new().name("culvert-capture".into());
+            thread.spawn(move || capture.run(stream)).map(drop)
+        }
+    }
 }
 
 /// The socket's mode keeps others out already; this also holds where a directory is shared.
@@ -158,7 +174,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         };
         assert_eq!(question.request, Request::Status);
-        question.answer.send("{}".into()).unwrap();
+        question.answer.send(Reply::Text("{}".into())).unwrap();
         assert_eq!(good.join().unwrap(), "{}");
     }
 }

@@ -6,6 +6,7 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod answer;
+mod capture;
 mod clock;
 mod control;
 mod detour;
@@ -59,6 +60,7 @@ use tracing::{error, warn};
 use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use self::capture::{Slots, Traces};
 use self::control::Control;
 use self::detour::PastDaemon;
 use self::early::{Early, Reported, wanting};
@@ -153,6 +155,9 @@ struct Daemon {
     sas_followed: u64,
     event_log: EventLog,
     watch: Watch,
+    /// The captures and traces that run.
+    tap_slots: Slots,
+    traces: Traces,
 }
 
 /// How long what was learnt of paths is believed.
@@ -719,10 +724,11 @@ impl Daemon {
             self.source.refresh();
         }
         for question in questions {
-            let text = self.answer(question.request);
+            let reply = self.answer(question.request);
             // An error means that the client has gone.
-            let _ = question.answer.send(text);
+            let _ = question.answer.send(reply);
         }
+        self.traces.forget();
     }
 }
 

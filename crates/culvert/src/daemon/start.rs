@@ -28,6 +28,7 @@ use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
 
+use super::capture::{Slots, Traces};
 use super::control::Control;
 use super::detour::PastDaemon;
 use super::early::Early;
@@ -283,6 +284,8 @@ impl Daemon {
             sas_followed: 0,
             event_log: EventLog::new(),
             watch: Watch::new(Instant::now()),
+            tap_slots: Slots::default(),
+            traces: Traces::default(),
         };
         // These are no news.
         drop(daemon.source.take_sa_history());

@@ -28,7 +28,7 @@ use std::time::Duration;
 use crypto::Providers;
 use dataplane::{
     Command, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling, PortKind,
-    Probe, Tables, Team, Totals, Waker, Worker, WorkerParts,
+    Probe, Tables, TapConfig, TapReader, Team, Totals, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Sa};
 use io::{Port, Umem};
@@ -171,6 +171,7 @@ impl Workers {
     ) -> Result<(), ChangeError> {
         let prepared = self.prepare(&plan, databases).map_err(ChangeError::NotBegun)?;
         let mut workers = self.pause()?;
+        workers.iter_mut().for_each(Worker::end_taps);
         if !private.is_empty() {
             for _ in 0..DRAIN_ROUNDS {
                 if workers.iter_mut().map(Worker::drain_private).sum::<usize>() == 0 {
@@ -454,6 +455,15 @@ impl Workers {
         let (answer, answered) = channel();
         self.send(worker, Command::Explain(Box::new(probe), answer));
         answered.recv_timeout(ANSWER_TIMEOUT).ok()
+    }
+
+    /// Begins to record packets in every worker.
+    pub fn tap(&self, config: &TapConfig) -> TapReader {
+        let (recorders, reader) = dataplane::tap(config, self.count());
+        for (worker, recorder) in recorders.into_iter().enumerate() {
+            self.send(worker, Command::Tap(Box::new(recorder)));
+        }
+        reader
     }
 
     /// A thread that has ended: it panicked, for none is told to end before all are.

@@ -7,6 +7,8 @@ mod hint;
 mod packet;
 mod text;
 
+pub(super) use text::{packet, step, verdict};
+
 use dataplane::{Came, Explanation, Fate, Probe};
 use policy::{SaEntry, SaId};
 use wire::{Headers, protocol};

@@ -100,7 +100,7 @@ fn icmp(cause: IcmpCause) -> String {
 
 impl Daemon {
     /// A step in words; `h` are the packet's headers.
-    pub(super) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
+    pub(in crate::daemon) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
         match step {
             Step::Ends { is_local: true } => self::step("for", "this host".into()),
             Step::Ends { is_local: false } => self::step("for", "another host".into()),

@@ -1,0 +1,178 @@
+//! `culvert capture`: what the daemon records, to files or a pipe.
+
+use std::error::Error;
+use std::io::{self, ErrorKind, Read};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::keys::Keys;
+use super::output::{Output, Rotation};
+use crate::cli::CaptureArgs;
+use crate::client::put;
+use crate::pcapng::{self, Block};
+use crate::report::{CaptureRequest, Refused, Request};
+
+/// How often it is looked whether the capture should end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How often it is looked for new SAs, whose keys are wanted.
+const FOLLOW: Duration = Duration::from_secs(1);
+
+/// What is read at a time, in bytes.
+const READ_LEN: usize = 1 << 16;
+
+/// Captures until interrupted, or until there is as much as was asked for.
+pub fn capture(name: &str, args: &CaptureArgs) -> Result<(), Box<dyn Error>> {
+    let request = CaptureRequest {
+        filter: args.filter.filter(),
+        snap_len: args.snaplen,
+        count: args.count,
+        seconds: args.duration,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let mut keys = args.show_keys.as_ref().map(|path| Keys::begin(name, path)).transpose()?;
+    let stream = put(name, &Request::Capture(request))?;
+    let mut relay = Relay::new(stream, stop)?;
+    let files = args.files.map(|files| files as usize);
+    let rotation = args.rotate_size.map(|size| Rotation { size, files });
+    let output = Output::new(&args.write, rotation);
+    let mut follow = || keys.as_mut().map_or(Ok(()), Keys::follow);
+    match relay.run(output, &mut follow) {
+        // Nobody reads any more: Wireshark is closed.
+        Err(Failed::Write(error)) if error.kind() == ErrorKind::BrokenPipe => {}
+        ended => ended?,
+    }
+    eprintln!("culvert: {}", relay.summary());
+    Ok(())
+}
+
+/// Passes blocks on from the daemon.
+pub struct Relay {
+    stream: UnixStream,
+    stop: Arc<AtomicBool>,
+    /// What has come and is no whole block yet.
+    rest: Vec<u8>,
+    packets: u64,
+    lost: u64,
+    /// Why the daemon has ended it, if it has.
+    comment: Option<String>,
+}
+
+/// Why a capture failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The daemon does not capture.
+    #[error("{0}")]
+    Refused(String),
+    /// The daemon went away, or says what is no capture.
+    #[error("the daemon's answer broke off: {0}")]
+    Read(io::Error),
+    /// The file cannot be written.
+    #[error("writing the capture: {0}")]
+    Write(#[source] io::Error),
+    /// The keys cannot be had, or not be written.
+    #[error("the keys: {0}")]
+    Keys(Box<dyn Error>),
+}
+
+impl Relay {
+    /// Of an answer that begins.
+    pub fn new(stream: UnixStream, stop: Arc<AtomicBool>) -> io::Result<Relay> {
+        stream.set_read_timeout(Some(LOOK))?;
+        Ok(Relay { stream, stop, rest: Vec::new(), packets: 0, lost: 0, comment: None })
+    }
+
+    /// Passes on until the daemon has nothing more; tells it to end when that is wanted.
+    ///
+    /// `follow` is called every second, and at the end.
+    pub fn run(
+        &mut self,
+        mut output: Output,
+        follow: &mut dyn FnMut() -> Result<(), Box<dyn Error>>,
+    ) -> Result<(), Failed> {
+        let mut followed = Instant::now();
+        let mut is_ending = false;
+        let mut piece = vec![0; READ_LEN];
+        let mut is_begun = false;
+        loop {
+            if !is_ending && self.stop.load(Relaxed) {
+                is_ending = true;
+                // One that is gone has ended.
+                let _ = self.stream.shutdown(Shutdown::Write);
+            }
+            if followed.elapsed() > FOLLOW {
+                follow().map_err(Failed::Keys)?;
+                followed = Instant::now();
+            }
+            let len = match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(e) if is_pause(e.kind()) => continue,
+                Err(error) => return Err(Failed::Read(error)),
+            };
+            self.rest.extend_from_slice(piece.get(..len).unwrap_or_default());
+            // The first block begins with a line feed.
+            is_begun |= self.rest.first() == Some(&b'\n');
+            if is_begun {
+                self.pass_on(&mut output)?;
+            }
+        }
+        if !is_begun {
+            let refused = serde_json::from_slice::<Refused>(&self.rest);
+            return Err(match refused {
+                Ok(Refused { error }) => Failed::Refused(error),
+                Err(_) => Failed::Read(ErrorKind::UnexpectedEof.into()),
+            });
+        }
+        follow().map_err(Failed::Keys)?;
+        output.end().map_err(Failed::Write)
+    }
+
+    /// Writes the whole blocks.
+    fn pass_on(&mut self, output: &mut Output) -> Result<(), Failed> {
+        let mut at = 0;
+        while let Some(rest) = self.rest.get(at..)
+            && let Some(len) =
+                pcapng::block_len(rest).map_err(|error| Failed::Read(io::Error::other(error)))?
+            && let Some(block) = rest.get(..len)
+        {
+            at += len;
+            match pcapng::kind(block) {
+                Block::Head => output.add_head(block),
+                Block::Packet => {
+                    self.packets += 1;
+                    output.add_packet(block)
+                }
+                Block::Statistics { lost, comment } => {
+                    self.lost += lost;
+                    self.comment = comment.map(str::to_owned).or(self.comment.take());
+                    output.add(block)
+                }
+                Block::Other => output.add(block),
+            }
+            .map_err(Failed::Write)?;
+        }
+        self.rest.drain(..at);
+        output.flush().map_err(Failed::Write)
+    }
+
+    /// What was captured, in words.
+    pub fn summary(&self) -> String {
+        let Relay { packets, lost, comment, .. } = self;
+        let why = comment.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        format!("{packets} packets captured, {lost} lost{why}")
+    }
+}
+
+/// Whether nothing has come yet, and that is all.
+fn is_pause(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}

@@ -1,0 +1,218 @@
+"""`culvert capture`, as tshark reads it, against what is sent meanwhile."""
+
+import json
+import os
+import signal
+import subprocess
+
+from lab import topology as t
+from lab.base import wait_for
+from lab.planes import culvert_binary
+from lab.traffic import assert_ping, ping
+
+#: What tshark is asked of each packet.
+FIELDS = ("frame.interface_name", "frame.packet_flags_direction", "ip.src", "ip.dst", "esp.spi", "frame.comment")
+
+#: pcapng's directions.
+IN, OUT = "0x00000001", "0x00000002"
+
+BLOCKED = "10.2.0.77"
+
+
+class Captured:
+    """`culvert capture`, running, to a file."""
+
+    def __init__(self, gateway, *args, name="capture.pcapng"):
+        self.gateway = gateway
+        self.path = gateway.host.lab.tmp / name
+        self.process = gateway.host.spawn(
+            culvert_binary(), "--name", gateway.daemon.name, "capture", "-w", self.path, *args
+        )
+        # The file's head is written when the workers record.
+        wait_for("the capture", lambda: self.process.alive() and self.files())
+
+    def files(self):
+        return sorted(self.path.parent.glob(f"{self.path.stem}*{self.path.suffix}"))
+
+    def stop(self):
+        """Ends it as Ctrl-C does, and returns what it says."""
+        self.process.kill(signal.SIGINT)
+        assert self.process.wait() == 0, self.process.output()
+        return self.process.output()
+
+    def packets(self):
+        """Stops it; what each packet has for FIELDS."""
+        said = self.stop()
+        packets = tshark_fields(self.path)
+        assert f"{len(packets)} packets captured, 0 lost" in said, said
+        return packets
+
+
+def tshark(*args):
+    done = subprocess.run(("tshark", *map(str, args)), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def tshark_fields(path, *args, fields=FIELDS):
+    options = [word for name in fields for word in ("-e", name)]
+    lines = tshark("-r", path, "-n", *args, "-T", "fields", "-E", "separator=;", "-E", "aggregator=|", *options)
+    return [dict(zip(fields, line.split(";"), strict=True)) for line in lines.splitlines()]
+
+
+def spis(gateway):
+    """SPIs of the SAs out and in."""
+    shown = {sa["src"]: sa["spi"] for sa in gateway.daemon.json("sa")}
+    return shown[t.WAN_A4], shown[t.WAN_B4]
+
+
+def test_each_packet_on_both_sides(network):
+    net = network().up()
+    gwa = net.gwa
+    assert_ping(net.client, t.SERVER4, count=1)
+    out, back = spis(gwa)
+    captured = Captured(gwa)
+    assert_ping(net.client, t.SERVER4, count=3)
+    packets = captured.packets()
+
+    def of(tap, direction):
+        return [p for p in packets if (p["frame.interface_name"], p["frame.packet_flags_direction"]) == (tap, direction)]
+
+    pings = {(t.CLIENT4, t.SERVER4): "plain", (t.SERVER4, t.CLIENT4): "plain"}
+    plain_out = [p for p in of("plain", OUT) if (p["ip.src"], p["ip.dst"]) in pings]
+    plain_in = [p for p in of("plain", IN) if (p["ip.src"], p["ip.dst"]) in pings]
+    wire_out, wire_in = of("wire", OUT), of("wire", IN)
+    assert [len(some) for some in (plain_out, plain_in, wire_out, wire_in)] == [3, 3, 3, 3], packets
+    for packet in plain_out:
+        assert (packet["ip.src"], packet["ip.dst"]) == (t.CLIENT4, t.SERVER4)
+        comments = packet["frame.comment"].split("|")
+        assert comments[0].startswith(f"protected by SA {out} to {t.WAN_B4}, reqid"), packet
+        assert "interface lan" in comments and any(c.startswith("policy ") for c in comments), packet
+    for packet in wire_out:
+        assert packet["esp.spi"] == out, packet
+        assert packet["frame.comment"].split("|")[0] == "sent by wan", packet
+    for packet in wire_in:
+        assert packet["esp.spi"] == back, packet
+        comments = packet["frame.comment"].split("|")
+        assert comments[0] == "decrypted and accepted" and f"SA {back} to {t.WAN_A4}" in comments[1], packet
+    for packet in plain_in:
+        assert (packet["ip.src"], packet["ip.dst"]) == (t.SERVER4, t.CLIENT4)
+        assert packet["frame.comment"].split("|")[0] == "sent by lan", packet
+
+
+def test_tshark_decrypts_what_the_inner_tap_has(network, tmp_path):
+    net = network().up()
+    gwa = net.gwa
+    keys = tmp_path / "esp_sa"
+    captured = Captured(gwa, "--show-keys", keys)
+    assert_ping(net.client, t.SERVER4, count=3)
+    # SAs that come meanwhile are in the table too.
+    before = set(spis(gwa))
+    gwa.swan.rekey(child="net")
+    wait_for("the new SAs' keys", lambda: all(spi in keys.read_text() for spi in set(spis(gwa)) - before))
+    assert_ping(net.client, t.SERVER4, count=3)
+    captured.stop()
+    assert keys.stat().st_mode & 0o777 == 0o600 and captured.path.stat().st_mode & 0o777 == 0o600
+    for spi in before | set(spis(gwa)):
+        assert f'"{spi}"' in keys.read_text()
+
+    def payloads(tap, *options):
+        fields = ("ip.src", "ip.dst", "ip.ttl", "ip.id", "icmp.type", "icmp.seq", "data.data")
+        shown = tshark_fields(
+            captured.path, *options, "-Y", f'icmp && frame.interface_name == "{tap}"', fields=fields
+        )
+        # Of what is inside the last occurrence is the inner one.
+        return [{name: value.split("|")[-1] for name, value in packet.items()} for packet in shown]
+
+    assert payloads("wire") == [], "without keys it cannot be read"
+    decrypted = payloads("wire", "-o", "esp.enable_encryption_decode:TRUE", *uat(keys))
+    plain = payloads("plain")
+    assert len(plain) == 12 and plain[0]["data.data"], plain
+    key = lambda packet: sorted(packet.items())  # noqa: E731
+    assert sorted(decrypted, key=key) == sorted(plain, key=key)
+    # As a profile's table it is taken as well, whole.
+    done = subprocess.run(
+        ("tshark", "-r", captured.path, "-o", "esp.enable_encryption_decode:TRUE"), capture_output=True, text=True,
+        env={**os.environ, "WIRESHARK_CONFIG_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.returncode == 0 and "esp_sa" not in done.stderr, done.stderr
+    assert done.stdout.count("Echo (ping)") == 24, done.stdout
+
+
+def uat(keys):
+    """tshark's options for a table of keys."""
+    lines = [line for line in keys.read_text().splitlines() if not line.startswith("#")]
+    return [word for line in lines for word in ("-o", f"uat:esp_sa:{line}")]
+
+
+def test_filters(network):
+    net = network().up()
+    gwa = net.gwa
+    assert_ping(net.client, t.SERVER4, count=1)
+    out, back = spis(gwa)
+    index = json.loads(gwa.daemon.culvert(
+        "why", "--from", t.CLIENT4, "--to", t.SERVER4, "--json").stdout)  # fmt: skip
+    index = next(step["policy"] for step in index["steps"] if step["question"] == "policy out")
+
+    def captured(*args, name):
+        return Captured(gwa, *args, name=f"{name}.pcapng")
+
+    # As many as there may be at a time.
+    spi = captured("--spi", out, name="spi")
+    flow = captured("--from", t.SERVER4, "--tap", "wire", name="flow")
+    policy = captured("--policy", index, "--direction", "out", name="policy")
+    drops = captured("--drops", name="drops")
+    refused = gwa.daemon.culvert("capture", "-w", "-", check=False)
+    assert refused.returncode == 1 and "run already" in refused.stderr, refused
+    assert_ping(net.client, t.SERVER4, count=4)
+    gwa.daemon.exec(
+        "ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", f"{BLOCKED}/32", "dir", "out",
+        "priority", "5", "action", "block",
+    )  # fmt: skip
+    assert ping(net.client, BLOCKED, count=2)["received"] == 0
+    # Both sides of what goes out.
+    shown = spi.packets()
+    assert len(shown) == 8 and {p["frame.packet_flags_direction"] for p in shown} == {OUT}, shown
+    # Found by what is inside.
+    assert [p["esp.spi"] for p in flow.packets()] == [back] * 4
+    shown = policy.packets()
+    assert {p["frame.interface_name"] for p in shown} == {"plain", "wire"} and len(shown) == 8, shown
+    shown = drops.packets()
+    assert [p["ip.dst"] for p in shown] == [BLOCKED] * 2, shown
+    assert all(p["frame.comment"].startswith("dropped (out-policy-block): ") for p in shown), shown
+
+    def error(*args):
+        done = gwa.daemon.culvert("capture", "-w", "-", *args, check=False)
+        assert done.returncode != 0 and not done.stdout, done
+        return done.stderr
+
+    assert "there is no such interface" in error("-i", "eth9")
+    assert "there is no such policy" in error("--policy", "999999")
+    assert "culvert drops --all" in error("--reason", "bad-luck")
+    assert "10.1.0.5 or 2001:db8::/32" in error("--host", "lan")
+
+
+def test_files_follow_one_another(network):
+    net = network().up()
+    gwa = net.gwa
+    captured = Captured(gwa, "--rotate-size", "2k", "--files", "3", name="ring.pcapng")
+    assert_ping(net.client, t.SERVER4, count=12)
+    said = captured.stop()
+    files = captured.files()
+    assert len(files) == 3 and files[-1].name > "ring-00003.pcapng", files
+    numbers = [sum(1 for _ in tshark_fields(file)) for file in files]
+    assert all(numbers) and all(file.stat().st_size <= 2048 + 512 for file in files), (numbers, said)
+
+
+def test_to_a_pipe_until_there_are_enough(network):
+    net = network().up()
+    gwa = net.gwa
+    name = gwa.daemon.name
+    shell = f"{culvert_binary()} --name {name} capture -w - -c 6 --host {t.SERVER4} | tshark -l -n -r - -T fields -e frame.interface_name"
+    pipe = gwa.host.spawn("sh", "-c", shell)
+    wait_for("six packets", lambda: ping(net.client, t.SERVER4, count=1) and not pipe.alive())
+    lines = [line for line in pipe.output().splitlines() if line in ("wire", "plain")]
+    assert len(lines) == 6, pipe.output()
+    # Nobody reads any more: the capture ends, and another one can begin.
+    gone = gwa.host.spawn("sh", "-c", f"{culvert_binary()} --name {name} capture -w - | head -c 10 >/dev/null")
+    wait_for("its end", lambda: ping(net.client, t.SERVER4, count=1) and not gone.alive())
