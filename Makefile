@@ -22,11 +22,11 @@ APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # Jobs of .ci/run that are targets too.
 CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke instructions hdl cosim \
-    scenarios hdl-full cosim-full scenarios-full
+    package scenarios hdl-full cosim-full scenarios-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \
-    dpdk-suite interop charon6 $(CHECKS)
+.PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \
+    dpdk-suite interop charon6 package-test $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -41,6 +41,9 @@ setup: ## install what is missing (Debian 12, as root)
 
 build: setup ## release build of the daemon and the preload library
 	$(CARGO) build --locked --release -p culvert -p culvert-preload
+
+deb: build ## a package of it for Debian, in build/deb
+	@scripts/deb
 
 demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
@@ -82,6 +85,11 @@ charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing
 	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
 
+package-test: deb ## the package on a Debian with systemd: installed, upgraded under traffic, removed
+	@scripts/deb 0.1.1
+	@scripts/fetch-machine
+	@CULVERT='$(CURDIR)/$(BINARY)' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/package
+
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)
 
@@ -106,6 +114,7 @@ install: ## binary, preload library, manual pages, units, default configuration
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
 	test -e $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml || \
 	    install -m 0600 packaging/culvert.toml $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml
+	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md $(DESTDIR)$(DOCDIR)/
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
 	    $(DESTDIR)$(DOCDIR)/
 	for unit in culvert.service culvert-guard.service culvert-metrics.service; do \
@@ -127,6 +136,7 @@ uninstall: ## remove what install put there; the configuration stays
 	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
 	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
 	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service \
+	    $(DESTDIR)$(DOCDIR)/configuration.md $(DESTDIR)$(DOCDIR)/failures.md $(DESTDIR)$(DOCDIR)/beside-the-kernel.md \
 	    $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
 	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \

@@ -132,6 +132,11 @@ def _read(folder, name):
     return None
 
 
+def filled(text, **values):
+    """A configuration as `Network.configure` writes it."""
+    return _fill(text, {**DEFAULTS, **values})
+
+
 def _fill(text, values):
     for word, value in values.items():
         text = text.replace(f"@{word}@", str(value))

@@ -370,7 +370,8 @@ def test_a_process_of_a_lab_that_died_at_once_does_not_run(tmp_path):
         text=True,
     )
     _, pid, _ = child.stdout.readline().split()
-    assert b"setpriv" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    # Empty for a moment while a program takes the place of another.
+    wait_for("its program", lambda: b"setpriv" in Path(f"/proc/{pid}/cmdline").read_bytes())
     child.kill()
     child.wait(90)
     child.stdout.close()

@@ -21,7 +21,7 @@ def test_family(network, inner, outer):
     wire = Capture(net.mid, "west")
     assert_ping(net.client, server, count=5)
     assert_ping(net.client, server, count=5, size=1300)
-    stream = Stream(net.client, net.server, server, count=300)
+    stream = Stream(net.client, net.server, server, count=300, most=100)
     stream.wait()
     assert_perfect(stream.finish())
     frames = wire.stop()

@@ -28,7 +28,7 @@ def test_tcp_udp_and_counters(network):
         for reverse in (False, True):
             result = iperf.run(net.client, to, total=8_000_000, reverse=reverse)
             assert result["bytes"] > 4_000_000, result
-    stream = Stream(net.client, net.server, t.SERVER4, count=1000)
+    stream = Stream(net.client, net.server, t.SERVER4, count=1000, most=100)
     stream.wait()
     assert_perfect(stream.finish())
     # What charon tells its user comes from the data path's counters.

@@ -12,7 +12,7 @@ def test_through_nat(network):
     net.gwa.swan.initiate()
     assert_ping(net.client, t.SERVER4, count=10)
     assert_ping(net.server, t.CLIENT4, count=10)
-    stream = Stream(net.client, net.server, t.SERVER4, count=1000)
+    stream = Stream(net.client, net.server, t.SERVER4, count=1000, most=100)
     stream.wait()
     assert_perfect(stream.finish())
     frames = wire.stop()

@@ -10,7 +10,7 @@ def test_encapsulated(network):
     wire = Capture(net.mid, "west")
     assert_ping(net.client, t.SERVER4, count=10)
     assert_ping(net.client, t.SERVER6, count=10)
-    stream = Stream(net.client, net.server, t.SERVER6, count=500)
+    stream = Stream(net.client, net.server, t.SERVER6, count=500, most=100)
     stream.wait()
     assert_perfect(stream.finish())
     frames = wire.stop()

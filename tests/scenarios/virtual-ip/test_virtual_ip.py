@@ -16,7 +16,7 @@ def test_virtual_address(network):
     # The routing that charon installs picks the virtual address by itself.
     assert_ping(net.gwa.host, t.SERVER4, count=10)
     assert_ping(net.server, VIP, count=10)
-    stream = Stream(net.gwa.host, net.server, t.SERVER4, count=500)
+    stream = Stream(net.gwa.host, net.server, t.SERVER4, count=500, most=100)
     stream.wait()
     assert_perfect(stream.finish())
     assert_only_protected(wire.stop(), protected=(*t.PROTECTED, "10.3.0.0/28"))

@@ -20,7 +20,9 @@ use guard::Guard;
 use io::{ChunkSize, Tun, Umem, UmemConfig};
 use mirror::Observer;
 use policy::Databases;
+use rustix::mm::MlockAllFlags;
 use rustix::process::DumpableBehavior;
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 use steer::SendMarks;
@@ -75,6 +77,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| system("forbidding core dumps")(e.into()))?;
     privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
+    lock_memory();
     let (ports, most) = (config.ports.len(), Ports::MAX);
     if ports > most {
         return Err(StartError::Size(format!("{ports} ports: there can be at most {most}")));
@@ -93,6 +96,10 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     let mut daemon = Daemon::start(config, args, cores, plan)?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
+    // What is ordered behind the unit starts now. Without systemd there is nobody to tell.
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        warn!(%error, "systemd was not told that the daemon is ready");
+    }
     info!(name = daemon.config.name, engine = %daemon.providers, "ready");
     let end = daemon.serve();
     match end {
@@ -110,6 +117,14 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
             Err(StartError::WorkersLost(error))
         }
         End::InterfaceGone => Err(StartError::InterfaceGone),
+    }
+}
+
+/// Keeps keys out of swap space: every page stays in memory from its first use on.
+fn lock_memory() {
+    let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
+    if let Err(error) = rustix::mm::mlockall(all) {
+        warn!(%error, "memory cannot be locked: keys may be written to swap space, if there is any");
     }
 }
 
