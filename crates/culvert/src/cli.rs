@@ -4,6 +4,7 @@ mod bench;
 mod capture;
 mod engine;
 mod events;
+mod extcap;
 mod filter;
 mod metrics;
 mod number;
@@ -20,6 +21,7 @@ pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsA
 pub use capture::CaptureArgs;
 pub use engine::EngineChoice;
 pub use events::EventsArgs;
+pub use extcap::ExtcapArgs;
 pub use filter::FilterArgs;
 pub use metrics::MetricsArgs;
 pub use top::TopArgs;
@@ -91,6 +93,12 @@ pub enum Command {
     /// can run at a time. Without one nothing is slower.
     #[command(after_help = capture::EXAMPLES)]
     Capture(Box<CaptureArgs>),
+    /// Answer Wireshark, which calls this for its interfaces.
+    ///
+    /// Each daemon that runs is an interface of Wireshark's then, with the filters of `culvert capture` as its
+    /// options. A script of one line in Wireshark's folder for extcaps calls this (packaging/wireshark/culvert).
+    /// Wireshark has to run as root, as the daemon answers nobody else.
+    Extcap(Box<ExtcapArgs>),
     /// What is done with live packets, and why.
     ///
     /// Of each packet that matches, until there are as many as asked for: the questions that the data path asks,

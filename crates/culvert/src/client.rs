@@ -92,7 +92,8 @@ pub fn is_running(name: &str) -> bool {
     UnixStream::connect(paths::control_socket(name)).is_ok()
 }
 
-fn running_instances() -> String {
+/// The instances that have a socket.
+pub fn running() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir("/run/culvert")
         .into_iter()
         .flatten()
@@ -101,5 +102,10 @@ fn running_instances() -> String {
         .filter_map(|entry| entry.file_name().into_string().ok())
         .collect();
     names.sort();
+    names
+}
+
+fn running_instances() -> String {
+    let names = running();
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }

@@ -32,7 +32,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    bench, capture, docs, doctor, events, exec, guard, metrics, show, top, trace, why,
+    bench, capture, docs, doctor, events, exec, extcap, guard, metrics, show, top, trace, why,
 };
 use crate::config::Config;
 
@@ -85,6 +85,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
             capture::capture(name, args)?;
             String::new()
         }
+        Command::Extcap(args) => extcap::extcap(args)?,
         Command::Trace(args) => {
             trace::trace(name, json, args)?;
             String::new()

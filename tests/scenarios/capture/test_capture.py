@@ -4,6 +4,8 @@ import json
 import os
 import signal
 import subprocess
+from collections import Counter
+from pathlib import Path
 
 from lab import topology as t
 from lab.base import wait_for
@@ -216,3 +218,65 @@ def test_to_a_pipe_until_there_are_enough(network):
     # Nobody reads any more: the capture ends, and another one can begin.
     gone = gwa.host.spawn("sh", "-c", f"{culvert_binary()} --name {name} capture -w - | head -c 10 >/dev/null")
     wait_for("its end", lambda: ping(net.client, t.SERVER4, count=1) and not gone.alive())
+
+
+def test_as_an_interface_of_wireshark(network, tmp_path):
+    net = network().up()
+    gwa = net.gwa
+    script = tmp_path / "extcap" / "culvert"
+    script.parent.mkdir()
+    text = (Path(__file__).parents[3] / "packaging/wireshark/culvert").read_text()
+    script.write_text(text.replace("exec culvert ", f"exec {culvert_binary()} "))
+    script.chmod(0o755)
+    env = {"WIRESHARK_EXTCAP_DIR": str(script.parent), "WIRESHARK_CONFIG_DIR": str(tmp_path)}
+    interface = f"culvert-{gwa.daemon.name}"
+    listed = subprocess.run(("tshark", "-D"), capture_output=True, text=True, env={**os.environ, **env})
+    assert f"{interface} (culvert {gwa.daemon.name}: before and after IPsec)" in listed.stdout, listed
+    dlts = tshark_output(env, "-i", interface, "-L")
+    assert "RAW" in dlts, dlts
+
+    words = interface.replace("-", "_").lower()
+    wireshark = gwa.host.spawn(
+        "tshark", "-l", "-n", "-i", interface, "-o", f"extcap.{words}.host:{t.SERVER4}", "-o", f"extcap.{words}.tap:wire",
+        "-c", "4", "-T", "fields", "-e", "frame.interface_name", "-e", "frame.comment", env=env,
+    )  # fmt: skip
+    wait_for("four packets", lambda: ping(net.client, t.SERVER4, count=1) and not wireshark.alive())
+    lines = [line for line in wireshark.output().splitlines() if "\t" in line]
+    assert len(lines) == 4 and all(line.startswith("wire\t") for line in lines), wireshark.output()
+    assert any("sent by wan" in line for line in lines), lines
+
+    def extcap(*args):
+        return gwa.daemon.culvert("extcap", *args, check=False)
+
+    options = extcap("--extcap-interface", interface, "--extcap-config").stdout
+    assert "{call=--host}" in options and "{type=boolflag}" in options, options
+    refused = extcap("--extcap-interface", interface, "--extcap-capture-filter", "tcp")
+    assert refused.returncode == 1 and "options" in refused.stderr, refused
+    assert "docs/capture.md" in extcap().stderr
+
+
+def tshark_output(env, *args):
+    done = subprocess.run(("tshark", *args), capture_output=True, text=True, env={**os.environ, **env}, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_with_crypto_threads_and_several_workers(network):
+    net = network()
+    config = net.gwa.daemon.config.read_text() + "[worker]\ncpus = 2\ncrypto_cpus = [0, 1]\n"
+    net.gwa.daemon.write_config(config)
+    net.up()
+    assert_ping(net.client, t.SERVER6, count=1)
+    captured = Captured(net.gwa, "--host", t.SERVER6)
+    assert_ping(net.client, t.SERVER6, count=100, interval=0.002)
+    said = captured.stop()
+    shown = tshark_fields(captured.path, fields=("frame.interface_name", "frame.packet_flags_direction", "frame.comment"))
+    count = Counter((p["frame.interface_name"], p["frame.packet_flags_direction"]) for p in shown)
+    # Neighbour discovery is of no SA.
+    wanted = {("wire", OUT): 100, ("wire", IN): 100}
+    assert {key: count[key] for key in wanted} == wanted, (count, said)
+    of_sa = [p for p in shown if p["frame.interface_name"] == "plain" and "SA 0x" in p["frame.comment"]]
+    assert len(of_sa) == 200, (count, said)
+    # Afterwards the threads work again, and nothing was lost to anybody.
+    assert_ping(net.client, t.SERVER6, count=100, interval=0.002)
+    assert not net.gwa.daemon.drops().get("in-replay-old"), net.gwa.daemon.drops()

@@ -25,7 +25,7 @@ pub struct CaptureArgs {
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<u64>,
     /// Keep so many bytes of each packet at most.
-    #[arg(long, short = 's', value_name = "BYTES", default_value_t = 65535,
+    #[arg(long, short = 's', value_name = "BYTES", default_value_t = SNAP_LEN,
         value_parser = clap::value_parser!(u32).range(1..=65535))]
     pub snaplen: u32,
     /// Begin another file when one would be longer than this: bytes, or with k, M or G. The files are numbered:
@@ -43,6 +43,26 @@ pub struct CaptureArgs {
     #[command(flatten)]
     pub filter: FilterArgs,
 }
+
+impl CaptureArgs {
+    /// All of the packets that match, to a file.
+    pub fn to(write: PathBuf, filter: FilterArgs) -> CaptureArgs {
+        let (count, duration, rotate_size, files, show_keys) = (None, None, None, None, None);
+        CaptureArgs {
+            write,
+            count,
+            duration,
+            snaplen: SNAP_LEN,
+            rotate_size,
+            files,
+            show_keys,
+            filter,
+        }
+    }
+}
+
+/// Bytes of a packet that are kept: all.
+const SNAP_LEN: u32 = 65535;
 
 /// A size in bytes.
 fn size(text: &str) -> Result<u64, String> {

@@ -7,6 +7,7 @@ pub mod docs;
 pub mod doctor;
 pub mod events;
 pub mod exec;
+pub mod extcap;
 pub mod guard;
 mod keys;
 mod live;
