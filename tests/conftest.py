@@ -167,14 +167,14 @@ def lab(request):
 
 @pytest.fixture
 def network(request, lab, plane):
-    """Makes the scenario's network: `network(esp="aes256gcm16")` fills in its configuration.
+    """Makes the scenario's network: `network(esp="aes256gcm16")` fills in its configuration, which is that of the
+    scenario's folder or of another `folder`.
 
     At the end of the test each culvert daemon that still runs must account for every packet.
     """
     made = request.node.networks = []
-    folder = request.path.parent
 
-    def make(kind=None, build=None, **values):
+    def make(kind=None, build=None, folder=request.path.parent, **values):
         kind = kind or _scenario(request.path)["topology"]
         net = getattr(topology, kind)(lab, plane, **(build or {}))
         made.append(net.configure(folder, **values))

@@ -13,7 +13,8 @@ CHARON = "/usr/sbin/charon-systemd"
 PLUGINS = (
     "aesni aes sha2 sha1 md5 mgf1 random nonce x509 revocation constraints pubkey pkcs1 pkcs7 pkcs8 "
     "pkcs12 pem openssl curve25519 chapoly kdf drbg hmac gcm ctr ccm attr {kernel}kernel-netlink "
-    "resolve socket-default updown vici eap-identity xauth-generic counters"
+    "resolve socket-default updown vici eap-identity eap-mschapv2 "
+    "xauth-generic counters"
 )
 
 #: The folders that swanctl looks into; it complains about each that is missing.

@@ -4,6 +4,7 @@
     nat        the same, with a NAT box between gwa and the middle
     nat_responder  the same, with the NAT box between the middle and gwb, forwarding IKE to gwb
     host2host  gwa --wan--[ mid ]--wan-- gwb
+    star       net4 with a third gateway and its site: gwc, and `third` behind it, on the same wire
     routers    net4 with three routers between the gateways: gwa --wan-- r1 -- mid -- r3 --wan-- gwb
 
 In `routers`, `mid` is the router in the middle. Elsewhere `mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
@@ -26,6 +27,9 @@ LAN_A4, LAN_A6 = "10.1.0.1", "2001:db8:1::1"
 LAN_B4, LAN_B6 = "10.2.0.1", "2001:db8:2::1"
 WAN_A4, WAN_A6 = "192.0.2.1", "2001:db8:f::1"
 WAN_B4, WAN_B6 = "192.0.2.2", "2001:db8:f::2"
+#: Of the third site of `star`.
+THIRD4, LAN_C4, WAN_C4 = "10.3.0.10", "10.3.0.1", "192.0.2.3"
+
 NAT_IN4, NAT_OUT4 = "172.16.0.254", "192.0.2.9"
 NAT_A4 = NAT_B4 = "172.16.0.1"
 
@@ -65,11 +69,11 @@ class Network:
     def __init__(self, lab, kind):
         self.lab, self.kind = lab, kind
         self.client = self.server = None
-        self.gwa = self.gwb = None
+        self.gwa = self.gwb = self.gwc = None
         self.mid = None
 
     def gateways(self):
-        return [g for g in (self.gwa, self.gwb) if g]
+        return [g for g in (self.gwa, self.gwb, self.gwc) if g]
 
     def start(self):
         """Starts both gateways; responders first, so that an initiator finds them."""
@@ -305,4 +309,19 @@ def host2host(lab, plane, wan_mtu=1500):
     b.address("wan", f"{WAN_B4}/24", f"{WAN_B6}/64")
     net.gwa = Gateway(a, plane_a, ["wan"])
     net.gwb = Gateway(b, plane_b, ["wan"])
+    return net
+
+
+def star(lab, plane, wan_mtu=1500, offload=True):
+    """net4 and one more site. Sites B and C know no way to each other but the one to A."""
+    net = net4(lab, plane, wan_mtu, offload)
+    c = lab.host("gwc", forward=True)
+    _plug(lab, net.mid, "south", c, "wan", wan_mtu)
+    c.address("wan", f"{WAN_C4}/24")
+    net.third = lab.host("third")
+    lab.link(net.third, "eth0", c, "lan", offload=offload)
+    net.third.address("eth0", f"{THIRD4}/24")
+    c.address("lan", f"{LAN_C4}/24")
+    net.third.route("default", "via", LAN_C4)
+    net.gwc = Gateway(c, planes_of(plane)[1], ["wan", "lan"])
     return net

@@ -1,0 +1,31 @@
+"""The cookbook: each recipe is complete, in the table, and run by a test."""
+
+import re
+
+import pytest
+from lab.base import ROOT
+from lab.recipe import COOKBOOK, names, typed
+
+TABLE = re.findall(r"^\| \[([\w-]+)\]\(([\w-]+)/README\.md\) \|", (COOKBOOK / "README.md").read_text(), re.MULTILINE)
+TESTS = "".join(path.read_text() for path in (ROOT / "tests" / "cookbook").glob("test_*.py"))
+
+
+def test_the_table_has_every_recipe():
+    assert all(shown == folder for shown, folder in TABLE), TABLE
+    assert sorted(shown for shown, _ in TABLE) == names()
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_recipe_is_complete(name):
+    folder = COOKBOOK / name
+    text = (folder / "README.md").read_text()
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert {"That it works", "Usual mistakes"} <= set(headings), headings
+    files = {path.name for path in folder.iterdir()} - {"README.md"}
+    assert {"gwa.culvert.toml", "gwa.swanctl.conf"} <= files
+    unnamed = [file for file in files if f"`{file}`" not in text]
+    assert not unnamed, f"{unnamed} are not in the README's table"
+    copied = {words[1] for host in ("gwa", "gwb", "gwc") for words in typed(name, host) if words[0] == "cp"}
+    assert copied <= files, copied - files
+    assert {file for file in files if file.startswith("gwa.")} <= copied
+    assert f'@recipe("{name}"' in TESTS, "no test in tests/cookbook runs it"
