@@ -190,7 +190,8 @@ impl Daemon {
         if let Err(error) = &send_marks {
             warn!("{error}; packets that Linux marks, and a policy protects, are blocked");
         }
-        let private = Private::set_up(&config.tun, tun_ifindex, send_marks.is_ok())?;
+        let has_marks = send_marks.is_ok();
+        let private = Private::set_up(&config.tun, tun_ifindex, has_marks, is_beside_kernel)?;
         let observer = Observer::new()?;
         let source = match is_beside_kernel {
             true => {

@@ -20,6 +20,7 @@
 //! | --- | --- |
 //! | `disable_xfrm` = 1 | the guard's block policies must not stop what goes to culvert (IPv4; IPv6 has no such switch, so the guard's rules exempt the interface by name) |
 //! | `disable_policy` = 1 | what culvert has decrypted and judged is not judged again (IPv4) |
+//! | beside the kernel: `forwarding` = 1, for IPv6 `force_forwarding` = 1 | packets of this host that are Linux's after all, while an SA crosses or the daemon hangs, come in by it and go on, also on a host that forwards nothing else |
 //! | `rp_filter` = 0, `accept_local` = 1 | decrypted packets come from anywhere, ICMP errors from addresses of this host; the worker applies the same checks to cleartext from ports |
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
 //! | `ip rule` 210: `fwmark MARK lookup 218` for each mark of a policy | prefixes that policies with a mark protect, for packets with one |
@@ -77,6 +78,8 @@ pub struct Private {
     control: Control,
     /// Whether marks of packets can be told to culvert.
     has_marks: bool,
+    /// Whether Linux carries on with what culvert gives back to it.
+    is_beside_kernel: bool,
     /// The marks of policies.
     marked: Marked,
     /// What fits the SAs behind protected destinations.
@@ -113,7 +116,12 @@ impl Private {
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn set_up(config: &TunConfig, ifindex: u32, has_marks: bool) -> Result<Private, Error> {
+    pub fn set_up(
+        config: &TunConfig,
+        ifindex: u32,
+        has_marks: bool,
+        is_beside_kernel: bool,
+    ) -> Result<Private, Error> {
         let name = config.interface.as_str();
         for (setting, value) in
             [("disable_xfrm", 1), ("disable_policy", 1), ("rp_filter", 0), ("accept_local", 1)]
@@ -126,6 +134,9 @@ impl Private {
                 warn!(%error, "IPv6 through the private interface may not work");
                 break;
             }
+        }
+        if is_beside_kernel {
+            have_linux_carry_on(name);
         }
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
@@ -141,6 +152,7 @@ impl Private {
             ifindex,
             control,
             has_marks,
+            is_beside_kernel,
             marked: Marked::default(),
             mtus: Mtus::new(),
             tables: [Table::new(config.table, false), Table::new(config.marked_table, true)],
@@ -248,6 +260,10 @@ impl Private {
     /// Restores rules and routes that somebody removed, retries what failed, and removes what another
     /// run left.
     pub fn repair(&mut self, snapshot: &Snapshot) {
+        if self.is_beside_kernel {
+            // Whoever sets `net.ipv4.ip_forward` sets it for every interface.
+            have_linux_carry_on(&self.config.interface);
+        }
         let rules = self.rules();
         let of_marks = [Family::V4, Family::V6].into_iter().flat_map(|f| snapshot.rules(f));
         let of_marks = of_marks.filter(|rule| rules::is_of_marks(rule, &self.config));
@@ -303,6 +319,16 @@ impl Private {
             thrown.for_each(|(dst, _)| table.take_away(&mut self.control, self.ifindex, *dst));
         }
     }
+}
+
+/// Lets Linux send on what comes in by the private interface: packets of this host among them, which are
+/// forwarded then.
+fn have_linux_carry_on(interface: &str) {
+    if let Err(error) = set_interface_setting(Family::V4, interface, "forwarding", 1) {
+        warn!(%error, "packets of this host may be lost when an SA goes from or to the kernel");
+    }
+    // Linux 6.17; before that `net.ipv6.conf.all.forwarding` alone counts, which is the operator's.
+    let _ = set_interface_setting(Family::V6, interface, "force_forwarding", 1);
 }
 
 impl Table {
