@@ -133,6 +133,12 @@ pub struct Sa {
     pub if_id: u32,
     /// The worker whose packets leave by it (RFC 9611); none for those of all.
     pub cpu: Option<u32>,
+    /// `in` or `out`, where exactly one of its ends is this host's.
+    #[serde(default)]
+    pub direction: Option<String>,
+    /// Its algorithms that are weak.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub weak: Vec<String>,
     /// `valid`, `dying` (soft limit reached), `expired` (hard limit reached).
     pub state: String,
     /// Where its packets are worked on: `software`, or `kernel` where the kernel owns SAs and has this one.
@@ -191,8 +197,11 @@ pub struct Policy {
     /// Lower comes first.
     pub priority: u32,
     /// `protect`, `bypass`, `block`; `block (unsupported)` for what culvert cannot carry out and so
-    /// blocks, `none (no tunnel)` where no tunnel interface has its `if_id`.
+    /// blocks, `none (no tunnel)` where no tunnel interface has its `if_id`, `leave` where the kernel carries it out.
     pub action: String,
+    /// Why the kernel carries it out.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub why: Option<String>,
     /// The protecting SA's end points and reqid, if it protects.
     pub templates: Vec<String>,
     /// Of an outbound one that protects: whether there are SAs for its templates. None where these differ from

@@ -186,6 +186,7 @@ fn rule_request(kind: u16, flags: u16, rule: &Rule) -> Request {
         .optional(FRA_FWMASK, number(rule.fwmask).filter(|_| has_mark))
         .optional(FRA_GOTO, target.and_then(number))
         .optional(FRA_SUPPRESS_PREFIXLEN, rule.suppress_prefix_len.and_then(number))
+        .optional(FRA_L3MDEV, rule.l3mdev.then(|| vec![1]))
         .optional(FRA_IP_PROTO, rule.ip_protocol.map(|number| vec![number]))
         .optional(FRA_SPORT_RANGE, rule.sport.map(port_range))
         .optional(FRA_DPORT_RANGE, rule.dport.map(port_range))

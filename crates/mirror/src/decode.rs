@@ -257,6 +257,7 @@ fn rule(payload: &[u8]) -> Option<Rule> {
             }
             FRA_SUPPRESS_IFGROUP => rule.has_more |= as_u32(value) != Some(u32::MAX),
             FRA_TUN_ID => rule.has_more |= value.iter().any(|b| *b != 0),
+            FRA_L3MDEV => rule.l3mdev = value.first().is_some_and(|is| *is != 0),
             FRA_IP_PROTO => rule.ip_protocol = value.first().copied(),
             FRA_SPORT_RANGE => rule.sport = Some(ports(value)?),
             FRA_DPORT_RANGE => rule.dport = Some(ports(value)?),
@@ -265,7 +266,7 @@ fn rule(payload: &[u8]) -> Option<Rule> {
             FRA_PROTOCOL => rule.protocol = *value.first()?,
             // What does not select.
             FRA_PAD | FRA_FLOW => {}
-            // Users, VRF, and whatever kernels to come may add.
+            // Users, and whatever kernels to come may add.
             _ => rule.has_more = true,
         }
     }

@@ -62,7 +62,7 @@
 //! # Not handled
 //!
 //! Bridges' forwarding tables, traffic control, nexthop objects by themselves. What the model of a
-//! rule does not have (users, TOS, VRFs) is not followed; the rule says that there is something.
+//! rule does not have (users, TOS) is not followed; the rule says that there is something.
 //! Reading needs no privilege, changing needs `CAP_NET_ADMIN`.
 #![forbid(unsafe_code)]
 

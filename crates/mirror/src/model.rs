@@ -190,7 +190,9 @@ pub struct Rule {
     pub sport: Option<(u16, u16)>,
     /// Destination ports, the first and the last.
     pub dport: Option<(u16, u16)>,
-    /// The rule also looks at something that is not in this model (users, VRF, TOS, …): a packet
+    /// Only for packets that come or go by an interface of a VRF, and a look-up is one into that VRF's table.
+    pub l3mdev: bool,
+    /// The rule also looks at something that is not in this model (users, TOS, …): a packet
     /// that matches the rest may or may not match.
     pub has_more: bool,
     /// Who made it, as for routes.
@@ -216,6 +218,7 @@ impl Rule {
             ip_protocol: None,
             sport: None,
             dport: None,
+            l3mdev: false,
             has_more: false,
             protocol: 0,
         }

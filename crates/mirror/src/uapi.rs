@@ -129,6 +129,7 @@ pub(crate) const FRA_TABLE: u16 = 15;
 pub(crate) const FRA_FWMASK: u16 = 16;
 pub(crate) const FRA_OIFNAME: u16 = 17;
 pub(crate) const FRA_PAD: u16 = 18;
+pub(crate) const FRA_L3MDEV: u16 = 19;
 pub(crate) const FRA_PROTOCOL: u16 = 21;
 pub(crate) const FRA_IP_PROTO: u16 = 22;
 pub(crate) const FRA_SPORT_RANGE: u16 = 23;

@@ -130,6 +130,10 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         // Columns that most databases have nothing for.
         let has_dev = policies.iter().any(|p| p.dev.is_some());
         let has_mark = policies.iter().any(|p| p.mark.is_some() || p.if_id != 0);
+        let left = policies.iter().filter_map(|p| {
+            Some(format!("{} {} > {}: {}", p.direction, p.src, p.dst, p.why.as_ref()?))
+        });
+        let left: Vec<String> = left.collect();
         let mut head = vec!["DIR", ">PRIO", "SRC", "DST", "PROTO"];
         head.extend(has_dev.then_some("DEV"));
         head.extend(has_mark.then_some("MARK"));
@@ -146,7 +150,12 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
             row.push(p.idle_s.map_or("never".into(), span));
             row
         });
-        table(&head, rows)
+        let mut text = table(&head, rows);
+        if !left.is_empty() {
+            text.push_str("\n\nleft to the kernel, because:\n");
+            text.push_str(&left.join("\n"));
+        }
+        text
     })
 }
 

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use crypto::Providers;
 use dataplane::{Counters, SaMtu, Totals};
@@ -130,11 +131,19 @@ impl Daemon {
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
         let providers = &self.providers;
-        let mut rows: Vec<report::Sa> =
-            entries.iter().map(|sa| sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))).collect();
+        let mut rows: Vec<report::Sa> = entries
+            .iter()
+            .map(|sa| report::Sa {
+                direction: self.direction(sa.config.params.src, sa.config.params.dst),
+                ..sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))
+            })
+            .collect();
         let left = self.source.left().into_iter();
         let left = left.filter(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
-        rows.extend(left.map(|sa| left::row(&sa)));
+        rows.extend(left.map(|sa| {
+            let direction = self.direction(sa.src, sa.id.dst);
+            report::Sa { direction, ..left::row(&sa) }
+        }));
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
                 row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
@@ -150,6 +159,16 @@ impl Daemon {
         rows
     }
 
+    /// Which way an SA's packets go, by its ends.
+    fn direction(&self, src: IpAddr, dst: IpAddr) -> Option<String> {
+        let topology = self.tables.topology.load();
+        match (topology.is_local_addr(src), topology.is_local_addr(dst)) {
+            (false, true) => Some("in".into()),
+            (true, false) => Some("out".into()),
+            _ => None,
+        }
+    }
+
     fn policies(&self) -> Vec<report::Policy> {
         let mut entries: Vec<_> = self.source.databases().policies().collect();
         entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
@@ -157,7 +176,10 @@ impl Daemon {
         let has_tunnel = |if_id| self.carries_if_id(if_id);
         entries
             .into_iter()
-            .map(|p| policy_row(p, name, has_tunnel, self.has_sas(&p.config)))
+            .map(|p| report::Policy {
+                why: self.source.why_left(p.config.index),
+                ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
+            })
             .collect()
     }
 
@@ -378,6 +400,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         mark: mark_text(config.mark),
         if_id: config.if_id,
         cpu: config.cpu,
+        direction: None,
+        weak: params.suite.weaknesses().map(Into::into).collect(),
         state: match sa.state() {
             SaState::Valid => "valid".into(),
             SaState::Dying => "dying".into(),
@@ -432,6 +456,7 @@ fn policy_row(
             (Action::Allow, true) => "bypass".into(),
             (Action::Allow, false) => "protect".into(),
         },
+        why: None,
         templates: config
             .templates
             .iter()

@@ -22,6 +22,8 @@ pub fn row(sa: &LeftSa) -> report::Sa {
         mark: mark_text(sa.id.mark),
         if_id: sa.if_id,
         cpu: config.and_then(|config| config.cpu),
+        direction: None,
+        weak: params.into_iter().flat_map(|p| p.suite.weaknesses()).map(Into::into).collect(),
         state: "valid".into(),
         placement: "kernel".into(),
         why: Some(sa.why.clone()).filter(|why| !why.is_empty()),

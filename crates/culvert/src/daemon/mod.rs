@@ -34,6 +34,7 @@ mod stop;
 mod texts;
 mod topology;
 mod tunnels;
+mod vrfs;
 mod way_back;
 mod why;
 mod workers;
@@ -76,6 +77,7 @@ use self::sources::Source;
 use self::texts::spi_text;
 use self::topology::Known;
 use self::tunnels::Tunnels;
+use self::vrfs::Vrfs;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
 use crate::config::{Config, MarkConfig, PathMtuConfig};
@@ -627,7 +629,11 @@ impl Daemon {
         if self.paths_anew {
             let policies = || self.followed.values().map(|p| &p.config);
             let local: HashSet<IpAddr> = snapshot.addresses().map(|a| a.addr).collect();
-            self.source.set_local(local.clone());
+            if self.source.is_beside_kernel() {
+                let vrfs = Vrfs::of(snapshot);
+                self.private.pass_vrfs(!vrfs.is_empty());
+                self.source.set_local(local.clone(), vrfs);
+            }
             let tunnelled = self.tunnels.follow_all_routes(snapshot);
             let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 use super::heartbeat::{Heartbeat, now_ns};
 use super::slots;
 use super::sources::SaStep;
+use super::vrfs::Vrfs;
 use super::way_back::WorkingPort;
 use super::workers::Workers;
 use crate::config::{MarkConfig, PortConfig, XdpMode};
@@ -268,13 +269,18 @@ impl Ports {
     pub fn follow(&mut self, snapshot: &Snapshot, workers: &Workers) -> bool {
         let mut changed = false;
         let queues = self.queues();
+        let vrfs = match self.steering.is_beside_kernel {
+            true => Vrfs::of(snapshot),
+            false => Vrfs::default(),
+        };
         for entry in &mut self.entries {
             let link = snapshot.link_by_name(&entry.config.interface);
-            let present = link.filter(|l| l.up).map(|l| l.index);
+            let vrf = link.and_then(|l| vrfs.of_interface(l.index));
+            let present = link.filter(|l| l.up && vrf.is_none()).map(|l| l.index);
             if let Some(working) = &entry.working
                 && present != Some(working.ifindex)
             {
-                entry.close(workers, "the interface went down or away");
+                entry.close(workers, "the interface went down, away, or into a VRF");
                 changed = true;
             }
             match (present, link) {
@@ -287,6 +293,9 @@ impl Ports {
                         entry.open(ifindex, program, &self.region, workers, &self.steering, queues);
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
+                (None, Some(_)) if let Some(vrf) = vrf => entry.wait(&format!(
+                    "in the VRF {vrf}, which stays with the kernel: taken when it is in none"
+                )),
                 (None, Some(_)) => entry.wait("down: taken when the interface is set up"),
                 (Some(_), _) => {}
             }

@@ -1,5 +1,6 @@
 //! Makes the workers' tables from the mirror of Linux's.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use super::ports::Ports;
 use super::private;
 use super::tunnels::Tunnels;
+use super::vrfs::Vrfs;
 use super::way_back::WayBack;
 use crate::config::MarkConfig;
 
@@ -199,13 +201,24 @@ fn followed(r: &mirror::Route, own: Own) -> Option<RouteEntry> {
 fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
     let ifindex_of =
         |name: &str| snapshot.link_by_name(name).map_or(NO_INTERFACE, |link| link.index);
+    let vrfs = OnceCell::new();
     [Family::V4, Family::V6]
         .into_iter()
         .flat_map(|family| snapshot.rules(family))
         // Culvert's own rules are for Linux's packets, not for those that workers route.
         .filter(|r| r.protocol != ROUTE_PROTOCOL)
-        .map(|r| rule(r, &ifindex_of))
+        .flat_map(|r| match r.l3mdev && !r.invert {
+            true => of_vrfs(r, rule(r, &ifindex_of), vrfs.get_or_init(|| Vrfs::of(snapshot))),
+            false => vec![rule(r, &ifindex_of)],
+        })
         .collect()
+}
+
+/// A rule for VRFs: only Linux can follow it, for what comes in by an interface of one.
+fn of_vrfs(r: &mirror::Rule, entry: RuleEntry, vrfs: &Vrfs) -> Vec<RuleEntry> {
+    let inside = vrfs.interfaces().filter(|i| r.iif.is_none() || entry.iif == Some(*i));
+    let of = |iif| RuleEntry { iif: Some(iif), action: RuleAction::Opaque, ..entry.clone() };
+    inside.map(of).collect()
 }
 
 /// An index that no interface has: a rule with a name that nothing has matches nothing.
@@ -251,7 +264,7 @@ fn route(r: &mirror::Route) -> RouteEntry {
 fn rule(r: &mirror::Rule, ifindex_of: &impl Fn(&str) -> u32) -> RuleEntry {
     use mirror::RuleAction as Action;
     let action = match r.action {
-        _ if r.has_more || r.ip_protocol.is_some() => RuleAction::Opaque,
+        _ if r.has_more || r.l3mdev || r.ip_protocol.is_some() => RuleAction::Opaque,
         _ if r.sport.is_some() || r.dport.is_some() => RuleAction::Opaque,
         Action::Lookup => RuleAction::Table(r.table),
         Action::Goto(priority) => RuleAction::Goto(priority),
@@ -291,4 +304,25 @@ fn neighbour(n: &mirror::Neighbour) -> NeighbourEntry {
         State::Failed => NeighbourState::Failed,
     };
     NeighbourEntry { ifindex: n.ifindex, addr: n.ip, mac: n.mac.map(MacAddr), state }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_for_vrfs_are_for_what_comes_in_there() {
+        let vrfs = Vrfs::with("red", 5, [198, 51, 100, 1].into());
+        let index_of = |name: &str| if name == "lan" { 5 } else { 6 };
+        let linux = mirror::Rule { l3mdev: true, ..mirror::Rule::new(Family::V4, 1000, 0) };
+        let of = |r: &mirror::Rule| of_vrfs(r, rule(r, &index_of), &vrfs);
+        let found = of(&linux);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].iif, found[0].action), (Some(5), RuleAction::Opaque));
+        let named = |name: &str| mirror::Rule { iif: Some(name.into()), ..linux.clone() };
+        assert_eq!((of(&named("lan")).len(), of(&named("wan")).len()), (1, 0));
+        // What is not of a VRF is not known of a packet either.
+        let inverse = mirror::Rule { invert: true, ..linux };
+        assert_eq!(rule(&inverse, &index_of).action, RuleAction::Opaque);
+    }
 }

@@ -10,6 +10,7 @@ use mirror::{Family, Link, Snapshot, XfrmInterface};
 use policy::{Action, Direction, PolicyConfig};
 
 use super::sources::{Interface, Interfaces};
+use super::vrfs::Vrfs;
 
 /// All of them.
 #[derive(Default)]
@@ -46,6 +47,8 @@ impl XfrmInterfaces {
     /// Follows Linux's interfaces; whether something is new.
     pub fn follow_links(&mut self, snapshot: &Snapshot) -> bool {
         let links: Vec<&Link> = snapshot.links().collect();
+        let vrfs = Vrfs::of(snapshot);
+        let state = |link: &Link| state(link, vrfs.of_interface(link.index));
         let usable = links.iter().filter_map(|link| match state(link)? {
             (if_id, Interface::Up) => Some((link.index, if_id)),
             _ => None,
@@ -120,8 +123,9 @@ impl XfrmInterfaces {
     }
 }
 
-/// What an interface is, if it is an XFRM interface of this namespace's policies, and its `if_id`.
-fn state(link: &Link) -> Option<(u32, Interface)> {
+/// What an interface is, if it is an XFRM interface of this namespace's policies, and its `if_id`. `vrf` is the one that
+/// it is in.
+fn state(link: &Link, vrf: Option<&str>) -> Option<(u32, Interface)> {
     let Some(XfrmInterface::IfId(if_id)) = link.xfrm.filter(|_| !link.is_tied_elsewhere) else {
         return None;
     };
@@ -129,7 +133,8 @@ fn state(link: &Link) -> Option<(u32, Interface)> {
         if_id,
         match link {
             Link { up: false, .. } => Interface::Down,
-            // Its routes are those of a VRF, which workers do not follow.
+            // Workers do not follow its routes.
+            _ if let Some(vrf) = vrf => Interface::Vrf(vrf.into()),
             Link { master: Some(_), .. } => Interface::Enslaved,
             _ => Interface::Up,
         },
@@ -187,13 +192,14 @@ mod tests {
     #[test]
     fn interfaces_that_are_not_taken_are_told_apart() {
         let link = xfrm_interface(7, 42);
-        assert_eq!(state(&link), Some((42, Interface::Up)));
-        assert_eq!(state(&Link { up: false, ..link.clone() }), Some((42, Interface::Down)));
+        assert_eq!(state(&link, None), Some((42, Interface::Up)));
+        assert_eq!(state(&Link { up: false, ..link.clone() }, None), Some((42, Interface::Down)));
         let slave = Link { master: Some(3), ..link.clone() };
-        assert_eq!(state(&slave), Some((42, Interface::Enslaved)));
-        assert_eq!(state(&Link { is_tied_elsewhere: true, ..link.clone() }), None);
+        assert_eq!(state(&slave, None), Some((42, Interface::Enslaved)));
+        assert_eq!(state(&slave, Some("red")), Some((42, Interface::Vrf("red".into()))));
+        assert_eq!(state(&Link { is_tied_elsewhere: true, ..link.clone() }, None), None);
         let external = Link { xfrm: Some(XfrmInterface::External), ..link.clone() };
-        assert_eq!(state(&external), None);
-        assert_eq!(state(&Link { xfrm: None, ..link }), None);
+        assert_eq!(state(&external, None), None);
+        assert_eq!(state(&Link { xfrm: None, ..link }, None), None);
     }
 }

@@ -391,6 +391,8 @@ pub fn sa(why: Option<&str>) -> Sa {
         mark: None,
         if_id: 0,
         cpu: None,
+        direction: Some("in".into()),
+        weak: Vec::new(),
         state: "valid".into(),
         placement: if why.is_some() { "kernel" } else { "software" }.into(),
         why: why.map(Into::into),

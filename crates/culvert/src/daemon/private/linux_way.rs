@@ -186,7 +186,9 @@ fn applies(rule: &Rule, dst: Prefix) -> bool {
     if rule.has_more || rule.ip_protocol.is_some() || rule.sport.is_some() || rule.dport.is_some() {
         return false;
     }
-    let matches = rule.oif.is_none()
+    // Only sockets of a VRF have one that is not known here.
+    let matches = !rule.l3mdev
+        && rule.oif.is_none()
         && rule.from.is_none()
         && rule.iif.as_deref().is_none_or(|name| name == "lo")
         && rule.fwmark & rule.fwmask == 0

@@ -25,6 +25,7 @@
 //! | `ip rule` 210: `not iif culvert0 lookup 219` | protected prefixes go to culvert, and what came from culvert never returns to it. 210 is before strongSwan's 220 |
 //! | `ip rule` 210: `fwmark MARK lookup 218` for each mark of a policy | prefixes that policies with a mark protect, for packets with one |
 //! | `ip rule` 209: `iif lo ipproto udp sport 500 goto 211`, also `dport`, and 4500; 211: `nop` | key exchange of this host goes by Linux's own tables |
+//! | `ip rule` 209: `l3mdev goto 211`, beside a kernel that has VRFs | what is in a VRF stays with the kernel, by the VRF's own table |
 //! | `ip rule` 209: `fwmark MARK goto 211` | cleartext that went back to its port is not led here again, nor what was led past a daemon that hangs |
 //!
 //! The worker's own look-ups leave out tables 218 and 219, and every route by the private interface in
@@ -80,6 +81,8 @@ pub struct Private {
     has_marks: bool,
     /// Whether Linux carries on with what culvert gives back to it.
     is_beside_kernel: bool,
+    /// Whether packets of VRFs are led past culvert's tables.
+    are_vrfs_passed: bool,
     /// The marks of policies.
     marked: Marked,
     /// What fits the SAs behind protected destinations.
@@ -140,7 +143,7 @@ impl Private {
         }
         let mut control = Control::new()?;
         control.set_link_up(ifindex, true)?;
-        for rule in rules::all(config, &[]) {
+        for rule in rules::all(config, &[], false) {
             // A killed daemon may have left it.
             match control.add_rule(&rule) {
                 Err(error) if error.errno() != Some(EXISTS) => return Err(error),
@@ -153,6 +156,7 @@ impl Private {
             control,
             has_marks,
             is_beside_kernel,
+            are_vrfs_passed: false,
             marked: Marked::default(),
             mtus: Mtus::new(),
             tables: [Table::new(config.table, false), Table::new(config.marked_table, true)],
@@ -188,18 +192,32 @@ impl Private {
         self.each(|table| table.change(old, new, &linux));
     }
 
-    /// Leads packets with the marks of policies to the table for marks, and those of `before` no longer: new
-    /// rules come before old ones go.
+    /// Leads packets with the marks of policies to the table for marks, and those of `before` no longer.
     fn lead(&mut self, before: &[LedMark]) {
         let after = self.marked.led();
         if before == after || !self.has_marks {
             return;
         }
-        let [before, after] = [before, &after].map(|led| rules::all(&self.config, led));
+        let of = |led| rules::all(&self.config, led, self.are_vrfs_passed);
+        self.replace_rules(&of(before), &of(&after));
+    }
+
+    /// Leads packets of VRFs past culvert's tables, or not.
+    pub fn pass_vrfs(&mut self, are_passed: bool) {
+        if self.are_vrfs_passed == are_passed {
+            return;
+        }
+        let before = self.rules();
+        self.are_vrfs_passed = are_passed;
+        self.replace_rules(&before, &self.rules());
+    }
+
+    /// New rules come before old ones go.
+    fn replace_rules(&mut self, before: &[Rule], after: &[Rule]) {
         for rule in after.iter().filter(|rule| !before.contains(rule)) {
             match self.control.add_rule(rule) {
                 Err(error) if error.errno() != Some(EXISTS) => {
-                    warn!(%error, mark = rule.fwmark, "packets with a mark are not led to culvert");
+                    warn!(%error, ?rule, "a rule of culvert's is missing");
                 }
                 _ => {}
             }
@@ -212,7 +230,7 @@ impl Private {
     /// All rules.
     fn rules(&self) -> Vec<Rule> {
         let led = if self.has_marks { self.marked.led() } else { Vec::new() };
-        rules::all(&self.config, &led)
+        rules::all(&self.config, &led, self.are_vrfs_passed)
     }
 
     fn drop_rule(&mut self, rule: &Rule) {
@@ -265,9 +283,9 @@ impl Private {
             have_linux_carry_on(&self.config.interface);
         }
         let rules = self.rules();
-        let of_marks = [Family::V4, Family::V6].into_iter().flat_map(|f| snapshot.rules(f));
-        let of_marks = of_marks.filter(|rule| rules::is_of_marks(rule, &self.config));
-        let left: Vec<Rule> = of_marks.filter(|rule| !rules.contains(rule)).cloned().collect();
+        let all = [Family::V4, Family::V6].into_iter().flat_map(|f| snapshot.rules(f));
+        let passing = all.filter(|rule| rules::is_passing(rule, &self.config));
+        let left: Vec<Rule> = passing.filter(|rule| !rules.contains(rule)).cloned().collect();
         left.iter().for_each(|rule| self.drop_rule(rule));
         for rule in rules {
             if !snapshot.rules(rule.family).any(|r| *r == rule) {

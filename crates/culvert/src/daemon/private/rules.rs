@@ -18,6 +18,7 @@ const UDP: u8 = 17;
 /// 211: ipproto udp nop                          IPv6: nop
 /// 209: iif lo ipproto udp sport 500 goto 211     also dport, and 4500
 /// 209: fwmark MARK goto 211
+/// 209: l3mdev goto 211                           beside a kernel, while there are VRFs
 /// 210: not iif culvert0 lookup 219
 /// 210: fwmark 4 lookup 218                       for each mark that a policy protects
 /// ```
@@ -33,9 +34,11 @@ const UDP: u8 = 17;
 /// culvert0: what an SA has decrypted and marked may be for another SA. Where there are many marks, all packets with any
 /// do (`not fwmark 0`).
 ///
+/// Packets of VRFs find their VRF's table: nothing of these is culvert's.
+///
 /// Packets with MARK are cleartext that culvert has judged already and returned to its port. Led to the
 /// table again, they would leave by another interface.
-pub fn all(config: &TunConfig, led: &[LedMark]) -> Vec<Rule> {
+pub fn all(config: &TunConfig, led: &[LedMark], are_vrfs_passed: bool) -> Vec<Rule> {
     let preference = config.rule_preference;
     let of = |family| {
         let rule = move |priority, table| Rule {
@@ -64,6 +67,11 @@ pub fn all(config: &TunConfig, led: &[LedMark]) -> Vec<Rule> {
             action: RuleAction::Goto(past),
             ..rule(preference - 1, 0)
         });
+        let of_vrfs = are_vrfs_passed.then(|| Rule {
+            l3mdev: true,
+            action: RuleAction::Goto(past),
+            ..rule(preference - 1, 0)
+        });
         let to_table = Rule {
             iif: Some(config.interface.clone()),
             invert: true,
@@ -76,7 +84,7 @@ pub fn all(config: &TunConfig, led: &[LedMark]) -> Vec<Rule> {
                 LedMark::Any => Rule { fwmark: 0, fwmask: u32::MAX, invert: true, ..rule },
             }
         });
-        let past = std::iter::once(landing).chain(ours).chain(theirs).chain(marked);
+        let past = std::iter::once(landing).chain(ours).chain(theirs).chain(marked).chain(of_vrfs);
         past.chain([to_table]).chain(of_marked)
     };
     [Family::V4, Family::V6].into_iter().flat_map(of).collect()
@@ -84,11 +92,17 @@ pub fn all(config: &TunConfig, led: &[LedMark]) -> Vec<Rule> {
 
 /// Whether a rule is one of culvert's.
 pub fn is_ours(rule: &Rule, config: &TunConfig) -> bool {
-    all(config, &[]).contains(rule) || is_of_marks(rule, config)
+    all(config, &[], true).contains(rule) || is_of_marks(rule, config)
+}
+
+/// Whether it is there only for some policies or VRFs, of this or an earlier run.
+pub fn is_passing(rule: &Rule, config: &TunConfig) -> bool {
+    let is_of_vrfs = rule.l3mdev && rule.protocol == ROUTE_PROTOCOL;
+    is_of_marks(rule, config) || is_of_vrfs && rule.priority == config.rule_preference - 1
 }
 
 /// Whether it leads packets with a mark, of this or an earlier run.
-pub fn is_of_marks(rule: &Rule, config: &TunConfig) -> bool {
+fn is_of_marks(rule: &Rule, config: &TunConfig) -> bool {
     rule.protocol == ROUTE_PROTOCOL
         && rule.priority == config.rule_preference
         && rule.table == config.marked_table

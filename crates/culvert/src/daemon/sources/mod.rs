@@ -46,6 +46,8 @@ use policy::{Databases, Marks, OutboundKey, SaConfig, SaId};
 use wire::{Headers, protocol};
 use xfrm::{Counters, Replay};
 
+use super::vrfs::Vrfs;
+
 /// The owner of SAs and policies. For one thread.
 pub trait Source {
     /// Adds the descriptors that become readable when there is something to serve.
@@ -127,8 +129,8 @@ pub trait Source {
         false
     }
 
-    /// The addresses of this host are these.
-    fn set_local(&mut self, _local: HashSet<IpAddr>) {}
+    /// The addresses of this host are these, and these of its interfaces and addresses are in VRFs.
+    fn set_local(&mut self, _local: HashSet<IpAddr>, _vrfs: Vrfs) {}
 
     /// The kernel's XFRM interfaces are these. Returns the `if_id`s of those by which Linux takes what was decrypted
     /// for this host: with the mark of what was judged.
@@ -147,6 +149,11 @@ pub trait Source {
     /// SAs that the fast path does not have.
     fn left(&self) -> Vec<LeftSa> {
         Vec::new()
+    }
+
+    /// Why a policy is carried out by its owner, if it is.
+    fn why_left(&self, _policy: u32) -> Option<String> {
+        None
     }
 
     /// Brings what [`Source::left`] tells up to date.
@@ -205,13 +212,15 @@ pub struct Interfaces {
 }
 
 /// What an XFRM interface is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interface {
     /// Usable.
     Up,
     /// Not up.
     Down,
-    /// It belongs to a VRF or the like.
+    /// It is in the VRF of this name.
+    Vrf(String),
+    /// It belongs to a bridge or the like.
     Enslaved,
 }
 

@@ -49,9 +49,13 @@ impl Choice {
         let mut has_changed = self.step_interfaces(model);
         for (index, why) in self.policies.iter_mut().filter(|(_, why)| why.is_none()) {
             let Some(policy) = model.policy(*index) else { continue };
-            let stays = |key: &SaKey| self.sas.get(key).is_some_and(Option::is_some);
-            if model.candidates(policy).any(stays) {
-                (*why, has_changed) = (Some(reason::SA.into()), true);
+            let stays = |key: &SaKey| Some((key.spi(), self.sas.get(key)?.as_ref()?));
+            if let Some((spi, of_sa)) = model.candidates(policy).find_map(stays) {
+                let reason = match of_sa {
+                    Why::Policy { .. } => reason::SA.into(),
+                    of_sa => reason::sa(spi, of_sa).into(),
+                };
+                (*why, has_changed) = (Some(reason), true);
             }
         }
         for (key, why) in self.sas.iter_mut().filter(|(_, why)| why.is_none()) {
@@ -111,20 +115,33 @@ fn own_reason(model: &Model, known: &KnownSa, now: Instant) -> Option<Why> {
     if let Some(why) = model.without_interface(learnt.if_id) {
         return Some(Why::Interface(why));
     }
+    let (vrfs, selector) = (model.vrfs(), selector(known));
+    let vrf = selector.and_then(|ifindex| vrfs.of_interface(ifindex));
+    let ends = [learnt.src, learnt.id.dst];
+    if let Some(vrf) = vrf.or_else(|| ends.into_iter().find_map(|end| vrfs.of_address(end))) {
+        return Some(Why::Vrf(vrf.into()));
+    }
     match known.side {
         None => Some(Why::Ends),
+        Some(_) if selector.is_some() => Some(Why::Selector),
         Some(_) if known.left_until.is_some_and(|until| until > now) => Some(Why::InUse),
         // What the fast path refused before it will refuse again.
         Some(_) => known.why.clone().filter(|why| matches!(why, Why::Refused(_))),
     }
 }
 
+/// The interface that an SA's own selector names.
+fn selector(known: &KnownSa) -> Option<u32> {
+    let (config, _) = known.learnt.carried.as_ref().ok()?;
+    config.selector.map(|selector| selector.ifindex).filter(|ifindex| *ifindex != 0)
+}
+
 /// Why a policy stays with the kernel, whatever SAs there are.
-fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
+pub fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
     let policy = model.policy(index)?;
     let config = &policy.config;
-    if policy.failure.is_some() {
-        return Some(reason::FAILURE.into());
+    if let Some(failure) = &policy.failure {
+        return Some(reason::failed(failure).into());
     }
     if config.action == Action::Block {
         return None;
@@ -133,7 +150,10 @@ fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
         return Some(reason::MARK.into());
     }
     if let Some(why) = model.without_interface(config.if_id) {
-        return Some(why.into());
+        return Some(why);
+    }
+    if let Some(vrf) = model.vrfs().of_interface(config.selector.ifindex) {
+        return Some(reason::of_vrf(vrf).into());
     }
     if config.templates.iter().any(|template| template.optional) {
         return Some(reason::OPTIONAL.into());
@@ -160,6 +180,7 @@ mod tests {
     use super::super::why::interface;
     use super::*;
     use crate::daemon::sources::{Interface, Interfaces};
+    use crate::daemon::vrfs::Vrfs;
 
     const TO: (std::net::IpAddr, std::net::IpAddr) = (HERE, THERE);
     const FROM: (std::net::IpAddr, std::net::IpAddr) = (THERE, HERE);
@@ -262,7 +283,7 @@ mod tests {
     }
 
     fn interfaces(of: &[(u32, Interface)]) -> Interfaces {
-        Interfaces { by_if_id: of.iter().copied().collect(), is_any_external: false }
+        Interfaces { by_if_id: of.iter().cloned().collect(), is_any_external: false }
     }
 
     #[test]
@@ -286,13 +307,54 @@ mod tests {
         assert_eq!(taken(&model), (vec![1, 2, 4], vec![8, 9, 25]));
         model.set_interfaces(interfaces(&[(42, Interface::Up), (43, Interface::Down)]));
         assert_eq!(taken(&model), (vec![1, 2, 4], vec![8, 9, 25]));
-        assert_eq!(model.without_interface(43), Some(interface::DOWN));
+        assert_eq!(model.without_interface(43), Some(interface::DOWN.into()));
         model.set_interfaces(interfaces(&[(42, Interface::Enslaved), (43, Interface::Up)]));
         assert_eq!(taken(&model), (vec![3, 4], vec![17, 25]));
-        assert_eq!(model.without_interface(42), Some(interface::ENSLAVED));
+        assert_eq!(model.without_interface(42), Some(interface::ENSLAVED.into()));
         let external = Interfaces { is_any_external: true, ..Interfaces::default() };
         model.set_interfaces(external);
-        assert_eq!(model.without_interface(42), Some(interface::EXTERNAL));
+        assert_eq!(model.without_interface(42), Some(interface::EXTERNAL.into()));
+    }
+
+    #[test]
+    fn what_is_in_a_vrf_stays_and_says_which() {
+        let selects = |ifindex, mut sa: xfrm::LearntSa| {
+            let any = policy::Prefix { addr: IpAddr::from([0; 4]), len: 0 };
+            let selector = policy::Selector { ifindex, ..policy::Selector::between(any, any) };
+            sa.carried.as_mut().expect("carried").0.selector = Some(selector);
+            sa
+        };
+        let whys = |model: &Model| {
+            let mut done = HashSet::new();
+            let links: BTreeSet<Link> = model.links().collect();
+            let choices = links.into_iter().map(|link| {
+                let component = model.component(link, &mut done);
+                Choice::of(model, &component, false, Instant::now())
+            });
+            let whys = choices.flat_map(|choice| {
+                let sas = choice.sas.into_values().flatten().map(|why| why.to_string());
+                let policies = choice.policies.into_values().flatten().map(Cow::into_owned);
+                sas.chain(policies).collect::<Vec<_>>()
+            });
+            whys.collect::<Vec<String>>().join("; ")
+        };
+        let mut for_vrf = policy(17, Out, TO, &[8]);
+        for_vrf.config.selector.ifindex = 5;
+        let both = vec![policy(9, Out, TO, &[7]), for_vrf];
+        let mut model = model(vec![sa(1, TO, 7), selects(5, sa(2, TO, 8))], both);
+        // Whatever the interface is, an SA for it alone stays.
+        assert_eq!(taken(&model), (vec![1], vec![9]));
+        assert!(whys(&model).contains("its selector names an interface"), "{}", whys(&model));
+        assert!(model.set_vrfs(Vrfs::with("red", 5, [198, 51, 100, 1].into())));
+        assert_eq!(taken(&model), (vec![1], vec![9]));
+        for why in ["it is in the VRF red", "it is for the VRF red"] {
+            assert!(whys(&model).contains(why), "{}", whys(&model));
+        }
+        assert!(!model.set_vrfs(Vrfs::with("red", 5, [198, 51, 100, 1].into())));
+        // By the address of an end.
+        assert!(model.set_vrfs(Vrfs::with("blue", 6, HERE)));
+        assert_eq!(taken(&model), (vec![], vec![]));
+        assert!(whys(&model).contains("it is in the VRF blue"), "{}", whys(&model));
     }
 
     #[test]

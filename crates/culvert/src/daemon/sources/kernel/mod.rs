@@ -35,6 +35,7 @@ mod touch;
 mod why;
 mod write_back;
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::net::IpAddr;
@@ -50,6 +51,7 @@ use self::choice::Choice;
 pub use self::firewall::{Watch as FirewallWatch, look as firewalls};
 use self::model::{Link, Model, Place, SaKey, Side};
 use self::published::{Hand, Published};
+use self::why::policy as reason;
 use super::{Merge, SaRules};
 use crate::daemon::clock::now;
 use crate::daemon::texts::spi_text;
@@ -97,6 +99,8 @@ pub struct KernelSource {
     judged_by: BTreeSet<u32>,
     /// The packets that outbound policies had when their use time was moved last.
     policy_uses: HashMap<u32, u64>,
+    /// Why policies stay that would be taken with their SAs.
+    policy_whys: HashMap<u32, Cow<'static, str>>,
     /// When it was served last.
     served_at: Instant,
     /// Until when the kernel's use of an SA does not count against it: it took over while this thread hung.
@@ -140,6 +144,7 @@ impl KernelSource {
             marks,
             judged_by: BTreeSet::new(),
             policy_uses: HashMap::new(),
+            policy_whys: HashMap::new(),
             served_at: Instant::now(),
             lenient_until: Instant::now(),
             is_stopping: false,
@@ -335,10 +340,26 @@ impl KernelSource {
         }
     }
 
+    /// Why Linux carries a policy out, if it does.
+    fn why_policy_stays(&self, index: u32) -> Option<Cow<'static, str>> {
+        if self.published.hand(index)? == Hand::Culvert {
+            return None;
+        }
+        let policy = self.model.policy(index)?;
+        let why = match self.is_taken_alone(policy) {
+            Some(_) => choice::policy_reason(&self.model, index),
+            None => self.policy_whys.get(&index).cloned(),
+        };
+        let has_mark = policy.config.mark.mask != 0;
+        let why = why.or_else(|| has_mark.then_some(reason::MARK.into()));
+        Some(why.unwrap_or(reason::CROSSING.into()))
+    }
+
     fn policy_gone(&mut self, index: u32) {
         self.touched.extend(self.model.remove_policy(index));
         self.published.remove_policy(index);
         self.policy_uses.remove(&index);
+        self.policy_whys.remove(&index);
     }
 
     /// Decides about everything that something has happened to.
@@ -377,6 +398,10 @@ impl KernelSource {
             }
         }
         for (index, why) in choice.policies {
+            match &why {
+                Some(why) => _ = self.policy_whys.insert(index, why.clone()),
+                None => _ = self.policy_whys.remove(&index),
+            }
             let Some(policy) = self.model.policy(index) else { continue };
             let (config, is_taken) = (policy.config.clone(), self.is_taken_alone(policy));
             if is_taken.is_some() {

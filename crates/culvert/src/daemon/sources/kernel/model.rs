@@ -1,5 +1,6 @@
 //! What the kernel has: SAs and policies, and which of them belong together.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use super::firewall::Firewalls;
 use super::why::{Why, interface};
 use crate::daemon::sources::live::counters_of;
 use crate::daemon::sources::{Interface, Interfaces};
+use crate::daemon::vrfs::Vrfs;
 
 /// Which way an SA's packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +122,13 @@ pub struct SaKey {
     mark: (u32, u32),
 }
 
+impl SaKey {
+    /// The SPI.
+    pub fn spi(&self) -> u32 {
+        self.spi
+    }
+}
+
 impl From<&SaId> for SaKey {
     fn from(id: &SaId) -> SaKey {
         let mark = (id.mark.value, id.mark.mask);
@@ -136,6 +145,7 @@ pub struct Model {
     local: HashSet<IpAddr>,
     firewalls: Firewalls,
     interfaces: Interfaces,
+    vrfs: Vrfs,
 }
 
 /// SAs and policies that are to be decided about together.
@@ -170,6 +180,18 @@ impl Model {
         has_changed
     }
 
+    /// Sets what is in VRFs; whether that is another than before.
+    pub fn set_vrfs(&mut self, vrfs: Vrfs) -> bool {
+        let has_changed = self.vrfs != vrfs;
+        self.vrfs = vrfs;
+        has_changed
+    }
+
+    /// What is in VRFs.
+    pub fn vrfs(&self) -> &Vrfs {
+        &self.vrfs
+    }
+
     /// Sets the XFRM interfaces.
     pub fn set_interfaces(&mut self, interfaces: Interfaces) {
         self.interfaces = interfaces;
@@ -182,14 +204,15 @@ impl Model {
     }
 
     /// Why what has an `if_id` stays with the kernel, if its interface keeps it there.
-    pub fn without_interface(&self, if_id: u32) -> Option<&'static str> {
+    pub fn without_interface(&self, if_id: u32) -> Option<Cow<'static, str>> {
         match self.interfaces.by_if_id.get(&if_id) {
             _ if if_id == 0 => None,
             Some(Interface::Up) => None,
-            Some(Interface::Down) => Some(interface::DOWN),
-            Some(Interface::Enslaved) => Some(interface::ENSLAVED),
-            None if self.interfaces.is_any_external => Some(interface::EXTERNAL),
-            None => Some(interface::MISSING),
+            Some(Interface::Down) => Some(interface::DOWN.into()),
+            Some(Interface::Vrf(name)) => Some(interface::in_vrf(name).into()),
+            Some(Interface::Enslaved) => Some(interface::ENSLAVED.into()),
+            None if self.interfaces.is_any_external => Some(interface::EXTERNAL.into()),
+            None => Some(interface::MISSING.into()),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The kernel's databases as a source of the daemon's.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -17,6 +18,7 @@ use super::{FirewallWatch, KernelSource, bypass};
 use crate::daemon::clock::now;
 use crate::daemon::sources::{Interfaces, LeftSa, Merge, SaChange, SaStep, Source};
 use crate::daemon::texts::spi_text;
+use crate::daemon::vrfs::Vrfs;
 
 /// How long what has passed to Linux may still be under way then.
 const LENIENT: Duration = Duration::from_secs(2);
@@ -176,8 +178,9 @@ impl Source for KernelSource {
         self.judged_by.clone()
     }
 
-    fn set_local(&mut self, local: HashSet<IpAddr>) {
-        if self.model.set_local(local) {
+    fn set_local(&mut self, local: HashSet<IpAddr>, vrfs: Vrfs) {
+        let has_changed = self.model.set_local(local);
+        if self.model.set_vrfs(vrfs) || has_changed {
             self.touched.extend(self.model.links());
         }
     }
@@ -210,6 +213,10 @@ impl Source for KernelSource {
             why: known.why.as_ref().map(ToString::to_string).unwrap_or_default(),
         })
         .collect()
+    }
+
+    fn why_left(&self, policy: u32) -> Option<String> {
+        self.why_policy_stays(policy).map(Cow::into_owned)
     }
 
     /// Only what is left is told of anew: the rest is known here before the kernel knows.

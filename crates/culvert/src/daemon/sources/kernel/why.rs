@@ -25,7 +25,13 @@ pub enum Why {
     Mark,
     /// It belongs to an interface that is not taken.
     #[error("{0}")]
-    Interface(&'static str),
+    Interface(Cow<'static, str>),
+    /// It has an end, or is for packets, in a VRF, whose routes are not followed.
+    #[error("it is in the VRF {0}, which stays with the kernel")]
+    Vrf(String),
+    /// Its packets are those of one interface; whose those are is asked of policies alone.
+    #[error("its selector names an interface")]
+    Selector,
     /// Routes may ask for the mark, which culvert's do not.
     #[error("it has an if_id, and sets a mark")]
     SetMark,
@@ -61,21 +67,45 @@ pub mod interface {
     /// It is down.
     pub const DOWN: &str = "the XFRM interface with its if_id is down";
     /// Its routes are not followed.
-    pub const ENSLAVED: &str = "the XFRM interface with its if_id belongs to a VRF or the like";
+    pub const ENSLAVED: &str = "the XFRM interface with its if_id belongs to a bridge or the like";
+
+    /// Nor are those of a VRF.
+    pub fn in_vrf(name: &str) -> String {
+        format!(
+            "the XFRM interface with its if_id is in the VRF {name}, which stays with the kernel"
+        )
+    }
 }
 
 /// Why a policy stays with the kernel.
 pub mod policy {
-    /// Its templates cannot be carried.
-    pub const FAILURE: &str = "its templates are not carried";
+    use xfrm::Failure;
+
+    use super::Why;
+    use crate::daemon::texts::spi_text;
+
+    /// It cannot be carried.
+    pub fn failed(failure: &Failure) -> String {
+        format!("it is not carried: {failure}")
+    }
     /// It is for a mark.
     pub const MARK: &str = "it is for packets with a mark";
+    /// It is for a VRF.
+    pub fn of_vrf(name: &str) -> String {
+        format!("it is for the VRF {name}, which stays with the kernel")
+    }
     /// Another policy with its `if_id` stays: one encryptor has what is routed to the interface.
     pub const TOGETHER: &str = "another outbound policy with its if_id stays with the kernel";
     /// A template may be left out.
     pub const OPTIONAL: &str = "a template is optional";
     /// A template has no SA.
     pub const NO_SA: &str = "a template has no SA";
-    /// One of the SAs stays with the kernel.
+    /// One of the SAs stays with the kernel for another policy's sake.
     pub const SA: &str = "an SA of it stays with the kernel";
+    /// One of the SAs stays with the kernel.
+    pub fn sa(spi: u32, why: &Why) -> String {
+        format!("its SA {} stays with the kernel: {why}", spi_text(spi))
+    }
+    /// It will be taken with its SAs, or has been and goes back.
+    pub const CROSSING: &str = "its SAs are on their way between the kernel and the fast path";
 }
