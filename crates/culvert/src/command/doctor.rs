@@ -15,6 +15,7 @@ mod ports;
 mod processes;
 #[cfg(test)]
 mod rows;
+mod taken;
 
 use std::error::Error;
 use std::io::IsTerminal;

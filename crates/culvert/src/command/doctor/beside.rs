@@ -1,9 +1,8 @@
 //! Checks of culvert beside a kernel that owns SAs and policies (`source = "kernel"`).
 
-use std::collections::BTreeMap;
-
 use super::facts::{Facts, KernelEsp};
 use super::finding::Finding;
+use super::taken;
 use crate::config::{Firewall, SourceChoice};
 use crate::report::{Policy, Sa};
 
@@ -17,8 +16,10 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     findings.push(firewall(facts));
     findings.extend(barriers(facts));
     if let Some(Ok(running)) = &facts.instance.daemon {
-        findings.extend(sas(facts, &running.sas));
-        findings.extend(policies(&running.policies));
+        findings.extend(weak(&running.sas));
+        findings.extend(without_window(&facts.instance.name, &running.sas));
+        findings.extend(blocks(facts, &running.policies));
+        findings.extend(taken::check(&running.sas, &running.policies));
     }
     findings
 }
@@ -97,110 +98,99 @@ fn barriers(facts: &Facts) -> Option<Finding> {
     })
 }
 
-/// SAs that the kernel has, by reason, and those that anybody can replay packets of.
-fn sas(facts: &Facts, sas: &[Sa]) -> Vec<Finding> {
-    let check = "beside";
-    let name = &facts.instance.name;
-    let mut left: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for sa in sas.iter().filter(|sa| sa.placement == "kernel") {
-        left.entry(sa.why.as_deref().unwrap_or_default()).or_default().push(&sa.spi);
-    }
-    let count: usize = left.values().map(Vec::len).sum();
-    let mut findings: Vec<Finding> = left
-        .iter()
-        .map(|(why, spis)| {
-            let seen = format!("{} in the kernel: {why}", several(spis, "SA", "SAs"));
-            Finding::warning(check, seen, "they work, at the kernel's speed", mend(why))
-        })
-        .collect();
-    if findings.is_empty() {
-        findings.push(Finding::ok(check, format!("all {} SAs are in the fast path", sas.len())));
-    } else {
-        let seen = format!("{} of {} SAs are in the fast path", sas.len() - count, sas.len());
-        findings.insert(0, Finding::ok(check, seen));
-    }
-    let open = sas.iter().filter(|sa| sa.replay_window == 0 && sa.received_seq > 0);
-    let open: Vec<&str> = open.map(|sa| sa.spi.as_str()).collect();
-    if !open.is_empty() {
-        findings.push(Finding::warning(
-            check,
-            format!("{} replay window 0", several(&open, "SA with", "SAs with")),
+/// SAs by algorithms that are broken, whoever works on them.
+fn weak(sas: &[Sa]) -> Option<Finding> {
+    let weak = sas.iter().filter(|sa| !sa.weak.is_empty());
+    let weak: Vec<String> =
+        weak.map(|sa| format!("{} {}", sa.spi, sa.weak.join(" and "))).collect();
+    (!weak.is_empty()).then(|| {
+        Finding::warning(
+            "algorithms",
+            format!("{} weak algorithms: {}", several(weak.len(), "SA with", "SAs with"), shown(&weak)),
+            "who records packets may read them, or make some up",
+            "set esp_proposals = aes128gcm16 for the child in swanctl.conf, at both ends, then rekey it",
+        )
+    })
+}
+
+/// Inbound SAs that anybody can replay packets of.
+fn without_window(name: &str, sas: &[Sa]) -> Option<Finding> {
+    let is_inbound = |sa: &&Sa| sa.direction.as_deref() == Some("in");
+    let is_checked = |sa: &&Sa| matches!(sa.protocol.as_str(), "esp" | "ah");
+    let open = sas.iter().filter(is_checked).filter(is_inbound).filter(|sa| sa.replay_window == 0);
+    let open: Vec<String> = open.map(|sa| sa.spi.clone()).collect();
+    (!open.is_empty()).then(|| {
+        Finding::warning(
+            "replay",
+            format!(
+                "{} replay window 0: {}",
+                several(open.len(), "SA with", "SAs with"),
+                shown(&open)
+            ),
             "whoever records packets can send them again, and they are taken",
             format!(
                 "set replay_window = 32 or more for the child in swanctl.conf, then rekey it; \
                  culvert sa --name {name}"
             ),
-        ));
-    }
-    findings
-}
-
-/// Policies that Linux carries out.
-fn policies(policies: &[Policy]) -> Option<Finding> {
-    let left = policies.iter().filter(|policy| policy.action == "leave");
-    let left: Vec<String> =
-        left.map(|p| format!("{} ({} {} > {})", p.index, p.direction, p.src, p.dst)).collect();
-    let left: Vec<&str> = left.iter().map(String::as_str).collect();
-    (!left.is_empty()).then(|| {
-        Finding::warning(
-            "beside",
-            format!("{} left to Linux", several(&left, "policy", "policies")),
-            "an SA of theirs stays with the kernel or is not there yet, or they have a mark or an if_id that is not taken",
-            "see the SAs above; where there is none: swanctl --initiate --child CHILD",
         )
     })
 }
 
-/// How many there are, and the first of them.
-fn several(names: &[&str], one: &str, many: &str) -> String {
-    let word = if names.len() == 1 { one } else { many };
-    let shown = names.iter().take(SHOWN).copied().collect::<Vec<_>>().join(", ");
+/// Policies that block, and that nobody may want any more: what an IKE daemon has left that ended without order.
+fn blocks(facts: &Facts, policies: &[Policy]) -> Vec<Finding> {
+    let is_ike_there = !facts.programs.running.is_empty();
+    let blocks = policies.iter().filter(|policy| policy.action == "block");
+    let found = blocks.filter_map(|policy| {
+        let hidden = policies.iter().find(|other| is_hidden(other, policy));
+        let why = match hidden {
+            Some(other) => format!(
+                "policy {} would protect the same packets, and comes after it: they are dropped",
+                other.index
+            ),
+            None if is_ike_there => return None,
+            None => {
+                "no IKE daemon runs here that could want it, and the packets are dropped".into()
+            }
+        };
+        let Policy { index, direction, src, dst, .. } = policy;
+        Some(Finding::warning(
+            "block",
+            format!("policy {index} blocks {direction} {src} > {dst}"),
+            why,
+            format!("if nobody wants it: ip xfrm policy delete dir {direction} index {index}"),
+        ))
+    });
+    found.collect()
+}
+
+/// Whether a policy that asks for protection never gets a packet because of another one of its selector.
+fn is_hidden(policy: &Policy, block: &Policy) -> bool {
+    let asks = policy.action == "protect" || policy.action == "leave";
+    let selector = |p: &Policy| {
+        (p.direction.clone(), p.src.clone(), p.dst.clone(), p.protocol.clone(), p.dev.clone())
+    };
+    let scope = |p: &Policy| (p.mark.clone(), p.if_id);
+    asks && policy.priority >= block.priority
+        && selector(policy) == selector(block)
+        && scope(policy) == scope(block)
+}
+
+fn several(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+/// The first of them.
+fn shown(names: &[String]) -> String {
     let more = if names.len() > SHOWN { ", …" } else { "" };
-    format!("{} {word} ({shown}{more})", names.len())
+    format!("{}{more}", names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", "))
 }
 
 /// Most of a kind that a finding names.
 const SHOWN: usize = 4;
 
-/// What has an SA taken, by the reason why it is not.
-fn mend(why: &str) -> &'static str {
-    const MENDS: [(&str, &str); 16] = [
-        ("firewall = \"bypass\"", "remove the chain, or set firewall = \"bypass\" in [kernel]"),
-        ("allow_weak", "propose AES-GCM; or set crypto.allow_weak = true"),
-        ("offload", "set hw_offload = no for the child in swanctl.conf, and rekey it"),
-        (
-            "sets a mark",
-            "leave set_mark_in and set_mark_out of the child in swanctl.conf, and rekey it",
-        ),
-        ("is down", "ip link set NAME up"),
-        ("VRF", "ip link set NAME nomaster"),
-        (
-            "no XFRM interface here",
-            "ip link add NAME type xfrm dev DEV if_id ID; culvert sa shows the id",
-        ),
-        (
-            "another outbound policy",
-            "culvert policy; swanctl --initiate --child CHILD where one has no SA",
-        ),
-        ("mark", "leave mark_in and mark_out of the child in swanctl.conf, and rekey it"),
-        ("optional", "set ipcomp = no for the child; for ip xfrm: level required"),
-        ("no policy asks", "ip xfrm policy; a policy's template has to name it"),
-        ("has no SA", "swanctl --initiate --child CHILD"),
-        ("address of this host", "ip address; the SA's ends have to be here and elsewhere"),
-        ("encrypts by it, too", "nothing: it is tried again within 30 s"),
-        (
-            "tunnel and transport mode",
-            "set mode = tunnel for the child in swanctl.conf, and rekey it",
-        ),
-        ("culvert stops", "nothing: culvert ends"),
-    ];
-    let found = MENDS.iter().find(|(words, _)| why.contains(words));
-    found.map_or("culvert sa shows it; docs/beside-the-kernel.md, Not taken", |(_, mend)| mend)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Running, healthy, healthy_daemon, sa};
+    use super::super::facts::{IkeProcess, Running, healthy, healthy_daemon, sa};
     use super::super::finding::Outcome::{Ok as Fine, Problem, Warning};
     use super::super::rows::{Row, assert_rows};
     use super::*;
@@ -221,6 +211,16 @@ mod tests {
         running.sas = vec![sa(None), sa(None)];
         facts.instance.daemon = Some(Ok(running));
         facts.instance.daemon.as_mut().unwrap().as_mut().unwrap()
+    }
+
+    fn policy(index: u32, action: &str, priority: u32) -> Policy {
+        let (src, dst) = ("10.1.0.0/24".into(), "10.2.0.0/24".into());
+        let (direction, action) = ("out".into(), action.into());
+        Policy { index, direction, src, dst, action, priority, ..Policy::default() }
+    }
+
+    fn charon() -> IkeProcess {
+        IkeProcess { name: "charon".into(), pid: 7, socket: None }
     }
 
     #[test]
@@ -268,43 +268,32 @@ mod tests {
                 Warning,
                 &["passes it by"],
             ),
-            (|f| _ = running(f), "beside", Fine, &["all 2 SAs are in the fast path"]),
             (
-                |f| running(f).sas.push(sa(Some("a device has it (offload)"))),
-                "beside",
+                |f| running(f).sas[0].weak = vec!["3DES".into(), "MD5".into()],
+                "algorithms",
                 Warning,
-                &["1 SA (0x00001000) in the kernel: a device has it", "hw_offload = no"],
+                &["1 SA with weak algorithms: 0x00001000 3DES and MD5", "aes128gcm16"],
+            ),
+            (
+                |f| running(f).sas[0].replay_window = 0,
+                "replay",
+                Warning,
+                &["1 SA with replay window 0: 0x00001000", "replay_window = 32"],
+            ),
+            (
+                |f| running(f).policies = vec![policy(8, "block", 9)],
+                "block",
+                Warning,
+                &["policy 8 blocks out", "no IKE daemon", "ip xfrm policy delete dir out index 8"],
             ),
             (
                 |f| {
-                    let why = "no XFRM interface here has its if_id";
-                    running(f).sas.push(sa(Some(why)));
-                    running(f).sas.push(sa(Some(why)));
+                    running(f).policies = vec![policy(8, "block", 9), policy(16, "protect", 9)];
+                    f.programs.running = vec![charon()];
                 },
-                "beside",
+                "block",
                 Warning,
-                &["no XFRM interface here has its if_id", "ip link add NAME type xfrm"],
-            ),
-            (
-                |f| running(f).sas.push(sa(Some("it has an if_id, and sets a mark"))),
-                "beside",
-                Warning,
-                &["set_mark_in"],
-            ),
-            (
-                |f| running(f).sas.push(sa(Some("something else"))),
-                "beside",
-                Warning,
-                &["something else", "culvert sa"],
-            ),
-            (
-                |f| {
-                    let sa = &mut running(f).sas[0];
-                    (sa.replay_window, sa.received_seq) = (0, 7);
-                },
-                "beside",
-                Warning,
-                &["replay window 0", "replay_window = 32"],
+                &["policy 16 would protect the same packets", "index 8"],
             ),
             (
                 |f| {
@@ -321,8 +310,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_as_it_should_be_is_no_finding() {
+        let mut facts = healthy();
+        let running = running(&mut facts);
+        // An outbound SA needs no window, and one that is of an IKE daemon blocks in order.
+        running.sas[0].direction = Some("out".into());
+        running.sas[0].replay_window = 0;
+        running.policies = vec![policy(8, "block", 9), policy(16, "protect", 5)];
+        facts.programs.running = vec![charon()];
+        let found = check(&facts);
+        let checks: Vec<&str> = found.iter().map(|f| f.check.as_str()).collect();
+        for check in ["algorithms", "replay", "block"] {
+            assert!(!checks.contains(&check), "{found:#?}");
+        }
+    }
+
+    #[test]
     fn many_are_counted() {
-        let names = ["1", "2", "3", "4", "5"];
-        assert_eq!(several(&names, "SA", "SAs"), "5 SAs (1, 2, 3, 4, …)");
+        let names = ["1", "2", "3", "4", "5"].map(String::from);
+        assert_eq!(several(5, "SA", "SAs"), "5 SAs");
+        assert_eq!(shown(&names), "1, 2, 3, 4, …");
+        assert_eq!(shown(&names[..2]), "1, 2");
     }
 }

@@ -60,15 +60,30 @@ impl Finding {
     }
 }
 
+/// Most of one fate in a row that are shown to people.
+const ALIKE: usize = 8;
+
 /// The findings for people: a line each, with the reasons below those that are not well, and the
-/// sum at the end.
+/// sum at the end. Of many in a row that differ in nothing but what was seen, the first.
 pub fn text(findings: &[Finding], colour: bool) -> String {
     let width = findings.iter().map(|f| f.check.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
-    for finding in findings {
+    let fate = |f: &Finding| (f.check.clone(), f.result, f.why.clone(), f.next.clone());
+    for alike in findings.chunk_by(|a, b| fate(a) == fate(b)) {
+        let Some(finding) = alike.first() else { continue };
         let marker = marker(finding.result, colour);
-        // Writing to a string does not fail.
-        let _ = writeln!(out, "{marker}  {:<width$}  {}", finding.check, below(&finding.seen));
+        for finding in alike.iter().take(ALIKE) {
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "{marker}  {:<width$}  {}", finding.check, below(&finding.seen));
+        }
+        if alike.len() > ALIKE {
+            let more = alike.len() - ALIKE;
+            let _ = writeln!(
+                out,
+                "{marker}  {:<width$}  ... and {more} more like these",
+                finding.check
+            );
+        }
         for (label, line) in [("why", &finding.why), ("next", &finding.next)] {
             if let Some(line) = line {
                 let _ = writeln!(out, "        {label:<4}  {}", below(line));
@@ -122,6 +137,18 @@ mod tests {
                         FAIL  tun       missing\n              really\n        why   needed\n        \
                         next  mknod\n\n1 ok, 1 warning, 1 problem";
         assert_eq!(text(&some(), false), expected);
+    }
+
+    #[test]
+    fn many_of_one_fate_are_one_paragraph() {
+        let of = |n| Finding::warning("sa", format!("number {n}"), "slow", "mend");
+        let shown = text(&(0..ALIKE + 3).map(of).collect::<Vec<_>>(), false);
+        assert_eq!(shown.matches("number").count(), ALIKE);
+        assert_eq!((shown.matches("why").count(), shown.matches("mend").count()), (1, 1));
+        assert!(shown.contains("... and 3 more like these\n        why   slow"), "{shown}");
+        assert!(shown.ends_with("11 warnings, 0 problems"), "{shown}");
+        let other = Finding::ok("sa", "number 0");
+        assert_eq!(text(&[of(1), other, of(2)], false).matches("slow").count(), 2);
     }
 
     #[test]

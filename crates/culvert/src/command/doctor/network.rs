@@ -22,7 +22,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
         ));
         return findings;
     }
-    findings.extend(rules(network, &tun));
+    findings.extend(rules(network, &tun, facts.is_beside_kernel()));
     findings.extend(table(network, &tun));
     findings
 }
@@ -113,15 +113,18 @@ fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
 /// strongSwan's rule and table.
 const STRONGSWAN: u32 = 220;
 
-/// Routing rules that interfere with culvert's.
-fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
+/// Routing rules that interfere with culvert's. Beside a kernel, packets of VRFs are led past these in any case.
+fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Finding> {
     let check = "rules";
     let ours = tun.rule_preference;
     let why = |rule: &Rule| {
         if rule.priority < ours {
+            let fate = match is_beside_kernel {
+                true => "and the kernel encrypts by SAs that the fast path has",
+                false => "in clear unless the guard stops it",
+            };
             format!(
-                "it comes before culvert's rule {ours}: what it routes goes past culvert, in clear \
-                 unless the guard stops it"
+                "it comes before culvert's rule {ours}: what it routes goes past culvert, {fate}"
             )
         } else if rule.priority == ours {
             "it has the preference of culvert's rule: which is first depends on the start"
@@ -139,6 +142,7 @@ fn rules(network: &Network, tun: &TunConfig) -> Vec<Finding> {
         // 0 is Linux's own, for addresses of this host.
         .filter(|rule| (1..STRONGSWAN).contains(&rule.priority))
         .filter(|rule| !is_own_rule(rule, tun) && rule.action != RuleAction::Nop)
+        .filter(|rule| !(rule.l3mdev && is_beside_kernel))
         .map(|rule| {
             let (family, flag) = match rule.family {
                 Family::V4 => ("IPv4", ""),
@@ -225,7 +229,7 @@ fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
 mod tests {
     use mirror::{NextHop, Prefix, Route};
 
-    use super::super::facts::healthy;
+    use super::super::facts::{healthy, healthy_daemon};
     use super::super::finding::Outcome;
     use super::*;
 
@@ -299,6 +303,21 @@ mod tests {
                 assert_eq!(finding.seen, format!("IPv4 rule {priority}: from all lookup 100"));
             }
         }
+    }
+
+    #[test]
+    fn beside_a_kernel_rules_of_vrfs_do_not_matter_and_others_do() {
+        let mut facts = healthy();
+        facts.instance.daemon = Some(Ok(healthy_daemon()));
+        if let Some(Ok(running)) = &mut facts.instance.daemon {
+            running.status.source = "kernel".into();
+        }
+        facts.network.rules = vec![Rule { l3mdev: true, table: 0, ..rule(100) }, our_rule()];
+        assert!(not_well(check(&facts), "rules").is_empty());
+        facts.network.rules.push(rule(101));
+        let found = not_well(check(&facts), "rules");
+        assert!(found[0].why.as_ref().unwrap().contains("the kernel encrypts"), "{found:#?}");
+        assert!(found[0].next.as_ref().unwrap().contains("ip rule del pref 101"));
     }
 
     #[test]
