@@ -14,7 +14,7 @@ from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture
 from lab.inject import Injector, ether, ipv4_checksum
-from lab.random_policies import NEAR_HOSTS, OWN, SAS, TCP, UDP, packets, policies
+from lab.random_policies import SAS, TCP, UDP, UNIVERSES, packets, policies
 from lab.xfrm import batch, key
 
 #: Packets to each set of policies.
@@ -24,21 +24,26 @@ PACKETS = 60
 OUT, IN = 0x100, 0x200
 ICV_LEN = 16
 
+#: The outer tunnel is IPv4 for either family inside.
+ENDS = (t.WAN_A4, t.WAN_B4)
 
-def state(src, dst, spi, number):
+
+def state(src, dst, spi, number, universe):
+    # Without it the SA is for packets of the outer family alone.
+    flag = "flag af-unspec" if universe.family == 6 else ""
     return (
         f"xfrm state add src {src} dst {dst} proto esp spi {spi:#x} reqid {number} mode tunnel replay-window 32 "
-        f'enc "ecb(cipher_null)" "" auth-trunc "hmac(sha256)" {key(32, spi)} 128'
+        f'{flag} enc "ecb(cipher_null)" "" auth-trunc "hmac(sha256)" {key(32, spi)} 128'
     )
 
 
-def lines(chosen):
+def lines(chosen, universe):
     """The lines for `ip -batch` that install SAs and a set of policies."""
     for number in range(1, SAS + 1):
-        yield state(t.WAN_A4, t.WAN_B4, OUT + number, number)
-        yield state(t.WAN_B4, t.WAN_A4, IN + number, number)
+        yield state(*ENDS, OUT + number, number, universe)
+        yield state(*ENDS[::-1], IN + number, number, universe)
     for policy in chosen:
-        ends = (t.WAN_A4, t.WAN_B4) if policy.direction == "out" else (t.WAN_B4, t.WAN_A4)
+        ends = ENDS if policy.direction == "out" else ENDS[::-1]
         template = f"tmpl src {ends[0]} dst {ends[1]} proto esp reqid {policy.sa} mode tunnel" if policy.sa else ""
         yield (
             f"xfrm policy add {policy.selector()} dir {policy.direction} priority {policy.priority} "
@@ -53,18 +58,40 @@ def ipv4(src, dst, protocol, body):
     return bytes(header) + body
 
 
+def ipv6(src, dst, protocol, body):
+    header = struct.pack("!IHBB", 6 << 28, len(body), protocol, 64)
+    return header + ipaddress.ip_address(src).packed + ipaddress.ip_address(dst).packed + body
+
+
+def is_v6(packet):
+    return ":" in packet.src
+
+
+def udp6(packet, body):
+    """UDP over IPv6, which has to have a checksum (RFC 8200, section 8.1)."""
+    length = 8 + len(body)
+    pseudo = ipaddress.ip_address(packet.src).packed + ipaddress.ip_address(packet.dst).packed
+    pseudo += struct.pack("!IxxxB", length, UDP)
+    header = struct.pack("!HHHH", *packet.ports, length, 0)
+    odd = b"\0" * (length % 2)
+    return header[:6] + struct.pack("!H", ipv4_checksum(pseudo + header + body + odd) or 0xFFFF)
+
+
 def inner(packet, tag):
     """The IP packet, with its number in it."""
     body = b"TAG%06d." % tag
-    if packet.protocol == UDP:
+    if packet.protocol == UDP and is_v6(packet):
+        upper = udp6(packet, body)
+    elif packet.protocol == UDP:
         upper = struct.pack("!HHHH", *packet.ports, 8 + len(body), 0)
     elif packet.protocol == TCP:
         # A segment of no connection; nobody looks at its checksum on the way.
         upper = struct.pack("!HHIIBBHHH", *packet.ports, tag, 0, 0x50, 0x10, 100, 0, 0)
     else:
         # An echo reply: the gateway itself does not answer it.
-        upper = struct.pack("!BBHI", 0, 0, 0, tag)
-    return ipv4(packet.src, packet.dst, packet.protocol, upper + body)
+        upper = struct.pack("!BBHI", 129 if is_v6(packet) else 0, 0, 0, tag)
+    make = ipv6 if is_v6(packet) else ipv4
+    return make(packet.src, packet.dst, packet.protocol, upper + body)
 
 
 def sealed(packet, tag, sequence):
@@ -72,7 +99,8 @@ def sealed(packet, tag, sequence):
     spi = IN + packet.sa
     text = inner(packet, tag)
     pad = -(len(text) + 2) % 4
-    body = struct.pack("!II", spi, sequence) + text + bytes(range(1, pad + 1)) + bytes([pad, 4])
+    next_header = 41 if is_v6(packet) else 4
+    body = struct.pack("!II", spi, sequence) + text + bytes(range(1, pad + 1)) + bytes([pad, next_header])
     secret = bytes.fromhex(key(32, spi)[2:])
     icv = hmac.digest(secret, body, hashlib.sha256)[:ICV_LEN]
     return ipv4(t.WAN_B4, t.WAN_A4, 50, body + icv)
@@ -81,8 +109,9 @@ def sealed(packet, tag, sequence):
 class Runner:
     """Sends packets and sees where they come out."""
 
-    def __init__(self, bed):
+    def __init__(self, bed, universe):
         self.net = net = bed.net
+        self.universe = universe
         self.client = Injector(net.client, "eth0")
         self.wire = Injector(net.mid, "west")
         self.macs = {
@@ -91,8 +120,9 @@ class Runner:
         }
         self.listeners = []
         for port in (7001, 7002, 9000):
-            sock = net.gwa.host.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sock.bind((OWN, port))
+            family = socket.AF_INET if universe.family == 4 else socket.AF_INET6
+            sock = net.gwa.host.socket(family, socket.SOCK_DGRAM)
+            sock.bind((universe.own, port))
             sock.setblocking(False)
             self.listeners.append(sock)
 
@@ -128,7 +158,7 @@ class Runner:
         return [
             found.get(number, "nothing")
             for number, packet in enumerate(chosen)
-            if packet.dst != OWN or packet.protocol == UDP
+            if packet.dst != self.universe.own or packet.protocol == UDP
         ]
 
     def note(self, found, data, where, tag, chosen, ways):
@@ -144,24 +174,25 @@ def flush(net):
         net.gwa.host.ip("xfrm", what, "flush")
 
 
-@pytest.mark.sample
-def test_same_outcome_for_every_packet(bed, request):
+@pytest.mark.parametrize("family", [pytest.param(4, marks=pytest.mark.sample), 6])
+def test_same_outcome_for_every_packet(bed, request, family):
     """Random policies (in, out, fwd; protect, bypass, block; overlapping, with ties) treat random packets the same with
     culvert as without: out by which SPI, in clear, delivered, or nowhere."""
-    net = bed.make()
+    net, universe = bed.make(), UNIVERSES[family]
     seed, sets = (request.config.getoption(name) for name in ("--random-seed", "--random-sets"))
     # Only the gateway under test has a say, and everybody is where he is looked for.
-    net.gwb.host.sysctl("net.ipv4.ip_forward", 0)
-    for address in NEAR_HOSTS:
+    for address in universe.near_hosts:
         net.gwa.host.ip("neigh", "replace", address, "lladdr", net.client.mac("eth0"), "dev", "lan")
-    net.client.sysctl("net.ipv4.ip_forward", 0)
+    for host in (net.gwb.host, net.client):
+        host.sysctl("net.ipv4.ip_forward", 0)
+        host.sysctl("net.ipv6.conf.all.forwarding", 0)
     # The same numbers come again with each set of policies, under new SAs; and packets are to be refused.
     bed.is_judged = False
-    runner = Runner(bed)
+    runner = Runner(bed, universe)
     cases = []
     for number in range(sets):
         dice = random.Random(f"{seed} {number}")
-        cases.append((policies(dice), list(packets(dice, PACKETS))))
+        cases.append((policies(dice, universe), list(packets(dice, universe, PACKETS))))
     alone = [with_policies(bed, runner, case, number) for number, case in enumerate(cases)]
     ends = {outcome for outcomes in alone for outcome in outcomes}
     assert {"nothing", "clear", "delivered", "local"} < ends and any("esp" in end for end in ends), ends
@@ -170,7 +201,7 @@ def test_same_outcome_for_every_packet(bed, request):
     wrong = []
     for number, case in enumerate(cases):
         with_culvert = with_policies(bed, runner, case, sets + number)
-        seen = [p for p in case[1] if p.dst != OWN or p.protocol == UDP]
+        seen = [p for p in case[1] if p.dst != universe.own or p.protocol == UDP]
         wrong += [
             f"set {number}: {packet}: {was!r} without culvert, {now!r} with it"
             for packet, was, now in zip(seen, alone[number], with_culvert)
@@ -185,7 +216,7 @@ def with_policies(bed, runner, case, number):
     """The outcomes of a set's packets."""
     chosen, sent = case
     flush(bed.net)
-    batch(bed.net.gwa.host, *lines(chosen))
+    batch(bed.net.gwa.host, *lines(chosen, runner.universe))
     if bed.beside() and bed.beside()[0].daemon.alive():
         daemon = bed.beside()[0].daemon
         wait_for("culvert to know the policies", lambda: len(daemon.json("policy")) == len(chosen), timeout=10)

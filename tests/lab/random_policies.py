@@ -3,16 +3,35 @@ shadow each other, and that packets hit them."""
 
 from dataclasses import dataclass
 
-#: Prefixes of either site, the wide ones first.
-NEAR = ("10.1.0.0/24", "10.1.0.8/29", "10.1.0.10/32")
-FAR = ("10.2.0.0/24", "10.2.0.8/29", "10.2.0.10/32")
-NEAR_HOSTS = ("10.1.0.10", "10.1.0.11", "10.1.0.20")
-FAR_HOSTS = ("10.2.0.10", "10.2.0.11", "10.2.0.20")
-#: Of the gateway itself.
-OWN = "10.1.0.1"
 
-UDP, TCP, ICMP = 17, 6, 1
-PROTOCOLS = {UDP: "udp", TCP: "tcp", ICMP: "icmp"}
+@dataclass(frozen=True)
+class Universe:
+    """The prefixes of either site, the wide ones first, and the hosts of one family."""
+
+    family: int
+    near: tuple
+    far: tuple
+    near_hosts: tuple
+    far_hosts: tuple
+    #: Of the gateway itself.
+    own: str
+    icmp: int
+    icmp_name: str
+
+
+V4 = Universe(
+    4, ("10.1.0.0/24", "10.1.0.8/29", "10.1.0.10/32"), ("10.2.0.0/24", "10.2.0.8/29", "10.2.0.10/32"),
+    ("10.1.0.10", "10.1.0.11", "10.1.0.20"), ("10.2.0.10", "10.2.0.11", "10.2.0.20"), "10.1.0.1", 1, "icmp",
+)  # fmt: skip
+V6 = Universe(
+    6, ("2001:db8:1::/64", "2001:db8:1::10/125", "2001:db8:1::10/128"),
+    ("2001:db8:2::/64", "2001:db8:2::10/125", "2001:db8:2::10/128"),
+    ("2001:db8:1::10", "2001:db8:1::11", "2001:db8:1::20"),
+    ("2001:db8:2::10", "2001:db8:2::11", "2001:db8:2::20"), "2001:db8:1::1", 58, "ipv6-icmp",
+)  # fmt: skip
+UNIVERSES = {universe.family: universe for universe in (V4, V6)}
+
+UDP, TCP = 17, 6
 PORTS = (7001, 7002)
 PRIORITIES = (100, 100, 200, 300)
 
@@ -48,15 +67,15 @@ class Packet:
     sa: int = 0
 
 
-def policies(random):
+def policies(random, universe):
     """A set of policies: (direction, selector) is unique, as it is in the kernel."""
     found = {}
     for direction in ("out", "fwd", "in"):
         for _ in range(random.randint(2, 6)):
             # What is forwarded out is judged by `fwd` too.
             outward = direction == "out" or direction == "fwd" and random.random() < 0.25
-            src, dst = (NEAR, FAR) if outward else (FAR, NEAR)
-            upper = random.choice(("", "", "proto udp", "proto tcp", "proto icmp"))
+            src, dst = (universe.near, universe.far) if outward else (universe.far, universe.near)
+            upper = random.choice(("", "", "proto udp", "proto tcp", f"proto {universe.icmp_name}"))
             if upper in ("proto udp", "proto tcp") and random.random() < 0.6:
                 upper += f" {random.choice(('sport', 'dport'))} {random.choice(PORTS)}"
             protects = random.random() < 0.6 and not (outward and direction == "fwd")
@@ -71,15 +90,15 @@ def policies(random):
     return list(found.values())
 
 
-def packets(random, count):
+def packets(random, universe, count):
     """Packets out of the client's site, and into it: in clear, and by each SA."""
     for _ in range(count):
         way = random.choice(("out", "in"))
-        near, far = random.choice(NEAR_HOSTS), random.choice(FAR_HOSTS)
+        near, far = random.choice(universe.near_hosts), random.choice(universe.far_hosts)
         if way == "in" and random.random() < 0.25:
-            near = OWN
+            near = universe.own
         src, dst = (near, far) if way == "out" else (far, near)
-        protocol = random.choice((UDP, UDP, TCP, ICMP))
+        protocol = random.choice((UDP, UDP, TCP, universe.icmp))
         ports = (random.choice((*PORTS, 9000)), random.choice((*PORTS, 9000)))
         sa = random.randint(0, SAS) if way == "in" else 0
         yield Packet(way, src, dst, protocol, ports, sa)
