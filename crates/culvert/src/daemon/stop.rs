@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use outcome::DropReason;
 use tracing::{error, info, warn};
 
 use super::Daemon;
@@ -45,6 +46,16 @@ impl Daemon {
         }
     }
 
+    /// Nobody can ask for them any more.
+    fn tell_drops(&self) {
+        let all = DropReason::ALL.iter().map(|reason| (reason, self.workers.dropped(*reason)));
+        let some = all.filter(|(_, count)| *count > 0);
+        let drops: Vec<String> = some.map(|(r, count)| format!("{} {count}", r.name())).collect();
+        if !drops.is_empty() {
+            info!("packets dropped in all: {}", drops.join(", "));
+        }
+    }
+
     /// Ends in order. SAs and policies that the IKE daemon still has stay in the vault for the next
     /// start, and so do their barriers. If there are none, nothing is left behind.
     pub(super) fn shut_down(mut self) {
@@ -55,6 +66,7 @@ impl Daemon {
             early.tear_down();
         }
         self.workers.stop();
+        self.tell_drops();
         if self.is_guarded()
             && let Err(error) = self.guard.finish()
         {
