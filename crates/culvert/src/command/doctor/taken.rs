@@ -52,7 +52,7 @@ fn several(
 
 /// What has an SA taken, by the reason why it is not.
 fn mend(why: &str) -> &'static str {
-    const MENDS: [(&str, &str); 20] = [
+    const MENDS: [(&str, &str); 21] = [
         ("firewall = \"bypass\"", "remove the chain, or set firewall = \"bypass\" in [kernel]"),
         ("allow_weak", "propose AES-GCM; or set crypto.allow_weak = true"),
         ("offload", "set hw_offload = no for the child in swanctl.conf, and rekey it"),
@@ -66,6 +66,10 @@ fn mend(why: &str) -> &'static str {
             "nothing, if it is to be there; ip link set NAME nomaster takes it out of it",
         ),
         ("for the VRF", "nothing, if it is to be for the VRF; else a policy without dev"),
+        (
+            "IPv6 of this host is",
+            "nothing: the kernel works on it; IPv4 between the hosts is taken",
+        ),
         ("bridge or the like", "ip link set NAME nomaster"),
         ("names an interface", "ip xfrm state: leave dev out of the SA's selector"),
         ("on their way", "nothing: they arrive within milliseconds"),
@@ -144,6 +148,7 @@ mod tests {
             ("it is in the VRF red, which stays with the kernel", "nomaster"),
             ("it is for the VRF red, which stays with the kernel", "without dev"),
             ("its selector names an interface", "leave dev out"),
+            ("only this host sends by it, and IPv6 of this host is the kernel's", "nothing"),
             ("another outbound policy with its if_id stays with the kernel", "culvert policy"),
             (
                 "its SA 0x00000001 stays with the kernel: a device has it (offload)",

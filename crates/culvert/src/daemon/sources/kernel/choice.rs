@@ -161,8 +161,17 @@ pub fn policy_reason(model: &Model, index: u32) -> Option<Cow<'static, str>> {
     if let Some(firewall) = model.firewalls().of(config.selector.dst.addr) {
         return Some(firewall.clone());
     }
-    let has_sa = |wanted| model.candidates_for(policy, wanted).next().is_some();
     let is_out = config.direction == Direction::Out;
+    let src = config.selector.src;
+    if is_out
+        && config.if_id == 0
+        && src.addr.is_ipv6()
+        && src.len == 128
+        && model.is_local(src.addr)
+    {
+        return Some(reason::OWN_IPV6.into());
+    }
+    let has_sa = |wanted| model.candidates_for(policy, wanted).next().is_some();
     (is_out && !policy.wanted.iter().all(has_sa)).then_some(reason::NO_SA.into())
 }
 
@@ -314,6 +323,26 @@ mod tests {
         let external = Interfaces { is_any_external: true, ..Interfaces::default() };
         model.set_interfaces(external);
         assert_eq!(model.without_interface(42), Some(interface::EXTERNAL.into()));
+    }
+
+    #[test]
+    fn ipv6_of_this_host_alone_stays() {
+        let (here, there) = (IpAddr::from([1u16; 8]), IpAddr::from([2u16; 8]));
+        let ends = (here, there);
+        let with_source = |src: IpAddr, len| {
+            let mut policy = policy(9, Out, ends, &[7]);
+            let [src, dst] =
+                [(src, len), (there, 128)].map(|(addr, len)| policy::Prefix { addr, len });
+            policy.config.selector = policy::Selector::between(src, dst);
+            let mut model = model(vec![sa(1, ends, 7), sa(2, (there, here), 7)], vec![policy]);
+            model.put_policy(super::super::testing::policy(8, In, (there, here), &[7]));
+            model.set_local(HashSet::from([here]));
+            taken(&model)
+        };
+        assert_eq!(with_source(here, 128), (vec![2], vec![8]));
+        // What others send by these is forwarded.
+        assert_eq!(with_source(here, 64), (vec![1, 2], vec![8, 9]));
+        assert_eq!(with_source([3u16; 8].into(), 128), (vec![1, 2], vec![8, 9]));
     }
 
     #[test]

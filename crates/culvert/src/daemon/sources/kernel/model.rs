@@ -173,6 +173,11 @@ impl Model {
         true
     }
 
+    /// Whether an address is this host's.
+    pub fn is_local(&self, addr: IpAddr) -> bool {
+        self.local.contains(&addr)
+    }
+
     /// Sets the firewalls that packets of the fast path would pass by; whether they are others than before.
     pub fn set_firewalls(&mut self, firewalls: Firewalls) -> bool {
         let has_changed = self.firewalls != firewalls;

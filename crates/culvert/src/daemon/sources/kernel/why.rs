@@ -98,6 +98,8 @@ pub mod policy {
     pub const TOGETHER: &str = "another outbound policy with its if_id stays with the kernel";
     /// A template may be left out.
     pub const OPTIONAL: &str = "a template is optional";
+    /// Linux asks its policies about packets of its own before it is known by which interface they leave.
+    pub const OWN_IPV6: &str = "only this host sends by it, and IPv6 of this host is the kernel's";
     /// A template has no SA.
     pub const NO_SA: &str = "a template has no SA";
     /// One of the SAs stays with the kernel for another policy's sake.
