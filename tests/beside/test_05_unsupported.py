@@ -1,5 +1,6 @@
 """What culvert cannot or may not do stays with the kernel, works, and is said."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -65,6 +66,62 @@ def install(net, tunnel):
     tunnel.install(net)
 
 
+def assert_policies_say_why(daemon, taken):
+    """One outbound policy is left to the kernel, and says why, the others are not."""
+    out = [policy for policy in daemon.json("policy") if policy["direction"] == "out"]
+    left = [policy for policy in out if policy["action"] == "leave"]
+    assert len(out) == taken + 1 and len(left) == 1, out
+    assert left[0]["why"] and not any("why" in policy for policy in out if policy not in left), out
+    text = daemon.culvert("policy").stdout
+    below = text.partition("left to the kernel, because:\n")[2].splitlines()
+    assert any(line.startswith("out 10.1.0.") and left[0]["why"] in line for line in below), text
+    names = [f"policy {policy['index']} (" for policy in left] + ["SA 0x00005000 ("]
+    for name in names:
+        found = [f for f in doctor(daemon, "beside") if f["seen"].startswith(name)]
+        assert len(found) == 1 and found[0]["result"] == "warning" and found[0]["next"], (name, found)
+
+
+def doctor(daemon, check):
+    """What `culvert doctor` finds of a kind. It ends with 1 if there is a problem."""
+    found = json.loads(daemon.culvert("doctor", "--json", "--config", daemon.config, check=False).stdout)
+    return [finding for finding in found if finding["check"] == check]
+
+
+def test_doctor_names_what_is_wrong(bed):
+    """`culvert doctor` names weak SAs, inbound ones without a replay window, a policy that blocks for nobody, and a rule
+    before culvert's, each with what mends it, and nothing of it once it is mended."""
+    net = bed.make()
+    a = net.gwa.host
+    bed.wire.may_be_late = True
+    replace(PLAIN, suite="3des-md5").install(net)
+    OTHERS[0].install(net)
+    replace(OTHERS[1], window=0).install(net)
+    blocks = ("xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", "10.99.0.0/24", "dir", "out", "action", "block")
+    a.ip(*blocks)
+    a.ip("rule", "add", "pref", "100", "to", "10.98.0.0/16", "lookup", "main")
+    bed.start(taken=False)
+    for gateway in (g for g in bed.beside() if g is net.gwa):
+        bed.placement(gateway, OTHERS[1].spi)
+        bed.settle()
+        words = {
+            "algorithms": ("0x00005000 3DES and MD5", "0x00005001 3DES and MD5"),
+            # Outbound SAs need none.
+            "replay": ("1 SA with replay window 0: 0x00007001",),
+            "block": ("blocks out 10.1.0.0/24 > 10.99.0.0/24",),
+            "rules": ("rule 100",),
+        }
+        for check, texts in words.items():
+            found = [f for f in doctor(gateway.daemon, check) if f["result"] == "warning"]
+            assert len(found) == 1 and all(text in found[0]["seen"] for text in texts), found
+        mend = next(f["next"] for f in doctor(gateway.daemon, "block")).partition(": ")[2]
+        a.run(*mend.split())
+        a.ip("rule", "del", "pref", "100")
+        bed.settle()
+        assert not doctor(gateway.daemon, "block")
+        assert all(f["result"] == "ok" for f in doctor(gateway.daemon, "rules"))
+    assert_ping(net.client, t.SERVER6, count=3)
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_stays_with_the_kernel(bed, case):
     """An SA that culvert does not take works on in the kernel beside others that it takes, and `culvert sa` says why."""
@@ -100,5 +157,6 @@ def test_stays_with_the_kernel(bed, case):
                     assert is_fast(sa := bed.placement(gateway, spi)), sa
             text = gateway.daemon.culvert("sa").stdout
             assert "kernel" in text, text
+            assert_policies_say_why(gateway.daemon, taken=len(others))
     bed.assert_counted()
     assert all(sa.packets for sa in states(net.gwa.host).values())
