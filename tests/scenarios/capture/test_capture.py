@@ -280,3 +280,30 @@ def test_with_crypto_threads_and_several_workers(network):
     # Afterwards the threads work again, and nothing was lost to anybody.
     assert_ping(net.client, t.SERVER6, count=100, interval=0.002)
     assert not net.gwa.daemon.drops().get("in-replay-old"), net.gwa.daemon.drops()
+
+
+def test_other_workers_end_a_capture_and_it_says_so(network):
+    net = network().up()
+    gwa = net.gwa
+    captured = Captured(gwa)
+    assert_ping(net.client, t.SERVER4, count=2)
+    gwa.daemon.write_config(gwa.daemon.config.read_text() + "[worker]\ncpus = 2\n")
+    gwa.daemon.reload()
+    wait_for("its end", lambda: not captured.process.alive())
+    said = captured.process.output()
+    assert captured.process.wait() == 0 and "(the workers changed or ended" in said, said
+    assert {p["frame.interface_name"] for p in tshark_fields(captured.path)} >= {"wire", "plain"}
+    # A new one has the new workers.
+    again = Captured(gwa, "--host", t.SERVER4, name="again.pcapng")
+    assert_ping(net.client, t.SERVER4, count=2)
+    assert len(again.packets()) == 8
+
+
+def test_a_daemon_that_ends_ends_the_file(network):
+    net = network().up()
+    captured = Captured(net.gwa)
+    assert_ping(net.client, t.SERVER4, count=2)
+    net.gwa.daemon.stop()
+    wait_for("its end", lambda: not captured.process.alive())
+    assert tshark_fields(captured.path), captured.process.output()
+    net.gwa.daemon.start()

@@ -30,7 +30,8 @@ pub struct FilterArgs {
     /// This policy decides: its index, as `culvert why` names it.
     #[arg(long, value_name = "INDEX")]
     pub policy: Option<u32>,
-    /// It comes from this address or prefix. Of what is encrypted, these four are about what is inside as well.
+    /// It comes from this address or prefix. Of what is encrypted, addresses, protocol and ports may as well be
+    /// those of what is inside.
     #[arg(long, value_name = "ADDRESS[/LENGTH]")]
     pub from: Option<Network>,
     /// It goes there.

@@ -98,6 +98,45 @@ fn both_sides_of_ipsec_at_both_ends() {
 }
 
 #[test]
+fn udp_encapsulation_is_of_the_wires_side() {
+    let mut pair = Pair::new(&Spec { encap: true, ..Spec::default() });
+    let filter = Filter { place: Some(Place::Wire), ..Filter::default() };
+    let readers = [tapped(&pair.a, filter.clone()), tapped(&pair.b, filter)];
+    pair.a.put_lan(&host(Side::A).sized(100, 1));
+    // Too long for the path in one piece.
+    pair.a.put_lan(&host(Side::A).sized(1500, 2));
+    pair.a.run();
+    let wire = pair.carry(Side::A);
+    pair.b.lan_out();
+    let [a, b] = readers.map(|reader| records(&reader));
+    let sent = (Place::Wire, true, Verdict::Sent { ifindex: WAN });
+    assert_eq!(kinds(&a), vec![sent; wire.len()]);
+    assert_eq!(kinds(&b), vec![(Place::Wire, false, Verdict::Decrypted); wire.len()]);
+    for records in [a, b] {
+        assert!(records.iter().map(|(_, bytes)| bytes).eq(&wire));
+    }
+    assert_eq!(wire.len(), 3, "the second is cut in two");
+}
+
+#[test]
+fn what_is_cut_is_recorded_with_its_pieces() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    let reader = tapped(&g, Filter { place: Some(Place::Plain), ..Filter::default() });
+    g.put_lan(&host(Side::A).sized(1500, 1));
+    g.run();
+    let sealed = g.wan_out().len();
+    let kinds = kinds(&records(&reader));
+    assert_eq!(kinds[0], (Place::Plain, false, Verdict::Cut));
+    let is_sealed = |verdict| matches!(verdict, Verdict::Protected(_));
+    assert!(
+        kinds[1..].iter().all(|(_, is_outbound, v)| *is_outbound && is_sealed(*v)),
+        "{kinds:?}"
+    );
+    assert_eq!((kinds.len(), sealed), (3, 2));
+}
+
+#[test]
 fn a_flow_is_found_under_its_encryption() {
     let mut pair = Pair::new(&Spec::default());
     let dst = Some(Prefix { addr: Side::B.lan(false, 11), len: 32 });
