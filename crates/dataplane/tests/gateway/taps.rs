@@ -15,7 +15,7 @@ use crate::support::{
     Gateway, LAN, Pair, SIZES, Side, Spec, WAN, ethernet, make_sa, policy, sa_config,
 };
 
-fn tapped(g: &Gateway, filter: Filter) -> TapReader {
+pub fn tapped(g: &Gateway, filter: Filter) -> TapReader {
     tapped_with(g, &TapConfig { filter, snap_len: 65535, limit: None, explains: false })
 }
 
@@ -29,7 +29,7 @@ fn tapped_with(g: &Gateway, config: &TapConfig) -> TapReader {
 }
 
 /// All that was recorded so far.
-fn records(reader: &TapReader) -> Vec<(Record, Vec<u8>)> {
+pub fn records(reader: &TapReader) -> Vec<(Record, Vec<u8>)> {
     let mut all = Vec::new();
     while let Ok(Some(buffer)) = reader.next(Duration::ZERO) {
         all.extend(buffer.iter().map(|(record, bytes)| (record.clone(), bytes.to_vec())));
