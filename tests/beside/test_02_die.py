@@ -7,6 +7,7 @@ import pytest
 from lab import topology as t
 from lab.beside import SOON_S
 from lab.traffic import assert_ping
+from lab.xfrm import states
 
 
 def both(bed):
@@ -83,6 +84,33 @@ def test_hang(bed):
     bed.survived(4, *streams)
     # What the daemon had taken as it stopped it counts when it wakes, but the peer has had the kernel's later numbers.
     bed.assert_counted(2 * SOON_S * sum(stream.rate for stream in streams))
+
+
+def test_a_machine_that_stands_still(bed):
+    """When a machine stands still for longer than a heartbeat lasts, daemon, traffic and all, the kernel does not take
+    packets over from a daemon that is well, and nothing is lost."""
+    bed.up()
+    bed.start()
+    stream = bed.stream(rate=200)
+    time.sleep(0.5)
+    ends = {sa.spi: sa.oseq for g in bed.beside() for sa in states(g.host).values() if sa.src == t.WAN_A4}
+    for _ in range(3):
+        # The stream goes on first, as packets that wait in a machine are the first to be worked on.
+        everybody = [stream.probe, stream.echo, *(gateway.daemon.process for gateway in bed.beside())]
+        bed.note("still")
+        for process in everybody:
+            process.kill(signal.SIGSTOP)
+        try:
+            time.sleep(0.8)
+        finally:
+            bed.note("goes on")
+            for process in everybody:
+                process.kill(signal.SIGCONT)
+        time.sleep(0.7)
+    bed.perfect(stream)
+    # The kernel's numbers are where they were, at the ends of the leases.
+    for gateway in bed.beside():
+        assert {spi: states(gateway.host)[spi].oseq for spi in ends} == ends
 
 
 def test_nothing_is_taken_twice(bed):

@@ -190,7 +190,9 @@ class Bed:
         """What the kernels and running daemons count as errors, as text: it says where a loss was."""
         gateways = self.net.gateways()
         kernels = {g.host.name: errors(g.host) for g in gateways}
-        running = {g.host.name: g.daemon.drops() for g in self.beside() if g.daemon.alive()}
+        running = {
+            g.host.name: {n: v for n, v in g.daemon.drops().items() if v} for g in self.beside() if g.daemon.alive()
+        }
         return f"xfrm_stat {kernels}, drops {running}"
 
     def survived(self, gaps, *streams):

@@ -27,7 +27,7 @@
 // them are taken, and those that are not go back to the kernel as they came.
 //
 // With WATCHDOG, all that goes to culvert goes to the kernel instead while the daemon is not alive: while
-// the time in `alive_until` is over.
+// the time in `alive_until` is over, and packets have come for a moment (alive.h).
 //
 // Multi-byte map keys are in network byte order. The numbers of the verdicts and the layout of the
 // maps are repeated in ../src/verdict.rs, ../src/maps.rs and ../src/loader.rs.

@@ -91,8 +91,11 @@ impl Gateway {
 
     fn hang(&mut self) {
         self.detour.beat(now_ns()).expect("set");
-        // Noticed in the next jiffy.
+        // Noticed in the next jiffy, and by a packet, which the daemon is still given.
         std::thread::sleep(std::time::Duration::from_millis(20));
+        send(&socket(0, 0), 0, "in doubt");
+        self.expect_read("in doubt");
+        std::thread::sleep(std::time::Duration::from_millis(220));
     }
 
     fn wake(&mut self) {

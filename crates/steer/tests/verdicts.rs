@@ -433,18 +433,29 @@ fn with_a_watchdog_only_a_living_daemon_takes() {
             assert_verdicts(&mut steer, &frames(false));
             steer.beat(now_ns() + MINUTE_NS).expect("set");
             assert_verdicts(&mut steer, &frames(true));
-            steer.beat(now_ns()).expect("set");
-            // Noticed in the next jiffy.
-            std::thread::sleep(std::time::Duration::from_millis(20));
-            assert_verdicts(&mut steer, &frames(false));
-            // It ends by itself.
-            steer.beat(now_ns() + 50_000_000).expect("set");
-            let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
             let over = v4(PROTECTED4, 6, 0, &[0; 20]);
-            while verdict(&mut steer, &over) != Verdict::PassNoDaemon {
-                assert!(std::time::Instant::now() < end, "still alive");
+            // At once, and later by itself.
+            for lasts in [0, 50_000_000] {
+                steer.beat(now_ns() + lasts).expect("set");
+                // Noticed in the next jiffy.
+                std::thread::sleep(std::time::Duration::from_nanos(lasts + 20_000_000));
+                // The machine may have stood still: what comes first is still taken.
+                assert_eq!(verdict(&mut steer, &over), Verdict::TakeTransit);
+                let begun = std::time::Instant::now();
+                while verdict(&mut steer, &over) != Verdict::PassNoDaemon {
+                    assert!(begun.elapsed().as_secs() < 10, "still alive");
+                }
+                assert!(begun.elapsed().as_millis() >= 180, "no moment for the daemon");
+                assert_verdicts(&mut steer, &frames(false));
             }
-            assert_verdicts(&mut steer, &frames(false));
+            // One that had its turn in that moment is alive.
+            steer.beat(now_ns()).expect("set");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            assert_eq!(verdict(&mut steer, &over), Verdict::TakeTransit);
+            steer.beat(now_ns() + MINUTE_NS).expect("set");
+            std::thread::sleep(std::time::Duration::from_millis(250));
+            assert_verdicts(&mut steer, &frames(true));
+            steer.beat(0).expect("set");
             steer.set_watchdog(false).expect("set");
             assert_verdicts(&mut steer, &frames(true));
         }
