@@ -174,9 +174,26 @@ pub struct Sa {
     pub path_mtu: Option<usize>,
     /// Whether a router reported that MTU.
     pub is_path_mtu_learnt: bool,
+    /// What is left until the IKE daemon is told to rekey: the soft limits.
+    #[serde(default)]
+    pub until_rekey: Left,
+    /// What is left until it is gone: the hard limits.
+    #[serde(default)]
+    pub until_expiry: Left,
     /// Keys in hexadecimal, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<BTreeMap<String, String>>,
+}
+
+/// What is left of an SA's limits of one kind, none where there is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Seconds.
+    pub s: Option<u64>,
+    /// Bytes.
+    pub bytes: Option<u64>,
+    /// Packets.
+    pub packets: Option<u64>,
 }
 
 /// One line of `culvert policy`.

@@ -75,6 +75,10 @@ def test_once_tells_the_rates(network):
     # The machine may be busy; the three are of the same packets.
     assert 0.5 * RATE < sa["pps"] < 1.5 * RATE, told
     assert abs(sa["pps"] - policy["pps"]) < 0.2 * RATE, told
+    # charon's own times: rekeyed within the hour, gone 10 % later.
+    [shown] = [s for s in net.gwa.daemon.json("sa") if s["spi"] == sa["spi"]]
+    assert 3000 < shown["until_rekey"]["s"] <= 3600 < shown["until_expiry"]["s"] <= 3960, shown
+    assert 3000 < sa["rekey"] <= 3600, sa
     assert sum(worker["encrypted"] for worker in told["workers"]) > 0.5 * RATE, told
     text = net.gwa.daemon.culvert("top", "--once", "--interval", "0.2").stdout
     assert "PORT" in text and "WORKER" in text and "SPI" in text and "\x1b" not in text, text
@@ -94,7 +98,7 @@ def test_a_terminal_of_80_by_24(network):
     top.wait(f'only "{out["spi"]}"')
     assert top.lines()[6].startswith(out["spi"]), top.lines()
     top.press("\r")
-    top.wait("sequence", "policies that ask for it")
+    top.wait("sequence", "rekey in", "expires in", "policies that ask for it")
     top.press("3/fwd\r")
     top.wait('only "fwd"')
     assert not any(" out " in line for line in top.lines()[5:]), top.lines()

@@ -14,9 +14,9 @@ use serde::Serialize;
 use super::clock::wall_s;
 use super::control::Reply;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
-use super::{Daemon, left, slots};
+use super::{Daemon, left, lifetimes, slots};
 use crate::config::{TunnelConfig, or_any};
-use crate::report::{self, Drops, Outcomes, Refused, Request, Routes, Stats, Status};
+use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
 
 impl Daemon {
     /// The answer to a question: JSON text, or a capture.
@@ -131,19 +131,19 @@ impl Daemon {
             .collect();
         entries.sort_by_key(|sa| (sa.config.added_s, sa.config.generation));
         let providers = &self.providers;
-        let mut rows: Vec<report::Sa> = entries
-            .iter()
-            .map(|sa| report::Sa {
-                direction: self.direction(sa.config.params.src, sa.config.params.dst),
-                ..sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))
-            })
-            .collect();
-        let left = self.source.left().into_iter();
-        let left = left.filter(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
-        rows.extend(left.map(|sa| {
-            let direction = self.direction(sa.src, sa.id.dst);
-            report::Sa { direction, ..left::row(&sa) }
-        }));
+        let mut rows: Vec<report::Sa> =
+            entries.iter().map(|sa| sa_row(sa, providers, self.tables.sa_mtu(&sa.esp))).collect();
+        let mut left = self.source.left();
+        left.retain(|sa| spi.is_none_or(|spi| sa.id.spi == spi));
+        rows.extend(left.iter().map(left::row));
+        let ends = entries.iter().map(|sa| (sa.config.id(), sa.config.params.src));
+        let ends = ends.chain(left.iter().map(|sa| (sa.id, sa.src)));
+        for (row, (id, src)) in rows.iter_mut().zip(ends) {
+            row.direction = self.direction(src, id.dst);
+            if let Some(limits) = self.source.limits_of(&id) {
+                lifetimes::tell(row, &limits);
+            }
+        }
         if show_keys {
             for (row, sa) in rows.iter_mut().zip(&entries) {
                 row.keys = self.source.keys_of(&sa.config.id()).map(|keys| {
@@ -423,6 +423,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         inner_mtu: mtu.map(|mtu| mtu.inner),
         path_mtu: mtu.map(|mtu| mtu.outer),
         is_path_mtu_learnt: mtu.is_some_and(|mtu| mtu.is_learnt),
+        until_rekey: Left::default(),
+        until_expiry: Left::default(),
         keys: None,
     }
 }

@@ -3,7 +3,7 @@
 use super::clock::wall_s;
 use super::sources::LeftSa;
 use super::texts::{mark_text, spi_text, suite_text};
-use crate::report;
+use crate::report::{self, Left};
 
 /// One line of `culvert sa`. What only the kernel knows is as it was told last.
 pub fn row(sa: &LeftSa) -> report::Sa {
@@ -41,6 +41,8 @@ pub fn row(sa: &LeftSa) -> report::Sa {
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,
+        until_rekey: Left::default(),
+        until_expiry: Left::default(),
         keys: None,
     }
 }

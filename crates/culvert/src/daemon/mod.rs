@@ -18,6 +18,7 @@ mod heartbeat;
 mod inner_mtus;
 mod install;
 mod left;
+mod lifetimes;
 mod limits;
 mod log;
 mod nfnetlink;

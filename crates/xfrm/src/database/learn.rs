@@ -18,8 +18,8 @@ use super::verify::{counters, if_id_of, mark_of, new_policy, new_sa, short_repla
 use crate::backend::{Counters, Replay};
 use crate::clock::Now;
 use crate::codec::{
-    Attributes, EsnReplay, Field, LifetimeCurrent, MessageWriter, PolicyInfo, ReplayState, SaInfo,
-    Template, attr, constant as c,
+    Attributes, EsnReplay, Field, LifetimeConfig, LifetimeCurrent, MessageWriter, PolicyInfo,
+    ReplayState, SaInfo, Template, attr, constant as c,
 };
 use crate::failure::Failure;
 
@@ -40,6 +40,8 @@ pub struct LearntSa {
     pub is_larval: bool,
     /// A device has it (`XFRMA_OFFLOAD_DEV`).
     pub is_offloaded: bool,
+    /// Limits by volume and by time.
+    pub limits: LifetimeConfig,
     /// Its numbers and counters, at the moment of the message.
     pub numbers: KernelNumbers,
     /// It as the data path needs it, with its keys; or why it cannot be carried.
@@ -159,6 +161,7 @@ impl LearntSa {
             mode: info.mode,
             is_larval,
             is_offloaded: a.has(attr::OFFLOAD_DEV),
+            limits: info.limits.clone(),
             numbers: KernelNumbers::decode(&a, &info.current)?,
             carried: carried(info, &a, generation, now),
         })

@@ -38,7 +38,7 @@ pub use record::{Change, RecordKey};
 pub use request::Sender;
 
 use crate::backend::Backend;
-use crate::codec::{Message, SpdThreshold};
+use crate::codec::{LifetimeConfig, Message, SpdThreshold};
 use lifetime::Timers;
 use sad::Sad;
 use spd::Spd;
@@ -167,6 +167,11 @@ impl<B: Backend> Database<B> {
     pub fn keys_of(&self, id: &policy::SaId) -> Option<crypto::Keys> {
         let (_, sa) = self.sad.find_exact(id)?;
         sa.config(0).ok().map(|(_, keys)| keys)
+    }
+
+    /// An SA's limits by volume and by time.
+    pub fn limits_of(&self, id: &policy::SaId) -> Option<LifetimeConfig> {
+        Some(self.sad.find_exact(id)?.1.info.limits.clone())
     }
 
     /// How many policies there are: in, out, forward.

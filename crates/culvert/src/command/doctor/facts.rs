@@ -410,6 +410,8 @@ pub fn sa(why: Option<&str>) -> Sa {
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,
+        until_rekey: crate::report::Left::default(),
+        until_expiry: crate::report::Left::default(),
         keys: None,
     }
 }

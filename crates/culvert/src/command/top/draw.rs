@@ -12,8 +12,8 @@ use super::sample::Pair;
 use super::sheet::Sheet;
 use super::state::{Page, State};
 use crate::command::collect::Seen;
-use crate::report::{Policy, Sa};
-use crate::table::{rate, span};
+use crate::report::{Left, Policy, Sa};
+use crate::table::{rate, si, span};
 
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
@@ -183,9 +183,23 @@ fn of_sa(sa: &Sa) -> Vec<Line<'static>> {
             sa.late_drops, sa.duplicate_drops, sa.integrity_drops
         ),
     ];
+    lines.push(format!("age          {}", span(sa.age_s)));
+    lines.extend(left("rekey in", &sa.until_rekey));
+    lines.extend(left("expires in", &sa.until_expiry));
     lines.extend(sa.inner_mtu.map(|mtu| format!("inner mtu    {mtu}")));
     lines.extend(sa.why.as_ref().map(|why| format!("kernel       {why}")));
     lines.into_iter().map(Line::from).collect()
+}
+
+/// What is left of limits, if there are any.
+fn left(name: &str, left: &Left) -> Option<String> {
+    let parts = [
+        left.s.map(span),
+        left.packets.map(|packets| format!("{} packets", si(packets))),
+        left.bytes.map(|bytes| format!("{} bytes", si(bytes))),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    (!parts.is_empty()).then(|| format!("{name:<12} {}", parts.join(", or ")))
 }
 
 #[cfg(test)]

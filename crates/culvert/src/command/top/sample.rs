@@ -131,10 +131,10 @@ impl<'l> Pair<'l> {
                 Cell::packets(rate(|sa| sa.packets)),
                 Cell::bits(rate(|sa| sa.bytes)),
                 Cell::packets(rate(|sa| sa.late_drops + sa.duplicate_drops + sa.integrity_drops)),
-                Cell::age(sa.age_s),
+                rekey(sa, rate(|sa| sa.packets), rate(|sa| sa.bytes)),
             ]
         });
-        let head = ["SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">AGE"];
+        let head = ["SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY"];
         Sheet::new("SAs", &head, rows)
     }
 
@@ -176,6 +176,16 @@ impl<'l> Pair<'l> {
     }
 }
 
+/// When its soft limit is reached, by time or at the rates of now by volume, whatever comes first.
+fn rekey(sa: &Sa, packets: f64, bytes: f64) -> Cell {
+    let left = sa.until_rekey;
+    let at_rate = |left: Option<u64>, rate: f64| {
+        left.filter(|_| rate > 0.0).map(|left| (left as f64 / rate) as u64)
+    };
+    let first = [left.s, at_rate(left.packets, packets), at_rate(left.bytes, bytes)];
+    first.into_iter().flatten().min().map_or(Cell::text("-"), Cell::age)
+}
+
 fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMap<K, &T> {
     all.iter().map(|one| (key(one), one)).collect()
 }
@@ -185,7 +195,7 @@ pub mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::report::{Drops, Stats, Status};
+    use crate::report::{Drops, Left, Stats, Status};
 
     /// Two looks, two seconds apart: a port, an SA of 1000 packets a second, a policy, and drops.
     pub fn looks() -> (Look, Look) {
@@ -248,6 +258,18 @@ pub mod tests {
         assert_eq!(texts(&pair.workers())[2], "1000");
         assert_eq!(texts(&pair.sas())[5], "1000");
         assert_eq!(texts(&pair.drops())[..3], ["in-integrity", "1.0", "7"]);
+    }
+
+    #[test]
+    fn an_sa_is_rekeyed_by_time_or_by_volume_whatever_comes_first() {
+        let (before, mut now) = looks();
+        let shown = |now: &Look| texts(&Pair::new(&before, now).sas())[8].to_owned();
+        assert_eq!(shown(&now), "-");
+        let sa = &mut now.seen.sas.as_mut().expect("listed")[0];
+        sa.until_rekey = Left { s: Some(90), packets: Some(500_000), bytes: Some(1) };
+        assert_eq!(shown(&now), "1m30s", "nothing is carried: bytes are never reached");
+        now.seen.sas.as_mut().expect("listed")[0].until_rekey.packets = Some(5000);
+        assert_eq!(shown(&now), "5s");
     }
 
     #[test]

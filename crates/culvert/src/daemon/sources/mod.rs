@@ -44,6 +44,7 @@ use crypto::Keys;
 use esp::{Sa, TunnelHeaders};
 use policy::{Databases, Marks, OutboundKey, SaConfig, SaId};
 use wire::{Headers, protocol};
+use xfrm::codec::LifetimeConfig;
 use xfrm::{Counters, Replay};
 
 use super::vrfs::Vrfs;
@@ -110,6 +111,9 @@ pub trait Source {
 
     /// An SA's keys, for an operator who asks for them explicitly; zeroised when dropped.
     fn keys_of(&self, sa: &SaId) -> Option<Keys>;
+
+    /// An SA's limits, by volume and by time.
+    fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig>;
 
     /// SAs and policies that were there before this process.
     fn restored(&self) -> usize;

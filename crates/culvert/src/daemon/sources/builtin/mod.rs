@@ -28,6 +28,7 @@ use policy::{Databases, Marks, OutboundKey, SaId, WorkerIndex};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
+use xfrm::codec::LifetimeConfig;
 use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Settings};
 
 pub use self::data_path::DataPath;
@@ -249,6 +250,10 @@ impl Source for Builtin {
 
     fn keys_of(&self, sa: &SaId) -> Option<Keys> {
         self.database.keys_of(sa)
+    }
+
+    fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig> {
+        self.database.limits_of(sa)
     }
 
     fn restored(&self) -> usize {

@@ -11,6 +11,7 @@ use esp::Sa;
 use policy::{Databases, Marks, OutboundKey, SaId};
 use tracing::{debug, error, warn};
 use wire::Headers;
+use xfrm::codec::LifetimeConfig;
 
 use super::model::{Place, SaKey};
 use super::timing::{BACKLOG, STEP};
@@ -138,6 +139,10 @@ impl Source for KernelSource {
     fn keys_of(&self, sa: &SaId) -> Option<Keys> {
         let known = self.model.sa(&SaKey::from(sa))?;
         known.learnt.carried.as_ref().ok().map(|(_, keys)| keys.clone())
+    }
+
+    fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig> {
+        Some(self.model.sa(&SaKey::from(sa))?.learnt.limits.clone())
     }
 
     fn restored(&self) -> usize {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use policy::{Direction, Mark, SaId};
+use xfrm::codec::LifetimeConfig;
 use xfrm::{Failure, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
 use crate::daemon::sources::testing;
@@ -20,6 +21,7 @@ pub fn sa(spi: u32, (src, dst): (IpAddr, IpAddr), reqid: u32) -> LearntSa {
         mode: 1,
         is_larval: false,
         is_offloaded: false,
+        limits: LifetimeConfig::unlimited(),
         numbers: KernelNumbers::default(),
         carried: Ok((config, keys())),
     }
