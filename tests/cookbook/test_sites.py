@@ -2,7 +2,7 @@
 
 from lab import topology as t
 from lab.capture import kinds
-from lab.recipe import Cooked, recipe
+from lab.recipe import Cooked, certificates, recipe, rekey
 
 WHY = f"--from {t.CLIENT4} --to {t.SERVER4}"
 
@@ -38,3 +38,38 @@ def test_host_to_host(network, name):
     cooked.carry(a, b, t.WAN_B4, "hosts")
     # The addresses are on the wire, what they say is not.
     cooked.well(f"--from {t.WAN_A4} --to {t.WAN_B4}", protected=(), but=("forwarding",))
+
+
+@recipe("certificates-ipv6", "culvert+libipsec")
+def test_certificates(network, lab, name):
+    cooked = Cooked(network, name)
+    certificates(name, lab.tmp / "pki")
+    cooked.certify(lab.tmp / "pki", "gwa", "gwb")
+    net = cooked.follow()
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4), (net.client, t.SERVER6), (net.server, t.CLIENT6))
+    cooked.carry(net.client, net.server, t.SERVER6, "net")
+    assert {frame.src.version for frame in cooked.wire.frames() if frame.is_esp} == {6}
+    cooked.well(f"--from {t.CLIENT6} --to {t.SERVER6}")
+
+
+@recipe("opnsense-pfsense", "culvert+libipsec")
+def test_opnsense(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
+    cooked.carry(net.client, net.server, t.SERVER4, "net")
+    # The other side renews it first.
+    cooked.carry(net.client, net.server, t.SERVER4, "con1", net.gwb)
+    cooked.well(WHY)
+
+
+@recipe("fritzbox", "culvert+libipsec")
+def test_fritzbox(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    assert net.gwa.swan.sas()[0][1]["version"] == "1"
+    # Not under traffic: who answers in IKEv1 has the new SA after the one who asked begins to use it.
+    rekey(net.gwa, "net")
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
+    cooked.carry(net.client, net.server, t.SERVER4)
+    cooked.well(WHY)

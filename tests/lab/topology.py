@@ -313,7 +313,7 @@ def host2host(lab, plane, wan_mtu=1500):
 
 
 def star(lab, plane, wan_mtu=1500, offload=True):
-    """net4 and one more site. Sites B and C know no way to each other but the one to A."""
+    """net4 and one more site. Sites B and C have no route to each other."""
     net = net4(lab, plane, wan_mtu, offload)
     c = lab.host("gwc", forward=True)
     _plug(lab, net.mid, "south", c, "wan", wan_mtu)
@@ -323,5 +323,7 @@ def star(lab, plane, wan_mtu=1500, offload=True):
     net.third.address("eth0", f"{THIRD4}/24")
     c.address("lan", f"{LAN_C4}/24")
     net.third.route("default", "via", LAN_C4)
+    net.gwa.host.route("10.3.0.0/24", "via", WAN_C4)
+    c.route("10.1.0.0/24", "via", WAN_A4)
     net.gwc = Gateway(c, planes_of(plane)[1], ["wan", "lan"])
     return net

@@ -1,18 +1,13 @@
 """A routing daemon, FRR, over tunnel interfaces: its neighbours, its routes, and their loss."""
 
-import shutil
-import tempfile
-from pathlib import Path
-
 import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, assert_only_protected
+from lab.frr import Frr, has, learnt
 from lab.traffic import assert_ping, ping
 
 from .test_route_based import FAR4, NEAR4, TUNNEL, tunnels
-
-FRR = Path("/usr/lib/frr")
 
 #: OSPF finds its neighbour by multicast through the tunnel, and tells it the network behind.
 OSPFD = """
@@ -31,34 +26,7 @@ router ospf
 """
 
 
-class Frr:
-    """zebra and ospfd on a host, with sockets of their own."""
-
-    def __init__(self, host, near, lan):
-        # They give up root for a user of their own, who cannot look into the lab's folder.
-        folder = Path(tempfile.mkdtemp(prefix="culvert-frr-"))
-        host.lab.at_close(lambda: shutil.rmtree(folder))
-        folder.chmod(0o777)
-        (folder / "zebra.conf").write_text(f"hostname {host.name}\nlog stdout\n")
-        (folder / "ospfd.conf").write_text(OSPFD.format(name=host.name, near=near, lan=lan))
-        self.processes = []
-        for name in ("zebra", "ospfd"):
-            self.processes.append(
-                host.spawn(
-                    FRR / name, "-f", folder / f"{name}.conf", "-i", folder / f"{name}.pid",
-                    "-z", folder / "zserv.api",
-                    "--vty_socket", folder, "-P", "0", "-A", "127.0.0.1",
-                    log=host.lab.tmp / f"{host.name}-{name}.log",
-                )
-            )  # fmt: skip
-            wait_for(f"{name} on {host.name}", (folder / f"{name}.vty").exists)
-
-    def stop(self):
-        for process in reversed(self.processes):
-            process.stop()
-
-
-@pytest.mark.skipif(not (FRR / "ospfd").exists(), reason="frr is not installed")
+@pytest.mark.skipif(not has("ospfd"), reason="frr is not installed")
 def test_ospf_finds_the_other_network(network):
     net = tunnels(network)
     for gateway in net.gateways():
@@ -70,8 +38,7 @@ def test_ospf_finds_the_other_network(network):
         host.address("ipsec0", f"{near}/24")
         # No route but OSPF's.
         host.ip("route", "del", "10.2.0.0/24" if gateway is net.gwa else "10.1.0.0/24")
-        speakers.append(Frr(host, near, lan))
-    learnt = lambda host, dst: f"{dst} nhid" in host.ip("route").stdout  # noqa: E731
+        speakers.append(Frr(host, "ospfd", OSPFD.format(name=host.name, near=near, lan=lan)))
     wait_for("a route at A", lambda: learnt(net.gwa.host, "10.2.0.0/24"))
     wait_for("a route at B", lambda: learnt(net.gwb.host, "10.1.0.0/24"))
     wire = Capture(net.mid, "west")
