@@ -225,18 +225,14 @@ class Daemon:
         host.lab.at_close(self._forget)
 
     def write_config(self, text=None):
-        """Writes the configuration file: the default one, or `text` with @NAME@ filled in. One that has no name, as those
-        that people copy, gets this daemon's."""
+        """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
         if text is None:
             ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
             # How SAs cross says what a loss goes with.
             level = 'log.level = "culvert::daemon::sources::kernel=debug,info"\n'
             source = f'source = "{self.source}"\n{level}' if self.source else ""
             text = _DAEMON_CONFIG.format(name=self.name, source=source, settings=self.settings, ports=ports)
-        text = text.replace("@NAME@", self.name)
-        if not re.search(r"^name *=", text, re.MULTILINE):
-            text = f'name = "{self.name}"\n{text}'
-        self.config.write_text(_with_workers(text))
+        self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
 
     def spawn(self):
         """Starts it, and does not wait."""

@@ -15,6 +15,7 @@ Addresses are fixed: every lab has its own namespaces, and the configuration fil
 can be read as they are.
 """
 
+import re
 from pathlib import Path
 
 from .base import LabError
@@ -106,7 +107,9 @@ class Network:
             gateway.swan.configure(_fill(text, values), _fill(extra, values))
             daemon = _read(folder, f"{name}.culvert.toml")
             if gateway.daemon and daemon is not None:
-                gateway.daemon.write_config(_fill(daemon, values))
+                # One that people copy has no name.
+                name = "" if re.search(r"^name *=", daemon, re.MULTILINE) else 'name = "@NAME@"\n'
+                gateway.daemon.write_config(name + _fill(daemon, values))
         return self
 
 
