@@ -7,6 +7,11 @@ from lab.recipe import Cooked, certificates, recipe, rekey
 WHY = f"--from {t.CLIENT4} --to {t.SERVER4}"
 
 
+def suites(gateway):
+    """What `culvert sa` shows in the column SUITE."""
+    return {sa["suite"] for sa in gateway.daemon.json("sa")}
+
+
 @recipe("site-to-site", "culvert+libipsec", "culvert")
 def test_site_to_site(network, name):
     cooked = Cooked(network, name)
@@ -58,6 +63,7 @@ def test_opnsense(network, name):
     net = cooked.follow()
     cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
     cooked.carry(net.client, net.server, t.SERVER4, "net")
+    assert suites(net.gwa) == {"aes256-sha256"}
     # The other side renews it first.
     cooked.carry(net.client, net.server, t.SERVER4, "con1", net.gwb)
     cooked.well(WHY)
@@ -68,6 +74,7 @@ def test_fritzbox(network, name):
     cooked = Cooked(network, name)
     net = cooked.follow()
     assert net.gwa.swan.sas()[0][1]["version"] == "1"
+    assert suites(net.gwa) == {"aes256-sha1"}
     # Not under traffic: who answers in IKEv1 has the new SA after the one who asked begins to use it.
     rekey(net.gwa, "net")
     cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
