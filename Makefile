@@ -114,11 +114,11 @@ install: ## binary, preload library, manual pages, units, default configuration
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
 	test -e $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml || \
 	    install -m 0600 packaging/culvert.toml $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml
-	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md $(DESTDIR)$(DOCDIR)/
+	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md docs/web.md $(DESTDIR)$(DOCDIR)/
 	install -m 0644 packaging/wireshark/culvert $(DESTDIR)$(DOCDIR)/wireshark-extcap
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
 	    $(DESTDIR)$(DOCDIR)/
-	for unit in culvert.service culvert-guard.service culvert-metrics.service; do \
+	for unit in culvert.service culvert-guard.service culvert-metrics.service culvert-web.service; do \
 	    sed 's|@BINDIR@|$(BINDIR)|g' packaging/$$unit > $(DESTDIR)$(UNITDIR)/$$unit; \
 	    chmod 0644 $(DESTDIR)$(UNITDIR)/$$unit; done
 	sed 's|@BINDIR@|$(BINDIR)|g' packaging/strongswan-culvert.conf \
@@ -136,10 +136,10 @@ uninstall: ## remove what install put there; the configuration stays
 	rm -f $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
 	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
 	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
-	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service \
+	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service $(DESTDIR)$(UNITDIR)/culvert-web.service \
 	    $(DESTDIR)$(DOCDIR)/configuration.md $(DESTDIR)$(DOCDIR)/failures.md $(DESTDIR)$(DOCDIR)/beside-the-kernel.md \
 	    $(DESTDIR)$(DOCDIR)/capture.md $(DESTDIR)$(DOCDIR)/wireshark-extcap \
-	    $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
+	    $(DESTDIR)$(DOCDIR)/web.md $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
 	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish \

@@ -72,7 +72,7 @@ def pid(box):
 def test_nothing_runs_before_it_is_asked_to(site):
     _, box = site
     install(box, OLD)
-    for unit in ("culvert", "culvert-guard", "culvert-metrics"):
+    for unit in ("culvert", "culvert-guard", "culvert-metrics", "culvert-web"):
         assert box.run("systemctl", "is-enabled", unit, check=False).stdout.strip() == "disabled"
         assert box.run("systemctl", "is-active", unit, check=False).stdout.strip() == "inactive"
     modes = box.run("stat", "--format=%a", "/etc/culvert", "/etc/culvert/culvert.toml").stdout.split()
@@ -83,7 +83,7 @@ def test_nothing_runs_before_it_is_asked_to(site):
 def test_its_units_are_little_exposed(site):
     _, box = site
     install(box, OLD)
-    for unit in ("culvert", "culvert-guard", "culvert-metrics"):
+    for unit in ("culvert", "culvert-guard", "culvert-metrics", "culvert-web"):
         box.run("systemd-analyze", "security", "--offline=yes", "--threshold=30", "--no-pager", f"{unit}.service")
         box.run("systemd-analyze", "verify", "--man=no", f"{unit}.service")
 

@@ -10,6 +10,7 @@ mod metrics;
 mod number;
 mod top;
 mod trace;
+mod web;
 mod why;
 
 use std::ffi::OsString;
@@ -26,6 +27,10 @@ pub use filter::FilterArgs;
 pub use metrics::MetricsArgs;
 pub use top::TopArgs;
 pub use trace::TraceArgs;
+pub use web::{
+    CaptureQuery, EventsQuery, Listen, MOST_PACKETS, MOST_SECONDS, NoQuery, SaQuery, WebArgs,
+    WhyQuery, parse_query,
+};
 pub use why::WhyArgs;
 
 /// A fast path for IPsec on Linux.
@@ -122,6 +127,12 @@ pub enum Command {
     /// grow with them.
     #[command(after_help = metrics::EXAMPLES)]
     Metrics(MetricsArgs),
+    /// A page for a browser: tunnels, rates, drops, `why` as a form.
+    ///
+    /// Off unless this runs, for this machine alone unless it is told otherwise, and only for who has the token that is
+    /// in the URL. Nothing can be changed there. It needs nothing from the network but the browser.
+    #[command(after_help = web::EXAMPLES)]
+    Web(Box<WebArgs>),
     /// Start a program whose NETLINK_XFRM sockets go to culvert.
     ///
     /// The program itself stays unmodified: an IKE daemon such as charon-systemd, or `ip xfrm`.

@@ -32,7 +32,7 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    bench, capture, docs, doctor, events, exec, extcap, guard, metrics, show, top, trace, why,
+    bench, capture, docs, doctor, events, exec, extcap, guard, metrics, show, top, trace, web, why,
 };
 use crate::config::Config;
 
@@ -96,6 +96,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         }
         Command::Top(args) => top::top(name, json, args)?,
         Command::Metrics(args) => metrics::metrics(name, args)?,
+        Command::Web(args) => web::web(name, args)?,
         Command::Exec(args) => return Err(exec::exec(name, args).into()),
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,

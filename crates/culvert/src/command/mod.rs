@@ -17,4 +17,5 @@ pub mod requests;
 pub mod show;
 pub mod top;
 pub mod trace;
+pub mod web;
 pub mod why;

@@ -27,7 +27,8 @@ pub fn why(name: &str, json: bool, args: &WhyArgs) -> Result<String, Box<dyn Err
     }
 }
 
-fn request(args: &WhyArgs) -> WhyRequest {
+/// What arguments ask.
+pub fn request(args: &WhyArgs) -> WhyRequest {
     let (ping, echo) = match args.to {
         IpAddr::V4(_) => PING,
         IpAddr::V6(_) => PING_V6,

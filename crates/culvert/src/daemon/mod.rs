@@ -87,7 +87,7 @@ use crate::report::{Occurrence, Request};
 
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
-pub use privileges::missing as missing_capabilities;
+pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilities};
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
 pub use sources::kernel::firewalls;
 pub use start::run;

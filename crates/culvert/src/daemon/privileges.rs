@@ -29,6 +29,18 @@ pub fn drop_all_but_needed() -> io::Result<()> {
         Ok(_) => NEEDED,
         Err(_) => NEEDED.union(CapabilitySet::SYS_ADMIN),
     };
+    keep(needed)
+}
+
+/// Gives up every capability, for a process that only asks the daemon.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn drop_all() -> io::Result<()> {
+    keep(CapabilitySet::empty())
+}
+
+fn keep(needed: CapabilitySet) -> io::Result<()> {
     for capability in CapabilitySet::all().difference(needed).iter() {
         // An error means that this kernel does not know it, or that it is gone already.
         let _ = remove_capability_from_bounding_set(capability);
@@ -37,7 +49,10 @@ pub fn drop_all_but_needed() -> io::Result<()> {
     let kept = have.permitted.intersection(needed);
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets)?;
+    // A sandbox that leaves nothing to give up may forbid to ask for it.
+    if sets != have {
+        set_capabilities(None, sets)?;
+    }
     Ok(set_no_new_privs(true)?)
 }
 

@@ -1,0 +1,198 @@
+//! Arguments of `culvert web`.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::{ArgAction, Args, Parser};
+
+use super::{FilterArgs, WhyArgs};
+
+/// Below the help.
+pub const EXAMPLES: &str = "Examples:\n  \
+    culvert web                                         on 127.0.0.1:9634; open the URL that it prints\n  \
+    ssh -t -L 9634:localhost:9634 root@gw culvert web   the same from another machine\n  \
+    culvert web --listen /run/culvert-web.sock          for a proxy on this machine";
+
+/// Arguments of `culvert web`.
+#[derive(Debug, Args)]
+pub struct WebArgs {
+    /// Where to serve it: an address with a port, or the path of a Unix socket, which is made for its owner alone.
+    #[arg(long, value_name = "ADDRESS:PORT|PATH", default_value = "127.0.0.1:9634")]
+    pub listen: Listen,
+    /// The token is in this file, which is made with a new one if it is not there. Without it each start has a
+    /// token of its own.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Allow an address that other hosts reach. The page is not encrypted: whoever is on the way reads it, and the
+    /// token with it.
+    #[arg(long)]
+    pub expose: bool,
+    /// Answer to this name too, as where a proxy is in front. Without it: to localhost and addresses of loopback
+    /// alone, so that no page of another site can ask under a name of its own.
+    #[arg(long = "host", value_name = "NAME")]
+    pub hosts: Vec<String>,
+    /// Offer captures for download. Packets are in them in clear, and while one runs helpers
+    /// (worker.crypto_cpus) rest.
+    #[arg(long)]
+    pub capture: bool,
+    /// With more SAs than this they are not listed.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_sas: usize,
+    /// The same for policies.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub max_policies: usize,
+}
+
+/// Where the page is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// TCP.
+    Tcp(SocketAddr),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+impl Listen {
+    /// The address, if it is one that other hosts reach.
+    pub fn exposed(&self) -> Option<IpAddr> {
+        match self {
+            Listen::Tcp(address) if !address.ip().is_loopback() => Some(address.ip()),
+            _ => None,
+        }
+    }
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Listen, String> {
+        if text.starts_with('/') {
+            return Ok(Listen::Unix(text.into()));
+        }
+        let wrong =
+            || "an address with a port, such as 127.0.0.1:9634, or a path that begins with /";
+        text.parse().map(Listen::Tcp).map_err(|_| wrong().to_owned())
+    }
+}
+
+/// What the page asks with its form, in the words of `culvert why`.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct WhyQuery {
+    #[command(flatten)]
+    pub args: WhyArgs,
+}
+
+/// The same of `culvert capture`, with bounds.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct CaptureQuery {
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=MOST_SECONDS))]
+    pub duration: u64,
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=MOST_PACKETS))]
+    pub count: u64,
+    #[arg(long, value_name = "BYTES", default_value_t = 65535, value_parser = clap::value_parser!(u32).range(1..=65535))]
+    pub snaplen: u32,
+    #[command(flatten)]
+    pub filter: FilterArgs,
+}
+
+/// One SA alone, as `culvert sa --spi`.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct SaQuery {
+    #[arg(long, value_name = "SPI", value_parser = super::number::spi)]
+    pub spi: Option<u32>,
+}
+
+/// Events after one of a run, as [`Request::Events`](crate::report::Request::Events) asks for them.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct EventsQuery {
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    pub after: u64,
+    #[arg(long, value_name = "RUN", default_value_t = 0)]
+    pub run: u64,
+}
+
+/// Nothing.
+#[derive(Debug, Parser)]
+#[command(no_binary_name = true, disable_help_flag = true)]
+pub struct NoQuery {}
+
+/// The longest capture, in seconds.
+pub const MOST_SECONDS: u64 = 60;
+
+/// The longest capture, in packets.
+pub const MOST_PACKETS: u64 = 100_000;
+
+/// What the parameters of a URL say, by the rules of the command line: `from=10.1.0.5` is `--from 10.1.0.5`.
+///
+/// A parameter without a value is as good as none, as forms send what was left empty.
+///
+/// # Errors
+/// What is wrong, for people.
+pub fn parse_query<Q: Parser>(query: &str) -> Result<Q, String> {
+    let command = Q::command();
+    let mut words = Vec::new();
+    for (key, value) in form_urlencoded::parse(query.as_bytes()).filter(|(_, v)| !v.is_empty()) {
+        let argument = command.get_arguments().find(|arg| arg.get_long() == Some(&*key));
+        match argument.map(clap::Arg::get_action) {
+            None => return Err(format!("there is no parameter {key:?} here")),
+            Some(ArgAction::SetTrue) => words.push(format!("--{key}")),
+            Some(_) => words.push(format!("--{key}={value}")),
+        }
+    }
+    Q::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        let lines = text.lines().take_while(|line| !line.is_empty()).map(str::trim);
+        let text = lines.collect::<Vec<_>>().join(" ");
+        text.trim_start_matches("error: ").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_or_a_path() {
+        assert_eq!("/run/x.sock".parse(), Ok(Listen::Unix("/run/x.sock".into())));
+        let exposed = |text: &str| text.parse::<Listen>().expect("right").exposed().is_some();
+        assert!(!exposed("127.0.0.2:80") && !exposed("[::1]:80") && !exposed("/x"));
+        assert!(exposed("0.0.0.0:80") && exposed("[::]:80") && exposed("192.0.2.1:80"));
+        assert!("localhost:80".parse::<Listen>().is_err());
+    }
+
+    #[test]
+    fn a_query_is_a_command_line() {
+        let query = parse_query::<WhyQuery>("from=10.1.0.5&to=fd00%3A%3A1&proto=tcp&dport=&df=on");
+        let args = query.expect("right").args;
+        assert_eq!(
+            (args.from.to_string(), args.to.to_string()),
+            ("10.1.0.5".into(), "fd00::1".into())
+        );
+        assert_eq!((args.proto, args.dport, args.df, args.len), (Some(6), None, true, 100));
+    }
+
+    #[test]
+    fn a_wrong_query_says_what_is_wrong() {
+        let error = |query| parse_query::<WhyQuery>(query).expect_err("wrong");
+        assert!(error("from=10.1.0.5").contains("--to <ADDRESS>"), "{}", error("from=10.1.0.5"));
+        assert!(
+            error("from=lan&to=10.1.0.5").starts_with("invalid value 'lan' for '--from <ADDRESS>'")
+        );
+        assert_eq!(error("show-keys=1"), "there is no parameter \"show-keys\" here");
+        // A value is one word, whatever is in it.
+        assert!(error("from=10.1.0.5+--df&to=10.1.0.6").starts_with("invalid value"));
+    }
+
+    #[test]
+    fn captures_are_bounded() {
+        let query = |query| parse_query::<CaptureQuery>(query);
+        assert!(query("duration=60&count=100000&host=10.1.0.0/24&drops=on").is_ok());
+        assert!(query("duration=61").is_err() && query("count=100001").is_err());
+        assert!(query("duration=0").is_err() && query("count=0").is_err());
+    }
+}

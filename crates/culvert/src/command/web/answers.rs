@@ -1,0 +1,171 @@
+//! What the daemon says, byte for byte as `--json` prints it.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use outcome::DropReason;
+use serde_json::json;
+
+use super::capture::{Begun, Captures};
+use super::response::{Fault, JSON, Status};
+use crate::cli::{EventsQuery, NoQuery, SaQuery, WebArgs, WhyQuery, parse_query};
+use crate::cli::{MOST_PACKETS, MOST_SECONDS};
+use crate::client::{ClientError, ask_json};
+use crate::command::why;
+use crate::report::{self, Request, WhyAnswer};
+
+/// How long an answer is good for everybody who asks the same: however many look at the page, the daemon is asked as
+/// often as by one.
+const FRESH: Duration = Duration::from_millis(500);
+
+/// An answer.
+pub enum Answer {
+    /// All of it.
+    Text { content_type: &'static str, text: Cow<'static, str> },
+    /// Packets, as they come.
+    Capture(Begun),
+}
+
+/// Asks the daemon.
+pub struct Answers {
+    name: String,
+    max_sas: usize,
+    max_policies: usize,
+    /// None if they are not allowed.
+    captures: Option<Captures>,
+    known: Mutex<HashMap<&'static str, (Instant, String)>>,
+}
+
+impl Answers {
+    /// Of an instance.
+    pub fn new(name: &str, args: &WebArgs) -> Answers {
+        Answers {
+            name: name.to_owned(),
+            max_sas: args.max_sas,
+            max_policies: args.max_policies,
+            captures: args.capture.then(Captures::default),
+            known: Mutex::default(),
+        }
+    }
+
+    /// The answer of `/api/WHAT`.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub fn find(&self, what: &str, query: &str) -> Result<Answer, Fault> {
+        let text = match what {
+            "about" => {
+                parse::<NoQuery>(query)?;
+                self.about()
+            }
+            "status" => self.whole("status", query, Request::Status)?,
+            "port" => self.whole("port", query, Request::Port)?,
+            "stats" => self.whole("stats", query, Request::Stats)?,
+            "drops" => self.whole("drops", query, Request::Drops)?,
+            "policy" => {
+                self.bound("policies", self.max_policies, |status| status.policies)?;
+                self.whole("policy", query, Request::Policy)?
+            }
+            "sa" => self.sa(query)?,
+            "why" => self.why(query)?,
+            "events" => {
+                let EventsQuery { after, run } = parse(query)?;
+                self.ask(Request::Events { after, run })?
+            }
+            "capture" => {
+                let captures = self.captures.as_ref().ok_or_else(|| {
+                    Fault::new(
+                        Status::FORBIDDEN,
+                        "captures are off; culvert web --capture offers them",
+                    )
+                })?;
+                return captures.begin(&self.name, &parse(query)?).map(Answer::Capture);
+            }
+            _ => return Err(Fault::new(Status::NOT_FOUND, "there is no such answer")),
+        };
+        Ok(Answer::Text { content_type: JSON, text: text.into() })
+    }
+
+    fn sa(&self, query: &str) -> Result<String, Fault> {
+        // Keys are never told here.
+        let request = |spi| Request::Sa { show_keys: false, spi };
+        match parse::<SaQuery>(query)?.spi {
+            Some(spi) => self.ask(request(Some(spi))),
+            None => {
+                self.bound("SAs", self.max_sas, |status| status.sas)?;
+                self.whole("sa", "", request(None))
+            }
+        }
+    }
+
+    fn why(&self, query: &str) -> Result<String, Fault> {
+        let args = parse::<WhyQuery>(query)?.args;
+        let text = self.ask(Request::Why(why::request(&args)))?;
+        match serde_json::from_str(&text) {
+            Ok(WhyAnswer::Refused { error }) => Err(Fault::new(Status::REFUSED, error)),
+            _ => Ok(text),
+        }
+    }
+
+    /// What the page has to know of this process, and what drop reasons mean.
+    fn about(&self) -> String {
+        let reasons = DropReason::ALL.iter().map(|reason| {
+            json!({ "reason": reason.name(), "meaning": reason.text(), "xfrm_stat": reason.kernel_name() })
+        });
+        let capture = self
+            .captures
+            .as_ref()
+            .map(|_| json!({ "seconds": MOST_SECONDS, "packets": MOST_PACKETS }));
+        json!({ "instance": self.name, "capture": capture, "reasons": reasons.collect::<Vec<_>>() })
+            .to_string()
+    }
+
+    /// Refuses what would be too long for a page.
+    fn bound(
+        &self,
+        what: &str,
+        most: usize,
+        count: fn(&report::Status) -> usize,
+    ) -> Result<(), Fault> {
+        let text = self.fresh("status", Request::Status)?;
+        let status: report::Status = serde_json::from_str(&text).map_err(ClientError::from)?;
+        let count = count(&status);
+        match count > most {
+            true => Err(Fault::new(
+                Status::REFUSED,
+                format!("{count} {what} are more than {most}, so they are not listed"),
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// What takes no parameters.
+    fn whole(&self, what: &'static str, query: &str, request: Request) -> Result<String, Fault> {
+        parse::<NoQuery>(query)?;
+        self.fresh(what, request)
+    }
+
+    fn fresh(&self, what: &'static str, request: Request) -> Result<String, Fault> {
+        // A thread that panics has put nothing half in.
+        let mut known = self.known.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some((at, text)) = known.get(what)
+            && at.elapsed() < FRESH
+        {
+            return Ok(text.clone());
+        }
+        let text = self.ask(request)?;
+        known.insert(what, (Instant::now(), text.clone()));
+        Ok(text)
+    }
+
+    fn ask(&self, request: Request) -> Result<String, Fault> {
+        Ok(ask_json(&self.name, request)?)
+    }
+}
+
+fn parse<Q: Parser>(query: &str) -> Result<Q, Fault> {
+    parse_query(query).map_err(|error| Fault::new(Status::BAD, error))
+}

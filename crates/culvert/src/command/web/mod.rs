@@ -1,0 +1,79 @@
+//! `culvert web`: a page that shows what the daemon does.
+//!
+//! A client of the daemon's as every other command: the daemon itself speaks no HTTP. Nothing here changes anything,
+//! and the process gives up its capabilities before it reads a byte from anybody.
+//!
+//! | file | what it has |
+//! | --- | --- |
+//! | `listen` | the socket |
+//! | `serve` | a thread for each connection, bounded in number, time and bytes |
+//! | `connection` | a client, for so long |
+//! | `head` | what is asked |
+//! | `gate` | who may ask: the token, and the name that the page is asked under |
+//! | `token` | where the token comes from |
+//! | `files` | the page itself |
+//! | `answers` | what the daemon says, as `--json` prints it |
+//! | `capture` | packets for download |
+//! | `response` | heads of answers |
+
+mod answers;
+mod capture;
+mod connection;
+mod files;
+mod gate;
+
+mod head;
+mod listen;
+mod response;
+mod serve;
+mod token;
+
+use std::error::Error;
+use std::sync::Arc;
+
+use crate::cli::{Listen, WebArgs};
+use crate::daemon::drop_capabilities;
+use answers::Answers;
+use gate::Gate;
+use serve::Site;
+use token::Token;
+
+/// Serves the page until the process is ended.
+pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
+    if let Some(address) = args.listen.exposed()
+        && !args.expose
+    {
+        return Err(format!(
+            "--listen {address}: the page tells addresses of tunnels and networks, and neither it nor its token is \
+             encrypted on the way; listen on 127.0.0.1 and come by ssh -L, put a proxy with TLS in front, or add \
+             --expose"
+        )
+        .into());
+    }
+    let token = match &args.token_file {
+        Some(path) => Token::of_file(path)?,
+        None => Token::new()?,
+    };
+    let socket = listen::listen(&args.listen)?;
+    drop_capabilities()?;
+    let place = match &args.listen {
+        Listen::Tcp(_) => match socket.local_addr()?.as_socket() {
+            Some(address) => format!("http://{address}/"),
+            None => String::new(),
+        },
+        Listen::Unix(path) => path.display().to_string(),
+    };
+    // Standard output of a service is kept in a journal, which more people read than the file.
+    match &args.token_file {
+        Some(path) => {
+            println!("culvert web: {place}, with the token in {} behind #", path.display())
+        }
+        None if matches!(args.listen, Listen::Tcp(_)) => println!("culvert web: {place}#{token}"),
+        None => println!("culvert web: {place}, token {token}"),
+    }
+    let site = Site {
+        gate: Gate::new(token, args.hosts.clone(), args.expose),
+        answers: Answers::new(name, args),
+    };
+    serve::serve(&socket, &Arc::new(site))
+}

@@ -1,0 +1,324 @@
+// The page: asks every second, and shows what is answered.
+
+import { Fault, json, takeToken } from "./ask.js";
+import { Drawing, tunnelsOf } from "./drawing.js";
+import { captureForm, tokenForm, whyForm } from "./forms.js";
+import { History, bits, bytes, count, graph, packets, span } from "./rates.js";
+import { Table, el, keep, setText } from "./tables.js";
+
+const INTERVAL_MS = 1000;
+
+/** Rows of a table that are shown, and events. */
+const MOST_ROWS = 100;
+const MOST_EVENTS = 200;
+
+const byId = (id) => document.getElementById(id);
+const history = new History();
+const drawing = new Drawing(byId("drawing"));
+const events = { after: 0, run: 0, list: [] };
+
+/** What the process behind the page said once: see `about` of answers.rs. */
+let about = null;
+let isPaused = false;
+
+// ---- What is shown -------------------------------------------------------------------------------------------------
+
+const sas = new Table(byId("sas-table"), [
+  { head: "SPI", text: (sa) => sa.spi, wide: true },
+  { head: "From", text: (sa) => sa.src },
+  { head: "To", text: (sa) => sa.dst },
+  { head: "Suite", text: (sa) => (sa.weak?.length ? `${sa.suite} (weak)` : sa.suite), state: (sa) => (sa.weak?.length ? "dying" : "") },
+  { head: "State", text: (sa) => (sa.placement === "kernel" ? `${sa.state}, kernel` : sa.state), state: (sa) => sa.state },
+  { head: "Rate", number: true, text: (sa) => bits(history.now(saSeries(sa, "bytes"))) },
+  { head: "Two minutes", make: addGraph, update: (cell, sa) => cell.draw([{ name: sa.direction === "out" ? "out" : "in", rates: history.rates(saSeries(sa, "bytes")) }]) },
+  { head: "Packets", number: true, text: (sa) => count(sa.packets), value: (sa) => sa.packets },
+  { head: "Bytes", number: true, text: (sa) => bytes(sa.bytes), value: (sa) => sa.bytes },
+  { head: "Dropped", number: true, text: (sa) => count(saDrops(sa)), value: saDrops },
+  { head: "Age", number: true, text: (sa) => span(sa.age_s) },
+  { head: "Rekeyed in", number: true, text: (sa) => (sa.until_rekey?.s == null ? "" : span(sa.until_rekey.s)) },
+  { head: "Idle", number: true, text: (sa) => (sa.idle_s === null ? "never used" : span(sa.idle_s)) },
+], (sa) => `${sa.spi} ${sa.dst} ${sa.protocol}`);
+
+const policies = new Table(byId("policies-table"), [
+  { head: "Direction", text: (policy) => policy.direction },
+  { head: "Priority", number: true, text: (policy) => policy.priority },
+  { head: "From", text: (policy) => policy.src },
+  { head: "To", text: (policy) => policy.dst },
+  { head: "Protocol", text: (policy) => policy.protocol },
+  { head: "Action", text: (policy) => (policy.has_sas === false ? `${policy.action} (no SA)` : policy.action), state: (policy) => (policy.has_sas === false ? "none" : "") },
+  { head: "By", text: (policy) => [...policy.templates, policy.why].filter(Boolean).join("; "), wide: true },
+  { head: "Packets", number: true, text: (policy) => count(policy.packets), value: (policy) => policy.packets },
+  { head: "Bytes", number: true, text: (policy) => bytes(policy.bytes), value: (policy) => policy.bytes },
+], (policy) => `${policy.direction} ${policy.index}`);
+
+const drops = new Table(byId("drops-table"), [
+  { head: "Reason", text: (drop) => drop.reason, wide: true },
+  { head: "Packets", number: true, text: (drop) => count(drop.packets), value: (drop) => drop.packets },
+  { head: "Rate", number: true, text: (drop) => packets(history.now(`drop ${drop.reason}`)) },
+  { head: "Linux's name", text: (drop) => drop.xfrm_stat ?? "" },
+  { head: "Meaning", text: (drop) => drop.meaning, wide: true },
+], (drop) => drop.reason);
+
+const saSeries = (sa, what) => `sa ${sa.spi} ${sa.dst} ${what}`;
+
+function saDrops(sa) {
+  return sa.late_drops + sa.duplicate_drops + sa.integrity_drops;
+}
+
+function addGraph(cell) {
+  const { picture, draw } = graph();
+  cell.append(picture);
+  cell.draw = draw;
+}
+
+function showStatus(status) {
+  setText(byId("instance"), status.name);
+  document.title = `culvert ${status.name}`;
+  const workers = status.workers.length;
+  setText(byId("about"), [
+    `version ${status.version}`, `up ${span(status.uptime_s)}`,
+    `${workers} ${workers === 1 ? "worker" : "workers"}`,
+    `${status.ports_up} of ${status.ports} ports up`, `${count(status.memory_kib >> 10)}\u00a0MiB`,
+    status.source === "kernel" ? "beside the kernel" : "",
+  ].filter(Boolean).join(" \u00b7 "));
+  keep(byId("warnings"), status.warnings, (warning) => warning, () => el("li"), (line, warning) => setText(line, warning));
+}
+
+const TOTALS = [
+  ["Received", (stats) => stats.received],
+  ["Encrypted", (stats) => stats.work.encrypted ?? 0],
+  ["Decrypted", (stats) => stats.work.decrypted ?? 0],
+  ["Sent", (stats) => stats.outcomes.transmitted],
+  ["To Linux", (stats) => stats.outcomes["to-linux"]],
+  ["Dropped", (stats) => stats.outcomes.dropped],
+];
+
+function showStats(stats) {
+  const make = ([name]) => el("div", {}, el("dt", {}, name), el("dd", { class: "rate" }), el("dd", { class: "quiet" }));
+  keep(byId("totals"), TOTALS, ([name]) => name, make, (tile, [name, value]) => {
+    setText(tile.children[1], packets(history.now(`total ${name}`)));
+    setText(tile.children[2], `${count(value(stats))} in all`);
+    tile.dataset.value = value(stats);
+  });
+}
+
+function showPorts(ports) {
+  keep(byId("port-cards"), ports, (port) => port.interface, portCard, (card, port) => {
+    const isUp = port.state === "up";
+    setText(card.state, port.state);
+    card.state.className = `badge ${isUp ? "up" : "down"}`;
+    const series = (what) => `port ${port.interface} ${what}`;
+    const peak = card.draw(["in", "out"].map((name) => ({ name, rates: history.rates(series(name === "in" ? "rx_bytes" : "tx_bytes")) })));
+    setText(card.peak, `peak ${bits(peak)}`);
+    for (const [way, name] of [["rx", "in"], ["tx", "out"]]) {
+      setText(card[name].rate, bits(history.now(series(`${way}_bytes`))));
+      setText(card[name].packets, packets(history.now(series(`${way}_packets`))));
+      setText(card[name].count, `${count(port[`${way}_packets`])} packets`);
+      card[name].count.dataset.value = port[`${way}_packets`];
+    }
+    setText(card.passed, `${[port.kind, port.mode, `MTU ${port.mtu}`].filter(Boolean).join(", ")}; ${count(port.passed_to_linux)} left to Linux`);
+  });
+  keep(byId("interfaces"), ports, (port) => port.interface, (port) => el("option", { value: port.interface }), () => {});
+}
+
+function portCard(port) {
+  const { picture, draw } = graph();
+  const card = el("article", { class: "port" });
+  Object.assign(card, { draw, state: el("span"), peak: el("span", { class: "peak" }), passed: el("p", { class: "quiet" }) });
+  const lines = ["in", "out"].map((name) => {
+    const line = { rate: el("td", { class: "number" }), packets: el("td", { class: "number" }), count: el("td", { class: "number quiet" }) };
+    card[name] = line;
+    return el("tr", {}, el("th", { scope: "row", class: name }, name), line.rate, line.packets, line.count);
+  });
+  card.append(
+    el("h3", {}, port.interface, " ", card.state),
+    el("div", { class: "frame" }, picture, card.peak),
+    el("table", { class: "plain", "aria-label": `Rates of ${port.interface}` }, el("tbody", {}, ...lines)),
+    card.passed,
+  );
+  return card;
+}
+
+function showSas(list) {
+  const wanted = byId("sas-filter").value.trim().toLowerCase();
+  const fits = (sa) => `${sa.spi} ${sa.src} ${sa.dst} ${sa.suite} ${sa.mode} ${sa.state} reqid ${sa.reqid}`.toLowerCase().includes(wanted);
+  const found = list.filter(fits);
+  const shown = found.slice(0, MOST_ROWS);
+  setText(byId("sas-count"), shown.length === list.length ? count(list.length) : `${shown.length} of ${count(list.length)}`);
+  sas.show(shown);
+  // Where peers of the drawing lead to.
+  shown.forEach((sa, place) => {
+    const line = sas.body.children[place];
+    line.id = `sa-${sa.spi}`;
+    line.tabIndex = -1;
+  });
+}
+
+function showPolicies(list) {
+  const shown = list.slice(0, MOST_ROWS);
+  setText(byId("policies-count"), shown.length === list.length ? count(list.length) : `${shown.length} of ${count(list.length)}`);
+  policies.show(shown);
+}
+
+function showDrops(counts) {
+  const isAll = byId("drops-all").checked;
+  const rows = about.reasons.map((reason) => ({ ...reason, packets: counts[reason.reason] ?? 0 })).filter((drop) => isAll || drop.packets > 0);
+  // Those that go on come first. The order of the others is that of the daemon's table.
+  const isGoing = (drop) => history.now(`drop ${drop.reason}`) > 0;
+  if (!isAll) rows.sort((a, b) => isGoing(b) - isGoing(a) || b.packets - a.packets);
+  byId("drops-none").hidden = rows.length > 0;
+  drops.show(rows);
+}
+
+function showEvents() {
+  keep(byId("event-list"), events.list, (event) => event.key, eventLine, () => {});
+}
+
+function eventLine(event) {
+  const time = new Date(event.time_ms).toISOString();
+  return el("li", {}, el("time", { datetime: time, title: time }, time.slice(11, 19)), el("b", {}, event.event), el("span", {}, eventText(event)));
+}
+
+function eventText(event) {
+  switch (event.event) {
+    case "sa-up": case "sa-rekeyed": case "sa-removed": case "sa-down":
+      return `${event.src} > ${event.dst} SPI ${event.spi} ${event.suite}`;
+    case "sa-limit": return `SPI ${event.spi}: ${event.hard ? "hard" : "soft"} limit in bytes or packets`;
+    case "acquire": return `${event.src} > ${event.dst}, ${event.protocol}`;
+    case "peer-moved": return `SPI ${event.spi} comes from ${event.src} port ${event.port} now`;
+    case "path-mtu": return `${event.mtu} bytes to ${event.dst}`;
+    case "port-up": return event.port;
+    case "port-down": return `${event.port}: ${event.why}`;
+    case "drop-burst": return `${event.reason}: ${count(event.packets)} packets a second`;
+    case "drop-burst-over": return `${event.reason}: ${count(event.packets)} packets in ${event.seconds} s`;
+    default: return "";
+  }
+}
+
+// ---- What is asked -------------------------------------------------------------------------------------------------
+
+/** A list that is not told where it is too long: then why it is not. */
+async function orFault(what, place) {
+  try {
+    const list = await json(what);
+    setText(place, "");
+    return list;
+  } catch (fault) {
+    if (fault.status !== 422) throw fault;
+    setText(place, fault.message);
+    return [];
+  }
+}
+
+async function askEvents() {
+  const answer = await json("events", { after: events.after, run: events.run });
+  events.after = answer.last;
+  events.run = answer.run;
+  const fresh = answer.events.map((event) => ({ ...event, key: `${answer.run} ${event.number}` }));
+  events.list = [...fresh.reverse(), ...events.list].slice(0, MOST_EVENTS);
+}
+
+function remember(at, seen) {
+  for (const [name, value] of TOTALS) history.add(`total ${name}`, at, value(seen.stats));
+  for (const port of seen.ports) {
+    for (const what of ["rx_bytes", "tx_bytes", "rx_packets", "tx_packets"]) history.add(`port ${port.interface} ${what}`, at, port[what]);
+  }
+  for (const sa of seen.sas) history.add(saSeries(sa, "bytes"), at, sa.bytes);
+  for (const [reason, value] of Object.entries(seen.drops.drops)) history.add(`drop ${reason}`, at, value);
+  history.forget(at - 60);
+}
+
+let last = null;
+
+function show(seen) {
+  showStatus(seen.status);
+  showStats(seen.stats);
+  showPorts(seen.ports);
+  showSas(seen.sas);
+  showPolicies(seen.policies);
+  showDrops(seen.drops.drops);
+  showEvents();
+  const rate = (sa) => history.now(saSeries(sa, "bytes"));
+  drawing.show({ name: seen.status.name, ports: seen.ports, tunnels: tunnelsOf(seen.sas, seen.policies), rate });
+}
+
+let looking = null;
+
+/** Asks everything once, after what is under way; returns what is wrong, if something is. */
+async function look() {
+  while (looking) await looking.catch(() => {});
+  looking = lookOnce();
+  try {
+    return await looking;
+  } finally {
+    looking = null;
+  }
+}
+
+async function lookOnce() {
+  try {
+    about ??= await begin();
+    const [status, stats, ports, drops, sas, policies] = await Promise.all([
+      json("status"), json("stats"), json("port"), json("drops"),
+      orFault("sa", byId("sas-fault")), orFault("policy", byId("policies-fault")), askEvents(),
+    ]);
+    last = { status, stats, ports, drops, sas, policies };
+    remember(performance.now() / 1000, last);
+    show(last);
+    say(isPaused ? "paused" : "live", "good");
+    return null;
+  } catch (fault) {
+    if (!(fault instanceof Fault)) throw fault;
+    const isToken = fault.status === 401;
+    reveal(!isToken && about !== null);
+    byId("token").hidden = !isToken;
+    say(isToken ? "needs its token" : fault.message.split("\n")[0], "bad");
+    return fault.message;
+  }
+}
+
+async function begin() {
+  const answer = await json("about");
+  captureForm(answer.capture);
+  byId("token").hidden = true;
+  reveal(true);
+  return answer;
+}
+
+function reveal(isOpen) {
+  byId("all").hidden = !isOpen;
+  byId("pause").hidden = !isOpen;
+  document.querySelector("nav").hidden = !isOpen;
+}
+
+function say(text, state) {
+  const place = byId("state");
+  setText(place, text);
+  place.className = `badge ${state === "good" ? "up" : "down"}`;
+}
+
+async function run() {
+  // A page that nobody sees asks nothing.
+  try {
+    if (!isPaused && !document.hidden && byId("token").hidden) await look();
+  } finally {
+    setTimeout(run, INTERVAL_MS);
+  }
+}
+
+byId("pause").addEventListener("click", () => {
+  isPaused = !isPaused;
+  byId("pause").setAttribute("aria-pressed", isPaused);
+  say(isPaused ? "paused" : "live", "good");
+});
+byId("sas-filter").addEventListener("input", () => last && showSas(last.sas));
+byId("drops-all").addEventListener("input", () => last && showDrops(last.drops.drops));
+window.addEventListener("hashchange", () => {
+  const isToken = location.hash.length > 32;
+  takeToken();
+  if (isToken) look();
+});
+whyForm();
+tokenForm(look);
+takeToken();
+run();

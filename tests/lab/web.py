@@ -1,0 +1,55 @@
+"""`culvert web` on a gateway, and what a browser asks of it."""
+
+import http.client
+import json
+import re
+import socket
+
+from .planes import culvert_binary
+
+PORT = 9634
+
+#: Told anew with each question.
+AGES = ("uptime_s", "age_s", "idle_s", "memory_kib", "until_rekey", "until_expiry")
+
+
+class Web:
+    """The page of a gateway, on its loopback."""
+
+    def __init__(self, gateway, *args, token=None):
+        self.gateway = gateway
+        log = gateway.host.lab.tmp / f"{gateway.host.name}-web.log"
+        name = gateway.daemon.name
+        self.process = gateway.host.spawn(culvert_binary(), "--name", name, "web", *args, log=log)
+        self.process.wait_output("culvert web: ")
+        said = re.search(r"http://127\.0\.0\.1:(\d+)/#([0-9a-f]{64})\n", self.process.output())
+        self.url = said[0].strip() if said else ""
+        self.token = token or (said and said[2])
+
+    def get(self, path, method="GET", host=f"127.0.0.1:{PORT}", token=None, body=None, headers=None):
+        """Status, headers and body of an answer."""
+        token = self.token if token is None else token
+        fields = {"Host": host, **({"Authorization": f"Bearer {token}"} if token else {}), **(headers or {})}
+        with self.gateway.host.entered():
+            connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=30)
+            connection.request(method, path, body=body, headers={k: v for k, v in fields.items() if v})
+        answer = connection.getresponse()
+        with answer:
+            return answer.status, answer.headers, answer.read()
+
+    def json(self, path):
+        status, headers, body = self.get(f"/api/{path}")
+        assert status == 200 and headers["Content-Type"] == "application/json", (status, body)
+        return json.loads(body)
+
+    def connect(self):
+        """A connection that has said nothing yet."""
+        with self.gateway.host.entered():
+            return socket.create_connection(("127.0.0.1", PORT), timeout=30)
+
+
+def ageless(answer):
+    """An answer without what time alone changes."""
+    if isinstance(answer, dict):
+        return {key: ageless(value) for key, value in answer.items() if key not in AGES}
+    return [ageless(value) for value in answer] if isinstance(answer, list) else answer
