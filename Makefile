@@ -26,7 +26,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \
-    dpdk-suite interop charon6 package-test $(CHECKS)
+    dpdk-suite interop charon6 package-test web-test $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -89,6 +89,13 @@ package-test: deb ## the package on a Debian with systemd: installed, upgraded u
 	@scripts/deb 0.1.1
 	@scripts/fetch-machine
 	@CULVERT='$(CURDIR)/$(BINARY)' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/package
+
+web-test: $(if $(CULVERT),,build) ## the web page in headless Chromium: numbers, forms, keyboard, looks
+	@dpkg -s chromium chromium-driver python3-selenium >/dev/null 2>&1 || \
+	    apt-get install --yes --no-install-recommends chromium chromium-driver python3-selenium
+	@scripts/fetch-axe
+	@CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/web
+	@echo "screenshots: target/web"
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)
