@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
@@ -13,6 +14,7 @@ use policy::{Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaC
 use vault::{Origin, Vault};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
 
+use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
 use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
@@ -23,6 +25,7 @@ pub struct DataPath {
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
+    leaving: Leaving,
     rules: SaRules,
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
@@ -49,6 +52,7 @@ impl DataPath {
             databases: Databases::new(),
             vault,
             numbers,
+            leaving: Leaving::default(),
             rules,
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
@@ -116,6 +120,30 @@ impl DataPath {
         self.numbers.sweep(&keep)
     }
 
+    /// Closes deleted SAs whose time is up.
+    pub fn close_due(&mut self, now: Instant) {
+        while let Some((fingerprint, sa)) = self.leaving.take_due(now) {
+            self.close(fingerprint, &sa);
+        }
+    }
+
+    /// Closes every deleted SA.
+    pub fn close_all(&mut self) {
+        while let Some((fingerprint, sa)) = self.leaving.take_any() {
+            self.close(fingerprint, &sa);
+        }
+    }
+
+    /// When the next deleted SA is to be closed.
+    pub fn close_at(&self) -> Option<Instant> {
+        self.leaving.due()
+    }
+
+    fn close(&mut self, fingerprint: u64, sa: &Leaver) {
+        self.numbers.retire(fingerprint, &sa.live);
+        self.vault.borrow_mut().release(sa.owner);
+    }
+
     /// Retries to save numbers of deleted SAs that the vault did not take.
     pub fn retry_numbers(&mut self) {
         self.numbers.retry();
@@ -163,12 +191,16 @@ impl Backend for DataPath {
         let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();
         let owner = self.numbers.owner(&id, keys);
+        let fingerprint = self.numbers.fingerprint(params.spi, keys);
+        // It goes on where the one before ended.
+        if let Some(before) = self.leaving.take(fingerprint) {
+            self.close(fingerprint, &before);
+        }
         if self.vault.borrow().is_held(owner) {
             // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
         let live = self.live_numbers(config, start, owner)?;
-        let fingerprint = self.numbers.fingerprint(params.spi, keys);
         let sa = Sa::new(params.clone(), session, live)
             .map_err(|e| {
                 self.vault.borrow_mut().release(owner);
@@ -223,8 +255,16 @@ impl Backend for DataPath {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
-        self.numbers.retire(self.numbers.fingerprint(id.spi, keys), entry.esp.live());
-        self.vault.borrow_mut().release(self.numbers.owner(id, keys));
+        let (fingerprint, owner) =
+            (self.numbers.fingerprint(id.spi, keys), self.numbers.owner(id, keys));
+        let live = entry.esp.live();
+        match self.numbers.begin_to_retire(fingerprint, live) {
+            true => {
+                let other = self.leaving.add(fingerprint, owner, live.clone(), Instant::now());
+                other.into_iter().for_each(|other| self.close(fingerprint, &other));
+            }
+            false => self.vault.borrow_mut().release(owner),
+        }
         self.sa_step(&entry.config, false);
     }
 

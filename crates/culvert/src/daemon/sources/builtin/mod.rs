@@ -5,10 +5,12 @@
 //! | this one    | when server, databases and journal are served                     |
 //! | `data_path` | how SAs and policies of the databases become the data path's      |
 //! | `journal`   | how a change gets into the vault                                  |
+//! | `leaving`   | which deleted SAs may still have packets under way                |
 //! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
 
 mod data_path;
 mod journal;
+mod leaving;
 mod numbers;
 #[cfg(test)]
 mod testing;
@@ -164,8 +166,10 @@ impl Source for Builtin {
         let now_ms = now().mono_ms;
         let timers = self.database.next_deadline_ms();
         let timers = timers.map(|at| Duration::from_millis(at.saturating_sub(now_ms)));
-        let server = self.server.due().map(|at| at.saturating_duration_since(Instant::now()));
-        timers.into_iter().chain(server).min()
+        let until = |at: Instant| at.saturating_duration_since(Instant::now());
+        let server = self.server.due().map(until);
+        let closing = self.database.backend().close_at().map(until);
+        timers.into_iter().chain(server).chain(closing).min()
     }
 
     fn serve(&mut self) {
@@ -176,6 +180,7 @@ impl Source for Builtin {
         let mut outputs = Vec::new();
         self.database.tick(now(), &mut outputs);
         self.enqueue(outputs);
+        self.database.backend_mut().close_due(Instant::now());
         self.follow_kernel_sad();
     }
 
@@ -287,6 +292,7 @@ impl Source for Builtin {
 
     /// SAs and policies stay in the vault; with nothing left, it is removed.
     fn shut_down(mut self: Box<Self>) {
+        self.database.backend_mut().close_all();
         self.retry();
         let databases = self.databases();
         let is_empty = databases.sa_count() + databases.policies().len() == 0;

@@ -10,7 +10,8 @@
 //!
 //! The next SA goes on with the very next number where the last one is known exactly:
 //!
-//! - **After a deletion.** [`LiveNumbers::close`] swaps the number for one beyond all. Every lease is a
+//! - **After a deletion**, when the SA is closed: soon, or as soon as its keys come again (`leaving.rs`).
+//!   [`LiveNumbers::close`] swaps the number for one beyond all. Every lease is a
 //!   compare-and-swap of the same word, and such operations on one word have one order. A lease
 //!   before the swap gets numbers up to the one that the swap returns. A lease after it gets none:
 //!   the packet is dropped. This holds whichever threads still see the SA, and whatever they have in
@@ -22,7 +23,7 @@
 //!
 //! | the daemon was killed | what is remembered | then |
 //! | --- | --- | --- |
-//! | before the swap | the number of a moment before it, as doubtful | the SA has its record and its live numbers, and goes on by them; added under another address it goes on `STEP` past the number |
+//! | before the swap | the number at the deletion, as doubtful | the SA goes on by its live numbers, with its record or without; added under another address it goes on `STEP` past the number |
 //! | after the swap, before the exact number was saved | the same; the live number is closed | the same, for both |
 //! | after the exact number was saved | the number, exact | the next number |
 //! | after the SA was added again | the number, which was made doubtful before the SA could be used | with a record it goes on by its live number, without one by that number or `STEP` past the remembered one, whichever is more |
@@ -146,19 +147,24 @@ impl Numbers {
         last
     }
 
-    /// Closes the live numbers of an SA that is deleted, so that no more are leased, and remembers
-    /// the last one.
-    pub fn retire(&mut self, fingerprint: u64, live: &LiveNumbers) {
-        let before = live.sent().load(Relaxed);
-        if before == 0 && live.edge().load(Relaxed) > 0 {
+    /// Begins to retire an SA that is deleted; false if nothing need be remembered of it, and it is closed.
+    pub fn begin_to_retire(&mut self, fingerprint: u64, live: &LiveNumbers) -> bool {
+        let sent = live.sent().load(Relaxed);
+        if sent == 0 && live.edge().load(Relaxed) > 0 {
             // An inbound SA: it never sends.
             live.close();
-            return;
+            return false;
         }
         // Swap and save cannot be one step: a crash between them finds this.
-        if before != 0 {
-            self.remember(fingerprint, before, false);
+        if sent != 0 {
+            self.remember(fingerprint, sent, false);
         }
+        true
+    }
+
+    /// Closes the live numbers of an SA that was deleted, so that no more are leased, and remembers
+    /// the last one.
+    pub fn retire(&mut self, fingerprint: u64, live: &LiveNumbers) {
         let last = live.close();
         if last != 0 {
             self.remember(fingerprint, last, true);
@@ -287,7 +293,9 @@ mod tests {
             let inbound = sent(0);
             inbound.edge().store(7, Relaxed);
             for live in [sent(0), inbound] {
-                numbers.retire(9, &live);
+                if numbers.begin_to_retire(9, &live) {
+                    numbers.retire(9, &live);
+                }
                 assert_eq!(live.sent().load(Relaxed), LiveNumbers::CLOSED);
             }
             assert!(numbers.retired.is_empty());
@@ -322,6 +330,22 @@ mod tests {
             numbers.retire(fingerprint, &sent(2_000_000));
             assert_eq!(numbers.resume(fingerprint, 0), 2_000_000);
         });
+    }
+
+    #[test]
+    fn what_is_under_way_when_an_sa_is_deleted_counts_for_the_next_with_its_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path().join("vault");
+        life(&dir, |numbers| {
+            let live = sent(100);
+            assert!(numbers.begin_to_retire(9, &live));
+            live.sent().store(103, Relaxed);
+            numbers.retire(9, &live);
+            assert_eq!(numbers.resume(9, 0), 103);
+            assert!(numbers.begin_to_retire(9, &sent(200)));
+        });
+        // Killed before it was closed.
+        life(&dir, |numbers| assert_eq!(numbers.resume(9, 0), 200 + STEP));
     }
 
     #[test]
