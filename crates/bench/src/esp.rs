@@ -229,8 +229,8 @@ pub(crate) fn repetition(
     gateway: &mut Gateway,
     options: &Options<'_>,
 ) -> Result<Timed, BenchError> {
-    let mut timed = Timed::default();
-    while timed.has_time(options.duration, options.patience) {
+    let mut timed = Timed::within(options.patience);
+    while timed.has_time(options.duration) {
         options.check_stop()?;
         gateway.load()?;
         let posts = gateway.posts();

@@ -157,11 +157,11 @@ impl Passes {
     ) -> Result<(Timed, u64), BenchError> {
         let posts = posts?;
         let packets = gateway.packets();
-        let (mut timed, mut lost) = (Timed::default(), 0);
+        let (mut timed, mut lost) = (Timed::within(options.patience), 0);
         let through = || Sums::of(counters).through;
         let switches = |_: &Gateway| others.iter().map(|thread| switches(*thread)).sum();
         for pass in 1.. {
-            if !timed.has_time(options.duration, options.patience) {
+            if !timed.has_time(options.duration) {
                 break;
             }
             options.check_stop()?;

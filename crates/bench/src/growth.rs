@@ -175,8 +175,8 @@ fn look_ups<K>(
     };
     pass(&mut Timed::default())?;
     let all = Repetitions::of(options.repeat, || {
-        let mut timed = Timed::default();
-        while timed.has_time(options.duration, options.patience) {
+        let mut timed = Timed::within(options.patience);
+        while timed.has_time(options.duration) {
             pass(&mut timed)?;
         }
         Ok(timed)

@@ -154,8 +154,8 @@ impl<'o> Raw<'o> {
 
     /// Until the time is over.
     pub(crate) fn repetition(&mut self) -> Result<Timed, BenchError> {
-        let mut timed = Timed::default();
-        while timed.has_time(self.options.duration, self.options.patience) {
+        let mut timed = Timed::within(self.options.patience);
+        while timed.has_time(self.options.duration) {
             self.options.check_stop()?;
             self.pass(&mut timed)?;
         }

@@ -179,8 +179,8 @@ fn measure_until(
     let mut all = Repetitions::default();
     let (mut lost, mut slowest) = (0, Duration::ZERO);
     loop {
-        let mut timed = Timed::default();
-        while timed.has_time(options.duration, options.patience) {
+        let mut timed = Timed::within(options.patience);
+        while timed.has_time(options.duration) {
             gateway.load()?;
             loop {
                 change(gateway, &timed)?;

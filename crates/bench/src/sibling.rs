@@ -39,10 +39,11 @@ pub(crate) fn are_quiet(posts: &[Post]) -> bool {
     posts.iter().zip(asked).fold(here, |all, (post, number)| post.answer(number) && all)
 }
 
-/// Waits until all these cores are quiet, but not for long.
-pub(crate) fn await_quiet(posts: &[Post]) {
+/// Waits until all these cores are quiet, but not for long, and no longer than `patience` where that is given.
+pub(crate) fn await_quiet(posts: &[Post], patience: Option<Duration>) {
+    let limit = patience.map_or(PATIENCE, |patience| patience.min(PATIENCE));
     let begun = Instant::now();
-    while !are_quiet(posts) && begun.elapsed() < PATIENCE {}
+    while !are_quiet(posts) && begun.elapsed() < limit {}
 }
 
 /// A thread that looks at a core on which another thread of the benchmark spins.
@@ -236,7 +237,7 @@ mod tests {
                 post.shared.answered.load(Ordering::Relaxed)
             );
         }
-        await_quiet(core::slice::from_ref(&post));
+        await_quiet(core::slice::from_ref(&post), None);
         drop(post);
         assert!(matches!(Post::new(1000), Err(e) if e.to_string().contains("--cpu 1000")));
     }

@@ -27,9 +27,16 @@ pub(crate) struct Timed {
     thrown: Duration,
     /// When the first quiet piece was looked for.
     begun: Option<Instant>,
+    /// How long it may look for quiet and undisturbed pieces, if that is given.
+    patience: Option<Duration>,
 }
 
 impl Timed {
+    /// Of nothing yet; `patience` bounds how long a repetition looks for quiet pieces ([`Timed::has_time`]).
+    pub(crate) fn within(patience: Option<Duration>) -> Timed {
+        Timed { patience, ..Timed::default() }
+    }
+
     /// Does a piece of work of so many packets under the clock; returns whether it counts.
     ///
     /// A piece during which another process had the core does not, unless that happens all the
@@ -72,9 +79,9 @@ impl Timed {
         switches: impl Fn(&S) -> u64,
     ) {
         self.begun.get_or_insert_with(Instant::now);
-        await_quiet(posts);
+        await_quiet(posts, self.patience);
         let before = switches(subject);
-        let mut piece = Timed { thrown: self.thrown, ..Timed::default() };
+        let mut piece = Timed { thrown: self.thrown, ..Timed::within(self.patience) };
         let is_disturbed = |subject: &S| switches(subject) != before;
         let counts = piece.piece_on(subject, allocations, work, is_disturbed);
         self.thrown = piece.thrown;
@@ -90,7 +97,7 @@ impl Timed {
         work: impl FnOnce() -> Result<(u64, Duration), BenchError>,
     ) -> Result<(), BenchError> {
         self.begun.get_or_insert_with(Instant::now);
-        await_quiet(&[]);
+        await_quiet(&[], self.patience);
         let (packets, time) = work()?;
         self.add(Timed { packets, time, ..Timed::default() }, are_quiet(&[]));
         Ok(())
@@ -102,8 +109,8 @@ impl Timed {
             return;
         }
         if is_quiet && !self.is_quiet {
-            let Timed { thrown, begun, .. } = *self;
-            *self = Timed { is_quiet, thrown, begun, ..Timed::default() };
+            let Timed { thrown, begun, patience, .. } = *self;
+            *self = Timed { is_quiet, thrown, begun, patience, ..Timed::default() };
         }
         self.time += piece.time;
         self.packets += piece.packets;
@@ -130,7 +137,8 @@ impl Timed {
         let own = own_time().saturating_sub(own_before);
         let allocated_after = allocations.map_or(0, |count| count());
         let is_disturbed = time > own + own / 64 + CLOCK_GRAIN || is_disturbed(subject);
-        if is_disturbed && self.thrown < PATIENCE {
+        let limit = self.patience.map_or(PATIENCE, |patience| patience.min(PATIENCE));
+        if is_disturbed && self.thrown < limit {
             self.thrown += time;
             return false;
         }
@@ -145,12 +153,12 @@ impl Timed {
 
     /// Whether a repetition of this length still has time.
     ///
-    /// Where quiet pieces are rare it may take several times as long, `patience` where that is given, and then
+    /// Where quiet pieces are rare it may take several times as long, its patience where that is given, and then
     /// ends with those that there are, or with others.
-    pub(crate) fn has_time(&self, duration: Duration, patience: Option<Duration>) -> bool {
+    pub(crate) fn has_time(&self, duration: Duration) -> bool {
         let is_short = self.time < duration || self.packets == 0;
         let Some(begun) = self.begun else { return is_short };
-        let limit = match patience {
+        let limit = match self.patience {
             Some(patience) => patience.max(duration * WRITING_TIMES),
             None => LOOKING + duration * LOOKING_TIMES,
         };
@@ -366,7 +374,7 @@ mod tests {
         // Asleep, the thread has no core.
         assert!(!timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
         assert_eq!((timed.packets, timed.time), (0, Duration::ZERO));
-        assert!(timed.has_time(Duration::ZERO, None), "nothing was measured yet");
+        assert!(timed.has_time(Duration::ZERO), "nothing was measured yet");
         timed.thrown = PATIENCE;
         assert!(timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
         assert_eq!(timed.packets, 1);
@@ -386,20 +394,20 @@ mod tests {
         timed.add(piece(1), false);
         timed.add(piece(2), false);
         assert_eq!((timed.packets, timed.is_quiet()), (3, false));
-        assert!(timed.has_time(Duration::from_millis(1), None), "there may be a quiet one yet");
+        assert!(timed.has_time(Duration::from_millis(1)), "there may be a quiet one yet");
         timed.add(piece(4), true);
         timed.add(piece(8), false);
         timed.add(piece(16), true);
         assert_eq!((timed.packets, timed.time), (20, Duration::from_millis(20)));
         assert_eq!((timed.cycles, timed.allocations, timed.is_quiet()), (Some(200), 20, true));
-        assert!(timed.has_time(Duration::from_millis(21), None));
-        assert!(!timed.has_time(Duration::from_millis(20), None));
+        assert!(timed.has_time(Duration::from_millis(21)));
+        assert!(!timed.has_time(Duration::from_millis(20)));
         let looked_for_long = Instant::now().checked_sub(LOOKING * 2).unwrap();
         timed.begun = Some(looked_for_long);
-        assert!(!timed.has_time(Duration::from_millis(21), None), "what there is has to do");
+        assert!(!timed.has_time(Duration::from_millis(21)), "what there is has to do");
         let none_quiet = Timed { is_quiet: false, ..timed };
-        assert!(none_quiet.has_time(Duration::from_millis(21), None));
-        assert!(!none_quiet.has_time(Duration::from_millis(20), None));
+        assert!(none_quiet.has_time(Duration::from_millis(21)));
+        assert!(!none_quiet.has_time(Duration::from_millis(20)));
         let mut row = Row::default();
         let slow = Timed { packets: 5, ..none_quiet };
         Repetitions(vec![slow, timed, slow]).fill(&mut row, false);
@@ -412,17 +420,25 @@ mod tests {
 
     #[test]
     fn patience_bounds_a_repetition_that_finds_nothing_quiet() {
-        let looked = |ms| Timed {
+        let looked = |ms, patience| Timed {
             packets: 1,
             time: Duration::from_secs(1),
             begun: Instant::now().checked_sub(Duration::from_millis(ms)),
-            ..Timed::default()
+            ..Timed::within(patience)
         };
         let (length, patience) = (Duration::from_millis(50), Some(Duration::from_millis(400)));
-        assert!(looked(300).has_time(length, patience));
-        assert!(!looked(450).has_time(length, patience));
-        assert!(looked(450).has_time(length, None), "it may take longer where nobody minds");
-        assert!(looked(450).has_time(length * 4, patience), "what is written has to be in it");
+        assert!(looked(300, patience).has_time(length));
+        assert!(!looked(450, patience).has_time(length));
+        assert!(looked(450, None).has_time(length), "it may take longer where nobody minds");
+        assert!(looked(450, patience).has_time(length * 4), "what is written has to be in it");
+    }
+
+    #[test]
+    fn patience_bounds_what_is_thrown_away() {
+        let mut timed = Timed::within(Some(Duration::from_millis(1)));
+        assert!(!timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
+        assert!(timed.piece(1, None, || std::thread::sleep(Duration::from_millis(2))));
+        assert_eq!(timed.packets, 1);
     }
 
     #[test]

@@ -98,8 +98,8 @@ impl Secgw {
         self.signal(Signal::CONT)?;
         sleep(SETTLE);
         let begun = Instant::now();
-        let mut timed = Timed::default();
-        while timed.has_time(options.duration, options.patience) {
+        let mut timed = Timed::within(options.patience);
+        while timed.has_time(options.duration) {
             options.check_stop()?;
             timed.quiet_slice(|| self.slice())?;
             if timed.packets == 0 && begun.elapsed() > PATIENCE {

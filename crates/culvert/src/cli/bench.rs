@@ -45,6 +45,16 @@ pub enum BenchCommand {
     /// Ten minutes or more; under three with --quick. The bench `peer` is left out, and the report
     /// says why, where the peer is not there.
     All(AllArgs),
+    /// Moves packets for scripts/instructions to count instructions of, and prints how many count.
+    #[command(hide = true)]
+    Count(CountArgs),
+}
+
+/// Arguments of `culvert bench count`.
+#[derive(Debug, Args)]
+pub struct CountArgs {
+    /// The case; without one, their names are printed.
+    pub case: Option<String>,
 }
 
 /// Arguments of `culvert bench requests`.

@@ -12,7 +12,7 @@ use bench::{Bench, Direction, Options, Peer, Row};
 use crypto::{Provider, Suite};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, PeerArgs};
+use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, EngineChoice, PeerArgs};
 use crate::command::live::Live;
 use crate::command::requests;
 use crate::daemon::providers;
@@ -32,7 +32,20 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Peer(args) => one(Bench::Peer, &args.bench, &peer(args)?, json),
         BenchCommand::Requests(args) => requests::run(args, json),
         BenchCommand::All(args) => all(args, json),
+        BenchCommand::Count(args) => count(args.case.as_deref()),
     }
+}
+
+/// One case of the guard on instructions, by the fastest engine that there is; or the names of all.
+fn count(case: Option<&str>) -> Result<(), Box<dyn Error>> {
+    match case {
+        Some(case) => {
+            let providers = providers(EngineChoice::default())?;
+            println!("{}", bench::guard::run(&**providers.first(), case)?);
+        }
+        None => bench::guard::CASES.iter().for_each(|case| println!("{}", case.name)),
+    }
+    Ok(())
 }
 
 /// Every benchmark, one after the other; one that fails does not stop the others, but the command
