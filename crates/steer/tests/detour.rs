@@ -345,7 +345,9 @@ fn super_packets_pass_whole() {
                 let listeners: Vec<_> = PROTECTED
                     .iter()
                     .map(|address| {
-                        ip(&format!("addr add {address} dev lo"));
+                        // Without `nodad` an address is not there yet when the command ends.
+                        let how = if address.contains(':') { "nodad" } else { "" };
+                        ip(&format!("addr add {address} dev lo {how}"));
                         TcpListener::bind((*address, 5000)).expect("bind")
                     })
                     .collect();

@@ -153,6 +153,18 @@ impl Kernel {
         self.set(id, |w| numbers.write_counters(w))
     }
 
+    /// Sets sequence numbers and counters at once ([`Kernel::set_replay`], [`Kernel::set_counters`]): what the
+    /// kernel receives between two messages would be forgotten twice.
+    ///
+    /// # Errors
+    /// The kernel did not take them.
+    pub fn set_numbers(&mut self, id: &SaId, numbers: &KernelNumbers) -> io::Result<bool> {
+        self.set(id, |w| {
+            numbers.write_replay(w);
+            numbers.write_counters(w);
+        })
+    }
+
     /// Has the kernel tell of its use of an SA after so many packets ([`KernelEvent::Used`]; `XFRM_MSG_NEWAE`).
     /// Returns whether it is there.
     ///

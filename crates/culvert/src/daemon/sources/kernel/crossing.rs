@@ -386,11 +386,11 @@ impl KernelSource {
         let size = entry.esp.replay().size();
         next.replay = union(&known.written.replay, &replay_of(&entry.esp), size);
         next.counters = known.counters(entry.esp.live());
-        if next.replay != known.written.replay {
-            self.kernel.set_replay(&id, &next)?;
-        }
-        if next.counters != known.written.counters {
-            self.kernel.set_counters(&id, &next)?;
+        let is_new = next.counters != known.written.counters;
+        match next.replay != known.written.replay {
+            true => self.kernel.set_numbers(&id, &next).map(drop)?,
+            false if is_new => self.kernel.set_counters(&id, &next).map(drop)?,
+            false => {}
         }
         known.written = next;
         Ok(())
