@@ -91,6 +91,7 @@ impl Executor {
     ) {
         match candidate {
             Ok(candidate) => self.gather_open(view, packet, meta, candidate),
+            Err(Refused::Drop(DropReason::InNoState)) => self.out.put_off(view, packet, meta),
             Err(Refused::Drop(reason)) => self.out.drop(packet, reason),
             Err(Refused::By(sa, reason)) => {
                 if let Some(sa) = view.reader.sa(sa) {

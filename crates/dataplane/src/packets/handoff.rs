@@ -46,6 +46,16 @@ pub(crate) struct Arrived {
     pub(crate) ports: Option<Ports>,
 }
 
+impl Arrived {
+    /// A packet with all that is known of how it came.
+    pub(crate) fn new(view: &View, packet: Packet, meta: &Meta) -> Arrived {
+        let via = meta.ingress.via();
+        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
+        let (ingress, has_flow, outers) = (meta.ingress, meta.has_flow, meta.outers().cloned());
+        Arrived { packet, ingress, has_flow, outers, held, ports: None }
+    }
+}
+
 impl Handed {
     pub(crate) fn into_packet(self) -> Packet {
         match self {
@@ -153,16 +163,11 @@ impl Out {
             // A helper has no peers: the worker that it serves hands over.
             return self.leave(view, packet, meta);
         }
-        let via = meta.ingress.via();
-        let held = via.and_then(|via| view.reader.shared_sa(via)).map(Arc::clone);
         if let Some(peers) = &mut self.peers {
             peers.handed += 1;
             peers.handed_to = to;
         }
-        let (ingress, has_flow) = (meta.ingress, meta.has_flow);
-        let outers = meta.outers().cloned();
-        let arrived = Arrived { packet, ingress, has_flow, outers, held, ports: None };
-        self.hand(to, Handed::Arrived(arrived));
+        self.hand(to, Handed::Arrived(Arrived::new(view, packet, meta)));
     }
 
     /// Leaves a packet of a helper to the worker that it serves.

@@ -3,6 +3,7 @@
 pub(crate) mod fragment;
 pub(crate) mod handoff;
 pub(crate) mod hold;
+pub(crate) mod late;
 pub(crate) mod meta;
 pub(crate) mod neighbour;
 pub(crate) mod origin;

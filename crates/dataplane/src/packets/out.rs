@@ -15,6 +15,7 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use crate::counters::Counters;
 use crate::event::Event;
 use crate::packets::handoff::{Handed, Peers};
+use crate::packets::late::Late;
 use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
@@ -30,6 +31,8 @@ pub(crate) struct Out {
     pub(crate) reports: Reports,
     /// Packets that wait for a neighbour.
     pub(crate) neighbours: NeighbourQueue,
+    /// Packets that wait for this thread to know of what has changed.
+    pub(crate) late: Late,
     /// The other workers, if there are any.
     pub(crate) peers: Option<Peers>,
     /// The helpers' burst at hand, in which the fate of its packets is noted.
@@ -47,7 +50,8 @@ impl Out {
         neighbours: NeighbourQueue,
     ) -> Out {
         let ports = Ports::new();
-        Out { counters, pool, ports, reports, neighbours, peers: None, batch: None, taps: None }
+        let (late, peers, batch, taps) = (Late::new(), None, None, None);
+        Out { counters, pool, ports, reports, neighbours, late, peers, batch, taps }
     }
 
     /// Ends a packet by dropping it.

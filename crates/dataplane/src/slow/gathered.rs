@@ -4,8 +4,6 @@
 //! its flow may have a plan. Fragments that only waited for the first one are resolved by its ports, each
 //! for itself, and no plan is made of that.
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
 use forward::reassembly::Fate;
 use io::Packet;
@@ -105,11 +103,7 @@ impl Path {
     pub(super) fn handed(&self, packet: Packet, entered: Entered<'_>) -> Handed {
         match entered {
             Entered::Arrived(meta, ports) => {
-                let via = meta.ingress.via();
-                let held = via.and_then(|via| self.view.reader.shared_sa(via)).map(Arc::clone);
-                let (ingress, has_flow, outers) =
-                    (meta.ingress, meta.has_flow, meta.outers().cloned());
-                Handed::Arrived(Arrived { packet, ingress, has_flow, outers, held, ports })
+                Handed::Arrived(Arrived { ports, ..Arrived::new(&self.view, packet, meta) })
             }
             Entered::Again(origin, ports) => Handed::Again(packet, origin, ports),
         }

@@ -84,6 +84,7 @@ impl Worker {
     pub fn adopt(&mut self, gone: &mut Worker) {
         let now_ns = self.path.view.now.ns;
         gone.path.exec.drop_fragments();
+        gone.path.exec.out.drop_late();
         let from = gone.path.exec.out.counters.totals().held;
         let (out, gone_out) = (&mut self.path.exec.out, &mut gone.path.exec.out);
         out.counters.adopt_held(&gone_out.counters, from);

@@ -27,7 +27,7 @@ use crate::event::{EventSender, Waker};
 use crate::explain::{Explanation, Probe};
 use crate::flows::FlowCache;
 use crate::fragments::Fragments;
-use crate::packets::handoff::Peers;
+use crate::packets::handoff::{Handed, Peers};
 use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::{Out, PortKind, Reports, Source};
 use crate::slow::Slow;
@@ -228,11 +228,12 @@ impl Worker {
         exec.out.expire_neighbours(now.ns);
         exec.expire_fragments(now.ns);
         self.slow.expire(&mut self.path);
+        let late = self.take_late();
         let mut came = self.receive_all(now);
-        came += self.take_over(came);
+        came += self.take_over(came) + late;
         self.finish_round(came == 0);
         self.idle_rounds += u64::from(came == 0);
-        came + self.in_flight() + self.asked.len()
+        came + self.in_flight() + self.asked.len() + self.path.exec.out.late.len()
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -273,6 +274,25 @@ impl Worker {
         if out.taps.is_some() {
             out.end_tapped_round();
         }
+    }
+
+    /// Moves on the packets that have waited for this round's databases; returns how many there were.
+    fn take_late(&mut self) -> usize {
+        let count = self.path.exec.out.late.len();
+        if count > 0 {
+            // They get their numbers alone.
+            self.drain_helpers();
+        }
+        let mut left = count;
+        while left > 0 {
+            let out = &mut self.path.exec.out;
+            let some = core::iter::from_fn(|| out.next_late()).take(left.min(BURST_LEN));
+            let mut some: ArrayVec<Handed, BURST_LEN> = some.map(Handed::Arrived).collect();
+            left -= some.len();
+            self.slow.take_over(&mut self.path, &mut some);
+            self.slow.move_on_gathered(&mut self.path);
+        }
+        count
     }
 
     /// Takes over what other workers have handed over: from each as much as the ports have brought, so
@@ -413,6 +433,7 @@ impl Worker {
         out.transmit_all();
         out.ports.close();
         out.drop_waiting_for_neighbours();
+        out.drop_late();
         self.slow.drop_waiting(out);
         self.path.exec.drop_fragments();
         self.end_taps();

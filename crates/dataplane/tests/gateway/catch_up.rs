@@ -208,3 +208,56 @@ fn the_home_alone_merges() {
     g.run();
     assert_eq!(g.drops(), [(DropReason::InReplayDuplicate, 3)]);
 }
+
+/// Rounds until the worker knows of everything; what comes in by the tunnel is counted, in its order.
+fn opened(g: &mut Gateway) -> Vec<u16> {
+    let mut came = Vec::new();
+    while g.worker.round_at(g.now) > 0 {
+        g.check();
+        came.extend(
+            g.lan_out()
+                .iter()
+                .map(|packet| u16::from_be_bytes(packet[20..22].try_into().expect("two bytes"))),
+        );
+    }
+    came
+}
+
+/// Puts a packet to the gateway under an SA of its peer, whose inner packet has this source port.
+fn put_forth(g: &mut Gateway, number: u16) {
+    let inner = Ip::new(Side::B.lan(false, 10), Side::A.lan(false, 10)).udp(number, 9, b"text");
+    let packet = craft_esp(Side::B, u32::from(number), &esp_text(&inner, 4), 0);
+    g.put_wan(&packet);
+}
+
+#[test]
+fn a_packet_whose_sa_comes_behind_much_else_waits_for_it() {
+    let mut g = Gateway::with_sizes(Side::A, SIZES);
+    g.add_policies(&Spec::default());
+    g.worker.round_at(g.now);
+    change_much(&mut g);
+    g.add_sas(&Spec::default());
+    (1..=100).for_each(|number| put_forth(&mut g, number));
+    assert_eq!(opened(&mut g), (1..=100).collect::<Vec<u16>>());
+    assert_eq!(g.drops(), []);
+}
+
+#[test]
+fn a_packet_of_no_sa_waits_no_longer_than_the_worker_is_behind_and_few_do() {
+    let mut g = Gateway::with_sizes(Side::A, SIZES);
+    g.add_policies(&Spec::default());
+    g.worker.round_at(g.now);
+    put_forth(&mut g, 1);
+    assert_eq!(opened(&mut g), []);
+    assert_eq!(g.drops(), [(DropReason::InNoState, 1)]);
+    change_much(&mut g);
+    (2..=1000).for_each(|number| put_forth(&mut g, number));
+    let mut most = 0;
+    while g.worker.round_at(g.now) > 0 {
+        g.check();
+        most = most.max(g.all_counters().map(|counters| counters.totals().held).sum());
+    }
+    assert_eq!(most, 256, "no more than that wait");
+    assert_eq!(g.lan_out().len(), 0);
+    assert_eq!(g.drops(), [(DropReason::InNoState, 1000)]);
+}
