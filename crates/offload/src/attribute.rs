@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crypto::Suite;
-use esp::Mode;
+use esp::{Mode, Protocol};
 use policy::Direction;
 
 /// An attribute of an SA or a policy that a device does not carry out.
@@ -13,6 +13,8 @@ pub enum Attribute {
     Suite(Suite),
     /// An integrity key of so many bytes.
     AuthKey(usize),
+    /// AH or IPComp.
+    Protocol(Protocol),
     /// Tunnel or transport mode.
     Mode(Mode),
     /// Outer addresses of two families.
@@ -52,6 +54,7 @@ impl fmt::Display for Attribute {
         match self {
             Attribute::Suite(suite) => write!(f, "suite {suite}"),
             Attribute::AuthKey(len) => write!(f, "integrity key of {len} bytes"),
+            Attribute::Protocol(protocol) => write!(f, "protocol {}", protocol.number()),
             Attribute::Mode(Mode::Tunnel) => f.write_str("tunnel mode"),
             Attribute::Mode(Mode::Transport) => f.write_str("transport mode"),
             Attribute::Families => f.write_str("outer addresses of two families"),

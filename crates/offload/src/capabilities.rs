@@ -3,8 +3,9 @@
 use core::ops::RangeInclusive;
 
 use crypto::Suite;
-use esp::{Mode, SaFlags};
+use esp::{Mode, Protocol, SaFlags};
 use policy::{Action, Direction, PolicyConfig, SaConfig, Scope};
+use wire::Fragment;
 
 use crate::attribute::Attribute;
 
@@ -42,6 +43,8 @@ pub struct Capabilities {
     pub has_tunnel: bool,
     /// Transport mode.
     pub has_transport: bool,
+    /// AH beside ESP.
+    pub has_ah: bool,
     /// Outer source and destination of two families, where NAT64 is on the way.
     pub has_mixed_families: bool,
     /// Extended sequence numbers.
@@ -66,16 +69,25 @@ pub struct Capabilities {
     pub most_priority: u32,
     /// SAs of each direction at most.
     pub most_sas: usize,
+    /// Destinations of inbound SAs at most; SAs with one destination share its place.
+    pub most_addresses: usize,
     /// Policies of each direction at most.
     pub most_policies: usize,
     /// Whether packets of one SA come back in the order of submission.
     pub is_ordered: bool,
+    /// The longest packet with its outer header, in bytes.
+    pub most_packet_len: usize,
+    /// Outer headers with IPv4 options or IPv6 extension headers.
+    pub has_options: bool,
+    /// ESP packets that are fragments.
+    pub has_fragments: bool,
 }
 
 impl Capabilities {
     /// Whether a device with these capabilities carries an SA exactly as described.
     ///
-    /// With crypto offload only the algorithms count, and what goes into the cipher.
+    /// With crypto offload only what goes into the cipher counts, and what stands in front of ESP: a device that
+    /// finds SAs by itself reads the outer headers.
     ///
     /// # Errors
     /// The first attribute that the device lacks.
@@ -84,9 +96,12 @@ impl Capabilities {
         let need = |fits: bool, lacked| if fits { Ok(()) } else { Err(lacked) };
         need(self.suites.contains(&params.suite), Attribute::Suite(params.suite))?;
         need(self.has_esn || !params.esn, Attribute::Esn(params.esn))?;
-        if self.placement != Placement::Packet {
-            return Ok(());
-        }
+        let has_protocol = match params.protocol {
+            Protocol::Esp => true,
+            Protocol::Ah => self.has_ah,
+            _ => false,
+        };
+        need(has_protocol, Attribute::Protocol(params.protocol))?;
         let has_mode = match params.mode {
             Mode::Tunnel => self.has_tunnel,
             Mode::Transport => self.has_transport,
@@ -95,6 +110,9 @@ impl Capabilities {
         let is_mixed = params.src.is_ipv4() != params.dst.is_ipv4();
         need(self.has_mixed_families || !is_mixed, Attribute::Families)?;
         need(self.has_udp_encap || params.encap.is_none(), Attribute::UdpEncap)?;
+        if self.placement != Placement::Packet {
+            return Ok(());
+        }
         let window = params.replay_window;
         need(self.replay_windows.contains(&window), Attribute::ReplayWindow(window))?;
         need(self.has_tfc || params.tfc_pad_len == 0, Attribute::TfcPadding)?;
@@ -106,6 +124,19 @@ impl Capabilities {
         [l.soft_bytes, l.hard_bytes, l.soft_packets, l.hard_packets].into_iter().try_for_each(
             |limit| need(limit == u64::MAX || limit <= self.most_volume, Attribute::Limit(limit)),
         )
+    }
+
+    /// Whether a packet of an offloaded SA, from its outer IP header on, may be given to the device; it goes by
+    /// software else. With crypto offload, where software asks for each packet (Linux's
+    /// `xdo_dev_offload_ok`).
+    pub fn offload_ok(&self, packet: &[u8]) -> bool {
+        if packet.len() > self.most_packet_len {
+            return false;
+        }
+        let Ok(headers) = wire::parse_ip(packet) else { return false };
+        let plain_len = if headers.dst.is_ipv4() { IPV4_LEN } else { IPV6_LEN };
+        (self.has_options || usize::from(headers.header_len) == plain_len)
+            && (self.has_fragments || headers.fragment == Fragment::Whole)
     }
 
     /// Whether a device with these capabilities carries out a policy exactly as described.
@@ -144,3 +175,7 @@ impl Capabilities {
 
 /// The IP protocol.
 const ESP: u8 = 50;
+
+/// Bytes of an IPv4 header without options, and of IPv6's.
+const IPV4_LEN: usize = 20;
+const IPV6_LEN: usize = 40;

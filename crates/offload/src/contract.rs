@@ -311,11 +311,12 @@ fn ciphers_go_round(device: Tested<'_>, queue: &mut dyn Queue<Vec<u8>>, suites: 
         let inbound = put(device, SaDirection::Inbound, &config, start).unwrap();
         for seq_hi in [None, device.capabilities().has_esn.then_some(5)] {
             let len = 8 + suite.iv_len_bytes() + 64 + suite.icv_len_bytes();
-            let plain: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            let work = |sa| CryptoWork { sa, esp: Span { start: 0, len }, seq_hi };
+            let plain = esp_packet(config.params.spi, len);
+            let work = |sa| CryptoWork { sa, esp: Span { start: 20, len }, seq_hi };
             let sealed = done(exchange(queue, Work::Seal(work(outbound)), [plain.clone()]));
-            let icv = len - suite.icv_len_bytes();
+            let icv = 20 + len - suite.icv_len_bytes();
             assert_ne!(sealed[0][icv..], plain[icv..], "{suite}: an ICV is there");
+            assert_eq!(sealed[0][..28], plain[..28], "{suite}: headers, SPI and number stay");
             let mut forged = sealed[0].clone();
             forged[icv] ^= 1;
             let dropped = exchange(queue, Work::Open(work(inbound)), [forged]);
@@ -323,7 +324,7 @@ fn ciphers_go_round(device: Tested<'_>, queue: &mut dyn Queue<Vec<u8>>, suites: 
             let opened = done(exchange(queue, Work::Open(work(inbound)), sealed));
             assert_eq!(opened[0][..icv], plain[..icv], "{suite}");
             // A span that is not in the packet.
-            let beyond = CryptoWork { esp: Span { start: 1, len }, ..work(outbound) };
+            let beyond = CryptoWork { esp: Span { start: 21, len }, ..work(outbound) };
             let dropped = exchange(queue, Work::Seal(beyond), [plain.clone()]);
             assert!(matches!(dropped[0].1, Status::Dropped(_)));
         }
@@ -492,6 +493,23 @@ fn packet(len: usize) -> Vec<u8> {
     wire::ipv4::fill_checksum(&mut packet[..20]);
     packet
 }
+
+/// An ESP packet of `len` bytes for that tunnel, behind its outer header; padding that stands in clear.
+fn esp_packet(spi: u32, len: usize) -> Vec<u8> {
+    let mut packet = packet(20 + len);
+    packet[9] = ESP;
+    packet[12..20].copy_from_slice(&[192, 0, 2, 1, 192, 0, 2, 2]);
+    packet[10..12].fill(0);
+    wire::ipv4::fill_checksum(&mut packet[..20]);
+    packet[20..24].copy_from_slice(&spi.to_be_bytes());
+    packet[24..28].copy_from_slice(&1_u32.to_be_bytes());
+    for (n, byte) in packet[28..].iter_mut().enumerate() {
+        *byte = n as u8;
+    }
+    packet
+}
+
+const ESP: u8 = 50;
 
 /// The sequence number of ESP behind an IPv4 header without options.
 fn seq(packet: &[u8]) -> u32 {

@@ -64,6 +64,32 @@ pub struct Live {
     pub packets: u64,
 }
 
+/// How full a table is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TableUse {
+    /// Of what.
+    pub name: &'static str,
+    /// Entries that are taken.
+    pub used: usize,
+    /// All entries.
+    pub most: usize,
+}
+
+/// What a device has done since it was there: packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounters {
+    /// Sealed.
+    pub sealed: u64,
+    /// Opened.
+    pub opened: u64,
+    /// Not opened, as the ICV was wrong.
+    pub wrong_icv: u64,
+    /// Not worked on: of no SA that the device has, or not of a form that it takes.
+    pub refused: u64,
+    /// Resets, which are no packets.
+    pub resets: u64,
+}
+
 /// A device that does IPsec; `B` is the data path's packet buffer.
 ///
 /// Owned by the control thread. Calls may wait for the device, for milliseconds at most.
@@ -127,4 +153,23 @@ pub trait Device<B: Buffer>: Send {
     /// # Errors
     /// [`Failure`].
     fn check(&mut self) -> Result<(), Failure>;
+
+    /// How full its tables are, for people.
+    fn tables(&self) -> Vec<TableUse> {
+        Vec::new()
+    }
+
+    /// What it has done, for people.
+    fn counters(&self) -> DeviceCounters {
+        DeviceCounters::default()
+    }
+
+    /// Resets the device, and puts everything in again that was in it. Packets that it has meanwhile come back
+    /// dropped.
+    ///
+    /// # Errors
+    /// [`Failure`]; a device that counts sequence numbers by itself cannot be reset: they would be lost.
+    fn reset(&mut self) -> Result<(), Failure> {
+        Err(Failure::Broken("a reset would lose the sequence numbers of its SAs"))
+    }
 }

@@ -25,9 +25,13 @@
 //! | [`Device::switch_policy`] | control | rekeying: the policy's packets go through the successor |
 //! | [`Device::remove_policy`], [`Device::remove_sa`] | control | deletion, in this order |
 //! | [`Device::live`] | control | an answer about an SA (`XFRM_MSG_GETSA`, `GETAE`), once a second at most |
+//! | [`Device::reset`], [`Device::counters`], [`Device::tables`] | control | an operator asks |
 //! | [`Device::event`] | control | whenever it wakes, until there is none |
 //! | [`Device::queue`] | control | once for each worker, which it is handed to |
+//! | [`Capabilities::offload_ok`] | the worker | for each packet, crypto offload |
 //! | [`Queue::submit`], [`Queue::poll`] | the worker | every round |
+//!
+//! `docs/offload.md` has Linux's name for each of them.
 //!
 //! # Flow per event
 //!
@@ -54,14 +58,15 @@
 //!
 //! | value | whose fault | the caller |
 //! | --- | --- | --- |
-//! | [`PutError::Unsupported`] | nobody's: the attribute is named | keeps the SA on the CPU; refuses it where the owner asked for this device, with the attribute in words (Linux: `-EOPNOTSUPP`) |
-//! | [`PutError::Full`] | capacity | keeps the SA on the CPU, and may try again after a removal (`-ENOSPC`) |
+//! | [`PutError::Unsupported`] | nobody's: the attribute is named | crypto offload: keeps the SA on the CPU; packet offload: refuses it, with the attribute in words (Linux: `-EOPNOTSUPP`) |
+//! | [`PutError::Full`] | capacity | crypto offload: keeps the SA on the CPU, and may try again after a removal; packet offload: refuses it (`-ENOSPC`) |
 //! | [`PutError::Invalid`] | the caller's | has a mistake (`-EINVAL`, `-EEXIST`) |
 //! | [`PutError::Failed`] | the device's | counts it, and stops using the device after [`Failure::Gone`] (`-EIO`, `-ENODEV`) |
 //! | [`HandleError::Unknown`], [`HandleError::InUse`] | the caller's | has a mistake (`-ESRCH`, `-EBUSY`) |
 //! | fewer taken by `submit` than given | capacity | keeps the rest, in order, and submits it behind the next poll |
 //! | [`Status::Done`] | | goes on with the packet |
-//! | [`Status::Dropped`] | the packet's | counts the reason |
+//! | `false` of `offload_ok` | nobody's | works on that packet in software |
+//! | [`Status::Dropped`] | the packet's | counts the reason; crypto offload may work on a packet that it has kept in software, unless the ICV was wrong |
 //! | [`Status::Lost`] | the device's | counts the packet as dropped, never sends it again |
 //!
 //! A put that fails has changed nothing, unless it is `Failed`.
@@ -90,7 +95,9 @@ mod queue;
 
 pub use attribute::Attribute;
 pub use capabilities::{Capabilities, Placement};
-pub use device::{Device, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle};
+pub use device::{
+    Device, DeviceCounters, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle, TableUse,
+};
 pub use error::{Failure, HandleError, Invalid, PutError};
 pub use event::Event;
 pub use queue::{

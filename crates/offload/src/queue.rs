@@ -62,7 +62,8 @@ pub enum Work {
     Open(CryptoWork),
 }
 
-/// The place of one ESP packet, laid out as [`crypto::Job`] says.
+/// The place of one ESP packet, laid out as [`crypto::Job`] says. Its outer IP header stands in front of it, at
+/// the buffer's start, and nothing behind it: a device may find the SA by these, as a NIC does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptoWork {
     /// Whose keys.

@@ -237,6 +237,7 @@ impl Memory {
             suites: Suite::all().filter(|suite| suite.icv_len_bytes() == 16).collect(),
             has_tunnel: true,
             has_transport: false,
+            has_ah: false,
             has_mixed_families: false,
             has_esn: placement == Placement::Crypto,
             has_udp_encap: false,
@@ -249,8 +250,12 @@ impl Memory {
             most_reqid: 1000,
             most_priority: u32::MAX,
             most_sas: 20,
+            most_addresses: usize::MAX,
             most_policies: 20,
             is_ordered: true,
+            most_packet_len: 65_535,
+            has_options: true,
+            has_fragments: false,
         };
         Memory { provider, capabilities, shared: Arc::new(Mutex::new(shared)), next: 0 }
     }

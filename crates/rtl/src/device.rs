@@ -430,6 +430,7 @@ fn capabilities() -> Capabilities {
         suites,
         has_tunnel: true,
         has_transport: true,
+        has_ah: false,
         has_mixed_families: false,
         has_esn: true,
         has_udp_encap: false,
@@ -442,8 +443,12 @@ fn capabilities() -> Capabilities {
         most_reqid: (1 << SA_BITS) - 1,
         most_priority: u16::MAX.into(),
         most_sas: 1 << SA_BITS,
+        most_addresses: usize::MAX,
         most_policies: 1 << POLICY_BITS,
         is_ordered: false,
+        most_packet_len: 65_535,
+        has_options: true,
+        has_fragments: false,
     }
 }
 
