@@ -1,9 +1,10 @@
 """`culvert metrics`, read by another's parser and held against what the other commands show."""
 
+import http.client
 import re
 import shutil
-import urllib.error
-import urllib.request
+import socket
+import time
 
 import pytest
 from lab import topology as t
@@ -64,36 +65,72 @@ def test_the_number_of_series_is_bounded(network):
     assert {"culvert_sas", "culvert_policies", "culvert_drops_total"} <= names
 
 
-def test_prometheus_scrapes(network):
-    net = network().up()
-    gwa = net.gwa
-    url = f"http://127.0.0.1:{PORT}/metrics"
-    log = gwa.host.lab.tmp / "metrics.log"
-    server = gwa.host.spawn(
-        culvert_binary(), "--name", gwa.daemon.name, "metrics", "--listen", f"127.0.0.1:{PORT}", log=log
-    )
-    server.wait_output("/metrics")
+class Server:
+    """`culvert metrics` on a gateway's loopback."""
 
-    def get(url, method="GET"):
-        with gwa.host.entered():
-            try:
-                answer = urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=10)
-            except urllib.error.HTTPError as error:
-                answer = error
+    def __init__(self, gateway):
+        self.host = gateway.host
+        log = self.host.lab.tmp / "metrics.log"
+        command = (culvert_binary(), "--name", gateway.daemon.name, "metrics", "--listen", f"127.0.0.1:{PORT}")
+        self.process = self.host.spawn(*command, log=log)
+        self.process.wait_output("/metrics")
+
+    def get(self, path="/metrics", method="GET", headers=None):
+        """Status, content type and text of an answer."""
+        with self.host.entered():
+            connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
+            connection.request(method, path, headers=headers or {})
+        with connection.getresponse() as answer:
             return answer.status, answer.headers["Content-Type"], answer.read().decode()
 
-    status, kind, text = get(url)
+    def connect(self):
+        """A connection that has said nothing yet."""
+        with self.host.entered():
+            return socket.create_connection(("127.0.0.1", PORT), timeout=30)
+
+
+def test_prometheus_scrapes(network):
+    net = network().up()
+    server = Server(net.gwa)
+    status, kind, text = server.get()
     assert status == 200 and kind.startswith("application/openmetrics-text; version=1.0.0"), (status, kind)
     assert find(samples(text), "culvert_sas") == 2
-    assert get(url.replace("metrics", "other"))[0] == 404
-    assert get(url, "POST")[0] == 405
+    assert server.get("/other")[0] == 404
+    assert server.get(method="POST")[0] == 405
+    # Every capability is gone.
+    [effective] = [line for line in open(f"/proc/{server.process.pid}/status") if line.startswith("CapEff")]
+    assert int(effective.split()[1], 16) == 0
     # The daemon restarts: a scrape fails with its reason, and the next works again.
-    gwa.daemon.stop()
-    status, _, text = get(url)
+    net.gwa.daemon.stop()
+    status, _, text = server.get()
     assert status == 503 and "no daemon answers" in text, text
-    gwa.daemon.start()
-    wait_for("a scrape", lambda: get(url)[0] == 200)
-    server.stop()
+    net.gwa.daemon.start()
+    wait_for("a scrape", lambda: server.get()[0] == 200)
+    server.process.stop()
+
+
+def test_no_client_holds_up_a_scrape(network):
+    server = Server(network().up().gwa)
+    assert server.get(headers={"X": "y" * 9000})[0] == 431
+    start = time.monotonic()
+    silent = [server.connect() for _ in range(50)]
+    for connection in silent[:25]:
+        connection.sendall(b"GET /metrics HTTP/1.1\r\n")
+    # One that asks, and does not take the answer.
+    silent[-1].sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert server.get()[0] == 200 and time.monotonic() - start < 5
+    # A slow request is told off after five seconds, however often it says something.
+    while time.monotonic() - start < 20:
+        try:
+            silent[0].sendall(b"X: y\r\n")
+        except OSError:
+            break
+        time.sleep(0.5)
+    assert time.monotonic() - start < 10
+    assert server.get()[0] == 200
+    for connection in silent:
+        connection.close()
+    server.process.stop()
 
 
 def test_an_address_for_everybody_has_to_be_meant(network):

@@ -9,6 +9,7 @@ pub mod events;
 pub mod exec;
 pub mod extcap;
 pub mod guard;
+mod http;
 mod keys;
 mod live;
 pub mod metrics;

@@ -1,15 +1,20 @@
 //! `culvert metrics`: what the daemon counts, in the OpenMetrics format.
 //!
 //! A client of the daemon's as every other command: the daemon listens to nobody else for it, and pays for a
-//! scrape what it pays for the commands that show the same.
+//! scrape what it pays for the commands that show the same. Where it is served, the process gives up its capabilities
+//! before it reads a byte from anybody.
 
 mod families;
 mod serve;
 
 use std::error::Error;
+use std::sync::Arc;
 
 use super::collect::{Limits, collect};
-use crate::cli::MetricsArgs;
+use super::http::{self, Fault, Status};
+use crate::cli::{Listen, MetricsArgs};
+use crate::daemon::drop_capabilities;
+use serve::Scrapes;
 
 /// Prints what there is now, or serves it until it is stopped.
 pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>> {
@@ -22,8 +27,18 @@ pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>>
         )
         .into()),
         Some(address) => {
-            serve::serve(address, || Ok(families::exposition(&collect(name, limits)?)?))?;
-            Ok(String::new())
+            let socket = http::listen(&Listen::Tcp(address))?;
+            drop_capabilities()?;
+            eprintln!("culvert metrics: http://{address}/metrics");
+            let name = name.to_owned();
+            let scrapes = Scrapes::new(move || scrape(&name, limits));
+            http::serve("metrics", &socket, &Arc::new(scrapes))
         }
     }
+}
+
+/// Says why there are none, as while the daemon restarts.
+fn scrape(name: &str, limits: Limits) -> Result<String, Fault> {
+    families::exposition(&collect(name, limits)?)
+        .map_err(|error| Fault::new(Status::NO_DAEMON, error.to_string()))
 }

@@ -1,44 +1,35 @@
 //! A page for Prometheus to scrape.
 
-use std::error::Error;
-use std::io::Cursor;
-use std::net::SocketAddr;
+use std::sync::Mutex;
 
-use tiny_http::{Header, Method, Response, Server};
+use crate::command::http::{Answer, Fault, Head, Site, Status};
 
 /// OpenMetrics 1.0, §2.3.1 of its text format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves `/metrics`, one client at a time, until the process is ended.
-///
-/// A scrape that fails, as while the daemon restarts, is answered with its reason, and 503.
-pub fn serve(
-    address: SocketAddr,
-    scrape: impl Fn() -> Result<String, Box<dyn Error>>,
-) -> Result<(), Box<dyn Error>> {
-    let server = Server::http(address).map_err(|error| format!("--listen {address}: {error}"))?;
-    eprintln!("culvert metrics: http://{address}/metrics");
-    for request in server.incoming_requests() {
-        let response = match (request.method(), request.url()) {
-            (Method::Get, "/metrics") => match scrape() {
-                Ok(text) => page(200, CONTENT_TYPE, text),
-                Err(error) => page(503, PLAIN, format!("{error}\n")),
-            },
-            (Method::Get, _) => page(404, PLAIN, "there is /metrics alone\n".into()),
-            _ => page(405, PLAIN, "GET /metrics\n".into()),
-        };
-        // An error means that the client has gone.
-        let _ = request.respond(response);
-    }
-    Ok(())
+/// `/metrics`, made anew for each who asks.
+pub struct Scrapes<F> {
+    scrape: F,
+    turn: Mutex<()>,
 }
 
-const PLAIN: &str = "text/plain; charset=utf-8";
+impl<F> Scrapes<F> {
+    /// Of what a function tells.
+    pub fn new(scrape: F) -> Scrapes<F> {
+        Scrapes { scrape, turn: Mutex::default() }
+    }
+}
 
-fn page(status: u16, content_type: &str, text: String) -> Response<Cursor<Vec<u8>>> {
-    let response = Response::from_string(text).with_status_code(status);
-    match Header::from_bytes("Content-Type", content_type) {
-        Ok(header) => response.with_header(header),
-        Err(()) => response,
+impl<F> Site for Scrapes<F>
+where
+    F: Fn() -> Result<String, Fault> + Send + Sync + 'static,
+{
+    fn answer(&self, head: &Head) -> Result<Answer, Fault> {
+        if head.path != "/metrics" {
+            return Err(Fault::new(Status::NOT_FOUND, "there is /metrics alone"));
+        }
+        // However many scrape, the daemon is asked as by one.
+        let _turn = self.turn.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        Ok(Answer::Text { content_type: CONTENT_TYPE, text: (self.scrape)()?.into() })
     }
 }

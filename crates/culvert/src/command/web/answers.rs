@@ -1,6 +1,5 @@
 //! What the daemon says, byte for byte as `--json` prints it.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -9,25 +8,17 @@ use clap::Parser;
 use outcome::DropReason;
 use serde_json::json;
 
-use super::capture::{Begun, Captures};
-use super::response::{Fault, JSON, Status};
+use super::capture::Captures;
 use crate::cli::{EventsQuery, NoQuery, SaQuery, WebArgs, WhyQuery, parse_query};
 use crate::cli::{MOST_PACKETS, MOST_SECONDS};
 use crate::client::{ClientError, ask_json};
+use crate::command::http::{Answer, Fault, JSON, Status};
 use crate::command::why;
 use crate::report::{self, Request, WhyAnswer};
 
 /// How long an answer is good for everybody who asks the same: however many look at the page, the daemon is asked as
 /// often as by one.
 const FRESH: Duration = Duration::from_millis(500);
-
-/// An answer.
-pub enum Answer {
-    /// All of it.
-    Text { content_type: &'static str, text: Cow<'static, str> },
-    /// Packets, as they come.
-    Capture(Begun),
-}
 
 /// Asks the daemon.
 pub struct Answers {
@@ -82,7 +73,8 @@ impl Answers {
                         "captures are off; culvert web --capture offers them",
                     )
                 })?;
-                return captures.begin(&self.name, &parse(query)?).map(Answer::Capture);
+                let begun = captures.begin(&self.name, &parse(query)?)?;
+                return Ok(Answer::Stream(Box::new(begun)));
             }
             _ => return Err(Fault::new(Status::NOT_FOUND, "there is no such answer")),
         };

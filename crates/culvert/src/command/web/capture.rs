@@ -7,11 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
 
-use super::connection::Client;
-use super::response::{self, Fault, Length, Status};
-
 use crate::cli::CaptureQuery;
 use crate::client::put;
+use crate::command::http::{Client, Fault, Length, Status, Stream, write_head};
 use crate::report::{CaptureRequest, Refused, Request};
 
 /// Bytes after which the daemon is asked to end. What workers have recorded by then still comes.
@@ -73,37 +71,36 @@ pub struct Begun {
     _running: Running,
 }
 
-impl Begun {
-    /// How long it may take.
-    pub fn longest(&self) -> Duration {
+impl Stream for Begun {
+    fn longest(&self) -> Duration {
         self.longest + PATIENCE
     }
-}
 
-/// Passes a capture on. A client that goes ends it.
-pub fn send(mut begun: Begun, client: &mut Client, is_head: bool) -> io::Result<()> {
-    response::head(client, Status::OK, CONTENT_TYPE, Length::Chunks, DISPOSITION)?;
-    if is_head {
-        return Ok(());
-    }
-    chunk(client, &begun.first)?;
-    let mut piece = vec![0; PIECE_LEN];
-    let mut sent = 0;
-    loop {
-        let len = match begun.stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(len) => len,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        let was_less = sent < MAX_LEN;
-        sent += len;
-        if was_less && sent >= MAX_LEN {
-            begun.stream.shutdown(Shutdown::Write)?;
+    /// Passes it on. A client that goes ends it.
+    fn send(mut self: Box<Self>, client: &mut Client, is_head: bool) -> io::Result<()> {
+        write_head(client, Status::OK, CONTENT_TYPE, Length::Chunks, DISPOSITION)?;
+        if is_head {
+            return Ok(());
         }
-        chunk(client, piece.get(..len).unwrap_or_default())?;
+        chunk(client, &self.first)?;
+        let mut piece = vec![0; PIECE_LEN];
+        let mut sent = 0;
+        loop {
+            let len = match self.stream.read(&mut piece) {
+                Ok(0) => break,
+                Ok(len) => len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let was_less = sent < MAX_LEN;
+            sent += len;
+            if was_less && sent >= MAX_LEN {
+                self.stream.shutdown(Shutdown::Write)?;
+            }
+            chunk(client, piece.get(..len).unwrap_or_default())?;
+        }
+        client.write_all(b"0\r\n\r\n")
     }
-    client.write_all(b"0\r\n\r\n")
 }
 
 fn chunk(client: &mut Client, bytes: &[u8]) -> io::Result<()> {

@@ -5,37 +5,31 @@
 //!
 //! | file | what it has |
 //! | --- | --- |
-//! | `listen` | the socket |
-//! | `serve` | a thread for each connection, bounded in number, time and bytes |
-//! | `connection` | a client, for so long |
-//! | `head` | what is asked |
+//! | `page` | which answer goes to whom |
 //! | `gate` | who may ask: the token, and the name that the page is asked under |
 //! | `token` | where the token comes from |
 //! | `files` | the page itself |
 //! | `answers` | what the daemon says, as `--json` prints it |
 //! | `capture` | packets for download |
-//! | `response` | heads of answers |
+//!
+//! Connections, heads and bounds are those of `command::http`.
 
 mod answers;
 mod capture;
-mod connection;
 mod files;
 mod gate;
-
-mod head;
-mod listen;
-mod response;
-mod serve;
+mod page;
 mod token;
 
 use std::error::Error;
 use std::sync::Arc;
 
+use super::http;
 use crate::cli::{Listen, WebArgs};
 use crate::daemon::drop_capabilities;
 use answers::Answers;
 use gate::Gate;
-use serve::Site;
+use page::Page;
 use token::Token;
 
 /// Serves the page until the process is ended.
@@ -54,7 +48,7 @@ pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
         Some(path) => Token::of_file(path)?,
         None => Token::new()?,
     };
-    let socket = listen::listen(&args.listen)?;
+    let socket = http::listen(&args.listen)?;
     drop_capabilities()?;
     let place = match &args.listen {
         Listen::Tcp(_) => match socket.local_addr()?.as_socket() {
@@ -71,9 +65,9 @@ pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
         None if matches!(args.listen, Listen::Tcp(_)) => println!("culvert web: {place}#{token}"),
         None => println!("culvert web: {place}, token {token}"),
     }
-    let site = Site {
+    let page = Page {
         gate: Gate::new(token, args.hosts.clone(), args.expose),
         answers: Answers::new(name, args),
     };
-    serve::serve(&socket, &Arc::new(site))
+    http::serve("web", &socket, &Arc::new(page))
 }

@@ -1,4 +1,4 @@
-//! What a browser asks: the head of an HTTP request, within bounds.
+//! What a client asks: the head of an HTTP request, within bounds.
 
 use std::io::{ErrorKind, Read};
 
@@ -19,7 +19,7 @@ pub struct Head {
     pub path: String,
     /// What follows `?`.
     pub query: String,
-    /// The host that the browser means.
+    /// The host that the client means.
     pub host: String,
     /// The field `Authorization`, empty if there is none.
     pub authorization: Vec<u8>,
@@ -73,7 +73,7 @@ fn parse(bytes: &[u8]) -> Result<Option<Head>, Fault> {
     let is_head = match request.method {
         Some("GET") => false,
         Some("HEAD") => true,
-        _ => return Err(Fault::new(Status::NOT_ALLOWED, "this page is only read: GET and HEAD")),
+        _ => return Err(Fault::new(Status::NOT_ALLOWED, "this is only read: GET and HEAD")),
     };
     let values = |name: &'static str| {
         request.headers.iter().filter(move |f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)

@@ -1,4 +1,4 @@
-//! The socket that the page is served at.
+//! The socket that is served at.
 
 use std::error::Error;
 use std::fs::{self, Permissions};

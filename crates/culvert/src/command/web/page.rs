@@ -1,0 +1,34 @@
+//! Which answer goes to whom.
+
+use super::answers::Answers;
+use super::files;
+use super::gate::Gate;
+use crate::command::http::{Answer, Fault, Head, Site, Status};
+
+/// What is served, and to whom.
+pub struct Page {
+    pub gate: Gate,
+    pub answers: Answers,
+}
+
+impl Site for Page {
+    /// Files are for everybody who comes by the right name; what the daemon says is for those with the token.
+    fn answer(&self, head: &Head) -> Result<Answer, Fault> {
+        if !self.gate.knows_host(&head.host) {
+            return Err(Fault::new(
+                Status::MISDIRECTED,
+                "this page does not go by that name; --host adds one",
+            ));
+        }
+        if let Some(file) = files::find(&head.path) {
+            return Ok(Answer::Text { content_type: file.content_type, text: file.text.into() });
+        }
+        let Some(what) = head.path.strip_prefix("/api/") else {
+            return Err(Fault::new(Status::NOT_FOUND, "there is no such page"));
+        };
+        if !self.gate.knows_token(&head.authorization) {
+            return Err(Fault::new(Status::NO_TOKEN, "the token is missing, or is another one"));
+        }
+        self.answers.find(what, &head.query)
+    }
+}
