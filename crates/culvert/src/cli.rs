@@ -67,8 +67,8 @@ pub enum Command {
     Run(RunArgs),
     /// Check a configuration file and say what is wrong with it, without touching anything.
     Check(ConfigArg),
-    /// The daemon at a glance: version, engine, ports, counts, memory, warnings.
-    Status,
+    /// The daemon at a glance: ports, counts, warnings.
+    Status(StatusArgs),
     /// Security associations, with live counters.
     Sa(SaArgs),
     /// Policies, in the order in which they are looked up.
@@ -185,6 +185,14 @@ pub struct ConfigArg {
     /// The configuration file (TOML).
     #[arg(long, short = 'c', value_name = "FILE", default_value = "/etc/culvert/culvert.toml")]
     pub config: PathBuf,
+}
+
+/// Arguments of `culvert status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    /// Version, process, engines, workers, clients, guard and memory too. (In JSON they are always there.)
+    #[arg(long, short = 'v')]
+    pub verbose: bool,
 }
 
 /// Arguments of `culvert sa`.

@@ -72,7 +72,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
                 false => format!("{}: valid", args.config.display()),
             }
         }
-        Command::Status => show::status(name, json)?,
+        Command::Status(args) => show::status(name, json, args.verbose)?,
         Command::Sa(args) => show::sa(name, json, args.show_keys, args.spi)?,
         Command::Policy => show::policy(name, json)?,
         Command::Port(args) => show::port(name, json, args.queues)?,

@@ -18,34 +18,41 @@ fn show<T: DeserializeOwned>(
 }
 
 /// `culvert status`.
-pub fn status(name: &str, json: bool) -> Result<String, ClientError> {
-    show(name, json, Request::Status, |s: Status| {
-        let mut rows = vec![
-            ("instance", s.name),
+pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientError> {
+    show(name, json, Request::Status, |s: Status| status_text(s, verbose))
+}
+
+/// What is asked for every day; `verbose` for the rest, too.
+fn status_text(s: Status, verbose: bool) -> String {
+    let mut rows = vec![
+        ("instance", format!("{}, up {}", s.name, span(s.uptime_s))),
+        ("ports", format!("{} of {} up", s.ports_up, s.ports)),
+        ("SAs", s.sas.to_string()),
+        ("policies", s.policies.to_string()),
+    ];
+    if verbose {
+        let (memory, buffers) = (s.memory_kib.div_ceil(1024), s.buffers_kib.div_ceil(1024));
+        rows.extend([
             ("version", s.version),
-            ("process", format!("{}, up {}", s.pid, span(s.uptime_s))),
+            ("process", s.pid.to_string()),
             ("engine", s.engine),
-            ("ports", format!("{} of {} up", s.ports_up, s.ports)),
+            ("source", s.source),
             ("workers", workers_text(&s.workers)),
             ("polling", s.polling),
-            ("SAs", s.sas.to_string()),
-            ("policies", s.policies.to_string()),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
             ("clients", format!("{} netlink sockets", s.clients)),
             ("guard", format!("{} barriers in the kernel", s.guard_policies)),
             (
                 "memory",
                 format!(
-                    "{} MiB, of which {} MiB packet buffers on {}",
-                    s.memory_kib.div_ceil(1024),
-                    s.buffers_kib.div_ceil(1024),
+                    "{memory} MiB, of which {buffers} MiB packet buffers on {}",
                     s.buffers_pages
                 ),
             ),
-        ];
-        rows.extend(s.warnings.into_iter().map(|w| ("warning", w)));
-        rows.iter().map(|(k, v)| format!("{k:<10} {v}")).collect::<Vec<_>>().join("\n")
-    })
+        ]);
+    }
+    rows.extend(s.warnings.into_iter().map(|w| ("warning", w)));
+    rows.iter().map(|(k, v)| format!("{k:<10} {v}")).collect::<Vec<_>>().join("\n")
 }
 
 /// `culvert sa`.
@@ -325,6 +332,26 @@ pub fn drops(name: &str, json: bool, all: bool) -> Result<String, ClientError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_is_short_unless_more_is_asked_for() {
+        let status = || Status {
+            name: "gwa".into(),
+            ports: 2,
+            ports_up: 1,
+            sas: 4,
+            policies: 6,
+            engine: "openssl".into(),
+            warnings: vec!["port wan: no such interface".into()],
+            ..Status::default()
+        };
+        let short = "instance   gwa, up 0s\nports      1 of 2 up\nSAs        4\npolicies   6\n\
+                     warning    port wan: no such interface";
+        assert_eq!(status_text(status(), false), short);
+        let long = status_text(status(), true);
+        assert!(short.lines().all(|line| long.lines().any(|other| other == line)), "{long}");
+        assert!(long.contains("engine     openssl\n") && long.contains("\nmemory "), "{long}");
+    }
 
     #[test]
     fn workers_fit_into_a_line() {
