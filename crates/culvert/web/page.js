@@ -182,7 +182,7 @@ function eventLine(event) {
 function eventText(event) {
   switch (event.event) {
     case "sa-up": case "sa-rekeyed": case "sa-removed": case "sa-down":
-      return `${event.src} > ${event.dst} SPI ${event.spi} ${event.suite}`;
+      return `${event.src} > ${event.dst} SPI ${event.spi} ${event.suite}${event.why === "expired" ? ", expired" : ""}`;
     case "sa-limit": return `SPI ${event.spi}: ${event.hard ? "hard" : "soft"} limit in bytes or packets`;
     case "acquire": return `${event.src} > ${event.dst}, ${event.protocol}`;
     case "peer-moved": return `SPI ${event.spi} comes from ${event.src} port ${event.port} now`;

@@ -31,7 +31,7 @@ impl Backend for Idle {
         Ok(())
     }
 
-    fn sa_delete(&mut self, _: &SaId, _: &Keys) {}
+    fn sa_delete(&mut self, _: &SaId, _: &Keys, _: xfrm::SaEnd) {}
 
     fn sa_live(&self, _: &SaId) -> Option<SaLive> {
         None

@@ -23,7 +23,7 @@ pub trait Backend {
 
     /// Removes the SA of this identity, which was installed with these keys. From its return on, no
     /// packet uses it.
-    fn sa_delete(&mut self, id: &SaId, keys: &Keys);
+    fn sa_delete(&mut self, id: &SaId, keys: &Keys, end: SaEnd);
 
     /// The SA's live numbers, `None` where the SA is not known.
     fn sa_live(&self, id: &SaId) -> Option<SaLive>;
@@ -141,4 +141,13 @@ impl Refusal {
     pub fn new(errno: i32, message: impl Into<String>) -> Refusal {
         Refusal { errno, message: message.into() }
     }
+}
+
+/// How an SA ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SaEnd {
+    /// Its owner has deleted it.
+    Deleted,
+    /// It has reached a hard limit (RFC 4301, section 4.4.2.1).
+    Expired,
 }

@@ -69,7 +69,7 @@ impl Backend for Willing {
         Ok(())
     }
 
-    fn sa_delete(&mut self, _: &SaId, _: &Keys) {}
+    fn sa_delete(&mut self, _: &SaId, _: &Keys, _: crate::SaEnd) {}
 
     fn sa_live(&self, _: &SaId) -> Option<SaLive> {
         // An edge at the largest number, and every bit set.

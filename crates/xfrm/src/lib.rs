@@ -32,7 +32,7 @@
 //! # impl Backend for NoPath {
 //! #     fn sa_add(&mut self, _: &SaConfig, _: &Keys, _: &Start) -> Result<(), Refusal> { Ok(()) }
 //! #     fn sa_update(&mut self, _: &SaConfig) -> Result<(), Refusal> { Ok(()) }
-//! #     fn sa_delete(&mut self, _: &Id, _: &Keys) {}
+//! #     fn sa_delete(&mut self, _: &Id, _: &Keys, _: xfrm::SaEnd) {}
 //! #     fn sa_live(&self, _: &Id) -> Option<SaLive> { None }
 //! #     fn sa_set_replay(&mut self, _: &Id, _: &Replay) -> Result<(), Refusal> { Ok(()) }
 //! #     fn sa_set_counters(&mut self, _: &Id, _: &Counters) -> Result<(), Refusal> { Ok(()) }
@@ -83,7 +83,7 @@ mod server;
 pub mod shim_protocol;
 mod suite;
 
-pub use backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
+pub use backend::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 pub use clock::Now;
 pub use database::{
     Acquired, Change, Database, Dump, Flow, Flush, Group, KernelNumbers, LearntPolicy, LearntSa,

@@ -78,6 +78,31 @@ def test_the_life_of_a_tunnel(network):
     assert follower.events()[-1]["number"] == 1
 
 
+def test_an_sa_that_expires_is_told_from_one_that_is_deleted(network):
+    gwa = network().start().gwa
+    follower = Follower(gwa)
+    ends = ("src", t.WAN_A4, "dst", t.WAN_B4, "proto", "esp")
+
+    def add(spi, *limit):
+        key = ("aead", "rfc4106(gcm(aes))", "0x" + "5a" * 20, "128")
+        gwa.daemon.exec("ip", "xfrm", "state", "add", *ends, "spi", spi, "mode", "tunnel", "reqid", "77", *key, *limit)
+
+    def why(kind, spi):
+        wait_for(f"{kind} of {spi}", lambda: [e for e in follower.events() if (e["event"], e.get("spi")) == (kind, spi)])
+        [event] = [e for e in follower.events() if (e["event"], e.get("spi")) == (kind, spi)]
+        return event["why"]
+
+    add("0x00001001", "limit", "time-hard", "1")
+    add("0x00001002")
+    assert why("sa-removed", "0x00001001") == "expired"
+    gwa.daemon.exec("ip", "xfrm", "state", "delete", *ends, "spi", "0x1002")
+    assert why("sa-down", "0x00001002") == "deleted"
+    text = gwa.daemon.culvert("events", "--once").stdout
+    [removed] = [line for line in text.splitlines() if "sa-removed" in line]
+    [down] = [line for line in text.splitlines() if "sa-down" in line]
+    assert removed.endswith("reqid 77, expired") and down.endswith("reqid 77"), text
+
+
 def test_a_burst_of_drops_begins_and_ends(network):
     net = network().up()
     gwa = net.gwa

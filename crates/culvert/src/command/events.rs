@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::cli::EventsArgs;
 use crate::client::ask;
-use crate::report::{Event, Events, Occurrence, Request, SaIdentity};
+use crate::report::{Event, Events, Gone, Occurrence, Request, SaGone, SaIdentity};
 
 /// How often a daemon is asked.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -67,8 +67,8 @@ fn text(event: &Event) -> String {
     let (name, about) = match &event.what {
         Occurrence::SaUp(sa) => ("sa-up", identity(sa)),
         Occurrence::SaRekeyed(sa) => ("sa-rekeyed", identity(sa)),
-        Occurrence::SaRemoved(sa) => ("sa-removed", identity(sa)),
-        Occurrence::SaDown(sa) => ("sa-down", identity(sa)),
+        Occurrence::SaRemoved(gone) => ("sa-removed", gone_text(gone)),
+        Occurrence::SaDown(gone) => ("sa-down", gone_text(gone)),
         Occurrence::SaLimit { spi, dst, hard } => {
             let limit = if *hard { "hard" } else { "soft" };
             ("sa-limit", format!("spi {spi} dst {dst}: {limit} limit in bytes or packets"))
@@ -103,6 +103,16 @@ fn identity(sa: &SaIdentity) -> String {
     let SaIdentity { spi, src, dst, suite, reqid, if_id } = sa;
     let interface = if *if_id == 0 { String::new() } else { format!(" if_id {if_id:#x}") };
     format!("{src} > {dst} spi {spi} {suite} reqid {reqid}{interface}")
+}
+
+/// Nothing more where its owner has deleted it, as is usual.
+fn gone_text(gone: &SaGone) -> String {
+    let why = match gone.why {
+        Gone::Deleted => "",
+        Gone::Expired => ", expired",
+        Gone::LeftToKernel => ", left to the kernel",
+    };
+    format!("{}{why}", identity(&gone.sa))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use xfrm::SaEnd;
 
 /// The events after the one that was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +39,9 @@ pub enum Occurrence {
     /// One more: packets change over to it.
     SaRekeyed(SaIdentity),
     /// One of several is gone.
-    SaRemoved(SaIdentity),
+    SaRemoved(SaGone),
     /// The last one is gone.
-    SaDown(SaIdentity),
+    SaDown(SaGone),
     /// An SA has reached a limit in bytes or packets.
     SaLimit {
         /// SPI in hexadecimal.
@@ -122,4 +123,35 @@ pub struct SaIdentity {
     pub reqid: u32,
     /// XFRM interface id, 0 for none.
     pub if_id: u32,
+}
+
+/// An SA that is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SaGone {
+    /// Which.
+    #[serde(flatten)]
+    pub sa: SaIdentity,
+    /// Why.
+    pub why: Gone,
+}
+
+/// Why an SA is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gone {
+    /// Its owner has deleted it.
+    Deleted,
+    /// It has reached a hard limit, and nobody deleted it before.
+    Expired,
+    /// The kernel has its packets again.
+    LeftToKernel,
+}
+
+impl From<SaEnd> for Gone {
+    fn from(end: SaEnd) -> Gone {
+        match end {
+            SaEnd::Deleted => Gone::Deleted,
+            SaEnd::Expired => Gone::Expired,
+        }
+    }
 }

@@ -10,7 +10,7 @@ use crypto::Keys;
 
 use super::Database;
 use super::sad::{ReplayForm, Sa, SaOptions};
-use crate::backend::{Backend, Start};
+use crate::backend::{Backend, SaEnd, Start};
 use crate::codec::{
     Address, Attributes, Be32, Id, LifetimeConfig, LifetimeCurrent, Pad, SaId, SaInfo, attr,
     constant as c,
@@ -41,7 +41,7 @@ impl<B: Backend> Database<B> {
     }
 
     /// One IPComp tunnel less.
-    pub(super) fn detach_companion(&mut self, sa: &Sa) {
+    pub(super) fn detach_companion(&mut self, sa: &Sa, end: SaEnd) {
         if !has_companion(sa) {
             return;
         }
@@ -51,7 +51,7 @@ impl<B: Backend> Database<B> {
             Some(known) if known.tunnel_users > 1 => known.tunnel_users -= 1,
             _ => {
                 self.sad.remove(serial);
-                self.backend.sa_delete(&id, &Keys::default());
+                self.backend.sa_delete(&id, &Keys::default(), end);
             }
         }
     }

@@ -6,7 +6,7 @@ use super::lifetime::{Due, Owner, Since, evaluate};
 use super::request::Call;
 use super::verify::policy_type;
 use super::{Database, Group, Output};
-use crate::backend::Backend;
+use crate::backend::{Backend, SaEnd};
 use crate::clock::Now;
 use crate::codec::{Expire, PolicyExpire, SaId as SaIdInfo};
 use crate::failure::Failure;
@@ -52,7 +52,7 @@ impl<B: Backend> Database<B> {
                 // Nobody has answered: its flows, which other SAs protect meanwhile, may ask again.
                 self.backend.ask_again(*policy);
             }
-            self.remove_sa(serial, out);
+            self.remove_sa(serial, SaEnd::Expired, out);
         } else {
             if let Some(sa) = self.sad.get_mut(serial) {
                 sa.dying = true;

@@ -10,7 +10,7 @@ use super::request::{Call, Sender};
 use super::sas::protocol_matches;
 use super::verify::policy_type;
 use super::{Database, Group, Output};
-use crate::backend::Backend;
+use crate::backend::{Backend, SaEnd};
 use crate::clock::Now;
 use crate::codec::{Message, SaFlush, attr, kind};
 use crate::failure::Failure;
@@ -77,7 +77,7 @@ impl<B: Backend> Database<B> {
                 let (serial, sa) = self.sad.before(progress.cursor)?;
                 // A companion goes with the last of its tunnels.
                 if protocol_matches(sa.info.id.protocol, protocol) && !sa.is_companion() {
-                    self.remove_sa(serial, out);
+                    self.remove_sa(serial, SaEnd::Deleted, out);
                     progress.has_removed = true;
                 }
                 serial

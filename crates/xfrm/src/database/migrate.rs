@@ -11,7 +11,7 @@ use super::sad::Sa;
 use super::spd::{Policy, PolicyKey, direction};
 use super::verify::{if_id_of, mark_of, policy_type};
 use super::{Database, Group, Output};
-use crate::backend::{Backend, Start};
+use crate::backend::{Backend, SaEnd, Start};
 use crate::clock::Now;
 use crate::codec::{
     Attributes, Encap, Field, Id, MigrateEntry, PolicyId, Template, attr, constant as c, kind,
@@ -115,7 +115,7 @@ impl<B: Backend> Database<B> {
         to.config(serial)?;
         let live = self.live(&from);
         let start = Start::At { replay: live.replay, counters: live.counters };
-        self.remove_sa(serial, out);
+        self.remove_sa(serial, SaEnd::Deleted, out);
         let result = self.install(Sa { deadline: None, ..to }, &start, None);
         let installed = match &result {
             Ok(installed) => Some(*installed),

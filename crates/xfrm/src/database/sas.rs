@@ -5,7 +5,7 @@ use super::request::Call;
 use super::sad::Sa;
 use super::verify::{NewSa, mark_of, new_sa};
 use super::{Change, Database, Group, Output};
-use crate::backend::{Backend, Start};
+use crate::backend::{Backend, SaEnd, Start};
 use crate::clock::Now;
 use crate::codec::{Attributes, MarkAttribute, SaId, SaInfo, constant as c, kind};
 use crate::failure::Failure;
@@ -58,7 +58,7 @@ impl<B: Backend> Database<B> {
         let (config, keys) = sa.config(self.sad.next_serial())?;
         self.attach_companion(&sa)?;
         if let Err(refusal) = self.backend.sa_add(&config, &keys, start) {
-            self.detach_companion(&sa);
+            self.detach_companion(&sa, SaEnd::Deleted);
             return Err(refusal.into());
         }
         if let Some(larval) = larval {
@@ -118,7 +118,7 @@ impl<B: Backend> Database<B> {
             Some(sa) => self.sa_deleted_message(sa, call.notice()),
             None => return Err(Failure::NoSa),
         };
-        self.remove_sa(serial, call.out);
+        self.remove_sa(serial, SaEnd::Deleted, call.out);
         call.event(Group::Sa, message);
         Ok(())
     }
@@ -153,14 +153,14 @@ impl<B: Backend> Database<B> {
     }
 
     /// Removes an SA everywhere and tells the journal.
-    pub(super) fn remove_sa(&mut self, serial: u64, out: &mut Vec<Output>) {
+    pub(super) fn remove_sa(&mut self, serial: u64, end: SaEnd, out: &mut Vec<Output>) {
         if let Some(sa) = self.forget_sa(serial)
             && let Some(algorithms) = &sa.algorithms
         {
             // What was installed has keys that fit.
             let keys = algorithms.suite().map(|(_, keys)| keys).unwrap_or_default();
-            self.backend.sa_delete(&sa.id(), &keys);
-            self.detach_companion(&sa);
+            self.backend.sa_delete(&sa.id(), &keys, end);
+            self.detach_companion(&sa, end);
             out.push(Output::Change(Change::sa_gone(&sa)));
         }
     }

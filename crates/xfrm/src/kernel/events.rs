@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 use policy::SaId;
 
+use crate::backend::SaEnd;
 use crate::codec::{
     self, AeventId, Attributes, Expire, Field, Header, Message, Messages, PolicyExpire, PolicyInfo,
     SaInfo, attr, constant as c, kind,
@@ -18,7 +19,7 @@ pub enum KernelEvent {
     /// An SA came or changed: what it is now has to be asked for, as Linux tells what was requested.
     Sa(SaId),
     /// An SA went, by its owner's request or by its hard limit.
-    SaGone(SaId),
+    SaGone(SaId, SaEnd),
     /// An SA reached its soft limit.
     SaDying(SaId),
     /// The kernel has used an SA: its numbers have moved.
@@ -98,13 +99,17 @@ fn event(kind: u16, body: &[u8]) -> Option<KernelEvent> {
         }
         kind::DELSA => {
             let name = codec::SaId::decode(body).ok()?;
-            Some(KernelEvent::SaGone(identity(&name, body.get(codec::SaId::LEN..)?)?))
+            let id = identity(&name, body.get(codec::SaId::LEN..)?)?;
+            Some(KernelEvent::SaGone(id, SaEnd::Deleted))
         }
         kind::EXPIRE => {
             let expire = Expire::decode(body).ok()?;
             let id = identity(&named(&expire.sa), body.get(Expire::LEN..)?)?;
             // No DELSA follows a hard limit.
-            Some(if expire.hard != 0 { KernelEvent::SaGone(id) } else { KernelEvent::SaDying(id) })
+            Some(match expire.hard {
+                0 => KernelEvent::SaDying(id),
+                _ => KernelEvent::SaGone(id, SaEnd::Expired),
+            })
         }
         kind::NEWAE => {
             let name = AeventId::decode(body).ok()?;
@@ -207,7 +212,10 @@ mod tests {
         let went = told(kind::DELSA, |w| {
             w.fixed(&named(&info())).field(attr::SA, &info());
         });
-        assert!(matches!(went[..], [KernelEvent::SaGone(id)] if id.spi == 0x1001), "{went:?}");
+        assert!(
+            matches!(went[..], [KernelEvent::SaGone(id, SaEnd::Deleted)] if id.spi == 0x1001),
+            "{went:?}"
+        );
         let expired = |hard| {
             let expire = Expire { sa: info(), hard, ..Expire::default() };
             told(kind::EXPIRE, |w| {
@@ -216,7 +224,7 @@ mod tests {
         };
         assert!(matches!(expired(0)[..], [KernelEvent::SaDying(_)]));
         // A hard limit brings no DELSA.
-        assert!(matches!(expired(1)[..], [KernelEvent::SaGone(_)]));
+        assert!(matches!(expired(1)[..], [KernelEvent::SaGone(_, SaEnd::Expired)]));
     }
 
     #[test]

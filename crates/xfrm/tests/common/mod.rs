@@ -72,7 +72,7 @@ impl Backend for Recorder {
         Ok(())
     }
 
-    fn sa_delete(&mut self, id: &PathId, keys: &Keys) {
+    fn sa_delete(&mut self, id: &PathId, keys: &Keys, _: xfrm::SaEnd) {
         let (_, installed, _) = self.sas.remove(id).expect("deletes what is not there");
         assert!(installed == *keys, "deletes it with other keys than it was installed with");
         self.live.remove(id);

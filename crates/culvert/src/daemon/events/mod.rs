@@ -18,7 +18,7 @@ use tracing::{debug, info};
 pub use self::watch::Watch;
 use super::sources::SaChange;
 use super::texts::{spi_text, suite_text};
-use crate::report::{Event, Events, Occurrence, SaIdentity};
+use crate::report::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 
 /// Events that are remembered.
 const MOST: usize = 4096;
@@ -46,6 +46,9 @@ impl EventLog {
     /// Something has happened.
     pub fn add(&mut self, what: Occurrence) {
         match &what {
+            // Its owner should have replaced or deleted it before.
+            Occurrence::SaRemoved(SaGone { why: Gone::Expired, .. })
+            | Occurrence::SaDown(SaGone { why: Gone::Expired, .. }) => info!(event = ?what),
             // The log of the IKE daemon has these, or the source's.
             Occurrence::SaUp(_)
             | Occurrence::SaRekeyed(_)
@@ -70,15 +73,19 @@ impl EventLog {
 
     /// SAs have come or gone.
     pub fn follow(&mut self, changes: impl IntoIterator<Item = SaChange>) {
-        for SaChange { config, is_added } in changes {
-            let identity = identity(&config);
-            let others = if is_added { self.sas.add(&config) } else { self.sas.remove(&config) };
-            self.add(match (is_added, others) {
-                (true, 0) => Occurrence::SaUp(identity),
-                (true, _) => Occurrence::SaRekeyed(identity),
-                (false, 0) => Occurrence::SaDown(identity),
-                (false, _) => Occurrence::SaRemoved(identity),
-            });
+        for SaChange { config, gone } in changes {
+            let sa = identity(&config);
+            let what = match gone {
+                None => match self.sas.add(&config) {
+                    0 => Occurrence::SaUp(sa),
+                    _ => Occurrence::SaRekeyed(sa),
+                },
+                Some(why) => match self.sas.remove(&config) {
+                    0 => Occurrence::SaDown(SaGone { sa, why }),
+                    _ => Occurrence::SaRemoved(SaGone { sa, why }),
+                },
+            };
+            self.add(what);
         }
     }
 
@@ -153,7 +160,8 @@ mod tests {
     use crate::daemon::sources::testing::{HERE, THERE, config};
 
     fn change(spi: u32, is_added: bool) -> SaChange {
-        SaChange { config: config(spi, (HERE, THERE), 7), is_added }
+        let gone = (!is_added).then_some(Gone::Deleted);
+        SaChange { config: config(spi, (HERE, THERE), 7), gone }
     }
 
     fn names(events: &Events) -> Vec<String> {
@@ -180,6 +188,22 @@ mod tests {
         log.begin([change(1, true).config].into_iter());
         log.follow([change(2, true)]);
         assert_eq!(names(&log.after(0, 0)), ["sa-rekeyed 0x00000002"]);
+    }
+
+    #[test]
+    fn why_an_sa_is_gone_is_told() {
+        for (why, told) in [
+            (Gone::Deleted, "deleted"),
+            (Gone::Expired, "expired"),
+            (Gone::LeftToKernel, "left-to-kernel"),
+        ] {
+            let mut log = EventLog::new();
+            log.follow([change(1, true), SaChange { gone: Some(why), ..change(1, false) }]);
+            let [_, down] = &log.after(0, 0).events[..] else { panic!("two events") };
+            let json = serde_json::to_value(down).unwrap();
+            assert_eq!((&json["event"], &json["why"]), (&"sa-down".into(), &told.into()));
+            assert_eq!(serde_json::from_value::<Event>(json).unwrap(), *down);
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ use xfrm::codec::LifetimeConfig;
 use xfrm::{Counters, Replay};
 
 use super::vrfs::Vrfs;
+use crate::report::Gone;
 
 /// The owner of SAs and policies. For one thread.
 pub trait Source {
@@ -182,8 +183,8 @@ pub trait Source {
 pub struct SaChange {
     /// It.
     pub config: SaConfig,
-    /// It has come; otherwise it is gone.
-    pub is_added: bool,
+    /// Why it is gone; `None` if it has come.
+    pub gone: Option<Gone>,
 }
 
 /// An SA that was added or removed.

@@ -12,12 +12,13 @@ use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
 use policy::{Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
-use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaLive, Start};
+use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 
 use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
 use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
+use crate::report::Gone;
 
 /// The data path behind the database.
 pub struct DataPath {
@@ -106,11 +107,11 @@ impl DataPath {
         std::mem::take(&mut self.sa_history)
     }
 
-    fn sa_step(&mut self, config: &SaConfig, is_added: bool) {
+    fn sa_step(&mut self, config: &SaConfig, gone: Option<Gone>) {
         self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: config.clone(), is_added });
+        self.sa_history.push(SaChange { config: config.clone(), gone });
         if let Some(steps) = &mut self.sa_steps {
-            steps.extend(SaStep::of(&config.id(), is_added));
+            steps.extend(SaStep::of(&config.id(), gone.is_none()));
         }
     }
 
@@ -229,7 +230,7 @@ impl Backend for DataPath {
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.sa_step(config, true);
+        self.sa_step(config, None);
         Ok(())
     }
 
@@ -251,7 +252,7 @@ impl Backend for DataPath {
         Ok(())
     }
 
-    fn sa_delete(&mut self, id: &SaId, keys: &Keys) {
+    fn sa_delete(&mut self, id: &SaId, keys: &Keys, end: SaEnd) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
@@ -265,7 +266,7 @@ impl Backend for DataPath {
             }
             false => self.vault.borrow_mut().release(owner),
         }
-        self.sa_step(&entry.config, false);
+        self.sa_step(&entry.config, Some(end.into()));
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {

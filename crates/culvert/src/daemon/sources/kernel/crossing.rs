@@ -25,6 +25,7 @@ use super::why::Why;
 use super::{KernelSource, Merge};
 use crate::daemon::sources::live::{has, replay_of};
 use crate::daemon::texts::spi_text;
+use crate::report::Gone;
 
 /// How long packets may be between where they are steered and the kernel's cipher. None is held meanwhile.
 const UNDER_WAY: Duration = Duration::from_millis(20);
@@ -124,7 +125,7 @@ impl KernelSource {
                 self.touched.extend(self.model.link_of(&key));
                 return;
             }
-            Some(Side::Out) => known.closing = self.published.remove(&id),
+            Some(Side::Out) => known.closing = self.published.remove(&id, Gone::LeftToKernel),
             Some(Side::In) | None => {
                 if let Err(error) = self.write_window(key) {
                     warn!(%error, "the kernel was not told a replay window");
@@ -272,7 +273,7 @@ impl KernelSource {
     fn return_window(&mut self, key: SaKey) -> io::Result<()> {
         let Some(known) = self.model.sa_mut(&key) else { return Ok(()) };
         let id = known.learnt.id;
-        if let Some(entry) = self.published.remove(&id) {
+        if let Some(entry) = self.published.remove(&id, Gone::LeftToKernel) {
             known.closing = Some(entry);
             return Ok(());
         }

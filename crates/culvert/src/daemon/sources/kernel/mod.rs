@@ -55,6 +55,7 @@ use self::why::policy as reason;
 use super::{Merge, SaRules};
 use crate::daemon::clock::now;
 use crate::daemon::texts::spi_text;
+use crate::report::Gone;
 
 /// Most datagrams of events that one round reads.
 const EVENTS_AT_ONCE: usize = 1024;
@@ -222,7 +223,7 @@ impl KernelSource {
             let there: HashSet<SaKey> = sas.iter().map(|sa| SaKey::from(&sa.id)).collect();
             let gone: Vec<SaKey> =
                 self.model.sas().map(|(key, _)| *key).filter(|key| !there.contains(key)).collect();
-            gone.iter().for_each(|key| self.sa_gone(key));
+            gone.iter().for_each(|key| self.sa_gone(key, Gone::Deleted));
             let there: HashSet<u32> = policies.iter().map(|p| p.config.index).collect();
             let gone: Vec<u32> =
                 self.model.policy_indices().filter(|index| !there.contains(index)).collect();
@@ -257,14 +258,14 @@ impl KernelSource {
                         self.generation += 1;
                         match self.kernel.sa(&id, self.generation, now())? {
                             Some(sa) => self.sa_came(sa),
-                            None => self.sa_gone(&SaKey::from(&id)),
+                            None => self.sa_gone(&SaKey::from(&id), Gone::Deleted),
                         }
                     }
                 }
-                KernelEvent::SaGone(id) => {
+                KernelEvent::SaGone(id, end) => {
                     let key = SaKey::from(&id);
                     asked.remove(&key);
-                    self.sa_gone(&key);
+                    self.sa_gone(&key, end.into());
                 }
                 KernelEvent::Used(id) => {
                     used.insert(SaKey::from(&id));
@@ -287,7 +288,7 @@ impl KernelSource {
             new.generation = old.generation;
             if keys != old_keys || new.params.suite != old.params.suite {
                 // Another SA by the same name.
-                self.sa_gone(&key);
+                self.sa_gone(&key, Gone::Deleted);
             } else if new != old && known.place != Place::Kernel {
                 let config = new.clone();
                 if let Err(text) = self.published.update(&config) {
@@ -298,10 +299,10 @@ impl KernelSource {
         self.touched.extend(self.model.put_sa(sa));
     }
 
-    fn sa_gone(&mut self, key: &SaKey) {
+    fn sa_gone(&mut self, key: &SaKey, why: Gone) {
         let Some((known, link)) = self.model.remove_sa(key) else { return };
         let id = known.learnt.id;
-        if self.published.remove(&id).is_some() && known.side == Some(Side::In) {
+        if self.published.remove(&id, why).is_some() && known.side == Some(Side::In) {
             self.published.steer(&id, false);
         }
         self.moving.remove(key);

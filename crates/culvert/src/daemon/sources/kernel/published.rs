@@ -13,6 +13,7 @@ use xfrm::{Counters, Replay};
 
 use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, last_numbers, live, session};
+use crate::report::Gone;
 
 /// The data path's tables, and what has changed in them.
 pub struct Published {
@@ -83,12 +84,12 @@ impl Published {
     /// Lets packets use an SA.
     pub fn add(&mut self, config: &SaConfig, sa: Sa) {
         let id = config.id();
-        self.remove(&id);
+        self.remove(&id, Gone::Deleted);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: config.clone(), is_added: true });
+        self.sa_history.push(SaChange { config: config.clone(), gone: None });
     }
 
     /// Changes an SA's limits or ends; its numbers go on.
@@ -112,12 +113,12 @@ impl Published {
     }
 
     /// Takes an SA from packets; who has it still may finish a burst.
-    pub fn remove(&mut self, id: &SaId) -> Option<Arc<SaEntry<Sa>>> {
+    pub fn remove(&mut self, id: &SaId, why: Gone) -> Option<Arc<SaEntry<Sa>>> {
         let entry = self.databases.remove_sa(id)?;
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.sa_changes += 1;
-        self.sa_history.push(SaChange { config: entry.config.clone(), is_added: false });
+        self.sa_history.push(SaChange { config: entry.config.clone(), gone: Some(why) });
         Some(entry)
     }
 
