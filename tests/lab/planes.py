@@ -326,5 +326,9 @@ class Daemon:
     def _forget(self):
         """What outlives the daemon on purpose (the guard) must not outlive the lab."""
         if self.process is not None:
+            # Programs that use it end first: without it they would wait for it to come back.
+            for process in reversed(self.host.lab.processes):
+                if [str(word) for word in process.argv[1:4]] == ["exec", "--name", self.name]:
+                    process.stop(timeout=2)
             self.process.stop(timeout=5)
             self.culvert("guard", "clear", check=False)
