@@ -340,6 +340,7 @@ fn protected_destinations_are_taken() {
             ("IPv6 transit", v6(protected6(), 58, &[128, 0, 0, 0]), Verdict::TakeTransit),
             ("too many headers", v6(protected6(), 60, &many_headers), Verdict::TakeTransit),
             ("header cut off", v6(protected6(), 0, &[6]), Verdict::TakeTransit),
+            ("header beyond the frame", v6(protected6(), 60, &[50, 255]), Verdict::TakeTransit),
             ("fragment cut off", v6(protected6(), 44, &[6, 0, 0]), Verdict::TakeTransit),
         ];
         assert_verdicts(&mut steer, &cases);
