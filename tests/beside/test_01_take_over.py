@@ -82,4 +82,5 @@ def test_many_times(bed):
         bed.start()
         bed.stop()
     bed.perfect(*streams)
-    bed.assert_counted()
+    # Two for each crossing.
+    bed.assert_counted(2 * 2 * 10)
