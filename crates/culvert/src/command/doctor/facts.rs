@@ -46,6 +46,8 @@ pub struct Machine {
     pub missing_capabilities: Vec<&'static str>,
     /// The kernel's release, as `uname -r` gives it.
     pub kernel: String,
+    /// What the kernel tells time by; empty if it does not say.
+    pub clock: String,
     /// Opening an AF_XDP socket.
     pub af_xdp: Trial,
     /// Loading the steering program.
@@ -256,6 +258,7 @@ pub fn healthy() -> Facts {
             root: true,
             missing_capabilities: Vec::new(),
             kernel: "6.1.0-18-amd64".into(),
+            clock: "tsc".into(),
             af_xdp: Ok(()),
             bpf: Ok(()),
             tun: Ok(()),

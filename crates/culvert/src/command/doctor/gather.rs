@@ -49,14 +49,19 @@ pub fn facts(name: &str, path: &Path) -> Facts {
     }
 }
 
+/// Where the kernel says what it tells time by.
+const CLOCK: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+
 fn machine(tun: &str) -> Machine {
     let text = |e: &dyn std::fmt::Display| e.to_string();
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let clock = fs::read_to_string(CLOCK).unwrap_or_default();
     let describe = |provider: &dyn Provider| provider.description();
     Machine {
         root: rustix::process::geteuid().is_root(),
         missing_capabilities: daemon::missing_capabilities(),
         kernel: release.trim().to_owned(),
+        clock: clock.trim().to_owned(),
         af_xdp: open_socket("socket(AF_XDP)", AddressFamily::XDP, None),
         bpf: Steer::try_load(&SteerConfig::default()).map_err(|e| failed(text(&e))),
         tun: open_tun(),

@@ -10,6 +10,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     let mut findings = vec![
         privileges(machine),
         kernel(&machine.kernel),
+        clock(&machine.clock),
         af_xdp(&machine.af_xdp),
         bpf(&machine.bpf),
         tun(&machine.tun),
@@ -71,6 +72,27 @@ fn kernel(release: &str) -> Finding {
         );
     }
     Finding::ok(check, format!("Linux {release}"))
+}
+
+/// Clocks that a program reads without a system call.
+const FAST_CLOCKS: [&str; 4] =
+    ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"];
+
+fn clock(name: &str) -> Finding {
+    let check = "clock";
+    if name.is_empty() {
+        return Finding::ok(check, "the kernel does not say what it tells time by");
+    }
+    if FAST_CLOCKS.contains(&name) {
+        return Finding::ok(check, format!("{name}, read without a system call"));
+    }
+    Finding::warning(
+        check,
+        format!("{name}: each look at the clock is a system call"),
+        "workers look at it every round, which costs most where packets are few and latency counts",
+        "if tsc is in /sys/devices/system/clocksource/clocksource0/available_clocksource, write it to \
+         current_clocksource beside it; if not, dmesg | grep -i tsc says why",
+    )
 }
 
 /// What a trial says: well, not known for want of privileges, or what `bad` makes of it.
@@ -297,6 +319,9 @@ mod tests {
             (|f| f.machine.kernel = "5.9.16".into(), "kernel", Problem, &["5.9.16", "5.10"]),
             (|f| f.machine.kernel = "5.10.0-8".into(), "kernel", Fine, &["5.10.0-8"]),
             (|f| f.machine.kernel = "weird".into(), "kernel", Warning, &["not understood"]),
+            (|f| f.machine.clock = "hpet".into(), "clock", Warning, &["hpet", "dmesg"]),
+            (|f| f.machine.clock.clear(), "clock", Fine, &["does not say"]),
+            (|f| f.machine.clock = "kvm-clock".into(), "clock", Fine, &["kvm-clock"]),
             (|f| f.machine.af_xdp = failed("EAFNOSUPPORT"), "af-xdp", Problem, &["XDP_SOCKETS"]),
             (|f| f.machine.bpf = failed("ENOSYS"), "bpf", Problem, &["ENOSYS", "lockdown"]),
             (|f| f.machine.tun = failed("ENOENT"), "tun", Problem, &["modprobe tun"]),

@@ -97,6 +97,7 @@ impl<'l> Pair<'l> {
                 Cell::packets(self.rate(old.map(|old| old.received), now.received)),
                 Cell::packets(work("encrypted")),
                 Cell::packets(work("decrypted")),
+                Cell::packets(work("flow-hits")),
                 Cell::packets(work("flow-misses")),
                 Cell::packets(self.rate(old.map(|old| old.handed_over), now.handed_over)),
                 Cell::packets(self.rate(old.map(|old| old.outcomes.dropped), now.outcomes.dropped)),
@@ -108,6 +109,7 @@ impl<'l> Pair<'l> {
             ">PPS",
             ">ENCRYPTED",
             ">DECRYPTED",
+            ">HITS",
             ">MISSES",
             ">HANDED ON",
             ">DROPPED",
@@ -228,7 +230,8 @@ pub mod tests {
                 ..Policy::default()
             };
             let drops = Drops { drops: [("in-integrity".to_owned(), packets / 1000)].into() };
-            let by_worker = vec![Stats { received: packets, ..Stats::default() }];
+            let work = [("flow-hits".to_owned(), packets), ("flow-misses".to_owned(), 0)].into();
+            let by_worker = vec![Stats { received: packets, work, ..Stats::default() }];
             Look {
                 at,
                 seen: Seen {
@@ -256,6 +259,7 @@ pub mod tests {
         assert_eq!(pair.throughput(), (1_000_000.0, 0.0));
         assert_eq!(texts(&pair.ports())[..4], ["wan", "up", "1000", "1.00M"]);
         assert_eq!(texts(&pair.workers())[2], "1000");
+        assert_eq!(texts(&pair.workers())[5..7], ["1000", "0"]);
         assert_eq!(texts(&pair.sas())[5], "1000");
         assert_eq!(texts(&pair.drops())[..3], ["in-integrity", "1.0", "7"]);
     }
