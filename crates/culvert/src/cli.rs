@@ -75,6 +75,10 @@ pub enum Command {
     Policy,
     /// The ports: interfaces that culvert has taken over, and the private one.
     Port(PortArgs),
+    /// Offload devices: their tables, and what they have done.
+    ///
+    /// Which SA is in which device, `culvert sa` says as its engine.
+    Device(DeviceArgs),
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.
@@ -212,6 +216,14 @@ pub struct PortArgs {
     /// Each receive queue, with the worker that has it. (In JSON they are always there.)
     #[arg(long, short = 'q')]
     pub queues: bool,
+}
+
+/// Arguments of `culvert device`.
+#[derive(Debug, Args)]
+pub struct DeviceArgs {
+    /// Reset this device, and load its SAs again. Packets meanwhile are worked on in software.
+    #[arg(long, value_name = "DEVICE")]
+    pub reset: Option<String>,
 }
 
 /// Arguments of `culvert stats`.

@@ -35,6 +35,13 @@ pub enum Request {
     Stats,
     /// [`Drops`].
     Drops,
+    /// A list of [`Device`].
+    Device,
+    /// Resets an offload device; [`Refused`], or null.
+    DeviceReset {
+        /// Its name.
+        device: String,
+    },
     /// [`WhyAnswer`].
     Why(WhyRequest),
     /// pcapng, or [`Refused`].
@@ -245,6 +252,44 @@ impl Policy {
             _ => self.action.clone(),
         }
     }
+}
+
+/// One line of `culvert device`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What it is.
+    pub kind: String,
+    /// The port that SAs name to be in it.
+    pub port: String,
+    /// What it does: `crypto offload`.
+    pub placement: String,
+    /// How full its tables are.
+    pub tables: Vec<DeviceTable>,
+    /// Packets that it has sealed.
+    pub sealed: u64,
+    /// Packets that it has opened.
+    pub opened: u64,
+    /// Packets with a wrong ICV.
+    pub wrong_icv: u64,
+    /// Packets that it was given and did not work on.
+    pub refused: u64,
+    /// Packets of its SAs that software has worked on.
+    pub in_software: u64,
+    /// Resets.
+    pub resets: u64,
+}
+
+/// A table of an offload device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceTable {
+    /// Of what.
+    pub name: String,
+    /// Entries taken.
+    pub used: usize,
+    /// All entries.
+    pub most: usize,
 }
 
 /// One line of `culvert port`.

@@ -10,7 +10,7 @@ use crate::descriptor::{ERROR_AUTHENTICATION, ERROR_NONE, ReceiveStatus, Transmi
 use crate::engine::ICV_LEN;
 use crate::shared::{Inner, SharedNic};
 
-/// The queue.
+/// The queue. Its lock stands for the hardware: control has it for as long as a reset takes.
 pub(crate) struct NicQueue<B> {
     nic: SharedNic,
     /// The oldest first.

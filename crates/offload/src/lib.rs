@@ -89,6 +89,7 @@ mod attribute;
 mod capabilities;
 pub mod contract;
 mod device;
+mod engine;
 mod error;
 mod event;
 mod queue;
@@ -98,6 +99,7 @@ pub use capabilities::{Capabilities, Placement};
 pub use device::{
     Device, DeviceCounters, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle, TableUse,
 };
+pub use engine::{Bounce, Lane, OffloadEngine, Offloaded};
 pub use error::{Failure, HandleError, Invalid, PutError};
 pub use event::Event;
 pub use queue::{

@@ -1,5 +1,6 @@
 //! What the database drives: the data path, behind a trait.
 
+use crate::codec::Offload;
 use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 
@@ -13,6 +14,22 @@ pub trait Backend {
     /// # Errors
     /// The SA cannot be carried exactly as described.
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal>;
+
+    /// Installs an SA whose crypto a device is to do, if there is such a device and it takes the SA; software does it
+    /// else. Whether the device has it.
+    ///
+    /// # Errors
+    /// As [`Backend::sa_add`], and what the device holds against the request itself.
+    fn sa_add_offloaded(
+        &mut self,
+        config: &SaConfig,
+        keys: &Keys,
+        start: &Start,
+        wanted: &Offload,
+    ) -> Result<bool, Refusal> {
+        let _ = wanted;
+        self.sa_add(config, keys, start).map(|()| false)
+    }
 
     /// Changes an SA's limits, encapsulation ports or interface id; the algorithms, keys, counters
     /// and numbers stay.

@@ -165,6 +165,12 @@ failures! {
     EncapChange => EINVAL, "an update cannot add or remove encapsulation";
     /// Packet offload.
     Offload => EINVAL, "culvert: packet offload is not supported";
+    /// Flags of an offload request.
+    OffloadFlags => EINVAL, "unrecognized flags in the offload request";
+    /// Direction of an offload request.
+    OffloadDirection => EINVAL, "mismatched SA and offload direction";
+    /// TFC padding of an SA that a device is to have.
+    OffloadTfc => EINVAL, "TFC padding can't be offloaded";
     /// Kernel keepalives.
     Keepalive => EOPNOTSUPP, "culvert: NAT keepalives by the database are not supported";
     /// An SA for a CPU without a direction.

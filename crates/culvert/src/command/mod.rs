@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod capture;
 mod collect;
+pub mod device;
 pub mod docs;
 pub mod doctor;
 pub mod events;

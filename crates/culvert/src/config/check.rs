@@ -46,6 +46,20 @@ impl Config {
                 );
             }
         }
+        for (name, device) in &self.devices {
+            if !valid_name(name) {
+                let allowed = "a device's name has 1 to 64 letters, digits, '-' and '_'";
+                return problem(format!("device.{name}"), name, allowed);
+            }
+            if !seen.contains(device.port.as_str()) {
+                let allowed = "the interface of one of the ports ([[port]])";
+                return problem(format!("device.{name}.port"), &device.port, allowed);
+            }
+            if self.devices.values().filter(|other| other.port == device.port).count() > 1 {
+                let allowed = "a port of its own: SAs name devices by their ports";
+                return problem(format!("device.{name}.port"), &device.port, allowed);
+            }
+        }
         if !valid_interface(&self.tun.interface) || seen.contains(self.tun.interface.as_str()) {
             return problem(
                 "tun.interface".into(),

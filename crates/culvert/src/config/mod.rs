@@ -6,25 +6,28 @@
 //! |------------------|------------------------------------------------|
 //! | this one         | the file, its parts, and how reading it fails  |
 //! | `worker`         | `[worker]`                                     |
+//! | `device`         | `[device.NAME]`                                |
 //! | `marks`          | `[[mark]]`                                     |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
 //! | `check`          | which values cannot be                         |
 
 mod check;
+mod device;
 mod marks;
 mod prefix;
 mod tunnel;
 mod tunnel_headers;
 mod worker;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use thiserror::Error;
 
+pub use self::device::{DeviceConfig, DeviceKind};
 pub use self::marks::MarkConfig;
 pub use self::prefix::AddressPrefix;
 pub use self::tunnel::{TunnelConfig, or_any};
@@ -69,6 +72,9 @@ pub struct Config {
     /// Crypto.
     #[serde(default)]
     pub crypto: CryptoConfig,
+    /// Offload devices, by their names.
+    #[serde(default, rename = "device")]
+    pub devices: BTreeMap<String, DeviceConfig>,
     /// The headers of tunnels.
     #[serde(default)]
     pub tunnel_headers: TunnelHeadersConfig,
@@ -333,6 +339,7 @@ impl Config {
             guard: _,
             kernel,
             crypto,
+            devices,
             tunnel_headers,
             path_mtu: _,
             log,
@@ -344,6 +351,7 @@ impl Config {
             ("[worker]", worker.fixed() != next.worker.fixed()),
             ("[kernel]", *kernel != next.kernel),
             ("[crypto]", *crypto != next.crypto),
+            ("[device]", *devices != next.devices),
             ("[tunnel_headers]", *tunnel_headers != next.tunnel_headers),
             ("[log]", *log != next.log),
         ]
@@ -398,6 +406,10 @@ mod tests {
             ("[kernel]\nfirewall = \"bypass\"\n", &["[kernel]"]),
             ("[crypto]\nengine = \"openssl\"\n", &["[crypto]"]),
             ("[crypto]\nallow_weak = true\n", &["[crypto]"]),
+            (
+                "[[port]]\ninterface = \"wan\"\n[device.nic0]\nkind = \"nic-model\"\nport = \"wan\"\n",
+                &["[device]"],
+            ),
             ("[tunnel_headers]\ndf = \"set\"\n", &["[tunnel_headers]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
             ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
@@ -446,6 +458,20 @@ mod tests {
                 &["port[1].interface", "twice"],
             ),
             ("[[port]]\ninterface = \"a\"\nqueues = 0", &["port[0].queues", "1 to 64"]),
+            (
+                "[device.nic0]\nkind = \"nic-model\"\nport = \"a\"",
+                &["device.nic0.port", "one of the ports"],
+            ),
+            (
+                "[[port]]\ninterface = \"a\"\n[device.x]\nkind = \"nic-model\"\nport = \"a\"\n\
+                 [device.y]\nkind = \"nic-model\"\nport = \"a\"",
+                &["device.x.port", "of its own"],
+            ),
+            (
+                "[[port]]\ninterface = \"a\"\n[device.\"x y\"]\nkind = \"nic-model\"\nport = \"a\"",
+                &["device.x y", "letters"],
+            ),
+            ("[device.x]\nkind = \"nic\"\nport = \"a\"", &["nic-model"]),
             ("[tun]\nmtu = 100", &["tun.mtu", "1280"]),
             ("[tun]\ntable = 254", &["tun.table"]),
             ("[tun]\nrule_preference = 219", &["tun.rule_preference", "218"]),

@@ -7,12 +7,14 @@ use std::net::IpAddr;
 use crypto::Providers;
 use dataplane::{Counters, SaMtu, Totals};
 use esp::{Mode, Protocol, Sa};
+use offload::Placement;
 use outcome::DropReason;
 use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry, SaState};
 use serde::Serialize;
 
 use super::clock::wall_s;
 use super::control::Reply;
+use super::devices::device_of;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
 use super::{Daemon, left, lifetimes, slots};
 use crate::config::{TunnelConfig, or_any};
@@ -29,6 +31,11 @@ impl Daemon {
             Request::Route => json(&self.routes()),
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),
+            Request::Device => json(&self.devices.borrow().rows()),
+            Request::DeviceReset { device } => {
+                let refused = self.devices.borrow_mut().reset(&device).err();
+                json(&refused.map(|error| Refused { error }))
+            }
             Request::Why(request) => json(&self.why(&request)),
             Request::Events { after, run } => json(&self.event_log.after(after, run)),
             Request::Capture(request) => match self.capture(&request) {
@@ -377,6 +384,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
     let (config, params, live) = (&sa.config, &sa.config.params, sa.esp.live());
     let now_s = wall_s();
     let last_use = live.last_use().load(Relaxed);
+    let device = device_of(sa.esp.session());
+    let engine = providers.serving(params.suite);
     report::Sa {
         spi: spi_text(params.spi),
         src: params.src.to_string(),
@@ -407,9 +416,9 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             SaState::Dying => "dying".into(),
             SaState::Expired => "expired".into(),
         },
-        placement: "software".into(),
+        placement: device.map_or(Placement::Cpu, |_| Placement::Crypto).name().into(),
         why: None,
-        engine: providers.serving(params.suite).map_or("none", |p| p.name()).into(),
+        engine: device.unwrap_or_else(|| engine.map_or("none", |p| p.name())).into(),
         bytes: live.bytes().load(Relaxed),
         packets: live.packets().load(Relaxed),
         age_s: now_s.saturating_sub(config.added_s),

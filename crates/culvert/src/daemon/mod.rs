@@ -10,6 +10,7 @@ mod capture;
 mod clock;
 mod control;
 mod detour;
+mod devices;
 mod early;
 mod engines;
 mod error;
@@ -87,6 +88,7 @@ use crate::config::{Config, MarkConfig, PathMtuConfig};
 use crate::protocol;
 use crate::report::{Occurrence, Request};
 
+use devices::SharedDevices;
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilities};
@@ -111,6 +113,7 @@ struct Daemon {
     config: Config,
     config_path: std::path::PathBuf,
     providers: Providers,
+    devices: SharedDevices,
     started: Instant,
     source: Box<dyn Source>,
     control: Control,

@@ -5,11 +5,13 @@
 //! are the XDP programs attached and the routes to the private interface added. The programs are
 //! loaded meanwhile, on threads of their own: that takes as long as all the rest.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -33,6 +35,7 @@ use xfrm::KernelSad;
 use super::capture::{Slots, Traces};
 use super::control::Control;
 use super::detour::PastDaemon;
+use super::devices::Devices;
 use super::early::Early;
 use super::engines::providers;
 use super::error::{StartError, system};
@@ -157,6 +160,7 @@ impl Daemon {
 
         // 2.
         let providers = providers(config.crypto.engine)?;
+        let devices = Rc::new(RefCell::new(Devices::new(&config.devices)));
         let rules = SaRules {
             allow_weak: config.crypto.allow_weak,
             tunnel_headers: config.tunnel_headers.into(),
@@ -206,7 +210,8 @@ impl Daemon {
                 Prepared::Kernel(Box::new(source.map_err(system("the kernel's XFRM"))?))
             }
             false => {
-                let restored = Restored::new(vault, &records, providers.clone(), rules)?;
+                let crypto = (providers.clone(), Rc::clone(&devices));
+                let restored = Restored::new(vault, &records, crypto, rules)?;
                 Prepared::Builtin(Box::new(restored), kernel_sad)
             }
         };
@@ -226,6 +231,7 @@ impl Daemon {
         let kit = Kit {
             tables: Arc::clone(&tables),
             providers: providers.clone(),
+            devices: Rc::clone(&devices),
             umem: umem.clone(),
             events: events_in,
             flows: config.worker.flows as usize,
@@ -262,6 +268,7 @@ impl Daemon {
             config,
             config_path: args.config.config.clone(),
             providers,
+            devices,
             started: Instant::now(),
             source,
             control,

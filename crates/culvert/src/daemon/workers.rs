@@ -25,7 +25,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
-use crypto::Providers;
+use crypto::{Engine, Providers};
 use dataplane::{
     Command, Counters, CryptoParts, CryptoWorker, EventSender, Explanation, Polling, PortKind,
     Probe, Tables, TapConfig, TapReader, Team, Totals, Waker, Worker, WorkerParts,
@@ -38,6 +38,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 use tracing::warn;
 
+use super::devices::SharedDevices;
 use super::plan::Plan;
 use super::slots::{self, Place};
 
@@ -57,6 +58,8 @@ pub struct Kit {
     pub tables: Arc<Tables>,
     /// Make the engines.
     pub providers: Providers,
+    /// Offload devices, whose queues the engines have.
+    pub devices: SharedDevices,
     /// The packet buffers.
     pub umem: Umem,
     /// Where workers report.
@@ -67,12 +70,23 @@ pub struct Kit {
     pub polling: Polling,
 }
 
+impl Kit {
+    /// An engine for one thread.
+    fn engine(&self) -> Result<Box<dyn Engine>, WorkersError> {
+        let software = self.providers.engine()?;
+        Ok(self.devices.borrow_mut().engine(software)?)
+    }
+}
+
 /// Why a set of workers could not be started.
 #[derive(Debug, Error)]
 pub enum WorkersError {
     /// No engine.
     #[error("crypto.engine: {0}")]
     Engine(#[from] crypto::EngineError),
+    /// No queue of an offload device.
+    #[error("device: {0}")]
+    Device(#[from] offload::PutError),
     /// No random numbers.
     #[error("no random numbers from the kernel: {0}")]
     Random(std::io::Error),
@@ -232,7 +246,7 @@ impl Workers {
             let parts = WorkerParts {
                 tables: Arc::clone(&kit.tables),
                 reader: databases.reader(),
-                engine: kit.providers.engine()?,
+                engine: kit.engine()?,
                 ivs: new_ivs()?,
                 pool: kit.umem.pool(),
                 counters: Arc::clone(counters),
@@ -247,7 +261,7 @@ impl Workers {
             fresh.push((worker, commands, waker));
         }
         let parts = |_| {
-            let (engine, ivs) = (kit.providers.engine()?, new_ivs()?);
+            let (engine, ivs) = (kit.engine()?, new_ivs()?);
             Ok(CryptoParts { engine, ivs, reader: databases.reader() })
         };
         let crypto = (0..count).map(|worker| plan.crypto_of(worker).map(parts).collect());
@@ -576,6 +590,7 @@ mod tests {
         Kit {
             tables: Arc::default(),
             providers: providers(EngineChoice::Openssl).unwrap(),
+            devices: SharedDevices::default(),
             umem: Umem::new(chunks).unwrap().0,
             events: dataplane::channel().unwrap().0,
             flows: 1024,

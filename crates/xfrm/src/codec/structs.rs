@@ -543,6 +543,10 @@ pub mod constant {
 
     /// ESP in UDP (RFC 3948).
     pub const UDP_ENCAP_ESPINUDP: u16 = 2;
+    /// IPv6, which Linux ignores.
+    pub const OFFLOAD_IPV6: u8 = 1;
+    /// Of an inbound SA; else of an outbound one.
+    pub const OFFLOAD_INBOUND: u8 = 2;
     /// Offload of whole packets.
     pub const OFFLOAD_PACKET: u8 = 4;
 

@@ -219,6 +219,9 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
         w.field(attr::SET_MARK_MASK, &o.set_mark.mask);
     }
     put_replay(w, sa.replay.long(), &live.replay);
+    if let Some(offload) = &o.offload {
+        w.field(attr::OFFLOAD_DEV, &**offload);
+    }
     put_number(w, attr::IF_ID, o.if_id);
     put_number(w, attr::MTIMER_THRESH, o.mapping_max_age_s);
     put_cpu_and_direction(w, sa);

@@ -106,6 +106,9 @@ fn moved(sa: &Sa, request: &MigrateState, a: &Attributes<'_>) -> Result<Sa, Fail
     (to.info.family, to.info.src, to.info.id.dst) = (family, src, dst);
     to.info.reqid = request.reqid;
     to.mapping = None;
+    if request.flags & c::MIGRATE_CLEAR_OFFLOAD != 0 {
+        to.options.offload = None;
+    }
     let is_mixed = to.info.selector.family != 0 && to.info.selector.family != family;
     if is_mixed && to.info.mode != c::MODE_TUNNEL {
         return Err(Failure::SelectorFamilyDiffers);

@@ -17,6 +17,7 @@ mod learn;
 mod lifetime;
 mod migrate;
 mod migrate_state;
+mod offload;
 mod policies;
 mod record;
 mod request;

@@ -9,7 +9,7 @@ use esp::{Protocol, SaFlags, SaParams, UdpEncap};
 use policy::{SaConfig, SaId, VolumeLimits};
 
 use super::convert::{mark, mode, selector};
-use crate::codec::{Address, Encap, MarkAttribute, SaInfo, constant as c};
+use crate::codec::{Address, Encap, MarkAttribute, Offload, SaInfo, constant as c};
 use crate::failure::Failure;
 use crate::suite::Algorithms;
 
@@ -49,6 +49,8 @@ pub(super) struct SaOptions {
     pub set_mark: MarkAttribute,
     pub if_id: u32,
     pub direction: Option<u8>,
+    /// The device that does the crypto. Boxed: few SAs have one.
+    pub offload: Option<Box<Offload>>,
     /// The CPU that the SA is for (RFC 9611).
     pub cpu: Option<u32>,
     pub mapping_max_age_s: u32,

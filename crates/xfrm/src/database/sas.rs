@@ -51,15 +51,24 @@ impl<B: Backend> Database<B> {
     /// Installs an SA whose identity is free but for a larval one, which goes.
     pub(super) fn install(
         &mut self,
-        sa: Sa,
+        mut sa: Sa,
         start: &Start,
         larval: Option<u64>,
     ) -> Result<u64, Failure> {
         let (config, keys) = sa.config(self.sad.next_serial())?;
         self.attach_companion(&sa)?;
-        if let Err(refusal) = self.backend.sa_add(&config, &keys, start) {
-            self.detach_companion(&sa, SaEnd::Deleted);
-            return Err(refusal.into());
+        let added = match &sa.options.offload {
+            Some(wanted) => self.backend.sa_add_offloaded(&config, &keys, start, wanted),
+            None => self.backend.sa_add(&config, &keys, start).map(|()| false),
+        };
+        match added {
+            Ok(true) => {}
+            // It is told of no device that has not taken it.
+            Ok(false) => sa.options.offload = None,
+            Err(refusal) => {
+                self.detach_companion(&sa, SaEnd::Deleted);
+                return Err(refusal.into());
+            }
         }
         if let Some(larval) = larval {
             self.forget_sa(larval);

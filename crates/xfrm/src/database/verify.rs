@@ -2,6 +2,7 @@
 
 use super::convert::mode;
 use super::direction::{self, direction_of};
+use super::offload;
 use super::sad::{ReplayForm, SaOptions};
 use super::spd::{DIR_MASK, direction as policy_direction};
 use crate::backend::{Counters, Replay};
@@ -186,6 +187,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
         return Err(Failure::EncapKind);
     }
     not_carried(a)?;
+    let offload = offload::wanted(a)?.map(Box::new);
     let number = |kind| a.value::<u32>(kind);
     Ok(SaOptions {
         extra_flags: number(attr::SA_EXTRA_FLAGS).unwrap_or(0),
@@ -196,6 +198,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
         set_mark: set_mark_of(a),
         if_id: if_id_of(a),
         direction,
+        offload,
         cpu: number(attr::SA_PCPU),
         mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
         replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),

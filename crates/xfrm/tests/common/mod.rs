@@ -10,7 +10,7 @@ use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId as PathId};
 use xfrm::codec::{
     Address, Be16, Be32, Field, Header, Id, LifetimeConfig, Message, MessageWriter, Messages,
-    PolicyId, PolicyInfo, SaId, SaInfo, SelectorInfo, SpiInfo, Template, attr, flag, kind,
+    Offload, PolicyId, PolicyInfo, SaId, SaInfo, SelectorInfo, SpiInfo, Template, attr, flag, kind,
 };
 use xfrm::{
     Backend, Counters, Database, Dump, Group, Now, Output, PolicyLive, Refusal, Replay, SaLive,
@@ -33,6 +33,8 @@ pub struct Recorder {
     pub refuse_src: Option<(IpAddr, Refusal)>,
     /// Refuses SAs of this protocol.
     pub refuse_protocol: Option<(u8, Refusal)>,
+    /// A device takes the SAs that ask for one.
+    pub has_device: bool,
     /// Refuses counters only.
     pub refuse_counters: bool,
 }
@@ -64,6 +66,16 @@ impl Backend for Recorder {
         let sa = (config.clone(), keys.clone(), start.clone());
         assert!(self.sas.insert(config.id(), sa).is_none(), "the SA was there already");
         Ok(())
+    }
+
+    fn sa_add_offloaded(
+        &mut self,
+        config: &SaConfig,
+        keys: &Keys,
+        start: &Start,
+        _: &Offload,
+    ) -> Result<bool, Refusal> {
+        self.sa_add(config, keys, start).map(|()| self.has_device)
     }
 
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {

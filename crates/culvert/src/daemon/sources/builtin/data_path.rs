@@ -12,10 +12,12 @@ use crypto::{Keys, Providers};
 use esp::{LiveNumbers, Sa};
 use policy::{Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaId};
 use vault::{Origin, Vault};
+use xfrm::codec::Offload;
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 
 use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
+use crate::daemon::devices::SharedDevices;
 use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
 use crate::report::Gone;
@@ -23,6 +25,7 @@ use crate::report::Gone;
 /// The data path behind the database.
 pub struct DataPath {
     providers: Providers,
+    devices: SharedDevices,
     databases: Databases<Sa>,
     vault: Rc<RefCell<Vault>>,
     numbers: Numbers,
@@ -50,6 +53,7 @@ impl DataPath {
     ) -> DataPath {
         DataPath {
             providers,
+            devices: SharedDevices::default(),
             databases: Databases::new(),
             vault,
             numbers,
@@ -62,6 +66,11 @@ impl DataPath {
             sa_steps: None,
             sa_history: Vec::new(),
         }
+    }
+
+    /// With devices that SAs may ask for.
+    pub fn with_devices(self, devices: SharedDevices) -> DataPath {
+        DataPath { devices, ..self }
     }
 
     /// The tables.
@@ -186,8 +195,15 @@ impl DataPath {
     }
 }
 
-impl Backend for DataPath {
-    fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
+impl DataPath {
+    /// Adds an SA; whether a device does its crypto.
+    fn add(
+        &mut self,
+        config: &SaConfig,
+        keys: &Keys,
+        start: &Start,
+        wanted: Option<&Offload>,
+    ) -> Result<bool, Refusal> {
         let params = &config.params;
         let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();
@@ -202,8 +218,13 @@ impl Backend for DataPath {
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
         let live = self.live_numbers(config, start, owner)?;
+        let (session, is_offloaded) = match wanted {
+            Some(wanted) => self.devices.borrow_mut().put(config, keys, wanted, session),
+            None => (session, false),
+        };
         let sa = Sa::new(params.clone(), session, live)
             .map_err(|e| {
+                self.devices.borrow_mut().remove(&id);
                 self.vault.borrow_mut().release(owner);
                 Refusal::new(errno::EINVAL, format!("culvert: {e}"))
             })?
@@ -227,11 +248,28 @@ impl Backend for DataPath {
         }
         self.databases
             .add_sa(last_numbers::with_alarm(config, &sa), sa)
+            .inspect_err(|_| self.devices.borrow_mut().remove(&id))
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_step(config, None);
-        Ok(())
+        Ok(is_offloaded)
+    }
+}
+
+impl Backend for DataPath {
+    fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
+        self.add(config, keys, start, None).map(drop)
+    }
+
+    fn sa_add_offloaded(
+        &mut self,
+        config: &SaConfig,
+        keys: &Keys,
+        start: &Start,
+        wanted: &Offload,
+    ) -> Result<bool, Refusal> {
+        self.add(config, keys, start, Some(wanted))
     }
 
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
@@ -254,6 +292,7 @@ impl Backend for DataPath {
 
     fn sa_delete(&mut self, id: &SaId, keys: &Keys, end: SaEnd) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
+        self.devices.borrow_mut().remove(id);
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         let (fingerprint, owner) =

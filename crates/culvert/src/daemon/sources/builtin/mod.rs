@@ -38,6 +38,7 @@ pub use self::journal::Journal;
 pub use self::numbers::Numbers;
 use super::{SaChange, SaRules, SaStep, Source};
 use crate::daemon::clock::now;
+use crate::daemon::devices::SharedDevices;
 
 /// The databases before anybody can reach them.
 pub struct Restored {
@@ -55,12 +56,13 @@ impl Restored {
     pub fn new(
         vault: Vault,
         records: &[Record],
-        providers: Providers,
+        (providers, devices): (Providers, SharedDevices),
         rules: SaRules,
     ) -> Result<Restored, VaultError> {
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), records);
-        let data_path = DataPath::new(providers, Rc::clone(&vault), numbers, rules);
+        let data_path =
+            DataPath::new(providers, Rc::clone(&vault), numbers, rules).with_devices(devices);
         let mut database = Database::new(data_path, settings());
         let mut count = 0;
         for record in records.iter().filter(|r| !Numbers::is_ours(r)) {

@@ -1,0 +1,181 @@
+//! The engine with devices, over queues that are full, silent or late.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Session, Suite};
+use engine_openssl::OpensslProvider;
+use esp::{Mode, Protocol, SaFlags, SaParams};
+use offload::{
+    Bounce, Buffer, Burst, Capabilities, Completion, Lane, OffloadEngine, Offloaded, Placement,
+    Queue, Request, SaHandle, Status,
+};
+
+const SUITE: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+const LEN: usize = 96;
+
+/// A device that writes over packets: what it did is seen.
+struct Writes {
+    inside: VecDeque<Request<Bounce>>,
+    depth: usize,
+    /// Polls until it answers.
+    silent: u32,
+    status: Status,
+}
+
+impl Queue<Bounce> for Writes {
+    fn submit(&mut self, requests: &mut Burst<Request<Bounce>>) -> usize {
+        let count = requests.len().min(self.depth - self.inside.len());
+        self.inside.extend(requests.drain(..count));
+        count
+    }
+
+    fn poll(&mut self, completions: &mut Burst<Completion<Bounce>>) -> usize {
+        if self.silent > 0 {
+            self.silent -= 1;
+            return 0;
+        }
+        let count = completions.remaining_capacity().min(self.inside.len());
+        for Request { mut buffer, work } in self.inside.drain(..count) {
+            assert_eq!(buffer.packet().len(), 20 + LEN, "an outer header is in front");
+            buffer.packet_mut().fill(0xdd);
+            completions.push(Completion { buffer, work, status: self.status });
+        }
+        count
+    }
+
+    fn in_flight(&self) -> usize {
+        self.inside.len()
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+}
+
+fn capabilities(most_packet_len: usize) -> Capabilities {
+    Capabilities {
+        placement: Placement::Crypto,
+        suites: vec![SUITE],
+        has_tunnel: true,
+        has_transport: true,
+        has_ah: false,
+        has_mixed_families: false,
+        has_esn: false,
+        has_udp_encap: false,
+        has_tfc: true,
+        has_flags: true,
+        has_scopes: true,
+        has_sa_selectors: true,
+        replay_windows: 0..=u32::MAX,
+        most_volume: u64::MAX,
+        most_reqid: u32::MAX,
+        most_priority: 0,
+        most_sas: 1,
+        most_addresses: 1,
+        most_policies: 0,
+        is_ordered: true,
+        most_packet_len,
+        has_options: false,
+        has_fragments: false,
+    }
+}
+
+struct Bench {
+    engine: OffloadEngine,
+    offloaded: Session,
+    in_software: Arc<AtomicU64>,
+    /// The packet as software seals it.
+    by_software: Vec<u8>,
+}
+
+impl Bench {
+    fn new(queue: Writes, most_packet_len: usize) -> Bench {
+        let provider = OpensslProvider::new().unwrap();
+        let keys = Keys { cipher: vec![7; 16], salt: vec![1; 4], auth: Vec::new() };
+        let software = provider.session(SUITE, &keys).unwrap();
+        let mut by_software = vec![5; LEN];
+        provider.engine().unwrap().run(&mut [Job::esp(
+            &software,
+            Op::Seal,
+            &mut by_software,
+            None,
+        )]);
+        let end = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+        let params = SaParams {
+            spi: 1,
+            src: end(1),
+            dst: end(2),
+            protocol: Protocol::Esp,
+            mode: Mode::Tunnel,
+            suite: SUITE,
+            encap: None,
+            esn: false,
+            replay_window: 0,
+            tfc_pad_len: 0,
+            flags: SaFlags::default(),
+        };
+        let offloaded = Offloaded::session((0, "nic0".into()), SaHandle(1), software, &params);
+        let in_software = Arc::new(AtomicU64::new(0));
+        let lane = Lane::new(Box::new(queue), capabilities(most_packet_len), in_software.clone());
+        let is_used = Arc::new(AtomicBool::new(true));
+        let engine = OffloadEngine::new(provider.engine().unwrap(), vec![lane], is_used);
+        Bench { engine, offloaded, in_software, by_software }
+    }
+
+    /// Seals so many packets; how many the device did. The others are software's.
+    fn seal(&mut self, count: usize) -> usize {
+        let mut packets = vec![vec![5; LEN]; count];
+        let mut jobs: Vec<Job<'_>> = packets
+            .iter_mut()
+            .map(|packet| Job::esp(&self.offloaded, Op::Seal, packet, None))
+            .collect();
+        self.engine.run(&mut jobs);
+        assert!(jobs.iter().all(|job| job.status == JobStatus::Done));
+        let by_device = packets.iter().filter(|packet| packet[..] == [0xdd; LEN]).count();
+        let others = packets.iter().filter(|packet| **packet == self.by_software).count();
+        assert_eq!(by_device + others, count);
+        by_device
+    }
+}
+
+fn writes(depth: usize) -> Writes {
+    Writes { inside: VecDeque::new(), depth, silent: 0, status: Status::Done }
+}
+
+#[test]
+fn what_a_full_queue_leaves_is_software_s() {
+    let mut bench = Bench::new(writes(10), 2000);
+    assert_eq!(bench.seal(3), 3);
+    // Of a burst of 64 and one of 6.
+    assert_eq!(bench.seal(70), 16);
+    assert_eq!(bench.in_software.load(Relaxed), 54);
+}
+
+#[test]
+fn a_packet_that_is_too_long_is_software_s() {
+    let mut bench = Bench::new(writes(100), 20 + LEN - 1);
+    assert_eq!(bench.seal(5), 0);
+    assert_eq!(bench.in_software.load(Relaxed), 5);
+}
+
+#[test]
+fn a_device_that_answers_too_late_changes_no_other_packet() {
+    let mut bench = Bench::new(Writes { silent: 100_000, ..writes(100) }, 2000);
+    assert_eq!(bench.seal(20), 0);
+    // Now the first ones come back, and are nobody's.
+    assert_eq!(bench.seal(7), 7);
+    assert_eq!(bench.seal(64), 64);
+    assert_eq!(bench.in_software.load(Relaxed), 20);
+}
+
+#[test]
+fn what_is_dropped_or_lost_is_sealed_by_software() {
+    for status in [Status::Lost, Status::Dropped(outcome::DropReason::OutCrypto)] {
+        let mut bench = Bench::new(Writes { status, ..writes(100) }, 2000);
+        assert_eq!(bench.seal(9), 0);
+        assert_eq!(bench.in_software.load(Relaxed), 9);
+    }
+}

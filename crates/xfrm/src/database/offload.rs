@@ -1,0 +1,29 @@
+//! What a request says about an offload device (`xfrm_dev_state_add`).
+
+use super::direction::direction_of;
+use crate::codec::{Attributes, Offload, attr, constant as c};
+use crate::failure::Failure;
+
+/// The device that a new SA's owner wants for its crypto. Whether there is such a device is the data path's matter, and
+/// whether it takes the SA: software does the crypto else, as on Linux.
+pub(super) fn wanted(a: &Attributes<'_>) -> Result<Option<Offload>, Failure> {
+    let Some(offload) = a.value::<Offload>(attr::OFFLOAD_DEV) else { return Ok(None) };
+    let flags = offload.flags;
+    if flags & !(c::OFFLOAD_IPV6 | c::OFFLOAD_INBOUND | c::OFFLOAD_PACKET) != 0 {
+        return Err(Failure::OffloadFlags);
+    }
+    let expected = match flags & c::OFFLOAD_INBOUND {
+        0 => c::SA_DIR_OUT,
+        _ => c::SA_DIR_IN,
+    };
+    if direction_of(a).is_some_and(|direction| direction != expected) {
+        return Err(Failure::OffloadDirection);
+    }
+    if flags & c::OFFLOAD_PACKET != 0 {
+        return Err(Failure::Offload);
+    }
+    if a.value::<u32>(attr::TFCPAD).is_some_and(|len| len != 0) {
+        return Err(Failure::OffloadTfc);
+    }
+    Ok(Some(Offload { flags: flags & c::OFFLOAD_INBOUND, ..offload }))
+}
