@@ -382,20 +382,27 @@ mod tests {
     use crate::daemon::sources::builtin::testing::open_vault;
     use crate::daemon::sources::testing::{HERE, THERE, config, keys};
 
-    #[test]
-    fn an_sa_that_is_updated_keeps_what_the_configuration_says() {
-        let directory = tempfile::tempdir().unwrap();
-        let (vault, records) = open_vault(&directory.path().join("vault"));
+    fn data_path(directory: &std::path::Path, rules: SaRules) -> DataPath {
+        let (vault, records) = open_vault(&directory.join("vault"));
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), &records);
         let providers = Providers::new(Arc::new(OpensslProvider::new().unwrap()));
+        DataPath::new(providers, vault, numbers, rules)
+    }
+
+    fn start() -> Start {
+        Start::At { replay: Replay::default(), counters: Counters::default() }
+    }
+
+    #[test]
+    fn an_sa_that_is_updated_keeps_what_the_configuration_says() {
+        let directory = tempfile::tempdir().unwrap();
         let tunnel_headers =
             TunnelHeaders { dscp: OuterDscp::Value(10), ..TunnelHeaders::default() };
         let rules = SaRules { tunnel_headers, ..SaRules::default() };
-        let mut data_path = DataPath::new(providers, vault, numbers, rules);
+        let mut data_path = data_path(directory.path(), rules);
         let (config, keys) = (config(1, (HERE, THERE), 1), keys());
-        let start = Start::At { replay: Replay::default(), counters: Counters::default() };
-        data_path.sa_add(&config, &keys, &start).unwrap();
+        data_path.sa_add(&config, &keys, &start()).unwrap();
         let shown = |data_path: &DataPath| {
             let entry = data_path.databases().sa(&config.id()).unwrap();
             format!("{:?}", entry.esp)
@@ -403,5 +410,29 @@ mod tests {
         let before = shown(&data_path);
         data_path.sa_update(&config).unwrap();
         assert_eq!(shown(&data_path), before);
+    }
+
+    #[test]
+    fn a_deleted_sa_numbers_what_is_under_way_until_its_keys_come_again_or_its_time_is_up() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut data_path = data_path(directory.path(), SaRules::default());
+        let (config, keys) = (config(1, (HERE, THERE), 1), keys());
+        data_path.sa_add(&config, &keys, &start()).unwrap();
+        let old = data_path.databases().sa(&config.id()).unwrap();
+        assert_eq!(old.esp.lease(100).unwrap().count(), 100);
+        data_path.sa_delete(&config.id(), &keys, SaEnd::Deleted);
+        assert_eq!(old.esp.lease(3).unwrap().count(), 3, "a worker had it at hand");
+        data_path.close_due(Instant::now());
+        data_path.sa_add(&config, &keys, &start()).unwrap();
+        assert!(old.esp.lease(1).is_err());
+        let new = data_path.databases().sa(&config.id()).unwrap();
+        assert_eq!(new.esp.live().sent().load(Relaxed), 103);
+        assert_eq!(data_path.close_at().map(|at| data_path.close_due(at)), Some(()));
+        assert_eq!(new.esp.lease(1).unwrap().count(), 1, "the one before is closed, not this");
+        data_path.sa_delete(&config.id(), &keys, SaEnd::Deleted);
+        let at = data_path.close_at().unwrap();
+        data_path.close_due(at);
+        assert!(new.esp.lease(1).is_err());
+        assert_eq!(data_path.close_at(), None);
     }
 }
