@@ -129,13 +129,14 @@ def test_a_full_disk(network):
 def test_too_little_address_space(network, mib):
     """It starts, or says what is too small; it neither aborts nor panics."""
     net = network()
+    limited = ["prlimit", f"--as={mib << 20}", culvert_binary()]
+    if net.gwa.host.run(*limited, "--version", check=False).returncode != 0:
+        pytest.skip("too little for Linux to load the program and its libraries")
     done = net.gwa.host.run(
-        "timeout", "--kill-after=60", "10", "prlimit", f"--as={mib << 20}",
-        culvert_binary(), "run", "--config", net.gwa.daemon.config, check=False,
+        "timeout", "--kill-after=60", "10", *limited, "run", "--config", net.gwa.daemon.config,
+        check=False,
     )  # fmt: skip
     said = done.stdout + done.stderr
-    if done.returncode == 127 and "shared libraries" in said:
-        pytest.skip("too little for the libraries")
     assert "panicked" not in said and "aborted" not in said.lower(), said
     if mib < 1024 and "culvert: ready" not in said:
         assert done.returncode == 1, (done.returncode, said)
