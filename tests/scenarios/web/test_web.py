@@ -26,20 +26,27 @@ def test_answers_are_those_of_the_command_line(network):
     gwa = net.gwa
     assert_ping(net.client, t.SERVER4, count=20)
     web = Web(gwa)
-    for what in ("status", "sa", "policy", "port", "drops"):
-        assert ageless(web.json(what)) == ageless(gwa.daemon.json(what)), what
     # Neighbour discovery may go on between two questions.
-    wait_for("the same counts", lambda: web.json("stats") == gwa.daemon.json("stats"), step=0.6)
+    for what in ("status", "sa", "policy", "port", "drops", "stats"):
+        wait_for(
+            f"the same {what}",
+            lambda: ageless(web.json(what)) == ageless(gwa.daemon.json(what)),
+            step=0.6,
+        )
     [out] = [sa for sa in web.json("sa") if sa["src"] == t.WAN_A4]
     assert out["packets"] == 20 and "keys" not in out
     assert [sa["spi"] for sa in web.json(f"sa?spi={out['spi']}")] == [out["spi"]]
     why = gwa.daemon.json("why", "--from", t.CLIENT4, "--to", t.SERVER4, "--proto", "tcp", "--dport", "443", "--df")
     asked = f"why?from={t.CLIENT4}&to={t.SERVER4}&proto=tcp&sport=&dport=443&df=on"
     assert ageless(web.json(asked)) == ageless(why) and why["fate"] == "protected"
-    events = web.json("events")
-    lines = gwa.daemon.culvert("events", "--once", "--json").stdout.splitlines()
-    assert events["events"] == [json.loads(line) for line in lines] and events["events"]
-    assert web.json(f"events?after={events['last']}&run={events['run']}")["events"] == []
+
+    def same_events():
+        events = web.json("events")
+        lines = gwa.daemon.culvert("events", "--once", "--json").stdout.splitlines()
+        since = web.json(f"events?after={events['last']}&run={events['run']}")["events"]
+        return events["events"] == [json.loads(line) for line in lines] != [] == since
+
+    wait_for("the same events", same_events, step=0.6)
     reasons = {about["reason"]: about["meaning"] for about in web.json("about")["reasons"]}
     assert reasons.keys() == gwa.daemon.drops().keys() and all(reasons.values())
     # Every capability is gone.
