@@ -6,8 +6,8 @@
 
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 use xfrm::{
-    Backend, Counters, Database, Now, Output, PolicyLive, Refusal, Replay, SaLive, Sender, Settings,
-    Start,
+    Backend, Counters, Database, Now, Output, PolicyLive, Refusal, Replay, SaEnd, SaLive, Sender,
+    Settings, Start,
 };
 
 /// A data path that takes everything but what its index says.
@@ -20,7 +20,7 @@ impl Backend for Anything {
     fn sa_update(&mut self, _: &SaConfig) -> Result<(), Refusal> {
         Ok(())
     }
-    fn sa_delete(&mut self, _: &SaId, _: &crypto::Keys) {}
+    fn sa_delete(&mut self, _: &SaId, _: &crypto::Keys, _: SaEnd) {}
     fn sa_live(&self, _: &SaId) -> Option<SaLive> {
         Some(SaLive::default())
     }

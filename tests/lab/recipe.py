@@ -14,8 +14,8 @@ from .traffic import Stream, assert_perfect, assert_ping
 
 COOKBOOK = ROOT / "cookbook"
 
-#: Findings of `culvert doctor` that are about the lab's links, whatever the recipe says.
-OF_THE_LAB = ("VLAN offload is on",)
+#: Findings of `culvert doctor` that are about the lab's links and guests, whatever the recipe says.
+OF_THE_LAB = ("VLAN offload is on", "timer: each look at the clock is a system call")
 
 
 def names():
