@@ -5,7 +5,7 @@ use core::fmt;
 use crypto::{AesKey, IcvLen, Suite};
 use offload::{
     Attribute, Buffer, Capabilities, Device, DeviceCounters, Event, Failure, HandleError, Invalid,
-    Live, NewPolicy, NewSa, Placement, PolicyHandle, PutError, Queue, SaHandle, TableUse,
+    Live, NewPolicy, NewSa, PolicyHandle, PutError, Queue, SaHandle, TableUse,
 };
 
 use crate::engine::{EngineError, Key};
@@ -47,30 +47,10 @@ impl NicDevice {
 /// What the hardware can do, but for AH: its ICV covers headers that crypto offload does not hand over.
 fn capabilities() -> Capabilities {
     Capabilities {
-        placement: Placement::Crypto,
-        suites: vec![GCM, GMAC],
-        has_tunnel: true,
-        has_transport: true,
-        has_ah: false,
-        has_mixed_families: false,
-        has_esn: false,
-        has_udp_encap: false,
-        // Software's matters.
-        has_tfc: true,
-        has_flags: true,
-        has_scopes: true,
-        has_sa_selectors: true,
-        replay_windows: 0..=u32::MAX,
-        most_volume: u64::MAX,
-        most_reqid: u32::MAX,
-        most_priority: 0,
         most_sas: SAS,
         most_addresses: ADDRESSES,
-        most_policies: 0,
-        is_ordered: true,
         most_packet_len: MOST_PACKET_LEN,
-        has_options: false,
-        has_fragments: false,
+        ..Capabilities::crypto(vec![GCM, GMAC])
     }
 }
 

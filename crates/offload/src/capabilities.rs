@@ -84,6 +84,36 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
+    /// Of a device for crypto offload that does these suites for plain ESP, in both modes: what is not the cipher's
+    /// is software's, and within it. Tables and the longest packet are to be filled in.
+    pub fn crypto(suites: Vec<Suite>) -> Capabilities {
+        Capabilities {
+            placement: Placement::Crypto,
+            suites,
+            has_tunnel: true,
+            has_transport: true,
+            has_ah: false,
+            has_mixed_families: false,
+            has_esn: false,
+            has_udp_encap: false,
+            has_tfc: true,
+            has_flags: true,
+            has_scopes: true,
+            has_sa_selectors: true,
+            replay_windows: 0..=u32::MAX,
+            most_volume: u64::MAX,
+            most_reqid: u32::MAX,
+            most_priority: 0,
+            most_sas: 0,
+            most_addresses: 0,
+            most_policies: 0,
+            is_ordered: true,
+            most_packet_len: 0,
+            has_options: false,
+            has_fragments: false,
+        }
+    }
+
     /// Whether a device with these capabilities carries an SA exactly as described.
     ///
     /// With crypto offload only what goes into the cipher counts, and what stands in front of ESP: a device that

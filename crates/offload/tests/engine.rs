@@ -9,8 +9,8 @@ use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Session
 use engine_openssl::OpensslProvider;
 use esp::{Mode, Protocol, SaFlags, SaParams};
 use offload::{
-    Bounce, Buffer, Burst, Capabilities, Completion, Lane, OffloadEngine, Offloaded, Placement,
-    Queue, Request, SaHandle, Status,
+    Bounce, Buffer, Burst, Capabilities, Completion, Lane, OffloadEngine, Offloaded, Queue,
+    Request, SaHandle, Status,
 };
 
 const SUITE: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
@@ -57,29 +57,10 @@ impl Queue<Bounce> for Writes {
 
 fn capabilities(most_packet_len: usize) -> Capabilities {
     Capabilities {
-        placement: Placement::Crypto,
-        suites: vec![SUITE],
-        has_tunnel: true,
-        has_transport: true,
-        has_ah: false,
-        has_mixed_families: false,
-        has_esn: false,
-        has_udp_encap: false,
-        has_tfc: true,
-        has_flags: true,
-        has_scopes: true,
-        has_sa_selectors: true,
-        replay_windows: 0..=u32::MAX,
-        most_volume: u64::MAX,
-        most_reqid: u32::MAX,
-        most_priority: 0,
         most_sas: 1,
         most_addresses: 1,
-        most_policies: 0,
-        is_ordered: true,
         most_packet_len,
-        has_options: false,
-        has_fragments: false,
+        ..Capabilities::crypto(vec![SUITE])
     }
 }
 
