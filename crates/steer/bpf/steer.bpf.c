@@ -56,6 +56,12 @@
 #define MAX_VLAN_TAGS 2
 #define MAX_EXTENSIONS 6
 #define NO_PROTOCOL 255
+// The extension headers that can be followed, a bit for each.
+#define EXTENSIONS (1ULL << IPPROTO_HOPOPTS | 1ULL << IPPROTO_ROUTING | \
+		    1ULL << IPPROTO_FRAGMENT | 1ULL << IPPROTO_DSTOPTS)
+
+// A value that the compiler is not to know: it would have what follows twice, for this and for that.
+#define OPAQUE(x) asm volatile("" : "+r"(x))
 
 // <linux/icmp.h> does not compile for this target.
 #define ICMP_DEST_UNREACH 3
@@ -85,6 +91,11 @@ enum verdict {
 	NO_SOCKET,
 	DROP_TOO_LONG,
 	VERDICTS,
+
+	// None yet: these have to be asked.
+	ASK_ADDRESSES,
+	ASK_SAD,
+	ASK_POLICIES,
 };
 
 struct vlan_tag {
@@ -92,14 +103,11 @@ struct vlan_tag {
 	__be16 next;
 };
 
+// The first 8 octets of any, which none is shorter than. Of a fragment header `len` is reserved, and
+// the offset follows it.
 struct extension {
 	__u8 next;
 	__u8 len;
-};
-
-struct fragment_header {
-	__u8 next;
-	__u8 reserved;
 	__be16 offset;
 	__be32 id;
 };
@@ -208,16 +216,17 @@ struct {
 	__type(value, struct sa_value);
 } sad6 SEC(".maps");
 
-// What the IP header says, in one form for both families.
+// What the headers say, in one form for both families.
 struct packet {
 	void *next;  // the upper-layer header
 	void *end;   // of the frame's linear part
 	struct in6_addr dst; // IPv4 in the first word
-	__u8 is_v6;
-	__u8 protocol;
-	__u8 hop_limit;
-	__u8 is_fragment;
-	__u8 is_later; // a fragment without the upper-layer header
+	__u32 is_v6;
+	__u32 protocol;
+	__u32 hop_limit;
+	__u32 is_fragment;
+	__u32 is_later; // a fragment without the upper-layer header
+	__be32 spi; // of what has one: ASK_SAD
 };
 
 static __always_inline int is_local(const struct packet *p)
@@ -264,15 +273,15 @@ static __always_inline enum verdict sample(struct sa_value *sa)
 	return verdict;
 }
 
-static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi)
+static __always_inline enum verdict judge_spi(const struct packet *p)
 {
 	struct sa_value *sa;
 
 	if (p->is_v6) {
-		struct sa6 key = { .dst = p->dst, .spi = spi };
+		struct sa6 key = { .dst = p->dst, .spi = p->spi };
 		sa = bpf_map_lookup_elem(&sad6, &key);
 	} else {
-		struct sa4 key = { .dst = p->dst.s6_addr32[0], .spi = spi };
+		struct sa4 key = { .dst = p->dst.s6_addr32[0], .spi = p->spi };
 		sa = bpf_map_lookup_elem(&sad4, &key);
 	}
 	if (sa)
@@ -283,19 +292,18 @@ static __always_inline enum verdict judge_spi(const struct packet *p, __be32 spi
 // ESP or AH to a local address, with the SPI in its first or second word. A frame too short for an SPI
 // is judged as SPI 0, which no SA has. A later fragment has no SPI: where unknown ESP is the kernel's,
 // fragments are, which can put them together.
-static __always_inline enum verdict judge_ipsec(const struct packet *p, int word)
+static __always_inline enum verdict judge_ipsec(struct packet *p, int word)
 {
 	__be32 *spi = (__be32 *)p->next + word;
 
 	if (p->is_fragment)
 		return takes_unknown_esp() ? TAKE_ESP_FRAGMENT : PASS_UNKNOWN_ESP;
-	if ((void *)(spi + 1) > p->end)
-		return judge_spi(p, 0);
-	return judge_spi(p, *spi);
+	p->spi = (void *)(spi + 1) > p->end ? 0 : *spi;
+	return ASK_SAD;
 }
 
-// UDP to a local address (RFC 3948). VERDICTS: neither an IKE nor a NAT-T port.
-static __always_inline enum verdict judge_udp(const struct packet *p)
+// UDP to a local address (RFC 3948). ASK_POLICIES: neither an IKE nor a NAT-T port.
+static __always_inline enum verdict judge_udp(struct packet *p)
 {
 	struct udphdr *udp = p->next;
 	__u8 *payload;
@@ -307,10 +315,10 @@ static __always_inline enum verdict judge_udp(const struct packet *p)
 	if (p->is_later)
 		return PASS_UDP_FRAGMENT;
 	if ((void *)(udp + 1) > p->end)
-		return VERDICTS;
+		return ASK_POLICIES;
 	__u8 *port = bpf_map_lookup_elem(&ports, &udp->dest);
 	if (!port)
-		return VERDICTS;
+		return ASK_POLICIES;
 	if (*port == PORT_IKE)
 		return PASS_IKE;
 	len = bpf_ntohs(udp->len);
@@ -325,7 +333,8 @@ static __always_inline enum verdict judge_udp(const struct packet *p)
 		return PASS_IKE;
 	if (*marker == 0)
 		return PASS_IKE;
-	return judge_spi(p, *marker);
+	p->spi = *marker;
+	return ASK_SAD;
 }
 
 static __always_inline int is_natt_port(__be16 *port, void *end)
@@ -365,28 +374,18 @@ static __always_inline int is_too_big(const struct packet *p)
 	       (ip->protocol == IPPROTO_UDP && is_natt_port(quoted + ip->ihl * 4, p->end));
 }
 
-static __always_inline enum verdict judge(const struct packet *p)
+static __always_inline enum verdict judge_local(struct packet *p)
 {
-	if (is_local(p)) {
-		enum verdict verdict;
-
-		if (p->protocol == IPPROTO_ESP)
-			return judge_ipsec(p, 0);
-		if (p->protocol == IPPROTO_AH)
-			return judge_ipsec(p, 1);
-		if (p->protocol == IPPROTO_UDP) {
-			verdict = judge_udp(p);
-			if (verdict != VERDICTS)
-				return verdict;
-		}
-		if (is_too_big(p))
-			return TAKE_TOO_BIG;
-		return is_protected(p) ? TAKE_LOCAL : PASS_LOCAL;
-	}
-	return is_protected(p) ? TAKE_TRANSIT : PASS_TRANSIT;
+	if (p->protocol == IPPROTO_ESP)
+		return judge_ipsec(p, 0);
+	if (p->protocol == IPPROTO_AH)
+		return judge_ipsec(p, 1);
+	if (p->protocol == IPPROTO_UDP)
+		return judge_udp(p);
+	return is_too_big(p) ? TAKE_TOO_BIG : ASK_POLICIES;
 }
 
-static __always_inline enum verdict look_v4(struct packet *p, void *data)
+static __always_inline enum verdict parse_v4(struct packet *p, void *data)
 {
 	struct iphdr *ip = data;
 	__u16 offset;
@@ -397,94 +396,93 @@ static __always_inline enum verdict look_v4(struct packet *p, void *data)
 	    ip->daddr == bpf_htonl(0xffffffff) || ip->daddr == 0)
 		return PASS_MULTICAST;
 	offset = bpf_ntohs(ip->frag_off);
-	p->is_fragment = (offset & 0x3fff) != 0;
-	p->is_later = (offset & 0x1fff) != 0;
+	p->is_fragment = offset & 0x3fff;
+	p->is_later = offset & 0x1fff;
 	p->dst.s6_addr32[0] = ip->daddr;
 	p->protocol = ip->protocol;
 	p->next = data + ip->ihl * 4;
-	return judge(p);
+	return ASK_ADDRESSES;
 }
 
-static __always_inline int is_neighbour_discovery(const struct packet *p)
-{
-	__u8 *type = p->next;
-
-	// RFC 4861: hop limit 255, so no router has forwarded it; not fragmented (RFC 6980).
-	if (p->protocol != IPPROTO_ICMPV6 || p->hop_limit != 255 || p->is_fragment)
-		return 0;
-	if ((void *)(type + 1) > p->end || *type < 133 || *type > 137)
-		return 0;
-	// To this host, or to an address that is never routed: not a way around the policies.
-	return (p->dst.s6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000) || is_local(p);
-}
-
-static __always_inline enum verdict look_v6(struct packet *p, void *data)
+static __always_inline enum verdict parse_v6(struct packet *p, void *data)
 {
 	struct ipv6hdr *ip = data;
-	void *next;
-	int i;
 
 	if ((void *)(ip + 1) > p->end || ip->version != 6)
 		return PASS_MALFORMED;
+	if (ip->daddr.s6_addr[0] == 0xff)
+		return PASS_MULTICAST;
 	p->is_v6 = 1;
 	p->dst = ip->daddr;
 	p->hop_limit = ip->hop_limit;
 	p->protocol = ip->nexthdr;
-	if ((p->dst.s6_addr32[0] & bpf_htonl(0xff000000)) == bpf_htonl(0xff000000))
-		return PASS_MULTICAST;
-	next = ip + 1;
-	for (i = 0; i < MAX_EXTENSIONS; i++) {
-		struct extension *extension = next;
-		struct fragment_header *fragment = next;
-
-		if (p->protocol == IPPROTO_FRAGMENT) {
-			if ((void *)(fragment + 1) > p->end)
-				goto unknown;
-			p->is_fragment = (bpf_ntohs(fragment->offset) & 0xfff9) != 0;
-			p->is_later = (bpf_ntohs(fragment->offset) & 0xfff8) != 0;
-			p->protocol = fragment->next;
-			next = fragment + 1;
-			if (p->is_later)
-				break;
-		} else if (p->protocol == IPPROTO_HOPOPTS || p->protocol == IPPROTO_ROUTING ||
-			   p->protocol == IPPROTO_DSTOPTS) {
-			if ((void *)(extension + 1) > p->end)
-				goto unknown;
-			p->protocol = extension->next;
-			next += (extension->len + 1) * 8;
-		} else {
-			break;
-		}
-	}
-	p->next = next;
-	if (is_neighbour_discovery(p))
-		return PASS_NEIGHBOUR;
-	return judge(p);
-unknown:
-	// Only the addresses are known. They still decide whether policy must see it.
-	p->next = data;
-	p->protocol = NO_PROTOCOL;
-	return judge(p);
+	p->next = ip + 1;
+	return ASK_ADDRESSES;
 }
 
-static __always_inline enum verdict find(struct xdp_md *ctx)
+static __always_inline int is_link_local(const struct packet *p)
 {
-	void *data = (void *)(long)ctx->data;
-	struct packet p = { .end = (void *)(long)ctx->data_end };
-	struct ethhdr *eth = data;
+	return p->is_v6 && (p->dst.s6_addr32[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
+}
+
+// Goes over extension headers. Where they cannot be followed, only the addresses are known: they still
+// decide whether policy must see it. There is no branch for fragment headers, as the verifier would follow
+// each of their combinations.
+static __always_inline void skip_extensions(struct packet *p)
+{
+	__u32 offset = 0;
+	int i;
+
+	for (i = 0; i < MAX_EXTENSIONS; i++) {
+		struct extension *extension = p->next;
+		__u32 fragment;
+
+		if (p->protocol > 63 || !(EXTENSIONS >> p->protocol & 1))
+			break;
+		if ((void *)(extension + 1) > p->end) {
+			p->protocol = NO_PROTOCOL;
+			break;
+		}
+		fragment = ((p->protocol ^ IPPROTO_FRAGMENT) - 1U) >> 31;
+		OPAQUE(fragment);
+		offset |= bpf_ntohs(extension->offset) * fragment;
+		p->protocol = extension->next;
+		p->next += (extension->len * (1 - fragment) + 1) * 8;
+		if (offset & 0xfff8)
+			break;
+	}
+	p->is_fragment = offset & 0xfff9;
+	p->is_later = offset & 0xfff8;
+}
+
+// RFC 4861: hop limit 255, so no router has forwarded it; not fragmented (RFC 6980).
+static __always_inline int is_neighbour_discovery(const struct packet *p)
+{
+	__u8 *type = p->next;
+
+	if (p->protocol != IPPROTO_ICMPV6 || p->hop_limit != 255 || p->is_fragment)
+		return 0;
+	return (void *)(type + 1) <= p->end && *type >= 133 && *type <= 137;
+}
+
+// The headers, as far as any frame's are looked at.
+static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
+{
+	void *frame = (void *)(long)ctx->data;
+	struct ethhdr *eth = frame;
+	void *data = eth + 1;
 	__be16 type;
 	int i;
 
-	if ((void *)(eth + 1) > p.end)
+	if (data > p->end)
 		return PASS_MALFORMED;
 	type = eth->h_proto;
-	data = eth + 1;
 	for (i = 0; i < MAX_VLAN_TAGS; i++) {
 		struct vlan_tag *tag = data;
 
 		if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
 			break;
-		if ((void *)(tag + 1) > p.end)
+		if ((void *)(tag + 1) > p->end)
 			return PASS_MALFORMED;
 		type = tag->next;
 		data = tag + 1;
@@ -493,9 +491,40 @@ static __always_inline enum verdict find(struct xdp_md *ctx)
 		return PASS_NOT_IP;
 	if (eth->h_dest[0] & 1)
 		return PASS_MULTICAST;
+	// The verifier does not know a difference of pointers: so it sees what follows once, and not for
+	// each number of tags.
+	OPAQUE(data);
+	data = frame + ((data - frame) & 31);
 	if (type == bpf_htons(ETH_P_IP))
-		return look_v4(&p, data);
-	return look_v6(&p, data);
+		return parse_v4(p, data);
+	return parse_v6(p, data);
+}
+
+static __always_inline enum verdict find(struct xdp_md *ctx)
+{
+	struct packet packet = { .end = (void *)(long)ctx->data_end };
+	struct packet *p = &packet;
+	enum verdict verdict = parse(ctx, p);
+	int local;
+
+	if (verdict != ASK_ADDRESSES)
+		return verdict;
+	OPAQUE(p->is_v6);
+	local = is_local(p);
+	if (p->is_v6 && (local || is_link_local(p))) {
+		skip_extensions(p);
+		// To this host, or to an address that is never routed: not a way around the policies.
+		if (is_neighbour_discovery(p))
+			return PASS_NEIGHBOUR;
+	}
+	verdict = local ? judge_local(p) : ASK_POLICIES;
+	if (verdict == ASK_SAD)
+		return judge_spi(p);
+	if (verdict != ASK_POLICIES)
+		return verdict;
+	if (is_protected(p))
+		return local ? TAKE_LOCAL : TAKE_TRANSIT;
+	return local ? PASS_LOCAL : PASS_TRANSIT;
 }
 
 static __always_inline enum verdict look(struct xdp_md *ctx)
