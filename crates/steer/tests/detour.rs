@@ -107,7 +107,9 @@ impl Gateway {
         let mut burst = Burst::new();
         self.tun.rx(&mut self.pool, &mut burst).expect("rx");
         for packet in burst.drain(..) {
-            let is_multicast = matches!(packet.data(), [0x60, ..]) && packet.data()[24] == 0xff;
+            // Behind the marks, which have no version of IP in front.
+            let ip = packet.data().strip_prefix(&[0xf0]).map_or(packet.data(), |rest| &rest[15..]);
+            let is_multicast = matches!(ip, [0x60, ..]) && ip[24] == 0xff;
             if !is_multicast {
                 self.read.push_back(packet.data().to_vec());
             }
@@ -373,9 +375,10 @@ fn super_packets_pass_whole() {
             stream.read_to_end(&mut answer).expect("read");
             assert_eq!(answer, b"got it");
             let longest = std::iter::from_fn(|| far.receive()).map(|frame| frame.len()).max();
-            assert!(longest > Some(3000), "{address}: {longest:?} is no more than a packet");
+            // TCP makes super-packets of two segments where it is in no hurry.
+            assert!(longest > Some(1514), "{address}: {longest:?} is no more than a packet");
         }
         peer_thread.join().expect("the peer");
-        assert!(nothing_comes(|| gateway.read()), "nothing is for the daemon");
+        assert_eq!(gateway.read(), None, "nothing is for the daemon");
     });
 }
