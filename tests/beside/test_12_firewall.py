@@ -109,7 +109,6 @@ def test_a_firewall_is_passed_by(bed):
     assert received(bed) == 0
 
 
-@pytest.mark.sample
 def test_rules_come_and_go(bed):
     """A rule that is added hands the SAs back within a second, one that is flushed has them taken again, and nothing is
     lost; what the rule drops is dropped a second later."""

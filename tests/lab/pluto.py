@@ -85,7 +85,10 @@ class Pluto:
         def there():
             if not self.process.alive():
                 raise LabError(f"pluto on {self.host.name} ended:\n{self.output()[-3000:]}")
-            return (self.folder / "pluto.ctl").exists()
+            # The socket has its name a moment before it accepts.
+            return (self.folder / "pluto.ctl").exists() and (
+                self.whack("--globalstatus", check=False).returncode == 0
+            )
 
         wait_for(f"pluto on {self.host.name}", there)
 

@@ -98,7 +98,8 @@ class Swan:
         def ready():
             if not self.process.alive():
                 raise LabError(f"charon on {self.host.name} ended:\n{self.output()[-3000:]}")
-            return self.vici.exists()
+            # The socket has its name a moment before it accepts.
+            return self.vici.exists() and self.swanctl("--stats", check=False).returncode == 0
 
         wait_for(f"charon on {self.host.name}", ready)
         if load:

@@ -287,7 +287,7 @@ def test_other_workers_end_a_capture_and_it_says_so(network):
     gwa = net.gwa
     captured = Captured(gwa)
     assert_ping(net.client, t.SERVER4, count=2)
-    gwa.daemon.write_config(gwa.daemon.config.read_text() + "[worker]\ncpus = 2\n")
+    gwa.daemon.write_config(gwa.daemon.config.read_text() + "[worker]\ncpus = 3\n")
     gwa.daemon.reload()
     wait_for("its end", lambda: not captured.process.alive())
     said = captured.process.output()
