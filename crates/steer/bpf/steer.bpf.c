@@ -494,7 +494,7 @@ static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
 	// The verifier does not know a difference of pointers: so it sees what follows once, and not for
 	// each number of tags.
 	OPAQUE(data);
-	data = frame + ((data - frame) & 31);
+	data = (void *)(eth + 1) + ((data - (void *)(eth + 1)) & 12);
 	if (type == bpf_htons(ETH_P_IP))
 		return parse_v4(p, data);
 	return parse_v6(p, data);
