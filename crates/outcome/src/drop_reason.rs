@@ -88,6 +88,7 @@ drop_reasons! {
     OutCrypto, "out-crypto", Some("XfrmOutStateProtoError"), "The crypto engine failed.";
     OutUnsupported, "out-unsupported", Some("XfrmOutPolError"), "The policy protects in a way that culvert cannot do; the packet must not leave in clear.";
     OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
+    OutTunnelMulticast, "out-tunnel-multicast", Some("XfrmOutNoStates"), "A multicast (Linux's own on a new interface, such as MLD) leads to a tunnel interface where no policy protects it.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
     // Forwarding.
     TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";

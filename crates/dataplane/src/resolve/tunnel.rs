@@ -43,6 +43,13 @@ impl<N: Notes> Question<'_, N> {
                 self.protect_all(origin, &sas)
             }
             Policy::Wait(key) => Decision::Hold(key, origin),
+            // Each new interface says to its link which groups it listens to (RFC 3810). Nobody has made a
+            // mistake, and nobody is told (RFC 4443 section 2.4).
+            Policy::Clear | Policy::Unnamed | Policy::Protect(_) | Policy::ProtectAll(_)
+                if self.h.dst.is_multicast() =>
+            {
+                Decision::Drop(DropReason::OutTunnelMulticast)
+            }
             // Nothing protects it: its sender hears that the interface leads nowhere.
             Policy::Clear | Policy::Unnamed | Policy::Protect(_) | Policy::ProtectAll(_) => {
                 Decision::Error(IcmpCause::HostUnreachable, DropReason::OutNoTunnel, origin)

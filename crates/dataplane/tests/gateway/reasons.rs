@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{ipcomp, nested};
+use crate::{ipcomp, nested, route_based};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -241,6 +241,11 @@ fn produce(reason: DropReason) -> Gateway {
                 topology.tunnels = [(binding, tunnel)].into_iter().collect();
             });
             b.put_lan(&Ip::new(Side::B.lan(false, 10), ip("203.0.113.9")).sized(100, 1));
+        }
+        DropReason::OutTunnelMulticast => {
+            let (gateway, tunnel) = route_based::gateway(Side::B);
+            b = gateway;
+            b.put(&tunnel, &Ip::new(ip("fe80::1"), ip("ff02::16")).sized(60, 1));
         }
         DropReason::OutMode => {
             b = Gateway::new(Side::B);
