@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use esp::Sa;
 use policy::SaEntry;
 use tracing::{debug, info, warn};
-use xfrm::{Counters, KernelNumbers, Replay};
+use xfrm::{KernelNumbers, Replay};
 
 use super::lease::{self, Lease};
 use super::model::{KnownSa, Place, SaKey, Side};
@@ -77,7 +77,7 @@ impl KernelSource {
             return self.refuse(key, text);
         }
         known.written = numbers;
-        known.kernels = Counters::default();
+        known.kernels = known.untold();
         known.place = Place::Entering(Instant::now());
         (known.quiet, known.looks) = (None, 0);
         self.moving.insert(key);
@@ -94,8 +94,15 @@ impl KernelSource {
         let Some(known) = self.model.sa_mut(&key) else { return };
         let Ok((config, keys)) = &known.learnt.carried else { return };
         let KernelNumbers { replay, counters, .. } = &known.written;
-        match self.published.prepare(config, keys, replay, counters, known.ceiling) {
-            Ok(sa) => self.published.add(config, sa),
+        let replay = match &known.inherited {
+            Some(before) => union(replay, &before.replay, config.params.replay_window),
+            None => replay.clone(),
+        };
+        match self.published.prepare(config, keys, &replay, counters, known.ceiling) {
+            Ok(sa) => {
+                self.published.add(config, sa);
+                known.inherited = None;
+            }
             Err(text) => self.refuse(key, text),
         }
     }
@@ -196,7 +203,7 @@ impl KernelSource {
             Lease::Taken(before, ceiling) => {
                 known.written = before;
                 known.ceiling = Some(ceiling);
-                known.kernels = Counters::default();
+                known.kernels = known.untold();
                 self.publish(key);
                 if let Some(known) = self.model.sa_mut(&key) {
                     known.written.replay.sent = ceiling;

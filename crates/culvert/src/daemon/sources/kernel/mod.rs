@@ -2,7 +2,8 @@
 //!
 //! | Module       | What it knows                                                        |
 //! |--------------|----------------------------------------------------------------------|
-//! | this one     | what the kernel tells, and what is carried out of decisions          |
+//! | this one     | what is carried out of decisions                                     |
+//! | `learning`   | what the kernel tells                                                |
 //! | `model`      | what the kernel has, and which SAs and policies belong together      |
 //! | `choice`     | which of them the fast path takes: decisions alone                   |
 //! | `why`        | why the others stay                                                  |
@@ -10,6 +11,7 @@
 //! | `published`  | what the data path has of them                                       |
 //! | `crossing`   | how an SA gets into the fast path, and back                          |
 //! | `lease`      | outbound numbers                                                     |
+//! | `moved`      | what an SA has received, when it goes on with other ends             |
 //! | `write_back` | what the kernel is told meanwhile                                    |
 //! | `source`     | what the daemon's loop asks for                                      |
 //! | `bypass`     | the policies that IPv6 through the private interface needs           |
@@ -24,8 +26,10 @@ mod bypass;
 mod choice;
 mod crossing;
 mod firewall;
+mod learning;
 mod lease;
 mod model;
+mod moved;
 mod published;
 mod source;
 #[cfg(test)]
@@ -45,26 +49,18 @@ use crypto::Providers;
 use policy::Direction;
 use tracing::{debug, info, warn};
 use vault::Vault;
-use xfrm::{Kernel, KernelEvent, KernelEvents, LearntPolicy, LearntSa};
+use xfrm::{Kernel, KernelEvents, LearntPolicy};
 
 use self::choice::Choice;
 pub use self::firewall::{Watch as FirewallWatch, look as firewalls};
-use self::model::{Link, Model, Place, SaKey, Side};
+use self::model::{Link, Model, Place, SaKey};
+use self::moved::Departed;
 use self::published::{Hand, Published};
 use self::why::policy as reason;
 use super::{Merge, SaRules};
-use crate::daemon::clock::now;
-use crate::daemon::texts::spi_text;
-use crate::report::Gone;
-
-/// Most datagrams of events that one round reads.
-const EVENTS_AT_ONCE: usize = 1024;
 
 /// Most SAs that are on their way at a time.
 const MOVING_MOST: usize = 64;
-
-/// How often a dump that changes have overtaken is made again.
-const DUMPS: usize = 5;
 
 /// Marks of packets that are culvert's own business.
 #[derive(Clone, Copy, Debug)]
@@ -89,6 +85,8 @@ pub struct KernelSource {
     moving: BTreeSet<SaKey>,
     /// When the kernel is to be told of an SA.
     to_write: BTreeSet<(Instant, SaKey)>,
+    /// Those that went lately, and may come again with other ends.
+    departed: Departed,
     /// When something is to be decided about again.
     revisits: BTreeSet<(Instant, Link)>,
     samples: Vec<(IpAddr, u32)>,
@@ -138,6 +136,7 @@ impl KernelSource {
             waiting: BTreeSet::new(),
             moving: BTreeSet::new(),
             to_write: BTreeSet::new(),
+            departed: Departed::default(),
             revisits: BTreeSet::new(),
             samples: Vec::new(),
             merges: Vec::new(),
@@ -212,121 +211,6 @@ impl KernelSource {
         }
     }
 
-    /// Learns everything anew, and forgets what is gone.
-    fn learn_all(&mut self) -> io::Result<()> {
-        for attempt in 1..=DUMPS {
-            let (policies, stale_policies) = self.kernel.policies()?;
-            let (sas, stale_sas) = self.kernel.sas(&mut self.generation, now())?;
-            if (stale_policies || stale_sas) && attempt < DUMPS {
-                continue;
-            }
-            let there: HashSet<SaKey> = sas.iter().map(|sa| SaKey::from(&sa.id)).collect();
-            let gone: Vec<SaKey> =
-                self.model.sas().map(|(key, _)| *key).filter(|key| !there.contains(key)).collect();
-            gone.iter().for_each(|key| self.sa_gone(key, Gone::Deleted));
-            let there: HashSet<u32> = policies.iter().map(|p| p.config.index).collect();
-            let gone: Vec<u32> =
-                self.model.policy_indices().filter(|index| !there.contains(index)).collect();
-            gone.into_iter().for_each(|index| self.policy_gone(index));
-            policies.into_iter().for_each(|policy| self.policy_came(policy));
-            sas.into_iter().for_each(|sa| self.sa_came(sa));
-            break;
-        }
-        let defaults = self.kernel.defaults()?;
-        self.published.set_defaults(defaults);
-        Ok(())
-    }
-
-    /// Takes over what the kernel tells.
-    fn hear(&mut self) -> io::Result<()> {
-        let events = self.events.poll(EVENTS_AT_ONCE)?;
-        if events.iter().any(|event| matches!(event, KernelEvent::All)) {
-            self.let_judged_pass();
-            self.learn_all()?;
-            // That the kernel has used one may be among what was lost.
-            let fast = self.model.sas().filter(|(_, known)| known.place == Place::Fast);
-            let fast: Vec<SaKey> = fast.map(|(key, _)| *key).collect();
-            fast.into_iter().for_each(|key| self.used_by_kernel(key));
-            return Ok(());
-        }
-        // Linux tells what was requested; what the SA is has to be asked for, once for all events.
-        let (mut asked, mut used) = (HashSet::new(), HashSet::new());
-        for event in events {
-            match event {
-                KernelEvent::Sa(id) | KernelEvent::SaDying(id) => {
-                    if asked.insert(SaKey::from(&id)) {
-                        self.generation += 1;
-                        match self.kernel.sa(&id, self.generation, now())? {
-                            Some(sa) => self.sa_came(sa),
-                            None => self.sa_gone(&SaKey::from(&id), Gone::Deleted),
-                        }
-                    }
-                }
-                KernelEvent::SaGone(id, end) => {
-                    let key = SaKey::from(&id);
-                    asked.remove(&key);
-                    self.sa_gone(&key, end.into());
-                }
-                KernelEvent::Used(id) => {
-                    used.insert(SaKey::from(&id));
-                }
-                KernelEvent::Policy(policy) => self.policy_came(policy),
-                KernelEvent::PolicyGone(index) => self.policy_gone(index),
-                KernelEvent::All => {}
-            }
-        }
-        // There is one event for each packet, thousands after a while in which this thread did not run.
-        used.into_iter().for_each(|key| self.used_by_kernel(key));
-        Ok(())
-    }
-
-    fn sa_came(&mut self, mut sa: LearntSa) {
-        let key = SaKey::from(&sa.id);
-        if let Some(known) = self.model.sa(&key)
-            && let (Ok((new, keys)), Ok((old, old_keys))) = (&mut sa.carried, &known.learnt.carried)
-        {
-            new.generation = old.generation;
-            if keys != old_keys || new.params.suite != old.params.suite {
-                // Another SA by the same name.
-                self.sa_gone(&key, Gone::Deleted);
-            } else if new != old && known.place != Place::Kernel {
-                let config = new.clone();
-                if let Err(text) = self.published.update(&config) {
-                    warn!(spi = spi_text(config.params.spi), "{text}");
-                }
-            }
-        }
-        self.touched.extend(self.model.put_sa(sa));
-    }
-
-    fn sa_gone(&mut self, key: &SaKey, why: Gone) {
-        let Some((known, link)) = self.model.remove_sa(key) else { return };
-        let id = known.learnt.id;
-        if self.published.remove(&id, why).is_some() && known.side == Some(Side::In) {
-            self.published.steer(&id, false);
-        }
-        self.moving.remove(key);
-        self.waiting.remove(key);
-        self.touched.insert(link);
-    }
-
-    fn policy_came(&mut self, policy: LearntPolicy) {
-        let config = &policy.config;
-        if bypass::is_bypass(config, self.marks.judged) {
-            return;
-        }
-        match self.is_taken_alone(&policy) {
-            Some(true) => self.published.put_policy(config, Hand::Culvert),
-            Some(false) => self.published.put_policy(config, Hand::Linux),
-            None if !self.published.has_policy(config.index) => {
-                self.published.put_policy(config, Hand::Linux);
-            }
-            // It stays as it is until it is decided about: at once, with all that has come.
-            None => {}
-        }
-        self.touched.extend(self.model.put_policy(policy));
-    }
-
     /// Whether a policy is taken, where that does not depend on SAs.
     fn is_taken_alone(&self, policy: &LearntPolicy) -> Option<bool> {
         let config = &policy.config;
@@ -354,13 +238,6 @@ impl KernelSource {
         let has_mark = policy.config.mark.mask != 0;
         let why = why.or_else(|| has_mark.then_some(reason::MARK.into()));
         Some(why.unwrap_or(reason::CROSSING.into()))
-    }
-
-    fn policy_gone(&mut self, index: u32) {
-        self.touched.extend(self.model.remove_policy(index));
-        self.published.remove_policy(index);
-        self.policy_uses.remove(&index);
-        self.policy_whys.remove(&index);
     }
 
     /// Decides about everything that something has happened to.

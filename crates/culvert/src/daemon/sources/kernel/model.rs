@@ -11,6 +11,7 @@ use policy::{Direction, PolicyConfig, SaEntry, SaId};
 use xfrm::{Counters, KernelNumbers, LearntPolicy, LearntSa, Wanted};
 
 use super::firewall::Firewalls;
+use super::moved::Inherited;
 use super::why::{Why, interface};
 use crate::daemon::sources::live::counters_of;
 use crate::daemon::sources::{Interface, Interfaces};
@@ -68,6 +69,8 @@ pub struct KnownSa {
     pub looks: u32,
     /// The last number that the fast path may use, where it has some.
     pub ceiling: Option<u64>,
+    /// What it has from the time when it had other ends, until it is in the fast path again.
+    pub inherited: Option<Inherited>,
     /// It was taken from packets, and its last number is not told yet.
     pub closing: Option<Arc<SaEntry<Sa>>>,
 }
@@ -79,6 +82,11 @@ impl KnownSa {
         self.kernels.packets += now.counters.packets.saturating_sub(told.packets);
         self.kernels.bytes += now.counters.bytes.saturating_sub(told.bytes);
         *told = now.counters;
+    }
+
+    /// What it has counted with other ends, and the kernel was not told.
+    pub fn untold(&self) -> Counters {
+        self.inherited.as_ref().map(|before| before.untold).unwrap_or_default()
     }
 
     /// All that was counted: here, and by the kernel.
@@ -257,6 +265,7 @@ impl Model {
                 quiet: None,
                 looks: 0,
                 ceiling: None,
+                inherited: None,
                 closing: None,
             };
             self.sas.insert(key, known);

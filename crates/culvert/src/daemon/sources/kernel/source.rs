@@ -43,8 +43,9 @@ impl Source for KernelSource {
         let at = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(now));
         let write = at(self.to_write.first().map(|(at, _)| *at));
         let revisit = at(self.revisits.first().map(|(at, _)| *at));
+        let forget = at(self.departed.due_at());
         let firewall = self.firewall.as_ref().and_then(FirewallWatch::due_in);
-        [moving, write, revisit, firewall].into_iter().flatten().min()
+        [moving, write, revisit, forget, firewall].into_iter().flatten().min()
     }
 
     fn serve(&mut self) {
@@ -53,6 +54,7 @@ impl Source for KernelSource {
             self.lenient_until = now + LENIENT;
         }
         self.served_at = now;
+        self.departed.forget(now);
         match self.hear() {
             Ok(()) => self.trouble = None,
             Err(error) => {
