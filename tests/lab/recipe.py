@@ -15,7 +15,11 @@ from .traffic import Stream, assert_perfect, assert_ping
 COOKBOOK = ROOT / "cookbook"
 
 #: Findings of `culvert doctor` that are about the lab's links and guests, whatever the recipe says.
-OF_THE_LAB = ("VLAN offload is on", "timer: each look at the clock is a system call")
+OF_THE_LAB = (
+    "VLAN offload is on",
+    "timer: each look at the clock is a system call",
+    "seccomp: off, this kernel has none (CONFIG_SECCOMP_FILTER)",
+)
 
 
 def names():

@@ -96,6 +96,9 @@ pub struct Status {
     /// Who owns SAs and policies: `builtin` or `kernel`.
     #[serde(default)]
     pub source: String,
+    /// Whether seccomp filters hold the daemon's system calls back, and if not, why.
+    #[serde(default)]
+    pub seccomp: String,
     /// The workers, by number.
     pub workers: Vec<Worker>,
     /// What an operator should know.

@@ -39,6 +39,7 @@ fn status_text(s: Status, verbose: bool) -> String {
             ("source", s.source),
             ("workers", workers_text(&s.workers)),
             ("polling", s.polling),
+            ("seccomp", s.seccomp),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
             ("clients", format!("{} netlink sockets", s.clients)),
             ("guard", format!("{} barriers in the kernel", s.guard_policies)),

@@ -8,6 +8,7 @@
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
 //! | `marks`          | `[[mark]]`                                     |
+//! | `security`       | `[security]`                                   |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
 //! | `check`          | which values cannot be                         |
@@ -16,6 +17,7 @@ mod check;
 mod device;
 mod marks;
 mod prefix;
+mod security;
 mod tunnel;
 mod tunnel_headers;
 mod worker;
@@ -30,6 +32,7 @@ use thiserror::Error;
 pub use self::device::{DeviceConfig, DeviceKind};
 pub use self::marks::MarkConfig;
 pub use self::prefix::AddressPrefix;
+pub use self::security::SecurityConfig;
 pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::worker::{Cpus, WorkerConfig};
@@ -81,6 +84,9 @@ pub struct Config {
     /// Path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
+    /// What the daemon may do.
+    #[serde(default)]
+    pub security: SecurityConfig,
     /// Logs.
     #[serde(default)]
     pub log: LogConfig,
@@ -342,6 +348,7 @@ impl Config {
             devices,
             tunnel_headers,
             path_mtu: _,
+            security,
             log,
         } = self;
         [
@@ -353,6 +360,7 @@ impl Config {
             ("[crypto]", *crypto != next.crypto),
             ("[device]", *devices != next.devices),
             ("[tunnel_headers]", *tunnel_headers != next.tunnel_headers),
+            ("[security]", *security != next.security),
             ("[log]", *log != next.log),
         ]
         .into_iter()
@@ -411,6 +419,7 @@ mod tests {
                 &["[device]"],
             ),
             ("[tunnel_headers]\ndf = \"set\"\n", &["[tunnel_headers]"]),
+            ("[security]\nseccomp = false\n", &["[security]"]),
             ("[log]\nlevel = \"debug\"\n", &["[log]"]),
             ("name = \"gwa\"\n[log]\nlevel = \"debug\"\n", &["name", "[log]"]),
         ];

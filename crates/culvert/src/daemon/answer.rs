@@ -66,6 +66,7 @@ impl Daemon {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
         }
+        warnings.extend(self.confinement.warning());
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
@@ -124,6 +125,7 @@ impl Daemon {
             buffers_pages: self.umem.pages().to_string(),
             polling: self.polling.to_string(),
             source: if self.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
+            seccomp: self.confinement.to_string(),
             workers: self.worker_rows(),
             warnings,
         }

@@ -17,6 +17,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use tracing::{debug, warn};
 
 use super::capture::Stream;
+use super::confinement::Confinement;
 use crate::report::Request;
 
 /// How long a client may take to ask, and to take the answer.
@@ -56,7 +57,7 @@ impl Control {
     ///
     /// # Errors
     /// When the socket cannot be made.
-    pub fn listen(path: &Path) -> io::Result<Control> {
+    pub fn listen(path: &Path, confinement: Confinement) -> io::Result<Control> {
         // A dead daemon's: a living one would hold the vault's lock.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -68,6 +69,7 @@ impl Control {
         let waker = Waker::new()?;
         let thread_waker = waker.clone();
         Builder::new().name("culvert-ctl".into()).spawn(move || {
+            confinement.for_clients();
             for stream in listener.incoming() {
                 match stream {
                     Ok(stream) => serve(stream, &sender, &thread_waker),
@@ -152,7 +154,7 @@ mod tests {
         }
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("control.sock");
-        let control = Control::listen(&path).unwrap();
+        let control = Control::listen(&path, Confinement::Off).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         let ask = |text: &'static str| {
             let path = path.clone();

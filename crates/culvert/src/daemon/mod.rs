@@ -8,6 +8,7 @@
 mod answer;
 mod capture;
 mod clock;
+mod confinement;
 mod control;
 mod detour;
 mod devices;
@@ -65,6 +66,7 @@ use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use self::capture::{Slots, Traces};
+use self::confinement::Confinement;
 use self::control::Control;
 use self::detour::PastDaemon;
 use self::early::{Early, Reported, wanting};
@@ -115,6 +117,7 @@ struct Daemon {
     providers: Providers,
     devices: SharedDevices,
     started: Instant,
+    confinement: Confinement,
     source: Box<dyn Source>,
     control: Control,
     observer: Observer,

@@ -33,6 +33,7 @@ use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
 
 use super::capture::{Slots, Traces};
+use super::confinement::Confinement;
 use super::control::Control;
 use super::detour::PastDaemon;
 use super::devices::Devices;
@@ -80,6 +81,10 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| system("forbidding core dumps")(e.into()))?;
     privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
+    let confinement = Confinement::begin(config.security.seccomp);
+    if let Some(warning) = confinement.warning() {
+        warn!("{warning}");
+    }
     lock_memory();
     let (ports, most) = (config.ports.len(), Ports::MAX);
     if ports > most {
@@ -96,7 +101,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     if config.crypto.allow_weak {
         warn!("crypto.allow_weak = true: SAs with DES, 3DES and MD5 are taken");
     }
-    let mut daemon = Daemon::start(config, args, cores, plan)?;
+    let mut daemon = Daemon::start(config, args, confinement, (cores, plan))?;
     // The line that start-up scripts and tests wait for.
     println!("culvert: ready");
     // What is ordered behind the unit starts now. Without systemd there is nobody to tell.
@@ -144,8 +149,8 @@ impl Daemon {
     fn start(
         config: Config,
         args: &RunArgs,
-        cores: Vec<usize>,
-        plan: Plan,
+        confinement: Confinement,
+        (cores, plan): (Vec<usize>, Plan),
     ) -> Result<Daemon, StartError> {
         // 1.
         let directory = paths::runtime_dir(&config.name);
@@ -236,6 +241,7 @@ impl Daemon {
             events: events_in,
             flows: config.worker.flows as usize,
             polling,
+            confinement: confinement.clone(),
         };
         let workers = Workers::start(kit, plan, source.databases())?;
         for (queue, tun) in tuns.into_iter().enumerate() {
@@ -253,8 +259,9 @@ impl Daemon {
         // 6.
         let (terminate, reload) = signals()?;
         let source = source.serve(&config.name)?;
-        let control = Control::listen(&paths::control_socket(&config.name))
-            .map_err(system(paths::control_socket(&config.name).display().to_string()))?;
+        let path = paths::control_socket(&config.name);
+        let control = Control::listen(&path, confinement.clone())
+            .map_err(system(path.display().to_string()))?;
         let past_daemon = PastDaemon::new(&config.tun);
         let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
             true => match Early::set_up(&config) {
@@ -270,6 +277,7 @@ impl Daemon {
             providers,
             devices,
             started: Instant::now(),
+            confinement,
             source,
             control,
             observer,

@@ -38,6 +38,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use thiserror::Error;
 use tracing::warn;
 
+use super::confinement::Confinement;
 use super::devices::SharedDevices;
 use super::plan::Plan;
 use super::slots::{self, Place};
@@ -68,6 +69,8 @@ pub struct Kit {
     pub flows: usize,
     /// What each does when no packets come.
     pub polling: Polling,
+    /// What their threads are held to.
+    pub confinement: Confinement,
 }
 
 impl Kit {
@@ -303,14 +306,16 @@ impl Workers {
                 let cpus = self.plan.crypto_of(number);
                 for (turn, (thread, cpu)) in threads.into_iter().zip(cpus).enumerate() {
                     let name = crypto_name(number + turn * self.plan.workers.len());
-                    running.crypto.push(start_crypto(name, thread, cpu, self.kit.polling)?);
+                    running.crypto.push(start_crypto(name, thread, cpu, &self.kit)?);
                 }
             }
             let cpu = self.plan.workers.get(number).copied().flatten();
+            let confinement = self.kit.confinement.clone();
             running.thread = Some(Builder::new().name(worker_name(number)).spawn(move || {
                 if let Some(cpu) = cpu {
                     pin("worker.cpus", cpu);
                 }
+                confinement.for_packets();
                 worker.run();
                 worker
             })?);
@@ -543,10 +548,12 @@ fn start_crypto(
     name: String,
     thread: CryptoWorker,
     cpu: usize,
-    polling: Polling,
+    kit: &Kit,
 ) -> std::io::Result<JoinHandle<()>> {
+    let (polling, confinement) = (kit.polling, kit.confinement.clone());
     Builder::new().name(name).spawn(move || {
         pin("worker.crypto_cpus", cpu);
+        confinement.for_packets();
         thread.run(polling);
     })
 }
@@ -595,6 +602,7 @@ mod tests {
             events: dataplane::channel().unwrap().0,
             flows: 1024,
             polling: Polling::Adaptive,
+            confinement: Confinement::Off,
         }
     }
 

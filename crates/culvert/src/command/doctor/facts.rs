@@ -368,6 +368,7 @@ pub fn healthy_daemon() -> Running {
             buffers_pages: "small pages".into(),
             polling: "adaptive".into(),
             source: "builtin".into(),
+            seccomp: "on".into(),
             workers: Vec::new(),
             warnings: Vec::new(),
         },

@@ -146,14 +146,15 @@ fn running_daemon(name: &str, running: &Running) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(
         check,
         format!(
-            "version {}, process {}, up {}; {} of {} ports, {} SAs, {} policies",
+            "version {}, process {}, up {}; {} of {} ports, {} SAs, {} policies; seccomp {}",
             status.version,
             status.pid,
             span(status.uptime_s),
             status.ports_up,
             status.ports,
             status.sas,
-            status.policies
+            status.policies,
+            status.seccomp
         ),
     )];
     let ours = env!("CARGO_PKG_VERSION");
@@ -221,6 +222,13 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
         (
             "a sequence number is used once: at the last one the SA stops",
             "swanctl --rekey --child CHILD; propose ESN, or set rekey_packets".into(),
+        )
+    } else if warning.contains("seccomp") {
+        (
+            "what gets into the daemon may ask anything of the kernel that root may with its capabilities",
+            "take seccomp = false out of [security], or use a kernel with CONFIG_SECCOMP_FILTER \
+             (docs/security.md), then: systemctl restart culvert"
+                .into(),
         )
     } else if warning.contains("guard.enabled") {
         (
@@ -423,6 +431,12 @@ mod tests {
                 "daemon",
                 Warning,
                 &["firewall rules", "native XDP"],
+            ),
+            (
+                |f| daemon_of(f).status.warnings.push("security.seccomp = false: none".into()),
+                "daemon",
+                Warning,
+                &["CONFIG_SECCOMP_FILTER", "docs/security.md"],
             ),
             (
                 |f| daemon_of(f).status.warnings.push("guard.enabled = false: clear".into()),
