@@ -121,6 +121,9 @@ install: ## binary, preload library, manual pages, units, default configuration
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish
 	test -e $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml || \
 	    install -m 0600 packaging/culvert.toml $(DESTDIR)$(SYSCONFDIR)/culvert/culvert.toml
+	install -d $(DESTDIR)$(SYSCONFDIR)/apparmor.d
+	sed 's|@BINDIR@|$(BINDIR)|g' packaging/apparmor/culvert > $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
+	chmod 0644 $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
 	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md docs/web.md $(DESTDIR)$(DOCDIR)/
 	install -m 0644 packaging/wireshark/culvert $(DESTDIR)$(DOCDIR)/wireshark-extcap
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
@@ -140,7 +143,7 @@ install: ## binary, preload library, manual pages, units, default configuration
 	fi
 
 uninstall: ## remove what install put there; the configuration stays
-	rm -f $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
+	rm -f $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert $(DESTDIR)$(BINDIR)/culvert $(DESTDIR)$(LIBDIR)/libculvert_preload.so \
 	    $(DESTDIR)$(MANDIR)/man1/culvert.1 $(DESTDIR)$(MANDIR)/man1/culvert-*.1 \
 	    $(DESTDIR)$(UNITDIR)/culvert.service $(DESTDIR)$(UNITDIR)/culvert-guard.service \
 	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service $(DESTDIR)$(UNITDIR)/culvert-web.service \
