@@ -147,9 +147,9 @@ pub enum Command {
     Guard(GuardCommand),
     /// Look for what keeps culvert from working well on this machine, and say what to do.
     ///
-    /// Nothing is changed. Looks at the network namespace that it is started in, and sees all of it
+    /// Nothing is changed without --fix. Looks at the network namespace that it is started in, and sees all of it
     /// only as root. The exit status is 1 if there are problems, 0 with warnings alone.
-    Doctor(ConfigArg),
+    Doctor(DoctorArgs),
     /// Measure the data path in memory.
     ///
     /// Each packet goes the way that the daemon's worker takes it, between ports that are lists in
@@ -189,6 +189,25 @@ pub struct ConfigArg {
     /// The configuration file (TOML).
     #[arg(long, short = 'c', value_name = "FILE", default_value = "/etc/culvert/culvert.toml")]
     pub config: PathBuf,
+}
+
+/// Arguments of `culvert doctor`.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// The configuration file (TOML).
+    #[command(flatten)]
+    pub config: ConfigArg,
+    /// Do what mends findings and is safe: settings of ports and of memory, offloads that AF_XDP loses tags
+    /// by, routing rules of a culvert that is gone.
+    ///
+    /// What would be run is shown, and asked about. Then everything is looked at again, and it is said what has
+    /// helped; the exit status is 1 if something has not. SAs, policies, firewalls and the IKE daemon's
+    /// configuration are never touched.
+    #[arg(long)]
+    pub fix: bool,
+    /// With --fix: do not ask. Without a terminal to ask at, nothing is changed unless this is given.
+    #[arg(long, short = 'y', requires = "fix")]
+    pub yes: bool,
 }
 
 /// Arguments of `culvert status`.

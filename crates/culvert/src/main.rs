@@ -103,7 +103,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Guard(GuardCommand::Show) => guard::show(name, json)?,
         Command::Guard(GuardCommand::Apply(args)) => guard::apply(&Config::load(&args.config)?)?,
         Command::Guard(GuardCommand::Clear) => guard::clear(name)?,
-        Command::Doctor(args) => return doctor::run(name, json, &args.config),
+        Command::Doctor(args) => return doctor::run(name, json, args),
         Command::Bench(command) => {
             bench::run(command, json)?;
             String::new()

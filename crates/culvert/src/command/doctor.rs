@@ -2,56 +2,79 @@
 //!
 //! First everything is looked at ([`gather`]), in the caller's network namespace and without
 //! changing anything: sockets and programs are opened and closed again, rules are checked and not
-//! applied. Then pure functions judge the [`facts::Facts`], one file for each area.
+//! applied. Then pure functions judge the [`facts::Facts`], one file for each area. With `--fix`
+//! what is safe to do is done ([`fix`], [`mend`]), and everything is looked at again.
 
 mod beside;
 mod facts;
 mod finding;
+mod fix;
 mod gather;
 mod instance;
 mod machine;
+mod mend;
 mod network;
+mod orphans;
 mod ports;
 mod processes;
 #[cfg(test)]
 mod rows;
+mod rule;
 mod taken;
 
 use std::error::Error;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::process::ExitCode;
 
 use self::facts::Facts;
 use self::finding::{Finding, Outcome};
+use self::fix::How;
+use crate::cli::DoctorArgs;
 
-/// Looks, judges, and says what to do; the status is a failure if there are problems.
+/// Looks, judges, and says what to do, or does it; the status is a failure if there are problems, or if
+/// something did not help.
 ///
 /// # Errors
-/// When the findings cannot be written as JSON.
-pub fn run(name: &str, json: bool, config: &Path) -> Result<(String, ExitCode), Box<dyn Error>> {
-    let findings = examine(&gather::facts(name, config));
-    let output = if json {
-        serde_json::to_string(&findings)?
+/// When the findings cannot be written as JSON, and when there is nobody to agree to a change.
+pub fn run(
+    name: &str,
+    json: bool,
+    args: &DoctorArgs,
+) -> Result<(String, ExitCode), Box<dyn Error>> {
+    let config = &args.config.config;
+    let look = || examine(&gather::facts(name, config));
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let (output, is_well) = if args.fix {
+        fix::run(How { yes: args.yes, json, colour }, look)?
     } else {
-        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        finding::text(&findings, colour)
+        let findings = look();
+        let is_well = findings.iter().all(|f| f.result != Outcome::Problem);
+        let output = match json {
+            true => serde_json::to_string(&findings)?,
+            false => finding::text(&findings, colour),
+        };
+        (output, is_well)
     };
-    let failed = findings.iter().any(|f| f.result == Outcome::Problem);
-    Ok((output, if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }))
+    Ok((output, if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
 /// Every check, in the order in which an operator would set things up.
 fn examine(facts: &Facts) -> Vec<Finding> {
-    [machine::check, ports::check, network::check, instance::check, beside::check]
-        .into_iter()
-        .flat_map(|check| check(facts))
-        .collect()
+    let checks = [
+        machine::check,
+        ports::check,
+        network::check,
+        orphans::check,
+        instance::check,
+        beside::check,
+    ];
+    checks.into_iter().flat_map(|check| check(facts)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::ConfigArg;
 
     #[test]
     fn a_healthy_machine_is_all_well() {
@@ -85,7 +108,9 @@ mod tests {
     /// The real machine, whatever it is like: looking takes a short time and ends in findings.
     #[test]
     fn looks_at_this_machine() {
-        let (json, _) = run("doctor-test", true, Path::new("/nonexistent/culvert.toml")).unwrap();
+        let config = ConfigArg { config: "/nonexistent/culvert.toml".into() };
+        let args = DoctorArgs { config, fix: false, yes: false };
+        let (json, _) = run("doctor-test", true, &args).unwrap();
         let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
         let config = rows.iter().find(|r| r["check"] == "config").expect("a row about the file");
         assert_eq!(config["result"], "problem");

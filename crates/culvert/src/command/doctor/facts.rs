@@ -1,5 +1,6 @@
 //! What was seen of a machine: plain values, which the checks judge and the tests make up.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use mirror::{Family, Link, Route, Rule};
@@ -125,6 +126,10 @@ pub struct Network {
     pub rules: Vec<Rule>,
     /// Routes of the table that culvert uses, with the names of their interfaces.
     pub table_routes: Vec<(Route, Vec<String>)>,
+    /// The names of all interfaces.
+    pub interfaces: Vec<String>,
+    /// The tables that have routes.
+    pub tables: BTreeSet<u32>,
     /// Firewalls that packets between two interfaces meet, one line each.
     pub firewalls: Vec<String>,
     /// Forwarding of IPv4 and IPv6; `None` where the kernel lacks the protocol.
@@ -278,6 +283,8 @@ pub fn healthy() -> Facts {
             trouble: None,
             rules: Vec::new(),
             table_routes: Vec::new(),
+            interfaces: ["lo", "wan", "lan"].map(Into::into).to_vec(),
+            tables: [254, 255].into(),
             firewalls: Vec::new(),
             forwarding: [(Family::V4, Some(1)), (Family::V6, Some(1))],
             rp_filter: vec![("all".into(), 0), ("default".into(), 2), ("wan".into(), 2)],

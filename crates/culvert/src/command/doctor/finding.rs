@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::mend::Mend;
+
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -29,13 +31,15 @@ pub struct Finding {
     pub why: Option<String>,
     /// What to do, a command where there is one; nothing where all is well.
     pub next: Option<String>,
+    /// What `--fix` would run; nothing where a person has to decide.
+    pub fix: Option<Mend>,
 }
 
 impl Finding {
     /// As it should be.
     pub fn ok(check: impl Into<String>, seen: impl Into<String>) -> Finding {
         let (check, seen) = (check.into(), seen.into());
-        Finding { check, result: Outcome::Ok, seen, why: None, next: None }
+        Finding { check, result: Outcome::Ok, seen, why: None, next: None, fix: None }
     }
 
     /// Could be better.
@@ -57,6 +61,11 @@ impl Finding {
         next: impl Into<String>,
     ) -> Finding {
         Finding { result: Outcome::Problem, ..Finding::warning(check, seen, why, next) }
+    }
+
+    /// Names the command that mends it; `--fix` runs those that are marked as safe.
+    pub fn mended_by(self, mend: Mend) -> Finding {
+        Finding { fix: Some(mend).filter(Mend::is_safe), ..self }
     }
 }
 
@@ -100,6 +109,10 @@ pub fn text(findings: &[Finding], colour: bool) -> String {
         plural(warnings),
         plural(problems)
     );
+    let fixes = findings.iter().filter(|f| f.fix.is_some()).count();
+    if fixes > 0 {
+        let _ = write!(out, "; culvert doctor --fix mends {fixes} of them");
+    }
     out
 }
 
@@ -164,9 +177,22 @@ mod tests {
         let json = serde_json::to_value(some()).unwrap();
         for (row, result) in json.as_array().unwrap().iter().zip(["ok", "warning", "problem"]) {
             let keys: Vec<&String> = row.as_object().unwrap().keys().collect();
-            assert_eq!(keys, ["check", "next", "result", "seen", "why"]);
+            assert_eq!(keys, ["check", "fix", "next", "result", "seen", "why"]);
             assert_eq!(row["result"], result);
         }
         assert!(json[0]["why"].is_null() && json[1]["next"] == "ip link show wan");
+        assert!(json[1]["fix"].is_null());
+    }
+
+    #[test]
+    fn what_fix_would_run_is_told() {
+        let command = "ethtool -K wan rx-vlan-offload off";
+        let warned = Finding::warning("port wan", "offload", "lost", command);
+        let safe = warned.clone().mended_by(Mend::new(command));
+        assert_eq!(serde_json::to_value(&safe).unwrap()["fix"], command);
+        let end = "2 warnings, 0 problems; culvert doctor --fix mends 1 of them";
+        let shown = text(&[safe, warned.clone()], false);
+        assert!(shown.ends_with(end), "{shown}");
+        assert_eq!(warned.mended_by(Mend::new("ip link set wan down")).fix, None);
     }
 }

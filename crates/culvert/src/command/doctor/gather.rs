@@ -188,12 +188,16 @@ fn network(
             .map(|r| (r.clone(), r.next_hops.iter().map(|hop| name(hop.ifindex)).collect()))
             .collect()
     });
+    let interfaces = snapshot.map(|s| s.links().map(|link| link.name.clone()).collect());
+    let tables = snapshot.map(|s| s.routes().map(|route| route.table).collect());
     let places = ["all", "default", tun.interface.as_str()];
     let places = places.into_iter().chain(ports.iter().map(|p| p.interface.as_str()));
     Network {
         trouble,
         rules: rules.unwrap_or_default(),
         table_routes: table_routes.unwrap_or_default(),
+        interfaces: interfaces.unwrap_or_default(),
+        tables: tables.unwrap_or_default(),
         firewalls: daemon::firewalls(ports.iter().map(|port| port.interface.clone()).collect()),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),

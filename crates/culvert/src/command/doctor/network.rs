@@ -5,6 +5,9 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
 use super::facts::{Facts, Network};
 use super::finding::Finding;
+use super::mend::Mend;
+use super::orphans;
+use super::rule::{describe, title};
 use crate::config::TunConfig;
 use crate::daemon::is_own_rule;
 
@@ -37,15 +40,18 @@ fn forwarding(network: &Network) -> Vec<Finding> {
             Family::V6 => ("IPv6", "net.ipv6.conf.all.forwarding"),
         };
         match value {
-            Some(0) => findings.push(Finding::warning(
-                check,
-                format!("{setting} = 0"),
-                format!(
-                    "decrypted {name} packets that leave by an interface that is no port go \
+            Some(0) => findings.push(
+                Finding::warning(
+                    check,
+                    format!("{setting} = 0"),
+                    format!(
+                        "decrypted {name} packets that leave by an interface that is no port go \
                      through Linux, which drops them"
-                ),
-                format!("sysctl -w {setting}=1; on a host that forwards nothing leave it"),
-            )),
+                    ),
+                    format!("sysctl -w {setting}=1; on a host that forwards nothing leave it"),
+                )
+                .mended_by(Mend::new(format!("sysctl -w {setting}=1"))),
+            ),
             Some(_) => on.push(name),
             // A kernel without the protocol: nothing to forward.
             None => {}
@@ -68,7 +74,6 @@ const STRICT: i64 = 1;
 
 fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
     let check = "rp_filter";
-    let setting = |name: &str| format!("net.ipv4.conf.{name}.rp_filter");
     // The larger of `all` and the interface's own value counts, so `all` cannot be undone below.
     let findings: Vec<Finding> = network
         .rp_filter
@@ -95,13 +100,9 @@ fn reverse_path(network: &Network, tun: &TunConfig) -> Vec<Finding> {
                 ),
             };
             let value = if *name == tun.interface { 0 } else { 2 };
-            let setting = setting(name);
-            Finding::warning(
-                check,
-                format!("{setting} = 1"),
-                why,
-                format!("sysctl -w {setting}={value}"),
-            )
+            let mend = Mend::of_interface(name, "rp_filter", value);
+            Finding::warning(check, format!("{} = 1", mend.subject()), why, mend.to_string())
+                .mended_by(mend)
         })
         .collect();
     if findings.is_empty() {
@@ -117,6 +118,7 @@ const STRONGSWAN: u32 = 220;
 fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Finding> {
     let check = "rules";
     let ours = tun.rule_preference;
+    let orphans = orphans::of(network, tun);
     let why = |rule: &Rule| {
         if rule.priority < ours {
             let fate = match is_beside_kernel {
@@ -142,15 +144,13 @@ fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Find
         // 0 is Linux's own, for addresses of this host.
         .filter(|rule| (1..STRONGSWAN).contains(&rule.priority))
         .filter(|rule| !is_own_rule(rule, tun) && rule.action != RuleAction::Nop)
+        .filter(|rule| !orphans.contains(rule))
         .filter(|rule| !(rule.l3mdev && is_beside_kernel))
         .map(|rule| {
-            let (family, flag) = match rule.family {
-                Family::V4 => ("IPv4", ""),
-                Family::V6 => ("IPv6", "-6 "),
-            };
+            let flag = if rule.family == Family::V6 { "-6 " } else { "" };
             Finding::warning(
                 check,
-                format!("{family} rule {}: {}", rule.priority, describe(rule)),
+                title(rule),
                 why(rule),
                 format!(
                     "ip {flag}rule del pref {}; or move culvert's: tun.rule_preference",
@@ -165,35 +165,10 @@ fn rules(network: &Network, tun: &TunConfig, is_beside_kernel: bool) -> Vec<Find
     findings
 }
 
-fn describe(rule: &Rule) -> String {
-    let prefix = |p: mirror::Prefix| format!("{}/{}", p.addr, p.len);
-    let mut text = String::new();
-    if rule.invert {
-        text.push_str("not ");
-    }
-    text.push_str("from ");
-    text.push_str(&rule.from.map_or_else(|| "all".into(), prefix));
-    if let Some(to) = rule.to {
-        text.push_str(&format!(" to {}", prefix(to)));
-    }
-    for (word, name) in [("iif", &rule.iif), ("oif", &rule.oif)] {
-        if let Some(name) = name {
-            text.push_str(&format!(" {word} {name}"));
-        }
-    }
-    if rule.fwmask != 0 {
-        text.push_str(&format!(" fwmark {:#x}/{:#x}", rule.fwmark, rule.fwmask));
-    }
-    match rule.action {
-        RuleAction::Lookup => text.push_str(&format!(" lookup {}", rule.table)),
-        action => text.push_str(&format!(" {action:?}").to_lowercase()),
-    }
-    text
-}
-
 /// Routes and rules of others in culvert's table.
 fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
     let (check, table) = ("table", tun.table);
+    let orphans = orphans::of(network, tun);
     let mut strangers: Vec<String> = network
         .table_routes
         .iter()
@@ -206,7 +181,7 @@ fn table(network: &Network, tun: &TunConfig) -> Vec<Finding> {
     let rules = network.rules.iter().filter(|r| r.action == RuleAction::Lookup && r.table == table);
     strangers.extend(
         rules
-            .filter(|r| !is_own_rule(r, tun))
+            .filter(|r| !is_own_rule(r, tun) && !orphans.contains(r))
             .map(|r| format!("rule {}: {}", r.priority, describe(r))),
     );
     if strangers.is_empty() {

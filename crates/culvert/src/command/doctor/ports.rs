@@ -4,6 +4,7 @@ use steer::device::{Device, Finding as DeviceFinding};
 
 use super::facts::{Facts, PortFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
+use super::mend::Mend;
 use crate::config::{Config, XdpMode};
 use crate::daemon::{
     FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, Ports, QUEUES_PER_WORKER, frames_at_start,
@@ -161,20 +162,21 @@ fn device_findings(
                     format!("ip link set {name} mtu {limit}"),
                 )
             }
-            DeviceFinding::VlanOffload { is_veth, .. } => Finding::warning(
-                check,
-                "VLAN offload is on",
-                "VLAN tags travel beside the frame and are lost through AF_XDP; without VLANs on \
-                 this interface it does not matter",
-                if is_veth {
-                    format!(
-                        "here and on the peer: ethtool -K {name} tx-vlan-offload off \
-                         tx-vlan-stag-hw-insert off"
-                    )
-                } else {
-                    format!("ethtool -K {name} rx-vlan-offload off")
-                },
-            ),
+            DeviceFinding::VlanOffload { is_veth, .. } => {
+                let (ends, offloads) = match is_veth {
+                    true => ("here and on the peer: ", "tx-vlan-offload off tx-vlan-stag-hw-insert off"),
+                    false => ("", "rx-vlan-offload off"),
+                };
+                let command = format!("ethtool -K {name} {offloads}");
+                Finding::warning(
+                    check,
+                    "VLAN offload is on",
+                    "VLAN tags travel beside the frame and are lost through AF_XDP; without VLANs on \
+                     this interface it does not matter",
+                    format!("{ends}{command}"),
+                )
+                .mended_by(Mend::new(command))
+            }
         });
     }
     let taken = taken_queues(port, device);
