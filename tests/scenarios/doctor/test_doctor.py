@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 
+from lab import topology as t
 from lab.base import PATIENCE_S
 from lab.planes import culvert_binary
 
@@ -107,3 +109,66 @@ def test_one_who_agrees(network):
     done = on_a_terminal(gateway, "y\n")
     assert f"mended     sysctl -w {RP_FILTER}=2" in done.stdout, done
     assert read(gateway.host, RP_FILTER) == 2
+
+
+def bad(gateway, *checks):
+    """What is not well of some checks."""
+    found = json.loads(doctor(gateway, "--json").stdout)
+    return [f for f in found if f["check"] in checks and f["result"] != "ok"]
+
+
+def test_what_is_wrong_with_sas_and_policies(network):
+    """Nothing is said of a tunnel as strongSwan makes it; each fault is told, with what mends it, and no longer once it is."""
+    net = network().up()
+    gateway = net.gwa
+    checks = ("path", "lifetimes", "policy")
+    assert not bad(gateway, *checks)
+
+    # Packets of 1280 bytes do not fit, and IPv6 is protected.
+    gateway.host.ip("route", "add", t.WAN_B4, "dev", "wan", "mtu", "1300")
+    [found] = bad(gateway, "path")
+    assert t.WAN_B4 in found["seen"] and "fragments" in found["why"] and "ip route get" in found["next"], found
+    gateway.host.ip("route", "del", t.WAN_B4)
+    assert not bad(gateway, "path")
+
+    # Eight SAs that are due at once, and a ninth that is not.
+    keys = ("aead", "rfc4106(gcm(aes))", "0x" + "11" * 20, "128")
+    for n in range(9):
+        soft = "100" if n < 8 else "500"
+        gateway.daemon.exec(
+            "ip", "xfrm", "state", "add", "src", t.WAN_A4, "dst", "192.0.2.77", "proto", "esp", "spi", hex(0x8000 + n),
+            "mode", "tunnel", "reqid", str(80 + n), *keys, "limit", "time-soft", soft, "limit", "time-hard", "1000",
+        )  # fmt: skip
+    [found] = bad(gateway, "lifetimes")
+    assert "192.0.2.77: 8 of 9 SAs" in found["seen"] and "rand_time" in found["next"], found
+
+    # A policy behind a wider one.
+    for src, dst, *rest in (
+        ("10.1.0.0/16", "10.8.0.0/16", "priority", "10"),
+        ("10.1.0.0/24", "10.8.1.0/24", "priority", "20", "action", "block"),
+    ):
+        gateway.daemon.exec("ip", "xfrm", "policy", "add", "src", src, "dst", dst, "dir", "out", *rest)
+    [found] = bad(gateway, "policy")
+    assert "never reached" in found["seen"] and "10.1.0.0/24 > 10.8.1.0/24" in found["seen"], found
+    index = found["next"].partition("delete ")[2]
+    gateway.daemon.exec("ip", "xfrm", "policy", "delete", *index.split())
+    assert not bad(gateway, "policy")
+
+
+def test_packets_that_ask_for_an_sa_in_vain(network):
+    """A policy for whose template no SA comes is told only while packets ask for it."""
+    net = network().start()
+    gateway = net.gwa
+    gateway.daemon.exec(
+        "ip", "xfrm", "policy", "add", "src", "10.1.0.0/24", "dst", "10.9.0.0/24", "dir", "out",
+        "tmpl", "src", t.WAN_A4, "dst", "192.0.2.99", "proto", "esp", "mode", "tunnel", "reqid", "99",
+    )  # fmt: skip
+    assert not bad(gateway, "policy")
+    asking = net.client.spawn("ping", "-i", "0.5", "10.9.0.1")
+    try:
+        net.client.run("ping", "-c", "1", "-W", "1", "10.9.0.1", check=False)
+        [found] = bad(gateway, "policy")
+        assert "10.9.0.0/24" in found["seen"] and "no SA has come" in found["seen"], found
+        assert "swanctl --initiate" in found["next"], found
+    finally:
+        asking.kill(signal.SIGKILL)

@@ -6,15 +6,21 @@
 //! what is safe to do is done ([`fix`], [`mend`]), and everything is looked at again.
 
 mod beside;
+mod drivers;
+mod expiry;
 mod facts;
 mod finding;
 mod fix;
 mod gather;
+mod huge;
+mod hugepages;
 mod instance;
 mod machine;
 mod mend;
 mod network;
 mod orphans;
+mod paths;
+mod policies;
 mod ports;
 mod processes;
 #[cfg(test)]
@@ -62,10 +68,15 @@ pub fn run(
 fn examine(facts: &Facts) -> Vec<Finding> {
     let checks = [
         machine::check,
+        hugepages::check,
         ports::check,
+        drivers::check,
         network::check,
         orphans::check,
         instance::check,
+        paths::check,
+        expiry::check,
+        policies::check,
         beside::check,
     ];
     checks.into_iter().flat_map(|check| check(facts)).collect()

@@ -63,10 +63,27 @@ pub struct Machine {
     pub kernel_esp: KernelEsp,
     /// How many SAs the kernel's own SAD holds, or why that is not known.
     pub kernel_sas: Result<u32, String>,
+    /// Huge pages.
+    pub huge_pages: HugePages,
     /// The fast engine: its description, or why it is not there.
     pub ipsec_mb: Result<String, String>,
     /// The portable engine.
     pub openssl: Result<String, String>,
+}
+
+/// Huge pages of 2 MiB, which packet buffers lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HugePages {
+    /// All that are set aside, and those of them that are free; `None` if the kernel has none of this size.
+    pub set_aside: Option<(u64, u64)>,
+    /// How many `vm.nr_hugepages` of sysctl.conf(5) or the kernel's command line ask for.
+    pub asked: Option<u64>,
+    /// The kernel gives some to who has not set them aside.
+    pub transparent: bool,
+    /// `vm.nr_hugepages` is about this size.
+    pub is_default_size: bool,
+    /// Free memory, in KiB.
+    pub available_kib: u64,
 }
 
 /// Whether the kernel does ESP too.
@@ -149,6 +166,8 @@ pub struct Programs {
     pub swanctl: Option<(PathBuf, Option<String>)>,
     /// What confines the IKE daemon.
     pub apparmor: AppArmor,
+    /// What the kernel does with its denials.
+    pub confinement: Confinement,
     /// IKE daemons that run in this network namespace.
     pub running: Vec<IkeProcess>,
 }
@@ -164,6 +183,19 @@ pub enum AppArmor {
     Aware,
     /// The profile of this name does not, nor does its local addition.
     Unaware(String),
+}
+
+/// How the kernel applies the IKE daemon's profile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confinement {
+    /// The kernel does not tell, as without root.
+    Unknown,
+    /// It is not loaded.
+    NotLoaded,
+    /// Denials are logged, and nothing else.
+    Complain,
+    /// What is denied fails.
+    Enforce,
 }
 
 /// A running IKE daemon.
@@ -201,8 +233,19 @@ pub struct Running {
     pub sas: Vec<Sa>,
     /// As `culvert policy`.
     pub policies: Vec<Policy>,
+    /// Packets that have waited for SAs.
+    pub waited: Waited,
     /// Packets that are not accounted for.
     pub balance: i64,
+}
+
+/// Packets that waited for an SA for as long as they are held; looked at only where some were waiting.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Waited {
+    /// How many were dropped meanwhile.
+    pub dropped: u64,
+    /// Indices of the policies that had no SAs before.
+    pub policies: Vec<u32>,
 }
 
 /// Barriers by where they come from.
@@ -271,6 +314,13 @@ pub fn healthy() -> Facts {
             nft: Ok(()),
             kernel_esp: KernelEsp::Absent,
             kernel_sas: Ok(0),
+            huge_pages: HugePages {
+                set_aside: Some((20, 20)),
+                asked: Some(20),
+                transparent: true,
+                is_default_size: true,
+                available_kib: 16 << 20,
+            },
             ipsec_mb: Ok("1.3.0, AVX512".into()),
             openssl: Ok("OpenSSL 3.0.11".into()),
         },
@@ -294,6 +344,7 @@ pub fn healthy() -> Facts {
             ike: Some("/usr/sbin/charon-systemd".into()),
             swanctl: Some(("/usr/sbin/swanctl".into(), Some("5.9.8".into()))),
             apparmor: AppArmor::Aware,
+            confinement: Confinement::Enforce,
             running: Vec::new(),
         },
         instance: Instance {
@@ -326,7 +377,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
         device: Ok(Device {
             name: config.interface.clone(),
             ifindex: index,
-            driver: "ice".into(),
+            driver: "mlx5_core".into(),
             mtu: 1500,
             rx_queues: 1,
             tx_queues: 1,
@@ -382,6 +433,7 @@ pub fn healthy_daemon() -> Running {
         ports: vec![port("wan"), port("lan")],
         sas: Vec::new(),
         policies: Vec::new(),
+        waited: Waited::default(),
         balance: 0,
     }
 }

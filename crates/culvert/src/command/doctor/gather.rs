@@ -7,26 +7,28 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
 use mirror::{Family, Observer, Snapshot, interface_setting};
+use outcome::DropReason;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 use steer::device::Device;
 use steer::{Steer, SteerConfig};
 use xfrm::KernelSad;
 
 use super::facts::{
-    AppArmor, Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts,
-    Programs, Running, Standing, Trial, XdpProgram,
+    AppArmor, Configuration, Confinement, Facts, Failed, Instance, KernelEsp, Machine, Network,
+    PortFacts, Programs, Running, Standing, Trial, Waited, XdpProgram,
 };
-use super::processes;
+use super::{huge, policies, processes};
 use crate::client::{self, ClientError};
 use crate::command::exec;
 use crate::config::{Config, PortConfig, TunConfig};
 use crate::daemon;
 use crate::paths;
-use crate::report::Request;
+use crate::report::{Drops, Policy, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
 pub fn facts(name: &str, path: &Path) -> Facts {
@@ -69,6 +71,7 @@ fn machine(tun: &str) -> Machine {
         nft: check_nft(tun),
         kernel_esp: kernel_esp(),
         kernel_sas: KernelSad::open().map(|sad| sad.count()).map_err(|e| text(&e)),
+        huge_pages: huge::look(),
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
         openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
     }
@@ -223,6 +226,7 @@ fn programs() -> Programs {
     Programs {
         preload: exec::find_library(named.as_deref()).map_err(|e| e.to_string()),
         apparmor: apparmor(ike.as_deref()),
+        confinement: confinement(ike.as_deref()),
         ike,
         swanctl,
         running: processes::ike_processes(),
@@ -244,6 +248,31 @@ fn apparmor(ike: Option<&Path>) -> AppArmor {
         read(&dir.join("local").join(&profile)).as_deref(),
         profile,
     )
+}
+
+/// Where the kernel lists the profiles that are loaded.
+const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
+
+fn confinement(ike: Option<&Path>) -> Confinement {
+    match (ike, fs::read_to_string(PROFILES)) {
+        (Some(ike), Ok(profiles)) => confinement_in(&profiles, ike),
+        _ => Confinement::Unknown,
+    }
+}
+
+/// By lines as `/usr/sbin/charon-systemd (enforce)`. Profiles have the program's path as their name, or the last part of it.
+fn confinement_in(profiles: &str, program: &Path) -> Confinement {
+    let path = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+    let is_its = |name: &str| Path::new(name) == path || path.file_name() == Some(name.as_ref());
+    let found = profiles.lines().find_map(|line| {
+        let (name, mode) = line.rsplit_once(" (")?;
+        is_its(name).then_some(mode.trim_end_matches(')'))
+    });
+    match found {
+        None => Confinement::NotLoaded,
+        Some("complain") => Confinement::Complain,
+        Some(_) => Confinement::Enforce,
+    }
 }
 
 /// Profiles are called as distributions do: `/usr/lib/ipsec/charon` is `usr.lib.ipsec.charon`.
@@ -301,14 +330,33 @@ fn standing(guard: &Guard) -> Standing {
 }
 
 fn running(name: &str) -> Result<Running, ClientError> {
-    let stats: crate::report::Stats = client::ask(name, Request::Stats)?;
+    let waited = waited(name)?;
+    let stats: Stats = client::ask(name, Request::Stats)?;
     Ok(Running {
+        waited,
         status: client::ask(name, Request::Status)?,
         ports: client::ask(name, Request::Port)?,
         sas: client::ask(name, Request::Sa { show_keys: false, spi: None })?,
         policies: client::ask(name, Request::Policy)?,
         balance: stats.balance,
     })
+}
+
+/// Looks twice where packets wait for SAs now: most get one.
+fn waited(name: &str) -> Result<Waited, ClientError> {
+    let policies: Vec<Policy> = client::ask(name, Request::Policy)?;
+    let policies: Vec<u32> = policies::without_sas(&policies).map(|p| p.index).collect();
+    let stats: Stats = client::ask(name, Request::Stats)?;
+    if policies.is_empty() || stats.outcomes.held == 0 {
+        return Ok(Waited::default());
+    }
+    let dropped = || -> Result<u64, ClientError> {
+        let drops: Drops = client::ask(name, Request::Drops)?;
+        Ok(drops.drops.get(DropReason::HoldTimeout.name()).copied().unwrap_or(0))
+    };
+    let before = dropped()?;
+    std::thread::sleep(Duration::from_secs(policies::PATIENCE_S));
+    Ok(Waited { dropped: dropped()?.saturating_sub(before), policies })
 }
 
 #[cfg(test)]
@@ -350,6 +398,22 @@ mod tests {
         }
         let name = profile_name(Path::new("/no/such-dir/charon"));
         assert_eq!(name.as_deref(), Some("no.such-dir.charon"));
+    }
+
+    #[test]
+    fn confinement_by_the_kernels_list() {
+        use Confinement::{Complain, Enforce, NotLoaded};
+        let program = Path::new("/no/such-dir/charon");
+        let rows = [
+            ("", NotLoaded),
+            ("/no/such-dir/charon (enforce)\n", Enforce),
+            ("/usr/sbin/tcpdump (enforce)\n/no/such-dir/charon (complain)\n", Complain),
+            ("charon (kill)\n", Enforce),
+            ("charon//null (enforce)\n/no/such-dir/charon-systemd (enforce)\n", NotLoaded),
+        ];
+        for (list, expected) in rows {
+            assert_eq!(confinement_in(list, program), expected, "{list}");
+        }
     }
 
     #[test]

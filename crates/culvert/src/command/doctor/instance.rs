@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::facts::{AppArmor, Facts, Running, Standing};
-use super::finding::Finding;
+use super::facts::{AppArmor, Confinement, Facts, Running, Standing};
+use super::finding::{Finding, Outcome};
 use super::gather::APPARMOR_DIR;
 use crate::paths;
 use crate::table::span;
@@ -85,6 +85,10 @@ fn ike(facts: &Facts) -> Vec<Finding> {
     vec![Finding::ok(check, seen)]
 }
 
+/// What a profile does that does not know of culvert, where it is not known whether it is enforced.
+const UNAWARE: &str = "unless it only complains, it forbids the preload library or culvert's socket: the IKE \
+     daemon runs without the library, past culvert, or does not reach culvert";
+
 fn apparmor(facts: &Facts) -> Finding {
     let check = "apparmor";
     let profile = match &facts.programs.apparmor {
@@ -95,18 +99,37 @@ fn apparmor(facts: &Facts) -> Finding {
     };
     let library = facts.programs.preload.as_deref();
     let library = library.unwrap_or(Path::new("/usr/local/lib/culvert/libculvert_preload.so"));
-    Finding::warning(
+    let (result, how, why) = match facts.programs.confinement {
+        Confinement::Enforce => (
+            Outcome::Problem,
+            ", and is enforced",
+            "charon starts without the library, on the kernel's own IPsec: culvert sees none of its SAs",
+        ),
+        Confinement::Complain => (
+            Outcome::Warning,
+            ", and only complains",
+            "its denials are logged now; enforced, charon would start without the library, on the kernel's \
+             own IPsec",
+        ),
+        Confinement::NotLoaded => (
+            Outcome::Warning,
+            ", and is not loaded",
+            "once it is, with the next boot, charon starts without the library, on the kernel's own IPsec",
+        ),
+        Confinement::Unknown => (Outcome::Warning, "", UNAWARE),
+    };
+    let finding = Finding::warning(
         check,
-        format!("{APPARMOR_DIR}/{profile} does not know of culvert"),
-        "unless it only complains, it forbids the preload library or culvert's socket: the IKE \
-         daemon runs without the library, past culvert, or does not reach culvert",
+        format!("{APPARMOR_DIR}/{profile} does not know of culvert{how}"),
+        why,
         format!(
             "add the lines \"{} mr,\" and \"{} rw,\" to {APPARMOR_DIR}/local/{profile}, then: \
              apparmor_parser -r {APPARMOR_DIR}/{profile}",
             library.display(),
             paths::xfrm_socket("*").display()
         ),
-    )
+    );
+    Finding { result, ..finding }
 }
 
 fn daemon(facts: &Facts) -> Vec<Finding> {
@@ -304,13 +327,17 @@ fn guard(facts: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::facts::{IkeProcess, healthy, healthy_daemon};
-    use super::super::finding::Outcome;
     use super::super::rows::{Row, assert_rows};
     use super::*;
 
     fn daemon_of(facts: &mut Facts) -> &mut Running {
         let daemon = facts.instance.daemon.get_or_insert_with(|| Ok(healthy_daemon()));
         daemon.as_mut().unwrap()
+    }
+
+    fn unaware(facts: &mut Facts, confinement: Confinement) {
+        facts.programs.apparmor = AppArmor::Unaware("usr.sbin.charon-systemd".into());
+        facts.programs.confinement = confinement;
     }
 
     fn process(socket: Option<&str>) -> IkeProcess {
@@ -379,11 +406,30 @@ mod tests {
                 &["no profile for the IKE daemon"],
             ),
             (
-                |f| f.programs.apparmor = AppArmor::Unaware("usr.sbin.charon-systemd".into()),
+                |f| unaware(f, Confinement::NotLoaded),
                 "apparmor",
                 Warning,
+                &["not loaded", "once it is"],
+            ),
+            (
+                |f| unaware(f, Confinement::Complain),
+                "apparmor",
+                Warning,
+                &["only complains", "logged"],
+            ),
+            (
+                |f| unaware(f, Confinement::Unknown),
+                "apparmor",
+                Warning,
+                &["unless it only complains"],
+            ),
+            (
+                |f| unaware(f, Confinement::Enforce),
+                "apparmor",
+                Problem,
                 &[
                     "/etc/apparmor.d/usr.sbin.charon-systemd",
+                    "is enforced",
                     "without the library",
                     "/usr/lib/culvert/libculvert_preload.so mr,",
                     "/run/culvert/*/xfrm.sock rw,",

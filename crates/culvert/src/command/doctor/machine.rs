@@ -49,19 +49,21 @@ fn privileges(machine: &Machine) -> Finding {
 /// The oldest kernel that culvert works with.
 const KERNEL_OLDEST: (u32, u32) = (5, 10);
 
+/// The first two numbers of a release.
+pub fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 fn kernel(release: &str) -> Finding {
     let check = "kernel";
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let version = match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => (major, minor),
-        _ => {
-            return Finding::warning(
-                check,
-                format!("{release:?}: not understood"),
-                "Linux 5.10 or later is needed",
-                "uname -r",
-            );
-        }
+    let Some(version) = version(release) else {
+        return Finding::warning(
+            check,
+            format!("{release:?}: not understood"),
+            "Linux 5.10 or later is needed",
+            "uname -r",
+        );
     };
     if version < KERNEL_OLDEST {
         return Finding::problem(

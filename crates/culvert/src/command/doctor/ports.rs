@@ -397,7 +397,7 @@ mod tests {
     fn well_means_one_line_that_says_what_is_there() {
         let findings = check(&healthy());
         let seen: Vec<&str> = findings.iter().map(|f| f.seen.as_str()).collect();
-        let port = "up, driver ice, MTU 1500, 1 of 1 queues";
+        let port = "up, driver mlx5_core, MTU 1500, 1 of 1 queues";
         assert_eq!(seen, [port, port, "16384 frames (32 MiB) for 2 queues"]);
     }
 
