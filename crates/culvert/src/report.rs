@@ -404,9 +404,37 @@ pub struct Stats {
     pub balance: i64,
     /// Work done, by kind.
     pub work: BTreeMap<String, u64>,
+    /// How long packets were here.
+    #[serde(default)]
+    pub latency: Latency,
     /// The same for each worker by number, ended ones included.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub by_worker: Vec<Stats>,
+}
+
+/// How long packets were here, from when they were taken from a port to when they were given to one; of one in
+/// about a thousand.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// Packets that were measured.
+    pub sampled: u64,
+    /// All their times together, in nanoseconds.
+    pub sum_ns: u64,
+    /// What half of them took at most, in nanoseconds; as if those of a range were spread evenly over it.
+    pub p50_ns: Option<u64>,
+    /// What all but a hundredth took at most.
+    pub p99_ns: Option<u64>,
+    /// Packets by range of times.
+    pub ranges: Vec<LatencyRange>,
+}
+
+/// Packets that were here for longer than those of the range before, and not longer than this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LatencyRange {
+    /// The longest time, in nanoseconds; none in the last range.
+    pub up_to_ns: Option<u64>,
+    /// How many.
+    pub packets: u64,
 }
 
 /// How packets ended.

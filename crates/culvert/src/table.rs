@@ -131,6 +131,16 @@ pub fn span(seconds: u64) -> String {
     }
 }
 
+/// A short time: `870ns`, `3.5us`, `12ms`, `2.0s`.
+pub fn brief(ns: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    match UNITS.into_iter().find(|(scale, _)| ns >= *scale) {
+        Some((scale, unit)) if ns < 10 * scale => format!("{:.1}{unit}", ns as f64 / scale as f64),
+        Some((scale, unit)) => format!("{}{unit}", ns / scale),
+        None => format!("{ns}ns"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,5 +166,9 @@ mod tests {
         assert_eq!(span(185), "3m05s");
         assert_eq!(span(7800), "2h10m");
         assert_eq!(span(90000), "1d01h");
+        assert_eq!(
+            [870, 3_500, 12_900_000, 2_000_000_000].map(brief),
+            ["870ns", "3.5us", "12ms", "2.0s"]
+        );
     }
 }

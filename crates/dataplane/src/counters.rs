@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use outcome::{DropReason, Outcome};
 
+use crate::latency::Latency;
+
 /// Declares the work counters once: field, name.
 macro_rules! work_counters {
     ($( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
@@ -98,6 +100,8 @@ pub struct Counters {
     drops: Box<[Counter]>,
     /// What was done.
     pub work: Work,
+    /// How long packets were here. Beside what is counted for each packet, as it is not.
+    pub latency: Box<Latency>,
 }
 
 impl Default for Counters {
@@ -113,6 +117,7 @@ impl Default for Counters {
             held: Counter::default(),
             drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
             work: Work::default(),
+            latency: Box::default(),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::{ClientError, ask, ask_json};
 use crate::report::{Drops, Policy, Port, Queue, Request, Routes, Sa, Stats, Status, Worker};
-use crate::table::{si, span, table};
+use crate::table::{brief, si, span, table};
 
 /// Asks, and prints the answer: as JSON, or as the text that `render` makes of it.
 fn show<T: DeserializeOwned>(
@@ -285,7 +285,9 @@ fn stats_rows(s: &Stats) -> Vec<(String, String)> {
     let counts = counts.iter().map(|(what, n)| ((*what).to_owned(), n.to_string()));
     let balance = std::iter::once(("balance".to_owned(), s.balance.to_string()));
     let work = s.work.iter().map(|(what, n)| (what.clone(), n.to_string()));
-    counts.chain(balance).chain(work).collect()
+    let times = [("latency p50", s.latency.p50_ns), ("latency p99", s.latency.p99_ns)];
+    let times = times.map(|(what, ns)| (what.to_owned(), ns.map_or("-".into(), brief)));
+    counts.chain(balance).chain(work).chain(times).collect()
 }
 
 /// `culvert stats --xfrm`: every statistic of Linux's, in its order and form.

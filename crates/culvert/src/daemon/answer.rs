@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crypto::Providers;
-use dataplane::{Counters, SaMtu, Totals};
+use dataplane::{BOUNDS_NS, Counters, SaMtu, Times, Totals};
 use esp::{Mode, Protocol, Sa};
 use offload::Placement;
 use outcome::DropReason;
@@ -352,8 +352,12 @@ fn queue_row((queue, stats): (usize, &io::PortStats), workers: usize) -> report:
 /// Totals, and the work of one worker or all of them.
 fn stats<'a>(totals: Totals, counters: impl IntoIterator<Item = &'a Counters>) -> Stats {
     let mut work = BTreeMap::new();
-    for (name, n) in counters.into_iter().flat_map(|counters| counters.work.iter()) {
-        *work.entry(name.to_owned()).or_default() += n;
+    let mut times = Times::default();
+    for counters in counters {
+        for (name, n) in counters.work.iter() {
+            *work.entry(name.to_owned()).or_default() += n;
+        }
+        times += counters.latency.times();
     }
     Stats {
         received: totals.received,
@@ -369,7 +373,22 @@ fn stats<'a>(totals: Totals, counters: impl IntoIterator<Item = &'a Counters>) -
         },
         balance: totals.balance(),
         work,
+        latency: latency(&times),
         by_worker: Vec::new(),
+    }
+}
+
+fn latency(times: &Times) -> report::Latency {
+    let bounds = BOUNDS_NS.into_iter().map(Some).chain([None]);
+    let ranges = bounds.zip(times.buckets);
+    report::Latency {
+        sampled: times.count(),
+        sum_ns: times.sum_ns,
+        p50_ns: times.quantile_ns(500),
+        p99_ns: times.quantile_ns(990),
+        ranges: ranges
+            .map(|(up_to_ns, packets)| report::LatencyRange { up_to_ns, packets })
+            .collect(),
     }
 }
 

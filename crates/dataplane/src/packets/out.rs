@@ -14,6 +14,7 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 
 use crate::counters::Counters;
 use crate::event::Event;
+use crate::latency::Sampler;
 use crate::packets::handoff::{Handed, Peers};
 use crate::packets::late::Late;
 use crate::packets::neighbour::NeighbourQueue;
@@ -39,6 +40,8 @@ pub(crate) struct Out {
     pub(crate) batch: Option<Box<Batch>>,
     /// What records packets, while somebody captures.
     pub(crate) taps: Option<Box<Taps>>,
+    /// Measures how long packets are here.
+    pub(crate) sampler: Sampler,
 }
 
 impl Out {
@@ -51,7 +54,8 @@ impl Out {
     ) -> Out {
         let ports = Ports::new();
         let (late, peers, batch, taps) = (Late::new(), None, None, None);
-        Out { counters, pool, ports, reports, neighbours, late, peers, batch, taps }
+        let sampler = Sampler::default();
+        Out { counters, pool, ports, reports, neighbours, late, peers, batch, taps, sampler }
     }
 
     /// Ends a packet by dropping it.
@@ -68,6 +72,7 @@ impl Out {
         if let Some(taps) = &mut self.taps {
             taps.ended(&packet, outcome);
         }
+        self.sampler.ended(&packet);
         self.counters.count(outcome, 1);
         self.pool.put_packet(packet);
     }
@@ -150,26 +155,32 @@ impl Out {
 
     /// Sends what is queued for a port.
     pub(crate) fn transmit(&mut self, slot: usize) {
-        if self.taps.is_some() {
-            return self.transmit_tapped(slot);
+        if self.taps.is_some() || self.sampler.is_waiting() {
+            return self.transmit_watched(slot);
         }
         let sent = self.ports.transmit(slot, &mut self.pool);
         self.count_sent(sent);
     }
 
-    /// [`Out::transmit`], with a record of what is sent.
+    /// [`Out::transmit`], with a record of what is sent, or with a look for the packet that is measured.
     #[cold]
     #[inline(never)]
-    fn transmit_tapped(&mut self, slot: usize) {
+    fn transmit_watched(&mut self, slot: usize) {
         let place = self.ports.get_mut(slot);
         let of_port = place.as_ref().map_or((0, false), |p| (p.ifindex, p.kind.is_linux()));
         let queue = place.map(|place| place.queue.as_slice()).unwrap_or_default();
+        let came_ns = self.sampler.leaving(queue);
         let frames = self.taps.as_mut().map(|taps| taps.leaving(queue, of_port.1));
         let sent = self.ports.transmit(slot, &mut self.pool);
         if let (Some(taps), Some(frames)) = (&mut self.taps, frames) {
             // Which of them the device refused it does not say.
             let taken = (sent.sent + sent.refused) as usize;
             taps.left(&frames, of_port, (taken, sent.reason()));
+        }
+        // One that the device refused has not left, and which those are it does not say.
+        if let Some(came_ns) = came_ns.filter(|_| sent.refused + sent.left == 0) {
+            let ns = self.reports.clock_ns().saturating_sub(came_ns);
+            self.counters.latency.observe(ns);
         }
         self.count_sent(sent);
     }

@@ -33,6 +33,11 @@ impl Reports {
         Reports { events, shared, unsent: ArrayVec::new(), own_asked: ArrayVec::new() }
     }
 
+    /// The monotonic clock of all workers, read now.
+    pub(crate) fn clock_ns(&self) -> u64 {
+        self.shared.now().ns
+    }
+
     /// Reports of another thread to the same control thread.
     pub(crate) fn sibling(&self) -> Reports {
         Reports::new(self.events.clone(), Arc::clone(&self.shared))

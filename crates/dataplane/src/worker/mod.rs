@@ -454,6 +454,7 @@ impl Path {
             return Source::default();
         }
         out.counters.received.add(burst.len() as u64);
+        out.sampler.arrived(burst, || out.reports.clock_ns());
         let mac = self.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
         // All zeros: Linux has told none.
         Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]) }

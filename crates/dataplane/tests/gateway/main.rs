@@ -19,6 +19,7 @@ mod hostile;
 mod icmp_errors;
 mod ipcomp;
 mod kinds;
+mod latency;
 mod layers;
 mod leave;
 mod model;

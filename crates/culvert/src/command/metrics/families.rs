@@ -8,6 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::latency;
 use crate::command::collect::Seen;
 use crate::report::{Policy, Port, Sa, Stats, Status, Worker};
 
@@ -153,6 +154,7 @@ fn of_stats(to: &mut Families<'_>, stats: &Stats) {
         "Packets that a worker handed over to another",
         of_worker(|s| s.handed_over),
     );
+    latency::register(to.0, stats);
 }
 
 fn of_ports(to: &mut Families<'_>, ports: &[Port]) {

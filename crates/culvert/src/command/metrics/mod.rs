@@ -5,6 +5,7 @@
 //! before it reads a byte from anybody.
 
 mod families;
+mod latency;
 mod serve;
 
 use std::error::Error;
