@@ -124,7 +124,8 @@ install: ## binary, preload library, manual pages, units, default configuration
 	install -d $(DESTDIR)$(SYSCONFDIR)/apparmor.d
 	sed 's|@BINDIR@|$(BINDIR)|g' packaging/apparmor/culvert > $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
 	chmod 0644 $(DESTDIR)$(SYSCONFDIR)/apparmor.d/culvert
-	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md docs/web.md $(DESTDIR)$(DOCDIR)/
+	install -m 0644 docs/configuration.md docs/failures.md docs/beside-the-kernel.md docs/capture.md docs/web.md docs/security.md \
+	    $(DESTDIR)$(DOCDIR)/
 	install -m 0644 packaging/wireshark/culvert $(DESTDIR)$(DOCDIR)/wireshark-extcap
 	install -m 0644 packaging/prometheus/alerts.yml packaging/prometheus/dashboard.json \
 	    $(DESTDIR)$(DOCDIR)/
@@ -149,7 +150,7 @@ uninstall: ## remove what install put there; the configuration stays
 	    $(DESTDIR)$(UNITDIR)/culvert-metrics.service $(DESTDIR)$(UNITDIR)/culvert-web.service \
 	    $(DESTDIR)$(DOCDIR)/configuration.md $(DESTDIR)$(DOCDIR)/failures.md $(DESTDIR)$(DOCDIR)/beside-the-kernel.md \
 	    $(DESTDIR)$(DOCDIR)/capture.md $(DESTDIR)$(DOCDIR)/wireshark-extcap \
-	    $(DESTDIR)$(DOCDIR)/web.md $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
+	    $(DESTDIR)$(DOCDIR)/web.md $(DESTDIR)$(DOCDIR)/security.md $(DESTDIR)$(DOCDIR)/alerts.yml $(DESTDIR)$(DOCDIR)/dashboard.json \
 	    $(DESTDIR)$(COMPDIR)/bash-completion/completions/culvert \
 	    $(DESTDIR)$(COMPDIR)/zsh/site-functions/_culvert \
 	    $(DESTDIR)$(COMPDIR)/fish/vendor_completions.d/culvert.fish \

@@ -1,8 +1,11 @@
 //! Per-interface settings below `/proc/sys/net`.
+//!
+//! In a container `/proc/sys` is read-only, and no runtime lets anything be mounted there. The environment's
+//! `CULVERT_PROC_SYS` names a folder where `net` of it is mounted to be written; settings are read there too.
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::model::Family;
@@ -34,12 +37,16 @@ pub fn set_interface_setting(
     fs::write(&path, format!("{value}\n")).map_err(|source| Error::Setting { path, source })
 }
 
+fn proc_sys() -> PathBuf {
+    std::env::var_os("CULVERT_PROC_SYS").map_or_else(|| "/proc/sys".into(), PathBuf::from)
+}
+
 fn path_of(family: Family, interface: &str, name: &str) -> Result<PathBuf, Error> {
     let family = match family {
         Family::V4 => "ipv4",
         Family::V6 => "ipv6",
     };
-    let path = Path::new("/proc/sys/net").join(family).join("conf").join(interface).join(name);
+    let path = proc_sys().join("net").join(family).join("conf").join(interface).join(name);
     // Both are single names: nothing else below /proc is reached.
     let is_name = |s: &str| !s.is_empty() && s != "." && s != ".." && !s.contains(['/', '\0']);
     if is_name(interface) && is_name(name) {

@@ -67,7 +67,7 @@ pub enum StartError {
     #[error("{0}")]
     Tun(#[from] io::TunError),
     /// Linux's tables.
-    #[error("{0}")]
+    #[error("{0}{hint}", hint = mirror_hint(.0))]
     Mirror(#[from] mirror::Error),
     /// The guard.
     #[error("{0}")]
@@ -103,6 +103,19 @@ fn system_hint(error: &std::io::Error) -> &'static str {
         std::io::ErrorKind::OutOfMemory | std::io::ErrorKind::WouldBlock => {
             "\n  memory or threads are short: see `ulimit -v` and `ulimit -u`, and the control \
              group's memory.max and pids.max"
+        }
+        _ => "",
+    }
+}
+
+/// Where Linux's settings cannot be written at all.
+fn mirror_hint(error: &mirror::Error) -> &'static str {
+    match error {
+        mirror::Error::Setting { source, .. }
+            if source.kind() == std::io::ErrorKind::ReadOnlyFilesystem =>
+        {
+            "\n  a container: mount /proc/sys/net at another place too, to be written, and name the \
+             folder that it is in by CULVERT_PROC_SYS"
         }
         _ => "",
     }
