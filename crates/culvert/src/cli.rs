@@ -122,7 +122,9 @@ pub enum Command {
     Events(EventsArgs),
     /// Rates of ports, workers, SAs, policies and drops, live.
     ///
-    /// Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for scripts.
+    /// SAs are listed by what ends first, with the share of their soft and hard limits that is used, of whichever of time,
+    /// bytes and packets is nearest. Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for
+    /// scripts; with --json each limit has its share.
     #[command(after_help = top::KEYS)]
     Top(TopArgs),
     /// What the daemon counts, for Prometheus (OpenMetrics).

@@ -79,6 +79,14 @@ def test_once_tells_the_rates(network):
     [shown] = [s for s in net.gwa.daemon.json("sa") if s["spi"] == sa["spi"]]
     assert 3000 < shown["until_rekey"]["s"] <= 3600 < shown["until_expiry"]["s"] <= 3960, shown
     assert 3000 < sa["rekey"] <= 3600, sa
+    # A second or two of them is used, and the other SA ends within a second of it.
+    assert 3000 < sa["ends"] <= 3960 and 0 < sa["hard"] < sa["soft"] < 0.1, sa
+    assert sa["limits"] == {
+        "soft": {"time": sa["soft"], "bytes": None, "packets": None},
+        "hard": {"time": sa["hard"], "bytes": None, "packets": None},
+    }
+    ends = [sa["ends"] for sa in told["sas"]]
+    assert ends == sorted(ends), told["sas"]
     assert sum(worker["encrypted"] for worker in told["workers"]) > 0.5 * RATE, told
     text = net.gwa.daemon.culvert("top", "--once", "--interval", "0.2").stdout
     assert "PORT" in text and "WORKER" in text and "SPI" in text and "\x1b" not in text, text
@@ -93,12 +101,12 @@ def test_a_terminal_of_80_by_24(network):
     top.wait(f"culvert {net.gwa.daemon.name}", "2 SAs", "WORKER", "nothing was dropped")
     [out] = [sa for sa in net.gwa.daemon.json("sa") if sa["src"] == t.WAN_A4]
     top.press("2")
-    top.wait(out["spi"])
+    top.wait(out["spi"], "REKEY", "SOFT", "HARD", "*ENDS")
     top.press(f"/{out['spi']}\r")
     top.wait(f'only "{out["spi"]}"')
     assert top.lines()[6].startswith(out["spi"]), top.lines()
     top.press("\r")
-    top.wait("sequence", "rekey in", "expires in", "policies that ask for it")
+    top.wait("sequence", "rekey in", "expires in", "time [-", "policies that ask for it")
     top.press("3/fwd\r")
     top.wait('only "fwd"')
     assert not any(" out " in line for line in top.lines()[5:]), top.lines()

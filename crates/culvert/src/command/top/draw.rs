@@ -8,7 +8,8 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
-use super::sample::Pair;
+use super::limits::{Shares, bar};
+use super::sample::{Pair, SA_REFUSED};
 use super::sheet::Sheet;
 use super::state::{Page, State};
 use crate::command::collect::Seen;
@@ -95,26 +96,24 @@ fn table(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, state: Option<&State>
         };
         return frame.render_widget(Paragraph::new(text), area);
     }
+    let columns = columns(sheet, area.width.into());
     let is_right = |column: usize| sheet.head.get(column).is_some_and(|h| h.starts_with('>'));
     let cell = |column: usize, text: String| {
         let side = if is_right(column) { Alignment::Right } else { Alignment::Left };
         Line::from(text).alignment(side)
     };
-    let heads = sheet.head.iter().enumerate().map(|(column, head)| {
-        let is_sorted = state.is_some_and(|state| state.column == column);
+    let heads = columns.iter().map(|(column, _)| {
+        let is_sorted = state.is_some_and(|state| state.column == *column);
         let mark = if is_sorted { "*" } else { "" };
-        cell(column, format!("{mark}{}", head.trim_start_matches('>')))
+        let head = sheet.head.get(*column).map_or("", |head| head.trim_start_matches('>'));
+        cell(*column, format!("{mark}{head}"))
     });
-    let width = |column: usize| {
-        let head = sheet.head.get(column).map_or(0, |head| head.trim_start_matches('>').len() + 1);
-        let cells = sheet.rows.iter().filter_map(|row| row.get(column));
-        let widest = cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0);
-        Constraint::Length(head.max(widest) as u16)
-    };
     let rows = sheet.rows.iter().map(|row| {
-        Row::new(row.iter().enumerate().map(|(column, c)| cell(column, c.text.clone())))
+        let text = |column: usize| row.get(column).map_or_else(String::new, |c| c.text.clone());
+        Row::new(columns.iter().map(|(column, _)| cell(*column, text(*column))).collect::<Vec<_>>())
     });
-    let widths: Vec<Constraint> = (0..sheet.head.len()).map(width).collect();
+    let widths: Vec<Constraint> =
+        columns.iter().map(|(_, width)| Constraint::Length(*width as u16)).collect();
     let table = Table::new(rows, widths)
         .header(Row::new(heads).style(BOLD))
         .column_spacing(1)
@@ -124,16 +123,37 @@ fn table(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, state: Option<&State>
     frame.render_stateful_widget(table, area, &mut chosen);
 }
 
+/// The columns that are shown, each with its width: those that can be spared only where there is room.
+fn columns(sheet: &Sheet, room: usize) -> Vec<(usize, usize)> {
+    let width = |column: usize| {
+        let head = sheet.head.get(column).map_or(0, |head| head.trim_start_matches('>').len() + 1);
+        let cells = sheet.rows.iter().filter_map(|row| row.get(column));
+        head.max(cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0))
+    };
+    let mut columns: Vec<_> = (0..sheet.head.len()).map(|column| (column, width(column))).collect();
+    for spare in sheet.spare {
+        let all: usize = columns.iter().map(|(_, width)| width + 1).sum();
+        if all <= room + 1 {
+            break;
+        }
+        columns.retain(|(column, _)| column != spare);
+    }
+    columns
+}
+
 /// All of the chosen line, and what belongs to it.
 fn opened(seen: &Seen, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
     let Some(row) = sheet.rows.get(state.line.min(sheet.rows.len().saturating_sub(1))) else {
         return vec![Line::from("it has gone; Esc goes back")];
     };
     let first = row.first().map_or("", |cell| cell.text.as_str());
+    // What follows has the rest in full.
+    let count = if state.page == Page::Sas { SA_REFUSED } else { row.len() };
     let mut lines: Vec<Line<'static>> = sheet
         .head
         .iter()
         .zip(row)
+        .take(count)
         .map(|(head, cell)| {
             Line::from(format!("{:<12} {}", head.trim_start_matches('>').to_lowercase(), cell.text))
         })
@@ -184,22 +204,24 @@ fn of_sa(sa: &Sa) -> Vec<Line<'static>> {
         ),
     ];
     lines.push(format!("age          {}", span(sa.age_s)));
-    lines.extend(left("rekey in", &sa.until_rekey));
-    lines.extend(left("expires in", &sa.until_expiry));
+    lines.extend(limits("rekey in", &sa.until_rekey, &Shares::soft(sa)));
+    lines.extend(limits("expires in", &sa.until_expiry, &Shares::hard(sa)));
     lines.extend(sa.inner_mtu.map(|mtu| format!("inner mtu    {mtu}")));
     lines.extend(sa.why.as_ref().map(|why| format!("kernel       {why}")));
     lines.into_iter().map(Line::from).collect()
 }
 
-/// What is left of limits, if there are any.
-fn left(name: &str, left: &Left) -> Option<String> {
+/// What is left of limits, and how much is used, if there are any.
+fn limits(name: &str, left: &Left, shares: &Shares) -> Option<String> {
     let parts = [
         left.s.map(span),
-        left.packets.map(|packets| format!("{} packets", si(packets))),
         left.bytes.map(|bytes| format!("{} bytes", si(bytes))),
+        left.packets.map(|packets| format!("{} packets", si(packets))),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("{name:<12} {}", parts.join(", or ")))
+    let used = shares.all().into_iter().filter_map(|(what, share)| Some((what, share?)));
+    let used: Vec<String> = used.map(|(what, share)| format!("{what} {}", bar(share))).collect();
+    (!parts.is_empty()).then(|| format!("{name:<12} {}  {}", parts.join(", or "), used.join("  ")))
 }
 
 #[cfg(test)]
@@ -240,7 +262,7 @@ mod tests {
             assert!(has(&overview, text), "{text}: {overview:#?}");
         }
         let sas = screen((80, 24), &[KeyCode::Char('2')]);
-        assert!(has(&sas, "0x00001001") && has(&sas, "*PPS"), "{sas:#?}");
+        assert!(has(&sas, "0x00001001") && has(&sas, "*ENDS"), "{sas:#?}");
         let policies = screen((80, 24), &[KeyCode::Char('3')]);
         assert!(has(&policies, "10.1.0.0/24") && has(&policies, "protect"), "{policies:#?}");
     }
@@ -254,6 +276,28 @@ mod tests {
         );
         let policy = screen((80, 24), &[KeyCode::Char('3'), KeyCode::Enter]);
         assert!(has(&policy, "tunnel 192.0.2.1 - 192.0.2.2 reqid 7"), "{policy:#?}");
+    }
+
+    #[test]
+    fn columns_that_can_be_spared_make_room_for_limits() {
+        let wide = screen((120, 24), &[KeyCode::Char('2')]);
+        assert!(has(&wide, "REQID") && has(&wide, "REFUSED"), "{wide:#?}");
+        let narrow = screen((80, 24), &[KeyCode::Char('2')]);
+        assert!(!has(&narrow, "REQID"), "{narrow:#?}");
+        for head in ["SPI", "PPS", "REKEY", "SOFT", "HARD", "*ENDS"] {
+            assert!(has(&narrow, head), "{head}: {narrow:#?}");
+        }
+    }
+
+    #[test]
+    fn bars_show_what_is_used() {
+        let left = Left { s: Some(25), packets: Some(0), bytes: None };
+        let sa = Sa { age_s: 75, until_rekey: left, ..Sa::default() };
+        let lines: Vec<String> = of_sa(&sa).iter().map(ToString::to_string).collect();
+        let bars =
+            "rekey in     25s, or 0 packets  time [#######---]  75%  packets [##########] 100%";
+        assert!(lines.iter().any(|line| line == bars), "{lines:#?}");
+        assert!(!lines.iter().any(|line| line.starts_with("expires")), "no hard limit");
     }
 
     #[test]

@@ -3,12 +3,14 @@
 //! | file | what it has |
 //! | --- | --- |
 //! | `sample` | two looks at the daemon, and the rates between them |
+//! | `limits` | how much of its limits an SA has used |
 //! | `sheet` | rows of cells, sorted and filtered |
 //! | `state` | what is looked at, and what keys do to it |
 //! | `draw` | the picture on a terminal |
 //! | `once` | the same as text or JSON |
 
 mod draw;
+mod limits;
 mod once;
 mod sample;
 mod sheet;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use outcome::DropReason;
 
+use super::limits::{Shares, due};
 use super::sheet::{Cell, Sheet};
 use crate::command::collect::Seen;
 use crate::report::{Policy, Port, Sa};
@@ -117,7 +118,7 @@ impl<'l> Pair<'l> {
         Sheet::new("workers", &head, rows)
     }
 
-    /// SAs, none if there are too many to list.
+    /// SAs, what ends first first; none if there are too many to list.
     pub fn sas(&self) -> Sheet {
         let key = |sa: &Sa| (sa.spi.clone(), sa.dst.clone(), sa.protocol.clone());
         let old = index(self.before.seen.sas.as_deref().unwrap_or_default(), key);
@@ -133,11 +134,20 @@ impl<'l> Pair<'l> {
                 Cell::packets(rate(|sa| sa.packets)),
                 Cell::bits(rate(|sa| sa.bytes)),
                 Cell::packets(rate(|sa| sa.late_drops + sa.duplicate_drops + sa.integrity_drops)),
-                rekey(sa, rate(|sa| sa.packets), rate(|sa| sa.bytes)),
+                Cell::due(due(&sa.until_rekey, rate(|sa| sa.packets), rate(|sa| sa.bytes))),
+                Cell::share(Shares::soft(sa).most()),
+                Cell::share(Shares::hard(sa).most()),
+                Cell::due(due(&sa.until_expiry, rate(|sa| sa.packets), rate(|sa| sa.bytes))),
             ]
         });
-        let head = ["SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY"];
-        Sheet::new("SAs", &head, rows)
+        let head = [
+            "SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY",
+            ">SOFT", ">HARD", ">ENDS",
+        ];
+        let mut sheet = Sheet { spare: &[3, SA_REFUSED], ..Sheet::new("SAs", &head, rows) };
+        sheet.sort(8, false);
+        sheet.sort(SA_ENDS, false);
+        sheet
     }
 
     /// Policies, none if there are too many to list.
@@ -178,15 +188,11 @@ impl<'l> Pair<'l> {
     }
 }
 
-/// When its soft limit is reached, by time or at the rates of now by volume, whatever comes first.
-fn rekey(sa: &Sa, packets: f64, bytes: f64) -> Cell {
-    let left = sa.until_rekey;
-    let at_rate = |left: Option<u64>, rate: f64| {
-        left.filter(|_| rate > 0.0).map(|left| (left as f64 / rate) as u64)
-    };
-    let first = [left.s, at_rate(left.packets, packets), at_rate(left.bytes, bytes)];
-    first.into_iter().flatten().min().map_or(Cell::text("-"), Cell::age)
-}
+/// The column of SAs after which nothing is that an open one does not have in full.
+pub const SA_REFUSED: usize = 7;
+
+/// The column of SAs that tells when they end.
+pub const SA_ENDS: usize = 11;
 
 fn index<T, K: std::hash::Hash + Eq>(all: &[T], key: impl Fn(&T) -> K) -> HashMap<K, &T> {
     all.iter().map(|one| (key(one), one)).collect()
@@ -274,6 +280,29 @@ pub mod tests {
         assert_eq!(shown(&now), "1m30s", "nothing is carried: bytes are never reached");
         now.seen.sas.as_mut().expect("listed")[0].until_rekey.packets = Some(5000);
         assert_eq!(shown(&now), "5s");
+    }
+
+    #[test]
+    fn what_ends_first_is_first_and_says_how_much_is_used() {
+        let (before, mut now) = looks();
+        let sas = now.seen.sas.as_mut().expect("listed");
+        let with = |spi: &str, s: Option<u64>| Sa {
+            spi: spi.into(),
+            age_s: 90,
+            until_rekey: Left { s: Some(10), ..Left::default() },
+            until_expiry: Left { s, ..Left::default() },
+            ..Sa::default()
+        };
+        *sas = vec![with("never", None), with("late", Some(910)), with("soon", Some(30))];
+        let sheet = Pair::new(&before, &now).sas();
+        let cells = |column: usize| -> Vec<&str> {
+            sheet.rows.iter().map(|row| row[column].text.as_str()).collect()
+        };
+        assert_eq!(cells(0), ["soon", "late", "never"]);
+        assert_eq!(cells(9), ["90%"; 3]);
+        assert_eq!(cells(10), ["75%", "9%", "-"]);
+        assert_eq!(cells(SA_ENDS), ["30s", "15m10s", "-"]);
+        assert_eq!(sheet.head[SA_ENDS], ">ENDS");
     }
 
     #[test]

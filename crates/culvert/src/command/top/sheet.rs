@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::limits::percent;
 use crate::table::{rate, si, span};
 
 /// A cell: what is shown, and what it is sorted by.
@@ -10,12 +11,14 @@ pub struct Cell {
     /// What is shown.
     pub text: String,
     value: Option<f64>,
+    /// The least comes first.
+    is_least_first: bool,
 }
 
 impl Cell {
     /// A text.
     pub fn text(text: &str) -> Cell {
-        Cell { text: text.into(), value: None }
+        Cell { text: text.into(), value: None, is_least_first: false }
     }
 
     /// A count.
@@ -23,12 +26,13 @@ impl Cell {
         Cell {
             text: if count < 1_000_000 { count.to_string() } else { si(count) },
             value: Some(count as f64),
+            ..Cell::text("")
         }
     }
 
     /// Packets a second.
     pub fn packets(per_second: f64) -> Cell {
-        Cell { text: rate(per_second), value: Some(per_second) }
+        Cell { text: rate(per_second), value: Some(per_second), ..Cell::text("") }
     }
 
     /// Bits a second, of bytes a second.
@@ -36,16 +40,27 @@ impl Cell {
         Cell::packets(bytes_per_second * 8.0)
     }
 
-    /// A time span, in seconds.
-    pub fn age(seconds: u64) -> Cell {
-        Cell { text: span(seconds), value: Some(seconds as f64) }
+    /// In how many seconds something is due, if it ever is; the soonest comes first.
+    pub fn due(seconds: Option<u64>) -> Cell {
+        let Some(seconds) = seconds else { return Cell::text("-") };
+        Cell { text: span(seconds), value: Some(seconds as f64), is_least_first: true }
+    }
+
+    /// A share, from 0 to 1, of something that there may not be.
+    pub fn share(share: Option<f64>) -> Cell {
+        let Some(share) = share else { return Cell::text("-") };
+        Cell { text: percent(share), value: Some(share), ..Cell::text("") }
     }
 
     fn compare(&self, other: &Cell) -> Ordering {
         match (self.value, other.value) {
+            (Some(a), Some(b)) if self.is_least_first => a.total_cmp(&b),
             // The most first.
             (Some(a), Some(b)) => b.total_cmp(&a),
-            _ => self.text.cmp(&other.text),
+            // What has no value is last.
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => self.text.cmp(&other.text),
         }
     }
 
@@ -64,6 +79,8 @@ pub struct Sheet {
     pub head: Vec<&'static str>,
     /// The rows.
     pub rows: Vec<Vec<Cell>>,
+    /// Columns that are left out first where there is no room.
+    pub spare: &'static [usize],
 }
 
 impl Sheet {
@@ -73,7 +90,7 @@ impl Sheet {
         head: &[&'static str],
         rows: impl IntoIterator<Item = Vec<Cell>>,
     ) -> Sheet {
-        Sheet { title, head: head.to_vec(), rows: rows.into_iter().collect() }
+        Sheet { title, head: head.to_vec(), rows: rows.into_iter().collect(), spare: &[] }
     }
 
     /// Sorts by a column, stably, so that rows that are alike keep their places.
@@ -117,6 +134,19 @@ mod tests {
         assert_eq!(names(&sheet), ["a", "b", "c"]);
         sheet.sort(9, false);
         assert_eq!(names(&sheet), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn the_soonest_is_first_and_what_never_comes_last() {
+        let row = |name: &str, s| vec![Cell::text(name), Cell::due(s)];
+        let rows = [row("never", None), row("late", Some(90)), row("soon", Some(5))];
+        let mut sheet = Sheet::new("test", &["NAME", ">ENDS"], rows);
+        sheet.sort(1, false);
+        assert_eq!(names(&sheet), ["soon", "late", "never"]);
+        sheet.sort(1, true);
+        assert_eq!(names(&sheet), ["never", "late", "soon"]);
+        assert_eq!(Cell::share(Some(0.5)).json(), 0.5);
+        assert_eq!(Cell::share(None).json(), "-");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::sample::Pair;
+use super::sample::{Pair, SA_ENDS};
 use super::sheet::Sheet;
 
 /// A page of the view.
@@ -74,10 +74,10 @@ impl Default for State {
 
 impl State {
     fn of(page: Page) -> State {
-        // What is busy first.
+        // What ends or is busy first.
         let column = match page {
             Page::Overview => 0,
-            Page::Sas => 5,
+            Page::Sas => SA_ENDS,
             Page::Policies => 6,
             Page::Drops => 1,
         };
@@ -172,7 +172,7 @@ mod tests {
                 '<' => KeyCode::Esc,
                 letter => KeyCode::Char(letter),
             };
-            state.press(code.into(), 10, 3);
+            state.press(code.into(), 12, 3);
         }
         state
     }
@@ -206,8 +206,9 @@ mod tests {
 
     #[test]
     fn sorting_goes_round_the_columns() {
-        assert_eq!(pressed("2").column, 5);
-        assert_eq!(pressed("2sssss").column, 0);
+        assert_eq!(pressed("2").column, SA_ENDS);
+        assert_eq!(pressed("2s").column, 0);
+        assert_eq!(pressed("3").column, 6);
         assert!(pressed("2r").reversed);
     }
 }
