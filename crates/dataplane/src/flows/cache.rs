@@ -39,9 +39,13 @@ pub(crate) struct Ingress {
     pub(crate) ifindex: u32,
     /// The packets' mark, 0 without one.
     pub(crate) mark: u32,
-    /// The SA that they were decrypted by, as a word; 0 for none.
+    /// The SA that they were decrypted by, as a word; 0 for none. The uppermost bit is the other way round where
+    /// they are another worker's, handed over to the home of their SA.
     via: u64,
 }
+
+/// The words of all SAs have this bit: there are not so many of them that one has not.
+const OWN: u64 = 1 << 63;
 
 impl Ingress {
     /// By an Ethernet port.
@@ -62,16 +66,24 @@ impl Ingress {
         Ingress { ifindex, mark: 0, via: sa.word().get() }
     }
 
+    /// The same packets as another worker's: where a policy has SAs for each (RFC 9611) their flow has another
+    /// plan than if they were this worker's.
+    pub(crate) const fn of_other(self) -> Ingress {
+        let via = if self.is_decrypted() { self.via & !OWN } else { OWN };
+        Ingress { via, ..self }
+    }
+
     /// The SA that they were decrypted by.
     #[inline(always)]
     pub(crate) fn via(self) -> Option<SaHandle> {
-        NonZero::new(self.via).and_then(SaHandle::from_word)
+        let word = NonZero::new(self.via & !OWN)?;
+        SaHandle::from_word(word | OWN)
     }
 
     /// Whether they were decrypted.
     #[inline(always)]
     pub(crate) const fn is_decrypted(self) -> bool {
-        self.via != 0
+        self.via & !OWN != 0
     }
 }
 
@@ -289,6 +301,24 @@ impl FlowCache {
             *t = tag;
             *old = Some(entry);
             *old_stamps = stamps;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_another_worker_come_in_differently_by_the_same_sa() {
+        let sa = NonZero::new(u64::MAX << 34 | 7).and_then(SaHandle::from_word);
+        let ways = [Ingress::of_port(3), sa.map_or(Ingress::default(), |sa| Ingress::of_sa(3, sa))];
+        for (own, via) in ways.into_iter().zip([None, sa]) {
+            let other = own.of_other();
+            assert_ne!(own, other);
+            assert_eq!(other, other.of_other(), "handed on");
+            assert_eq!([own.via(), other.via()], [via; 2]);
+            assert_eq!([own.is_decrypted(), other.is_decrypted()], [via.is_some(); 2]);
         }
     }
 }

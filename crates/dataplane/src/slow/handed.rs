@@ -51,7 +51,7 @@ impl Slow {
             let mut meta = Meta::default();
             match path.meta_of_packet(packet, &mut meta) {
                 Ok(()) => {
-                    meta.enter(*ingress, *has_flow);
+                    meta.enter(ingress.of_other(), *has_flow);
                     outers.iter().for_each(|outers| meta.set_outers(outers.clone()));
                 }
                 Err(reason) => meta.end = Some(reason.into()),

@@ -121,6 +121,33 @@ fn each_worker_s_packets_leave_by_its_own_sa_as_soon_as_it_is_there() {
     assert_eq!(spis_of(&mut a, 3), [[spi(Some(0))], [FOR_ALL], [spi(Some(2))]]);
 }
 
+/// The sender of a flow may be moved to another CPU, and with it the flow to another worker.
+#[test]
+fn a_flow_that_comes_by_another_worker_takes_that_one_s_sa() {
+    let mut a = gateway(2, true);
+    add_sa(&mut a, None);
+    let spi_by = |a: &mut Gateway, worker: usize| {
+        put(a, worker, 1);
+        a.run();
+        let carried = a.wan_out();
+        assert_eq!(carried.len(), 1);
+        u32::from_be_bytes(carried[0][20..24].try_into().unwrap())
+    };
+    // Worker 1 is the home of the one for all.
+    assert_eq!(spi_by(&mut a, 1), FOR_ALL);
+    add_sa(&mut a, Some(1));
+    for _ in 0..3 {
+        assert_eq!(spi_by(&mut a, 1), spi(Some(1)));
+        assert_eq!(spi_by(&mut a, 0), FOR_ALL);
+    }
+    assert_eq!(sa(&a, None).home().at(), 1);
+    add_sa(&mut a, Some(0));
+    for _ in 0..2 {
+        assert_eq!([1, 0].map(|worker| spi_by(&mut a, worker)), [1, 0].map(|cpu| spi(Some(cpu))));
+    }
+    assert_eq!(a.drops(), vec![]);
+}
+
 #[test]
 fn without_the_flag_nobody_is_asked() {
     let mut a = gateway(2, false);
