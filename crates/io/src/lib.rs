@@ -36,7 +36,7 @@ pub mod xsk;
 pub use counters::{PortCounters, PortStats};
 pub use memory::{MemoryHandle, MemoryPort};
 pub use port::{Port, PortError};
-pub use tun::{Tun, TunConfig, TunError};
+pub use tun::{QueueChoice, Tun, TunConfig, TunError};
 
 pub use umem::{
     Accounting, BURST_LEN, Burst, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM,

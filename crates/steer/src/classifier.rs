@@ -75,7 +75,8 @@ fn program<'o>(object: &'o mut Ebpf, name: &str) -> Result<&'o mut SchedClassifi
     program.try_into().map_err(|error: ProgramError| chain(&error))
 }
 
-fn load_error(interface: &str, reason: &str) -> SteerError {
+/// A program could not be loaded.
+pub(crate) fn load_error(interface: &str, reason: &str) -> SteerError {
     SteerError::Load {
         interface: interface.to_owned(),
         hint: load_hint(reason),

@@ -17,6 +17,7 @@
 //! | [`back`] | [`GiveBack`]: the program on the private interface, by which packets go back to theirs |
 //! | [`marks`] | [`SendMarks`]: the program on the private interface that tells the marks of packets |
 //! | [`detour`] | [`Detour`]: the program on the private interface that leads packets past a daemon that hangs |
+//! | [`sender`] | [`SenderCpu`]: the program by which the private interface chooses a queue by the sender's CPU |
 //! | [`config`] | how to load and attach; prefixes and ports |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
@@ -44,7 +45,7 @@
 //!
 //! # Threads
 //!
-//! [`Steer`], [`GiveBack`], [`SendMarks`] and [`Detour`] are the control thread's. Loading takes as long as the verifier does
+//! [`Steer`], [`GiveBack`], [`SendMarks`], [`Detour`] and [`SenderCpu`] are the control thread's. Loading takes as long as the verifier does
 //! and may be done on threads of its own ([`Loader`]). Tables take effect frame by frame, at once;
 //! there is no change of several entries that frames see as one.
 //!
@@ -76,6 +77,7 @@ mod error;
 pub mod loader;
 mod maps;
 pub mod marks;
+pub mod sender;
 mod table;
 pub mod verdict;
 
@@ -85,6 +87,7 @@ pub use detour::Detour;
 pub use error::SteerError;
 pub use loader::{Loader, Steer};
 pub use marks::SendMarks;
+pub use sender::SenderCpu;
 pub use verdict::{Stats, Verdict};
 
 /// The compiled program. Aligned, because the ELF parser reads it in place.
@@ -101,3 +104,6 @@ static MARKS_OBJECT: &Aligned<[u8]> =
 
 static DETOUR_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/detour.bpf.o")));
+
+static SENDER_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/sender.bpf.o")));

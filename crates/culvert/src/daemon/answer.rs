@@ -62,6 +62,7 @@ impl Daemon {
         warnings.extend(self.early_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
         warnings.extend(self.past_daemon.warnings());
+        warnings.extend(self.by_sender.warnings().cloned());
         if !self.config.guard.enabled && !self.source.is_beside_kernel() {
             warnings
                 .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());

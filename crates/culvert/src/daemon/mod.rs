@@ -6,6 +6,7 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod answer;
+mod by_sender;
 mod capture;
 mod clock;
 mod confinement;
@@ -65,6 +66,7 @@ use tracing::{error, warn};
 use wire::Headers;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use self::by_sender::BySender;
 use self::capture::{Slots, Traces};
 use self::confinement::Confinement;
 use self::control::Control;
@@ -139,6 +141,8 @@ struct Daemon {
     _send_marks: Option<SendMarks>,
     /// Leads what Linux sends past this daemon while it hangs, where Linux can carry on.
     past_daemon: PastDaemon,
+    /// Gives what Linux sends to the worker of its CPU, where a policy has SAs for each.
+    by_sender: BySender,
     /// Reports of packets that a packet filter may drop, and why there are none though they were asked for.
     early: Option<Early>,
     early_trouble: Option<String>,
@@ -618,6 +622,7 @@ impl Daemon {
             };
             self.shortfalls.follow(index, new.as_deref());
             let (before, after) = configs(&old, &new);
+            self.by_sender.follow_policy(before, after);
             self.paths_anew |= self.tunnels.follow_policy(before, after);
             steps.push((old, new));
         }

@@ -32,6 +32,7 @@ use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
 
+use super::by_sender::BySender;
 use super::capture::{Slots, Traces};
 use super::confinement::Confinement;
 use super::control::Control;
@@ -195,6 +196,7 @@ impl Daemon {
         let tuns = Tun::open_queues(&tun_config(&config), plan.workers.len())?;
         let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
         let private_counters = tuns.iter().map(io::Port::counters).collect();
+        let by_sender = BySender::new(&config.tun.interface, tuns.first());
         let send_marks = SendMarks::load_and_attach(&config.tun.interface);
         if let Err(error) = &send_marks {
             warn!("{error}; packets that Linux marks, and a policy protects, are blocked");
@@ -295,6 +297,7 @@ impl Daemon {
             way_back,
             _send_marks: send_marks.ok(),
             past_daemon,
+            by_sender,
             early,
             early_trouble,
             tunnels,

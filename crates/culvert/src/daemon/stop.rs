@@ -19,6 +19,7 @@ impl Daemon {
     /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
     pub(super) fn give_up(&mut self) {
         self.ports.detach();
+        self.by_sender.close();
         self.workers.stop();
     }
 
@@ -65,6 +66,7 @@ impl Daemon {
         if let Some(early) = self.early.take() {
             early.tear_down();
         }
+        self.by_sender.close();
         self.workers.stop();
         self.tell_drops();
         if self.is_guarded()

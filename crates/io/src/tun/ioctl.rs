@@ -5,7 +5,7 @@
 use core::ffi::{c_int, c_short, c_uint};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 /// Opens the device from which interfaces are made.
@@ -64,6 +64,14 @@ pub(super) fn set_offloads(tun: &File, offloads: c_uint) -> io::Result<()> {
     // SAFETY: TUNSETOFFLOAD takes its argument by value.
     let result =
         unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) };
+    done(result)
+}
+
+/// Has a BPF program choose the queue of what the kernel sends; none: the kernel chooses.
+pub(super) fn set_steering(tun: &File, program: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let fd: c_int = program.map_or(-1, |program| program.as_raw_fd());
+    // SAFETY: TUNSETSTEERINGEBPF takes a pointer to an int, which it reads.
+    let result = unsafe { libc::ioctl(tun.as_raw_fd(), libc::TUNSETSTEERINGEBPF, &raw const fd) };
     done(result)
 }
 

@@ -19,13 +19,15 @@
 //! [`Tun::open_queues`] makes an interface of several queues (`IFF_MULTI_QUEUE`), each a port of its own for
 //! one worker. Linux puts a packet into the queue on which packets of its flow were written last, else
 //! into one by the flow's hash: all packets of a flow in one direction come by one queue, as long as one worker
-//! writes those of the other direction. A queue that is dropped gives its flows to the others.
+//! writes those of the other direction. A queue that is dropped gives its flows to the others. A program may
+//! choose in Linux's place ([`QueueChoice`]).
 //!
 //! Each opening makes a new interface, or fails. One of the same name that is there already, of whichever
 //! number of queues, belongs to a daemon that runs or was set up by hand (`ip tuntap add`): then the error says
 //! so, and nothing of it is changed.
 
 pub mod back;
+mod choice;
 pub mod coalesce;
 mod ioctl;
 mod layout;
@@ -45,6 +47,7 @@ use wire::ethernet::EtherType;
 use crate::counters::PortCounters;
 use crate::port::{Port, PortError};
 use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
+pub use choice::QueueChoice;
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
@@ -207,6 +210,15 @@ impl Tun {
             let (name, call) = (self.name.clone(), "SIOCSIFFLAGS");
             TunError { name, call, hint: hint(call, &source), source }
         })
+    }
+
+    /// What chooses the queue of what Linux sends, for all queues of the interface.
+    ///
+    /// # Errors
+    ///
+    /// There is no descriptor left.
+    pub fn choice(&self) -> io::Result<QueueChoice> {
+        QueueChoice::of(&self.file)
     }
 
     /// The interface's name.
