@@ -25,13 +25,13 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
     package scenarios hdl-full cosim-full scenarios-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite \
+.PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
     dpdk-suite interop charon6 package-test web-test $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
 	@echo
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1|\2/p' Makefile | column -t -s '|'
 	@echo
 	@echo "Single jobs: $(CHECKS)"
 	@echo "One scenario: make scenarios ONLY=ikev2-psk"
@@ -65,6 +65,11 @@ strongswan-suite: build ## strongSwan's own scenarios; ONLY=ikev2/net2net-psk SA
 	@scripts/fetch-strongswan-suite
 	@PYTHONPATH=tests $(PYTHON) -m strongswan $(ONLY) \
 	    $(if $(filter 1 yes true,$(SAMPLE)),--sample) $(if $(JOBS),--jobs $(JOBS))
+
+strongswan-suite6: $(if $(CULVERT),,build) ## strongSwan 6's own scenarios of SAs per CPU, in a guest, after make kernel VERSION=7.2
+	@scripts/fetch-charon6
+	@scripts/fetch-strongswan-suite6
+	@CULVERT_KERNEL=$(or $(KERNEL),build/kernel/linux-7.2) PYTHONPATH=tests $(PYTHON) -m strongswan --charon6 $(ONLY)
 
 dpdk-suite: $(if $(CULVERT),,build) ## the packet tests of DPDK's gateway; ONLY=trs_ipv6opts
 	@scripts/fetch-dpdk-suite

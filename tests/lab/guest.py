@@ -72,13 +72,14 @@ class Guest(Host):
     `run`, `spawn`, `ip`, `sysctl`, `address` and `route` act inside the guest.
     """
 
-    def __init__(self, lab, name, kernel=None, memory_mb=512):
+    def __init__(self, lab, name, kernel=None, memory_mb=512, processors=1):
         self.box = lab.host(name)
         super().__init__(lab, name, self.box.ns)
         self.etc = lab.tmp / f"{name}-etc"
         self.etc.mkdir()
         self.kernel = Path(kernel).resolve() if kernel else kernel_image()
         self.memory_mb = memory_mb
+        self.processors = processors
         self.process = None
         #: Commands and their results; one folder per boot.
         self.folder = None
@@ -108,6 +109,8 @@ class Guest(Host):
             f"uml_dir={self.folder}/", f"init={INIT}",
             f"SHARED={self.lab.tmp}", f"AGENT={self.folder.name}", f"NAMES={','.join(interfaces)}",
             *([f"MODULES={modules}"] if modules else []),
+            # More than one are there only with this way of system calls (6.19).
+            *([f"ncpus={self.processors}", "seccomp=on"] if self.processors > 1 else []),
             # A raw socket on the interface: the queue as long as the driver has it.
             *(f"vec{n}:transport=raw,ifname={name},depth=64,gro=0"
               for n, name in enumerate(interfaces)),

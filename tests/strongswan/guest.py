@@ -49,7 +49,7 @@ name = "{name}"
 
 # A few packets at a time, and many daemons on one machine.
 [worker]
-frames = 8192
+{cpus}frames = 8192
 flows = 1024
 
 # Some scenarios are about 3DES and MD5.
@@ -70,6 +70,10 @@ class Guest:
         self.host, self.name = host, host.name
         self.scenario, self.common = scenario, common
         self.folder = Path(folder)
+        #: None: those of the machine that all run on.
+        self.processors = None
+        if common.is_charon6:
+            self.processors = network.processors(scenario.suite.testing / "config/kvm", self.name)
         self.etc, self.log = self.folder / "etc", self.folder / "log"
         self.pid = None
         self.culvert = None
@@ -84,6 +88,8 @@ class Guest:
         for folder in (self.etc, self.log, self.folder / "dev", self.folder / "var"):
             folder.mkdir(parents=True)
         self._write_etc()
+        if self.processors:
+            (self.folder / "online").write_text(f"0-{self.processors - 1}\n")
         self._syslog = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._syslog.bind(str(self.folder / "syslog"))
         (self.folder / "syslog").chmod(0o666)
@@ -97,7 +103,9 @@ class Guest:
             self.name, self.folder, self.common.local, self.common.ipsec, www,
         )  # fmt: skip
         process.wait_output("booted")
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        # Not every kernel has a list of them in /proc.
+        found = self.host.run("pgrep", "--parent", process.pid, check=False).stdout
+        children = found.split()
         if len(children) != 1:
             raise LabError(f"{self.name}: no first process")
         self.pid = int(children[0])
@@ -154,7 +162,9 @@ class Guest:
 
     def start_culvert(self):
         """Starts culvert on all of the guest's interfaces and waits until it is ready."""
-        text = _CONFIG.format(name=self.name)
+        # As a kernel with ESP works on each processor.
+        cpus = f"cpus = {list(range(self.processors))}\n" if self.processors else ""
+        text = _CONFIG.format(name=self.name, cpus=cpus)
         text += "".join(_PORT.format(interface=name) for name in self.interfaces)
         text += configuration_of(self.scenario.name)
         (self.etc / "culvert").mkdir(exist_ok=True)

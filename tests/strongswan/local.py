@@ -8,6 +8,7 @@ that are used and not installed. Both are seen only inside the guests.
 import shutil
 from pathlib import Path
 
+from lab import charon6
 from lab.base import LabError
 from lab.planes import ROOT, culvert_binary
 
@@ -15,20 +16,22 @@ from lab.planes import ROOT, culvert_binary
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _GUEST = Path(__file__).resolve().parent / "guest"
-_STAND_INS = ("add-tunnel.sh", "ip.sh", "ipsec.sh", "systemctl.sh", "ifup.py")
+_STAND_INS = ("add-tunnel.sh", "ip.sh", "ipsec.sh", "set-cpu-affinity.sh", "systemctl.sh", "ifup.py")
 
 
 class Common:
     """The shared folders, under `folder`."""
 
-    def __init__(self, suite, folder, open_filters=False):
+    def __init__(self, suite, folder, open_filters=False, is_charon6=False):
         self.suite, self.folder = suite, Path(folder)
         #: The default policies of the suite's packet filters are "accept": to see what else fails.
         self.open_filters = open_filters
+        #: The IKE daemon is strongSwan 6, and hosts have as many processors as the suite says.
+        self.is_charon6 = is_charon6
         self.local = self.folder / "local"
         self.ipsec = self.folder / "ipsec"
         self.debian = suite.folder / "debian"
-        self.www = suite.folder / "www"
+        self.www = (suite.folder / "www").resolve()
 
     def make(self):
         for name in ("bin", "sbin", "lib/suite", "libexec", "share"):
@@ -52,12 +55,16 @@ class Common:
         shutil.copy(Path(__file__).with_name("network.py"), self.local / "lib/suite")
         # The suite's configurations name strongSwan's default installation folders.
         (self.local / "libexec/ipsec").symlink_to("/usr/lib/ipsec")
-        (self.local / "sbin/swanctl").symlink_to("/usr/sbin/swanctl")
+        if not self.is_charon6:
+            (self.local / "sbin/swanctl").symlink_to("/usr/sbin/swanctl")
         # Debian's leads through /etc/alternatives, and guests have an /etc of their own.
         traceroute = shutil.which("traceroute")
         if traceroute:
             (self.local / "sbin/traceroute").symlink_to(Path(traceroute).resolve())
         shutil.copytree(self.debian, self.local / "lib/debian", symlinks=True)
+        if self.is_charon6:
+            self._charon6()
+            return self
         shutil.copytree("/usr/lib/ipsec", self.ipsec, symlinks=True)
         shutil.copytree(
             self.debian / "usr/lib/ipsec", self.ipsec, symlinks=True, dirs_exist_ok=True
@@ -68,6 +75,13 @@ class Common:
             shutil.copy(_GUEST / "xfrmi.sh", xfrmi)
             xfrmi.chmod(0o755)
         return self
+
+    def _charon6(self):
+        """strongSwan 6's folder in the place of the machine's, and its programs before the machine's."""
+        (self.local / "lib/suite/charon6").write_text(f"{charon6.FOLDER}\n")
+        for name in ("charon-systemd", "swanctl"):
+            shutil.copy(_GUEST / "charon6.sh", self.local / "sbin" / name)
+        shutil.copytree(charon6.FOLDER / "usr/lib/ipsec", self.ipsec, symlinks=True)
 
     def _program(self, file, where):
         target = self.local / where / file.name.removesuffix(".sh").removesuffix(".py")
@@ -93,5 +107,5 @@ class Common:
         )
 
 
-def suite_folder():
-    return ROOT / "build" / "strongswan-suite"
+def suite_folder(is_charon6=False):
+    return ROOT / "build" / ("strongswan-suite6" if is_charon6 else "strongswan-suite")

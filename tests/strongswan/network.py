@@ -66,6 +66,11 @@ def cables(kvm, host):
     return sorted(found)
 
 
+def processors(kvm, host):
+    """How many processors a host has, from its machine's definition."""
+    return int(ElementTree.parse(kvm / f"{host}.xml").getroot().findtext("vcpu"))
+
+
 def switch_addresses(kvm):
     """The switches' own addresses, by network."""
     found = {}

@@ -3,7 +3,7 @@
 #
 #   boot.sh NAME FOLDER LOCAL IPSEC WWW
 #
-# FOLDER holds its etc, log and syslog socket; LOCAL becomes /usr/local, IPSEC /usr/lib/ipsec. All
+# FOLDER holds its etc, log and syslog socket, and which processors it has, if not all; LOCAL becomes /usr/local, IPSEC /usr/lib/ipsec. All
 # else of the machine can be read and not written.
 set -eu
 name=$1 folder=$2 local=$3 ipsec=$4 www=$5
@@ -26,6 +26,9 @@ ln -s /proc/self/fd/2 "$folder/dev/stderr"
 touch "$folder/dev/log"
 mount --bind "$folder/syslog" "$folder/dev/log"
 mount --rbind "$folder/dev" /dev
+
+# How many processors programs see.
+[ ! -e "$folder/online" ] || mount --bind "$folder/online" /sys/devices/system/cpu/online
 
 mount --bind "$local" /usr/local
 mount --bind "$ipsec" /usr/lib/ipsec

@@ -16,13 +16,13 @@ done
 running() { [ -s "$pid_file" ] && kill -0 "$(cat "$pid_file")" 2>/dev/null; }
 
 load() {
-    /usr/sbin/swanctl --load-all --noprompt 2>&1 | logger -p daemon.info -t swanctl
+    swanctl --load-all --noprompt 2>&1 | logger -p daemon.info -t swanctl
 }
 
 start() {
     running && return 0
     rm -f /run/charon.vici
-    set -- /usr/sbin/charon-systemd
+    set -- "$(command -v charon-systemd)"
     [ ! -S "/run/culvert/$name/xfrm.sock" ] ||
         set -- /usr/local/bin/culvert exec --name "$name" -- "$@"
     setsid "$@" </dev/null >>/var/log/charon.out 2>&1 &
@@ -51,7 +51,7 @@ case $verb:${unit%.service} in
     start:strongswan) start ;;
     stop:strongswan) stop ;;
     restart:strongswan) stop; start ;;
-    reload:strongswan) /usr/sbin/swanctl --reload; load ;;
+    reload:strongswan) swanctl --reload; load ;;
     kill:strongswan) running && kill -s "${number#SIG}" "$(cat "$pid_file")" ;;
     start:apache2 | stop:apache2) /usr/local/libexec/web "$verb" ;;
     daemon-reload:) ;;
