@@ -45,16 +45,7 @@ const GENERIC: &str =
 const SLOW: &str = "the program runs in the stack, and each packet costs several times as much";
 const HALF: &str = "ethtool -L IFACE combined HALF; then: systemctl restart culvert (tunnels stay)";
 
-const FAULTS: [Fault; 11] = [
-    Fault {
-        driver: "ice",
-        kernels: (FIRST, (6, 11)),
-        how: &[ZeroCopy],
-        seen: "sockets that are opened or closed under load make the card hang",
-        why: "transmit queues are taken for stuck, the reset meets freed rings, and the card does not come back",
-        next: GENERIC,
-        source: "https://github.com/intel/ethernet-linux-ice/issues/61",
-    },
+const FAULTS: [Fault; 9] = [
     Fault {
         driver: "ice",
         kernels: (FIRST, NONE_YET),
@@ -129,15 +120,6 @@ const FAULTS: [Fault; 11] = [
         why: SLOW,
         next: HALF,
         source: "https://github.com/firezone/firezone/pull/8538",
-    },
-    Fault {
-        driver: "ixgbe",
-        kernels: (FIRST, (5, 16)),
-        how: &[Generic],
-        seen: "there is no native XDP with more than 63 processors",
-        why: SLOW,
-        next: "Linux 5.16 or later; or boot with nr_cpus=63",
-        source: "https://github.com/cilium/cilium/issues/14648",
     },
     Fault {
         driver: "virtio_net",
@@ -219,8 +201,7 @@ mod tests {
         let zero = Some("native, zero-copy");
         // Driver, kernel, mode, and words of each finding.
         let rows: &[(&str, &str, Option<&str>, &[&str])] = &[
-            ("ice", "6.1.0-18-amd64", zero, &["make the card hang", "corrupt"]),
-            ("ice", "6.11.0", zero, &["corrupt"]),
+            ("ice", "6.1.0-18-amd64", zero, &["corrupt"]),
             ("ice", "6.1.0", Some("native, copy"), &[]),
             ("i40e", "5.10.0", Some("native, copy"), &["before 5.19"]),
             ("i40e", "5.19.0", zero, &[]),
@@ -231,8 +212,6 @@ mod tests {
             ("ena", "6.1.0", Some("generic, copy"), &["half"]),
             ("gve", "6.1.0", Some("generic, copy"), &["half"]),
             ("gve", "6.1.0", zero, &["crash"]),
-            ("ixgbe", "5.10.0", Some("generic, copy"), &["63 processors"]),
-            ("ixgbe", "6.1.0", Some("generic, copy"), &[]),
             ("virtio_net", "6.1.0", Some("generic, copy"), &["merged"]),
             ("virtio_net", "6.1.0", zero, &[]),
             // Before the start, what it may come to.
