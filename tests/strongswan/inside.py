@@ -57,6 +57,8 @@ def run(args):
             time.sleep(0.2)
         status = process.stop() if process.alive() else process.wait()
         guest.stop()
+        if args.list:
+            return status
         shutil.rmtree(args.logs, ignore_errors=True)
         for source, target in ((logs, args.logs), (result, args.json)):
             os.makedirs(target.parent, exist_ok=True)
@@ -64,4 +66,5 @@ def run(args):
                 shutil.copytree(source, target)
             elif source.exists():
                 shutil.copy(source, target)
+        print(f"brought out of the guest: {args.logs}, {args.json}")
         return status
