@@ -1,6 +1,5 @@
 """packaging/apparmor/culvert: AppArmor's parser takes it, and it says what the unit of systemd says."""
 
-import configparser
 import re
 import shutil
 import subprocess
@@ -15,14 +14,6 @@ PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 def fixture_profile():
     text = (PACKAGING / "apparmor" / "culvert").read_text().replace("@BINDIR@", "/usr/bin")
     return re.sub(r"^\s*#.*\n", "", text, flags=re.M)
-
-
-@pytest.fixture(name="unit")
-def fixture_unit():
-    parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str
-    parser.read(PACKAGING / "culvert.service")
-    return parser["Service"]
 
 
 def parse(path):

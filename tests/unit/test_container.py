@@ -1,6 +1,5 @@
 """packaging/container against the unit of systemd: the same program, with the same privileges."""
 
-import configparser
 import json
 import re
 from pathlib import Path
@@ -8,16 +7,6 @@ from pathlib import Path
 import pytest
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
-
-
-@pytest.fixture(name="unit")
-def fixture_unit():
-    """What [Service] of culvert.service says."""
-    parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str
-    # One key may come again; the last one counts here, and none of those that are asked for does.
-    parser.read(PACKAGING / "culvert.service")
-    return parser["Service"]
 
 
 @pytest.fixture(name="service")

@@ -1,6 +1,5 @@
 """packaging/kubernetes against the unit of systemd and the container's recipe: the same program, with the same privileges."""
 
-import configparser
 import re
 from pathlib import Path
 
@@ -11,14 +10,6 @@ PACKAGING = ROOT / "packaging"
 
 #: What a container may write of the host, and where it lies in the container.
 WRITTEN = {"run": ("/run/culvert", "/run/culvert"), "sys-net": ("/proc/sys/net", "/host/proc/sys/net")}
-
-
-@pytest.fixture(name="unit")
-def fixture_unit():
-    parser = configparser.RawConfigParser(strict=False)
-    parser.optionxform = str
-    parser.read(PACKAGING / "culvert.service")
-    return parser["Service"]
 
 
 @pytest.fixture(name="objects")
