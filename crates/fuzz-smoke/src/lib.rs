@@ -30,6 +30,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_forward", run: forward::fuzz::exercise },
     Target { name: "fuzz_ipcomp", run: esp::fuzz::ipcomp },
     Target { name: "fuzz_journal", run: journal },
+    Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },
+    Target { name: "fuzz_memif_rings", run: memif::fuzz::rings },
     Target { name: "fuzz_mirror", run: mirror },
     Target { name: "fuzz_reassembly", run: forward::fuzz::reassemble },
     Target { name: "fuzz_segment", run: io::tun::segment::fuzz },

@@ -96,6 +96,20 @@ pub(super) fn set_mtu(name: &str, mtu: u32) -> io::Result<()> {
     done(result)
 }
 
+/// Sets an Ethernet interface's address.
+pub(super) fn set_mac(name: &str, mac: [u8; 6]) -> io::Result<()> {
+    let mut request = request(name);
+    let mut addr = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
+    for (to, from) in addr.sa_data.iter_mut().zip(mac) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_hwaddr = addr;
+    let socket = control_socket()?;
+    // SAFETY: SIOCSIFHWADDR takes a pointer to an ifreq, which it reads.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFHWADDR, &raw mut request) };
+    done(result)
+}
+
 /// Sets an interface up.
 pub(super) fn set_up(name: &str) -> io::Result<()> {
     let mut request = request(name);

@@ -33,6 +33,7 @@ mod ioctl;
 mod layout;
 pub mod mark;
 pub mod segment;
+mod tap;
 pub mod vnet;
 
 use std::fs::File;
@@ -50,6 +51,7 @@ use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
 pub use choice::QueueChoice;
 use coalesce::{Plan, Run};
 use segment::{Limits, Segmenter};
+pub use tap::{Tap, TapConfig};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
 
 /// What interface to make.
