@@ -51,7 +51,8 @@ impl Departed {
         self.order.push_back((now, spi));
     }
 
-    /// What a new SA has from one that went; `None` if there was none with its SPI and keys.
+    /// What a new SA has from one that went; `None` if there was none with its SPI and keys, or if it comes at the same
+    /// place: then its owner has added it anew, and the kernel begins with the state that it was given.
     pub fn take(&mut self, new: &LearntSa) -> Option<Inherited> {
         let (_, old, _) = self.by_spi.get(&new.id.spi)?;
         let (Ok((config, keys)), Ok((old_config, old_keys))) = (&new.carried, &old.carried) else {
@@ -60,7 +61,10 @@ impl Departed {
         let is_same = new.id.protocol == old.id.protocol
             && config.params.suite == old_config.params.suite
             && keys == old_keys;
-        let (_, _, mut inherited) = is_same.then(|| self.by_spi.remove(&new.id.spi)).flatten()?;
+        let is_moved = (new.id, new.src, new.if_id) != (old.id, old.src, old.if_id)
+            || config.params.encap != old_config.params.encap;
+        let (_, _, mut inherited) =
+            (is_same && is_moved).then(|| self.by_spi.remove(&new.id.spi)).flatten()?;
         // One that was added anew counts from zero.
         if new.numbers.counters.packets < inherited.told_packets {
             inherited.untold = Counters::default();
@@ -89,6 +93,8 @@ impl Departed {
 
 #[cfg(test)]
 mod tests {
+    use esp::UdpEncap;
+
     use super::super::testing::{HERE, THERE, sa};
     use super::*;
 
@@ -123,6 +129,18 @@ mod tests {
     fn one_that_counts_from_zero_inherits_no_counters() {
         let before = departed(10, Instant::now()).take(&moved(0)).expect("the same SA");
         assert_eq!((before.replay.edge, before.untold), (7, Counters::default()));
+    }
+
+    #[test]
+    fn one_that_is_added_anew_inherits_nothing() {
+        let mut departed = departed(0, Instant::now());
+        assert!(departed.take(&sa(9, (THERE, HERE), 1)).is_none());
+        // Behind a NAT now.
+        let mut encapsulated = sa(9, (THERE, HERE), 1);
+        if let Ok((config, _)) = &mut encapsulated.carried {
+            config.params.encap = Some(UdpEncap { src_port: 4500, dst_port: 4500 });
+        }
+        assert!(departed.take(&encapsulated).is_some());
     }
 
     #[test]
