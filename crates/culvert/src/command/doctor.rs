@@ -5,6 +5,7 @@
 //! applied. Then pure functions judge the [`facts::Facts`], one file for each area. With `--fix`
 //! what is safe to do is done ([`fix`], [`mend`]), and everything is looked at again.
 
+mod apparmor;
 mod beside;
 mod drivers;
 mod expiry;
@@ -12,8 +13,7 @@ mod facts;
 mod finding;
 mod fix;
 mod gather;
-mod huge;
-mod hugepages;
+mod huge_pages;
 mod instance;
 mod machine;
 mod mend;
@@ -68,12 +68,13 @@ pub fn run(
 fn examine(facts: &Facts) -> Vec<Finding> {
     let checks = [
         machine::check,
-        hugepages::check,
+        huge_pages::check,
         ports::check,
         drivers::check,
         network::check,
         orphans::check,
         instance::check,
+        apparmor::check,
         paths::check,
         expiry::check,
         policies::check,

@@ -1,10 +1,7 @@
 //! Checks of the programs around culvert, of a running daemon, and of what a dead one left.
 
-use std::path::Path;
-
-use super::facts::{AppArmor, Confinement, Facts, Running, Standing};
-use super::finding::{Finding, Outcome};
-use super::gather::APPARMOR_DIR;
+use super::facts::{Facts, Running, Standing};
+use super::finding::Finding;
 use crate::paths;
 use crate::table::span;
 
@@ -15,7 +12,6 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     if !facts.is_beside_kernel() {
         findings.push(preload(facts));
         findings.extend(ike(facts));
-        findings.push(apparmor(facts));
     }
     findings.extend(daemon(facts));
     findings.push(guard(facts));
@@ -83,53 +79,6 @@ fn ike(facts: &Facts) -> Vec<Finding> {
         _ => format!("{} runs with culvert{version}", served.join(", ")),
     };
     vec![Finding::ok(check, seen)]
-}
-
-/// What a profile does that does not know of culvert, where it is not known whether it is enforced.
-const UNAWARE: &str = "unless it only complains, it forbids the preload library or culvert's socket: the IKE \
-     daemon runs without the library, past culvert, or does not reach culvert";
-
-fn apparmor(facts: &Facts) -> Finding {
-    let check = "apparmor";
-    let profile = match &facts.programs.apparmor {
-        AppArmor::Off => return Finding::ok(check, "AppArmor is off"),
-        AppArmor::Unconfined => return Finding::ok(check, "no profile for the IKE daemon"),
-        AppArmor::Aware => return Finding::ok(check, "the IKE daemon's profile knows of culvert"),
-        AppArmor::Unaware(profile) => profile,
-    };
-    let library = facts.programs.preload.as_deref();
-    let library = library.unwrap_or(Path::new("/usr/local/lib/culvert/libculvert_preload.so"));
-    let (result, how, why) = match facts.programs.confinement {
-        Confinement::Enforce => (
-            Outcome::Problem,
-            ", and is enforced",
-            "charon starts without the library, on the kernel's own IPsec: culvert sees none of its SAs",
-        ),
-        Confinement::Complain => (
-            Outcome::Warning,
-            ", and only complains",
-            "its denials are logged now; enforced, charon would start without the library, on the kernel's \
-             own IPsec",
-        ),
-        Confinement::NotLoaded => (
-            Outcome::Warning,
-            ", and is not loaded",
-            "once it is, with the next boot, charon starts without the library, on the kernel's own IPsec",
-        ),
-        Confinement::Unknown => (Outcome::Warning, "", UNAWARE),
-    };
-    let finding = Finding::warning(
-        check,
-        format!("{APPARMOR_DIR}/{profile} does not know of culvert{how}"),
-        why,
-        format!(
-            "add the lines \"{} mr,\" and \"{} rw,\" to {APPARMOR_DIR}/local/{profile}, then: \
-             apparmor_parser -r {APPARMOR_DIR}/{profile}",
-            library.display(),
-            paths::xfrm_socket("*").display()
-        ),
-    );
-    Finding { result, ..finding }
 }
 
 fn daemon(facts: &Facts) -> Vec<Finding> {
@@ -327,17 +276,13 @@ fn guard(facts: &Facts) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::super::facts::{IkeProcess, healthy, healthy_daemon};
+    use super::super::finding::Outcome;
     use super::super::rows::{Row, assert_rows};
     use super::*;
 
     fn daemon_of(facts: &mut Facts) -> &mut Running {
         let daemon = facts.instance.daemon.get_or_insert_with(|| Ok(healthy_daemon()));
         daemon.as_mut().unwrap()
-    }
-
-    fn unaware(facts: &mut Facts, confinement: Confinement) {
-        facts.programs.apparmor = AppArmor::Unaware("usr.sbin.charon-systemd".into());
-        facts.programs.confinement = confinement;
     }
 
     fn process(socket: Option<&str>) -> IkeProcess {
@@ -355,16 +300,6 @@ mod tests {
             assert_eq!(found.result, Outcome::Warning, "{found:?}");
             assert!(found.seen.contains("/run/culvert/gwa"), "{found:?}");
         }
-    }
-
-    #[test]
-    fn apparmor_is_told_of_a_library_that_is_not_installed_yet() {
-        let mut facts = healthy();
-        facts.programs.apparmor = AppArmor::Unaware("usr.lib.ipsec.charon".into());
-        facts.programs.preload = Err("not found".into());
-        let next = apparmor(&facts).next.unwrap();
-        assert!(next.contains("\"/usr/local/lib/culvert/libculvert_preload.so mr,\""), "{next}");
-        assert!(next.contains("to /etc/apparmor.d/local/usr.lib.ipsec.charon"), "{next}");
     }
 
     #[test]
@@ -397,45 +332,6 @@ mod tests {
                 "ike",
                 Fine,
                 &["/usr/sbin/charon-systemd, strongSwan"],
-            ),
-            (|f| f.programs.apparmor = AppArmor::Off, "apparmor", Fine, &["AppArmor is off"]),
-            (
-                |f| f.programs.apparmor = AppArmor::Unconfined,
-                "apparmor",
-                Fine,
-                &["no profile for the IKE daemon"],
-            ),
-            (
-                |f| unaware(f, Confinement::NotLoaded),
-                "apparmor",
-                Warning,
-                &["not loaded", "once it is"],
-            ),
-            (
-                |f| unaware(f, Confinement::Complain),
-                "apparmor",
-                Warning,
-                &["only complains", "logged"],
-            ),
-            (
-                |f| unaware(f, Confinement::Unknown),
-                "apparmor",
-                Warning,
-                &["unless it only complains"],
-            ),
-            (
-                |f| unaware(f, Confinement::Enforce),
-                "apparmor",
-                Problem,
-                &[
-                    "/etc/apparmor.d/usr.sbin.charon-systemd",
-                    "is enforced",
-                    "without the library",
-                    "/usr/lib/culvert/libculvert_preload.so mr,",
-                    "/run/culvert/*/xfrm.sock rw,",
-                    "/etc/apparmor.d/local/usr.sbin.charon-systemd",
-                    "apparmor_parser -r",
-                ],
             ),
             (|f| f.instance.saved = true, "daemon", Fine, &["none runs", "next start"]),
             (|f| f.instance.daemon = Some(Err("late".into())), "daemon", Problem, &["journalctl"]),

@@ -4,6 +4,10 @@
 //! without being attached, the guard's rules are handed to `nft --check`. Whether the kernel has
 //! ESP is read from its symbols rather than tried, because a trial would load a module.
 
+mod apparmor;
+mod denials;
+mod huge_pages;
+
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -19,10 +23,10 @@ use steer::{Steer, SteerConfig};
 use xfrm::KernelSad;
 
 use super::facts::{
-    AppArmor, Configuration, Confinement, Facts, Failed, Instance, KernelEsp, Machine, Network,
-    PortFacts, Programs, Running, Standing, Trial, Waited, XdpProgram,
+    Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts, Programs,
+    Running, Standing, Trial, Waited, XdpProgram,
 };
-use super::{huge, policies, processes};
+use super::{policies, processes};
 use crate::client::{self, ClientError};
 use crate::command::exec;
 use crate::config::{Config, PortConfig, TunConfig};
@@ -71,7 +75,7 @@ fn machine(tun: &str) -> Machine {
         nft: check_nft(tun),
         kernel_esp: kernel_esp(),
         kernel_sas: KernelSad::open().map(|sad| sad.count()).map_err(|e| text(&e)),
-        huge_pages: huge::look(),
+        huge_pages: huge_pages::look(),
         ipsec_mb: ipsec_mb::IpsecMbProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
         openssl: engine_openssl::OpensslProvider::new().map(|p| describe(&p)).map_err(|e| text(&e)),
     }
@@ -225,83 +229,12 @@ fn programs() -> Programs {
     let ike = processes::IKE_DAEMONS.into_iter().find_map(processes::find);
     Programs {
         preload: exec::find_library(named.as_deref()).map_err(|e| e.to_string()),
-        apparmor: apparmor(ike.as_deref()),
-        confinement: confinement(ike.as_deref()),
+        apparmor: apparmor::of_ike(ike.as_deref()),
+        confinement: apparmor::confinement(ike.as_deref()),
+        denials: denials::look(),
         ike,
         swanctl,
         running: processes::ike_processes(),
-    }
-}
-
-/// Where AppArmor's profiles are; what operators add to them lies in `local` below.
-pub const APPARMOR_DIR: &str = "/etc/apparmor.d";
-
-fn apparmor(ike: Option<&Path>) -> AppArmor {
-    let Some(profile) = ike.and_then(profile_name) else {
-        return AppArmor::Unconfined;
-    };
-    let read = |path: &Path| fs::read_to_string(path).ok();
-    let dir = Path::new(APPARMOR_DIR);
-    apparmor_of(
-        read(Path::new("/sys/module/apparmor/parameters/enabled")).as_deref(),
-        read(&dir.join(&profile)).as_deref(),
-        read(&dir.join("local").join(&profile)).as_deref(),
-        profile,
-    )
-}
-
-/// Where the kernel lists the profiles that are loaded.
-const PROFILES: &str = "/sys/kernel/security/apparmor/profiles";
-
-fn confinement(ike: Option<&Path>) -> Confinement {
-    match (ike, fs::read_to_string(PROFILES)) {
-        (Some(ike), Ok(profiles)) => confinement_in(&profiles, ike),
-        _ => Confinement::Unknown,
-    }
-}
-
-/// By lines as `/usr/sbin/charon-systemd (enforce)`. Profiles have the program's path as their name, or the last part of it.
-fn confinement_in(profiles: &str, program: &Path) -> Confinement {
-    let path = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    let is_its = |name: &str| Path::new(name) == path || path.file_name() == Some(name.as_ref());
-    let found = profiles.lines().find_map(|line| {
-        let (name, mode) = line.rsplit_once(" (")?;
-        is_its(name).then_some(mode.trim_end_matches(')'))
-    });
-    match found {
-        None => Confinement::NotLoaded,
-        Some("complain") => Confinement::Complain,
-        Some(_) => Confinement::Enforce,
-    }
-}
-
-/// Profiles are called as distributions do: `/usr/lib/ipsec/charon` is `usr.lib.ipsec.charon`.
-fn profile_name(program: &Path) -> Option<String> {
-    // `/sbin` may be a link to `/usr/sbin`.
-    let path = program.canonicalize().unwrap_or_else(|_| program.to_owned());
-    Some(path.to_str()?.strip_prefix('/')?.replace('/', "."))
-}
-
-/// By the module's parameter and the texts of the profile and its addition, where they are.
-fn apparmor_of(
-    enabled: Option<&str>,
-    profile: Option<&str>,
-    local: Option<&str>,
-    name: String,
-) -> AppArmor {
-    let Some("Y") = enabled.map(str::trim) else {
-        return AppArmor::Off;
-    };
-    let Some(profile) = profile else {
-        return AppArmor::Unconfined;
-    };
-    let lines = profile.lines().chain(local.unwrap_or_default().lines());
-    // `#include` is no comment.
-    let counts = |line: &str| !line.starts_with('#') || line.starts_with("#include");
-    if lines.map(str::trim_start).any(|line| counts(line) && line.contains("culvert")) {
-        AppArmor::Aware
-    } else {
-        AppArmor::Unaware(name)
     }
 }
 
@@ -373,58 +306,6 @@ mod tests {
         assert_eq!(esp_in(absent, modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", modules), KernelEsp::Loadable);
         assert_eq!(esp_in("", "kernel/net/ipv4/esp4_offload.ko:\n"), KernelEsp::Unknown);
-    }
-
-    #[test]
-    fn apparmor_by_its_files() {
-        let (rule, comment) = ("  /run/culvert/*/xfrm.sock rw,\n", "# culvert, some day\n");
-        let profile = "profile {\n  #include <local/charon>\n}\n";
-        let unaware = AppArmor::Unaware("charon".into());
-        // The module's parameter, profile, addition.
-        let rows = [
-            (None, Some(profile), None, AppArmor::Off),
-            (Some("N\n"), Some(profile), None, AppArmor::Off),
-            (Some("Y\n"), None, None, AppArmor::Unconfined),
-            (Some("Y\n"), None, Some(rule), AppArmor::Unconfined),
-            (Some("Y\n"), Some(profile), None, unaware.clone()),
-            (Some("Y\n"), Some(profile), Some(""), unaware.clone()),
-            (Some("Y\n"), Some(profile), Some(comment), unaware),
-            (Some("Y\n"), Some(profile), Some(rule), AppArmor::Aware),
-            (Some("Y\n"), Some(profile), Some("#include <culvert>\n"), AppArmor::Aware),
-            (Some("Y\n"), Some(rule), None, AppArmor::Aware),
-        ];
-        for (i, (enabled, profile, local, expected)) in rows.into_iter().enumerate() {
-            assert_eq!(apparmor_of(enabled, profile, local, "charon".into()), expected, "row {i}");
-        }
-        let name = profile_name(Path::new("/no/such-dir/charon"));
-        assert_eq!(name.as_deref(), Some("no.such-dir.charon"));
-    }
-
-    #[test]
-    fn confinement_by_the_kernels_list() {
-        use Confinement::{Complain, Enforce, NotLoaded};
-        let program = Path::new("/no/such-dir/charon");
-        let rows = [
-            ("", NotLoaded),
-            ("/no/such-dir/charon (enforce)\n", Enforce),
-            ("/usr/sbin/tcpdump (enforce)\n/no/such-dir/charon (complain)\n", Complain),
-            ("charon (kill)\n", Enforce),
-            ("charon//null (enforce)\n/no/such-dir/charon-systemd (enforce)\n", NotLoaded),
-        ];
-        for (list, expected) in rows {
-            assert_eq!(confinement_in(list, program), expected, "{list}");
-        }
-    }
-
-    #[test]
-    fn the_addition_that_is_shipped_counts() {
-        let shipped =
-            include_str!("../../../../../packaging/apparmor/local-usr.sbin.charon-systemd");
-        let of = |local| apparmor_of(Some("Y"), Some(""), Some(local), String::new());
-        assert_eq!(of(shipped), AppArmor::Aware);
-        // What the check tells the operator to add is what is shipped.
-        let socket = format!("\n{} rw,\n", paths::xfrm_socket("*").display());
-        assert!(shipped.contains(&socket), "{socket}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use super::facts::HugePages;
+use super::super::facts::HugePages;
 
 /// Those of the size that packet buffers lie on.
 const SET_ASIDE: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";

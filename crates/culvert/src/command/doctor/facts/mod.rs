@@ -1,8 +1,11 @@
 //! What was seen of a machine: plain values, which the checks judge and the tests make up.
 
+mod apparmor;
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+pub use self::apparmor::{AppArmor, Confinement, Denial, PROFILES_DIR};
 use mirror::{Family, Link, Route, Rule};
 use steer::device::Device;
 
@@ -168,34 +171,10 @@ pub struct Programs {
     pub apparmor: AppArmor,
     /// What the kernel does with its denials.
     pub confinement: Confinement,
+    /// What AppArmor has denied culvert or the IKE daemon, or would have.
+    pub denials: Vec<Denial>,
     /// IKE daemons that run in this network namespace.
     pub running: Vec<IkeProcess>,
-}
-
-/// AppArmor's profile of the IKE daemon.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AppArmor {
-    /// The kernel does not have AppArmor, or has it switched off.
-    Off,
-    /// There is no profile for the IKE daemon.
-    Unconfined,
-    /// The profile or its local addition mentions culvert.
-    Aware,
-    /// The profile of this name does not, nor does its local addition.
-    Unaware(String),
-}
-
-/// How the kernel applies the IKE daemon's profile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Confinement {
-    /// The kernel does not tell, as without root.
-    Unknown,
-    /// It is not loaded.
-    NotLoaded,
-    /// Denials are logged, and nothing else.
-    Complain,
-    /// What is denied fails.
-    Enforce,
 }
 
 /// A running IKE daemon.
@@ -345,6 +324,7 @@ pub fn healthy() -> Facts {
             swanctl: Some(("/usr/sbin/swanctl".into(), Some("5.9.8".into()))),
             apparmor: AppArmor::Aware,
             confinement: Confinement::Enforce,
+            denials: Vec::new(),
             running: Vec::new(),
         },
         instance: Instance {

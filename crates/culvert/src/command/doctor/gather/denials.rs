@@ -1,0 +1,156 @@
+//! Looks for what AppArmor has denied: in the kernel's log, or in auditd's where that takes such messages.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+use rustix::fs::OFlags;
+
+use super::super::facts::Denial;
+
+/// Each read gives one message (Documentation/ABI/testing/dev-kmsg).
+const KERNEL_LOG: &str = "/dev/kmsg";
+const AUDIT_LOG: &str = "/var/log/audit/audit.log";
+/// The longest message of the kernel's log, and more.
+const MOST_MESSAGE: usize = 8192;
+/// So much of the end of auditd's log is read.
+const MOST_AUDIT: u64 = 4 << 20;
+
+/// What culvert's daemon was denied, and an IKE daemon in culvert's folders; each once. Nothing where the logs may not
+/// be read.
+pub fn look() -> Vec<Denial> {
+    let (kernel, audit) = (kernel_log().unwrap_or_default(), audit_log().unwrap_or_default());
+    let lines = kernel.lines().chain(audit.lines());
+    let denials: BTreeSet<Denial> = lines.filter_map(denial).filter(is_about_culvert).collect();
+    denials.into_iter().collect()
+}
+
+fn is_about_culvert(denial: &Denial) -> bool {
+    denial.profile.split("//").next() == Some("culvert") || denial.object.contains("/culvert/")
+}
+
+/// All messages that the kernel still has.
+fn kernel_log() -> io::Result<String> {
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut log = OpenOptions::new().read(true).custom_flags(flags).open(KERNEL_LOG)?;
+    let (mut text, mut message) = (String::new(), [0; MOST_MESSAGE]);
+    loop {
+        match log.read(&mut message) {
+            Ok(len) => {
+                text.push_str(&String::from_utf8_lossy(message.get(..len).unwrap_or_default()))
+            }
+            // Messages were overwritten before they were read (EPIPE); the next read goes on behind them.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            // There are no more.
+            Err(_) => return Ok(text),
+        }
+    }
+}
+
+fn audit_log() -> io::Result<String> {
+    let len = fs::metadata(AUDIT_LOG)?.len();
+    let mut log = File::open(AUDIT_LOG)?;
+    log.seek(SeekFrom::Start(len.saturating_sub(MOST_AUDIT)))?;
+    let mut bytes = Vec::new();
+    log.take(MOST_AUDIT).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// By a line as `... apparmor="DENIED" operation="open" profile="culvert" name="/etc/x" ...`.
+fn denial(line: &str) -> Option<Denial> {
+    let was_refused = match field(line, "apparmor")?.as_str() {
+        "DENIED" => true,
+        "ALLOWED" => false,
+        _ => return None,
+    };
+    let object = ["name", "capname", "family"].iter().find_map(|key| field(line, key));
+    Some(Denial {
+        was_refused,
+        profile: field(line, "profile")?,
+        operation: field(line, "operation")?,
+        object: object.unwrap_or_default(),
+    })
+}
+
+/// A field's value. A name with other than plain characters is written in hexadecimal, without quotes.
+fn field(line: &str, key: &str) -> Option<String> {
+    let found = line.match_indices(key).find_map(|(at, _)| {
+        let before = line.get(..at)?;
+        let is_word = before.is_empty() || before.ends_with(' ');
+        is_word.then(|| line.get(at + key.len()..)?.strip_prefix('=')).flatten()
+    })?;
+    if let Some(quoted) = found.strip_prefix('"') {
+        return quoted.split('"').next().map(str::to_owned);
+    }
+    let word = found.split([' ', '\n']).next()?;
+    let bytes: Option<Vec<u8>> = (0..word.len())
+        .step_by(2)
+        .map(|at| u8::from_str_radix(word.get(at..at + 2)?, 16).ok())
+        .collect();
+    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(line: &str) -> Option<(bool, String, String, String)> {
+        denial(line).map(|d| (d.was_refused, d.profile, d.operation, d.object))
+    }
+
+    #[test]
+    fn denials_of_files_capabilities_and_families() {
+        let head = "5,812,1093,-;audit: type=1400 audit(1790000000.1:42): apparmor=";
+        let some = |refused, profile: &str, operation: &str, object: &str| {
+            Some((refused, profile.to_owned(), operation.to_owned(), object.to_owned()))
+        };
+        let rows = [
+            (
+                r#""DENIED" operation="open" class="file" profile="culvert" name="/etc/x" pid=7 comm="culvert""#,
+                some(true, "culvert", "open", "/etc/x"),
+            ),
+            (
+                r#""ALLOWED" operation="capable" profile="culvert" pid=7 capability=21  capname="sys_admin""#,
+                some(false, "culvert", "capable", "sys_admin"),
+            ),
+            (
+                r#""DENIED" operation="create" profile="culvert" pid=7 family="packet" sock_type="raw""#,
+                some(true, "culvert", "create", "packet"),
+            ),
+            // "/a b"
+            (
+                r#""DENIED" operation="open" profile="culvert" name=2F612062 pid=7"#,
+                some(true, "culvert", "open", "/a b"),
+            ),
+            (r#""STATUS" operation="profile_load" profile="unconfined" name="culvert""#, None),
+            (r#""DENIED" operation="open""#, None),
+        ];
+        for (rest, expected) in rows {
+            assert_eq!(seen(&format!("{head}{rest}\n")), expected, "{rest}");
+        }
+        assert_eq!(seen("5,1,2,-;eth0: link up"), None);
+        // What a field's value says is no field.
+        assert_eq!(field(r#"comm="profile=x" profile="y""#, "profile").as_deref(), Some("y"));
+    }
+
+    #[test]
+    fn what_is_not_about_culvert_is_left_out() {
+        let of = |profile: &str, object: &str| Denial {
+            was_refused: true,
+            profile: profile.into(),
+            operation: "open".into(),
+            object: object.into(),
+        };
+        assert!(is_about_culvert(&of("culvert", "/etc/x")));
+        assert!(is_about_culvert(&of("culvert//null-/usr/bin/x", "/etc/x")));
+        assert!(is_about_culvert(&of("/usr/sbin/charon", "/run/culvert/default/xfrm.sock")));
+        assert!(!is_about_culvert(&of("/usr/sbin/charon", "/etc/x")));
+        assert!(!is_about_culvert(&of("culverts", "/etc/x")));
+    }
+
+    #[test]
+    fn looking_ends() {
+        look();
+    }
+}
