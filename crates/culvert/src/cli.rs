@@ -6,8 +6,9 @@ mod engine;
 mod events;
 mod extcap;
 mod filter;
+mod flows;
 mod metrics;
-mod number;
+pub mod number;
 mod top;
 mod trace;
 mod web;
@@ -24,6 +25,7 @@ pub use engine::EngineChoice;
 pub use events::EventsArgs;
 pub use extcap::ExtcapArgs;
 pub use filter::FilterArgs;
+pub use flows::FlowsArgs;
 pub use metrics::MetricsArgs;
 pub use top::TopArgs;
 pub use trace::TraceArgs;
@@ -98,8 +100,8 @@ pub enum Command {
     /// way it goes, and its comments what became of it, its SA, its policy, its interface, and why it was dropped.
     ///
     /// Packets are lost where this command, or who reads from it, is slower than they come: how many is told at
-    /// the end and in the file. While a capture runs, helpers (worker.crypto_cpus) rest. 4 captures and traces
-    /// can run at a time. Without one nothing is slower.
+    /// the end and in the file. While a capture runs, helpers (worker.crypto_cpus) rest. 4 of captures,
+    /// traces and counts of flows can run at a time. Without one nothing is slower.
     #[command(after_help = capture::EXAMPLES)]
     Capture(Box<CaptureArgs>),
     /// Answer Wireshark, which calls this for its interfaces.
@@ -115,15 +117,23 @@ pub enum Command {
     /// became of it.
     #[command(after_help = trace::EXAMPLES)]
     Trace(TraceArgs),
+    /// Flows, by how much they carry, and what becomes of them.
+    ///
+    /// Packets of one interval are counted where they are in clear, with the SA that protects them; those that were
+    /// dropped with their reasons, too. Meanwhile workers look at each packet that matches, as for `culvert capture`:
+    /// a busy gateway's rate falls, and helpers (worker.crypto_cpus) rest. Without this nothing is slower.
+    #[command(after_help = flows::EXAMPLES)]
+    Flows(FlowsArgs),
     /// What happens: SAs, peers, ports, bursts of drops, as it happens.
     ///
     /// First what is remembered of this run of the daemon, 4096 events at most, then each new one within
     /// half a second, until interrupted. With --json each is an object on a line of its own.
     Events(EventsArgs),
-    /// Rates of ports, workers, SAs, policies and drops, live.
+    /// Rates of ports, workers, SAs, policies, drops and flows, live.
     ///
     /// SAs are listed by what ends first, with the share of their soft and hard limits that is used, of whichever of time,
-    /// bytes and packets is nearest. Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for
+    /// bytes and packets is nearest. Enter shows an SA with its policies, flows and drops. Flows are counted only while they
+    /// are shown, as by `culvert flows`. Needs a terminal of 80 by 24. `--once` prints the rates of one interval instead, for
     /// scripts; with --json each limit has its share.
     #[command(after_help = top::KEYS)]
     Top(TopArgs),

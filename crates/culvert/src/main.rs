@@ -32,8 +32,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    bench, capture, device, docs, doctor, events, exec, extcap, guard, metrics, show, top, trace,
-    web, why,
+    bench, capture, device, docs, doctor, events, exec, extcap, flows, guard, metrics, show, top,
+    trace, web, why,
 };
 use crate::config::Config;
 
@@ -90,6 +90,10 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Extcap(args) => extcap::extcap(args)?,
         Command::Trace(args) => {
             trace::trace(name, json, args)?;
+            String::new()
+        }
+        Command::Flows(args) => {
+            flows::flows(name, json, args)?;
             String::new()
         }
         Command::Events(args) => {

@@ -2,6 +2,7 @@
 
 mod capture;
 mod event;
+mod flows;
 mod why;
 
 use std::collections::BTreeMap;
@@ -10,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
+pub use flows::{Flow, Flows, FlowsRequest};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
 /// What a command asks of the daemon.
@@ -46,6 +48,8 @@ pub enum Request {
     Why(WhyRequest),
     /// pcapng, or [`Refused`].
     Capture(CaptureRequest),
+    /// [`Flows`], one a line, or [`Refused`].
+    Flows(FlowsRequest),
     /// [`Trace`], or [`Refused`].
     Trace(TraceRequest),
     /// [`Events`].

@@ -15,6 +15,7 @@ from lab.planes import culvert_binary
 from lab.traffic import Stream
 
 RATE = 500
+BLOCKED = "10.2.0.77"
 LINES, COLUMNS = 24, 80
 
 
@@ -107,11 +108,42 @@ def test_a_terminal_of_80_by_24(network):
     assert top.lines()[6].startswith(out["spi"]), top.lines()
     top.press("\r")
     top.wait("sequence", "rekey in", "expires in", "time [-", "policies that ask for it")
+    top.wait(f"{t.CLIENT4}:", f"> {t.SERVER4}:7000 udp, ")
+    top.press("5")
+    top.wait("*BIT/S", f"{t.SERVER4}:7000", "protected")
     top.press("3/fwd\r")
     top.wait('only "fwd"')
     assert not any(" out " in line for line in top.lines()[5:]), top.lines()
     top.press("q")
     assert top.status() == 0
+    stream.finish()
+
+
+def test_flows_are_counted_with_their_sa_and_drops(network):
+    net = network().up()
+    gwa = net.gwa
+    stream = Stream(net.client, net.server, t.SERVER4, rate=RATE)
+    blocked = net.client.spawn("ping", "-q", "-i", "0.1", BLOCKED)
+    gwa.daemon.exec(
+        "ip", "xfrm", "policy", "add", "src", t.CLIENT4, "dst", BLOCKED, "dir", "out", "priority", "1", "action", "block"
+    )
+    time.sleep(1)
+    told = gwa.daemon.json("flows", "--interval", "2")
+    [out] = [f for f in told["flows"] if f["dst"] == t.SERVER4]
+    [back] = [f for f in told["flows"] if f["src"] == t.SERVER4]
+    spis = {sa["src"]: sa["spi"] for sa in gwa.daemon.json("sa")}
+    assert (out["spi"], back["spi"]) == (spis[t.WAN_A4], spis[t.WAN_B4]), told
+    assert (out["direction"], out["fate"], back["direction"]) == ("out", "protected", "in"), told
+    assert 0.5 * RATE < out["packets"] / told["seconds"] < 1.5 * RATE and told["lost"] == 0, told
+    assert abs(out["packets"] - back["packets"]) < 0.2 * RATE, told
+    [held_up] = [f for f in told["flows"] if f["dst"] == BLOCKED]
+    assert held_up["drops"] == {"out-policy-block": held_up["packets"]}, told
+    # One SA's alone, as text.
+    text = gwa.daemon.culvert("flows", "--spi", out["spi"]).stdout
+    assert f"{t.SERVER4}:7000" in text and BLOCKED not in text and len(text.splitlines()) == 2, text
+    wrong = gwa.daemon.culvert("flows", "--interface", "nope", check=False)
+    assert wrong.returncode == 1 and "there is no such interface" in wrong.stderr, wrong
+    blocked.stop()
     stream.finish()
 
 

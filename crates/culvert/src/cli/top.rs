@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Below the help.
 pub const KEYS: &str = "Keys:\n  \
-    1 2 3 4, Tab   overview, SAs, policies, drops\n  \
+    1 to 5, Tab    overview, SAs, policies, drops, flows\n  \
     Up, Down       choose a line; Enter shows all of it and what belongs to it, Esc goes back\n  \
     s, r           sort by the next column, the other way round\n  \
     /              show only lines with a text; Enter keeps it, Esc takes it away\n  \
@@ -25,7 +25,8 @@ pub struct TopArgs {
     pub max: usize,
 }
 
-fn parse_interval(text: &str) -> Result<f64, String> {
+/// A number of seconds.
+pub fn parse_interval(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     match (0.1..=3600.0).contains(&seconds) {
         true => Ok(seconds),

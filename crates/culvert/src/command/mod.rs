@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod events;
 pub mod exec;
 pub mod extcap;
+pub mod flows;
 pub mod guard;
 mod http;
 mod keys;

@@ -39,7 +39,11 @@ impl Daemon {
             Request::Why(request) => json(&self.why(&request)),
             Request::Events { after, run } => json(&self.event_log.after(after, run)),
             Request::Capture(request) => match self.capture(&request) {
-                Ok(stream) => return Reply::Stream(Box::new(stream)),
+                Ok(stream) => return Reply::Stream(Box::new(|client| stream.run(client))),
+                Err(error) => json(&Refused { error }),
+            },
+            Request::Flows(request) => match self.flows(&request) {
+                Ok(flows) => return Reply::Stream(Box::new(|client| flows.run(client))),
                 Err(error) => json(&Refused { error }),
             },
             Request::Trace(request) => match self.trace(&request) {

@@ -16,7 +16,6 @@ use dataplane::Waker;
 use rustix::fd::{AsFd, BorrowedFd};
 use tracing::{debug, warn};
 
-use super::capture::Stream;
 use super::confinement::Confinement;
 use crate::report::Request;
 
@@ -41,8 +40,8 @@ pub struct Question {
 pub enum Reply {
     /// JSON text.
     Text(String),
-    /// A capture, which goes on until the client has enough.
-    Stream(Box<Stream>),
+    /// Told by a thread of its own until the client has enough.
+    Stream(Box<dyn FnOnce(UnixStream) + Send>),
 }
 
 /// The control thread's end: questions to answer, and a descriptor to wait on.
@@ -130,9 +129,9 @@ fn converse(mut stream: UnixStream, questions: &Sender<Question>, waker: &Waker)
     };
     match reply {
         Reply::Text(text) => stream.write_all(text.as_bytes()),
-        Reply::Stream(capture) => {
+        Reply::Stream(tell) => {
             let thread = Builder::new().name("culvert-capture".into());
-            thread.spawn(move || capture.run(stream)).map(drop)
+            thread.spawn(move || tell(stream)).map(drop)
         }
     }
 }

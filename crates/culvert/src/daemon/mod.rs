@@ -170,7 +170,7 @@ struct Daemon {
     sas_followed: u64,
     event_log: EventLog,
     watch: Watch,
-    /// The captures and traces that run.
+    /// The captures, traces and counts of flows that run.
     tap_slots: Slots,
     traces: Traces,
 }

@@ -9,17 +9,18 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Row, Sparkline, Table, TableState, Wrap};
 
 use super::limits::{Shares, bar};
-use super::sample::{Pair, SA_REFUSED};
-use super::sheet::Sheet;
+use super::sample::{FLOW_BITS, Pair};
+use super::sheet::{Cell, Sheet};
 use super::state::{Page, State};
-use crate::command::collect::Seen;
 use crate::report::{Left, Policy, Sa};
 use crate::table::{rate, si, span};
 
 /// Bits a second that ports received, one for each look.
 pub type History = VecDeque<u64>;
 
-const KEYS: &str = "1-4 page  arrows line  Enter open  s sort  r turn  / filter  p hold  q end";
+const KEYS: &str = "1-5 page  arrows line  Enter open  s sort  r turn  / filter  p hold  q end";
+/// Flows of an SA that are shown.
+const FLOWS: usize = 3;
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 
@@ -39,7 +40,13 @@ pub fn draw(frame: &mut Frame<'_>, pair: &Pair<'_>, state: &State, history: &His
     match state.shown(pair) {
         Some(sheet) if state.is_open => {
             frame.render_widget(
-                Paragraph::new(opened(pair.seen(), &sheet, state)).wrap(Wrap { trim: false }),
+                Paragraph::new(opened(pair, &sheet, state)).wrap(Wrap { trim: false }),
+                body,
+            );
+        }
+        Some(sheet) if sheet.rows.is_empty() => {
+            frame.render_widget(
+                Paragraph::new(empty(pair, &sheet)).wrap(Wrap { trim: false }),
                 body,
             );
         }
@@ -73,7 +80,7 @@ fn heading(pair: &Pair<'_>, state: &State) -> Vec<Line<'static>> {
     let rates = Span::raw(format!(" in {}bit/s  out {}bit/s", rate(rx), rate(tx)));
     let pages = Page::ALL.iter().enumerate().flat_map(|(n, page)| {
         let style = if *page == state.page { REVERSED } else { Style::new() };
-        [Span::styled(format!(" {} {} ", n + 1, page.title()), style), Span::raw(" ")]
+        [Span::styled(format!(" {} {} ", n + 1, page.title()), style)]
     });
     vec![Line::from(first), pages.chain([rates]).collect()]
 }
@@ -83,19 +90,25 @@ fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
     let heights = sheets.each_ref().map(|sheet| Constraint::Length(sheet.rows.len() as u16 + 2));
     let areas: [Rect; 3] = Layout::vertical(heights).areas(area);
     for (sheet, area) in sheets.iter().zip(areas) {
-        table(frame, area, sheet, None);
+        match sheet.rows.is_empty() {
+            true => frame.render_widget(Paragraph::new(empty(pair, sheet)), area),
+            false => table(frame, area, sheet, None),
+        }
+    }
+}
+
+/// What is told where there is nothing to list.
+fn empty(pair: &Pair<'_>, sheet: &Sheet) -> String {
+    match (sheet.title, pair.flow_trouble()) {
+        ("flows", Some(trouble)) => trouble.to_owned(),
+        ("flows", None) => "no packet in the last interval".to_owned(),
+        ("drops", _) => "nothing was dropped".to_owned(),
+        (title, _) => format!("no {title} here, or too many to list (--max)"),
     }
 }
 
 /// A table; with a state its chosen line is marked, and the column that it is sorted by.
 fn table(frame: &mut Frame<'_>, area: Rect, sheet: &Sheet, state: Option<&State>) {
-    if sheet.rows.is_empty() {
-        let text = match sheet.title {
-            "drops" => "nothing was dropped".to_owned(),
-            title => format!("no {title} here, or too many to list (--max)"),
-        };
-        return frame.render_widget(Paragraph::new(text), area);
-    }
     let columns = columns(sheet, area.width.into());
     let is_right = |column: usize| sheet.head.get(column).is_some_and(|h| h.starts_with('>'));
     let cell = |column: usize, text: String| {
@@ -142,22 +155,13 @@ fn columns(sheet: &Sheet, room: usize) -> Vec<(usize, usize)> {
 }
 
 /// All of the chosen line, and what belongs to it.
-fn opened(seen: &Seen, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
+fn opened(pair: &Pair<'_>, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
+    let seen = pair.seen();
     let Some(row) = sheet.rows.get(state.line.min(sheet.rows.len().saturating_sub(1))) else {
         return vec![Line::from("it has gone; Esc goes back")];
     };
     let first = row.first().map_or("", |cell| cell.text.as_str());
-    // What follows has the rest in full.
-    let count = if state.page == Page::Sas { SA_REFUSED } else { row.len() };
-    let mut lines: Vec<Line<'static>> = sheet
-        .head
-        .iter()
-        .zip(row)
-        .take(count)
-        .map(|(head, cell)| {
-            Line::from(format!("{:<12} {}", head.trim_start_matches('>').to_lowercase(), cell.text))
-        })
-        .collect();
+    let mut lines = if state.page == Page::Sas { identity(row) } else { all_cells(sheet, row) };
     let policies = seen.policies.iter().flatten();
     match state.page {
         Page::Sas => {
@@ -169,6 +173,7 @@ fn opened(seen: &Seen, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
                     .as_ref()
                     .is_some_and(|id| p.templates.iter().any(|t| t.ends_with(id.as_str())))
             };
+            lines.extend(of_flows(pair));
             lines.push(Line::styled("policies that ask for it", BOLD));
             lines.extend(policies.filter(is_its).map(|policy| {
                 Line::from(format!(
@@ -183,10 +188,52 @@ fn opened(seen: &Seen, sheet: &Sheet, state: &State) -> Vec<Line<'static>> {
             lines.push(Line::styled("protected by", BOLD));
             lines.extend(templates.map(|template| Line::from(format!("  {template}"))));
         }
-        Page::Drops | Page::Overview => {
+        Page::Drops | Page::Flows | Page::Overview => {
             lines.push(Line::from("culvert why ... tells what would be done with a packet"));
         }
     }
+    lines
+}
+
+fn all_cells(sheet: &Sheet, row: &[Cell]) -> Vec<Line<'static>> {
+    let cells = sheet.head.iter().zip(row);
+    let line = |(head, cell): (&&str, &Cell)| {
+        Line::from(format!("{:<12} {}", head.trim_start_matches('>').to_lowercase(), cell.text))
+    };
+    cells.map(line).collect()
+}
+
+/// Which SA it is, and how busy; what follows has the rest in full.
+fn identity(row: &[Cell]) -> Vec<Line<'static>> {
+    let text = |column: usize| row.get(column).map_or("", |cell| cell.text.as_str());
+    let [spi, src, dst, reqid, state, pps, bits] = [0, 1, 2, 3, 4, 5, 6].map(text);
+    vec![
+        Line::from(format!("{spi}   {src} > {dst}, reqid {reqid}, {state}")),
+        Line::from(format!("rate         {pps} pps, {bits}bit/s")),
+    ]
+}
+
+/// The busiest flows, and why packets of theirs are dropped.
+fn of_flows(pair: &Pair<'_>) -> Vec<Line<'static>> {
+    let mut flows = pair.flows();
+    flows.sort(FLOW_BITS, false);
+    let mut lines = vec![Line::styled("flows", BOLD)];
+    lines.extend(flows.rows.iter().take(FLOWS).map(|row| {
+        let text = |column: usize| row.get(column).map_or("", |cell| cell.text.as_str());
+        let [from, to, protocol, pps, bits] = [0, 1, 2, FLOW_BITS - 1, FLOW_BITS].map(text);
+        Line::from(format!("  {from} > {to} {protocol}, {pps} pps, {bits}bit/s"))
+    }));
+    match flows.rows.len() {
+        0 => lines.push(Line::from(format!("  {}", empty(pair, &flows)))),
+        n if n > FLOWS => lines.push(Line::from(format!("  and {} more", n - FLOWS))),
+        _ => {}
+    }
+    let drops = pair.flow_drops();
+    let drops: Vec<String> =
+        drops.iter().map(|(reason, pps)| format!("{reason} {}/s", rate(*pps))).collect();
+    lines.extend(
+        (!drops.is_empty()).then(|| Line::from(format!("  dropped: {}", drops.join(", ")))),
+    );
     lines
 }
 
@@ -232,6 +279,7 @@ mod tests {
 
     use super::*;
     use crate::command::top::sample::tests::looks;
+    use crate::report::{Flow, Flows};
 
     /// The lines of a terminal of this size, after these keys.
     fn screen((width, height): (u16, u16), keys: &[KeyCode]) -> Vec<String> {
@@ -279,6 +327,35 @@ mod tests {
     }
 
     #[test]
+    fn an_open_sa_shows_its_flows_and_drops() {
+        let (before, now) = looks();
+        let flow = Flow {
+            src: "10.1.0.5".parse().unwrap(),
+            dst: "10.2.0.9".parse().unwrap(),
+            protocol: 17,
+            src_port: 1000,
+            dst_port: 53,
+            direction: "out".into(),
+            spi: Some("0x00001001".into()),
+            reqid: Some(7),
+            policy: Some(17),
+            packets: 500,
+            bytes: 125_000,
+            fate: "protected".into(),
+            drops: [("out-sequence-exhausted".to_owned(), 4)].into(),
+        };
+        let flows = Flows { seconds: 2.0, flows: vec![flow], ..Flows::default() };
+        let flows = Ok(Some(flows));
+        let pair = Pair::new(&before, &now).with_flows(&flows);
+        let lines: Vec<String> = of_flows(&pair).iter().map(ToString::to_string).collect();
+        assert_eq!(lines[1], "  10.1.0.5:1000 > 10.2.0.9:53 udp, 250 pps, 500.0kbit/s");
+        assert_eq!(lines[2], "  dropped: out-sequence-exhausted 2.0/s");
+        let state = State { is_open: true, page: Page::Sas, ..State::default() };
+        assert_eq!(state.flows(&pair).and_then(|filter| filter.spi), Some(0x1001));
+        assert!(State::default().flows(&pair).is_none(), "nothing is looked at for other pages");
+    }
+
+    #[test]
     fn columns_that_can_be_spared_make_room_for_limits() {
         let wide = screen((120, 24), &[KeyCode::Char('2')]);
         assert!(has(&wide, "REQID") && has(&wide, "REFUSED"), "{wide:#?}");
@@ -310,7 +387,7 @@ mod tests {
     #[test]
     fn the_smallest_terminal_does_not_break_it() {
         for size in [(1, 1), (5, 3), (20, 4), (300, 80)] {
-            for page in ['1', '2', '3', '4'] {
+            for page in ['1', '2', '3', '4', '5'] {
                 screen(size, &[KeyCode::Char(page), KeyCode::Enter]);
             }
         }

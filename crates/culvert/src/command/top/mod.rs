@@ -6,6 +6,7 @@
 //! | `limits` | how much of its limits an SA has used |
 //! | `sheet` | rows of cells, sorted and filtered |
 //! | `state` | what is looked at, and what keys do to it |
+//! | `watch` | flows, looked at while they are shown |
 //! | `draw` | the picture on a terminal |
 //! | `once` | the same as text or JSON |
 
@@ -15,6 +16,7 @@ mod once;
 mod sample;
 mod sheet;
 mod state;
+mod watch;
 
 use std::error::Error;
 use std::io::{self, IsTerminal};
@@ -29,6 +31,7 @@ use crate::client::ClientError;
 use draw::{History, draw};
 use sample::{Look, Pair};
 use state::State;
+use watch::Watch;
 
 /// Looks of which the graph tells.
 const HISTORY: usize = 512;
@@ -53,13 +56,14 @@ pub fn top(name: &str, json: bool, args: &TopArgs) -> Result<String, Box<dyn Err
     // A daemon that does not answer is told of as by other commands.
     let first = look()?;
     let mut terminal = ratatui::try_init()?;
-    let ended = live(&mut terminal, first, look, interval);
+    let ended = live(&mut terminal, name, first, look, interval);
     ratatui::restore();
     ended.map(|()| String::new())
 }
 
 fn live(
     terminal: &mut DefaultTerminal,
+    name: &str,
     first: Look,
     look: impl Fn() -> Result<Look, ClientError>,
     interval: Duration,
@@ -67,8 +71,14 @@ fn live(
     let (mut before, mut now) = (first.clone(), first);
     let mut state = State::default();
     let mut history = History::new();
+    let mut watch = Watch::new();
     loop {
         let pair = Pair::new(&before, &now);
+        let wanted = state.flows(&pair);
+        if !state.is_held {
+            watch.look(name, wanted, interval);
+        }
+        let pair = pair.with_flows(&watch.seen);
         terminal.draw(|frame| draw(frame, &pair, &state, &history))?;
         let left = interval.saturating_sub(now.at.elapsed());
         let wait = if state.is_held { interval } else { left };

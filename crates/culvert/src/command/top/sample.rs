@@ -1,6 +1,6 @@
 //! Two looks at the daemon, and the rates between them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
 use outcome::DropReason;
@@ -8,7 +8,9 @@ use outcome::DropReason;
 use super::limits::{Shares, due};
 use super::sheet::{Cell, Sheet};
 use crate::command::collect::Seen;
-use crate::report::{Policy, Port, Sa};
+use crate::command::flows;
+use crate::protocol;
+use crate::report::{Flows, Policy, Port, Sa};
 
 /// What the daemon said, and when.
 #[derive(Clone, Debug)]
@@ -23,12 +25,24 @@ pub struct Look {
 pub struct Pair<'l> {
     before: &'l Look,
     now: &'l Look,
+    /// Flows, as far as they are looked at; or why they cannot be.
+    flows: Result<Option<&'l Flows>, &'l str>,
 }
 
 impl<'l> Pair<'l> {
     /// Of two looks; rates are 0 where there is no time between them.
     pub fn new(before: &'l Look, now: &'l Look) -> Pair<'l> {
-        Pair { before, now }
+        Pair { before, now, flows: Ok(None) }
+    }
+
+    /// With the flows of the last interval, or why there are none.
+    pub fn with_flows(self, flows: &'l Result<Option<Flows>, String>) -> Pair<'l> {
+        Pair { flows: flows.as_ref().map(Option::as_ref).map_err(String::as_str), ..self }
+    }
+
+    /// Why flows cannot be looked at.
+    pub fn flow_trouble(&self) -> Option<&'l str> {
+        self.flows.err()
     }
 
     /// The later one.
@@ -144,7 +158,7 @@ impl<'l> Pair<'l> {
             "SPI", "SRC", "DST", ">REQID", "STATE", ">PPS", ">BIT/S", ">REFUSED", ">REKEY",
             ">SOFT", ">HARD", ">ENDS",
         ];
-        let mut sheet = Sheet { spare: &[3, SA_REFUSED], ..Sheet::new("SAs", &head, rows) };
+        let mut sheet = Sheet { spare: &[3, 7], ..Sheet::new("SAs", &head, rows) };
         sheet.sort(8, false);
         sheet.sort(SA_ENDS, false);
         sheet
@@ -172,6 +186,36 @@ impl<'l> Pair<'l> {
         Sheet::new("policies", &head, rows)
     }
 
+    /// Flows of the last interval in which they were looked at.
+    pub fn flows(&self) -> Sheet {
+        let seen = self.flows.ok().flatten();
+        let seconds = seen.map_or(1.0, |seen| seen.seconds);
+        let rows = seen.into_iter().flat_map(|seen| &seen.flows).map(|flow| {
+            vec![
+                Cell::text(&flows::end(flow.src, flow.protocol, flow.src_port)),
+                Cell::text(&flows::end(flow.dst, flow.protocol, flow.dst_port)),
+                Cell::text(&protocol::name(flow.protocol)),
+                Cell::text(flow.spi.as_deref().unwrap_or("-")),
+                Cell::packets(flow.packets as f64 / seconds),
+                Cell::bits(flow.bytes as f64 / seconds),
+                Cell::text(&flows::fate(flow)),
+            ]
+        });
+        let head = ["FROM", "TO", "PROTO", "SA", ">PPS", ">BIT/S", "FATE"];
+        Sheet { spare: &[2, 3], ..Sheet::new("flows", &head, rows) }
+    }
+
+    /// Reasons for which packets of the flows that are looked at were dropped, with their rates.
+    pub fn flow_drops(&self) -> BTreeMap<&'l str, f64> {
+        let mut drops = BTreeMap::new();
+        if let Some(seen) = self.flows.ok().flatten() {
+            for (reason, count) in seen.flows.iter().flat_map(|flow| &flow.drops) {
+                *drops.entry(reason.as_str()).or_default() += *count as f64 / seen.seconds;
+            }
+        }
+        drops
+    }
+
     /// Reasons for which packets were dropped.
     pub fn drops(&self) -> Sheet {
         let (old, now) = (&self.before.seen.drops.drops, &self.now.seen.drops.drops);
@@ -188,8 +232,8 @@ impl<'l> Pair<'l> {
     }
 }
 
-/// The column of SAs after which nothing is that an open one does not have in full.
-pub const SA_REFUSED: usize = 7;
+/// The column of flows that has their bits.
+pub const FLOW_BITS: usize = 5;
 
 /// The column of SAs that tells when they end.
 pub const SA_ENDS: usize = 11;

@@ -2,8 +2,10 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::sample::{Pair, SA_ENDS};
+use super::sample::{FLOW_BITS, Pair, SA_ENDS};
 use super::sheet::Sheet;
+use crate::cli::number;
+use crate::report::PacketFilter;
 
 /// A page of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,11 +18,14 @@ pub enum Page {
     Policies,
     /// Drops.
     Drops,
+    /// Flows.
+    Flows,
 }
 
 impl Page {
     /// All, in the order of their keys.
-    pub const ALL: [Page; 4] = [Page::Overview, Page::Sas, Page::Policies, Page::Drops];
+    pub const ALL: [Page; 5] =
+        [Page::Overview, Page::Sas, Page::Policies, Page::Drops, Page::Flows];
 
     /// Its name.
     pub const fn title(self) -> &'static str {
@@ -29,6 +34,7 @@ impl Page {
             Page::Sas => "SAs",
             Page::Policies => "policies",
             Page::Drops => "drops",
+            Page::Flows => "flows",
         }
     }
 
@@ -39,6 +45,7 @@ impl Page {
             Page::Sas => Some(pair.sas()),
             Page::Policies => Some(pair.policies()),
             Page::Drops => Some(pair.drops()),
+            Page::Flows => Some(pair.flows()),
         }
     }
 }
@@ -80,6 +87,7 @@ impl State {
             Page::Sas => SA_ENDS,
             Page::Policies => 6,
             Page::Drops => 1,
+            Page::Flows => FLOW_BITS,
         };
         State {
             page,
@@ -105,7 +113,7 @@ impl State {
         }
         match key.code {
             KeyCode::Char('q') => self.is_over = true,
-            KeyCode::Char(digit @ '1'..='4') => {
+            KeyCode::Char(digit @ '1'..='5') => {
                 let page = Page::ALL.get(digit as usize - '1' as usize);
                 self.turn_to(page.copied().unwrap_or(Page::Overview));
             }
@@ -149,6 +157,20 @@ impl State {
         }
     }
 
+    /// Which flows are looked at: all of them on their page, an SA's where it is open.
+    pub fn flows(&self, pair: &Pair<'_>) -> Option<PacketFilter> {
+        match self.page {
+            Page::Flows => Some(PacketFilter::default()),
+            Page::Sas if self.is_open => {
+                let sheet = self.shown(pair)?;
+                let row = sheet.rows.get(self.line.min(sheet.rows.len().saturating_sub(1)))?;
+                let spi = number::spi(&row.first()?.text).ok()?;
+                Some(PacketFilter { spi: Some(spi), ..PacketFilter::default() })
+            }
+            _ => None,
+        }
+    }
+
     /// The page's table as it is shown.
     pub fn shown(&self, pair: &Pair<'_>) -> Option<Sheet> {
         let mut sheet = self.page.sheet(pair)?;
@@ -180,7 +202,8 @@ mod tests {
     #[test]
     fn keys_turn_pages() {
         assert_eq!(pressed("\t").page, Page::Sas);
-        assert_eq!(pressed("\t\t\t\t").page, Page::Overview);
+        assert_eq!(pressed("\t\t\t\t\t").page, Page::Overview);
+        assert_eq!(pressed("5").page, Page::Flows);
         assert_eq!(pressed("3").page, Page::Policies);
         assert_eq!(pressed("2vv\n3").line, 0, "another page begins at its top");
         assert!(pressed("p2").is_held, "and is held as the one before");

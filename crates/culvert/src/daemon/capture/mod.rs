@@ -1,8 +1,10 @@
-//! `culvert capture` and `culvert trace`: taps in the workers, and who reads them.
+//! `culvert capture`, `culvert trace` and `culvert flows`: taps in the workers, and who reads them.
 //!
 //! The control thread finds out what is meant by names, and gives each worker a recorder. A capture's packets are
-//! written by a thread of its own, to the client that has asked; those of a trace wait for the client to ask again.
+//! written by a thread of its own, to the client that has asked, and flows are counted by one; packets of a trace wait
+//! for the client to ask again.
 
+mod flows;
 mod slots;
 mod stream;
 mod text;
@@ -20,8 +22,9 @@ pub use slots::Slots;
 pub use stream::Stream;
 pub use traces::Traces;
 
+use self::flows::Counting;
 use super::Daemon;
-use crate::report::{CaptureRequest, Network, PacketFilter};
+use crate::report::{CaptureRequest, FlowsRequest, Network, PacketFilter};
 
 impl Daemon {
     /// Begins a capture.
@@ -36,6 +39,14 @@ impl Daemon {
         let until = request.seconds.map(|s| Instant::now() + Duration::from_secs(s));
         let reader = self.workers.tap(&config);
         Ok(Stream::new(reader, slot, self.interface_names(), request, until))
+    }
+
+    /// Begins to count flows.
+    pub(super) fn flows(&self, request: &FlowsRequest) -> Result<Counting, String> {
+        let slot = self.tap_slots.take()?;
+        let filter = self.filter(&request.filter)?;
+        let config = TapConfig { filter, snap_len: flows::SNAP_LEN, limit: None, explains: false };
+        Ok(Counting::new(self.workers.tap(&config), slot, request))
     }
 
     /// A tap that explains.

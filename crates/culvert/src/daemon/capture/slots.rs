@@ -16,7 +16,9 @@ impl Slots {
     pub(super) fn take(&self) -> Result<Slot, String> {
         match Arc::strong_count(&self.0) <= MAX_TAPS {
             true => Ok(Slot(Arc::clone(&self.0))),
-            false => Err(format!("{MAX_TAPS} captures and traces run already: end one of them")),
+            false => Err(format!(
+                "{MAX_TAPS} captures, traces and counts of flows run already: end one of them"
+            )),
         }
     }
 }

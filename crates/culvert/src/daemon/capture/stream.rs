@@ -131,12 +131,16 @@ impl Stream {
 
     /// Whether the client has as much as it wants.
     fn is_enough(&self, client: &UnixStream) -> bool {
-        // It has asked, and says nothing more: what can be read is its end.
-        let mut fds = [PollFd::new(client, PollFlags::IN)];
-        let is_over =
-            poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0);
-        is_over || self.left == Some(0) || self.until.is_some_and(|until| until <= Instant::now())
+        is_shut(client)
+            || self.left == Some(0)
+            || self.until.is_some_and(|until| until <= Instant::now())
     }
+}
+
+/// Whether a client that has asked has shut its side down: it says nothing more, so what can be read is its end.
+pub fn is_shut(client: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(client, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n > 0)
 }
 
 /// A tap's link type, and what it is.
