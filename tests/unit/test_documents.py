@@ -330,3 +330,19 @@ def test_named_scenarios_exist():
     named = set(re.findall(r"scenarios? `([\w-]+)`", text))
     assert named
     assert not [name for name in named if not (ROOT / "tests/scenarios" / name).is_dir()]
+
+
+# Messages that documents explain
+
+
+def test_messages_are_what_the_sources_say():
+    """Those of culvert itself, and the drop reasons; the others are strongSwan's and Linux's."""
+    text = (ROOT / "docs/messages.md").read_text()
+    ours = "".join(re.findall(r"^## (?:Commands|The daemon)\b(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL))
+    quoted = re.findall(r"^\| `([^`]+)`", ours, re.MULTILINE)
+    quoted += re.findall(r"`((?:in|out|no|hold|neighbour)-[a-z-]+)`", text)
+    assert len(quoted) > 20
+    sources = "".join(path.read_text() for path in CRATES.rglob("*.rs"))
+    # A text that is broken over lines.
+    sources = re.sub(r"\\\n\s*", "", sources)
+    assert not [message for message in quoted if message not in sources]
