@@ -26,7 +26,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    dpdk-suite interop charon6 package-test web-test $(CHECKS)
+    dpdk-suite interop charon6 package-test web-test cryptodev-test $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -101,6 +101,15 @@ web-test: $(if $(CULVERT),,build) ## the web page in headless Chromium: numbers,
 	@scripts/fetch-axe
 	@CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/web
 	@echo "screenshots: target/web"
+
+# A debug build: it shows that packets pass, not how fast.
+cryptodev-test: ## culvert with DPDK's crypto drivers; installs libdpdk-dev
+	@dpkg -s libdpdk-dev >/dev/null 2>&1 || apt-get install --yes --no-install-recommends libdpdk-dev
+	$(CARGO) clippy --locked -p culvert-cryptodev -p culvert --features culvert/cryptodev --all-targets -- -D warnings
+	$(CARGO) test --locked -p culvert-cryptodev --features dpdk
+	@scripts/cryptodev-drivers
+	$(CARGO) build --locked -p culvert -p culvert-preload --features culvert/cryptodev
+	@CULVERT='$(CURDIR)/target/debug/culvert' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/cryptodev
 
 fuzz: ## fuzz every target for SECONDS (default 300) each
 	scripts/fuzz --seconds $(or $(SECONDS),300)

@@ -51,6 +51,9 @@ impl Config {
                 let allowed = "a device's name has 1 to 64 letters, digits, '-' and '_'";
                 return problem(format!("device.{name}"), name, allowed);
             }
+            if let Some((key, value, allowed)) = device.problem() {
+                return problem(format!("device.{name}.{key}"), &value, allowed);
+            }
             if !seen.contains(device.port.as_str()) {
                 let allowed = "the interface of one of the ports ([[port]])";
                 return problem(format!("device.{name}.port"), &device.port, allowed);

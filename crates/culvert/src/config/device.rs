@@ -10,6 +10,43 @@ pub struct DeviceConfig {
     pub kind: DeviceKind,
     /// The port whose interface SAs name to be offloaded (`offload dev`).
     pub port: String,
+    /// Of a [`DeviceKind::Cryptodev`] its driver's name in DPDK.
+    #[serde(default)]
+    pub driver: Option<String>,
+    /// Where it is on its bus, of one that is hardware.
+    #[serde(default)]
+    pub address: Option<String>,
+    /// What its driver is told.
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// What DPDK's environment is told about memory, in the place of what it is told for drivers that are software.
+    #[serde(default)]
+    pub eal: Vec<String>,
+}
+
+impl DeviceConfig {
+    /// The first key whose value cannot be, that value, and what would be right.
+    pub(super) fn problem(&self) -> Option<(&'static str, String, &'static str)> {
+        let told = [
+            ("driver", self.driver.is_some()),
+            ("address", self.address.is_some()),
+            ("args", !self.args.is_empty()),
+            ("eal", !self.eal.is_empty()),
+        ];
+        if self.kind != DeviceKind::Cryptodev {
+            let (key, _) = told.into_iter().find(|(_, is_told)| *is_told)?;
+            return Some((key, self.kind.name().into(), "only of devices whose kind is cryptodev"));
+        }
+        let driver = self.driver.clone().unwrap_or_default();
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if driver.is_empty() || !driver.chars().all(is_name) {
+            return Some(("driver", driver, "DPDK's name of a driver, such as crypto_openssl"));
+        }
+        let is_built_in = self.kind.is_built_in();
+        let allowed =
+            "a kind that this build has: cryptodev needs one with the Cargo feature cryptodev";
+        (!is_built_in).then(|| ("kind", self.kind.name().into(), allowed))
+    }
 }
 
 /// What an offload device is.
@@ -18,6 +55,8 @@ pub struct DeviceConfig {
 pub enum DeviceKind {
     /// The model of a NIC with inline crypto: software that behaves as such a NIC does, to try offload with.
     NicModel,
+    /// A crypto device of DPDK's, an accelerator or software; where this build has them.
+    Cryptodev,
 }
 
 impl DeviceKind {
@@ -25,6 +64,15 @@ impl DeviceKind {
     pub const fn name(self) -> &'static str {
         match self {
             DeviceKind::NicModel => "nic-model",
+            DeviceKind::Cryptodev => "cryptodev",
+        }
+    }
+
+    /// Whether this build has it.
+    pub const fn is_built_in(self) -> bool {
+        match self {
+            DeviceKind::NicModel => true,
+            DeviceKind::Cryptodev => cfg!(feature = "cryptodev"),
         }
     }
 }

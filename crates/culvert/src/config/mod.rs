@@ -480,7 +480,20 @@ mod tests {
                 "[[port]]\ninterface = \"a\"\n[device.\"x y\"]\nkind = \"nic-model\"\nport = \"a\"",
                 &["device.x y", "letters"],
             ),
-            ("[device.x]\nkind = \"nic\"\nport = \"a\"", &["nic-model"]),
+            ("[device.x]\nkind = \"nic\"\nport = \"a\"", &["nic-model", "cryptodev"]),
+            (
+                "[device.x]\nkind = \"nic-model\"\nport = \"a\"\nargs = [\"a=1\"]",
+                &["device.x.args", "cryptodev"],
+            ),
+            (
+                "[device.x]\nkind = \"cryptodev\"\nport = \"a\"",
+                &["device.x.driver", "crypto_openssl"],
+            ),
+            #[cfg(not(feature = "cryptodev"))]
+            (
+                "[device.x]\nkind = \"cryptodev\"\nport = \"a\"\ndriver = \"crypto_openssl\"",
+                &["device.x.kind", "Cargo feature cryptodev"],
+            ),
             ("[tun]\nmtu = 100", &["tun.mtu", "1280"]),
             ("[tun]\ntable = 254", &["tun.table"]),
             ("[tun]\nrule_preference = 219", &["tun.rule_preference", "218"]),

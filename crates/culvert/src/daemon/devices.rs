@@ -17,6 +17,7 @@ use rustix::net::{AddressFamily, SocketType, socket};
 use tracing::{info, warn};
 use xfrm::codec::{Offload, constant as c};
 
+use super::cryptodevs;
 use crate::config::{DeviceConfig, DeviceKind};
 use crate::report;
 
@@ -47,10 +48,18 @@ struct Attached {
 impl Devices {
     /// The devices of a configuration. One that cannot be made is left out, and its SAs stay in software.
     pub fn new(configs: &BTreeMap<String, DeviceConfig>) -> Devices {
+        cryptodevs::start(configs);
         let attached = configs.iter().filter_map(|(name, config)| {
             let device: Box<dyn Device<Bounce>> = match config.kind {
                 DeviceKind::NicModel => match nic::NicDevice::new(name) {
                     Ok(nic) => Box::new(nic),
+                    Err(error) => {
+                        warn!(device = %name, %error, "no offload by this device");
+                        return None;
+                    }
+                },
+                DeviceKind::Cryptodev => match cryptodevs::open(name, config) {
+                    Ok(device) => device,
                     Err(error) => {
                         warn!(device = %name, %error, "no offload by this device");
                         return None;
@@ -194,7 +203,7 @@ mod tests {
 
     /// A device at the loopback interface, whose index is 1 in each namespace.
     fn devices() -> Devices {
-        let config = DeviceConfig { kind: DeviceKind::NicModel, port: "lo".into() };
+        let config = toml::from_str("kind = \"nic-model\"\nport = \"lo\"").unwrap();
         Devices::new(&BTreeMap::from([("nic0".to_owned(), config)]))
     }
 

@@ -11,6 +11,7 @@ mod capture;
 mod clock;
 mod confinement;
 mod control;
+mod cryptodevs;
 mod detour;
 mod devices;
 mod early;

@@ -1,0 +1,202 @@
+//! A queue pair.
+
+use core::marker::PhantomData;
+use core::mem::MaybeUninit;
+use core::ptr::{NonNull, null};
+use core::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use arrayvec::ArrayVec;
+
+use super::adapter::{Adapter, Session};
+use super::raw;
+
+/// Most packets of one call.
+pub const BURST_LEN: usize = 64;
+
+/// What becomes of a packet's parts is said in `shim/shim.h`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// In front of the body.
+    pub front: ArrayVec<u8, 12>,
+    /// The IV, if it is in the packet, and the text.
+    pub body: &'a [u8],
+    /// Where the text begins in it.
+    pub text: usize,
+    /// Behind it, for a MAC alone.
+    pub tail: ArrayVec<u8, 4>,
+    /// The ICV that should be; `None`: it is to be made.
+    pub icv: Option<&'a [u8]>,
+    /// The additional data of a combined mode.
+    pub aad: ArrayVec<u8, 12>,
+    /// What the cipher begins with.
+    pub iv: [u8; 16],
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done.
+    Done,
+    /// The ICV was not as it should be.
+    WrongIcv,
+    /// The device could not do it.
+    Failed,
+}
+
+/// A packet that came back.
+pub struct Done<'p> {
+    /// The number that it was submitted with.
+    pub index: u32,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The body, if it is done.
+    pub body: &'p [u8],
+    /// The ICV, likewise.
+    pub icv: &'p [u8],
+}
+
+/// A queue pair, and the memory of its packets: any thread's, one at a time.
+pub struct Pair {
+    adapter: Arc<Adapter>,
+    raw: NonNull<raw::Pair>,
+    most_len: usize,
+    /// The sessions of packets that the device has, by the packets' numbers.
+    inside: Vec<Option<Arc<Session>>>,
+    _not_sync: PhantomData<*mut ()>,
+}
+
+// SAFETY: DPDK wants one thread at a time in a queue pair, and any may be it; `&mut self` sees to the first.
+unsafe impl Send for Pair {}
+
+/// Keeps the names of the library's pools apart.
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+impl Pair {
+    /// The queue pair of this number, which the device has, with memory for so many packets of so many bytes. No
+    /// other [`Pair`] that is in use has the number.
+    ///
+    /// `None` if there is no memory.
+    pub fn new(adapter: &Arc<Adapter>, pair: u16, packets: u32, most_len: u16) -> Option<Pair> {
+        let serial = SERIAL.fetch_add(1, Relaxed);
+        // SAFETY: the device is one; the serial number keeps the names apart.
+        let raw =
+            unsafe { raw::culvert_cd_queue_new(adapter.id(), pair, serial, packets, most_len) };
+        Some(Pair {
+            adapter: Arc::clone(adapter),
+            raw: NonNull::new(raw)?,
+            most_len: most_len.into(),
+            inside: (0..packets).map(|_| None).collect(),
+            _not_sync: PhantomData,
+        })
+    }
+
+    /// Gives the device packets, at most [`BURST_LEN`], each with a number that no packet inside has, below the number
+    /// of packets; how many it has taken, from the front.
+    ///
+    /// A packet whose parts do not fit, or whose session is another device's, is not taken.
+    pub fn submit(&mut self, packets: &[(&Arc<Session>, u32, Packet<'_>)]) -> usize {
+        let mut jobs = ArrayVec::<raw::Job, BURST_LEN>::new();
+        for (session, index, packet) in packets.iter().take(BURST_LEN) {
+            let Some(job) = self.job(session, *index, packet) else { break };
+            jobs.push(job);
+        }
+        // SAFETY: the queue is ours; as many jobs as are told, whose pointers are to slices of the lengths that they
+        // say, borrowed for longer than the call, which copies. Together they fit a packet's memory.
+        let taken =
+            unsafe { raw::culvert_cd_enqueue(self.raw.as_ptr(), jobs.as_ptr(), jobs.len() as u16) };
+        for (session, index, _) in packets.iter().take(taken.into()) {
+            if let Some(place) = self.inside.get_mut(*index as usize) {
+                *place = Some(Arc::clone(session));
+            }
+        }
+        taken.into()
+    }
+
+    fn job(&self, session: &Session, index: u32, packet: &Packet<'_>) -> Option<raw::Job> {
+        let transform = session.transform();
+        let icv_len = usize::from(transform.icv_len);
+        let len = packet.front.len() + packet.body.len() + packet.tail.len() + icv_len;
+        let is_whole = packet.icv.is_none_or(|icv| icv.len() == icv_len);
+        let fits = len <= self.most_len && packet.text <= packet.body.len() && is_whole;
+        let is_free = self.inside.get(index as usize).is_some_and(Option::is_none);
+        if !fits || !is_free || !session.is_of(&self.adapter) {
+            return None;
+        }
+        let is_aead = transform.kind == raw::KIND_AEAD;
+        Some(raw::Job {
+            session: session.raw(),
+            body: packet.body.as_ptr(),
+            icv: packet.icv.map_or(null(), <[u8]>::as_ptr),
+            body_len: packet.body.len() as u32,
+            text: packet.text as u32,
+            index,
+            kind: transform.kind,
+            is_ccm: u8::from(is_aead && transform.cipher == raw::AEAD_CCM),
+            icv_len: transform.icv_len,
+            front_len: packet.front.len() as u8,
+            tail_len: packet.tail.len() as u8,
+            aad_len: packet.aad.len() as u8,
+            front: padded(&packet.front),
+            tail: padded(&packet.tail),
+            aad: padded(&packet.aad),
+            iv: packet.iv,
+        })
+    }
+
+    /// Takes back at most so many packets, and shows each; how many there were.
+    pub fn poll(&mut self, most: usize, mut each: impl FnMut(Done<'_>)) -> usize {
+        let mut done = [MaybeUninit::<raw::Done>::uninit(); BURST_LEN];
+        let most = most.min(BURST_LEN) as u16;
+        // SAFETY: the queue is ours, and there is room for as many as are asked for.
+        let count =
+            unsafe { raw::culvert_cd_dequeue(self.raw.as_ptr(), done.as_mut_ptr().cast(), most) };
+        for done in done.iter().take(count.into()) {
+            // SAFETY: the call has written as many as it says.
+            let done = unsafe { done.assume_init_ref() };
+            let len = |len: u32| usize::try_from(len).unwrap_or(0);
+            // SAFETY: the packet's memory is ours until it is released below, and as long as the shim says.
+            let body = unsafe { slice::from_raw_parts(done.body, len(done.body_len)) };
+            // SAFETY: likewise.
+            let icv = unsafe { slice::from_raw_parts(done.icv, len(done.icv_len)) };
+            let outcome = match done.status {
+                raw::STATUS_DONE => Outcome::Done,
+                raw::STATUS_WRONG_ICV => Outcome::WrongIcv,
+                _ => Outcome::Failed,
+            };
+            each(Done { index: done.index, outcome, body, icv });
+            if let Some(place) = self.inside.get_mut(done.index as usize) {
+                *place = None;
+            }
+        }
+        // SAFETY: what the call has written, given back once; nobody looks at it any more.
+        unsafe { raw::culvert_cd_release(done.as_ptr().cast(), count) };
+        count.into()
+    }
+
+    /// Packets that the device has.
+    pub fn outside(&self) -> usize {
+        // SAFETY: the queue is ours, and nobody writes to it while we are borrowed.
+        unsafe { self.raw.as_ref() }.outside as usize
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if self.outside() > 0 {
+            // The device may still read their keys.
+            core::mem::forget(core::mem::take(&mut self.inside));
+        }
+        // SAFETY: ours, and freed once. Memory that the device still has stays.
+        unsafe { raw::culvert_cd_queue_free(self.raw.as_ptr()) };
+    }
+}
+
+fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut padded = [0; N];
+    for (to, from) in padded.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    padded
+}
