@@ -304,13 +304,13 @@ pub struct DeviceTable {
 pub struct Port {
     /// Interface.
     pub interface: String,
-    /// `af-xdp`, `tun` or `tunnel`.
+    /// `af-xdp`, `memif`, `tun` or `tunnel`.
     pub kind: String,
     /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,
     /// `up`, `down`, `missing`, with the reason.
     pub state: String,
-    /// `native` or `generic`, and `copy` or `zero-copy`.
+    /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`.
     pub mode: String,
     /// Queues taken.
     pub queues: u32,
@@ -326,8 +326,11 @@ pub struct Port {
     pub tx_packets: u64,
     /// Bytes sent by culvert.
     pub tx_bytes: u64,
-    /// Frames that XDP left to Linux.
+    /// Frames that XDP, or a memif port, left to Linux.
     pub passed_to_linux: u64,
+    /// What peers of a memif port have done wrong, by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub faults: BTreeMap<String, u64>,
     /// The same by queue.
     pub by_queue: Vec<Queue>,
 }

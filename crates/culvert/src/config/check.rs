@@ -9,6 +9,9 @@ use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
 use super::{AddressPrefix, Config, Cpus, Problem, valid_interface, valid_name};
 
+/// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
+const FRAME_ROOM: u32 = 278;
+
 impl Config {
     /// The first value that cannot be.
     pub(super) fn problem(&self) -> Option<Problem> {
@@ -44,6 +47,22 @@ impl Config {
                     &port.queues.unwrap_or_default(),
                     "1 to 64 queues, or leave it out for all of them",
                 );
+            }
+        }
+        for memif in &self.memifs {
+            let name = memif.interface.as_str();
+            if !valid_interface(name) || !seen.insert(name) {
+                let allowed = "1 to 15 characters, without '/' and spaces, and not another port";
+                return problem("port.interface".into(), &name, allowed);
+            }
+            if memif.mtu > self.worker.frame_bytes - FRAME_ROOM {
+                let key = format!("port.mtu of {name}");
+                let allowed = "at most 1770 with worker.frame_bytes = 2048, 3818 with 4096";
+                return problem(key, &memif.mtu, allowed);
+            }
+            if self.memifs.iter().filter(|other| other.socket == memif.socket).count() > 1 {
+                let allowed = "a socket of its own for each port";
+                return problem(format!("port.socket of {name}"), &memif.socket.display(), allowed);
             }
         }
         for (name, device) in &self.devices {

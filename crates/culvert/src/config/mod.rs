@@ -8,6 +8,8 @@
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
 //! | `marks`          | `[[mark]]`                                     |
+//! | `port`           | `[[port]]`                                     |
+//! | `memif`          | `[[port]]` of the kind `memif`                 |
 //! | `security`       | `[security]`                                   |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
@@ -16,6 +18,8 @@
 mod check;
 mod device;
 mod marks;
+mod memif;
+mod port;
 mod prefix;
 mod security;
 mod tunnel;
@@ -31,6 +35,9 @@ use thiserror::Error;
 
 pub use self::device::{DeviceConfig, DeviceKind};
 pub use self::marks::MarkConfig;
+pub use self::memif::{MemifConfig, MemifRole};
+use self::port::{Port, PortSection};
+pub use self::port::{PortConfig, XdpMode};
 pub use self::prefix::AddressPrefix;
 pub use self::security::SecurityConfig;
 pub use self::tunnel::{TunnelConfig, or_any};
@@ -51,9 +58,15 @@ pub struct Config {
     /// Who owns SAs and policies.
     #[serde(default)]
     pub source: SourceChoice,
-    /// The interfaces to take over.
+    /// The ports, as they are written.
     #[serde(default, rename = "port")]
+    sections: Vec<PortSection>,
+    /// The interfaces to take over.
+    #[serde(skip)]
     pub ports: Vec<PortConfig>,
+    /// The applications that share memory.
+    #[serde(skip)]
+    pub memifs: Vec<MemifConfig>,
     /// The private interface.
     #[serde(default)]
     pub tun: TunConfig,
@@ -103,34 +116,6 @@ pub enum SourceChoice {
     Builtin,
     /// The kernel: IKE daemons and `ip xfrm` know nothing of culvert.
     Kernel,
-}
-
-/// `[[port]]`: an interface to take over.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PortConfig {
-    /// The interface's name.
-    pub interface: String,
-    /// How the XDP program is attached.
-    #[serde(default)]
-    pub mode: XdpMode,
-    /// How many receive queues to take; all of the interface's when left out. Queues that are not
-    /// taken stay with Linux.
-    #[serde(default)]
-    pub queues: Option<u32>,
-}
-
-/// How the XDP program is attached to an interface.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum XdpMode {
-    /// In the driver where it can, generic otherwise; the log says which.
-    #[default]
-    Auto,
-    /// In the driver, or an error.
-    Native,
-    /// In the stack: works on every interface, and is slow.
-    Generic,
 }
 
 /// `[tun]`: the private interface between Linux and culvert, and how Linux finds it.
@@ -316,11 +301,12 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let config: Config = toml::from_str(text).map_err(|e| ConfigError::Syntax {
+        let mut config: Config = toml::from_str(text).map_err(|e| ConfigError::Syntax {
             path: path.into(),
             message: e.to_string().trim_end().to_owned(),
         })?;
-        match config.problem() {
+        let problem = config.sort_ports().err();
+        match problem.or_else(|| config.problem()) {
             Some(problem) => Err(ConfigError::Value { path: path.into(), problem }),
             None => Ok(config),
         }
@@ -328,7 +314,24 @@ impl Config {
 
     /// The interfaces of the ports.
     pub fn port_names(&self) -> BTreeSet<String> {
-        self.ports.iter().map(|port| port.interface.clone()).collect()
+        let memifs = self.memifs.iter().map(|memif| memif.interface.clone());
+        self.ports.iter().map(|port| port.interface.clone()).chain(memifs).collect()
+    }
+
+    /// Sorts the ports by their kind.
+    fn sort_ports(&mut self) -> Result<(), Problem> {
+        for (number, section) in self.sections.drain(..).enumerate() {
+            let problem = |(key, value, allowed)| Problem {
+                key: format!("port[{number}].{key}"),
+                value,
+                allowed,
+            };
+            match section.into_kind().map_err(problem)? {
+                Port::Interface(port) => self.ports.push(port),
+                Port::Memif(memif) => self.memifs.push(memif),
+            }
+        }
+        Ok(())
     }
 
     /// The parts in which `next` differs and which a running daemon does not follow.
@@ -337,7 +340,9 @@ impl Config {
         let Config {
             name,
             source,
+            sections: _,
             ports: _,
+            memifs: _,
             tun,
             tunnels: _,
             marks: _,
@@ -450,6 +455,23 @@ mod tests {
         assert!(!parse("").unwrap().path_mtu.clamp_mss, "off unless asked for");
     }
 
+    /// A memif port with these keys.
+    fn memif(keys: &str) -> String {
+        format!("[[port]]\ninterface = \"a\"\nkind = \"memif\"\n{keys}")
+    }
+
+    #[test]
+    fn ports_are_sorted_by_their_kind() {
+        let text = memif("socket = \"/s\"\nmac = \"02:00:00:00:00:0f\"");
+        let config = parse(&format!("{text}\n[[port]]\ninterface = \"wan\"")).unwrap();
+        let (port, memif) = (&config.ports[0], &config.memifs[0]);
+        assert_eq!((port.interface.as_str(), memif.interface.as_str()), ("wan", "a"));
+        assert_eq!((memif.id, memif.queues, memif.ring_size, memif.mtu), (0, 1, 1024, 1500));
+        assert_eq!((memif.role, memif.mac), (MemifRole::Server, Some([2, 0, 0, 0, 0, 15])));
+        assert!(!memif.unsealed && memif.secret.is_none());
+        assert!(config.port_names().contains("a") && config.port_names().contains("wan"));
+    }
+
     /// Each row: a text, and what the error must name.
     #[test]
     fn every_error_names_the_place() {
@@ -467,6 +489,26 @@ mod tests {
                 &["port[1].interface", "twice"],
             ),
             ("[[port]]\ninterface = \"a\"\nqueues = 0", &["port[0].queues", "1 to 64"]),
+            ("[[port]]\ninterface = \"a\"\nkind = \"tap\"", &["line 3", "interface", "memif"]),
+            ("[[port]]\ninterface = \"a\"\nmtu = 1400", &["port[0].mtu", "kind = \"memif\""]),
+            (&memif(""), &["port[0].socket", "the path"]),
+            (&memif("socket = \"app.sock\""), &["port[0].socket", "absolute"]),
+            (&memif("socket = \"/s\"\nmode = \"native\""), &["port[0].mode", "no XDP"]),
+            (
+                &memif("socket = \"/s\"\nmac = \"01:00:00:00:00:01\""),
+                &["port[0].mac", "one station"],
+            ),
+            (&memif("socket = \"/s\"\nmac = \"2:0:0:0:0:1\""), &["port[0].mac", "six bytes"]),
+            (&memif("socket = \"/s\"\nring_size = 1000"), &["ring_size", "power of two"]),
+            (&memif("socket = \"/s\"\nsecret = \"\""), &["port[0].secret", "1 to 24"]),
+            (&memif("socket = \"/s\"\nqueues = 65"), &["port[0].queues", "64 pairs"]),
+            (&memif("socket = \"/s\"\nmtu = 1771"), &["mtu of a", "1770", "3818"]),
+            (&memif("socket = \"/s\"\nrole = \"master\""), &["server", "client"]),
+            (
+                &format!("{}\n{}", memif("socket = \"/s\""), memif("socket = \"/t\"")),
+                &["port.interface", "not another port"],
+            ),
+            (&format!("{0}\n{0}", memif("socket = \"/s\"")), &["port.socket of a", "of its own"]),
             (
                 "[device.nic0]\nkind = \"nic-model\"\nport = \"a\"",
                 &["device.nic0.port", "one of the ports"],

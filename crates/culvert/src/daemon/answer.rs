@@ -56,12 +56,15 @@ impl Daemon {
 
     fn status(&self) -> Status {
         let databases = self.source.databases();
-        let states: Vec<_> = self.ports.states().collect();
-        let mut warnings: Vec<String> = states
-            .iter()
-            .filter(|p| p.ifindex.is_none())
-            .map(|p| format!("port {}: {}", p.interface, p.state))
-            .collect();
+        let troubles: Vec<_> = self.ports.troubles().chain(self.memifs.troubles()).collect();
+        let down = troubles.iter().filter_map(|(port, why)| Some((*port, (*why)?)));
+        let mut warnings: Vec<String> =
+            down.map(|(port, why)| format!("port {port}: {why}")).collect();
+        warnings.extend(self.memifs.states().filter(|p| !p.faults.is_empty()).map(|p| {
+            let faults = p.faults.iter().map(|(fault, count)| format!("{fault} {count}"));
+            let faults = faults.collect::<Vec<_>>().join(", ");
+            format!("port {}: its peers broke the rules of memif: {faults}", p.interface)
+        }));
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.early_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
@@ -122,8 +125,8 @@ impl Daemon {
             policies: databases.policies().len(),
             restored: self.source.restored(),
             clients: self.source.client_count(),
-            ports_up: states.iter().filter(|p| p.ifindex.is_some()).count(),
-            ports: states.len(),
+            ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
+            ports: troubles.len(),
             guard_policies: self.guard.standing().len(),
             memory_kib: resident_kib(),
             buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
@@ -252,6 +255,7 @@ impl Daemon {
                 tx_packets: sum.tx_packets,
                 tx_bytes: sum.tx_bytes,
                 passed_to_linux: passed,
+                faults: BTreeMap::new(),
                 by_queue: stats.iter().enumerate().map(|row| queue_row(row, workers)).collect(),
             }
         };
@@ -260,6 +264,12 @@ impl Daemon {
             .states()
             .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.passed, p.stats))
             .collect();
+        rows.extend(self.memifs.states().map(|p| {
+            let (state, mode) = (p.state.to_owned(), p.mode.to_owned());
+            let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
+            let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
+            report::Port { faults: faults.collect(), ..row }
+        }));
         let private = self.private_counters.iter().map(|counters| counters.read()).collect();
         rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));
         rows.extend(self.tunnels.states().map(|(config, ifindex, stats)| {

@@ -25,6 +25,7 @@ mod left;
 mod lifetimes;
 mod limits;
 mod log;
+mod memifs;
 mod nfnetlink;
 mod plan;
 mod ports;
@@ -76,6 +77,7 @@ use self::early::{Early, Reported, wanting};
 use self::events::{EventLog, Watch};
 use self::inner_mtus::{InnerMtus, Seen};
 pub use self::install::{InstallOptions, InstallReport, bench_install};
+use self::memifs::Memifs;
 use self::ports::Programs;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::private::Private;
@@ -135,6 +137,7 @@ struct Daemon {
     umem: Umem,
     polling: Polling,
     ports: Ports,
+    memifs: Memifs,
     private: Private,
     inner_mtus: InnerMtus,
     way_back: WayBack,
@@ -214,6 +217,7 @@ impl Daemon {
             self.hear_workers();
             self.hear_early();
             self.forget_path_mtus();
+            self.memifs.serve(&self.workers);
             self.wake_workers();
             self.hear_linux();
             if self.is_interface_gone {
@@ -257,6 +261,7 @@ impl Daemon {
             self.reload.as_fd(),
         ];
         fds.extend(self.early.as_ref().map(Early::fd));
+        fds.extend(self.memifs.fds());
         self.source.add_fds(&mut fds);
         let mut fds: Vec<_> =
             fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -460,6 +465,7 @@ impl Daemon {
     fn follow_linux(&mut self) {
         self.follow_interfaces();
         self.tunnels.follow_moves(self.observer.snapshot());
+        self.memifs.follow_links(self.observer.snapshot(), &self.workers);
         self.ports.follow(self.observer.snapshot(), &self.workers);
         self.publish_topology();
         self.attach_ports();
@@ -498,6 +504,7 @@ impl Daemon {
         self.source.retry();
         let snapshot = self.observer.snapshot();
         self.private.repair(snapshot);
+        self.memifs.retry();
         if self.ports.retry(snapshot, &self.workers) {
             self.publish_topology();
             self.attach_ports();
@@ -518,9 +525,10 @@ impl Daemon {
     }
 
     fn publish_topology(&mut self) {
-        self.way_back.follow(self.ports.working());
+        self.way_back.follow(self.ports.working().chain(self.memifs.working()));
         let known = Known {
             ports: &self.ports,
+            memifs: &self.memifs,
             tunnels: &self.tunnels,
             marks: &self.config.marks,
             way_back: &self.way_back,
@@ -733,7 +741,7 @@ impl Daemon {
     fn note_events(&mut self) {
         self.event_log.follow(self.source.take_sa_history());
         let Some(passed) = self.watch.due(Instant::now()) else { return };
-        let mut news = self.watch.ports.look(self.ports.troubles());
+        let mut news = self.watch.ports.look(self.ports.troubles().chain(self.memifs.troubles()));
         let workers = &self.workers;
         news.extend(self.watch.drops.look(passed, |reason| workers.dropped(reason)));
         news.into_iter().for_each(|what| self.event_log.add(what));

@@ -137,8 +137,6 @@ const RELEASE_WAIT: Duration = Duration::from_millis(500);
 pub struct PortState<'a> {
     /// Interface.
     pub interface: &'a str,
-    /// Its index, while it works.
-    pub ifindex: Option<u32>,
     /// `up`, or what is the matter.
     pub state: String,
     /// `native, copy` and the like.
@@ -438,7 +436,6 @@ impl Ports {
             match &entry.working {
                 Some(working) => PortState {
                     interface,
-                    ifindex: Some(working.ifindex),
                     state: match entry.is_stale {
                         true => entry.trouble.clone(),
                         false => "up".into(),
@@ -454,7 +451,6 @@ impl Ports {
                 },
                 None => PortState {
                     interface,
-                    ifindex: None,
                     state: entry.trouble.clone(),
                     mode: "-".into(),
                     passed: 0,

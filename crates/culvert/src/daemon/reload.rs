@@ -27,11 +27,11 @@ impl Daemon {
             warn!("changes of {} take effect only with a restart", fixed.join(", "));
         }
         self.change_workers(&next)?;
+        if next.ports.len() + next.memifs.len() > Ports::MAX {
+            error!(most = Ports::MAX, "too many ports; they stay as they are");
+            return Ok(());
+        }
         if next.ports != self.config.ports {
-            if next.ports.len() > Ports::MAX {
-                error!(most = Ports::MAX, "too many ports; they stay as they are");
-                return Ok(());
-            }
             self.ports.close(&self.workers);
             // The new ports take what the old ones took, from their first frame on.
             let steering = self.ports.steering().clone();
@@ -40,9 +40,11 @@ impl Daemon {
         }
         self.follow_port_names(next.port_names());
         self.tunnels.follow(&next.tunnels, &self.workers);
+        self.memifs.follow(&next.memifs, &self.workers);
         self.tell_marks(&next.marks);
         self.ports.set_marks(&next.marks);
         self.config.ports = next.ports;
+        self.config.memifs = next.memifs;
         self.config.tunnels = next.tunnels;
         self.config.marks = next.marks;
         self.config.guard = next.guard;

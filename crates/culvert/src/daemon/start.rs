@@ -44,6 +44,7 @@ use super::error::{StartError, system};
 use super::events::{EventLog, Watch};
 use super::inner_mtus::InnerMtus;
 use super::limits;
+use super::memifs::Memifs;
 use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
@@ -87,7 +88,7 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
         warn!("{warning}");
     }
     lock_memory();
-    let (ports, most) = (config.ports.len(), Ports::MAX);
+    let (ports, most) = (config.ports.len() + config.memifs.len(), Ports::MAX);
     if ports > most {
         return Err(StartError::Size(format!("{ports} ports: there can be at most {most}")));
     }
@@ -224,6 +225,7 @@ impl Daemon {
         };
         drop(records);
         let tunnels = Opened::open(&config.tunnels)?;
+        let memifs = Memifs::open(&config.memifs)?;
         let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
         let way_back = WayBack::set_up(&config.tun, judged);
         let path = paths::interface_file(&config.name);
@@ -292,6 +294,7 @@ impl Daemon {
             umem,
             polling,
             ports,
+            memifs,
             private,
             inner_mtus: InnerMtus::default(),
             way_back,

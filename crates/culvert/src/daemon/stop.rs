@@ -19,6 +19,7 @@ impl Daemon {
     /// Ends after workers were lost: nothing is taken from Linux any more; the guard stays.
     pub(super) fn give_up(&mut self) {
         self.ports.detach();
+        self.memifs.close();
         self.by_sender.close();
         self.workers.stop();
     }
@@ -62,6 +63,7 @@ impl Daemon {
     pub(super) fn shut_down(mut self) {
         self.release();
         self.ports.close(&self.workers);
+        self.memifs.close();
         self.private.tear_down();
         if let Some(early) = self.early.take() {
             early.tear_down();

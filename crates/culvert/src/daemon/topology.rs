@@ -13,6 +13,7 @@ use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use super::memifs::Memifs;
 use super::ports::Ports;
 use super::private;
 use super::tunnels::Tunnels;
@@ -98,6 +99,8 @@ impl Reflection {
 pub struct Known<'k> {
     /// The ports.
     pub ports: &'k Ports,
+    /// The ports of applications that share memory.
+    pub memifs: &'k Memifs,
     /// The tunnel interfaces.
     pub tunnels: &'k Tunnels,
     /// What marks packets get that arrive at a port.
@@ -108,9 +111,9 @@ pub struct Known<'k> {
 
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
-    let Known { ports, tunnels, marks, way_back } = known;
+    let Known { ports, memifs, tunnels, marks, way_back } = known;
     let here = snapshot.links().map(|link| {
-        let port = ports.slot(link.index);
+        let port = ports.slot(link.index).or_else(|| memifs.slot(link.index));
         let interface = Interface {
             port,
             back: way_back.tag(link.index),

@@ -98,6 +98,10 @@ pub const PACKETS: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_poll,
     libc::SYS_ppoll,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
     // Memory.
     libc::SYS_brk,
     libc::SYS_mmap,

@@ -385,6 +385,7 @@ pub fn healthy_daemon() -> Running {
         tx_packets: 0,
         tx_bytes: 0,
         passed_to_linux: 0,
+        faults: std::collections::BTreeMap::new(),
         by_queue: Vec::new(),
     };
     Running {

@@ -1,0 +1,86 @@
+//! `[[port]]` of the kind `memif`: an application that shares memory with the daemon.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// `[[port]]` with `kind = "memif"`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MemifConfig {
+    /// The interface that stands for it in Linux.
+    pub interface: String,
+    /// Where both programs meet.
+    pub socket: PathBuf,
+    /// Its number at the socket.
+    pub id: u32,
+    /// Which of the two programs owns the memory.
+    pub role: MemifRole,
+    /// What the client must know.
+    pub secret: Option<String>,
+    /// The most pairs of rings.
+    pub queues: u32,
+    /// The longest ring, in packets.
+    pub ring_size: u32,
+    /// The longest packet, in bytes.
+    pub mtu: u32,
+    /// The interface's Ethernet address.
+    pub mac: Option<[u8; 6]>,
+    /// Whether memory is taken that the application can cut.
+    pub unsealed: bool,
+}
+
+/// Which side the daemon is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MemifRole {
+    /// It listens; the application owns the memory.
+    #[default]
+    Server,
+    /// It connects, and owns the memory.
+    Client,
+}
+
+impl MemifConfig {
+    /// Packets in a ring, where nothing is said.
+    pub const DEFAULT_RING_SIZE: u32 = 1024;
+
+    /// The longest packet, where nothing is said.
+    pub const DEFAULT_MTU: u32 = 1500;
+
+    /// The longest path of a socket.
+    const MAX_PATH_LEN: usize = 107;
+
+    /// The longest secret.
+    const MAX_SECRET_LEN: usize = 24;
+
+    /// The first value that cannot be: its key, itself, and what is allowed.
+    pub(super) fn problem(&self) -> Option<(&'static str, String, &'static str)> {
+        let socket = self.socket.as_os_str();
+        if !self.socket.is_absolute() || socket.len() > Self::MAX_PATH_LEN {
+            let allowed = "an absolute path of at most 107 bytes";
+            return Some(("socket", self.socket.display().to_string(), allowed));
+        }
+        if let Some(secret) = &self.secret
+            && (secret.is_empty() || secret.len() > Self::MAX_SECRET_LEN || secret.contains('\0'))
+        {
+            return Some(("secret", "...".into(), "1 to 24 bytes; or leave it out"));
+        }
+        if !(1..=64).contains(&self.queues) {
+            return Some(("queues", self.queues.to_string(), "1 to 64 pairs of rings"));
+        }
+        if !(32..=16384).contains(&self.ring_size) || !self.ring_size.is_power_of_two() {
+            return Some(("ring_size", self.ring_size.to_string(), "a power of two, 32 to 16384"));
+        }
+        if !(1280..=9000).contains(&self.mtu) {
+            return Some(("mtu", self.mtu.to_string(), "between 1280 and 9000"));
+        }
+        None
+    }
+}
+
+impl std::fmt::Debug for MemifConfig {
+    /// Without the secret.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemifConfig({} at {})", self.interface, self.socket.display())
+    }
+}
