@@ -9,6 +9,7 @@
 //! | [`Nic`] | `model.rs`, `engine.rs` | the hardware: tables behind registers, cipher, descriptors |
 //! | [`registers`] | | addresses and fields |
 //! | [`descriptor`] | | what goes with a packet to and from the hardware |
+//! | [`Fault`] | `fault.rs` | what can be wrong with the hardware, for tests |
 //! | [`NicDevice`] | `driver.rs`, `shadow.rs`, `queue.rs` | the driver: shadow tables, reload after a reset, queues |
 //!
 //! # What it does
@@ -40,6 +41,7 @@
 pub mod descriptor;
 mod driver;
 mod engine;
+mod fault;
 mod model;
 mod queue;
 pub mod registers;
@@ -48,5 +50,6 @@ mod shared;
 
 pub use driver::NicDevice;
 pub use engine::EngineError;
+pub use fault::{Fault, UnknownFault};
 pub use model::{Counters, Nic, TransmitError};
 pub use shared::SharedNic;

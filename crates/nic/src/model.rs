@@ -5,6 +5,7 @@ use crate::descriptor::{
     TUCMD_ENCRYPT, TUCMD_ESP, TransmitContext,
 };
 use crate::engine::{Engine, EngineError, ICV_LEN, Key, LEAST_LEN};
+use crate::fault::Fault;
 use crate::registers::{
     ADDRESSES, INDEX_MASK, INDEX_SHIFT, IPS_EN, IPSRXIDX, IPSRXIPADDR, IPSRXIPIDX, IPSRXKEY,
     IPSRXMOD, IPSRXSALT, IPSRXSPI, IPSTXIDX, IPSTXKEY, IPSTXSALT, MOD_DECRYPT, MOD_IPV6,
@@ -26,6 +27,7 @@ pub struct Nic {
     transmit_index: u32,
     receive_index: u32,
     counters: Counters,
+    fault: Option<Fault>,
 }
 
 /// Entry of the receive SPI table.
@@ -98,14 +100,26 @@ impl Nic {
             transmit_index: 0,
             receive_index: 0,
             counters: Counters::default(),
+            fault: None,
         };
         nic.clear();
         Ok(nic)
     }
 
-    /// A full reset: every table is empty, the engines are off.
+    /// Has this be wrong with the hardware, or nothing any more.
+    pub fn set_fault(&mut self, fault: Option<Fault>) {
+        self.fault = fault;
+    }
+
+    /// Whether nothing comes back until a reset.
+    pub fn is_hung(&self) -> bool {
+        self.fault == Some(Fault::Hang)
+    }
+
+    /// A full reset: every table is empty, the engines are off. It ends a hang.
     pub fn reset(&mut self) {
         self.clear();
+        self.fault = self.fault.filter(|fault| *fault != Fault::Hang);
         self.counters.resets += 1;
     }
 
@@ -218,8 +232,13 @@ impl Nic {
         });
         let key = self.transmit_keys.get(context.sa());
         let (esp, key) = esp.zip(key).ok_or(TransmitError::Malformed)?;
+        if self.fault == Some(Fault::InClear) {
+            return Ok(());
+        }
         let sealed = self.engine.seal(key, context.has(TUCMD_ENCRYPT), esp);
-        sealed.ok_or(TransmitError::Malformed)
+        sealed.ok_or(TransmitError::Malformed)?;
+        self.fault.into_iter().for_each(|fault| fault.spoil_sealed(esp));
+        Ok(())
     }
 
     /// Opens a packet, an IP packet without link header, if an SA in the tables is its. One of no SA, and one with an error
@@ -278,8 +297,14 @@ impl Nic {
         if esp.len() < LEAST_LEN || !esp.len().is_multiple_of(4) {
             return ERROR_INVALID_LENGTH;
         }
+        if self.fault == Some(Fault::FalseAlarm) {
+            return ERROR_AUTHENTICATION;
+        }
         match self.engine.open(&entry.key, entry.mode & MOD_DECRYPT != 0, esp) {
-            Some(true) => ERROR_NONE,
+            Some(true) => {
+                self.fault.into_iter().for_each(|fault| fault.spoil_opened(esp));
+                ERROR_NONE
+            }
             Some(false) => ERROR_AUTHENTICATION,
             None => ERROR_INVALID_LENGTH,
         }

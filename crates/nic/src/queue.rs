@@ -36,6 +36,9 @@ impl<B: Buffer> Queue<B> for NicQueue<B> {
             return 0;
         }
         let mut inner = self.nic.lock();
+        if inner.nic.is_hung() {
+            return 0;
+        }
         for Request { mut buffer, work } in self.inside.drain(..count) {
             let status = match work {
                 Work::Seal(of) => run(&mut inner, Op::Seal, of, buffer.packet_mut()),
