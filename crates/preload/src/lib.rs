@@ -5,7 +5,8 @@
 //! that the environment variable `CULVERT_XFRM_SOCKET` names, and makes the calls on that
 //! descriptor behave as on a netlink socket. On NETLINK_ROUTE sockets it takes culvert's own routes
 //! and rules out of what the kernel sends, so that the program sees the machine as if culvert were
-//! not there. charon, which goes by the kernel's release, hears one that is as new as the databases.
+//! not there. charon, which goes by the kernel's release, hears one that is as new as the databases,
+//! and that interfaces with one of culvert's devices can offload ESP.
 //! Without the variable, and for every other descriptor, it hands each call on to the C
 //! library unchanged.
 //!
@@ -20,6 +21,7 @@
 //! | `netlink`    | message headers, and the answers made up here                    | no     |
 //! | `policy_match` | `iptables` rules that match IPsec, as matches on an interface | no     |
 //! | `release`    | the kernel's release as charon hears it                          | no     |
+//! | `ethtool`    | `esp-hw-offload` of interfaces behind which culvert has a device | no     |
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
@@ -52,6 +54,7 @@
 
 mod calls;
 mod config;
+mod ethtool;
 mod flight;
 mod hidden;
 mod link;

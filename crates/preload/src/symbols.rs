@@ -15,6 +15,7 @@
 //! | `options`     | `setsockopt`, `getsockopt`                                               |
 //! | `send`        | that send                                                                |
 //! | `receive`     | that receive                                                             |
+//! | `device`      | `ioctl`, of an interface's features                                      |
 //! | `exec`        | that start another program                                               |
 //! | `system`      | `uname`                                                                  |
 //! | `memory`      | none: it reads and writes what the program's pointers lead to            |
@@ -58,6 +59,7 @@ macro_rules! libc_call {
 
 pub mod addresses;
 pub mod descriptors;
+pub mod device;
 pub mod exec;
 mod memory;
 pub mod options;
@@ -78,11 +80,15 @@ fn next(name: &CStr, cache: &AtomicPtr<c_void>) -> *mut c_void {
 }
 
 fn fail(errno: c_int) -> c_int {
+    set_errno(errno);
+    -1
+}
+
+fn set_errno(errno: c_int) {
     // SAFETY: returns the address of this thread's errno, which always exists.
     let location = unsafe { libc::__errno_location() };
     // SAFETY: that address is valid for the life of the thread.
     unsafe { *location = errno };
-    -1
 }
 
 fn errno() -> c_int {

@@ -201,6 +201,23 @@ pub(crate) fn epoll_control(
     result(r).map(|_| ())
 }
 
+/// `ioctl(SIOCETHTOOL)`: an ethtool command about an interface, whose name ends with a zero byte. The command has
+/// room for its answer.
+pub(crate) fn ethtool(fd: i32, name: &[u8; 16], command: &mut [u32]) -> Result<(), Errno> {
+    /// `struct ifreq`, as long as the kernel reads it.
+    #[repr(C)]
+    struct Request {
+        name: [u8; 16],
+        command: *mut u32,
+        rest: [u64; 2],
+    }
+    const SIOCETHTOOL: libc::c_long = 0x8946;
+    let mut request = Request { name: *name, command: command.as_mut_ptr(), rest: [0; 2] };
+    // SAFETY: the request lives through the call, and the command has room for the answer.
+    let r = unsafe { libc::syscall(libc::SYS_ioctl, fd, SIOCETHTOOL, &raw mut request) };
+    result(r).map(|_| ())
+}
+
 /// A variable of the environment; `name` ends with a zero byte.
 pub(crate) fn environment(name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: the name ends with a zero. As ever with the environment, another thread must not
