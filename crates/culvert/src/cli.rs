@@ -77,7 +77,7 @@ pub enum Command {
     Policy,
     /// The ports: interfaces that culvert has taken over, and the private one.
     Port(PortArgs),
-    /// Offload devices: their tables, and what they have done.
+    /// Offload devices: their tables, what they have done, and the last moves of SAs.
     ///
     /// Which SA is in which device, `culvert sa` says as its engine.
     Device(DeviceArgs),
@@ -255,6 +255,10 @@ pub struct DeviceArgs {
     /// Reset this device, and load its SAs again. Packets meanwhile are worked on in software.
     #[arg(long, value_name = "DEVICE")]
     pub reset: Option<String>,
+    /// Have a modelled device be faulty, to try what becomes of its SAs: hang, wrong-icv, wrong-cipher, in-clear,
+    /// false-alarm, wrong-text, or none.
+    #[arg(long, num_args = 2, value_names = ["DEVICE", "FAULT"], conflicts_with = "reset")]
+    pub fault: Option<Vec<String>>,
 }
 
 /// Arguments of `culvert stats`.

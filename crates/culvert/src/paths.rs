@@ -22,6 +22,11 @@ pub fn interface_file(name: &str) -> PathBuf {
     runtime_dir(name).join("interface")
 }
 
+/// The ports with an offload device, for programs started by `culvert exec`: a line each.
+pub fn offload_file(name: &str) -> PathBuf {
+    runtime_dir(name).join("offload")
+}
+
 /// What must outlive the daemon: SAs, policies, sequence numbers.
 pub fn vault_dir(name: &str) -> PathBuf {
     runtime_dir(name).join("vault")

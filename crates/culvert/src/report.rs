@@ -44,6 +44,13 @@ pub enum Request {
         /// Its name.
         device: String,
     },
+    /// Has a modelled device be faulty; [`Refused`], or null.
+    DeviceFault {
+        /// Its name.
+        device: String,
+        /// The fault's name, or `none`.
+        fault: String,
+    },
     /// [`WhyAnswer`].
     Why(WhyRequest),
     /// pcapng, or [`Refused`].
@@ -272,6 +279,10 @@ pub struct Device {
     pub port: String,
     /// What it does: `crypto offload`.
     pub placement: String,
+    /// Which SAs it has: `asked`, `auto`.
+    pub has: String,
+    /// `up`, or why it is given nothing.
+    pub state: String,
     /// How full its tables are.
     pub tables: Vec<DeviceTable>,
     /// Packets that it has sealed.
@@ -284,8 +295,27 @@ pub struct Device {
     pub refused: u64,
     /// Packets of its SAs that software has worked on.
     pub in_software: u64,
+    /// Packets that software has worked on beside it, to compare.
+    pub compared: u64,
     /// Resets.
     pub resets: u64,
+    /// The last moves of SAs, and what happened to it, the oldest first.
+    pub moves: Vec<DeviceMove>,
+}
+
+/// An SA that has moved into an offload device or out of it, or something that happened to the device.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceMove {
+    /// How long ago, in seconds.
+    pub age_s: u64,
+    /// The SA's SPI, if it is about one.
+    pub spi: Option<String>,
+    /// Its destination.
+    pub dst: Option<String>,
+    /// Where to: the device's name, or `software`; nothing if it is about the device.
+    pub to: Option<String>,
+    /// Why.
+    pub why: String,
 }
 
 /// A table of an offload device.

@@ -66,8 +66,8 @@
 //! | fewer taken by `submit` than given | capacity | keeps the rest, in order, and submits it behind the next poll |
 //! | [`Status::Done`] | | goes on with the packet |
 //! | `false` of `offload_ok` | nobody's | works on that packet in software |
-//! | [`Status::Dropped`] | the packet's | counts the reason; crypto offload may work on a packet that it has kept in software, unless the ICV was wrong |
-//! | [`Status::Lost`] | the device's | counts the packet as dropped, never sends it again |
+//! | [`Status::Dropped`] | the packet's | counts the reason; crypto offload works on the packet, which it has kept, in software, to be sure even if the ICV was wrong |
+//! | [`Status::Lost`] | the device's | crypto offload: works on it in software, under the same number; packet offload: counts the packet as dropped, never sends it again |
 //!
 //! A put that fails has changed nothing, unless it is `Failed`.
 //!
@@ -86,22 +86,36 @@
 #![forbid(unsafe_code)]
 
 mod attribute;
+mod bounce;
 mod capabilities;
 pub mod contract;
 mod device;
+mod doubt;
 mod engine;
 mod error;
 mod event;
+mod lane;
+mod offloaded;
+pub mod place;
+mod probe;
 mod queue;
+mod recovery;
+mod watch;
 
 pub use attribute::Attribute;
+pub use bounce::Bounce;
 pub use capabilities::{Capabilities, Placement};
 pub use device::{
     Device, DeviceCounters, Live, NewPolicy, NewSa, PolicyHandle, SaDirection, SaHandle, TableUse,
 };
-pub use engine::{Bounce, Lane, OffloadEngine, Offloaded};
+pub use engine::OffloadEngine;
 pub use error::{Failure, HandleError, Invalid, PutError};
 pub use event::Event;
+pub use lane::Lane;
+pub use offloaded::Offloaded;
+pub use probe::{ProbeError, probe};
 pub use queue::{
     BURST_LEN, Buffer, Burst, Completion, CryptoWork, NoRoom, Queue, Request, Status, Work,
 };
+pub use recovery::Recovery;
+pub use watch::{Trouble, Watch};

@@ -3,21 +3,25 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Session, Suite};
 use engine_openssl::OpensslProvider;
 use esp::{Mode, Protocol, SaFlags, SaParams};
 use offload::{
     Bounce, Buffer, Burst, Capabilities, Completion, Lane, OffloadEngine, Offloaded, Queue,
-    Request, SaHandle, Status,
+    Request, SaHandle, Status, Trouble, Watch,
 };
 
 const SUITE: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
 const LEN: usize = 96;
 
-/// A device that writes over packets: what it did is seen.
+/// A device with one answer to all packets.
 struct Writes {
+    /// The ESP packet that it gives back; nothing for that of software.
+    answer: Vec<u8>,
+    /// Another answer after so many packets.
+    then: Option<(usize, Vec<u8>)>,
     inside: VecDeque<Request<Bounce>>,
     depth: usize,
     /// Polls until it answers.
@@ -40,7 +44,12 @@ impl Queue<Bounce> for Writes {
         let count = completions.remaining_capacity().min(self.inside.len());
         for Request { mut buffer, work } in self.inside.drain(..count) {
             assert_eq!(buffer.packet().len(), 20 + LEN, "an outer header is in front");
-            buffer.packet_mut().fill(0xdd);
+            match &mut self.then {
+                Some((0, answer)) => self.answer.clone_from(answer),
+                Some((left, _)) => *left -= 1,
+                None => {}
+            }
+            buffer.packet_mut()[20..].copy_from_slice(&self.answer);
             completions.push(Completion { buffer, work, status: self.status });
         }
         count
@@ -67,13 +76,13 @@ fn capabilities(most_packet_len: usize) -> Capabilities {
 struct Bench {
     engine: OffloadEngine,
     offloaded: Session,
-    in_software: Arc<AtomicU64>,
+    watch: Arc<Watch>,
     /// The packet as software seals it.
     by_software: Vec<u8>,
 }
 
 impl Bench {
-    fn new(queue: Writes, most_packet_len: usize) -> Bench {
+    fn new(mut queue: Writes, most_packet_len: usize) -> Bench {
         let provider = OpensslProvider::new().unwrap();
         let keys = Keys { cipher: vec![7; 16], salt: vec![1; 4], auth: Vec::new() };
         let software = provider.session(SUITE, &keys).unwrap();
@@ -99,15 +108,19 @@ impl Bench {
             flags: SaFlags::default(),
         };
         let offloaded = Offloaded::session((0, "nic0".into()), SaHandle(1), software, &params);
-        let in_software = Arc::new(AtomicU64::new(0));
-        let lane = Lane::new(Box::new(queue), capabilities(most_packet_len), in_software.clone());
+        if queue.answer.is_empty() {
+            queue.answer.clone_from(&by_software);
+        }
+        let watch = Arc::new(Watch::default());
+        let lane = Lane::new(Box::new(queue), capabilities(most_packet_len), watch.clone());
         let is_used = Arc::new(AtomicBool::new(true));
         let engine = OffloadEngine::new(provider.engine().unwrap(), vec![lane], is_used);
-        Bench { engine, offloaded, in_software, by_software }
+        Bench { engine, offloaded, watch, by_software }
     }
 
-    /// Seals so many packets; how many the device did. The others are software's.
+    /// Seals so many packets, all as software does; how many the device did.
     fn seal(&mut self, count: usize) -> usize {
+        let before = self.watch.in_software();
         let mut packets = vec![vec![5; LEN]; count];
         let mut jobs: Vec<Job<'_>> = packets
             .iter_mut()
@@ -115,15 +128,20 @@ impl Bench {
             .collect();
         self.engine.run(&mut jobs);
         assert!(jobs.iter().all(|job| job.status == JobStatus::Done));
-        let by_device = packets.iter().filter(|packet| packet[..] == [0xdd; LEN]).count();
-        let others = packets.iter().filter(|packet| **packet == self.by_software).count();
-        assert_eq!(by_device + others, count);
-        by_device
+        assert!(packets.iter().all(|packet| *packet == self.by_software));
+        count - (self.watch.in_software() - before) as usize
     }
 }
 
 fn writes(depth: usize) -> Writes {
-    Writes { inside: VecDeque::new(), depth, silent: 0, status: Status::Done }
+    Writes {
+        answer: Vec::new(),
+        then: None,
+        inside: VecDeque::new(),
+        depth,
+        silent: 0,
+        status: Status::Done,
+    }
 }
 
 #[test]
@@ -132,14 +150,14 @@ fn what_a_full_queue_leaves_is_software_s() {
     assert_eq!(bench.seal(3), 3);
     // Of a burst of 64 and one of 6.
     assert_eq!(bench.seal(70), 16);
-    assert_eq!(bench.in_software.load(Relaxed), 54);
+    assert_eq!(bench.watch.in_software(), 54);
 }
 
 #[test]
 fn a_packet_that_is_too_long_is_software_s() {
     let mut bench = Bench::new(writes(100), 20 + LEN - 1);
     assert_eq!(bench.seal(5), 0);
-    assert_eq!(bench.in_software.load(Relaxed), 5);
+    assert_eq!(bench.watch.in_software(), 5);
 }
 
 #[test]
@@ -149,7 +167,7 @@ fn a_device_that_answers_too_late_changes_no_other_packet() {
     // Now the first ones come back, and are nobody's.
     assert_eq!(bench.seal(7), 7);
     assert_eq!(bench.seal(64), 64);
-    assert_eq!(bench.in_software.load(Relaxed), 20);
+    assert_eq!(bench.watch.in_software(), 20);
 }
 
 #[test]
@@ -157,6 +175,42 @@ fn what_is_dropped_or_lost_is_sealed_by_software() {
     for status in [Status::Lost, Status::Dropped(outcome::DropReason::OutCrypto)] {
         let mut bench = Bench::new(Writes { status, ..writes(100) }, 2000);
         assert_eq!(bench.seal(9), 0);
-        assert_eq!(bench.in_software.load(Relaxed), 9);
+        assert_eq!(bench.watch.in_software(), 9);
+    }
+}
+
+#[test]
+fn a_device_that_is_late_twice_is_given_nothing_more_until_it_is_resumed() {
+    let mut bench = Bench::new(Writes { silent: 200_002, ..writes(100) }, 2000);
+    assert_eq!((bench.seal(3), bench.watch.trouble()), (0, None));
+    assert_eq!((bench.seal(3), bench.watch.trouble()), (0, Some(Trouble::Silent)));
+    assert_eq!(bench.seal(70), 0);
+    bench.watch.resume();
+    assert_eq!((bench.seal(70), bench.watch.trouble()), (70, None));
+}
+
+#[test]
+fn a_wrong_answer_is_never_sent_while_an_sa_is_new() {
+    let mut bench = Bench::new(Writes { answer: vec![0xdd; LEN], ..writes(100) }, 2000);
+    assert_eq!(bench.watch.trouble(), None);
+    bench.seal(5);
+    assert_eq!((bench.watch.compared(), bench.watch.trouble()), (5, Some(Trouble::Wrong)));
+    assert_eq!(bench.seal(5), 0);
+}
+
+#[test]
+fn what_is_in_clear_or_under_another_number_is_never_sent() {
+    let right = Bench::new(writes(1), 2000).by_software;
+    let clear = vec![5; LEN];
+    let mut half_clear = right.clone();
+    half_clear[64..].fill(5);
+    let mut renumbered = right.clone();
+    renumbered[7] ^= 1;
+    for answer in [clear, half_clear, renumbered] {
+        // It is right for long enough.
+        let mut bench = Bench::new(Writes { then: Some((20, answer)), ..writes(100) }, 2000);
+        assert_eq!((bench.seal(20), bench.watch.trouble()), (20, None));
+        bench.seal(60);
+        assert_eq!(bench.watch.trouble(), Some(Trouble::Wrong));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cli::DeviceArgs;
 use crate::client::{ClientError, ask, ask_json};
-use crate::report::{Device, Refused, Request};
+use crate::report::{Device, DeviceMove, Refused, Request};
 use crate::table::{si, table};
 
 /// Shows the devices, or resets one.
@@ -23,6 +23,12 @@ pub fn device(
             None => Ok(format!("{device}: reset, and loaded again")),
         };
     }
+    if let Some([device, fault]) = args.fault.as_deref() {
+        let (device, fault) = (device.clone(), fault.clone());
+        let done = format!("{device}: {fault}");
+        let refused: Option<Refused> = ask(name, Request::DeviceFault { device, fault })?;
+        return refused.map_or(Ok(done), |refused| Err(refused.error.into()));
+    }
     match json {
         true => Ok(ask_json(name, Request::Device)?),
         false => Ok(text(name)?),
@@ -34,6 +40,7 @@ fn text(name: &str) -> Result<String, ClientError> {
     if devices.is_empty() {
         return Ok("no offload devices; [device.NAME] of the configuration names them".into());
     }
+    let moves: Vec<String> = devices.iter().flat_map(moves).collect();
     let rows = devices.into_iter().map(|d| {
         let tables = d.tables.iter().map(|t| format!("{} {}/{}", t.name, t.used, t.most));
         vec![
@@ -41,12 +48,15 @@ fn text(name: &str) -> Result<String, ClientError> {
             d.kind,
             d.port,
             d.placement,
+            d.has,
+            d.state,
             tables.collect::<Vec<_>>().join(", "),
             si(d.sealed),
             si(d.opened),
             si(d.wrong_icv),
             si(d.refused),
             si(d.in_software),
+            si(d.compared),
             d.resets.to_string(),
         ]
     });
@@ -55,13 +65,35 @@ fn text(name: &str) -> Result<String, ClientError> {
         "KIND",
         "PORT",
         "DOES",
+        "HAS",
+        "STATE",
         "TABLES",
         ">SEALED",
         ">OPENED",
         ">ICV",
         ">REFUSED",
         ">SOFTWARE",
+        ">CHECKED",
         ">RESETS",
     ];
-    Ok(table(&head, rows))
+    let mut text = table(&head, rows);
+    if !moves.is_empty() {
+        text.push_str("\n\nlast moves:\n");
+        text.push_str(&moves.join("\n"));
+    }
+    Ok(text)
+}
+
+/// What happened to a device and its SAs, a line each.
+fn moves(device: &Device) -> Vec<String> {
+    let line = |step: &DeviceMove| {
+        let ago = step.age_s;
+        let to = step.to.as_deref().unwrap_or_default();
+        let sa = step.spi.as_ref().map(|spi| {
+            let dst = step.dst.as_deref().unwrap_or_default();
+            format!("{spi} to {dst} into {to}: ")
+        });
+        format!("{}, {ago} s ago: {}{}", device.name, sa.unwrap_or_default(), step.why)
+    };
+    device.moves.iter().map(line).collect()
 }

@@ -77,6 +77,10 @@ impl Config {
                 let allowed = "the interface of one of the ports ([[port]])";
                 return problem(format!("device.{name}.port"), &device.port, allowed);
             }
+            if !(100..=3_600_000).contains(&device.interval_ms) {
+                let key = format!("device.{name}.interval_ms");
+                return problem(key, &device.interval_ms, "100 to 3600000 milliseconds");
+            }
             if self.devices.values().filter(|other| other.port == device.port).count() > 1 {
                 let allowed = "a port of its own: SAs name devices by their ports";
                 return problem(format!("device.{name}.port"), &device.port, allowed);

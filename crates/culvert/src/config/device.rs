@@ -22,6 +22,18 @@ pub struct DeviceConfig {
     /// What DPDK's environment is told about memory, in the place of what it is told for drivers that are software.
     #[serde(default)]
     pub eal: Vec<String>,
+    /// Which SAs it has.
+    #[serde(default)]
+    pub placement: PlacementChoice,
+    /// What the busiest SAs are busiest by.
+    #[serde(default)]
+    pub busy_by: BusyBy,
+    /// How often is looked which SAs are the busiest, in milliseconds.
+    #[serde(default = "default_interval_ms")]
+    pub interval_ms: u32,
+    /// Most SAs of each direction that come without having asked.
+    #[serde(default)]
+    pub most_auto: Option<u32>,
 }
 
 impl DeviceConfig {
@@ -47,6 +59,42 @@ impl DeviceConfig {
             "a kind that this build has: cryptodev needs one with the Cargo feature cryptodev";
         (!is_built_in).then(|| ("kind", self.kind.name().into(), allowed))
     }
+}
+
+fn default_interval_ms() -> u32 {
+    2000
+}
+
+/// Which SAs are in a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlacementChoice {
+    /// Those whose owners ask for it.
+    #[default]
+    Asked,
+    /// Those, and where there is room the busiest others.
+    Auto,
+}
+
+impl PlacementChoice {
+    /// As the configuration spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PlacementChoice::Asked => "asked",
+            PlacementChoice::Auto => "auto",
+        }
+    }
+}
+
+/// What an SA is busy by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BusyBy {
+    /// Its packets.
+    #[default]
+    Packets,
+    /// Its bytes.
+    Bytes,
 }
 
 /// What an offload device is.

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use thiserror::Error;
 
-pub use self::device::{DeviceConfig, DeviceKind};
+pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 use self::port::{Port, PortSection};
@@ -535,6 +535,14 @@ mod tests {
             (
                 "[device.x]\nkind = \"cryptodev\"\nport = \"a\"\ndriver = \"crypto_openssl\"",
                 &["device.x.kind", "Cargo feature cryptodev"],
+            ),
+            (
+                "[[port]]\ninterface = \"a\"\n[device.x]\nkind = \"nic-model\"\nport = \"a\"\ninterval_ms = 99",
+                &["device.x.interval_ms", "100 to 3600000"],
+            ),
+            (
+                "[[port]]\ninterface = \"a\"\n[device.x]\nkind = \"nic-model\"\nport = \"a\"\nplacement = \"on\"",
+                &["asked", "auto"],
             ),
             ("[tun]\nmtu = 100", &["tun.mtu", "1280"]),
             ("[tun]\ntable = 254", &["tun.table"]),

@@ -36,6 +36,10 @@ impl Daemon {
                 let refused = self.devices.borrow_mut().reset(&device).err();
                 json(&refused.map(|error| Refused { error }))
             }
+            Request::DeviceFault { device, fault } => {
+                let refused = self.devices.borrow_mut().set_fault(&device, &fault).err();
+                json(&refused.map(|error| Refused { error }))
+            }
             Request::Why(request) => json(&self.why(&request)),
             Request::Events { after, run } => json(&self.event_log.after(after, run)),
             Request::Capture(request) => match self.capture(&request) {

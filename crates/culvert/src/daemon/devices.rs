@@ -1,16 +1,27 @@
 //! The offload devices of the configuration, and the SAs that they have.
+//!
+//! | step | by whom |
+//! | --- | --- |
+//! | an SA whose owner asks for a device | [`Devices::put`], when it is added |
+//! | SAs of a device that fails go on in software | [`Devices::fallen`] |
+//! | those that had asked for it come back when it works again | [`Devices::restored`] |
+//! | the busiest SAs come and go | [`Devices::round`] |
+//!
+//! The last three say what is to move. The source of SAs moves it ([`Source::move_sa`](super::sources::Source::move_sa)),
+//! by [`Devices::put_in`] and [`Devices::take_out`]: an SA gets another session, and the same numbers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use crypto::{Engine, Keys, Session};
-use offload::{
-    Bounce, Device, Lane, Live, NewSa, OffloadEngine, Offloaded, PutError, SaDirection, SaHandle,
-};
-use policy::{SaConfig, SaId};
+use esp::{Protocol, Sa};
+use offload::place::{Move, Sample};
+use offload::{Live, NewSa, OffloadEngine, Offloaded, PutError, SaDirection, SaHandle};
+use policy::{SaConfig, SaEntry, SaId};
 use rustix::fd::OwnedFd;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
@@ -18,68 +29,65 @@ use tracing::{info, warn};
 use xfrm::codec::{Offload, constant as c};
 
 use super::cryptodevs;
-use crate::config::{DeviceConfig, DeviceKind};
+use super::device::Attached;
+use super::texts::spi_text;
+use crate::config::{BusyBy, DeviceConfig};
 use crate::report;
 
 /// Shared by those who put SAs in, who make engines, and who answer questions; all on the control thread.
 pub type SharedDevices = Rc<RefCell<Devices>>;
 
 /// All devices.
-#[derive(Default)]
 pub struct Devices {
     attached: Vec<Attached>,
-    /// The device of each SA that is in one, by its place, and the SA in it.
-    placed: HashMap<SaId, (usize, SaHandle)>,
+    /// The SAs that are in a device, or are to be in it again.
+    placed: HashMap<SaId, Placed>,
     /// Whether an SA was ever offloaded.
     is_used: Arc<AtomicBool>,
     /// Asks for indices of interfaces; nothing without devices.
     asking: Option<OwnedFd>,
+    started: Instant,
 }
 
-/// A device and its port.
-struct Attached {
-    name: Arc<str>,
-    kind: DeviceKind,
-    port: String,
-    device: Box<dyn Device<Bounce>>,
-    in_software: Arc<AtomicU64>,
+/// Where an SA is.
+#[derive(Clone, Copy)]
+struct Placed {
+    /// The device's place.
+    lane: usize,
+    /// The SA in it; nothing while the device is down.
+    sa: Option<SaHandle>,
+    direction: SaDirection,
+    /// Whether its owner asked for it.
+    is_asked: bool,
+}
+
+/// Where an SA is to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// Into software.
+    Software,
+    /// Into the device with this place.
+    Device(usize, SaDirection),
+}
+
+impl Default for Devices {
+    fn default() -> Devices {
+        Devices::new(&BTreeMap::new())
+    }
 }
 
 impl Devices {
     /// The devices of a configuration. One that cannot be made is left out, and its SAs stay in software.
     pub fn new(configs: &BTreeMap<String, DeviceConfig>) -> Devices {
         cryptodevs::start(configs);
-        let attached = configs.iter().filter_map(|(name, config)| {
-            let device: Box<dyn Device<Bounce>> = match config.kind {
-                DeviceKind::NicModel => match nic::NicDevice::new(name) {
-                    Ok(nic) => Box::new(nic),
-                    Err(error) => {
-                        warn!(device = %name, %error, "no offload by this device");
-                        return None;
-                    }
-                },
-                DeviceKind::Cryptodev => match cryptodevs::open(name, config) {
-                    Ok(device) => device,
-                    Err(error) => {
-                        warn!(device = %name, %error, "no offload by this device");
-                        return None;
-                    }
-                },
-            };
-            Some(Attached {
-                name: name.as_str().into(),
-                kind: config.kind,
-                port: config.port.clone(),
-                device,
-                in_software: Arc::default(),
-            })
-        });
+        let attached = configs.iter().filter_map(|(name, config)| Attached::new(name, config));
         let attached: Vec<Attached> = attached.collect();
         let asking = match attached.is_empty() {
             true => None,
             false => socket(AddressFamily::INET, SocketType::DGRAM, None).ok(),
         };
-        Devices { attached, asking, ..Devices::default() }
+        let (placed, is_used) = (HashMap::new(), Arc::default());
+        Devices { attached, placed, is_used, asking, started: Instant::now() }
     }
 
     /// An engine for one thread: `software`, with queues of the devices where there are any.
@@ -90,17 +98,14 @@ impl Devices {
         if self.attached.is_empty() {
             return Ok(software);
         }
-        let lanes = self.attached.iter_mut().map(|attached| {
-            let capabilities = attached.device.capabilities().clone();
-            let queue = attached.device.queue()?;
-            Ok(Lane::new(queue, capabilities, Arc::clone(&attached.in_software)))
-        });
+        let lanes = self.attached.iter_mut().map(Attached::lane);
         let lanes = lanes.collect::<Result<_, PutError>>()?;
         Ok(Box::new(OffloadEngine::new(software, lanes, Arc::clone(&self.is_used))))
     }
 
     /// Puts an SA into the device of the interface that its owner wants. The session by which its packets go there, or
-    /// `software` where there is no such device, or it does not take the SA; which is logged.
+    /// `software` where there is no such device, or it does not take the SA; which is logged. Whether the SA is
+    /// the device's, or is when the device works again.
     pub fn put(
         &mut self,
         config: &SaConfig,
@@ -109,34 +114,222 @@ impl Devices {
         software: Session,
     ) -> (Session, bool) {
         let Some(lane) = self.of_interface(wanted.ifindex) else { return (software, false) };
-        let Some(attached) = self.attached.get_mut(lane) else { return (software, false) };
         let direction = match wanted.flags & c::OFFLOAD_INBOUND {
             0 => SaDirection::Outbound,
             _ => SaDirection::Inbound,
         };
-        // Numbers are software's.
-        let start = &Live::default();
-        let sa = match attached.device.put_sa(NewSa { direction, config, keys, start }) {
-            Ok(sa) => sa,
-            Err(error) => {
-                let spi = format_args!("{:#010x}", config.params.spi);
-                info!(device = %attached.name, %spi, %error, "software does the SA's crypto");
-                return (software, false);
-            }
-        };
-        self.placed.insert(config.id(), (lane, sa));
-        self.is_used.store(true, Relaxed);
-        let device = (lane, Arc::clone(&attached.name));
-        (Offloaded::session(device, sa, software, &config.params), true)
+        let now_ms = self.now_ms();
+        let Some(attached) = self.attached.get_mut(lane) else { return (software, false) };
+        if !attached.is_ready(now_ms) && attached.device.capabilities().check_sa(config).is_ok() {
+            let placed = Placed { lane, sa: None, direction, is_asked: true };
+            self.placed.insert(config.id(), placed);
+            return (software, true);
+        }
+        match self.put_in((lane, direction, true), config, keys, &software) {
+            Ok(session) => (session, true),
+            Err(_) => (software, false),
+        }
     }
 
-    /// Takes an SA out of its device, if it is in one.
+    /// The SA without an owner's wish that may leave a full device for this one, whose owner has one.
+    pub fn in_the_way(&self, wanted: &Offload) -> Option<SaId> {
+        let lane = self.of_interface(wanted.ifindex)?;
+        let placer = self.attached.get(lane)?.placer.as_ref()?;
+        let is_inbound = wanted.flags & c::OFFLOAD_INBOUND != 0;
+        let direction = if is_inbound { SaDirection::Inbound } else { SaDirection::Outbound };
+        let most = self.attached.get(lane)?.device.capabilities().most_sas;
+        let inside = || self.inside(lane).filter(move |(_, placed)| placed.direction == direction);
+        if inside().count() < most {
+            return None;
+        }
+        let others = inside().filter(|(_, placed)| !placed.is_asked).map(|(id, _)| *id);
+        others.min_by_key(|id| placer.rate(id))
+    }
+
+    /// Puts an SA into a device. Its session there.
+    ///
+    /// # Errors
+    /// The device does not take it, or is down; which is logged.
+    pub fn put_in(
+        &mut self,
+        (lane, direction, is_asked): (usize, SaDirection, bool),
+        config: &SaConfig,
+        keys: &Keys,
+        software: &Session,
+    ) -> Result<Session, PutError> {
+        let now_ms = self.now_ms();
+        let down = PutError::Failed(offload::Failure::Unresponsive);
+        let attached = self.attached.get_mut(lane).ok_or(down)?;
+        let id = config.id();
+        let spi = spi_text(id.spi);
+        if !attached.is_ready(now_ms) {
+            return Err(down);
+        }
+        // Numbers are software's.
+        let start = &Live::default();
+        let sa = attached.device.put_sa(NewSa { direction, config, keys, start });
+        let sa = sa.inspect_err(|error| {
+            info!(device = %attached.name, %spi, %error, "software does the SA's crypto");
+        })?;
+        self.placed.insert(id, Placed { lane, sa: Some(sa), direction, is_asked });
+        self.is_used.store(true, Relaxed);
+        let why = if is_asked { "its owner asks for it" } else { "it is one of the busiest" };
+        if !is_asked {
+            info!(device = %attached.name, %spi, dst = %id.dst, "the device does the SA's crypto");
+        }
+        attached.note(Some(id), Some(Arc::clone(&attached.name)), why.to_owned());
+        let device = (lane, Arc::clone(&attached.name));
+        Ok(Offloaded::session(device, sa, software.clone(), &config.params))
+    }
+
+    /// Takes an SA that goes on in software out of its device. One whose owner asked for the device comes back
+    /// when that works again.
+    pub fn take_out(&mut self, id: &SaId) {
+        let Some(placed) = self.placed.get_mut(id) else { return };
+        let Placed { lane, sa, is_asked, .. } = *placed;
+        placed.sa = None;
+        if !is_asked {
+            self.placed.remove(id);
+        }
+        self.forget(lane, sa);
+        if let Some(attached) = self.attached.get_mut(lane).filter(|_| sa.is_some()) {
+            let why = if attached.is_up() {
+                "a busier one needs its place"
+            } else {
+                "the device is down"
+            };
+            let (spi, dst) = (spi_text(id.spi), id.dst);
+            info!(device = %attached.name, %spi, %dst, why, "the SA goes on in software");
+            attached.note(Some(*id), Some("software".into()), why.to_owned());
+        }
+    }
+
+    /// Takes an SA that ends out of its device, if it is in one.
     pub fn remove(&mut self, id: &SaId) {
-        let Some((lane, sa)) = self.placed.remove(id) else { return };
-        let Some(attached) = self.attached.get_mut(lane) else { return };
+        if let Some(Placed { lane, sa, .. }) = self.placed.remove(id) {
+            self.forget(lane, sa);
+        }
+    }
+
+    fn forget(&mut self, lane: usize, sa: Option<SaHandle>) {
+        let Some((sa, attached)) = sa.zip(self.attached.get_mut(lane)) else { return };
         if let Err(error) = attached.device.remove_sa(sa) {
             warn!(device = %attached.name, %error, "an SA stays in the device");
         }
+    }
+
+    /// The SAs of devices that have just failed: they go on in software.
+    pub fn fallen(&mut self) -> Vec<SaId> {
+        let now_ms = self.now_ms();
+        let mut fallen = Vec::new();
+        for (lane, attached) in self.attached.iter_mut().enumerate() {
+            if let Some(why) = attached.failure() {
+                attached.fail(now_ms, &why);
+            }
+            if !attached.is_up() {
+                let inside = self.placed.iter().filter(|(_, p)| p.lane == lane && p.sa.is_some());
+                fallen.extend(inside.map(|(id, _)| *id));
+            }
+        }
+        fallen
+    }
+
+    /// The SAs whose owners asked for devices that work again.
+    pub fn restored(&mut self) -> Vec<(SaId, To)> {
+        let now_ms = self.now_ms();
+        let mut restored = Vec::new();
+        for (lane, attached) in self.attached.iter_mut().enumerate() {
+            if attached.try_again(now_ms) {
+                let outside = self.placed.iter().filter(|(_, p)| p.lane == lane && p.sa.is_none());
+                restored.extend(outside.map(|(id, p)| (*id, To::Device(lane, p.direction))));
+            }
+        }
+        restored
+    }
+
+    /// How long it is until there is something to do here.
+    pub fn due_in(&self) -> Option<Duration> {
+        let looks = (!self.placed.is_empty()).then_some(LOOK_INTERVAL);
+        self.round_in().into_iter().chain(looks).min()
+    }
+
+    /// How long it is until [`Devices::round`] has something to do.
+    pub fn round_in(&self) -> Option<Duration> {
+        let now_ms = self.now_ms();
+        let rounds = self.attached.iter().filter(|attached| attached.placer.is_some());
+        let next_ms = rounds.map(|attached| attached.round_ms).min();
+        next_ms.map(|at| Duration::from_millis(at.saturating_sub(now_ms)))
+    }
+
+    /// What has to move for devices to have the busiest SAs. `direction` says which way an SA's packets go.
+    pub fn round<'s>(
+        &mut self,
+        sas: impl Iterator<Item = &'s Arc<SaEntry<Sa>>> + Clone,
+        direction: impl Fn(&SaConfig) -> Option<SaDirection>,
+    ) -> Vec<(SaId, To)> {
+        let now_ms = self.now_ms();
+        let mut moves = Vec::new();
+        for lane in 0..self.attached.len() {
+            let is_due =
+                |attached: &Attached| attached.placer.is_some() && attached.round_ms <= now_ms;
+            let Some(attached) = self.attached.get(lane).filter(|attached| is_due(attached)) else {
+                continue;
+            };
+            let (busy_by, is_up) = (attached.config.busy_by, attached.is_up());
+            let capabilities = attached.device.capabilities();
+            let samples = sas.clone().filter_map(|entry| {
+                let config = &entry.config;
+                let (id, direction) = (config.id(), direction(config)?);
+                let placed = self.placed.get(&id);
+                let is_its = placed.is_none_or(|placed| placed.lane == lane && !placed.is_asked);
+                let is_candidate = is_its && config.params.protocol == Protocol::Esp;
+                is_candidate.then(|| Sample {
+                    sa: id,
+                    direction,
+                    count: match busy_by {
+                        BusyBy::Packets => entry.esp.live().packets().load(Relaxed),
+                        BusyBy::Bytes => entry.esp.live().bytes().load(Relaxed),
+                    },
+                    is_inside: placed.is_some(),
+                    fits: is_up && capabilities.check_sa(config).is_ok(),
+                })
+            });
+            let samples: Vec<_> = samples.collect();
+            let most_auto = attached.config.most_auto.map_or(usize::MAX, |most| most as usize);
+            let rooms = [SaDirection::Outbound, SaDirection::Inbound].map(|direction| {
+                let asked = |(_, p): &(&SaId, &Placed)| p.is_asked && p.direction == direction;
+                let left =
+                    capabilities.most_sas.saturating_sub(self.inside(lane).filter(asked).count());
+                left.min(most_auto)
+            });
+            let Some(attached) = self.attached.get_mut(lane) else { continue };
+            attached.round_ms = now_ms + u64::from(attached.config.interval_ms);
+            let Some(placer) = &mut attached.placer else { continue };
+            let room = |direction| rooms[usize::from(direction == SaDirection::Inbound)];
+            let direction_of =
+                |id: &SaId| samples.iter().find(|s| s.sa == *id).map(|s| s.direction);
+            moves.extend(placer.round(now_ms, &samples, room).into_iter().filter_map(|step| {
+                Some(match step {
+                    Move::Out(id) => (id, To::Software),
+                    Move::In(id) => (id, To::Device(lane, direction_of(&id)?)),
+                })
+            }));
+        }
+        moves
+    }
+
+    fn inside(&self, lane: usize) -> impl Iterator<Item = (&SaId, &Placed)> {
+        self.placed.iter().filter(move |(_, placed)| placed.lane == lane && placed.sa.is_some())
+    }
+
+    /// Whether an SA's owner asked for the device that it is in, or is to come back to.
+    pub fn is_asked(&self, id: &SaId) -> bool {
+        self.placed.get(id).is_some_and(|placed| placed.is_asked)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.attached.is_empty()
     }
 
     /// Resets a device, which puts its SAs in again.
@@ -144,46 +337,58 @@ impl Devices {
     /// # Errors
     /// Why not, for people.
     pub fn reset(&mut self, name: &str) -> Result<(), String> {
-        let attached = self.attached.iter_mut().find(|attached| *attached.name == *name);
-        let attached = attached.ok_or_else(|| format!("no device {name}"))?;
+        let attached = self.named(name)?;
         attached.device.reset().map_err(|error| format!("{name}: {error}"))?;
         info!(device = %attached.name, "reset, and loaded again");
+        attached.note(None, None, "reset, and loaded again".into());
         Ok(())
+    }
+
+    /// Has the hardware of a modelled device be faulty.
+    ///
+    /// # Errors
+    /// Why not, for people.
+    pub fn set_fault(&mut self, name: &str, fault: &str) -> Result<(), String> {
+        let attached = self.named(name)?;
+        attached.set_fault(fault).map_err(|error| format!("{name}: {error}"))?;
+        warn!(device = %attached.name, fault, "the modelled device is to be faulty");
+        attached.note(None, None, format!("told to be faulty: {fault}"));
+        Ok(())
+    }
+
+    fn named(&mut self, name: &str) -> Result<&mut Attached, String> {
+        let attached = self.attached.iter_mut().find(|attached| *attached.name == *name);
+        attached.ok_or_else(|| format!("no device {name}"))
     }
 
     /// What `culvert device` shows.
     pub fn rows(&self) -> Vec<report::Device> {
-        let row = |attached: &Attached| {
-            let counters = attached.device.counters();
-            let tables = attached.device.tables().into_iter();
-            report::Device {
-                name: attached.name.to_string(),
-                kind: attached.kind.name().into(),
-                port: attached.port.clone(),
-                placement: attached.device.capabilities().placement.name().into(),
-                tables: tables
-                    .map(|table| report::DeviceTable {
-                        name: table.name.into(),
-                        used: table.used,
-                        most: table.most,
-                    })
-                    .collect(),
-                sealed: counters.sealed,
-                opened: counters.opened,
-                wrong_icv: counters.wrong_icv,
-                refused: counters.refused,
-                in_software: attached.in_software.load(Relaxed),
-                resets: counters.resets,
-            }
-        };
-        self.attached.iter().map(row).collect()
+        self.attached.iter().map(Attached::row).collect()
+    }
+
+    /// The ports that have a device, a line each.
+    pub fn port_lines(&self) -> String {
+        self.attached.iter().map(|attached| format!("{}\n", attached.config.port)).collect()
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     fn of_interface(&self, ifindex: i32) -> Option<usize> {
         let asking = self.asking.as_ref()?;
         let index_of = |port: &str| name_to_index(asking, port).ok().map(i64::from);
-        self.attached.iter().position(|attached| index_of(&attached.port) == Some(ifindex.into()))
+        let is_it = |attached: &Attached| index_of(&attached.config.port) == Some(ifindex.into());
+        self.attached.iter().position(is_it)
     }
+}
+
+/// How often is looked whether engines have noticed something about a device. They do without it at once.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The session of software, of an SA's keys.
+pub fn software_of(session: &Session) -> &Session {
+    session.state::<Offloaded>().map_or(session, Offloaded::software)
 }
 
 /// The device that does an SA's crypto, if one does.
@@ -192,118 +397,5 @@ pub fn device_of(session: &Session) -> Option<&str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use crypto::{AesKey, IcvLen, Job, JobStatus, Op, Provider, Suite};
-    use engine_openssl::OpensslProvider;
-
-    use super::*;
-    use crate::daemon::sources::testing::{HERE, THERE, config};
-
-    const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
-
-    /// A device at the loopback interface, whose index is 1 in each namespace.
-    fn devices() -> Devices {
-        let config = toml::from_str("kind = \"nic-model\"\nport = \"lo\"").unwrap();
-        Devices::new(&BTreeMap::from([("nic0".to_owned(), config)]))
-    }
-
-    fn keys() -> Keys {
-        Keys { cipher: vec![7; 16], salt: vec![1; 4], auth: Vec::new() }
-    }
-
-    fn sa(spi: u32) -> SaConfig {
-        let mut config = config(spi, (HERE, THERE), 1);
-        config.params.suite = GCM;
-        config
-    }
-
-    fn wanted(ifindex: i32) -> Offload {
-        Offload { ifindex, ..Offload::default() }
-    }
-
-    #[test]
-    fn an_sa_of_another_interface_stays_in_software() {
-        let mut devices = devices();
-        let software = OpensslProvider::new().unwrap().session(GCM, &keys()).unwrap();
-        let (session, is_offloaded) = devices.put(&sa(1), &keys(), &wanted(77), software);
-        assert_eq!((device_of(&session), is_offloaded), (None, false));
-    }
-
-    #[test]
-    fn what_does_not_fit_stays_in_software_and_comes_in_when_there_is_room() {
-        let mut devices = devices();
-        let provider = OpensslProvider::new().unwrap();
-        let software = provider.session(GCM, &keys()).unwrap();
-        let put = |devices: &mut Devices, spi| {
-            devices.put(&sa(spi), &keys(), &wanted(1), software.clone()).1
-        };
-        assert!((1..=1024).all(|spi| put(&mut devices, spi)));
-        assert!(!put(&mut devices, 1025));
-        assert_eq!(devices.rows()[0].tables[0].used, 1024);
-        devices.remove(&sa(3).id());
-        assert!(put(&mut devices, 1025));
-        let mut esn = sa(5000);
-        esn.params.esn = true;
-        assert!(!devices.put(&esn, &keys(), &wanted(1), software.clone()).1);
-    }
-
-    #[test]
-    fn packets_are_the_same_by_device_by_software_and_after_removal() {
-        let mut devices = devices();
-        let provider = OpensslProvider::new().unwrap();
-        let software = provider.session(GCM, &keys()).unwrap();
-        let (offloaded, _) = devices.put(&sa(9), &keys(), &wanted(1), software.clone());
-        assert_eq!(device_of(&offloaded), Some("nic0"));
-        let mut engine = devices.engine(provider.engine().unwrap()).unwrap();
-        // Of both kinds, in one run, and more than a burst.
-        let mut run = |sessions: [&Session; 2]| {
-            let mut packets = vec![vec![5_u8; 96]; 150];
-            let mut jobs: Vec<Job<'_>> = packets
-                .iter_mut()
-                .enumerate()
-                .map(|(n, packet)| Job::esp(sessions[n / 3 % 2], Op::Seal, packet, None))
-                .collect();
-            engine.run(&mut jobs);
-            assert!(jobs.iter().all(|job| job.status == JobStatus::Done));
-            packets
-        };
-        let by_software = run([&software, &software]);
-        assert_eq!(run([&offloaded, &software]), by_software);
-        let row = devices.rows().remove(0);
-        assert_eq!((row.sealed, row.in_software), (75, 0));
-        devices.reset("nic0").unwrap();
-        assert_eq!(run([&offloaded, &software]), by_software);
-        devices.remove(&sa(9).id());
-        assert_eq!(run([&offloaded, &software]), by_software);
-        let row = devices.rows().remove(0);
-        assert_eq!((row.sealed, row.in_software, row.resets), (150, 75, 1));
-        assert_eq!(devices.reset("nic1"), Err("no device nic1".into()));
-    }
-
-    #[test]
-    fn a_wrong_icv_is_not_tried_again_and_leaves_the_packet() {
-        let mut devices = devices();
-        let provider = OpensslProvider::new().unwrap();
-        let software = provider.session(GCM, &keys()).unwrap();
-        let inbound = Offload { flags: c::OFFLOAD_INBOUND, ..wanted(1) };
-        let (session, _) = devices.put(&sa(9), &keys(), &inbound, software.clone());
-        let mut engine = devices.engine(provider.engine().unwrap()).unwrap();
-        let mut packet = vec![5_u8; 96];
-        packet[..4].copy_from_slice(&9_u32.to_be_bytes());
-        let plain = packet.clone();
-        engine.run(&mut [Job::esp(&software, Op::Seal, &mut packet, None)]);
-        let mut open = |packet: &mut Vec<u8>| {
-            let mut jobs = [Job::esp(&session, Op::Open, packet, None)];
-            engine.run(&mut jobs);
-            jobs[0].status
-        };
-        let mut forged = packet.clone();
-        forged[40] ^= 1;
-        let before = forged.clone();
-        assert_eq!((open(&mut forged), &forged), (JobStatus::BadIcv, &before));
-        assert_eq!(open(&mut packet), JobStatus::Done);
-        assert_eq!(packet[..80], plain[..80]);
-        let row = devices.rows().remove(0);
-        assert_eq!((row.opened, row.wrong_icv, row.in_software), (1, 1, 0));
-    }
-}
+#[path = "devices_tests.rs"]
+mod tests;

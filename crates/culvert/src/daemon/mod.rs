@@ -13,6 +13,7 @@ mod confinement;
 mod control;
 mod cryptodevs;
 mod detour;
+mod device;
 mod devices;
 mod early;
 mod engines;
@@ -27,6 +28,7 @@ mod limits;
 mod log;
 mod memifs;
 mod nfnetlink;
+mod placing;
 mod plan;
 mod ports;
 mod private;
@@ -219,6 +221,7 @@ impl Daemon {
             self.forget_path_mtus();
             self.memifs.serve(&self.workers);
             self.wake_workers();
+            self.place_sas();
             self.hear_linux();
             if self.is_interface_gone {
                 return End::InterfaceGone;
@@ -248,6 +251,7 @@ impl Daemon {
             true => due.min(heartbeat::LONGEST_SLEEP),
             false => due,
         };
+        let due = self.devices.borrow().due_in().map_or(due, |placing| due.min(placing));
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),

@@ -231,6 +231,12 @@ impl Daemon {
         let path = paths::interface_file(&config.name);
         fs::write(&path, &config.tun.interface)
             .map_err(|source| StartError::Directory { path, source })?;
+        let path = paths::offload_file(&config.name);
+        let ports = match is_beside_kernel {
+            true => String::new(),
+            false => devices.borrow().port_lines(),
+        };
+        fs::write(&path, ports).map_err(|source| StartError::Directory { path, source })?;
         let tables = Arc::new(Tables::default());
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
         let polling = match args.poll {

@@ -95,6 +95,7 @@ impl Daemon {
             return;
         }
         let _ = fs::remove_file(paths::interface_file(&config.name));
+        let _ = fs::remove_file(paths::offload_file(&config.name));
         // Not empty while static prefixes are guarded.
         let _ = fs::remove_dir(paths::runtime_dir(&config.name));
         info!(standing, "stopped");

@@ -47,6 +47,7 @@ use wire::{Headers, protocol};
 use xfrm::codec::LifetimeConfig;
 use xfrm::{Counters, Replay};
 
+use super::devices::To;
 use super::vrfs::Vrfs;
 use crate::report::Gone;
 
@@ -115,6 +116,9 @@ pub trait Source {
 
     /// An SA's limits, by volume and by time.
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig>;
+
+    /// Has an offload device do an SA's crypto, or software again.
+    fn move_sa(&mut self, _sa: &SaId, _to: To) {}
 
     /// SAs and policies that were there before this process.
     fn restored(&self) -> usize;

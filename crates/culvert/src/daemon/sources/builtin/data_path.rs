@@ -8,16 +8,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::{Keys, Providers};
+use crypto::{Keys, Providers, Session};
 use esp::{LiveNumbers, Sa};
-use policy::{Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaId};
+use policy::{
+    Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
+};
+use tracing::warn;
 use vault::{Origin, Vault};
 use xfrm::codec::Offload;
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 
 use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
-use crate::daemon::devices::SharedDevices;
+use crate::daemon::devices::{SharedDevices, To, software_of};
 use crate::daemon::sources::set_marks::SetMarks;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
 use crate::report::Gone;
@@ -218,6 +221,8 @@ impl DataPath {
             return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
         }
         let live = self.live_numbers(config, start, owner)?;
+        let in_the_way = wanted.and_then(|wanted| self.devices.borrow().in_the_way(wanted));
+        in_the_way.into_iter().for_each(|other| self.move_to_software(&other));
         let (session, is_offloaded) = match wanted {
             Some(wanted) => self.devices.borrow_mut().put(config, keys, wanted, session),
             None => (session, false),
@@ -254,6 +259,44 @@ impl DataPath {
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_step(config, None);
         Ok(is_offloaded)
+    }
+
+    /// Has a device do an SA's crypto, or software again. What workers have under way by the session before
+    /// goes on by it: a device that has the SA no more leaves its packets to software.
+    pub fn move_sa(&mut self, id: &SaId, keys: &Keys, to: To) {
+        let To::Device(lane, direction) = to else { return self.move_to_software(id) };
+        let Some(entry) = self.databases.sa(id) else { return };
+        let software = software_of(entry.esp.session());
+        let mut devices = self.devices.borrow_mut();
+        let to = (lane, direction, devices.is_asked(id));
+        let session = devices.put_in(to, &entry.config, keys, software);
+        drop(devices);
+        if let Ok(session) = session
+            && !self.set_session(&entry, session)
+        {
+            self.devices.borrow_mut().take_out(id);
+        }
+    }
+
+    fn move_to_software(&mut self, id: &SaId) {
+        if let Some(entry) = self.databases.sa(id) {
+            let software = software_of(entry.esp.session()).clone();
+            self.set_session(&entry, software);
+        }
+        self.devices.borrow_mut().take_out(id);
+    }
+
+    /// Gives an SA another session of the same keys. Sequence, window and counters go on where they are.
+    fn set_session(&mut self, old: &SaEntry<Sa>, session: Session) -> bool {
+        let sa = Sa::new(old.config.params.clone(), session, old.esp.live().clone());
+        let Ok(sa) = sa.inspect_err(|error| warn!(%error, "an SA does not move")) else {
+            return false;
+        };
+        let sa =
+            sa.with_tunnel_headers(self.rules.tunnel_headers).with_ceiling(old.esp.has_ceiling());
+        self.databases.replace_sa(old.config.clone(), sa);
+        self.sa_changes += 1;
+        true
     }
 }
 
@@ -375,10 +418,18 @@ impl Backend for DataPath {
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::AtomicBool;
+    use std::collections::BTreeMap;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use crypto::{AesKey, IcvLen, Job, JobStatus, Op, Provider, Suite};
     use engine_openssl::OpensslProvider;
     use esp::{OuterDscp, TunnelHeaders};
+    use offload::SaDirection;
 
     use super::*;
+    use crate::daemon::devices::{Devices, device_of};
     use crate::daemon::sources::builtin::testing::open_vault;
     use crate::daemon::sources::testing::{HERE, THERE, config, keys};
 
@@ -434,5 +485,80 @@ mod tests {
         data_path.close_due(at);
         assert!(new.esp.lease(1).is_err());
         assert_eq!(data_path.close_at(), None);
+    }
+
+    #[test]
+    fn an_sa_that_moves_to_and_fro_uses_no_number_twice_and_none_in_vain() {
+        let directory = tempfile::tempdir().unwrap();
+        let device = "kind = \"nic-model\"\nport = \"lo\"";
+        let device = toml::from_str(device).unwrap();
+        let devices = Devices::new(&BTreeMap::from([("nic0".to_owned(), device)]));
+        let devices = Rc::new(RefCell::new(devices));
+        let mut data_path =
+            data_path(directory.path(), SaRules::default()).with_devices(Rc::clone(&devices));
+        let mut config = config(1, (HERE, THERE), 1);
+        config.params.suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+        let keys = Keys { cipher: vec![7; 16], salt: vec![1; 4], auth: Vec::new() };
+        data_path.sa_add(&config, &keys, &start()).unwrap();
+        let id = config.id();
+        let mut engine =
+            devices.borrow_mut().engine(OpensslProvider::new().unwrap().engine().unwrap()).unwrap();
+        // A worker goes on with the SA as it had it for some bursts.
+        let seen = Arc::new(Mutex::new(data_path.databases().sa(&id).unwrap()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let worker = std::thread::spawn({
+            let (seen, is_over) = (Arc::clone(&seen), Arc::clone(&is_over));
+            move || {
+                let mut numbers = Vec::new();
+                while !is_over.load(Relaxed) {
+                    let entry = Arc::clone(&seen.lock().unwrap());
+                    for _ in 0..3 {
+                        let leased = entry.esp.lease(8).unwrap();
+                        let mut packets: Vec<Vec<u8>> =
+                            leased.map(|number| packet(number.value())).collect();
+                        numbers.extend(packets.iter().map(|packet| packet[4..16].to_vec()));
+                        let session = entry.esp.session();
+                        let job = |packet| Job::esp(session, Op::Seal, packet, None);
+                        let mut jobs: Vec<_> =
+                            packets.iter_mut().map(|packet| job(packet)).collect();
+                        engine.run(&mut jobs);
+                        assert!(jobs.iter().all(|job| job.status == JobStatus::Done));
+                        let sealed = numbers[numbers.len() - 8..].iter().zip(&packets);
+                        assert!(
+                            sealed.into_iter().all(|(number, packet)| packet[4..16] == number[..])
+                        );
+                    }
+                }
+                numbers
+            }
+        });
+        for n in 0..200 {
+            let to = match n % 2 {
+                0 => To::Device(0, SaDirection::Outbound),
+                _ => To::Software,
+            };
+            data_path.move_sa(&id, &keys, to);
+            let entry = data_path.databases().sa(&id).unwrap();
+            assert_eq!(device_of(entry.esp.session()).is_some(), n % 2 == 0);
+            *seen.lock().unwrap() = entry;
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        is_over.store(true, Relaxed);
+        let mut numbers = worker.join().unwrap();
+        numbers.sort();
+        let expected: Vec<Vec<u8>> =
+            (1..=numbers.len() as u64).map(|n| packet(n)[4..16].to_vec()).collect();
+        assert!(numbers == expected, "each number once, and its IV with it");
+        let row = devices.borrow().rows().remove(0);
+        assert!(row.sealed > 0 && row.tables[0].used == 0, "{row:?}");
+        assert_eq!(row.state, "up");
+        // 4 bytes of SPI, the number, and the IV that follows from it.
+        fn packet(number: u64) -> Vec<u8> {
+            let mut packet = vec![0, 0, 0, 1];
+            packet.extend((number as u32).to_be_bytes());
+            packet.extend(number.to_be_bytes());
+            packet.resize(96, 5);
+            packet
+        }
     }
 }

@@ -38,7 +38,7 @@ pub use self::journal::Journal;
 pub use self::numbers::Numbers;
 use super::{SaChange, SaRules, SaStep, Source};
 use crate::daemon::clock::now;
-use crate::daemon::devices::SharedDevices;
+use crate::daemon::devices::{SharedDevices, To};
 
 /// The databases before anybody can reach them.
 pub struct Restored {
@@ -257,6 +257,12 @@ impl Source for Builtin {
 
     fn keys_of(&self, sa: &SaId) -> Option<Keys> {
         self.database.keys_of(sa)
+    }
+
+    fn move_sa(&mut self, sa: &SaId, to: To) {
+        if let Some(keys) = self.database.keys_of(sa) {
+            self.database.backend_mut().move_sa(sa, &keys, to);
+        }
     }
 
     fn limits_of(&self, sa: &SaId) -> Option<LifetimeConfig> {

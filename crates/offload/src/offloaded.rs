@@ -1,0 +1,86 @@
+//! The session of an SA that a device has.
+
+use core::net::IpAddr;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::Arc;
+
+use crypto::Session;
+use esp::SaParams;
+
+use crate::device::SaHandle;
+
+/// The session of an SA that a device has.
+pub struct Offloaded {
+    /// Which of the engine's lanes.
+    pub(crate) lane: usize,
+    device: Arc<str>,
+    pub(crate) sa: SaHandle,
+    /// The same keys for the software engine.
+    pub(crate) software: Session,
+    /// The outer header, with a length of 0.
+    pub(crate) head: Vec<u8>,
+    /// How many packets software still checks.
+    unproven: AtomicU8,
+}
+
+impl Offloaded {
+    /// A session for an SA that the device of a lane has taken. `software` is one of its keys, for the software
+    /// engine.
+    pub fn session(
+        (lane, device): (usize, Arc<str>),
+        sa: SaHandle,
+        software: Session,
+        params: &SaParams,
+    ) -> Session {
+        let head = head(params.src, params.dst);
+        let suite = software.suite();
+        let unproven = AtomicU8::new(CHECKED_FIRST);
+        Session::new(suite, Box::new(Offloaded { lane, device, sa, software, head, unproven }))
+    }
+
+    /// The session of the software engine, of the same keys.
+    pub fn software(&self) -> &Session {
+        &self.software
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> &str {
+        &self.device
+    }
+
+    /// Whether the next packet is one of the first ones.
+    pub(crate) fn is_unproven(&self) -> bool {
+        let left = self.unproven.load(Relaxed);
+        // Two threads at once may check one more.
+        if left > 0 {
+            self.unproven.store(left - 1, Relaxed);
+        }
+        left > 0
+    }
+}
+
+/// An outer header without options, as a device reads it to find the SA.
+pub(crate) fn head(src: IpAddr, dst: IpAddr) -> Vec<u8> {
+    match (src, dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, TTL, ESP, 0, 0];
+            head.extend(src.octets());
+            head.extend(dst.octets());
+            head
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            let mut head = vec![0x60, 0, 0, 0, 0, 0, ESP, TTL];
+            head.extend(src.octets());
+            head.extend(dst.octets());
+            head
+        }
+        // No device has such SAs.
+        _ => Vec::new(),
+    }
+}
+
+const TTL: u8 = 64;
+const ESP: u8 = 50;
+
+/// Packets of an SA that software checks when it comes to a device. (Of each lane it checks one of 256 later.)
+const CHECKED_FIRST: u8 = 8;
