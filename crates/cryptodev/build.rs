@@ -4,7 +4,8 @@ use std::env;
 use std::process::{Command, exit};
 
 /// What the shim calls. Drivers are no libraries to link: DPDK loads those that are installed.
-const LIBRARIES: [&str; 5] = ["rte_cryptodev", "rte_eal", "rte_mbuf", "rte_mempool", "rte_ring"];
+const LIBRARIES: [&str; 6] =
+    ["rte_cryptodev", "rte_eal", "rte_eventdev", "rte_mbuf", "rte_mempool", "rte_ring"];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
@@ -14,7 +15,7 @@ fn main() {
     }
     let flags = ask(&["--cflags", "libdpdk >= 22.11"]);
     let mut shim = cc::Build::new();
-    shim.files(["shim/start.c", "shim/device.c", "shim/queue.c"]).std("gnu11");
+    shim.files(["shim/start.c", "shim/device.c", "shim/queue.c", "shim/events.c"]).std("gnu11");
     // DPDK's headers are not free of warnings of their own.
     for flag in flags.split_whitespace() {
         match flag.strip_prefix("-I") {

@@ -47,3 +47,9 @@ pub use device::CryptoDevice;
 pub use error::{OpenError, StartError};
 pub use settings::{Settings, start};
 pub use sys::version;
+
+/// Event devices (Intel DLB2, NXP, Marvell): queues between threads in hardware, of the kinds that the crate `dispatch` has in
+/// memory. An example, which says how they compare; the data path has no use for it.
+pub mod events {
+    pub use crate::sys::{Events, Order, Taken};
+}

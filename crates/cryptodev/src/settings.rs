@@ -14,7 +14,7 @@ pub struct Settings {
     pub address: Option<String>,
     /// What the driver is told: `max_nb_queue_pairs=16`.
     pub args: Vec<String>,
-    /// What DPDK's environment (EAL) is told about memory, in the place of [`MEMORY`], and else.
+    /// What DPDK's environment (EAL) is told about memory, in the place of `--no-huge -m 256`, and else.
     pub eal: Vec<String>,
 }
 

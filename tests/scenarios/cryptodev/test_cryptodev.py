@@ -103,3 +103,33 @@ def test_the_driver_does_the_work(network, name):
     daemon.exec("ip", "xfrm", "state", "flush")
     used = {table["name"]: table["used"] for table in row(daemon)["tables"]}
     assert (used["outbound SAs"], used["inbound SAs"]) == (0, 0), used
+
+
+def started(network, lines):
+    """The first gateway with a device, and the tunnel's SAs asked to be in it."""
+    net = network(ts_a="10.1.0.0/24", ts_b="10.2.0.0/24")
+    daemon = net.gwa.daemon
+    daemon.write_config(daemon.config.read_text() + device(lines))
+    for gateway in net.gateways():
+        gateway.daemon.start()
+    tunnel(net.gwa, t.WAN_A4, GCM, True)
+    tunnel(net.gwb, t.WAN_B4, GCM, False)
+    return net
+
+
+@pytest.mark.parametrize(
+    "lines, why",
+    [
+        ('driver = "crypto_absent"', "DPDK does not start"),
+        ('driver = "crypto_null"', "none of the algorithm suites"),
+        ('driver = "crypto_qat"\naddress = "0000:ff:1f.7"\neal = ["--no-huge"]', "no free crypto device"),
+        ('driver = "crypto_openssl"\neal = ["--no-such-word"]', "DPDK does not start"),
+    ],
+)
+def test_a_device_that_cannot_be_had_leaves_its_sas_in_software(network, lines, why):
+    net = started(network, lines)
+    assert_ping(net.client, t.SERVER4, count=5)
+    assert net.gwa.daemon.json("device") == []
+    assert "dpdk0" not in {sa["engine"] for sa in net.gwa.daemon.json("sa")}
+    log = net.gwa.daemon.log()
+    assert why in log and "no offload by this device" in log, log

@@ -139,4 +139,15 @@ unsafe extern "C" {
     pub fn culvert_cd_enqueue(queue: *mut Pair, jobs: *const Job, count: u16) -> u16;
     pub fn culvert_cd_dequeue(queue: *mut Pair, done: *mut Done, most: u16) -> u16;
     pub fn culvert_cd_release(done: *const Done, count: u16);
+    pub fn culvert_cd_events_open(
+        name: *const c_char,
+        is_atomic: c_int,
+        workers: u8,
+        service: *mut u32,
+    ) -> c_int;
+    pub fn culvert_cd_events_close(id: u8);
+    pub fn culvert_cd_events_schedule(service: u32);
+    pub fn culvert_cd_events_put(id: u8, is_atomic: c_int, flow: u32, item: u64) -> c_int;
+    pub fn culvert_cd_events_take(id: u8, port: u8, items: *mut [u64; 2], most: u16) -> u16;
+    pub fn culvert_cd_events_finish(id: u8, port: u8, item: *const u64) -> c_int;
 }
