@@ -98,7 +98,7 @@ pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
 pub use resolve::{PolicySays, Step, Way};
-pub use tables::{Interface, SaMtu, Tables, Topology};
+pub use tables::{Application, Interface, SaMtu, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
     TapConfig, TapReader, Verdict, tap,

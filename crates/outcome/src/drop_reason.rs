@@ -42,6 +42,7 @@ drop_reasons! {
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
     MalformedAh, "malformed-ah", Some("XfrmInHdrError"), "The AH packet is too short, its length does not fit the algorithm, or the headers in front contradict themselves.";
     MalformedIpComp, "malformed-ipcomp", Some("XfrmInHdrError"), "The IPComp packet is shorter than its header.";
+    MalformedGtpu, "malformed-gtpu", None, "GTP-U for an application is truncated, or its header contradicts itself.";
     // Fragments that wait for the others of their packet.
     FragmentMalformed, "fragment-malformed", None, "A fragment has no payload, or one that does not end where the next can begin.";
     FragmentDuplicate, "fragment-duplicate", None, "The same fragment waits already.";

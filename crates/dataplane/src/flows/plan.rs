@@ -94,8 +94,35 @@ pub(crate) struct Forward {
     pub(crate) mtu: u16,
     /// Whether this is a hop of the packet's: its TTL is decremented.
     pub(crate) is_hop: bool,
-    /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
-    pub(crate) clamps_mss: bool,
+    /// Which of them are looked at one by one.
+    pub(crate) inspects: Inspect,
+}
+
+/// Packets of a flow that do not go by its plan, for what is in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Inspect {
+    /// None.
+    #[default]
+    Nothing,
+    /// Of TCP that was decrypted those that open a connection: they are told what fits the way back.
+    Syn,
+    /// Of GTP-U for an application those that are malformed.
+    Gtpu,
+}
+
+impl Inspect {
+    /// Whether a packet is one of these.
+    #[cold]
+    #[inline(never)]
+    fn finds(self, packet: &Packet, h: Fields) -> bool {
+        match self {
+            Inspect::Nothing => false,
+            Inspect::Syn => is_syn(packet, h),
+            Inspect::Gtpu => {
+                !packet.data().get(h.header_len().into()..).is_some_and(wire::gtpu::is_sound)
+            }
+        }
+    }
 }
 
 /// How an SA protects packets.
@@ -184,10 +211,10 @@ impl Plan {
                 Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
                 _ => Holds::No,
             },
-            Action::Forward(Forward { mtu, is_hop, clamps_mss, .. }) => {
+            Action::Forward(Forward { mtu, is_hop, inspects, .. }) => {
                 let is_for_slow = h.total_len() > *mtu
                     || *is_hop && h.ttl() <= 1
-                    || *clamps_mss && is_syn(packet, h);
+                    || *inspects != Inspect::Nothing && inspects.finds(packet, h);
                 match is_for_slow {
                     true => Holds::No,
                     false => Holds::Yes,

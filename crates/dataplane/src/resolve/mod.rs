@@ -7,7 +7,7 @@
 //!   from a port ──── arrival ──┬─ ESP for this host ───────> Open
 //!                              ├─ in clear, allowed: here ─> Linux
 //!                              └─ in clear, allowed: on ──┐
-//!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux
+//!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux, or an application at a port
 //!                              └─ on ─────────────────────┤
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
 //!                                   policy ──┬─ protect ─ protect ─> Seal, SealAll, Error
@@ -18,6 +18,7 @@
 //!                                            └─ clear ── clear ──> Forward, Linux, Error
 //! ```
 
+mod application;
 mod arrival;
 mod clear;
 mod fit;

@@ -4,6 +4,7 @@
 //! accounted for: `Gateway::check`.
 
 mod allocation;
+mod application;
 mod back;
 mod bundles;
 mod catch_up;

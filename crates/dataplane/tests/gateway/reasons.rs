@@ -59,6 +59,11 @@ fn produce(reason: DropReason) -> Gateway {
                 &Ip { protocol: protocol::ESP, ..outer() }.with(&Side::A.spi().to_be_bytes()),
             );
         }
+        DropReason::MalformedGtpu => {
+            crate::application::share(&b, Side::B);
+            let gate = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1));
+            crafted(&mut b, &gate.udp(2152, 2152, &[0x20; 12]), 4);
+        }
         DropReason::FragmentMalformed => {
             let mut fragments = cut(&sealed(1)[0], 60, 1);
             fragments[0].truncate(20 + 39);
