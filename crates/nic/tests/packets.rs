@@ -11,7 +11,7 @@ use nic::descriptor::{
     ERROR_AUTHENTICATION, ERROR_INVALID_LENGTH, ERROR_INVALID_PROTOCOL, ReceiveStatus,
 };
 use nic::registers::{IPS_EN, IPSRXIDX, IPSRXMOD, MOD_VALID, RX_TABLE_KEY, RX_TABLE_SHIFT, WRITE};
-use nic::{NicDevice, SharedNic};
+use nic::{Fault, NicDevice, SharedNic};
 use offload::{
     Burst, CryptoWork, Device, Live, NewSa, Queue, Request, SaDirection, SaHandle, Status, Work,
 };
@@ -243,4 +243,47 @@ fn extended_numbers_and_foreign_spans_are_not_sealed() {
         assert_eq!(back.status, Status::Dropped(DropReason::OutCrypto));
         assert_eq!(back.buffer, plain);
     }
+}
+
+#[test]
+fn a_fault_is_what_its_name_says_and_ends() {
+    let mut bench = Bench::new(GCM, V4);
+    let plain = packet(V4, 64);
+    let (sealed, _) = bench.run(Op::Seal, &plain);
+    let different = |a: &[u8], b: &[u8]| a.iter().zip(b).filter(|(a, b)| a != b).count();
+    for (fault, op) in [
+        (Fault::WrongIcv, Op::Seal),
+        (Fault::WrongCipher, Op::Seal),
+        (Fault::InClear, Op::Seal),
+        (Fault::FalseAlarm, Op::Open),
+        (Fault::WrongText, Op::Open),
+    ] {
+        let given = if op == Op::Seal { &plain } else { &sealed };
+        let (right, _) = bench.run(op, given);
+        bench.hardware.with(|nic| nic.set_fault(Some(fault)));
+        // A reset does not end it.
+        Device::<Vec<u8>>::reset(&mut bench.device).unwrap();
+        let (made, status) = bench.run(op, given);
+        match fault {
+            Fault::FalseAlarm => {
+                assert_eq!(
+                    (made, status),
+                    (sealed.clone(), Status::Dropped(DropReason::InIntegrity))
+                );
+            }
+            Fault::InClear => assert_eq!((made, status), (plain.clone(), Status::Done)),
+            _ => assert_eq!((different(&made, &right), status), (1, Status::Done), "{fault}"),
+        }
+        bench.hardware.with(|nic| nic.set_fault(None));
+        assert_eq!(bench.run(op, given), (right, Status::Done));
+    }
+    bench.hardware.with(|nic| nic.set_fault(Some(Fault::Hang)));
+    let esp = Span { start: 20, len: plain.len() - 20 };
+    let work = Work::Seal(CryptoWork { sa: bench.sas[0], esp, seq_hi: None });
+    let mut requests: Burst<_> = [Request { buffer: plain.clone(), work }].into_iter().collect();
+    bench.queue.submit(&mut requests);
+    let mut completions = Burst::new();
+    assert_eq!((bench.queue.poll(&mut completions), bench.queue.in_flight()), (0, 1));
+    Device::<Vec<u8>>::reset(&mut bench.device).unwrap();
+    assert_eq!((bench.queue.poll(&mut completions), bench.queue.in_flight()), (1, 0));
 }

@@ -81,6 +81,7 @@ impl Daemon {
         warnings.extend(self.confinement.warning());
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
+        warnings.extend(self.devices.borrow().warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
         warnings.extend(self.shortfalls.warnings(self.observer.snapshot(), has_tunnel));
         let local = |addr| self.observer.snapshot().addresses().any(|a| a.addr == addr);

@@ -122,6 +122,11 @@ impl Attached {
         }
     }
 
+    /// Why it is given nothing, while it is down.
+    pub fn trouble(&self) -> Option<&str> {
+        self.trouble.as_deref()
+    }
+
     /// What is wrong with it, if it is in use.
     pub fn failure(&mut self) -> Option<String> {
         if !self.is_up() {

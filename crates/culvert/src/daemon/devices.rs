@@ -171,7 +171,8 @@ impl Devices {
         let sa = sa.inspect_err(|error| {
             info!(device = %attached.name, %spi, %error, "software does the SA's crypto");
         })?;
-        self.placed.insert(id, Placed { lane, sa: Some(sa), direction, is_asked });
+        let placed = Placed { lane, sa: Some(sa), direction, is_asked };
+        let before = self.placed.insert(id, placed);
         self.is_used.store(true, Relaxed);
         let why = if is_asked { "its owner asks for it" } else { "it is one of the busiest" };
         if !is_asked {
@@ -179,6 +180,9 @@ impl Devices {
         }
         attached.note(Some(id), Some(Arc::clone(&attached.name)), why.to_owned());
         let device = (lane, Arc::clone(&attached.name));
+        if let Some(Placed { lane, sa, .. }) = before {
+            self.forget(lane, sa);
+        }
         Ok(Offloaded::session(device, sa, software.clone(), &config.params))
     }
 
@@ -282,6 +286,8 @@ impl Devices {
                 let (id, direction) = (config.id(), direction(config)?);
                 let placed = self.placed.get(&id);
                 let is_its = placed.is_none_or(|placed| placed.lane == lane && !placed.is_asked);
+                // Not of an earlier device in this round.
+                let is_its = is_its && !moves.iter().any(|(moving, _)| *moving == id);
                 let is_candidate = is_its && config.params.protocol == Protocol::Esp;
                 is_candidate.then(|| Sample {
                     sa: id,
@@ -364,6 +370,15 @@ impl Devices {
     /// What `culvert device` shows.
     pub fn rows(&self) -> Vec<report::Device> {
         self.attached.iter().map(Attached::row).collect()
+    }
+
+    /// What an operator should know.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        let down = self.attached.iter().filter_map(|attached| {
+            let why = attached.trouble()?;
+            Some(format!("device {} is down: {why}; its SAs go on in software", attached.name))
+        });
+        down.collect::<Vec<_>>().into_iter()
     }
 
     /// The ports that have a device, a line each.

@@ -1,5 +1,7 @@
 use crypto::{AesKey, IcvLen, Job, JobStatus, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
+use esp::LiveNumbers;
+use policy::Databases;
 
 use super::*;
 use crate::daemon::sources::testing::{HERE, THERE, config};
@@ -159,6 +161,7 @@ fn a_device_that_seals_wrongly_is_noticed_and_left() {
         devices.take_out(&sa(9).id());
         let row = devices.rows().remove(0);
         assert!(row.state.starts_with("down: "), "{row:?}");
+        assert!(devices.warnings().any(|warning| warning.contains("device nic0 is down")));
         assert!(row.in_software > 100, "{row:?}");
         assert_eq!(row.moves.last().unwrap().to.as_deref(), Some("software"), "{fault}");
         // Workers that have the old session yet are served.
@@ -218,4 +221,62 @@ fn an_sa_comes_back_when_the_known_answer_is_right_again() {
     }
     let row = devices.rows().remove(0);
     assert_eq!((row.state.as_str(), row.tables[0].used, row.resets), ("up", 2, 1));
+}
+
+#[test]
+fn who_asks_for_a_full_device_gets_the_place_of_one_that_came_by_itself() {
+    let config = "kind = \"nic-model\"\nport = \"lo\"\nplacement = \"auto\"";
+    let config = toml::from_str(config).unwrap();
+    let mut devices = Devices::new(&BTreeMap::from([("nic0".to_owned(), config)]));
+    let provider = OpensslProvider::new().unwrap();
+    let software = provider.session(GCM, &keys()).unwrap();
+    for spi in 1..=1024 {
+        assert_eq!(devices.in_the_way(&wanted(1)), None);
+        let to = (0, SaDirection::Outbound, spi != 7);
+        devices.put_in(to, &sa(spi), &keys(), &software).unwrap();
+    }
+    assert_eq!(devices.in_the_way(&wanted(77)), None, "of another port");
+    let inbound = Offload { flags: c::OFFLOAD_INBOUND, ..wanted(1) };
+    assert_eq!(devices.in_the_way(&inbound), None, "there is room");
+    assert_eq!(devices.in_the_way(&wanted(1)), Some(sa(7).id()));
+    devices.take_out(&sa(7).id());
+    assert!(devices.put(&sa(2000), &keys(), &wanted(1), software).1);
+    assert_eq!(devices.in_the_way(&wanted(1)), None, "all have asked");
+}
+
+#[test]
+fn of_two_devices_one_gets_the_busiest_and_the_other_the_next() {
+    let config = "kind = \"nic-model\"\nport = \"lo\"\nplacement = \"auto\"\nmost_auto = 1";
+    let config: DeviceConfig = toml::from_str(config).unwrap();
+    let configs = ["nic0", "nic1"].map(|name| (name.to_owned(), config.clone()));
+    let mut devices = Devices::new(&BTreeMap::from(configs));
+    let provider = OpensslProvider::new().unwrap();
+    let software = provider.session(GCM, &keys()).unwrap();
+    let mut databases = Databases::new();
+    for spi in 1..=3 {
+        let esp = Sa::new(sa(spi).params, software.clone(), LiveNumbers::on_heap(32)).unwrap();
+        databases.add_sa(sa(spi), esp).unwrap();
+    }
+    let entries: Vec<_> = databases.sas().collect();
+    let outbound = |_: &SaConfig| Some(SaDirection::Outbound);
+    assert_eq!(devices.round(entries.iter(), outbound), []);
+    for entry in &entries {
+        let packets = 1000 * u64::from(entry.config.params.spi);
+        entry.esp.live().packets().store(packets, Relaxed);
+    }
+    assert_eq!(devices.round(entries.iter(), outbound), [], "not before it is time");
+    devices.started -= Duration::from_secs(2);
+    let into = |lane| To::Device(lane, SaDirection::Outbound);
+    let moves = devices.round(entries.iter(), outbound);
+    assert_eq!(moves, [(sa(3).id(), into(0)), (sa(2).id(), into(1))]);
+    for (id, lane) in [(3, 0), (2, 1)] {
+        let to = (lane, SaDirection::Outbound, false);
+        devices.put_in(to, &sa(id), &keys(), &software).unwrap();
+    }
+    devices.started -= Duration::from_secs(2);
+    assert_eq!(devices.round(entries.iter(), outbound), []);
+    // Into another one: it is in one device at a time.
+    devices.put_in((1, SaDirection::Outbound, true), &sa(3), &keys(), &software).unwrap();
+    let used: Vec<_> = devices.rows().iter().map(|row| row.tables[0].used).collect();
+    assert_eq!(used, [0, 2]);
 }
