@@ -11,6 +11,7 @@ enum { IV_ROOM = 16, AAD_ROOM = 64, CCM_AAD_AT = 18 };
 
 /* Behind them: where the packet belongs. */
 struct note {
+	uint32_t serial;	/* the queue's */
 	uint32_t index;
 	uint32_t body_len;
 	uint16_t front_len;

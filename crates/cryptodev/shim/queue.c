@@ -35,6 +35,7 @@ struct culvert_cd_queue *culvert_cd_queue_new(uint8_t device, uint16_t pair, uin
 		return NULL;
 	q->device = device;
 	q->pair = pair;
+	q->serial = serial;
 	snprintf(name, sizeof(name), "culvert-ops-%u", serial);
 	q->ops = rte_crypto_op_pool_create(name, RTE_CRYPTO_OP_TYPE_SYMMETRIC, packets, 0, PRIVATE_LEN, node);
 	snprintf(name, sizeof(name), "culvert-buf-%u", serial);
@@ -63,7 +64,8 @@ static struct note *note_of(struct rte_crypto_op *op)
 	return rte_crypto_op_ctod_offset(op, struct note *, NOTE_AT);
 }
 
-static void fill(struct rte_crypto_op *op, struct rte_mbuf *m, const struct culvert_cd_job *job)
+static void fill(const struct culvert_cd_queue *q, struct rte_crypto_op *op, struct rte_mbuf *m,
+		 const struct culvert_cd_job *job)
 {
 	struct rte_crypto_sym_op *sym = op->sym;
 	uint32_t icv_at = job->front_len + job->body_len + job->tail_len;
@@ -72,7 +74,7 @@ static void fill(struct rte_crypto_op *op, struct rte_mbuf *m, const struct culv
 	struct note *note = note_of(op);
 
 	*note = (struct note){
-		.index = job->index, .body_len = job->body_len, .front_len = job->front_len,
+		.serial = q->serial, .index = job->index, .body_len = job->body_len, .front_len = job->front_len,
 		.tail_len = job->tail_len, .icv_len = job->icv_len,
 	};
 	memcpy(to, job->front, job->front_len);
@@ -122,7 +124,7 @@ uint16_t culvert_cd_enqueue(struct culvert_cd_queue *q, const struct culvert_cd_
 		return 0;
 	}
 	for (i = 0; i < count; i++)
-		fill(ops[i], packets[i], &jobs[i]);
+		fill(q, ops[i], packets[i], &jobs[i]);
 	taken = rte_cryptodev_enqueue_burst(q->device, q->pair, ops, count);
 	for (i = taken; i < count; i++) {
 		rte_pktmbuf_free(packets[i]);
@@ -148,14 +150,17 @@ static uint32_t status_of(const struct rte_crypto_op *op)
 uint16_t culvert_cd_dequeue(struct culvert_cd_queue *q, struct culvert_cd_done *done, uint16_t most)
 {
 	struct rte_crypto_op *ops[BURST_LEN];
-	uint16_t i, count;
+	uint16_t i, found, count = 0;
 
-	count = rte_cryptodev_dequeue_burst(q->device, q->pair, ops, most);
-	for (i = 0; i < count; i++) {
+	found = rte_cryptodev_dequeue_burst(q->device, q->pair, ops, most);
+	for (i = 0; i < found; i++) {
 		const struct note *note = note_of(ops[i]);
 		uint8_t *at = rte_pktmbuf_mtod(ops[i]->sym->m_src, uint8_t *);
 
-		done[i] = (struct culvert_cd_done){
+		/* Of a queue that had this pair before, and gave this packet up: its number is another one's now. */
+		if (note->serial != q->serial)
+			continue;
+		done[count] = (struct culvert_cd_done){
 			.op = ops[i],
 			.body = at + note->front_len,
 			.icv = at + note->front_len + note->body_len + note->tail_len,
@@ -165,8 +170,9 @@ uint16_t culvert_cd_dequeue(struct culvert_cd_queue *q, struct culvert_cd_done *
 			.status = status_of(ops[i]),
 		};
 		/* Some drivers decrypt before they know whether the ICV is right. */
-		if (done[i].status != STATUS_DONE)
+		if (done[count].status != STATUS_DONE)
 			memset(at, 0, rte_pktmbuf_data_len(ops[i]->sym->m_src));
+		count++;
 	}
 	q->outside -= count;
 	return count;

@@ -91,6 +91,7 @@ struct culvert_cd_queue {
 	struct rte_mempool *ops;
 	struct rte_mempool *packets;
 	uint32_t outside;	/* operations that the device has */
+	uint32_t serial;	/* of this queue, also in its operations */
 	uint16_t pair;
 	uint8_t device;
 };

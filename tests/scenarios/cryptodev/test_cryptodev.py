@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lab import LabError
 from lab import topology as t
 from lab.capture import Capture, assert_only_protected
 from lab.planes import culvert_binary
@@ -133,3 +134,17 @@ def test_a_device_that_cannot_be_had_leaves_its_sas_in_software(network, lines, 
     assert "dpdk0" not in {sa["engine"] for sa in net.gwa.daemon.json("sa")}
     log = net.gwa.daemon.log()
     assert why in log and "no offload by this device" in log, log
+
+
+def test_fewer_queue_pairs_than_workers_are_told(network):
+    net = network()
+    daemon = net.gwa.daemon
+    text = daemon.config.read_text() + "[worker]\ncpus = 2\n"
+    for pairs in (1, 2):
+        args = f'driver = "crypto_openssl"\nargs = ["max_nb_queue_pairs={pairs}"]'
+        daemon.write_config(text + device(args))
+        if pairs == 2:
+            daemon.start()
+            continue
+        with pytest.raises(LabError, match="room for 1 queue pairs"):
+            daemon.start()

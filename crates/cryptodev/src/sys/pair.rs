@@ -100,18 +100,24 @@ impl Pair {
         let mut jobs = ArrayVec::<raw::Job, BURST_LEN>::new();
         for (session, index, packet) in packets.iter().take(BURST_LEN) {
             let Some(job) = self.job(session, *index, packet) else { break };
+            // As long as the device may read it; so a number that is given twice is seen, too.
+            self.keep(*index, Some(Arc::clone(session)));
             jobs.push(job);
         }
         // SAFETY: the queue is ours; as many jobs as are told, whose pointers are to slices of the lengths that they
         // say, borrowed for longer than the call, which copies. Together they fit a packet's memory.
         let taken =
             unsafe { raw::culvert_cd_enqueue(self.raw.as_ptr(), jobs.as_ptr(), jobs.len() as u16) };
-        for (session, index, _) in packets.iter().take(taken.into()) {
-            if let Some(place) = self.inside.get_mut(*index as usize) {
-                *place = Some(Arc::clone(session));
-            }
+        for job in jobs.iter().skip(taken.into()) {
+            self.keep(job.index, None);
         }
         taken.into()
+    }
+
+    fn keep(&mut self, index: u32, session: Option<Arc<Session>>) {
+        if let Some(place) = self.inside.get_mut(index as usize) {
+            *place = session;
+        }
     }
 
     fn job(&self, session: &Session, index: u32, packet: &Packet<'_>) -> Option<raw::Job> {
@@ -166,9 +172,7 @@ impl Pair {
                 _ => Outcome::Failed,
             };
             each(Done { index: done.index, outcome, body, icv });
-            if let Some(place) = self.inside.get_mut(done.index as usize) {
-                *place = None;
-            }
+            self.keep(done.index, None);
         }
         // SAFETY: what the call has written, given back once; nobody looks at it any more.
         unsafe { raw::culvert_cd_release(done.as_ptr().cast(), count) };
@@ -199,4 +203,75 @@ fn padded<const N: usize>(bytes: &[u8]) -> [u8; N] {
         *to = *from;
     }
     padded
+}
+
+#[cfg(test)]
+mod tests {
+    use crypto::{AesKey, IcvLen, Op, Suite};
+
+    use super::*;
+    use crate::algorithm::transform;
+
+    const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
+
+    /// A device with one queue pair, and a session.
+    fn device(name: &str) -> (Arc<Adapter>, Arc<Session>) {
+        let arguments = [
+            "--no-huge",
+            "-m",
+            "64",
+            "--no-shconf",
+            "--no-pci",
+            "--no-telemetry",
+            "--log-level=error",
+            "--lcores=0@0",
+            "--vdev=crypto_openssl_given_up",
+            "--vdev=crypto_openssl_parts",
+        ];
+        super::super::start(&arguments.map(str::to_owned)).unwrap();
+        let adapter = Arc::new(Adapter::find(name).unwrap());
+        adapter.bring_up(1, 128, 16).unwrap();
+        let session = adapter.session(&transform(GCM, 0).unwrap(), Op::Seal, &[1; 16], &[]);
+        (adapter, Arc::new(session.unwrap()))
+    }
+
+    fn packet(body: &[u8]) -> Packet<'_> {
+        Packet { body, text: 8, aad: [5; 8].into_iter().collect(), ..Packet::default() }
+    }
+
+    #[test]
+    fn a_packet_that_was_given_up_comes_back_to_nobody() {
+        let (adapter, session) = device("crypto_openssl_given_up");
+        let mut first = Pair::new(&adapter, 0, 16, 256).unwrap();
+        assert_eq!(first.submit(&[(&session, 3, packet(&[7; 40]))]), 1);
+        assert_eq!(first.outside(), 1);
+        drop(first);
+        let mut second = Pair::new(&adapter, 0, 16, 256).unwrap();
+        assert_eq!(second.submit(&[(&session, 3, packet(&[8; 72]))]), 1);
+        let mut back = Vec::new();
+        while second.outside() > 0 {
+            second.poll(64, |done| back.push((done.index, done.outcome, done.body.len())));
+        }
+        assert_eq!(back, [(3, Outcome::Done, 72)]);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_not_taken() {
+        let (adapter, session) = device("crypto_openssl_parts");
+        let mut pair = Pair::new(&adapter, 0, 16, 256).unwrap();
+        let (short, long) = ([7; 40], [7; 241]);
+        let beyond = Packet { text: 41, ..packet(&short) };
+        let of_another_length = Packet { icv: Some(&[0; 12]), ..packet(&short) };
+        for wrong in [packet(&long), beyond, of_another_length] {
+            assert_eq!(pair.submit(&[(&session, 0, wrong)]), 0);
+        }
+        assert_eq!(pair.submit(&[(&session, 16, packet(&short))]), 0, "no such number");
+        let good = || (&session, 0, packet(&short));
+        assert_eq!(pair.submit(&[good(), good()]), 1, "a number twice");
+        assert_eq!(pair.submit(&[good()]), 0, "the number is inside");
+        while pair.outside() > 0 {
+            pair.poll(64, |done| assert_eq!(done.outcome, Outcome::Done));
+        }
+        assert_eq!(pair.submit(&[good(), (&session, 1, packet(&long))]), 1, "up to the wrong one");
+    }
 }

@@ -16,6 +16,7 @@ pub struct Pair {
     pub ops: *mut Pool,
     pub packets: *mut Pool,
     pub outside: u32,
+    pub serial: u32,
     pub pair: u16,
     pub device: u8,
 }
