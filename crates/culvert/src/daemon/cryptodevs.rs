@@ -1,4 +1,4 @@
-//! Devices of DPDK's ([`DeviceKind::Cryptodev`]), where the build has them.
+//! Devices of DPDK's (`DeviceKind::Cryptodev`), where the build has them.
 //!
 //! DPDK starts once in a process, so it is started with all of them before the first is opened. It has a thread of its
 //! own, which sleeps, and pins no thread of the daemon's.
