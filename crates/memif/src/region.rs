@@ -18,7 +18,8 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 /// What is asked of a peer's memory file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// It is a memory file of small pages that nobody can make shorter (`F_SEAL_SHRINK`).
+    /// It is a memory file of small pages that nobody can make shorter (`F_SEAL_SHRINK`). Holes that the peer punches are
+    /// filled as they are touched, for which there is memory unless `vm.overcommit_memory` is 2.
     #[default]
     Sealed,
     /// Any file. A peer that makes it shorter ends this process (SIGBUS). DPDK's zero-copy clients
