@@ -189,6 +189,8 @@ function eventText(event) {
     case "path-mtu": return `${event.mtu} bytes to ${event.dst}`;
     case "port-up": return event.port;
     case "port-down": return `${event.port}: ${event.why}`;
+    case "device-up": return event.device;
+    case "device-down": return `${event.device}: ${event.why}`;
     case "drop-burst": return `${event.reason}: ${count(event.packets)} packets a second`;
     case "drop-burst-over": return `${event.reason}: ${count(event.packets)} packets in ${event.seconds} s`;
     default: return "";

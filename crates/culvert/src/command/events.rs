@@ -82,6 +82,8 @@ fn text(event: &Event) -> String {
         Occurrence::PathMtu { dst, mtu } => ("path-mtu", format!("{mtu} bytes to {dst}")),
         Occurrence::PortUp { port } => ("port-up", port.clone()),
         Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),
+        Occurrence::DeviceUp { device } => ("device-up", device.clone()),
+        Occurrence::DeviceDown { device, why } => ("device-down", format!("{device}: {why}")),
         Occurrence::DropBurst { reason, packets } => {
             ("drop-burst", format!("{reason}: {packets} packets a second"))
         }

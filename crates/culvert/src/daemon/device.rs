@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::cryptodevs;
 use super::texts::spi_text;
 use crate::config::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
-use crate::report;
+use crate::report::{self, Occurrence};
 
 /// A device and its port.
 pub struct Attached {
@@ -33,6 +33,8 @@ pub struct Attached {
     trouble: Option<String>,
     /// Whether an engine has a queue of it.
     has_lanes: bool,
+    /// What was last told: whether it is in use.
+    is_told_up: bool,
     /// The queue of probes, made for the first one.
     probing: Option<Box<dyn Queue<Bounce>>>,
     /// What it has counted of probes.
@@ -81,6 +83,7 @@ impl Attached {
             recovery: Recovery::default(),
             trouble: None,
             has_lanes: false,
+            is_told_up: true,
             probing: None,
             probed: DeviceCounters::default(),
             proven_ms: None,
@@ -125,6 +128,17 @@ impl Attached {
     /// Why it is given nothing, while it is down.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
+    }
+
+    /// What has become of it since the last call.
+    pub fn news(&mut self) -> Option<Occurrence> {
+        let is_up = self.is_up();
+        let has_changed = std::mem::replace(&mut self.is_told_up, is_up) != is_up;
+        let device = self.name.to_string();
+        has_changed.then(|| match &self.trouble {
+            None => Occurrence::DeviceUp { device },
+            Some(why) => Occurrence::DeviceDown { device, why: why.clone() },
+        })
     }
 
     /// What is wrong with it, if it is in use.

@@ -32,7 +32,7 @@ use super::cryptodevs;
 use super::device::Attached;
 use super::texts::spi_text;
 use crate::config::{BusyBy, DeviceConfig};
-use crate::report;
+use crate::report::{self, Occurrence};
 
 /// Shared by those who put SAs in, who make engines, and who answer questions; all on the control thread.
 pub type SharedDevices = Rc<RefCell<Devices>>;
@@ -249,6 +249,11 @@ impl Devices {
             }
         }
         restored
+    }
+
+    /// What has become of the devices since the last call.
+    pub fn news(&mut self) -> Vec<Occurrence> {
+        self.attached.iter_mut().filter_map(Attached::news).collect()
     }
 
     /// How long it is until there is something to do here.

@@ -206,6 +206,8 @@ fn an_sa_comes_back_when_the_known_answer_is_right_again() {
         devices.take_out(&id);
     }
     assert_eq!(devices.rows()[0].tables[0].used, 0);
+    let down = |news: &Occurrence| matches!(news, Occurrence::DeviceDown { why, .. } if why.contains("a known packet"));
+    assert!(devices.news().iter().all(down) && devices.news().is_empty());
     assert!(devices.restored().is_empty(), "not before the pause is over");
     devices.set_fault("nic0", "none").unwrap();
     devices.started -= Duration::from_secs(2);
@@ -221,6 +223,7 @@ fn an_sa_comes_back_when_the_known_answer_is_right_again() {
     }
     let row = devices.rows().remove(0);
     assert_eq!((row.state.as_str(), row.tables[0].used, row.resets), ("up", 2, 1));
+    assert_eq!(devices.news(), [Occurrence::DeviceUp { device: "nic0".into() }]);
 }
 
 #[test]

@@ -16,6 +16,8 @@ impl Daemon {
         fallen.iter().for_each(|sa| self.source.move_sa(sa, To::Software));
         let restored = self.devices.borrow_mut().restored();
         restored.iter().for_each(|(sa, to)| self.source.move_sa(sa, *to));
+        let news = self.devices.borrow_mut().news();
+        news.into_iter().for_each(|news| self.event_log.add(news));
         if self.devices.borrow().round_in().is_none_or(|due| !due.is_zero()) {
             return;
         }

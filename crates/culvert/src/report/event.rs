@@ -90,6 +90,18 @@ pub enum Occurrence {
         /// Why.
         why: String,
     },
+    /// An offload device works again.
+    DeviceUp {
+        /// Its name.
+        device: String,
+    },
+    /// An offload device is given nothing any more.
+    DeviceDown {
+        /// Its name.
+        device: String,
+        /// Why.
+        why: String,
+    },
     /// Many packets are dropped for one reason.
     DropBurst {
         /// The reason, as `culvert drops` has it.
