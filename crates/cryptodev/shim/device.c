@@ -39,24 +39,32 @@ static const enum rte_crypto_auth_algorithm auths[] = {
 	[AUTH_GMAC] = RTE_CRYPTO_AUTH_AES_GMAC,
 };
 
-/* The device of this name, or at this address of its bus; negative if there is none for symmetric crypto. */
-int culvert_cd_find(const char *name)
+/* Some drivers make several devices of one address, as 0000:3d:01.0_qat_sym. */
+static int is_called(const char *own, const char *name, int is_address)
+{
+	size_t len = strlen(name);
+
+	if (own == NULL || strncmp(own, name, len) != 0)
+		return 0;
+	return own[len] == '\0' || (is_address && own[len] == '_');
+}
+
+/* The device of this name, or one at this address of its bus; negative if there is none for symmetric crypto. */
+int culvert_cd_find(const char *name, int is_address)
 {
 	int id;
 
 	for (id = 0; id < RTE_CRYPTO_MAX_DEVS; id++) {
 		struct rte_cryptodev_info info;
-		const char *own;
 
 		if (!rte_cryptodev_is_valid_dev((uint8_t)id))
 			continue;
 		rte_cryptodev_info_get((uint8_t)id, &info);
 		if ((info.feature_flags & RTE_CRYPTODEV_FF_SYMMETRIC_CRYPTO) == 0)
 			continue;
-		own = rte_cryptodev_name_get((uint8_t)id);
-		if (own != NULL && strcmp(own, name) == 0)
+		if (is_called(rte_cryptodev_name_get((uint8_t)id), name, is_address))
 			return id;
-		if (info.device != NULL && strcmp(rte_dev_name(info.device), name) == 0)
+		if (info.device != NULL && is_called(rte_dev_name(info.device), name, is_address))
 			return id;
 	}
 	return -1;

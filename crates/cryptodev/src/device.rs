@@ -53,7 +53,8 @@ impl CryptoDevice {
     /// [`OpenError`].
     pub fn open(name: &str, settings: &Settings) -> Result<CryptoDevice, OpenError> {
         let in_dpdk = settings.device(name);
-        let adapter = Adapter::find(&in_dpdk).ok_or(OpenError::NotThere(in_dpdk))?;
+        let adapter = Adapter::find(&in_dpdk, settings.address.is_some())
+            .ok_or(OpenError::NotThere(in_dpdk))?;
         let pairs = adapter.most_pairs().min(MOST_PAIRS) as u16;
         // Two sessions of an SA of a combined mode.
         let sessions = adapter.most_sessions().unwrap_or(u32::MAX).min(MOST_SESSIONS);

@@ -29,11 +29,12 @@ struct SharedPool(*mut Pool);
 unsafe impl Send for SharedPool {}
 
 impl Adapter {
-    /// The device of this name, or at this address of its bus, if there is one and nobody has it.
-    pub fn find(name: &str) -> Option<Adapter> {
+    /// The device of this name, or one at this address of its bus, if there is one and nobody has it.
+    pub fn find(name: &str, is_address: bool) -> Option<Adapter> {
         let text = CString::new(name).ok()?;
+        let is_address = i32::from(is_address);
         // SAFETY: a string; the caller has started the environment, else there is no device and none is found.
-        let id = u8::try_from(unsafe { raw::culvert_cd_find(text.as_ptr()) }).ok()?;
+        let id = u8::try_from(unsafe { raw::culvert_cd_find(text.as_ptr(), is_address) }).ok()?;
         let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
         if core::mem::replace(taken.get_mut(usize::from(id))?, true) {
             return None;

@@ -227,9 +227,11 @@ mod tests {
             "--lcores=0@0",
             "--vdev=crypto_openssl_given_up",
             "--vdev=crypto_openssl_parts",
+            "--vdev=crypto_openssl_at_sym",
+            "--vdev=crypto_openssl_other",
         ];
         super::super::start(&arguments.map(str::to_owned)).unwrap();
-        let adapter = Arc::new(Adapter::find(name).unwrap());
+        let adapter = Arc::new(Adapter::find(name, false).unwrap());
         adapter.bring_up(1, 128, 16).unwrap();
         let session = adapter.session(&transform(GCM, 0).unwrap(), Op::Seal, &[1; 16], &[]);
         (adapter, Arc::new(session.unwrap()))
@@ -237,6 +239,15 @@ mod tests {
 
     fn packet(body: &[u8]) -> Packet<'_> {
         Packet { body, text: 8, aad: [5; 8].into_iter().collect(), ..Packet::default() }
+    }
+
+    #[test]
+    fn a_device_may_be_called_by_its_address_and_more() {
+        let (_adapter, _session) = device("crypto_openssl_other");
+        assert!(Adapter::find("crypto_openssl_at", false).is_none());
+        assert!(Adapter::find("crypto_openssl_a", true).is_none());
+        assert!(Adapter::find("crypto_openssl_at", true).is_some());
+        assert!(Adapter::find("crypto_openssl_at", true).is_none(), "somebody has it");
     }
 
     #[test]

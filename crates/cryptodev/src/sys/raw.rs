@@ -109,7 +109,7 @@ pub const STATUS_WRONG_ICV: u32 = 1;
 unsafe extern "C" {
     pub fn culvert_cd_start(count: c_int, arguments: *const *const c_char) -> c_int;
     pub fn culvert_cd_version() -> *const c_char;
-    pub fn culvert_cd_find(name: *const c_char) -> c_int;
+    pub fn culvert_cd_find(name: *const c_char, is_address: c_int) -> c_int;
     pub fn culvert_cd_facts(id: u8, facts: *mut Facts);
     pub fn culvert_cd_does(id: u8, transform: *const Transform) -> c_int;
     pub fn culvert_cd_bring_up(
