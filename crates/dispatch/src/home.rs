@@ -28,6 +28,11 @@
 //! at a time one gets it. [`Home::vacate`] makes an object
 //! vacant again while no worker runs, for a set of other workers.
 //!
+//! # An object in a device
+//!
+//! No worker writes the state of an object that a device has: its home is [`Home::DEVICE`] from the beginning to the
+//! end, and no worker gets it.
+//!
 //! # Packets under way
 //!
 //! A packet for another worker's object goes to [`Home::at`], over a [`Mesh`](crate::mesh::Mesh). The home
@@ -49,6 +54,10 @@ const NOBODY: u8 = u8::MAX;
 impl Home {
     /// Workers that can be a home: those numbered below this.
     pub const WORKERS: usize = NOBODY as usize;
+
+    /// The home of an object whose state a device has: the number of no worker. Claimed before the object is published, and
+    /// not vacated.
+    pub const DEVICE: usize = Self::WORKERS - 1;
 
     /// The home of a new object. The object is then published to the workers with release order.
     ///
@@ -80,9 +89,11 @@ impl Home {
         }
     }
 
-    /// Makes the object vacant. Only while no worker runs: joined, or not yet started.
+    /// Makes the object vacant, unless a device has it. Only while no worker runs: joined, or not yet started.
     pub fn vacate(&self) {
-        self.0.store(NOBODY, Ordering::Release);
+        if self.at() != Self::DEVICE {
+            self.0.store(NOBODY, Ordering::Release);
+        }
     }
 
     /// The worker to which packets for the object go; [`Home::WORKERS`] while it is vacant. It may have moved
@@ -149,6 +160,14 @@ mod tests {
         assert_eq!((home.claim(4), home.at()), (3, 3), "it was 3's already");
         home.vacate();
         assert_eq!((home.claim(4), home.claim(3)), (4, 4));
+    }
+
+    #[test]
+    fn no_worker_gets_what_a_device_has() {
+        let home = Home::vacant();
+        assert_eq!(home.claim(Home::DEVICE), Home::DEVICE);
+        home.vacate();
+        assert_eq!((home.claim(0), home.at()), (Home::DEVICE, Home::DEVICE));
     }
 
     #[test]

@@ -41,7 +41,7 @@
 //!
 //! An outbound packet, packet offload: the worker submits the IP packet with [`Work::Outbound`]; it comes back as
 //! ESP with its outer header, in clear where the device's policy says so, or dropped. Inbound
-//! likewise with [`Work::Inbound`]. Crypto offload: the worker leases a number, writes headers, IV and
+//! likewise with [`Work::Inbound`]; it says which SA opened the packet ([`Status::Opened`]), if it can. Crypto offload: the worker leases a number, writes headers, IV and
 //! padding, and submits the ESP packet with [`Work::Seal`]; inbound it checks the replay window before
 //! [`Work::Open`] and again behind it.
 //!
@@ -64,7 +64,7 @@
 //! | [`PutError::Failed`] | the device's | counts it, and stops using the device after [`Failure::Gone`] (`-EIO`, `-ENODEV`) |
 //! | [`HandleError::Unknown`], [`HandleError::InUse`] | the caller's | has a mistake (`-ESRCH`, `-EBUSY`) |
 //! | fewer taken by `submit` than given | capacity | keeps the rest, in order, and submits it behind the next poll |
-//! | [`Status::Done`] | | goes on with the packet |
+//! | [`Status::Done`], [`Status::Opened`] | | goes on with the packet |
 //! | `false` of `offload_ok` | nobody's | works on that packet in software |
 //! | [`Status::Dropped`] | the packet's | counts the reason; crypto offload works on the packet, which it has kept, in software, to be sure even if the ICV was wrong |
 //! | [`Status::Lost`] | the device's | crypto offload: works on it in software, under the same number; packet offload: counts the packet as dropped, never sends it again |
@@ -96,6 +96,7 @@ mod error;
 mod event;
 mod lane;
 mod offloaded;
+mod packet_sa;
 pub mod place;
 mod probe;
 mod queue;
@@ -113,6 +114,7 @@ pub use error::{Failure, HandleError, Invalid, PutError};
 pub use event::Event;
 pub use lane::Lane;
 pub use offloaded::Offloaded;
+pub use packet_sa::PacketSa;
 pub use probe::{ProbeError, probe};
 pub use queue::{
     BURST_LEN, Buffer, Burst, Completion, CryptoWork, NoRoom, Queue, Request, Status, Work,

@@ -99,6 +99,9 @@ pub struct Completion<B> {
 pub enum Status {
     /// Done; the buffer has the result.
     Done,
+    /// Packet offload, inbound: done, and this SA opened the packet. A device that cannot tell says
+    /// [`Status::Done`].
+    Opened(SaHandle),
     /// Dropped. The buffer's content is unspecified, and no plaintext that was not authentic.
     Dropped(DropReason),
     /// The device is gone. Whether it had worked on the packet is not known.

@@ -9,7 +9,7 @@ use crate::counters::{CounterArena, WorkerIndex};
 use crate::feed::Change;
 use crate::hash::Seeds;
 use crate::model::{Action, Direction, PolicyConfig, SaConfig, SaId};
-use crate::policy_entry::PolicyEntry;
+use crate::policy_entry::{PolicyEntry, Rank};
 use crate::publisher::Publisher;
 use crate::reader::Reader;
 use crate::sa_entry::SaEntry;
@@ -65,7 +65,7 @@ impl<S> Databases<S> {
             spd,
             policies: BTreeMap::new(),
             counters,
-            next_age: 0,
+            next_age: Rank::FIRST_AGE,
             naming: [0; NO_NAMES.len()],
             encapsulated: 0,
         }
@@ -88,13 +88,34 @@ impl<S> Databases<S> {
         Ok(self.replace_sa(config, esp))
     }
 
+    /// Adds an SA that a device has as a whole: no worker becomes its home ([`Home::DEVICE`]).
+    ///
+    /// # Errors
+    /// As [`Databases::add_sa`].
+    pub fn add_sa_of_device(
+        &mut self,
+        config: SaConfig,
+        esp: S,
+    ) -> Result<Arc<SaEntry<S>>, SaExists> {
+        if self.find(&config.id()).is_some() {
+            return Err(SaExists);
+        }
+        let entry = SaEntry::new(config, esp);
+        entry.home().claim(Home::DEVICE);
+        Ok(self.put_sa(entry))
+    }
+
     /// Adds an SA in the place of the one with the same identity, if there is one.
     ///
     /// Readers see the old or the new one, never neither. The old entry does not count as removed:
     /// its successor carries on, and a worker may finish the burst for which it holds it. A limit
     /// that was reached stays reached, as in Linux's update of a state. The home stays where it is.
     pub fn replace_sa(&mut self, config: SaConfig, esp: S) -> Arc<SaEntry<S>> {
-        let entry = Arc::new(SaEntry::new(config, esp));
+        self.put_sa(SaEntry::new(config, esp))
+    }
+
+    fn put_sa(&mut self, entry: SaEntry<S>) -> Arc<SaEntry<S>> {
+        let entry = Arc::new(entry);
         let old = self.find(&entry.config.id());
         if let Some((_, old)) = &old {
             entry.advance(old.state());
@@ -175,17 +196,18 @@ impl<S> Databases<S> {
     /// it is the youngest.
     pub fn put_policy(&mut self, config: PolicyConfig) -> Arc<PolicyEntry> {
         let old = self.policies.remove(&config.index);
-        let age = match &old {
-            Some(Placed { entry, .. }) if entry.config.priority == config.priority => {
-                entry.rank.age
-            }
+        let stays = |old: &PolicyConfig| {
+            (old.priority, old.flags.device) == (config.priority, config.flags.device)
+        };
+        let rank = match &old {
+            Some(Placed { entry, .. }) if stays(&entry.config) => entry.rank,
             _ => {
                 self.next_age += 1;
-                self.next_age
+                Rank::of(&config, self.next_age)
             }
         };
         let counters = self.counters[config.direction as usize].take();
-        let entry = Arc::new(PolicyEntry::new(config, age, counters));
+        let entry = Arc::new(PolicyEntry::new(config, rank, counters));
         self.begin_naming(names_of_policy(&entry.config));
         if let Some(placed) = self.spd.change(&mut self.out, old.as_ref(), Some(&entry)) {
             self.policies.insert(entry.config.index, placed);

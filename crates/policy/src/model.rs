@@ -195,6 +195,9 @@ pub struct PolicyFlags {
     /// ICMP errors about packets that travel the other way are the policy's too, whoever sends them
     /// (`XFRM_POLICY_ICMP`, RFC 4301 §6.2).
     pub icmp: bool,
+    /// The offload device that has the policy too, by its number (packet offload). Such policies come before all others,
+    /// whatever their priorities.
+    pub device: Option<u8>,
 }
 
 /// A policy as its owner describes it.

@@ -6,15 +6,30 @@ use crate::model::{Action, MAX_BUNDLE, PolicyConfig, Scope, Template};
 
 /// The place of a policy among all of its direction: the smallest that matches decides.
 ///
-/// Linux's order: priority first, and of two policies of one priority the older one.
+/// Linux's order: those of devices, then priority, and of two policies of one priority the older one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) priority: u32,
-    /// Order of insertion.
+    /// Order of insertion, from [`Rank::FIRST_AGE`] on.
     pub(crate) age: u64,
 }
 
 impl Rank {
+    /// The age of the first policy of all. Those of devices have smaller ones, made of priority and age, and 0 for a
+    /// priority: so a look-up has no more to compare.
+    pub(crate) const FIRST_AGE: u64 = 1 << 62;
+
+    /// A policy's.
+    pub(crate) fn of(config: &PolicyConfig, age: u64) -> Rank {
+        match config.flags.device {
+            None => Rank { priority: config.priority, age },
+            Some(_) => {
+                let order = age & ((1 << DEVICE_AGE_BITS) - 1);
+                Rank { priority: 0, age: u64::from(config.priority) << DEVICE_AGE_BITS | order }
+            }
+        }
+    }
+
     /// Behind every policy.
     pub(crate) const LAST: Rank = Rank { priority: u32::MAX, age: u64::MAX };
 }
@@ -52,7 +67,7 @@ pub struct PolicyEntry {
 const _: () = assert!(size_of::<PolicyEntry>() <= 5 * mem::LINE_LEN);
 
 impl PolicyEntry {
-    pub(crate) fn new(config: PolicyConfig, age: u64, counters: OwnCounters) -> PolicyEntry {
+    pub(crate) fn new(config: PolicyConfig, rank: Rank, counters: OwnCounters) -> PolicyEntry {
         let treatment = match (config.action, config.templates.as_slice()) {
             (Action::Block, _) => Treatment::Block,
             (Action::Leave, _) => Treatment::Leave,
@@ -63,7 +78,6 @@ impl PolicyEntry {
             }
             (Action::Allow, _) => Treatment::Unsupported,
         };
-        let rank = Rank { priority: config.priority, age };
         PolicyEntry { rank, treatment, config, counters }
     }
 
@@ -115,6 +129,9 @@ impl PolicyEntry {
         self.counters().last_use_s()
     }
 }
+
+/// Bits of the age that order policies of a device that have one priority.
+const DEVICE_AGE_BITS: u32 = 29;
 
 /// Whether the data path can do what templates ask for: IPComp comes first, before all protection, and is
 /// never alone.

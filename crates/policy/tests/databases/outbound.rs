@@ -29,6 +29,31 @@ fn with_template(template: Template) -> (Databases<()>, Reader<()>) {
 }
 
 #[test]
+fn policies_of_devices_come_before_all_others() {
+    let mut databases = Databases::<()>::new();
+    let mut reader = databases.reader();
+    let h = headers(v4(1), v4(2), UDP, 1, 2);
+    let mut put = |index, priority, device, selector| {
+        let mut config = PolicyConfig { selector, ..policy(index, Direction::Out, priority) };
+        config.flags.device = device;
+        databases.put_policy(config);
+        reader.refresh();
+        reader.outbound(&Flow::new(&h, 3)).policy().map(|policy| policy.config.index)
+    };
+    let (wide, narrow) = (everything(), hosts(v4(1), v4(2)));
+    assert_eq!(put(1, 0, None, narrow), Some(1));
+    assert_eq!(put(2, u32::MAX, Some(0), wide), Some(2));
+    assert_eq!(put(3, 7, Some(1), narrow), Some(3), "by priority among themselves");
+    assert_eq!(put(4, 7, Some(0), wide), Some(3), "the older one");
+    // A replacement of the same priority keeps its place; another one does not.
+    assert_eq!(put(3, 7, Some(1), wide), Some(3));
+    assert_eq!(put(3, 8, Some(1), narrow), Some(4));
+    assert_eq!(put(4, 1, None, wide), Some(3));
+    assert_eq!(put(3, 1, None, wide), Some(2));
+    assert_eq!(put(2, 1, None, wide), Some(1));
+}
+
+#[test]
 fn every_verdict() {
     let mut databases = Databases::<()>::new();
     let mut reader = databases.reader();

@@ -55,6 +55,7 @@ impl Policy {
             flags: PolicyFlags {
                 per_cpu: self.info.flags & c::POLICY_CPU_ACQUIRE != 0,
                 icmp: self.info.flags & c::POLICY_ICMP != 0,
+                device: None,
             },
             mark: mark(&self.mark),
             if_id: self.if_id,
