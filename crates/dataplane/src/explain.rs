@@ -64,6 +64,8 @@ pub enum Fate {
         /// It is cut before that into packets of at most so many bytes.
         cut: Option<usize>,
     },
+    /// It is given to the offload device that has its SA and policy.
+    Offloaded,
     /// Another worker is the home of its SA, and has to be asked.
     HandedOver {
         /// The worker.
@@ -150,6 +152,7 @@ impl Fate {
                 Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
                 Action::Forward(_) => Fate::Forwarded,
                 Action::Seal(_) | Action::SealAll(_) => Fate::Protected { cut: draft.cut },
+                Action::Offload(_) => Fate::Offloaded,
                 Action::HandOver { to } => Fate::HandedOver { to: to.into() },
             },
             Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },

@@ -20,6 +20,7 @@
 //! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
 //! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
+//! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team` | a set of workers: their limits in common, and who hands packets to whom |
 //! | `explain` | what would be done with a packet, and why |
@@ -74,6 +75,7 @@ mod burst;
 mod classify;
 mod counters;
 mod crypt;
+mod device;
 mod event;
 mod explain;
 mod flows;
@@ -92,13 +94,14 @@ mod view;
 mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
+pub use device::DevicePacket;
 pub use event::{Event, EventReceiver, EventSender, Waker, channel};
 pub use explain::{Came, Explanation, Fate, Probe};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
 pub use resolve::{PolicySays, Step, Way};
-pub use tables::{Application, Interface, SaMtu, Tables, Topology};
+pub use tables::{Interface, SaMtu, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
     TapConfig, TapReader, Verdict, tap,

@@ -48,17 +48,6 @@ impl Interface {
     }
 }
 
-/// An application that has the GTP-U of one of this host's addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Application {
-    /// The address, which the application and this host share.
-    pub addr: IpAddr,
-    /// The port that leads to it.
-    pub ifindex: u32,
-    /// The neighbour there that it is.
-    pub via: IpAddr,
-}
-
 /// Routes and interfaces at one moment.
 #[derive(Default)]
 pub struct Topology {
@@ -74,8 +63,6 @@ pub struct Topology {
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
-    /// Applications that have GTP-U of this host's addresses; mostly none.
-    pub applications: Vec<Application>,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.
     pub guarded: Vec<Prefix>,
     /// Every address of this host.

@@ -42,7 +42,6 @@ drop_reasons! {
     MalformedEsp, "malformed-esp", Some("XfrmInHdrError"), "The ESP packet is too short, or its length does not fit the cipher.";
     MalformedAh, "malformed-ah", Some("XfrmInHdrError"), "The AH packet is too short, its length does not fit the algorithm, or the headers in front contradict themselves.";
     MalformedIpComp, "malformed-ipcomp", Some("XfrmInHdrError"), "The IPComp packet is shorter than its header.";
-    MalformedGtpu, "malformed-gtpu", None, "GTP-U for an application is truncated, or its header contradicts itself.";
     // Fragments that wait for the others of their packet.
     FragmentMalformed, "fragment-malformed", None, "A fragment has no payload, or one that does not end where the next can begin.";
     FragmentDuplicate, "fragment-duplicate", None, "The same fragment waits already.";
@@ -77,6 +76,7 @@ drop_reasons! {
     InMark, "in-mark", None, "The SA marks what it decrypts, and Linux cannot be told the mark.";
     InNoRoom, "in-no-room", Some("XfrmInBufferError"), "The buffer has no room to check the packet's integrity in.";
     InNesting, "in-nesting", Some("XfrmInError"), "The packet is inside of more SAs than a policy can ask for.";
+    InDeviceFragment, "in-device-fragment", Some("XfrmInError"), "ESP for a device's SA, or what the device has found in it, came in fragments, which devices drop.";
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
@@ -91,6 +91,11 @@ drop_reasons! {
     OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
     OutTunnelMulticast, "out-tunnel-multicast", Some("XfrmOutNoStates"), "A multicast (Linux's own on a new interface, such as MLD) leads to a tunnel interface where no policy protects it.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
+    OutDeviceMismatch, "out-device-mismatch", Some("XfrmOutError"), "The SA is not in the device that has the policy, or only one of them is in a device.";
+    OutDeviceFragment, "out-device-fragment", Some("XfrmOutError"), "The packet is a fragment, or has to be cut, and a device that drops fragments protects it.";
+    // Packet offload, both ways.
+    DeviceFull, "device-full", None, "The queue of the offload device is full.";
+    DeviceLost, "device-lost", None, "The offload device has gone, and the packet with it.";
     // Forwarding.
     TtlExceeded, "ttl-exceeded", None, "The TTL or hop limit ran out; an ICMP error went back.";
     NoRoute, "no-route", None, "No route leads to the destination.";

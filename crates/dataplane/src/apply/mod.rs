@@ -10,6 +10,7 @@ mod seal;
 mod unpack;
 
 pub(crate) use accept::check_volume;
+pub(crate) use seal::send_sealed_to;
 
 use esp::Sa;
 use io::Packet;
@@ -20,6 +21,7 @@ use wire::{Fields, Fragment};
 
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
+use crate::device::Devices;
 use crate::flows::Bundles;
 use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
@@ -36,6 +38,8 @@ pub(crate) struct Executor {
     pub(crate) bundles: Bundles,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
+    /// Queues of packet offload devices; the first worker's, where there are any.
+    pub(crate) devices: Option<Box<Devices>>,
 }
 
 impl AsMut<Out> for Executor {
@@ -52,6 +56,7 @@ impl Executor {
             sas: InboundSas::default(),
             bundles: Bundles::default(),
             fragments: None,
+            devices: None,
         }
     }
 
@@ -78,6 +83,7 @@ impl Executor {
                 Some(seal) => self.seal_all(view, &seal, packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
+            Action::Offload(seal) => self.offload(view, seal, packet, meta),
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
             Action::OpenNext => self.open_next(view, packet, meta),

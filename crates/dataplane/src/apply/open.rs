@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use dispatch::Home;
 use esp::{Opening, Sa};
 use io::Packet;
 use outcome::DropReason;
@@ -20,7 +21,7 @@ pub(crate) enum Refused {
     Drop(DropReason),
     /// It is dropped, and the SA counts it.
     By(SaHandle, DropReason),
-    /// Its SA has another worker for a home.
+    /// Its SA has another worker, or a device, for a home.
     Home(usize),
     /// It is a fragment.
     Fragment,
@@ -99,6 +100,7 @@ impl Executor {
                 }
                 self.out.drop(packet, reason);
             }
+            Err(Refused::Home(Home::DEVICE)) => self.offload_open(view, packet, meta),
             Err(Refused::Home(to)) => self.out.hand_over(view, to, packet, meta),
             Err(Refused::Fragment) => self.gather_outer(view, packet, meta),
             Err(Refused::Left) => self.out.leave(view, packet, meta),

@@ -196,7 +196,7 @@ fn compress(
 }
 
 /// Sends a sealed packet, in fragments where it could not be made short enough.
-fn send_sealed_to(
+pub(crate) fn send_sealed_to(
     view: &View,
     out: &mut Out,
     packet: Packet,

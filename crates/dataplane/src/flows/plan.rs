@@ -10,7 +10,7 @@ use esp::{Mode, Sa};
 use io::Packet;
 use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIndex};
 use wire::ethernet::HEADER_LEN;
-use wire::{Fields, Span};
+use wire::{Fields, Fragment, Span};
 
 use crate::flows::bundles::{BundleSlot, Bundles};
 
@@ -67,6 +67,8 @@ pub(crate) enum Action {
     Forward(Forward),
     /// Protected by an SA.
     Seal(Seal),
+    /// Protected by a device, which has the SA.
+    Offload(Offload),
     /// Protected by several SAs, one inside the other.
     SealAll(BundleSlot),
     /// Handed over to the worker that is the home of its SA.
@@ -94,35 +96,8 @@ pub(crate) struct Forward {
     pub(crate) mtu: u16,
     /// Whether this is a hop of the packet's: its TTL is decremented.
     pub(crate) is_hop: bool,
-    /// Which of them are looked at one by one.
-    pub(crate) inspects: Inspect,
-}
-
-/// Packets of a flow that do not go by its plan, for what is in them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Inspect {
-    /// None.
-    #[default]
-    Nothing,
-    /// Of TCP that was decrypted those that open a connection: they are told what fits the way back.
-    Syn,
-    /// Of GTP-U for an application those that are malformed.
-    Gtpu,
-}
-
-impl Inspect {
-    /// Whether a packet is one of these.
-    #[cold]
-    #[inline(never)]
-    fn finds(self, packet: &Packet, h: Fields) -> bool {
-        match self {
-            Inspect::Nothing => false,
-            Inspect::Syn => is_syn(packet, h),
-            Inspect::Gtpu => {
-                !packet.data().get(h.header_len().into()..).is_some_and(wire::gtpu::is_sound)
-            }
-        }
-    }
+    /// Whether the flow is of TCP that was decrypted, and its SYNs are told what fits the way back.
+    pub(crate) clamps_mss: bool,
 }
 
 /// How an SA protects packets.
@@ -139,6 +114,18 @@ pub(crate) struct Seal {
     pub(crate) longest: u16,
     pub(crate) is_hop: bool,
     /// Whether the flow is of TCP, and its SYNs are told what fits.
+    pub(crate) clamps_mss: bool,
+}
+
+/// How an SA that a device has protects packets: as of [`Seal`], but the next hop, which is found for each packet that
+/// comes back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offload {
+    pub(crate) sa: SaHandle,
+    pub(crate) state: SaState,
+    pub(crate) mtu: u16,
+    pub(crate) longest: u16,
+    pub(crate) is_hop: bool,
     pub(crate) clamps_mss: bool,
 }
 
@@ -211,16 +198,20 @@ impl Plan {
                 Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
                 _ => Holds::No,
             },
-            Action::Forward(Forward { mtu, is_hop, inspects, .. }) => {
+            Action::Forward(Forward { mtu, is_hop, clamps_mss, .. }) => {
                 let is_for_slow = h.total_len() > *mtu
                     || *is_hop && h.ttl() <= 1
-                    || *inspects != Inspect::Nothing && inspects.finds(packet, h);
+                    || *clamps_mss && is_syn(packet, h);
                 match is_for_slow {
                     true => Holds::No,
                     false => Holds::Yes,
                 }
             }
             Action::SealAll(slot) => match bundles.holds(reader, *slot, packet, h) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
+            Action::Offload(seal) => match is_offloaded_by(reader, seal, packet, h) {
                 true => Holds::Yes,
                 false => Holds::No,
             },
@@ -243,6 +234,24 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bo
     };
     fits && sa.state() == seal.state
         && sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
+        && (!seal.is_hop || h.ttl() > 1)
+        && (!seal.clamps_mss || !is_syn(packet, h))
+}
+
+/// The same for an SA in a device, which counts by itself and takes no fragments.
+#[cold]
+#[inline(never)]
+fn is_offloaded_by(reader: &Reader<Sa>, seal: &Offload, packet: &Packet, h: Fields) -> bool {
+    let Some(sa) = reader.sa(seal.sa) else { return false };
+    let fits = match seal.longest {
+        0 => {
+            let len = sa.esp.sealed_len_of(packet.data(), h);
+            len.is_ok_and(|len| len <= usize::from(seal.mtu))
+        }
+        longest => h.total_len() <= longest,
+    };
+    fits && sa.state() == seal.state
+        && h.fragment() == Fragment::Whole
         && (!seal.is_hop || h.ttl() > 1)
         && (!seal.clamps_mss || !is_syn(packet, h))
 }

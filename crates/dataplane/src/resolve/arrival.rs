@@ -19,8 +19,7 @@ impl<N: Notes> Question<'_, N> {
         let (view, h) = (self.view, self.h);
         let is_local = view.is_local(h, ifindex);
         self.tell(|| Step::Ends { is_local });
-        let is_possible = view.is_possible_source(h.src, is_local);
-        if !is_to_many && !is_possible && !self.is_application_s(ifindex) {
+        if !is_to_many && !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
         }
         if !is_local {
@@ -100,7 +99,6 @@ impl<N: Notes> Question<'_, N> {
         }
         let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
-            && !self.is_application_s(ifindex)
             && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction, is_left))
         {
             return Decision::Drop(DropReason::ReversePath);
@@ -172,7 +170,7 @@ impl<N: Notes> Question<'_, N> {
         if is_local && self.is_wrapped() {
             return Decision::Go(Draft::of_flow(Action::OpenNext));
         }
-        if self.needs_ports() || is_local && self.may_be_application_s() {
+        if self.needs_ports() {
             return Decision::Gather(Gather::Ports);
         }
         let direction = if is_local { Direction::In } else { Direction::Forward };
@@ -180,9 +178,6 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Drop(reason);
         }
         match is_local {
-            true if let Some(application) = self.application() => {
-                self.deliver(application, Origin::Decrypted { ifindex, mark })
-            }
             // A rule's mark: Linux may mark it again by rules of its own.
             true if marks.mark == mark => self.to_linux(self.as_told(marks), tunnel),
             true => self.to_linux(marks, tunnel),

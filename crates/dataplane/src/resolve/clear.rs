@@ -4,8 +4,8 @@ use forward::IcmpCause;
 use outcome::DropReason;
 
 use super::step::{Notes, Step};
-use super::{Decision, Draft, NextHop, Question, Route};
-use crate::flows::plan::{self, Action, Forward, Inspect, LinuxWay};
+use super::{Decision, Draft, Question, Route};
+use crate::flows::plan::{self, Action, Forward, LinuxWay};
 use crate::packets::Origin;
 
 impl<N: Notes> Question<'_, N> {
@@ -47,21 +47,8 @@ impl<N: Notes> Question<'_, N> {
             }
             (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
         };
-        let is_hop = matches!(origin, Origin::Decrypted { .. });
-        let inspects = if is_hop && self.clamps_mss() { Inspect::Syn } else { Inspect::Nothing };
-        self.towards(to, origin, is_hop, inspects)
-    }
-
-    /// Out of a port in clear; `is_hop` says whether the packet's TTL is decremented.
-    pub(super) fn towards(
-        &mut self,
-        to: NextHop,
-        origin: Origin,
-        is_hop: bool,
-        inspects: Inspect,
-    ) -> Decision {
-        let h = self.h;
         // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
+        let is_hop = matches!(origin, Origin::Decrypted { .. });
         if is_hop && h.ttl <= 1 {
             let cause = IcmpCause::TimeExceeded;
             return Decision::Error(cause, DropReason::TtlExceeded, origin);
@@ -73,21 +60,18 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
         let known = self.next_hop(to, h.family());
-        let mss = match inspects {
-            Inspect::Syn => self.mss_of_syn(|| self.longest_back(to.ifindex)),
-            Inspect::Nothing | Inspect::Gtpu => None,
-        };
+        let clamps_mss = is_hop && self.clamps_mss();
         let forward = Forward {
             adjacency: known.unwrap_or_default(),
             mtu: plan::ip_len(to.mtu),
             is_hop,
-            inspects,
+            clamps_mss,
         };
         Decision::Go(Draft {
             action: Action::Forward(forward),
             to: (known.is_none() || !fits).then_some(to),
             cut: (!fits).then_some(to.mtu),
-            mss,
+            mss: if clamps_mss { self.mss_of_syn(|| self.longest_back(to.ifindex)) } else { None },
             is_for_flow: fits && known.is_some(),
         })
     }

@@ -7,10 +7,11 @@
 //!   from a port ──── arrival ──┬─ ESP for this host ───────> Open
 //!                              ├─ in clear, allowed: here ─> Linux
 //!                              └─ in clear, allowed: on ──┐
-//!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux, or an application at a port
+//!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux
 //!                              └─ on ─────────────────────┤
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
 //!                                   policy ──┬─ protect ─ protect ─> Seal, SealAll, Error
+//!                                            ├─ a device's ─ offload > Offload, Error
 //!                                            ├─ no SA ──────────> Hold
 //!                                            ├─ a fragment ─────> Gather
 //!                                            ├─ block ──────────> Drop
@@ -18,7 +19,6 @@
 //!                                            └─ clear ── clear ──> Forward, Linux, Error
 //! ```
 
-mod application;
 mod arrival;
 mod clear;
 mod fit;
@@ -26,6 +26,7 @@ pub(crate) mod homes;
 mod leave;
 mod limits;
 mod mss;
+mod offload;
 mod outbound;
 mod protect;
 mod protect_all;
@@ -44,7 +45,7 @@ use wire::{Fragment, Headers};
 pub(crate) use limits::Limits;
 pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
-pub(crate) use route::{NextHop, Route, route};
+pub(crate) use route::{NextHop, Route, next_hop_of, route};
 use step::Notes;
 pub use step::{PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;

@@ -9,6 +9,7 @@ use wire::{Fragment, protocol};
 use super::step::{Notes, Step};
 use super::tunnel::tunnel_ahead;
 use super::{Decision, Question, SaWait};
+use crate::device::device_of;
 use crate::flows::plan::LinuxWay;
 use crate::fragments::Gather;
 use crate::packets::Origin;
@@ -95,9 +96,18 @@ impl<N: Notes> Question<'_, N> {
                 let ends = is_hosts.then_some((h.src, h.dst));
                 return Policy::Wait(SaWait { policy: policy.config.index, ends });
             }
+            // Software does not have the keys of the one, and the device not the policy of the other.
+            Outbound::Protect(policy, sa) if device_of(view, sa) != policy.config.flags.device => {
+                return Policy::Drop(DropReason::OutDeviceMismatch);
+            }
             Outbound::Protect(policy, sa) => {
                 self.note_own(policy, &[sa]);
                 (Policy::Protect(sa), Some(policy))
+            }
+            Outbound::ProtectAll(_, sas)
+                if sas.as_slice().iter().any(|sa| device_of(view, *sa).is_some()) =>
+            {
+                return Policy::Drop(DropReason::OutDeviceMismatch);
             }
             Outbound::ProtectAll(policy, sas) => {
                 self.note_own(policy, sas.as_slice());

@@ -29,6 +29,9 @@ impl<N: Notes> Question<'_, N> {
         };
         self.tell(|| Step::Sa(sa.config.id()));
         let home = sa.home().at();
+        if home == Home::DEVICE {
+            return self.offload(origin, handle, sa);
+        }
         if home != view.worker.get() && home != Home::WORKERS {
             return Decision::Go(Draft::hand_over(home));
         }

@@ -11,7 +11,7 @@ use super::Question;
 use super::step::{Notes, Step, Way};
 use crate::flows::plan::Adjacency;
 use crate::tunnel::Binding;
-use crate::view::View;
+use crate::view::{LOOPBACK, View};
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,6 +97,11 @@ pub(super) fn to_port(view: &View, route: Route, dst: IpAddr) -> Result<NextHop,
         Route::Linux | Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
         Route::Nowhere(reason, _) => Err(reason),
     }
+}
+
+/// The next hop of a packet that is protected already.
+pub(crate) fn next_hop_of(view: &View, dst: IpAddr, src: IpAddr) -> Result<NextHop, DropReason> {
+    to_port(view, route(view, dst, src, LOOPBACK), dst)
 }
 
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless

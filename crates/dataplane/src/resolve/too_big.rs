@@ -8,6 +8,7 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use dispatch::Home;
 use forward::path_mtu::plateau_below;
 use policy::SaHandle;
 use wire::ipv4::Ipv4Header;
@@ -97,6 +98,8 @@ impl<N: Notes> Question<'_, N> {
         // The low half of a number is what is on the wire.
         let age = (sent as u32).wrapping_sub(number);
         let was_sent = number != 0 && u64::from(age) < sent.min(LATELY);
+        // The numbers of an SA in a device only the device knows.
+        let was_sent = was_sent || sa.home().at() == Home::DEVICE;
         (sa.state().is_usable() && params.src == quoted.src && is_same_encap && was_sent)
             .then_some(handle)
     }

@@ -7,11 +7,13 @@
 use arrayvec::ArrayVec;
 use forward::reassembly::Fate;
 use io::Packet;
+use outcome::DropReason;
 use wire::Fragment;
 
 use super::{Entered, Slow};
 use crate::burst::Path;
 use crate::classify::meta_of;
+use crate::device::is_for_device;
 use crate::fragments::Ports;
 use crate::packets::handoff::{Arrived, Handed};
 use crate::resolve::{Entry, resolve, resolve_fragment};
@@ -25,6 +27,13 @@ impl Slow {
             let ports = match done.fate {
                 Fate::Join { head_len, len } => {
                     match path.exec.join(done, (head_len, len)) {
+                        Some(whole)
+                            if whole.is_outer()
+                                && is_for_device(&path.view, whole.packet().data()) =>
+                        {
+                            let reason = DropReason::InDeviceFragment;
+                            path.exec.out.drop(whole.into_packet(), reason);
+                        }
                         Some(whole) if whole.is_outer() => {
                             self.take_over(path, &mut ArrayVec::from_iter([whole]));
                         }

@@ -17,12 +17,14 @@ use arrayvec::ArrayVec;
 use crypto::Engine;
 use esp::{IvSource, Sa};
 use io::{BURST_LEN, FramePool, Port, PortStats};
+use offload::Queue;
 use policy::SaId;
 
 use crate::apply::Executor;
 use crate::burst::{Path, Scratch};
 use crate::counters::Counters;
 use crate::crypt::{Crypt, Resync};
+use crate::device::{DevicePacket, DeviceQueue};
 use crate::event::{EventSender, Waker};
 use crate::explain::{Explanation, Probe};
 use crate::flows::FlowCache;
@@ -233,7 +235,10 @@ impl Worker {
         came += self.take_over(came) + late;
         self.finish_round(came == 0);
         self.idle_rounds += u64::from(came == 0);
-        came + self.in_flight() + self.asked.len() + self.path.exec.out.late.len()
+        came + self.in_flight()
+            + self.in_devices()
+            + self.asked.len()
+            + self.path.exec.out.late.len()
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -255,6 +260,9 @@ impl Worker {
     /// came.
     fn finish_round(&mut self, is_idle: bool) {
         self.path.open_gathered(&mut self.slow);
+        if self.path.exec.devices.is_some() {
+            self.exchange_with_devices();
+        }
         while self.path.exec.has_gathered() {
             // They get their numbers alone.
             self.drain_helpers();
@@ -274,6 +282,21 @@ impl Worker {
         if out.taps.is_some() {
             out.end_tapped_round();
         }
+    }
+
+    /// Gives devices what waits for them, and moves on what they have done.
+    #[cold]
+    #[inline(never)]
+    fn exchange_with_devices(&mut self) {
+        // They get their numbers alone.
+        self.drain_helpers();
+        self.slow.exchange(&mut self.path);
+        self.path.open_gathered(&mut self.slow);
+    }
+
+    /// Packets that wait for devices, or are in them.
+    fn in_devices(&self) -> usize {
+        self.path.exec.devices.as_ref().map_or(0, |devices| devices.waiting())
     }
 
     /// Moves on the packets that have waited for this round's databases; returns how many there were.
@@ -409,6 +432,12 @@ impl Worker {
         self.path.exec.out.ports.add(slot, ifindex, port, kind);
     }
 
+    /// Gives the worker, which is the first of its set, a queue of the packet offload device of this number.
+    pub fn add_device(&mut self, number: u8, queue: Box<dyn Queue<DevicePacket>>) {
+        let devices = self.path.exec.devices.get_or_insert_default();
+        devices.add(DeviceQueue::new(number, queue));
+    }
+
     /// Forgets what was decided about flows: every next packet takes the slow path. Nothing of what
     /// comes out changes by it.
     pub fn forget_flows(&mut self) {
@@ -435,6 +464,7 @@ impl Worker {
         out.drop_waiting_for_neighbours();
         out.drop_late();
         self.slow.drop_waiting(out);
+        self.path.exec.drop_devices();
         self.path.exec.drop_fragments();
         self.end_taps();
     }

@@ -4,11 +4,11 @@
 //! accounted for: `Gateway::check`.
 
 mod allocation;
-mod application;
 mod back;
 mod bundles;
 mod catch_up;
 mod clear;
+mod device;
 mod dpdk;
 mod explain;
 mod flows;

@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{ipcomp, nested, route_based};
+use crate::{device, ipcomp, nested, route_based};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -58,11 +58,6 @@ fn produce(reason: DropReason) -> Gateway {
             b.put_wan(
                 &Ip { protocol: protocol::ESP, ..outer() }.with(&Side::A.spi().to_be_bytes()),
             );
-        }
-        DropReason::MalformedGtpu => {
-            crate::application::share(&b, Side::B);
-            let gate = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1));
-            crafted(&mut b, &gate.udp(2152, 2152, &[0x20; 12]), 4);
         }
         DropReason::FragmentMalformed => {
             let mut fragments = cut(&sealed(1)[0], 60, 1);
@@ -260,6 +255,11 @@ fn produce(reason: DropReason) -> Gateway {
             let from = Ip { protocol: 44, ..Ip::new(Side::B.wan(true), Side::A.wan(true)) };
             b.put_linux(&from.with(&[&[17, 0, 0, 0, 0, 0, 0, 1][..], &[9; 16]].concat()));
         }
+        DropReason::OutDeviceMismatch
+        | DropReason::OutDeviceFragment
+        | DropReason::InDeviceFragment
+        | DropReason::DeviceFull
+        | DropReason::DeviceLost => b = device::produce(reason),
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),
         DropReason::NoRoute => {
             b.put_linux(&Ip::new(Side::B.wan(false), ip("100.64.0.1")).sized(60, 1));

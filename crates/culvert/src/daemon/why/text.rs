@@ -38,6 +38,7 @@ pub fn word(fate: &Fate) -> &'static str {
         Fate::ToLinux { .. } => "to-linux",
         Fate::Forwarded => "forwarded",
         Fate::Protected { .. } => "protected",
+        Fate::Offloaded => "offloaded",
         Fate::HandedOver { .. } => "handed-over",
         Fate::WaitsForSa { .. } => "waits-for-sa",
         Fate::WaitsForFragments => "waits-for-fragments",
@@ -69,6 +70,7 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
         Fate::ToLinux { as_received: true } => "Linux gets it, as received by the same port".into(),
         Fate::ToLinux { as_received: false } => "Linux gets it".into(),
         Fate::Forwarded => format!("forwarded in clear{}", by()),
+        Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
         Fate::Protected { cut: None } => format!("protected, and sent{}", by()),
         Fate::Protected { cut: Some(len) } => {
             format!("cut into packets of up to {len} bytes, which are protected, and sent{}", by())

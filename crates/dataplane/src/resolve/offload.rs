@@ -1,0 +1,82 @@
+//! Packets that a device protects by an SA and a policy of its own (packet offload).
+
+use esp::{Mode, Sa};
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::{SaEntry, SaHandle};
+use wire::Fragment;
+
+use super::fit::Fit;
+use super::route::to_port;
+use super::step::{Notes, Step};
+use super::{Decision, Draft, Question};
+use crate::device;
+use crate::flows::plan::{self, Action, Offload};
+use crate::packets::Origin;
+use crate::view::LOOPBACK;
+
+impl<N: Notes> Question<'_, N> {
+    /// A packet that this SA, which a device has, protects. The device counts limits and numbers.
+    ///
+    /// 1. The worker that has the device's queue; 2. fragments; 3. the SA's state; 4. TTL, if it is forwarded; 5. whether
+    ///    the packet fits the path to the peer once it is sealed: the device neither cuts packets nor tells their senders.
+    pub(super) fn offload(
+        &mut self,
+        origin: Origin,
+        handle: SaHandle,
+        sa: &SaEntry<Sa>,
+    ) -> Decision {
+        let (view, h) = (self.view, self.h);
+        if view.worker.get() != device::HOME {
+            return Decision::Go(Draft::hand_over(device::HOME));
+        }
+        if h.fragment != Fragment::Whole {
+            return Decision::Drop(DropReason::OutDeviceFragment);
+        }
+        let state = sa.state();
+        if !state.is_usable() {
+            return Decision::Drop(DropReason::OutStateExpired);
+        }
+        let is_hop = origin.is_hop();
+        if is_hop && h.ttl <= 1 {
+            let cause = IcmpCause::TimeExceeded;
+            return Decision::Error(cause, DropReason::TtlExceeded, origin);
+        }
+        let params = &sa.config.params;
+        let (dst, src) = match params.mode {
+            Mode::Tunnel => (params.dst, params.src),
+            Mode::Transport => (h.dst, h.src),
+        };
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+            Ok(to) => to,
+            Err(reason) => return Decision::Drop(reason),
+        };
+        self.tell(|| Step::size(h, sa.esp.sealed_len_of(self.packet, h).ok(), to.mtu));
+        match Fit::decide(&sa.esp, self.packet, h, to.mtu) {
+            Ok(Fit::Whole) => {}
+            Ok(Fit::TooBig { mtu }) => {
+                let cause = IcmpCause::TooBig { mtu: mtu as u32 };
+                return Decision::Error(cause, DropReason::OutTooBig, origin);
+            }
+            Ok(Fit::CutBefore { .. } | Fit::CutAfter) => {
+                return Decision::Drop(DropReason::OutDeviceFragment);
+            }
+            Err(reason) => return Decision::Drop(reason),
+        }
+        let longest = match params.mode {
+            Mode::Tunnel => sa.esp.max_inner_len(to.mtu),
+            Mode::Transport => 0,
+        };
+        let offload = Offload {
+            sa: handle,
+            state,
+            mtu: plan::ip_len(to.mtu),
+            longest: plan::ip_len(longest),
+            is_hop,
+            clamps_mss: self.clamps_mss(),
+        };
+        let mut draft = Draft::of_flow(Action::Offload(offload));
+        draft.mss = self.mss_of_syn(|| Some(sa.esp.max_inner_len(to.mtu)));
+        Decision::Go(draft)
+    }
+}
