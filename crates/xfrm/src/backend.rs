@@ -1,6 +1,6 @@
 //! What the database drives: the data path, behind a trait.
 
-use crate::codec::Offload;
+use crate::codec::{Offload, constant};
 use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
 
@@ -16,10 +16,12 @@ pub trait Backend {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal>;
 
     /// Installs an SA whose crypto a device is to do, if there is such a device and it takes the SA; software does it
-    /// else. Whether the device has it.
+    /// else. Whether the device has it. One that a device is to have as a whole (packet offload) software does not
+    /// do in its place.
     ///
     /// # Errors
-    /// As [`Backend::sa_add`], and what the device holds against the request itself.
+    /// As [`Backend::sa_add`], and what the device holds against the request itself; with packet offload, whatever the
+    /// device does not carry out.
     fn sa_add_offloaded(
         &mut self,
         config: &SaConfig,
@@ -27,8 +29,24 @@ pub trait Backend {
         start: &Start,
         wanted: &Offload,
     ) -> Result<bool, Refusal> {
-        let _ = wanted;
+        if wanted.flags & constant::OFFLOAD_PACKET != 0 {
+            return Err(Refusal::new(libc::EINVAL, "packet offload is not supported"));
+        }
         self.sa_add(config, keys, start).map(|()| false)
+    }
+
+    /// Installs a policy in the device that its owner wants (packet offload), or in the place of the one with this index.
+    ///
+    /// # Errors
+    /// There is no such device, or it cannot carry the policy out exactly as described. Software does not do it in its
+    /// place.
+    fn policy_put_offloaded(
+        &mut self,
+        config: &PolicyConfig,
+        wanted: &Offload,
+    ) -> Result<(), Refusal> {
+        let _ = (config, wanted);
+        Err(Refusal::new(libc::EINVAL, "policy offload is not supported"))
     }
 
     /// Changes an SA's limits, encapsulation ports or interface id; the algorithms, keys, counters

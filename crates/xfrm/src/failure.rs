@@ -163,8 +163,6 @@ failures! {
     EncapKind => EPROTONOSUPPORT, "culvert: only ESP in UDP (RFC 3948) is supported";
     /// Encapsulation added, removed or of another kind.
     EncapChange => EINVAL, "an update cannot add or remove encapsulation";
-    /// Packet offload.
-    Offload => EINVAL, "culvert: packet offload is not supported";
     /// Flags of an offload request.
     OffloadFlags => EINVAL, "unrecognized flags in the offload request";
     /// Direction of an offload request.

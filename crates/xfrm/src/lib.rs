@@ -67,7 +67,7 @@
 //!
 //! # Not handled
 //!
-//! Refused, with Linux's errno and a reason: BEET, IP-TFS, packet offload, algorithms that the backend does not
+//! Refused, with Linux's errno and a reason: BEET, IP-TFS, algorithms that the backend does not
 //! have. Marks and interface ids are kept and given back; what
 //! they do to packets is up to the backend.
 #![deny(unsafe_code)]

@@ -50,8 +50,7 @@ def scene(network, lab, memif=""):
 
 def test_another_culvert_as_the_application(network, lab):
     """Our client at our server: ARP, Linux's own packets past the workers, and a crash."""
-    gtpu = f'gtpu = {{ addresses = ["{t.LAN_A4}"], via = "{APP4}" }}'
-    net, path = scene(network, lab, f'secret = "between us"\n{gtpu}')
+    net, path = scene(network, lab, 'secret = "between us"')
     assert row(net.gwa)["state"].startswith("no client yet")
     app = lab.host("app")
     daemon = Daemon(app, [])
@@ -70,7 +69,6 @@ def test_another_culvert_as_the_application(network, lab):
     assert port["tx_packets"] >= 510 and port["rx_packets"] >= 510, port
     # ARP, and nothing that the application sent to others.
     assert 0 < port["passed_to_linux"] < 50 and "faults" not in port, port
-    check_gtpu(net, app)
     # Known for good: the test is not about neighbours.
     net.gwa.host.ip("neigh", "replace", APP4, "lladdr", APP_MAC, "dev", "app0")
     daemon.kill9()
@@ -91,37 +89,6 @@ def test_another_culvert_as_the_application(network, lab):
     net.gwa.host.address("app0", f"{GATE4}/24")
     wait_for_state(net.gwa, "up")
     assert_ping(net.server, APP4, count=3)
-
-
-def check_gtpu(net, app):
-    """Of what comes for gateway A's own address, GTP-U is the application's, and the rest Linux's."""
-    app.ip("address", "add", f"{t.LAN_A4}/32", "dev", "lo")
-    user = bytes([0x30, 255, 0, 4, 0, 0, 0, 7, 1, 2, 3, 4])
-    with (
-        app.socket(socket.AF_INET, socket.SOCK_DGRAM) as application,
-        net.gwa.host.socket(socket.AF_INET, socket.SOCK_DGRAM) as linux,
-        net.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as far,
-    ):
-        application.bind((t.LAN_A4, 2152))
-        linux.bind((t.LAN_A4, 2152))
-        other = net.gwa.host.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        other.bind((t.LAN_A4, 2153))
-        far.bind((t.SERVER4, 2152))
-        for end in (application, linux, other, far):
-            end.settimeout(5)
-        for _ in range(3):
-            far.sendto(user, (t.LAN_A4, 2152))
-            assert application.recvfrom(99) == (user, (t.SERVER4, 2152))
-            application.sendto(user, (t.SERVER4, 2152))
-            assert far.recvfrom(99) == (user, (t.LAN_A4, 2152))
-        far.sendto(b"for Linux", (t.LAN_A4, 2153))
-        assert other.recv(99) == b"for Linux"
-        far.sendto(user[:10], (t.LAN_A4, 2152))
-        wait_for("a malformed one", lambda: net.gwa.daemon.drops().get("malformed-gtpu") == 1)
-        linux.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            linux.recv(99)
-        other.close()
 
 
 class Testpmd:

@@ -105,6 +105,8 @@ pub enum DeviceKind {
     NicModel,
     /// A crypto device of DPDK's, an accelerator or software; where this build has them.
     Cryptodev,
+    /// The model of a NIC that does all of IPsec for the packets of its SAs and policies, to try packet offload with.
+    PacketNicModel,
 }
 
 impl DeviceKind {
@@ -112,6 +114,7 @@ impl DeviceKind {
     pub const fn name(self) -> &'static str {
         match self {
             DeviceKind::NicModel => "nic-model",
+            DeviceKind::PacketNicModel => "packet-nic-model",
             DeviceKind::Cryptodev => "cryptodev",
         }
     }
@@ -119,7 +122,7 @@ impl DeviceKind {
     /// Whether this build has it.
     pub const fn is_built_in(self) -> bool {
         match self {
-            DeviceKind::NicModel => true,
+            DeviceKind::NicModel | DeviceKind::PacketNicModel => true,
             DeviceKind::Cryptodev => cfg!(feature = "cryptodev"),
         }
     }

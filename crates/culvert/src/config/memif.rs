@@ -1,6 +1,5 @@
 //! `[[port]]` of the kind `memif`: an application that shares memory with the daemon.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -28,18 +27,6 @@ pub struct MemifConfig {
     pub mac: Option<[u8; 6]>,
     /// Whether memory is taken that the application can cut.
     pub unsealed: bool,
-    /// GTP-U that is the application's.
-    pub gtpu: Option<GtpuConfig>,
-}
-
-/// GTP-U that is an application's.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GtpuConfig {
-    /// Addresses of this host, which the application shares for UDP port 2152.
-    pub addresses: Vec<IpAddr>,
-    /// The neighbour behind the port that the application is.
-    pub via: IpAddr,
 }
 
 /// Which side the daemon is.
@@ -86,12 +73,6 @@ impl MemifConfig {
         }
         if !(1280..=9000).contains(&self.mtu) {
             return Some(("mtu", self.mtu.to_string(), "between 1280 and 9000"));
-        }
-        if let Some(gtpu) = &self.gtpu
-            && (gtpu.addresses.is_empty() || gtpu.addresses.contains(&gtpu.via))
-        {
-            let allowed = "addresses of this host, and via the application's own one";
-            return Some(("gtpu", gtpu.via.to_string(), allowed));
         }
         None
     }

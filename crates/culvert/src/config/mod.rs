@@ -505,11 +505,6 @@ mod tests {
             (&memif("socket = \"/s\"\nmtu = 1771"), &["mtu of a", "1770", "3818"]),
             (&memif("socket = \"/s\"\nrole = \"master\""), &["server", "client"]),
             (
-                &memif("socket = \"/s\"\ngtpu = { addresses = [], via = \"10.1.5.2\" }"),
-                &["port[0].gtpu", "addresses of this host"],
-            ),
-            (&memif("socket = \"/s\"\ngtpu = { addresses = [\"10.1.0.1\"] }"), &["via"]),
-            (
                 &format!("{}\n{}", memif("socket = \"/s\""), memif("socket = \"/t\"")),
                 &["port.interface", "not another port"],
             ),

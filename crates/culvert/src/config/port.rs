@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::memif::{GtpuConfig, MemifConfig, MemifRole};
+use super::memif::{MemifConfig, MemifRole};
 
 /// `[[port]]`: an interface to take over.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,7 +59,6 @@ pub(super) struct PortSection {
     mtu: Option<u32>,
     mac: Option<String>,
     unsealed: Option<bool>,
-    gtpu: Option<GtpuConfig>,
 }
 
 /// A port, by its kind.
@@ -85,7 +84,6 @@ impl PortSection {
                     ("mtu", self.mtu.is_some()),
                     ("mac", self.mac.is_some()),
                     ("unsealed", self.unsealed.is_some()),
-                    ("gtpu", self.gtpu.is_some()),
                 ];
                 if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
                     let allowed = "leave it out, or say kind = \"memif\": an interface of Linux's has no such key";
@@ -125,7 +123,6 @@ impl PortSection {
                     mtu: self.mtu.unwrap_or(MemifConfig::DEFAULT_MTU),
                     mac,
                     unsealed: self.unsealed.unwrap_or(false),
-                    gtpu: self.gtpu,
                 };
                 match memif.problem() {
                     Some(wrong) => Err(wrong),

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use crypto::Providers;
 use dataplane::{BOUNDS_NS, Counters, SaMtu, Times, Totals};
 use esp::{Mode, Protocol, Sa};
-use offload::Placement;
+use offload::{PacketSa, Placement, SaDirection};
 use outcome::DropReason;
 use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry, SaState};
 use serde::Serialize;
@@ -25,7 +25,10 @@ impl Daemon {
     pub(super) fn answer(&mut self, request: Request) -> Reply {
         let text = match request {
             Request::Status => json(&self.status()),
-            Request::Sa { show_keys, spi } => json(&self.sas(show_keys, spi)),
+            Request::Sa { show_keys, spi } => {
+                self.source.read_devices();
+                json(&self.sas(show_keys, spi))
+            }
             Request::Policy => json(&self.policies()),
             Request::Port => json(&self.port_rows()),
             Request::Route => json(&self.routes()),
@@ -115,6 +118,7 @@ impl Daemon {
         }
         let near_wrap = databases
             .sas()
+            .filter(|sa| PacketSa::of(sa.esp.session()).is_none())
             .filter(|sa| !matches!(sa.esp.numbers_left(), esp::NumbersLeft::Ample))
             .count();
         if near_wrap > 0 {
@@ -162,6 +166,13 @@ impl Daemon {
         let ends = ends.chain(left.iter().map(|sa| (sa.id, sa.src)));
         for (row, (id, src)) in rows.iter_mut().zip(ends) {
             row.direction = self.direction(src, id.dst);
+            let packet = &mut self.devices.borrow_mut().packet;
+            if let Some((direction, live, _)) = packet.live(&id, wall_s()) {
+                match direction {
+                    SaDirection::Outbound => row.sent_seq = live.number,
+                    SaDirection::Inbound => (row.sent_seq, row.received_seq) = (0, live.number),
+                }
+            }
             if let Some(limits) = self.source.limits_of(&id) {
                 lifetimes::tell(row, &limits);
             }
@@ -425,7 +436,9 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
     let (config, params, live) = (&sa.config, &sa.config.params, sa.esp.live());
     let now_s = wall_s();
     let last_use = live.last_use().load(Relaxed);
-    let device = device_of(sa.esp.session());
+    let session = sa.esp.session();
+    let packet = || Some((PacketSa::of(session)?.name(), Placement::Packet));
+    let device = device_of(session).map(|name| (name, Placement::Crypto)).or_else(packet);
     let engine = providers.serving(params.suite);
     report::Sa {
         spi: spi_text(params.spi),
@@ -457,9 +470,9 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             SaState::Dying => "dying".into(),
             SaState::Expired => "expired".into(),
         },
-        placement: device.map_or(Placement::Cpu, |_| Placement::Crypto).name().into(),
+        placement: device.map_or(Placement::Cpu, |(_, placement)| placement).name().into(),
         why: None,
-        engine: device.unwrap_or_else(|| engine.map_or("none", |p| p.name())).into(),
+        engine: device.map_or_else(|| engine.map_or("none", |p| p.name()), |(name, _)| name).into(),
         bytes: live.bytes().load(Relaxed),
         packets: live.packets().load(Relaxed),
         age_s: now_s.saturating_sub(config.added_s),

@@ -7,8 +7,8 @@ use std::time::Instant;
 use nic::SharedNic;
 use offload::place::{Placer, Rules};
 use offload::{
-    Bounce, Device, DeviceCounters, Lane, Placement, ProbeError, PutError, Queue, Recovery, Watch,
-    probe,
+    Bounce, Device, DeviceCounters, Lane, Placement, ProbeError, PutError, Queue, Recovery,
+    TableUse, Watch, probe,
 };
 use policy::SaId;
 use tracing::{info, warn};
@@ -64,6 +64,8 @@ impl Attached {
                     (Box::new(device) as Box<dyn Device<Bounce>>, Some(nic))
                 })
                 .map_err(|error| error.to_string()),
+            // Among those for packet offload.
+            DeviceKind::PacketNicModel => return None,
             DeviceKind::Cryptodev => cryptodevs::open(name, config)
                 .map(|device| (device, None))
                 .map_err(|error| error.to_string()),
@@ -225,11 +227,7 @@ impl Attached {
     /// What `culvert device` shows.
     pub fn row(&self) -> report::Device {
         let counters = self.device.counters();
-        let tables = self.device.tables().into_iter().map(|table| report::DeviceTable {
-            name: table.name.into(),
-            used: table.used,
-            most: table.most,
-        });
+        let tables = self.device.tables().into_iter().map(report::DeviceTable::from);
         let moves = self.happened.iter().map(|happened| report::DeviceMove {
             age_s: happened.at.elapsed().as_secs(),
             spi: happened.sa.map(|sa| spi_text(sa.spi)),
@@ -254,6 +252,13 @@ impl Attached {
             resets: counters.resets,
             moves: moves.collect(),
         }
+    }
+}
+
+impl From<TableUse> for report::DeviceTable {
+    fn from(table: TableUse) -> report::DeviceTable {
+        let TableUse { name, used, most } = table;
+        report::DeviceTable { name: name.into(), used, most }
     }
 }
 

@@ -30,6 +30,7 @@ use xfrm::codec::{Offload, constant as c};
 
 use super::cryptodevs;
 use super::device::Attached;
+use super::packet_devices::PacketDevices;
 use super::texts::spi_text;
 use crate::config::{BusyBy, DeviceConfig};
 use crate::report::{self, Occurrence};
@@ -40,6 +41,8 @@ pub type SharedDevices = Rc<RefCell<Devices>>;
 /// All devices.
 pub struct Devices {
     attached: Vec<Attached>,
+    /// Those for packet offload.
+    pub packet: PacketDevices,
     /// The SAs that are in a device, or are to be in it again.
     placed: HashMap<SaId, Placed>,
     /// Whether an SA was ever offloaded.
@@ -82,12 +85,14 @@ impl Devices {
         cryptodevs::start(configs);
         let attached = configs.iter().filter_map(|(name, config)| Attached::new(name, config));
         let attached: Vec<Attached> = attached.collect();
-        let asking = match attached.is_empty() {
+        let asking = || match configs.is_empty() {
             true => None,
             false => socket(AddressFamily::INET, SocketType::DGRAM, None).ok(),
         };
+        let packet = PacketDevices::new(configs, asking());
         let (placed, is_used) = (HashMap::new(), Arc::default());
-        Devices { attached, placed, is_used, asking, started: Instant::now() }
+        let (asking, started) = (asking(), Instant::now());
+        Devices { attached, packet, placed, is_used, asking, started }
     }
 
     /// An engine for one thread: `software`, with queues of the devices where there are any.
@@ -348,6 +353,9 @@ impl Devices {
     /// # Errors
     /// Why not, for people.
     pub fn reset(&mut self, name: &str) -> Result<(), String> {
+        if self.packet.has(name) {
+            return Err(format!("{name}: a reset would lose the sequence numbers of its SAs"));
+        }
         let attached = self.named(name)?;
         attached.device.reset().map_err(|error| format!("{name}: {error}"))?;
         info!(device = %attached.name, "reset, and loaded again");
@@ -374,7 +382,7 @@ impl Devices {
 
     /// What `culvert device` shows.
     pub fn rows(&self) -> Vec<report::Device> {
-        self.attached.iter().map(Attached::row).collect()
+        self.attached.iter().map(Attached::row).chain(self.packet.rows()).collect()
     }
 
     /// What an operator should know.
@@ -388,7 +396,8 @@ impl Devices {
 
     /// The ports that have a device, a line each.
     pub fn port_lines(&self) -> String {
-        self.attached.iter().map(|attached| format!("{}\n", attached.config.port)).collect()
+        let crypto = self.attached.iter().map(|attached| attached.config.port.as_str());
+        crypto.chain(self.packet.ports()).map(|port| format!("{port}\n")).collect()
     }
 
     fn now_ms(&self) -> u64 {

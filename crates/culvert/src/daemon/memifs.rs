@@ -12,7 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dataplane::Application;
 use io::tun::{Tap, TapConfig};
 use io::{PortCounters, PortStats};
 use memif::message::{Name, Secret};
@@ -217,17 +216,6 @@ impl Memifs {
     pub fn slot(&self, ifindex: u32) -> Option<usize> {
         let entry = self.entries.iter().find(|e| e.tap.ifindex() == ifindex)?;
         Some(slots::first_slot(entry.place))
-    }
-
-    /// The applications that share addresses with this host.
-    pub fn applications(&self) -> impl Iterator<Item = Application> {
-        self.entries.iter().flat_map(|entry| {
-            let ifindex = entry.tap.ifindex();
-            entry.config.gtpu.iter().flat_map(move |gtpu| {
-                let via = gtpu.via;
-                gtpu.addresses.iter().map(move |addr| Application { addr: *addr, ifindex, via })
-            })
-        })
     }
 
     /// Those whose interfaces take packets back.

@@ -14,6 +14,7 @@ mod control;
 mod cryptodevs;
 mod detour;
 mod device;
+mod device_events;
 mod devices;
 mod early;
 mod engines;
@@ -28,6 +29,7 @@ mod limits;
 mod log;
 mod memifs;
 mod nfnetlink;
+mod packet_devices;
 mod placing;
 mod plan;
 mod ports;
@@ -114,6 +116,9 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(10);
 /// How long a dump of Linux's tables waits that changes have overtaken.
 const STALE_WAIT: Duration = Duration::from_millis(10);
 
+/// How often devices that have SAs are asked for events.
+const DEVICE_WAIT: Duration = Duration::from_millis(50);
+
 /// Most events of workers that one round handles, so that everything else has its turn.
 const EVENTS_PER_ROUND: usize = 1024;
 
@@ -123,6 +128,8 @@ struct Daemon {
     config_path: std::path::PathBuf,
     providers: Providers,
     devices: SharedDevices,
+    /// When the counters of SAs in devices were read.
+    devices_read_at: Instant,
     started: Instant,
     confinement: Confinement,
     source: Box<dyn Source>,
@@ -217,6 +224,7 @@ impl Daemon {
             }
             self.serve_source();
             self.hear_workers();
+            self.hear_devices();
             self.hear_early();
             self.forget_path_mtus();
             self.memifs.serve(&self.workers);
@@ -252,6 +260,10 @@ impl Daemon {
             false => due,
         };
         let due = self.devices.borrow().due_in().map_or(due, |placing| due.min(placing));
+        let due = match self.devices.borrow().packet.has_sas() {
+            true => due.min(DEVICE_WAIT),
+            false => due,
+        };
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
@@ -438,6 +450,7 @@ impl Daemon {
         }
         if links {
             self.follow_linux();
+            self.follow_device_ports();
         } else if paths {
             self.publish_topology();
         }

@@ -1,6 +1,6 @@
 //! SAs move between offload devices and software.
 
-use offload::SaDirection;
+use offload::{PacketSa, SaDirection};
 
 use super::Daemon;
 use super::devices::To;
@@ -23,7 +23,9 @@ impl Daemon {
         }
         let topology = self.tables.topology.load();
         let is_local = |addr| topology.is_local_addr(addr);
-        let sas: Vec<_> = self.source.databases().sas().collect();
+        // Not those that a device has as a whole.
+        let all = self.source.databases().sas();
+        let sas: Vec<_> = all.filter(|sa| PacketSa::of(sa.esp.session()).is_none()).collect();
         let moves = self.devices.borrow_mut().round(sas.iter(), |config| {
             match (is_local(config.params.src), is_local(config.params.dst)) {
                 (true, false) => Some(SaDirection::Outbound),

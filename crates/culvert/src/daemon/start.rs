@@ -286,6 +286,7 @@ impl Daemon {
             config_path: args.config.config.clone(),
             providers,
             devices,
+            devices_read_at: Instant::now(),
             started: Instant::now(),
             confinement,
             source,

@@ -156,7 +156,6 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
         clamps_mss: false,
-        applications: memifs.applications().collect(),
         guarded: Vec::new(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }

@@ -261,6 +261,12 @@ impl Workers {
             };
             let mut worker = Worker::new(parts);
             worker.set_polling(kit.polling);
+            if self.running.is_empty() && fresh.is_empty() {
+                // The first worker stays as long as there are any.
+                for (number, queue) in kit.devices.borrow_mut().packet.take_queues() {
+                    worker.add_device(number, queue);
+                }
+            }
             fresh.push((worker, commands, waker));
         }
         let parts = |_| {

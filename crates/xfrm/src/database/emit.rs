@@ -161,6 +161,9 @@ pub(super) fn policy_attributes(w: &mut MessageWriter, policy: &Policy) {
     w.attribute(attr::POLICY_TYPE, &[0; 6]);
     put_mark(w, &policy.mark);
     put_number(w, attr::IF_ID, policy.if_id);
+    if let Some(offload) = &policy.offload {
+        w.field(attr::OFFLOAD_DEV, offload);
+    }
 }
 
 fn current(sa: &Sa, live: &SaLive) -> LifetimeCurrent {

@@ -43,6 +43,19 @@ impl<B: Backend> Database<B> {
         self.expire_sa(serial, hard, 0, out);
     }
 
+    /// These SAs and policies were in an offload device that is not there any more: they go, and their owners hear of it as of
+    /// a hard limit, so that they make new ones.
+    pub fn device_gone(&mut self, sas: &[SaId], policies: &[u32], out: &mut Vec<Output>) {
+        for index in policies {
+            if let Some((serial, _)) = self.spd.by_index(*index) {
+                self.expire_policy(serial, true, 0, out);
+            }
+        }
+        for id in sas {
+            self.volume_expired(id, true, out);
+        }
+    }
+
     /// Announces an SA's expiry; a hard one removes it, without a `DELSA`, as Linux does.
     fn expire_sa(&mut self, serial: u64, hard: bool, port_id: u32, out: &mut Vec<Output>) {
         let Some(sa) = self.sad.get(serial) else { return };

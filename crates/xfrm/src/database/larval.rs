@@ -254,6 +254,7 @@ impl<B: Backend> Database<B> {
             templates,
             mark: mark_of(&attributes),
             if_id: if_id_of(&attributes),
+            offload: None,
             added_mono_ms: 0,
             deadline: None,
         };

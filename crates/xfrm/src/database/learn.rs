@@ -246,7 +246,8 @@ fn wanted(a: &Attributes<'_>) -> Vec<Wanted> {
 fn config(info: PolicyInfo, a: &Attributes<'_>) -> Result<PolicyConfig, Failure> {
     let templates = new_policy(&info, a)?;
     let (mark, if_id) = (mark_of(a), if_id_of(a));
-    Policy { info, templates, mark, if_id, added_mono_ms: 0, deadline: None }.config()
+    let offload = None;
+    Policy { info, templates, mark, if_id, offload, added_mono_ms: 0, deadline: None }.config()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Requests about policies: add, update, delete, read.
 
 use super::lifetime::Owner;
+use super::offload::wanted_for_policy;
 use super::request::Call;
 use super::spd::{DIR_MASK, Policy, PolicyKey, direction};
 use super::verify::{if_id_of, mark_of, new_policy, policy_type, security_context};
@@ -28,6 +29,7 @@ impl<B: Backend> Database<B> {
             templates,
             mark: mark_of(&attributes),
             if_id: if_id_of(&attributes),
+            offload: wanted_for_policy(&attributes)?,
             added_mono_ms: call.now.mono_ms.cast_signed(),
             deadline: None,
         };
@@ -57,13 +59,23 @@ impl<B: Backend> Database<B> {
         Replacement { old, policy, generator }: Replacement,
         now: Now,
     ) -> Result<u64, Failure> {
-        self.backend.policy_put(&policy.config()?)?;
+        self.put_in_data_path(&policy)?;
         if let Some(serial) = old {
             self.forget_policy(serial);
         }
         let serial = self.spd.insert(policy, generator);
         self.arm_policy(serial, now);
         Ok(serial)
+    }
+
+    /// Gives the data path a policy, for a device or for software.
+    pub(super) fn put_in_data_path(&mut self, policy: &Policy) -> Result<(), Failure> {
+        let config = policy.config()?;
+        match &policy.offload {
+            Some(wanted) => self.backend.policy_put_offloaded(&config, wanted)?,
+            None => self.backend.policy_put(&config)?,
+        }
+        Ok(())
     }
 
     /// `DELPOLICY`.

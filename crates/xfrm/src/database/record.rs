@@ -8,6 +8,7 @@ use policy::SaId;
 
 use super::Database;
 use super::emit::Envelope;
+use super::offload::wanted_for_policy;
 use super::request::bad_attribute;
 use super::sad::Sa;
 use super::sas::build;
@@ -125,6 +126,7 @@ impl<B: Backend> Database<B> {
             templates,
             mark: mark_of(&attributes),
             if_id: if_id_of(&attributes),
+            offload: wanted_for_policy(&attributes)?,
             added_mono_ms: now.mono_of(add_time_s),
             deadline: None,
         };
@@ -133,7 +135,7 @@ impl<B: Backend> Database<B> {
         if taken || self.spd.by_key(&policy.key()).is_some() {
             return Err(Failure::PolicyExists);
         }
-        self.backend.policy_put(&policy.config()?)?;
+        self.put_in_data_path(&policy)?;
         let generator = self.spd.generator().max((index & !DIR_MASK).wrapping_add(INDEX_STEP));
         let serial = self.spd.insert(policy, generator);
         self.arm_policy(serial, now);

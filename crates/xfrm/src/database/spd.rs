@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use policy::{Action, Direction, PolicyConfig, PolicyFlags};
 
 use super::convert::{mark, mode, selector};
-use crate::codec::{MarkAttribute, PolicyInfo, SelectorInfo, Template, constant as c};
+use crate::codec::{MarkAttribute, Offload, PolicyInfo, SelectorInfo, Template, constant as c};
 use crate::failure::Failure;
 
 /// One policy.
@@ -16,6 +16,8 @@ pub(super) struct Policy {
     pub templates: Vec<Template>,
     pub mark: MarkAttribute,
     pub if_id: u32,
+    /// The device that has it.
+    pub offload: Option<Offload>,
     pub added_mono_ms: i64,
     pub deadline: Option<u64>,
 }

@@ -8,8 +8,8 @@ use super::spd::{DIR_MASK, direction as policy_direction};
 use crate::backend::{Counters, Replay};
 use crate::codec::{
     AF_INET, AF_INET6, Aead, Attributes, Auth, Cipher, Compression, Encap, EsnReplay, Field,
-    LifetimeCurrent, MarkAttribute, Offload, PolicyInfo, ReplayState, SaInfo, SelectorInfo,
-    Template, attr, constant as c,
+    LifetimeCurrent, MarkAttribute, PolicyInfo, ReplayState, SaInfo, SelectorInfo, Template, attr,
+    constant as c,
 };
 use crate::failure::Failure;
 use crate::suite::Algorithms;
@@ -206,13 +206,8 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
     })
 }
 
-/// What a device or the database would have to do, and does not.
+/// What the database would have to do, and does not.
 pub(super) fn not_carried(a: &Attributes<'_>) -> Result<(), Failure> {
-    // Plain crypto offload falls back to software where the device has none, as on Linux.
-    let offload = a.value::<Offload>(attr::OFFLOAD_DEV);
-    if offload.is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
-        return Err(Failure::Offload);
-    }
     if a.value::<u32>(attr::NAT_KEEPALIVE_INTERVAL).is_some_and(|s| s != 0) {
         return Err(Failure::Keepalive);
     }
@@ -267,9 +262,6 @@ pub(super) fn new_policy(info: &PolicyInfo, a: &Attributes<'_>) -> Result<Vec<Te
     }
     security_context(a)?;
     policy_type(a)?;
-    if a.value::<Offload>(attr::OFFLOAD_DEV).is_some_and(|o| o.flags & c::OFFLOAD_PACKET != 0) {
-        return Err(Failure::Offload);
-    }
     templates(info, a)
 }
 

@@ -10,7 +10,8 @@ use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId as PathId};
 use xfrm::codec::{
     Address, Be16, Be32, Field, Header, Id, LifetimeConfig, Message, MessageWriter, Messages,
-    Offload, PolicyId, PolicyInfo, SaId, SaInfo, SelectorInfo, SpiInfo, Template, attr, flag, kind,
+    Offload, PolicyId, PolicyInfo, SaId, SaInfo, SelectorInfo, SpiInfo, Template, attr, constant,
+    flag, kind,
 };
 use xfrm::{
     Backend, Counters, Database, Dump, Group, Now, Output, PolicyLive, Refusal, Replay, SaLive,
@@ -73,9 +74,19 @@ impl Backend for Recorder {
         config: &SaConfig,
         keys: &Keys,
         start: &Start,
-        _: &Offload,
+        wanted: &Offload,
     ) -> Result<bool, Refusal> {
+        if wanted.flags & constant::OFFLOAD_PACKET != 0 && !self.has_device {
+            return Err(Refusal::new(libc::EINVAL, "no packet offload"));
+        }
         self.sa_add(config, keys, start).map(|()| self.has_device)
+    }
+
+    fn policy_put_offloaded(&mut self, config: &PolicyConfig, _: &Offload) -> Result<(), Refusal> {
+        match self.has_device {
+            true => self.policy_put(config),
+            false => Err(Refusal::new(libc::EINVAL, "no packet offload")),
+        }
     }
 
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {

@@ -25,7 +25,7 @@
 //! [`Source::serve`], when its deadline has passed.
 
 pub mod builtin;
-mod errno;
+pub(in crate::daemon) mod errno;
 pub mod kernel;
 mod last_numbers;
 mod live;
@@ -131,6 +131,12 @@ pub trait Source {
 
     /// Tries again what failed.
     fn retry(&mut self);
+
+    /// These SAs and policies were in an offload device that is not there any more, and go with it.
+    fn lose(&mut self, _sas: &[SaId], _policies: &[u32]) {}
+
+    /// Reads what devices have counted of their SAs.
+    fn read_devices(&mut self) {}
 
     /// Whether the kernel owns SAs and policies: it stands guard itself, and carries on when this process ends
     /// or hangs.

@@ -1,5 +1,7 @@
 //! The backend of the XFRM database: the data path's tables, and the vault.
 
+mod packet;
+
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 use std::cell::RefCell;
@@ -10,12 +12,13 @@ use std::time::Instant;
 
 use crypto::{Keys, Providers, Session};
 use esp::{LiveNumbers, Sa};
+use offload::PacketSa;
 use policy::{
     Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
 };
 use tracing::warn;
 use vault::{Origin, Vault};
-use xfrm::codec::Offload;
+use xfrm::codec::{Offload, constant as c};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 
 use super::leaving::{Leaver, Leaving};
@@ -199,6 +202,28 @@ impl DataPath {
 }
 
 impl DataPath {
+    /// Fingerprint and owner of an SA's numbers.
+    fn identity(&mut self, config: &SaConfig, keys: &Keys) -> Result<(u64, u64), Refusal> {
+        let owner = self.numbers.owner(&config.id(), keys);
+        let fingerprint = self.numbers.fingerprint(config.params.spi, keys);
+        // It goes on where the one before ended.
+        if let Some(before) = self.leaving.take(fingerprint) {
+            self.close(fingerprint, &before);
+        }
+        if self.vault.borrow().is_held(owner) {
+            // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
+            return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
+        }
+        Ok((fingerprint, owner))
+    }
+
+    /// Follows an SA that has come.
+    fn note_added(&mut self, config: &SaConfig) {
+        self.set_marks.add(config);
+        self.changed_sas.insert(OutboundKey::of_sa(config));
+        self.sa_step(config, None);
+    }
+
     /// Adds an SA; whether a device does its crypto.
     fn add(
         &mut self,
@@ -210,16 +235,7 @@ impl DataPath {
         let params = &config.params;
         let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();
-        let owner = self.numbers.owner(&id, keys);
-        let fingerprint = self.numbers.fingerprint(params.spi, keys);
-        // It goes on where the one before ended.
-        if let Some(before) = self.leaving.take(fingerprint) {
-            self.close(fingerprint, &before);
-        }
-        if self.vault.borrow().is_held(owner) {
-            // Another SA's: one in 2^64; the IKE daemon tries again with another SPI.
-            return Err(Refusal::new(errno::EINVAL, "culvert: choose another SPI"));
-        }
+        let (fingerprint, owner) = self.identity(config, keys)?;
         let live = self.live_numbers(config, start, owner)?;
         let in_the_way = wanted.and_then(|wanted| self.devices.borrow().in_the_way(wanted));
         in_the_way.into_iter().for_each(|other| self.move_to_software(&other));
@@ -255,9 +271,7 @@ impl DataPath {
             .add_sa(last_numbers::with_alarm(config, &sa), sa)
             .inspect_err(|_| self.devices.borrow_mut().remove(&id))
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
-        self.set_marks.add(config);
-        self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.sa_step(config, None);
+        self.note_added(config);
         Ok(is_offloaded)
     }
 
@@ -300,6 +314,11 @@ impl DataPath {
     }
 }
 
+/// Whether a device has an SA as a whole.
+fn is_in_device(sa: &SaEntry<Sa>) -> bool {
+    PacketSa::of(sa.esp.session()).is_some()
+}
+
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
         self.add(config, keys, start, None).map(drop)
@@ -312,12 +331,19 @@ impl Backend for DataPath {
         start: &Start,
         wanted: &Offload,
     ) -> Result<bool, Refusal> {
-        self.add(config, keys, start, Some(wanted))
+        match wanted.flags & c::OFFLOAD_PACKET {
+            0 => self.add(config, keys, start, Some(wanted)),
+            _ => self.add_to_device(config, keys, start, wanted).map(|()| true),
+        }
     }
 
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
         let id = config.id();
         let old = self.entry(&id)?;
+        if is_in_device(&old) && config.limits != old.config.limits {
+            let text = "culvert: a device counts the SA's limits, and cannot change them";
+            return Err(Refusal::new(errno::EOPNOTSUPP, text));
+        }
         // The same live numbers: sequence, window and counters go on where they are.
         let session = old.esp.session().clone();
         let sa = Sa::new(config.params.clone(), session, old.esp.live().clone())
@@ -328,7 +354,11 @@ impl Backend for DataPath {
         self.changed_sas.insert(OutboundKey::of_sa(&old.config));
         self.set_marks.add(config);
         self.changed_sas.insert(OutboundKey::of_sa(config));
-        self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
+        let config = match is_in_device(&old) {
+            true => config.clone(),
+            false => last_numbers::with_alarm(config, &sa),
+        };
+        self.databases.replace_sa(config, sa);
         self.sa_changes += 1;
         Ok(())
     }
@@ -336,6 +366,7 @@ impl Backend for DataPath {
     fn sa_delete(&mut self, id: &SaId, keys: &Keys, end: SaEnd) {
         let Some(entry) = self.databases.remove_sa(id) else { return };
         self.devices.borrow_mut().remove(id);
+        self.remove_from_device(id, entry.esp.live());
         self.set_marks.remove(&entry.config);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         let (fingerprint, owner) =
@@ -352,6 +383,9 @@ impl Backend for DataPath {
     }
 
     fn sa_live(&self, id: &SaId) -> Option<SaLive> {
+        if let Some(live) = self.live_in_device(id) {
+            return Some(live);
+        }
         let entry = self.databases.sa(id)?;
         let live = entry.esp.live();
         let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
@@ -368,6 +402,9 @@ impl Backend for DataPath {
     fn sa_set_replay(&mut self, id: &SaId, replay: &Replay) -> Result<(), Refusal> {
         let entry = self.entry(id)?;
         let refused = |text| Err(Refusal::new(errno::EINVAL, text));
+        if is_in_device(&entry) {
+            return refused("culvert: a device counts the SA's sequence numbers");
+        }
         let sent = entry.esp.live().sent();
         // Forward only, and in one step against the worker that hands numbers out.
         if sent.fetch_max(replay.sent, Relaxed) > replay.sent {
@@ -383,11 +420,25 @@ impl Backend for DataPath {
     }
 
     fn sa_set_counters(&mut self, id: &SaId, counters: &Counters) -> Result<(), Refusal> {
-        live::set_counters(self.entry(id)?.esp.live(), counters);
+        let entry = self.entry(id)?;
+        if is_in_device(&entry) {
+            let text = "culvert: a device counts the SA's packets";
+            return Err(Refusal::new(errno::EINVAL, text));
+        }
+        live::set_counters(entry.esp.live(), counters);
         Ok(())
     }
 
+    fn policy_put_offloaded(
+        &mut self,
+        config: &PolicyConfig,
+        wanted: &Offload,
+    ) -> Result<(), Refusal> {
+        self.put_to_device(config, wanted)
+    }
+
     fn policy_put(&mut self, config: &PolicyConfig) -> Result<(), Refusal> {
+        self.devices.borrow_mut().packet.remove_policy(config.index);
         self.databases.put_policy(config.clone());
         self.changed_policies.insert(config.index);
         Ok(())
@@ -398,6 +449,7 @@ impl Backend for DataPath {
     }
 
     fn policy_delete(&mut self, index: u32) {
+        self.devices.borrow_mut().packet.remove_policy(index);
         self.databases.remove_policy(index);
         self.changed_policies.insert(index);
     }

@@ -293,6 +293,16 @@ impl Source for Builtin {
         warnings
     }
 
+    fn lose(&mut self, sas: &[SaId], policies: &[u32]) {
+        let mut outputs = Vec::new();
+        self.database.device_gone(sas, policies, &mut outputs);
+        self.enqueue(outputs);
+    }
+
+    fn read_devices(&mut self) {
+        self.database.backend_mut().read_devices();
+    }
+
     fn retry(&mut self) {
         self.journal.retry();
         self.database.backend_mut().retry_numbers();
@@ -300,6 +310,7 @@ impl Source for Builtin {
 
     /// SAs and policies stay in the vault; with nothing left, it is removed.
     fn shut_down(mut self: Box<Self>) {
+        self.database.backend_mut().take_back();
         self.database.backend_mut().close_all();
         self.retry();
         let databases = self.databases();
