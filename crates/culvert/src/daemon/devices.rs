@@ -11,7 +11,7 @@
 //! by [`Devices::put_in`] and [`Devices::take_out`]: an SA gets another session, and the same numbers.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -45,6 +45,8 @@ pub struct Devices {
     pub packet: PacketDevices,
     /// The SAs that are in a device, or are to be in it again.
     placed: HashMap<SaId, Placed>,
+    /// The SAs whose numbers are software's, where there are devices: no others may move.
+    movable: HashSet<SaId>,
     /// Whether an SA was ever offloaded.
     is_used: Arc<AtomicBool>,
     /// Asks for indices of interfaces; nothing without devices.
@@ -89,10 +91,15 @@ impl Devices {
             true => None,
             false => socket(AddressFamily::INET, SocketType::DGRAM, None).ok(),
         };
-        let packet = PacketDevices::new(configs, asking());
-        let (placed, is_used) = (HashMap::new(), Arc::default());
-        let (asking, started) = (asking(), Instant::now());
-        Devices { attached, packet, placed, is_used, asking, started }
+        Devices {
+            attached,
+            packet: PacketDevices::new(configs, asking()),
+            placed: HashMap::new(),
+            movable: HashSet::new(),
+            is_used: Arc::default(),
+            asking: asking(),
+            started: Instant::now(),
+        }
     }
 
     /// An engine for one thread: `software`, with queues of the devices where there are any.
@@ -213,8 +220,16 @@ impl Devices {
         }
     }
 
+    /// An SA has been added whose numbers are software's.
+    pub fn added(&mut self, id: SaId) {
+        if !self.is_empty() {
+            self.movable.insert(id);
+        }
+    }
+
     /// Takes an SA that ends out of its device, if it is in one.
     pub fn remove(&mut self, id: &SaId) {
+        self.movable.remove(id);
         if let Some(Placed { lane, sa, .. }) = self.placed.remove(id) {
             self.forget(lane, sa);
         }
@@ -298,7 +313,8 @@ impl Devices {
                 let is_its = placed.is_none_or(|placed| placed.lane == lane && !placed.is_asked);
                 // Not of an earlier device in this round.
                 let is_its = is_its && !moves.iter().any(|(moving, _)| *moving == id);
-                let is_candidate = is_its && config.params.protocol == Protocol::Esp;
+                let is_esp = config.params.protocol == Protocol::Esp;
+                let is_candidate = is_its && is_esp && self.movable.contains(&id);
                 is_candidate.then(|| Sample {
                     sa: id,
                     direction,

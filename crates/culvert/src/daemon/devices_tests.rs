@@ -256,7 +256,11 @@ fn of_two_devices_one_gets_the_busiest_and_the_other_the_next() {
     let provider = OpensslProvider::new().unwrap();
     let software = provider.session(GCM, &keys()).unwrap();
     let mut databases = Databases::new();
-    for spi in 1..=3 {
+    // The numbers of the last one are not software's.
+    for spi in 1..=4 {
+        if spi != 4 {
+            devices.added(sa(spi).id());
+        }
         let esp = Sa::new(sa(spi).params, software.clone(), LiveNumbers::on_heap(32)).unwrap();
         databases.add_sa(sa(spi), esp).unwrap();
     }

@@ -271,6 +271,7 @@ impl DataPath {
             .add_sa(last_numbers::with_alarm(config, &sa), sa)
             .inspect_err(|_| self.devices.borrow_mut().remove(&id))
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
+        self.devices.borrow_mut().added(id);
         self.note_added(config);
         Ok(is_offloaded)
     }
