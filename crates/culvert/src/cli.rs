@@ -40,13 +40,16 @@ pub use why::WhyArgs;
 /// Culvert serves the kernel's XFRM interface to an unmodified IKE daemon, takes over the packets
 /// of its tunnels, and forwards them in user space. Configuration stays where it is: swanctl, ip,
 /// nft. The daemon is `culvert run`; every other command asks a running daemon, or prepares one.
+/// The instance without --name, and without `name` in its configuration.
+pub const DEFAULT_NAME: &str = "default";
+
 #[derive(Debug, Parser)]
 #[command(name = "culvert", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "A first look at it all: `make demo` in the source tree.\n\
     The instance that a command talks to is named by --name (default `default`).")]
 pub struct Cli {
     /// The instance, as its configuration's `name` says; decides /run/culvert/NAME.
-    #[arg(long, short = 'n', global = true, default_value = "default", value_name = "NAME")]
+    #[arg(long, short = 'n', global = true, default_value = DEFAULT_NAME, value_name = "NAME")]
     pub name: String,
 
     /// Machine-readable output.

@@ -17,17 +17,20 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Error)]
 pub enum ClientError {
     /// Nobody listens.
-    #[error(
-        "no daemon answers at {path}: {source}\n  start one with `culvert run`, or name the \
-         instance with --name (running: {running})"
-    )]
+    #[error("no daemon answers at {path}: {source}\n  {hint}")]
     NotRunning {
         /// The socket.
         path: String,
         /// Why.
         source: std::io::Error,
-        /// Instances that have a socket.
-        running: String,
+        /// What to do.
+        hint: String,
+    },
+    /// Only root may ask.
+    #[error("{path}: only root may ask the daemon\n  sudo culvert ...")]
+    NotRoot {
+        /// The socket.
+        path: String,
     },
     /// The conversation broke.
     #[error("the daemon at {path} did not answer: {source}")]
@@ -48,10 +51,9 @@ const NO_ANSWER: &str = "no answer: it is busy, or ends";
 pub fn put(name: &str, request: &Request) -> Result<UnixStream, ClientError> {
     let socket = paths::control_socket(name);
     let path = socket.display().to_string();
-    let mut stream = UnixStream::connect(&socket).map_err(|source| ClientError::NotRunning {
-        path: path.clone(),
-        source,
-        running: running_instances(),
+    let mut stream = UnixStream::connect(&socket).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => ClientError::NotRoot { path: path.clone() },
+        kind => ClientError::NotRunning { path: path.clone(), hint: hint(name, kind), source },
     })?;
     let mut talk = || {
         stream.set_read_timeout(Some(TIMEOUT))?;
@@ -92,20 +94,31 @@ pub fn is_running(name: &str) -> bool {
     UnixStream::connect(paths::control_socket(name)).is_ok()
 }
 
-/// The instances that have a socket.
+/// The instances that answer.
 pub fn running() -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir("/run/culvert")
         .into_iter()
         .flatten()
         .flatten()
-        .filter(|entry| entry.path().join("control.sock").exists())
         .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| is_running(name))
         .collect();
     names.sort();
     names
 }
 
-fn running_instances() -> String {
+/// What to do where nobody answers.
+fn hint(name: &str, kind: io::ErrorKind) -> String {
     let names = running();
-    if names.is_empty() { "none".into() } else { names.join(", ") }
+    let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+    let start = format!(
+        "start one with `culvert run`, or name the instance with --name (running: {names})"
+    );
+    match kind {
+        // Its socket is there still.
+        io::ErrorKind::ConnectionRefused => format!(
+            "it was killed, and what its guard blocks stays blocked (culvert guard show --name {name})\n  {start}"
+        ),
+        _ => start,
+    }
 }

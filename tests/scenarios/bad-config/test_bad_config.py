@@ -48,6 +48,13 @@ def test_mistake(network, mistake):
     assert net.gwa.host.ip("rule").stdout.count("lookup") == 3
 
 
+def test_another_name_than_the_configurations(network):
+    daemon = network().gwa.daemon
+    for command in ("check", "run"):
+        done = daemon.host.run(culvert_binary(), command, "--config", daemon.config, "--name", "other", check=False)
+        assert done.returncode == 1 and "--name other" in done.stderr and daemon.name in done.stderr, done
+
+
 def test_missing_file(network):
     net = network()
     done = net.gwa.host.run(

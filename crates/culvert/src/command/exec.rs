@@ -9,7 +9,7 @@ use std::process::Command;
 use thiserror::Error;
 
 use crate::cli::ExecArgs;
-use crate::paths;
+use crate::{client, paths};
 
 /// The preload library's file name.
 const LIBRARY: &str = "libculvert_preload.so";
@@ -40,6 +40,9 @@ pub enum ExecError {
     },
 }
 
+/// As the preload library waits for the daemon at each request, unless told otherwise.
+const WAIT: &str = "30 s (CULVERT_XFRM_WAIT) at each request";
+
 /// Replaces this process by the program. Returns only on failure.
 pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
     let library = match find_library(args.preload.as_deref()) {
@@ -59,6 +62,12 @@ pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|v| !v.is_empty()) {
         preload.push(":");
         preload.push(others);
+    }
+    if !client::is_running(name) {
+        eprintln!(
+            "culvert: no daemon answers under the name {name}; {} waits for one, up to {WAIT}",
+            display(program)
+        );
     }
     let source = Command::new(program)
         .args(rest)

@@ -25,6 +25,10 @@ impl Config {
                 "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
             );
         }
+        if let Some(word) = not_a_level(&self.log.level) {
+            let allowed = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
+            return problem("log.level".into(), &word, allowed);
+        }
         let mut seen = HashSet::new();
         for (i, port) in self.ports.iter().enumerate() {
             if !valid_interface(&port.interface) {
@@ -242,6 +246,17 @@ impl Config {
         }
         None
     }
+}
+
+/// A word that is neither a level nor about a part of the program: it would silence everything.
+fn not_a_level(level: &str) -> Option<&str> {
+    let is_known = |word: &&str| {
+        let is_level = ["error", "warn", "info", "debug", "trace", "off"]
+            .iter()
+            .any(|level| level.eq_ignore_ascii_case(word));
+        is_level || word.contains(['=', '[', ':']) || word.is_empty()
+    };
+    level.split(',').map(str::trim).find(|word| !is_known(word))
 }
 
 #[cfg(test)]

@@ -285,6 +285,19 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The parser's message, with what would be right where its words do not say it.
+fn explained(error: &toml::de::Error) -> String {
+    let text = error.to_string().trim_end().to_owned();
+    let hint = if error.message().starts_with("invalid type: map, expected a sequence") {
+        "\n  there may be several of these tables: write [[port]], with two brackets"
+    } else if error.message().ends_with("expected a sequence") {
+        "\n  a list is wanted: [\"...\", \"...\"]"
+    } else {
+        ""
+    };
+    text + hint
+}
+
 impl Config {
     /// Reads and checks a file.
     ///
@@ -301,10 +314,8 @@ impl Config {
     /// # Errors
     /// As [`Config::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
-        let mut config: Config = toml::from_str(text).map_err(|e| ConfigError::Syntax {
-            path: path.into(),
-            message: e.to_string().trim_end().to_owned(),
-        })?;
+        let mut config: Config = toml::from_str(text)
+            .map_err(|e| ConfigError::Syntax { path: path.into(), message: explained(&e) })?;
         let problem = config.sort_ports().err();
         match problem.or_else(|| config.problem()) {
             Some(problem) => Err(ConfigError::Value { path: path.into(), problem }),
@@ -395,6 +406,20 @@ mod tests {
 
     fn parse(text: &str) -> Result<Config, ConfigError> {
         Config::parse(text, Path::new("culvert.toml"))
+    }
+
+    #[test]
+    fn what_the_parser_does_not_say_is_said() {
+        let wrong = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(wrong("[port]\ninterface = \"wan\"\n").contains("write [[port]]"));
+        assert!(wrong("[guard]\nprefixes = \"10.2.0.0/16\"\n").contains("a list is wanted"));
+        // A word that is no level would be taken for a part of the program, and silence all others.
+        let level = |level: &str| parse(&format!("[log]\nlevel = {level:?}\n"));
+        assert!(level("verbose").unwrap_err().to_string().contains("log.level = \"verbose\""));
+        assert!(level("info,loud").is_err());
+        for right in ["debug", "WARN", "off", "xfrm=debug,info", "culvert::daemon=trace"] {
+            assert!(level(right).is_ok(), "{right}");
+        }
     }
 
     #[test]
