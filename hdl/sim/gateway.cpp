@@ -65,6 +65,12 @@ class Input {
     valid = valid_;
   }
 
+  void clear() {
+    queue_.clear();
+    offset_ = 0;
+    valid_ = false;
+  }
+
   Chance idle;
 
  private:
@@ -98,6 +104,11 @@ class Output {
     return bytes;
   }
 
+  void clear() {
+    queue_.clear();
+    current_.clear();
+  }
+
   Chance stall;
 
  private:
@@ -111,11 +122,22 @@ struct cv_gateway {
   cv_gateway() : top(&context) {
     top.clk_i = 0;
     top.sad_clk_i = 1;
+    top.axil_bready_i = top.axil_rready_i = 1;
+    top.axil_wstrb_i = 15;
+    reset();
+  }
+  ~cv_gateway() { top.final(); }
+
+  void reset() {
+    for (int side = 0; side < 2; side++) {
+      inputs[side].clear();
+      outputs[side].clear();
+      traffic[side] = {};
+    }
+    next = Lines();
     top.rst_ni = 0;
     top.sad_rst_ni = 0;
     top.axil_awvalid_i = top.axil_wvalid_i = top.axil_arvalid_i = 0;
-    top.axil_bready_i = top.axil_rready_i = 1;
-    top.axil_wstrb_i = 15;
     top.prot_rx_tvalid_i = top.unprot_rx_tvalid_i = 0;
     top.prot_tx_tready_i = top.unprot_tx_tready_i = 0;
     top.eval();
@@ -125,7 +147,6 @@ struct cv_gateway {
     clock();
     cycles = 0;
   }
-  ~cv_gateway() { top.final(); }
 
   // One cycle of the clock. Outputs do not depend on inputs within a cycle (cv_gateway has no such
   // paths), so what they show before the edge decides with what the inputs were given after the last.
@@ -204,17 +225,20 @@ struct cv_gateway {
   Output outputs[2];
   cv_traffic traffic[2] = {};
   // What the inputs will show after the next rising edge.
-  struct {
+  struct Lines {
     CData valid[2] = {};
     VlWide<4> data[2] = {};
     SData keep[2] = {};
     CData last[2] = {};
-  } next;
+  };
+  Lines next;
 };
 
 cv_gateway *cv_gateway_new(void) { return new cv_gateway(); }
 
 void cv_gateway_free(cv_gateway *gateway) { delete gateway; }
+
+void cv_gateway_reset(cv_gateway *gateway) { gateway->reset(); }
 
 void cv_gateway_tick(cv_gateway *gateway, uint64_t cycles) {
   for (uint64_t i = 0; i < cycles; i++) gateway->tick();

@@ -37,6 +37,10 @@ typedef struct cv_traffic {
 /* A gateway after reset, ready to take packets and register accesses. */
 cv_gateway *cv_gateway_new(void);
 void cv_gateway_free(cv_gateway *gateway);
+/* Resets a gateway that has been at work, as its reset lines do: what its memories held is still in them
+ * until the gateway empties them. Packets inside and in the queues are gone; cycles and traffic begin
+ * anew. */
+void cv_gateway_reset(cv_gateway *gateway);
 
 /* Runs the clock. */
 void cv_gateway_tick(cv_gateway *gateway, uint64_t cycles);

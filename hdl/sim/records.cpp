@@ -126,6 +126,15 @@ Tables::Tables(cv_gateway *gateway) : gateway_(gateway) {
   if (cv_gateway_read(gateway, kRegSizes) != sizes) {
     throw std::runtime_error("the gateway's tables have other sizes than records.cpp");
   }
+  // Until a unit's first access has ended its records are being emptied, and the record is locked.
+  for (unsigned table : {kTablePolicies, kTableSas}) {
+    for (unsigned base : {0u, kTableInbound}) {
+      cv_gateway_write(gateway, kRegIndex, 0);
+      cv_gateway_write(gateway, kRegCommand, table + base);
+      while (cv_gateway_read(gateway, kRegStatus) & kStatusBusy) {
+      }
+    }
+  }
   for (Side &side : sides_) {
     side.policy_chains.resize(1 << kBucketBits);
     side.sa_chains.resize(1 << kBucketBits);

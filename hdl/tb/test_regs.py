@@ -7,8 +7,9 @@ from pathlib import Path
 
 import cocotb
 from axil import (BYTES_IN, BYTES_OUT, COMMAND, DROPS, EVENT, INDEX, IN_SA_BUCKETS, IN_SAS, IN_SHAPES,
-                  LANES, LIMITS, MAGIC, MODES, MODULES, OUT_BUCKETS, OUT_POLICIES, OUT_STATES,
-                  PACKETS_IN, PACKETS_OUT, RECORD, SIZES, STATUS, VERSION, Axil)
+                  IN_POLICIES, LANES, LIMITS, MAGIC, MODES, MODULES, OUT_BUCKETS, OUT_POLICIES,
+                  OUT_SAS, OUT_SHAPES, OUT_STATES, PACKETS_IN, PACKETS_OUT, RECORD, SIZES, STATUS,
+                  VERSION, Axil)
 from cocotb.triggers import FallingEdge, ReadOnly
 from lanes import Lanes
 from records import EVENT as EVENT_RECORD
@@ -64,13 +65,16 @@ class Tables:
             ready.value = 0
 
 
-async def set_up(dut, idle=0.3, slow=5):
+async def set_up(dut, idle=0.3, slow=5, unlock=True):
     axil, tables = Axil(dut, idle), Tables(dut, slow)
     for name in ("event_valid_i", "event_i", "event_missed_i", "packet_in_i", "bytes_in_i",
                  "packet_out_i", "bytes_out_i", "drop_valid_i", "drop_reason_i"):
         getattr(dut, name).value = 0
     await start(dut)
     cocotb.start_soon(tables.run())
+    if unlock:
+        await axil.unlock()
+        tables.accesses.clear()
     return axil, tables
 
 
@@ -79,7 +83,7 @@ async def identification(dut):
     """What the gateway is, from its parameters."""
     axil, _ = await set_up(dut)
     assert await axil.read(MAGIC) == int.from_bytes(b"CVGW", "big")
-    assert await axil.read(VERSION) == 0x00010000
+    assert await axil.read(VERSION) == 0x00010001
     assert await axil.read(MODULES) == 0x04040400
     assert await axil.read(LANES) == 0x00040002
     assert await axil.read(MODES) == 0
@@ -154,21 +158,35 @@ async def strobes(dut):
 
 
 @cocotb.test()
-async def record_is_cleared(dut):
-    """After reset RECORD is zero for software, and the tables see zeros from the first cycle on."""
-    axil, _ = await set_up(dut, 0.0)
+@cocotb.parametrize(last=[OUT_POLICIES, OUT_SAS, IN_POLICIES, IN_SAS])
+async def record_is_locked(dut, last):
+    """After reset RECORD is zero for software and for the tables, and takes nothing until each of the
+    four units has ended an access, whichever comes last, and whatever was written before."""
+    axil, model = await set_up(dut, 0.0, slow=40)
     for word in range(42):
         await axil.write(RECORD + 4 * word, 0xFFFFFFFF)
     assert int(dut.tbl_data_o.value) == (1 << SAD_BITS) - 1
+    model.kept.clear()
     dut.rst_ni.value = 0
     await FallingEdge(dut.clk_i)
     assert int(dut.tbl_data_o.value) == 0
     dut.rst_ni.value = 1
     await FallingEdge(dut.clk_i)
-    # Not lost, but late: the memory is cleared first.
-    await axil.write(RECORD + 4 * 41, 1)
+    # Other tables of a unit serve as well, and writes do.
+    others = {OUT_POLICIES: OUT_SHAPES | 0x100, OUT_SAS: OUT_STATES, IN_POLICIES: IN_SHAPES,
+              IN_SAS: IN_SA_BUCKETS | 0x100}
+    for table in [*(t for t in others if t != last), last]:
+        assert await axil.read(STATUS) == 8
+        for word in (0, 41):
+            assert await axil.write(RECORD + 4 * word, 0xFFFFFFFF) == 2
+        assert await axil.write(COMMAND, others[table]) == 0
+        while await axil.read(STATUS) & 1:
+            assert int(dut.tbl_data_o.value) == 0
+    assert not any(model.kept.values()) and await axil.read(STATUS) == 0
     for word in range(42):
-        assert await axil.read(RECORD + 4 * word) == (word == 41)
+        assert await axil.read(RECORD + 4 * word) == 0
+    assert await axil.write(RECORD + 4 * 41, 1) == 0
+    assert int(dut.tbl_data_o.value) == 1 << 32 * 41
 
 
 @cocotb.test()

@@ -115,7 +115,7 @@ async def ring_ends(dut):
     bench = await Bench(dut, idle=0.0, stall=0.0).start()
     here, other = colliding(rng, 2)
     await bench.table.load([
-        (SAS, 7, pack(SA, here | {"more": 1, "next": 7})),
+        (STATES, 7, 0), (SAS, 7, pack(SA, here | {"more": 1, "next": 7})),
         (BUCKETS, bucket_of(here), pack(SA_BUCKET, {"valid": 1, "first": 7}))])
     assert (await bench.ask(**finding(other)))["drop"] == Drop.NO_SA
     assert (await bench.ask(**finding(here, seq=1)))["drop"] == Drop.NONE
@@ -300,6 +300,25 @@ async def tables_while_packets_run(dut, ratio):
             if number % 2 and got["drop"] == Drop.NONE:
                 passed.append(got["number"])
     assert len(passed) == len(set(passed)) and len(passed) > 90
+
+
+@cocotb.test()
+async def nothing_is_accepted_on_a_state_that_was_not_restored(dut):
+    """After reset an SA whose record and bucket are there finds, accepts and counts nothing until its
+    state was written; then its window is the one that was written."""
+    bench = await Bench(dut).start()
+    sa, sad = random_sa(random.Random(11), esn=0), Sad()
+    await bench.table.load(sad.insert(9, sa))
+    assert (await bench.ask(**finding(sa, seq=5)))["drop"] == Drop.NONE
+    assert (await bench.ask(**accepting(9, sa, 5)))["drop"] == Drop.NONE
+    await bench.reset()
+    await bench.table.load(Sad().insert(9, sa)[1:])
+    for request in (finding(sa, seq=5), accepting(9, sa, 5), counting(9, sa, 100)):
+        assert (await bench.ask(**request))["drop"] == Drop.NO_SA
+    assert not any((await bench.state(9)).values())
+    await bench.table.write(STATES, 9, pack(STATE, {"top": 5, "seen": 1}))
+    assert (await bench.ask(**finding(sa, seq=5)))["drop"] == Drop.REPLAY
+    assert (await bench.ask(**accepting(9, sa, 6)))["drop"] == Drop.NONE
 
 
 @cocotb.test()

@@ -153,6 +153,32 @@ async def what_is_not_there(dut):
 
 
 @cocotb.test()
+async def nothing_is_sent_on_a_state_that_was_not_restored(dut):
+    """After reset an SA sends nothing until its state was written, though its record is there, and its
+    neighbour sends; what is refused takes no number and tells nobody."""
+    rng = random.Random(8)
+    bench = await Bench(dut).start()
+    sas = {index: random_sa(rng, limits={"soft_packets": 1}) for index in (5, 6)}
+    await install(bench, 5, sas[5], top=700)
+    assert (await bench.ask(op=SEND, sa=5, bytes=1))["number"] == 701
+    assert await bench.events() == [(EVENT_SOFT, 5)]
+    await bench.reset()
+    for index, sa in sas.items():
+        await bench.table.write(SAS, index, pack(SA, sa))
+    for client in range(N):
+        for index in sas:
+            bench.put(client, op=SEND, sa=index, bytes=1)
+    answers = [a for client in await bench.finish() for a in client]
+    assert {a["drop"] for a in answers} == {Drop.NO_SA} and len(answers) == 2 * N
+    assert not any((await bench.state(5)).values())
+    assert await bench.events() == [(EVENT_SOFT, 5)], "no event but the first"
+    await bench.table.write(STATES, 5, pack(STATE, {"top": 701}))
+    assert (await bench.ask(op=SEND, sa=5, bytes=1))["number"] == 702
+    assert (await bench.ask(op=SEND, sa=6, bytes=1))["drop"] == Drop.NO_SA
+    assert await bench.events() == [(EVENT_SOFT, 5)] * 2
+
+
+@cocotb.test()
 async def counts_do_not_wrap(dut):
     """A volume stays at its largest value."""
     bench = await Bench(dut).start()

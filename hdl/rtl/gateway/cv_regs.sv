@@ -12,6 +12,9 @@
 // Stalls       Reads and writes wait 64 cycles after reset, in which counters and RECORD are cleared.
 //              While a table access runs (STATUS bit 0), writes to INDEX, COMMAND and the record change
 //              nothing and are answered with SLVERR, as is a command for a table that does not exist.
+// Interlock    Tables that mark their records empty after reset fill the rest of them with what RECORD
+//              holds. So it is locked to zero, its writes answered with SLVERR, until each of the four
+//              units has ended its first access, which it does behind that (STATUS bit 3).
 // Counters     exact, and reset to 0; what happens shows within 128 cycles.
 
 `include "culvert_assert.svh"
@@ -113,7 +116,7 @@ module cv_regs
   logic [31:0] wdata_q;
   logic [3:0] wstrb_q;
   logic [1:0] b_resp_q, b_resp;
-  logic to_record, commands, counters_ready;
+  logic to_record, commands, counters_ready, record_locked;
 
   assign axil_awready_o = !aw_held_q && counters_ready;
   assign axil_wready_o  = !w_held_q;
@@ -156,6 +159,7 @@ module cv_regs
   always_comb begin
     b_resp = Okay;
     if ((to_record || waddr_q inside {RegCommand, RegIndex}) && busy_q) b_resp = SlvErr;
+    if (to_record && record_locked) b_resp = SlvErr;
     if (waddr_q == RegCommand && !exists) b_resp = SlvErr;
   end
   assign commands = writes && waddr_q == RegCommand && b_resp == Okay;
@@ -230,6 +234,20 @@ module cv_regs
       copies_q <= copies_q && !last_word;
       lands_q  <= copies_q;
       word_q   <= (copies_q && !last_word) ? word_q + 1'b1 : '0;
+    end
+  end
+
+  // Units that have ended no access since reset, and may still be marking their records empty.
+  logic [1:0] spd_locked_q, sad_locked_q;
+  assign record_locked = {spd_locked_q, sad_locked_q} != '0;
+
+  always_ff @(posedge clk_i or negedge rst_ni) begin
+    if (!rst_ni) begin
+      spd_locked_q <= '1;
+      sad_locked_q <= '1;
+    end else begin
+      spd_locked_q <= spd_locked_q & ~(spd_valid_q & spd_ready_i);
+      sad_locked_q <= sad_locked_q & ~(sad_valid_q & sad_ready_i);
     end
   end
 
@@ -428,7 +446,7 @@ module cv_regs
       RegLimits:  rdata = {16'(MaxBytes), 16'(ReplayWindow)};
       RegCommand: rdata = {23'd0, table_write_q, 4'd0, table_q};
       RegIndex:   rdata = {16'd0, index_q};
-      RegStatus:  rdata = {29'd0, event_missed_i, busy_q};
+      RegStatus:  rdata = {28'd0, record_locked, event_missed_i, busy_q};
       RegEvent: begin
         if (event_valid_i != '0) begin
           rdata = {1'b1, event_pick, event_i[event_pick].kind, 12'd0,
@@ -472,6 +490,8 @@ module cv_regs
   `CV_ASSERT(SumFits_A, 32'(Sources) * 128 < 2 ** SumBits)
   // RECORD is cleared in the time that the counters take.
   `CV_ASSERT(RecordSwept_A, WordWidth <= CounterBits + 1)
+  // Into a record that is locked comes nothing but zeros.
+  `CV_ASSERT(LockedIsZero_A, !record_locked || record_write == '0 || record_data == '0)
   // One table access at a time.
   `CV_ASSERT(OneAccess_A, (busy_q && !copies_q && !lands_q) ?
                               $onehot({spd_valid_q, sad_valid_q}) :

@@ -6,6 +6,7 @@
 //              the three stages behind the grant, so each sees what the one before it wrote. SadFind
 //              changes nothing and waits for nobody: its replay check is repeated by SadAccept. Behind
 //              software's write of an SA nothing is granted for a cycle, so nobody reads it just then.
+// Interlock    An SA carries nothing (DropNoSa) until its state was written since reset.
 // Latency      Done in the 4th cycle after the grant; the response is stable from the next one.
 // Throughput   One operation a cycle; one in 4 cycles of the same SA.
 // Comb. paths  pend_* -> grant_o.
@@ -57,6 +58,13 @@ module cv_sad_core
     sa_index_t            sa;
     logic                 miss;
   } stage_t;
+
+  // A state as it is kept. `restored` says that software has written it since reset: a state that was
+  // only emptied would give its SA's numbers, and so its nonces, a second time.
+  typedef struct packed {
+    logic      restored;
+    sa_state_t data;
+  } kept_t;
 
   // Stages behind the grant: read, output register, compute, write.
   stage_t read_q, out_q, comp_q, write_q;
@@ -119,7 +127,8 @@ module cv_sad_core
 
   logic sas_ready, states_ready, sa_write, state_write;
   sa_t sa, sa_q;
-  sa_state_t state, state_q, state_next;
+  kept_t state, state_q;
+  sa_state_t state_next;
   sad_req_t req_q;
 
   assign ready_o = sas_ready && states_ready;
@@ -142,7 +151,7 @@ module cv_sad_core
 
   // SadFind may read a state while it is written; outbound all who use it wait for one another.
   cv_table_ram #(
-    .T       (sa_state_t),
+    .T       (kept_t),
     .Bits    (SaBits),
     .ReadsOld(Inbound)
   ) u_states (
@@ -151,7 +160,7 @@ module cv_sad_core
     .ready_o      (states_ready),
     .write_i      (state_write),
     .write_index_i(write_q.sa),
-    .write_data_i (state_next),
+    .write_data_i ('{restored: 1'b1, data: state_next}),
     .read_index_i (read_q.sa),
     .read_data_o  (state)
   );
@@ -200,17 +209,17 @@ module cv_sad_core
   logic [63:0] top_next;
   drop_e refusal;
 
-  assign total.bytes = add(state_q.bytes, volume_t'(req_q.bytes));
-  assign total.packets = add(state_q.packets, volume_t'(comp_q.op != OpCount));
-  assign over = reached({1'b0, state_q.bytes}, sa_q.limits.hard_bytes) ||
-                reached({1'b0, state_q.packets}, sa_q.limits.hard_packets);
+  assign total.bytes = add(state_q.data.bytes, volume_t'(req_q.bytes));
+  assign total.packets = add(state_q.data.packets, volume_t'(comp_q.op != OpCount));
+  assign over = reached({1'b0, state_q.data.bytes}, sa_q.limits.hard_bytes) ||
+                reached({1'b0, state_q.data.packets}, sa_q.limits.hard_packets);
   assign at_soft = reached(total.bytes, sa_q.limits.soft_bytes) ||
                 reached(total.packets, sa_q.limits.soft_packets);
   assign at_hard = reached(total.bytes, sa_q.limits.hard_bytes) ||
                 reached(total.packets, sa_q.limits.hard_packets);
-  assign top_next = state_q.top + 64'd1;
+  assign top_next = state_q.data.top + 64'd1;
   // The last number without ESN is 2^32 - 1 (RFC 4303, section 3.3.3: it must not cycle).
-  assign exhausted = sa_q.esn ? state_q.top == '1 : state_q.top >= 64'hffff_ffff;
+  assign exhausted = sa_q.esn ? state_q.data.top == '1 : state_q.data.top >= 64'hffff_ffff;
   assign same = sa_q.valid && sa_q.spi == req_q.spi && sa_q.v6 == req_q.v6 &&
                 sa_q.dst[127:96] == req_q.dst[127:96] &&
                 (!sa_q.v6 || sa_q.dst[95:0] == req_q.dst[95:0]);
@@ -220,17 +229,17 @@ module cv_sad_core
     refusal = DropNone;
     unique case (comp_q.op)
       OpFind: begin
-        if (comp_q.miss || !same) refusal = DropNoSa;
+        if (comp_q.miss || !same || !state_q.restored) refusal = DropNoSa;
         else if (over) refusal = DropHardLimit;
       end
       OpSend, OpAccept: begin
-        if (!sa_q.valid) refusal = DropNoSa;
+        if (!sa_q.valid || !state_q.restored) refusal = DropNoSa;
         else if (comp_q.op == OpAccept && sa_q.spi != req_q.spi) refusal = DropNoSa;
         else if (over) refusal = DropHardLimit;
         else if (comp_q.op == OpSend && exhausted) refusal = DropNumbers;
       end
       // What was let in is counted, also behind a limit.
-      OpCount: if (!sa_q.valid || sa_q.spi != req_q.spi) refusal = DropNoSa;
+      OpCount: if (!sa_q.valid || !state_q.restored || sa_q.spi != req_q.spi) refusal = DropNoSa;
       default: refusal = DropUnsupported;
     endcase
   end
@@ -240,7 +249,7 @@ module cv_sad_core
   sa_state_t old_q;
   volumes_t sum_q;
   drop_e refusal_q, drop;
-  logic soft_q, hard_q, again_q;
+  logic soft_q, hard_q, again_q, restored_q;
   sa_index_t next_q;
   logic [63:0] number_q, number;
   logic fresh, late;
@@ -249,14 +258,15 @@ module cv_sad_core
   logic [ReplayWindow-1:0] replay_seen;
 
   always_ff @(posedge clk_i) begin
-    old_q     <= state_q;
-    sum_q     <= '{bytes: saturated(total.bytes), packets: saturated(total.packets)};
-    refusal_q <= refusal;
-    soft_q    <= at_soft;
-    hard_q    <= at_hard;
-    again_q   <= comp_q.op == OpFind && !comp_q.miss && !same && sa_q.more;
-    next_q    <= sa_q.next;
-    number_q  <= (comp_q.op == OpSend) ? top_next : {req_q.high, req_q.seq};
+    old_q      <= state_q.data;
+    sum_q      <= '{bytes: saturated(total.bytes), packets: saturated(total.packets)};
+    refusal_q  <= refusal;
+    soft_q     <= at_soft;
+    hard_q     <= at_hard;
+    again_q    <= comp_q.op == OpFind && !comp_q.miss && !same && sa_q.more;
+    next_q     <= sa_q.next;
+    number_q   <= (comp_q.op == OpSend) ? top_next : {req_q.high, req_q.seq};
+    restored_q <= state_q.restored;
   end
 
   if (Inbound) begin : gen_replay
@@ -269,8 +279,8 @@ module cv_sad_core
       .in_valid_i (comp_q.valid),
       .in_esn_i   (sa_q.esn),
       .in_seq_i   (req_q.seq),
-      .in_top_i   (state_q.top),
-      .in_seen_i  (state_q.seen),
+      .in_top_i   (state_q.data.top),
+      .in_seen_i  (state_q.data.seen),
       .out_valid_o(checked),
       .out_fresh_o(fresh),
       .out_late_o (late),
@@ -354,7 +364,7 @@ module cv_sad_core
   logic [TblBits-1:0] tbl_data_q;
   always_ff @(posedge clk_i) begin
     if (comp_q.valid && comp_q.op == OpReadSa) tbl_data_q <= sa_q;
-    if (comp_q.valid && comp_q.op == OpReadState) tbl_data_q <= TblBits'(state_q);
+    if (comp_q.valid && comp_q.op == OpReadState) tbl_data_q <= TblBits'(state_q.data);
     if (tbl_clear_i) tbl_data_q <= '0;
   end
   assign tbl_data_o = tbl_data_q;
@@ -382,5 +392,7 @@ module cv_sad_core
   // A packet that is carried takes a number above all before it (outbound).
   `CV_ASSERT(NumbersRise_A, !(write_q.valid && carries && write_q.op == OpSend) ||
                             state_next.top > old_q.top)
+  // No packet is sent, accepted or counted on a state that was not written since reset.
+  `CV_ASSERT(Restored_A, !(write_q.valid && carries) || restored_q)
 
 endmodule

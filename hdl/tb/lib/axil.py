@@ -83,6 +83,12 @@ class Axil:
         while await self.read(STATUS) & 1:
             pass
 
+    async def unlock(self):
+        """Has each unit end an access, behind which its records are empty and RECORD may be written."""
+        for table in (OUT_POLICIES, OUT_SAS, IN_POLICIES, IN_SAS):
+            assert await self.write(COMMAND, table) == 0
+            await self.done()
+
     async def write_record(self, table, index, record, bits):
         for word in range(-(-bits // 32)):
             assert await self.write(RECORD + 4 * word, record >> 32 * word & 0xFFFFFFFF) == 0

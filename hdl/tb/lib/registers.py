@@ -24,6 +24,7 @@ class Registers:
         assert await self.axil.read(MAGIC) == int.from_bytes(b"CVGW", "big")
         assert await self.axil.read(MODULES) == modules * 0x01010101
         assert await self.axil.read(LANES) == modules * 0x01010100 | 2
+        await self.axil.unlock()
 
     async def load(self, inbound, writes):
         for table, index, data in writes:

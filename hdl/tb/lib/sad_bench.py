@@ -44,17 +44,27 @@ class Bench:
         if self.ratio[0] != self.ratio[1]:
             await Timer(3, unit="ns")
         cocotb.start_soon(Clock(dut.sad_clk_i, self.ratio[1], unit="ns").start())
+        await self._reset()
+        for port in [*self.sources, *self.sinks, self.event_sink]:
+            cocotb.start_soon(port.run())
+        # The first access waits until the tables are empty.
+        await self.table.read(STATES, 0)
+        return self
+
+    async def _reset(self):
+        dut = self.dut
+        dut.rst_ni.value = dut.sad_rst_ni.value = 0
         for _ in range(4):
             await FallingEdge(dut.clk_i)
             await FallingEdge(dut.sad_clk_i)
         dut.sad_rst_ni.value = 1
         await FallingEdge(dut.clk_i)
         dut.rst_ni.value = 1
-        for port in [*self.sources, *self.sinks, self.event_sink]:
-            cocotb.start_soon(port.run())
-        # The first access waits until the tables are empty.
+
+    async def reset(self):
+        """Resets the SAD while nothing is asked, and waits until its tables are empty."""
+        await self._reset()
         await self.table.read(STATES, 0)
-        return self
 
     def put(self, client, **request):
         """A request; both modes count the same where it does not say otherwise."""
