@@ -21,6 +21,11 @@ impl Chains {
         self.0.get(&bucket)?.last().copied()
     }
 
+    /// The buckets that lead to any.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.keys().copied()
+    }
+
     /// How many entries a bucket leads to.
     pub(crate) fn len(&self, bucket: usize) -> usize {
         self.0.get(&bucket).map_or(0, Vec::len)

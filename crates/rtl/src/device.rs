@@ -1,48 +1,56 @@
 //! The simulated gateway as an [`offload::Device`]: packet offload.
-//!
-//! A completion with [`Status::Done`] has whichever packet came out next, in whichever buffer of its direction is the
-//! oldest; a dropped packet is known by the gateway's counters alone. The simulation's clock runs while
-//! a queue is polled.
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use crypto::Suite;
 use offload::{
-    Attribute, Buffer, Burst, Capabilities, Completion, Device, Event, Failure, HandleError,
-    Invalid, Live, NewPolicy, NewSa, Placement, PolicyHandle, PutError, Queue, Request,
-    SaDirection, SaHandle, Status, Work,
+    Buffer, Capabilities, Device, DeviceCounters, Event, Failure, HandleError, Invalid, Live,
+    NewPolicy, NewSa, PolicyHandle, PutError, Queue, SaDirection, SaHandle, TableUse,
 };
-use outcome::DropReason;
-use policy::{PolicyConfig, PortMask, Prefix};
+use policy::{PolicyConfig, PortMask, Prefix, SaConfig};
 
-use crate::registers::{
-    self, Counters, DROPS, Drop, EventKind, POLICY_BITS, REPLAY_WINDOW, SA_BITS,
-};
-use crate::sa::{Limits, Sa, SaError, SaIndex};
+use crate::convert::{capabilities, live, sa_error, table_error, used};
+use crate::entries::{Direction, PolicyIndex, SaUse, TableError};
+use crate::queue::{GatewayQueue, SharedSimulation, lock};
+use crate::ranks::Ranks;
+use crate::registers::{self, Counters, Drop, EventKind, POLICY_BITS, SA_BITS};
+use crate::sa::{Limits, Sa, SaIndex};
 use crate::selector::{Action, Policy, Selector};
-use crate::simulation::{Side, Simulation};
-use crate::tables::{Direction, PolicyIndex, SaUse, TableError, Tables};
-
-/// A simulated gateway, shared by the device, its queue, and a test that looks on.
-pub type SharedSimulation = Arc<Mutex<Simulation>>;
+use crate::serial::{SerialQueue, Shared};
+use crate::tables::Tables;
 
 /// The gateway with its tables.
 ///
-/// Give it a simulation after reset. There is one queue.
+/// Give it a simulation after reset. There is one queue, or any number if packets go through
+/// [one by one](GatewayDevice::one_by_one).
 pub struct GatewayDevice {
+    name: String,
     gateway: SharedSimulation,
     tables: Tables,
     capabilities: Capabilities,
     /// Which policies' packets give way to others inside the gateway; XFRM has no word for it.
     is_low_class: fn(&PolicyConfig) -> bool,
     sas: BTreeMap<SaHandle, Placed>,
-    policies: BTreeMap<PolicyHandle, (Direction, PolicyIndex)>,
+    policies: BTreeMap<PolicyHandle, PlacedPolicy>,
+    ranks: [Ranks; 2],
     next_handle: u32,
     /// Taken from the gateway, and not asked for yet.
     events: VecDeque<Event>,
     has_queue: bool,
+    /// Of queues that send packets through one by one.
+    shared: Option<Arc<Shared>>,
+    /// Counted before the gateway was last reset.
+    before_reset: DeviceCounters,
+}
+
+/// A policy in the gateway.
+#[derive(Clone, Copy, Debug)]
+struct PlacedPolicy {
+    direction: Direction,
+    index: PolicyIndex,
+    /// As XFRM has it.
+    priority: u32,
 }
 
 /// An SA in the gateway.
@@ -65,16 +73,35 @@ impl GatewayDevice {
     ) -> Result<GatewayDevice, TableError> {
         let tables = Tables::new(&mut *lock(&gateway))?;
         Ok(GatewayDevice {
+            name: "simulated gateway".into(),
             gateway,
             tables,
             capabilities: capabilities(),
             is_low_class,
             sas: BTreeMap::new(),
             policies: BTreeMap::new(),
+            ranks: [Ranks::default(), Ranks::default()],
             next_handle: 1,
             events: VecDeque::new(),
             has_queue: false,
+            shared: None,
+            before_reset: DeviceCounters::default(),
         })
+    }
+
+    /// With a name for people.
+    pub fn named(self, name: &str) -> GatewayDevice {
+        GatewayDevice { name: name.into(), ..self }
+    }
+
+    /// With queues in any number, which send packets through the gateway one by one, and so know of each what became of
+    /// it and which SA opened it.
+    pub fn one_by_one(mut self) -> GatewayDevice {
+        self.shared = Some(Arc::default());
+        self.capabilities.is_ordered = true;
+        // The data path asks an SA's selector by itself, ahead of the device and behind it.
+        self.capabilities.has_sa_selectors = true;
+        self
     }
 
     fn handle(&mut self) -> u32 {
@@ -110,7 +137,12 @@ impl GatewayDevice {
 
     /// The gateway's SA, and the number at which numbers run out.
     fn sa(&self, new: &NewSa<'_>) -> Result<(Sa, Option<u64>), PutError> {
-        let config = new.config;
+        // Outbound there is no window, whatever size is asked for.
+        let mut config = SaConfig::clone(new.config);
+        if new.direction == SaDirection::Outbound {
+            config.params.replay_window = 1;
+        }
+        let config = &config;
         self.capabilities.check_sa(config).map_err(PutError::Unsupported)?;
         let mut sa = Sa::of(&config.params, new.keys).map_err(|error| sa_error(error, new))?;
         // `check_sa` knows the largest reqid.
@@ -165,8 +197,7 @@ impl GatewayDevice {
             dst_port: port(s.dst_port),
         };
         let is_low_class = (self.is_low_class)(config);
-        // `check_policy` knows the largest priority.
-        Ok((direction, Policy { selector, action, priority: config.priority as u16, is_low_class }))
+        Ok((direction, Policy { selector, action, priority: 0, is_low_class }))
     }
 
     fn outbound(&self, sa: SaHandle) -> Option<SaIndex> {
@@ -177,7 +208,7 @@ impl GatewayDevice {
 
 impl<B: Buffer> Device<B> for GatewayDevice {
     fn name(&self) -> &str {
-        "simulated gateway"
+        &self.name
     }
 
     fn capabilities(&self) -> &Capabilities {
@@ -198,6 +229,9 @@ impl<B: Buffer> Device<B> for GatewayDevice {
             .map_err(table_error)?;
         let handle = SaHandle(self.handle());
         self.sas.insert(handle, Placed { direction, index, low });
+        if let (Some(shared), Direction::Inbound) = (&self.shared, direction) {
+            shared.add(sa.config, handle);
+        }
         Ok(handle)
     }
 
@@ -209,6 +243,9 @@ impl<B: Buffer> Device<B> for GatewayDevice {
             .map_err(|error| self.handle_error(&error))?;
         self.take_events();
         self.sas.remove(&sa);
+        if let Some(shared) = &self.shared {
+            shared.remove(sa);
+        }
         Ok(live(&used))
     }
 
@@ -223,17 +260,24 @@ impl<B: Buffer> Device<B> for GatewayDevice {
 
     fn put_policy(&mut self, policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError> {
         let (direction, entry) = self.policy(&policy)?;
-        let index = self
-            .tables
-            .add_policy(&mut *lock(&self.gateway), direction, entry)
-            .map_err(table_error)?;
+        let priority = policy.config.priority;
+        let ranks = &mut self.ranks[direction as usize];
+        let rank =
+            ranks.take(priority).ok_or(PutError::Full { what: "priorities", most: 1 << 16 })?;
+        let entry = Policy { priority: rank, ..entry };
+        let added = self.tables.add_policy(&mut *lock(&self.gateway), direction, entry);
+        let index = added.map_err(|error| {
+            self.ranks[direction as usize].give_back(priority);
+            table_error(error)
+        })?;
         let handle = PolicyHandle(self.handle());
-        self.policies.insert(handle, (direction, index));
+        self.policies.insert(handle, PlacedPolicy { direction, index, priority });
         Ok(handle)
     }
 
     fn switch_policy(&mut self, policy: PolicyHandle, sa: SaHandle) -> Result<(), HandleError> {
-        let (direction, index) = *self.policies.get(&policy).ok_or(HandleError::Unknown)?;
+        let PlacedPolicy { direction, index, .. } =
+            *self.policies.get(&policy).ok_or(HandleError::Unknown)?;
         let sa = self.outbound(sa).ok_or(HandleError::Unknown)?;
         if direction != Direction::Outbound {
             return Err(HandleError::Unknown);
@@ -244,29 +288,24 @@ impl<B: Buffer> Device<B> for GatewayDevice {
     }
 
     fn remove_policy(&mut self, policy: PolicyHandle) -> Result<(), HandleError> {
-        let (direction, index) = *self.policies.get(&policy).ok_or(HandleError::Unknown)?;
+        let PlacedPolicy { direction, index, priority } =
+            *self.policies.get(&policy).ok_or(HandleError::Unknown)?;
         self.tables
             .remove_policy(&mut *lock(&self.gateway), direction, index)
             .map_err(|error| self.handle_error(&error))?;
+        self.ranks[direction as usize].give_back(priority);
         self.policies.remove(&policy);
         Ok(())
     }
 
     fn queue(&mut self) -> Result<Box<dyn Queue<B>>, PutError> {
+        if let Some(shared) = &self.shared {
+            return Ok(Box::new(SerialQueue::new(Arc::clone(&self.gateway), Arc::clone(shared))));
+        }
         if core::mem::replace(&mut self.has_queue, true) {
             return Err(PutError::Full { what: "queues", most: 1 });
         }
-        let half = |inbound| {
-            let counters = Counters::read(&mut *lock(&self.gateway), inbound);
-            let mut told = [0; DROPS];
-            Drop::ALL.iter().for_each(|reason| told[*reason as usize] = counters.dropped(*reason));
-            Half { buffers: VecDeque::with_capacity(DEPTH), told }
-        };
-        Ok(Box::new(GatewayQueue {
-            gateway: Arc::clone(&self.gateway),
-            halves: [half(false), half(true)],
-            refused: VecDeque::with_capacity(DEPTH),
-        }))
+        Ok(Box::new(GatewayQueue::new(Arc::clone(&self.gateway))))
     }
 
     fn event(&mut self) -> Option<Event> {
@@ -280,6 +319,58 @@ impl<B: Buffer> Device<B> for GatewayDevice {
             _ => Err(Failure::Gone),
         }
     }
+
+    fn tables(&self) -> Vec<TableUse> {
+        let sas = |direction| self.sas.values().filter(|sa| sa.direction == direction).count();
+        let policies = |direction| {
+            self.policies.values().filter(|policy| policy.direction == direction).count()
+        };
+        let row = |name, used, bits: u32| TableUse { name, used, most: 1_usize << bits };
+        vec![
+            row("outbound SAs", sas(Direction::Outbound), SA_BITS),
+            row("inbound SAs", sas(Direction::Inbound), SA_BITS),
+            row("outbound policies", policies(Direction::Outbound), POLICY_BITS),
+            row("inbound policies", policies(Direction::Inbound), POLICY_BITS),
+        ]
+    }
+
+    fn counters(&self) -> DeviceCounters {
+        let mut gateway = lock(&self.gateway);
+        sum(self.before_reset, &mut gateway)
+    }
+
+    /// The SAs' states are read before the reset and written behind it: the gateway lets no SA go on without. Packets
+    /// wait meanwhile, as the lock stands for the hardware.
+    fn reset(&mut self) -> Result<(), Failure> {
+        self.take_events();
+        let mut gateway = lock(&self.gateway);
+        let mut used = BTreeMap::<_, SaUse>::new();
+        for placed in self.sas.values() {
+            let (direction, index) = (placed.direction, placed.index);
+            let sa_use = self.tables.sa_use(&mut *gateway, direction, index);
+            used.insert((direction, index), sa_use.map_err(|_| Failure::Unresponsive)?);
+        }
+        self.before_reset = sum(self.before_reset, &mut gateway);
+        self.before_reset.resets += 1;
+        if let Some(shared) = &self.shared {
+            shared.forget_drops();
+        }
+        gateway.reset();
+        self.tables.restore(&mut *gateway, &used).map_err(|_| Failure::Unresponsive)
+    }
+}
+
+/// What the gateway has counted, on top of what was counted before.
+fn sum(before: DeviceCounters, gateway: &mut crate::Simulation) -> DeviceCounters {
+    let (outbound, inbound) = (Counters::read(gateway, false), Counters::read(gateway, true));
+    let wrong_icv = inbound.dropped(Drop::Integrity);
+    DeviceCounters {
+        sealed: before.sealed + outbound.packets_out,
+        opened: before.opened + inbound.packets_out,
+        wrong_icv: before.wrong_icv + wrong_icv,
+        refused: before.refused + outbound.dropped_in_all() + inbound.dropped_in_all() - wrong_icv,
+        resets: before.resets,
+    }
 }
 
 impl GatewayDevice {
@@ -288,7 +379,9 @@ impl GatewayDevice {
             TableError::InUse(index) => self
                 .policies
                 .iter()
-                .find(|(_, place)| **place == (Direction::Outbound, *index))
+                .find(|(_, policy)| {
+                    (policy.direction, policy.index) == (Direction::Outbound, *index)
+                })
                 .map_or(HandleError::Unknown, |(handle, _)| HandleError::InUse(*handle)),
             TableError::Missing { .. } => HandleError::Unknown,
             _ => HandleError::Failed(Failure::Unresponsive),
@@ -302,225 +395,5 @@ impl fmt::Debug for GatewayDevice {
     }
 }
 
-/// Both directions of the gateway.
-struct GatewayQueue<B> {
-    gateway: SharedSimulation,
-    halves: [Half<B>; 2],
-    /// Requests of crypto offload, which the gateway does not do.
-    refused: VecDeque<Request<B>>,
-}
-
-/// One direction.
-struct Half<B> {
-    /// Of packets that are inside, the oldest first.
-    buffers: VecDeque<B>,
-    /// Dropped packets that were told, by reason.
-    told: [u64; DROPS],
-}
-
-impl<B: Buffer> Queue<B> for GatewayQueue<B> {
-    fn submit(&mut self, requests: &mut Burst<Request<B>>) -> usize {
-        let mut gateway = lock(&self.gateway);
-        let before = requests.len();
-        while let Some(request) = requests.first() {
-            let (half, side) = match request.work {
-                Work::Outbound => (&mut self.halves[0], Side::Protected),
-                Work::Inbound => (&mut self.halves[1], Side::Unprotected),
-                Work::Seal(_) | Work::Open(_) if self.refused.len() < DEPTH => {
-                    self.refused.extend(requests.pop_at(0));
-                    continue;
-                }
-                Work::Seal(_) | Work::Open(_) => break,
-            };
-            if half.buffers.len() >= DEPTH || gateway.queued(side) >= RING {
-                break;
-            }
-            let Some(Request { buffer, .. }) = requests.pop_at(0) else { break };
-            gateway.push(side, buffer.packet());
-            half.buffers.push_back(buffer);
-        }
-        before - requests.len()
-    }
-
-    fn poll(&mut self, completions: &mut Burst<Completion<B>>) -> usize {
-        let before = completions.len();
-        while !completions.is_full()
-            && let Some(Request { buffer, work }) = self.refused.pop_front()
-        {
-            let status = Status::Dropped(DropReason::OutUnsupported);
-            completions.push(Completion { buffer, work, status });
-        }
-        let mut gateway = lock(&self.gateway);
-        gateway.tick(POLL_CYCLES);
-        let [outbound, inbound] = &mut self.halves;
-        outbound.poll(&mut gateway, Work::Outbound, completions);
-        inbound.poll(&mut gateway, Work::Inbound, completions);
-        completions.len() - before
-    }
-
-    fn in_flight(&self) -> usize {
-        self.halves.iter().map(|half| half.buffers.len()).sum::<usize>() + self.refused.len()
-    }
-
-    fn depth(&self) -> usize {
-        3 * DEPTH
-    }
-}
-
-impl<B: Buffer> Half<B> {
-    fn poll(
-        &mut self,
-        gateway: &mut Simulation,
-        work: Work,
-        completions: &mut Burst<Completion<B>>,
-    ) {
-        let inbound = work == Work::Inbound;
-        let side = if inbound { Side::Protected } else { Side::Unprotected };
-        let before = completions.len();
-        while !completions.is_full()
-            && !self.buffers.is_empty()
-            && let Some(packet) = gateway.pull(side)
-            && let Some(mut buffer) = self.buffers.pop_front()
-        {
-            let status = match buffer.set_packet(&packet) {
-                Ok(()) => Status::Done,
-                Err(_) => Status::Dropped(DropReason::OutNoRoom),
-            };
-            completions.push(Completion { buffer, work, status });
-        }
-        // Reading the counters takes hundreds of cycles: only while nothing comes out.
-        if completions.len() > before || self.buffers.is_empty() {
-            return;
-        }
-        let now = Counters::read(gateway, inbound);
-        for reason in Drop::ALL {
-            let told = &mut self.told[reason as usize];
-            while *told < now.dropped(reason)
-                && !completions.is_full()
-                && let Some(buffer) = self.buffers.pop_front()
-            {
-                *told += 1;
-                let status = Status::Dropped(drop_reason(reason, inbound));
-                completions.push(Completion { buffer, work, status });
-            }
-        }
-    }
-}
-
-/// Packets of one direction that are inside at most: fewer than any replay window has.
-const DEPTH: usize = 64;
-
-/// Packets that wait at an input at most.
-const RING: usize = 8;
-
-/// Clock cycles of one poll.
-const POLL_CYCLES: u64 = 50;
-
 /// The last number without extended sequence numbers.
 const LAST_NUMBER: u64 = u32::MAX as u64;
-
-fn lock(gateway: &SharedSimulation) -> MutexGuard<'_, Simulation> {
-    gateway.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn capabilities() -> Capabilities {
-    let suites = Suite::all().filter(|suite| Sa::has(*suite)).collect();
-    Capabilities {
-        placement: Placement::Packet,
-        suites,
-        has_tunnel: true,
-        has_transport: true,
-        has_ah: false,
-        has_mixed_families: false,
-        has_esn: true,
-        has_udp_encap: false,
-        has_tfc: false,
-        has_flags: false,
-        has_scopes: false,
-        has_sa_selectors: false,
-        replay_windows: 1..=REPLAY_WINDOW,
-        most_volume: (1 << 48) - 1,
-        most_reqid: (1 << SA_BITS) - 1,
-        most_priority: u16::MAX.into(),
-        most_sas: 1 << SA_BITS,
-        most_addresses: usize::MAX,
-        most_policies: 1 << POLICY_BITS,
-        is_ordered: false,
-        most_packet_len: 65_535,
-        has_options: true,
-        has_fragments: false,
-    }
-}
-
-/// The gateway's form of an SA's numbers.
-fn used(live: &Live) -> SaUse {
-    // Nothing was received before the first number.
-    let word = |place: usize| live.received.get(place).copied().unwrap_or(u64::MAX);
-    let window = match live.number {
-        0 => 1,
-        _ => u128::from(word(1)) << 64 | u128::from(word(0)) | 1,
-    };
-    SaUse { number: live.number, window, bytes: live.bytes, packets: live.packets }
-}
-
-fn live(used: &SaUse) -> Live {
-    Live {
-        number: used.number,
-        received: vec![used.window as u64, (used.window >> 64) as u64],
-        bytes: used.bytes,
-        packets: used.packets,
-    }
-}
-
-/// What [`Capabilities::check_sa`] has let through, and the gateway not.
-fn sa_error(error: SaError, new: &NewSa<'_>) -> PutError {
-    let suite = new.config.params.suite;
-    match error {
-        SaError::KeyLen { .. } | SaError::Auth if !new.keys.fit(suite) => Invalid::Keys.into(),
-        SaError::KeyLen { len, .. } => PutError::Unsupported(Attribute::AuthKey(len)),
-        SaError::Suite(_) | SaError::Auth => PutError::Unsupported(Attribute::Suite(suite)),
-        SaError::Feature(_) => PutError::Unsupported(Attribute::Flags),
-        SaError::Window(len) => PutError::Unsupported(Attribute::ReplayWindow(len)),
-        SaError::Family(..) => PutError::Unsupported(Attribute::Families),
-        SaError::Reqid(reqid) => PutError::Unsupported(Attribute::Reqid(reqid.into())),
-        SaError::Limit(limit) => PutError::Unsupported(Attribute::Limit(limit)),
-        SaError::HashKey => Failure::Broken("the hash key could not be computed").into(),
-    }
-}
-
-fn table_error(error: TableError) -> PutError {
-    match error {
-        TableError::Full { what, most } => PutError::Full { what, most },
-        TableError::SpiTaken(_) | TableError::SelectorTaken(_) => Invalid::Exists.into(),
-        TableError::Selector => Invalid::Selector.into(),
-        TableError::Missing { .. } | TableError::InUse(_) | TableError::Action(..) => {
-            Invalid::PolicySa.into()
-        }
-        // The SA was checked before.
-        TableError::Sa(_) => Failure::Broken("an SA that was checked is refused").into(),
-        TableError::NotAGateway(_) | TableError::Sizes { .. } => Failure::Gone.into(),
-        TableError::Stuck => Failure::Unresponsive.into(),
-    }
-}
-
-/// The software path's word for a drop.
-fn drop_reason(reason: Drop, inbound: bool) -> DropReason {
-    let by = |out, back| if inbound { back } else { out };
-    match reason {
-        Drop::Header => DropReason::MalformedIp,
-        Drop::TooLong => by(DropReason::OutTooBig, DropReason::MalformedIp),
-        Drop::NoPolicy | Drop::Policy => by(DropReason::OutPolicyBlock, DropReason::InPolicyBlock),
-        Drop::Mismatch => DropReason::InPolicy,
-        Drop::NoSa => by(DropReason::OutNoState, DropReason::InNoState),
-        Drop::HardLimit => by(DropReason::OutStateExpired, DropReason::InStateExpired),
-        Drop::Numbers => DropReason::OutSequenceExhausted,
-        Drop::ReplayLate => DropReason::InReplayOld,
-        Drop::Replay => DropReason::InReplayDuplicate,
-        Drop::Integrity => DropReason::InIntegrity,
-        Drop::Padding => DropReason::InPadding,
-        Drop::Inner => DropReason::InInnerHeader,
-        Drop::Fragment => by(DropReason::OutMode, DropReason::FragmentTooLong),
-        Drop::Short => DropReason::MalformedEsp,
-        Drop::Unsupported => by(DropReason::OutUnsupported, DropReason::InCrypto),
-    }
-}

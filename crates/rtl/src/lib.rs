@@ -25,24 +25,37 @@
 //! # Ok::<(), rtl::TableError>(())
 //! ```
 
+mod access;
 mod chain;
 #[cfg(feature = "simulation")]
+mod convert;
+#[cfg(feature = "simulation")]
 mod device;
+mod entries;
 mod keys;
 mod pearson;
+#[cfg(feature = "simulation")]
+mod queue;
+#[cfg(feature = "simulation")]
+mod ranks;
 mod record;
 pub mod registers;
 mod sa;
 mod selector;
 #[cfg(feature = "simulation")]
+mod serial;
+#[cfg(feature = "simulation")]
 mod simulation;
 mod tables;
 
 #[cfg(feature = "simulation")]
-pub use device::{GatewayDevice, SharedSimulation};
+pub use device::GatewayDevice;
+pub use entries::{Direction, PolicyIndex, SaUse, TableError};
+#[cfg(feature = "simulation")]
+pub use queue::SharedSimulation;
 pub use registers::{Counters, Drop, Event, EventKind, Registers};
 pub use sa::{Auth, Cipher, Limits, Sa, SaError, SaIndex};
 pub use selector::{Action, Policy, Selector};
 #[cfg(feature = "simulation")]
 pub use simulation::{Side, Simulation, Traffic};
-pub use tables::{Direction, PolicyIndex, SaUse, TableError, Tables};
+pub use tables::Tables;

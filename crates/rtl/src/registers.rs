@@ -13,6 +13,8 @@ pub const MAGIC: u32 = 0x4356_4757;
 
 /// Holds [`MAGIC`].
 pub const REG_MAGIC: u16 = 0x000;
+/// Major version in the upper half, minor one in the lower.
+pub const REG_VERSION: u16 = 0x004;
 /// Modules: policy, SAD, AES-CBC, DES, highest byte first.
 pub const REG_MODULES: u16 = 0x008;
 /// AES-GCM lanes, SHA-1 and SHA-256 modules, rounds of SHA-1 a cycle, highest byte first.
@@ -24,7 +26,7 @@ pub const REG_SIZES: u16 = 0x014;
 pub const REG_COMMAND: u16 = 0x020;
 /// The entry that the access is about.
 pub const REG_INDEX: u16 = 0x024;
-/// [`STATUS_BUSY`].
+/// [`STATUS_BUSY`], [`STATUS_LOCKED`].
 pub const REG_STATUS: u16 = 0x028;
 /// Takes the oldest event; see [`Event`].
 pub const REG_EVENT: u16 = 0x030;
@@ -39,6 +41,11 @@ pub const COUNTERS_APART: u16 = 0x100;
 pub const COMMAND_WRITE: u32 = 1 << 8;
 /// An access is under way.
 pub const STATUS_BUSY: u32 = 1;
+/// The record is locked to zero: a unit may still be emptying its tables after reset.
+pub const STATUS_LOCKED: u32 = 1 << 3;
+
+/// The first version that drops the packets of an SA whose state was not written since reset.
+pub const VERSION: u32 = 0x0001_0001;
 
 /// Bits of an SA's index.
 pub const SA_BITS: u32 = 10;

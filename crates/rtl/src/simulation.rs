@@ -25,6 +25,7 @@ mod sys {
     unsafe extern "C" {
         pub(super) fn cv_gateway_new() -> *mut Gateway;
         pub(super) fn cv_gateway_free(gateway: *mut Gateway);
+        pub(super) fn cv_gateway_reset(gateway: *mut Gateway);
         pub(super) fn cv_gateway_tick(gateway: *mut Gateway, cycles: u64);
         pub(super) fn cv_gateway_cycles(gateway: *const Gateway) -> u64;
         pub(super) fn cv_gateway_push(
@@ -81,7 +82,10 @@ pub struct Traffic {
 ///
 /// Packets move only while the clock runs ([`Simulation::tick`]; register accesses run it for a few
 /// cycles). If an assertion of the design fails, the process ends with the assertion's name.
-pub struct Simulation(NonNull<sys::Gateway>);
+pub struct Simulation {
+    gateway: NonNull<sys::Gateway>,
+    resets: u64,
+}
 
 // SAFETY: the gateway is the object's alone and has no ties to the thread that made it.
 unsafe impl Send for Simulation {}
@@ -98,21 +102,36 @@ impl Simulation {
         // SAFETY: takes nothing, and gives a gateway or ends the process.
         let gateway = unsafe { sys::cv_gateway_new() };
         match NonNull::new(gateway) {
-            Some(gateway) => Simulation(gateway),
+            Some(gateway) => Simulation { gateway, resets: 0 },
             None => unreachable!("cv_gateway_new gives a gateway"),
         }
+    }
+
+    /// Resets the gateway: packets that are inside or queued are gone, its tables empty, counters at 0. [`Tables::new`]
+    /// comes next.
+    ///
+    /// [`Tables::new`]: crate::Tables::new
+    pub fn reset(&mut self) {
+        self.resets += 1;
+        // SAFETY: the gateway lives as long as `self`.
+        unsafe { sys::cv_gateway_reset(self.gateway.as_ptr()) }
+    }
+
+    /// How often it was reset.
+    pub fn resets(&self) -> u64 {
+        self.resets
     }
 
     /// Runs the clock.
     pub fn tick(&mut self, cycles: u64) {
         // SAFETY: the gateway lives as long as `self`.
-        unsafe { sys::cv_gateway_tick(self.0.as_ptr(), cycles) }
+        unsafe { sys::cv_gateway_tick(self.gateway.as_ptr(), cycles) }
     }
 
     /// Clock cycles since reset.
     pub fn cycles(&self) -> u64 {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_cycles(self.0.as_ptr()) }
+        unsafe { sys::cv_gateway_cycles(self.gateway.as_ptr()) }
     }
 
     /// Queues an IP packet, without a link header, for a side's input. An empty one is nothing.
@@ -120,7 +139,12 @@ impl Simulation {
         if !packet.is_empty() {
             // SAFETY: as above; the packet is copied.
             unsafe {
-                sys::cv_gateway_push(self.0.as_ptr(), side as i32, packet.as_ptr(), packet.len());
+                sys::cv_gateway_push(
+                    self.gateway.as_ptr(),
+                    side as i32,
+                    packet.as_ptr(),
+                    packet.len(),
+                );
             }
         }
     }
@@ -128,7 +152,7 @@ impl Simulation {
     /// Packets that are queued for a side's input and have not gone in whole.
     pub fn queued(&self, side: Side) -> usize {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_queued(self.0.as_ptr(), side as i32) }
+        unsafe { sys::cv_gateway_queued(self.gateway.as_ptr(), side as i32) }
     }
 
     /// Takes the oldest packet that came out at a side.
@@ -137,8 +161,9 @@ impl Simulation {
         loop {
             let (place, capacity) = (packet.as_mut_ptr(), packet.len());
             // SAFETY: as above; at most `capacity` bytes are written.
-            let len =
-                unsafe { sys::cv_gateway_pull(self.0.as_ptr(), side as i32, place, capacity) };
+            let len = unsafe {
+                sys::cv_gateway_pull(self.gateway.as_ptr(), side as i32, place, capacity)
+            };
             match len {
                 0 => return None,
                 len if len > capacity => packet.resize(len, 0),
@@ -153,7 +178,7 @@ impl Simulation {
     /// Whether an event waits.
     pub fn interrupts(&self) -> bool {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_irq(self.0.as_ptr()) != 0 }
+        unsafe { sys::cv_gateway_irq(self.gateway.as_ptr()) != 0 }
     }
 
     /// From now on inputs pause and outputs stall at random, in so many per cent of the cycles (each
@@ -161,19 +186,19 @@ impl Simulation {
     pub fn disturb(&mut self, idle_percent: u32, stall_percent: u32, seed: u64) {
         let (idle, stall) = (idle_percent.min(99), stall_percent.min(99));
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_disturb(self.0.as_ptr(), idle, stall, seed) }
+        unsafe { sys::cv_gateway_disturb(self.gateway.as_ptr(), idle, stall, seed) }
     }
 
     /// The SAD's clock period in thousandths of the main clock's, at least 100; 1000 at first.
     pub fn set_sad_period(&mut self, per_mille: u32) {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_sad_period(self.0.as_ptr(), per_mille.max(100)) }
+        unsafe { sys::cv_gateway_sad_period(self.gateway.as_ptr(), per_mille.max(100)) }
     }
 
     /// What has moved on a side.
     pub fn traffic(&self, side: Side) -> Traffic {
         // SAFETY: as above.
-        let traffic = unsafe { sys::cv_gateway_traffic(self.0.as_ptr(), side as i32) };
+        let traffic = unsafe { sys::cv_gateway_traffic(self.gateway.as_ptr(), side as i32) };
         let sys::Traffic { packets_in, packets_out, first_beat_in, last_beat_out } = traffic;
         Traffic { packets_in, packets_out, first_beat_in, last_beat_out }
     }
@@ -182,18 +207,18 @@ impl Simulation {
 impl Registers for Simulation {
     fn read(&mut self, address: u16) -> u32 {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_read(self.0.as_ptr(), address) }
+        unsafe { sys::cv_gateway_read(self.gateway.as_ptr(), address) }
     }
 
     fn write(&mut self, address: u16, value: u32) {
         // SAFETY: as above.
-        unsafe { sys::cv_gateway_write(self.0.as_ptr(), address, value) }
+        unsafe { sys::cv_gateway_write(self.gateway.as_ptr(), address, value) }
     }
 }
 
 impl Drop for Simulation {
     fn drop(&mut self) {
         // SAFETY: made by cv_gateway_new, and freed once.
-        unsafe { sys::cv_gateway_free(self.0.as_ptr()) }
+        unsafe { sys::cv_gateway_free(self.gateway.as_ptr()) }
     }
 }

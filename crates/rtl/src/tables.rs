@@ -5,106 +5,18 @@
 //! becomes free is not used again before look-ups that were on their way through it have ended; time is
 //! counted in register accesses.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
+use crate::access::{Writer, state_record, wait_until_empty};
 use crate::chain::{Before, Chains};
+use crate::entries::{Direction, PolicyIndex, SaUse, TableError};
 use crate::pearson::bucket;
-use crate::record::Record;
 use crate::registers::{
-    ACCESS_CYCLES, CHAIN_LEN, COMMAND_WRITE, LOOK_UP_CYCLES, MAGIC, POLICY_BITS, REG_COMMAND,
-    REG_INDEX, REG_MAGIC, REG_RECORD, REG_SIZES, REG_STATUS, REPLAY_WINDOW, Registers, SA_BITS,
-    SHAPES, SIZES, STATUS_BUSY, TABLES_INBOUND, Table,
+    ACCESS_CYCLES, CHAIN_LEN, LOOK_UP_CYCLES, MAGIC, POLICY_BITS, REG_MAGIC, REG_SIZES,
+    REG_VERSION, Registers, SA_BITS, SHAPES, SIZES, Table, VERSION,
 };
-use crate::sa::{Sa, SaError, SaIndex};
+use crate::sa::{Sa, SaIndex};
 use crate::selector::{Action, Policy, Shape};
-
-/// Outbound or inbound: each has its own policies and SAs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// From the protected side to the unprotected one.
-    Outbound,
-    /// The other way.
-    Inbound,
-}
-
-/// A policy in the gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PolicyIndex(pub u16);
-
-/// Why a table was not changed.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TableError {
-    /// There is something else behind these registers.
-    #[error("no gateway: its first register holds {0:#010x}, not {MAGIC:#010x}")]
-    NotAGateway(u32),
-    /// The gateway was built with other tables.
-    #[error(
-        "the gateway's tables have sizes {found:#010x}; this program is made for {wanted:#010x}"
-    )]
-    Sizes {
-        /// What its register says.
-        found: u32,
-        /// What is known here.
-        wanted: u32,
-    },
-    /// No place is left.
-    #[error("the gateway has room for {most} {what}, and all are taken")]
-    Full {
-        /// Of what.
-        what: &'static str,
-        /// How many there may be.
-        most: usize,
-    },
-    /// The action is one of the other direction, or its reqid is too large.
-    #[error("{0:?} is no action for {1:?} policies")]
-    Action(Action, Direction),
-    /// The selector is none.
-    #[error("the selector mixes IPv4 and IPv6, or a prefix is longer than its address")]
-    Selector,
-    /// Another policy has the same selector.
-    #[error("policy {} has this selector already", .0.0)]
-    SelectorTaken(PolicyIndex),
-    /// Another inbound SA has this destination and SPI.
-    #[error("SA {} has this destination and SPI already", .0.0)]
-    SpiTaken(SaIndex),
-    /// There is no such entry.
-    #[error("there is no {what} {index}")]
-    Missing {
-        /// Policy or SA.
-        what: &'static str,
-        /// Its index.
-        index: u16,
-    },
-    /// A policy still leads to the SA.
-    #[error("policy {} still asks for this SA", .0.0)]
-    InUse(PolicyIndex),
-    /// The gateway cannot carry the SA.
-    #[error(transparent)]
-    Sa(#[from] SaError),
-    /// The gateway does not answer.
-    #[error("the gateway is busy with a table access that does not end")]
-    Stuck,
-}
-
-/// What an SA has done so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SaUse {
-    /// Outbound the last number used, inbound the highest one accepted.
-    pub number: u64,
-    /// The anti-replay window: bit n says that `number - n` was accepted. Inbound only.
-    pub window: u128,
-    /// Bytes inside ESP.
-    pub bytes: u64,
-    /// Packets.
-    pub packets: u64,
-}
-
-impl SaUse {
-    /// Of an SA that has used or accepted this number, and of which nothing else is known.
-    pub const fn at(number: u64) -> SaUse {
-        SaUse { number, window: 1, bytes: 0, packets: 0 }
-    }
-}
 
 /// Places of a table and what is in them.
 #[derive(Debug)]
@@ -200,27 +112,27 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// For the gateway behind these registers. Waits until its tables have been emptied after reset, as the
-    /// record must be zero until then: what it holds goes into all of them.
+    /// For the gateway behind these registers. Waits until its tables have been emptied after reset: the record is
+    /// locked until an access of each unit has ended.
     ///
     /// # Errors
-    /// [`TableError::NotAGateway`], [`TableError::Sizes`], [`TableError::Stuck`].
+    /// [`TableError::NotAGateway`], [`TableError::Version`], [`TableError::Sizes`], [`TableError::Stuck`].
     pub fn new(registers: &mut (impl Registers + ?Sized)) -> Result<Tables, TableError> {
         let magic = registers.read(REG_MAGIC);
         if magic != MAGIC {
             return Err(TableError::NotAGateway(magic));
+        }
+        // Minor versions add; major ones change.
+        match registers.read(REG_VERSION) {
+            found if found >> 16 == VERSION >> 16 && found >= VERSION => {}
+            found => return Err(TableError::Version { found }),
         }
         match registers.read(REG_SIZES) {
             SIZES => {}
             found => return Err(TableError::Sizes { found, wanted: SIZES }),
         }
         let mut accesses = 0;
-        for direction in [Direction::Outbound, Direction::Inbound] {
-            let mut access = Writer { registers, direction, accesses: &mut accesses };
-            for table in [Table::Policies, Table::Sas] {
-                access.run(table, 0, 0)?;
-            }
-        }
+        wait_until_empty(registers, &mut accesses)?;
         Ok(Tables { halves: [Half::new(), Half::new()], accesses })
     }
 
@@ -464,6 +376,49 @@ impl Tables {
         Writer { registers, direction, accesses: &mut self.accesses }.sa_use(index)
     }
 
+    /// Puts everything in again, in the same places, after the gateway was reset: SAs first, each with what it had done
+    /// by then, policies behind them. Until it returns no packet is let through in clear: buckets of policies are
+    /// written last.
+    ///
+    /// # Errors
+    /// [`TableError::Missing`] for an SA of which `used` knows nothing: it must not begin anew.
+    /// [`TableError::Stuck`].
+    pub fn restore(
+        &mut self,
+        registers: &mut (impl Registers + ?Sized),
+        used: &BTreeMap<(Direction, SaIndex), SaUse>,
+    ) -> Result<(), TableError> {
+        wait_until_empty(registers, &mut self.accesses)?;
+        for direction in [Direction::Outbound, Direction::Inbound] {
+            let half = &self.halves[direction as usize];
+            let mut write = Writer { registers, direction, accesses: &mut self.accesses };
+            for (index, sa) in half.sas.iter() {
+                let missing = TableError::Missing { what: "state of SA", index };
+                let used = used.get(&(direction, SaIndex(index))).ok_or(missing)?;
+                let next = half.sa_chains.next(bucket(&sa.hashed()), index);
+                write.record(Table::SaStates, index.into(), &state_record(used))?;
+                write.record(Table::Sas, index.into(), &sa.record(true, next)?)?;
+            }
+            for place in half.sa_chains.buckets() {
+                write.bucket(Table::SaBuckets, place, half.sa_chains.first(place))?;
+            }
+            for (place, shape) in half.shapes.iter().enumerate() {
+                if let Some((shape, _)) = shape {
+                    write.record(Table::Shapes, place, &shape.record(true))?;
+                }
+            }
+            for (index, placed) in half.policies.iter() {
+                let next = half.policy_chains.next(placed.bucket, index);
+                let record = placed.policy.record(true, placed.shape, next);
+                write.record(Table::Policies, index.into(), &record)?;
+            }
+            for place in half.policy_chains.buckets() {
+                write.bucket(Table::PolicyBuckets, place, half.policy_chains.first(place))?;
+            }
+        }
+        Ok(())
+    }
+
     /// The SAs of one direction.
     pub fn sas(&self, direction: Direction) -> impl Iterator<Item = (SaIndex, &Sa)> {
         self.halves[direction as usize].sas.iter().map(|(index, sa)| (SaIndex(index), sa))
@@ -476,113 +431,17 @@ impl Tables {
     }
 }
 
-/// An SA's state (`sa_state_t`) before its first packet here.
-fn state_record(used: &SaUse) -> Record {
-    let mut record = Record::new();
-    record.put(64, used.number).put(REPLAY_WINDOW - 64, (used.window >> 64) as u64);
-    record.put(64, used.window as u64);
-    record.put(48, used.bytes).put(48, used.packets).flag(false).flag(false);
-    record
-}
-
-/// Length of that record in bits.
-const STATE_BITS: u32 = 64 + REPLAY_WINDOW + 2 * 48 + 2;
-
-/// Reads of the status register before an access is given up: a hundred times what it takes.
-const PATIENCE: usize = 10_000;
-
-/// Table accesses of one direction.
-struct Writer<'r, R: ?Sized> {
-    registers: &'r mut R,
-    direction: Direction,
-    accesses: &'r mut u64,
-}
-
-impl<R: Registers + ?Sized> Writer<'_, R> {
-    fn write_register(&mut self, address: u16, value: u32) {
-        *self.accesses += 1;
-        self.registers.write(address, value);
-    }
-
-    fn read_register(&mut self, address: u16) -> u32 {
-        *self.accesses += 1;
-        self.registers.read(address)
-    }
-
-    /// Lets so many accesses go by.
-    fn wait(&mut self, accesses: u64) {
-        for _ in 0..accesses {
-            self.read_register(REG_STATUS);
-        }
-    }
-
-    fn record(&mut self, table: Table, index: usize, record: &Record) -> Result<(), TableError> {
-        for (place, word) in record.words().enumerate() {
-            self.write_register(REG_RECORD + 4 * place as u16, word);
-        }
-        self.run(table, index, COMMAND_WRITE)
-    }
-
-    /// Lets a bucket lead to an entry. Both kinds of buckets have entries of one width.
-    fn bucket(
-        &mut self,
-        table: Table,
-        bucket: usize,
-        first: Option<u16>,
-    ) -> Result<(), TableError> {
-        const { assert!(SA_BITS == POLICY_BITS) };
-        let mut record = Record::new();
-        record.flag(first.is_some()).put(SA_BITS, first.unwrap_or(0).into());
-        self.record(table, bucket, &record)
-    }
-
-    fn run(&mut self, table: Table, index: usize, command: u32) -> Result<(), TableError> {
-        let apart = match self.direction {
-            Direction::Outbound => 0,
-            Direction::Inbound => TABLES_INBOUND,
-        };
-        self.write_register(REG_INDEX, index as u32);
-        self.write_register(REG_COMMAND, (table as u32 + apart) | command);
-        for _ in 0..PATIENCE {
-            if self.read_register(REG_STATUS) & STATUS_BUSY == 0 {
-                return Ok(());
-            }
-        }
-        Err(TableError::Stuck)
-    }
-
-    /// Reads an SA's state.
-    fn sa_use(&mut self, index: u16) -> Result<SaUse, TableError> {
-        self.run(Table::SaStates, index.into(), 0)?;
-        let words: [u32; STATE_BITS.div_ceil(32) as usize] =
-            core::array::from_fn(|word| self.read_register(REG_RECORD + 4 * word as u16));
-        // sa_state_t from its lowest bit: two flags, packets, bytes, window, number.
-        let mut bit = 2;
-        let mut take = |width: u32| {
-            let value = (bit..bit + width).zip(0..).fold(0, |sum, (bit, place)| {
-                let word = words[(bit / 32) as usize];
-                sum | u128::from(word >> (bit % 32) & 1) << place
-            });
-            bit += width;
-            value
-        };
-        let (packets, bytes) = (take(48) as u64, take(48) as u64);
-        let window = take(REPLAY_WINDOW);
-        Ok(SaUse { number: take(64) as u64, window, bytes, packets })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use core::net::IpAddr;
-    use std::collections::BTreeMap;
-
     use crypto::Keys;
     use esp::Mode;
     use proptest::prelude::*;
 
     use super::*;
-    use crate::registers::BUCKET_BITS;
+    use crate::registers::{
+        BUCKET_BITS, REG_COMMAND, REG_INDEX, REG_RECORD, REG_STATUS, STATUS_BUSY, STATUS_LOCKED,
+    };
     use crate::sa::{Auth, Cipher, Limits};
     use crate::selector::Selector;
 
@@ -597,6 +456,7 @@ mod tests {
         fn read(&mut self, address: u16) -> u32 {
             match address {
                 REG_MAGIC => MAGIC,
+                REG_VERSION => VERSION,
                 REG_SIZES => SIZES,
                 REG_STATUS => 0,
                 _ => self.registers.get(&address).copied().unwrap_or(0),
@@ -732,33 +592,45 @@ mod tests {
 
     #[test]
     fn something_else_is_told_from_a_gateway() {
-        struct Other(u32);
+        struct Other(u32, u32);
         impl Registers for Other {
             fn read(&mut self, address: u16) -> u32 {
-                if address == REG_MAGIC { self.0 } else { 0x0101_0101 }
+                match address {
+                    REG_MAGIC => self.0,
+                    REG_VERSION => self.1,
+                    _ => 0x0101_0101,
+                }
             }
             fn write(&mut self, _: u16, _: u32) {}
         }
-        assert_eq!(Tables::new(&mut Other(5)).unwrap_err(), TableError::NotAGateway(5));
-        let error = Tables::new(&mut Other(MAGIC)).unwrap_err();
+        let not_one = Tables::new(&mut Other(5, VERSION)).unwrap_err();
+        assert_eq!(not_one, TableError::NotAGateway(5));
+        // Without the interlock, and of another make.
+        for found in [0x0001_0000, 0x0002_0003] {
+            let error = Tables::new(&mut Other(MAGIC, found)).unwrap_err();
+            assert_eq!(error, TableError::Version { found });
+        }
+        let error = Tables::new(&mut Other(MAGIC, VERSION + 5)).unwrap_err();
         assert!(matches!(error, TableError::Sizes { found: 0x0101_0101, .. }));
     }
 
     #[test]
     fn a_gateway_that_does_not_answer_is_given_up() {
-        struct Busy(bool);
+        struct Busy(u32);
         impl Registers for Busy {
             fn read(&mut self, address: u16) -> u32 {
                 match address {
-                    REG_STATUS if self.0 => STATUS_BUSY,
+                    REG_STATUS => self.0,
                     _ => Memory::default().read(address),
                 }
             }
             fn write(&mut self, _: u16, _: u32) {}
         }
-        assert_eq!(Tables::new(&mut Busy(true)).unwrap_err(), TableError::Stuck);
-        let mut tables = Tables::new(&mut Busy(false)).unwrap();
-        let added = tables.add_sa(&mut Busy(true), Direction::Outbound, sa(1), 0);
+        for status in [STATUS_BUSY, STATUS_LOCKED] {
+            assert_eq!(Tables::new(&mut Busy(status)).unwrap_err(), TableError::Stuck);
+        }
+        let mut tables = Tables::new(&mut Busy(0)).unwrap();
+        let added = tables.add_sa(&mut Busy(STATUS_BUSY), Direction::Outbound, sa(1), 0);
         assert_eq!(added.unwrap_err(), TableError::Stuck);
     }
 
@@ -781,15 +653,38 @@ mod tests {
         assert_eq!(reads, [1, 3, 9, 11], "policies and SAs of both directions");
     }
 
+    /// What a reset has emptied is written again in the same places, and by the same chains.
     #[test]
-    fn a_new_state_has_seen_its_number_only() {
-        let words: Vec<u32> = state_record(&SaUse::at(5)).words().collect();
-        let bits = 64 + REPLAY_WINDOW as usize + 96 + 2;
-        assert_eq!(words.len(), bits.div_ceil(32));
-        assert_eq!(
-            words[(2 + 96) / 32] >> ((2 + 96) % 32) & 1,
-            1,
-            "seen[0] is the lowest of the window"
-        );
+    fn a_restored_gateway_has_what_it_had() {
+        let mut memory = Memory::default();
+        let mut tables = Tables::new(&mut memory).unwrap();
+        let side = Direction::Inbound;
+        let mut used = BTreeMap::new();
+        for n in 0..40_u8 {
+            let sa = tables.add_sa(&mut memory, side, sa(n.into()), n.into()).unwrap();
+            used.insert((side, sa), SaUse::at(n.into()));
+            let policy = policy(n, Action::Require(n.into()));
+            let policy = tables.add_policy(&mut memory, side, policy).unwrap();
+            if n % 3 == 0 {
+                tables.remove_policy(&mut memory, side, policy).unwrap();
+                tables.remove_sa(&mut memory, side, sa).unwrap();
+                used.remove(&(side, sa));
+            }
+        }
+        let mut emptied = Memory::default();
+        tables.restore(&mut emptied, &used).unwrap();
+        for place in 0..1 << BUCKET_BITS {
+            for (buckets, entries, valid) in [(8, 9, POLICY_VALID), (13, 11, SA_VALID)] {
+                let chain = memory.chain(buckets, entries, place, valid);
+                assert_eq!(emptied.chain(buckets, entries, place, valid), chain);
+                for entry in chain {
+                    let all = |memory: &Memory| memory.bits(entries, entry.into(), 11, 64);
+                    assert_eq!(all(&emptied), all(&memory));
+                }
+            }
+        }
+        used.pop_first();
+        let error = tables.restore(&mut Memory::default(), &used).unwrap_err();
+        assert!(matches!(error, TableError::Missing { .. }), "an SA must not begin anew");
     }
 }

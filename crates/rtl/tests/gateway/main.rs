@@ -10,6 +10,7 @@ mod cosim;
 mod coverage;
 mod offloaded;
 mod packets;
+mod resets;
 mod software;
 mod world;
 
