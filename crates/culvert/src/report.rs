@@ -232,8 +232,11 @@ pub struct Policy {
     pub protocol: String,
     /// The interface that its packets' routes lead to, if it names one.
     pub dev: Option<String>,
-    /// Lower comes first.
+    /// Lower comes first, among those of devices and among those of software.
     pub priority: u32,
+    /// The offload device that has it, and so comes before all of software's.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device: Option<String>,
     /// `protect`, `bypass`, `block`; `block (unsupported)` for what culvert cannot carry out and so
     /// blocks, `none (no tunnel)` where no tunnel interface has its `if_id`, `leave` where the kernel carries it out.
     pub action: String,
@@ -259,12 +262,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The action for people: with a word where it cannot be carried out for want of an SA.
+    /// The action for people: with a word where it cannot be carried out for want of an SA, and with the device that
+    /// carries it out.
     pub fn action_text(&self) -> String {
-        match self.has_sas {
-            Some(false) => format!("{} (no SA)", self.action),
-            _ => self.action.clone(),
-        }
+        let device = self.device.as_deref().map(|device| format!(" by {device}"));
+        let no_sa = if self.has_sas == Some(false) { " (no SA)" } else { "" };
+        format!("{}{}{no_sa}", self.action, device.unwrap_or_default())
     }
 }
 

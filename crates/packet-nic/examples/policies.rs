@@ -58,7 +58,8 @@ fn headers(dst: IpAddr) -> Headers {
     }
 }
 
-const LOOK_UPS: u32 = 1_000_000;
+const LOOK_UPS: u32 = 100_000;
+const ROUNDS: usize = 10;
 
 fn main() {
     println!("policies   put, ns   look-up at random, ns");
@@ -70,14 +71,19 @@ fn main() {
             policies.add(PolicyHandle(number as u32), config);
         }
         let put_ns = begin.elapsed().as_nanos() / u128::from(count);
-        let begin = Instant::now();
-        let mut number = 1_u32;
-        for _ in 0..LOOK_UPS {
-            number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            let found = policies.find(Direction::Out, &headers(net((number >> 8) % count)));
-            assert!(black_box(found).is_some());
-        }
-        let look_up_ns = begin.elapsed().as_nanos() / u128::from(LOOK_UPS);
+        // Of several rounds the one that was disturbed least.
+        let look_up_ns = (0..ROUNDS).map(|_| look_up_ns(&policies, count)).min().unwrap_or(0);
         println!("{count:8} {put_ns:9} {look_up_ns:23}");
     }
+}
+
+fn look_up_ns(policies: &Policies, count: u32) -> u128 {
+    let begin = Instant::now();
+    let mut number = 1_u32;
+    for _ in 0..LOOK_UPS {
+        number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let found = policies.find(Direction::Out, &headers(net((number >> 8) % count)));
+        assert!(black_box(found).is_some());
+    }
+    begin.elapsed().as_nanos() / u128::from(LOOK_UPS)
 }

@@ -261,7 +261,7 @@ fn exchange(queue: &mut dyn Queue<Vec<u8>>, work: Work, packet: &[u8]) -> (Vec<u
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Everything that comes out, and every event, count and number, is as the plain model has it.
     #[test]

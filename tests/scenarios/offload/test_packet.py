@@ -125,6 +125,8 @@ def test_the_device_does_all_of_it(network):
     shown = offload.shown()
     assert sorted(flags for _, flags in shown["sas"]) == [4, 6]
     assert [flags for _, flags in shown["policies"]] == [4, 4]
+    by = [(p["direction"], p.get("device")) for p in daemon.json("policy")]
+    assert by == [("in", "nic0"), ("out", "nic0"), ("out", None), ("fwd", None)], by
     why = daemon.json("why", "--from", t.CLIENT4, "--to", t.SERVER4)
     assert why["fate"] == "offloaded", why
     # The path to the peer comes first.

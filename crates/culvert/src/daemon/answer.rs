@@ -204,13 +204,19 @@ impl Daemon {
 
     fn policies(&self) -> Vec<report::Policy> {
         let mut entries: Vec<_> = self.source.databases().policies().collect();
-        entries.sort_by_key(|p| (p.config.direction, p.config.priority, p.config.index));
+        // As they are asked.
+        entries.sort_by_key(|p| {
+            let config = &p.config;
+            (config.direction, config.flags.device.is_none(), config.priority, config.index)
+        });
+        let devices = self.devices.borrow();
         let name = |ifindex| self.name_of(ifindex);
         let has_tunnel = |if_id| self.carries_if_id(if_id);
         entries
             .into_iter()
             .map(|p| report::Policy {
                 why: self.source.why_left(p.config.index),
+                device: p.config.flags.device.and_then(|number| devices.packet.name(number)),
                 ..policy_row(p, name, has_tunnel, self.has_sas(&p.config))
             })
             .collect()
@@ -513,6 +519,7 @@ fn policy_row(
         protocol: selected_protocol(s.protocol),
         dev: (s.ifindex != 0).then(|| name(s.ifindex)),
         priority: config.priority,
+        device: None,
         action: match (config.action, config.templates.is_empty()) {
             _ if policy.is_unsupported() => "block (unsupported)".into(),
             _ if config.if_id != 0 && !has_tunnel(config.if_id) => "none (no tunnel)".into(),

@@ -78,9 +78,9 @@ fn hidden(policies: &[Policy], is_beside_kernel: bool) -> Vec<Finding> {
         let keys =
             wider.map(|(s, d)| (one.kind, [Prefix::of(src.addr, *s), Prefix::of(dst.addr, *d)]));
         let all = keys.filter_map(|key| by_ends.get(&key)).flatten();
-        all.filter(|other| other.policy.priority < one.policy.priority && other.covers(one))
+        all.filter(|other| rank(other.policy) < rank(one.policy) && other.covers(one))
             .map(|other| other.policy)
-            .min_by_key(|other| (other.priority, other.index))
+            .min_by_key(|other| (rank(other), other.index))
     };
     let found = parsed.iter().filter_map(|one| {
         let before = first(one)?;
@@ -89,6 +89,11 @@ fn hidden(policies: &[Policy], is_beside_kernel: bool) -> Vec<Finding> {
         (!is_block).then(|| finding(before, one.policy))
     });
     found.collect()
+}
+
+/// A policy's place: those of devices come first.
+fn rank(policy: &Policy) -> (bool, u32) {
+    (policy.device.is_none(), policy.priority)
 }
 
 fn finding(before: &Policy, policy: &Policy) -> Finding {
@@ -229,6 +234,8 @@ mod tests {
         }
         // As strongSwan has them: what is for less comes first.
         assert!(said(narrow(), Policy { priority: 300, ..wide() }).is_empty());
+        // One of a device comes first all the same.
+        assert!(said(Policy { device: Some("nic0".into()), ..narrow() }, wide()).is_empty());
     }
 
     #[test]

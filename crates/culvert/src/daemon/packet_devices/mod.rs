@@ -176,6 +176,11 @@ impl PacketDevices {
         self.attached.iter().map(row).collect()
     }
 
+    /// The name of the device of this number.
+    pub fn name(&self, number: u8) -> Option<String> {
+        self.attached.get(usize::from(number)).map(|attached| attached.name.to_string())
+    }
+
     /// The devices' ports.
     pub fn ports(&self) -> impl Iterator<Item = &str> {
         self.attached.iter().map(|attached| attached.port.as_str())
