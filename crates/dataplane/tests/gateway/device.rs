@@ -163,6 +163,36 @@ fn the_device_protects_both_ways_and_flows_have_plans() {
 }
 
 #[test]
+fn the_device_protects_between_hosts_and_with_extended_numbers() {
+    for (mode, esn) in [(Mode::Transport, false), (Mode::Transport, true), (Mode::Tunnel, true)] {
+        let spec = Spec { mode, esn, ..Spec::default() };
+        let mut a = Offloading::new(Side::A, &spec);
+        let mut b = Gateway::new(Side::B);
+        b.protect(&spec);
+        if mode == Mode::Tunnel {
+            exchange(&mut a.gateway, &mut b, 5);
+            continue;
+        }
+        let packet = |from: Side, n: u8| {
+            Ip::new(from.wan(false), from.other().wan(false)).udp(1000, 2000, &[n; 50])
+        };
+        for n in 0..5 {
+            a.gateway.put_linux(&packet(Side::A, n));
+            a.gateway.run();
+            a.gateway.wan_out().iter().for_each(|packet| b.put_wan(packet));
+            b.put_linux(&packet(Side::B, n));
+            b.run();
+            assert_eq!(b.linux_out(), [packet(Side::A, n)], "{:?}", b.drops());
+            b.wan_out().iter().for_each(|packet| a.gateway.put_wan(packet));
+            a.gateway.run();
+            assert_eq!(a.gateway.linux_out(), [packet(Side::B, n)], "{:?}", a.gateway.drops());
+        }
+        let counters = a.device().counters();
+        assert_eq!((counters.sealed, counters.opened), (5, 5));
+    }
+}
+
+#[test]
 fn a_device_that_does_not_say_which_sa_opened_a_packet_is_believed_by_its_policy() {
     /// As a device of which only the packets come back.
     struct Silent(Box<dyn Queue<DevicePacket>>);
