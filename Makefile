@@ -17,6 +17,8 @@ CARGO  ?= cargo
 PYTHON ?= /usr/bin/python3
 BINARY  = target/release/culvert
 PRELOAD = target/release/libculvert_preload.so
+# With the simulated gateway built in.
+RTL     = target/rtl/culvert
 # What the operator adds to the IKE daemon's AppArmor profile; never put in place by us.
 APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
@@ -26,7 +28,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    dpdk-suite interop charon6 package-test web-test cryptodev-test $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite interop charon6 package-test web-test cryptodev-test $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -45,8 +47,23 @@ build: setup ## release build of the daemon and the preload library
 deb: build ## a package of it for Debian, in build/deb
 	@scripts/deb
 
-demo: build ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up
+demo: $(if $(filter rtl,$(DEVICE)),build-rtl,build) ## four hosts, two gateways, one tunnel, all figures; KEEP=1 leaves it up; DEVICE=rtl
+ifeq ($(DEVICE),rtl)
+	@scripts/fetch-charon6
+	@CULVERT='$(CURDIR)/$(RTL)' $(PYTHON) demo/rtl.py $(if $(filter 1 yes true,$(KEEP)),--keep)
+else
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep)
+endif
+
+build-rtl: build ## the same with the gateway in hardware, simulated, as a device: target/rtl/culvert
+	@$(MAKE) -C hdl tools
+	CULVERT_COSIM=quick $(CARGO) build --locked --release -p culvert --features rtl
+	@install -D -m 0755 -t $(dir $(RTL)) $(BINARY) $(PRELOAD)
+	@$(CARGO) build --locked --release -p culvert
+
+rtl-scenario: $(if $(CULVERT),,build-rtl) ## a tunnel's packets through the simulated gateway in hardware
+	@scripts/fetch-charon6
+	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(RTL))' CULVERT_REQUIRE=1 $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/offload-rtl
 
 test: ## every kind of check and test, with samples of the longest; CULVERT_BUDGET=off: however slow
 	@.ci/run

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use offload::{
     Buffer, Capabilities, Device, DeviceCounters, Event, Failure, HandleError, Invalid, Live,
@@ -18,6 +18,7 @@ use crate::registers::{self, Counters, Drop, EventKind, POLICY_BITS, SA_BITS};
 use crate::sa::{Limits, Sa, SaIndex};
 use crate::selector::{Action, Policy, Selector};
 use crate::serial::{SerialQueue, Shared};
+use crate::simulation::Simulation;
 use crate::tables::Tables;
 
 /// The gateway with its tables.
@@ -112,7 +113,11 @@ impl GatewayDevice {
     /// Takes what the gateway tells. Before a place gets another SA, so that events stay with theirs.
     fn take_events(&mut self) {
         loop {
-            let Some(event) = registers::Event::take(&mut *lock(&self.gateway)) else { return };
+            let Some(event) =
+                registers::Event::take(&mut *hold(&self.gateway, self.shared.as_deref()))
+            else {
+                return;
+            };
             let direction = if event.inbound { Direction::Inbound } else { Direction::Outbound };
             let of = |placed: &Placed| (placed.direction, placed.index.0) == (direction, event.sa);
             let found = self.sas.iter().find(|(_, placed)| of(placed));
@@ -131,7 +136,11 @@ impl GatewayDevice {
 
     fn is_low(&mut self, placed: Placed) -> bool {
         let Some(low) = placed.low else { return false };
-        let used = self.tables.sa_use(&mut *lock(&self.gateway), placed.direction, placed.index);
+        let used = self.tables.sa_use(
+            &mut *hold(&self.gateway, self.shared.as_deref()),
+            placed.direction,
+            placed.index,
+        );
         used.is_ok_and(|used| used.number >= low)
     }
 
@@ -225,7 +234,7 @@ impl<B: Buffer> Device<B> for GatewayDevice {
         self.take_events();
         let index = self
             .tables
-            .add_used_sa(&mut *lock(&self.gateway), direction, entry, &used)
+            .add_used_sa(&mut *hold(&self.gateway, self.shared.as_deref()), direction, entry, &used)
             .map_err(table_error)?;
         let handle = SaHandle(self.handle());
         self.sas.insert(handle, Placed { direction, index, low });
@@ -239,7 +248,11 @@ impl<B: Buffer> Device<B> for GatewayDevice {
         let placed = *self.sas.get(&sa).ok_or(HandleError::Unknown)?;
         let used = self
             .tables
-            .remove_sa(&mut *lock(&self.gateway), placed.direction, placed.index)
+            .remove_sa(
+                &mut *hold(&self.gateway, self.shared.as_deref()),
+                placed.direction,
+                placed.index,
+            )
             .map_err(|error| self.handle_error(&error))?;
         self.take_events();
         self.sas.remove(&sa);
@@ -253,7 +266,11 @@ impl<B: Buffer> Device<B> for GatewayDevice {
         let placed = *self.sas.get(&sa).ok_or(HandleError::Unknown)?;
         let used = self
             .tables
-            .sa_use(&mut *lock(&self.gateway), placed.direction, placed.index)
+            .sa_use(
+                &mut *hold(&self.gateway, self.shared.as_deref()),
+                placed.direction,
+                placed.index,
+            )
             .map_err(|error| self.handle_error(&error))?;
         Ok(live(&used))
     }
@@ -265,7 +282,11 @@ impl<B: Buffer> Device<B> for GatewayDevice {
         let rank =
             ranks.take(priority).ok_or(PutError::Full { what: "priorities", most: 1 << 16 })?;
         let entry = Policy { priority: rank, ..entry };
-        let added = self.tables.add_policy(&mut *lock(&self.gateway), direction, entry);
+        let added = self.tables.add_policy(
+            &mut *hold(&self.gateway, self.shared.as_deref()),
+            direction,
+            entry,
+        );
         let index = added.map_err(|error| {
             self.ranks[direction as usize].give_back(priority);
             table_error(error)
@@ -283,7 +304,7 @@ impl<B: Buffer> Device<B> for GatewayDevice {
             return Err(HandleError::Unknown);
         }
         self.tables
-            .change_sa(&mut *lock(&self.gateway), index, sa)
+            .change_sa(&mut *hold(&self.gateway, self.shared.as_deref()), index, sa)
             .map_err(|error| self.handle_error(&error))
     }
 
@@ -291,7 +312,7 @@ impl<B: Buffer> Device<B> for GatewayDevice {
         let PlacedPolicy { direction, index, priority } =
             *self.policies.get(&policy).ok_or(HandleError::Unknown)?;
         self.tables
-            .remove_policy(&mut *lock(&self.gateway), direction, index)
+            .remove_policy(&mut *hold(&self.gateway, self.shared.as_deref()), direction, index)
             .map_err(|error| self.handle_error(&error))?;
         self.ranks[direction as usize].give_back(priority);
         self.policies.remove(&policy);
@@ -314,7 +335,10 @@ impl<B: Buffer> Device<B> for GatewayDevice {
     }
 
     fn check(&mut self) -> Result<(), Failure> {
-        match crate::Registers::read(&mut *lock(&self.gateway), registers::REG_MAGIC) {
+        match crate::Registers::read(
+            &mut *hold(&self.gateway, self.shared.as_deref()),
+            registers::REG_MAGIC,
+        ) {
             registers::MAGIC => Ok(()),
             _ => Err(Failure::Gone),
         }
@@ -335,7 +359,7 @@ impl<B: Buffer> Device<B> for GatewayDevice {
     }
 
     fn counters(&self) -> DeviceCounters {
-        let mut gateway = lock(&self.gateway);
+        let mut gateway = hold(&self.gateway, self.shared.as_deref());
         sum(self.before_reset, &mut gateway)
     }
 
@@ -343,7 +367,7 @@ impl<B: Buffer> Device<B> for GatewayDevice {
     /// wait meanwhile, as the lock stands for the hardware.
     fn reset(&mut self) -> Result<(), Failure> {
         self.take_events();
-        let mut gateway = lock(&self.gateway);
+        let mut gateway = hold(&self.gateway, self.shared.as_deref());
         let mut used = BTreeMap::<_, SaUse>::new();
         for placed in self.sas.values() {
             let (direction, index) = (placed.direction, placed.index);
@@ -360,8 +384,16 @@ impl<B: Buffer> Device<B> for GatewayDevice {
     }
 }
 
+/// The gateway for control, ahead of workers that want it too.
+fn hold<'g>(gateway: &'g SharedSimulation, shared: Option<&Shared>) -> MutexGuard<'g, Simulation> {
+    match shared {
+        Some(shared) => shared.ahead(|| lock(gateway)),
+        None => lock(gateway),
+    }
+}
+
 /// What the gateway has counted, on top of what was counted before.
-fn sum(before: DeviceCounters, gateway: &mut crate::Simulation) -> DeviceCounters {
+fn sum(before: DeviceCounters, gateway: &mut Simulation) -> DeviceCounters {
     let (outbound, inbound) = (Counters::read(gateway, false), Counters::read(gateway, true));
     let wrong_icv = inbound.dropped(Drop::Integrity);
     DeviceCounters {

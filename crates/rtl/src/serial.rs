@@ -8,6 +8,7 @@
 //! of a burst back with the next poll.
 
 use core::net::IpAddr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -22,7 +23,11 @@ use crate::simulation::{Side, Simulation};
 
 /// What the device and its queues know together. Locked behind the gateway, where both are.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<Known>);
+pub(crate) struct Shared {
+    known: Mutex<Known>,
+    /// How often control waits for the gateway: a worker that has it packet after packet would leave it none.
+    waiting: AtomicUsize,
+}
 
 #[derive(Default)]
 struct Known {
@@ -34,7 +39,15 @@ struct Known {
 
 impl Shared {
     fn known<T>(&self, with: impl FnOnce(&mut Known) -> T) -> T {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Takes the gateway for control: no worker takes it meanwhile.
+    pub(crate) fn ahead<T>(&self, take: impl FnOnce() -> T) -> T {
+        self.waiting.fetch_add(1, Relaxed);
+        let taken = take();
+        self.waiting.fetch_sub(1, Relaxed);
+        taken
     }
 
     /// An inbound SA is in the gateway.
@@ -96,6 +109,9 @@ impl<B: Buffer> SerialQueue<B> {
         let (from, to) = (sides[usize::from(is_inbound)], sides[usize::from(!is_inbound)]);
         let sa = if is_inbound { self.shared.sa_of(buffer.packet()) } else { None };
         // For this packet alone: control comes in between two of them.
+        while self.shared.waiting.load(Relaxed) > 0 {
+            std::thread::yield_now();
+        }
         let mut gateway = lock(&self.gateway);
         let out = gateway.traffic(to).packets_out;
         gateway.push(from, buffer.packet());

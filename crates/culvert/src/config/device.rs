@@ -45,6 +45,11 @@ impl DeviceConfig {
             ("args", !self.args.is_empty()),
             ("eal", !self.eal.is_empty()),
         ];
+        if self.kind == DeviceKind::RtlSimulation && !self.kind.is_built_in() {
+            let allowed =
+                "a kind that this build has: rtl-simulation needs one with the Cargo feature rtl";
+            return Some(("kind", self.kind.name().into(), allowed));
+        }
         if self.kind != DeviceKind::Cryptodev {
             let (key, _) = told.into_iter().find(|(_, is_told)| *is_told)?;
             return Some((key, self.kind.name().into(), "only of devices whose kind is cryptodev"));
@@ -107,6 +112,8 @@ pub enum DeviceKind {
     Cryptodev,
     /// The model of a NIC that does all of IPsec for the packets of its SAs and policies, to try packet offload with.
     PacketNicModel,
+    /// The gateway in hardware, simulated clock cycle by clock cycle: it does all of IPsec, slowly; where this build has it.
+    RtlSimulation,
 }
 
 impl DeviceKind {
@@ -116,6 +123,7 @@ impl DeviceKind {
             DeviceKind::NicModel => "nic-model",
             DeviceKind::PacketNicModel => "packet-nic-model",
             DeviceKind::Cryptodev => "cryptodev",
+            DeviceKind::RtlSimulation => "rtl-simulation",
         }
     }
 
@@ -124,6 +132,7 @@ impl DeviceKind {
         match self {
             DeviceKind::NicModel | DeviceKind::PacketNicModel => true,
             DeviceKind::Cryptodev => cfg!(feature = "cryptodev"),
+            DeviceKind::RtlSimulation => cfg!(feature = "rtl"),
         }
     }
 }

@@ -561,6 +561,11 @@ mod tests {
                 "[device.x]\nkind = \"cryptodev\"\nport = \"a\"\ndriver = \"crypto_openssl\"",
                 &["device.x.kind", "Cargo feature cryptodev"],
             ),
+            #[cfg(not(feature = "rtl"))]
+            (
+                "[device.x]\nkind = \"rtl-simulation\"\nport = \"a\"",
+                &["device.x.kind", "Cargo feature rtl"],
+            ),
             (
                 "[[port]]\ninterface = \"a\"\n[device.x]\nkind = \"nic-model\"\nport = \"a\"\ninterval_ms = 99",
                 &["device.x.interval_ms", "100 to 3600000"],

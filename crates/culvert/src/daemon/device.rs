@@ -65,7 +65,7 @@ impl Attached {
                 })
                 .map_err(|error| error.to_string()),
             // Among those for packet offload.
-            DeviceKind::PacketNicModel => return None,
+            DeviceKind::PacketNicModel | DeviceKind::RtlSimulation => return None,
             DeviceKind::Cryptodev => cryptodevs::open(name, config)
                 .map(|device| (device, None))
                 .map_err(|error| error.to_string()),

@@ -369,8 +369,10 @@ impl Devices {
     /// # Errors
     /// Why not, for people.
     pub fn reset(&mut self, name: &str) -> Result<(), String> {
-        if self.packet.has(name) {
-            return Err(format!("{name}: a reset would lose the sequence numbers of its SAs"));
+        if let Some(result) = self.packet.reset(name) {
+            result.map_err(|error| format!("{name}: {error}"))?;
+            info!(device = %name, "reset, and loaded again");
+            return Ok(());
         }
         let attached = self.named(name)?;
         attached.device.reset().map_err(|error| format!("{name}: {error}"))?;

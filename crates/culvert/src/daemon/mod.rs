@@ -36,6 +36,7 @@ mod ports;
 mod private;
 mod privileges;
 mod reload;
+mod rtl_simulation;
 mod shortfall;
 mod slots;
 mod sources;

@@ -23,6 +23,7 @@ use tracing::{error, warn};
 use xfrm::Refusal;
 use xfrm::codec::Offload;
 
+use super::rtl_simulation;
 use super::sources::errno;
 use crate::config::{DeviceConfig, DeviceKind};
 use crate::report;
@@ -168,6 +169,7 @@ impl PacketDevices {
                 opened: counters.opened,
                 wrong_icv: counters.wrong_icv,
                 refused: counters.refused,
+                resets: counters.resets,
                 has: "asked".into(),
                 state: "up".into(),
                 ..report::Device::default()
@@ -186,9 +188,10 @@ impl PacketDevices {
         self.attached.iter().map(|attached| attached.port.as_str())
     }
 
-    /// Whether there is a device of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.attached.iter().any(|attached| *attached.name == *name)
+    /// Resets the device of this name, if there is one; it keeps the numbers of its SAs, or refuses.
+    pub fn reset(&mut self, name: &str) -> Option<Result<(), Failure>> {
+        let attached = self.attached.iter_mut().find(|attached| *attached.name == *name)?;
+        Some(attached.device.reset())
     }
 
     /// Takes a policy out of a device.
@@ -232,6 +235,7 @@ impl Attached {
 fn make(name: &str, kind: DeviceKind) -> Option<PacketDevice> {
     match kind {
         DeviceKind::NicModel | DeviceKind::Cryptodev => None,
+        DeviceKind::RtlSimulation => rtl_simulation::make(name),
         DeviceKind::PacketNicModel => {
             match packet_nic::PacketNic::new(name, packet_nic::Sizes::default()) {
                 Ok(nic) => Some(Box::new(nic)),
