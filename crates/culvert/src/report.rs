@@ -96,6 +96,12 @@ pub struct Status {
     pub ports: usize,
     /// The guard's barriers in the kernel.
     pub guard_policies: usize,
+    /// What the guard blocks until policies are about it: `prefixes` of `[guard]`.
+    #[serde(default)]
+    pub guard_prefixes: Vec<String>,
+    /// What barriers have blocked, as [`Drops::kernel`].
+    #[serde(default)]
+    pub guard_blocked: BTreeMap<String, u64>,
     /// Resident memory of the daemon, in KiB.
     pub memory_kib: u64,
     /// Of which packet buffers, in KiB.
@@ -498,4 +504,8 @@ pub struct Outcomes {
 pub struct Drops {
     /// Count by reason; every reason is there.
     pub drops: BTreeMap<String, u64>,
+    /// Packets that policies in the kernel have blocked, by Linux's own statistic; empty where no guard stands, or
+    /// where Linux does not count.
+    #[serde(default)]
+    pub kernel: BTreeMap<String, u64>,
 }

@@ -87,7 +87,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use policy::{Direction, PolicyConfig, Prefix};
+use policy::{Direction, PolicyConfig, Prefix, Selector};
 use thiserror::Error;
 
 pub use barrier::{Barrier, Effect};
@@ -181,6 +181,23 @@ impl Guard {
     /// The installed barriers.
     pub fn standing(&self) -> impl ExactSizeIterator<Item = &Barrier> {
         self.standing.all()
+    }
+
+    /// The barrier that decides about packets of a direction that have no mark and that selectors match, as
+    /// `matches` says.
+    pub fn met(
+        &self,
+        direction: Direction,
+        matches: impl Fn(&Selector) -> bool,
+    ) -> Option<&Barrier> {
+        let number = direction_number(direction);
+        let of_direction = self.standing.all().filter(|b| b.direction() == number);
+        of_direction.filter(|b| b.mark().0 == 0 && matches(&b.selector())).min_by_key(|b| b.rank())
+    }
+
+    /// How many barriers are kernel policies, which Linux counts the packets of.
+    pub fn policies(&self) -> usize {
+        self.standing.policies()
     }
 
     /// Installs exactly the barriers of these policies, and of these prefixes, to and from which
@@ -451,7 +468,7 @@ fn direction_number(direction: Direction) -> u8 {
 mod tests {
     use super::*;
     use crate::testing::{in_namespace, run};
-    use policy::{Action, Mark, PolicyFlags, Selector, Template};
+    use policy::{Action, Mark, PolicyFlags, Template};
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();

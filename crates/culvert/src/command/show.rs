@@ -1,5 +1,7 @@
 //! The commands that show something of a running daemon.
 
+use std::collections::BTreeMap;
+
 use outcome::DropReason;
 use serde::de::DeserializeOwned;
 
@@ -42,7 +44,11 @@ fn status_text(s: Status, verbose: bool) -> String {
             ("seccomp", s.seccomp),
             ("taken up", format!("{} SAs and policies of the run before", s.restored)),
             ("clients", format!("{} netlink sockets", s.clients)),
-            ("guard", format!("{} barriers in the kernel", s.guard_policies)),
+            ("guard", {
+                let blocked = blocked_text(&s.guard_blocked);
+                let blocked = blocked.map_or_else(String::new, |text| format!("; it {text}"));
+                format!("{} barriers in the kernel{blocked}", s.guard_policies)
+            }),
             (
                 "memory",
                 format!(
@@ -133,7 +139,8 @@ pub fn sa(
 pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
     show(name, json, Request::Policy, |policies: Vec<Policy>| {
         if policies.is_empty() {
-            return "no policies; everything passes to Linux".into();
+            let status = ask(name, Request::Status);
+            return no_policies(&status.map(|s: Status| s.guard_prefixes).unwrap_or_default());
         }
         // Columns that most databases have nothing for.
         let has_dev = policies.iter().any(|p| p.dev.is_some());
@@ -165,6 +172,25 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
         }
         text
     })
+}
+
+/// What happens without policies.
+fn no_policies(guarded: &[String]) -> String {
+    match guarded {
+        [] => "no policies; everything passes to Linux".into(),
+        _ => format!(
+            "no policies; [guard] prefixes block {}; everything else passes to Linux",
+            guarded.join(", ")
+        ),
+    }
+}
+
+/// What the kernel's policies have blocked, in words; none if that is nothing.
+fn blocked_text(kernel: &BTreeMap<String, u64>) -> Option<String> {
+    let sum: u64 = kernel.values().sum();
+    let counts = kernel.iter().filter(|(_, count)| **count > 0);
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    (sum > 0).then(|| format!("has blocked {sum} packets ({})", counts.join(", ")))
 }
 
 /// Workers in one line: `2 (core 0, core 2 with crypto threads on 3, 4)`.
@@ -325,16 +351,46 @@ pub fn drops(name: &str, json: bool, all: bool) -> Result<String, ClientError> {
                 })
             })
             .collect();
-        if rows.is_empty() {
-            return "nothing was dropped".into();
-        }
-        table(&["REASON", ">PACKETS", "XFRM_STAT", "MEANING"], rows)
+        drops_text(rows, &d.kernel)
     })
+}
+
+/// Drops by reason, and below them what never came to culvert.
+fn drops_text(rows: Vec<Vec<String>>, kernel: &BTreeMap<String, u64>) -> String {
+    let text = match rows.is_empty() {
+        true => "nothing was dropped".into(),
+        false => table(&["REASON", ">PACKETS", "XFRM_STAT", "MEANING"], rows),
+    };
+    match blocked_text(kernel) {
+        Some(blocked) => format!("{text}
+
+the guard in the kernel {blocked}"),
+        None => text,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_guard_blocks_is_told() {
+        assert_eq!(no_policies(&[]), "no policies; everything passes to Linux");
+        assert_eq!(
+            no_policies(&["10.2.0.0/24".into(), "fd00:2::/64".into()]),
+            "no policies; [guard] prefixes block 10.2.0.0/24, fd00:2::/64; everything else passes to Linux"
+        );
+        let mut kernel: BTreeMap<String, u64> = [("XfrmInPolBlock".into(), 0)].into();
+        assert_eq!(drops_text(Vec::new(), &kernel), "nothing was dropped");
+        kernel.extend([("XfrmInPolBlock".into(), 3), ("XfrmOutPolBlock".into(), 4)]);
+        let text = drops_text(Vec::new(), &kernel);
+        let last = text.lines().last();
+        let said = "the guard in the kernel has blocked 7 packets (XfrmInPolBlock 3, XfrmOutPolBlock 4)";
+        assert_eq!(last, Some(said));
+        let status = Status { guard_policies: 3, guard_blocked: kernel, ..Status::default() };
+        let text = status_text(status, true);
+        assert!(text.contains("3 barriers in the kernel; it has blocked 7 packets ("), "{text}");
+    }
 
     #[test]
     fn a_status_is_short_unless_more_is_asked_for() {

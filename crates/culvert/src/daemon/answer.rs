@@ -16,7 +16,7 @@ use super::clock::wall_s;
 use super::control::Reply;
 use super::devices::device_of;
 use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
-use super::{Daemon, left, lifetimes, slots};
+use super::{Daemon, kernel_blocks, left, lifetimes, slots};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
 
@@ -137,6 +137,12 @@ impl Daemon {
             ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
             ports: troubles.len(),
             guard_policies: self.guard.standing().len(),
+            guard_prefixes: self
+                .guarded()
+                .iter()
+                .map(|p| format!("{}/{}", p.addr, p.len))
+                .collect(),
+            guard_blocked: self.kernel_blocked(),
             memory_kib: resident_kib(),
             buffers_kib: (self.umem.chunks() * self.umem.chunk_len() / 1024) as u64,
             buffers_pages: self.umem.pages().to_string(),
@@ -370,7 +376,15 @@ impl Daemon {
     fn drops(&self) -> Drops {
         let drops = DropReason::ALL.iter();
         let drops = drops.map(|reason| (reason.name().to_owned(), self.workers.dropped(*reason)));
-        Drops { drops: drops.collect() }
+        Drops { drops: drops.collect(), kernel: self.kernel_blocked() }
+    }
+
+    /// What the guard's policies in the kernel have blocked, as far as Linux tells.
+    fn kernel_blocked(&self) -> BTreeMap<String, u64> {
+        match self.guard.policies() {
+            0 => BTreeMap::new(),
+            _ => kernel_blocks::read(),
+        }
     }
 }
 

@@ -23,6 +23,7 @@ mod events;
 mod heartbeat;
 mod inner_mtus;
 mod install;
+mod kernel_blocks;
 mod left;
 mod lifetimes;
 mod limits;
@@ -552,10 +553,7 @@ impl Daemon {
             way_back: &self.way_back,
         };
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
-        let guarded = match self.is_guarded() {
-            true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
-            false => Vec::new(),
-        };
+        let guarded = self.guarded();
         let clamps_mss = self.config.path_mtu.clamp_mss;
         let topology = Topology { clamps_mss, guarded, ..topology };
         self.tables.topology.store(Arc::new(topology));
@@ -711,6 +709,14 @@ impl Daemon {
         self.config.guard.enabled && !self.source.is_beside_kernel()
     }
 
+    /// What the guard blocks until policies are about it.
+    fn guarded(&self) -> Vec<policy::Prefix> {
+        match self.is_guarded() {
+            true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
+            false => Vec::new(),
+        }
+    }
+
     fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
         let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
@@ -719,8 +725,7 @@ impl Daemon {
                 false => Ok(()),
             }
         } else if self.guard_anew {
-            let prefixes: Vec<policy::Prefix> =
-                self.config.guard.prefixes.iter().map(|p| p.0).collect();
+            let prefixes = self.guarded();
             self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
         } else {
             for (old, new) in steps {

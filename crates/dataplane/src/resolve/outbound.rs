@@ -2,7 +2,7 @@
 
 use esp::Mode;
 use outcome::DropReason;
-use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, SaBundle, SaHandle};
+use policy::{Direction, Ends, Marks, Outbound, PolicyEntry, Prefix, SaBundle, SaHandle};
 use wire::natt::{self, NattPayload};
 use wire::{Fragment, protocol};
 
@@ -48,7 +48,10 @@ impl<N: Notes> Question<'_, N> {
             answer @ (Policy::Clear | Policy::Unnamed) => {
                 match tunnel_ahead(self.view, self.h, origin) {
                     Some(tunnel) => self.through_tunnel(origin, tunnel),
-                    None if matches!(answer, Policy::Unnamed) && self.is_guarded(origin) => {
+                    None if matches!(answer, Policy::Unnamed)
+                        && let Some(prefix) = self.guarded(origin) =>
+                    {
+                        self.tell(|| Step::Guard(prefix));
                         Decision::Drop(DropReason::OutPolicyBlock)
                     }
                     None => self.clear(origin),
@@ -119,11 +122,12 @@ impl<N: Notes> Question<'_, N> {
         answer
     }
 
-    /// Whether it would leave in clear for a prefix that needs protection until policies say more (`[guard]`).
-    /// What goes back to Linux as it came the guard stops there.
-    fn is_guarded(&self, origin: Origin) -> bool {
+    /// The prefix that it would leave in clear for, though that needs protection until policies say more
+    /// (`[guard]`). What goes back to Linux as it came the guard stops there.
+    fn guarded(&self, origin: Origin) -> Option<Prefix> {
         let is_sent_here = !matches!(origin, Origin::Port { .. });
-        is_sent_here && self.view.topology.guarded.iter().any(|prefix| prefix.contains(self.h.dst))
+        let mut prefixes = self.view.topology.guarded.iter().filter(|_| is_sent_here);
+        prefixes.find(|prefix| prefix.contains(self.h.dst)).copied()
     }
 
     /// Notes whether the owner of a policy is to be asked for SAs of the worker's own, while these protect.

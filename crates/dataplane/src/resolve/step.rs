@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use outcome::DropReason;
-use policy::{Direction, Marks, Outbound, PolicyEntry, SaId};
+use policy::{Direction, Marks, Outbound, PolicyEntry, Prefix, SaId};
 use wire::Headers;
 
 /// An answer that a decision follows from.
@@ -27,6 +27,8 @@ pub enum Step {
         /// What follows.
         says: PolicySays,
     },
+    /// No policy is about it, and nothing leaves in clear for this prefix (`[guard]`).
+    Guard(Prefix),
     /// An SA that protects.
     Sa(SaId),
     /// Where the routes lead a destination: the packet's own, or the peer's.

@@ -279,7 +279,8 @@ pub mod tests {
                 packets,
                 ..Policy::default()
             };
-            let drops = Drops { drops: [("in-integrity".to_owned(), packets / 1000)].into() };
+            let drops = [("in-integrity".to_owned(), packets / 1000)].into();
+            let drops = Drops { drops, ..Drops::default() };
             let work = [("flow-hits".to_owned(), packets), ("flow-misses".to_owned(), 0)].into();
             let by_worker = vec![Stats { received: packets, work, ..Stats::default() }];
             Look {

@@ -3,13 +3,14 @@
 //! The packet is made here, and a worker [explains](dataplane::Command::Explain) it: by its own view, so what is
 //! told is what would be done. Nothing is sent, counted or remembered.
 
+mod guard;
 mod hint;
 mod packet;
 mod text;
 
 pub(super) use text::{packet, step, verdict};
 
-use dataplane::{Came, Explanation, Fate, Probe};
+use dataplane::{Came, Explanation, Fate, Probe, Step};
 use policy::{SaEntry, SaId};
 use wire::{Headers, protocol};
 
@@ -40,7 +41,7 @@ impl Daemon {
             steps.push(text::step("mark", format!("{mark:#x}")));
         }
         steps.extend(answers.iter().map(|step| self.step(step, &h)));
-        Ok(Why {
+        let answer = Why {
             packet: text::packet(&request.packet),
             came: how,
             fate: text::word(&fate).into(),
@@ -49,7 +50,14 @@ impl Daemon {
             hints: self.hints(&fate, &answers, &came),
             steps,
             worker,
-        })
+        };
+        // As it came, it meets the kernel's barriers.
+        let barred = match fate {
+            Fate::ToLinux { as_received: true } => self.barred(&h),
+            _ => None,
+        };
+        let is_guarded = answers.iter().any(|step| matches!(step, Step::Guard(_)));
+        Ok(if barred.is_some() || is_guarded { guard::stopped(answer, barred) } else { answer })
     }
 
     /// Asks worker 0, and then the one that it would hand the packet over to.

@@ -6,7 +6,7 @@ use dataplane::{Fate, PolicySays, Step, Way};
 use esp::Mode;
 use forward::IcmpCause;
 use outcome::DropReason;
-use policy::{Direction, Marks, PolicyConfig, SaId, SaState};
+use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
 use wire::{Headers, protocol};
 
 use crate::daemon::Daemon;
@@ -17,6 +17,16 @@ use crate::report::{WhyPacket, WhyStep};
 /// A step that names nothing.
 pub fn step(question: &str, answer: String) -> WhyStep {
     WhyStep { question: question.into(), answer, ..WhyStep::default() }
+}
+
+/// The step of a prefix that the guard blocks.
+pub fn guarded(Prefix { addr, len }: Prefix) -> WhyStep {
+    step(
+        "guard",
+        format!(
+            "{addr}/{len} of [guard] prefixes: blocked by the kernel until a policy is about it"
+        ),
+    )
 }
 
 /// A packet.
@@ -118,6 +128,7 @@ impl Daemon {
                 let answer = self.policy_answer((*direction, *marks), *index, *says, h);
                 WhyStep { policy: *index, ..self::step(question, answer) }
             }
+            Step::Guard(prefix) => guarded(*prefix),
             Step::Sa(id) => {
                 let spi = Some(spi_text(id.spi));
                 WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
@@ -157,6 +168,8 @@ impl Daemon {
         h: &Headers,
     ) -> String {
         let says = match says {
+            // The guard may have something to say.
+            PolicySays::Clear if index.is_none() => "no protection is asked for".into(),
             PolicySays::Clear => "it passes in clear".into(),
             PolicySays::Leave => "Linux carries it out (`culvert sa` says why)".into(),
             PolicySays::Block => "it is blocked".into(),

@@ -402,6 +402,8 @@ pub fn healthy_daemon() -> Running {
             ports_up: 2,
             ports: 2,
             guard_policies: 3,
+            guard_prefixes: Vec::new(),
+            guard_blocked: std::collections::BTreeMap::new(),
             memory_kib: 1024,
             buffers_kib: 512,
             buffers_pages: "small pages".into(),
