@@ -135,6 +135,7 @@ def test_the_guard_can_be_lifted_before(site):
     install(box, OLD)
     configure(net, box)
     box.run("systemctl", "stop", "strongswan", "culvert")
-    box.run("culvert", "guard", "clear")
+    # It is an error where charon went first, and nothing is left.
+    box.run("culvert", "guard", "clear", check=False)
     assert "stays blocked" not in box.run("dpkg", "--purge", "culvert").stderr
     wait_for("Linux alone", lambda: ping(net.client, t.LAN_B4, count=1)["sent"])

@@ -297,7 +297,11 @@ pub struct ExecArgs {
 /// The commands of `culvert guard`.
 #[derive(Debug, Subcommand)]
 pub enum GuardCommand {
-    /// Show the block policies that stand in the kernel.
+    /// Show the barriers that stand in the kernel.
+    ///
+    /// A barrier is a policy of the kernel's own XFRM, or for IPv6 a rule of nftables, that stands for a policy of
+    /// the IKE daemon or for a prefix of [guard]: packets that its selector matches are blocked, or passed, in the
+    /// order of their priorities, wherever culvert does not carry them itself.
     Show,
     /// Put up the guard for the prefixes that the configuration names, before the daemon starts.
     Apply(ConfigArg),

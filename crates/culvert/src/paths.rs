@@ -2,9 +2,12 @@
 
 use std::path::PathBuf;
 
+/// Where instances have their runtime directories, by name.
+pub const RUNTIME: &str = "/run/culvert";
+
 /// The runtime directory of an instance; root only.
 pub fn runtime_dir(name: &str) -> PathBuf {
-    PathBuf::from("/run/culvert").join(name)
+    PathBuf::from(RUNTIME).join(name)
 }
 
 /// The socket that serves XFRM netlink to programs started by `culvert exec`.

@@ -195,6 +195,18 @@ impl Guard {
         of_direction.filter(|b| b.mark().0 == 0 && matches(&b.selector())).min_by_key(|b| b.rank())
     }
 
+    /// How many of the listed barriers the kernel of this network namespace has: those of an instance in another
+    /// one are listed too.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn present(&mut self) -> Result<usize, GuardError> {
+        let listing = self.kernel.listing().map_err(GuardError::Socket)?;
+        let has_rules = self.netfilter.is_there();
+        let is_there = |b: &&Barrier| if b.is_netfilter() { has_rules } else { listing.has(b) };
+        Ok(self.standing.all().filter(is_there).count())
+    }
+
     /// How many barriers are kernel policies, which Linux counts the packets of.
     pub fn policies(&self) -> usize {
         self.standing.policies()

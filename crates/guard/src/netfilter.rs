@@ -83,6 +83,11 @@ impl Netfilter {
         self.is_known && has_table(&self.table).is_ok_and(|there| !there)
     }
 
+    /// Whether the kernel has a table of this instance; false where it does not say.
+    pub fn is_there(&self) -> bool {
+        has_table(&self.table).unwrap_or(false)
+    }
+
     /// Installs what blocks, and replaces the table if that is due or `now`. Returns what was
     /// removed, or after a failure what was not added.
     pub fn follow<'a>(

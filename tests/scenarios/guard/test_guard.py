@@ -1,5 +1,6 @@
 """The guard is kernel state: it stands without any process of ours."""
 
+import json
 import time
 
 from lab import topology as t
@@ -38,6 +39,15 @@ def test_from_boot_to_the_end(network):
     for gateway in net.gateways():
         gateway.daemon.start()
     assert_blocked(net)
+    # Nothing of that comes to culvert, and yet it is told.
+    told = json.loads(net.gwa.daemon.culvert("why", "--from", t.CLIENT4, "--to", t.SERVER4, "--json").stdout)
+    assert told["fate"] == "dropped" and "by the guard" in told["verdict"] and not told["hints"], told
+    assert told["steps"][-1]["question"] == "guard" and "10.2.0.0/24" in told["steps"][-1]["answer"], told
+    told = net.gwa.daemon.culvert("why", "--from", t.LAN_A4, "--to", t.SERVER4).stdout
+    assert "=> dropped by the guard" in told and "hint" not in told and "delete it" not in told, told
+    assert "[guard] prefixes block 10.2.0.0/24" in net.gwa.daemon.culvert("policy").stdout
+    if net.gwa.host.run("cat", "/proc/net/xfrm_stat", check=False).returncode == 0:
+        assert "the guard in the kernel has blocked" in net.gwa.daemon.culvert("drops").stdout
     for gateway in net.gateways():
         gateway.swan.start()
     assert_blocked(net)
@@ -51,7 +61,12 @@ def test_from_boot_to_the_end(network):
     shown = net.gwa.host.run(
         culvert_binary(), "--name", net.gwa.daemon.name, "guard", "show"
     ).stdout
-    assert "10.2.0.0/24" in shown, shown
+    assert "10.2.0.0/24" in shown and "SELECTOR" in shown, shown
+    # Asked about another instance, it names the one whose barriers are here.
+    other = net.gwa.host.run(culvert_binary(), "--name", "nobody", "guard", "show").stdout
+    assert f"barriers of: {net.gwa.daemon.name} (" in other and net.gwb.daemon.name not in other, other
+    cleared = net.gwa.host.run(culvert_binary(), "--name", "nobody", "guard", "clear", check=False)
+    assert cleared.returncode == 1 and net.gwa.daemon.name in cleared.stderr, cleared
     for gateway in net.gateways():
         gateway.host.run(culvert_binary(), "--name", gateway.daemon.name, "guard", "clear")
     assert_ping(net.client, t.SERVER4)

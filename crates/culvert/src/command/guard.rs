@@ -5,9 +5,9 @@ use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 
-use guard::{Effect, Guard};
+use guard::{Effect, Guard, GuardError};
 
-use crate::config::{Config, TunConfig};
+use crate::config::{Config, TunConfig, valid_name};
 use crate::paths;
 use crate::table::table;
 
@@ -16,6 +16,39 @@ fn open(name: &str, tun: &str) -> Result<Guard, Box<dyn Error>> {
     let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
     result.map_err(|e| format!("{}: {e}", directory.display()))?;
     Ok(Guard::open(name, tun, &directory)?)
+}
+
+/// As [`open`], but leaves nothing behind.
+fn look(name: &str) -> Result<Guard, GuardError> {
+    Guard::open(name, &TunConfig::default().interface, &paths::runtime_dir(name))
+}
+
+/// Other instances that have barriers in this network namespace, and how many.
+fn others(name: &str) -> Vec<(String, usize)> {
+    let entries = fs::read_dir(paths::RUNTIME).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let mut others: Vec<_> = names
+        .filter(|other| other != name && valid_name(other))
+        // What cannot be read tells nothing.
+        .filter_map(|other| {
+            let mut guard = look(&other).ok().filter(|guard| guard.standing().len() > 0)?;
+            Some((guard.present().ok()?, other))
+        })
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, other)| (other, count))
+        .collect();
+    others.sort_unstable();
+    others
+}
+
+/// What is told where an instance has no barriers, and these others have some.
+fn none_text(name: &str, others: &[(String, usize)]) -> String {
+    if others.is_empty() {
+        return "no guard stands: the kernel would forward everything as it is".into();
+    }
+    let others = others.iter().map(|(name, count)| format!("{name} ({count})"));
+    let others = others.collect::<Vec<_>>().join(", ");
+    format!("no guard of instance {name:?} stands; barriers of: {others}. Name it with --name")
 }
 
 /// Makes sure that no daemon runs, not even one that is starting and has no socket yet, and that
@@ -36,13 +69,13 @@ fn alone(name: &str) -> Result<Option<File>, Box<dyn Error>> {
 
 /// The installed barriers, by the list that daemon and commands keep.
 pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
-    let guard = open(name, &TunConfig::default().interface)?;
+    let guard = look(name)?;
     if json {
         return Ok(serde_json::to_string(&guard.standing().collect::<Vec<_>>())?);
     }
     let mut barriers: Vec<_> = guard.standing().collect();
     if barriers.is_empty() {
-        return Ok("no guard stands: the kernel would forward everything as it is".into());
+        return Ok(none_text(name, &others(name)));
     }
     barriers.sort_by_key(|b| (b.priority(), b.to_string()));
     let rows = barriers.into_iter().map(|b| {
@@ -52,7 +85,7 @@ pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
         };
         vec![effect.into(), b.to_string()]
     });
-    Ok(table(&["EFFECT", "PACKETS"], rows))
+    Ok(table(&["EFFECT", "SELECTOR"], rows))
 }
 
 /// Installs the barriers of the configured prefixes, and keeps those of policies.
@@ -68,7 +101,20 @@ pub fn apply(config: &Config) -> Result<String, Box<dyn Error>> {
 }
 
 /// Removes the barriers and the saved state of an instance that no longer runs.
+///
+/// # Errors
+/// There is nothing of such an instance: most likely another one is meant.
 pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
+    if !paths::runtime_dir(name).exists() {
+        let others = others(name);
+        return Err(match others.is_empty() {
+            true => format!(
+                "instance {name:?} has no barriers and nothing saved here: nothing was done"
+            )
+            .into(),
+            false => none_text(name, &others).into(),
+        });
+    }
     let _alone = alone(name)?;
     let mut guard = open(name, &TunConfig::default().interface)?;
     let count = guard.standing().len();
@@ -80,4 +126,27 @@ pub fn clear(name: &str) -> Result<String, Box<dyn Error>> {
         _ => {}
     }
     Ok(format!("{count} barriers taken down; saved SAs and policies of {name} forgotten"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn barriers_of_others_are_no_all_clear() {
+        let clear = "no guard stands: the kernel would forward everything as it is";
+        assert_eq!(none_text("default", &[]), clear);
+        let others = [("nc-gwa".to_owned(), 12), ("nc-gwb".to_owned(), 3)];
+        assert_eq!(
+            none_text("default", &others),
+            "no guard of instance \"default\" stands; barriers of: nc-gwa (12), nc-gwb (3). Name it with --name"
+        );
+    }
+
+    #[test]
+    fn nothing_is_cleared_of_an_instance_that_has_nothing() {
+        let error = clear("no-such-instance").expect_err("nothing is there").to_string();
+        assert!(error.contains("\"no-such-instance\""), "{error}");
+        assert!(!paths::runtime_dir("no-such-instance").exists());
+    }
 }
