@@ -4,7 +4,7 @@
 //! up and changes nothing, so nothing is sent, counted, or remembered.
 
 use arrayvec::ArrayVec;
-use forward::IcmpCause;
+use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::SaId;
 use wire::Headers;
@@ -140,7 +140,15 @@ pub(crate) fn explain_arrival(
 ) -> Explanation {
     let mut steps = Vec::new();
     let verdict = resolve_aloud(view, packet, h, entry, &mut steps);
-    Explanation { mark, steps, fate: Fate::of(&verdict.decision) }
+    let has_failed =
+        |step: &Step| matches!(step, Step::Neighbour { resolution: Resolution::Failed, .. });
+    let fate = match Fate::of(&verdict.decision) {
+        Fate::Forwarded | Fate::Protected { .. } if steps.iter().any(has_failed) => {
+            Fate::Dropped(DropReason::NeighbourFailed)
+        }
+        fate => fate,
+    };
+    Explanation { mark, steps, fate }
 }
 
 impl Fate {

@@ -199,7 +199,7 @@ impl Daemon {
     }
 
     /// Which way an SA's packets go, by its ends.
-    fn direction(&self, src: IpAddr, dst: IpAddr) -> Option<String> {
+    pub(super) fn direction(&self, src: IpAddr, dst: IpAddr) -> Option<String> {
         let topology = self.tables.topology.load();
         match (topology.is_local_addr(src), topology.is_local_addr(dst)) {
             (false, true) => Some("in".into()),

@@ -135,7 +135,7 @@ impl<N: Notes> Question<'_, N> {
         self.tell(|| Step::Neighbour {
             ifindex: to.ifindex,
             addr: to.addr,
-            is_known: known.is_some(),
+            resolution: self.view.neighbours.resolve(to.ifindex, to.addr),
         });
         known
     }

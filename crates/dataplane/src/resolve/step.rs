@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use forward::Resolution;
 use outcome::DropReason;
 use policy::{Direction, Marks, Outbound, PolicyEntry, Prefix, SaId};
 use wire::Headers;
@@ -44,8 +45,8 @@ pub enum Step {
         ifindex: u32,
         /// Its address.
         addr: IpAddr,
-        /// Whether Linux knows its Ethernet address and has no doubts about it.
-        is_known: bool,
+        /// What Linux knows of it.
+        resolution: Resolution,
     },
     /// Whether it fits.
     Size {

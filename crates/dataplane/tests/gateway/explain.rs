@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::mpsc::channel;
 
 use dataplane::{Came, Command, Explanation, Fate, PolicySays, Probe, Step, Way};
-use forward::NeighbourState;
+use forward::{NeighbourState, Resolution};
 use outcome::DropReason;
 use policy::{Action, Direction, Selector};
 use wire::protocol;
@@ -36,7 +36,8 @@ fn see(g: &mut Gateway) -> Seen {
     let is_esp = |packet: &Vec<u8>| packet.get(9) == Some(&protocol::ESP);
     match (&wan[..], &lan[..], &linux[..], &g.drops()[..]) {
         ([], [], [], []) if g.counters.totals().held > 0 => Seen::Held,
-        ([], [], [], [(reason, 1)]) => Seen::Dropped(*reason),
+        // In one piece, or in two.
+        ([], [], [], [(reason, 1 | 2)]) => Seen::Dropped(*reason),
         // The error goes back where the packet came from.
         ([], [_], [], [(reason, 1)]) | ([], [], [_], [(reason, 1)]) => Seen::Answered(*reason),
         ([], [], [_], []) => Seen::ToLinux,
@@ -47,7 +48,10 @@ fn see(g: &mut Gateway) -> Seen {
 }
 
 fn told(explanation: &Explanation) -> Seen {
-    let waits = |step: &Step| matches!(step, Step::Neighbour { is_known: false, .. });
+    let waits = |step: &Step| {
+        let Step::Neighbour { resolution, .. } = step else { return false };
+        matches!(resolution, Resolution::Unknown | Resolution::Pending)
+    };
     let is_waiting = explanation.steps.iter().any(waits);
     match explanation.fate {
         Fate::Protected { .. } | Fate::Forwarded if is_waiting => Seen::Held,
@@ -65,7 +69,7 @@ fn told(explanation: &Explanation) -> Seen {
 type SetUp = fn(&mut Gateway);
 
 /// Ways to set a gateway up.
-const SETUPS: [(&str, SetUp); 9] = [
+const SETUPS: [(&str, SetUp); 11] = [
     ("nothing", |_| {}),
     ("protected", |g| g.protect(&Spec::default())),
     ("no SA", |g| g.add_policies(&Spec::default())),
@@ -92,6 +96,14 @@ const SETUPS: [(&str, SetUp); 9] = [
     ("no neighbour", |g| {
         g.protect(&Spec::default());
         g.set_neighbours(NeighbourState::Incomplete);
+    }),
+    ("doubtful neighbour", |g| {
+        g.protect(&Spec::default());
+        g.set_neighbours(NeighbourState::Stale);
+    }),
+    ("failed neighbour", |g| {
+        g.protect(&Spec::default());
+        g.set_neighbours(NeighbourState::Failed);
     }),
 ];
 
@@ -164,7 +176,8 @@ fn each_answer_names_what_it_follows_from() {
     let Step::Size { len: 100, protected: Some(protected), mtu: 1500 } = steps[5] else {
         panic!("{steps:?}")
     };
-    assert_eq!(steps[6], Step::Neighbour { ifindex: WAN, addr: peer, is_known: true });
+    let resolution = Resolution::Resolved { mac: Side::B.mac(WAN), confirm: false };
+    assert_eq!(steps[6], Step::Neighbour { ifindex: WAN, addr: peer, resolution });
     g.put_lan(&packet);
     g.run();
     assert_eq!(g.wan_out()[0].len(), protected, "the length that was told");

@@ -1,6 +1,7 @@
 //! What would change a packet's fate.
 
 use dataplane::{Came, Fate, Step};
+use forward::Resolution;
 use outcome::DropReason;
 
 use crate::daemon::Daemon;
@@ -14,7 +15,9 @@ impl Daemon {
         });
         let policy = policy.map_or_else(|| "the policy".into(), |index| format!("policy {index}"));
         let unknown = steps.iter().find_map(|step| match step {
-            Step::Neighbour { ifindex, addr, is_known: false } => Some((*ifindex, *addr)),
+            // One that Linux has doubts about is used all the same.
+            Step::Neighbour { resolution: Resolution::Resolved { .. }, .. } => None,
+            Step::Neighbour { ifindex, addr, .. } => Some((*ifindex, *addr)),
             _ => None,
         });
         let mut hints = Vec::new();

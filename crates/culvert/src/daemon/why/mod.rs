@@ -45,7 +45,7 @@ impl Daemon {
             packet: text::packet(&request.packet),
             came: how,
             fate: text::word(&fate).into(),
-            verdict: text::verdict(&fate, &steps),
+            verdict: text::verdict(&fate, &steps) + &text::delay(&answers),
             drop_reason: text::reason(&fate).map(|reason| reason.name().into()),
             hints: self.hints(&fate, &answers, &came),
             steps,

@@ -1,10 +1,11 @@
 //! Answers of the data path in words, with the names of what they are about.
 
+use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dataplane::{Fate, PolicySays, Step, Way};
 use esp::Mode;
-use forward::IcmpCause;
+use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
 use wire::{Headers, protocol};
@@ -100,6 +101,17 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
     }
 }
 
+/// What follows a verdict that waits for a neighbour.
+pub fn delay(steps: &[Step]) -> String {
+    let unknown = steps.iter().find_map(|step| match step {
+        Step::Neighbour { addr, resolution: Resolution::Unknown | Resolution::Pending, .. } => {
+            Some(addr)
+        }
+        _ => None,
+    });
+    unknown.map_or_else(String::new, |addr| format!(", once {addr} has answered"))
+}
+
 fn icmp(cause: IcmpCause) -> String {
     match cause {
         IcmpCause::TooBig { mtu } => format!("too big, {mtu} bytes would fit"),
@@ -107,6 +119,19 @@ fn icmp(cause: IcmpCause) -> String {
         IcmpCause::NoRoute => "no route".into(),
         IcmpCause::HostUnreachable => "host unreachable".into(),
         IcmpCause::Prohibited => "administratively prohibited".into(),
+    }
+}
+
+/// What is known of a neighbour, and what follows.
+fn neighbour_answer(addr: IpAddr, resolution: Resolution) -> String {
+    match resolution {
+        Resolution::Resolved { mac, confirm: false } => format!("{addr} is {}", mac_text(mac.0)),
+        Resolution::Resolved { mac, confirm: true } => {
+            format!("{addr} was {}: used, and Linux is asked to confirm it", mac_text(mac.0))
+        }
+        Resolution::Unknown => format!("{addr} is not known: Linux is asked, for up to 3 s"),
+        Resolution::Pending => format!("{addr} is not known: Linux is asking, for up to 3 s"),
+        Resolution::Failed => format!("{addr} has not answered Linux, which is asked again"),
     }
 }
 
@@ -134,20 +159,10 @@ impl Daemon {
                 WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
             }
             Step::Route { dst, to } => self.route_answer(*dst, *to),
-            Step::Neighbour { ifindex, addr, is_known } => {
-                let mac = self.observer.snapshot().neighbour(*ifindex, *addr).and_then(|n| n.mac);
-                let answer = match (is_known, mac) {
-                    (true, Some(mac)) => {
-                        format!("{addr} is {}", mac_text(mac))
-                    }
-                    (true, None) => format!("{addr} is known"),
-                    (false, _) => format!("{addr} is not known: Linux is asked, for up to 3 s"),
-                };
-                WhyStep {
-                    interface: Some(self.name_of(*ifindex)),
-                    ..self::step("neighbour", answer)
-                }
-            }
+            Step::Neighbour { ifindex, addr, resolution } => WhyStep {
+                interface: Some(self.name_of(*ifindex)),
+                ..self::step("neighbour", neighbour_answer(*addr, *resolution))
+            },
             Step::Size { len, protected, mtu } => {
                 let whole = protected.unwrap_or(*len);
                 let says = if whole <= *mtu { "fits" } else { "does not fit" };
@@ -226,8 +241,12 @@ impl Daemon {
             SaState::Dying => "dying: its soft limit is reached",
             SaState::Expired => "expired",
         };
+        let way = match self.direction(params.src, params.dst).as_deref() {
+            Some("in") => "received",
+            _ => "sent",
+        };
         format!(
-            "{:#010x} {} > {}, {mode}, {}, reqid {}, {state}, {} packets sent",
+            "{:#010x} {} > {}, {mode}, {}, reqid {}, {state}, {} packets {way}",
             id.spi,
             params.src,
             params.dst,
@@ -237,7 +256,7 @@ impl Daemon {
         )
     }
 
-    fn route_answer(&self, dst: std::net::IpAddr, to: Way) -> WhyStep {
+    fn route_answer(&self, dst: IpAddr, to: Way) -> WhyStep {
         let (interface, answer) = match to {
             Way::Port { ifindex, via, mtu } => {
                 let name = self.name_of(ifindex);
@@ -253,5 +272,21 @@ impl Daemon {
             Way::Nowhere(reason) => (None, format!("{dst}: nowhere ({})", reason.name())),
         };
         WhyStep { interface, ..step("route", answer) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::MacAddr;
+
+    #[test]
+    fn a_doubtful_neighbour_is_used() {
+        let addr = "192.0.2.2".parse().unwrap();
+        let resolved = |confirm| Resolution::Resolved { mac: MacAddr([2, 0, 0, 0, 0, 1]), confirm };
+        let said = "192.0.2.2 was 02:00:00:00:00:01: used, and Linux is asked to confirm it";
+        assert_eq!(neighbour_answer(addr, resolved(true)), said);
+        assert_eq!(neighbour_answer(addr, resolved(false)), "192.0.2.2 is 02:00:00:00:00:01");
+        assert!(neighbour_answer(addr, Resolution::Unknown).contains("is not known: Linux is asked"));
     }
 }
