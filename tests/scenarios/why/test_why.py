@@ -70,6 +70,7 @@ def test_a_tunnel_from_before_it_is_there(network):
     clear = told(gwa, *back, "--in", "wan")
     assert clear["drop_reason"] == "in-cleartext", clear
     assert any("by its SA" in hint for hint in clear["hints"])
+    assert clear["hints"][0].startswith("asked of a packet in clear on wan;") and inbound["spi"] in clear["hints"][0]
 
 
 def test_a_policy_that_blocks_is_named_and_blocks(network):

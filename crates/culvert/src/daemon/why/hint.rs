@@ -1,19 +1,21 @@
 //! What would change a packet's fate.
 
 use dataplane::{Came, Fate, Step};
+use esp::Mode;
 use forward::Resolution;
 use outcome::DropReason;
+use policy::{SaConfig, Template};
 
 use crate::daemon::Daemon;
 
 impl Daemon {
     /// What an operator could do, each with its command where there is one.
     pub(super) fn hints(&self, fate: &Fate, steps: &[Step], came: &Came) -> Vec<String> {
-        let policy = steps.iter().rev().find_map(|step| match step {
+        let index = steps.iter().rev().find_map(|step| match step {
             Step::Policy { index, .. } => *index,
             _ => None,
         });
-        let policy = policy.map_or_else(|| "the policy".into(), |index| format!("policy {index}"));
+        let policy = index.map_or_else(|| "the policy".into(), |index| format!("policy {index}"));
         let unknown = steps.iter().find_map(|step| match step {
             // One that Linux has doubts about is used all the same.
             Step::Neighbour { resolution: Resolution::Resolved { .. }, .. } => None,
@@ -27,6 +29,7 @@ impl Daemon {
                  (`swanctl --initiate --child NAME`), and see the IKE daemon's log if it does not come up"
             )),
             Fate::Answered(_, reason) | Fate::Dropped(reason) => {
+                hints.extend(self.of_tunnel(*reason, came, index));
                 hints.extend(of_drop(*reason, &policy));
             }
             Fate::ToLinux { .. } | Fate::Forwarded if matches!(came, Came::Port { .. } | Came::Linux { .. }) => {
@@ -46,6 +49,41 @@ impl Daemon {
         }
         hints
     }
+}
+
+impl Daemon {
+    /// Who asks of a packet in clear where a tunnel is may have meant one out of the tunnel.
+    fn of_tunnel(&self, reason: DropReason, came: &Came, index: Option<u32>) -> Option<String> {
+        let &Came::Port { ifindex } = came else { return None };
+        if reason != DropReason::InCleartext {
+            return None;
+        }
+        let databases = self.source.databases();
+        let policy = databases.policy(index?)?;
+        let topology = self.tables.topology.load();
+        let sa = databases.sas().filter(|sa| {
+            let templates = &policy.config.templates;
+            sa.state().is_usable()
+                && topology.is_local_addr(sa.config.params.dst)
+                && templates.iter().any(|template| is_asked_for(&sa.config, template))
+        });
+        let spi = sa.max_by_key(|sa| sa.config.generation)?.config.params.spi;
+        Some(in_tunnel(&self.name_of(ifindex), spi))
+    }
+}
+
+/// Whether a template of an inbound policy asks for an SA.
+fn is_asked_for(sa: &SaConfig, template: &Template) -> bool {
+    let is_between = sa.params.src == template.src && sa.params.dst == template.dst;
+    sa.params.mode == template.mode
+        && (template.reqid == 0 || sa.reqid == template.reqid)
+        && (is_between || template.mode == Mode::Transport)
+}
+
+fn in_tunnel(interface: &str, spi: u32) -> String {
+    format!(
+        "asked of a packet in clear on {interface}; of one that came out of the tunnel: --spi {spi:#010x}"
+    )
 }
 
 /// What helps against a drop; nothing for those that a packet has by its own fault, or that a whole packet
@@ -100,6 +138,17 @@ fn of_drop(reason: DropReason, policy: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::sources::testing::{self, HERE, THERE};
+
+    #[test]
+    fn a_tunnels_sa_is_named_to_who_asks_of_a_packet_in_clear() {
+        let sa = testing::config(0x101, (THERE, HERE), 7);
+        assert!(is_asked_for(&sa, &testing::template((THERE, HERE), 7)));
+        assert!(!is_asked_for(&sa, &testing::template((THERE, HERE), 8)), "another tunnel's");
+        assert!(!is_asked_for(&sa, &testing::template((HERE, THERE), 7)), "the other direction");
+        let said = "asked of a packet in clear on wan; of one that came out of the tunnel: --spi 0x00000101";
+        assert_eq!(in_tunnel("wan", 0x101), said);
+    }
 
     #[test]
     fn what_a_policy_or_route_drops_has_a_remedy() {
