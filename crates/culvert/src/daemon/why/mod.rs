@@ -5,6 +5,7 @@
 
 mod guard;
 mod hint;
+mod near_miss;
 mod packet;
 mod text;
 

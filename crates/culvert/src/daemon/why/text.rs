@@ -10,6 +10,7 @@ use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
 use wire::{Headers, protocol};
 
+use super::near_miss::near_misses;
 use crate::daemon::Daemon;
 use crate::daemon::texts::{mac_text, selector_text, spi_text, suite_text};
 use crate::protocol::name;
@@ -179,10 +180,10 @@ impl Daemon {
         &self,
         (direction, marks): (Direction, Marks),
         index: Option<u32>,
-        says: PolicySays,
+        says_what: PolicySays,
         h: &Headers,
     ) -> String {
-        let says = match says {
+        let says: String = match says_what {
             // The guard may have something to say.
             PolicySays::Clear if index.is_none() => "no protection is asked for".into(),
             PolicySays::Clear => "it passes in clear".into(),
@@ -204,6 +205,14 @@ impl Daemon {
             return format!("none matches{marks}: {says}");
         };
         let chosen = &policy.config;
+        let misses = match says_what {
+            PolicySays::NoSa => {
+                let sas: Vec<_> = databases.sas().filter(|sa| sa.state().is_usable()).collect();
+                near_misses(chosen, (h.src, h.dst), sas.iter().map(|sa| &sa.config))
+            }
+            _ => Vec::new(),
+        };
+        let says = [vec![says], misses].concat().join("; ");
         let matches = |config: &PolicyConfig| {
             config.direction == direction
                 && config.index != chosen.index
@@ -287,6 +296,8 @@ mod tests {
         let said = "192.0.2.2 was 02:00:00:00:00:01: used, and Linux is asked to confirm it";
         assert_eq!(neighbour_answer(addr, resolved(true)), said);
         assert_eq!(neighbour_answer(addr, resolved(false)), "192.0.2.2 is 02:00:00:00:00:01");
-        assert!(neighbour_answer(addr, Resolution::Unknown).contains("is not known: Linux is asked"));
+        assert!(
+            neighbour_answer(addr, Resolution::Unknown).contains("is not known: Linux is asked")
+        );
     }
 }
