@@ -1,6 +1,7 @@
 //! The commands that show something of a running daemon.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 
 use outcome::DropReason;
 use serde::de::DeserializeOwned;
@@ -63,13 +64,23 @@ fn status_text(s: Status, verbose: bool) -> String {
 }
 
 /// `culvert sa`.
+///
+/// # Errors
+/// No SA has the SPI that is asked for.
 pub fn sa(
     name: &str,
     json: bool,
     show_keys: bool,
     spi: Option<u32>,
-) -> Result<String, ClientError> {
-    show(name, json, Request::Sa { show_keys, spi }, |sas: Vec<Sa>| {
+) -> Result<String, Box<dyn Error>> {
+    if !json && let Some(spi) = spi {
+        let named: Vec<Sa> = ask(name, Request::Sa { show_keys: false, spi: Some(spi) })?;
+        let all: Vec<Sa> = ask(name, Request::Sa { show_keys: false, spi: None })?;
+        if named.is_empty() && !all.is_empty() {
+            return Err(no_such_spi(spi, all.len()).into());
+        }
+    }
+    Ok(show(name, json, Request::Sa { show_keys, spi }, |sas: Vec<Sa>| {
         if sas.is_empty() {
             return "no SAs; has the IKE daemon been started through `culvert exec`?".into();
         }
@@ -132,7 +143,15 @@ pub fn sa(
             text.push_str(&keys.join("\n"));
         }
         text
-    })
+    })?)
+}
+
+fn no_such_spi(spi: u32, others: usize) -> String {
+    let others = match others {
+        1 => "is 1 other".into(),
+        n => format!("are {n} others"),
+    };
+    format!("no SA has the SPI {spi:#010x}; there {others}")
 }
 
 /// `culvert policy`.
@@ -312,8 +331,21 @@ fn stats_rows(s: &Stats) -> Vec<(String, String)> {
     let balance = std::iter::once(("balance".to_owned(), s.balance.to_string()));
     let work = s.work.iter().map(|(what, n)| (what.clone(), n.to_string()));
     let times = [("latency p50", s.latency.p50_ns), ("latency p99", s.latency.p99_ns)];
-    let times = times.map(|(what, ns)| (what.to_owned(), ns.map_or("-".into(), brief)));
+    let of = samples_text(s.latency.sampled);
+    let times = times.map(|(what, ns)| {
+        (what.to_owned(), ns.map_or("-".into(), |ns| format!("{}{of}", brief(ns))))
+    });
     counts.chain(balance).chain(work).chain(times).collect()
+}
+
+/// How many packets times are of, where those are few: one that was held then says nothing of the others.
+fn samples_text(sampled: u64) -> String {
+    const FEW: u64 = 100;
+    match sampled {
+        1 => " (1 sample)".into(),
+        few if few < FEW => format!(" ({few} samples)"),
+        _ => String::new(),
+    }
 }
 
 /// `culvert stats --xfrm`: every statistic of Linux's, in its order and form.
@@ -362,9 +394,11 @@ fn drops_text(rows: Vec<Vec<String>>, kernel: &BTreeMap<String, u64>) -> String 
         false => table(&["REASON", ">PACKETS", "XFRM_STAT", "MEANING"], rows),
     };
     match blocked_text(kernel) {
-        Some(blocked) => format!("{text}
+        Some(blocked) => format!(
+            "{text}
 
-the guard in the kernel {blocked}"),
+the guard in the kernel {blocked}"
+        ),
         None => text,
     }
 }
@@ -372,6 +406,7 @@ the guard in the kernel {blocked}"),
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Latency;
 
     #[test]
     fn what_the_guard_blocks_is_told() {
@@ -385,7 +420,8 @@ mod tests {
         kernel.extend([("XfrmInPolBlock".into(), 3), ("XfrmOutPolBlock".into(), 4)]);
         let text = drops_text(Vec::new(), &kernel);
         let last = text.lines().last();
-        let said = "the guard in the kernel has blocked 7 packets (XfrmInPolBlock 3, XfrmOutPolBlock 4)";
+        let said =
+            "the guard in the kernel has blocked 7 packets (XfrmInPolBlock 3, XfrmOutPolBlock 4)";
         assert_eq!(last, Some(said));
         let status = Status { guard_policies: 3, guard_blocked: kernel, ..Status::default() };
         let text = status_text(status, true);
@@ -410,6 +446,24 @@ mod tests {
         let long = status_text(status(), true);
         assert!(short.lines().all(|line| long.lines().any(|other| other == line)), "{long}");
         assert!(long.contains("engine     openssl\n") && long.contains("\nmemory "), "{long}");
+    }
+
+    #[test]
+    fn times_of_few_packets_say_so() {
+        let p50 = |sampled| {
+            let latency = Latency { sampled, p50_ns: Some(200_000_000), ..Latency::default() };
+            let rows = stats_rows(&Stats { latency, ..Stats::default() });
+            rows.into_iter().find(|(what, _)| what == "latency p50").map(|(_, value)| value)
+        };
+        assert_eq!(p50(1).as_deref(), Some("200ms (1 sample)"));
+        assert_eq!(p50(99).as_deref(), Some("200ms (99 samples)"));
+        assert_eq!(p50(100).as_deref(), Some("200ms"));
+    }
+
+    #[test]
+    fn a_wrong_spi_is_not_taken_for_no_sas() {
+        assert_eq!(no_such_spi(0x1234, 2), "no SA has the SPI 0x00001234; there are 2 others");
+        assert_eq!(no_such_spi(0x1234, 1), "no SA has the SPI 0x00001234; there is 1 other");
     }
 
     #[test]

@@ -151,6 +151,11 @@ fn columns(sheet: &Sheet, room: usize) -> Vec<(usize, usize)> {
         }
         columns.retain(|(column, _)| column != spare);
     }
+    // What is last is cut, and nothing before it: a drop's meaning, and not its reason.
+    let all: usize = columns.iter().map(|(_, width)| width + 1).sum();
+    if let Some((_, width)) = columns.last_mut() {
+        *width = width.saturating_sub(all.saturating_sub(room + 1));
+    }
     columns
 }
 
@@ -273,6 +278,7 @@ fn limits(name: &str, left: &Left, shares: &Shares) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use outcome::DropReason;
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
     use ratatui::crossterm::event::KeyCode;
@@ -313,6 +319,20 @@ mod tests {
         assert!(has(&sas, "0x00001001") && has(&sas, "*ENDS"), "{sas:#?}");
         let policies = screen((80, 24), &[KeyCode::Char('3')]);
         assert!(has(&policies, "10.1.0.0/24") && has(&policies, "protect"), "{policies:#?}");
+    }
+
+    #[test]
+    fn reasons_of_drops_are_whole() {
+        let drops = screen((80, 24), &[KeyCode::Char('4')]);
+        assert!(has(&drops, "REASON") && has(&drops, "MEANING"), "{drops:#?}");
+        let reason = DropReason::ALL.iter().max_by_key(|reason| reason.text().len());
+        let reason = reason.expect("there are some");
+        let (before, mut now) = looks();
+        now.seen.drops.drops = [(reason.name().to_owned(), 7)].into();
+        let pair = Pair::new(&before, &now);
+        let widths = columns(&pair.drops(), 80);
+        let all: usize = widths.iter().map(|(_, width)| width + 1).sum();
+        assert!(widths[0].1 >= reason.name().len() && all <= 81, "{widths:?}");
     }
 
     #[test]
