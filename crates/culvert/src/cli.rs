@@ -35,14 +35,14 @@ pub use web::{
 };
 pub use why::WhyArgs;
 
+/// The instance without --name, and without `name` in its configuration.
+pub const DEFAULT_NAME: &str = "default";
+
 /// A fast path for IPsec on Linux.
 ///
 /// Culvert serves the kernel's XFRM interface to an unmodified IKE daemon, takes over the packets
 /// of its tunnels, and forwards them in user space. Configuration stays where it is: swanctl, ip,
 /// nft. The daemon is `culvert run`; every other command asks a running daemon, or prepares one.
-/// The instance without --name, and without `name` in its configuration.
-pub const DEFAULT_NAME: &str = "default";
-
 #[derive(Debug, Parser)]
 #[command(name = "culvert", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "A first look at it all: `make demo` in the source tree.\n\

@@ -47,14 +47,26 @@ pub enum ClientError {
 
 const NO_ANSWER: &str = "no answer: it is busy, or ends";
 
+/// A connection to a daemon.
+fn connect(name: &str) -> Result<UnixStream, ClientError> {
+    let socket = paths::control_socket(name);
+    let path = socket.display().to_string();
+    UnixStream::connect(&socket).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => ClientError::NotRoot { path },
+        kind => ClientError::NotRunning { path, hint: hint(name, kind), source },
+    })
+}
+
+/// Why no daemon answers under this name; nothing if one does.
+pub fn silence(name: &str) -> Option<ClientError> {
+    connect(name).err()
+}
+
 /// Asks, and returns where the answer comes.
 pub fn put(name: &str, request: &Request) -> Result<UnixStream, ClientError> {
     let socket = paths::control_socket(name);
     let path = socket.display().to_string();
-    let mut stream = UnixStream::connect(&socket).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => ClientError::NotRoot { path: path.clone() },
-        kind => ClientError::NotRunning { path: path.clone(), hint: hint(name, kind), source },
-    })?;
+    let mut stream = connect(name)?;
     let mut talk = || {
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;

@@ -1,7 +1,9 @@
 """The daemon with too few descriptors, a full disk, too little memory."""
 
+import json
 import os
 import re
+import signal
 import socket
 import time
 from pathlib import Path
@@ -123,6 +125,23 @@ def test_a_full_disk(network):
     states = daemon.exec("ip", "xfrm", "state").stdout
     assert states.count("dst 198.51.100.2") == count
     assert_ping(net.client, t.SERVER4, count=5)
+
+
+def test_a_log_that_cannot_be_written(network):
+    """A full disk under the log, or a terminal that was closed: the daemon starts, reloads, and ends in order."""
+    net = network()
+    daemon, host = net.gwa.daemon, net.gwa.host
+    process = host.spawn("sh", "-c", f"exec {culvert_binary()} run --config {daemon.config} >/dev/full 2>&1")
+
+    def ports_up():
+        done = daemon.culvert("status", "--json", check=False)
+        return done.returncode == 0 and json.loads(done.stdout)["ports_up"] == 2
+
+    wait_for("the ports", ports_up)
+    process.kill(signal.SIGHUP)
+    time.sleep(1)
+    assert process.alive() and ports_up()
+    assert process.stop() == 0
 
 
 @pytest.mark.parametrize("mib", [24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 256, 384, 1024])

@@ -63,11 +63,8 @@ pub fn exec(name: &str, args: &ExecArgs) -> ExecError {
         preload.push(":");
         preload.push(others);
     }
-    if !client::is_running(name) {
-        eprintln!(
-            "culvert: no daemon answers under the name {name}; {} waits for one, up to {WAIT}",
-            display(program)
-        );
+    if let Some(why) = client::silence(name) {
+        eprintln!("culvert: {why}\n  {} waits for a daemon, up to {WAIT}", display(program));
     }
     let source = Command::new(program)
         .args(rest)

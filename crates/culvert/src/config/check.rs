@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 
 use dataplane::{Binding, Vti};
+use tracing_subscriber::EnvFilter;
 
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
@@ -25,7 +26,10 @@ impl Config {
                 "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
             );
         }
-        if let Some(word) = not_a_level(&self.log.level) {
+        let level = &self.log.level;
+        let wrong = not_a_level(level)
+            .or(EnvFilter::builder().parse(level).is_err().then_some(level.as_str()));
+        if let Some(word) = wrong {
             let allowed = "error, warn, info, debug, trace or off, or a filter such as culvert::daemon=debug,info";
             return problem("log.level".into(), &word, allowed);
         }

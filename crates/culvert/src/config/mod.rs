@@ -225,7 +225,7 @@ impl Default for PathMtuConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogConfig {
-    /// Level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `xfrm=debug,info`.
+    /// Level: `error`, `warn`, `info`, `debug`, `trace`, or a filter such as `culvert::daemon=debug,info`.
     pub level: String,
 }
 
@@ -416,7 +416,7 @@ mod tests {
         // A word that is no level would be taken for a part of the program, and silence all others.
         let level = |level: &str| parse(&format!("[log]\nlevel = {level:?}\n"));
         assert!(level("verbose").unwrap_err().to_string().contains("log.level = \"verbose\""));
-        assert!(level("info,loud").is_err());
+        assert!(level("info,loud").is_err() && level("culvert::daemon=loud").is_err());
         for right in ["debug", "WARN", "off", "xfrm=debug,info", "culvert::daemon=trace"] {
             assert!(level(right).is_ok(), "{right}");
         }

@@ -38,7 +38,11 @@ static LIMITER: OnceLock<Limiter> = OnceLock::new();
 pub fn init(level: &str, json: bool) -> Result<(), ParseError> {
     let filter = EnvFilter::builder().parse(level)?;
     let limiter = LIMITER.get_or_init(Limiter::default);
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A line that cannot be written (a terminal that is closed, a full disk) is lost, and nobody to be told of it.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     if json {
         let format = Limited { format: Format::default().json(), is_json: true, limiter };
         builder.fmt_fields(JsonFields::new()).event_format(format).init();

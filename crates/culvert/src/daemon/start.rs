@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -105,7 +106,8 @@ pub fn run(args: &RunArgs) -> Result<(), StartError> {
     }
     let mut daemon = Daemon::start(config, args, confinement, (cores, plan))?;
     // The line that start-up scripts and tests wait for.
-    println!("culvert: ready");
+    // Whoever waits for it reads; where nobody can, the daemon runs all the same.
+    let _ = writeln!(std::io::stdout(), "culvert: ready");
     // What is ordered behind the unit starts now. Without systemd there is nobody to tell.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
         warn!(%error, "systemd was not told that the daemon is ready");
