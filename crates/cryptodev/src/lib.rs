@@ -6,7 +6,7 @@
 //! | part | file |
 //! | --- | --- |
 //! | what DPDK is started with | `settings.rs` |
-//! | [`CryptoDevice`], the device | `device.rs` |
+//! | `CryptoDevice`, the device | `device.rs` |
 //! | its SAs and sessions | `sa.rs` |
 //! | a worker's queue: a queue pair | `queue.rs`, `shared.rs` |
 //! | algorithm suites in DPDK's words | `algorithm.rs` |
@@ -20,13 +20,13 @@
 //!
 //! # Which suites
 //!
-//! Those that the driver's capabilities name, and that give the known answers of [`crypto::self_test`] when the device
+//! Those that the driver's capabilities name, and that give the known answers of `crypto::self_test` when the device
 //! is opened. What a driver names and does otherwise is left to software.
 //!
 //! # Threads
 //!
 //! Queue pairs are for any thread, one at a time. DPDK's environment is the process's, and starts once: a device that
-//! is not among those of the first [`start`] is not there.
+//! is not among those of the first `start` is not there.
 //!
 //! Without the feature `dpdk` the crate is empty.
 #![cfg(feature = "dpdk")]
