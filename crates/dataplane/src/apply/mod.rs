@@ -79,11 +79,8 @@ impl Executor {
                 Some(sa) => self.seal(view, seal, (sa, to), packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
-            Action::SealAll(slot) => match self.bundles.get(*slot).copied() {
-                Some(seal) => self.seal_all(view, &seal, packet, h),
-                None => self.out.drop(packet, DropReason::OutStateExpired),
-            },
-            Action::Offload(seal) => self.offload(view, seal, packet, meta),
+            // In one arm, as in `Plan::judge`.
+            Action::SealAll(_) | Action::Offload(_) => self.apply_rare(view, action, packet, meta),
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
             Action::OpenNext => self.open_next(view, packet, meta),
@@ -91,6 +88,20 @@ impl Executor {
             Action::BackToLinux { tag } => self.out.give_back(packet, *tag),
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
             Action::HandOver { to } => self.out.hand_over(view, (*to).into(), packet, meta),
+        }
+    }
+
+    /// What few packets have done to them.
+    #[inline(never)]
+    fn apply_rare(&mut self, view: &View, action: &Action, packet: Packet, meta: &Meta) {
+        match action {
+            Action::SealAll(slot) => match self.bundles.get(*slot).copied() {
+                Some(seal) => self.seal_all(view, &seal, packet, meta.summary.fields),
+                None => self.out.drop(packet, DropReason::OutStateExpired),
+            },
+            Action::Offload(seal) => self.offload(view, seal, packet, meta),
+            // Others are not given to it.
+            _ => self.out.drop(packet, DropReason::OutUnsupported),
         }
     }
 

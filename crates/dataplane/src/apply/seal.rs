@@ -195,7 +195,9 @@ fn compress(
     Ok(Fields::from(&wire::parse_ip(packet.data())?))
 }
 
-/// Sends a sealed packet, in fragments where it could not be made short enough.
+/// Sends a sealed packet whose next hop no plan has, in fragments where it could not be made short enough.
+#[cold]
+#[inline(never)]
 pub(crate) fn send_sealed_to(
     view: &View,
     out: &mut Out,

@@ -86,6 +86,22 @@ impl Action {
         use Action::{HandOver, OpenBare, OpenNext, OpenUdp};
         matches!(self, OpenBare | OpenUdp | OpenNext | HandOver { .. })
     }
+
+    /// [`Plan::judge`] for what few packets have done to them.
+    #[inline(never)]
+    fn rarely_holds(
+        &self,
+        reader: &Reader<Sa>,
+        bundles: &Bundles,
+        packet: &Packet,
+        h: Fields,
+    ) -> bool {
+        match self {
+            Action::SealAll(slot) => bundles.holds(reader, *slot, packet, h),
+            Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
+            _ => false,
+        }
+    }
 }
 
 /// How packets are forwarded in clear.
@@ -207,14 +223,13 @@ impl Plan {
                     false => Holds::Yes,
                 }
             }
-            Action::SealAll(slot) => match bundles.holds(reader, *slot, packet, h) {
-                true => Holds::Yes,
-                false => Holds::No,
-            },
-            Action::Offload(seal) => match is_offloaded_by(reader, seal, packet, h) {
-                true => Holds::Yes,
-                false => Holds::No,
-            },
+            // Both in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
+            rare @ (Action::SealAll(_) | Action::Offload(_)) => {
+                match rare.rarely_holds(reader, bundles, packet, h) {
+                    true => Holds::Yes,
+                    false => Holds::No,
+                }
+            }
             _ => Holds::Yes,
         }
     }
@@ -239,8 +254,6 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bo
 }
 
 /// The same for an SA in a device, which counts by itself and takes no fragments.
-#[cold]
-#[inline(never)]
 fn is_offloaded_by(reader: &Reader<Sa>, seal: &Offload, packet: &Packet, h: Fields) -> bool {
     let Some(sa) = reader.sa(seal.sa) else { return false };
     let fits = match seal.longest {
