@@ -1,12 +1,13 @@
 """culvert.service, against what the daemon does."""
 
 import re
+from pathlib import Path
 
-from conftest import PACKAGING
+SERVICE = Path(__file__).resolve().parents[2] / "packaging/culvert.service"
 
 
 def test_the_daemon_may_set_filters_of_its_own():
     """systemd's @system-service lacks seccomp(2): without it the daemon is killed where it sets its filters."""
-    text = (PACKAGING / "culvert.service").read_text()
+    text = SERVICE.read_text()
     allowed = re.findall(r"^SystemCallFilter=(?!~)(.*)$", text, re.MULTILINE)
     assert {"seccomp", "@sandbox"} & set(" ".join(allowed).split()), allowed
