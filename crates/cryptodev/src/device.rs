@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 use crypto::{Keys, Op, Suite};
 use offload::{
     Attribute, BURST_LEN, Buffer, Capabilities, Device, DeviceCounters, Event, Failure,
-    HandleError, Invalid, Live, NewPolicy, NewSa, PolicyHandle, PutError, Queue, SaDirection,
-    SaHandle, TableUse,
+    HandleError, Invalid, Live, NewSa, PutError, Queue, SaDirection, SaHandle, TableUse,
 };
 
 use crate::algorithm::transform;
@@ -179,18 +178,6 @@ impl<B: Buffer> Device<B> for CryptoDevice {
 
     fn live(&mut self, sa: SaHandle) -> Result<Live, HandleError> {
         self.sas.get(&sa).map(|kept| kept.start.clone()).ok_or(HandleError::Unknown)
-    }
-
-    fn put_policy(&mut self, _policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError> {
-        Err(PutError::Unsupported(Attribute::Policy))
-    }
-
-    fn switch_policy(&mut self, _policy: PolicyHandle, _sa: SaHandle) -> Result<(), HandleError> {
-        Err(HandleError::Unknown)
-    }
-
-    fn remove_policy(&mut self, _policy: PolicyHandle) -> Result<(), HandleError> {
-        Err(HandleError::Unknown)
     }
 
     fn queue(&mut self) -> Result<Box<dyn Queue<B>>, PutError> {

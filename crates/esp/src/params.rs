@@ -101,3 +101,22 @@ pub struct SaParams {
     /// Flags.
     pub flags: SaFlags,
 }
+
+impl SaParams {
+    /// ESP in tunnel mode from `src` to `dst`, with nothing that is optional and no replay check.
+    pub fn tunnel(suite: Suite, spi: u32, (src, dst): (IpAddr, IpAddr)) -> SaParams {
+        SaParams {
+            spi,
+            src,
+            dst,
+            protocol: Protocol::Esp,
+            mode: Mode::Tunnel,
+            suite,
+            encap: None,
+            esn: false,
+            replay_window: 0,
+            tfc_pad_len: 0,
+            flags: SaFlags::default(),
+        }
+    }
+}

@@ -4,8 +4,8 @@ use core::fmt;
 
 use crypto::{AesKey, IcvLen, Suite};
 use offload::{
-    Attribute, Buffer, Capabilities, Device, DeviceCounters, Event, Failure, HandleError, Invalid,
-    Live, NewPolicy, NewSa, PolicyHandle, PutError, Queue, SaHandle, TableUse,
+    Buffer, Capabilities, Device, DeviceCounters, Event, Failure, HandleError, Invalid, Live,
+    NewSa, PutError, Queue, SaHandle, TableUse,
 };
 
 use crate::engine::{EngineError, Key};
@@ -103,18 +103,6 @@ impl<B: Buffer> Device<B> for NicDevice {
 
     fn live(&mut self, sa: SaHandle) -> Result<Live, HandleError> {
         self.nic.lock().shadow.start(sa).cloned().ok_or(HandleError::Unknown)
-    }
-
-    fn put_policy(&mut self, _policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError> {
-        Err(PutError::Unsupported(Attribute::Policy))
-    }
-
-    fn switch_policy(&mut self, _policy: PolicyHandle, _sa: SaHandle) -> Result<(), HandleError> {
-        Err(HandleError::Unknown)
-    }
-
-    fn remove_policy(&mut self, _policy: PolicyHandle) -> Result<(), HandleError> {
-        Err(HandleError::Unknown)
     }
 
     fn queue(&mut self) -> Result<Box<dyn Queue<B>>, PutError> {

@@ -7,11 +7,10 @@ use core::net::{IpAddr, Ipv4Addr};
 use std::collections::BTreeSet;
 
 use crypto::{Keys, Suite};
-use esp::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
+use esp::{Mode, SaFlags, SaParams, UdpEncap};
 use outcome::DropReason;
 use policy::{
     Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector, Template,
-    VolumeLimits,
 };
 use wire::Span;
 
@@ -430,30 +429,8 @@ const REQID: u32 = 7;
 
 /// A tunnel that asks for nothing special.
 fn sa(suite: Suite, spi: u32) -> SaConfig {
-    SaConfig {
-        params: SaParams {
-            spi,
-            src: SRC,
-            dst: DST,
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite,
-            encap: None,
-            esn: false,
-            replay_window: 64,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        },
-        mark: Mark::default(),
-        if_id: 0,
-        reqid: REQID,
-        selector: None,
-        set_mark: Mark::default(),
-        cpu: None,
-        limits: VolumeLimits::NONE,
-        added_s: 0,
-        generation: 0,
-    }
+    let params = SaParams { replay_window: 64, ..SaParams::tunnel(suite, spi, (SRC, DST)) };
+    SaConfig { reqid: REQID, ..SaConfig::plain(params) }
 }
 
 /// Everything between the two networks through that tunnel.

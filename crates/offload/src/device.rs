@@ -3,6 +3,7 @@
 use crypto::Keys;
 use policy::{PolicyConfig, SaConfig};
 
+use crate::attribute::Attribute;
 use crate::capabilities::Capabilities;
 use crate::error::{Failure, HandleError, PutError};
 use crate::event::Event;
@@ -123,20 +124,26 @@ pub trait Device<B: Buffer>: Send {
     /// Puts a policy in.
     ///
     /// # Errors
-    /// [`PutError`]; with crypto offload always [`Attribute::Policy`](crate::Attribute::Policy).
-    fn put_policy(&mut self, policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError>;
+    /// [`PutError`]; with crypto offload always [`Attribute::Policy`], as here.
+    fn put_policy(&mut self, _policy: NewPolicy<'_>) -> Result<PolicyHandle, PutError> {
+        Err(PutError::Unsupported(Attribute::Policy))
+    }
 
     /// Lets an outbound policy's packets go through another SA from the next one on.
     ///
     /// # Errors
     /// [`HandleError::Unknown`] for the policy or the SA, [`HandleError::Failed`].
-    fn switch_policy(&mut self, policy: PolicyHandle, sa: SaHandle) -> Result<(), HandleError>;
+    fn switch_policy(&mut self, _policy: PolicyHandle, _sa: SaHandle) -> Result<(), HandleError> {
+        Err(HandleError::Unknown)
+    }
 
     /// Takes a policy out.
     ///
     /// # Errors
     /// [`HandleError::Unknown`], [`HandleError::Failed`].
-    fn remove_policy(&mut self, policy: PolicyHandle) -> Result<(), HandleError>;
+    fn remove_policy(&mut self, _policy: PolicyHandle) -> Result<(), HandleError> {
+        Err(HandleError::Unknown)
+    }
 
     /// A queue for one worker. One that is dropped takes its buffers along: a device that may still write to
     /// them keeps them until it cannot.

@@ -6,9 +6,9 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
-use esp::{Mode, Protocol, SaFlags, SaParams};
+use esp::SaParams;
 use outcome::DropReason;
-use policy::{Mark, SaConfig, VolumeLimits};
+use policy::SaConfig;
 use wire::Span;
 
 use crate::bounce::{Bounce, fill_len};
@@ -125,30 +125,8 @@ fn work(sa: SaHandle) -> CryptoWork {
 }
 
 fn config() -> SaConfig {
-    SaConfig {
-        params: SaParams {
-            spi: u32::from_be_bytes([SEALED[0], SEALED[1], SEALED[2], SEALED[3]]),
-            src: ADDR,
-            dst: ADDR,
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite: SUITE,
-            encap: None,
-            esn: false,
-            replay_window: 0,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        },
-        mark: Mark::default(),
-        set_mark: Mark::default(),
-        if_id: 0,
-        reqid: 0,
-        cpu: None,
-        selector: None,
-        limits: VolumeLimits::NONE,
-        added_s: 0,
-        generation: 0,
-    }
+    let spi = u32::from_be_bytes([SEALED[0], SEALED[1], SEALED[2], SEALED[3]]);
+    SaConfig::plain(SaParams::tunnel(SUITE, spi, (ADDR, ADDR)))
 }
 
 const SUITE: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };

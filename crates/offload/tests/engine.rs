@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use crypto::{AesKey, Engine, IcvLen, Job, JobStatus, Keys, Op, Provider, Session, Suite};
 use engine_openssl::OpensslProvider;
-use esp::{Mode, Protocol, SaFlags, SaParams};
+use esp::SaParams;
 use offload::{
     Bounce, Buffer, Burst, Capabilities, Completion, Lane, OffloadEngine, Offloaded, Queue,
     Request, SaHandle, Status, Trouble, Watch,
@@ -94,19 +94,7 @@ impl Bench {
             None,
         )]);
         let end = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
-        let params = SaParams {
-            spi: 1,
-            src: end(1),
-            dst: end(2),
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite: SUITE,
-            encap: None,
-            esn: false,
-            replay_window: 0,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        };
+        let params = SaParams::tunnel(SUITE, 1, (end(1), end(2)));
         let offloaded = Offloaded::session((0, "nic0".into()), SaHandle(1), software, &params);
         if queue.answer.is_empty() {
             queue.answer.clone_from(&by_software);

@@ -3,7 +3,7 @@
 use core::net::{IpAddr, Ipv4Addr};
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
-use esp::{Mode, Protocol, SaFlags, SaParams};
+use esp::{Mode, SaParams};
 use offload::{
     Burst, Device, Event, Live, NewPolicy, NewSa, PolicyHandle, Queue, Request, SaDirection,
     SaHandle, Status, Work,
@@ -24,30 +24,11 @@ fn addr(third: u8, last: u8) -> IpAddr {
 }
 
 fn sa(spi: u32, hard_packets: u64) -> SaConfig {
-    SaConfig {
-        params: SaParams {
-            spi,
-            src: addr(9, 1),
-            dst: addr(9, 2),
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite: SUITE,
-            encap: None,
-            esn: false,
-            replay_window: 64,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        },
-        mark: Mark::default(),
-        set_mark: Mark::default(),
-        if_id: 0,
-        reqid: spi % 2 + 1,
-        cpu: None,
-        selector: None,
-        limits: VolumeLimits { hard_packets, soft_packets: hard_packets - 1, ..VolumeLimits::NONE },
-        added_s: 0,
-        generation: 0,
-    }
+    let params =
+        SaParams { replay_window: 64, ..SaParams::tunnel(SUITE, spi, (addr(9, 1), addr(9, 2))) };
+    let limits =
+        VolumeLimits { hard_packets, soft_packets: hard_packets - 1, ..VolumeLimits::NONE };
+    SaConfig { reqid: spi % 2 + 1, limits, ..SaConfig::plain(params) }
 }
 
 fn policy(direction: Direction, selector: Selector, priority: u32, reqid: u32) -> PolicyConfig {

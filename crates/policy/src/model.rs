@@ -123,6 +123,22 @@ pub struct SaConfig {
 }
 
 impl SaConfig {
+    /// An SA for all packets that policy gives it, without marks, limits and reqid.
+    pub fn plain(params: SaParams) -> SaConfig {
+        SaConfig {
+            params,
+            mark: Mark::default(),
+            set_mark: Mark::default(),
+            if_id: 0,
+            reqid: 0,
+            cpu: None,
+            selector: None,
+            limits: VolumeLimits::NONE,
+            added_s: 0,
+            generation: 0,
+        }
+    }
+
     /// The SA's identity.
     pub fn id(&self) -> SaId {
         let SaParams { dst, spi, protocol, .. } = self.params;

@@ -7,12 +7,12 @@ use core::net::{IpAddr, Ipv4Addr};
 use crypto::{Engine, Job, JobStatus, Keys, Op, Provider, Suite};
 use cryptodev::{CryptoDevice, Settings};
 use engine_openssl::OpensslProvider;
-use esp::{Mode, Protocol, SaFlags, SaParams};
+use esp::SaParams;
 use offload::{
     Burst, Completion, CryptoWork, Device, Live, NewSa, Queue, Request, SaDirection, SaHandle,
     Status, Work,
 };
-use policy::{Mark, SaConfig, VolumeLimits};
+use policy::SaConfig;
 use wire::Span;
 
 /// Drivers that are software, and do crypto.
@@ -139,30 +139,9 @@ pub fn keys(suite: Suite) -> Keys {
 }
 
 pub fn config(suite: Suite, spi: u32) -> SaConfig {
-    SaConfig {
-        params: SaParams {
-            spi,
-            src: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
-            dst: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)),
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite,
-            encap: None,
-            esn: false,
-            replay_window: 64,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        },
-        mark: Mark::default(),
-        if_id: 0,
-        reqid: 7,
-        selector: None,
-        set_mark: Mark::default(),
-        cpu: None,
-        limits: VolumeLimits::NONE,
-        added_s: 0,
-        generation: 0,
-    }
+    let end = |last| IpAddr::V4(Ipv4Addr::new(192, 0, 2, last));
+    let params = SaParams { replay_window: 64, ..SaParams::tunnel(suite, spi, (end(1), end(2))) };
+    SaConfig { reqid: 7, ..SaConfig::plain(params) }
 }
 
 /// What the software's engine does.

@@ -3,37 +3,15 @@
 use core::net::IpAddr;
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
-use esp::{Mode, Protocol, SaFlags, SaParams};
-use policy::{Mark, SaConfig, VolumeLimits};
+use esp::SaParams;
+use policy::SaConfig;
 
 pub const GCM: Suite = Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 };
 
 /// An SA that asks for nothing special.
 pub fn config(suite: Suite, src: IpAddr, dst: IpAddr, spi: u32) -> SaConfig {
-    SaConfig {
-        params: SaParams {
-            spi,
-            src,
-            dst,
-            protocol: Protocol::Esp,
-            mode: Mode::Tunnel,
-            suite,
-            encap: None,
-            esn: false,
-            replay_window: 64,
-            tfc_pad_len: 0,
-            flags: SaFlags::default(),
-        },
-        mark: Mark::default(),
-        if_id: 0,
-        reqid: 7,
-        selector: None,
-        set_mark: Mark::default(),
-        cpu: None,
-        limits: VolumeLimits::NONE,
-        added_s: 0,
-        generation: 0,
-    }
+    let params = SaParams { replay_window: 64, ..SaParams::tunnel(suite, spi, (src, dst)) };
+    SaConfig { reqid: 7, ..SaConfig::plain(params) }
 }
 
 /// Keys that differ by number.
