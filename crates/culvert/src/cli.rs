@@ -35,8 +35,7 @@ pub use web::{
 };
 pub use why::WhyArgs;
 
-/// The instance without --name, and without `name` in its configuration.
-pub const DEFAULT_NAME: &str = "default";
+use crate::config::DEFAULT_NAME;
 
 /// A fast path for IPsec on Linux.
 ///

@@ -26,7 +26,6 @@ mod table;
 
 use std::error::Error;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -55,20 +54,6 @@ fn main() -> ExitCode {
     }
 }
 
-/// A configuration, whose own name counts: another one on the command line is a mistake.
-fn loaded(name: &str, path: &Path) -> Result<Config, Box<dyn Error>> {
-    let config = Config::load(path)?;
-    if name != cli::DEFAULT_NAME && name != config.name {
-        return Err(format!(
-            "--name {name}: {} has name = {:?}, which counts; write name = {name:?} there",
-            path.display(),
-            config.name
-        )
-        .into());
-    }
-    Ok(config)
-}
-
 /// Runs a command; the caller prints its output and ends with its status.
 fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
     let (name, json) = (cli.name.as_str(), cli.json);
@@ -78,12 +63,11 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
     }
     let output = match &cli.command {
         Command::Run(args) => {
-            loaded(name, &args.config.config)?;
-            daemon::run(args)?;
+            daemon::run(args, name)?;
             String::new()
         }
         Command::Check(args) => {
-            let config = loaded(name, &args.config)?;
+            let config = Config::load_as(&args.config, name)?;
             match json {
                 true => serde_json::json!({ "valid": true, "name": config.name }).to_string(),
                 false => format!("{}: valid", args.config.display()),

@@ -235,8 +235,11 @@ impl Default for LogConfig {
     }
 }
 
+/// The instance without --name, and without `name` in its configuration.
+pub const DEFAULT_NAME: &str = "default";
+
 fn default_name() -> String {
-    "default".into()
+    DEFAULT_NAME.into()
 }
 
 /// What is wrong with a configuration.
@@ -257,6 +260,18 @@ pub enum ConfigError {
         path: PathBuf,
         /// The parser's message, with line, column and an excerpt.
         message: String,
+    },
+    /// The command line names another instance.
+    #[error(
+        "--name {asked}: {path} has name = {name:?}, which counts; write name = {asked:?} there"
+    )]
+    Name {
+        /// The file.
+        path: PathBuf,
+        /// Its name.
+        name: String,
+        /// That of the command line.
+        asked: String,
     },
     /// A value is not possible.
     #[error("{path}: {problem}")]
@@ -307,6 +322,19 @@ impl Config {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { path: path.into(), source })?;
         Self::parse(&text, path)
+    }
+
+    /// The same for the instance that the command line names. The file's own name counts: another one is a mistake.
+    ///
+    /// # Errors
+    /// As [`Config::load`], and [`ConfigError::Name`].
+    pub fn load_as(path: &Path, asked: &str) -> Result<Config, ConfigError> {
+        let config = Config::load(path)?;
+        if asked != DEFAULT_NAME && asked != config.name {
+            let (path, name, asked) = (path.into(), config.name, asked.to_owned());
+            return Err(ConfigError::Name { path, name, asked });
+        }
+        Ok(config)
     }
 
     /// Checks a text; `path` is for messages.

@@ -70,8 +70,8 @@ const RELEASE_WAIT: Duration = Duration::from_secs(3);
 /// # Errors
 /// [`StartError`]: what is wrong, and what would be right. Nothing is left half set up: sockets,
 /// interfaces and programs go with the process.
-pub fn run(args: &RunArgs) -> Result<(), StartError> {
-    let config = Config::load(&args.config.config)?;
+pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
+    let config = Config::load_as(&args.config.config, name)?;
     init_log(&config, args.log_json)?;
     if !rustix::process::geteuid().is_root() {
         return Err(StartError::NotRoot);

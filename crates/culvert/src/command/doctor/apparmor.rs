@@ -13,7 +13,7 @@ pub fn check(facts: &Facts) -> Vec<Finding> {
     if !facts.is_beside_kernel() {
         findings.push(of_ike(facts));
     }
-    let (ours, of_ike) = facts.programs.denials.iter().partition::<Vec<_>, _>(|d| is_ours(d));
+    let (ours, of_ike) = facts.programs.denials.iter().partition::<Vec<_>, _>(|d| d.is_of_daemon());
     findings.extend(denied("the daemon", "culvert", &ours));
     findings.extend(denied("the IKE daemon", "", &of_ike));
     findings
@@ -64,11 +64,6 @@ fn of_ike(facts: &Facts) -> Finding {
         ),
     );
     Finding { result, ..finding }
-}
-
-/// Whether it was the daemon: its profile, or a part of that.
-fn is_ours(denial: &Denial) -> bool {
-    denial.profile.split("//").next() == Some("culvert")
 }
 
 /// What a program was denied; with it all that its profile would have denied it.

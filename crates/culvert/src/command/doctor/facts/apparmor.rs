@@ -41,3 +41,10 @@ pub struct Denial {
     /// The file, capability, or address family.
     pub object: String,
 }
+
+impl Denial {
+    /// Whether it was culvert's daemon: its profile, or a part of that.
+    pub fn is_of_daemon(&self) -> bool {
+        self.profile.split("//").next() == Some("culvert")
+    }
+}

@@ -27,7 +27,7 @@ pub fn look() -> Vec<Denial> {
 }
 
 fn is_about_culvert(denial: &Denial) -> bool {
-    denial.profile.split("//").next() == Some("culvert") || denial.object.contains("/culvert/")
+    denial.is_of_daemon() || denial.object.contains("/culvert/")
 }
 
 /// All messages that the kernel still has.
