@@ -163,10 +163,14 @@ failures! {
     EncapKind => EPROTONOSUPPORT, "culvert: only ESP in UDP (RFC 3948) is supported";
     /// Encapsulation added, removed or of another kind.
     EncapChange => EINVAL, "an update cannot add or remove encapsulation";
+    /// An update with another direction.
+    OtherDirection => ESRCH, "the SA of this destination, SPI, protocol and mark has another direction";
     /// Flags of an offload request.
     OffloadFlags => EINVAL, "unrecognized flags in the offload request";
     /// Direction of an offload request.
     OffloadDirection => EINVAL, "mismatched SA and offload direction";
+    /// The interface id of an inbound SA that a device is to have.
+    OffloadIfId => EINVAL, "an XFRM interface id is not supported for offload of what is received";
     /// TFC padding of an SA that a device is to have.
     OffloadTfc => EINVAL, "TFC padding can't be offloaded";
     /// Kernel keepalives.

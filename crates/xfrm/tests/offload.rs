@@ -58,12 +58,13 @@ fn an_sa_that_stays_in_software_tells_of_no_device() {
 
 #[test]
 fn requests_that_cannot_be_are_refused_in_linux_s_words() {
-    let cases: [(u8, More, &str); 5] = [
+    let cases: [(u8, More, &str); 6] = [
         (PACKET | 8, &[], "unrecognized flags in the offload request"),
         (8, &[], "unrecognized flags in the offload request"),
         (0, &[(attr::SA_DIR, &[1])], "mismatched SA and offload direction"),
         (INBOUND, &[(attr::SA_DIR, &[2])], "mismatched SA and offload direction"),
         (0, &[(attr::TFCPAD, &[64, 0, 0, 0])], "TFC padding can't be offloaded"),
+        (INBOUND, &[(attr::IF_ID, &[7, 0, 0, 0])], "interface id is not supported"),
     ];
     for has_device in [false, true] {
         let mut lab = Lab::new();

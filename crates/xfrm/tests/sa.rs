@@ -176,6 +176,29 @@ fn the_same_identity_twice_is_refused_whatever_else_differs() {
 }
 
 #[test]
+fn an_update_has_the_direction_of_its_sa() {
+    let mut lab = Lab::new();
+    let sa = |kind, spi, dir: Option<u8>| {
+        let mut w = gcm_sa(kind, &SaInfo { replay_window: 0, ..sa_info(spi) });
+        if let Some(dir) = dir {
+            w.attribute(attr::SA_DIR, &[dir]);
+        }
+        w.finish()
+    };
+    for (spi, first) in [(0x100, None), (0x101, Some(1)), (0x102, Some(2))] {
+        lab.ok(&sa(kind::NEWSA, spi, first));
+        for later in [None, Some(1), Some(2)] {
+            let expected = if later == first { 0 } else { libc::ESRCH };
+            assert_eq!(lab.errno(&sa(kind::UPDSA, spi, later)), expected, "{first:?} {later:?}");
+        }
+    }
+    // A reservation without a direction stays without one.
+    lab.ok(&alloc_spi(0x200, 0x200).finish());
+    assert_eq!(lab.errno(&sa(kind::UPDSA, 0x200, Some(2))), libc::ESRCH);
+    lab.ok(&sa(kind::UPDSA, 0x200, None));
+}
+
+#[test]
 fn marks_tell_sas_of_one_spi_apart() {
     let mut lab = Lab::new();
     for value in [1, 2] {

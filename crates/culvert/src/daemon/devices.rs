@@ -26,11 +26,13 @@ use rustix::fd::OwnedFd;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 use tracing::{info, warn};
+use xfrm::Refusal;
 use xfrm::codec::{Offload, constant as c};
 
 use super::cryptodevs;
 use super::device::Attached;
 use super::packet_devices::PacketDevices;
+use super::sources::errno;
 use super::texts::spi_text;
 use crate::config::{BusyBy, DeviceConfig};
 use crate::report::{self, Occurrence};
@@ -420,6 +422,24 @@ impl Devices {
 
     fn now_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the SA is one that devices have: of ESP, as Linux says of each interface with a device, whatever else the device
+    /// could do.
+    ///
+    /// # Errors
+    /// There is a device behind the interface that its owner wants, and the SA is of another protocol.
+    pub fn check_protocol(&self, config: &SaConfig, wanted: &Offload) -> Result<(), Refusal> {
+        let is_of_device =
+            || self.of_interface(wanted.ifindex).is_some() || self.packet.is_behind(wanted);
+        match config.params.protocol {
+            Protocol::Esp => Ok(()),
+            _ if is_of_device() => Err(Refusal::new(
+                errno::EINVAL,
+                "type doesn't support offload: devices have SAs of ESP alone",
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn of_interface(&self, ifindex: i32) -> Option<usize> {

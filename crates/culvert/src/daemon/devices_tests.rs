@@ -37,6 +37,24 @@ fn an_sa_of_another_interface_stays_in_software() {
 }
 
 #[test]
+fn devices_have_esp_alone() {
+    let devices = devices();
+    let ah = |spi| {
+        let mut config = sa(spi);
+        config.params.protocol = Protocol::Ah;
+        config
+    };
+    for flags in [0, c::OFFLOAD_PACKET] {
+        let asked = |ifindex| Offload { flags, ..wanted(ifindex) };
+        assert_eq!(devices.check_protocol(&sa(1), &asked(1)), Ok(()));
+        let refused = devices.check_protocol(&ah(1), &asked(1)).unwrap_err();
+        assert_eq!(refused.errno, errno::EINVAL);
+        // As on Linux: an interface without a device has nothing against it.
+        assert_eq!(devices.check_protocol(&ah(1), &asked(77)), Ok(()));
+    }
+}
+
+#[test]
 fn what_does_not_fit_stays_in_software_and_comes_in_when_there_is_room() {
     let mut devices = devices();
     let provider = OpensslProvider::new().unwrap();

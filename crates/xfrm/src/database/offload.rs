@@ -1,12 +1,13 @@
 //! What a request says about an offload device (`xfrm_dev_state_add`).
 
 use super::direction::direction_of;
+use super::verify::if_id_of;
 use crate::codec::{Attributes, Offload, attr, constant as c};
 use crate::failure::Failure;
 
 /// The device that a new SA's owner wants for its crypto, or for all of it. Whether there is such a device is the data path's
 /// matter, and whether it takes the SA: software does the crypto else, as on Linux, and the SA is refused where the device was to
-/// do all.
+/// do all. What Linux asks before it looks for the device is asked here.
 pub(super) fn wanted(a: &Attributes<'_>) -> Result<Option<Offload>, Failure> {
     let Some(offload) = a.value::<Offload>(attr::OFFLOAD_DEV) else { return Ok(None) };
     let flags = offload.flags;
@@ -22,6 +23,9 @@ pub(super) fn wanted(a: &Attributes<'_>) -> Result<Option<Offload>, Failure> {
     }
     if a.value::<u32>(attr::TFCPAD).is_some_and(|len| len != 0) {
         return Err(Failure::OffloadTfc);
+    }
+    if flags & c::OFFLOAD_INBOUND != 0 && if_id_of(a) != 0 {
+        return Err(Failure::OffloadIfId);
     }
     let flags = flags & (c::OFFLOAD_INBOUND | c::OFFLOAD_PACKET);
     Ok(Some(Offload { flags, ..offload }))

@@ -28,6 +28,9 @@ impl<B: Backend> Database<B> {
         let sa = build(new, added_s, call.now)?;
         let update = call.header.kind == kind::UPDSA;
         let found = self.sad.find(&sa.spi_key(), sa.mark_value());
+        if update && found.is_some_and(|(_, old)| !has_direction_of(&sa, old)) {
+            return Err(Failure::OtherDirection);
+        }
         let serial = match found.map(|(serial, old)| (serial, old.larval())) {
             None if update => return Err(Failure::NoSa),
             Some(_) if !update => return Err(Failure::SaExists),
@@ -222,6 +225,13 @@ pub(super) fn build(new: NewSa, added_s: u64, now: Now) -> Result<Sa, Failure> {
         mapping: None,
         tunnel_users: 0,
     })
+}
+
+/// Whether an update may be of this SA (`xfrm_state_update`): a direction is the SA's for good, and a reservation
+/// without a word about it takes none.
+fn has_direction_of(new: &Sa, old: &Sa) -> bool {
+    let direction = new.options.direction;
+    direction == old.options.direction || old.larval() && direction.is_none()
 }
 
 /// Whether an SA's protocol is meant by a flush or dump of this one.

@@ -202,6 +202,11 @@ impl PacketDevices {
         }
     }
 
+    /// Whether there is one behind the interface that a request names.
+    pub fn is_behind(&self, wanted: &Offload) -> bool {
+        self.wanted(wanted, "state").is_ok()
+    }
+
     /// The place of the device behind the interface that a request names.
     fn wanted(&self, wanted: &Offload, what: &str) -> Result<usize, Refusal> {
         let asking = self.asking.as_ref().ok_or_else(|| no_device(what))?;

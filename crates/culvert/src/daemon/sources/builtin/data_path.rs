@@ -332,6 +332,7 @@ impl Backend for DataPath {
         start: &Start,
         wanted: &Offload,
     ) -> Result<bool, Refusal> {
+        self.devices.borrow().check_protocol(config, wanted)?;
         match wanted.flags & c::OFFLOAD_PACKET {
             0 => self.add(config, keys, start, Some(wanted)),
             _ => self.add_to_device(config, keys, start, wanted).map(|()| true),
