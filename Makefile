@@ -24,11 +24,11 @@ APPARMOR_LOCAL = local-usr.sbin.charon-systemd
 
 # Jobs of .ci/run that are targets too.
 CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke instructions hdl cosim \
-    package scenarios hdl-full cosim-full scenarios-full
+    package scenarios hdl-full cosim-full fuzz-smoke-full scenarios-full
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    build-rtl rtl-scenario dpdk-suite interop charon6 package-test web-test cryptodev-test $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite interop charon6 package-test web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -67,6 +67,10 @@ rtl-scenario: $(if $(CULVERT),,build-rtl) ## a tunnel's packets through the simu
 
 test: ## every kind of check and test, with samples of the longest; CULVERT_BUDGET=off: however slow
 	@.ci/run
+
+# After a change of the hardware, its driver or the interface of devices.
+cosim-record: ## the co-simulation, whole; notes the sources on which it passed
+	@scripts/cosim --record
 
 test-full: ## every check and test there is: no samples
 	@.ci/run --full

@@ -1,5 +1,6 @@
-"""Ten crashes under traffic: ready means that packets pass."""
+"""Crashes under traffic: ready means that packets pass."""
 
+import os
 import statistics
 import threading
 import time
@@ -10,7 +11,7 @@ from lab.base import PATIENCE_S
 from lab.capture import Capture, IvRecord, assert_only_protected
 from lab.traffic import ping
 
-CRASHES = 10
+CRASHES = 3 if os.environ.get("CULVERT_SUITES") == "sample" else 10
 INTERVAL_S = 0.01
 
 #: What waits for a retry waits for a second: Linux's neighbour discovery, and culvert's own rounds.
