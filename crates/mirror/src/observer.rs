@@ -1,6 +1,7 @@
 //! Follows a network namespace: a dump, then notifications, and dumps again where those fall short.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::protocols::NETLINK_ROUTE;
@@ -75,6 +76,12 @@ impl Observer {
     /// What is known, as of the last [`poll`](Observer::poll).
     pub const fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// Notes that [`Control::resolve`](crate::Control::resolve) had Linux use a neighbour, and reports the change if its entry
+    /// was stale: Linux makes that `DELAY` and tells nobody until it begins to probe, 5 s later.
+    pub fn used(&mut self, ifindex: u32, ip: IpAddr) -> Option<Change> {
+        self.snapshot.used(ifindex, ip)
     }
 
     /// Takes in what has happened, without waiting for anything, and reports the changes in order.

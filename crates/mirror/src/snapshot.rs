@@ -4,7 +4,9 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::collections::BTreeMap;
 
 use crate::decode::Message;
-use crate::model::{Address, Family, Link, Neighbour, Prefix, Route, RouteKey, Rule};
+use crate::model::{
+    Address, Family, Link, Neighbour, NeighbourState, Prefix, Route, RouteKey, Rule,
+};
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -193,6 +195,16 @@ impl Snapshot {
     /// A neighbour's entry.
     pub fn neighbour(&self, ifindex: u32, ip: IpAddr) -> Option<&Neighbour> {
         self.neighbours.get(&(ifindex, ip))
+    }
+
+    /// What a use makes of a stale neighbour.
+    pub(crate) fn used(&mut self, ifindex: u32, ip: IpAddr) -> Option<Change> {
+        let neighbour = self.neighbours.get_mut(&(ifindex, ip))?;
+        if neighbour.state != NeighbourState::Stale {
+            return None;
+        }
+        neighbour.state = NeighbourState::Delay;
+        Some(Change::Neighbour(*neighbour))
     }
 
     /// Applies a notification. What it leaves open is marked stale: Linux says nothing about the

@@ -9,7 +9,7 @@ use std::thread;
 use common::{enter_new_namespace, in_namespace, ip, until, until_equal};
 use mirror::{
     Control, Error, Family, NeighbourState, NextHop, Observer, Prefix, Route, RouteKind, Rule,
-    RuleAction, interface_setting, set_interface_setting,
+    RuleAction, Snapshot, interface_setting, set_interface_setting,
 };
 
 fn addr(text: &str) -> IpAddr {
@@ -242,8 +242,18 @@ fn linux_resolves_a_neighbour_on_request() {
                     })
                 });
             }
-            // Once known, asking again does no harm.
+            // Once known, asking again does no harm, and one that is not stale stays as it is.
             control.resolve(a, addr("10.1.0.2")).unwrap();
+            assert!(observer.used(a, addr("10.1.0.2")).is_none());
+
+            // Linux does not tell that a stale one is about to be confirmed.
+            let known = addr("10.1.0.2");
+            let state = |s: &Snapshot| s.neighbour(a, known).map(|n| n.state);
+            ip("neigh change 10.1.0.2 dev ea nud stale");
+            until(&mut observer, |s| state(s) == Some(NeighbourState::Stale));
+            control.resolve(a, known).unwrap();
+            assert!(observer.used(a, known).is_some());
+            assert_eq!(state(observer.snapshot()), Some(NeighbourState::Delay));
 
             // Nobody answers for this one.
             let retrans = "/proc/sys/net/ipv4/neigh/ea/retrans_time_ms";

@@ -331,7 +331,7 @@ impl Daemon {
                     self.source.mapping_changed(&sa, src, port);
                 }
                 Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
-                Event::Resolve { ifindex, ip } => self.private.resolve(ifindex, ip),
+                Event::Resolve { ifindex, ip } => self.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
                     self.ports.lost(ifindex, &self.workers);
                     self.tunnels.lost(ifindex);
@@ -559,6 +559,16 @@ impl Daemon {
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
         self.workers.wake();
+    }
+
+    /// Has Linux look after a neighbour. Flows to one that was stale have plans again from now on, and not only when Linux
+    /// begins to probe it.
+    fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
+        let change = self.private.resolve(ifindex, ip).then(|| self.observer.used(ifindex, ip));
+        if let Some(change) = change.flatten() {
+            self.reflection.follow(self.observer.snapshot(), &[change]);
+            self.publish_neighbours();
+        }
     }
 
     fn publish_neighbours(&self) {

@@ -319,11 +319,13 @@ impl Private {
         self.ifindex
     }
 
-    /// Asks Linux to resolve or confirm a neighbour.
-    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) {
-        if let Err(error) = self.control.resolve(ifindex, ip) {
+    /// Asks Linux to resolve or confirm a neighbour, and says whether it does.
+    pub fn resolve(&mut self, ifindex: u32, ip: IpAddr) -> bool {
+        let asked = self.control.resolve(ifindex, ip);
+        if let Err(error) = &asked {
             tracing::debug!(%error, %ip, "neighbour not asked for");
         }
+        asked.is_ok()
     }
 
     /// Removes the rules, and the routes that do not go with the interface.
