@@ -9,7 +9,7 @@ use core::net::IpAddr;
 use crate::attribute::{Attributes, aligned, as_ip, as_text, as_u32, u16_at, u32_at};
 use crate::model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
-    RuleAction, XfrmInterface,
+    RuleAction, Vlan, XfrmInterface,
 };
 use crate::uapi::*;
 
@@ -163,6 +163,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         lower: None,
         is_tied_elsewhere: false,
         xfrm: None,
+        vlan: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {
@@ -177,6 +178,10 @@ fn link(payload: &[u8]) -> Option<Link> {
                 link.kind = info.find(IFLA_INFO_KIND).map(as_text);
                 link.xfrm = match link.kind.as_deref() {
                     Some("xfrm") => xfrm_interface(info.find(IFLA_INFO_DATA).unwrap_or_default()),
+                    _ => None,
+                };
+                link.vlan = match link.kind.as_deref() {
+                    Some("vlan") => vlan(info.find(IFLA_INFO_DATA).unwrap_or_default()),
                     _ => None,
                 };
             }
@@ -197,6 +202,23 @@ fn xfrm_interface(data: &[u8]) -> Option<XfrmInterface> {
     }
     let if_id = data.find(IFLA_XFRM_IF_ID).and_then(as_u32)?;
     (if_id != 0).then_some(XfrmInterface::IfId(if_id))
+}
+
+/// What the attributes of a VLAN say.
+fn vlan(data: &[u8]) -> Option<Vlan> {
+    let data = Attributes::new(data);
+    let tpid = match data.find(IFLA_VLAN_PROTOCOL) {
+        Some(value) => u16::from_be_bytes(*value.first_chunk()?),
+        // Older kernels have no other.
+        None => ETH_P_8021Q,
+    };
+    let mappings = Attributes::new(data.find(IFLA_VLAN_EGRESS_QOS).unwrap_or_default());
+    let mappings = mappings.filter(|(kind, _)| *kind == IFLA_VLAN_QOS_MAPPING);
+    let egress_qos = mappings.filter_map(|(_, mapping)| {
+        Some((u32_at(mapping, 0)?, u8::try_from(u32_at(mapping, 4)?).ok()? & 7))
+    });
+    let id = u16_at(data.find(IFLA_VLAN_ID)?, 0)?;
+    Some(Vlan { tpid, id, egress_qos: egress_qos.collect() })
 }
 
 fn address(payload: &[u8]) -> Option<Address> {

@@ -82,7 +82,7 @@ pub use decode::{Incoming, Message, decode};
 pub use error::Error;
 pub use model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKey, RouteKind,
-    Rule, RuleAction, XfrmInterface,
+    Rule, RuleAction, Vlan, XfrmInterface,
 };
 pub use observer::Observer;
 pub use setting::{interface_setting, set_interface_setting};

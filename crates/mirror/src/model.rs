@@ -1,6 +1,7 @@
 //! What Linux knows about a network, as plain values.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::collections::BTreeMap;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -101,6 +102,19 @@ pub struct Link {
     pub is_tied_elsewhere: bool,
     /// What an XFRM interface belongs to (`ip link add type xfrm`); `None` for other kinds.
     pub xfrm: Option<XfrmInterface>,
+    /// What a VLAN's frames have (`ip link add type vlan`); `None` for other kinds.
+    pub vlan: Option<Vlan>,
+}
+
+/// What the frames of a VLAN have on the interface that it lies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// The TPID of their tag: 0x8100 (802.1Q) or 0x88a8 (802.1ad).
+    pub tpid: u16,
+    /// The VLAN identifier.
+    pub id: u16,
+    /// The tag's priority for priorities of Linux's packets (`egress-qos-map`); 0 for all others.
+    pub egress_qos: BTreeMap<u32, u8>,
 }
 
 /// What says which policies and SAs are an XFRM interface's.

@@ -59,6 +59,9 @@ pub(crate) const ARPHRD_ETHER: u16 = 1;
 pub(crate) const IFF_UP: u32 = 0x1;
 pub(crate) const IFF_LOOPBACK: u32 = 0x8;
 pub(crate) const IFF_RUNNING: u32 = 0x40;
+/// The TPID of an 802.1Q tag.
+pub(crate) const ETH_P_8021Q: u16 = 0x8100;
+
 pub(crate) const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
@@ -68,6 +71,10 @@ pub(crate) const IFLA_LINKINFO: u16 = 18;
 pub(crate) const IFLA_LINK_NETNSID: u16 = 37;
 pub(crate) const IFLA_INFO_KIND: u16 = 1;
 pub(crate) const IFLA_INFO_DATA: u16 = 2;
+pub(crate) const IFLA_VLAN_ID: u16 = 1;
+pub(crate) const IFLA_VLAN_EGRESS_QOS: u16 = 3;
+pub(crate) const IFLA_VLAN_PROTOCOL: u16 = 5;
+pub(crate) const IFLA_VLAN_QOS_MAPPING: u16 = 1;
 pub(crate) const IFLA_XFRM_IF_ID: u16 = 2;
 pub(crate) const IFLA_XFRM_COLLECT_METADATA: u16 = 3;
 

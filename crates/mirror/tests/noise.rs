@@ -105,11 +105,15 @@ fn a_length_below_the_header_ends_it() {
 
 /// A link of kind `xfrm` with this data, and attributes behind it.
 fn xfrm_link(data: &[u8], more: &[u8]) -> mirror::Link {
+    link_of(b"xfrm\0", data, more)
+}
+
+fn link_of(kind: &[u8], data: &[u8], more: &[u8]) -> mirror::Link {
     let mut header = vec![0u8; 16];
     header[2..4].copy_from_slice(&65534u16.to_ne_bytes());
     header[4..8].copy_from_slice(&9u32.to_ne_bytes());
     header[8..12].copy_from_slice(&1u32.to_ne_bytes());
-    let info = [attribute(1, b"xfrm\0"), attribute(2 | 0x8000, data)].concat();
+    let info = [attribute(1, kind), attribute(2 | 0x8000, data)].concat();
     let known = [attribute(3, b"ipsec0\0"), attribute(4, &1400u32.to_ne_bytes())].concat();
     let whole = [header, known, attribute(18, &info), more.to_vec()].concat();
     match decode(&message(16, &whole)).next() {
@@ -132,4 +136,22 @@ fn an_xfrm_interface_has_an_if_id_or_takes_that_of_each_packet() {
     assert_eq!(xfrm_link(&external, &[]).xfrm, Some(XfrmInterface::External));
     // Made in another namespace: so are its policies.
     assert!(xfrm_link(&id(42), &attribute(37, &0u32.to_ne_bytes())).is_tied_elsewhere);
+}
+
+#[test]
+fn a_vlan_has_a_tag_and_maps_priorities() {
+    let id = attribute(1, &100u16.to_ne_bytes());
+    let mapping =
+        |from: u32, to: u32| attribute(1, &[from.to_ne_bytes(), to.to_ne_bytes()].concat());
+    let egress = attribute(3 | 0x8000, &[mapping(6, 5), mapping(0, 1)].concat());
+    let service = attribute(5, &0x88a8u16.to_be_bytes());
+    let vlan = |data: &[u8]| link_of(b"vlan\0", data, &[]).vlan;
+    let found = vlan(&[id.clone(), egress, service].concat()).expect("a VLAN");
+    assert_eq!((found.tpid, found.id), (0x88a8, 100));
+    assert_eq!(found.egress_qos.into_iter().collect::<Vec<_>>(), [(0, 1), (6, 5)]);
+    let plain = vlan(&id).expect("a VLAN");
+    assert_eq!((plain.tpid, plain.egress_qos.is_empty()), (0x8100, true));
+    assert!(vlan(&[]).is_none() && vlan(&attribute(1, &[1])).is_none());
+    assert!(vlan(&[id.clone(), attribute(5, &[0x81])].concat()).is_none());
+    assert!(xfrm_link(&id, &[]).vlan.is_none());
 }

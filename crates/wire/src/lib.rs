@@ -92,6 +92,7 @@ mod span;
 mod summary;
 pub mod tcp;
 pub mod udp;
+mod vlan;
 
 pub use edit::{ECN_CE, ECN_MASK, decrement_ttl, set_ecn_ce, set_traffic_class, traffic_class};
 pub use error::{NoRoom, ParseError};
@@ -105,3 +106,4 @@ pub use headers::{Family, Headers, parse_ip, parse_quoted_ip};
 pub use l4::{L4Checksum, complete_partial, fill_l4_checksum, verify_l4_checksum};
 pub use span::Span;
 pub use summary::{Summary, summarize};
+pub use vlan::VlanTags;

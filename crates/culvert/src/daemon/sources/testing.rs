@@ -90,5 +90,6 @@ pub fn xfrm_interface(index: u32, if_id: u32) -> Link {
         lower: Some(2),
         is_tied_elsewhere: false,
         xfrm: Some(XfrmInterface::IfId(if_id)),
+        vlan: None,
     }
 }

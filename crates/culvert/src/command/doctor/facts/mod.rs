@@ -353,6 +353,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             lower: None,
             is_tied_elsewhere: false,
             xfrm: None,
+            vlan: None,
         }),
         device: Ok(Device {
             name: config.interface.clone(),
