@@ -8,6 +8,9 @@
 // redirected to the ingress of the port's interface, behind that interface's XDP program. It is
 // marked, so that routing does not send it to the private interface again.
 //
+// A frame of a VLAN of the port has lost its tags, and gets them again: the tag names the VLAN, and has the
+// priority of the frame in its upper bits. So Linux sees it come by the port and then by the VLAN, as ever.
+//
 // A decrypted packet whose SA gives it a mark comes the same way, behind an Ethernet header that says
 // nothing: its tag names the private interface, or a tunnel interface, and that mark.
 //
@@ -23,10 +26,19 @@
 #include <bpf/bpf_helpers.h>
 
 #define TAG_MASK 0xfff
+#define PRIORITY_MASK 0xe000
+
+// A tag of a VLAN; a TPID of 0 is none.
+struct vlan {
+	__be16 tpid;
+	__u16 id;
+};
 
 struct port {
 	__u32 ifindex; // 0: none has this tag
 	__u32 mark;
+	struct vlan outer;
+	struct vlan inner;
 };
 
 struct {
@@ -41,7 +53,7 @@ int give_back(struct __sk_buff *skb)
 {
 	struct ethhdr eth;
 	struct port *port;
-	__u32 tag;
+	__u32 tag, priority;
 
 	if (!skb->vlan_present) {
 		tag = 0;
@@ -50,6 +62,7 @@ int give_back(struct __sk_buff *skb)
 			skb->mark = port->mark;
 		return TC_ACT_UNSPEC;
 	}
+	priority = skb->vlan_tci & PRIORITY_MASK;
 	tag = skb->vlan_tci & TAG_MASK;
 	port = bpf_map_lookup_elem(&back_ports, &tag);
 	if (!port || !port->ifindex)
@@ -62,6 +75,10 @@ int give_back(struct __sk_buff *skb)
 	    bpf_skb_store_bytes(skb, 0, &eth, sizeof(eth), 0) ||
 	    bpf_skb_adjust_room(skb, -(int)sizeof(eth), BPF_ADJ_ROOM_MAC,
 				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
+		return TC_ACT_SHOT;
+	if (port->inner.tpid && bpf_skb_vlan_push(skb, port->inner.tpid, port->inner.id | priority))
+		return TC_ACT_SHOT;
+	if (port->outer.tpid && bpf_skb_vlan_push(skb, port->outer.tpid, port->outer.id | priority))
 		return TC_ACT_SHOT;
 	skb->mark = port->mark;
 	return bpf_redirect(port->ifindex, BPF_F_INGRESS);

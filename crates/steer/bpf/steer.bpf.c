@@ -7,6 +7,7 @@
 //
 //   frame                                             goes to
 //   ARP, anything that is not IP, malformed           kernel
+//   of a VLAN that is not in `vlans`                  kernel
 //   multicast, broadcast, neighbour discovery         kernel
 //   to a local address:
 //     ESP or AH, known (destination, SPI)             culvert; the kernel once, if its SA is LET_ONE_PASS
@@ -22,6 +23,9 @@
 //   to another address:
 //     address protected                               culvert
 //     anything else                                   kernel
+//
+// A VLAN's frames are judged as those of the interface itself. Two tags at most are looked past; those of VLAN 0
+// are no VLAN's. The tags of VLANs whose devices are culvert's to carry on are in `vlans`.
 //
 // Only the first fragment of UDP has the ports, and it may come last: where some may be of ESP, all of
 // them are taken, and those that are not go back to the kernel as they came.
@@ -54,6 +58,8 @@
 #define PORT_NATT 2
 
 #define MAX_VLAN_TAGS 2
+// Of one TPID or the other: 0x88a8 has this bit set, 0x8100 has not.
+#define SERVICE(type) ((bpf_ntohs(type) & 0x800) << 1)
 #define MAX_EXTENSIONS 6
 #define NO_PROTOCOL 255
 // The extension headers that can be followed, a bit for each.
@@ -81,6 +87,7 @@ enum verdict {
 	PASS_TRANSIT,
 	PASS_SAMPLE,
 	PASS_NO_DAEMON,
+	PASS_VLAN,
 	TAKE_ESP,
 	TAKE_UNKNOWN,
 	TAKE_ESP_FRAGMENT,
@@ -167,6 +174,15 @@ struct {
 	__type(key, __be16);
 	__type(value, __u8);
 } ports SEC(".maps");
+
+// The key has 16 bits for a tag, the outer one in the lower half: bit 12 for 802.1ad, and the VLAN's identifier.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u8);
+} vlans SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -471,6 +487,7 @@ static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
 	void *frame = (void *)(long)ctx->data;
 	struct ethhdr *eth = frame;
 	void *data = eth + 1;
+	__u32 vlan = 0, shift = 0;
 	__be16 type;
 	int i;
 
@@ -479,16 +496,26 @@ static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
 	type = eth->h_proto;
 	for (i = 0; i < MAX_VLAN_TAGS; i++) {
 		struct vlan_tag *tag = data;
+		__u32 id, is_vlan;
 
 		if (type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD))
 			break;
 		if ((void *)(tag + 1) > p->end)
 			return PASS_MALFORMED;
+		// Without a branch, as the verifier would follow each combination.
+		id = bpf_ntohs(tag->tci) & 0xfff;
+		is_vlan = (0 - id) >> 31;
+		OPAQUE(is_vlan);
+		vlan |= (id | SERVICE(type)) * is_vlan << shift;
+		shift += 16 * is_vlan;
 		type = tag->next;
 		data = tag + 1;
 	}
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return PASS_NOT_IP;
+	OPAQUE(vlan);
+	if (vlan && !bpf_map_lookup_elem(&vlans, &vlan))
+		return PASS_VLAN;
 	if (eth->h_dest[0] & 1)
 		return PASS_MULTICAST;
 	// The verifier does not know a difference of pointers: so it sees what follows once, and not for

@@ -10,6 +10,8 @@ use core::fmt;
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::TcAttachType;
+use wire::VlanTags;
+use wire::ethernet::Tag;
 
 use crate::classifier;
 use crate::error::{SteerError, chain};
@@ -21,8 +23,8 @@ pub const TAGS: u16 = 4095;
 /// tag.
 pub struct GiveBack {
     interface: String,
-    /// `struct port` of the program: interface and mark.
-    ports: Array<MapData, [u32; 2]>,
+    /// `struct port` of the program: interface, mark, and the tags of a VLAN.
+    ports: Array<MapData, Entry>,
     /// The mark of returned packets.
     mark: u32,
     // Keeps the program loaded and attached.
@@ -53,6 +55,15 @@ impl GiveBack {
         self.set_marked(tag, ifindex, self.mark)
     }
 
+    /// The same for a VLAN of the interface, whose frames have these tags.
+    ///
+    /// # Errors
+    ///
+    /// As [`GiveBack::set`].
+    pub fn set_vlan(&mut self, tag: u16, ifindex: u32, tags: VlanTags) -> Result<(), SteerError> {
+        self.set_entry(tag, ifindex, self.mark, tags)
+    }
+
     /// What has neither tag nor mark is received by the private interface with this mark from now on; 0 for
     /// none.
     ///
@@ -60,7 +71,7 @@ impl GiveBack {
     ///
     /// [`SteerError::Table`] when the kernel refuses.
     pub fn set_untagged(&mut self, mark: u32) -> Result<(), SteerError> {
-        self.ports.set(0, [0, mark], 0).map_err(|error| {
+        self.ports.set(0, [0, mark, 0, 0], 0).map_err(|error| {
             let (interface, reason) = (self.interface.clone(), chain(&error));
             SteerError::Table { interface, table: TABLE, reason }
         })
@@ -72,13 +83,26 @@ impl GiveBack {
     ///
     /// As [`GiveBack::set`].
     pub fn set_marked(&mut self, tag: u16, ifindex: u32, mark: u32) -> Result<(), SteerError> {
+        self.set_entry(tag, ifindex, mark, VlanTags::NONE)
+    }
+
+    fn set_entry(
+        &mut self,
+        tag: u16,
+        ifindex: u32,
+        mark: u32,
+        tags: VlanTags,
+    ) -> Result<(), SteerError> {
         let refused = |reason| classifier::table_error(&self.interface, TABLE, reason);
         if tag == 0 || tag >= TAGS {
             return Err(refused(format!("{tag} is no tag")));
         }
         let entry = match ifindex {
-            0 => [0, 0],
-            _ => [ifindex, mark],
+            0 => [0; 4],
+            _ => {
+                let mut tags = tags.iter().map(vlan);
+                [ifindex, mark, tags.next().unwrap_or(0), tags.next().unwrap_or(0)]
+            }
         };
         self.ports.set(tag.into(), entry, 0).map_err(|error| refused(chain(&error)))
     }
@@ -88,6 +112,15 @@ impl fmt::Debug for GiveBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "GiveBack({})", self.interface)
     }
+}
+
+/// `struct port` of the program.
+type Entry = [u32; 4];
+
+/// `struct vlan` of the program: the TPID in network byte order, then the identifier in the host's.
+fn vlan(tag: Tag) -> u32 {
+    let ([a, b], [c, d]) = (tag.tpid.0.to_be_bytes(), tag.vlan_id().to_ne_bytes());
+    u32::from_ne_bytes([a, b, c, d])
 }
 
 /// The map's name.

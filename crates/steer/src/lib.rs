@@ -62,7 +62,7 @@
 //! # Not handled
 //!
 //! At most two VLAN tags are parsed; frames with more, and PPPoE or MPLS, pass to Linux. A tag that
-//! the NIC has stripped is not seen ([`device`] warns). A unicast frame's destination MAC address
+//! the NIC has stripped is not seen ([`device`] warns): such a frame is taken for the port's own. A unicast frame's destination MAC address
 //! is not compared with the interface's.
 
 #![deny(unsafe_code)]

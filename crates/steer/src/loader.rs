@@ -9,6 +9,7 @@ use aya::maps::MapError;
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
+use wire::VlanTags;
 
 use crate::attach::attach;
 use crate::config::{Attached, Mode, Prefix, SteerConfig, UdpPorts};
@@ -29,6 +30,7 @@ pub struct Steer {
     protected: Table<Prefix>,
     sas: Table<(IpAddr, u32)>,
     ports: Table<(u16, u8)>,
+    vlans: Table<VlanTags>,
     /// The program's configuration word.
     flags: u32,
     /// `None` until attached.
@@ -58,6 +60,7 @@ impl Steer {
             protected: Table::default(),
             sas: Table::default(),
             ports: Table::default(),
+            vlans: Table::default(),
             link: None,
             program,
             flags: 0,
@@ -230,6 +233,24 @@ impl Steer {
             },
         );
         result.map_err(|error| self.table_error("local", &error))
+    }
+
+    /// Sets the VLANs whose frames are judged; those of others pass.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`]; what was set by then stays.
+    pub fn set_vlans(
+        &mut self,
+        vlans: impl IntoIterator<Item = VlanTags>,
+    ) -> Result<(), SteerError> {
+        let map = core::cell::RefCell::new(&mut self.maps.vlans);
+        let result = self.vlans.replace(
+            vlans.into_iter().filter(|tags| !tags.is_empty()),
+            |tags| map.borrow_mut().insert(tags.word(), 1, 0),
+            |tags| absent_is_fine(map.borrow_mut().remove(&tags.word())),
+        );
+        result.map_err(|error| self.table_error("vlans", &error))
     }
 
     /// Sets the protected prefixes: the destinations of policies in every direction. Packets to

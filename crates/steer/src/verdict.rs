@@ -30,6 +30,8 @@ pub enum Verdict {
     PassSample,
     /// To Linux: to be taken, but the daemon is not alive, and Linux carries on in its place.
     PassNoDaemon,
+    /// To Linux: of a VLAN that is not in the table.
+    PassVlan,
     /// Taken: ESP, plain or in UDP, or AH, for a known SA.
     TakeEsp,
     /// Taken: ESP or AH with an unknown SPI, because the configuration says so.
@@ -53,7 +55,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::PassNotIp,
         Self::PassMalformed,
         Self::PassMulticast,
@@ -66,6 +68,7 @@ impl Verdict {
         Self::PassTransit,
         Self::PassSample,
         Self::PassNoDaemon,
+        Self::PassVlan,
         Self::TakeEsp,
         Self::TakeUnknownEsp,
         Self::TakeEspFragment,
@@ -92,6 +95,7 @@ impl Verdict {
             Self::PassTransit => "pass_transit",
             Self::PassSample => "pass_sample",
             Self::PassNoDaemon => "pass_no_daemon",
+            Self::PassVlan => "pass_vlan",
             Self::TakeEsp => "take_esp",
             Self::TakeUnknownEsp => "take_unknown_esp",
             Self::TakeEspFragment => "take_esp_fragment",

@@ -12,6 +12,10 @@
 //! Linux's stack takes the first six bytes for a VLAN tag and takes them off; the program of
 //! `steer::GiveBack` on the private interface sees the tag, and hands the frame to the port's
 //! interface. Without that program such a frame is to a VLAN that does not exist, and dropped.
+//!
+//! A frame of one of the port's own VLANs has lost the tags that it came with. Its tag here names that
+//! VLAN, and the program puts them in again; the priority is in the upper bits of the tag, as it is in
+//! every tag.
 
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
@@ -23,6 +27,15 @@ pub const PREFIX_LEN: usize = TAG_LEN + HEADER_LEN;
 
 /// The highest tag, as of VLAN identifiers; 0 is none.
 pub const MAX_TAG: u16 = 4094;
+
+/// Beside a tag: a byte that lies [`PRIORITY_LEN`] bytes in front of the Ethernet header has a priority
+/// in its upper three bits (PCP), which goes with the frame.
+pub const HAS_PRIORITY: u16 = 1 << 15;
+
+/// Where the priority lies, in bytes in front of the Ethernet header.
+pub const PRIORITY_LEN: usize = 2;
+
+const PRIORITY_MASK: u8 = 0xe0;
 
 const TAG_LEN: usize = 6;
 const TPID: [u8; 2] = [0x81, 0x00];
@@ -36,7 +49,10 @@ pub fn tag(packet: &mut Packet, tag: u16) -> bool {
     let Some(prefix) = prefix.first_chunk_mut::<PREFIX_LEN>() else { return false };
     let [.., high, low] = *prefix;
     let [t0, t1] = TPID;
-    let [tag_high, tag_low] = tag.to_be_bytes();
+    let [mut tag_high, tag_low] = (tag & !HAS_PRIORITY).to_be_bytes();
+    if tag & HAS_PRIORITY != 0 {
+        tag_high |= prefix.get(TAG_LEN - PRIORITY_LEN).map_or(0, |byte| byte & PRIORITY_MASK);
+    }
     if let Some(to) = prefix.first_chunk_mut() {
         *to = [t0, t1, tag_high, tag_low, high, low];
     }
@@ -72,6 +88,10 @@ mod tests {
         assert_eq!(prefix[..6], [0x81, 0x00, 0x01, 0x23, 0x08, 0x00]);
         assert_eq!(prefix[6..], ethernet);
         assert_eq!(ip, [0x45; 40]);
+        packet.span = Span { start: 100, len: 40 };
+        packet.buffer_mut()[84] = 0xbf;
+        assert!(tag(&mut packet, 0x123 | HAS_PRIORITY));
+        assert_eq!(split(packet.data()).0[2..4], [0xa1, 0x23], "the priority alone");
         packet.span = Span { start: PREFIX_LEN - 1, len: 40 };
         assert!(!tag(&mut packet, 1), "no room");
     }
