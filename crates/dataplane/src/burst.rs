@@ -10,6 +10,8 @@
 //! Decrypted packets are accepted in the order of arrival, and take passes 2 and 3 again. Nothing is
 //! opened while packets are moved on: [`Path::run`] makes room before. So no pass calls itself.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
 use esp::Sa;
 use io::{BURST_LEN, Burst, Packet};
@@ -53,7 +55,8 @@ pub(crate) struct Scratch {
 }
 
 impl Path {
-    pub(crate) fn new(view: View, flows: FlowCache, exec: Executor) -> Path {
+    pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor) -> Path {
+        exec.out.vlans = Arc::clone(&view.topology.vlans);
         Path { view, addresses: Addresses::new(), flows, exec }
     }
 
@@ -353,5 +356,6 @@ impl Path {
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.addresses.forget();
+        self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
     }
 }

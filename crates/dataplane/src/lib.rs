@@ -66,7 +66,7 @@
 //!
 //! # Not handled
 //!
-//! - VLAN interfaces above a port: a tagged frame is dropped, but for a tag of VLAN 0.
+//! - More than two VLAN tags: such a frame is dropped.
 //! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
@@ -91,6 +91,7 @@ mod tap;
 mod team;
 mod tunnel;
 mod view;
+mod vlan;
 mod worker;
 
 pub use counters::{Counter, Counters, Totals, Work};
@@ -109,6 +110,7 @@ pub use tap::{
 pub use team::{MAX_WORKERS, Team};
 pub use tunnel::{Binding, Tunnel, Tunnels, Vti};
 pub use view::Now;
+pub use vlan::{FIRST_VLAN_SLOT, Priorities, Vlan, VlanCounters, VlanStats, Vlans};
 pub use worker::{
     Command, CryptoParts, CryptoWorker, DEFAULT_FLOWS, Polling, TakenPort, Worker, WorkerParts,
 };

@@ -2,6 +2,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use esp::Sa;
@@ -13,11 +14,12 @@ use wire::ethernet::MacAddr;
 use crate::mark_rule::MarkRule;
 use crate::tunnel::{Binding, Tunnels};
 use crate::view::LOOPBACK;
+use crate::vlan::Vlans;
 
 /// What a worker has to know of an interface.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Where its port stands in the worker, if culvert has taken it over.
+    /// Where its port stands in the worker, if culvert has taken it over; the slot of a VLAN.
     pub port: Option<usize>,
     /// Its Ethernet address.
     pub mac: MacAddr,
@@ -55,6 +57,8 @@ pub struct Topology {
     pub fib: Fib,
     /// Interfaces by index.
     pub interfaces: HashMap<u32, Interface, ahash::RandomState>,
+    /// The VLANs of ports.
+    pub vlans: Arc<Vlans>,
     /// Tunnel interfaces that are up.
     pub tunnels: Tunnels,
     /// What marks packets get that arrive at a port; mostly none.

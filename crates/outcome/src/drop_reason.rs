@@ -52,6 +52,7 @@ drop_reasons! {
     FragmentEcn, "fragment-ecn", None, "One fragment says CE and another not-ECT (RFC 3168, section 5.3).";
     OtherHost, "other-host", None, "The frame is for another station's Ethernet address.";
     UnexpectedProtocol, "unexpected-protocol", None, "A frame of a kind that the data path does not handle.";
+    UnknownVlan, "unknown-vlan", None, "The frame's tags are of no VLAN that Linux has on the port, or there are more than two.";
     ReversePath, "reverse-path", None, "The way back to the source does not lead where the packet came from (rp_filter).";
     MartianSource, "martian-source", None, "The source address is this host's own, or one that no packet on a wire may have.";
     // Inbound.

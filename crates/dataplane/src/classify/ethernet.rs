@@ -3,21 +3,19 @@
 use io::Packet;
 use outcome::DropReason;
 use wire::ethernet::{EtherType, EthernetHeader, HEADER_LEN, MacAddr};
-use wire::{Family, Span};
+use wire::{Family, Span, VlanTags};
 
 use crate::burst::Path;
 use crate::flows::Ingress;
 use crate::packets::Meta;
-
-/// Length of an Ethernet address.
-const MAC_LEN: usize = 6;
+use crate::vlan::untag;
 
 impl Path {
     /// A frame from an Ethernet port, up to its flow. `mac` is the port's own address, where it is
     /// known. The packet's span is then the IP packet.
     ///
-    /// A VLAN's frames belong to an interface of their own, which no port stands for: they are not
-    /// taken for the parent's. A tag of VLAN 0 only carries a priority (IEEE 802.1Q §6.9).
+    /// A VLAN's frames are of its interface from here on, and have no tags any more. A tag of VLAN 0 only
+    /// carries a priority (IEEE 802.1Q §6.9).
     #[inline(always)]
     pub(super) fn meta_from_port(
         &self,
@@ -26,26 +24,10 @@ impl Path {
         ifindex: u32,
         mac: Option<MacAddr>,
     ) -> Result<(), DropReason> {
-        // Most frames, in a few comparisons: to this port, untagged.
-        if let Some(header) = packet.data().first_chunk::<HEADER_LEN>()
-            && mac.is_some_and(|mac| is_to(header, mac))
-            && let Some(family) = ip_family(header)
-        {
-            let Span { start, len } = packet.span;
-            let span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
-            let bytes = packet.frame.bytes().get(span.start..).unwrap_or_default();
-            if let Some((summary, may_be_partial)) = wire::summarize(bytes, span.len)
-                && summary.fields.family() == family
-                && !may_be_partial
-            {
-                // What Ethernet padded is not part of the packet.
-                packet.span = Span { len: summary.fields.total_len().into(), ..span };
-                meta.summary = summary;
-                meta.enter(Ingress::of_port(ifindex), true);
-                return Ok(());
-            }
+        match meta_of_most(packet, meta, ifindex, mac) {
+            true => Ok(()),
+            false => self.meta_of_any(packet, meta, ifindex, mac),
         }
-        self.meta_of_any(packet, meta, ifindex, mac)
     }
 
     /// The same for every frame.
@@ -54,10 +36,16 @@ impl Path {
         &self,
         packet: &mut Packet,
         meta: &mut Meta,
-        ifindex: u32,
-        mac: Option<MacAddr>,
+        mut ifindex: u32,
+        mut mac: Option<MacAddr>,
     ) -> Result<(), DropReason> {
         let header = EthernetHeader::parse(packet.data())?;
+        if header.payload_offset > HEADER_LEN {
+            (ifindex, mac) = self.untag(packet, &header, (ifindex, mac))?;
+            if meta_of_most(packet, meta, ifindex, mac) {
+                return Ok(());
+            }
+        }
         let is_to_many = header.dst.is_multicast();
         if !is_to_many && mac.is_some_and(|mac| mac != header.dst) {
             return Err(DropReason::OtherHost);
@@ -67,15 +55,8 @@ impl Path {
             EtherType::IPV6 => Family::V6,
             _ => return Err(DropReason::UnexpectedProtocol),
         };
-        if header.tags.iter().flatten().any(|tag| tag.vlan_id() != 0) {
-            return Err(DropReason::UnexpectedProtocol);
-        }
-        let payload = header.payload_offset;
-        if payload > HEADER_LEN {
-            // Without tags, as whoever gives it back to Linux finds it in front of the IP packet.
-            packet.data_mut().copy_within(..2 * MAC_LEN, payload - HEADER_LEN);
-        }
-        packet.span = Span { start: packet.span.start + payload, len: packet.span.len - payload };
+        let Span { start, len } = packet.span;
+        packet.span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
         let h = wire::parse_ip(packet.data())?;
         packet.span.len = usize::from(h.total_len);
         if h.family() != family {
@@ -88,6 +69,30 @@ impl Path {
         meta.summary = (&h).into();
         meta.enter(Ingress::of_port(ifindex), !is_to_many);
         Ok(())
+    }
+
+    /// Takes the tags off a frame: it is then as whoever gives it back to Linux finds it in front of the IP
+    /// packet. Returns the interface that it came in by, and the address that it may be to.
+    fn untag(
+        &self,
+        packet: &mut Packet,
+        header: &EthernetHeader,
+        (port, mac): (u32, Option<MacAddr>),
+    ) -> Result<(u32, Option<MacAddr>), DropReason> {
+        let tags = VlanTags::of(header);
+        let tags_len = header.payload_offset - HEADER_LEN;
+        if tags.is_empty() && !header.ether_type.is_vlan() {
+            untag(packet, tags_len);
+            return Ok((port, mac));
+        }
+        // A third tag is of a VLAN in a VLAN in a VLAN: none of those is known.
+        let vlan = self.view.topology.vlans.of_frame(port, tags);
+        let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
+        let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
+        vlan.counters.received(self.exec.out.lane, packet.span.len);
+        untag(packet, tags_len);
+        let mac = if vlan.is_mac(header.dst) { Some(header.dst) } else { mac };
+        Ok((vlan.ifindex, mac))
     }
 
     /// The summary of an IP packet.
@@ -125,6 +130,31 @@ impl Path {
         meta.enter(Ingress::of_linux(tunnel, mark), !is_natt);
         Ok(())
     }
+}
+
+/// Most frames, in a few comparisons: whole, untagged, to this port, with a checksum. False, and nothing has
+/// been done, if it is another one.
+#[inline(always)]
+fn meta_of_most(packet: &mut Packet, meta: &mut Meta, ifindex: u32, mac: Option<MacAddr>) -> bool {
+    if let Some(header) = packet.data().first_chunk::<HEADER_LEN>()
+        && mac.is_some_and(|mac| is_to(header, mac))
+        && let Some(family) = ip_family(header)
+    {
+        let Span { start, len } = packet.span;
+        let span = Span { start: start + HEADER_LEN, len: len - HEADER_LEN };
+        let bytes = packet.frame.bytes().get(span.start..).unwrap_or_default();
+        if let Some((summary, may_be_partial)) = wire::summarize(bytes, span.len)
+            && summary.fields.family() == family
+            && !may_be_partial
+        {
+            // What Ethernet padded is not part of the packet.
+            packet.span = Span { len: summary.fields.total_len().into(), ..span };
+            meta.summary = summary;
+            meta.enter(Ingress::of_port(ifindex), true);
+            return true;
+        }
+    }
+    false
 }
 
 /// Whether a frame is to this one station.

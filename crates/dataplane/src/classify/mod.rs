@@ -72,6 +72,7 @@ impl Path {
             match found {
                 Ok(()) => {
                     if has_rules {
+                        let ifindex = meta.ingress.ifindex;
                         meta.ingress.mark = self.view.topology.mark(ifindex, &meta.summary);
                     }
                     let is_own_esp = self.addresses.is_own_esp(meta);

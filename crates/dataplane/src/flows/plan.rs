@@ -17,7 +17,8 @@ use crate::flows::bundles::{BundleSlot, Bundles};
 /// The next hop of a flow, as bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Adjacency {
-    /// The egress port's slot; below [`MAX_PORTS`](crate::MAX_PORTS).
+    /// The egress port's slot, below [`MAX_PORTS`](crate::MAX_PORTS); or a VLAN's, from
+    /// [`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT) on.
     pub(crate) slot: u16,
     /// The Ethernet header.
     pub(crate) header: [u8; HEADER_LEN],

@@ -4,6 +4,7 @@
 //! no ports, what becomes of a packet is noted in the burst at hand, for the worker to carry out.
 
 use core::net::IpAddr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
 use forward::Resolution;
@@ -22,6 +23,7 @@ use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
 use crate::tap::Taps;
 use crate::view::View;
+use crate::vlan::{FIRST_VLAN_SLOT, Vlans};
 use crate::worker::batch::Batch;
 
 /// Ports, frames, counters and reports of one thread.
@@ -42,6 +44,10 @@ pub(crate) struct Out {
     pub(crate) taps: Option<Box<Taps>>,
     /// Measures how long packets are here.
     pub(crate) sampler: Sampler,
+    /// The VLANs of ports, as of the view.
+    pub(crate) vlans: Arc<Vlans>,
+    /// Where this thread counts VLANs' frames.
+    pub(crate) lane: usize,
 }
 
 impl Out {
@@ -54,8 +60,22 @@ impl Out {
     ) -> Out {
         let ports = Ports::new();
         let (late, peers, batch, taps) = (Late::new(), None, None, None);
-        let sampler = Sampler::default();
-        Out { counters, pool, ports, reports, neighbours, late, peers, batch, taps, sampler }
+        let (sampler, vlans) = (Sampler::default(), Arc::default());
+        let lane = LANE.fetch_add(1, Relaxed);
+        Out {
+            counters,
+            pool,
+            ports,
+            reports,
+            neighbours,
+            late,
+            peers,
+            batch,
+            taps,
+            sampler,
+            vlans,
+            lane,
+        }
     }
 
     /// Ends a packet by dropping it.
@@ -119,7 +139,9 @@ impl Out {
     /// Queues a frame for a port; a full queue is sent first.
     #[inline]
     pub(crate) fn send(&mut self, slot: usize, packet: Packet) {
-        if let Some(batch) = &mut self.batch {
+        if let Some(batch) = &mut self.batch
+            && slot < FIRST_VLAN_SLOT
+        {
             return batch.send(slot, packet.frame, packet.span);
         }
         match self.ports.queue_with_room(slot) {
@@ -134,8 +156,11 @@ impl Out {
     #[cold]
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
-        self.transmit(slot);
         let packet = Packet { frame, span };
+        if slot >= FIRST_VLAN_SLOT {
+            return self.send_tagged(slot, packet);
+        }
+        self.transmit(slot);
         if let Some(queue) = self.ports.queue_with_room(slot) {
             let _ = queue.try_push(packet);
         } else if self.ports.get_mut(slot).is_some() {
@@ -146,6 +171,18 @@ impl Out {
         } else {
             self.drop(packet, DropReason::TransmitDown);
         }
+    }
+
+    /// Tags a frame of a VLAN, and queues it for the VLAN's port.
+    fn send_tagged(&mut self, slot: usize, mut packet: Packet) {
+        let Some(vlan) = self.vlans.at(slot) else {
+            return self.drop(packet, DropReason::TransmitDown);
+        };
+        if !vlan.tag(&mut packet) {
+            return self.drop(packet, DropReason::OutNoRoom);
+        }
+        vlan.counters.sent(self.lane, packet.span.len);
+        self.send(vlan.port_slot, packet);
     }
 
     /// Whether the first worker sends for this one: it has a queue of every interface.
@@ -167,15 +204,17 @@ impl Out {
     #[inline(never)]
     fn transmit_watched(&mut self, slot: usize) {
         let place = self.ports.get_mut(slot);
-        let of_port = place.as_ref().map_or((0, false), |p| (p.ifindex, p.kind.is_linux()));
+        let (port, is_linux) =
+            place.as_ref().map_or((0, false), |p| (p.ifindex, p.kind.is_linux()));
         let queue = place.map(|place| place.queue.as_slice()).unwrap_or_default();
         let came_ns = self.sampler.leaving(queue);
-        let frames = self.taps.as_mut().map(|taps| taps.leaving(queue, of_port.1));
+        let leaves_by = |packet: &Packet| self.vlans.sent_by(port, packet);
+        let frames = self.taps.as_mut().map(|taps| taps.leaving(queue, is_linux, leaves_by));
         let sent = self.ports.transmit(slot, &mut self.pool);
         if let (Some(taps), Some(frames)) = (&mut self.taps, frames) {
             // Which of them the device refused it does not say.
             let taken = (sent.sent + sent.refused) as usize;
-            taps.left(&frames, of_port, (taken, sent.reason()));
+            taps.left(&frames, is_linux, (taken, sent.reason()));
         }
         // One that the device refused has not left, and which those are it does not say.
         if let Some(came_ns) = came_ns.filter(|_| sent.refused + sent.left == 0) {
@@ -274,6 +313,9 @@ impl Out {
         self.counters.released(n);
     }
 }
+
+/// The next thread's lane.
+static LANE: AtomicUsize = AtomicUsize::new(0);
 
 /// The worker that has the first queue of every interface.
 const FIRST: usize = 0;

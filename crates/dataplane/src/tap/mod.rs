@@ -19,7 +19,7 @@ use esp::Sa;
 use io::{BURST_LEN, Packet};
 use outcome::{DropReason, Outcome};
 use policy::{SaEntry, SaHandle};
-use wire::ethernet::HEADER_LEN;
+use wire::ethernet::{EthernetHeader, HEADER_LEN};
 use wire::{Span, Summary, natt, protocol};
 
 pub use filter::{Drops, Filter, FlowFilter, PolicyFilter};
@@ -44,8 +44,8 @@ pub(crate) struct Taps {
     all: ArrayVec<Recorder, MAX_TAPS>,
 }
 
-/// The frames of a port's queue, before it is sent.
-pub(crate) type Leaving = ArrayVec<u32, BURST_LEN>;
+/// The frames of a port's queue, before it is sent, and the interfaces that they leave by.
+pub(crate) type Leaving = ArrayVec<(u32, u32), BURST_LEN>;
 
 impl Taps {
     /// One more, between two rounds; where there are too many it ends at once.
@@ -117,8 +117,9 @@ impl Taps {
 
     /// What a port brought is no packet for this host, for this reason.
     fn refused(&mut self, packet: &Packet, source: Source, reason: DropReason) {
-        use DropReason::{MalformedEthernet, OtherHost, UnexpectedProtocol};
-        let is_frame = matches!(reason, MalformedEthernet | OtherHost | UnexpectedProtocol);
+        use DropReason::{MalformedEthernet, OtherHost, UnexpectedProtocol, UnknownVlan};
+        let is_frame =
+            matches!(reason, MalformedEthernet | OtherHost | UnexpectedProtocol | UnknownVlan);
         for tap in &mut self.all {
             tap.begin(Coming {
                 place: if is_frame { Place::Frame } else { Place::Plain },
@@ -272,7 +273,13 @@ impl Taps {
     }
 
     /// What a port is about to send: packets that have waited, and what was made here, are recorded now.
-    pub(crate) fn leaving(&mut self, packets: &[Packet], is_linux: bool) -> Leaving {
+    /// `leaves_by` tells a frame's interface: the port's, or a VLAN's of it.
+    pub(crate) fn leaving(
+        &mut self,
+        packets: &[Packet],
+        is_linux: bool,
+        leaves_by: impl Fn(&Packet) -> u32,
+    ) -> Leaving {
         for packet in packets {
             let frame = packet.frame.index();
             for tap in self.all.iter_mut().filter(|tap| !tap.has(frame)) {
@@ -280,7 +287,10 @@ impl Taps {
                 let span = match is_linux {
                     true => packet.span,
                     false => {
-                        Span { start: start + HEADER_LEN, len: len.saturating_sub(HEADER_LEN) }
+                        // Of a VLAN it has tags.
+                        let header = EthernetHeader::parse(packet.data());
+                        let header_len = header.map_or(HEADER_LEN, |h| h.payload_offset);
+                        Span { start: start + header_len, len: len.saturating_sub(header_len) }
                     }
                 };
                 let bytes = bytes_of(packet, span);
@@ -304,17 +314,18 @@ impl Taps {
                 }
             }
         }
-        packets.iter().map(|packet| packet.frame.index()).collect()
+        packets.iter().map(|packet| (packet.frame.index(), leaves_by(packet))).collect()
     }
 
     /// A port has taken the first `sent` of these frames; the others are dropped.
     pub(crate) fn left(
         &mut self,
         frames: &Leaving,
-        (ifindex, is_linux): (u32, bool),
+        is_linux: bool,
         (sent, reason): (usize, DropReason),
     ) {
-        for (at, frame) in frames.iter().enumerate() {
+        for (at, (frame, ifindex)) in frames.iter().enumerate() {
+            let ifindex = *ifindex;
             let verdict = match is_linux {
                 _ if at >= sent => Verdict::Dropped(reason),
                 true => Verdict::ToLinux,

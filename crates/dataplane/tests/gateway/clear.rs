@@ -259,7 +259,8 @@ fn frames_that_are_not_for_this_port() {
     pair.a.put(&lan, &tagged(&[0x81, 0x00, 0x00, 0x64]));
     pair.a.put(&lan, &tagged(&[0x88, 0xa8, 0x00, 0x07, 0x81, 0x00, 0x00, 0x00]));
     pair.a.run();
-    assert_eq!(pair.a.dropped(DropReason::UnexpectedProtocol), 3);
+    assert_eq!(pair.a.dropped(DropReason::UnexpectedProtocol), 1);
+    assert_eq!(pair.a.dropped(DropReason::UnknownVlan), 2);
     assert!(pair.a.wan_out().is_empty() && pair.a.linux_out().is_empty());
     // A tag that carries a priority and no VLAN is as good as none.
     pair.a.put(&lan, &tagged(&[0x81, 0x00, 0xa0, 0x00]));

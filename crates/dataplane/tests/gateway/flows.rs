@@ -176,6 +176,14 @@ impl Subject {
         Subject { gateway, ..subject }
     }
 
+    /// One whose interfaces are VLANs of its ports: nothing but tags changes by that.
+    fn on_vlans(self, workers: usize) -> Subject {
+        let sizes = Sizes { chunks: 4096, stock: 1024, port_limit: 256 };
+        let mut gateway = Gateway::on_vlans(Side::A, sizes, workers);
+        gateway.protect(&self.spec);
+        Subject { gateway, ..self }
+    }
+
     /// Has several SAs instead of one.
     fn with_layers(mut self, stack: Stack) -> Subject {
         for id in self.ids() {
@@ -532,8 +540,12 @@ proptest! {
     fn a_kept_plan_does_what_the_tables_say(
         kind in kind(),
         steps in prop::collection::vec(step(), 1..60),
+        is_on_vlans in any::<bool>(),
     ) {
-        let [kept, plain] = [false, true].map(|forgets| Subject::new(forgets, kind));
+        let [mut kept, plain] = [false, true].map(|forgets| Subject::new(forgets, kind));
+        if is_on_vlans {
+            kept = kept.on_vlans(1);
+        }
         hold_against(kept, plain, &steps, (6, 2))?;
     }
 
@@ -555,8 +567,13 @@ proptest! {
         kind in kind(),
         steps in prop::collection::vec(step(), 1..60),
         workers in 2_usize..5,
+        is_on_vlans in any::<bool>(),
     ) {
-        hold_workers_against(Subject::of_workers(workers, kind), Subject::new(true, kind), &steps)?;
+        let several = match is_on_vlans {
+            true => Subject::new(false, kind).on_vlans(workers),
+            false => Subject::of_workers(workers, kind),
+        };
+        hold_workers_against(several, Subject::new(true, kind), &steps)?;
     }
 
     /// The same of several SAs.
@@ -578,12 +595,16 @@ proptest! {
         stack in prop::option::of(Stack::any()),
         steps in prop::collection::vec(step(), 1..60),
         threads in 0_usize..3,
+        is_on_vlans in any::<bool>(),
     ) {
         let subject = |forgets| match stack {
             Some(stack) => Subject::of_bursts(forgets, stack.kind()).with_layers(stack),
             None => Subject::of_bursts(forgets, kind),
         };
         let (mut pool, mut plain) = (subject(false), subject(true));
+        if is_on_vlans && stack.is_none() {
+            pool = pool.on_vlans(1);
+        }
         let threads = pooled(&mut pool.gateway, threads);
         for (n, step) in steps.iter().enumerate() {
             prop_assert_eq!(pool.take(step), plain.take(step), "step {}: {:?}", n, step);

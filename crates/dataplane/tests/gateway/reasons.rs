@@ -47,6 +47,11 @@ fn produce(reason: DropReason) -> Gateway {
             frame[12] = 0x88;
             b.put(&lan, &frame);
         }
+        DropReason::UnknownVlan => {
+            let mut frame = lan_frame(&reply);
+            frame.splice(12..12, [0x81, 0, 0, 5]);
+            b.put(&lan, &frame);
+        }
         DropReason::MalformedIp => b.put_lan(&reply[..15]),
         DropReason::BadIpChecksum => {
             let mut bad = reply;

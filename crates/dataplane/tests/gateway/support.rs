@@ -19,8 +19,9 @@ use forward::{
 use io::{ChunkSize, Frame, FramePool, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
 use outcome::DropReason;
 use policy::{Databases, Direction, Mark, Prefix, SaId, Selector};
-use wire::{MacAddr, Span};
+use wire::{MacAddr, Span, VlanTags};
 
+use crate::on_vlans::{OnVlans, below, tagged, untagged};
 pub use crate::spec::*;
 
 /// Packets that may wait for one SA, or for one neighbour.
@@ -71,6 +72,8 @@ pub struct Gateway {
     pub more: Vec<MemoryHandle>,
     /// Counters of workers that are no more.
     gone: Vec<Arc<Counters>>,
+    /// The interfaces lie on ports whose frames have these tags.
+    pub vlans: Option<OnVlans>,
 }
 
 /// What a worker is made of, beside the databases.
@@ -80,6 +83,7 @@ struct Makings {
     crypto_fails: Arc<std::sync::atomic::AtomicBool>,
     flows: usize,
     port_limit: usize,
+    are_vlans: bool,
 }
 
 impl Makings {
@@ -108,6 +112,8 @@ impl Makings {
         let ports = ["lan", "wan", "linux"].map(|n| MemoryHandle::new(n, self.port_limit));
         for (slot, (ifindex, port)) in [LAN, WAN, TUN].into_iter().zip(&ports).enumerate() {
             let kind = if ifindex == TUN { PortKind::Private } else { PortKind::Ethernet };
+            let is_below = self.are_vlans && ifindex != TUN;
+            let ifindex = if is_below { below(ifindex) } else { ifindex };
             worker.add_port(slot, ifindex, port.port(), kind);
         }
         (worker, ports)
@@ -155,6 +161,22 @@ impl Gateway {
 
     /// With several workers, over which packets are spread by their addresses and ports.
     pub fn with_workers(side: Side, sizes: Sizes, flows: usize, workers: usize) -> Gateway {
+        Gateway::build(side, sizes, flows, workers, None)
+    }
+
+    /// With VLANs of ports in place of these. What is put in gets their tags, and what is taken out has lost them.
+    pub fn on_vlans(side: Side, sizes: Sizes, workers: usize) -> Gateway {
+        let vlans = Some(OnVlans::new());
+        Gateway::build(side, sizes, dataplane::DEFAULT_FLOWS, workers, vlans)
+    }
+
+    fn build(
+        side: Side,
+        sizes: Sizes,
+        flows: usize,
+        workers: usize,
+        vlans: Option<OnVlans>,
+    ) -> Gateway {
         let config =
             UmemConfig { chunks: sizes.chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
         let (umem, mut pool) = Umem::new(config).expect("memory");
@@ -171,6 +193,7 @@ impl Gateway {
             crypto_fails: Arc::new(std::sync::atomic::AtomicBool::new(false)),
             flows,
             port_limit: sizes.port_limit,
+            are_vlans: vlans.is_some(),
         };
         let mut teams = Team::of(&wakers).into_iter().zip(&wakers);
         let (team, waker) = teams.next().expect("one");
@@ -200,6 +223,7 @@ impl Gateway {
             others,
             more: Vec::new(),
             gone: Vec::new(),
+            vlans,
         };
         gateway.set_topology(1500, Vec::new());
         gateway.set_neighbours(NeighbourState::Reachable);
@@ -298,6 +322,9 @@ impl Gateway {
                 },
             );
         }
+        if let Some(vlans) = &self.vlans {
+            vlans.add_to(&mut topology);
+        }
         self.tables.topology.store(Arc::new(topology));
     }
 
@@ -387,7 +414,15 @@ impl Gateway {
 
     pub fn put_at(&mut self, port: &MemoryHandle, bytes: &[u8], start: usize) {
         let queue = self.queue_of(port, bytes);
-        self.put_into(&queue, bytes, start);
+        let tagged = self.tags_of(port).map(|tags| tagged(tags, bytes));
+        self.put_into(&queue, tagged.as_deref().unwrap_or(bytes), start);
+    }
+
+    /// The tags that frames have on a port, if it has VLANs.
+    fn tags_of(&self, port: &MemoryHandle) -> Option<VlanTags> {
+        let vlans = self.vlans.as_ref()?;
+        let ports = [(&self.lan, vlans.lan), (&self.wan, vlans.wan)];
+        ports.into_iter().find(|(other, _)| other.is_same(port)).map(|(_, tags)| tags)
     }
 
     /// Puts bytes into this very queue.
@@ -494,7 +529,11 @@ impl Gateway {
         let mut all = Vec::new();
         for queue in queues {
             while let Some(packet) = queue.lock().collect() {
-                all.push(packet.data().to_vec());
+                let frame = packet.data().to_vec();
+                all.push(match self.tags_of(port) {
+                    Some(tags) => untagged(tags, &frame),
+                    None => frame,
+                });
                 // Long packets lie in frames of another region.
                 if packet.frame.bytes().len() == self.umem.chunk_len() {
                     self.stock.push(packet.frame);
