@@ -7,6 +7,9 @@
     star       net4 with a third gateway and its site: gwc, and `third` behind it, on the same wire
     routers    net4 with three routers between the gateways: gwa --wan-- r1 -- mid -- r3 --wan-- gwb
 
+    vlans      net4 whose networks are VLANs of their cables: the gateways have wan.v and lan.v, and each device keeps
+               its name at the other ends
+
 In `routers`, `mid` is the router in the middle. Elsewhere `mid` is the wire between the gateways: a host that bridges its two interfaces, `west` and `east`, and
 nothing else. It stands there so that captures see what is really on the wire (a socket filter on a
 gateway does not see what AF_XDP sends), and so that frames can be injected.
@@ -196,6 +199,61 @@ def net4(lab, plane, wan_mtu=1500, offload=True, queues=1):
     a.route("2001:db8:2::/64", "via", WAN_B6)
     b.route("10.1.0.0/24", "via", WAN_A4)
     b.route("2001:db8:1::/64", "via", WAN_A6)
+    net.gwa = Gateway(a, plane_a, ["wan", "lan"])
+    net.gwb = Gateway(b, plane_b, ["wan", "lan"])
+    return net
+
+
+#: VLANs of the topology `vlans`: (protocol, VLAN identifier) of each tag, the outermost first.
+ONE_TAG = {"wan": [("802.1Q", 100)], "lan": [("802.1Q", 200)]}
+TWO_TAGS = {"wan": [("802.1ad", 7), ("802.1Q", 100)], "lan": [("802.1Q", 9), ("802.1Q", 200)]}
+
+
+def add_vlan(host, dev, tags, name, *qos):
+    """VLAN devices above a device, one on the other; the uppermost gets the name."""
+    for at, (protocol, number) in enumerate(tags):
+        new = name if at == len(tags) - 1 else f"{dev}.{number}"
+        host.ip("link", "add", "link", dev, "name", new, "mtu", 1500, "type", "vlan", "proto", protocol, "id", number, *qos)
+        host.ip("link", "set", "dev", new, "up")
+        dev = new
+
+
+def _tagged_cable(lab, tags, one, one_name, one_vlan, two, two_name, two_vlan):
+    """A cable whose ends have a VLAN each. Tags beside the frame would be lost in AF_XDP."""
+    lab.link(one, one_name, two, two_name, mtu=1500 + 4 * (len(tags) - 1))
+    for host, dev, vlan in ((one, one_name, one_vlan), (two, two_name, two_vlan)):
+        host.run("ethtool", "-K", dev, "tx-vlan-offload", "off", "tx-vlan-stag-hw-insert", "off")
+        add_vlan(host, dev, tags, vlan)
+
+
+def vlans(lab, plane, tags=None):
+    """net4 over VLANs. Captures at west, east and the hosts' eth0 see no tags; `under` and the like do."""
+    tags = tags or ONE_TAG
+    plane_a, plane_b = planes_of(plane)
+    net = Network(lab, "vlans")
+    net.mid = _middle(lab, 1500)
+    a, b = lab.host("gwa", forward=True), lab.host("gwb", forward=True)
+    for gateway, port in ((a, "west"), (b, "east")):
+        _tagged_cable(lab, tags["wan"], gateway, "wan", "wan.v", net.mid, f"{port}0", port)
+        net.mid.ip("link", "set", "dev", port, "master", "br0")
+    net.client, net.server = lab.host("client"), lab.host("server")
+    for host, gateway in ((net.client, a), (net.server, b)):
+        _tagged_cable(lab, tags["lan"], gateway, "lan", "lan.v", host, "cable", "eth0")
+    for host, *all_of in (
+        (net.client, ("eth0", CLIENT4, CLIENT6)), (net.server, ("eth0", SERVER4, SERVER6)),
+        (a, ("lan.v", LAN_A4, LAN_A6), ("wan.v", WAN_A4, WAN_A6)),
+        (b, ("lan.v", LAN_B4, LAN_B6), ("wan.v", WAN_B4, WAN_B6)),
+    ):  # fmt: skip
+        for dev, v4, v6 in all_of:
+            host.address(dev, f"{v4}/24", f"{v6}/64")
+    for host, *routes in (
+        (net.client, ("default", LAN_A4), ("default", LAN_A6)),
+        (net.server, ("default", LAN_B4), ("default", LAN_B6)),
+        (a, ("10.2.0.0/24", WAN_B4), ("2001:db8:2::/64", WAN_B6)),
+        (b, ("10.1.0.0/24", WAN_A4), ("2001:db8:1::/64", WAN_A6)),
+    ):  # fmt: skip
+        for prefix, via in routes:
+            host.route(prefix, "via", via)
     net.gwa = Gateway(a, plane_a, ["wan", "lan"])
     net.gwb = Gateway(b, plane_b, ["wan", "lan"])
     return net

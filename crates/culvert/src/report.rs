@@ -343,13 +343,17 @@ pub struct DeviceTable {
 pub struct Port {
     /// Interface.
     pub interface: String,
-    /// `af-xdp`, `memif`, `tun` or `tunnel`.
+    /// `af-xdp`, `memif`, `vlan`, `tun` or `tunnel`.
     pub kind: String,
     /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,
+    /// Of a VLAN of a port: its identifier; of one that lies on another VLAN, that one's first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub vlan: Vec<u16>,
     /// `up`, `down`, `missing`, with the reason.
     pub state: String,
-    /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`.
+    /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`; of a VLAN which, and of
+    /// which port.
     pub mode: String,
     /// Queues taken.
     pub queues: u32,

@@ -273,6 +273,7 @@ impl Daemon {
                 interface: interface.into(),
                 kind: kind.into(),
                 if_id: None,
+                vlan: Vec::new(),
                 state,
                 mode,
                 queues: stats.len() as u32,
@@ -297,6 +298,20 @@ impl Daemon {
             let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
             report::Port { faults: faults.collect(), ..row }
+        }));
+        let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
+        let vlans: Vec<_> = self.vlans.states(snapshot, is_port);
+        rows.extend(vlans.into_iter().map(|vlan| {
+            let ids: Vec<String> = vlan.ids.iter().map(u16::to_string).collect();
+            let mode = format!("VLAN {} of {}", ids.join(" in "), vlan.port);
+            report::Port {
+                vlan: vlan.ids,
+                rx_packets: vlan.stats.rx_packets,
+                rx_bytes: vlan.stats.rx_bytes,
+                tx_packets: vlan.stats.tx_packets,
+                tx_bytes: vlan.stats.tx_bytes,
+                ..row(&vlan.link.name, "vlan", vlan.state, mode, 0, Vec::new())
+            }
         }));
         let private = self.private_counters.iter().map(|counters| counters.read()).collect();
         rows.push(row(&self.config.tun.interface, "tun", "up".into(), "vnet".into(), 0, private));

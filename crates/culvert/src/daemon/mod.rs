@@ -48,6 +48,7 @@ mod stop;
 mod texts;
 mod topology;
 mod tunnels;
+mod vlans;
 mod vrfs;
 mod way_back;
 mod why;
@@ -95,6 +96,7 @@ use self::steering::TakenEsp;
 use self::texts::spi_text;
 use self::topology::Known;
 use self::tunnels::Tunnels;
+use self::vlans::Vlans;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
 use crate::config::{Config, MarkConfig, PathMtuConfig};
@@ -149,6 +151,7 @@ struct Daemon {
     polling: Polling,
     ports: Ports,
     memifs: Memifs,
+    vlans: Vlans,
     private: Private,
     inner_mtus: InnerMtus,
     way_back: WayBack,
@@ -511,6 +514,7 @@ impl Daemon {
         let snapshot = self.observer.snapshot();
         let linux = self.tunnels.linux_indices();
         names.extend(linux.filter_map(|i| Some(snapshot.link(i)?.name.clone())));
+        names.extend(self.vlans.taken().map(|vlan| vlan.name.to_owned()));
         self.source.set_ports(names);
     }
 
@@ -544,10 +548,14 @@ impl Daemon {
     }
 
     fn publish_topology(&mut self) {
+        let slot_of = |i| self.ports.slot(i).or_else(|| self.memifs.slot(i));
+        let are_vlans_new = self.vlans.follow(self.observer.snapshot(), slot_of);
         self.way_back.follow(self.ports.working().chain(self.memifs.working()));
+        self.way_back.follow_vlans(self.vlans.taken());
         let known = Known {
             ports: &self.ports,
             memifs: &self.memifs,
+            vlans: &self.vlans,
             tunnels: &self.tunnels,
             marks: &self.config.marks,
             way_back: &self.way_back,
@@ -559,6 +567,12 @@ impl Daemon {
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
         self.workers.wake();
+        if are_vlans_new {
+            // Their frames come once the workers know them.
+            let _ = self.workers.wait_for_commands();
+            self.follow_port_names(self.config.port_names());
+        }
+        self.ports.steer_vlans(&self.vlans);
     }
 
     /// Has Linux look after a neighbour. Flows to one that was stale have plans again from now on, and not only when Linux

@@ -1,6 +1,6 @@
 //! The interfaces that culvert takes over: they come, go, and come back.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -13,11 +13,13 @@ use policy::PolicyConfig;
 use steer::device::{Device, Finding};
 use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
+use wire::VlanTags;
 
 use super::heartbeat::{Heartbeat, now_ns};
 use super::slots;
 use super::sources::SaStep;
 use super::steering::{Steering, TakenEsp};
+use super::vlans::{self, Vlans};
 use super::vrfs::Vrfs;
 use super::way_back::WorkingPort;
 use super::workers::Workers;
@@ -68,6 +70,8 @@ struct Entry {
     is_stale: bool,
     /// Lost VLAN tags were warned of.
     is_vlan_told: bool,
+    /// The tags of its VLANs that are taken.
+    vlans: BTreeSet<VlanTags>,
 }
 
 /// All configured ports.
@@ -161,6 +165,7 @@ impl Ports {
                 trouble: NOT_OPENED.into(),
                 is_stale: false,
                 is_vlan_told: false,
+                vlans: BTreeSet::new(),
             })
             .collect();
         let region = XskRegion::new(umem);
@@ -214,7 +219,9 @@ impl Ports {
         for entry in &mut self.entries {
             let link = snapshot.link_by_name(&entry.config.interface);
             let vrf = link.and_then(|l| vrfs.of_interface(l.index));
-            let present = link.filter(|l| l.up && vrf.is_none()).map(|l| l.index);
+            let below = link.and_then(|l| vlans::port_below(snapshot, l));
+            let is_fit = vrf.is_none() && below.is_none();
+            let present = link.filter(|l| l.up && is_fit).map(|l| l.index);
             if let Some(working) = &entry.working
                 && present != Some(working.ifindex)
             {
@@ -231,6 +238,10 @@ impl Ports {
                         entry.open(ifindex, program, &self.region, workers, &self.steering, queues);
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
+                (None, Some(_)) if let Some(below) = below => entry.wait(&format!(
+                    "a VLAN of {0}: set interface = \"{0}\", whose VLANs are all taken with it",
+                    below.name
+                )),
                 (None, Some(_)) if let Some(vrf) = vrf => entry.wait(&format!(
                     "in the VRF {vrf}, which stays with the kernel: taken when it is in none"
                 )),
@@ -297,6 +308,20 @@ impl Ports {
         self.steering = steering;
         for entry in &mut self.entries {
             entry.steer(&self.steering);
+        }
+    }
+
+    /// Tells the steering programs whose frames are taken beside those without tags. A port that opens later is told
+    /// then.
+    pub fn steer_vlans(&mut self, vlans: &Vlans) {
+        for entry in &mut self.entries {
+            let Some(working) = &mut entry.working else { continue };
+            let ifindex = working.ifindex;
+            entry.vlans =
+                vlans.taken().filter(|vlan| vlan.port == ifindex).map(|vlan| vlan.tags).collect();
+            if let Err(error) = working.steer.set_vlans(entry.vlans.iter().copied()) {
+                entry.stale(&error.to_string());
+            }
         }
     }
 
@@ -479,7 +504,9 @@ impl Entry {
     /// Updates the program's tables.
     fn steer(&mut self, steering: &Steering) {
         let Some(working) = &mut self.working else { return };
-        match steering.apply(&mut working.steer) {
+        let vlans = working.steer.set_vlans(self.vlans.iter().copied());
+        let result = steering.apply(&mut working.steer);
+        match result.and(vlans.map_err(|error| error.to_string())) {
             Ok(()) => (self.is_stale, self.trouble) = (false, String::new()),
             Err(error) => self.stale(&error),
         }

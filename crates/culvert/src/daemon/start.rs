@@ -303,6 +303,7 @@ impl Daemon {
             umem,
             polling,
             ports,
+            vlans: super::vlans::Vlans::default(),
             memifs,
             private,
             inner_mtus: InnerMtus::default(),

@@ -17,6 +17,7 @@ use super::memifs::Memifs;
 use super::ports::Ports;
 use super::private;
 use super::tunnels::Tunnels;
+use super::vlans::Vlans;
 use super::vrfs::Vrfs;
 use super::way_back::WayBack;
 use crate::config::MarkConfig;
@@ -101,6 +102,8 @@ pub struct Known<'k> {
     pub ports: &'k Ports,
     /// The ports of applications that share memory.
     pub memifs: &'k Memifs,
+    /// The VLANs of ports.
+    pub vlans: &'k Vlans,
     /// The tunnel interfaces.
     pub tunnels: &'k Tunnels,
     /// What marks packets get that arrive at a port.
@@ -111,9 +114,10 @@ pub struct Known<'k> {
 
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
-    let Known { ports, memifs, tunnels, marks, way_back } = known;
+    let Known { ports, memifs, vlans, tunnels, marks, way_back } = known;
     let here = snapshot.links().map(|link| {
         let port = ports.slot(link.index).or_else(|| memifs.slot(link.index));
+        let port = port.or_else(|| vlans.slot(link.index));
         let interface = Interface {
             port,
             back: way_back.tag(link.index),
@@ -152,6 +156,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
     Topology {
         fib,
         interfaces,
+        vlans: vlans.table(),
         tunnels: tunnels.up(is_up).collect(),
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),

@@ -8,7 +8,7 @@
 //!
 //! | packet | comes in by |
 //! | --- | --- |
-//! | cleartext that was taken from a port and is Linux's | that port |
+//! | cleartext that was taken from a port and is Linux's | that port; of a VLAN of the port, it has its tags again |
 //! | cleartext under a policy whose protection is optional (`level use`) | the private interface: the guard's barrier would block it at the port |
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //! | decrypted by an SA of a tunnel interface | that interface |
@@ -21,10 +21,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use io::tun::back::HAS_PRIORITY;
 use policy::Marks;
 use steer::GiveBack;
 use tracing::warn;
+use wire::VlanTags;
 
+use super::vlans::{FIRST_TAG, Taken};
 use crate::config::TunConfig;
 
 /// A port whose program is attached.
@@ -40,7 +43,7 @@ pub struct WorkingPort<'a> {
     pub is_native: bool,
 }
 
-/// The first tag that stands for a mark; those of ports are below.
+/// The first tag that stands for a mark; those of ports are below, those of VLANs above.
 const FIRST_MARK: u16 = 64;
 
 /// The program.
@@ -48,6 +51,8 @@ pub struct WayBack {
     program: Option<GiveBack>,
     /// The ports that get their packets back: tags by interface.
     tags: BTreeMap<u32, u16>,
+    /// The VLANs whose tags the program knows, by their tag here: the port, and what their frames have.
+    vlans: BTreeMap<u16, (u32, VlanTags)>,
     /// Tags of the marks that SAs set, and that rules give to what is decrypted.
     marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
@@ -76,6 +81,7 @@ impl WayBack {
         WayBack {
             program,
             tags: BTreeMap::new(),
+            vlans: BTreeMap::new(),
             marks: BTreeMap::new(),
             trouble,
             warnings: BTreeMap::new(),
@@ -112,6 +118,24 @@ impl WayBack {
         self.warnings = warnings;
     }
 
+    /// Follows the VLANs of ports, after these. To be called before workers learn of them.
+    pub fn follow_vlans<'a>(&mut self, vlans: impl Iterator<Item = Taken<'a>>) {
+        let Some(program) = &mut self.program else { return };
+        for Taken { ifindex, port, tags, back, name } in vlans {
+            if !self.tags.contains_key(&port) {
+                continue;
+            }
+            if self.vlans.get(&back) != Some(&(port, tags)) {
+                if let Err(error) = program.set_vlan(back, port, tags) {
+                    warn!("{}", by_port(name, &error));
+                    continue;
+                }
+                self.vlans.insert(back, (port, tags));
+            }
+            self.tags.insert(ifindex, back | HAS_PRIORITY);
+        }
+    }
+
     /// Follows the marks that SAs set, those of XFRM interfaces, and then those that rules give; `way` is the
     /// interface by which what has such a mark and `if_id` comes in, and the mark that it has then, if there is
     /// one. To be told before workers are.
@@ -120,7 +144,7 @@ impl WayBack {
         let set: BTreeSet<&Marks> = wanted.iter().collect();
         self.marks.retain(|marks, _| set.contains(marks));
         let used: BTreeSet<u16> = self.marks.values().copied().collect();
-        let mut free = (FIRST_MARK..steer::back::TAGS).filter(|tag| !used.contains(tag));
+        let mut free = (FIRST_MARK..FIRST_TAG).filter(|tag| !used.contains(tag));
         for marks in wanted {
             let known = self.marks.get(marks).copied();
             let Some(tag) = known.or_else(|| free.next()) else {

@@ -376,6 +376,7 @@ pub fn healthy_daemon() -> Running {
         interface: interface.into(),
         kind: "af-xdp".into(),
         if_id: None,
+        vlan: Vec::new(),
         state: "up".into(),
         mode: "native, copy".into(),
         queues: 1,
