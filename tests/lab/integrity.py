@@ -58,6 +58,15 @@ def _xcbc(key, data):
     return chain
 
 
+def _hmac_sm3(key, data):
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.hmac import HMAC
+
+    code = HMAC(key, hashes.SM3())
+    code.update(data)
+    return code.finalize()
+
+
 #: By the names of strongSwan's proposals.
 INTEGRITY = {
     "sha1": Integrity("HMAC-SHA1-96", 20, 12, _hmac("sha1")),
@@ -70,4 +79,7 @@ INTEGRITY = {
     "md5_128": Integrity("", 16, 16, _hmac("md5")),
     "aesxcbc": Integrity("", 16, 12, _xcbc),
     "aescmac": Integrity("AES-CMAC-96", 16, 12, _cmac),
+    "sm3_96": Integrity("", 32, 12, _hmac_sm3),
+    "sm3_128": Integrity("", 32, 16, _hmac_sm3),
+    "sm3": Integrity("", 32, 32, _hmac_sm3),
 }

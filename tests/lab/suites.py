@@ -1,4 +1,4 @@
-"""Every ESP suite that culvert knows, and an independent opinion on each one's packets.
+"""Every ESP suite that culvert knows, but those with SM4 and SM3, and an independent opinion on each one's packets.
 
 scapy builds and opens the packets. What scapy 2.5.0 does not know is done here with the `cryptography` package:
 shorter ICVs of AES-GCM (a shorter GCM tag is the longer one cut off, NIST SP 800-38D section 5.2.1.2), AES-GMAC,
@@ -46,6 +46,9 @@ def _all():
     yield Suite("chacha20poly1305", "CHACHA20-POLY1305", 36, 8, 16)
     for cipher, (crypt, key, iv) in CIPHERS.items():
         for name, integrity in INTEGRITY.items():
+            if name.startswith("sm3"):
+                # Neither strongSwan nor scapy knows SM4 and SM3: against Linux they are tried in tests/interop.
+                continue
             yield Suite(
                 f"{cipher}-{name}", crypt, key, iv, integrity.icv_len,
                 integrity.key_len, name, integrity.scapy,

@@ -115,7 +115,7 @@ SUITES = {
     "null-sha256": 'enc "ecb(cipher_null)" "" auth-trunc "hmac(sha256)" {32} 128',
     "ah-sha256": 'auth-trunc "hmac(sha256)" {32} 128',
     # What culvert has not, and what it refuses as weak.
-    "sm4-sha256": 'enc "cbc(sm4)" {16} auth-trunc "hmac(sha256)" {32} 128',
+    "cbc-sha512-128": 'enc "cbc(aes)" {16} auth-trunc "hmac(sha512)" {64} 128',
     "3des-md5": 'enc "cbc(des3_ede)" {24} auth-trunc "hmac(md5)" {16} 96',
 }
 

@@ -87,11 +87,15 @@ pub enum Cipher {
     TripleDesCbc,
     /// DES-CBC (RFC 2405).
     DesCbc,
+    /// SM4-CBC (GB/T 32907), used as AES-CBC is.
+    Sm4Cbc,
+    /// SM4-CTR, used as AES-CTR is.
+    Sm4Ctr,
 }
 
 impl Cipher {
     /// How many there are.
-    pub const COUNT: usize = 1 + 3 * 3 + 2;
+    pub const COUNT: usize = 1 + 3 * 3 + 2 + 2;
 
     /// The place in [`Cipher::all`].
     #[inline]
@@ -103,6 +107,8 @@ impl Cipher {
             Cipher::CamelliaCbc(key) => 7 + key as usize,
             Cipher::TripleDesCbc => 10,
             Cipher::DesCbc => 11,
+            Cipher::Sm4Cbc => 12,
+            Cipher::Sm4Ctr => 13,
         }
     }
 
@@ -114,7 +120,7 @@ impl Cipher {
             .chain(sizes(Cipher::AesCbc))
             .chain(sizes(Cipher::AesCtr))
             .chain(sizes(Cipher::CamelliaCbc))
-            .chain([Cipher::TripleDesCbc, Cipher::DesCbc])
+            .chain([Cipher::TripleDesCbc, Cipher::DesCbc, Cipher::Sm4Cbc, Cipher::Sm4Ctr])
     }
 
     /// Length in bytes of the key.
@@ -124,13 +130,14 @@ impl Cipher {
             Cipher::AesCbc(key) | Cipher::AesCtr(key) | Cipher::CamelliaCbc(key) => key.len_bytes(),
             Cipher::TripleDesCbc => 24,
             Cipher::DesCbc => 8,
+            Cipher::Sm4Cbc | Cipher::Sm4Ctr => 16,
         }
     }
 
     /// Length in bytes of the salt that comes from the key exchange: the nonce of RFC 3686 §4.
     pub const fn salt_len_bytes(self) -> usize {
         match self {
-            Cipher::AesCtr(_) => 4,
+            Cipher::AesCtr(_) | Cipher::Sm4Ctr => 4,
             _ => 0,
         }
     }
@@ -139,16 +146,16 @@ impl Cipher {
     pub const fn iv_len_bytes(self) -> usize {
         match self {
             Cipher::Null => 0,
-            Cipher::AesCbc(_) | Cipher::CamelliaCbc(_) => 16,
-            Cipher::AesCtr(_) | Cipher::TripleDesCbc | Cipher::DesCbc => 8,
+            Cipher::AesCbc(_) | Cipher::CamelliaCbc(_) | Cipher::Sm4Cbc => 16,
+            Cipher::AesCtr(_) | Cipher::Sm4Ctr | Cipher::TripleDesCbc | Cipher::DesCbc => 8,
         }
     }
 
     /// The multiple, in bytes, that the text must have: the block of a mode that chains blocks, else 1.
     pub const fn block_bytes(self) -> usize {
         match self {
-            Cipher::Null | Cipher::AesCtr(_) => 1,
-            Cipher::AesCbc(_) | Cipher::CamelliaCbc(_) => 16,
+            Cipher::Null | Cipher::AesCtr(_) | Cipher::Sm4Ctr => 1,
+            Cipher::AesCbc(_) | Cipher::CamelliaCbc(_) | Cipher::Sm4Cbc => 16,
             Cipher::TripleDesCbc | Cipher::DesCbc => 8,
         }
     }
@@ -175,6 +182,8 @@ impl fmt::Display for Cipher {
             Cipher::CamelliaCbc(key) => write!(f, "camellia{}", bits(key)),
             Cipher::TripleDesCbc => f.write_str("3des"),
             Cipher::DesCbc => f.write_str("des"),
+            Cipher::Sm4Cbc => f.write_str("sm4"),
+            Cipher::Sm4Ctr => f.write_str("sm4ctr"),
         }
     }
 }

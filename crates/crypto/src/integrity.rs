@@ -23,11 +23,17 @@ pub enum Integrity {
     AesXcbc96,
     /// AES-CMAC-96 (RFC 4494).
     AesCmac96,
+    /// HMAC-SM3 (GB/T 32905) with 96 bits.
+    Sm3_96,
+    /// HMAC-SM3 with 128 bits.
+    Sm3_128,
+    /// HMAC-SM3 with its whole output, 256 bits: Linux's default for `hmac(sm3)`.
+    Sm3_256,
 }
 
 impl Integrity {
     /// Every one of them, in the order of their numbers.
-    pub const ALL: [Integrity; 10] = [
+    pub const ALL: [Integrity; 13] = [
         Integrity::Sha1_96,
         Integrity::Sha1_160,
         Integrity::Sha256_96,
@@ -38,13 +44,20 @@ impl Integrity {
         Integrity::Md5_128,
         Integrity::AesXcbc96,
         Integrity::AesCmac96,
+        Integrity::Sm3_96,
+        Integrity::Sm3_128,
+        Integrity::Sm3_256,
     ];
 
     /// The key's length in bytes that the RFC asks for: the hash's output length, or the cipher's key.
     pub const fn key_len_bytes(self) -> usize {
         match self {
             Integrity::Sha1_96 | Integrity::Sha1_160 => 20,
-            Integrity::Sha256_96 | Integrity::Sha256_128 => 32,
+            Integrity::Sha256_96
+            | Integrity::Sha256_128
+            | Integrity::Sm3_96
+            | Integrity::Sm3_128
+            | Integrity::Sm3_256 => 32,
             Integrity::Sha384_192 => 48,
             Integrity::Sha512_256 => 64,
             Integrity::Md5_96
@@ -72,11 +85,12 @@ impl Integrity {
             | Integrity::Sha256_96
             | Integrity::Md5_96
             | Integrity::AesXcbc96
-            | Integrity::AesCmac96 => 12,
-            Integrity::Sha256_128 | Integrity::Md5_128 => 16,
+            | Integrity::AesCmac96
+            | Integrity::Sm3_96 => 12,
+            Integrity::Sha256_128 | Integrity::Md5_128 | Integrity::Sm3_128 => 16,
             Integrity::Sha1_160 => 20,
             Integrity::Sha384_192 => 24,
-            Integrity::Sha512_256 => 32,
+            Integrity::Sha512_256 | Integrity::Sm3_256 => 32,
         }
     }
 
@@ -93,6 +107,9 @@ impl Integrity {
             Integrity::Md5_128 => "md5_128",
             Integrity::AesXcbc96 => "aesxcbc",
             Integrity::AesCmac96 => "aescmac",
+            Integrity::Sm3_96 => "sm3_96",
+            Integrity::Sm3_128 => "sm3_128",
+            Integrity::Sm3_256 => "sm3",
         }
     }
 

@@ -40,9 +40,20 @@ impl Providers {
 
     /// Appends a provider: it serves the suites that those before it lack. One beyond the 256th serves none.
     pub fn push(&mut self, provider: Arc<dyn Provider>) {
+        self.append(provider, false);
+    }
+
+    /// Appends a provider that serves all suites that it has, whoever before it has them, too: one for algorithms that
+    /// the others do slowly. To be called before the first session is made.
+    pub fn push_specialist(&mut self, provider: Arc<dyn Provider>) {
+        self.append(provider, true);
+    }
+
+    fn append(&mut self, provider: Arc<dyn Provider>, goes_first: bool) {
         let number = u8::try_from(self.list.len()).ok();
         for (suite, place) in Suite::all().zip(&mut self.serving) {
-            if place.is_none() && provider.supports(suite) {
+            let is_free = place.is_none() || goes_first && number.is_some();
+            if is_free && provider.supports(suite) {
                 *place = number;
             }
         }
@@ -247,6 +258,20 @@ mod tests {
         let text = "a 1.0 (1 suites); none 1.0 (0 suites); b 1.0 (1 suites)";
         assert_eq!(providers.to_string(), text);
         assert_eq!(providers.iter().count(), 3);
+    }
+
+    #[test]
+    fn a_specialist_serves_what_others_have_too() {
+        let mut providers = providers();
+        providers.push_specialist(provider("special", &[CHACHA]));
+        let name = |suite| providers.serving(suite).map(|provider| provider.name());
+        assert_eq!((name(GCM), name(CHACHA)), (Ok("a"), Ok("special")));
+        assert_eq!(providers.first().name(), "a");
+        let session = providers.session(CHACHA, &Keys::default()).unwrap();
+        let mut packet = [0; 4];
+        let mut jobs = [Job::esp(&session, Op::Seal, &mut packet, None)];
+        providers.engine().unwrap().run(&mut jobs);
+        assert_eq!((jobs[0].status, packet), (JobStatus::Done, *b"ssss"));
     }
 
     #[test]

@@ -29,6 +29,11 @@ pub enum Suite {
         /// Key size.
         key: AesKey,
     },
+    /// SM4-GCM (RFC 8998), used as AES-GCM is.
+    Sm4Gcm {
+        /// ICV length.
+        icv: IcvLen,
+    },
     /// A cipher and an integrity algorithm, encrypt-then-authenticate as ESP orders.
     Separate {
         /// The cipher, or none.
@@ -41,7 +46,7 @@ pub enum Suite {
 }
 
 /// The suites before those with a cipher and an integrity algorithm.
-const COMBINED_COUNT: usize = 9 + 1 + 9 + 3;
+const COMBINED_COUNT: usize = 9 + 1 + 9 + 3 + 3;
 
 impl Suite {
     /// NULL encryption with this integrity algorithm (RFC 2410).
@@ -64,6 +69,7 @@ impl Suite {
                 key.len_bytes()
             }
             Suite::ChaCha20Poly1305 => 32,
+            Suite::Sm4Gcm { .. } => 16,
             Suite::Separate { cipher, .. } => cipher.key_len_bytes(),
             Suite::None => 0,
         }
@@ -72,7 +78,10 @@ impl Suite {
     /// Length in bytes of the salt that comes from the key exchange, not from the packet.
     pub const fn salt_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 4,
+            Suite::AesGcm { .. }
+            | Suite::ChaCha20Poly1305
+            | Suite::AesGmac { .. }
+            | Suite::Sm4Gcm { .. } => 4,
             Suite::AesCcm { .. } => 3,
             Suite::Separate { cipher, .. } => cipher.salt_len_bytes(),
             Suite::None => 0,
@@ -99,7 +108,9 @@ impl Suite {
     /// Length in bytes of the integrity check value.
     pub const fn icv_len_bytes(self) -> usize {
         match self {
-            Suite::AesGcm { icv, .. } | Suite::AesCcm { icv, .. } => icv.len_bytes(),
+            Suite::AesGcm { icv, .. } | Suite::AesCcm { icv, .. } | Suite::Sm4Gcm { icv } => {
+                icv.len_bytes()
+            }
             Suite::ChaCha20Poly1305 | Suite::AesGmac { .. } => 16,
             Suite::Separate { integrity, .. } => integrity.icv_len_bytes(),
             Suite::None => 0,
@@ -157,6 +168,7 @@ impl Suite {
             Suite::ChaCha20Poly1305 => 9,
             Suite::AesCcm { key, icv } => 10 + key as usize * 3 + icv as usize,
             Suite::AesGmac { key } => 19 + key as usize,
+            Suite::Sm4Gcm { icv } => 22 + icv as usize,
             Suite::Separate { cipher, integrity } => {
                 COMBINED_COUNT + cipher.number() * Integrity::ALL.len() + integrity as usize
             }
@@ -177,6 +189,7 @@ impl Suite {
             .chain([Suite::ChaCha20Poly1305])
             .chain(with_icv(|key, icv| Suite::AesCcm { key, icv }))
             .chain(gmac)
+            .chain(IcvLen::ALL.map(|icv| Suite::Sm4Gcm { icv }))
             .chain(separate)
     }
 }
@@ -190,6 +203,7 @@ impl fmt::Display for Suite {
             Suite::ChaCha20Poly1305 => f.write_str("chacha20poly1305"),
             Suite::AesCcm { key, icv } => write!(f, "aes{}ccm{}", bits(key), icv.len_bytes()),
             Suite::AesGmac { key } => write!(f, "aes{}gmac", bits(key)),
+            Suite::Sm4Gcm { icv } => write!(f, "sm4gcm{}", icv.len_bytes()),
             Suite::Separate { cipher, integrity } => write!(f, "{cipher}-{}", integrity.name()),
             Suite::None => f.write_str("none"),
         }
@@ -219,6 +233,9 @@ mod tests {
         assert_eq!(weak("des-md5_128"), ["DES", "MD5"]);
         assert_eq!(weak("null-md5"), ["MD5"]);
         assert!(weak("aes128-sha1").is_empty() && weak("aes128gcm8").is_empty());
-        assert_eq!(Suite::all().filter(|s| s.weaknesses().next().is_some()).count(), 20 + 2 * 10);
+        assert_eq!(
+            Suite::all().filter(|s| s.weaknesses().next().is_some()).count(),
+            2 * 13 + 2 * 12
+        );
     }
 }

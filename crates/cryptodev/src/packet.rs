@@ -62,7 +62,7 @@ pub fn parts<'p>(
                 _ => fill(&mut packet.iv, &[iv]),
             }
         }
-        Suite::None => return None,
+        Suite::Sm4Gcm { .. } | Suite::None => return None,
     }
     Some(packet)
 }

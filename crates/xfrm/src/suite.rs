@@ -133,6 +133,7 @@ fn hash(name: &str) -> Option<Hash> {
         "hmac(sha512)" | "sha512" => h("hmac(sha512)", 256, 512),
         "xcbc(aes)" => h("xcbc(aes)", 96, 128),
         "cmac(aes)" => h("cmac(aes)", 96, 128),
+        "hmac(sm3)" | "sm3" => h("hmac(sm3)", 256, 256),
         _ => None,
     }
 }
@@ -156,6 +157,8 @@ fn cipher_name(name: &str) -> Option<&'static str> {
         "cbc(camellia)" | "camellia" => Some("cbc(camellia)"),
         "cbc(des3_ede)" | "des3_ede" => Some("cbc(des3_ede)"),
         "cbc(des)" | "des" => Some("cbc(des)"),
+        "cbc(sm4)" | "sm4" => Some("cbc(sm4)"),
+        SM4_CTR => Some(SM4_CTR),
         _ => None,
     }
 }
@@ -173,6 +176,8 @@ fn cipher_of(cipher: &codec::Cipher) -> Result<Cipher, Failure> {
         "cbc(camellia)" => key(len).map(Cipher::CamelliaCbc),
         "cbc(des3_ede)" => Ok(Cipher::TripleDesCbc),
         "cbc(des)" => Ok(Cipher::DesCbc),
+        "cbc(sm4)" => Ok(Cipher::Sm4Cbc),
+        SM4_CTR => Ok(Cipher::Sm4Ctr),
         name => Err(unknown(name)),
     }
 }
@@ -198,6 +203,9 @@ fn integrity(auth: &Auth) -> Result<Integrity, Failure> {
         ("hmac(sha512)", 256) => Ok(Integrity::Sha512_256),
         ("xcbc(aes)", 96) => Ok(Integrity::AesXcbc96),
         ("cmac(aes)", 96) => Ok(Integrity::AesCmac96),
+        ("hmac(sm3)", 96) => Ok(Integrity::Sm3_96),
+        ("hmac(sm3)", 128) => Ok(Integrity::Sm3_128),
+        ("hmac(sm3)", 256) => Ok(Integrity::Sm3_256),
         (name, bits) => Err(Failure::Algorithm {
             name: name.to_owned(),
             detail: format!("truncated to {bits} bits"),
@@ -221,6 +229,7 @@ fn aead_suite(a: &Aead) -> Result<Suite, Failure> {
     };
     match a.name() {
         "rfc4106(gcm(aes))" => Ok(Suite::AesGcm { icv: icv()?, key: key(GCM_SALT_LEN)? }),
+        SM4_GCM => Ok(Suite::Sm4Gcm { icv: icv()? }),
         "rfc4309(ccm(aes))" => Ok(Suite::AesCcm { icv: icv()?, key: key(CCM_SALT_LEN)? }),
         "rfc4543(gcm(aes))" if a.icv_bits() == 128 => {
             Ok(Suite::AesGmac { key: key(GCM_SALT_LEN)? })
@@ -246,6 +255,9 @@ fn printable(name: &str) -> String {
 
 const NULL: &str = "ecb(cipher_null)";
 const CTR: &str = "rfc3686(ctr(aes))";
+/// As Linux's cryptography names them. Its XFRM takes neither of these, as its lists of SAs' algorithms lack them.
+const SM4_CTR: &str = "rfc3686(ctr(sm4))";
+const SM4_GCM: &str = "rfc4106(gcm(sm4))";
 const DEFLATE: &str = "deflate";
 
 /// Bytes of salt or nonce behind a key: RFC 4106 §8.1 and RFC 4543 §5.4; RFC 4309 §7.1; RFC 3686 §5.1.
@@ -328,6 +340,7 @@ mod tests {
         assert_eq!(cbc("hmac(sha512)", 64, Some(0)), suite(Integrity::Sha512_256));
         assert_eq!(cbc("xcbc(aes)", 16, None), suite(Integrity::AesXcbc96));
         assert_eq!(cbc("cmac(aes)", 16, None), suite(Integrity::AesCmac96));
+        assert_eq!(cbc("sm3", 32, None), suite(Integrity::Sm3_256));
         assert_eq!(cbc("hmac(md5)", 16, Some(128)), suite(Integrity::Md5_128));
         assert_eq!(cbc("hmac(sha1)", 20, Some(160)), suite(Integrity::Sha1_160));
         assert_eq!(cbc("hmac(sha256)", 32, Some(128)), suite(Integrity::Sha256_128));
@@ -360,23 +373,28 @@ mod tests {
             reached.insert(aead("rfc4543(gcm(aes))", key + 4, 128).unwrap().0);
         }
         reached.insert(aead("rfc7539esp(chacha20,poly1305)", 36, 128).unwrap().0);
+        for icv in [64, 96, 128] {
+            reached.insert(aead("rfc4106(gcm(sm4))", 20, icv).unwrap().0);
+        }
         let mut ciphers = vec![("ecb(cipher_null)", 0), ("cbc(des3_ede)", 24), ("cbc(des)", 8)];
+        ciphers.extend([("cbc(sm4)", 16), ("rfc3686(ctr(sm4))", 20)]);
         for key in [16, 24, 32] {
             ciphers.extend([("cbc(aes)", key), ("rfc3686(ctr(aes))", key + 4)]);
             ciphers.push(("cbc(camellia)", key));
         }
         let auths = [
-            ("hmac(md5)", 16, [96, 128]),
-            ("hmac(sha1)", 20, [96, 160]),
-            ("hmac(sha256)", 32, [96, 128]),
-            ("hmac(sha384)", 48, [192, 192]),
-            ("hmac(sha512)", 64, [256, 256]),
-            ("xcbc(aes)", 16, [96, 96]),
-            ("cmac(aes)", 16, [96, 96]),
+            ("hmac(md5)", 16, &[96, 128][..]),
+            ("hmac(sha1)", 20, &[96, 160]),
+            ("hmac(sha256)", 32, &[96, 128]),
+            ("hmac(sha384)", 48, &[192]),
+            ("hmac(sha512)", 64, &[256]),
+            ("xcbc(aes)", 16, &[96]),
+            ("cmac(aes)", 16, &[96]),
+            ("hmac(sm3)", 32, &[96, 128, 256]),
         ];
         for (cipher, cipher_len) in ciphers {
             for (auth, auth_len, bits) in auths {
-                for bits in bits {
+                for &bits in bits {
                     let suite = pair(cipher, cipher_len, auth, auth_len, Some(bits)).unwrap();
                     assert_eq!(suite.icv_len_bytes() * 8, bits);
                     reached.insert(suite);

@@ -122,7 +122,7 @@ fn key(suite: Suite, placed: Placed<'_>) -> sys::BareKey {
                 }
             }
         }
-        Suite::AesCcm { .. } | Suite::AesGmac { .. } | Suite::None => {}
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } | Suite::Sm4Gcm { .. } | Suite::None => {}
     }
     key
 }

@@ -60,7 +60,9 @@ impl Class {
                 }
             }
             Suite::AesCcm { .. } => Class::Scheduled(op),
-            Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::None => return None,
+            Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::Sm4Gcm { .. } | Suite::None => {
+                return None;
+            }
         };
         Some((class, layout))
     }

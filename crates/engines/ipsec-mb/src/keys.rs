@@ -104,7 +104,7 @@ pub(crate) fn session(
             // SAFETY: as above.
             unsafe { scheduled_keys(manager, crypt, mac, keys, start) }?;
         }
-        Suite::None => return Err(unsupported),
+        Suite::Sm4Gcm { .. } | Suite::None => return Err(unsupported),
     }
     Ok(Session::with_keys(suite, maker, block))
 }
@@ -126,7 +126,7 @@ fn block_len(suite: Suite) -> Option<usize> {
                 None => scheduled(suite).map(|(crypt, mac)| ScheduledPlaces::of(crypt, mac).len()),
             }
         }
-        Suite::None => None,
+        Suite::Sm4Gcm { .. } | Suite::None => None,
     }
 }
 

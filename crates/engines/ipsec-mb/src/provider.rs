@@ -12,7 +12,7 @@ use crate::keys;
 use crate::manager::Manager;
 use crate::suites;
 
-/// libipsec-mb as a [`Provider`]; not Camellia, AES-CCM with keys of 192 bits, DES and MD5.
+/// libipsec-mb as a [`Provider`]; not Camellia, AES-CCM with keys of 192 bits, DES, MD5, SM4 and SM3.
 pub struct IpsecMbProvider {
     /// For key expansion; workers have their own.
     manager: Mutex<Manager>,

@@ -106,7 +106,11 @@ pub(crate) const fn scheduled(suite: Suite) -> Option<(Crypt, Mac)> {
         Cipher::Null => Crypt::Null,
         Cipher::AesCbc(key) => Crypt::Cbc(key),
         Cipher::AesCtr(key) => Crypt::Ctr(key),
-        Cipher::CamelliaCbc(_) | Cipher::TripleDesCbc | Cipher::DesCbc => return None,
+        Cipher::CamelliaCbc(_)
+        | Cipher::TripleDesCbc
+        | Cipher::DesCbc
+        | Cipher::Sm4Cbc
+        | Cipher::Sm4Ctr => return None,
     };
     let mac = match integrity {
         Integrity::Sha1_96 | Integrity::Sha1_160 => Mac::Hmac(Hmac::Sha1),
@@ -115,7 +119,11 @@ pub(crate) const fn scheduled(suite: Suite) -> Option<(Crypt, Mac)> {
         Integrity::Sha512_256 => Mac::Hmac(Hmac::Sha512),
         Integrity::AesXcbc96 => Mac::Xcbc,
         Integrity::AesCmac96 => Mac::Cmac,
-        Integrity::Md5_96 | Integrity::Md5_128 => return None,
+        Integrity::Md5_96
+        | Integrity::Md5_128
+        | Integrity::Sm3_96
+        | Integrity::Sm3_128
+        | Integrity::Sm3_256 => return None,
     };
     Some((crypt, mac))
 }
@@ -125,7 +133,7 @@ pub(crate) const fn has(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::AesGmac { .. } | Suite::ChaCha20Poly1305 => true,
         Suite::AesCcm { .. } | Suite::Separate { .. } => scheduled(suite).is_some(),
-        Suite::None => false,
+        Suite::Sm4Gcm { .. } | Suite::None => false,
     }
 }
 
@@ -134,6 +142,6 @@ pub(crate) const fn has_bare(suite: Suite) -> bool {
     match suite {
         Suite::AesGcm { .. } | Suite::ChaCha20Poly1305 => true,
         Suite::Separate { cipher, integrity } => cbc_hmac(cipher, integrity).is_some(),
-        Suite::AesCcm { .. } | Suite::AesGmac { .. } | Suite::None => false,
+        Suite::AesCcm { .. } | Suite::AesGmac { .. } | Suite::Sm4Gcm { .. } | Suite::None => false,
     }
 }

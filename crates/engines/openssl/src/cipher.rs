@@ -19,6 +19,9 @@ pub(crate) enum Kind {
     Camellia(AesKey),
     /// DES, too: with the same key three times.
     TripleDes,
+    Sm4Cbc,
+    Sm4Ctr,
+    Sm4Gcm,
 }
 
 /// AES-CCM's nonce in bytes: salt and IV (RFC 4309 §4).
@@ -37,7 +40,7 @@ impl Kind {
             .chain([Kind::Mac])
             .chain(ccm)
             .chain(sizes(Kind::Camellia))
-            .chain([Kind::TripleDes])
+            .chain([Kind::TripleDes, Kind::Sm4Cbc, Kind::Sm4Ctr, Kind::Sm4Gcm])
     }
 
     fn index(self) -> usize {
@@ -50,6 +53,9 @@ impl Kind {
             Kind::Ccm(key, icv) => 11 + 3 * key as usize + icv as usize,
             Kind::Camellia(key) => 20 + key as usize,
             Kind::TripleDes => 23,
+            Kind::Sm4Cbc => 24,
+            Kind::Sm4Ctr => 25,
+            Kind::Sm4Gcm => 26,
         }
     }
 
@@ -65,12 +71,18 @@ impl Kind {
             Kind::Ccm(key, _) => format!("AES-{}-CCM", bits(key)),
             Kind::Camellia(key) => format!("CAMELLIA-{}-CBC", bits(key)),
             Kind::TripleDes => "DES-EDE3-CBC".to_owned(),
+            Kind::Sm4Cbc => "SM4-CBC".to_owned(),
+            Kind::Sm4Ctr => "SM4-CTR".to_owned(),
+            Kind::Sm4Gcm => "SM4-GCM".to_owned(),
         }
     }
 
     /// Whether a build of OpenSSL, or its FIPS provider, may do without it.
     fn may_lack(self) -> bool {
-        matches!(self, Kind::Camellia(_) | Kind::TripleDes)
+        matches!(
+            self,
+            Kind::Camellia(_) | Kind::TripleDes | Kind::Sm4Cbc | Kind::Sm4Ctr | Kind::Sm4Gcm
+        )
     }
 }
 
@@ -186,7 +198,8 @@ mod tests {
         }
         let contexts = Contexts::new().unwrap();
         assert_eq!(contexts.slots.len(), 2 * Kind::all().count());
-        assert!(Kind::all().all(|kind| contexts.has(kind)), "Debian's OpenSSL has all");
+        let mut common = Kind::all().filter(|kind| *kind != Kind::Sm4Gcm);
+        assert!(common.all(|kind| contexts.has(kind)), "Debian's OpenSSL has all but SM4-GCM");
     }
 
     #[test]

@@ -7,28 +7,35 @@ use openssl::sha::{Sha1, Sha256, Sha384, Sha512};
 
 use crate::cbc_mac::CbcMac;
 use crate::cipher::Contexts;
+use crate::digest::{Digest, DigestKey};
 use crate::hmac::Keyed;
-use crate::md5::{Md5, Md5Key};
 use crate::tag::Tag;
+
+/// OpenSSL's names.
+const MD5: &str = "MD5";
+const SM3: &str = "SM3";
 
 /// What one worker needs beside a session's keys.
 pub(crate) struct Tools {
     pub(crate) contexts: Contexts,
-    /// Nothing where OpenSSL has no MD5.
-    md5: Option<Md5>,
+    /// Nothing where OpenSSL has no such hash.
+    md5: Option<Digest>,
+    sm3: Option<Digest>,
 }
 
 impl Tools {
     /// # Errors
     /// When OpenSSL lacks a cipher that every build has.
     pub(crate) fn new() -> Result<Tools, ErrorStack> {
-        Ok(Tools { contexts: Contexts::new()?, md5: Md5::new().ok() })
+        let digest = |name| Digest::new(name).ok();
+        Ok(Tools { contexts: Contexts::new()?, md5: digest(MD5), sm3: digest(SM3) })
     }
 
     /// Whether OpenSSL has the algorithm.
     pub(crate) fn has(&self, integrity: Integrity) -> bool {
         match integrity {
             Integrity::Md5_96 | Integrity::Md5_128 => self.md5.is_some(),
+            Integrity::Sm3_96 | Integrity::Sm3_128 | Integrity::Sm3_256 => self.sm3.is_some(),
             _ => true,
         }
     }
@@ -40,7 +47,8 @@ pub(crate) enum Mac {
     Sha256(Keyed<Sha256>),
     Sha384(Keyed<Sha384>),
     Sha512(Keyed<Sha512>),
-    Md5(Md5Key),
+    Md5(DigestKey),
+    Sm3(DigestKey),
     Cbc(CbcMac),
 }
 
@@ -52,7 +60,10 @@ impl Mac {
             Integrity::Sha256_96 | Integrity::Sha256_128 => Mac::Sha256(Keyed::new(key)),
             Integrity::Sha384_192 => Mac::Sha384(Keyed::new(key)),
             Integrity::Sha512_256 => Mac::Sha512(Keyed::new(key)),
-            Integrity::Md5_96 | Integrity::Md5_128 => Mac::Md5(Md5Key::new(key)?),
+            Integrity::Md5_96 | Integrity::Md5_128 => Mac::Md5(DigestKey::new(MD5, key)?),
+            Integrity::Sm3_96 | Integrity::Sm3_128 | Integrity::Sm3_256 => {
+                Mac::Sm3(DigestKey::new(SM3, key)?)
+            }
             Integrity::AesXcbc96 => Mac::Cbc(CbcMac::xcbc(key)?),
             Integrity::AesCmac96 => Mac::Cbc(CbcMac::cmac(key)?),
         })
@@ -83,6 +94,7 @@ impl Mac {
             Mac::Sha384(keyed) => Some(keyed.tag(parts)),
             Mac::Sha512(keyed) => Some(keyed.tag(parts)),
             Mac::Md5(key) => key.tag(tools.md5.as_mut()?, parts),
+            Mac::Sm3(key) => key.tag(tools.sm3.as_mut()?, parts),
             Mac::Cbc(mac) => mac.tag(&mut tools.contexts, parts),
         }
     }

@@ -82,8 +82,10 @@ mod tests {
     fn every_suite_seals_and_opens() {
         let provider = OpensslProvider::new().unwrap();
         let mut engine = provider.engine().unwrap();
-        for suite in Suite::all() {
-            assert!(provider.supports(suite));
+        // SM4-GCM came with OpenSSL 3.1.
+        let common = |suite: &Suite| !matches!(suite, Suite::Sm4Gcm { .. });
+        assert!(Suite::all().filter(common).all(|suite| provider.supports(suite)));
+        for suite in Suite::all().filter(|suite| provider.supports(*suite)) {
             let session = provider.session(suite, &keys(suite)).unwrap();
             for (text_len, seq_hi) in [(0, None), (16, Some(5)), (64, None), (1488, Some(0))] {
                 let len = 8 + suite.iv_len_bytes() + text_len + suite.icv_len_bytes();
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn wrong_key_lengths_are_refused() {
         let provider = OpensslProvider::new().unwrap();
-        for suite in Suite::all() {
+        for suite in Suite::all().filter(|suite| provider.supports(*suite)) {
             let mut long = keys(suite);
             long.cipher.push(0);
             let error = provider.session(suite, &long).unwrap_err();

@@ -61,6 +61,7 @@ fn combined(suite: Suite) -> Option<(Mode, Kind)> {
         Suite::ChaCha20Poly1305 => Some((Mode::Stream, Kind::ChaCha20Poly1305)),
         Suite::AesCcm { key, icv } => Some((Mode::Ccm, Kind::Ccm(key, icv))),
         Suite::AesGmac { key } => Some((Mode::Gmac, Kind::Gcm(key))),
+        Suite::Sm4Gcm { .. } => Some((Mode::Stream, Kind::Sm4Gcm)),
         Suite::Separate { .. } | Suite::None => None,
     }
 }
@@ -73,5 +74,7 @@ fn kind(cipher: Cipher) -> Option<Kind> {
         Cipher::AesCtr(key) => Some(Kind::Ctr(key)),
         Cipher::CamelliaCbc(key) => Some(Kind::Camellia(key)),
         Cipher::TripleDesCbc | Cipher::DesCbc => Some(Kind::TripleDes),
+        Cipher::Sm4Cbc => Some(Kind::Sm4Cbc),
+        Cipher::Sm4Ctr => Some(Kind::Sm4Ctr),
     }
 }

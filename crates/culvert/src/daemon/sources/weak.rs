@@ -40,7 +40,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(refused, 40);
+        assert_eq!(refused, 50);
         let both = Suite::all().find(|suite| suite.to_string() == "3des-md5").unwrap();
         assert!(check(both, false).unwrap_err().message.contains("3DES+MD5"));
     }
