@@ -192,7 +192,9 @@ def resolve(module, path, root, seen=frozenset()):
         elif name in here.imports:
             return resolve(here, (*here.imports[name][0], *rest), root, seen)
         else:
-            for glob in here.globs:
+            # What another crate has is none of these modules.
+            own = {"crate", "self", "super", *here.children, *here.imports}
+            for glob in (glob for glob in here.globs if glob[0] in own):
                 if found := resolve(here, (*glob, name, *rest), root, seen):
                     return found
             return None

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum EngineChoice {
-    /// ipsec-mb where it is there, else OpenSSL.
+    /// ipsec-mb where it is there, else OpenSSL; for SM4 and SM3 culvert's own.
     #[default]
     Auto,
     /// Intel's multi-buffer library, or an error.

@@ -129,7 +129,10 @@ fn peer(args: &PeerArgs) -> Result<Peer, Box<dyn Error>> {
 
 fn one(bench: Bench, args: &BenchArgs, peer: &Peer, json: bool) -> Result<(), Box<dyn Error>> {
     let providers = providers(args.engine)?;
-    let provider = providers.first();
+    // One engine is measured: that of the first suite, or the fastest.
+    let named = args.suite.iter().flatten().next().and_then(|name| suite(name).ok());
+    let serving = named.and_then(|suite| providers.serving(suite).ok());
+    let provider = serving.unwrap_or_else(|| providers.first());
     let options = options(bench, &**provider, args)?;
     let live = Live::new(json, Arc::clone(&peer.stop));
     let head = format!(

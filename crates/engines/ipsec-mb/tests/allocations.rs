@@ -7,6 +7,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use crypto::{Job, JobStatus, Keys, Op, Provider, Session, Suite};
+use engine_gm::GmProvider;
 use engine_openssl::OpensslProvider;
 use ipsec_mb::IpsecMbProvider;
 
@@ -38,6 +39,7 @@ static ALLOCATOR: Counting = Counting;
 fn run_allocates_nothing() {
     let mut providers: Vec<Box<dyn Provider>> = vec![Box::new(OpensslProvider::new().unwrap())];
     providers.extend(IpsecMbProvider::new().ok().map(|p| Box::new(p) as Box<dyn Provider>));
+    providers.extend(GmProvider::all().map(|p| Box::new(p) as Box<dyn Provider>));
     for provider in providers {
         let mut engine = provider.engine().unwrap();
         let sessions: Vec<_> = Suite::all()

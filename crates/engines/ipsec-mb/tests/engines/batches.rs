@@ -2,7 +2,7 @@
 
 use crypto::{Job, JobStatus, Op};
 
-use crate::common::{Random, keys, pair, providers, shared, suites};
+use crate::common::{Random, all, keys, pair, shared, suites};
 use crate::differential::{Bench, Spec, What};
 
 const SIZES: [usize; 15] = [1, 2, 3, 7, 8, 9, 15, 16, 17, 63, 64, 65, 127, 128, 129];
@@ -64,7 +64,7 @@ fn every_text_length_from_nothing() {
 
 #[test]
 fn threads_share_sessions() {
-    for provider in providers() {
+    for provider in all() {
         let sessions: Vec<_> = suites(&*provider)
             .map(|suite| provider.session(suite, &keys(suite, 9)).unwrap())
             .collect();

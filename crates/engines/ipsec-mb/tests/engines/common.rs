@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crypto::{Engine, Job, JobStatus, Keys, Op, Provider, Session, Suite};
+use engine_gm::GmProvider;
 use engine_openssl::OpensslProvider;
 use ipsec_mb::IpsecMbProvider;
 
@@ -18,6 +19,13 @@ pub fn providers() -> Vec<Box<dyn Provider>> {
         ),
     }
     providers
+}
+
+/// These, and each implementation of the engine for SM4 and SM3 that this processor can run.
+pub fn all() -> Vec<Box<dyn Provider>> {
+    let mut all = providers();
+    all.extend(GmProvider::all().map(|provider| Box::new(provider) as _));
+    all
 }
 
 /// Two providers to compare: OpenSSL and the other one, or OpenSSL twice.
@@ -39,7 +47,7 @@ pub fn with(is_of_kind: impl Fn(&Suite) -> bool) -> Vec<Box<dyn Provider>> {
     let has = |provider: &dyn Provider| {
         Suite::all().filter(&is_of_kind).all(|suite| provider.supports(suite))
     };
-    providers().into_iter().filter(|provider| has(&**provider)).collect()
+    all().into_iter().filter(|provider| has(&**provider)).collect()
 }
 
 /// The suites that both of a pair have.

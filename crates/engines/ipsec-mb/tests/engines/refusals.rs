@@ -2,7 +2,7 @@
 
 use crypto::{Integrity, Job, JobStatus, Keys, Op, Session, Suite};
 
-use crate::common::{Random, keys, packet, pair, providers, run, suites};
+use crate::common::{Random, all, keys, packet, pair, run, suites};
 
 /// A sealed packet with 32 bytes of text.
 fn sealed(
@@ -21,7 +21,7 @@ fn sealed(
 
 #[test]
 fn every_flipped_bit_is_noticed_and_no_plaintext_left() {
-    for provider in providers() {
+    for provider in all() {
         let mut engine = provider.engine().unwrap();
         for suite in suites(&*provider) {
             let session = provider.session(suite, &keys(suite, 1)).unwrap();
@@ -64,7 +64,7 @@ fn every_flipped_bit_is_noticed_and_no_plaintext_left() {
 
 #[test]
 fn lengths_that_do_not_fit_fail_and_touch_nothing() {
-    for provider in providers() {
+    for provider in all() {
         let mut engine = provider.engine().unwrap();
         for suite in suites(&*provider) {
             let session = provider.session(suite, &keys(suite, 2)).unwrap();
@@ -123,7 +123,7 @@ fn a_session_of_another_engine_fails_and_touches_nothing() {
 #[test]
 fn keys_of_another_maker_fail_and_touch_nothing() {
     let other = crypto::Maker::new().unwrap();
-    for provider in providers() {
+    for provider in all() {
         let mut engine = provider.engine().unwrap();
         for suite in suites(&*provider) {
             let good = provider.session(suite, &keys(suite, 3)).unwrap();
@@ -165,7 +165,7 @@ fn bad_packets_at_every_place_of_a_run() {
         Box::new(|at| at % 7 < 3),
         Box::new(|at| at != 31),
     ];
-    for provider in providers() {
+    for provider in all() {
         let mut engine = provider.engine().unwrap();
         for suite in suites(&*provider) {
             let session = provider.session(suite, &keys(suite, 5)).unwrap();
@@ -215,7 +215,7 @@ fn bad_packets_at_every_place_of_a_run() {
 
 #[test]
 fn no_jobs_are_no_trouble() {
-    for provider in providers() {
+    for provider in all() {
         provider.engine().unwrap().run(&mut []);
     }
 }
@@ -223,7 +223,7 @@ fn no_jobs_are_no_trouble() {
 /// IP's longest packets pass; what is longer may be refused by an engine, but never half done.
 #[test]
 fn the_longest_packets() {
-    for provider in providers() {
+    for provider in all() {
         let mut engine = provider.engine().unwrap();
         for suite in suites(&*provider) {
             let session = provider.session(suite, &keys(suite, 4)).unwrap();

@@ -3,11 +3,11 @@
 use crypto::{Engine, EngineError, Job, JobStatus, Keys, Provider, Session, Suite, self_test};
 use engine_openssl::OpensslProvider;
 
-use crate::common::providers;
+use crate::common::all;
 
 #[test]
 fn good_engines_pass() {
-    for provider in providers() {
+    for provider in all() {
         self_test(&*provider).unwrap();
     }
 }

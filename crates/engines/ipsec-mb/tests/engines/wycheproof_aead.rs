@@ -86,6 +86,14 @@ fn aes_gcm() {
 }
 
 #[test]
+fn sm4_gcm() {
+    let tally = check_set(TestName::Sm4Gcm, 4, |_, tag| {
+        Some(Suite::Sm4Gcm { icv: IcvLen::from_len_bytes(tag)? })
+    });
+    tally.assert(65, &[(NONCE, 39)]);
+}
+
+#[test]
 fn chacha20_poly1305() {
     let tally = check_set(TestName::ChaCha20Poly1305, 4, |_, tag| {
         (tag == 16).then_some(Suite::ChaCha20Poly1305)

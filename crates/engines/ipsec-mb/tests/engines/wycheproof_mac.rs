@@ -81,6 +81,13 @@ fn hmac_sha512() {
 }
 
 #[test]
+fn hmac_sm3() {
+    check_set(TestName::HmacSm3, Integrity::Sm3_96).assert(100, &[(EMPTY, 60), (BEYOND, 14)]);
+    check_set(TestName::HmacSm3, Integrity::Sm3_128).assert(110, &[(EMPTY, 60), (BEYOND, 4)]);
+    check_set(TestName::HmacSm3, Integrity::Sm3_256).assert(114, &[(EMPTY, 60)]);
+}
+
+#[test]
 fn aes_cmac() {
     check_set(TestName::AesCmac, Integrity::AesCmac96)
         .assert(60, &[(EMPTY, 28), (BEYOND, 14), (KEY, 209)]);

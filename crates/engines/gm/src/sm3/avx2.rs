@@ -1,0 +1,191 @@
+//! SM3 of eight messages side by side, twice: a vector has one word of each.
+
+use core::arch::x86_64::*;
+
+use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
+
+/// Messages to a vector.
+const WIDTH: usize = 8;
+
+#[target_feature(enable = "avx2")]
+pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES], used: usize) {
+    let halves = blocks.as_chunks::<WIDTH>().0.iter().enumerate();
+    for (half, blocks) in halves.take(used.div_ceil(WIDTH)) {
+        let mut state = [_mm256_setzero_si256(); 8];
+        for (vector, words) in state.iter_mut().zip(&states.0) {
+            let words = &words.as_chunks::<WIDTH>().0[half];
+            // SAFETY: 32 bytes are read that are there; they may lie anywhere.
+            *vector = unsafe { _mm256_loadu_si256(words.as_ptr().cast()) };
+        }
+        let state = rounds(state, message(blocks));
+        for (vector, words) in state.into_iter().zip(&mut states.0) {
+            let words = &mut words.as_chunks_mut::<WIDTH>().0[half];
+            // SAFETY: 32 bytes are written that are there and nobody else's; they may lie anywhere.
+            unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
+        }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rounds(state: [__m256i; 8], mut w: Words) -> [__m256i; 8] {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
+    macro_rules! four {
+        ($late:literal, $expand:literal, $j:ident) => {
+            round::<$late, $expand>(&mut w, $j, [a, e], [&mut b, &mut f], [c, g], [&mut d, &mut h]);
+            round::<$late, $expand>(
+                &mut w,
+                $j + 1,
+                [d, h],
+                [&mut a, &mut e],
+                [b, f],
+                [&mut c, &mut g],
+            );
+            round::<$late, $expand>(
+                &mut w,
+                $j + 2,
+                [c, g],
+                [&mut d, &mut h],
+                [a, e],
+                [&mut b, &mut f],
+            );
+            round::<$late, $expand>(
+                &mut w,
+                $j + 3,
+                [b, f],
+                [&mut c, &mut g],
+                [d, h],
+                [&mut a, &mut e],
+            );
+        };
+    }
+    for j in (0..12).step_by(4) {
+        four!(false, false, j);
+    }
+    let j = 12;
+    four!(false, true, j);
+    for j in (16..64).step_by(4) {
+        four!(true, true, j);
+    }
+    let mut after = [a, b, c, d, e, f, g, h];
+    for (after, before) in after.iter_mut().zip(state) {
+        *after = _mm256_xor_si256(*after, before);
+    }
+    after
+}
+
+/// One round, where the new A takes D's place and the new E takes H's. The message's words go round in sixteen places: a round needs
+/// its own and that of four rounds on, which is made then.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn round<const LATE: bool, const EXPAND: bool>(
+    w: &mut Words,
+    j: usize,
+    [a, e]: [__m256i; 2],
+    [b, f]: [&mut __m256i; 2],
+    [c, g]: [__m256i; 2],
+    [d, h]: [&mut __m256i; 2],
+) {
+    let add = |x, y| _mm256_add_epi32(x, y);
+    let xor = |x, y| _mm256_xor_si256(x, y);
+    let and = |x, y| _mm256_and_si256(x, y);
+    let now = w[j % 16];
+    let mut later = w[(j + 4) % 16];
+    if EXPAND {
+        let x = xor(xor(later, w[(j + 11) % 16]), turn::<15>(w[(j + 1) % 16]));
+        let x15 = turn::<15>(x);
+        let p1 = xor(xor(x, x15), turn_byte(x15));
+        later = xor(xor(p1, turn::<7>(w[(j + 7) % 16])), w[(j + 14) % 16]);
+        w[(j + 4) % 16] = later;
+    }
+    let a12 = turn::<12>(a);
+    let ss1 = turn::<7>(add(add(a12, e), _mm256_set1_epi32(CONSTANTS[j] as i32)));
+    let ss2 = xor(ss1, a12);
+    let (ff, gg) = if LATE {
+        // The majority, and the choice by E.
+        (xor(and(xor(a, *b), xor(*b, c)), *b), xor(and(xor(*f, g), e), g))
+    } else {
+        (xor(xor(a, *b), c), xor(xor(e, *f), g))
+    };
+    *d = add(add(ff, *d), add(ss2, xor(now, later)));
+    let tt2 = add(add(gg, *h), add(ss1, now));
+    *b = turn::<9>(*b);
+    *f = turn::<19>(*f);
+    let t9 = turn::<9>(tt2);
+    *h = xor(xor(tt2, t9), turn_byte(t9));
+}
+
+/// A message's last sixteen words, of eight messages.
+type Words = [__m256i; 16];
+
+/// Turns each word left.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn turn<const BY: i32>(x: __m256i) -> __m256i {
+    // The other shift's number would be an expression, which a constant parameter cannot be.
+    let right = match BY {
+        7 => _mm256_srli_epi32::<25>(x),
+        9 => _mm256_srli_epi32::<23>(x),
+        12 => _mm256_srli_epi32::<20>(x),
+        15 => _mm256_srli_epi32::<17>(x),
+        _ => _mm256_srli_epi32::<13>(x),
+    };
+    _mm256_or_si256(_mm256_slli_epi32::<BY>(x), right)
+}
+
+/// Turns each word left by a byte.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn turn_byte(x: __m256i) -> __m256i {
+    let places = _mm256_setr_epi8(
+        3, 0, 1, 2, 7, 4, 5, 6, 11, 8, 9, 10, 15, 12, 13, 14, 3, 0, 1, 2, 7, 4, 5, 6, 11, 8, 9, 10,
+        15, 12, 13, 14,
+    );
+    _mm256_shuffle_epi8(x, places)
+}
+
+/// The messages' words as numbers, vector by vector.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn message(blocks: &[&[u8; BLOCK_LEN]; WIDTH]) -> Words {
+    let swap = _mm256_setr_epi8(
+        3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12, 3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8,
+        15, 14, 13, 12,
+    );
+    let mut w = [_mm256_setzero_si256(); 16];
+    for (half, w) in w.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+        let mut rows = [_mm256_setzero_si256(); 8];
+        for (row, block) in rows.iter_mut().zip(blocks) {
+            let bytes = &block.as_chunks::<32>().0[half];
+            // SAFETY: 32 bytes are read that are there; they may lie anywhere.
+            *row = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+        }
+        *w = transposed(rows).map(|row| _mm256_shuffle_epi8(row, swap));
+    }
+    w
+}
+
+/// Eight words of eight rows, exchanged.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed([a, b, c, d, e, f, g, h]: [__m256i; 8]) -> [__m256i; 8] {
+    let [p, q, r, s] = quarter([a, b, c, d]);
+    let [t, u, v, w] = quarter([e, f, g, h]);
+    let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
+    let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
+    [low(p, t), low(q, u), low(r, v), low(s, w), high(p, t), high(q, u), high(r, v), high(s, w)]
+}
+
+/// Four words of four rows, exchanged within each 16 bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn quarter([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
+    let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+    [
+        _mm256_unpacklo_epi64(low_ab, low_cd),
+        _mm256_unpackhi_epi64(low_ab, low_cd),
+        _mm256_unpacklo_epi64(high_ab, high_cd),
+        _mm256_unpackhi_epi64(high_ab, high_cd),
+    ]
+}

@@ -1,0 +1,165 @@
+//! SM3 of 16 messages side by side: a vector has one word of each.
+
+use core::arch::x86_64::*;
+
+use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
+
+#[target_feature(enable = "avx512f,avx512bw")]
+pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES]) {
+    let mut state = [_mm512_setzero_si512(); 8];
+    for (vector, words) in state.iter_mut().zip(&states.0) {
+        // SAFETY: 64 bytes are read that are there; they may lie anywhere.
+        *vector = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+    }
+    for (vector, words) in rounds(state, message(blocks)).into_iter().zip(&mut states.0) {
+        // SAFETY: 64 bytes are written that are there and nobody else's; they may lie anywhere.
+        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn rounds(state: Words<8>, mut w: Words<16>) -> Words<8> {
+    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
+    macro_rules! four {
+        ($late:literal, $expand:literal, $j:ident) => {
+            round::<$late, $expand>(&mut w, $j, [a, e], [&mut b, &mut f], [c, g], [&mut d, &mut h]);
+            round::<$late, $expand>(
+                &mut w,
+                $j + 1,
+                [d, h],
+                [&mut a, &mut e],
+                [b, f],
+                [&mut c, &mut g],
+            );
+            round::<$late, $expand>(
+                &mut w,
+                $j + 2,
+                [c, g],
+                [&mut d, &mut h],
+                [a, e],
+                [&mut b, &mut f],
+            );
+            round::<$late, $expand>(
+                &mut w,
+                $j + 3,
+                [b, f],
+                [&mut c, &mut g],
+                [d, h],
+                [&mut a, &mut e],
+            );
+        };
+    }
+    for j in (0..12).step_by(4) {
+        four!(false, false, j);
+    }
+    let j = 12;
+    four!(false, true, j);
+    for j in (16..64).step_by(4) {
+        four!(true, true, j);
+    }
+    let mut after = [a, b, c, d, e, f, g, h];
+    for (after, before) in after.iter_mut().zip(state) {
+        *after = _mm512_xor_si512(*after, before);
+    }
+    after
+}
+
+/// What an instruction of three operands makes of them: bit `i` is the answer to the bits of the number `i`, first operand highest.
+const SUM: i32 = 0x96;
+const MAJORITY: i32 = 0xe8;
+const CHOICE: i32 = 0xca;
+
+/// One round, where the new A takes D's place and the new E takes H's. The message's words go round in sixteen places: a round needs
+/// its own and that of four rounds on, which is made then.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn round<const LATE: bool, const EXPAND: bool>(
+    w: &mut Words<16>,
+    j: usize,
+    [a, e]: Words<2>,
+    [b, f]: [&mut __m512i; 2],
+    [c, g]: Words<2>,
+    [d, h]: [&mut __m512i; 2],
+) {
+    let add = |x, y| _mm512_add_epi32(x, y);
+    let sum = |x, y, z| _mm512_ternarylogic_epi32::<SUM>(x, y, z);
+    let now = w[j % 16];
+    let mut later = w[(j + 4) % 16];
+    if EXPAND {
+        let x = sum(later, w[(j + 11) % 16], _mm512_rol_epi32::<15>(w[(j + 1) % 16]));
+        let p1 = sum(x, _mm512_rol_epi32::<15>(x), _mm512_rol_epi32::<23>(x));
+        later = sum(p1, _mm512_rol_epi32::<7>(w[(j + 7) % 16]), w[(j + 14) % 16]);
+        w[(j + 4) % 16] = later;
+    }
+    let a12 = _mm512_rol_epi32::<12>(a);
+    let ss1 = add(add(a12, e), _mm512_set1_epi32(CONSTANTS[j] as i32));
+    let ss1 = _mm512_rol_epi32::<7>(ss1);
+    let ss2 = _mm512_xor_si512(ss1, a12);
+    let (ff, gg) = if LATE {
+        let majority = _mm512_ternarylogic_epi32::<MAJORITY>(a, *b, c);
+        (majority, _mm512_ternarylogic_epi32::<CHOICE>(e, *f, g))
+    } else {
+        (sum(a, *b, c), sum(e, *f, g))
+    };
+    *d = add(add(ff, *d), add(ss2, _mm512_xor_si512(now, later)));
+    let tt2 = add(add(gg, *h), add(ss1, now));
+    *b = _mm512_rol_epi32::<9>(*b);
+    *f = _mm512_rol_epi32::<19>(*f);
+    *h = sum(tt2, _mm512_rol_epi32::<9>(tt2), _mm512_rol_epi32::<17>(tt2));
+}
+
+/// Words of 16 messages.
+type Words<const N: usize> = [__m512i; N];
+
+/// The messages' words as numbers, vector by vector.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw")]
+fn message(blocks: &[&[u8; BLOCK_LEN]; LANES]) -> Words<16> {
+    let swap =
+        _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
+    let mut rows = [_mm512_setzero_si512(); LANES];
+    for (row, block) in rows.iter_mut().zip(blocks) {
+        // SAFETY: 64 bytes are read that are there; they may lie anywhere.
+        *row = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
+    }
+    transposed(rows).map(|row| _mm512_shuffle_epi8(row, swap))
+}
+
+/// Sixteen words of sixteen rows, exchanged: first within four rows, then four rows with four rows.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn transposed(rows: Words<16>) -> Words<16> {
+    let mut fours = [[_mm512_setzero_si512(); 4]; 4];
+    for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
+        *four = quarter(*rows);
+    }
+    let mut columns = rows;
+    for word in 0..4 {
+        let [p, q, r, s] = [fours[0][word], fours[1][word], fours[2][word], fours[3][word]];
+        // Their quarters 0 and 2, or 1 and 3; then of two such the same of each.
+        let (even_pq, odd_pq) =
+            (_mm512_shuffle_i32x4::<0x88>(p, q), _mm512_shuffle_i32x4::<0xdd>(p, q));
+        let (even_rs, odd_rs) =
+            (_mm512_shuffle_i32x4::<0x88>(r, s), _mm512_shuffle_i32x4::<0xdd>(r, s));
+        columns[word] = _mm512_shuffle_i32x4::<0x88>(even_pq, even_rs);
+        columns[4 + word] = _mm512_shuffle_i32x4::<0x88>(odd_pq, odd_rs);
+        columns[8 + word] = _mm512_shuffle_i32x4::<0xdd>(even_pq, even_rs);
+        columns[12 + word] = _mm512_shuffle_i32x4::<0xdd>(odd_pq, odd_rs);
+    }
+    columns
+}
+
+/// Four words of four rows, exchanged within each 16 bytes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn quarter([a, b, c, d]: Words<4>) -> Words<4> {
+    let (low_ab, high_ab) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    let (low_cd, high_cd) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    [
+        _mm512_unpacklo_epi64(low_ab, low_cd),
+        _mm512_unpackhi_epi64(low_ab, low_cd),
+        _mm512_unpacklo_epi64(high_ab, high_cd),
+        _mm512_unpackhi_epi64(high_ab, high_cd),
+    ]
+}
