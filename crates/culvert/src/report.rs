@@ -454,6 +454,9 @@ pub struct Stats {
     pub balance: i64,
     /// Work done, by kind.
     pub work: BTreeMap<String, u64>,
+    /// Messages of GTP-U for applications, by what they are; none without applications.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gtpu: BTreeMap<String, u64>,
     /// How long packets were here.
     #[serde(default)]
     pub latency: Latency,

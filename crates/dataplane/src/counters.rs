@@ -4,16 +4,17 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use outcome::{DropReason, Outcome};
 
+use crate::gtpu::Gtpu;
 use crate::latency::Latency;
 
-/// Declares the work counters once: field, name.
-macro_rules! work_counters {
-    ($( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
-        /// What the worker did, beyond how packets ended.
+/// Declares counters of one kind once: field, name.
+macro_rules! named_counters {
+    ($(#[$of:meta])* $kind:ident: $( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
+        $(#[$of])*
         #[derive(Debug, Default)]
-        pub struct Work { $( $(#[$doc])* pub $field: Counter, )+ }
+        pub struct $kind { $( $(#[$doc])* pub $field: Counter, )+ }
 
-        impl Work {
+        impl $kind {
             /// Every counter with its name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [ $( ($name, self.$field.value()), )+ ].into_iter()
@@ -22,7 +23,11 @@ macro_rules! work_counters {
     };
 }
 
-work_counters! {
+pub(crate) use named_counters;
+
+named_counters! {
+    /// What the worker did, beyond how packets ended.
+    Work:
     /// Packets decrypted.
     decrypted, "decrypted";
     /// Packets encrypted.
@@ -100,6 +105,8 @@ pub struct Counters {
     drops: Box<[Counter]>,
     /// What was done.
     pub work: Work,
+    /// GTP-U of applications, which few have.
+    pub gtpu: Box<Gtpu>,
     /// How long packets were here. Beside what is counted for each packet, as it is not.
     pub latency: Box<Latency>,
 }
@@ -117,6 +124,7 @@ impl Default for Counters {
             held: Counter::default(),
             drops: DropReason::ALL.iter().map(|_| Counter::default()).collect(),
             work: Work::default(),
+            gtpu: Box::default(),
             latency: Box::default(),
         }
     }

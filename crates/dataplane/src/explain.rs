@@ -66,6 +66,8 @@ pub enum Fate {
     },
     /// It is given to the offload device that has its SA and policy.
     Offloaded,
+    /// It is GTP-U of applications, and its TEID says of which.
+    ToApplication,
     /// Another worker is the home of its SA, and has to be asked.
     HandedOver {
         /// The worker.
@@ -161,6 +163,7 @@ impl Fate {
                 Action::Forward(_) => Fate::Forwarded,
                 Action::Seal(_) | Action::SealAll(_) => Fate::Protected { cut: draft.cut },
                 Action::Offload(_) => Fate::Offloaded,
+                Action::Application { .. } => Fate::ToApplication,
                 Action::HandOver { to } => Fate::HandedOver { to: to.into() },
             },
             Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },

@@ -80,6 +80,7 @@ mod event;
 mod explain;
 mod flows;
 mod fragments;
+pub mod gtpu;
 mod latency;
 mod mark_rule;
 mod packets;

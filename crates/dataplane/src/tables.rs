@@ -11,6 +11,7 @@ use policy::{Marks, Prefix};
 use wire::Family;
 use wire::ethernet::MacAddr;
 
+use crate::gtpu::Services;
 use crate::mark_rule::MarkRule;
 use crate::tunnel::{Binding, Tunnels};
 use crate::view::LOOPBACK;
@@ -65,6 +66,8 @@ pub struct Topology {
     pub mark_rules: Vec<MarkRule>,
     /// The tags by which Linux takes decrypted packets with a mark.
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
+    /// Addresses whose GTP-U is applications'; mostly none.
+    pub gtpu: Services,
     /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.

@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_esp_open", run: esp::fuzz::open },
     Target { name: "fuzz_esp_seal", run: esp::fuzz::seal },
     Target { name: "fuzz_forward", run: forward::fuzz::exercise },
+    Target { name: "fuzz_gtpu", run: wire::fuzz::gtpu },
     Target { name: "fuzz_ipcomp", run: esp::fuzz::ipcomp },
     Target { name: "fuzz_journal", run: journal },
     Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },

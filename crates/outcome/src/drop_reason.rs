@@ -79,6 +79,10 @@ drop_reasons! {
     InNesting, "in-nesting", Some("XfrmInError"), "The packet is inside of more SAs than a policy can ask for.";
     InDeviceFragment, "in-device-fragment", Some("XfrmInError"), "ESP for a device's SA, or what the device has found in it, came in fragments, which devices drop.";
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
+    // GTP-U to an address of applications.
+    GtpuMalformed, "gtpu-malformed", None, "A GTP-U message for applications contradicts itself; `culvert stats` counts in which way.";
+    GtpuTeid, "gtpu-teid", None, "No application has the TEID of a GTP-U message.";
+    GtpuTooLong, "gtpu-too-long", None, "A GTP-U message is longer than the application's port takes.";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
     OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet, and too many packets wait for it.";

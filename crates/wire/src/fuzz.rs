@@ -1,6 +1,7 @@
 //! The entry point of fuzzers and noise tests: everything that reads bytes from outside.
 
 use crate::ethernet::EthernetHeader;
+use crate::gtpu::{GtpuFields, GtpuHeader};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
 use crate::{esp, icmpv4, icmpv6, natt, tcp, udp};
@@ -20,6 +21,26 @@ pub fn exercise(bytes: &[u8]) {
     }
     packet(bytes);
     views(bytes);
+}
+
+/// GTP-U, as the payload of a datagram.
+///
+/// # Panics
+/// When parser or accessors do, or when header, extension headers and payload are not the whole message.
+pub fn gtpu(bytes: &[u8]) {
+    let Ok(header) = GtpuHeader::parse(bytes) else { return };
+    let fixed = match bytes.first().is_some_and(|flags| flags & 7 != 0) {
+        true => 12,
+        false => 8,
+    };
+    assert_eq!(fixed + header.extensions().len() + header.payload().len(), bytes.len());
+    assert_eq!(header.extensions().len() % 4, 0);
+    core::hint::black_box((header.message(), header.teid(), header.seq()));
+    let mut out = [0; 8];
+    let payload_len = u16::try_from(bytes.len() - 8).expect("as the length field says");
+    let fields = GtpuFields { message: header.message(), payload_len, teid: header.teid() };
+    fields.emit(&mut out).expect("8 bytes are enough");
+    assert_eq!(out.get(1..), bytes.get(1..8));
 }
 
 fn packet(bytes: &[u8]) {
@@ -100,5 +121,6 @@ fn views(bytes: &[u8]) {
     if let Ok(header) = esp::EspHeader::parse(bytes) {
         assert_eq!(Some(&header.to_bytes()[..]), bytes.get(..8));
     }
+    gtpu(bytes);
     black_box((natt::classify(bytes), crate::traffic_class(bytes)));
 }

@@ -19,6 +19,7 @@
 //! | [`FlowKey`], [`FlowSeed`] | what makes packets one flow; its keyed hash |
 //! | [`ipv4`], [`ipv6`], [`tcp`], [`udp`], [`icmp`], [`icmpv4`], [`icmpv6`], [`mod@esp`], [`ethernet`] | one header each: its diagram, a view with a checked constructor, a struct of fields that writes itself |
 //! | [`natt`] | what a UDP payload on port 4500 is (RFC 3948) |
+//! | [`gtpu`] | GTP-U, and its extension headers (3GPP TS 29.281) |
 //! | [`checksum`]; [`fill_l4_checksum`], [`verify_l4_checksum`], [`complete_partial`] | the Internet checksum, and the ones of TCP, UDP and ICMP |
 //! | [`decrement_ttl`], [`set_traffic_class`], [`set_ecn_ce`] | changes in place that keep IPv4's checksum right |
 //! | [`Fragment`], [`FragmentFields`] | whether a packet is a fragment, and which part of what |
@@ -79,6 +80,7 @@ pub mod flow;
 mod fragment;
 mod fragment_fields;
 pub mod fuzz;
+pub mod gtpu;
 mod headers;
 pub mod icmp;
 pub mod icmpv4;

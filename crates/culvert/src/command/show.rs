@@ -330,12 +330,13 @@ fn stats_rows(s: &Stats) -> Vec<(String, String)> {
     let counts = counts.iter().map(|(what, n)| ((*what).to_owned(), n.to_string()));
     let balance = std::iter::once(("balance".to_owned(), s.balance.to_string()));
     let work = s.work.iter().map(|(what, n)| (what.clone(), n.to_string()));
+    let gtpu = s.gtpu.iter().map(|(what, n)| (format!("gtpu {what}"), n.to_string()));
     let times = [("latency p50", s.latency.p50_ns), ("latency p99", s.latency.p99_ns)];
     let of = samples_text(s.latency.sampled);
     let times = times.map(|(what, ns)| {
         (what.to_owned(), ns.map_or("-".into(), |ns| format!("{}{of}", brief(ns))))
     });
-    counts.chain(balance).chain(work).chain(times).collect()
+    counts.chain(balance).chain(work).chain(gtpu).chain(times).collect()
 }
 
 /// How many packets times are of, where those are few: one that was held then says nothing of the others.

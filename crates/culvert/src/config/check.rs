@@ -126,6 +126,9 @@ impl Config {
                 return problem(format!("mark[{i}].dst"), &dst, allowed);
             }
         }
+        if let Some((at, key, value, allowed)) = super::gtpu::problem(&self.gtpu, &self.memifs) {
+            return problem(format!("gtpu[{at}].{key}"), &value, allowed);
+        }
         seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);

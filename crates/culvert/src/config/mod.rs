@@ -7,6 +7,7 @@
 //! | this one         | the file, its parts, and how reading it fails  |
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
+//! | `gtpu`           | `[[gtpu]]`                                     |
 //! | `marks`          | `[[mark]]`                                     |
 //! | `port`           | `[[port]]`                                     |
 //! | `memif`          | `[[port]]` of the kind `memif`                 |
@@ -17,6 +18,7 @@
 
 mod check;
 mod device;
+mod gtpu;
 mod marks;
 mod memif;
 mod port;
@@ -34,6 +36,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
+pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 use self::port::{Port, PortSection};
@@ -76,6 +79,9 @@ pub struct Config {
     /// The marks of packets that arrive at ports.
     #[serde(default, rename = "mark")]
     pub marks: Vec<MarkConfig>,
+    /// Whose GTP-U is whose.
+    #[serde(default)]
+    pub gtpu: Vec<GtpuConfig>,
     /// The worker.
     #[serde(default)]
     pub worker: WorkerConfig,
@@ -385,6 +391,7 @@ impl Config {
             tun,
             tunnels: _,
             marks: _,
+            gtpu: _,
             worker,
             guard: _,
             kernel,

@@ -134,7 +134,7 @@ impl PortSection {
 }
 
 /// The address of one station.
-fn mac(text: &str) -> Option<[u8; 6]> {
+pub(super) fn mac(text: &str) -> Option<[u8; 6]> {
     let mut bytes = text.split(':').map(|byte| match byte.len() {
         2 => u8::from_str_radix(byte, 16).ok(),
         _ => None,

@@ -417,13 +417,20 @@ fn queue_row((queue, stats): (usize, &io::PortStats), workers: usize) -> report:
 
 /// Totals, and the work of one worker or all of them.
 fn stats<'a>(totals: Totals, counters: impl IntoIterator<Item = &'a Counters>) -> Stats {
-    let mut work = BTreeMap::new();
+    let (mut work, mut gtpu) = (BTreeMap::new(), BTreeMap::<_, u64>::new());
     let mut times = Times::default();
     for counters in counters {
         for (name, n) in counters.work.iter() {
             *work.entry(name.to_owned()).or_default() += n;
         }
+        for (name, n) in counters.gtpu.iter() {
+            *gtpu.entry(name.to_owned()).or_default() += n;
+        }
         times += counters.latency.times();
+    }
+    if gtpu.values().all(|n| *n == 0) {
+        // As it is nearly everywhere.
+        gtpu.clear();
     }
     Stats {
         received: totals.received,
@@ -439,6 +446,7 @@ fn stats<'a>(totals: Totals, counters: impl IntoIterator<Item = &'a Counters>) -
         },
         balance: totals.balance(),
         work,
+        gtpu,
         latency: latency(&times),
         by_worker: Vec::new(),
     }

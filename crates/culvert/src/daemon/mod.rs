@@ -39,6 +39,7 @@ mod private;
 mod privileges;
 mod reload;
 mod rtl_simulation;
+mod services;
 mod shortfall;
 mod slots;
 mod sources;
@@ -558,6 +559,7 @@ impl Daemon {
             vlans: &self.vlans,
             tunnels: &self.tunnels,
             marks: &self.config.marks,
+            gtpu: &self.config.gtpu,
             way_back: &self.way_back,
         };
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);

@@ -47,6 +47,7 @@ impl Daemon {
         self.config.memifs = next.memifs;
         self.config.tunnels = next.tunnels;
         self.config.marks = next.marks;
+        self.config.gtpu = next.gtpu;
         self.config.guard = next.guard;
         self.follow_path_mtu_config(next.path_mtu);
         self.guard_anew = true;

@@ -16,11 +16,12 @@ use xfrm::shim_protocol::ROUTE_PROTOCOL;
 use super::memifs::Memifs;
 use super::ports::Ports;
 use super::private;
+use super::services;
 use super::tunnels::Tunnels;
 use super::vlans::Vlans;
 use super::vrfs::Vrfs;
 use super::way_back::WayBack;
-use crate::config::MarkConfig;
+use crate::config::{GtpuConfig, MarkConfig};
 
 /// Routes and neighbours as workers read them, kept in step with the mirror. A change costs the same
 /// however many routes there are.
@@ -108,13 +109,15 @@ pub struct Known<'k> {
     pub tunnels: &'k Tunnels,
     /// What marks packets get that arrive at a port.
     pub marks: &'k [MarkConfig],
+    /// Whose GTP-U is whose.
+    pub gtpu: &'k [GtpuConfig],
     /// How Linux takes packets.
     pub way_back: &'k WayBack,
 }
 
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
-    let Known { ports, memifs, vlans, tunnels, marks, way_back } = known;
+    let Known { ports, memifs, vlans, tunnels, marks, gtpu, way_back } = known;
     let here = snapshot.links().map(|link| {
         let port = ports.slot(link.index).or_else(|| memifs.slot(link.index));
         let port = port.or_else(|| vlans.slot(link.index));
@@ -160,6 +163,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         tunnels: tunnels.up(is_up).collect(),
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
+        gtpu: services::of(snapshot, gtpu),
         clamps_mss: false,
         guarded: Vec::new(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),

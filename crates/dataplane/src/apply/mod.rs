@@ -4,6 +4,7 @@
 //! TTL goes on) was checked by [`crate::resolve`] or by [`Plan::judge`](crate::flows::plan::Plan::judge).
 
 mod accept;
+mod gtpu;
 mod inbound_sas;
 mod open;
 mod seal;
@@ -80,7 +81,9 @@ impl Executor {
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             // In one arm, as in `Plan::judge`.
-            Action::SealAll(_) | Action::Offload(_) => self.apply_rare(view, action, packet, meta),
+            Action::SealAll(_) | Action::Offload(_) | Action::Application { .. } => {
+                self.apply_rare(view, action, packet, meta);
+            }
             Action::OpenBare => self.open_bare(view, packet, meta),
             Action::OpenUdp => self.open_udp(view, packet, meta),
             Action::OpenNext => self.open_next(view, packet, meta),
@@ -100,6 +103,9 @@ impl Executor {
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             Action::Offload(seal) => self.offload(view, seal, packet, meta),
+            Action::Application { service, linux } => {
+                self.give_to_application(view, (*service, *linux), packet, meta);
+            }
             // Others are not given to it.
             _ => self.out.drop(packet, DropReason::OutUnsupported),
         }

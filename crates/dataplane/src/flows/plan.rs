@@ -72,6 +72,13 @@ pub(crate) enum Action {
     Offload(Offload),
     /// Protected by several SAs, one inside the other.
     SealAll(BundleSlot),
+    /// GTP-U of applications: each message says of which.
+    Application {
+        /// The service's number.
+        service: u16,
+        /// How Linux gets what is for none of them.
+        linux: LinuxWay,
+    },
     /// Handed over to the worker that is the home of its SA.
     HandOver {
         /// The worker's number.

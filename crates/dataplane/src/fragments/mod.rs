@@ -5,6 +5,7 @@
 //! | of ESP for this host, bare or in UDP | all are there | one packet, classified and opened as any other (RFC 4303 §3.4.1) |
 //! | of other UDP for this host | the first is there | back to Linux, as they came and in their order |
 //! | of what a transport mode SA protects | all are there | one packet, which is sealed (RFC 4303 §3.3.4) |
+//! | of GTP-U that is decrypted, for applications | all are there | one packet, whose TEID says for which |
 //! | of what a selector with ports may concern | the first is there | each is judged by the first one's ports (RFC 4301 §7.3) |
 //!
 //! All fragments between two addresses wait at one worker, by a hash of the addresses, whichever
@@ -24,7 +25,7 @@ use forward::{FragmentKey, Reassembler, ReassemblyLimits};
 use io::{ChunkSize, FramePool, Packet, Umem, UmemConfig};
 use outcome::{DropReason, Outcome};
 use wire::natt::{self, NattPayload};
-use wire::{FragmentFields, protocol};
+use wire::{FragmentFields, gtpu, protocol};
 
 use crate::apply::Executor;
 use crate::packets::Meta;
@@ -43,6 +44,8 @@ pub(crate) enum Gather {
     Outer,
     /// To be sealed as one packet.
     Whole,
+    /// To be given to an application; or, if it is no GTP-U, to be judged by the first one's ports.
+    Gtpu,
     /// To be judged by the first one's ports.
     Ports,
 }
@@ -189,7 +192,8 @@ fn judge(first: &Packet, number: u8, why: Gather) -> Treatment<Ports> {
                 false => Treatment::Pass(ports),
             }
         }
-        Gather::Ports => Treatment::Pass(ports),
+        Gather::Gtpu if ports.1 == gtpu::PORT => Treatment::Join,
+        Gather::Gtpu | Gather::Ports => Treatment::Pass(ports),
     }
 }
 

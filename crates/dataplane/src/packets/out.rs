@@ -153,6 +153,18 @@ impl Out {
         }
     }
 
+    /// Queues a frame for one queue of the port whose first one has this slot, at whichever worker: queue `q` of a port is that of worker
+    /// `q % n`, in its `q / n`th slot. Not for helpers.
+    pub(crate) fn send_by_queue(&mut self, (first, queue): (usize, usize), packet: Packet) {
+        let (worker, workers) = self.peers.as_ref().map_or((0, 1), |p| (p.worker(), p.workers()));
+        let (home, slot) = (queue % workers.max(1), first + queue / workers.max(1));
+        match home == worker {
+            true => self.send(slot, packet),
+            // As all slots it is below MAX_PORTS.
+            false => self.hand(home, Handed::Frame(packet, Some(slot as u16))),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {

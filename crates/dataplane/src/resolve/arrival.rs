@@ -5,6 +5,7 @@ use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, Headers, protocol};
 
+use super::gtpu::of_applications;
 use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::{Action, LinuxWay};
@@ -19,7 +20,10 @@ impl<N: Notes> Question<'_, N> {
         let (view, h) = (self.view, self.h);
         let is_local = view.is_local(h, ifindex);
         self.tell(|| Step::Ends { is_local });
-        if !is_to_many && !view.is_possible_source(h.src, is_local) {
+        if !is_to_many
+            && !view.is_possible_source(h.src, is_local)
+            && !self.is_from_application(ifindex)
+        {
             return Decision::Drop(DropReason::MartianSource);
         }
         if !is_local {
@@ -100,6 +104,7 @@ impl<N: Notes> Question<'_, N> {
         let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
             && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction, is_left))
+            && !self.is_from_application(ifindex)
         {
             return Decision::Drop(DropReason::ReversePath);
         }
@@ -170,6 +175,9 @@ impl<N: Notes> Question<'_, N> {
         if is_local && self.is_wrapped() {
             return Decision::Go(Draft::of_flow(Action::OpenNext));
         }
+        if let Some(gather) = self.is_cut_gtpu() {
+            return gather;
+        }
         if self.needs_ports() {
             return Decision::Gather(Gather::Ports);
         }
@@ -177,10 +185,17 @@ impl<N: Notes> Question<'_, N> {
         if let Err(reason) = self.verify(direction, ifindex, asked, via) {
             return Decision::Drop(reason);
         }
-        match is_local {
+        let as_local = |question: &Self| match marks.mark == mark {
             // A rule's mark: Linux may mark it again by rules of its own.
-            true if marks.mark == mark => self.to_linux(self.as_told(marks), tunnel),
-            true => self.to_linux(marks, tunnel),
+            true => question.to_linux(question.as_told(marks), tunnel),
+            false => question.to_linux(marks, tunnel),
+        };
+        if let Some(service) = self.service() {
+            let linux = is_local.then(|| as_local(self));
+            return of_applications(service, linux);
+        }
+        match is_local {
+            true => as_local(self),
             // The SA's mark is for Linux's rules.
             false if marks.mark != mark => self.to_linux(marks, tunnel),
             false => self.outbound(Origin::Decrypted { ifindex, mark }),

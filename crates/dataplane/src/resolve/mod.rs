@@ -7,7 +7,8 @@
 //!   from a port ──── arrival ──┬─ ESP for this host ───────> Open
 //!                              ├─ in clear, allowed: here ─> Linux
 //!                              └─ in clear, allowed: on ──┐
-//!   decrypted ────── decrypted ┬─ for this host ──────────┼─> Linux
+//!   decrypted ────── decrypted ┬─ GTP-U ── gtpu ──────────┼─> Application
+//!                              ├─ for this host ──────────┼─> Linux
 //!                              └─ on ─────────────────────┤
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
 //!                                   policy ──┬─ protect ─ protect ─> Seal, SealAll, Error
@@ -22,6 +23,7 @@
 mod arrival;
 mod clear;
 mod fit;
+mod gtpu;
 pub(crate) mod homes;
 mod leave;
 mod limits;
@@ -45,7 +47,7 @@ use wire::{Fragment, Headers};
 pub(crate) use limits::Limits;
 pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
-pub(crate) use route::{NextHop, Route, next_hop_of, route};
+pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, route};
 use step::Notes;
 pub use step::{PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;

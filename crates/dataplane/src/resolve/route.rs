@@ -4,8 +4,8 @@ use core::net::IpAddr;
 
 use forward::{IcmpCause, Resolution, RouteResult};
 use outcome::DropReason;
-use wire::Family;
 use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
+use wire::{Family, MacAddr};
 
 use super::Question;
 use super::step::{Notes, Step, Way};
@@ -107,11 +107,21 @@ pub(crate) fn next_hop_of(view: &View, dst: IpAddr, src: IpAddr) -> Result<NextH
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
 /// the neighbour is known and Linux has no doubts about it.
 pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adjacency> {
-    let interface = view.topology.interfaces.get(&to.ifindex).filter(|i| i.up)?;
     let Resolution::Resolved { mac, confirm: false } = view.neighbours.resolve(to.ifindex, to.addr)
     else {
         return None;
     };
+    adjacency_to(view, to.ifindex, mac, family)
+}
+
+/// The port of an interface that is up, and the Ethernet header towards a station.
+pub(crate) fn adjacency_to(
+    view: &View,
+    ifindex: u32,
+    mac: MacAddr,
+    family: Family,
+) -> Option<Adjacency> {
+    let interface = view.topology.interfaces.get(&ifindex).filter(|i| i.up)?;
     let ether_type = match family {
         Family::V4 => EtherType::IPV4,
         Family::V6 => EtherType::IPV6,

@@ -13,6 +13,7 @@ mod dpdk;
 mod explain;
 mod flows;
 mod fragments;
+mod gtpu;
 mod hints;
 mod hold;
 mod homes;

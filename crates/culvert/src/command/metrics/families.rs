@@ -143,6 +143,11 @@ fn of_stats(to: &mut Families<'_>, stats: &Stats) {
         "Work done, by kind",
         stats.work.iter().map(|(work, n)| (vec![("work", work.clone())], *n)),
     );
+    to.counters(
+        "gtpu_messages",
+        "GTP-U messages for applications, by what they are",
+        stats.gtpu.iter().map(|(kind, n)| (vec![("kind", kind.clone())], *n)),
+    );
     let of_worker = |count: fn(&Stats) -> u64| {
         let workers = stats.by_worker.iter().enumerate();
         let rows = workers.map(move |(n, s)| (vec![("worker", n.to_string())], count(s)));

@@ -51,6 +51,7 @@ pub fn word(fate: &Fate) -> &'static str {
         Fate::Forwarded => "forwarded",
         Fate::Protected { .. } => "protected",
         Fate::Offloaded => "offloaded",
+        Fate::ToApplication => "to-application",
         Fate::HandedOver { .. } => "handed-over",
         Fate::WaitsForSa { .. } => "waits-for-sa",
         Fate::WaitsForFragments => "waits-for-fragments",
@@ -82,6 +83,7 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
         Fate::ToLinux { as_received: true } => "Linux gets it, as received by the same port".into(),
         Fate::ToLinux { as_received: false } => "Linux gets it".into(),
         Fate::Forwarded => format!("forwarded in clear{}", by()),
+        Fate::ToApplication => "given to the application that has its TEID ([[gtpu]])".into(),
         Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
         Fate::Protected { cut: None } => format!("protected, and sent{}", by()),
         Fate::Protected { cut: Some(len) } => {

@@ -1,0 +1,45 @@
+//! GTP-U that is decrypted is applications', at addresses that are configured so; and what applications send from there.
+
+use wire::{Fragment, gtpu, protocol};
+
+use super::step::Notes;
+use super::{Decision, Draft, Question};
+use crate::flows::plan::{Action, LinuxWay};
+use crate::fragments::Gather;
+
+impl<N: Notes> Question<'_, N> {
+    /// The number of the service that a decrypted packet is for, if it is GTP-U of applications.
+    pub(super) fn service(&self) -> Option<u16> {
+        let is_gtpu = self.h.protocol == protocol::UDP
+            && self.h.dst_port == gtpu::PORT
+            && self.h.fragment == Fragment::Whole;
+        is_gtpu.then(|| self.view.topology.gtpu.at(self.h.dst)).flatten()
+    }
+
+    /// Whether a decrypted packet is a fragment of what may be that. The first one alone says whether it is, and of which tunnel, so
+    /// the packet is put together.
+    pub(super) fn is_cut_gtpu(&self) -> Option<Decision> {
+        let may_be = self.h.fragment != Fragment::Whole
+            && !self.knows_ports
+            && self.h.protocol == protocol::UDP
+            && self.view.topology.gtpu.at(self.h.dst).is_some();
+        may_be.then_some(Decision::Gather(Gather::Gtpu))
+    }
+
+    /// Whether a packet is from an application at its own port, by an address that may be this host's too: neither that nor the way back
+    /// says anything against it.
+    pub(super) fn is_from_application(&self, ifindex: u32) -> bool {
+        self.view.topology.gtpu.is_source(self.h.src, ifindex)
+    }
+}
+
+/// What is done with GTP-U of applications; `linux` says how Linux gets what is for none of them, where the address is this host's.
+pub(super) fn of_applications(service: u16, linux: Option<Decision>) -> Decision {
+    let linux = match linux {
+        Some(Decision::Go(Draft { action: Action::ToLinux(way), .. })) => way,
+        // Linux cannot be told of it.
+        Some(other) => return other,
+        None => LinuxWay::Private,
+    };
+    Decision::Go(Draft::of_flow(Action::Application { service, linux }))
+}
