@@ -378,6 +378,13 @@ pub struct Port {
     pub by_queue: Vec<Queue>,
 }
 
+impl Port {
+    /// Whether it is a VLAN of another port.
+    pub fn is_vlan(&self) -> bool {
+        !self.vlan.is_empty()
+    }
+}
+
 /// One line of `culvert port --queues`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Queue {

@@ -111,6 +111,7 @@ pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilit
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
 pub use sources::kernel::firewalls;
 pub use start::run;
+pub use vlans::port_below as vlan_below;
 
 /// Longest sleep of the control thread: some changes come without a notification.
 const TICK: Duration = Duration::from_millis(1000);

@@ -219,7 +219,7 @@ impl Ports {
         for entry in &mut self.entries {
             let link = snapshot.link_by_name(&entry.config.interface);
             let vrf = link.and_then(|l| vrfs.of_interface(l.index));
-            let below = link.and_then(|l| vlans::port_below(snapshot, l));
+            let below = link.and_then(|l| vlans::port_below(snapshot, l)).map(|(port, _)| port);
             let is_fit = vrf.is_none() && below.is_none();
             let present = link.filter(|l| l.up && is_fit).map(|l| l.index);
             if let Some(working) = &entry.working
@@ -534,9 +534,7 @@ impl Entry {
     fn look_for_vlans(&mut self, snapshot: &Snapshot) {
         let Some(working) = &self.working else { return };
         let Some(trouble) = &working.vlan_trouble else { return };
-        let is_below = |link: &Link| {
-            link.kind.as_deref() == Some("vlan") && link.lower == Some(working.ifindex)
-        };
+        let is_below = |link: &Link| link.vlan.is_some() && link.lower == Some(working.ifindex);
         if !self.is_vlan_told && snapshot.links().any(is_below) {
             warn!(port = self.config.interface, "{trouble}");
             self.is_vlan_told = true;

@@ -219,9 +219,9 @@ fn chain<'s>(snapshot: &'s Snapshot, link: &'s Link) -> Option<(Vec<&'s Link>, &
     (!chain.is_empty()).then_some((chain, at))
 }
 
-/// The interface that a VLAN lies on, below all tags.
-pub fn port_below<'s>(snapshot: &'s Snapshot, link: &'s Link) -> Option<&'s Link> {
-    chain(snapshot, link).map(|(_, port)| port)
+/// The interface that a VLAN lies on, below all its tags, and how many these are.
+pub fn port_below<'s>(snapshot: &'s Snapshot, link: &'s Link) -> Option<(&'s Link, u32)> {
+    chain(snapshot, link).map(|(chain, port)| (port, chain.len() as u32))
 }
 
 /// Why a VLAN is Linux's.
@@ -346,8 +346,10 @@ mod tests {
             assert!(taken(&vlans).is_empty());
         }
         let port = snapshot(&device, |_| ());
-        let below = |index| port_below(&port, port.link(index).expect("a link")).map(|l| l.index);
-        assert_eq!((below(10), below(WAN)), (Some(WAN), None));
+        let below = |index| {
+            port_below(&port, port.link(index).expect("a link")).map(|(l, tags)| (l.index, tags))
+        };
+        assert_eq!((below(10), below(WAN)), (Some((WAN, 1)), None));
     }
 
     #[test]

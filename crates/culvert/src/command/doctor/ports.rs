@@ -2,7 +2,7 @@
 
 use steer::device::{Device, Finding as DeviceFinding};
 
-use super::facts::{Facts, PortFacts, XdpProgram};
+use super::facts::{Facts, PortFacts, VlanFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
 use crate::config::{Config, XdpMode};
@@ -38,6 +38,14 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             "this is the loopback interface",
             "its traffic never leaves this host: there is nothing to protect",
             "name another interface: ip -br link",
+        )];
+    }
+    if let Some(below) = &port.below {
+        return vec![Finding::problem(
+            check,
+            format!("this is a VLAN of {below}"),
+            format!("culvert does not open it: the VLANs of {below} are taken with {below}"),
+            format!("interface = \"{below}\" in the configuration"),
         )];
     }
     let mut findings = Vec::new();
@@ -162,23 +170,10 @@ fn device_findings(
                     format!("ip link set {name} mtu {limit}"),
                 )
             }
-            DeviceFinding::VlanOffload { is_veth, .. } => {
-                let (ends, offloads) = match is_veth {
-                    true => ("here and on the peer: ", "tx-vlan-offload off tx-vlan-stag-hw-insert off"),
-                    false => ("", "rx-vlan-offload off"),
-                };
-                let command = format!("ethtool -K {name} {offloads}");
-                Finding::warning(
-                    check,
-                    "VLAN offload is on",
-                    "VLAN tags travel beside the frame and are lost through AF_XDP; without VLANs on \
-                     this interface it does not matter",
-                    format!("{ends}{command}"),
-                )
-                .mended_by(Mend::new(command))
-            }
+            DeviceFinding::VlanOffload { is_veth, .. } => vlan_offload(check, port, is_veth),
         });
     }
+    stacked_vlans(findings, check, port, device);
     let taken = taken_queues(port, device);
     let workers = config.worker.cpus().map_or_else(workers_left_out, |cpus| cpus.count());
     let most = workers * QUEUES_PER_WORKER;
@@ -207,6 +202,59 @@ fn device_findings(
             format!("ethtool -L {name} combined {asked}, or correct port.queues"),
         ));
     }
+}
+
+/// Tags that travel beside the frame. A veth's other end decides about what comes, and cannot be seen from here: it
+/// begins with the same settings.
+fn vlan_offload(check: &str, port: &PortFacts, is_veth: bool) -> Finding {
+    let name = port.config.interface.as_str();
+    let (ends, offloads) = match is_veth {
+        true => ("here and on the peer: ", "tx-vlan-offload off tx-vlan-stag-hw-insert off"),
+        false => ("", "rx-vlan-offload off"),
+    };
+    let command = format!("ethtool -K {name} {offloads}");
+    let vlans: Vec<&str> = port.vlans.iter().map(|vlan| vlan.name.as_str()).collect();
+    let (make, seen, means): (fn(_, _, _, _) -> _, _, _) = match (vlans.is_empty(), is_veth) {
+        (true, _) => (
+            Finding::warning,
+            "VLAN offload is on".to_owned(),
+            "VLAN tags travel beside the frame and are lost through AF_XDP; without VLANs on this \
+             interface it does not matter",
+        ),
+        (false, true) => (
+            Finding::warning,
+            format!("VLAN offload is on, and {} lies here", vlans.join(", ")),
+            "if it is on at the peer too, VLAN tags travel beside the frame and are lost through \
+             AF_XDP: frames are taken for those of the port itself",
+        ),
+        (false, false) => (
+            Finding::problem,
+            format!("VLAN offload is on, and {} lies here", vlans.join(", ")),
+            "the driver takes VLAN tags out, and AF_XDP does not tell them: frames are taken for those \
+             of the port itself",
+        ),
+    };
+    make(check.to_owned(), seen, means.to_owned(), format!("{ends}{command}"))
+        .mended_by(Mend::new(command))
+}
+
+/// A veth lets frames pass that have one tag more than its MTU allows for, and drops those with two.
+fn stacked_vlans(findings: &mut Vec<Finding>, check: &str, port: &PortFacts, device: &Device) {
+    let is_cut = |vlan: &&VlanFacts| vlan.tags > 1 && vlan.mtu + 4 * (vlan.tags - 1) > device.mtu;
+    let name = port.config.interface.as_str();
+    let cut = port.vlans.iter().filter(|_| device.driver == "veth").find(is_cut);
+    findings.extend(cut.map(|vlan| {
+        let needed = vlan.mtu + 4 * (vlan.tags - 1);
+        Finding::warning(
+            check,
+            format!(
+                "MTU {}; {} has {} tags and MTU {}",
+                device.mtu, vlan.name, vlan.tags, vlan.mtu
+            ),
+            "a veth drops its longest frames",
+            format!("at both ends: ip link set {name} mtu {needed}"),
+        )
+    }));
 }
 
 /// The most workers where `worker.cpus` is left out.
@@ -273,6 +321,12 @@ mod tests {
         facts.ports[0].link.as_mut().unwrap()
     }
 
+    /// One on the port, and one on that.
+    fn vlans() -> Vec<VlanFacts> {
+        let vlan = |name: &str, tags| VlanFacts { name: name.into(), tags, mtu: 1500 };
+        vec![vlan("wan.7", 1), vlan("wan.7.9", 2)]
+    }
+
     /// Each row spoils the first port.
     #[test]
     fn every_finding() {
@@ -335,6 +389,42 @@ mod tests {
                 "port wan",
                 Warning,
                 &["peer", "tx-vlan-offload off"],
+            ),
+            (
+                |f| {
+                    f.ports[0].vlans = vlans();
+                    device(f).rx_vlan_offload = true;
+                },
+                "port wan",
+                Problem,
+                &["wan.7, wan.7.9 lies here", "rx-vlan-offload off"],
+            ),
+            (
+                |f| {
+                    f.ports[0].vlans = vlans();
+                    device(f).driver = "veth".into();
+                    device(f).mtu = 1504;
+                    device(f).tx_vlan_offload = true;
+                },
+                "port wan",
+                Warning,
+                &["at the peer too", "tx-vlan-offload off"],
+            ),
+            (
+                |f| {
+                    f.ports[0].vlans = vlans();
+                    device(f).driver = "veth".into();
+                },
+                "port wan",
+                Warning,
+                &["wan.7.9 has 2 tags", "wan mtu 1504"],
+            ),
+            (|f| f.ports[0].vlans = vlans(), "port wan", Fine, &["up"]),
+            (
+                |f| f.ports[0].below = Some("eth9".into()),
+                "port wan",
+                Problem,
+                &["a VLAN of eth9", "are taken with eth9"],
             ),
             (
                 |f| {

@@ -174,7 +174,9 @@ fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
     for (name, help, count) in counts {
         to.counters(name, help, ports.iter().map(|port| (label(port), count(port))));
     }
-    let is_up = ports.iter().map(|port| (label(port), u64::from(port.state == "up")));
+    // A VLAN may be Linux's by intention.
+    let own = ports.iter().filter(|port| !port.is_vlan());
+    let is_up = own.map(|port| (label(port), u64::from(port.state == "up")));
     to.gauges("port_up", "Whether a port works", is_up);
 }
 

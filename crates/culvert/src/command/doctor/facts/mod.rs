@@ -124,6 +124,21 @@ pub struct PortFacts {
     pub device: Result<Device, String>,
     /// Whose XDP program is attached.
     pub xdp: XdpProgram,
+    /// The interface below, if it is a VLAN.
+    pub below: Option<String>,
+    /// The VLANs on it.
+    pub vlans: Vec<VlanFacts>,
+}
+
+/// A VLAN of a port.
+#[derive(Clone, Debug)]
+pub struct VlanFacts {
+    /// The device's name.
+    pub name: String,
+    /// How many tags its frames have.
+    pub tags: u32,
+    /// Its MTU.
+    pub mtu: u32,
 }
 
 /// The XDP program of an interface.
@@ -366,6 +381,8 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             rx_vlan_offload: false,
         }),
         xdp: XdpProgram::None,
+        below: None,
+        vlans: Vec::new(),
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
-use mirror::{Family, Observer, Snapshot, interface_setting};
+use mirror::{Family, Link, Observer, Snapshot, interface_setting};
 use outcome::DropReason;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 use steer::device::Device;
@@ -24,13 +24,13 @@ use xfrm::KernelSad;
 
 use super::facts::{
     Configuration, Facts, Failed, Instance, KernelEsp, Machine, Network, PortFacts, Programs,
-    Running, Standing, Trial, Waited, XdpProgram,
+    Running, Standing, Trial, VlanFacts, Waited, XdpProgram,
 };
 use super::{policies, processes};
 use crate::client::{self, ClientError};
 use crate::command::exec;
 use crate::config::{Config, PortConfig, TunConfig};
-use crate::daemon;
+use crate::daemon::{self, vlan_below};
 use crate::paths;
 use crate::report::{Drops, Policy, Request, Stats};
 
@@ -148,7 +148,16 @@ fn port_facts(config: &PortConfig, snapshot: Option<&Snapshot>) -> PortFacts {
         None => XdpProgram::None,
     };
     let device = Device::look(&config.interface).map_err(|e| e.to_string());
-    PortFacts { config: config.clone(), link, device, xdp }
+    let below = snapshot.zip(link.as_ref()).and_then(|(s, link)| vlan_below(s, link));
+    let below = below.map(|(port, _)| port.name.clone());
+    let is_here = |port: &Link| Some(port.index) == link.as_ref().map(|l| l.index);
+    let vlan = |s, vlan: &Link| {
+        let (port, tags) = vlan_below(s, vlan)?;
+        is_here(port).then(|| VlanFacts { name: vlan.name.clone(), tags, mtu: vlan.mtu })
+    };
+    let vlans = snapshot.into_iter().flat_map(|s| s.links().filter_map(move |l| vlan(s, l)));
+    let vlans = vlans.collect();
+    PortFacts { config: config.clone(), link, device, xdp, below, vlans }
 }
 
 /// Asks `ip`, which knows every way in which a program can be attached.
