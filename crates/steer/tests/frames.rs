@@ -14,6 +14,7 @@ use io::{
 };
 use steer::device::{Device, Finding};
 use steer::{Attached, Mode, Prefix, Steer, SteerConfig, SteerError, Verdict};
+use wire::{EtherType, VlanTags};
 
 fn region(chunks: u32) -> (XskRegion, FramePool) {
     let config = UmemConfig { chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
@@ -135,6 +136,42 @@ fn frames_cross_from_one_interface_to_another() {
             assert!(region.umem().accounting(&pool, from.frames_held(), 0).balances());
         });
     }
+}
+
+/// Tags are in the frame on its way in and on its way out.
+#[test]
+fn frames_of_a_vlan_keep_their_tags() {
+    in_namespace(|| {
+        veth("a0", "a1", 1);
+        let (region, mut pool) = region(256);
+        let mut port = open(&region, "a0", 0);
+        let mut steer = attach("a0", Mode::Native);
+        let outer = VlanTags::NONE.with(EtherType::SERVICE_VLAN, 7).expect("a VLAN");
+        let stacked = outer.with(EtherType::VLAN, 100).expect("a VLAN");
+        steer.set_vlans([stacked]).expect("set");
+        steer.set_socket(0, port.socket()).expect("set");
+        fill(&mut port, &mut pool);
+        let (outside, stack) = (Raw::open("a1"), Raw::open("a0"));
+        let tagged = |number, tags: &[u8]| {
+            let mut sent = frame(PROTECTED, 5, number, 100);
+            sent.splice(12..12, tags.iter().copied());
+            sent
+        };
+        let sent = tagged(1, &[0x88, 0xa8, 0xa0, 7, 0x81, 0, 0xa0, 100]);
+        outside.send(&sent);
+        let mut burst = receive(&mut port, &mut pool, 1);
+        assert_eq!(burst[0].data(), sent);
+        assert_eq!(port.tx(&mut burst, &mut pool).expect("tx"), 1);
+        // Linux shows the inner tag in the frame, and the outer one beside it.
+        let behind = &sent[16..];
+        outside.expect("the frame", |frame| frame.ends_with(behind));
+        // Another VLAN's are Linux's.
+        outside.send(&tagged(2, &[0x81, 0, 0, 9]));
+        let passed = frame(PROTECTED, 5, 2, 100);
+        stack.expect("passed frame", |frame| frame.ends_with(&passed[14..]));
+        let stats = steer.stats().expect("counters");
+        assert_eq!([Verdict::TakeTransit, Verdict::PassVlan].map(|v| stats.count(v)), [1, 1]);
+    });
 }
 
 #[test]
