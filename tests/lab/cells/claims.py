@@ -93,7 +93,7 @@ def _backhaul(run, spis):
     twice = sum(times > 1 for table in (numbers.sequences, numbers.ivs) for used in table.values() for times in used.values())
     return [
         Claim(
-            "on the backhaul there is nothing but IKE and ESP",
+            "on the backhaul there is nothing but IKE and ESP, and neighbour discovery",
             bool(found) and not clear,
             f"{len(clear)} in clear: {clear[0]}" if clear else _words(seen.kinds("backhaul")),
         ),

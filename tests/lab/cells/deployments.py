@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..base import wait_for
 from . import claims, network as n, operations
-from .evidence import Watch
+from .evidence import Watch, capture
 from .learning import Flows
 
 #: G-PDUs that are asked with in each direction, of each modem; as many answer.
@@ -87,6 +87,8 @@ class Run:
         #: Of the operations traffic, by modem: the address that was resolved, and the bytes that came back.
         self.resolved, self.transferred = {}, {}
         self.flows = self.seen = None
+        #: What is on the backhaul, from before the first tunnel on.
+        self.wire = capture(net, "backhaul")
 
     def claims(self):
         return self.deployment.claims(self)
@@ -118,7 +120,7 @@ def traffic(run, count=COUNT):
     """GTP-U both ways of both modems, with operations beside it; judged from then on."""
     net, deployment = run.net, run.deployment
     run.flows = Flows(net.nr.daemon)
-    watch = Watch(net)
+    watch = Watch(net, run.wire)
     beside = threading.Thread(target=_operate, args=(run,), daemon=True)
     beside.start()
     up = n.user_plane.UPLINK

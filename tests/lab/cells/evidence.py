@@ -17,7 +17,7 @@ PLACES = {
 }
 
 #: What may be on the backhaul.
-SEALED = {"arp", "ike", "esp", "esp-udp", "keepalive"}
+SEALED = {"arp", "nd", "ike", "esp", "esp-udp", "keepalive"}
 
 
 def teid(frame):
@@ -45,14 +45,18 @@ def _with_ethernet(frame):
     return parse(frame.time, bytes(12) + b"\x08\x00" + frame.data) if is_bare else frame
 
 
-class Watch:
-    """Captures at all places, and counters, from now until `stop`."""
+def capture(net, place):
+    """A capture at one of the places."""
+    host, interface = PLACES[place]
+    return Capture(net.lab.hosts[host], interface)
 
-    def __init__(self, net):
+
+class Watch:
+    """Captures at all places, and counters, from now until `stop`; `wire` is that of the backhaul, which has begun before."""
+
+    def __init__(self, net, wire):
         self.net = net
-        self.captures = {
-            place: Capture(net.lab.hosts[host], interface) for place, (host, interface) in PLACES.items()
-        }
+        self.captures = {place: wire if place == "backhaul" else capture(net, place) for place in PLACES}
         self.before = self._counters()
 
     def _counters(self):
