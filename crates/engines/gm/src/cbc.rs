@@ -5,6 +5,7 @@
 
 use zeroize::Zeroize;
 
+use crate::ctr::xor;
 use crate::isa::Isa;
 use crate::sm4::{self, LANES, LaneKeys, RoundKeys};
 
@@ -37,7 +38,7 @@ impl CbcKeys {
 }
 
 /// How many blocks are decrypted together.
-const BLOCKS: usize = 48;
+const BLOCKS: usize = 96;
 
 /// A text to encrypt.
 pub(crate) struct Text<'p> {
@@ -103,8 +104,4 @@ impl Lanes {
     pub(crate) fn wipe(&mut self) {
         self.keys.zeroize();
     }
-}
-
-fn xor(a: [u8; 16], b: [u8; 16]) -> [u8; 16] {
-    (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()
 }

@@ -4,30 +4,30 @@ use crate::isa::Isa;
 use crate::sm4::{self, RoundKeys};
 
 /// How many blocks of the key stream are made together.
-const BLOCKS: usize = 48;
+const BLOCKS: usize = 96;
 
 /// A key stream's blocks: nonce of 12 bytes and a counter of 32 bits.
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
-    nonce: [u8; 12],
+    /// The nonce, as the first bytes of a block whose last are zero.
+    nonce: u128,
     number: u32,
 }
 
 impl Counter {
     /// Salt and IV; the first block has this number.
     pub(crate) fn new(salt: [u8; 4], iv: &[u8], number: u32) -> Counter {
-        let mut nonce = [0; 12];
-        nonce.iter_mut().zip(salt.iter().chain(iv)).for_each(|(to, from)| *to = *from);
-        Counter { nonce, number }
+        let mut nonce = [0; 16];
+        let bytes = salt.iter().chain(iv).take(12);
+        nonce.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+        Counter { nonce: u128::from_be_bytes(nonce), number }
     }
 
+    #[inline]
     fn next(&mut self) -> [u8; 16] {
-        let mut block = [0; 16];
-        let (nonce, number) = block.split_at_mut(12);
-        nonce.copy_from_slice(&self.nonce);
-        number.copy_from_slice(&self.number.to_be_bytes());
+        let block = self.nonce | u128::from(self.number);
         self.number = self.number.wrapping_add(1);
-        block
+        block.to_be_bytes()
     }
 }
 
@@ -64,9 +64,12 @@ impl Stream {
     /// Encrypts or decrypts all of a text in place.
     pub(crate) fn crypt(&mut self, isa: Isa, keys: &RoundKeys, mut text: &mut [u8]) {
         loop {
-            let stream = self.blocks.get(self.from..self.end).unwrap_or(&[]).as_flattened();
-            let (now, later) = text.split_at_mut(text.len().min(stream.len()));
-            now.iter_mut().zip(stream).for_each(|(text, stream)| *text ^= stream);
+            let stream = self.blocks.get(self.from..self.end).unwrap_or(&[]);
+            let (now, later) = text.split_at_mut(text.len().min(16 * stream.len()));
+            let (whole, rest) = now.as_chunks_mut::<16>();
+            let last = stream.get(whole.len()).unwrap_or(&[0; 16]);
+            whole.iter_mut().zip(stream).for_each(|(text, stream)| *text = xor(*text, *stream));
+            rest.iter_mut().zip(last).for_each(|(text, stream)| *text ^= stream);
             if later.is_empty() {
                 return;
             }
@@ -74,4 +77,10 @@ impl Stream {
             self.make(isa, keys, text.len());
         }
     }
+}
+
+/// The sum of two blocks.
+#[inline]
+pub(crate) fn xor(a: [u8; 16], b: [u8; 16]) -> [u8; 16] {
+    (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()
 }

@@ -2,6 +2,11 @@
 //!
 //! Blocks of a stride are multiplied by falling powers of the key, and the sum of all products is reduced once.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "what an iterator or an array maps with is compiled without the instructions: vectors would go through memory"
+)]
+
 use core::arch::x86_64::*;
 
 use super::key::{GhashKey, STRIDE};
@@ -34,13 +39,13 @@ pub(super) fn two(sum: u128, key: &GhashKey, blocks: &[[u8; 16]]) -> u128 {
                 _mm256_clmulepi64_epi128::<0x00>(x, power),
                 _mm256_clmulepi64_epi128::<0x11>(x, power),
             ];
-            for (sum, product) in sums.iter_mut().zip([low, high, cross]) {
-                *sum = _mm256_xor_si256(*sum, product);
-            }
+            sums = [
+                _mm256_xor_si256(sums[0], low),
+                _mm256_xor_si256(sums[1], high),
+                _mm256_xor_si256(sums[2], cross),
+            ];
         }
-        let sums = sums.map(|sum| {
-            _mm_xor_si128(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum))
-        });
+        let sums = [halves(sums[0]), halves(sums[1]), halves(sums[2])];
         more(sums, products(_mm256_castsi256_si128(first), rest, rest_powers))
     })
 }
@@ -68,17 +73,29 @@ pub(super) fn four(sum: u128, key: &GhashKey, blocks: &[[u8; 16]]) -> u128 {
                 _mm512_clmulepi64_epi128::<0x00>(x, power),
                 _mm512_clmulepi64_epi128::<0x11>(x, power),
             ];
-            for (sum, product) in sums.iter_mut().zip([low, high, cross]) {
-                *sum = _mm512_xor_si512(*sum, product);
-            }
+            sums = [
+                _mm512_xor_si512(sums[0], low),
+                _mm512_xor_si512(sums[1], high),
+                _mm512_xor_si512(sums[2], cross),
+            ];
         }
-        let sums = sums.map(|sum| {
-            let half =
-                _mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum));
-            _mm_xor_si128(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half))
-        });
+        let sums = [quarters(sums[0]), quarters(sums[1]), quarters(sums[2])];
         more(sums, products(_mm512_castsi512_si128(first), rest, rest_powers))
     })
+}
+
+/// The sum of a vector's halves.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn halves(sum: __m256i) -> __m128i {
+    _mm_xor_si128(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum))
+}
+
+/// The sum of a vector's quarters.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn quarters(sum: __m512i) -> __m128i {
+    halves(_mm256_xor_si256(_mm512_castsi512_si256(sum), _mm512_extracti64x4_epi64::<1>(sum)))
 }
 
 /// Sums of products: the lower halves', the upper halves', those of one with the other.
@@ -125,8 +142,8 @@ fn products(mut first: __m128i, blocks: &[[u8; 16]], powers: &[u128]) -> Product
 #[inline]
 #[target_feature(enable = "avx2")]
 fn more(mut sums: Products, products: Products) -> Products {
-    for (sum, product) in sums.iter_mut().zip(products) {
-        *sum = _mm_xor_si128(*sum, product);
+    for part in 0..3 {
+        sums[part] = _mm_xor_si128(sums[part], products[part]);
     }
     sums
 }

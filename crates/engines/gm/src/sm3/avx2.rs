@@ -1,5 +1,10 @@
 //! SM3 of eight messages side by side, twice: a vector has one word of each.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "what an iterator or an array maps with is compiled without the instructions: vectors would go through memory"
+)]
+
 use core::arch::x86_64::*;
 
 use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
@@ -12,16 +17,16 @@ pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES], 
     let halves = blocks.as_chunks::<WIDTH>().0.iter().enumerate();
     for (half, blocks) in halves.take(used.div_ceil(WIDTH)) {
         let mut state = [_mm256_setzero_si256(); 8];
-        for (vector, words) in state.iter_mut().zip(&states.0) {
-            let words = &words.as_chunks::<WIDTH>().0[half];
+        for word in 0..8 {
+            let words = &states.0[word].as_chunks::<WIDTH>().0[half];
             // SAFETY: 32 bytes are read that are there; they may lie anywhere.
-            *vector = unsafe { _mm256_loadu_si256(words.as_ptr().cast()) };
+            state[word] = unsafe { _mm256_loadu_si256(words.as_ptr().cast()) };
         }
         let state = rounds(state, message(blocks));
-        for (vector, words) in state.into_iter().zip(&mut states.0) {
-            let words = &mut words.as_chunks_mut::<WIDTH>().0[half];
+        for word in 0..8 {
+            let words = &mut states.0[word].as_chunks_mut::<WIDTH>().0[half];
             // SAFETY: 32 bytes are written that are there and nobody else's; they may lie anywhere.
-            unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), vector) };
+            unsafe { _mm256_storeu_si256(words.as_mut_ptr().cast(), state[word]) };
         }
     }
 }
@@ -68,8 +73,8 @@ fn rounds(state: [__m256i; 8], mut w: Words) -> [__m256i; 8] {
         four!(true, true, j);
     }
     let mut after = [a, b, c, d, e, f, g, h];
-    for (after, before) in after.iter_mut().zip(state) {
-        *after = _mm256_xor_si256(*after, before);
+    for word in 0..8 {
+        after[word] = _mm256_xor_si256(after[word], state[word]);
     }
     after
 }
@@ -153,14 +158,18 @@ fn message(blocks: &[&[u8; BLOCK_LEN]; WIDTH]) -> Words {
         15, 14, 13, 12,
     );
     let mut w = [_mm256_setzero_si256(); 16];
-    for (half, w) in w.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+    for half in 0..2 {
+        let w = &mut w.as_chunks_mut::<8>().0[half];
         let mut rows = [_mm256_setzero_si256(); 8];
-        for (row, block) in rows.iter_mut().zip(blocks) {
-            let bytes = &block.as_chunks::<32>().0[half];
+        for lane in 0..WIDTH {
+            let bytes = &blocks[lane].as_chunks::<32>().0[half];
             // SAFETY: 32 bytes are read that are there; they may lie anywhere.
-            *row = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+            rows[lane] = unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
         }
-        *w = transposed(rows).map(|row| _mm256_shuffle_epi8(row, swap));
+        rows = transposed(rows);
+        for word in 0..8 {
+            w[word] = _mm256_shuffle_epi8(rows[word], swap);
+        }
     }
     w
 }

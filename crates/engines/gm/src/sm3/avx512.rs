@@ -1,5 +1,10 @@
 //! SM3 of 16 messages side by side: a vector has one word of each.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "what an iterator or an array maps with is compiled without the instructions: vectors would go through memory"
+)]
+
 use core::arch::x86_64::*;
 
 use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
@@ -7,13 +12,14 @@ use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES]) {
     let mut state = [_mm512_setzero_si512(); 8];
-    for (vector, words) in state.iter_mut().zip(&states.0) {
+    for word in 0..8 {
         // SAFETY: 64 bytes are read that are there; they may lie anywhere.
-        *vector = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+        state[word] = unsafe { _mm512_loadu_si512(states.0[word].as_ptr().cast()) };
     }
-    for (vector, words) in rounds(state, message(blocks)).into_iter().zip(&mut states.0) {
+    state = rounds(state, message(blocks));
+    for word in 0..8 {
         // SAFETY: 64 bytes are written that are there and nobody else's; they may lie anywhere.
-        unsafe { _mm512_storeu_si512(words.as_mut_ptr().cast(), vector) };
+        unsafe { _mm512_storeu_si512(states.0[word].as_mut_ptr().cast(), state[word]) };
     }
 }
 
@@ -59,8 +65,8 @@ fn rounds(state: Words<8>, mut w: Words<16>) -> Words<8> {
         four!(true, true, j);
     }
     let mut after = [a, b, c, d, e, f, g, h];
-    for (after, before) in after.iter_mut().zip(state) {
-        *after = _mm512_xor_si512(*after, before);
+    for word in 0..8 {
+        after[word] = _mm512_xor_si512(after[word], state[word]);
     }
     after
 }
@@ -119,11 +125,15 @@ fn message(blocks: &[&[u8; BLOCK_LEN]; LANES]) -> Words<16> {
     let swap =
         _mm512_broadcast_i32x4(_mm_setr_epi8(3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12));
     let mut rows = [_mm512_setzero_si512(); LANES];
-    for (row, block) in rows.iter_mut().zip(blocks) {
+    for lane in 0..LANES {
         // SAFETY: 64 bytes are read that are there; they may lie anywhere.
-        *row = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
+        rows[lane] = unsafe { _mm512_loadu_si512(blocks[lane].as_ptr().cast()) };
     }
-    transposed(rows).map(|row| _mm512_shuffle_epi8(row, swap))
+    rows = transposed(rows);
+    for word in 0..16 {
+        rows[word] = _mm512_shuffle_epi8(rows[word], swap);
+    }
+    rows
 }
 
 /// Sixteen words of sixteen rows, exchanged: first within four rows, then four rows with four rows.
@@ -131,8 +141,8 @@ fn message(blocks: &[&[u8; BLOCK_LEN]; LANES]) -> Words<16> {
 #[target_feature(enable = "avx512f")]
 fn transposed(rows: Words<16>) -> Words<16> {
     let mut fours = [[_mm512_setzero_si512(); 4]; 4];
-    for (four, rows) in fours.iter_mut().zip(rows.as_chunks::<4>().0) {
-        *four = quarter(*rows);
+    for four in 0..4 {
+        fours[four] = quarter(rows.as_chunks::<4>().0[four]);
     }
     let mut columns = rows;
     for word in 0..4 {

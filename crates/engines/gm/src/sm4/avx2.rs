@@ -5,6 +5,11 @@
 //! ([`Behind`]), each a pair of tables of 16 bytes that a shuffle looks up within a register, and turns by whole bytes, which are
 //! shuffles too.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "what an iterator or an array maps with is compiled without the instructions: vectors would go through memory"
+)]
+
 use core::arch::x86_64::*;
 
 use super::basis::{BASIS, Behind};
@@ -59,8 +64,11 @@ macro_rules! version {
             pub(in super::super) fn each(keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], used: usize) {
                 let (eights, _) = blocks.as_chunks_mut::<WIDTH>();
                 let key = |round: usize, eight| load_keys(&keys.0[round], eight);
-                if used <= WIDTH {
+                let wanted = used.div_ceil(WIDTH);
+                if wanted == 1 {
                     eights.as_chunks_mut::<1>().0.iter_mut().take(1).for_each(|one| crypt(one, key));
+                } else if wanted == 2 {
+                    eights.as_chunks_mut::<2>().0.iter_mut().take(1).for_each(|two| crypt(two, key));
                 } else {
                     let all = eights.as_chunks_mut::<{ LANES / WIDTH }>().0;
                     all.iter_mut().for_each(|all| crypt(all, key));
@@ -73,8 +81,9 @@ macro_rules! version {
                 let tables = Tables::new();
                 let mut x = [[_mm256_setzero_si256(); N]; 4];
                 for (n, eight) in blocks.iter().enumerate() {
-                    for (word, vector) in words(load(eight)).into_iter().enumerate() {
-                        x[word][n] = tables.into.of(vector);
+                    let loaded = words(load(eight));
+                    for word in 0..4 {
+                        x[word][n] = tables.into.of(loaded[word]);
                     }
                 }
                 let [mut a, mut b, mut c, mut d] = x;
@@ -85,8 +94,8 @@ macro_rules! version {
                     step(&tables, &mut d, &a, &b, &c, |n| key(round + 3, n));
                 }
                 for (n, eight) in blocks.iter_mut().enumerate() {
-                    let back = [d[n], c[n], b[n], a[n]].map(|vector| tables.back.of(vector));
-                    store(eight, words(back));
+                    let back = tables.back;
+                    store(eight, words([back.of(d[n]), back.of(c[n]), back.of(b[n]), back.of(a[n])]));
                 }
             }
 
@@ -159,7 +168,7 @@ impl Tables {
             turned: Linear::new(&TURNED),
             near: Linear::new(&NEAR),
             nibble: _mm256_set1_epi8(15),
-            bytes: BYTES.each_ref().map(|bytes| twice(bytes)),
+            bytes: [twice(&BYTES[0]), twice(&BYTES[1]), twice(&BYTES[2]), twice(&BYTES[3])],
         }
     }
 }
@@ -220,9 +229,10 @@ fn words([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
 #[target_feature(enable = "avx2")]
 fn load(blocks: &[[u8; 16]; WIDTH]) -> [__m256i; 4] {
     let mut vectors = [_mm256_setzero_si256(); 4];
-    for (vector, pair) in vectors.iter_mut().zip(blocks.as_chunks::<2>().0) {
+    for pair in 0..4 {
+        let blocks = &blocks.as_chunks::<2>().0[pair];
         // SAFETY: 32 bytes are read that are there; they may lie anywhere.
-        *vector = unsafe { _mm256_loadu_si256(pair.as_ptr().cast()) };
+        vectors[pair] = unsafe { _mm256_loadu_si256(blocks.as_ptr().cast()) };
     }
     vectors
 }
@@ -230,9 +240,10 @@ fn load(blocks: &[[u8; 16]; WIDTH]) -> [__m256i; 4] {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn store(blocks: &mut [[u8; 16]; WIDTH], vectors: [__m256i; 4]) {
-    for (pair, vector) in blocks.as_chunks_mut::<2>().0.iter_mut().zip(vectors) {
+    for pair in 0..4 {
+        let blocks = &mut blocks.as_chunks_mut::<2>().0[pair];
         // SAFETY: 32 bytes are written that are there and nobody else's; they may lie anywhere.
-        unsafe { _mm256_storeu_si256(pair.as_mut_ptr().cast(), vector) }
+        unsafe { _mm256_storeu_si256(blocks.as_mut_ptr().cast(), vectors[pair]) }
     }
 }
 

@@ -3,6 +3,11 @@
 //! A vector has one word of 16 blocks. One instruction inverts each byte in AES's field and maps the inverse linearly; two of them,
 //! one for each map of [`Behind`], are all of a round but for sums and turns by whole bytes.
 
+#![allow(
+    clippy::needless_range_loop,
+    reason = "what an iterator or an array maps with is compiled without the instructions: vectors would go through memory"
+)]
+
 use core::arch::x86_64::*;
 
 use super::basis::{BASIS, Behind};
@@ -13,30 +18,48 @@ use crate::fields::Map;
 const WIDTH: usize = 16;
 
 /// How many vectors of each word are under way together, so that one's latency is another's time: with one key.
-const DEPTH: usize = 2;
+const DEPTH: usize = 4;
 
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 pub(super) fn one(keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
     let key = |round: usize, _| _mm512_set1_epi32(keys.0[round] as i32);
-    let (wide, rest) = blocks.as_chunks_mut::<WIDTH>();
-    let (deep, left) = wide.as_chunks_mut::<DEPTH>();
-    deep.iter_mut().for_each(|wide| crypt(wide, key));
-    left.as_chunks_mut::<1>().0.iter_mut().for_each(|wide| crypt(wide, key));
-    if !rest.is_empty() {
-        // What does not fill a vector goes through a copy.
-        let mut last = [[[0; 16]; WIDTH]];
-        last[0].iter_mut().zip(&*rest).for_each(|(to, from)| *to = *from);
-        crypt(&mut last, key);
-        rest.iter_mut().zip(last[0]).for_each(|(to, from)| *to = from);
+    let (wide, rest) = blocks.as_chunks_mut::<{ DEPTH * WIDTH }>();
+    for wide in wide {
+        wide.as_chunks_mut::<WIDTH>()
+            .0
+            .as_chunks_mut::<DEPTH>()
+            .0
+            .iter_mut()
+            .for_each(|deep| crypt(deep, key));
     }
+    if rest.is_empty() {
+        return;
+    }
+    // What does not fill vectors goes through a copy.
+    let mut last = [[[0; 16]; WIDTH]; DEPTH];
+    last.as_flattened_mut().iter_mut().zip(&*rest).for_each(|(to, from)| *to = *from);
+    match rest.len().div_ceil(WIDTH) {
+        1 => last.as_chunks_mut::<1>().0.iter_mut().take(1).for_each(|wide| crypt(wide, key)),
+        2 => last.as_chunks_mut::<2>().0.iter_mut().take(1).for_each(|wide| crypt(wide, key)),
+        _ => crypt(&mut last, key),
+    }
+    rest.iter_mut().zip(last.as_flattened()).for_each(|(to, from)| *to = *from);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
-pub(super) fn each(keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES]) {
+pub(super) fn each(keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], used: usize) {
     let (wide, _) = blocks.as_chunks_mut::<WIDTH>();
-    // SAFETY: 64 bytes are read that are there; they may lie anywhere.
-    let key = |round: usize, _| unsafe { _mm512_loadu_si512(keys.0[round].as_ptr().cast()) };
-    wide.as_chunks_mut::<1>().0.iter_mut().for_each(|wide| crypt(wide, key));
+    let key = |round: usize, wide: usize| {
+        let keys = &keys.0[round].as_chunks::<WIDTH>().0[wide];
+        // SAFETY: 64 bytes are read that are there; they may lie anywhere.
+        unsafe { _mm512_loadu_si512(keys.as_ptr().cast()) }
+    };
+    if used <= WIDTH {
+        wide.as_chunks_mut::<1>().0.iter_mut().take(1).for_each(|one| crypt(one, key));
+    } else {
+        let all = wide.as_chunks_mut::<{ LANES / WIDTH }>().0;
+        all.iter_mut().for_each(|all| crypt(all, key));
+    }
 }
 
 #[inline]
@@ -48,8 +71,9 @@ fn crypt<const N: usize>(
     let (into, back) = (_mm512_set1_epi64(INTO), _mm512_set1_epi64(BACK));
     let mut x = [[_mm512_setzero_si512(); N]; 4];
     for (n, wide) in blocks.iter().enumerate() {
-        for (word, vector) in words(load(wide)).into_iter().enumerate() {
-            x[word][n] = _mm512_gf2p8affine_epi64_epi8::<0>(vector, into);
+        let loaded = words(load(wide));
+        for word in 0..4 {
+            x[word][n] = _mm512_gf2p8affine_epi64_epi8::<0>(loaded[word], into);
         }
     }
     let [mut a, mut b, mut c, mut d] = x;
@@ -60,8 +84,11 @@ fn crypt<const N: usize>(
         step(&mut d, &a, &b, &c, |n| key(round + 3, n));
     }
     for (n, wide) in blocks.iter_mut().enumerate() {
-        let vectors = [d[n], c[n], b[n], a[n]];
-        store(wide, words(vectors.map(|v| _mm512_gf2p8affine_epi64_epi8::<0>(v, back))));
+        let mut vectors = [d[n], c[n], b[n], a[n]];
+        for word in 0..4 {
+            vectors[word] = _mm512_gf2p8affine_epi64_epi8::<0>(vectors[word], back);
+        }
+        store(wide, words(vectors));
     }
 }
 
@@ -112,9 +139,10 @@ fn words([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
 #[target_feature(enable = "avx512f")]
 fn load(blocks: &[[u8; 16]; WIDTH]) -> [__m512i; 4] {
     let mut vectors = [_mm512_setzero_si512(); 4];
-    for (vector, four) in vectors.iter_mut().zip(blocks.as_chunks::<4>().0) {
+    for four in 0..4 {
+        let blocks = &blocks.as_chunks::<4>().0[four];
         // SAFETY: 64 bytes are read that are there; they may lie anywhere.
-        *vector = unsafe { _mm512_loadu_si512(four.as_ptr().cast()) };
+        vectors[four] = unsafe { _mm512_loadu_si512(blocks.as_ptr().cast()) };
     }
     vectors
 }
@@ -122,9 +150,10 @@ fn load(blocks: &[[u8; 16]; WIDTH]) -> [__m512i; 4] {
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn store(blocks: &mut [[u8; 16]; WIDTH], vectors: [__m512i; 4]) {
-    for (four, vector) in blocks.as_chunks_mut::<4>().0.iter_mut().zip(vectors) {
+    for four in 0..4 {
+        let blocks = &mut blocks.as_chunks_mut::<4>().0[four];
         // SAFETY: 64 bytes are written that are there and nobody else's; they may lie anywhere.
-        unsafe { _mm512_storeu_si512(four.as_mut_ptr().cast(), vector) }
+        unsafe { _mm512_storeu_si512(blocks.as_mut_ptr().cast(), vectors[four]) }
     }
 }
 

@@ -3,7 +3,7 @@
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// How many blocks with keys of their own are done together.
-pub(crate) const LANES: usize = 16;
+pub(crate) const LANES: usize = 32;
 
 pub(super) const ROUNDS: usize = 32;
 

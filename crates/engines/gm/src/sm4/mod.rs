@@ -73,9 +73,9 @@ fn column(isa: Isa, lane: usize) -> usize {
         // Of each eight blocks two to a vector.
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 | Kind::Vaes => lane / 8 * 8 + lane % 2 * 4 + lane % 8 / 2,
-        // Four to a vector.
+        // Of each 16 blocks four to a vector.
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512 => lane % 4 * 4 + lane / 4,
+        Kind::Avx512 => lane / 16 * 16 + lane % 4 * 4 + lane % 16 / 4,
     }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn one(isa: Isa, keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
 #[inline]
 pub(crate) fn each(isa: Isa, keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], used: usize) {
     match isa.kind() {
-        Kind::Portable => portable::each(keys, blocks),
+        Kind::Portable => portable::each(keys, blocks, used),
         // SAFETY: whoever has this value knows that the processor has the instructions (Isa's doing).
         #[cfg(target_arch = "x86_64")]
         Kind::Avx2 => unsafe { avx2::aes::each(keys, blocks, used) },
@@ -109,7 +109,7 @@ pub(crate) fn each(isa: Isa, keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], us
         Kind::Vaes => unsafe { avx2::vaes::each(keys, blocks, used) },
         // SAFETY: likewise.
         #[cfg(target_arch = "x86_64")]
-        Kind::Avx512 => unsafe { avx512::each(keys, blocks) },
+        Kind::Avx512 => unsafe { avx512::each(keys, blocks, used) },
     }
 }
 

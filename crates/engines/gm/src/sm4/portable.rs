@@ -7,15 +7,21 @@ use crate::fields::{A, C, Map, Multiply};
 
 use super::keys::{LANES, LaneKeys, ROUNDS, RoundKeys};
 
-/// Encrypts (or decrypts) 16 blocks with keys of their own.
-pub(super) fn each(keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES]) {
-    crypt(blocks, |round, lane| keys.0[round][lane]);
+/// Blocks that are done together.
+const WIDTH: usize = 16;
+
+/// Encrypts (or decrypts) blocks with keys of their own.
+pub(super) fn each(keys: &LaneKeys, blocks: &mut [[u8; 16]; LANES], used: usize) {
+    let wide = blocks.as_chunks_mut::<WIDTH>().0.iter_mut().enumerate();
+    for (at, blocks) in wide.take(used.div_ceil(WIDTH)) {
+        crypt(blocks, |round, lane| keys.0[round][at * WIDTH + lane]);
+    }
 }
 
 /// Encrypts (or decrypts) blocks with one key.
 pub(super) fn one(keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
-    for blocks in blocks.chunks_mut(LANES) {
-        let mut all = [[0; 16]; LANES];
+    for blocks in blocks.chunks_mut(WIDTH) {
+        let mut all = [[0; 16]; WIDTH];
         all[..blocks.len()].copy_from_slice(blocks);
         crypt(&mut all, |round, _| keys.0[round]);
         blocks.copy_from_slice(&all[..blocks.len()]);
@@ -24,14 +30,14 @@ pub(super) fn one(keys: &RoundKeys, blocks: &mut [[u8; 16]]) {
 
 /// The S-box over each byte of a word, for the keys' expansion.
 pub(super) fn substitute(word: u32) -> u32 {
-    let mut words = [0; LANES];
+    let mut words = [0; WIDTH];
     words[0] = word;
     sboxes(&mut words);
     words[0]
 }
 
-fn crypt(blocks: &mut [[u8; 16]; LANES], key: impl Fn(usize, usize) -> u32) {
-    let mut words = [[0; LANES]; 4];
+fn crypt(blocks: &mut [[u8; 16]; WIDTH], key: impl Fn(usize, usize) -> u32) {
+    let mut words = [[0; WIDTH]; 4];
     for (lane, block) in blocks.iter().enumerate() {
         for (words, bytes) in words.iter_mut().zip(block.as_chunks::<4>().0) {
             words[lane] = u32::from_be_bytes(*bytes);
@@ -39,7 +45,7 @@ fn crypt(blocks: &mut [[u8; 16]; LANES], key: impl Fn(usize, usize) -> u32) {
     }
     for round in 0..ROUNDS {
         let [a, b, c, d] = words;
-        let mut t: [u32; LANES] =
+        let mut t: [u32; WIDTH] =
             core::array::from_fn(|lane| b[lane] ^ c[lane] ^ d[lane] ^ key(round, lane));
         sboxes(&mut t);
         let next = core::array::from_fn(|lane| {
@@ -59,7 +65,7 @@ fn crypt(blocks: &mut [[u8; 16]; LANES], key: impl Fn(usize, usize) -> u32) {
 /// A bit of each of 64 bytes.
 type Slice = u64;
 
-fn sboxes(words: &mut [u32; LANES]) {
+fn sboxes(words: &mut [u32; WIDTH]) {
     let mut slices: [Slice; 8] =
         core::array::from_fn(|i| u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32);
     turn(&mut slices);
