@@ -1,10 +1,11 @@
-"""Applications that share the gateway's address and have GTP-U by its TEID. Messages are made and read by scapy."""
+"""Applications that share the gateway's address and have GTP-U by its TEID, whose messages scapy makes and reads; and osmo-ggsn and
+sgsnemu, a node of a mobile network and one that plays its peer (scripts/fetch-ggsn; skipped without)."""
 
 import socket
 
 import pytest
 from lab import topology as t
-from lab.base import wait_for
+from lab.base import ROOT, wait_for
 from lab.planes import Daemon
 from scapy.contrib.gtp import (
     GTP_U_Header, GTPEchoRequest, GTPErrorIndication, GTPPDUSessionContainer, IE_TEIDI,
@@ -144,3 +145,57 @@ def test_teids_lead_to_applications(network, lab):
     for message, receiver in ((user(0x3000), first), (user(0x1000), linux), (ECHO, linux)):
         server.sendto(bytes(message), (t.LAN_A4, PORT))
         assert receiver.recv(2048) == bytes(message)
+
+
+GGSN = ROOT / "build/ggsn"
+GGSN4 = "10.1.5.2"
+
+_GGSN_CONFIG = """
+log stderr
+ logging level set-all notice
+ggsn ggsn0
+ gtp state-dir {folder}
+ gtp bind-ip {address}
+ apn internet
+  gtpu-mode tun
+  tun-device tun4
+  type-support v4
+  ip prefix dynamic 192.168.42.0/24
+  ip ifconfig 192.168.42.0/24
+  no shutdown
+ default-apn internet
+ no shutdown ggsn
+"""
+
+
+@pytest.mark.skipif(not (GGSN / "usr/bin/sgsnemu").exists(), reason="osmo-ggsn is missing (scripts/fetch-ggsn)")
+def test_a_ggsn_is_the_application(network, lab):
+    """Its control plane is forwarded as any traffic, its GTP-U by [[gtpu]]: a mobile's pings through both tunnels."""
+    config = "\n".join(
+        ("[[port]]", 'interface = "wan"', "[[port]]", 'interface = "lan"', "[[port]]", 'interface = "app0"', 'kind = "memif"',
+         f'socket = "{lab.tmp}/app0.sock"', "[[gtpu]]", f'address = "{GGSN4}"', 'port = "app0"')
+    )  # fmt: skip
+    net = network(ts_a=f"10.1.0.0/24,{GGSN4}/32", socket0="@", socket1="@")
+    net.gwa.daemon.write_config(f'name = "@NAME@"\n{config}\n')
+    net.gwb.host.route(f"{GGSN4}/32", "via", t.WAN_A4)
+    net.up()
+    app = application(net, lab, 0, 1)
+    app.ip("address", "add", f"{GGSN4}/32", "dev", "eth0")
+    net.gwa.host.ip("route", "add", f"{GGSN4}/32", "dev", "app0")
+    net.gwa.host.ip("neigh", "replace", GGSN4, "lladdr", "02:00:00:00:05:02", "dev", "app0")
+    for host in (app, net.server):
+        (lab.tmp / host.name).mkdir()
+    file = lab.tmp / "ggsn.cfg"
+    file.write_text(_GGSN_CONFIG.format(folder=lab.tmp / app.name, address=GGSN4))
+    libraries = {"LD_LIBRARY_PATH": f"{GGSN}/usr/lib/x86_64-linux-gnu"}
+    ggsn = app.spawn(GGSN / "usr/bin/osmo-ggsn", "-c", file, env=libraries)
+    wait_for("the GGSN's network", lambda: app.ip("link", "show", "tun4", check=False).returncode == 0)
+    mobile = net.server.spawn(
+        "stdbuf", "-oL", GGSN / "usr/bin/sgsnemu", "--listen", t.SERVER4, "--remote", GGSN4, "--statedir", lab.tmp / net.server.name,
+        "--pidfile", lab.tmp / "sgsnemu.pid", "--pinghost", "192.168.42.0", "--pingcount", "5", "--pingrate", "10",
+        "--timelimit", "8", env=libraries,
+    )  # fmt: skip
+    wait_for("its pings", lambda: "5 packets transmitted" in mobile.output() or not mobile.alive())
+    assert "5 packets received" in mobile.output(), mobile.output() + ggsn.output()
+    counted = net.gwa.daemon.json("stats")["gtpu"]
+    assert counted["g-pdu"] >= 5 and not any(n for name, n in counted.items() if name.startswith("malformed")), counted

@@ -15,6 +15,7 @@ use proptest::prelude::*;
 
 use wire::{Fragment, parse_ip, protocol};
 
+use crate::gtpu;
 use crate::kinds::Kind;
 use crate::layers::{Layers, Stack};
 use crate::model::Model;
@@ -49,6 +50,12 @@ enum Step {
         to: u8,
         port: u16,
         ttl: u8,
+    },
+    /// ESP with a message of GTP-U inside, to an address of applications.
+    Gtpu {
+        teid: u32,
+        kind: u8,
+        port: u16,
     },
     /// Cleartext from outside.
     Wan {
@@ -103,6 +110,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => to.clone().prop_map(|to| Step::LanToAll { to }),
         8 => (10_u16..12, to.clone(), port.clone(), 1_u8..5)
             .prop_map(|(host, to, port, ttl)| Step::Esp { host, to, port, ttl }),
+        2 => (0x0e_u32..0x32, prop::sample::select(&[255, 1, 26, 0][..]), port.clone())
+            .prop_map(|(teid, kind, port)| Step::Gtpu { teid, kind, port }),
         2 => (any::<bool>(), to.clone()).prop_map(|(from_lan, to)| Step::Wan { from_lan, to }),
         3 => (to, port.clone()).prop_map(|(to, port)| Step::Linux { to, port }),
         1 => (0_u8..3, port.clone(), prop::sample::select(&[0, 1, LAN, WAN, OTHER][..]))
@@ -162,6 +171,7 @@ impl Subject {
         let limits = VolumeLimits { soft_packets: 9, ..VolumeLimits::NONE };
         let spec = Spec { limits, ..kind.spec };
         let mut gateway = Gateway::with_sizes(Side::A, sizes);
+        gtpu::serve_two(&mut gateway);
         gateway.protect(&spec);
         let [own, peer] = [Side::A, Side::B].map(|from| Model::new(sa_params(&spec, from)));
         Subject { gateway, forgets, kind, spec, generation: 1, peer, own, layers: None, each: 1 }
@@ -172,6 +182,7 @@ impl Subject {
         let subject = Subject::new(false, kind);
         let sizes = Sizes { chunks: 4096, stock: 2048, port_limit: 256 };
         let mut gateway = Gateway::with_workers(Side::A, sizes, 64, workers);
+        gtpu::serve_two(&mut gateway);
         gateway.protect(&subject.spec);
         Subject { gateway, ..subject }
     }
@@ -180,6 +191,7 @@ impl Subject {
     fn on_vlans(self, workers: usize) -> Subject {
         let sizes = Sizes { chunks: 4096, stock: 1024, port_limit: 256 };
         let mut gateway = Gateway::on_vlans(Side::A, sizes, workers);
+        gtpu::serve_two(&mut gateway);
         gateway.protect(&self.spec);
         Subject { gateway, ..self }
     }
@@ -349,6 +361,24 @@ impl Subject {
                     }
                     self.peer.number -= u64::from(is_again);
                     g.put_wan(&self.peer.seal_with(&packet, &[5; 16]));
+                }
+            }
+            Step::Gtpu { teid, kind, port } => {
+                let (src, dst) = match mode {
+                    Mode::Tunnel => (Side::B.lan(v6, 10), Side::A.lan(v6, 1)),
+                    Mode::Transport => (peer, near),
+                };
+                for n in 0..self.each {
+                    let mut message = gtpu::gtpu(*kind, teid + u32::from(n % 3), 30);
+                    // Now and then one of another version.
+                    message[0] ^= u8::from(n % 7 == 5) << 6;
+                    let packet = Ip::new(src, dst).udp(*port, wire::gtpu::PORT, &message);
+                    match &mut self.layers {
+                        Some(layers) => {
+                            layers.seal(Some(&packet)).iter().for_each(|packet| g.put_wan(packet));
+                        }
+                        None => g.put_wan(&self.peer.seal_with(&packet, &[5; 16])),
+                    }
                 }
             }
             Step::Wan { from_lan, to } => {

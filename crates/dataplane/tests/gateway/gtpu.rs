@@ -14,7 +14,7 @@ fn forth(v6: bool) -> Ip {
 }
 
 /// A message of so many bytes, of this kind and tunnel.
-fn gtpu(kind: u8, teid: u32, payload: usize) -> Vec<u8> {
+pub fn gtpu(kind: u8, teid: u32, payload: usize) -> Vec<u8> {
     let fields = GtpuFields { message: kind, payload_len: payload as u16, teid: Teid(teid) };
     let mut bytes = vec![7; 8 + payload];
     fields.emit(&mut bytes).expect("room");
@@ -57,6 +57,38 @@ fn pair(change: impl Fn(&mut Service)) -> Pair {
     let pair = Pair::new(&Spec::default());
     serve(&pair.b, change);
     pair
+}
+
+/// Gives a gateway two applications behind its LAN port, at each of its addresses: 0x10 to 0x1f by a station's address, 0x20 to 0x2f by
+/// the first queue, to a neighbour.
+pub fn serve_two(gateway: &mut Gateway) {
+    let side = gateway.side;
+    let addresses = [false, true].map(|v6| [(v6, side.lan(v6, 1)), (v6, side.wan(v6))]);
+    let service = |(v6, address)| Service {
+        address,
+        applications: vec![
+            Application {
+                ifindex: LAN,
+                queue: None,
+                to: Station::Mac(side.host_mac(10)),
+                teids: 0x10..=0x1f,
+                takes_echo: true,
+                takes_errors: false,
+            },
+            Application {
+                ifindex: LAN,
+                queue: Some(0),
+                to: Station::Neighbour(side.lan(v6, 11)),
+                teids: 0x20..=0x2f,
+                takes_echo: false,
+                takes_errors: true,
+            },
+        ],
+        malformed: Otherwise::Drop,
+        unknown: Otherwise::Linux,
+    };
+    gateway.gtpu = Services::new(addresses.into_iter().flatten().map(service).collect());
+    gateway.set_topology(1500, vec![]);
 }
 
 /// Has gateway A seal packets and B work on them.

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crypto::{Engine, Job, JobStatus, Provider};
+use dataplane::gtpu::Services;
 use dataplane::{
     Command, Counters, Event, EventReceiver, EventSender, Interface, Now, PortKind, Tables, Team,
     Topology, Waker, Worker, WorkerParts,
@@ -70,6 +71,8 @@ pub struct Gateway {
     pub others: Vec<Other>,
     /// Further ports of the first worker.
     pub more: Vec<MemoryHandle>,
+    /// Whose GTP-U is whose, in each topology that is published.
+    pub gtpu: Services,
     /// Counters of workers that are no more.
     gone: Vec<Arc<Counters>>,
     /// The interfaces lie on ports whose frames have these tags.
@@ -222,6 +225,7 @@ impl Gateway {
             makings,
             others,
             more: Vec::new(),
+            gtpu: Services::default(),
             gone: Vec::new(),
             vlans,
         };
@@ -325,6 +329,7 @@ impl Gateway {
         if let Some(vlans) = &self.vlans {
             vlans.add_to(&mut topology);
         }
+        topology.gtpu = self.gtpu.clone();
         self.tables.topology.store(Arc::new(topology));
     }
 
