@@ -14,7 +14,7 @@ use crate::resolve::{NextHop, adjacency, adjacency_to};
 use crate::view::View;
 
 impl Executor {
-    /// Gives a message to its application, or to Linux.
+    /// Gives a message to its application, or to Linux. Not for helpers, which leave such packets before they are counted.
     #[inline(never)]
     pub(super) fn give_to_application(
         &mut self,
@@ -43,13 +43,6 @@ impl Executor {
                 return self.give_otherwise(packet, (service.malformed, reason), linux);
             }
         };
-        if let Receiver::Application(application) = receiver
-            && self.out.batch.is_some()
-            && !application.is_near()
-        {
-            // A helper has neither the other workers nor what waits for a neighbour.
-            return self.out.leave(view, packet, meta);
-        }
         self.out.counters.gtpu.of_class(class).add(1);
         match receiver {
             Receiver::Application(application) => {
@@ -116,12 +109,5 @@ impl Executor {
             None => self.out.send(slot.into(), packet),
             Some(queue) => self.out.send_by_queue((slot.into(), queue.into()), packet),
         }
-    }
-}
-
-impl Application {
-    /// Whether a helper can note where its packets go.
-    fn is_near(&self) -> bool {
-        self.queue.is_none() && matches!(self.to, Station::Mac(_))
     }
 }

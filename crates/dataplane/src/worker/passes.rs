@@ -73,6 +73,8 @@ impl Misses for Leaver {
                 ..
             } = verdict
             && draft.is_for_flow
+            // So a helper has no such plan. It has neither the counters nor the other workers' queues.
+            && !matches!(draft.action, Action::Application { .. })
         {
             path.ask_for_own(wants_own, &h);
             path.claim(&mut draft);
