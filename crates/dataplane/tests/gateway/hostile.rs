@@ -4,8 +4,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use wire::{parse_ip, protocol};
 
+use crate::on_vlans::tagged;
 use crate::packets::Ip;
-use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, craft_esp, ethernet};
+use crate::support::{Gateway, LAN, Pair, SIZES, Side, Spec, WAN, craft_esp, ethernet};
 
 /// Good frames and packets to begin with: (port, bytes).
 fn seeds() -> Vec<(usize, Vec<u8>)> {
@@ -126,11 +127,15 @@ proptest! {
     fn nothing_panics_is_lost_or_leaks(
         kind in 0usize..3,
         has_sas in any::<bool>(),
+        is_on_vlans in any::<bool>(),
         steps in prop::collection::vec((any::<Index>(), change(), change(), 0u8..12), 1..120),
     ) {
         static SEEDS: std::sync::LazyLock<Vec<(usize, Vec<u8>)>> = std::sync::LazyLock::new(seeds);
         let spec = specs()[kind];
-        let mut g = Gateway::new(Side::A);
+        let mut g = match is_on_vlans {
+            true => Gateway::on_vlans(Side::A, SIZES, 1),
+            false => Gateway::new(Side::A),
+        };
         g.add_policies(&spec);
         if has_sas {
             g.add_sas(&spec);
@@ -138,11 +143,17 @@ proptest! {
         for (seed, first, second, then) in steps {
             let (port, frame) = &SEEDS[seed.index(SEEDS.len())];
             let mut frame = frame.clone();
-            let ip_at = if *port == 2 { 0 } else { 14 };
+            let mut ip_at = if *port == 2 { 0 } else { 14 };
             apply(&mut frame, &first, ip_at);
-            apply(&mut frame, &second, ip_at);
             let handle = [&g.lan, &g.wan, &g.linux][*port].clone();
-            g.put(&handle, &frame);
+            // The second change may be of the tags.
+            if let Some(vlans) = g.vlans.as_ref().filter(|_| *port < 2) {
+                let tags = [vlans.lan, vlans.wan][*port];
+                frame = tagged(tags, &frame);
+                ip_at += 4 * tags.len();
+            }
+            apply(&mut frame, &second, ip_at);
+            g.put_into(&handle, &frame, io::HEADROOM);
             match then {
                 0..3 => g.run(),
                 3 => g.pass_ns(1_500_000_000),

@@ -39,7 +39,7 @@ pub fn records(reader: &TapReader) -> Vec<(Record, Vec<u8>)> {
 }
 
 /// The same, with what the workers keep for a reader that is behind.
-fn all_records(g: &mut Gateway, reader: &TapReader) -> Vec<(Record, Vec<u8>)> {
+pub fn all_records(g: &mut Gateway, reader: &TapReader) -> Vec<(Record, Vec<u8>)> {
     let mut all = Vec::new();
     loop {
         let more = records(reader);
