@@ -25,6 +25,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_ah", run: esp::fuzz::ah },
     Target { name: "fuzz_coalesce", run: io::tun::coalesce::fuzz },
+    Target { name: "fuzz_conntrack", run: conntrack },
     Target { name: "fuzz_esp_open", run: esp::fuzz::open },
     Target { name: "fuzz_esp_seal", run: esp::fuzz::seal },
     Target { name: "fuzz_forward", run: forward::fuzz::exercise },
@@ -45,6 +46,11 @@ fn mirror(bytes: &[u8]) {
     for incoming in ::mirror::decode(bytes) {
         let _ = format!("{incoming:?}");
     }
+}
+
+/// A ctnetlink datagram from the kernel.
+fn conntrack(bytes: &[u8]) {
+    ::conntrack::events(bytes).for_each(drop);
 }
 
 /// A journal as a dead process left it.

@@ -1,0 +1,477 @@
+//! ctnetlink: what `NETLINK_NETFILTER` says of connections, and what it is told (`nfnetlink_conntrack.h`).
+//!
+//! ```text
+//!   nlmsghdr | nfgenmsg: family, version, resource | attributes: type, length, value, padded to 4 bytes
+//! ```
+//!
+//! Values are in network byte order, headers in the machine's.
+
+use core::net::IpAddr;
+
+use crate::entry::{Entry, Status, TcpState};
+use crate::tuple::{Direction, Tuple};
+use wire::protocol;
+
+/// What a message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A connection is there, and is like this.
+    Is(Entry),
+    /// A connection is gone.
+    Gone {
+        /// Its first direction.
+        original: Tuple,
+        /// Which of those that had these tuples.
+        id: u32,
+    },
+    /// A dump has ended.
+    Done,
+    /// A request was refused, with this error number; 0 if it was not.
+    Answered(i32),
+}
+
+/// The events of a datagram, in order; what is of another kind or unsound is left out.
+pub fn events(mut bytes: &[u8]) -> impl Iterator<Item = Event> {
+    core::iter::from_fn(move || {
+        loop {
+            let header: [u8; HEADER_LEN] = *bytes.first_chunk()?;
+            let [a, b, c, d, e, f, ..] = header;
+            let len = u32::from_ne_bytes([a, b, c, d]) as usize;
+            let kind = u16::from_ne_bytes([e, f]);
+            let message = bytes.get(HEADER_LEN..len)?;
+            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+            if let Some(event) = event(kind, message) {
+                return Some(event);
+            }
+        }
+    })
+}
+
+fn event(kind: u16, message: &[u8]) -> Option<Event> {
+    match kind {
+        NLMSG_DONE => Some(Event::Done),
+        NLMSG_ERROR => Some(Event::Answered(-i32::from_ne_bytes(*message.first_chunk()?))),
+        _ if kind == CTNETLINK << 8 | NEW => Some(Event::Is(entry(message)?)),
+        _ if kind == CTNETLINK << 8 | DELETE => {
+            let Entry { original, id, zone: 0, .. } = entry(message)? else { return None };
+            Some(Event::Gone { original, id })
+        }
+        _ => None,
+    }
+}
+
+/// A connection, from `nfgenmsg` on.
+fn entry(message: &[u8]) -> Option<Entry> {
+    let (mut original, mut reply, mut status, mut tcp) = (None, None, Status::default(), None);
+    let (mut id, mut zone) = (0, 0);
+    for (kind, value) in attributes(message.get(NFGENMSG_LEN..)?) {
+        match kind {
+            TUPLE_ORIGINAL => original = Some(tuple(value, &mut zone)?),
+            TUPLE_REPLY => reply = Some(tuple(value, &mut zone)?),
+            STATUS => status = Status(be32(value)?),
+            PROTOINFO => tcp = tcp_state(value),
+            ID => id = be32(value)?,
+            ZONE => zone = be16(value)?,
+            _ => {}
+        }
+    }
+    let (original, reply) = (original?, reply?);
+    let is_one =
+        original.protocol == reply.protocol && original.src.is_ipv4() == reply.src.is_ipv4();
+    is_one.then_some(Entry { original, reply, status, tcp, id, zone })
+}
+
+/// A tuple; a zone of one direction counts as that of both.
+fn tuple(bytes: &[u8], zone: &mut u16) -> Option<Tuple> {
+    let (mut src, mut dst) = (None, None);
+    let (mut number, mut ports, mut icmp) = (0, (0, 0), (0, 0, 0));
+    for (kind, value) in attributes(bytes) {
+        match kind {
+            TUPLE_IP => {
+                for (kind, value) in attributes(value) {
+                    match kind {
+                        IP_V4_SRC | IP_V6_SRC => src = addr(value),
+                        IP_V4_DST | IP_V6_DST => dst = addr(value),
+                        _ => {}
+                    }
+                }
+            }
+            TUPLE_PROTO => {
+                for (kind, value) in attributes(value) {
+                    match kind {
+                        PROTO_NUM => number = *value.first()?,
+                        PROTO_SRC_PORT => ports.0 = be16(value)?,
+                        PROTO_DST_PORT => ports.1 = be16(value)?,
+                        PROTO_ICMP_ID | PROTO_ICMPV6_ID => icmp.0 = be16(value)?,
+                        PROTO_ICMP_TYPE | PROTO_ICMPV6_TYPE => icmp.1 = *value.first()?,
+                        PROTO_ICMP_CODE | PROTO_ICMPV6_CODE => icmp.2 = *value.first()?,
+                        _ => {}
+                    }
+                }
+            }
+            TUPLE_ZONE => *zone = be16(value)?,
+            _ => {}
+        }
+    }
+    let (src, dst): (IpAddr, IpAddr) = (src?, dst?);
+    let (src_port, dst_port) = match protocol::is_icmp(number) {
+        true => (icmp.0, u16::from_be_bytes([icmp.1, icmp.2])),
+        false => ports,
+    };
+    let tuple = Tuple { src, dst, protocol: number, src_port, dst_port };
+    (src.is_ipv4() == dst.is_ipv4()).then_some(tuple)
+}
+
+fn tcp_state(bytes: &[u8]) -> Option<TcpState> {
+    let (_, tcp) = attributes(bytes).find(|(kind, _)| *kind == PROTOINFO_TCP)?;
+    let (_, state) = attributes(tcp).find(|(kind, _)| *kind == TCP_STATE)?;
+    Some(TcpState(*state.first()?))
+}
+
+/// The multicast groups of connections that come, change and go, as a mask for `bind`.
+pub const GROUPS: u32 = 0b111;
+
+/// Asks for all connections of both families.
+pub fn dump() -> Vec<u8> {
+    Writer::new(GET, FLAG_REQUEST | FLAG_DUMP, 0).finish()
+}
+
+/// Appends an update: the connection is kept for `timeout_s` more seconds, and has these bits set as well.
+pub fn refresh(entry: &Entry, timeout_s: u32, set: Status, to: &mut Vec<u8>) {
+    let mut writer = Writer::of(entry);
+    writer.put(TIMEOUT, &timeout_s.to_be_bytes());
+    if !entry.status.has(set) {
+        writer.put(STATUS, &entry.status.with(set).0.to_be_bytes());
+    }
+    to.extend(writer.finish());
+}
+
+/// Appends an update: TCP's windows are not compared any more. Linux does not see the packets that move them, and
+/// would take what ends the connection for a stranger's.
+pub fn be_liberal(entry: &Entry, to: &mut Vec<u8>) {
+    let mut writer = Writer::of(entry);
+    writer.nested(PROTOINFO, |writer| {
+        writer.nested(PROTOINFO_TCP, |writer| {
+            // struct nf_ct_tcp_flags: flags, mask.
+            for side in [TCP_FLAGS_ORIGINAL, TCP_FLAGS_REPLY] {
+                writer.put(side, &[TCP_BE_LIBERAL, TCP_BE_LIBERAL]);
+            }
+        });
+    });
+    to.extend(writer.finish());
+}
+
+/// Writes one message.
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn new(what: u16, flags: u16, family: u8) -> Writer {
+        let mut bytes = vec![0; HEADER_LEN + NFGENMSG_LEN];
+        bytes[4..6].copy_from_slice(&(CTNETLINK << 8 | what).to_ne_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        bytes[HEADER_LEN] = family;
+        Writer(bytes)
+    }
+
+    /// An update of a connection, which is not made if it is not there.
+    fn of(entry: &Entry) -> Writer {
+        let Entry { original, .. } = entry;
+        let family = if original.src.is_ipv4() { AF_INET } else { AF_INET6 };
+        let mut writer = Writer::new(NEW, FLAG_REQUEST, family);
+        writer.tuple(TUPLE_ORIGINAL, original);
+        writer
+    }
+
+    fn put(&mut self, kind: u16, value: &[u8]) {
+        // No value here is long.
+        self.0.extend((4 + value.len() as u16).to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn nested(&mut self, kind: u16, inner: impl FnOnce(&mut Writer)) {
+        let mut nested = Writer(Vec::new());
+        inner(&mut nested);
+        self.put(kind | NESTED, &nested.0);
+    }
+
+    fn tuple(&mut self, direction: u16, tuple: &Tuple) {
+        self.nested(direction, |writer| {
+            writer.nested(TUPLE_IP, |writer| match (tuple.src, tuple.dst) {
+                (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                    writer.put(IP_V4_SRC, &src.octets());
+                    writer.put(IP_V4_DST, &dst.octets());
+                }
+                (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                    writer.put(IP_V6_SRC, &src.octets());
+                    writer.put(IP_V6_DST, &dst.octets());
+                }
+                // No tuple is of two families.
+                _ => {}
+            });
+            writer.nested(TUPLE_PROTO, |writer| {
+                writer.put(PROTO_NUM, &[tuple.protocol]);
+                let [kind, code] = tuple.dst_port.to_be_bytes();
+                let id = tuple.src_port.to_be_bytes();
+                match tuple.protocol {
+                    protocol::ICMP => {
+                        writer.put(PROTO_ICMP_ID, &id);
+                        writer.put(PROTO_ICMP_TYPE, &[kind]);
+                        writer.put(PROTO_ICMP_CODE, &[code]);
+                    }
+                    protocol::ICMPV6 => {
+                        writer.put(PROTO_ICMPV6_ID, &id);
+                        writer.put(PROTO_ICMPV6_TYPE, &[kind]);
+                        writer.put(PROTO_ICMPV6_CODE, &[code]);
+                    }
+                    _ => {
+                        writer.put(PROTO_SRC_PORT, &id);
+                        writer.put(PROTO_DST_PORT, &tuple.dst_port.to_be_bytes());
+                    }
+                }
+            });
+        });
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let Writer(mut bytes) = self;
+        let len = (bytes.len() as u32).to_ne_bytes();
+        bytes[..4].copy_from_slice(&len);
+        bytes
+    }
+}
+
+/// The attributes in a message or in another one. What is unsound ends them.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    core::iter::from_fn(move || {
+        let [a, b, c, d] = *bytes.first_chunk()?;
+        let len = usize::from(u16::from_ne_bytes([a, b]));
+        let kind = u16::from_ne_bytes([c, d]) & TYPE_MASK;
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn be16(bytes: &[u8]) -> Option<u16> {
+    bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
+}
+
+fn be32(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+}
+
+fn addr(bytes: &[u8]) -> Option<IpAddr> {
+    if let Ok(octets) = <[u8; 16]>::try_from(bytes) {
+        return Some(octets.into());
+    }
+    <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from)
+}
+
+impl Entry {
+    /// Which direction packets of a tuple go in.
+    pub fn direction(&self, tuple: &Tuple) -> Option<Direction> {
+        match tuple {
+            _ if *tuple == self.original => Some(Direction::Original),
+            _ if *tuple == self.reply => Some(Direction::Reply),
+            _ => None,
+        }
+    }
+}
+
+const HEADER_LEN: usize = 16;
+const NFGENMSG_LEN: usize = 4;
+const AF_INET: u8 = 2;
+const AF_INET6: u8 = 10;
+
+const NLMSG_ERROR: u16 = 2;
+const NLMSG_DONE: u16 = 3;
+const FLAG_REQUEST: u16 = 1;
+const FLAG_DUMP: u16 = 0x300;
+/// `NLA_F_NESTED`, and what is left without the flags.
+const NESTED: u16 = 0x8000;
+const TYPE_MASK: u16 = 0x3fff;
+
+/// `NFNL_SUBSYS_CTNETLINK` and `IPCTNL_MSG_CT_*`.
+const CTNETLINK: u16 = 1;
+const NEW: u16 = 0;
+const GET: u16 = 1;
+const DELETE: u16 = 2;
+
+/// `CTA_*`.
+const TUPLE_ORIGINAL: u16 = 1;
+const TUPLE_REPLY: u16 = 2;
+const STATUS: u16 = 3;
+const PROTOINFO: u16 = 4;
+const TIMEOUT: u16 = 7;
+const ID: u16 = 12;
+const ZONE: u16 = 18;
+const TUPLE_IP: u16 = 1;
+const TUPLE_PROTO: u16 = 2;
+const TUPLE_ZONE: u16 = 3;
+const IP_V4_SRC: u16 = 1;
+const IP_V4_DST: u16 = 2;
+const IP_V6_SRC: u16 = 3;
+const IP_V6_DST: u16 = 4;
+const PROTO_NUM: u16 = 1;
+const PROTO_SRC_PORT: u16 = 2;
+const PROTO_DST_PORT: u16 = 3;
+const PROTO_ICMP_ID: u16 = 4;
+const PROTO_ICMP_TYPE: u16 = 5;
+const PROTO_ICMP_CODE: u16 = 6;
+const PROTO_ICMPV6_ID: u16 = 7;
+const PROTO_ICMPV6_TYPE: u16 = 8;
+const PROTO_ICMPV6_CODE: u16 = 9;
+const PROTOINFO_TCP: u16 = 1;
+const TCP_STATE: u16 = 1;
+const TCP_FLAGS_ORIGINAL: u16 = 4;
+const TCP_FLAGS_REPLY: u16 = 5;
+/// `IP_CT_TCP_FLAG_BE_LIBERAL`.
+const TCP_BE_LIBERAL: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn sample(protocol: u8, v6: bool) -> Entry {
+        let addr = |n: u8| match v6 {
+            false => IpAddr::from([10, 0, 0, n]),
+            true => IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(n)]),
+        };
+        let tuple = |src, dst, src_port, dst_port| Tuple { src, dst, protocol, src_port, dst_port };
+        let (original, reply) = match protocol::is_icmp(protocol) {
+            true => (tuple(addr(1), addr(2), 7, 0x0800), tuple(addr(2), addr(3), 9, 0)),
+            false => (tuple(addr(1), addr(2), 1000, 53), tuple(addr(2), addr(3), 53, 2000)),
+        };
+        Entry {
+            original,
+            reply,
+            status: Status(0x188),
+            tcp: (protocol == 6).then_some(TcpState(3)),
+            id: 0xdead_beef,
+            zone: 0,
+        }
+    }
+
+    /// As the kernel tells it.
+    fn told(what: u16, entry: &Entry) -> Vec<u8> {
+        let mut writer = Writer::new(what, 0, AF_INET);
+        writer.tuple(TUPLE_ORIGINAL, &entry.original);
+        writer.tuple(TUPLE_REPLY, &entry.reply);
+        writer.put(STATUS, &entry.status.0.to_be_bytes());
+        if let Some(TcpState(state)) = entry.tcp {
+            writer.nested(PROTOINFO, |w| w.nested(PROTOINFO_TCP, |w| w.put(TCP_STATE, &[state])));
+        }
+        writer.put(ID, &entry.id.to_be_bytes());
+        if entry.zone != 0 {
+            writer.put(ZONE, &entry.zone.to_be_bytes());
+        }
+        writer.finish()
+    }
+
+    #[test]
+    fn what_is_told_is_read() {
+        for (protocol, v6) in
+            [(17, false), (6, false), (1, false), (17, true), (6, true), (58, true)]
+        {
+            let entry = sample(protocol, v6);
+            let bytes = [told(NEW, &entry), told(DELETE, &entry)].concat();
+            let all: Vec<Event> = events(&bytes).collect();
+            let gone = Event::Gone { original: entry.original, id: entry.id };
+            assert_eq!(all, [Event::Is(entry), gone]);
+            // Cut short anywhere it is borne.
+            for len in 0..bytes.len() {
+                events(&bytes[..len]).for_each(drop);
+            }
+        }
+        let zoned = Entry { zone: 5, ..sample(17, false) };
+        assert_eq!(events(&told(NEW, &zoned)).next(), Some(Event::Is(zoned)));
+        assert_eq!(events(&told(DELETE, &zoned)).next(), None);
+    }
+
+    /// A kernel told this, of connections over the loopback: UDP that is translated, TCP that is redirected, pings.
+    #[test]
+    fn what_a_kernel_told_is_read() {
+        let dump: Vec<_> =
+            events(include_bytes!("../../../fuzz/corpus/fuzz_conntrack/dump")).collect();
+        assert_eq!(dump.last(), Some(&Event::Done));
+        let entry = |found: &dyn Fn(&Entry) -> bool| {
+            dump.iter().find_map(|event| match event {
+                Event::Is(entry) if found(entry) => Some(*entry),
+                _ => None,
+            })
+        };
+        let udp = entry(&|e| e.original.protocol == protocol::UDP).expect("UDP");
+        assert_eq!((udp.original.dst_port, udp.reply.src_port), (9, 9));
+        assert_eq!(udp.original.src, IpAddr::from([127, 0, 0, 1]));
+        assert_eq!(udp.reply.dst, IpAddr::from([127, 0, 0, 2]));
+        assert!(udp.status.has(Status::CONFIRMED) && udp.id != 0);
+        let ping = entry(&|e| e.original.protocol == protocol::ICMP).expect("a ping");
+        assert_eq!((ping.original.dst_port, ping.reply.dst_port), (0x0800, 0));
+        assert_eq!(ping.original.src_port, ping.reply.src_port);
+        let ping = entry(&|e| e.original.protocol == protocol::ICMPV6).expect("a ping");
+        assert_eq!((ping.original.dst_port, ping.reply.dst_port), (128 << 8, 129 << 8));
+        let told = include_bytes!("../../../fuzz/corpus/fuzz_conntrack/events");
+        let told: Vec<_> = events(told).collect();
+        let is_open = |event: &Event| match event {
+            Event::Is(entry) => {
+                entry.tcp == Some(TcpState::ESTABLISHED)
+                    && entry.carried() == (true, true)
+                    && (entry.original.dst_port, entry.reply.src_port) == (81, 80)
+            }
+            _ => false,
+        };
+        assert!(told.iter().any(is_open), "{told:?}");
+        assert!(told.iter().any(|event| matches!(event, Event::Gone { .. })));
+    }
+
+    #[test]
+    fn updates_name_the_connection() {
+        let entry = sample(6, false);
+        let mut bytes = Vec::new();
+        refresh(&entry, 120, Status::ASSURED, &mut bytes);
+        be_liberal(&entry, &mut bytes);
+        let first_len = u32::from_ne_bytes(bytes[..4].try_into().unwrap()) as usize;
+        let values: Vec<_> = attributes(&bytes[20..first_len]).collect();
+        assert_eq!(values[0].0, TUPLE_ORIGINAL);
+        assert_eq!(tuple(values[0].1, &mut 0), Some(entry.original));
+        assert_eq!(values[1], (TIMEOUT, &120u32.to_be_bytes()[..]));
+        assert_eq!(values[2], (STATUS, &0x18cu32.to_be_bytes()[..]));
+        assert_eq!(values.len(), 3);
+        let second = &bytes[first_len..];
+        assert_eq!(second.len(), u32::from_ne_bytes(second[..4].try_into().unwrap()) as usize);
+        let mut all = attributes(&second[20..]).skip(1);
+        let (kind, value) = all.next().unwrap();
+        assert_eq!((kind, all.next()), (PROTOINFO, None));
+        let (_, tcp) = attributes(value).next().unwrap();
+        let flags: Vec<_> = attributes(tcp).collect();
+        assert_eq!(flags, [(4, &[8u8, 8][..]), (5, &[8, 8])]);
+    }
+
+    #[test]
+    fn ends_and_errors() {
+        let message = |kind: u16, body: &[u8]| {
+            let mut bytes = (16 + body.len() as u32).to_ne_bytes().to_vec();
+            bytes.extend(kind.to_ne_bytes());
+            bytes.resize(16, 0);
+            bytes.extend(body);
+            bytes
+        };
+        let bytes = [message(NLMSG_ERROR, &(-2i32).to_ne_bytes()), message(NLMSG_DONE, &[0; 4])];
+        let all: Vec<_> = events(&bytes.concat()).collect();
+        assert_eq!(all, [Event::Answered(2), Event::Done]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_borne(bytes: Vec<u8>, what in 0u16..4) {
+            events(&bytes).for_each(drop);
+            let mut writer = Writer::new(what, 0, AF_INET);
+            writer.0.extend(&bytes);
+            events(&writer.finish()).for_each(drop);
+        }
+    }
+}
