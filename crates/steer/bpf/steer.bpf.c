@@ -9,6 +9,8 @@
 //   ARP, anything that is not IP, malformed           kernel
 //   of a VLAN that is not in `vlans`                  kernel
 //   multicast, broadcast, neighbour discovery         kernel
+//   to a local or another address:
+//     a known flow, see below                         culvert
 //   to a local address:
 //     ESP or AH, known (destination, SPI)             culvert; the kernel once, if its SA is LET_ONE_PASS
 //     ESP or AH, unknown SPI, or fragment             culvert if TAKE_UNKNOWN_ESP, else kernel
@@ -29,6 +31,10 @@
 //
 // Only the first fragment of UDP has the ports, and it may come last: where some may be of ESP, all of
 // them are taken, and those that are not go back to the kernel as they came.
+//
+// Where culvert translates addresses (takes_flows), flows are known by addresses and ports: TCP but for what opens or
+// ends a connection, UDP, and ICMP queries, whole and without options or extension headers. They come before
+// everything else: ESP in UDP of others may come to a port of this host that is a NAT-T port too.
 //
 // With WATCHDOG, all that goes to culvert goes to the kernel instead while the daemon is not alive: while
 // the time in `alive_until` is over, and packets have come for a moment (alive.h).
@@ -95,6 +101,7 @@ enum verdict {
 	TAKE_TOO_BIG,
 	TAKE_LOCAL,
 	TAKE_TRANSIT,
+	TAKE_FLOW,
 	NO_SOCKET,
 	DROP_TOO_LONG,
 	VERDICTS,
@@ -134,6 +141,21 @@ struct sa6 {
 struct sa_value {
 	__u32 what;
 	struct bpf_spin_lock lock;
+};
+
+// Of an ICMP query the identifier, and type and code.
+struct flow4 {
+	__be32 src;
+	__be32 dst;
+	__be16 ports[2];
+	__u32 protocol;
+};
+
+struct flow6 {
+	struct in6_addr src;
+	struct in6_addr dst;
+	__be16 ports[2];
+	__u32 protocol;
 };
 
 struct prefix4 {
@@ -232,8 +254,28 @@ struct {
 	__type(value, struct sa_value);
 } sad6 SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct flow4);
+	__type(value, __u8);
+} flows4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct flow6);
+	__type(value, __u8);
+} flows6 SEC(".maps");
+
+// Set before the program is loaded: where it is 0 the verifier leaves out what it leads to.
+const volatile __u32 takes_flows = 0;
+
 // What the headers say, in one form for both families.
 struct packet {
+	void *ip;    // the IP header
 	void *next;  // the upper-layer header
 	void *end;   // of the frame's linear part
 	struct in6_addr dst; // IPv4 in the first word
@@ -401,6 +443,64 @@ static __always_inline enum verdict judge_local(struct packet *p)
 	return is_too_big(p) ? TAKE_TOO_BIG : ASK_POLICIES;
 }
 
+// TCP: FIN, SYN, RST.
+#define TCP_FLAGS 13
+#define TCP_BEGINS_OR_ENDS 0x07
+#define ICMP_ECHOREPLY 0
+#define ICMP_ECHO 8
+#define ICMPV6_ECHO_REQUEST 128
+#define ICMPV6_ECHO_REPLY 129
+
+static __always_inline int is_known_flow(const struct packet *p)
+{
+	__u8 *upper = p->next;
+	__be16 ports[2];
+
+	if (p->is_fragment || (void *)(upper + 8) > p->end)
+		return 0;
+	if (p->protocol == IPPROTO_TCP) {
+		if ((void *)(upper + TCP_FLAGS + 1) > p->end || upper[TCP_FLAGS] & TCP_BEGINS_OR_ENDS)
+			return 0;
+	} else if (p->protocol == IPPROTO_ICMP || p->protocol == IPPROTO_ICMPV6) {
+		if (p->is_v6 ? upper[0] != ICMPV6_ECHO_REQUEST && upper[0] != ICMPV6_ECHO_REPLY
+			     : upper[0] != ICMP_ECHO && upper[0] != ICMP_ECHOREPLY)
+			return 0;
+	} else if (p->protocol != IPPROTO_UDP) {
+		return 0;
+	}
+	if (p->protocol == IPPROTO_TCP || p->protocol == IPPROTO_UDP) {
+		ports[0] = ((__be16 *)upper)[0];
+		ports[1] = ((__be16 *)upper)[1];
+	} else {
+		ports[0] = ((__be16 *)upper)[2];
+		ports[1] = ((__be16 *)upper)[0];
+	}
+	if (p->is_v6) {
+		struct ipv6hdr *ip = p->ip;
+
+		if ((void *)(ip + 1) > p->end || (void *)(ip + 1) != p->next)
+			return 0;
+		struct flow6 key = {
+			.src = ip->saddr,
+			.dst = p->dst,
+			.ports = { ports[0], ports[1] },
+			.protocol = p->protocol,
+		};
+		return bpf_map_lookup_elem(&flows6, &key) != NULL;
+	}
+	struct iphdr *ip = p->ip;
+
+	if ((void *)(ip + 1) > p->end || ip->ihl != 5)
+		return 0;
+	struct flow4 key = {
+		.src = ip->saddr,
+		.dst = ip->daddr,
+		.ports = { ports[0], ports[1] },
+		.protocol = p->protocol,
+	};
+	return bpf_map_lookup_elem(&flows4, &key) != NULL;
+}
+
 static __always_inline enum verdict parse_v4(struct packet *p, void *data)
 {
 	struct iphdr *ip = data;
@@ -416,6 +516,7 @@ static __always_inline enum verdict parse_v4(struct packet *p, void *data)
 	p->is_later = offset & 0x1fff;
 	p->dst.s6_addr32[0] = ip->daddr;
 	p->protocol = ip->protocol;
+	p->ip = data;
 	p->next = data + ip->ihl * 4;
 	return ASK_ADDRESSES;
 }
@@ -432,6 +533,7 @@ static __always_inline enum verdict parse_v6(struct packet *p, void *data)
 	p->dst = ip->daddr;
 	p->hop_limit = ip->hop_limit;
 	p->protocol = ip->nexthdr;
+	p->ip = ip;
 	p->next = ip + 1;
 	return ASK_ADDRESSES;
 }
@@ -544,6 +646,8 @@ static __always_inline enum verdict find(struct xdp_md *ctx)
 		if (is_neighbour_discovery(p))
 			return PASS_NEIGHBOUR;
 	}
+	if (takes_flows && is_known_flow(p))
+		return TAKE_FLOW;
 	verdict = local ? judge_local(p) : ASK_POLICIES;
 	if (verdict == ASK_SAD)
 		return judge_spi(p);

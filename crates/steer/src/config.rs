@@ -44,11 +44,13 @@ pub struct Sizes {
     pub addresses: u32,
     /// Receive queues.
     pub queues: u32,
+    /// Directions of known flows; with 0 the program does not look for any.
+    pub flows: u32,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { sas: 131_072, prefixes: 131_072, addresses: 4096, queues: 64 }
+        Self { sas: 131_072, prefixes: 131_072, addresses: 4096, queues: 64, flows: 0 }
     }
 }
 
@@ -109,6 +111,21 @@ impl Default for UdpPorts {
     fn default() -> Self {
         Self { ike: vec![500], natt: vec![4500] }
     }
+}
+
+/// A direction of a flow, whose addresses are translated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Flow {
+    /// Source address.
+    pub src: IpAddr,
+    /// Destination address, of the same family.
+    pub dst: IpAddr,
+    /// Upper-layer protocol.
+    pub protocol: u8,
+    /// Source port, or the identifier of an ICMP query.
+    pub src_port: u16,
+    /// Destination port; type and code of an ICMP query, the type in the upper byte.
+    pub dst_port: u16,
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ mod table;
 pub mod verdict;
 
 pub use back::GiveBack;
-pub use config::{Attached, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
+pub use config::{Attached, Flow, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
 pub use detour::Detour;
 pub use error::SteerError;
 pub use loader::{Loader, Steer};

@@ -12,10 +12,11 @@ use aya::{Ebpf, EbpfLoader};
 use wire::VlanTags;
 
 use crate::attach::attach;
-use crate::config::{Attached, Mode, Prefix, SteerConfig, UdpPorts};
+use crate::config::{Attached, Flow, Mode, Prefix, SteerConfig, UdpPorts};
 use crate::error::{SteerError, chain, load_hint, short};
 use crate::maps::{
-    Maps, absent_is_fine, insert_protected, insert_sa, let_one_pass, remove_protected, remove_sa,
+    Maps, absent_is_fine, insert_flow, insert_protected, insert_sa, let_one_pass, remove_flow,
+    remove_protected, remove_sa,
 };
 use crate::table::Table;
 use crate::verdict::{Stats, Verdict};
@@ -295,6 +296,20 @@ impl Steer {
         result.map_err(|error| self.table_error("protected", &error))
     }
 
+    /// Takes a direction of a flow, or leaves it to the other rules. It takes effect if there is room for flows
+    /// ([`Sizes::flows`](crate::Sizes::flows)). The kernel's table is the only copy: there may be millions.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Full`] or [`SteerError::Table`].
+    pub fn set_flow(&mut self, flow: &Flow, is_taken: bool) -> Result<(), SteerError> {
+        let result = match is_taken {
+            true => insert_flow(&mut self.maps, flow),
+            false => remove_flow(&mut self.maps, flow),
+        };
+        result.map_err(|error| self.table_error("flows", &error))
+    }
+
     /// Sets the inbound SAs, by destination and SPI (host byte order).
     ///
     /// # Errors
@@ -433,6 +448,7 @@ impl Loader {
         let name = if config.frags { "steer_frags" } else { "steer" };
         let load_error = |reason| load_error(interface, reason);
         let sizes = config.sizes;
+        let takes_flows: &'static u32 = if sizes.flows > 0 { &1 } else { &0 };
         let mut program = self
             .0
             .lock()
@@ -444,6 +460,9 @@ impl Loader {
             .map_max_entries("protected6", sizes.prefixes)
             .map_max_entries("local4", sizes.addresses)
             .map_max_entries("local6", sizes.addresses)
+            .map_max_entries("flows4", sizes.flows.max(1))
+            .map_max_entries("flows6", sizes.flows.max(1))
+            .override_global("takes_flows", takes_flows, true)
             .load(&crate::OBJECT.0)
             .map_err(|error| load_error(chain(&error)))?;
         let maps = Maps::take(&mut program)

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray, XskMap, lpm_trie};
 
-use crate::config::Prefix;
+use crate::config::{Flow, Prefix};
 use crate::error::chain;
 
 /// The program's maps.
@@ -22,6 +22,8 @@ pub(crate) struct Maps {
     pub(crate) protected6: LpmTrie<MapData, [u8; 16], u8>,
     pub(crate) sad4: HashMap<MapData, [u8; 8], SaValue>,
     pub(crate) sad6: HashMap<MapData, [u8; 20], SaValue>,
+    pub(crate) flows4: HashMap<MapData, [u8; 16], u8>,
+    pub(crate) flows6: HashMap<MapData, [u8; 40], u8>,
 }
 
 impl Maps {
@@ -46,6 +48,8 @@ impl Maps {
             protected6: map(program, "protected6")?,
             sad4: map(program, "sad4")?,
             sad6: map(program, "sad6")?,
+            flows4: map(program, "flows4")?,
+            flows6: map(program, "flows6")?,
         })
     }
 }
@@ -105,6 +109,48 @@ fn sa_key<const ADDR: usize, const KEY: usize>(addr: [u8; ADDR], spi: u32) -> [u
     key
 }
 
+pub(crate) fn insert_flow(maps: &mut Maps, flow: &Flow) -> Result<(), MapError> {
+    match (flow.src, flow.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            maps.flows4.insert(flow_key::<4, 16>(src.octets(), dst.octets(), flow), 1, BPF_ANY)
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            maps.flows6.insert(flow_key::<16, 40>(src.octets(), dst.octets(), flow), 1, BPF_ANY)
+        }
+        // No packet has addresses of two families.
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn remove_flow(maps: &mut Maps, flow: &Flow) -> Result<(), MapError> {
+    absent_is_fine(match (flow.src, flow.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            maps.flows4.remove(&flow_key::<4, 16>(src.octets(), dst.octets(), flow))
+        }
+        (IpAddr::V6(src), IpAddr::V6(dst)) => {
+            maps.flows6.remove(&flow_key::<16, 40>(src.octets(), dst.octets(), flow))
+        }
+        _ => Ok(()),
+    })
+}
+
+/// Source, destination, ports in network byte order, protocol. `KEY` is twice `ADDR` and 8.
+fn flow_key<const ADDR: usize, const KEY: usize>(
+    src: [u8; ADDR],
+    dst: [u8; ADDR],
+    flow: &Flow,
+) -> [u8; KEY] {
+    const { assert!(2 * ADDR + 8 == KEY) };
+    let mut key = [0; KEY];
+    let (addresses, rest) = key.split_at_mut(2 * ADDR);
+    addresses[..ADDR].copy_from_slice(&src);
+    addresses[ADDR..].copy_from_slice(&dst);
+    rest[..2].copy_from_slice(&flow.src_port.to_be_bytes());
+    rest[2..4].copy_from_slice(&flow.dst_port.to_be_bytes());
+    rest[4..].copy_from_slice(&u32::from(flow.protocol).to_ne_bytes());
+    key
+}
+
 /// Removing what is not there is no error.
 pub(crate) fn absent_is_fine(result: Result<(), MapError>) -> Result<(), MapError> {
     match result {
@@ -134,5 +180,12 @@ mod tests {
     #[test]
     fn keys_are_in_network_byte_order() {
         assert_eq!(sa_key::<4, 8>([10, 0, 0, 1], 0x0102_0304), [10, 0, 0, 1, 1, 2, 3, 4]);
+        let [src, dst] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+        let ports = (0x0102, 0x0304);
+        let (src_port, dst_port) = ports;
+        let flow = Flow { src: src.into(), dst: dst.into(), protocol: 17, src_port, dst_port };
+        let key = flow_key::<4, 16>(src, dst, &flow);
+        assert_eq!(key[..12], [10, 0, 0, 1, 10, 0, 0, 2, 1, 2, 3, 4]);
+        assert_eq!(key[12..], 17u32.to_ne_bytes());
     }
 }

@@ -46,6 +46,8 @@ pub enum Verdict {
     TakeLocal,
     /// Taken: to another, protected address.
     TakeTransit,
+    /// Taken: of a known flow, whose addresses are translated.
+    TakeFlow,
     /// Passed to Linux although to be taken: the frame's queue has no AF_XDP socket. Counted in
     /// addition to one of the `Take` verdicts.
     NoSocket,
@@ -55,7 +57,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// All, in the order of their numbers.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::PassNotIp,
         Self::PassMalformed,
         Self::PassMulticast,
@@ -76,6 +78,7 @@ impl Verdict {
         Self::TakeTooBig,
         Self::TakeLocal,
         Self::TakeTransit,
+        Self::TakeFlow,
         Self::NoSocket,
         Self::DropTooLong,
     ];
@@ -103,6 +106,7 @@ impl Verdict {
             Self::TakeTooBig => "take_too_big",
             Self::TakeLocal => "take_local",
             Self::TakeTransit => "take_transit",
+            Self::TakeFlow => "take_flow",
             Self::NoSocket => "no_socket",
             Self::DropTooLong => "drop_too_long",
         }
@@ -119,6 +123,7 @@ impl Verdict {
                 | Self::TakeTooBig
                 | Self::TakeLocal
                 | Self::TakeTransit
+                | Self::TakeFlow
         )
     }
 }
