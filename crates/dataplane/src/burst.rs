@@ -179,7 +179,7 @@ impl Path {
             return misses.miss(self, packet, meta, held);
         };
         let h = meta.summary.fields;
-        let sa = match plan.judge(&view.reader, &exec.bundles, &packet, h) {
+        let sa = match plan.judge(&view.reader, &exec.details, &packet, h) {
             Holds::Yes => None,
             Holds::By(sa) => Some(sa),
             Holds::No => return misses.miss(self, packet, meta, held),

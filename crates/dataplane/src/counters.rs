@@ -40,6 +40,8 @@ named_counters! {
     flow_misses, "flow-misses";
     /// Packets forwarded in clear, by the tables.
     forwarded_clear, "forwarded-clear";
+    /// Packets whose addresses were translated as Linux's NAT has decided.
+    translated, "translated";
     /// Packets that were cut into fragments, before or after encryption or without it.
     fragmented, "fragmented";
     /// Packets that were put together from fragments.

@@ -164,7 +164,13 @@ impl Fate {
                 Action::Seal(_) | Action::SealAll(_) => Fate::Protected { cut: draft.cut },
                 Action::Offload(_) => Fate::Offloaded,
                 Action::Application { .. } => Fate::ToApplication,
+                // Of a plan, and never of a fresh decision.
+                Action::Translate(_) => Fate::Forwarded,
                 Action::HandOver { to } => Fate::HandedOver { to: to.into() },
+            },
+            Decision::Translate(translation) => match translation.draft.action {
+                Action::Seal(_) => Fate::Protected { cut: None },
+                _ => Fate::Forwarded,
             },
             Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },
             Decision::Hold(wait, _) => Fate::WaitsForSa { policy: wait.policy },

@@ -102,7 +102,7 @@ pub use explain::{Came, Explanation, Fate, Probe};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
-pub use resolve::{PolicySays, Step, Way};
+pub use resolve::{NatSays, PolicySays, Step, Way};
 pub use tables::{Interface, SaMtu, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,

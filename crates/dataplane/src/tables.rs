@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use conntrack::Bindings;
 use esp::Sa;
 use forward::{Fib, Neighbours, PathMtus, RouteResult, SourceCheck};
 use policy::{Marks, Prefix};
@@ -87,6 +88,8 @@ pub struct Tables {
     pub neighbours: ArcSwap<Neighbours>,
     /// Path MTUs that routers reported.
     pub path_mtus: ArcSwap<PathMtus>,
+    /// Connections that Linux tracks, where its NAT is learnt. Set before there are workers; it changes in place.
+    pub nat: Option<Arc<Bindings>>,
 }
 
 /// What fits the path of an outbound SA, in bytes.

@@ -7,6 +7,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use conntrack::Bindings;
 use esp::Sa;
 use forward::{Neighbours, PathMtus, RouteResult};
 use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
@@ -55,6 +56,8 @@ pub(crate) struct View {
     pub(crate) topology: Arc<Topology>,
     pub(crate) neighbours: Arc<Neighbours>,
     pub(crate) path_mtus: Arc<PathMtus>,
+    /// Connections that Linux tracks, where its NAT is learnt.
+    pub(crate) nat: Option<Arc<Bindings>>,
     pub(crate) reader: Reader<Sa>,
     pub(crate) now: Now,
     /// Whose lane of the policies' counters is written.
@@ -74,8 +77,8 @@ impl View {
         let topology = tables.topology.load_full();
         let neighbours = tables.neighbours.load_full();
         let path_mtus = tables.path_mtus.load_full();
-        let owner = Some(worker);
-        View { tables, topology, neighbours, path_mtus, reader, now, worker, owner }
+        let (owner, nat) = (Some(worker), tables.nat.clone());
+        View { tables, topology, neighbours, path_mtus, nat, reader, now, worker, owner }
     }
 
     /// One of the same tables with another reader of the databases.

@@ -8,6 +8,7 @@ mod gtpu;
 mod inbound_sas;
 mod open;
 mod seal;
+mod translate;
 mod unpack;
 
 pub(crate) use accept::check_volume;
@@ -23,7 +24,7 @@ use wire::{Fields, Fragment};
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
 use crate::device::Devices;
-use crate::flows::Bundles;
+use crate::flows::Details;
 use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
@@ -35,8 +36,8 @@ pub(crate) struct Executor {
     pub(crate) crypt: Crypt,
     pub(crate) out: Out,
     pub(crate) sas: InboundSas,
-    /// How several SAs protect flows.
-    pub(crate) bundles: Bundles,
+    /// What plans have no room for.
+    pub(crate) details: Details,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
     /// Queues of packet offload devices; the first worker's, where there are any.
@@ -55,7 +56,7 @@ impl Executor {
             crypt,
             out,
             sas: InboundSas::default(),
-            bundles: Bundles::default(),
+            details: Details::default(),
             fragments: None,
             devices: None,
         }
@@ -81,7 +82,10 @@ impl Executor {
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             // In one arm, as in `Plan::judge`.
-            Action::SealAll(_) | Action::Offload(_) | Action::Application { .. } => {
+            Action::SealAll(_)
+            | Action::Offload(_)
+            | Action::Translate(_)
+            | Action::Application { .. } => {
                 self.apply_rare(view, action, packet, meta);
             }
             Action::OpenBare => self.open_bare(view, packet, meta),
@@ -98,13 +102,16 @@ impl Executor {
     #[inline(never)]
     fn apply_rare(&mut self, view: &View, action: &Action, packet: Packet, meta: &Meta) {
         match action {
-            Action::SealAll(slot) => match self.bundles.get(*slot).copied() {
+            Action::SealAll(slot) => match self.details.bundles.get(*slot).copied() {
                 Some(seal) => self.seal_all(view, &seal, packet, meta.summary.fields),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             Action::Offload(seal) => self.offload(view, seal, packet, meta),
             Action::Application { service, linux } => {
                 self.give_to_application(view, (*service, *linux), packet, meta);
+            }
+            Action::Translate(slot) => {
+                self.translate_by_plan(view, *slot, packet, meta.summary.fields);
             }
             // Others are not given to it.
             _ => self.out.drop(packet, DropReason::OutUnsupported),

@@ -283,16 +283,34 @@ impl FlowCache {
         Some(&entry.plan)
     }
 
-    /// Keeps a plan, in the place of the flow's old one or of another flow's.
-    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
+    /// The places that there are.
+    pub(crate) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The place for a plan: the flow's old one or another flow's.
+    pub(crate) fn room(&mut self, hash: u64) -> Option<usize> {
         let (set, tag) = (self.set(hash), Self::tag(hash));
-        let Some(tags) = self.tags.get_mut(set) else { return };
+        let tags = self.tags.get(set)?;
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
         let way = way.unwrap_or_else(|| {
             self.turn = self.turn.wrapping_add(1);
             self.turn % WAYS
         });
-        let place = set * WAYS + way;
+        Some(set * WAYS + way)
+    }
+
+    /// Keeps a plan.
+    pub(crate) fn insert(&mut self, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
+        if let Some(place) = self.room(hash) {
+            self.put(place, hash, key, plan, stamps);
+        }
+    }
+
+    /// Keeps a plan in the place that there is for it.
+    pub(crate) fn put(&mut self, place: usize, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
+        let (tag, way) = (Self::tag(hash), place % WAYS);
+        let Some(tags) = self.tags.get_mut(place / WAYS) else { return };
         let (epoch, generation) = (self.epoch, self.generation);
         let entry = Entry { key, epoch, generation, plan };
         if let (Some(t), Some(old), Some(old_stamps)) =

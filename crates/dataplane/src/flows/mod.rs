@@ -4,7 +4,18 @@ mod bundles;
 mod cache;
 pub(crate) mod hint;
 pub(crate) mod plan;
+pub(crate) mod translations;
 
 pub(crate) use bundles::Bundles;
 pub(crate) use cache::{FlowCache, Ingress, Key};
 pub(crate) use hint::FlowHint;
+pub(crate) use translations::Translations;
+
+/// What plans have no room for.
+#[derive(Default)]
+pub(crate) struct Details {
+    /// How several SAs protect flows.
+    pub(crate) bundles: Bundles,
+    /// How flows are translated.
+    pub(crate) translations: Translations,
+}

@@ -12,7 +12,9 @@ use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIn
 use wire::ethernet::HEADER_LEN;
 use wire::{Fields, Fragment, Span};
 
-use crate::flows::bundles::{BundleSlot, Bundles};
+use crate::flows::Details;
+use crate::flows::bundles::BundleSlot;
+use crate::flows::translations::TranslationSlot;
 
 /// The next hop of a flow, as bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -79,6 +81,8 @@ pub(crate) enum Action {
         /// How Linux gets what is for none of them.
         linux: LinuxWay,
     },
+    /// Translated, and then forwarded or protected.
+    Translate(TranslationSlot),
     /// Handed over to the worker that is the home of its SA.
     HandOver {
         /// The worker's number.
@@ -100,13 +104,25 @@ impl Action {
     fn rarely_holds(
         &self,
         reader: &Reader<Sa>,
-        bundles: &Bundles,
+        details: &Details,
         packet: &Packet,
         h: Fields,
     ) -> bool {
         match self {
-            Action::SealAll(slot) => bundles.holds(reader, *slot, packet, h),
+            Action::SealAll(slot) => details.bundles.holds(reader, *slot, packet, h),
+            Action::Translate(slot) => details.translations.holds(reader, *slot, packet, h),
             Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
+            _ => false,
+        }
+    }
+
+    /// Whether what is done to a packet that is translated holds for it.
+    pub(crate) fn holds_beneath(&self, reader: &Reader<Sa>, packet: &Packet, h: Fields) -> bool {
+        match self {
+            Action::Seal(seal) => {
+                reader.sa(seal.sa).is_some_and(|sa| is_sealed_by(sa, seal, packet, h))
+            }
+            Action::Forward(forward) => h.total_len() <= forward.mtu && h.ttl() > 1,
             _ => false,
         }
     }
@@ -213,7 +229,7 @@ impl Plan {
     pub(crate) fn judge<'r>(
         &self,
         reader: &'r Reader<Sa>,
-        bundles: &Bundles,
+        details: &Details,
         packet: &Packet,
         h: Fields,
     ) -> Holds<'r> {
@@ -231,9 +247,9 @@ impl Plan {
                     false => Holds::Yes,
                 }
             }
-            // Both in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
-            rare @ (Action::SealAll(_) | Action::Offload(_)) => {
-                match rare.rarely_holds(reader, bundles, packet, h) {
+            // All in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
+            rare @ (Action::SealAll(_) | Action::Offload(_) | Action::Translate(_)) => {
+                match rare.rarely_holds(reader, details, packet, h) {
                     true => Holds::Yes,
                     false => Holds::No,
                 }

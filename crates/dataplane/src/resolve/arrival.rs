@@ -18,7 +18,7 @@ impl<N: Notes> Question<'_, N> {
     /// may apply to it.
     pub(super) fn arrival(&mut self, ifindex: u32, mark: u32, is_to_many: bool) -> Decision {
         let (view, h) = (self.view, self.h);
-        let is_local = view.is_local(h, ifindex);
+        let is_local = !self.is_translated() && view.is_local(h, ifindex);
         self.tell(|| Step::Ends { is_local });
         if !is_to_many
             && !view.is_possible_source(h.src, is_local)
@@ -34,6 +34,8 @@ impl<N: Notes> Question<'_, N> {
             return self.cleartext(ifindex, mark, Direction::Forward);
         }
         match h.protocol {
+            // ESP in UDP of others, perhaps: this host only translates it.
+            _ if self.is_for_conntrack() => self.cleartext(ifindex, mark, Direction::In),
             protocol::ESP => Decision::Go(Draft::of_flow(Action::OpenBare)),
             protocol::AH => Decision::Go(Draft::of_flow(Action::OpenNext)),
             // Fragments of UDP wait until the first one has told the port.
@@ -111,10 +113,14 @@ impl<N: Notes> Question<'_, N> {
         match direction {
             // The way out is Linux's to find as well.
             _ if is_left => Decision::Go(self.leave_to_linux(ifindex, false)),
-            Direction::In => Decision::Go(self.leave_to_linux(ifindex, is_barred)),
-            Direction::Forward | Direction::Out => {
-                self.outbound(Origin::Port { ifindex, mark, is_barred })
+            Direction::In => {
+                self.note_local();
+                Decision::Go(self.leave_to_linux(ifindex, is_barred))
             }
+            Direction::Forward | Direction::Out => self
+                .onward(Origin::Port { ifindex, mark, is_barred }, |question| {
+                    Decision::Go(question.leave_to_linux(ifindex, is_barred))
+                }),
         }
     }
 
@@ -167,7 +173,7 @@ impl<N: Notes> Question<'_, N> {
         if let Some(tunnel) = tunnel.filter(|tunnel| tunnel.is_elsewhere) {
             return self.decrypted_elsewhere(ifindex, asked, tunnel, via);
         }
-        let is_local = view.is_local(h, ifindex);
+        let is_local = !self.is_translated() && view.is_local(h, ifindex);
         self.tell(|| Step::Ends { is_local });
         if !view.is_possible_source(h.src, is_local) {
             return Decision::Drop(DropReason::MartianSource);
@@ -194,11 +200,16 @@ impl<N: Notes> Question<'_, N> {
             let linux = is_local.then(|| as_local(self));
             return of_applications(service, linux);
         }
+        if is_local {
+            self.note_local();
+        }
         match is_local {
             true => as_local(self),
             // The SA's mark is for Linux's rules.
             false if marks.mark != mark => self.to_linux(marks, tunnel),
-            false => self.outbound(Origin::Decrypted { ifindex, mark }),
+            false => self.onward(Origin::Decrypted { ifindex, mark }, |question| {
+                question.to_linux(question.as_told(marks), tunnel)
+            }),
         }
     }
 

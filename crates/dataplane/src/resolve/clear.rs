@@ -12,6 +12,8 @@ impl<N: Notes> Question<'_, N> {
     /// A packet that no policy protects.
     pub(super) fn clear(&mut self, origin: Origin) -> Decision {
         match origin {
+            // It was taken to be translated, by rules of Linux's.
+            Origin::Port { is_barred: false, .. } if self.is_translated() => self.forward(origin),
             // Culvert has taken it only to ask the policy database: it is Linux's.
             Origin::Port { ifindex, is_barred, .. } => {
                 Decision::Go(self.leave_to_linux(ifindex, is_barred))
@@ -25,7 +27,7 @@ impl<N: Notes> Question<'_, N> {
         }
     }
 
-    /// Forwards in clear by the tables, without culvert's own: decrypted packets, and what Linux
+    /// Forwards in clear by the tables, without culvert's own: decrypted packets, translated ones, and what Linux
     /// sent here because its destination is a protected prefix while policy says otherwise.
     fn forward(&mut self, origin: Origin) -> Decision {
         let (view, h) = (self.view, self.h);
@@ -48,7 +50,7 @@ impl<N: Notes> Question<'_, N> {
             (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
         };
         // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
-        let is_hop = matches!(origin, Origin::Decrypted { .. });
+        let is_hop = origin.is_hop();
         if is_hop && h.ttl <= 1 {
             let cause = IcmpCause::TimeExceeded;
             return Decision::Error(cause, DropReason::TtlExceeded, origin);

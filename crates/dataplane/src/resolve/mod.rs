@@ -36,6 +36,7 @@ mod quoted;
 mod route;
 mod step;
 mod too_big;
+mod translate;
 mod tunnel;
 mod verdict;
 
@@ -49,8 +50,10 @@ pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
 pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, route};
 use step::Notes;
-pub use step::{PolicySays, Step, Way};
+pub use step::{NatSays, PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;
+use translate::Nat;
+pub(crate) use translate::Translation;
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
 
 use crate::packets::Origin;
@@ -94,6 +97,8 @@ struct Question<'a, N> {
     too_big: Option<TooBig>,
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,
+    /// What Linux's NAT has decided about its connection.
+    nat: &'a Nat,
     /// Where each answer is noted, if somebody wants to know.
     notes: &'a mut N,
 }
@@ -133,6 +138,7 @@ fn decide<N: Notes>(
     (knows_ports, notes): (bool, &mut N),
 ) -> Verdict {
     let asked = Asked::default();
+    let nat = Nat::of(view, packet, h, &entry);
     let (at_limit, wants_own, too_big) = (None, None, None);
     let mut question = Question {
         view,
@@ -144,6 +150,7 @@ fn decide<N: Notes>(
         wants_own,
         too_big,
         is_for_flow: true,
+        nat: &nat,
         notes,
     };
     let mut decision = match entry {

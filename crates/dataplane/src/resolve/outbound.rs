@@ -125,7 +125,7 @@ impl<N: Notes> Question<'_, N> {
     /// The prefix that it would leave in clear for, though that needs protection until policies say more
     /// (`[guard]`). What goes back to Linux as it came the guard stops there.
     fn guarded(&self, origin: Origin) -> Option<Prefix> {
-        let is_sent_here = !matches!(origin, Origin::Port { .. });
+        let is_sent_here = !matches!(origin, Origin::Port { .. }) || self.is_translated();
         let mut prefixes = self.view.topology.guarded.iter().filter(|_| is_sent_here);
         prefixes.find(|prefix| prefix.contains(self.h.dst)).copied()
     }

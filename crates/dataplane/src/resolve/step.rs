@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use conntrack::Rewrite;
 use forward::Resolution;
 use outcome::DropReason;
 use policy::{Direction, Marks, Outbound, PolicyEntry, Prefix, SaId};
@@ -17,6 +18,8 @@ pub enum Step {
     },
     /// Key exchange or neighbour discovery: no policy is asked.
     Exempt,
+    /// What Linux's NAT has decided about the packet's connection.
+    Nat(NatSays),
     /// What the policy database says.
     Policy {
         /// Which policies are asked.
@@ -57,6 +60,17 @@ pub enum Step {
         /// What the path carries, in bytes.
         mtu: usize,
     },
+}
+
+/// What Linux's NAT has decided about a packet's connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NatSays {
+    /// Nothing that is known, or Linux has to see the packet.
+    Linux,
+    /// Its packets stay as they are.
+    Same,
+    /// Its packets become this.
+    Translated(Rewrite),
 }
 
 /// What follows from the policy that matches.

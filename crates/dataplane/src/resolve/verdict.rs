@@ -11,7 +11,7 @@ use wire::Headers;
 use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
 use crate::fragments::Gather;
 use crate::packets::Origin;
-use crate::resolve::{NextHop, TooBig};
+use crate::resolve::{NextHop, TooBig, Translation};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -35,6 +35,8 @@ pub(crate) enum Decision {
     Go(Draft),
     /// Several SAs protect it.
     SealAll(SealAll),
+    /// It is translated, and then forwarded or protected.
+    Translate(Translation),
     /// It waits for an SA.
     Hold(SaWait, Origin),
     /// It is a fragment, and waits for others.

@@ -24,7 +24,9 @@ use crate::flows::plan::Action;
 use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
 use crate::packets::{Meta, Origin, Outers};
-use crate::resolve::{Asked, Decision, Draft, Entry, SealAll, TooBig, Verdict, homes, resolve};
+use crate::resolve::{
+    Asked, Decision, Draft, Entry, SealAll, TooBig, Translation, Verdict, homes, resolve,
+};
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
@@ -135,11 +137,21 @@ impl Slow {
                 if let Entered::Arrived(meta, _) = entered
                     && is_for_flow
                     && entered.ports().is_none()
-                    && let Some(slot) = path.exec.bundles.keep(&seal, &path.view.reader)
+                    && let Some(slot) = path.exec.details.bundles.keep(&seal, &path.view.reader)
                 {
                     path.remember(Action::SealAll(slot), asked, meta);
                 }
                 path.seal_all(seal, packet, h);
+            }
+            Decision::Translate(translation) => {
+                if let Entered::Arrived(meta, None) = entered
+                    && translation.draft.is_for_flow
+                {
+                    path.remember_translation(&translation, asked, meta);
+                }
+                let Translation { draft, found, rewrite } = &translation;
+                let beneath = (&draft.action, draft.to.as_ref());
+                path.exec.translate(&path.view, beneath, (found, *rewrite), packet, h.into());
             }
             Decision::Hold(key, origin) => self.hold(path, packet, h, origin, key),
             Decision::Gather(why) => {
@@ -220,6 +232,12 @@ impl Path {
     fn claim_for(&self, decision: &mut Decision) {
         match decision {
             Decision::Go(draft) => self.claim(draft),
+            Decision::Translate(translation) => {
+                self.claim(&mut translation.draft);
+                if let Action::HandOver { .. } = translation.draft.action {
+                    *decision = Decision::Go(translation.draft);
+                }
+            }
             Decision::SealAll(seal) => match homes::claim(&self.view, seal.sas.as_slice()) {
                 Ok(own) => seal.own = own as u8,
                 Err(home) => *decision = Decision::Go(Draft::hand_over(home)),
@@ -254,6 +272,22 @@ impl Path {
         {
             let key = meta.key();
             self.flows.insert(self.flows.hasher().hash(&key), key, plan, stamps);
+        }
+    }
+
+    /// Keeps how the packets of a flow that follow are translated.
+    fn remember_translation(&mut self, translation: &Translation, asked: Asked, meta: &Meta) {
+        if !meta.has_flow {
+            return;
+        }
+        let key = meta.key();
+        let hash = self.flows.hasher().hash(&key);
+        let Some(place) = self.flows.room(hash) else { return };
+        let translations = &mut self.exec.details.translations;
+        if let Some(slot) = translations.keep(place, self.flows.places(), translation)
+            && let Some((plan, stamps)) = asked.into_plan(Action::Translate(slot))
+        {
+            self.flows.put(place, hash, key, plan, stamps);
         }
     }
 

@@ -58,6 +58,7 @@ pub(crate) struct Done {
     flow_hits: u64,
     flow_misses: u64,
     forwarded_clear: u64,
+    translated: u64,
     checksums_completed: u64,
     resync_tries: u64,
     resyncs: u64,
@@ -72,6 +73,7 @@ impl Done {
             flow_hits: work.flow_hits.value(),
             flow_misses: work.flow_misses.value(),
             forwarded_clear: work.forwarded_clear.value(),
+            translated: work.translated.value(),
             checksums_completed: work.checksums_completed.value(),
             resync_tries: work.resync_tries.value(),
             resyncs: work.resyncs.value(),
@@ -86,6 +88,7 @@ impl Done {
             flow_hits: self.flow_hits - before.flow_hits,
             flow_misses: self.flow_misses - before.flow_misses,
             forwarded_clear: self.forwarded_clear - before.forwarded_clear,
+            translated: self.translated - before.translated,
             checksums_completed: self.checksums_completed - before.checksums_completed,
             resync_tries: self.resync_tries - before.resync_tries,
             resyncs: self.resyncs - before.resyncs,
@@ -99,6 +102,7 @@ impl Done {
         work.flow_hits.add(self.flow_hits);
         work.flow_misses.add(self.flow_misses);
         work.forwarded_clear.add(self.forwarded_clear);
+        work.translated.add(self.translated);
         work.checksums_completed.add(self.checksums_completed);
         work.resync_tries.add(self.resync_tries);
         work.resyncs.add(self.resyncs);

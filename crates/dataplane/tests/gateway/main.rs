@@ -25,6 +25,7 @@ mod latency;
 mod layers;
 mod leave;
 mod model;
+mod nat;
 mod nested;
 mod numbers;
 mod on_vlans;

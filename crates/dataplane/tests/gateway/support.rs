@@ -164,28 +164,34 @@ impl Gateway {
 
     /// With several workers, over which packets are spread by their addresses and ports.
     pub fn with_workers(side: Side, sizes: Sizes, flows: usize, workers: usize) -> Gateway {
-        Gateway::build(side, sizes, flows, workers, None)
+        Gateway::build(side, sizes, (flows, workers), None, Tables::default())
     }
 
     /// With VLANs of ports in place of these. What is put in gets their tags, and what is taken out has lost them.
     pub fn on_vlans(side: Side, sizes: Sizes, workers: usize) -> Gateway {
         let vlans = Some(OnVlans::new());
-        Gateway::build(side, sizes, dataplane::DEFAULT_FLOWS, workers, vlans)
+        let flows = dataplane::DEFAULT_FLOWS;
+        Gateway::build(side, sizes, (flows, workers), vlans, Tables::default())
+    }
+
+    /// With tables of which something is there from the beginning.
+    pub fn with_tables(side: Side, tables: Tables) -> Gateway {
+        Gateway::build(side, SIZES, (dataplane::DEFAULT_FLOWS, 1), None, tables)
     }
 
     fn build(
         side: Side,
         sizes: Sizes,
-        flows: usize,
-        workers: usize,
+        (flows, workers): (usize, usize),
         vlans: Option<OnVlans>,
+        tables: Tables,
     ) -> Gateway {
         let config =
             UmemConfig { chunks: sizes.chunks, chunk_size: ChunkSize::Bytes2048, populate: false };
         let (umem, mut pool) = Umem::new(config).expect("memory");
         let stock = (0..sizes.stock).map(|_| pool.take().expect("frame")).collect();
         let db = Databases::new();
-        let tables = Arc::new(Tables::default());
+        let tables = Arc::new(tables);
         let counters = Arc::new(Counters::default());
         let (sender, events) = dataplane::channel().expect("eventfd");
         let (commands, receiver) = command_channel();

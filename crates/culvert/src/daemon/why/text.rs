@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
-use dataplane::{Fate, PolicySays, Step, Way};
+use dataplane::{Fate, NatSays, PolicySays, Step, Way};
 use esp::Mode;
 use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
@@ -138,6 +138,24 @@ fn neighbour_answer(addr: IpAddr, resolution: Resolution) -> String {
     }
 }
 
+/// What Linux's NAT has decided.
+fn nat_answer(says: NatSays) -> String {
+    match says {
+        NatSays::Linux => {
+            "Linux decides: no connection is known that the fast path may carry, or it has to see the packet".into()
+        }
+        NatSays::Same => "Linux knows the connection, and leaves its packets as they are".into(),
+        NatSays::Translated(to) => {
+            let end = |addr, port| match addr {
+                IpAddr::V4(_) => format!("{addr}:{port}"),
+                IpAddr::V6(_) => format!("[{addr}]:{port}"),
+            };
+            let (src, dst) = (end(to.src, to.src_port), end(to.dst, to.dst_port));
+            format!("Linux knows the connection, and translates it: {src} > {dst}")
+        }
+    }
+}
+
 impl Daemon {
     /// A step in words; `h` are the packet's headers.
     pub(in crate::daemon) fn step(&self, step: &Step, h: &Headers) -> WhyStep {
@@ -147,6 +165,7 @@ impl Daemon {
             Step::Exempt => {
                 self::step("policy", "not asked: key exchange or neighbour discovery".into())
             }
+            Step::Nat(says) => self::step("NAT", nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {
                     Direction::In => "policy in",

@@ -1,0 +1,80 @@
+//! How flows of Linux's connections are translated: what their plans have no room for.
+//!
+//! A plan says where it stands here ([`TranslationSlot`]); each place of the flow cache has one. A connection that
+//! ends voids the plans of its two directions, and no other: [`conntrack::Binding::is_live`].
+
+use conntrack::{Found, Rewrite};
+use esp::Sa;
+use io::Packet;
+use policy::Reader;
+use wire::Fields;
+
+use crate::flows::plan::Action;
+use crate::resolve::Translation;
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TranslationSlot {
+    place: u32,
+    serial: u32,
+}
+
+/// An entry.
+pub(crate) struct Kept {
+    serial: u32,
+    /// What is done to the packet then: it is forwarded or sealed.
+    pub(crate) beneath: Action,
+    /// The connection.
+    pub(crate) found: Found,
+    /// What its packets become; none if they stay as they are.
+    pub(crate) rewrite: Option<Rewrite>,
+}
+
+/// The entries of one thread. They take memory with the first one.
+#[derive(Default)]
+pub(crate) struct Translations {
+    places: Vec<Option<Kept>>,
+    serial: u32,
+}
+
+impl Translations {
+    /// Keeps a decision for the flow at a place of the flow cache, which has so many.
+    pub(crate) fn keep(
+        &mut self,
+        place: usize,
+        places: usize,
+        translation: &Translation,
+    ) -> Option<TranslationSlot> {
+        if self.places.is_empty() {
+            self.places.resize_with(places, || None);
+        }
+        self.serial = self.serial.wrapping_add(1);
+        let serial = self.serial;
+        let Translation { draft, found, rewrite } = translation;
+        let (beneath, found) = (draft.action, found.clone());
+        *self.places.get_mut(place)? = Some(Kept { serial, beneath, found, rewrite: *rewrite });
+        Some(TranslationSlot { place: place as u32, serial })
+    }
+
+    /// What is done to the packets of a plan that leads here.
+    pub(crate) fn get(&self, slot: TranslationSlot) -> Option<&Kept> {
+        let kept = self.places.get(slot.place as usize)?.as_ref()?;
+        (kept.serial == slot.serial).then_some(kept)
+    }
+
+    /// Whether that holds for a packet: the connection is there, and Linux need not see the packet.
+    #[inline(never)]
+    pub(crate) fn holds(
+        &self,
+        reader: &Reader<Sa>,
+        slot: TranslationSlot,
+        packet: &Packet,
+        h: Fields,
+    ) -> bool {
+        self.get(slot).is_some_and(|kept| {
+            kept.found.binding.is_live()
+                && conntrack::may_go(packet.data(), h)
+                && kept.beneath.holds_beneath(reader, packet, h)
+        })
+    }
+}
