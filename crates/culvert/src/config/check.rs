@@ -26,6 +26,9 @@ impl Config {
                 "a name has 1 to 64 letters, digits, '-' and '_': it becomes a directory's",
             );
         }
+        if !(1024..=16_777_216).contains(&self.nat.flows) {
+            return problem("nat.flows".into(), &self.nat.flows, "between 1024 and 16777216");
+        }
         let level = &self.log.level;
         let wrong = not_a_level(level)
             .or(EnvFilter::builder().parse(level).is_err().then_some(level.as_str()));

@@ -11,6 +11,7 @@
 //! | `marks`          | `[[mark]]`                                     |
 //! | `port`           | `[[port]]`                                     |
 //! | `memif`          | `[[port]]` of the kind `memif`                 |
+//! | `nat`            | `[nat]`                                        |
 //! | `security`       | `[security]`                                   |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
@@ -21,6 +22,7 @@ mod device;
 mod gtpu;
 mod marks;
 mod memif;
+mod nat;
 mod port;
 mod prefix;
 mod security;
@@ -39,6 +41,7 @@ pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
+pub use self::nat::NatConfig;
 use self::port::{Port, PortSection};
 pub use self::port::{PortConfig, XdpMode};
 pub use self::prefix::AddressPrefix;
@@ -100,6 +103,9 @@ pub struct Config {
     /// The headers of tunnels.
     #[serde(default)]
     pub tunnel_headers: TunnelHeadersConfig,
+    /// NAT of Linux's.
+    #[serde(default)]
+    pub nat: NatConfig,
     /// Path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
@@ -398,6 +404,7 @@ impl Config {
             crypto,
             devices,
             tunnel_headers,
+            nat,
             path_mtu: _,
             security,
             log,
@@ -411,6 +418,7 @@ impl Config {
             ("[crypto]", *crypto != next.crypto),
             ("[device]", *devices != next.devices),
             ("[tunnel_headers]", *tunnel_headers != next.tunnel_headers),
+            ("[nat]", *nat != next.nat),
             ("[security]", *security != next.security),
             ("[log]", *log != next.log),
         ]

@@ -29,6 +29,7 @@ mod lifetimes;
 mod limits;
 mod log;
 mod memifs;
+mod nat;
 mod nfnetlink;
 mod packet_devices;
 mod placing;
@@ -87,6 +88,7 @@ use self::events::{EventLog, Watch};
 use self::inner_mtus::InnerMtus;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
 use self::memifs::Memifs;
+use self::nat::{FlowStep, Nat};
 use self::ports::Programs;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::private::Private;
@@ -155,6 +157,7 @@ struct Daemon {
     memifs: Memifs,
     vlans: Vlans,
     private: Private,
+    nat: Option<Nat>,
     inner_mtus: InnerMtus,
     way_back: WayBack,
     /// Tells the marks of what Linux sends, where the kernel can.
@@ -235,6 +238,7 @@ impl Daemon {
             self.hear_early();
             self.forget_path_mtus();
             self.memifs.serve(&self.workers);
+            self.follow_nat();
             self.wake_workers();
             self.place_sas();
             self.hear_linux();
@@ -271,6 +275,10 @@ impl Daemon {
             true => due.min(DEVICE_WAIT),
             false => due,
         };
+        let due = match self.nat.as_ref().and_then(Nat::due_in) {
+            Some(upkeep) => due.min(upkeep),
+            None => due,
+        };
         let due = if self.observer.is_stale() { due.min(STALE_WAIT) } else { due };
         let due = match self.guard.due().filter(|_| self.is_guarded()) {
             Some(at) => due.min(at.saturating_duration_since(Instant::now())),
@@ -285,6 +293,7 @@ impl Daemon {
         ];
         fds.extend(self.early.as_ref().map(Early::fd));
         fds.extend(self.memifs.fds());
+        fds.extend(self.nat.iter().flat_map(Nat::fds));
         self.source.add_fds(&mut fds);
         let mut fds: Vec<_> =
             fds.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
@@ -303,6 +312,24 @@ impl Daemon {
         self.source.serve();
         for merge in self.source.take_merges() {
             let _ = self.workers.merge_window(&merge.sa, merge.edge, &merge.received);
+        }
+    }
+
+    /// Learns what Linux's NAT has decided, and has ports take what it is about.
+    fn follow_nat(&mut self) {
+        let Some(nat) = &mut self.nat else { return };
+        let topology = self.tables.topology.load();
+        let steps = nat.serve(|addr| topology.is_local_addr(addr));
+        let has_other_rules = nat.follow_rules();
+        // To a port of this host where ESP in UDP comes, too: there are plans that open it.
+        let may_be_esp = |step: &FlowStep| {
+            step.tuple.protocol == wire::protocol::UDP && topology.is_natt_port(step.tuple.dst_port)
+        };
+        let is_anew = has_other_rules || steps.iter().any(may_be_esp);
+        steps.into_iter().for_each(|step| self.ports.steer_flow(step));
+        if is_anew {
+            // Plans of before are void with it.
+            self.publish_topology();
         }
     }
 

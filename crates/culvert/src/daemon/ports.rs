@@ -11,11 +11,12 @@ use io::{Port, PortCounters, PortStats, Umem, XskConfig, XskQueue, XskRegion, Xs
 use mirror::{Link, Snapshot};
 use policy::PolicyConfig;
 use steer::device::{Device, Finding};
-use steer::{Attached, Loader, Mode, Prefix, Steer, SteerConfig, SteerError};
+use steer::{Attached, Loader, Mode, Prefix, Sizes, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 use wire::VlanTags;
 
 use super::heartbeat::{Heartbeat, now_ns};
+use super::nat::{FlowStep, TakenFlows};
 use super::slots;
 use super::sources::SaStep;
 use super::steering::{Steering, TakenEsp};
@@ -79,6 +80,7 @@ pub struct Ports {
     entries: Vec<Entry>,
     loader: Option<Loader>,
     steering: Steering,
+    flows: TakenFlows,
     region: XskRegion,
 }
 
@@ -86,15 +88,15 @@ pub struct Ports {
 pub struct Programs(thread::JoinHandle<(Loader, Vec<Program>)>);
 
 impl Programs {
-    /// Loads one for each port, on threads of their own.
+    /// Loads one for each port, on threads of their own; with room for so many directions of known flows.
     ///
     /// # Errors
     /// When no thread can be made.
-    pub fn load(configs: &[PortConfig]) -> std::io::Result<Programs> {
+    pub fn load(configs: &[PortConfig], flows: u32) -> std::io::Result<Programs> {
         let interfaces: Vec<String> = configs.iter().map(|c| c.interface.clone()).collect();
         let thread = thread::Builder::new().name("culvert-bpf".into()).spawn(move || {
             let loader = Loader::new();
-            let load = |interface: &String| load(&loader, interface);
+            let load = |interface: &String| load(&loader, interface, flows);
             let load = &load;
             let programs = thread::scope(|scope| {
                 let start = |i| thread::Builder::new().spawn_scoped(scope, move || load(i));
@@ -124,8 +126,10 @@ pub fn most_queues(configs: &[PortConfig]) -> u32 {
     configs.iter().map(wanted_queues).max().unwrap_or(0)
 }
 
-fn load(loader: &Loader, interface: &str) -> Program {
-    let mut steer = Steer::load(loader, interface, &SteerConfig::default())?;
+fn load(loader: &Loader, interface: &str, flows: u32) -> Program {
+    let sizes = Sizes { flows, ..Sizes::default() };
+    let mut steer =
+        Steer::load(loader, interface, &SteerConfig { sizes, ..SteerConfig::default() })?;
     // A kernel without ESP answers unknown SPIs with an ICMP error.
     steer.set_take_unknown_esp(true)?;
     Ok(steer)
@@ -169,7 +173,8 @@ impl Ports {
             })
             .collect();
         let region = XskRegion::new(umem);
-        Ports { entries, loader: None, steering: Steering::default(), region }
+        let (steering, flows) = (Steering::default(), TakenFlows::default());
+        Ports { entries, loader: None, steering, flows, region }
     }
 
     /// Takes in what was loaded for these ports.
@@ -232,10 +237,13 @@ impl Ports {
                 (Some(ifindex), _) if entry.working.is_none() => {
                     let program = entry.program.take().unwrap_or_else(|| {
                         let loader = self.loader.get_or_insert_with(Loader::new);
-                        load(loader, &entry.config.interface)
+                        load(loader, &entry.config.interface, self.flows.room)
                     });
                     changed |=
                         entry.open(ifindex, program, &self.region, workers, &self.steering, queues);
+                    if let Some(working) = &mut entry.working {
+                        self.flows.fill(&mut working.steer);
+                    }
                 }
                 (None, None) => entry.wait("missing: no such interface; taken when it comes"),
                 (None, Some(_)) if let Some(below) = below => entry.wait(&format!(
@@ -298,6 +306,22 @@ impl Ports {
     /// Packets that arrive at a port get these marks. Steering has to be set anew then.
     pub fn set_marks(&mut self, rules: &[MarkConfig]) {
         self.steering.marks = rules.iter().map(|rule| rule.mark).collect();
+    }
+
+    /// Ports take these connections. To be told before one is open.
+    pub fn set_flows(&mut self, flows: TakenFlows) {
+        self.flows = flows;
+    }
+
+    /// What ports take of connections, for others in their place.
+    pub fn take_flows(&mut self) -> TakenFlows {
+        std::mem::take(&mut self.flows)
+    }
+
+    /// Follows a direction of a connection.
+    pub fn steer_flow(&mut self, step: FlowStep) {
+        let working = self.entries.iter_mut().filter_map(|entry| entry.working.as_mut());
+        working.for_each(|working| self.flows.follow(&mut working.steer, &step));
     }
 
     /// Tells the steering programs what to take.

@@ -35,7 +35,9 @@ impl Daemon {
             self.ports.close(&self.workers);
             // The new ports take what the old ones took, from their first frame on.
             let steering = self.ports.steering().clone();
+            let flows = self.ports.take_flows();
             self.ports = Ports::new(&next.ports, &self.umem);
+            self.ports.set_flows(flows);
             self.ports.steer(steering);
         }
         self.follow_port_names(next.port_names());

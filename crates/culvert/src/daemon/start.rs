@@ -46,6 +46,7 @@ use super::events::{EventLog, Watch};
 use super::inner_mtus::InnerMtus;
 use super::limits;
 use super::memifs::Memifs;
+use super::nat::{Nat, TakenFlows};
 use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
@@ -164,7 +165,8 @@ impl Daemon {
             .create(&directory)
             .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
         // First: loading takes as long as all that follows.
-        let programs = Programs::load(&config.ports).map_err(system("a thread"))?;
+        let programs =
+            Programs::load(&config.ports, config.nat.taken_flows()).map_err(system("a thread"))?;
         let (vault, records) = open_vault(&paths::vault_dir(&config.name))?;
 
         // 2.
@@ -239,7 +241,12 @@ impl Daemon {
             false => devices.borrow().port_lines(),
         };
         fs::write(&path, ports).map_err(|source| StartError::Directory { path, source })?;
-        let tables = Arc::new(Tables::default());
+        let nat = match config.nat.is_on() {
+            true => Some(Nat::begin().map_err(system("connection tracking (nat.learn)"))?),
+            false => None,
+        };
+        let bindings = nat.as_ref().map(|nat| Arc::clone(nat.bindings()));
+        let tables = Arc::new(Tables { nat: bindings.clone(), ..Tables::default() });
         let (events_in, events) = dataplane::channel().map_err(system("eventfd"))?;
         let polling = match args.poll {
             true => Polling::Always,
@@ -266,6 +273,7 @@ impl Daemon {
         let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
         let mut ports = Ports::new(&config.ports, &umem);
         ports.set_marks(&config.marks);
+        ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));
         let path_mtus = PathMtuTable::new(super::lifetime_ns(&config.path_mtu));
 
         // 6.
@@ -306,6 +314,7 @@ impl Daemon {
             vlans: super::vlans::Vlans::default(),
             memifs,
             private,
+            nat,
             inner_mtus: InnerMtus::default(),
             way_back,
             _send_marks: send_marks.ok(),

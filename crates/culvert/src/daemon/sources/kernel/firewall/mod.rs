@@ -6,6 +6,7 @@
 //! | `chains`   | how they are told                                     |
 //! | `nftables` | base chains and their rules, by netlink               |
 //! | `iptables` | the tables of legacy iptables, by their save programs |
+//! | `nat`      | whether there are rules of NAT                        |
 //!
 //! What counts is a chain that packets meet between two interfaces, and that could stop or change one of
 //! them, or have it seen: its policy is not accept, or it has a rule that does more than match, count and
@@ -14,6 +15,7 @@
 
 mod chains;
 mod iptables;
+mod nat;
 mod nftables;
 
 use std::borrow::Cow;
@@ -23,6 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use self::chains::Chains;
+pub use self::nat::NatWatch;
 
 /// Readings of the chains are this far apart at least: who loads rules one by one is not read after
 /// each.

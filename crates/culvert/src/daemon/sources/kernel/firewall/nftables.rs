@@ -96,6 +96,27 @@ pub fn read(ports: &BTreeSet<String>) -> io::Result<Chains> {
     Ok(found)
 }
 
+/// Whether chains of NAT with rules meet packets between two interfaces, of IPv4 and of IPv6.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn translates() -> io::Result<[bool; 2]> {
+    let mut found = [false; 2];
+    let result = dump(GET_CHAIN, 0, &[], |message| {
+        if let Some(chain) = Chain::decode(message).filter(|c| c.is_nat && c.has_rules) {
+            let (is_v4, is_v6) = chain.families(&BTreeSet::new());
+            found = [found[0] || is_v4, found[1] || is_v6];
+        }
+        false
+    });
+    match result {
+        Err(error) if ABSENT.iter().any(|errno| error.raw_os_error() == Some(*errno)) => {
+            Ok([false; 2])
+        }
+        result => result.map(|_| found),
+    }
+}
+
 /// Whether a rule of a chain could do more than let packets pass.
 fn has_rule_that_counts(chain: &Chain) -> io::Result<bool> {
     let names = [(RULE_TABLE, &*chain.table), (RULE_CHAIN, &*chain.name)];
@@ -162,6 +183,7 @@ struct Chain {
     /// Its policy is not accept, and says something.
     drops: bool,
     has_rules: bool,
+    is_nat: bool,
 }
 
 impl Chain {
@@ -186,6 +208,7 @@ impl Chain {
             devices: one.into_iter().chain(several).collect(),
             drops: policy != ACCEPT && !is_nat,
             has_rules: find(attributes, CHAIN_USE).and_then(number) != Some(0),
+            is_nat,
         })
     }
 

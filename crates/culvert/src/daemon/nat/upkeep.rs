@@ -1,0 +1,78 @@
+//! Tells Linux which connections are alive: it sees no packet of those that the fast path carries.
+//!
+//! Some of the connections are looked at every quarter of a second. One that has carried packets since Linux was told
+//! last is given its whole time again once a third of that is over. So a connection that falls silent is kept
+//! between two thirds and the whole of the time that Linux would keep it.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use conntrack::{Bindings, Entry, Status, message};
+
+use super::timeouts::Timeouts;
+
+/// How often some are looked at.
+const INTERVAL: Duration = Duration::from_millis(250);
+
+/// Each is looked at so many times within the shortest time that Linux keeps one, at least; but no more often than
+/// once a second.
+const LOOKS: u32 = 6;
+
+/// The state of that.
+pub struct Upkeep {
+    started: Instant,
+    looked_at: Instant,
+    part: usize,
+}
+
+impl Upkeep {
+    pub fn new() -> Upkeep {
+        let now = Instant::now();
+        Upkeep { started: now, looked_at: now, part: 0 }
+    }
+
+    /// The clock of [`conntrack::bindings::Upkeep::told_ms`].
+    pub fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    /// How long the next look may be put off.
+    pub fn due_in(&self) -> Duration {
+        INTERVAL.saturating_sub(self.looked_at.elapsed())
+    }
+
+    /// Appends what Linux is to be told, and counts that.
+    pub fn tell(&mut self, bindings: &Bindings, requests: &mut Vec<u8>, told: &mut u64) {
+        if bindings.is_empty() || self.due_in() > Duration::ZERO {
+            return;
+        }
+        self.looked_at = Instant::now();
+        let timeouts = Timeouts::read();
+        let cycle_s = (timeouts.shortest_s() / LOOKS).clamp(1, 30);
+        let parts = (cycle_s * 4) as usize;
+        let now_ms = self.now_ms();
+        self.part = (self.part + 1) % parts;
+        bindings.each(self.part, parts, |binding| {
+            let (upkeep, packets) = (&binding.upkeep, binding.packets());
+            if !binding.is_live() || upkeep.told_packets.load(Relaxed) == packets {
+                return;
+            }
+            let status = Status(upkeep.status.load(Relaxed));
+            let timeout_s = timeouts.of(binding.entry.original.protocol, status);
+            let since_ms = now_ms.saturating_sub(upkeep.told_ms.load(Relaxed));
+            if since_ms < u64::from(timeout_s) * 1000 / 3 {
+                return;
+            }
+            upkeep.told_packets.store(packets, Relaxed);
+            upkeep.told_ms.store(now_ms, Relaxed);
+            let entry = Entry { status, ..binding.entry };
+            // As Linux does with what is answered for more than two seconds.
+            let set = match status.has(Status::SEEN_REPLY) {
+                true => Status::ASSURED,
+                false => Status::default(),
+            };
+            message::refresh(&entry, timeout_s, set, requests);
+            *told += 1;
+        });
+    }
+}

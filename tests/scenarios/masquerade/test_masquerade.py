@@ -1,0 +1,209 @@
+"""A gateway that translates what its LAN sends, by rules of nftables: no tunnel is needed for that."""
+
+import contextlib
+import re
+import signal
+import socket
+import struct
+import time
+
+from lab import topology as t
+from lab.base import wait_for
+from lab.capture import Capture
+from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
+
+RULES = """
+table ip nat {
+  chain pre {
+    type nat hook prerouting priority dstnat
+    iifname "wan" udp dport 8000 dnat to 10.1.0.10
+  }
+  chain post {
+    type nat hook postrouting priority srcnat
+    oifname "wan" ip saddr 10.1.0.0/24 masquerade
+  }
+}
+table ip6 nat {
+  chain post {
+    type nat hook postrouting priority srcnat
+    oifname "wan" ip6 saddr 2001:db8:1::/64 masquerade
+  }
+}
+"""
+
+#: What known connections do not meet: Linux has decided about them before.
+CLOSED = """
+table ip filter {
+  chain forward {
+    type filter hook forward priority filter; policy drop;
+  }
+}
+"""
+
+#: SPI, sequence number, and what would be encrypted.
+ESP = struct.pack("!II", 0x1234_5678, 1) + bytes(60)
+
+
+def build(network, **sysctls):
+    net = network()
+    net.gwa.daemon.settings = '[nat]\nlearn = "conntrack"\n'
+    net.gwa.daemon.write_config()
+    for key, value in sysctls.items():
+        net.gwa.host.sysctl(f"net.netfilter.nf_conntrack_{key}", value)
+    net.gwa.host.run("nft", "-f", "-", stdin=RULES)
+    return net.start()
+
+
+def work(net):
+    return net.gwa.daemon.json("stats")["work"]
+
+
+@contextlib.contextmanager
+def carries(net, least):
+    """At least so many packets go by the fast path, translated."""
+    before = work(net)["translated"]
+    yield
+    carried = work(net)["translated"] - before
+    assert carried >= least, (carried, net.gwa.daemon.json("stats"))
+
+
+def entries(net, *how):
+    """Connections as Linux has them, a line each."""
+    return net.gwa.host.run("conntrack", "-L", "-o", "id", *how, check=False).stdout.splitlines()
+
+
+def ends(frames):
+    """Of UDP."""
+    return {(str(f.src), str(f.dst)) for f in frames if f.protocol == 17}
+
+
+def stream(client, server, to, **how):
+    run = Stream(client, server, to, most=50, **{"count": 200, **how})
+    run.wait()
+    assert_perfect(run.finish())
+
+
+def test_connections_go_past_linux_translated(network):
+    net = build(network)
+    # UDP, both families.
+    for to, own in ((t.SERVER4, t.WAN_A4), (t.SERVER6, t.WAN_A6)):
+        wire = Capture(net.mid, "west")
+        with carries(net, 350):
+            stream(net.client, net.server, to)
+        frames = wire.stop()
+        assert ends(frames) == {(own, to), (to, own)}, [str(f) for f in frames[:4]]
+    # From outside, to a host inside.
+    with carries(net, 350):
+        stream(net.server, net.client, t.WAN_A4, port=8000)
+    # ICMP queries.
+    for to in (t.SERVER4, t.SERVER6):
+        with carries(net, 30):
+            assert_ping(net.client, to, count=20)
+    # TCP between its beginning and its end, which Linux sees.
+    iperf = Iperf(net.server)
+    for reverse in (False, True):
+        with carries(net, 500):
+            assert iperf.run(net.client, t.SERVER4, total=2_000_000, reverse=reverse)["bytes"]
+    iperf.stop()
+
+    def has_ended():
+        states = [line.split()[3] for line in entries(net, "-p", "tcp")]
+        return "ESTABLISHED" not in states
+
+    wait_for("Linux to see the ends of connections", has_ended)
+    reset(net)
+    wait_for("Linux to see the reset", has_ended)
+    error_comes_back(net)
+    esp_of_a_box_behind(net)
+    drops = net.gwa.daemon.drops()
+    assert not any(drops.values()), drops
+
+
+def reset(net):
+    """A TCP connection that ends with a reset."""
+    with net.server.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+        listener.bind(("", 7070))
+        listener.listen()
+        with net.client.socket(socket.AF_INET, socket.SOCK_STREAM) as client:
+            client.connect((t.SERVER4, 7070))
+            peer, _ = listener.accept()
+            for _ in range(20):
+                client.sendall(b"x")
+                assert peer.recv(1) == b"x"
+            assert any("ESTABLISHED" in line for line in entries(net, "-p", "tcp"))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+
+
+def error_comes_back(net):
+    """Nobody listens: the server's ICMP error finds the client's socket."""
+    net.server.sysctl("net.ipv4.icmp_ratelimit", 0)
+    with net.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as client, carries(net, 5):
+        client.connect((t.SERVER4, 9))
+        client.settimeout(5)
+        for _ in range(20):
+            time.sleep(0.01)
+            client.send(b"anybody")
+            try:
+                client.recv(1)
+                raise AssertionError("an answer")
+            except ConnectionRefusedError:
+                pass
+
+
+def esp_of_a_box_behind(net):
+    """NAT traversal of somebody behind this gateway, which has an IKE daemon at the same port."""
+    with (
+        net.client.socket(socket.AF_INET, socket.SOCK_DGRAM) as box,
+        net.server.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer,
+        carries(net, 30),
+    ):
+        for end in (box, peer):
+            end.bind(("", 4500))
+            end.settimeout(5)
+        # Key exchange comes first, behind its marker.
+        box.sendto(bytes(60), (t.SERVER4, 4500))
+        peer.sendto(bytes(60), peer.recvfrom(2000)[1])
+        assert box.recv(2000) == bytes(60)
+        wait_for("the connection", lambda: entries(net, "-p", "udp", "--orig-port-dst", "4500"))
+        time.sleep(0.1)
+        for _ in range(20):
+            box.sendto(ESP, (t.SERVER4, 4500))
+            data, source = peer.recvfrom(2000)
+            assert (data, source[0]) == (ESP, t.WAN_A4)
+            peer.sendto(ESP, source)
+            assert box.recv(2000) == ESP
+
+
+def test_they_live_while_they_have_traffic_and_go_back_when_forgotten(network):
+    net = build(network, udp_timeout=2, udp_timeout_stream=2)
+    run = Stream(net.client, net.server, t.SERVER4, rate=200)
+    ours = ("-p", "udp", "--orig-port-dst", "7000")
+    ident = lambda: [re.search(r"id=(\d+)", line).group(1) for line in entries(net, *ours)]
+    wait_for("the connection", ident)
+    before = ident()
+    with carries(net, 500):
+        time.sleep(4)
+    assert ident() == before, entries(net, *ours)
+    # Forgotten, it is Linux's again, which has another mind by now.
+    wire = Capture(net.mid, "west", "udp port 7000")
+    net.gwa.host.run("nft", "-f", "-", stdin=CLOSED)
+    time.sleep(0.3)
+    net.gwa.host.run("conntrack", "-F")
+    flushed = time.time()
+    time.sleep(0.5)
+    times = [frame.time for frame in wire.stop()]
+    assert any(time < flushed for time in times)
+    late = [time - flushed for time in times if time > flushed + 0.1]
+    assert not late, late
+    for end in (run.probe, run.echo):
+        end.kill(signal.SIGKILL)
+
+
+def test_without_traffic_they_end_in_their_time(network):
+    net = build(network, udp_timeout=2, udp_timeout_stream=2)
+    with carries(net, 150):
+        stream(net.client, net.server, t.SERVER4, count=100)
+    ours = ("-p", "udp", "--orig-port-dst", "7000")
+    assert entries(net, *ours)
+    wait_for("the end", lambda: not entries(net, *ours), timeout=5)
