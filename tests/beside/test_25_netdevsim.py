@@ -5,6 +5,8 @@ and that what the kernel has placed on such a device stays there. `ip` is of Deb
 word for packet offload.
 """
 
+import os
+
 import pytest
 from lab import charon6, topology as t
 from lab.beside import is_fast, reason
@@ -195,6 +197,8 @@ def newest_ip():
 
 def test_answers_are_linux_s(lab, plane, newest_ip, culvert_is_off):
     """A kernel with netdevsim and culvert's database answer the same to offload by `ip xfrm`, but for what is known."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (7, 2):
+        pytest.skip("the answers are Linux 7.2's: 6.12 takes an interface id, and refuses AH by an interface without a device")
     kernel = lab.host("kernel")
     add_device(kernel, SIM, 0)
     add_device(kernel, PACK, 1)
