@@ -1,10 +1,10 @@
 //! The entry point of fuzzers and noise tests: everything that reads bytes from outside.
 
-use crate::ethernet::EthernetHeader;
+use crate::ethernet::{EthernetHeader, Tag};
 use crate::gtpu::{GtpuFields, GtpuHeader};
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::Ipv6Header;
-use crate::{esp, icmpv4, icmpv6, natt, tcp, udp};
+use crate::{VlanTags, esp, icmpv4, icmpv6, natt, tcp, udp};
 
 /// Runs every parser and accessor over the bytes, as a frame and as what each header would be,
 /// and every change in place over a copy of a packet that parses.
@@ -18,6 +18,11 @@ pub fn exercise(bytes: &[u8]) {
         let mut out = [0u8; 22];
         let len = header.emit(&mut out).expect("22 bytes are enough");
         assert_eq!(out.get(..len), bytes.get(..len));
+        let tags = VlanTags::of(&header);
+        let with = |outer: VlanTags, tag: Tag| outer.with(tag.tpid, tag.vlan_id());
+        // 4095 names no VLAN, and no device has it.
+        let again = tags.iter().try_fold(VlanTags::NONE, with);
+        assert!(again.is_none_or(|again| again == tags));
     }
     packet(bytes);
     views(bytes);

@@ -302,7 +302,7 @@ impl Daemon {
         let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
         let vlans: Vec<_> = self.vlans.states(snapshot, is_port);
         rows.extend(vlans.into_iter().map(|vlan| {
-            let ids: Vec<String> = vlan.ids.iter().map(u16::to_string).collect();
+            let ids: Vec<String> = vlan.ids.iter().rev().map(u16::to_string).collect();
             let mode = format!("VLAN {} of {}", ids.join(" in "), vlan.port);
             report::Port {
                 vlan: vlan.ids,

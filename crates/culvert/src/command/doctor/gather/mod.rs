@@ -8,6 +8,7 @@ mod apparmor;
 mod denials;
 mod huge_pages;
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::Path;
@@ -206,15 +207,22 @@ fn network(
     });
     let interfaces = snapshot.map(|s| s.links().map(|link| link.name.clone()).collect());
     let tables = snapshot.map(|s| s.routes().map(|route| route.table).collect());
+    let is_port = |link: &Link| ports.iter().any(|port| port.interface == link.name);
+    // And the VLANs on them.
+    let vlans = snapshot.into_iter().flat_map(|s| {
+        let is_vlan = move |l: &&Link| vlan_below(s, l).is_some_and(|(below, _)| is_port(below));
+        s.links().filter(is_vlan).map(|link| link.name.clone())
+    });
+    let taken: BTreeSet<String> = ports.iter().map(|p| p.interface.clone()).chain(vlans).collect();
     let places = ["all", "default", tun.interface.as_str()];
-    let places = places.into_iter().chain(ports.iter().map(|p| p.interface.as_str()));
+    let places = places.into_iter().chain(taken.iter().map(String::as_str));
     Network {
         trouble,
         rules: rules.unwrap_or_default(),
         table_routes: table_routes.unwrap_or_default(),
         interfaces: interfaces.unwrap_or_default(),
         tables: tables.unwrap_or_default(),
-        firewalls: daemon::firewalls(ports.iter().map(|port| port.interface.clone()).collect()),
+        firewalls: daemon::firewalls(taken.clone()),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
             (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),
