@@ -51,9 +51,8 @@ def test_a_tunnel_over_a_vlan(bed, of):
     bed.start()
     before = bed.transmitted()
     bed.pings()
-    time.sleep(1)
     if bed.beside():
-        assert bed.transmitted() - before > 400, "the fast path has the packets"
+        wait_for("the fast path to have the packets", lambda: bed.transmitted() - before > 400, timeout=10)
         shown = ports(net.gwa)
         assert [shown[dev]["vlan"] for dev in ("wan.v", "lan.v")] == [[n for _, n in of[c]] for c in ("wan", "lan")]
         assert shown["wan.v"]["state"] == shown["lan.v"]["state"] == "up", shown
@@ -95,7 +94,8 @@ def test_priorities_are_linuxs(bed):
     before = bed.transmitted()
     for dscp in PRIORITIES:
         assert_ping(net.client, t.SERVER4, count=3, dscp=dscp)
-    assert bed.transmitted() - before >= 6 * len(PRIORITIES) or not bed.beside()
+    # One packet each second is the kernel's.
+    assert bed.transmitted() - before >= 4 * len(PRIORITIES) or not bed.beside()
     seen = {"a": set(), "b": set(), "lan": set()}
     for name, source in (("a", t.WAN_A4), ("b", t.WAN_B4)):
         for frame in cables[name].stop():
