@@ -18,5 +18,7 @@ def test_deployment(deploy, name):
     assert not broken, broken
     lines = picture.draw(name, picture.Ways(run))
     assert max(map(len, lines)) <= picture.WIDTH, lines
+    source, to, uplink = run.exchanges["NR uplink"]
+    assert run.flows.known(source, to, uplink.begun)[1] == "protected", run.flows.first
     # Flows learnt with their first packets: of a thousand a handful asks for a decision.
     assert run.seen.counters["misses"] < run.seen.counters["hits"] / 10, run.seen.counters
