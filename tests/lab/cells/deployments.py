@@ -94,10 +94,10 @@ class Run:
         return self.deployment.claims(self)
 
 
-def bring_up(lab, name):
-    """Hosts, daemons, tunnels and programs: a `Run` without traffic yet."""
+def bring_up(lab, name, settings=""):
+    """Hosts, daemons, tunnels and programs: a `Run` without traffic yet. `settings`: more of the NR modem's configuration."""
     deployment = DEPLOYMENTS[name]
-    net = n.Network(lab, n.FILES / name, deployment.lte_plane).start()
+    net = n.Network(lab, n.FILES / name, deployment.lte_plane, settings).start()
     run = Run(deployment, net)
     for gateway, children in ((net.nr, deployment.children), (net.lte, ("lte",))):
         for child in children if gateway else ():

@@ -36,9 +36,10 @@ TEID_NR, TEID_LTE = 0x1001, 0x2001
 class Network:
     """Hosts, links, daemons and programs of one deployment."""
 
-    def __init__(self, lab, folder, lte_plane=""):
-        """`folder`: its files. `lte_plane`: what carries the LTE modem's own tunnel."""
-        self.lab, self.folder = lab, folder
+    def __init__(self, lab, folder, lte_plane="", settings=""):
+        """`folder`: its files. `lte_plane`: what carries the LTE modem's own tunnel. `settings`: what the NR modem's
+        configuration has besides."""
+        self.lab, self.folder, self.settings = lab, folder, settings
         self.lte_host = lab.host("lte")
         nr, self.router = lab.host("nr", forward=True), lab.host("router", forward=True)
         segw, self.core = lab.host("segw", forward=True), lab.host("core")
@@ -81,7 +82,8 @@ class Network:
             gateway.swan.configure(filled(self.read(f"{name}.swanctl.conf")), self.read(f"{name}.strongswan.conf") or "")
             daemon = self.read(f"{name}.culvert.toml")
             if gateway.daemon:
-                gateway.daemon.write_config(f'name = "@NAME@"\n{daemon}')
+                settings = self.settings if gateway is self.nr else ""
+                gateway.daemon.write_config(f'name = "@NAME@"\n{daemon}{settings}')
             script = self.read(f"{name}.addresses")
             if script:
                 path = gateway.swan.etc / "addresses"

@@ -10,8 +10,8 @@ def deploy(request, lab, plane):
     """Brings a deployment up. At the end each culvert daemon that still runs must account for every packet."""
     made = request.node.networks = []
 
-    def make(name):
-        run = deployments.bring_up(lab, name)
+    def make(name, settings=""):
+        run = deployments.bring_up(lab, name, settings)
         made.append(run.net)
         return run
 

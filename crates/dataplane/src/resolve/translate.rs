@@ -55,6 +55,10 @@ impl Nat {
     pub(super) fn of(view: &View, packet: &[u8], h: &Headers, entry: &Entry<'_>) -> Nat {
         let Some(bindings) = &view.nat else { return Nat::Off };
         let ifindex = match entry {
+            // An application's, by an address that is this host's own: no rule for what is forwarded is about it.
+            Entry::Port { ifindex, .. } if view.topology.gtpu.is_source(h.src, *ifindex) => {
+                return Nat::Off;
+            }
             Entry::Port { ifindex, .. } | Entry::Decrypted { ifindex, .. } => *ifindex,
             // Linux's own, which it has translated.
             Entry::Outbound(_) => return Nat::Off,

@@ -1,5 +1,9 @@
 //! GTP-U that is decrypted goes to the application that has its TEID, and what applications send takes the same road back.
 
+use std::sync::Arc;
+
+use conntrack::Bindings;
+use dataplane::Tables;
 use dataplane::gtpu::{Application, Otherwise, Service, Services, Station};
 use outcome::DropReason;
 use wire::MacAddr;
@@ -225,8 +229,15 @@ fn fragments_are_put_together_first() {
 
 #[test]
 fn an_application_sends_from_the_gateways_own_address() {
-    for is_served in [true, false] {
+    // Where Linux translates what is forwarded, this is not.
+    for (is_served, has_nat) in [(true, false), (true, true), (false, false)] {
         let mut pair = Pair::new(&Spec::default());
+        if has_nat {
+            let nat = Arc::new(Bindings::default());
+            nat.set_asks([true; 2]);
+            pair.b = Gateway::with_tables(Side::B, Tables { nat: Some(nat), ..Tables::default() });
+            pair.b.protect(&Spec::default());
+        }
         if is_served {
             serve(&pair.b, |_| {});
         }
