@@ -6,6 +6,7 @@
 //! | [`counters`] | [`PortCounters`]: written by a port's worker, read by any thread |
 //! | [`port`] | [`Port`]: what a worker receives from and transmits to, and its errors |
 //! | [`xsk`] | AF_XDP queues on system calls alone: shared UMEM, need-wakeup, zero copy where the driver has it |
+//! | [`packet`] | packet sockets: an interface's super-packets, for drivers without zero copy |
 //! | [`tun`] | the private TUN interface, with segmentation on read and coalescing on write |
 //! | [`memory`] | a port made of two queues, for tests and benches |
 //! | [`pcap`] | captures as pcap files |
@@ -27,6 +28,7 @@
 pub mod checksum;
 pub mod counters;
 pub mod memory;
+pub mod packet;
 pub mod pcap;
 pub mod port;
 pub mod tun;
@@ -35,6 +37,7 @@ pub mod xsk;
 
 pub use counters::{PortCounters, PortStats};
 pub use memory::{MemoryHandle, MemoryPort};
+pub use packet::{Fanout, PacketConfig, PacketError, PacketSocket};
 pub use port::{Port, PortError};
 pub use tun::{QueueChoice, Tun, TunConfig, TunError};
 

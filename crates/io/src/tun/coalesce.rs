@@ -1,5 +1,5 @@
 //! Joins consecutive TCP segments of one flow into one super-packet (GRO), strictly enough that
-//! cutting it again gives the very same packets.
+//! cutting it again gives the very same packets; and, where asked for, consecutive UDP datagrams.
 //!
 //! Two segments are joined when all of this holds:
 //! * IPv4 without options and not a fragment, or IPv6 without extension headers; the lengths in
@@ -9,9 +9,14 @@
 //!   not restore.)
 //! * The TCP headers are the same, options included, but for sequence number, PSH and checksum;
 //!   the sequence numbers follow on; no flag but ACK and PSH.
-//! * What [`back`](super::back) has put in front of them is the same.
+//! * What stands in front of them is the same: what [`back`](super::back) has put there, or Ethernet.
 //! * Each has payload, all as much as the first; only the last may have less, and only the last
 //!   may have PSH.
+//!
+//! UDP datagrams are joined by the same rules, without those of TCP ([`Joined::TcpAndUdp`]). Two things are less
+//! strict. Cutting counts IPv4's identification up: where DF is set, it may be any, as nobody reads it (RFC 6864
+//! §4.1). And cutting computes checksums: ESP in UDP without one (RFC 3948 §2.1), which is told by its port, gets
+//! one.
 //!
 //! Packets of other flows may lie in between. Packets of one flow are never reordered.
 
@@ -20,27 +25,38 @@ use arrayvec::ArrayVec;
 use crate::checksum::Sum;
 use crate::umem::BURST_LEN;
 
-use super::back::split;
-use super::layout::{Layout, TCP, double_word, put, set_ipv4_checksum, word};
+use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
 use super::vnet::{Gso, VnetHeader};
 
 /// The headers of a super-packet: at most 40 bytes of IPv6 and 60 of TCP.
 pub type SuperHeader = ArrayVec<u8, 100>;
 
+/// Which packets are joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Joined {
+    /// None: each packet is a run.
+    None,
+    /// TCP segments.
+    Tcp,
+    /// UDP datagrams too.
+    TcpAndUdp,
+}
+
 /// What matters of one packet.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Not TCP: free to stay where it is.
+    /// Of a protocol that is not joined: free to stay where it is.
     Other,
-    /// TCP of a flow that can't be told: nothing is moved past it.
+    /// Of a flow that can't be told: nothing is moved past it.
     Barrier,
-    /// TCP.
-    Tcp(Segment),
+    /// A TCP segment or UDP datagram.
+    Flow(Segment),
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     is_v4: bool,
+    is_udp: bool,
     ip_len: usize,
     hdr_len: usize,
     payload_len: usize,
@@ -72,12 +88,11 @@ pub struct Run {
 }
 
 impl<'a> Plan<'a> {
-    /// Looks at the packets; those past a burst's length are not taken in.
-    pub fn new(packets: impl Iterator<Item = &'a [u8]>) -> Self {
+    /// Looks at the packets, each with what stands in front of it; those past a burst's length are not taken in.
+    pub fn new(packets: impl Iterator<Item = (&'a [u8], &'a [u8])>, joined: Joined) -> Self {
         let mut plan = Self { packets: ArrayVec::new(), prefixes: ArrayVec::new(), planned: 0 };
-        for packet in packets.take(BURST_LEN) {
-            let (prefix, packet) = split(packet);
-            plan.packets.push((packet, inspect(packet)));
+        for (prefix, packet) in packets.take(BURST_LEN) {
+            plan.packets.push((packet, inspect(packet, joined)));
             plan.prefixes.push(prefix);
         }
         plan
@@ -88,7 +103,7 @@ impl<'a> Plan<'a> {
         self.packets.get(place).map_or(&[], |&(packet, _)| packet)
     }
 
-    /// What stands in front of it: empty, or its tag and its Ethernet header.
+    /// What stands in front of it.
     pub fn prefix(&self, place: usize) -> &'a [u8] {
         self.prefixes.get(place).copied().unwrap_or(&[])
     }
@@ -100,7 +115,7 @@ impl<'a> Plan<'a> {
         self.planned |= 1 << first;
         let mut run = Run { members: ArrayVec::new(), size: 0, payload_len: 0 };
         run.members.push(first);
-        let Kind::Tcp(segment) = kind else { return Some(run) };
+        let Kind::Flow(segment) = kind else { return Some(run) };
         run.size = segment.payload_len;
         run.payload_len = segment.payload_len;
         if !segment.joinable || segment.psh {
@@ -114,10 +129,13 @@ impl<'a> Plan<'a> {
             let next = match kind {
                 Kind::Other => continue,
                 Kind::Barrier => break,
-                Kind::Tcp(next) if !same_flow(packet, &segment, candidate, &next) => continue,
-                Kind::Tcp(next) => next,
+                Kind::Flow(next) if !same_flow(packet, &segment, candidate, &next) => continue,
+                Kind::Flow(next) => next,
             };
-            if self.prefix(place) != self.prefix(first)
+            let len =
+                self.prefix(first).len() + segment.hdr_len + run.payload_len + next.payload_len;
+            if len > MAX_SUPER_LEN
+                || self.prefix(place) != self.prefix(first)
                 || !follows(packet, &segment, &run, candidate, &next)
             {
                 break;
@@ -143,14 +161,14 @@ impl<'a> Plan<'a> {
     /// begin, in bytes from their IP headers. `None` for a run of one, which is written as it is.
     pub fn super_header(&self, run: &Run) -> Option<(VnetHeader, SuperHeader, usize)> {
         let [first, .., last] = run.members.as_slice() else { return None };
-        let &(packet, Kind::Tcp(segment)) = self.packets.get(*first)? else { return None };
-        let &(_, Kind::Tcp(last)) = self.packets.get(*last)? else { return None };
+        let &(packet, Kind::Flow(segment)) = self.packets.get(*first)? else { return None };
+        let &(_, Kind::Flow(last)) = self.packets.get(*last)? else { return None };
         let mut header = SuperHeader::new();
         header.try_extend_from_slice(packet.get(..segment.hdr_len)?).ok()?;
         let len = segment.hdr_len + run.payload_len;
         let layout = Layout {
             is_v4: segment.is_v4,
-            protocol: TCP,
+            protocol: segment.protocol(),
             ip_len: segment.ip_len,
             is_fragment: false,
         };
@@ -160,6 +178,9 @@ impl<'a> Plan<'a> {
         } else {
             put(&mut header, 4, (len - segment.ip_len) as u16);
         }
+        if segment.is_udp {
+            put(&mut header, segment.ip_len + 4, (len - segment.ip_len) as u16);
+        }
         if last.psh
             && let Some(flags) = header.get_mut(segment.ip_len + 13)
         {
@@ -167,25 +188,42 @@ impl<'a> Plan<'a> {
         }
         // The kernel adds the rest: a partial checksum is the pseudo header's sum.
         let partial = layout.pseudo_header(packet, len - segment.ip_len).folded();
-        put(&mut header, segment.ip_len + 16, partial);
+        put(&mut header, segment.ip_len + segment.csum_offset(), partial);
         let vnet = VnetHeader {
             needs_csum: true,
-            gso: if segment.is_v4 { Gso::TcpV4 } else { Gso::TcpV6 },
+            gso: match (segment.is_udp, segment.is_v4) {
+                (true, _) => Gso::Udp,
+                (false, true) => Gso::TcpV4,
+                (false, false) => Gso::TcpV6,
+            },
             hdr_len: segment.hdr_len as u16,
             gso_size: run.size as u16,
             csum_start: segment.ip_len as u16,
-            csum_offset: 16,
+            csum_offset: segment.csum_offset() as u16,
         };
         Some((vnet, header, segment.hdr_len))
     }
 }
 
-fn inspect(packet: &[u8]) -> Kind {
-    let Some(layout) = Layout::of(packet) else { return Kind::Other };
-    if layout.protocol != TCP {
-        return Kind::Other;
+impl Segment {
+    const fn protocol(&self) -> u8 {
+        if self.is_udp { UDP } else { TCP }
     }
+
+    /// Where the checksum lies in the transport header.
+    const fn csum_offset(&self) -> usize {
+        if self.is_udp { 6 } else { 16 }
+    }
+}
+
+fn inspect(packet: &[u8], joined: Joined) -> Kind {
+    let Some(layout) = Layout::of(packet) else { return Kind::Other };
     let ip_len = layout.ip_len;
+    match layout.protocol {
+        TCP if joined != Joined::None => {}
+        UDP if joined == Joined::TcpAndUdp => return inspect_udp(packet, &layout),
+        _ => return Kind::Other,
+    }
     let Some(tcp) = packet.get(ip_len..).and_then(|rest| rest.first_chunk::<20>()) else {
         return Kind::Barrier;
     };
@@ -194,27 +232,53 @@ fn inspect(packet: &[u8]) -> Kind {
     if layout.is_fragment || tcp_len < 20 || packet.len() < hdr_len {
         return Kind::Barrier;
     }
-    let is_plain = if layout.is_v4 {
-        ip_len == 20 && usize::from(word(packet, 2)) == packet.len()
-    } else {
-        ip_len == 40 && usize::from(word(packet, 4)) + 40 == packet.len()
-    };
     let payload_len = packet.len() - hdr_len;
     let flags_allow = tcp[12] & 0xf == 0 && tcp[13] & !PSH == ACK;
-    Kind::Tcp(Segment {
+    Kind::Flow(Segment {
         is_v4: layout.is_v4,
+        is_udp: false,
         ip_len,
         hdr_len,
         payload_len,
         seq: double_word(packet, ip_len + 4),
         psh: tcp[13] & PSH != 0,
-        joinable: is_plain && flags_allow && payload_len > 0,
+        joinable: is_plain(packet, &layout) && flags_allow && payload_len > 0,
     })
+}
+
+fn inspect_udp(packet: &[u8], layout: &Layout) -> Kind {
+    let ip_len = layout.ip_len;
+    let hdr_len = ip_len + 8;
+    if layout.is_fragment || packet.len() < hdr_len {
+        return Kind::Barrier;
+    }
+    let payload_len = packet.len() - hdr_len;
+    let is_plain =
+        is_plain(packet, layout) && usize::from(word(packet, ip_len + 4)) == payload_len + 8;
+    Kind::Flow(Segment {
+        is_v4: layout.is_v4,
+        is_udp: true,
+        ip_len,
+        hdr_len,
+        payload_len,
+        seq: 0,
+        psh: false,
+        joinable: is_plain && payload_len > 0,
+    })
+}
+
+/// No options or extension headers, and as long as its header says.
+fn is_plain(packet: &[u8], layout: &Layout) -> bool {
+    if layout.is_v4 {
+        layout.ip_len == 20 && usize::from(word(packet, 2)) == packet.len()
+    } else {
+        layout.ip_len == 40 && usize::from(word(packet, 4)) + 40 == packet.len()
+    }
 }
 
 /// Addresses and ports are the same.
 fn same_flow(a: &[u8], a_is: &Segment, b: &[u8], b_is: &Segment) -> bool {
-    if a_is.is_v4 != b_is.is_v4 {
+    if a_is.is_v4 != b_is.is_v4 || a_is.is_udp != b_is.is_udp {
         return false;
     }
     let addresses = if a_is.is_v4 { 12..20 } else { 8..40 };
@@ -229,19 +293,22 @@ fn follows(first: &[u8], first_is: &Segment, run: &Run, next: &[u8], next_is: &S
     let joinable = next_is.joinable
         && next_is.hdr_len == first_is.hdr_len
         && next_is.ip_len == ip_len
-        && next_is.seq == first_is.seq.wrapping_add(run.payload_len as u32)
-        && next_is.payload_len <= run.size
-        && first_is.hdr_len + run.payload_len + next_is.payload_len <= MAX_SUPER_LEN;
+        && next_is.payload_len <= run.size;
     let ip_same = if first_is.is_v4 {
         let id = word(first, 4).wrapping_add(run.members.len() as u16);
+        let is_any_id = first_is.is_udp && word(first, 6) & DF != 0;
         // Version, DS field; flags and TTL.
-        word(next, 4) == id && same(0..2) && same(6..10)
+        (is_any_id || word(next, 4) == id) && same(0..2) && same(6..10)
     } else {
         // Version, traffic class and flow label; next header and hop limit.
         same(0..4) && same(6..8)
     };
+    if first_is.is_udp {
+        return joinable && ip_same;
+    }
     // Acknowledgement number and offset; window; urgent pointer and options.
-    let tcp_same = same(ip_len + 8..ip_len + 13)
+    let tcp_same = next_is.seq == first_is.seq.wrapping_add(run.payload_len as u32)
+        && same(ip_len + 8..ip_len + 13)
         && same(ip_len + 14..ip_len + 16)
         && same(ip_len + 18..first_is.hdr_len);
     joinable && ip_same && tcp_same
@@ -253,14 +320,24 @@ fn checksums_right(packet: &[u8], is: &Segment) -> bool {
         let (before, rest) = bytes.split_at_checked(at)?;
         Some(Sum::default().bytes(before).bytes(rest.get(2..)?))
     };
-    let (Some(ip), Some(tcp)) = (packet.get(..is.ip_len), packet.get(is.ip_len..)) else {
+    let (Some(ip), Some(transport)) = (packet.get(..is.ip_len), packet.get(is.ip_len..)) else {
         return false;
     };
     let ip_right =
         !is.is_v4 || sum_without(ip, 10).is_some_and(|sum| sum.checksum() == word(packet, 10));
-    let layout = Layout { is_v4: is.is_v4, protocol: TCP, ip_len: is.ip_len, is_fragment: false };
-    let pseudo = layout.pseudo_header(packet, tcp.len()).folded();
-    ip_right && sum_without(tcp, 16).is_some_and(|sum| sum.word(pseudo).checksum() == word(tcp, 16))
+    let (at, protocol) = (is.csum_offset(), is.protocol());
+    if is.is_udp && word(transport, at) == 0 {
+        return ip_right && (word(transport, 0) == NATT_PORT || word(transport, 2) == NATT_PORT);
+    }
+    let layout = Layout { is_v4: is.is_v4, protocol, ip_len: is.ip_len, is_fragment: false };
+    let pseudo = layout.pseudo_header(packet, transport.len()).folded();
+    let is_right = |sum: Sum| {
+        let checksum = sum.word(pseudo).checksum();
+        // A UDP checksum of zero is sent as its other form.
+        checksum == word(transport, at)
+            || is.is_udp && checksum == 0 && word(transport, at) == 0xffff
+    };
+    ip_right && sum_without(transport, at).is_some_and(is_right)
 }
 
 /// Plans and joins what arbitrary bytes describe; a fuzz target's entry. Each packet is preceded
@@ -279,7 +356,8 @@ pub fn fuzz(data: &[u8]) {
         rest = tail;
     }
     packets.truncate(BURST_LEN);
-    let mut plan = Plan::new(packets.iter().copied());
+    let mut plan =
+        Plan::new(packets.iter().map(|packet| super::back::split(packet)), Joined::TcpAndUdp);
     let mut seen = vec![false; packets.len()];
     while let Some(run) = plan.next_run() {
         for &member in &run.members {
@@ -298,9 +376,18 @@ pub fn fuzz(data: &[u8]) {
 
 const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
-/// The longest packet that IPv4's length field can name.
+/// In the word of IPv4's flags.
+const DF: u16 = 0x4000;
+/// UDP port of ESP (RFC 3948 §2.1).
+const NATT_PORT: u16 = 4500;
+/// The longest packet that IPv4's length field can name; with all that stands in front of it a network card takes
+/// no more either.
 const MAX_SUPER_LEN: usize = 65535;
 
 #[cfg(test)]
 #[path = "coalesce_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "coalesce_udp_tests.rs"]
+mod udp_tests;

@@ -73,16 +73,21 @@ impl Tcp {
     }
 }
 
+/// A plan of packets of the private interface.
+fn plan_of(packets: &[Vec<u8>], joined: Joined) -> Plan<'_> {
+    Plan::new(packets.iter().map(|packet| crate::tun::back::split(packet)), joined)
+}
+
 /// The runs, as the places of their members.
 fn runs(packets: &[Vec<u8>]) -> Vec<Vec<usize>> {
-    let mut plan = Plan::new(packets.iter().map(Vec::as_slice));
+    let mut plan = plan_of(packets, Joined::Tcp);
     core::iter::from_fn(|| plan.next_run()).map(|run| run.members.to_vec()).collect()
 }
 
 /// Joins, then cuts each run again; returns the packets in their original places.
 fn join_and_cut(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut result = vec![Vec::new(); packets.len()];
-    let mut plan = Plan::new(packets.iter().map(Vec::as_slice));
+    let mut plan = plan_of(packets, Joined::Tcp);
     while let Some(run) = plan.next_run() {
         let Some((vnet, header, payload_at)) = plan.super_header(&run) else {
             let place = run.members[0];
@@ -288,7 +293,7 @@ fn what_goes_back_is_joined_with_what_goes_back_likewise() {
     let [a, b, c] = [&first, &second, &third].map(Tcp::bytes);
     let all = [tagged(1, &a), tagged(1, &b), tagged(1, &c)];
     assert_eq!(runs(&all), [[0, 1, 2]]);
-    let mut plan = Plan::new(all.iter().map(Vec::as_slice));
+    let mut plan = plan_of(&all, Joined::Tcp);
     let run = plan.next_run().expect("a run");
     assert_eq!(plan.prefix(0), &all[0][..20]);
     assert_eq!(plan.packet(2), c);

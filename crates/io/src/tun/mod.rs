@@ -49,7 +49,7 @@ use crate::counters::PortCounters;
 use crate::port::{Port, PortError};
 use crate::umem::{BURST_LEN, Burst, FramePool, MAX_HEADROOM, Packet};
 pub use choice::QueueChoice;
-use coalesce::{Plan, Run};
+use coalesce::{Joined, Plan, Run};
 use segment::{Limits, Segmenter};
 pub use tap::{Tap, TapConfig};
 pub use vnet::{VNET_HEADER_LEN, VnetHeader};
@@ -331,7 +331,8 @@ impl Port for Tun {
     fn tx(&mut self, burst: &mut Burst, pool: &mut FramePool) -> Result<usize, PortError> {
         let mut gone: u64 = 0;
         let mut result = Ok(());
-        let mut plan = Plan::new(burst.iter().map(Packet::data));
+        let mut plan =
+            Plan::new(burst.iter().map(|packet| back::split(packet.data())), Joined::Tcp);
         while let Some(run) = plan.next_run() {
             let bytes: usize = run.members.iter().map(|&at| plan.packet(at).len()).sum();
             let count = run.members.len() as u64;

@@ -117,15 +117,10 @@ impl Segmenter {
             return Err(SegmentError::TooLong);
         }
         if vnet.needs_csum {
-            let start = usize::from(vnet.csum_start);
-            let field = start + usize::from(vnet.csum_offset);
-            if start < layout.ip_len || field + 2 > packet.len() {
+            if usize::from(vnet.csum_start) < layout.ip_len {
                 return Err(SegmentError::Malformed);
             }
-            let covered = packet.get(start..).unwrap_or(&[]);
-            let checksum = Sum::default().bytes(covered).checksum();
-            let is_udp = layout.protocol == UDP;
-            put(packet, field, if is_udp { not_zero(checksum) } else { checksum });
+            complete(vnet, packet, layout.protocol == UDP)?;
         }
         Ok(Self {
             layout,
@@ -165,6 +160,14 @@ impl Segmenter {
             self.fix_headers(out, made, sent, is_last);
         }
         Some(len)
+    }
+
+    /// The number of segments that are still to be made.
+    pub const fn left(&self, packet_len: usize) -> usize {
+        match self.done {
+            true => 0,
+            false => packet_len.saturating_sub(self.next).div_ceil(self.size),
+        }
     }
 
     /// Whether all segments have been made.
@@ -207,6 +210,23 @@ impl Segmenter {
         let is_udp = self.transport == Transport::Udp;
         put(out, field, if is_udp { not_zero(checksum) } else { checksum });
     }
+}
+
+/// Completes a partial checksum.
+///
+/// # Errors
+///
+/// [`SegmentError::Malformed`] if it does not lie in the packet.
+pub fn complete(vnet: &VnetHeader, packet: &mut [u8], is_udp: bool) -> Result<(), SegmentError> {
+    let start = usize::from(vnet.csum_start);
+    let field = start + usize::from(vnet.csum_offset);
+    if field + 2 > packet.len() {
+        return Err(SegmentError::Malformed);
+    }
+    let covered = packet.get(start..).unwrap_or(&[]);
+    let checksum = Sum::default().bytes(covered).checksum();
+    put(packet, field, if is_udp { not_zero(checksum) } else { checksum });
+    Ok(())
 }
 
 /// A UDP checksum of zero means "none" (RFC 768), so it is sent as its other form.
