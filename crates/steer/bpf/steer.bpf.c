@@ -36,6 +36,8 @@
 // ends a connection, UDP, and ICMP queries, whole and without options or extension headers. They come before
 // everything else: ESP in UDP of others may come to a port of this host that is a NAT-T port too.
 //
+// packet.bpf.c has the same rule for ports that are packet sockets (PACKET).
+//
 // With WATCHDOG, all that goes to culvert goes to the kernel instead while the daemon is not alive: while
 // the time in `alive_until` is over, and packets have come for a moment (alive.h).
 //
@@ -56,6 +58,7 @@
 #define TAKE_UNKNOWN_ESP 1
 #define TAKE_UDP_FRAGMENTS 2
 #define WATCHDOG 4
+#define OPEN 8
 
 #define TAKE 1
 #define LET_ONE_PASS 2
@@ -137,10 +140,15 @@ struct sa6 {
 };
 
 // The lock is for the change from LET_ONE_PASS back to TAKE; a value that has another number from user
-// space is a new one. Linux 5.10 has no compare-and-swap for programs.
+// space is a new one. Linux 5.10 has no compare-and-swap for programs, and later ones no lock for socket
+// filters.
 struct sa_value {
 	__u32 what;
+#ifdef PACKET
+	__u32 unused;
+#else
 	struct bpf_spin_lock lock;
+#endif
 };
 
 // Of an ICMP query the identifier, and type and code.
@@ -167,13 +175,6 @@ struct prefix6 {
 	__u32 len;
 	struct in6_addr addr;
 };
-
-struct {
-	__uint(type, BPF_MAP_TYPE_XSKMAP);
-	__uint(max_entries, 64);
-	__type(key, __u32);
-	__type(value, __u32);
-} xsks SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -285,7 +286,18 @@ struct packet {
 	__u32 is_fragment;
 	__u32 is_later; // a fragment without the upper-layer header
 	__be32 spi; // of what has one: ASK_SAD
+	__u32 is_trial; // nothing is changed by it
+#ifdef PACKET
+	void *head; // the copy that all the above lies in
+#endif
 };
+
+// A pointer that the verifier knows the bounds of, from one that is not past the end.
+#ifdef PACKET
+#define BOUNDED(p, at) ((p)->head + (((at) - (p)->head) & HEAD_MASK))
+#else
+#define BOUNDED(p, at) (at)
+#endif
 
 static __always_inline int is_local(const struct packet *p)
 {
@@ -320,6 +332,11 @@ static __always_inline int takes_unknown_esp(void)
 // Of the frames that come at once on several CPUs exactly one is the sample.
 static __always_inline enum verdict sample(struct sa_value *sa)
 {
+#ifdef PACKET
+	__u32 was = __sync_val_compare_and_swap(&sa->what, LET_ONE_PASS, TAKE);
+
+	return was == LET_ONE_PASS ? PASS_SAMPLE : TAKE_ESP;
+#else
 	enum verdict verdict = TAKE_ESP;
 
 	bpf_spin_lock(&sa->lock);
@@ -329,6 +346,7 @@ static __always_inline enum verdict sample(struct sa_value *sa)
 	}
 	bpf_spin_unlock(&sa->lock);
 	return verdict;
+#endif
 }
 
 static __always_inline enum verdict judge_spi(const struct packet *p)
@@ -342,8 +360,10 @@ static __always_inline enum verdict judge_spi(const struct packet *p)
 		struct sa4 key = { .dst = p->dst.s6_addr32[0], .spi = p->spi };
 		sa = bpf_map_lookup_elem(&sad4, &key);
 	}
+	if (sa && sa->what == TAKE)
+		return TAKE_ESP;
 	if (sa)
-		return sa->what == TAKE ? TAKE_ESP : sample(sa);
+		return p->is_trial ? PASS_SAMPLE : sample(sa);
 	return takes_unknown_esp() ? TAKE_UNKNOWN : PASS_UNKNOWN_ESP;
 }
 
@@ -561,6 +581,7 @@ static __always_inline void skip_extensions(struct packet *p)
 			p->protocol = NO_PROTOCOL;
 			break;
 		}
+		extension = BOUNDED(p, (void *)extension);
 		fragment = ((p->protocol ^ IPPROTO_FRAGMENT) - 1U) >> 31;
 		OPAQUE(fragment);
 		offset |= bpf_ntohs(extension->offset) * fragment;
@@ -571,6 +592,11 @@ static __always_inline void skip_extensions(struct packet *p)
 	}
 	p->is_fragment = offset & 0xfff9;
 	p->is_later = offset & 0xfff8;
+#ifdef PACKET
+	if (p->next > p->end)
+		p->next = p->end;
+	p->next = BOUNDED(p, p->next);
+#endif
 }
 
 // RFC 4861: hop limit 255, so no router has forwarded it; not fragmented (RFC 6980).
@@ -584,9 +610,8 @@ static __always_inline int is_neighbour_discovery(const struct packet *p)
 }
 
 // The headers, as far as any frame's are looked at.
-static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
+static __always_inline enum verdict parse(void *frame, struct packet *p)
 {
-	void *frame = (void *)(long)ctx->data;
 	struct ethhdr *eth = frame;
 	void *data = eth + 1;
 	__u32 vlan = 0, shift = 0;
@@ -629,12 +654,17 @@ static __always_inline enum verdict parse(struct xdp_md *ctx, struct packet *p)
 	return parse_v6(p, data);
 }
 
-static __always_inline enum verdict find(struct xdp_md *ctx)
+static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial)
 {
-	struct packet packet = { .end = (void *)(long)ctx->data_end };
+	struct packet packet = { .end = end, .is_trial = is_trial };
 	struct packet *p = &packet;
-	enum verdict verdict = parse(ctx, p);
+	enum verdict verdict;
 	int local;
+
+#ifdef PACKET
+	p->head = frame;
+#endif
+	verdict = parse(frame, p);
 
 	if (verdict != ASK_ADDRESSES)
 		return verdict;
@@ -658,9 +688,9 @@ static __always_inline enum verdict find(struct xdp_md *ctx)
 	return local ? PASS_LOCAL : PASS_TRANSIT;
 }
 
-static __always_inline enum verdict look(struct xdp_md *ctx)
+static __always_inline enum verdict look(void *frame, void *end, __u32 is_trial)
 {
-	enum verdict verdict = find(ctx);
+	enum verdict verdict = find(frame, end, is_trial);
 
 	if (verdict >= TAKE_ESP && is_set(WATCHDOG) && !is_daemon_alive())
 		return PASS_NO_DAEMON;
@@ -673,6 +703,20 @@ static __always_inline void count(__u32 verdict)
 
 	if (counter)
 		*counter += 1;
+}
+
+#ifndef PACKET
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, 64);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks SEC(".maps");
+
+static __always_inline enum verdict look_at(struct xdp_md *ctx)
+{
+	return look((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0);
 }
 
 static __always_inline int act(struct xdp_md *ctx, enum verdict verdict)
@@ -691,7 +735,7 @@ static __always_inline int act(struct xdp_md *ctx, enum verdict verdict)
 SEC("xdp")
 int steer(struct xdp_md *ctx)
 {
-	return act(ctx, look(ctx));
+	return act(ctx, look_at(ctx));
 }
 
 // For interfaces whose MTU needs several buffers per frame. A frame that culvert has to take but
@@ -700,7 +744,7 @@ int steer(struct xdp_md *ctx)
 SEC("xdp.frags")
 int steer_frags(struct xdp_md *ctx)
 {
-	enum verdict verdict = look(ctx);
+	enum verdict verdict = look_at(ctx);
 
 	if (verdict >= TAKE_ESP &&
 	    bpf_xdp_get_buff_len(ctx) > (__u64)(ctx->data_end - ctx->data)) {
@@ -709,6 +753,8 @@ int steer_frags(struct xdp_md *ctx)
 	}
 	return act(ctx, verdict);
 }
+
+#endif
 
 // No helper that is used here asks for the GPL.
 char LICENSE[] SEC("license") = "Apache-2.0 OR MIT";

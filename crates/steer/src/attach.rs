@@ -23,7 +23,7 @@ pub(crate) fn attach(
     for &attached in tries {
         let flags = match attached {
             Attached::Native => XdpMode::Driver,
-            Attached::Generic => XdpMode::Skb,
+            Attached::Generic | Attached::Tcx => XdpMode::Skb,
         };
         tried = attached;
         let error = match xdp.attach(interface, flags) {

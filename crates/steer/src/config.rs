@@ -15,6 +15,17 @@ pub enum Mode {
     Generic,
 }
 
+/// Where the program stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP: what is taken goes to AF_XDP sockets.
+    #[default]
+    Xdp,
+    /// A packet socket's filter and tc ingress: what is taken goes to the packet sockets that have the filter
+    /// ([`Steer::filter`](crate::Steer::filter)).
+    Packet,
+}
+
 /// How the program was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
@@ -22,6 +33,8 @@ pub enum Attached {
     Native,
     /// In the stack.
     Generic,
+    /// At tc ingress, by a link that goes with the process.
+    Tcx,
 }
 
 impl fmt::Display for Attached {
@@ -29,6 +42,7 @@ impl fmt::Display for Attached {
         f.write_str(match self {
             Self::Native => "native",
             Self::Generic => "generic",
+            Self::Tcx => "tcx",
         })
     }
 }
@@ -57,7 +71,9 @@ impl Default for Sizes {
 /// How to load and attach.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SteerConfig {
-    /// Where to attach.
+    /// What to attach to.
+    pub hook: Hook,
+    /// How XDP is attached.
     pub mode: Mode,
     /// Load the multi-buffer variant (`xdp.frags`), which a large MTU needs. Frames that are to be
     /// taken but do not lie in one buffer are dropped and counted.

@@ -47,6 +47,17 @@ pub enum SteerError {
         /// What the kernel said.
         reason: String,
     },
+    /// There are no links at tc ingress.
+    #[error(
+        "{interface}: the program of a port of packet sockets could not be attached: {reason}; it needs \
+         Linux 6.6 or later (tcx): use kind = \"interface\""
+    )]
+    NoTcx {
+        /// The interface.
+        interface: String,
+        /// What the kernel said.
+        reason: String,
+    },
     /// A table is full.
     #[error("{interface}: the table {table} is full; raise its size in the configuration")]
     Full {
@@ -105,4 +116,15 @@ pub(crate) fn load_hint(reason: &str) -> &'static str {
     } else {
         "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS, 5.9 or later"
     }
+}
+
+/// A program was not given a frame.
+pub(crate) fn refused_trial(interface: &str, reason: String) -> SteerError {
+    let hint = "the frame may be too short or too long for a trial";
+    SteerError::Load { interface: interface.to_owned(), reason, hint }
+}
+
+/// A program could not be loaded.
+pub(crate) fn load_error(interface: &str, reason: String) -> SteerError {
+    SteerError::Load { interface: interface.to_owned(), hint: load_hint(&reason), reason }
 }

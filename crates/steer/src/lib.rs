@@ -11,6 +11,9 @@
 //!    worker ──> private interface ──> back.bpf.c: cleartext for Linux, to its ingress port
 //! ```
 //!
+//! A port of packet sockets has the same rule ([`Hook::Packet`], `bpf/packet.bpf.c`): as the sockets' filter, and at
+//! tc ingress, where what they got ends.
+//!
 //! | module | what it is |
 //! | --- | --- |
 //! | [`loader`] | [`Steer`]: the program on one interface, and its tables |
@@ -77,12 +80,13 @@ mod error;
 pub mod loader;
 mod maps;
 pub mod marks;
+mod packet;
 pub mod sender;
 mod table;
 pub mod verdict;
 
 pub use back::GiveBack;
-pub use config::{Attached, Flow, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
+pub use config::{Attached, Flow, Hook, Mode, Prefix, Sizes, SteerConfig, UdpPorts};
 pub use detour::Detour;
 pub use error::SteerError;
 pub use loader::{Loader, Steer};
@@ -95,6 +99,9 @@ pub use verdict::{Stats, Verdict};
 struct Aligned<Bytes: ?Sized>(Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+
+static PACKET_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/packet.bpf.o")));
 
 static BACK_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/back.bpf.o")));

@@ -6,18 +6,19 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, PoisonError};
 
 use aya::maps::MapError;
+use aya::programs::Xdp;
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use wire::VlanTags;
 
 use crate::attach::attach;
-use crate::config::{Attached, Flow, Mode, Prefix, SteerConfig, UdpPorts};
-use crate::error::{SteerError, chain, load_hint, short};
+use crate::config::{Attached, Flow, Hook, Mode, Prefix, SteerConfig, UdpPorts};
+use crate::error::{SteerError, chain, load_error, refused_trial, short};
 use crate::maps::{
     Maps, absent_is_fine, insert_flow, insert_protected, insert_sa, let_one_pass, remove_flow,
     remove_protected, remove_sa,
 };
+use crate::packet::{self, named};
 use crate::table::Table;
 use crate::verdict::{Stats, Verdict};
 
@@ -34,11 +35,12 @@ pub struct Steer {
     vlans: Table<VlanTags>,
     /// The program's configuration word.
     flags: u32,
-    /// `None` until attached.
+    /// `None` until attached, and where the program itself keeps the link.
     link: Option<FdLink>,
     // Keeps the program loaded.
     program: Ebpf,
     name: &'static str,
+    hook: Hook,
 }
 
 impl Steer {
@@ -66,6 +68,7 @@ impl Steer {
             program,
             flags: 0,
             name,
+            hook: config.hook,
         };
         steer.set_udp_ports(&UdpPorts::default())?;
         Ok(steer)
@@ -78,7 +81,12 @@ impl Steer {
     ///
     /// [`SteerError`] says what failed and what to do.
     pub fn attach(&mut self, mode: Mode) -> Result<Attached, SteerError> {
-        let xdp = xdp_program(&mut self.program, self.name, &self.interface)?;
+        if self.hook == Hook::Packet {
+            let attached = packet::attach(&mut self.program, &self.interface)?;
+            self.set_flag(OPEN, true)?;
+            return Ok(attached);
+        }
+        let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
         let (link, attached) = attach(xdp, &self.interface, mode)?;
         self.link = Some(link);
         Ok(attached)
@@ -108,6 +116,11 @@ impl Steer {
         Loader::new().load("trial", config).map(drop)
     }
 
+    /// Where it stands, or is to stand.
+    pub const fn hook(&self) -> Hook {
+        self.hook
+    }
+
     /// The interface.
     pub fn interface(&self) -> &str {
         &self.interface
@@ -120,7 +133,8 @@ impl Steer {
     ///
     /// [`SteerError::Table`] if the descriptor is no AF_XDP socket or the queue is too high.
     pub fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
-        let result = self.maps.xsks.set(queue, socket, 0);
+        let Some(xsks) = &mut self.maps.xsks else { return Err(self.no_table("xsks")) };
+        let result = xsks.set(queue, socket, 0);
         result.map_err(|error| self.table_error("xsks", &error))
     }
 
@@ -130,8 +144,30 @@ impl Steer {
     ///
     /// [`SteerError::Table`] if the queue is too high.
     pub fn clear_socket(&mut self, queue: u32) -> Result<(), SteerError> {
-        let result = absent_is_fine(self.maps.xsks.unset(queue));
+        let Some(xsks) = &mut self.maps.xsks else { return Err(self.no_table("xsks")) };
+        let result = absent_is_fine(xsks.unset(queue));
         result.map_err(|error| self.table_error("xsks", &error))
+    }
+
+    /// The filter of packet sockets that get what is taken ([`Hook::Packet`]).
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Load`] for a program of another hook.
+    pub fn filter(&mut self) -> Result<BorrowedFd<'_>, SteerError> {
+        packet::filter_fd(&mut self.program, &self.interface)
+    }
+
+    /// What has this mark was given back to the interface ([`GiveBack`](crate::GiveBack)), and passes. Only
+    /// [`Hook::Packet`] sees it again.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_given_back(&mut self, mark: u32) -> Result<(), SteerError> {
+        let Some(given_back) = &mut self.maps.given_back else { return Ok(()) };
+        let result = given_back.set(0, mark, 0);
+        result.map_err(|error| self.table_error("given_back", &error))
     }
 
     /// Whether ESP to this host whose SPI is not in the table, or that is a fragment, is taken (and
@@ -385,7 +421,8 @@ impl Steer {
     }
 
     /// Gives the program a frame (`BPF_PROG_TEST_RUN`), as if it came in on queue 0 of the loopback
-    /// interface, and returns its answer (`XDP_PASS` 2, `XDP_REDIRECT` 4). The counters move.
+    /// interface, and returns its answer (`XDP_PASS` 2, `XDP_REDIRECT` 4; of [`Hook::Packet`], whose filter is
+    /// asked first and has to agree, `TC_ACT_SHOT` 2 and `TC_ACT_UNSPEC` -1). The counters move.
     /// For tests, and for a self-test of a running system.
     ///
     /// # Errors
@@ -393,21 +430,19 @@ impl Steer {
     /// [`SteerError::Load`] when the kernel refuses; frames shorter than 14 bytes are refused.
     pub fn try_frame(&mut self, frame: &[u8]) -> Result<u32, SteerError> {
         use aya::programs::{TestRun, TestRunOptions};
-        let refused = |interface: &str, reason: String| SteerError::Load {
-            interface: interface.to_owned(),
-            reason,
-            hint: "the frame may be too short or too long for a trial",
-        };
-        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
-        let program: Option<Result<&mut Xdp, ProgramError>> =
-            self.program.program_mut(self.name).map(TryInto::try_into);
-        match program {
-            Some(Ok(xdp)) => xdp
-                .test_run(options)
-                .map(|result| result.return_value)
-                .map_err(|error| refused(&self.interface, chain(&error))),
-            _ => Err(refused(&self.interface, "the program is not loaded".to_owned())),
+        if self.hook == Hook::Packet {
+            return packet::try_frame(&mut self.program, &self.interface, frame);
         }
+        let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
+        let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
+        let result = xdp.test_run(options);
+        let result = result.map_err(|error| refused_trial(&self.interface, chain(&error)))?;
+        Ok(result.return_value)
+    }
+
+    fn no_table(&self, table: &'static str) -> SteerError {
+        let reason = "the program has none".to_owned();
+        SteerError::Table { interface: self.interface.clone(), table, reason }
     }
 
     fn table_error(&self, table: &'static str, error: &MapError) -> SteerError {
@@ -418,6 +453,16 @@ impl Steer {
             return SteerError::Full { interface, table };
         }
         SteerError::Table { interface, table, reason: chain(error) }
+    }
+}
+
+impl Drop for Steer {
+    /// Sockets may keep their filter for a while: it shall take nothing that is not ended at tc ingress.
+    fn drop(&mut self) {
+        if self.hook == Hook::Packet {
+            // In vain only where the kernel has lost the table, and then nothing is taken.
+            let _ = self.set_flag(OPEN, false);
+        }
     }
 }
 
@@ -445,7 +490,11 @@ impl Loader {
         interface: &str,
         config: &SteerConfig,
     ) -> Result<(Ebpf, Maps, &'static str), SteerError> {
-        let name = if config.frags { "steer_frags" } else { "steer" };
+        let (object, name) = match (config.hook, config.frags) {
+            (Hook::Xdp, false) => (crate::OBJECT, "steer"),
+            (Hook::Xdp, true) => (crate::OBJECT, "steer_frags"),
+            (Hook::Packet, _) => (crate::PACKET_OBJECT, packet::SHUT),
+        };
         let load_error = |reason| load_error(interface, reason);
         let sizes = config.sizes;
         let takes_flows: &'static u32 = if sizes.flows > 0 { &1 } else { &0 };
@@ -463,13 +512,17 @@ impl Loader {
             .map_max_entries("flows4", sizes.flows.max(1))
             .map_max_entries("flows6", sizes.flows.max(1))
             .override_global("takes_flows", takes_flows, true)
-            .load(&crate::OBJECT.0)
+            .load(&object.0)
             .map_err(|error| load_error(chain(&error)))?;
         let maps = Maps::take(&mut program)
             .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
         // The verifier takes long, so it runs without the lock.
-        let xdp = xdp_program(&mut program, name, interface)?;
-        xdp.load().map_err(|error| load_error(short(&chain(&error))))?;
+        match config.hook {
+            Hook::Xdp => named::<Xdp>(&mut program, name, interface)?
+                .load()
+                .map_err(|error| load_error(short(&chain(&error))))?,
+            Hook::Packet => packet::load(&mut program, interface)?,
+        }
         Ok((program, maps, name))
     }
 }
@@ -486,25 +539,10 @@ impl fmt::Debug for Loader {
     }
 }
 
-fn xdp_program<'a>(
-    program: &'a mut Ebpf,
-    name: &str,
-    interface: &str,
-) -> Result<&'a mut Xdp, SteerError> {
-    program
-        .program_mut(name)
-        .ok_or_else(|| load_error(interface, format!("no XDP program {name} in the object")))?
-        .try_into()
-        .map_err(|error: ProgramError| load_error(interface, chain(&error)))
-}
-
-fn load_error(interface: &str, reason: String) -> SteerError {
-    SteerError::Load { interface: interface.to_owned(), hint: load_hint(&reason), reason }
-}
-
 /// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;
+const OPEN: u32 = 8;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;

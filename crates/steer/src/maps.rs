@@ -10,7 +10,10 @@ use crate::error::chain;
 
 /// The program's maps.
 pub(crate) struct Maps {
-    pub(crate) xsks: XskMap<MapData>,
+    /// AF_XDP only.
+    pub(crate) xsks: Option<XskMap<MapData>>,
+    /// Packet sockets only.
+    pub(crate) given_back: Option<Array<MapData, u32>>,
     pub(crate) config: Array<MapData, u32>,
     pub(crate) alive_until: Array<MapData, u64>,
     pub(crate) stats: PerCpuArray<MapData, u64>,
@@ -35,8 +38,15 @@ impl Maps {
             let map = program.take_map(name).ok_or((name, "not in the program".to_owned()))?;
             T::try_from(map).map_err(|error| (name, chain(&error)))
         }
+        fn optional<T: TryFrom<Map, Error = MapError>>(
+            program: &mut Ebpf,
+            name: &'static str,
+        ) -> Result<Option<T>, (&'static str, String)> {
+            program.map(name).is_some().then_some(()).map(|()| map(program, name)).transpose()
+        }
         Ok(Self {
-            xsks: map(program, "xsks")?,
+            xsks: optional(program, "xsks")?,
+            given_back: optional(program, "given_back")?,
             config: map(program, "config")?,
             alive_until: map(program, "alive_until")?,
             stats: map(program, "stats")?,
