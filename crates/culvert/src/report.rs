@@ -343,7 +343,7 @@ pub struct DeviceTable {
 pub struct Port {
     /// Interface.
     pub interface: String,
-    /// `af-xdp`, `memif`, `vlan`, `tun` or `tunnel`.
+    /// `af-xdp`, `packet`, `memif`, `vlan`, `tun` or `tunnel`.
     pub kind: String,
     /// Of a tunnel interface: the `if_id` of its policies and SAs, if it has one.
     pub if_id: Option<u32>,

@@ -43,7 +43,7 @@ pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 pub use self::nat::NatConfig;
 use self::port::{Port, PortSection};
-pub use self::port::{PortConfig, XdpMode};
+pub use self::port::{PortConfig, Sockets, XdpMode};
 pub use self::prefix::AddressPrefix;
 pub use self::security::SecurityConfig;
 pub use self::tunnel::{TunnelConfig, or_any};
@@ -538,6 +538,12 @@ mod tests {
         assert_eq!((memif.role, memif.mac), (MemifRole::Server, Some([2, 0, 0, 0, 0, 15])));
         assert!(!memif.unsealed && memif.secret.is_none());
         assert!(config.port_names().contains("a") && config.port_names().contains("wan"));
+        let kind = |kind: &str| {
+            let config = parse(&format!("[[port]]\ninterface = \"a\"\nkind = \"{kind}\"")).unwrap();
+            config.ports[0].kind
+        };
+        let kinds = ["interface", "packet", "auto"].map(kind);
+        assert_eq!(kinds, [Sockets::Xdp, Sockets::Packet, Sockets::Auto]);
     }
 
     /// Each row: a text, and what the error must name.
@@ -559,6 +565,12 @@ mod tests {
             ("[[port]]\ninterface = \"a\"\nqueues = 0", &["port[0].queues", "1 to 64"]),
             ("[[port]]\ninterface = \"a\"\nkind = \"tap\"", &["line 3", "interface", "memif"]),
             ("[[port]]\ninterface = \"a\"\nmtu = 1400", &["port[0].mtu", "kind = \"memif\""]),
+            (
+                "[[port]]\ninterface = \"a\"\nkind = \"packet\"\nmode = \"native\"",
+                &["port[0].mode"],
+            ),
+            ("[[port]]\ninterface = \"a\"\nkind = \"auto\"\nqueues = 0", &["port[0].queues"]),
+            ("[[port]]\ninterface = \"a\"\nkind = \"packet\"\nid = 1", &["port[0].id"]),
             (&memif(""), &["port[0].socket", "the path"]),
             (&memif("socket = \"app.sock\""), &["port[0].socket", "absolute"]),
             (&memif("socket = \"/s\"\nmode = \"native\""), &["port[0].mode", "no XDP"]),

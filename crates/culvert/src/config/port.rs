@@ -11,11 +11,25 @@ use super::memif::{MemifConfig, MemifRole};
 pub struct PortConfig {
     /// The interface's name.
     pub interface: String,
+    /// By which sockets.
+    pub kind: Sockets,
     /// How the XDP program is attached.
     pub mode: XdpMode,
     /// How many receive queues to take; all of the interface's when left out. Queues that are not
-    /// taken stay with Linux.
+    /// taken stay with Linux. Of packet sockets: how many there are, one for each worker when left out.
     pub queues: Option<u32>,
+}
+
+/// The sockets by which an interface is taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sockets {
+    /// AF_XDP.
+    #[default]
+    Xdp,
+    /// Packet sockets.
+    Packet,
+    /// AF_XDP where the driver has zero copy, else packet sockets.
+    Auto,
 }
 
 /// How the XDP program is attached to an interface.
@@ -35,9 +49,13 @@ pub enum XdpMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
-    /// An interface of Linux's that is taken over.
+    /// An interface of Linux's that is taken over by AF_XDP.
     #[default]
     Interface,
+    /// One that is taken over by packet sockets.
+    Packet,
+    /// One or the other.
+    Auto,
     /// Memory that is shared with an application.
     Memif,
 }
@@ -74,7 +92,7 @@ impl PortSection {
     /// The port, by its kind.
     pub(super) fn into_kind(self) -> Result<Port, Wrong> {
         match self.kind {
-            Kind::Interface => {
+            Kind::Interface | Kind::Packet | Kind::Auto => {
                 let given = [
                     ("socket", self.socket.is_some()),
                     ("id", self.id.is_some()),
@@ -89,9 +107,18 @@ impl PortSection {
                     let allowed = "leave it out, or say kind = \"memif\": an interface of Linux's has no such key";
                     return Err((key, "...".into(), allowed));
                 }
+                let kind = match self.kind {
+                    Kind::Packet => Sockets::Packet,
+                    Kind::Auto => Sockets::Auto,
+                    _ => Sockets::Xdp,
+                };
+                if kind == Sockets::Packet && self.mode.is_some() {
+                    let allowed = "leave it out: no XDP program is attached to a packet port";
+                    return Err(("mode", "...".into(), allowed));
+                }
                 let PortSection { interface, mode, queues, .. } = self;
                 let mode = mode.unwrap_or_default();
-                Ok(Port::Interface(PortConfig { interface, mode, queues }))
+                Ok(Port::Interface(PortConfig { interface, kind, mode, queues }))
             }
             Kind::Memif => {
                 if self.mode.is_some() {

@@ -291,7 +291,7 @@ impl Daemon {
         let mut rows: Vec<_> = self
             .ports
             .states()
-            .map(|p| row(p.interface, "af-xdp", p.state, p.mode, p.passed, p.stats))
+            .map(|p| row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats))
             .collect();
         rows.extend(self.memifs.states().map(|p| {
             let (state, mode) = (p.state.to_owned(), p.mode.to_owned());

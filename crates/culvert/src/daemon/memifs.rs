@@ -225,7 +225,7 @@ impl Memifs {
             ifindex: entry.tap.ifindex(),
             tag: entry.place as u16 + 1,
             // No program of ours is at its ingress.
-            is_native: true,
+            takes_back: true,
         })
     }
 

@@ -7,11 +7,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use io::{Port, PortCounters, PortStats, Umem, XskConfig, XskQueue, XskRegion, XskTransfer};
+use io::{
+    PacketConfig, PacketSocket, Port, PortCounters, PortStats, Umem, XskConfig, XskMode, XskQueue,
+    XskRegion, XskTransfer,
+};
 use mirror::{Link, Snapshot};
 use policy::PolicyConfig;
 use steer::device::{Device, Finding};
-use steer::{Attached, Loader, Mode, Prefix, Sizes, Steer, SteerConfig, SteerError};
+use steer::{Attached, Hook, Loader, Mode, Prefix, Sizes, Steer, SteerConfig, SteerError};
 use tracing::{info, warn};
 use wire::VlanTags;
 
@@ -24,7 +27,7 @@ use super::vlans::{self, Vlans};
 use super::vrfs::Vrfs;
 use super::way_back::WorkingPort;
 use super::workers::Workers;
-use crate::config::{MarkConfig, PortConfig, XdpMode};
+use crate::config::{MarkConfig, PortConfig, Sockets, XdpMode};
 
 /// Ring sizes of one queue, in frames.
 ///
@@ -46,12 +49,37 @@ struct Working {
     /// `None` until its program is attached: its frames pass to Linux.
     attached: Option<Attached>,
     heartbeat: Heartbeat,
-    transfer: XskTransfer,
+    transfer: Transfer,
     queues: u32,
     /// One for each queue.
     counters: Vec<Arc<PortCounters>>,
     /// A finding that matters only where VLANs are used.
     vlan_trouble: Option<Finding>,
+}
+
+/// How frames come and go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Transfer {
+    Xdp(XskTransfer),
+    /// By packet sockets, as super-packets.
+    Packet,
+}
+
+impl Transfer {
+    const fn kind(self) -> &'static str {
+        match self {
+            Transfer::Xdp(_) => "af-xdp",
+            Transfer::Packet => "packet",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Transfer::Xdp(XskTransfer::Copy) => "copy",
+            Transfer::Xdp(XskTransfer::ZeroCopy) => "zero-copy",
+            Transfer::Packet => "super-packets",
+        }
+    }
 }
 
 /// A loaded program that is not attached, or why there is none.
@@ -82,6 +110,8 @@ pub struct Ports {
     steering: Steering,
     flows: TakenFlows,
     region: XskRegion,
+    /// The mark of what the private interface gives back to a port.
+    given_back: u32,
 }
 
 /// Programs that are being loaded: half of a start's time, spent in parallel.
@@ -93,14 +123,15 @@ impl Programs {
     /// # Errors
     /// When no thread can be made.
     pub fn load(configs: &[PortConfig], flows: u32) -> std::io::Result<Programs> {
-        let interfaces: Vec<String> = configs.iter().map(|c| c.interface.clone()).collect();
+        let ports = configs.iter().map(|c| (c.interface.clone(), likely_hook(c.kind)));
+        let ports: Vec<(String, Hook)> = ports.collect();
         let thread = thread::Builder::new().name("culvert-bpf".into()).spawn(move || {
             let loader = Loader::new();
-            let load = |interface: &String| load(&loader, interface, flows);
+            let load = |(interface, hook): &(String, Hook)| load(&loader, interface, *hook, flows);
             let load = &load;
             let programs = thread::scope(|scope| {
                 let start = |i| thread::Builder::new().spawn_scoped(scope, move || load(i));
-                let threads: Vec<_> = interfaces.iter().map(|i| (i, start(i).ok())).collect();
+                let threads: Vec<_> = ports.iter().map(|i| (i, start(i).ok())).collect();
                 // Without a thread of its own, or after a panic of it, a program is loaded here.
                 let join = |(i, t): (_, Option<thread::ScopedJoinHandle<'_, Program>>)| {
                     t.and_then(|t| t.join().ok()).unwrap_or_else(|| load(i))
@@ -126,10 +157,23 @@ pub fn most_queues(configs: &[PortConfig]) -> u32 {
     configs.iter().map(wanted_queues).max().unwrap_or(0)
 }
 
-fn load(loader: &Loader, interface: &str, flows: u32) -> Program {
+/// Whether workers beyond the queues of ports get packets from some: from packet sockets.
+pub fn spread_over_workers(configs: &[PortConfig]) -> bool {
+    configs.iter().any(|config| config.kind == Sockets::Packet && config.queues.is_none())
+}
+
+/// The hook of the program that a port most likely needs: zero copy is rare where packet sockets are asked for.
+fn likely_hook(kind: Sockets) -> Hook {
+    match kind {
+        Sockets::Xdp => Hook::Xdp,
+        Sockets::Packet | Sockets::Auto => Hook::Packet,
+    }
+}
+
+fn load(loader: &Loader, interface: &str, hook: Hook, flows: u32) -> Program {
     let sizes = Sizes { flows, ..Sizes::default() };
-    let mut steer =
-        Steer::load(loader, interface, &SteerConfig { sizes, ..SteerConfig::default() })?;
+    let config = SteerConfig { hook, sizes, ..SteerConfig::default() };
+    let mut steer = Steer::load(loader, interface, &config)?;
     // A kernel without ESP answers unknown SPIs with an ICMP error.
     steer.set_take_unknown_esp(true)?;
     Ok(steer)
@@ -145,6 +189,8 @@ const RELEASE_WAIT: Duration = Duration::from_millis(500);
 pub struct PortState<'a> {
     /// Interface.
     pub interface: &'a str,
+    /// `af-xdp` or `packet`.
+    pub kind: &'static str,
     /// `up`, or what is the matter.
     pub state: String,
     /// `native, copy` and the like.
@@ -157,7 +203,8 @@ pub struct PortState<'a> {
 
 impl Ports {
     /// The configured ports, none of them open yet.
-    pub fn new(configs: &[PortConfig], umem: &Umem) -> Ports {
+    /// What the private interface gives back to them has the mark `given_back`.
+    pub fn new(configs: &[PortConfig], umem: &Umem, given_back: u32) -> Ports {
         let entries = configs
             .iter()
             .enumerate()
@@ -174,7 +221,7 @@ impl Ports {
             .collect();
         let region = XskRegion::new(umem);
         let (steering, flows) = (Steering::default(), TakenFlows::default());
-        Ports { entries, loader: None, steering, flows, region }
+        Ports { entries, loader: None, steering, flows, region, given_back }
     }
 
     /// Takes in what was loaded for these ports.
@@ -206,7 +253,7 @@ impl Ports {
                 interface: &entry.config.interface,
                 ifindex: working.ifindex,
                 tag,
-                is_native: attached == Attached::Native,
+                takes_back: attached != Attached::Generic,
             })
         })
     }
@@ -235,12 +282,16 @@ impl Ports {
             }
             match (present, link) {
                 (Some(ifindex), _) if entry.working.is_none() => {
-                    let program = entry.program.take().unwrap_or_else(|| {
-                        let loader = self.loader.get_or_insert_with(Loader::new);
-                        load(loader, &entry.config.interface, self.flows.room)
-                    });
-                    changed |=
-                        entry.open(ifindex, program, &self.region, workers, &self.steering, queues);
+                    let kit = OpeningKit {
+                        loader: self.loader.get_or_insert_with(Loader::new),
+                        region: &self.region,
+                        workers,
+                        steering: &self.steering,
+                        queues_in_all: queues,
+                        given_back: self.given_back,
+                        flows: self.flows.room,
+                    };
+                    changed |= entry.open(ifindex, &kit);
                     if let Some(working) = &mut entry.working {
                         self.flows.fill(&mut working.steer);
                     }
@@ -485,13 +536,14 @@ impl Ports {
             match &entry.working {
                 Some(working) => PortState {
                     interface,
+                    kind: working.transfer.kind(),
                     state: match entry.is_stale {
                         true => entry.trouble.clone(),
                         false => "up".into(),
                     },
                     mode: match working.attached {
                         Some(attached) => {
-                            format!("{attached}, {}", transfer_name(working.transfer))
+                            format!("{attached}, {}", working.transfer.name())
                         }
                         None => "-".into(),
                     },
@@ -500,6 +552,11 @@ impl Ports {
                 },
                 None => PortState {
                     interface,
+                    kind: match entry.config.kind {
+                        Sockets::Xdp => "af-xdp",
+                        Sockets::Packet => "packet",
+                        Sockets::Auto => "auto",
+                    },
                     state: entry.trouble.clone(),
                     mode: "-".into(),
                     passed: 0,
@@ -522,6 +579,18 @@ impl Ports {
             entry.close(workers, "closed");
         }
     }
+}
+
+/// What a port is opened with.
+struct OpeningKit<'a> {
+    loader: &'a Loader,
+    region: &'a XskRegion,
+    workers: &'a Workers,
+    steering: &'a Steering,
+    queues_in_all: u32,
+    given_back: u32,
+    /// Directions of known flows.
+    flows: u32,
 }
 
 impl Entry {
@@ -566,16 +635,8 @@ impl Entry {
     }
 
     /// Opens a port. A failure is logged once; the next attempt is due when the interface changes.
-    fn open(
-        &mut self,
-        ifindex: u32,
-        program: Program,
-        region: &XskRegion,
-        workers: &Workers,
-        steering: &Steering,
-        queues_in_all: u32,
-    ) -> bool {
-        match self.try_open(ifindex, program, region, workers, steering, queues_in_all) {
+    fn open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> bool {
+        match self.try_open(ifindex, kit) {
             Ok(working) => {
                 self.working = Some(working);
                 true
@@ -622,7 +683,7 @@ impl Entry {
         info!(
             port = self.config.interface,
             mode = %attached,
-            transfer = transfer_name(working.transfer),
+            transfer = working.transfer.name(),
             queues = working.queues,
             "port open"
         );
@@ -645,32 +706,43 @@ impl Entry {
         }
     }
 
-    fn try_open(
-        &mut self,
-        ifindex: u32,
-        program: Program,
-        region: &XskRegion,
-        workers: &Workers,
-        steering: &Steering,
-        queues_in_all: u32,
-    ) -> Result<Working, String> {
+    fn try_open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> Result<Working, String> {
         let text = |error: &dyn std::fmt::Display| error.to_string();
+        let OpeningKit { region, workers, steering, .. } = *kit;
         let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
+        for finding in device.findings(region.umem().chunk_len(), false) {
+            if let Finding::MtuTooLargeForChunk { .. } = finding {
+                return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
+            }
+        }
+        let zero_copy = match self.config.kind {
+            Sockets::Auto => self.try_zero_copy(ifindex, kit)?,
+            _ => None,
+        };
+        let hook = match (self.config.kind, &zero_copy) {
+            (Sockets::Xdp, _) | (_, Some(_)) => Hook::Xdp,
+            _ => Hook::Packet,
+        };
+        let interface = self.config.interface.as_str();
+        let program = self.program.take().filter(|p| p.as_ref().is_ok_and(|p| p.hook() == hook));
+        let program = program.unwrap_or_else(|| load(kit.loader, interface, hook, kit.flows));
+        let mut steer = program.map_err(|e| text(&e))?;
+        steering.apply(&mut steer)?;
+        steer.set_given_back(kit.given_back).map_err(|e| text(&e))?;
+        self.is_stale = false;
+        if hook == Hook::Packet {
+            return self.open_packet(ifindex, steer, workers);
+        }
         let mut vlan_trouble = None;
         for finding in device.findings(region.umem().chunk_len(), false) {
             match finding {
-                Finding::MtuTooLargeForChunk { .. } => {
-                    return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
-                }
                 Finding::VlanOffload { .. } => vlan_trouble = Some(finding),
                 Finding::MtuTooLargeForNative { .. } => {
                     warn!(port = self.config.interface, "{finding}");
                 }
+                Finding::MtuTooLargeForChunk { .. } => {}
             }
         }
-        let mut steer = program.map_err(|e| text(&e))?;
-        steering.apply(&mut steer)?;
-        self.is_stale = false;
         let queues = self.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues);
         let most = workers.count() * slots::QUEUES_PER_WORKER;
         if queues as usize > most {
@@ -681,11 +753,9 @@ impl Entry {
                 workers.count()
             ));
         }
-        let rings = RINGS
-            .share(region.umem().chunks() as u32, queues_in_all)
-            .map_err(|error| format!("worker.frames: {error}"))?;
-        let mut sockets = Vec::new();
-        for queue in 0..queues {
+        let rings = kit.rings()?;
+        let mut sockets: Vec<_> = zero_copy.into_iter().collect();
+        for queue in sockets.len() as u32..queues {
             sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
         }
         let mut transfer = XskTransfer::Copy;
@@ -710,10 +780,58 @@ impl Entry {
             steer,
             attached: None,
             heartbeat: Heartbeat::default(),
-            transfer,
+            transfer: Transfer::Xdp(transfer),
             queues,
             counters,
             vlan_trouble,
+        })
+    }
+
+    /// Binds the first queue with zero copy. `None` if the driver has none; that is logged.
+    fn try_zero_copy(
+        &self,
+        ifindex: u32,
+        kit: &OpeningKit<'_>,
+    ) -> Result<Option<(XskQueue, XskTransfer)>, String> {
+        let rings = XskConfig { mode: XskMode::ZeroCopy, ..kit.rings()? };
+        match XskQueue::new(kit.region, ifindex, 0, &rings) {
+            Ok(bound) => Ok(Some(bound)),
+            Err(error) => {
+                let reason = error.source;
+                info!(
+                    port = self.config.interface,
+                    "kind = \"auto\": packet sockets, as the driver has no zero copy ({reason})"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens packet sockets, one for each worker unless told otherwise.
+    fn open_packet(
+        &self,
+        ifindex: u32,
+        mut steer: Steer,
+        workers: &Workers,
+    ) -> Result<Working, String> {
+        let most = workers.count() * slots::QUEUES_PER_WORKER;
+        let queues = self.config.queues.map_or(workers.count(), |queues| queues as usize).min(most);
+        let filter = steer.filter().map_err(|e| e.to_string())?;
+        let config = PacketConfig { interface: &self.config.interface, ifindex, filter };
+        let sockets = PacketSocket::open_several(&config, queues).map_err(|e| e.to_string())?;
+        let counters = sockets.iter().map(Port::counters).collect();
+        for (queue, socket) in (0..).zip(sockets) {
+            workers.add_port(self.first_slot, queue, ifindex, Box::new(socket));
+        }
+        Ok(Working {
+            ifindex,
+            steer,
+            attached: None,
+            heartbeat: Heartbeat::default(),
+            transfer: Transfer::Packet,
+            queues: queues as u32,
+            counters,
+            vlan_trouble: None,
         })
     }
 
@@ -729,9 +847,11 @@ impl Entry {
     }
 }
 
-fn transfer_name(transfer: XskTransfer) -> &'static str {
-    match transfer {
-        XskTransfer::Copy => "copy",
-        XskTransfer::ZeroCopy => "zero-copy",
+impl OpeningKit<'_> {
+    /// The rings of each queue.
+    fn rings(&self) -> Result<XskConfig, String> {
+        RINGS
+            .share(self.region.umem().chunks() as u32, self.queues_in_all)
+            .map_err(|error| format!("worker.frames: {error}"))
     }
 }

@@ -36,7 +36,7 @@ impl Daemon {
             // The new ports take what the old ones took, from their first frame on.
             let steering = self.ports.steering().clone();
             let flows = self.ports.take_flows();
-            self.ports = Ports::new(&next.ports, &self.umem);
+            self.ports = Ports::new(&next.ports, &self.umem, self.config.tun.mark);
             self.ports.set_flows(flows);
             self.ports.steer(steering);
         }
@@ -75,7 +75,9 @@ impl Daemon {
             error!("{error}\n  the workers stay as they are");
             return Ok(());
         }
-        if let Some(warning) = plan.warning(queues) {
+        if let Some(warning) = plan.warning(queues)
+            && !ports::spread_over_workers(&next.ports)
+        {
             warn!("{warning}");
         }
         let WorkerConfig { cpus, cpu, crypto_cpus, .. } = next.worker.clone();

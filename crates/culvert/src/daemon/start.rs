@@ -99,7 +99,9 @@ pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
     let plan = Plan::new(&config.worker, queues, &cores)?;
     limits::check_frames(&config, &config.ports, &plan).map_err(StartError::Size)?;
     limits::check(&config, plan.workers.len()).map_err(StartError::Size)?;
-    if let Some(warning) = plan.warning(queues) {
+    if let Some(warning) = plan.warning(queues)
+        && !ports::spread_over_workers(&config.ports)
+    {
         warn!("{warning}");
     }
     if config.crypto.allow_weak {
@@ -271,7 +273,7 @@ impl Daemon {
 
         // 5.
         let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
-        let mut ports = Ports::new(&config.ports, &umem);
+        let mut ports = Ports::new(&config.ports, &umem, config.tun.mark);
         ports.set_marks(&config.marks);
         ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));
         let path_mtus = PathMtuTable::new(super::lifetime_ns(&config.path_mtu));

@@ -39,8 +39,8 @@ pub struct WorkingPort<'a> {
     pub ifindex: u32,
     /// Number of the port, from 1.
     pub tag: u16,
-    /// Its program runs in the driver, so packets redirected to its ingress do not meet it again.
-    pub is_native: bool,
+    /// Packets that are redirected to its ingress do not meet its program again, or are passed by it.
+    pub takes_back: bool,
 }
 
 /// The first tag that stands for a mark; those of ports are below, those of VLANs above.
@@ -96,9 +96,9 @@ impl WayBack {
         let Some(program) = &mut self.program else { return };
         for port in ports {
             // Index 0: no interface for this tag.
-            let ifindex = if port.is_native { port.ifindex } else { 0 };
+            let ifindex = if port.takes_back { port.ifindex } else { 0 };
             match program.set(port.tag, ifindex) {
-                Ok(()) if port.is_native => {
+                Ok(()) if port.takes_back => {
                     self.tags.insert(port.ifindex, port.tag);
                 }
                 Ok(()) => {

@@ -5,7 +5,7 @@ use steer::device::{Device, Finding as DeviceFinding};
 use super::facts::{Facts, PortFacts, VlanFacts, XdpProgram};
 use super::finding::{Finding, Outcome};
 use super::mend::Mend;
-use crate::config::{Config, XdpMode};
+use crate::config::{Config, Sockets, XdpMode};
 use crate::daemon::{
     FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, Ports, QUEUES_PER_WORKER, frames_at_start,
 };
@@ -82,14 +82,15 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         )),
     }
     let working = facts.working_port(name);
+    let is_xdp = port.config.kind == Sockets::Xdp;
     match (&port.xdp, working) {
-        (XdpProgram::Attached(id), None) => findings.push(Finding::problem(
+        (XdpProgram::Attached(id), None) if is_xdp => findings.push(Finding::problem(
             &check,
             format!("an XDP program (id {id}) is attached, and it is not this instance's"),
             "an interface takes one program: culvert cannot open the port",
             format!("ip -d link show {name}; then stop its owner, or: ip link set {name} xdp off"),
         )),
-        (XdpProgram::Unknown(reason), None) => findings.push(Finding::warning(
+        (XdpProgram::Unknown(reason), None) if is_xdp => findings.push(Finding::warning(
             &check,
             format!("whether another XDP program is attached was not seen: {reason}"),
             "an interface takes one program: culvert cannot open a port that has another's",
@@ -112,7 +113,23 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
     if findings.iter().all(|f| f.result == Outcome::Ok) {
         findings.push(Finding::ok(&check, summary(port, link.mtu)));
     }
+    if let Ok(device) = &port.device
+        && is_xdp
+        && has_no_zero_copy(device, working.map(|w| w.mode.as_str()))
+    {
+        let seen = format!(
+            "{} has no zero copy: with kind = \"packet\" TCP, and ESP in UDP, would be several times as fast",
+            device.driver
+        );
+        findings.push(Finding::ok(check, seen));
+    }
     findings
+}
+
+/// Whether AF_XDP copies each frame: as the daemon sees it, else by the driver's name.
+fn has_no_zero_copy(device: &Device, mode: Option<&str>) -> bool {
+    let is_virtual = matches!(device.driver.as_str(), "veth" | "virtio_net");
+    is_virtual && mode.is_none_or(|mode| mode.ends_with(", copy"))
 }
 
 fn summary(port: &PortFacts, mtu: u32) -> String {
@@ -128,6 +145,10 @@ fn summary(port: &PortFacts, mtu: u32) -> String {
 
 /// Queues that culvert takes, by the configuration and by what is there.
 fn taken_queues(port: &PortFacts, device: &Device) -> u32 {
+    if port.config.kind == Sockets::Packet {
+        // Of an interface's queues all, however many sockets there are.
+        return device.rx_queues;
+    }
     port.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues)
 }
 
@@ -139,7 +160,14 @@ fn device_findings(
     device: &Device,
 ) {
     let name = port.config.interface.as_str();
+    let is_packet = port.config.kind == Sockets::Packet;
+    let hinders = |finding: &DeviceFinding| {
+        !is_packet || matches!(finding, DeviceFinding::MtuTooLargeForChunk { .. })
+    };
     for finding in device.findings(config.worker.frame_bytes as usize, false) {
+        if !hinders(&finding) {
+            continue;
+        }
         findings.push(match finding {
             DeviceFinding::MtuTooLargeForChunk { mtu, limit, .. } => {
                 let larger = match config.worker.frame_bytes {
@@ -193,6 +221,7 @@ fn device_findings(
         ));
     }
     if let Some(asked) = port.config.queues
+        && !is_packet
         && asked > device.rx_queues
     {
         findings.push(Finding::warning(
@@ -501,6 +530,27 @@ mod tests {
         let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!() };
         running.ports[0].state = "another XDP program is attached".into();
         assert!(check(&facts).iter().any(|f| f.result == Outcome::Problem));
+    }
+
+    #[test]
+    fn a_driver_without_zero_copy_is_better_taken_by_packet_sockets() {
+        let told =
+            |facts: &Facts| check(facts).iter().any(|f| f.seen.contains("kind = \"packet\""));
+        let mut facts = healthy();
+        assert!(!told(&facts));
+        device(&mut facts).driver = "virtio_net".into();
+        assert!(told(&facts));
+        // The daemon knows better.
+        let mut running = healthy_daemon();
+        running.ports[0].mode = "native, zero-copy".into();
+        facts.instance.daemon = Some(Ok(running));
+        assert!(!told(&facts));
+        // Of packet sockets neither XDP programs nor tags that travel beside the frame are to be feared.
+        facts.instance.daemon = None;
+        facts.ports[0].config.kind = Sockets::Packet;
+        facts.ports[0].xdp = XdpProgram::Attached(12);
+        device(&mut facts).rx_vlan_offload = true;
+        assert!(check(&facts).iter().all(|f| f.result == Outcome::Ok) && !told(&facts));
     }
 
     #[test]
