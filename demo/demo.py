@@ -101,11 +101,11 @@ def measure(net, seconds):
     return figures
 
 
-def bring_up(plane, keep=False):
+def bring_up(plane, keep=False, encap=False):
     """Makes the network, starts the gateways; (lab, network)."""
     lab = Lab("demo", keep=keep)
     try:
-        net = t.net4(lab, plane).configure(None).start()
+        net = t.net4(lab, plane).configure(None, encap="yes" if encap else "no").start()
         lab.network = net
         return lab, net
     except BaseException:
@@ -254,7 +254,13 @@ def main():
         "--planes", default="culvert,plain,libipsec",
         help="data planes, the first is shown in full (culvert, plain, libipsec)",
     )  # fmt: skip
+    parser.add_argument(
+        "--ports", default=os.environ.get("CULVERT_PORTS", "interface"),
+        help="culvert's ports: interface (AF_XDP), packet, auto, or such as lan=packet",
+    )  # fmt: skip
+    parser.add_argument("--encap", action="store_true", help="ESP in UDP, as behind a NAT")
     args = parser.parse_args()
+    os.environ["CULVERT_PORTS"] = args.ports
     if args.clean:
         print(f"removed {sweep(kept=True)} namespaces")
         return 0
@@ -275,13 +281,13 @@ def main():
         first = planes[0]
         say("")
         say(f"Data plane of both gateways: {TITLES[first]}. IKE: the distribution's strongSwan.")
-        lab, net = bring_up(first, keep=args.keep)
+        lab, net = bring_up(first, keep=args.keep, encap=args.encap)
         show(first, net, args.seconds, results[first])
         if not args.keep:
             lab.close()
         for plane in planes[1:]:
             section(f"For comparison: {TITLES[plane]}")
-            with bring_up(plane)[0] as other:
+            with bring_up(plane, encap=args.encap)[0] as other:
                 other_net = other.network
                 if other_net.gwa.swan:
                     results[plane]["first"] = negotiate(other_net)[1]

@@ -30,8 +30,16 @@ name = "{name}"
 _PORT = """
 [[port]]
 interface = "{interface}"
-mode = "{mode}"
+{how}
 """
+
+
+def _how(interface, mode):
+    """How a port is taken: by $CULVERT_PORTS, which is a kind for all, or `lan=packet`; else by AF_XDP."""
+    asked = os.environ.get("CULVERT_PORTS", "")
+    kinds = dict(pair.split("=") for pair in asked.split(",") if "=" in pair)
+    kind = kinds.get(interface, "interface" if "=" in asked or not asked else asked)
+    return f'mode = "{mode}"' if kind == "interface" else f'kind = "{kind}"'
 
 
 def culvert_binary():
@@ -227,7 +235,7 @@ class Daemon:
     def write_config(self, text=None):
         """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
         if text is None:
-            ports = "".join(_PORT.format(interface=p, mode=self.mode) for p in self.ports)
+            ports = "".join(_PORT.format(interface=p, how=_how(p, self.mode)) for p in self.ports)
             # How SAs cross says what a loss goes with.
             level = 'log.level = "culvert::daemon::sources::kernel=debug,info"\n'
             source = f'source = "{self.source}"\n{level}' if self.source else ""
