@@ -10,7 +10,7 @@ pub struct PortStats {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Received, but not handed on: malformed, or too long for a frame.
+    /// Received, but not handed on: malformed, too long for a frame, or more than a packet socket holds.
     pub rx_refused: u64,
     /// Packets taken over for transmission.
     pub tx_packets: u64,
