@@ -15,6 +15,8 @@
 // Nothing is taken before the loader says so (OPEN), at once by both: else what comes while the one is attached
 // and the other is not would be lost or come twice.
 //
+// A VLAN's outer tag lies beside the frame: Linux has taken it out before either is asked.
+//
 // What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by its mark.
 
 #define PACKET
@@ -66,7 +68,7 @@ static __always_inline enum verdict look_at(struct __sk_buff *skb, __u32 is_tria
 {
 	__u32 zero = 0;
 	struct head *head = bpf_map_lookup_elem(&heads, &zero);
-	__u32 len = skb->len;
+	__u32 len = skb->len, vlan = 0;
 
 	if (!head || len < sizeof(struct ethhdr))
 		return PASS_MALFORMED;
@@ -77,7 +79,10 @@ static __always_inline enum verdict look_at(struct __sk_buff *skb, __u32 is_tria
 	if (len < sizeof(struct ethhdr) || len > HEAD_LEN ||
 	    bpf_skb_load_bytes(skb, 0, head->bytes, len))
 		return PASS_MALFORMED;
-	return look(head->bytes, head->bytes + len, is_trial);
+	// Of VLAN 0 it is no VLAN's.
+	if (skb->vlan_present && (skb->vlan_tci & 0xfff))
+		vlan = (skb->vlan_tci & 0xfff) | SERVICE((__be16)skb->vlan_proto);
+	return look(head->bytes, head->bytes + len, is_trial, vlan);
 }
 
 SEC("socket")

@@ -289,6 +289,7 @@ struct packet {
 	__u32 is_trial; // nothing is changed by it
 #ifdef PACKET
 	void *head; // the copy that all the above lies in
+	__u32 vlan; // the tag that is beside the frame, as in the map's key
 #endif
 };
 
@@ -641,6 +642,13 @@ static __always_inline enum verdict parse(void *frame, struct packet *p)
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return PASS_NOT_IP;
 	OPAQUE(vlan);
+#ifdef PACKET
+	// That beside the frame is the outer one; with two in it they are too many.
+	if (p->vlan && shift > 16)
+		return PASS_VLAN;
+	if (p->vlan)
+		vlan = vlan << 16 | p->vlan;
+#endif
 	if (vlan && !bpf_map_lookup_elem(&vlans, &vlan))
 		return PASS_VLAN;
 	if (eth->h_dest[0] & 1)
@@ -654,7 +662,7 @@ static __always_inline enum verdict parse(void *frame, struct packet *p)
 	return parse_v6(p, data);
 }
 
-static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial)
+static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial, __u32 vlan)
 {
 	struct packet packet = { .end = end, .is_trial = is_trial };
 	struct packet *p = &packet;
@@ -663,6 +671,9 @@ static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial)
 
 #ifdef PACKET
 	p->head = frame;
+	p->vlan = vlan;
+#else
+	(void)vlan;
 #endif
 	verdict = parse(frame, p);
 
@@ -688,9 +699,9 @@ static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial)
 	return local ? PASS_LOCAL : PASS_TRANSIT;
 }
 
-static __always_inline enum verdict look(void *frame, void *end, __u32 is_trial)
+static __always_inline enum verdict look(void *frame, void *end, __u32 is_trial, __u32 vlan)
 {
-	enum verdict verdict = find(frame, end, is_trial);
+	enum verdict verdict = find(frame, end, is_trial, vlan);
 
 	if (verdict >= TAKE_ESP && is_set(WATCHDOG) && !is_daemon_alive())
 		return PASS_NO_DAEMON;
@@ -716,7 +727,7 @@ struct {
 
 static __always_inline enum verdict look_at(struct xdp_md *ctx)
 {
-	return look((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0);
+	return look((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, 0);
 }
 
 static __always_inline int act(struct xdp_md *ctx, enum verdict verdict)

@@ -8,6 +8,7 @@ use std::net::{IpAddr, UdpSocket};
 use common::{Raw, ifindex, in_namespace, ip, nothing_comes, veth, wait_for};
 use io::{Burst, ChunkSize, FramePool, Packet, PacketConfig, PacketSocket, Port, Umem, UmemConfig};
 use steer::{Attached, Hook, Prefix, Steer, SteerConfig, Verdict};
+use wire::{EtherType, VlanTags};
 
 const PROTECTED: [u8; 4] = [10, 1, 2, 3];
 const OTHER: [u8; 4] = [198, 51, 100, 9];
@@ -104,9 +105,13 @@ fn a_tag_that_the_kernel_takes_out_is_put_back() {
         let (_umem, mut pool) = pool();
         let (mut steer, mut ports) = open("a0", 1);
         steer.attach(steer::Mode::Auto).expect("attached");
+        let seven = VlanTags::NONE.with(EtherType::VLAN, 7).expect("a VLAN");
         let untagged = frame(PROTECTED, 1, 100);
         let tagged = [&untagged[..12], &[0x81, 0, 0x20, 7], &untagged[12..]].concat();
         let outside = Raw::open("a1");
+        outside.send(&tagged);
+        assert!(nothing_comes(|| receive(&mut ports[0], &mut pool)), "a VLAN that nobody knows");
+        steer.set_vlans([seven]).expect("set");
         outside.send(&tagged);
         let mut burst = wait_for("packet", || receive(&mut ports[0], &mut pool));
         assert_eq!(burst[0].data(), tagged);

@@ -287,46 +287,52 @@ fn ike_and_keepalives_pass() {
 #[test]
 fn of_vlans_those_in_the_table_are_judged() {
     in_namespace(|| {
-        let transit = v4(PROTECTED4, 17, 0, &udp(9, b"x"))[14..].to_vec();
-        let with = |tags: &[(u16, u16)], ethertype: u16, packet: &[u8]| {
-            let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-            for (tpid, tci) in tags {
-                frame.extend([tpid.to_be_bytes(), tci.to_be_bytes()].concat());
-            }
-            frame.extend(ethertype.to_be_bytes());
-            frame.extend(packet);
-            frame
-        };
-        let tagged = |tags: &[(u16, u16)]| with(tags, 0x0800, &transit);
-        let (q, ad) = (0x8100, 0x88a8);
-        let (taken, passed) = (Verdict::TakeTransit, Verdict::PassVlan);
-        let mut steer = steer(true, false);
-        let cases = [
-            ("known", tagged(&[(q, 5)]), taken),
-            ("with a priority", tagged(&[(q, 0xe005)]), taken),
-            ("a priority alone", tagged(&[(q, 0xe000)]), taken),
-            ("a priority in front", tagged(&[(q, 0xe000), (q, 5)]), taken),
-            ("a priority behind", tagged(&[(q, 5), (q, 0x2000)]), taken),
-            ("two tags", tagged(&[(ad, 5), (q, 5)]), taken),
-            ("another number", tagged(&[(q, 6)]), passed),
-            ("all ones", tagged(&[(q, 0xffff)]), passed),
-            ("another kind", tagged(&[(ad, 5)]), passed),
-            ("a stack of other kinds", tagged(&[(q, 5), (q, 5)]), passed),
-            ("the wrong way round", tagged(&[(q, 5), (ad, 5)]), passed),
-            ("three tags", tagged(&[(ad, 5), (q, 5), (q, 5)]), Verdict::PassNotIp),
-            ("ARP", with(&[(q, 6)], 0x0806, &[0; 28]), Verdict::PassNotIp),
-            ("IPv6", with(&[(q, 5)], 0x86dd, &v6(protected6(), 17, &udp(9, b"x"))[14..]), taken),
-        ];
-        assert_verdicts(&mut steer, &cases);
-        steer.set_vlans([vlan(&[0x8100, 0x8100])]).expect("set");
-        let cases = [
-            ("gone", tagged(&[(q, 5)]), passed),
-            ("new", tagged(&[(q, 5), (q, 5)]), taken),
-            ("untagged", tagged(&[]), taken),
-        ];
-        assert_verdicts(&mut steer, &cases);
-        steer.set_vlans([VlanTags::NONE]).expect("none");
-        assert_verdicts(&mut steer, &[("none", tagged(&[(q, 5), (q, 5)]), passed)]);
+        for which in [Plain, Packet] {
+            let transit = v4(PROTECTED4, 17, 0, &udp(9, b"x"))[14..].to_vec();
+            let with = |tags: &[(u16, u16)], ethertype: u16, packet: &[u8]| {
+                let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+                for (tpid, tci) in tags {
+                    frame.extend([tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+                }
+                frame.extend(ethertype.to_be_bytes());
+                frame.extend(packet);
+                frame
+            };
+            let tagged = |tags: &[(u16, u16)]| with(tags, 0x0800, &transit);
+            let (q, ad) = (0x8100, 0x88a8);
+            let (taken, passed) = (Verdict::TakeTransit, Verdict::PassVlan);
+            let mut steer = steer(true, which);
+            let cases = [
+                ("known", tagged(&[(q, 5)]), taken),
+                ("with a priority", tagged(&[(q, 0xe005)]), taken),
+                ("a priority alone", tagged(&[(q, 0xe000)]), taken),
+                ("a priority in front", tagged(&[(q, 0xe000), (q, 5)]), taken),
+                ("a priority behind", tagged(&[(q, 5), (q, 0x2000)]), taken),
+                ("two tags", tagged(&[(ad, 5), (q, 5)]), taken),
+                ("another number", tagged(&[(q, 6)]), passed),
+                ("all ones", tagged(&[(q, 0xffff)]), passed),
+                ("another kind", tagged(&[(ad, 5)]), passed),
+                ("a stack of other kinds", tagged(&[(q, 5), (q, 5)]), passed),
+                ("the wrong way round", tagged(&[(q, 5), (ad, 5)]), passed),
+                ("three tags", tagged(&[(ad, 5), (q, 5), (q, 5)]), Verdict::PassNotIp),
+                ("ARP", with(&[(q, 6)], 0x0806, &[0; 28]), Verdict::PassNotIp),
+                (
+                    "IPv6",
+                    with(&[(q, 5)], 0x86dd, &v6(protected6(), 17, &udp(9, b"x"))[14..]),
+                    taken,
+                ),
+            ];
+            assert_verdicts(&mut steer, &cases);
+            steer.set_vlans([vlan(&[0x8100, 0x8100])]).expect("set");
+            let cases = [
+                ("gone", tagged(&[(q, 5)]), passed),
+                ("new", tagged(&[(q, 5), (q, 5)]), taken),
+                ("untagged", tagged(&[]), taken),
+            ];
+            assert_verdicts(&mut steer, &cases);
+            steer.set_vlans([VlanTags::NONE]).expect("none");
+            assert_verdicts(&mut steer, &[("none", tagged(&[(q, 5), (q, 5)]), passed)]);
+        }
     });
 }
 
