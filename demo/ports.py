@@ -20,12 +20,12 @@ from lab.traffic import Iperf, first_answer  # noqa: E402
 
 #: Plane, kind of the ports, encapsulation in UDP.
 COLUMNS = {
-    "in clear": ("plain", "interface", "no"),
-    "AF_XDP, raw": ("culvert", "interface", "no"),
-    "AF_XDP, in UDP": ("culvert", "interface", "yes"),
-    "packet, raw": ("culvert", "packet", "no"),
-    "packet, in UDP": ("culvert", "packet", "yes"),
-    "mixed, raw": ("culvert", "lan=packet", "no"),
+    "clear": ("plain", "interface", "no"),
+    "xdp": ("culvert", "interface", "no"),
+    "xdp-udp": ("culvert", "interface", "yes"),
+    "packet": ("culvert", "packet", "no"),
+    "packet-udp": ("culvert", "packet", "yes"),
+    "mixed": ("culvert", "lan=packet", "no"),
 }
 
 #: A UDP datagram of so many bytes is a frame of 64.
@@ -58,11 +58,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=int, default=2, help="length of each iperf3 run")
     parser.add_argument("--rounds", type=int, default=3, help="how often each column is measured")
-    parser.add_argument("--columns", default=",".join(COLUMNS).replace(", ", "/"), help="some of them, / for a comma")
+    parser.add_argument("--columns", default=",".join(COLUMNS), help="some of them")
     args = parser.parse_args()
-    columns = [name.replace("/", ", ") for name in args.columns.split(",")]
+    columns = args.columns.split(",")
     if not set(columns) <= set(COLUMNS):
-        parser.error(f"--columns: some of {'; '.join(COLUMNS)}")
+        parser.error(f"--columns: some of {', '.join(COLUMNS)}")
     if culvert_missing():
         print(culvert_missing(), file=sys.stderr)
         return 1
@@ -73,13 +73,13 @@ def main():
         for column in columns:
             for row, figure in measure(column, args.seconds).items():
                 seen[column][row].append(figure)
-                print(f"round {number + 1}  {column:15}  {row:22}  {figure:8.2f}", flush=True)
+                print(f"round {number + 1}  {column:10}  {row:22}  {figure:8.2f}", flush=True)
     print("\nMedians, and least and most:")
     for row in ROWS:
         for column in columns:
             values = seen[column][row]
             middle = statistics.median(values)
-            print(f"{row:22}  {column:15}  {middle:8.2f}  ({min(values):.2f} to {max(values):.2f})")
+            print(f"{row:22}  {column:10}  {middle:8.2f}  ({min(values):.2f} to {max(values):.2f})")
     return 0
 
 

@@ -15,8 +15,8 @@
 //!
 //! UDP datagrams are joined by the same rules, without those of TCP ([`Joined::TcpAndUdp`]). Two things are less
 //! strict. Cutting counts IPv4's identification up: where DF is set, it may be any, as nobody reads it (RFC 6864
-//! §4.1). And cutting computes checksums: ESP in UDP without one (RFC 3948 §2.1), which is told by its port, gets
-//! one.
+//! §4.1). And cutting computes checksums, but not those of ESP in UDP over IPv4 (RFC 3948 §2.1), which is told by its
+//! port: over IPv6, or where Linux cuts, it gets one.
 //!
 //! Packets of other flows may lie in between. Packets of one flow are never reordered.
 
@@ -26,6 +26,7 @@ use crate::checksum::Sum;
 use crate::umem::BURST_LEN;
 
 use super::layout::{Layout, TCP, UDP, double_word, put, set_ipv4_checksum, word};
+use super::segment::is_natt;
 use super::vnet::{Gso, VnetHeader};
 
 /// The headers of a super-packet: at most 40 bytes of IPv6 and 60 of TCP.
@@ -327,7 +328,7 @@ fn checksums_right(packet: &[u8], is: &Segment) -> bool {
         !is.is_v4 || sum_without(ip, 10).is_some_and(|sum| sum.checksum() == word(packet, 10));
     let (at, protocol) = (is.csum_offset(), is.protocol());
     if is.is_udp && word(transport, at) == 0 {
-        return ip_right && (word(transport, 0) == NATT_PORT || word(transport, 2) == NATT_PORT);
+        return ip_right && is_natt(transport, 0);
     }
     let layout = Layout { is_v4: is.is_v4, protocol, ip_len: is.ip_len, is_fragment: false };
     let pseudo = layout.pseudo_header(packet, transport.len()).folded();
@@ -378,8 +379,6 @@ const ACK: u8 = 0x10;
 const PSH: u8 = 0x08;
 /// In the word of IPv4's flags.
 const DF: u16 = 0x4000;
-/// UDP port of ESP (RFC 3948 §2.1).
-const NATT_PORT: u16 = 4500;
 /// The longest packet that IPv4's length field can name; with all that stands in front of it a network card takes
 /// no more either.
 const MAX_SUPER_LEN: usize = 65535;

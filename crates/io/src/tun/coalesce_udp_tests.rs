@@ -125,8 +125,11 @@ fn only_what_is_asked_for_is_joined() {
 
 #[test]
 fn cutting_undoes_joining() {
-    for v6 in [false, true] {
-        let of = |id, value, len| Udp { v6, id, df: false, checksum: None, ..ESP.of(value, len) };
+    for (v6, esp) in [(false, false), (false, true), (true, false)] {
+        // With the right checksum, and as ESP has none.
+        let (ports, checksum) = if esp { (ESP.ports, Some(0)) } else { ([5, 6], None) };
+        let udp = Udp { v6, df: false, checksum, ports, ..ESP };
+        let of = |id, value, len| Udp { id, ..udp.of(value, len) };
         let packets = [of(5, 1, 700), of(6, 2, 700), of(7, 3, 33)].map(|udp| udp.bytes());
         let mut plan = plan(&packets, Joined::TcpAndUdp);
         let run = plan.next_run().expect("a run");

@@ -12,6 +12,9 @@
 //! | TCP CWR (RFC 3168 §6.1.2) | as given | cleared | cleared |
 //! | checksums | complete | complete | complete |
 //!
+//! ESP in UDP over IPv4 gets no UDP checksum, as RFC 3948 §2.1 wants it: that of a super-packet is there for its
+//! sake alone.
+//!
 //! Not handled: segmentation of IPv6 with a routing header whose segments are not used up; the
 //! pseudo header would need the final destination (RFC 8200 §8.1).
 
@@ -203,6 +206,10 @@ impl Segmenter {
             ip_len + 16
         } else {
             put(out, ip_len + 4, (len - ip_len) as u16);
+            if self.layout.is_v4 && is_natt(out, ip_len) {
+                put(out, ip_len + 6, 0);
+                return;
+            }
             ip_len + 6
         };
         put(out, field, 0);
@@ -210,6 +217,11 @@ impl Segmenter {
         let is_udp = self.transport == Transport::Udp;
         put(out, field, if is_udp { not_zero(checksum) } else { checksum });
     }
+}
+
+/// Whether a UDP header is of ESP in UDP (RFC 3948 §2.1), by its ports.
+pub(super) fn is_natt(packet: &[u8], udp: usize) -> bool {
+    word(packet, udp) == NATT_PORT || word(packet, udp + 2) == NATT_PORT
 }
 
 /// Completes a partial checksum.
@@ -260,6 +272,7 @@ pub fn fuzz(data: &[u8]) {
 const FIN: u8 = 0x01;
 const PSH: u8 = 0x08;
 const CWR: u8 = 0x80;
+const NATT_PORT: u16 = 4500;
 const MAX_IP_LEN: usize = 65535;
 
 #[cfg(test)]
