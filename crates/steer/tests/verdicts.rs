@@ -648,69 +648,72 @@ fn arbitrary_frames_get_exactly_one_verdict() {
 
 #[test]
 fn known_flows_come_first() {
-    in_namespace(|| {
-        let sizes = Sizes { flows: 64, ..Sizes::default() };
-        let config = SteerConfig { mode: Mode::Generic, sizes, ..SteerConfig::default() };
-        let (mut steer, _) = Steer::load_and_attach("lo", &config).expect("loads");
-        steer.set_local([IpAddr::from(LOCAL4), IpAddr::from(local6())]).expect("set");
-        steer.set_take_unknown_esp(true).expect("set");
-        let (src4, src6) = (IpAddr::from([203, 0, 113, 7]), IpAddr::from([0xfd; 16]));
-        let flow = |dst: IpAddr, protocol, src_port, dst_port| {
-            let src = if dst.is_ipv4() { src4 } else { src6 };
-            Flow { src, dst, protocol, src_port, dst_port }
-        };
-        let flows = [
-            flow(LOCAL4.into(), 17, 0x3039, 4500),
-            flow(OTHER4.into(), 6, 1000, 80),
-            flow(LOCAL4.into(), 1, 0x1234, 0),
-            flow(local6().into(), 17, 0x3039, 9),
-            flow(local6().into(), 58, 0x1234, 129 << 8),
-        ];
-        let tcp = |flags: u8| {
-            let mut segment = [&1000u16.to_be_bytes()[..], &80u16.to_be_bytes(), &[0; 16]].concat();
-            segment[13] = flags;
-            segment
-        };
-        let echo = |kind: u8| vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1];
-        let mut options = v4(LOCAL4, 17, 0, &[&[0; 4][..], &udp(4500, &esp(SPI))].concat());
-        options[14] = 0x46;
-        let taken = [
-            ("ESP in UDP of others", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI)))),
-            ("TCP", v4(OTHER4, 6, 0, &tcp(0x10))),
-            ("an answer to a ping", v4(LOCAL4, 1, 0, &echo(0))),
-            ("UDP over IPv6", v6(local6(), 17, &udp(9, b"x"))),
-            ("an answer to a ping over IPv6", v6(local6(), 58, &echo(129))),
-        ];
-        let without = [Verdict::TakeUnknownEsp, Verdict::PassTransit, Verdict::PassLocal];
-        let without = without.into_iter().chain([Verdict::PassLocal; 2]);
-        for ((what, frame), verdict) in taken.iter().zip(without) {
-            assert_verdicts(&mut steer, &[(what, frame.clone(), verdict)]);
-        }
-        flows.iter().for_each(|flow| steer.set_flow(flow, true).expect("room"));
-        for (what, frame) in &taken {
-            assert_verdicts(&mut steer, &[(what, frame.clone(), Verdict::TakeFlow)]);
-        }
-        assert_verdicts(
-            &mut steer,
-            &[
-                ("SYN", v4(OTHER4, 6, 0, &tcp(0x02)), Verdict::PassTransit),
-                ("FIN", v4(OTHER4, 6, 0, &tcp(0x11)), Verdict::PassTransit),
-                ("RST", v4(OTHER4, 6, 0, &tcp(0x04)), Verdict::PassTransit),
-                ("a fragment", v4(OTHER4, 6, 0x2000, &tcp(0x10)), Verdict::PassTransit),
-                ("cut short", v4(OTHER4, 6, 0, &tcp(0x10)[..13]), Verdict::PassTransit),
-                ("an error", v4(LOCAL4, 1, 0, &echo(3)), Verdict::PassLocal),
-                ("a request", v4(LOCAL4, 1, 0, &echo(8)), Verdict::PassLocal),
-                ("options", options, Verdict::TakeUnknownEsp),
-                ("other ports", v6(local6(), 17, &udp(10, b"x")), Verdict::PassLocal),
-            ],
-        );
-        flows.iter().for_each(|flow| steer.set_flow(flow, false).expect("there"));
-        flows.iter().for_each(|flow| steer.set_flow(flow, false).expect("absent is fine"));
-        assert_verdicts(&mut steer, &[("TCP", taken[1].1.clone(), Verdict::PassTransit)]);
-        let many = (0..1000).map(|port| flow(LOCAL4.into(), 17, port, 9));
-        let full = many.into_iter().find_map(|flow| steer.set_flow(&flow, true).err());
-        assert!(matches!(full, Some(SteerError::Full { table: "flows", .. })), "{full:?}");
-    });
+    for hook in [Hook::Xdp, Hook::Packet] {
+        in_namespace(move || {
+            let sizes = Sizes { flows: 64, ..Sizes::default() };
+            let config = SteerConfig { hook, mode: Mode::Generic, sizes, ..SteerConfig::default() };
+            let (mut steer, _) = Steer::load_and_attach("lo", &config).expect("loads");
+            steer.set_local([IpAddr::from(LOCAL4), IpAddr::from(local6())]).expect("set");
+            steer.set_take_unknown_esp(true).expect("set");
+            let (src4, src6) = (IpAddr::from([203, 0, 113, 7]), IpAddr::from([0xfd; 16]));
+            let flow = |dst: IpAddr, protocol, src_port, dst_port| {
+                let src = if dst.is_ipv4() { src4 } else { src6 };
+                Flow { src, dst, protocol, src_port, dst_port }
+            };
+            let flows = [
+                flow(LOCAL4.into(), 17, 0x3039, 4500),
+                flow(OTHER4.into(), 6, 1000, 80),
+                flow(LOCAL4.into(), 1, 0x1234, 0),
+                flow(local6().into(), 17, 0x3039, 9),
+                flow(local6().into(), 58, 0x1234, 129 << 8),
+            ];
+            let tcp = |flags: u8| {
+                let mut segment =
+                    [&1000u16.to_be_bytes()[..], &80u16.to_be_bytes(), &[0; 16]].concat();
+                segment[13] = flags;
+                segment
+            };
+            let echo = |kind: u8| vec![kind, 0, 0, 0, 0x12, 0x34, 0, 1];
+            let mut options = v4(LOCAL4, 17, 0, &[&[0; 4][..], &udp(4500, &esp(SPI))].concat());
+            options[14] = 0x46;
+            let taken = [
+                ("ESP in UDP of others", v4(LOCAL4, 17, 0, &udp(4500, &esp(SPI)))),
+                ("TCP", v4(OTHER4, 6, 0, &tcp(0x10))),
+                ("an answer to a ping", v4(LOCAL4, 1, 0, &echo(0))),
+                ("UDP over IPv6", v6(local6(), 17, &udp(9, b"x"))),
+                ("an answer to a ping over IPv6", v6(local6(), 58, &echo(129))),
+            ];
+            let without = [Verdict::TakeUnknownEsp, Verdict::PassTransit, Verdict::PassLocal];
+            let without = without.into_iter().chain([Verdict::PassLocal; 2]);
+            for ((what, frame), verdict) in taken.iter().zip(without) {
+                assert_verdicts(&mut steer, &[(what, frame.clone(), verdict)]);
+            }
+            flows.iter().for_each(|flow| steer.set_flow(flow, true).expect("room"));
+            for (what, frame) in &taken {
+                assert_verdicts(&mut steer, &[(what, frame.clone(), Verdict::TakeFlow)]);
+            }
+            assert_verdicts(
+                &mut steer,
+                &[
+                    ("SYN", v4(OTHER4, 6, 0, &tcp(0x02)), Verdict::PassTransit),
+                    ("FIN", v4(OTHER4, 6, 0, &tcp(0x11)), Verdict::PassTransit),
+                    ("RST", v4(OTHER4, 6, 0, &tcp(0x04)), Verdict::PassTransit),
+                    ("a fragment", v4(OTHER4, 6, 0x2000, &tcp(0x10)), Verdict::PassTransit),
+                    ("cut short", v4(OTHER4, 6, 0, &tcp(0x10)[..13]), Verdict::PassTransit),
+                    ("an error", v4(LOCAL4, 1, 0, &echo(3)), Verdict::PassLocal),
+                    ("a request", v4(LOCAL4, 1, 0, &echo(8)), Verdict::PassLocal),
+                    ("options", options, Verdict::TakeUnknownEsp),
+                    ("other ports", v6(local6(), 17, &udp(10, b"x")), Verdict::PassLocal),
+                ],
+            );
+            flows.iter().for_each(|flow| steer.set_flow(flow, false).expect("there"));
+            flows.iter().for_each(|flow| steer.set_flow(flow, false).expect("absent is fine"));
+            assert_verdicts(&mut steer, &[("TCP", taken[1].1.clone(), Verdict::PassTransit)]);
+            let many = (0..1000).map(|port| flow(LOCAL4.into(), 17, port, 9));
+            let full = many.into_iter().find_map(|flow| steer.set_flow(&flow, true).err());
+            assert!(matches!(full, Some(SteerError::Full { table: "flows", .. })), "{full:?}");
+        });
+    }
 }
 
 #[test]
