@@ -118,7 +118,7 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
         && has_no_zero_copy(device, working.map(|w| w.mode.as_str()))
     {
         let seen = format!(
-            "{} has no zero copy: with kind = \"packet\" TCP, and ESP in UDP, would be several times as fast",
+            "{} has no zero copy: with kind = \"packet\" TCP, and ESP in UDP, would be faster",
             device.driver
         );
         findings.push(Finding::ok(check, seen));
