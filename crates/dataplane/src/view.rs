@@ -14,6 +14,7 @@ use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
 use rustix::time::{ClockId, clock_gettime};
 use wire::{FlowKey, Headers};
 
+use crate::device::Reach;
 use crate::tables::{Tables, Topology};
 use crate::tunnel::Binding;
 
@@ -65,6 +66,8 @@ pub(crate) struct View {
     /// The worker whose packets are worked on, which may have SAs of its own (RFC 9611): this one; none
     /// while they are another one's, handed over to the home of their SA.
     pub(crate) owner: Option<WorkerIndex>,
+    /// The packet offload devices that the worker has a queue of.
+    pub(crate) reach: Reach,
 }
 
 impl View {
@@ -78,12 +81,14 @@ impl View {
         let neighbours = tables.neighbours.load_full();
         let path_mtus = tables.path_mtus.load_full();
         let (owner, nat) = (Some(worker), tables.nat.clone());
-        View { tables, topology, neighbours, path_mtus, nat, reader, now, worker, owner }
+        let reach = Reach::default();
+        View { tables, topology, neighbours, path_mtus, nat, reader, now, worker, owner, reach }
     }
 
     /// One of the same tables with another reader of the databases.
     pub(crate) fn sibling(&self, reader: Reader<Sa>) -> View {
-        View::new(Arc::clone(&self.tables), reader, self.worker, self.now)
+        let view = View::new(Arc::clone(&self.tables), reader, self.worker, self.now);
+        View { reach: self.reach, ..view }
     }
 
     /// Takes over what the control thread has published; true if neighbours, routes or path MTUs changed.

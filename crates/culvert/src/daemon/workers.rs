@@ -261,11 +261,9 @@ impl Workers {
             };
             let mut worker = Worker::new(parts);
             worker.set_polling(kit.polling);
-            if self.running.is_empty() && fresh.is_empty() {
-                // The first worker stays as long as there are any.
-                for (number, queue) in kit.devices.borrow_mut().packet.take_queues() {
-                    worker.add_device(number, queue);
-                }
+            // The first worker comes first, and stays as long as there are any.
+            for (number, queue) in kit.devices.borrow_mut().packet.take_queues() {
+                worker.add_device(number, queue);
             }
             fresh.push((worker, commands, waker));
         }

@@ -40,7 +40,7 @@ pub(crate) struct Executor {
     pub(crate) details: Details,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
-    /// Queues of packet offload devices; the first worker's, where there are any.
+    /// Queues of packet offload devices, where there are any.
     pub(crate) devices: Option<Box<Devices>>,
 }
 

@@ -10,8 +10,9 @@
 //! and that the packet fits the path. Headers, numbers, cipher, window and limits are the device's. What it does not do
 //! ends with a reason: there is nothing that software could do in its place, as it does not have the keys.
 //!
-//! The first worker has the queues, so an SA's packets take one queue; the others hand packets over to it. A
-//! packet in a device counts as held. Without a device nothing of this is there.
+//! Each worker has a queue of each device, as far as the device has so many; one without hands packets over to the first
+//! worker, which always has one. The device numbers packets in its own order, so packets of one SA may take several
+//! queues; those of a flow take one. A packet in a device counts as held. Without a device nothing of this is there.
 
 mod done;
 mod queue;
@@ -30,8 +31,27 @@ use crate::view::View;
 pub use queue::DevicePacket;
 pub(crate) use queue::DeviceQueue;
 
-/// The worker that has the devices' queues.
+/// The worker that has a queue of each device.
 pub(crate) const HOME: usize = WorkerIndex::FIRST.get();
+
+/// The devices that a worker has a queue of, by their numbers; those beyond the 64th only the first worker has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reach(u64);
+
+impl Reach {
+    pub(crate) fn add(&mut self, device: u8) {
+        self.0 |= 1_u64.checked_shl(device.into()).unwrap_or(0);
+    }
+
+    fn has(self, device: u8) -> bool {
+        self.0.checked_shr(device.into()).unwrap_or(0) & 1 == 1
+    }
+}
+
+/// Whether the worker at hand gives its packets to the device of an SA by itself.
+pub(crate) fn is_here(view: &View, of: &PacketSa) -> bool {
+    view.worker.get() == HOME || view.reach.has(of.device())
+}
 
 /// The devices' queues of one worker.
 #[derive(Default)]
@@ -46,7 +66,15 @@ impl Devices {
     }
 
     fn queue(&mut self, device: u8) -> Option<&mut DeviceQueue> {
-        self.queues.iter_mut().find(|queue| queue.number() == device)
+        self.queues.iter_mut().find(|queue| queue.number() == device && !queue.is_adopted())
+    }
+
+    /// Takes over the queues of a worker that goes, which come to their end here.
+    pub(crate) fn adopt(&mut self, gone: Devices) {
+        let is_needed = |queue: &DeviceQueue| !queue.is_adopted() || queue.waiting() > 0;
+        self.queues.retain(is_needed);
+        let left = gone.queues.into_iter().filter(|queue| queue.waiting() > 0);
+        self.queues.extend(left.map(DeviceQueue::adopted));
     }
 
     /// Packets that wait for the devices, or are in them.
@@ -83,19 +111,20 @@ impl Executor {
         if self.out.batch.is_some() {
             return self.out.leave(view, packet, meta);
         }
-        if view.worker.get() != HOME {
-            return self.out.hand_over(view, HOME, packet, meta);
-        }
         let sa = device_sa(view, packet.data());
         let entry = sa.and_then(|sa| view.reader.sa(sa));
         let of = entry.and_then(|entry| Some((entry, PacketSa::of(entry.esp.session())?)));
         let (Some(sa), Some((entry, of))) = (sa, of) else {
             return self.out.drop(packet, DropReason::InNoState);
         };
+        if !is_here(view, of) {
+            return self.out.hand_over(view, HOME, packet, meta);
+        }
         if let Some(queue) = self.devices.as_mut().and_then(|all| all.queue(of.device())) {
             queue.note(of.sa(), entry.config.reqid, sa);
         }
-        let packet = DevicePacket::new(packet, meta.ingress.ifindex);
+        let ifindex = meta.ingress.ifindex;
+        let packet = DevicePacket::new(packet, ifindex);
         self.give_to_device(of.device(), Work::Inbound, packet);
     }
 

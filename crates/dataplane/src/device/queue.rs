@@ -1,4 +1,4 @@
-//! A device's queue as the first worker has it.
+//! A device's queue as a worker has it.
 
 use std::collections::HashMap;
 
@@ -58,6 +58,8 @@ pub(crate) struct DeviceQueue {
     by_reqid: HashMap<u32, SaHandle>,
     /// The last of all.
     last: Option<(offload::SaHandle, SaHandle)>,
+    /// Whether it was another worker's, which has gone: nothing more comes into it.
+    is_adopted: bool,
 }
 
 impl DeviceQueue {
@@ -69,7 +71,17 @@ impl DeviceQueue {
             sas: HashMap::new(),
             by_reqid: HashMap::new(),
             last: None,
+            is_adopted: false,
         }
+    }
+
+    /// The queue in the hands of another worker.
+    pub(crate) fn adopted(self) -> DeviceQueue {
+        DeviceQueue { is_adopted: true, ..self }
+    }
+
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.is_adopted
     }
 
     pub(crate) fn number(&self) -> u8 {

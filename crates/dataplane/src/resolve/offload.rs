@@ -2,6 +2,7 @@
 
 use esp::{Mode, Sa};
 use forward::IcmpCause;
+use offload::PacketSa;
 use outcome::DropReason;
 use policy::{SaEntry, SaHandle};
 use wire::Fragment;
@@ -18,7 +19,7 @@ use crate::view::LOOPBACK;
 impl<N: Notes> Question<'_, N> {
     /// A packet that this SA, which a device has, protects. The device counts limits and numbers.
     ///
-    /// 1. The worker that has the device's queue; 2. fragments; 3. the SA's state; 4. TTL, if it is forwarded; 5. whether
+    /// 1. A worker that has a queue of the device; 2. fragments; 3. the SA's state; 4. TTL, if it is forwarded; 5. whether
     ///    the packet fits the path to the peer once it is sealed: the device neither cuts packets nor tells their senders.
     pub(super) fn offload(
         &mut self,
@@ -27,7 +28,8 @@ impl<N: Notes> Question<'_, N> {
         sa: &SaEntry<Sa>,
     ) -> Decision {
         let (view, h) = (self.view, self.h);
-        if view.worker.get() != device::HOME {
+        // A session of no device's is the executor's to refuse.
+        if PacketSa::of(sa.esp.session()).is_some_and(|of| !device::is_here(view, of)) {
             return Decision::Go(Draft::hand_over(device::HOME));
         }
         if h.fragment != Fragment::Whole {

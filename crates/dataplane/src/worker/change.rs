@@ -85,6 +85,9 @@ impl Worker {
         let now_ns = self.path.view.now.ns;
         gone.path.exec.drop_fragments();
         gone.path.exec.out.drop_late();
+        if let Some(devices) = gone.path.exec.devices.take() {
+            self.path.exec.devices.get_or_insert_default().adopt(*devices);
+        }
         let from = gone.path.exec.out.counters.totals().held;
         let (out, gone_out) = (&mut self.path.exec.out, &mut gone.path.exec.out);
         out.counters.adopt_held(&gone_out.counters, from);

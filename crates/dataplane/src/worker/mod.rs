@@ -432,8 +432,10 @@ impl Worker {
         self.path.exec.out.ports.add(slot, ifindex, port, kind);
     }
 
-    /// Gives the worker, which is the first of its set, a queue of the packet offload device of this number.
+    /// Gives the worker a queue of the packet offload device of this number. The first worker of a set has one of each
+    /// device; others hand packets over to it for those that they have none of.
     pub fn add_device(&mut self, number: u8, queue: Box<dyn Queue<DevicePacket>>) {
+        self.path.view.reach.add(number);
         let devices = self.path.exec.devices.get_or_insert_default();
         devices.add(DeviceQueue::new(number, queue));
     }

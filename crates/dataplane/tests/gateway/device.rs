@@ -1,6 +1,8 @@
 //! Packet offload: gateways whose SAs and policies a device has, against gateways that do all in software.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use dataplane::{DevicePacket, Event};
 use esp::{LiveNumbers, Mode, Sa};
@@ -256,6 +258,67 @@ fn other_workers_hand_packets_to_the_one_with_the_queue() {
     flow(Side::A, 5).iter().for_each(|packet| a.gateway.put_lan(packet));
     a.gateway.run();
     assert_eq!(a.gateway.wan_out().len(), 5, "its SAs stay the device's");
+}
+
+/// Gives nothing back while it is shut, as hardware that takes its time.
+struct Shut(Box<dyn Queue<DevicePacket>>, Arc<AtomicBool>);
+
+impl Queue<DevicePacket> for Shut {
+    fn submit(&mut self, requests: &mut Burst<Request<DevicePacket>>) -> usize {
+        self.0.submit(requests)
+    }
+    fn poll(&mut self, completions: &mut Burst<Completion<DevicePacket>>) -> usize {
+        if self.1.load(Relaxed) { 0 } else { self.0.poll(completions) }
+    }
+    fn in_flight(&self) -> usize {
+        self.0.in_flight()
+    }
+    fn depth(&self) -> usize {
+        self.0.depth()
+    }
+}
+
+#[test]
+fn workers_with_queues_of_their_own_hand_nothing_over_and_leave_nothing_behind() {
+    let spec = Spec::default();
+    let gateway = Gateway::with_workers(Side::A, SIZES, dataplane::DEFAULT_FLOWS, 3);
+    let mut a = Offloading::in_gateway(gateway, &spec, |queue| queue);
+    let is_shut = Arc::new(AtomicBool::new(false));
+    for other in &mut a.gateway.others {
+        let device: Nic = &mut a.nic;
+        let queue = Shut(device.queue().expect("queue"), Arc::clone(&is_shut));
+        other.worker.add_device(0, Box::new(queue));
+    }
+    let mut b = Gateway::new(Side::B);
+    b.protect(&spec);
+    let packets = |from: Side| {
+        (0..60).map(move |n| {
+            Ip::new(host(from), host(from.other())).udp(1000 + n, 2000, &[n as u8; 40])
+        })
+    };
+    packets(Side::A).for_each(|packet| a.gateway.put_lan(&packet));
+    a.gateway.run();
+    let sealed = a.gateway.wan_out();
+    assert_eq!(sealed.len(), 60, "{:?}", a.gateway.drops());
+    sealed.iter().for_each(|packet| b.put_wan(packet));
+    packets(Side::B).for_each(|packet| b.put_lan(&packet));
+    b.run();
+    assert_eq!(b.lan_out().len(), 60);
+    b.wan_out().iter().for_each(|packet| a.gateway.put_wan(packet));
+    a.gateway.run();
+    assert_eq!(a.gateway.lan_out().len(), 60, "{:?}", a.gateway.drops());
+    assert!(a.gateway.all_counters().all(|counters| counters.handed_over.value() == 0));
+    // What is in the device when its worker goes comes out at the one that stays.
+    is_shut.store(true, Relaxed);
+    packets(Side::A).for_each(|packet| a.gateway.put_lan(&packet));
+    for other in &mut a.gateway.others {
+        assert!(other.worker.round() > 0);
+    }
+    a.gateway.set_workers(1);
+    is_shut.store(false, Relaxed);
+    a.gateway.run();
+    assert_eq!(a.gateway.wan_out().len(), 60, "{:?}", a.gateway.drops());
+    assert_eq!(a.gateway.drops(), []);
 }
 
 #[test]

@@ -19,7 +19,7 @@ use offload::{
 use policy::{OutboundKey, PolicyConfig, SaConfig, SaId};
 use rustix::fd::OwnedFd;
 use rustix::net::netdevice::name_to_index;
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 use xfrm::Refusal;
 use xfrm::codec::Offload;
 
@@ -56,7 +56,7 @@ struct Attached {
     device: PacketDevice,
     /// Policies of each direction, in the device or on their way.
     policies: [usize; 3],
-    /// Until the first worker has it.
+    /// The first worker's, until it has it.
     queue: Option<Box<dyn Queue<DevicePacket>>>,
 }
 
@@ -109,10 +109,11 @@ impl PacketDevices {
         PacketDevices { attached: made.collect(), asking, ..PacketDevices::default() }
     }
 
-    /// The devices' queues with their numbers; once, for the first worker.
+    /// Queues of the devices with their numbers, for a worker; one of each for the first one. What a later worker gets
+    /// no queue of, the first one does for it.
     pub fn take_queues(&mut self) -> Vec<(u8, Box<dyn Queue<DevicePacket>>)> {
         let each = self.attached.iter_mut().enumerate();
-        each.filter_map(|(at, attached)| Some((number(at), attached.queue.take()?))).collect()
+        each.filter_map(|(at, attached)| Some((number(at), attached.take_queue()?))).collect()
     }
 
     /// Whether any SA is in a device.
@@ -232,6 +233,16 @@ impl Attached {
             device,
             policies: [0; 3],
             queue: Some(queue),
+        })
+    }
+
+    fn take_queue(&mut self) -> Option<Box<dyn Queue<DevicePacket>>> {
+        self.queue.take().or_else(|| {
+            let more = self.device.queue();
+            more.inspect_err(|error| {
+                info!(device = %self.name, %error, "the first worker gives it packets for another one");
+            })
+            .ok()
         })
     }
 }
