@@ -1,5 +1,7 @@
 //! What comes back from devices.
 
+use core::net::IpAddr;
+
 use arrayvec::ArrayVec;
 use io::BURST_LEN;
 use offload::{Burst, Completion, Status, Work};
@@ -10,8 +12,9 @@ use wire::{Headers, protocol};
 use super::{DevicePacket, ingress_of};
 use crate::apply::send_sealed_to;
 use crate::burst::Path;
+use crate::flows::plan::Adjacency;
 use crate::packets::handoff::{Arrived, Handed};
-use crate::resolve::next_hop_of;
+use crate::resolve::{NextHop, adjacency, next_hop_of};
 use crate::slow::Slow;
 use crate::view::View;
 
@@ -21,10 +24,10 @@ impl Slow {
     #[inline(never)]
     pub(crate) fn exchange(&mut self, path: &mut Path) {
         let count = path.exec.devices.as_ref().map_or(0, |devices| devices.queues.len());
+        let (mut done, mut last) = (Burst::new(), None);
         for at in 0..count {
             // What comes out of a device may be for it again, each time with an SA less around it.
             for _ in 0..MOST_BURSTS {
-                let mut done = Burst::new();
                 if let Some(devices) = &mut path.exec.devices
                     && let Some(queue) = devices.queues.get_mut(at)
                 {
@@ -34,14 +37,19 @@ impl Slow {
                     break;
                 }
                 path.exec.out.released(done.len() as u64);
-                self.move_on_done(path, at, done);
+                self.move_on_done(path, at, (&mut done, &mut last));
             }
         }
     }
 
-    fn move_on_done(&mut self, path: &mut Path, at: usize, done: Burst<Completion<DevicePacket>>) {
+    fn move_on_done(
+        &mut self,
+        path: &mut Path,
+        at: usize,
+        (done, last): (&mut Burst<Completion<DevicePacket>>, &mut Option<LastWay>),
+    ) {
         let mut opened: ArrayVec<Handed, BURST_LEN> = ArrayVec::new();
-        for Completion { buffer, work, status } in done {
+        for Completion { buffer, work, status } in done.drain(..) {
             let via = match status {
                 Status::Dropped(reason) => {
                     path.exec.out.drop(buffer.into_packet(), reason);
@@ -52,7 +60,7 @@ impl Slow {
                     continue;
                 }
                 Status::Done if work == Work::Outbound => {
-                    path.send_from_device(buffer);
+                    path.send_from_device(buffer, last);
                     continue;
                 }
                 Status::Done => path.opened_by_some(at, &buffer),
@@ -75,22 +83,29 @@ impl Path {
     }
 
     /// Sends what a device has sealed, by the route to its peer.
-    fn send_from_device(&mut self, buffer: DevicePacket) {
-        let packet = buffer.into_packet();
+    fn send_from_device(&mut self, buffer: DevicePacket, last: &mut Option<LastWay>) {
+        let mut packet = buffer.into_packet();
         let Path { view, exec, .. } = self;
-        let to = match wire::parse_ip(packet.data()) {
+        let way = match wire::parse_ip(packet.data()) {
             // In clear nothing leaves here, whatever policies the device has.
             Ok(h) if !is_protected(view, &h) => Err(DropReason::OutPolicyBlock),
-            Ok(h) => next_hop_of(view, h.dst, h.src),
+            Ok(h) => LastWay::of(view, &h, last),
             Err(error) => Err(error.into()),
         };
-        match to {
-            Ok(to) => {
-                exec.out.counters.work.encrypted.add(1);
-                send_sealed_to(view, &mut exec.out, packet, &to, &mut exec.crypt.ivs);
-            }
-            Err(reason) => exec.out.drop(packet, reason),
+        let way = match way {
+            Ok(way) => way,
+            Err(reason) => return exec.out.drop(packet, reason),
+        };
+        exec.out.counters.work.encrypted.add(1);
+        let span = packet.span;
+        if span.len <= way.to.mtu
+            && let Some(adjacency) = &way.adjacency
+            && let Some(frame) = adjacency.frame(packet.frame.bytes_mut(), span)
+        {
+            packet.span = frame;
+            return exec.out.send(adjacency.slot.into(), packet);
         }
+        send_sealed_to(view, &mut exec.out, packet, &way.to, &mut exec.crypt.ivs);
     }
 
     /// The SA that opened a packet, where the device does not say: one with the reqid that the device's own policy asks
@@ -108,7 +123,7 @@ impl Path {
     }
 
     /// What an SA in a device has opened, as a packet that the SA has decrypted.
-    fn opened(&self, buffer: DevicePacket, via: SaHandle) -> Handed {
+    fn opened(&mut self, buffer: DevicePacket, via: SaHandle) -> Handed {
         let ifindex = buffer.ifindex();
         let packet = buffer.into_packet();
         let mark = match self.view.topology.mark_rules.is_empty() {
@@ -124,6 +139,34 @@ impl Path {
             held: None,
             ports: None,
         })
+    }
+}
+
+/// The way of the last packet that a round has brought back. Tables are the same for a whole round, and packets of one
+/// peer come together.
+struct LastWay {
+    /// Destination and source.
+    ends: (IpAddr, IpAddr),
+    to: NextHop,
+    /// None where the neighbour has to be asked for first.
+    adjacency: Option<Adjacency>,
+}
+
+impl LastWay {
+    /// The way of a packet that is protected.
+    #[inline(always)]
+    fn of<'w>(
+        view: &View,
+        h: &Headers,
+        last: &'w mut Option<LastWay>,
+    ) -> Result<&'w LastWay, DropReason> {
+        let ends = (h.dst, h.src);
+        if last.as_ref().is_none_or(|last| last.ends != ends) {
+            let to = next_hop_of(view, h.dst, h.src)?;
+            let adjacency = adjacency(view, to, h.family());
+            *last = Some(LastWay { ends, to, adjacency });
+        }
+        last.as_ref().ok_or(DropReason::NoRoute)
     }
 }
 
