@@ -97,6 +97,9 @@ impl Path {
             Err(reason) => return exec.out.drop(packet, reason),
         };
         exec.out.counters.work.encrypted.add(1);
+        if let Some(taps) = &mut exec.out.taps {
+            taps.sealed_by_device(&packet, way.to.ifindex);
+        }
         let span = packet.span;
         if span.len <= way.to.mtu
             && let Some(adjacency) = &way.adjacency
@@ -126,6 +129,9 @@ impl Path {
     fn opened(&mut self, buffer: DevicePacket, via: SaHandle) -> Handed {
         let ifindex = buffer.ifindex();
         let packet = buffer.into_packet();
+        if let Some(taps) = &mut self.exec.out.taps {
+            taps.opened_by_device(&packet);
+        }
         let mark = match self.view.topology.mark_rules.is_empty() {
             true => 0,
             false => wire::parse_ip(packet.data())

@@ -101,6 +101,9 @@ impl Executor {
         if by.is_hop && !wire::decrement_ttl(packet.data_mut(), meta.summary.fields) {
             return self.out.drop(packet, DropReason::MalformedIp);
         }
+        if let Some(taps) = &mut self.out.taps {
+            taps.given_to_seal(view, &packet, by.sa);
+        }
         self.give_to_device(of.device(), Work::Outbound, DevicePacket::new(packet, 0));
     }
 
@@ -124,6 +127,9 @@ impl Executor {
             queue.note(of.sa(), entry.config.reqid, sa);
         }
         let ifindex = meta.ingress.ifindex;
+        if let Some(taps) = &mut self.out.taps {
+            taps.given_to_open(view, &packet, (sa, ifindex));
+        }
         let packet = DevicePacket::new(packet, ifindex);
         self.give_to_device(of.device(), Work::Inbound, packet);
     }

@@ -10,6 +10,7 @@
 //! became of it there. Without a tap a burst costs a test for one at each of these places, and a packet nothing.
 //! With one, bursts stay with the worker: helpers record nothing.
 
+mod device;
 mod filter;
 mod record;
 mod recorder;
@@ -139,27 +140,8 @@ impl Taps {
     #[inline(never)]
     pub(crate) fn opening(&mut self, view: &View, opens: &Opens) {
         for (packet, work) in opens.packets.iter().zip(&opens.work) {
-            let frame = packet.frame.index();
             let sa = of_sa(view, work.sa);
-            for tap in &mut self.all {
-                if tap.has(frame) {
-                    if let Some(record) = tap.open(frame).filter(|record| record.sa.is_none()) {
-                        (record.place, record.sa) = (Place::Wire, sa);
-                    }
-                    continue;
-                }
-                let is_match = is_match(tap, packet.data());
-                tap.begin(Coming {
-                    place: Place::Wire,
-                    is_outbound: false,
-                    ifindex: work.ifindex(),
-                    sa,
-                    policy: None,
-                    is_match,
-                    frame,
-                    bytes: packet.data(),
-                });
-            }
+            self.all.iter_mut().for_each(|tap| to_open(tap, packet, sa, work.ifindex()));
         }
     }
 
@@ -207,36 +189,8 @@ impl Taps {
         for (packet, work) in seals.packets.iter().zip(&seals.work) {
             let frame = packet.frame.index();
             let by = of_sa(view, work.sa());
-            let verdict = by.map_or(Verdict::Unknown, Verdict::Protected);
             for tap in &mut self.all {
-                let (is_match, policy) = match tap.has(frame) {
-                    true => {
-                        // With the TTL that it has now.
-                        tap.show(frame, packet.data());
-                        tap.settle(frame, verdict).map_or((false, None), |record| {
-                            record.is_outbound = record.sa.is_none();
-                            (record.is_match, record.policy)
-                        })
-                    }
-                    // It waited, or was made here.
-                    false => {
-                        let is_match = is_match(tap, packet.data());
-                        if is_match {
-                            tap.begin(Coming {
-                                place: Place::Plain,
-                                is_outbound: true,
-                                ifindex: 0,
-                                sa: None,
-                                policy: None,
-                                is_match,
-                                frame,
-                                bytes: packet.data(),
-                            });
-                            tap.settle(frame, verdict);
-                        }
-                        (is_match, None)
-                    }
-                };
+                let (is_match, policy) = to_seal(tap, packet, by);
                 tap.note_sealing(frame, is_match, policy);
             }
         }
@@ -469,6 +423,58 @@ impl Path {
         let entry = self.entry_of(meta, held);
         Some(explain_arrival(&self.view, packet.data(), &h, entry, meta.ingress.mark))
     }
+}
+
+/// Records a packet that is about to be decrypted by this SA.
+fn to_open(tap: &mut Recorder, packet: &Packet, sa: Option<OfSa>, ifindex: u32) {
+    let frame = packet.frame.index();
+    if tap.has(frame) {
+        if let Some(record) = tap.open(frame).filter(|record| record.sa.is_none()) {
+            (record.place, record.sa) = (Place::Wire, sa);
+        }
+        return;
+    }
+    let is_match = is_match(tap, packet.data());
+    tap.begin(Coming {
+        place: Place::Wire,
+        is_outbound: false,
+        ifindex,
+        sa,
+        policy: None,
+        is_match,
+        frame,
+        bytes: packet.data(),
+    });
+}
+
+/// Records a packet that is about to be encrypted by this SA: whether it is asked for, and the policy that decided.
+fn to_seal(tap: &mut Recorder, packet: &Packet, by: Option<OfSa>) -> (bool, Option<u32>) {
+    let frame = packet.frame.index();
+    let verdict = by.map_or(Verdict::Unknown, Verdict::Protected);
+    if tap.has(frame) {
+        // With the TTL that it has now.
+        tap.show(frame, packet.data());
+        return tap.settle(frame, verdict).map_or((false, None), |record| {
+            record.is_outbound = record.sa.is_none();
+            (record.is_match, record.policy)
+        });
+    }
+    // It waited, or was made here.
+    let is_match = is_match(tap, packet.data());
+    if is_match {
+        tap.begin(Coming {
+            place: Place::Plain,
+            is_outbound: true,
+            ifindex: 0,
+            sa: None,
+            policy: None,
+            is_match,
+            frame,
+            bytes: packet.data(),
+        });
+        tap.settle(frame, verdict);
+    }
+    (is_match, None)
 }
 
 /// An SA as records name it.

@@ -48,6 +48,8 @@ pub struct Recorder {
     open: HashMap<u32, usize, ahash::RandomState>,
     /// Packets that are being sealed, by frame: whether their flow is asked for, and the policy that decided.
     sealing: Vec<(u32, bool, Option<u32>)>,
+    /// Packets in clear that a device has to seal, by frame.
+    given: HashMap<u32, Given, ahash::RandomState>,
     recorded: u64,
     full: SyncSender<Box<Buffer>>,
     free: Receiver<Box<Buffer>>,
@@ -100,6 +102,7 @@ pub fn tap(config: &TapConfig, workers: usize) -> (Vec<Recorder>, TapReader) {
             settled: 0,
             open: HashMap::with_capacity_and_hasher(OPEN, ahash::RandomState::new()),
             sealing: Vec::with_capacity(io::BURST_LEN),
+            given: HashMap::with_capacity_and_hasher(OPEN, ahash::RandomState::new()),
             recorded: 0,
             full: full.clone(),
             free: free_here,
@@ -166,6 +169,17 @@ pub(super) struct Coming<'p> {
     /// The frame's number.
     pub(super) frame: u32,
     pub(super) bytes: &'p [u8],
+}
+
+/// What is known of a packet in the hands of a device that seals it.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Given {
+    /// Whether it is asked for.
+    pub(super) is_match: bool,
+    /// The policy that decided.
+    pub(super) policy: Option<u32>,
+    /// The SA that protects it.
+    pub(super) sa: Option<OfSa>,
 }
 
 impl Recorder {
@@ -277,6 +291,16 @@ impl Recorder {
         if let Some(record) = self.settle(frame, Verdict::Unknown) {
             record.is_match = false;
         }
+    }
+
+    /// Notes what is known of a packet that a device is to seal.
+    pub(super) fn give(&mut self, frame: u32, given: Given) {
+        self.given.insert(frame, given);
+    }
+
+    /// What was noted when a device got the packet of this frame.
+    pub(super) fn take_given(&mut self, frame: u32) -> Given {
+        self.given.remove(&frame).unwrap_or_default()
     }
 
     /// Nothing is being sealed.

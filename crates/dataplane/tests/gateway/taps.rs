@@ -10,6 +10,7 @@ use forward::NeighbourState;
 use outcome::DropReason;
 use policy::{Action, Direction, Prefix, Selector};
 
+use crate::device::Offloading;
 use crate::packets::{Ip, hopped};
 use crate::support::{
     Gateway, LAN, Pair, SIZES, Side, Spec, WAN, ethernet, make_sa, policy, sa_config,
@@ -95,6 +96,50 @@ fn both_sides_of_ipsec_at_both_ends() {
         assert_eq!(record.sa.expect("an SA").id.spi, Side::A.spi());
     }
     assert_eq!(b.len(), 6);
+}
+
+#[test]
+fn what_a_device_seals_and_opens_is_recorded_on_both_sides() {
+    let spec = Spec::default();
+    let mut a = Offloading::new(Side::A, &spec).gateway;
+    let mut b = Gateway::new(Side::B);
+    b.protect(&spec);
+    // By what is inside.
+    let flow = FlowFilter { protocol: Some(wire::protocol::UDP), ..FlowFilter::default() };
+    let reader = tapped(&a, Filter { flow, ..Filter::default() });
+    let packets = |from| (0..3).map(move |n| host(from).sized(200, n)).collect::<Vec<_>>();
+    packets(Side::A).iter().for_each(|packet| a.put_lan(packet));
+    a.run();
+    let sealed = a.wan_out();
+    let out = records(&reader);
+    let (plain, wire): (Vec<_>, Vec<_>) = out.iter().partition(|(r, _)| r.place == Place::Plain);
+    assert_eq!((plain.len(), wire.len()), (3, 3));
+    for ((record, bytes), packet) in plain.into_iter().zip(packets(Side::A)) {
+        let Verdict::Protected(by) = record.verdict else { panic!("{record:?}") };
+        assert_eq!((by.id.spi, record.is_outbound, record.ifindex), (Side::A.spi(), true, LAN));
+        assert_eq!((bytes, record.policy), (&hopped(&packet, 1), Some(11)));
+    }
+    for ((record, bytes), packet) in wire.into_iter().zip(&sealed) {
+        assert_eq!((record.verdict, record.is_outbound), (Verdict::Sent { ifindex: WAN }, true));
+        assert_eq!((bytes, record.sa.expect("an SA").id.spi), (packet, Side::A.spi()));
+    }
+    packets(Side::B).iter().for_each(|packet| b.put_lan(packet));
+    b.run();
+    let sealed = b.wan_out();
+    sealed.iter().for_each(|packet| a.put_wan(packet));
+    a.run();
+    assert_eq!(a.lan_out().len(), 3, "{:?}", a.drops());
+    let came = records(&reader);
+    let (plain, wire): (Vec<_>, Vec<_>) = came.iter().partition(|(r, _)| r.place == Place::Plain);
+    assert_eq!((plain.len(), wire.len()), (3, 3));
+    for ((record, bytes), packet) in wire.into_iter().zip(&sealed) {
+        assert_eq!((record.verdict, record.is_outbound), (Verdict::Decrypted, false));
+        assert_eq!((bytes, record.sa.expect("an SA").id.spi), (packet, Side::B.spi()));
+    }
+    for ((record, bytes), packet) in plain.into_iter().zip(packets(Side::B)) {
+        assert_eq!((record.verdict, record.is_outbound), (Verdict::Sent { ifindex: LAN }, false));
+        assert_eq!((bytes, record.sa.expect("an SA").id.spi), (&hopped(&packet, 1), Side::B.spi()));
+    }
 }
 
 #[test]
