@@ -54,8 +54,8 @@ impl Lane {
     /// Copies a job's packet for the device; false if it does not take it.
     pub(crate) fn take(&mut self, sa: &Offloaded, job: &Job<'_>, (turn, at): (u64, usize)) -> bool {
         let len = sa.head.len() + job.packet.len();
-        let is_known = job.layout().is_some() && len <= self.capabilities.most_packet_len;
-        if !is_known || self.watch.trouble().is_some() {
+        let is_known = job.layout().is_some() && sa.is_ok(&self.capabilities, len);
+        if !is_known || self.requests.is_full() || self.watch.trouble().is_some() {
             return false;
         }
         let Some(mut bounce) = self.spare.pop() else { return false };
@@ -64,10 +64,6 @@ impl Lane {
         bounce.bytes.extend_from_slice(&sa.head);
         bounce.bytes.extend_from_slice(job.packet);
         fill_len(&mut bounce.bytes);
-        if !self.capabilities.offload_ok(&bounce.bytes) || self.requests.is_full() {
-            self.spare.push(bounce);
-            return false;
-        }
         self.taken = self.taken.wrapping_add(1);
         bounce.is_checked = sa.is_unproven() || self.taken == 0;
         let esp = Span { start: sa.head.len(), len: job.packet.len() };

@@ -28,7 +28,7 @@
 //! | [`Device::reset`], [`Device::counters`], [`Device::tables`] | control | an operator asks |
 //! | [`Device::event`] | control | whenever it wakes, until there is none |
 //! | [`Device::queue`] | control | once for each worker, which it is handed to |
-//! | [`Capabilities::offload_ok`] | the worker | for each packet, crypto offload |
+//! | [`Capabilities::offload_ok`] | the worker | for an SA's outer header, and the length of each packet, crypto offload |
 //! | [`Queue::submit`], [`Queue::poll`] | the worker | every round |
 //!
 //! `docs/offload.md` has Linux's name for each of them.

@@ -2,11 +2,13 @@
 
 use core::net::IpAddr;
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crypto::Session;
 use esp::SaParams;
 
+use crate::bounce::fill_len;
+use crate::capabilities::Capabilities;
 use crate::device::SaHandle;
 
 /// The session of an SA that a device has.
@@ -19,6 +21,8 @@ pub struct Offloaded {
     pub(crate) software: Session,
     /// The outer header, with a length of 0.
     pub(crate) head: Vec<u8>,
+    /// Whether the device takes packets with such a header.
+    is_head_ok: OnceLock<bool>,
     /// How many packets software still checks.
     unproven: AtomicU8,
 }
@@ -35,7 +39,9 @@ impl Offloaded {
         let head = head(params.src, params.dst);
         let suite = software.suite();
         let unproven = AtomicU8::new(CHECKED_FIRST);
-        Session::new(suite, Box::new(Offloaded { lane, device, sa, software, head, unproven }))
+        let is_head_ok = OnceLock::new();
+        let offloaded = Offloaded { lane, device, sa, software, head, is_head_ok, unproven };
+        Session::new(suite, Box::new(offloaded))
     }
 
     /// The session of the software engine, of the same keys.
@@ -46,6 +52,19 @@ impl Offloaded {
     /// The device's name.
     pub fn device(&self) -> &str {
         &self.device
+    }
+
+    /// Whether a packet of so many bytes, behind the outer header that all packets of the SA have, may be given to the
+    /// device ([`Capabilities::offload_ok`]).
+    pub(crate) fn is_ok(&self, capabilities: &Capabilities, len: usize) -> bool {
+        let ask = || {
+            let mut room = [0; LONGEST_HEAD];
+            let Some(packet) = room.get_mut(..self.head.len()) else { return false };
+            packet.copy_from_slice(&self.head);
+            fill_len(packet);
+            capabilities.offload_ok(packet)
+        };
+        len <= capabilities.most_packet_len && *self.is_head_ok.get_or_init(ask)
     }
 
     /// Whether the next packet is one of the first ones.
@@ -59,13 +78,14 @@ impl Offloaded {
     }
 }
 
-/// An outer header without options, as a device reads it to find the SA.
+/// An outer header without options, as a device reads it to find the SA; its length, of 0, is filled in later.
 pub(crate) fn head(src: IpAddr, dst: IpAddr) -> Vec<u8> {
     match (src, dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => {
             let mut head = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, TTL, ESP, 0, 0];
             head.extend(src.octets());
             head.extend(dst.octets());
+            wire::ipv4::fill_checksum(&mut head);
             head
         }
         (IpAddr::V6(src), IpAddr::V6(dst)) => {
@@ -79,6 +99,8 @@ pub(crate) fn head(src: IpAddr, dst: IpAddr) -> Vec<u8> {
     }
 }
 
+/// IPv6's.
+const LONGEST_HEAD: usize = 40;
 const TTL: u8 = 64;
 const ESP: u8 = 50;
 
