@@ -1,6 +1,7 @@
 """SAs in an offload device, the model of a NIC: by `ip xfrm state add ... offload dev`, by strongSwan's
 `hw_offload`, and by being the busiest."""
 
+import re
 import threading
 import time
 
@@ -91,6 +92,9 @@ def test_the_device_does_the_work(network):
     shown = net.gwa.daemon.exec("ip", "xfrm", "state").stdout
     assert "dev wan dir out" in shown and "dev wan dir in" in shown, shown
     assert "nic0" in net.gwa.daemon.culvert("device").stdout
+    metrics = net.gwa.daemon.culvert("metrics").stdout
+    (sealed,) = re.findall(r'^culvert_device_sealed_packets_total\{device="nic0",.*\} (\d+)$', metrics, re.M)
+    assert int(sealed) >= row["sealed"], metrics
     # The other gateway has none.
     assert net.gwb.daemon.json("device") == []
     assert "offload" not in net.gwb.daemon.exec("ip", "xfrm", "state").stdout

@@ -1,7 +1,7 @@
 //! Everything that the daemon counts, asked at once.
 
 use crate::client::{ClientError, ask};
-use crate::report::{Drops, Policy, Port, Request, Sa, Stats, Status};
+use crate::report::{Device, Drops, Policy, Port, Request, Sa, Stats, Status};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,7 @@ pub struct Seen {
     pub stats: Stats,
     pub drops: Drops,
     pub ports: Vec<Port>,
+    pub devices: Vec<Device>,
     /// None if there are too many.
     pub sas: Option<Vec<Sa>>,
     /// None if there are too many.
@@ -38,6 +39,7 @@ pub fn collect(name: &str, limits: Limits) -> Result<Seen, ClientError> {
         stats: ask(name, Request::Stats)?,
         drops: ask(name, Request::Drops)?,
         ports: ask(name, Request::Port)?,
+        devices: ask(name, Request::Device)?,
         sas,
         policies,
     })

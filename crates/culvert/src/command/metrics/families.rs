@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::latency;
 use crate::command::collect::Seen;
-use crate::report::{Policy, Port, Sa, Stats, Status, Worker};
+use crate::report::{Device, DeviceTable, Policy, Port, Sa, Stats, Status, Worker};
 
 /// Names and values of a series' labels.
 type Labels = Vec<(&'static str, String)>;
@@ -30,6 +30,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
         seen.drops.drops.iter().map(|(reason, n)| (vec![("reason", reason.clone())], *n)),
     );
     of_ports(&mut to, &seen.ports);
+    of_devices(&mut to, &seen.devices);
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();
@@ -180,6 +181,47 @@ fn of_ports(to: &mut Families<'_>, ports: &[Port]) {
     to.gauges("port_up", "Whether a port works", is_up);
 }
 
+fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
+    let label = |device: &Device| {
+        vec![
+            ("device", device.name.clone()),
+            ("kind", device.kind.clone()),
+            ("port", device.port.clone()),
+            ("placement", device.placement.clone()),
+        ]
+    };
+    let counts: [Count<Device>; 7] = [
+        ("device_sealed_packets", "Packets that an offload device sealed", |d| d.sealed),
+        ("device_opened_packets", "Packets that an offload device opened", |d| d.opened),
+        ("device_integrity_drops", "Packets whose ICV an offload device found wrong", |d| {
+            d.wrong_icv
+        }),
+        ("device_refused_packets", "Packets that an offload device did not work on", |d| d.refused),
+        ("device_software_packets", "Packets that software worked on in a device's place", |d| {
+            d.in_software
+        }),
+        ("device_compared_packets", "Packets of a device that software compared", |d| d.compared),
+        ("device_resets", "Resets of an offload device", |d| d.resets),
+    ];
+    for (name, help, count) in counts {
+        to.counters(name, help, devices.iter().map(|device| (label(device), count(device))));
+    }
+    let is_up = devices.iter().map(|device| (label(device), u64::from(device.state == "up")));
+    to.gauges("device_up", "Whether an offload device is given packets", is_up);
+    let tables = |of: fn(&DeviceTable) -> usize| {
+        let each = devices.iter().flat_map(|device| {
+            device.tables.iter().map(|table| {
+                let labels = vec![("device", device.name.clone()), ("table", table.name.clone())];
+                (labels, of(table) as u64)
+            })
+        });
+        each.collect::<Vec<_>>()
+    };
+    let (used, most) = (tables(|table| table.used), tables(|table| table.most));
+    to.gauges("device_table_entries", "Entries of an offload device's table", used);
+    to.gauges("device_table_size", "Entries that an offload device's table takes", most);
+}
+
 fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
     let label = |sa: &Sa| {
         vec![
@@ -231,4 +273,39 @@ fn of_policies(to: &mut Families<'_>, policies: Option<&[Policy]>) {
         "Policies out that want protection and have no SA",
         down.map(|count| (vec![], count)),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_tells_what_it_did_and_how_full_it_is() {
+        let table = DeviceTable { name: "SAs in".into(), used: 3, most: 1024 };
+        let device = Device {
+            name: "nic0".into(),
+            kind: "nic-model".into(),
+            port: "wan".into(),
+            placement: "crypto offload".into(),
+            state: "down: its packets do not come back".into(),
+            tables: vec![table],
+            sealed: 7,
+            wrong_icv: 1,
+            in_software: 2,
+            ..Device::default()
+        };
+        let text = exposition(&Seen { devices: vec![device], ..Seen::default() }).unwrap();
+        let of = "{device=\"nic0\",kind=\"nic-model\",port=\"wan\",placement=\"crypto offload\"}";
+        for line in [
+            format!("culvert_device_sealed_packets_total{of} 7"),
+            format!("culvert_device_opened_packets_total{of} 0"),
+            format!("culvert_device_integrity_drops_total{of} 1"),
+            format!("culvert_device_software_packets_total{of} 2"),
+            format!("culvert_device_up{of} 0"),
+            "culvert_device_table_entries{device=\"nic0\",table=\"SAs in\"} 3".to_owned(),
+            "culvert_device_table_size{device=\"nic0\",table=\"SAs in\"} 1024".to_owned(),
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}\n{text}");
+        }
+    }
 }

@@ -86,10 +86,13 @@ fn heading(pair: &Pair<'_>, state: &State) -> Vec<Line<'static>> {
 }
 
 fn overview(frame: &mut Frame<'_>, area: Rect, pair: &Pair<'_>) {
-    let sheets = [pair.ports(), pair.workers(), pair.drops()];
-    let heights = sheets.each_ref().map(|sheet| Constraint::Length(sheet.rows.len() as u16 + 2));
-    let areas: [Rect; 3] = Layout::vertical(heights).areas(area);
-    for (sheet, area) in sheets.iter().zip(areas) {
+    // Few gateways have devices.
+    let devices = Some(pair.devices()).filter(|sheet| !sheet.rows.is_empty());
+    let sheets = [Some(pair.ports()), devices, Some(pair.workers()), Some(pair.drops())];
+    let sheets: Vec<Sheet> = sheets.into_iter().flatten().collect();
+    let heights = sheets.iter().map(|sheet| Constraint::Length(sheet.rows.len() as u16 + 2));
+    let areas = Layout::vertical(heights).split(area);
+    for (sheet, &area) in sheets.iter().zip(areas.iter()) {
         match sheet.rows.is_empty() {
             true => frame.render_widget(Paragraph::new(empty(pair, sheet)), area),
             false => table(frame, area, sheet, None),

@@ -57,8 +57,8 @@ fn name(head: &str) -> String {
     head.trim_start_matches('>').to_lowercase().replace('/', " per ").replace(' ', "_")
 }
 
-fn sheets(pair: &Pair<'_>) -> [Sheet; 5] {
-    [pair.ports(), pair.workers(), pair.sas(), pair.policies(), pair.drops()]
+fn sheets(pair: &Pair<'_>) -> [Sheet; 6] {
+    [pair.ports(), pair.devices(), pair.workers(), pair.sas(), pair.policies(), pair.drops()]
 }
 
 #[cfg(test)]

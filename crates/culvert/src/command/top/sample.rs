@@ -10,7 +10,7 @@ use super::sheet::{Cell, Sheet};
 use crate::command::collect::Seen;
 use crate::command::flows;
 use crate::protocol;
-use crate::report::{Flows, Policy, Port, Sa};
+use crate::report::{Device, Flows, Policy, Port, Sa};
 
 /// What the daemon said, and when.
 #[derive(Clone, Debug)]
@@ -94,6 +94,27 @@ impl<'l> Pair<'l> {
             &["PORT", "STATE", ">RX PPS", ">RX BIT/S", ">TX PPS", ">TX BIT/S", ">TO LINUX"],
             rows,
         )
+    }
+
+    /// Offload devices.
+    pub fn devices(&self) -> Sheet {
+        let old = index(&self.before.seen.devices, |device| device.name.clone());
+        let rows = self.now.seen.devices.iter().map(|device| {
+            let old = old.get(&device.name);
+            let rate =
+                |count: fn(&Device) -> u64| self.rate(old.map(|old| count(old)), count(device));
+            vec![
+                Cell::text(&device.name),
+                Cell::text(&device.state),
+                Cell::packets(rate(|device| device.sealed)),
+                Cell::packets(rate(|device| device.opened)),
+                Cell::packets(rate(|device| device.wrong_icv)),
+                Cell::packets(rate(|device| device.refused)),
+                Cell::packets(rate(|device| device.in_software)),
+            ]
+        });
+        let head = ["DEVICE", "STATE", ">SEALED", ">OPENED", ">ICV", ">REFUSED", ">SOFTWARE"];
+        Sheet::new("devices", &head, rows)
     }
 
     /// Workers.
@@ -271,6 +292,12 @@ pub mod tests {
                 packets,
                 ..Sa::default()
             };
+            let device = Device {
+                name: "nic0".into(),
+                state: "up".into(),
+                opened: packets,
+                ..Device::default()
+            };
             let policy = Policy {
                 index: 17,
                 direction: "out".into(),
@@ -293,6 +320,7 @@ pub mod tests {
                     stats: Stats { by_worker, ..Stats::default() },
                     drops,
                     ports: vec![port],
+                    devices: vec![device],
                     sas: Some(vec![sa]),
                     policies: Some(vec![policy]),
                 },
@@ -314,6 +342,7 @@ pub mod tests {
         let pair = Pair::new(&before, &now);
         assert_eq!(pair.throughput(), (1_000_000.0, 0.0));
         assert_eq!(texts(&pair.ports())[..4], ["wan", "up", "1000", "1.00M"]);
+        assert_eq!(texts(&pair.devices())[..4], ["nic0", "up", "0", "1000"]);
         assert_eq!(texts(&pair.workers())[2], "1000");
         assert_eq!(texts(&pair.workers())[5..7], ["1000", "0"]);
         assert_eq!(texts(&pair.sas())[5], "1000");

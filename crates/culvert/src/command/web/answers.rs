@@ -54,6 +54,7 @@ impl Answers {
             }
             "status" => self.whole("status", query, Request::Status)?,
             "port" => self.whole("port", query, Request::Port)?,
+            "device" => self.whole("device", query, Request::Device)?,
             "stats" => self.whole("stats", query, Request::Stats)?,
             "drops" => self.whole("drops", query, Request::Drops)?,
             "policy" => {
