@@ -31,6 +31,8 @@ pub enum Bench {
     Growth,
     /// Several cores.
     Scale,
+    /// Beside offload devices that are free.
+    Offload,
     /// The gateway in hardware, simulated.
     Rtl,
 }
@@ -44,6 +46,7 @@ impl Bench {
         Bench::Crypto,
         Bench::Sas,
         Bench::Scale,
+        Bench::Offload,
         Bench::Growth,
         Bench::Rekey,
         Bench::Install,
@@ -63,6 +66,7 @@ impl Bench {
             Bench::Install => "install",
             Bench::Growth => "growth",
             Bench::Scale => "scale",
+            Bench::Offload => "offload",
             Bench::Rtl => "rtl",
         }
     }
@@ -125,6 +129,14 @@ impl Bench {
                  of those that got through, CYCLES are those of all cores together, and LOST are packets that \
                  found the queue between two workers full (hand-over-full)."
             }
+            Bench::Offload => {
+                "What a core does for a packet, in turns: forwarded in clear (no IPsec), protected by \
+                 software, and with crypto offload and packet offload by devices whose own work costs \
+                 nothing. They are models, worked on by the core itself while the clock stands \
+                 still: so this is what a device saves at best. A card's doorbell and its latency are not in \
+                 it. The last rows are look-ups in the \
+                 tables of the model for packet offload."
+            }
             Bench::Sas => {
                 "The whole path with many SAs, each with a key, policies and a remote network of \
                  its own. Each packet's SA is chosen at random: each as likely (uniform), or by \
@@ -175,6 +187,7 @@ impl Bench {
                 options.duration = Duration::from_millis(50);
                 options.patience = Some(Duration::from_millis(400));
             }
+            Bench::Offload => options.sizes = vec![64, 1400],
             Bench::Rtl => {
                 options.suites = suites(&["aes128gcm16", "aes128-sha1", "aes128-sha256"]);
                 options.sizes = vec![64, 240, 1500];
@@ -222,6 +235,7 @@ impl Bench {
             Bench::Install => crate::rekey::install(options),
             Bench::Growth => crate::growth::growth(options),
             Bench::Scale => crate::scale::scale(options),
+            Bench::Offload => crate::offloading::offload(options),
             #[cfg(feature = "rtl")]
             Bench::Rtl => crate::rtl::rtl(options),
             #[cfg(not(feature = "rtl"))]
@@ -304,7 +318,7 @@ impl Bench {
                 vec![chart("rekey", title, x_label, Scale::Even, series)]
             }
             // Two or three numbers are no curve.
-            Bench::Install | Bench::Rtl => Vec::new(),
+            Bench::Install | Bench::Rtl | Bench::Offload => Vec::new(),
             Bench::Growth => GROWTH
                 .into_iter()
                 .flat_map(|(case, x_label, count)| {

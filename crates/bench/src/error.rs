@@ -82,6 +82,17 @@ pub enum BenchError {
         /// What was asked.
         what: &'static str,
     },
+    /// There is no device, or it refuses what is to be measured.
+    #[error("the device: {0}")]
+    Device(String),
+    /// The device did not do all, so what was timed was software.
+    #[error("the device worked on {done} of {given} packets")]
+    NotOffloaded {
+        /// Packets that it should have sealed or opened.
+        given: u64,
+        /// Packets that it has.
+        done: u64,
+    },
     /// There is no simulated gateway, or it refuses what is to be measured.
     #[error("{0}")]
     Rtl(String),

@@ -2,6 +2,7 @@
 
 use crypto::Suite;
 use io::{Burst, ChunkSize, Packet, Port, Umem, UmemConfig};
+use offload::Placement;
 use wire::Span;
 
 use crate::error::BenchError;
@@ -201,6 +202,7 @@ pub(crate) fn plan<'p>(
         suite,
         path,
         arrival: Arrival::Cached,
+        placement: Placement::Cpu,
         traffic,
         frames: options.frames,
         policies: Vec::new(),

@@ -15,12 +15,14 @@ use dataplane::{
 use esp::{Deflate, IvSource, LiveNumbers, Sa, Sealing};
 use forward::fragment;
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
+use offload::Placement;
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
 use wire::ethernet::{HEADER_LEN, emit_untagged};
 use wire::{MacAddr, Span, parse_ip};
 
 use crate::error::BenchError;
+use crate::free_device::Holder;
 use crate::machine::resident_bytes;
 use crate::options::Direction;
 use crate::pin::pin;
@@ -56,6 +58,8 @@ pub(crate) struct Plan<'p> {
     pub(crate) suite: Suite,
     pub(crate) path: Path,
     pub(crate) arrival: Arrival,
+    /// What has the SAs: the device, if it is one, is free ([`crate::free_device`]).
+    pub(crate) placement: Placement,
     pub(crate) traffic: Traffic,
     /// Packets under way at once.
     pub(crate) frames: u32,
@@ -93,6 +97,8 @@ pub(crate) struct Gateway {
     /// Those of a set are with its first worker.
     pub(crate) databases: Databases<Sa>,
     pub(crate) tables: Arc<Tables>,
+    /// What has the SAs; that of a set is with its first worker.
+    pub(crate) holder: Holder,
     /// What building it cost.
     pub(crate) built: Built,
     pub(crate) suite: Suite,
@@ -176,9 +182,12 @@ impl Gateway {
     }
 
     fn build(plan: Plan<'_>, chunks: u32, places: &[Place]) -> Result<Vec<Gateway>, BenchError> {
-        let Plan { provider, suite, path, arrival, traffic, frames, policies, routes } = plan;
+        let Plan { provider, suite, path, arrival, placement, traffic, frames, policies, routes } =
+            plan;
         let mut databases = Databases::new();
-        let (sessions, built) = install(&mut databases, provider, suite, &traffic)?;
+        let mut holder = Holder::new(placement)?;
+        let is_past_caches = arrival == Arrival::InMemory;
+        let (sessions, built) = install((&mut databases, &mut holder), provider, suite, &traffic)?;
         let all_peers = places.iter().map(|_| peers(&sessions, suite, &traffic));
         let all_peers = all_peers.collect::<Result<Vec<_>, _>>()?;
         drop(sessions);
@@ -231,7 +240,7 @@ impl Gateway {
                 team,
                 tables: Arc::clone(&tables),
                 reader,
-                engine: provider.engine()?,
+                engine: holder.engine((provider, suite), is_past_caches)?,
                 ivs: IvSource::from_seed([seed + 1; 32]),
                 pool,
                 counters: Arc::clone(&counters),
@@ -248,6 +257,9 @@ impl Gateway {
                 let is_private = ifindex == PRIVATE;
                 let kind = if is_private { PortKind::Private } else { PortKind::Ethernet };
                 worker.add_port(slot, ifindex, port, kind);
+            }
+            if let Some((number, queue)) = holder.queue(is_past_caches)? {
+                worker.add_device(number, queue);
             }
             let wires_of = |number| wires.get(number).cloned().unwrap_or_default();
             let ([lan, wan, private], [lan_exit, wan_exit, _]) =
@@ -266,6 +278,7 @@ impl Gateway {
                 worker,
                 databases,
                 tables: Arc::clone(&tables),
+                holder: Holder::Software,
                 built,
                 suite,
                 traffic,
@@ -288,6 +301,9 @@ impl Gateway {
                 spare: umem.pool(),
                 _keep: (keep_events, keep_commands, umem.clone()),
             });
+        }
+        if let Some(first) = gateways.first_mut() {
+            first.holder = holder;
         }
         Ok(gateways)
     }
@@ -641,7 +657,7 @@ fn stock(pool: &mut FramePool, frames: u32) -> Vec<Packet> {
 
 /// Installs an SA pair and its policies for each tunnel; returns the keys of those that the traffic uses.
 fn install(
-    databases: &mut Databases<Sa>,
+    (databases, holder): (&mut Databases<Sa>, &mut Holder),
     provider: &dyn Provider,
     suite: Suite,
     traffic: &Traffic,
@@ -660,24 +676,32 @@ fn install(
         // turn.
         for direction in BOTH {
             for config in traffic.shape.sas(world::sa_config(suite, direction, n, 0)) {
+                let keys = world::keys(suite, direction, n);
                 let session = match config.params.suite {
                     Suite::None => Session::none(),
-                    suite => provider.session(suite, &world::keys(suite, direction, n))?,
+                    suite => provider.session(suite, &keys)?,
                 };
                 key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
                 if direction == traffic.direction {
                     used.push(session.clone());
                 }
+                let session = holder.session(direction, (&config, &keys), session)?;
                 let live = LiveNumbers::on_heap(config.params.replay_window);
                 let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
-                databases.add_sa(config, sa).map_err(|_| wrong())?;
+                let added = match holder.has_whole_sas() {
+                    false => databases.add_sa(config, sa),
+                    true => databases.add_sa_of_device(config, sa),
+                };
+                added.map_err(|_| wrong())?;
             }
         }
     }
     let with_sas = resident_bytes();
     for n in tunnels {
         for policy in world::policies(n) {
-            databases.put_policy(traffic.shape.policy(policy));
+            let mut policy = traffic.shape.policy(policy);
+            holder.put_policy(&mut policy)?;
+            databases.put_policy(policy);
         }
     }
     let seconds = begun.elapsed().as_secs_f64();

@@ -160,7 +160,7 @@ fn path(options: &Options<'_>, gateway: &mut Gateway) -> Result<Row, BenchError>
 }
 
 /// The median time of a look-up in nanoseconds, over all of `keys` again and again.
-fn look_ups<K>(
+pub(crate) fn look_ups<K>(
     options: &Options<'_>,
     what: &'static str,
     keys: &[K],
@@ -184,8 +184,8 @@ fn look_ups<K>(
     Ok(all.ns_per_packet())
 }
 
-/// Headers of packets to the networks that [`other_policy`] is about.
-fn packets(mut next: impl FnMut() -> u32) -> Result<Vec<Headers>, BenchError> {
+/// Headers of packets to the networks of tunnels: to that behind the one whose number comes next.
+pub(crate) fn packets(mut next: impl FnMut() -> u32) -> Result<Vec<Headers>, BenchError> {
     let traffic =
         Traffic::new(Direction::Outbound, 64, crate::options::MAX_SAS, 1, Choice::InTurn(0));
     let mut packet = [0; 64];
@@ -267,7 +267,7 @@ const POLICIES: [usize; 5] = [10, 100, 1000, 10_000, 100_000];
 const ROUTES: [usize; 6] = [10, 100, 1000, 10_000, 100_000, 1_000_000];
 const FLOWS: [usize; 7] = [1, 10, 100, 1000, 10_000, 100_000, 1_000_000];
 /// Keys of look-ups that follow one another.
-const LOOK_UPS: usize = 1 << 16;
+pub(crate) const LOOK_UPS: usize = 1 << 16;
 /// The fewest entries whose memory can be told from the process's own.
 const ENOUGH_TO_WEIGH: usize = 100_000;
 

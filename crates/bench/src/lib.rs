@@ -9,6 +9,7 @@
 //! | `timing`, `cycles`, [`allocation`], `random` | clocks, counts, and numbers that repeat |
 //! | `round_trip`, `sibling` | how far apart two cores are, and whether others use them too |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
+//! | `offloading`, `device_tables`, `free_device`, `free_cipher`, `outside` | the bench `offload`: beside devices whose own work costs nothing |
 //! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
@@ -41,16 +42,21 @@
 pub mod allocation;
 mod benches;
 mod cycles;
+mod device_tables;
 mod direction;
 pub mod error;
 mod esp;
 mod exchange;
+mod free_cipher;
+mod free_device;
 mod gateway;
 mod growth;
 pub mod guard;
 mod listener;
 pub mod machine;
+mod offloading;
 pub mod options;
+mod outside;
 mod peer;
 mod pin;
 pub mod plot;

@@ -51,6 +51,10 @@ pub struct Row {
     pub peer_mpps: Option<f64>,
     /// The gateway's rate as a multiple of the peer's.
     pub ratio_peer: Option<f64>,
+    /// The rate as a part of that in clear, without IPsec, measured in turns: the repetitions' median.
+    pub ratio_clear: Option<f64>,
+    /// The rate as a multiple of that of software, likewise.
+    pub ratio_software: Option<f64>,
     /// The rate as a multiple of one core's, or of the fewest SAs', measured in turns: the
     /// repetitions' median.
     pub gain_median: Option<f64>,
@@ -109,6 +113,8 @@ pub const COLUMNS: &[Column] = &[
     (">OF RAW", |r| r.ratio_raw.map(|n| format!("{:.0} %", n * 100.0))),
     (">PEER MPPS", |r| number(r.peer_mpps)),
     (">OF PEER", |r| r.ratio_peer.map(|n| format!("{n:.2} x"))),
+    (">OF CLEAR", |r| r.ratio_clear.map(|n| format!("{:.0} %", n * 100.0))),
+    (">OF SOFTWARE", |r| r.ratio_software.map(|n| format!("{n:.2} x"))),
     (">GAIN", |r| r.gain_median.map(|n| format!("{n:.2} x"))),
     (">GAIN MIN", |r| number(r.gain_min)),
     (">GAIN MAX", |r| number(r.gain_max)),

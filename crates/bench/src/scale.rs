@@ -333,7 +333,7 @@ fn most(values: &[f64]) -> f64 {
 }
 
 /// The cores that this process may use, from `first` on and then the others.
-fn cores(first: Option<usize>) -> Result<Vec<usize>, BenchError> {
+pub(crate) fn cores(first: Option<usize>) -> Result<Vec<usize>, BenchError> {
     let set = sched_getaffinity(None).map_err(BenchError::system("ask for the cores"))?;
     let usable = |n: &usize| set.is_set(*n);
     let mut all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU).filter(usable).collect();

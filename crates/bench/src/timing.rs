@@ -11,6 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::cycles;
 use crate::error::BenchError;
+use crate::outside;
 use crate::row::Row;
 use crate::sibling::{Post, are_quiet, await_quiet};
 
@@ -129,6 +130,7 @@ impl Timed {
     ) -> bool {
         let allocated = allocations.map_or(0, |count| count());
         let own_before = own_time();
+        let spent_before = outside::spent();
         let begun = Instant::now();
         let from = cycles::now();
         let packets = work(subject);
@@ -142,13 +144,32 @@ impl Timed {
             self.thrown += time;
             return false;
         }
+        let cycles = from.zip(to).map(|(from, to)| to.wrapping_sub(from));
+        let spent = outside::spent() - spent_before;
+        let (time, cycles) = outside::without(time, cycles, spent);
         self.time += time;
         self.allocations += allocated_after - allocated;
         self.packets += packets as u64;
-        if let (Some(from), Some(to)) = (from, to) {
-            self.cycles = Some(self.cycles.unwrap_or(0) + to.wrapping_sub(from));
+        if let Some(cycles) = cycles {
+            self.cycles = Some(self.cycles.unwrap_or(0) + cycles);
         }
         true
+    }
+
+    /// What several cores did at the same time: as one, whose rate is the sum of theirs, and whose cycles are the mean
+    /// of theirs for each packet.
+    pub(crate) fn together(all: &[Timed]) -> Timed {
+        let packets: u64 = all.iter().map(|timed| timed.packets).sum();
+        let rate: f64 = all.iter().map(Timed::mpps).sum();
+        Timed {
+            packets,
+            time: Duration::from_secs_f64(packets as f64 / (rate * 1e6)),
+            cycles: all.iter().map(|timed| timed.cycles).sum(),
+            allocations: all.iter().map(|timed| timed.allocations).sum(),
+            is_quiet: all.iter().all(|timed| timed.is_quiet),
+            begun: all.iter().find_map(|timed| timed.begun),
+            ..Timed::default()
+        }
     }
 
     /// Whether a repetition of this length still has time.
@@ -290,11 +311,16 @@ pub(crate) fn share(all: impl ExactSizeIterator<Item = bool>) -> f64 {
 /// Writes rates into a row as multiples of those that were measured in turns with them: pairs of both. Of pairs
 /// those count in which both are quiet, if there are any.
 pub(crate) fn fill_gain(row: &mut Row, pairs: impl Iterator<Item = (Rate, Rate)>) {
-    let gain = |(rate, base): (Rate, Rate)| (rate.mpps / base.mpps, rate.is_quiet && base.is_quiet);
-    let gains = quiet_ones(pairs.map(gain));
+    let gains = gains(pairs);
     row.gain_min = gains.iter().copied().reduce(f64::min);
     row.gain_max = gains.iter().copied().reduce(f64::max);
     row.gain_median = Some(median(gains));
+}
+
+/// Rates as multiples of those that were measured in turns with them, of the pairs that count.
+pub(crate) fn gains(pairs: impl Iterator<Item = (Rate, Rate)>) -> Vec<f64> {
+    let gain = |(rate, base): (Rate, Rate)| (rate.mpps / base.mpps, rate.is_quiet && base.is_quiet);
+    quiet_ones(pairs.map(gain))
 }
 
 /// By how much the two clocks may differ for nothing.

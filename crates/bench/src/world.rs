@@ -130,10 +130,20 @@ pub(crate) fn policies(n: u32) -> [PolicyConfig; 3] {
 
 /// A policy that lets everything between the two networks pass in clear.
 pub(crate) fn bypass() -> PolicyConfig {
+    bypass_of(0)
+}
+
+/// One for the network of each of so many tunnels.
+pub(crate) fn bypasses(count: u32) -> Vec<PolicyConfig> {
+    (0..count).map(bypass_of).collect()
+}
+
+fn bypass_of(n: u32) -> PolicyConfig {
     let local = Prefix { addr: LOCAL.into(), len: LOCAL_LEN };
-    let remote = Prefix { addr: remote_network(0).into(), len: REMOTE_LEN };
+    let remote = Prefix { addr: remote_network(n).into(), len: REMOTE_LEN };
     PolicyConfig {
-        index: 1,
+        // Those of tunnels are multiples of 8 and the next two.
+        index: 8 * n + 3,
         direction: PolicyDirection::Out,
         selector: Selector::between(remote, local),
         priority: 100,

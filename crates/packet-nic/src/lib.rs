@@ -35,7 +35,9 @@ mod driver;
 mod hardware;
 mod policies;
 mod queue;
+mod sa_index;
 mod sas;
 
 pub use driver::{Cord, PacketNic, PacketNicError, Sizes};
 pub use policies::Policies;
+pub use sa_index::SaIndex;

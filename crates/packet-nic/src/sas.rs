@@ -8,6 +8,8 @@ use esp::{NumbersLeft, Sa};
 use offload::{Event, Live, PolicyHandle, SaDirection, SaHandle};
 use policy::SaConfig;
 
+use crate::sa_index::SaIndex;
+
 /// An SA in the hardware.
 pub(crate) struct Placed {
     pub direction: SaDirection,
@@ -117,8 +119,7 @@ fn tell(told: &mut bool, event: Event, events: &mut VecDeque<Event>) {
 #[derive(Default)]
 pub(crate) struct Sas {
     all: HashMap<SaHandle, Placed>,
-    /// Those of arriving packets, by destination and SPI.
-    inbound: HashMap<(IpAddr, u32), SaHandle>,
+    inbound: SaIndex,
     outbound: usize,
 }
 
@@ -131,7 +132,7 @@ impl Sas {
     }
 
     pub fn inbound(&self, dst: IpAddr, spi: u32) -> Option<SaHandle> {
-        self.inbound.get(&(dst, spi)).copied()
+        self.inbound.find(dst, spi)
     }
 
     pub fn get(&self, handle: SaHandle) -> Option<&Placed> {
@@ -145,9 +146,7 @@ impl Sas {
     pub fn insert(&mut self, handle: SaHandle, placed: Placed) {
         let params = &placed.config.params;
         match placed.direction {
-            SaDirection::Inbound => {
-                self.inbound.insert((params.dst, params.spi), handle);
-            }
+            SaDirection::Inbound => self.inbound.add(params.dst, params.spi, handle),
             SaDirection::Outbound => self.outbound += 1,
         }
         self.all.insert(handle, placed);
@@ -157,9 +156,7 @@ impl Sas {
         let placed = self.all.remove(&handle)?;
         let params = &placed.config.params;
         match placed.direction {
-            SaDirection::Inbound => {
-                self.inbound.remove(&(params.dst, params.spi));
-            }
+            SaDirection::Inbound => self.inbound.remove(params.dst, params.spi),
             SaDirection::Outbound => self.outbound -= 1,
         }
         Some(placed)

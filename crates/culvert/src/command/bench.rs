@@ -25,6 +25,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Crypto(args) => one(Bench::Crypto, args, &Peer::default(), json),
         BenchCommand::Sas(args) => one(Bench::Sas, args, &Peer::default(), json),
         BenchCommand::Scale(args) => one(Bench::Scale, args, &Peer::default(), json),
+        BenchCommand::Offload(args) => one(Bench::Offload, args, &Peer::default(), json),
         BenchCommand::Growth(args) => one(Bench::Growth, args, &Peer::default(), json),
         BenchCommand::Rekey(args) => one(Bench::Rekey, args, &Peer::default(), json),
         BenchCommand::Install(args) => one(Bench::Install, args, &Peer::default(), json),
