@@ -21,9 +21,12 @@ pub(crate) enum Kind {
 }
 
 impl Isa {
+    /// What every processor has.
+    pub(crate) const PORTABLE: Isa = Isa(Kind::Portable);
+
     /// All that this processor has, the slowest first.
     pub(crate) fn available() -> Vec<Isa> {
-        let mut all = vec![Isa(Kind::Portable)];
+        let mut all = vec![Isa::PORTABLE];
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::is_x86_feature_detected as has;

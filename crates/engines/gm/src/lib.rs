@@ -25,6 +25,7 @@
 //! A [`crypto::Session`] holds the expanded keys and HMAC's two states and zeroises them when it is dropped. An engine keeps the
 //! round keys of the packets of a burst while it runs, and zeroises them before it returns.
 mod cbc;
+mod check;
 mod ctr;
 mod engine;
 mod fields;

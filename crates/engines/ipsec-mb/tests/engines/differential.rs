@@ -224,11 +224,11 @@ fn sm4_and_sm3_of_every_length() {
         let mut bench = Bench::of(pair);
         let mut random = Random(4);
         for suite in 0..bench.suites.len() {
-            let specs: Vec<Spec> = (0..150)
+            let specs: Vec<Spec> = (0..100)
                 .map(|number| Spec {
                     suite,
                     session: number % SESSIONS,
-                    text_len: if number < 75 { 16 * number } else { random.below(1600) },
+                    text_len: if number < 60 { 16 * number } else { random.below(1600) },
                     seq_hi: (number % 3 == 0).then_some(number as u32),
                     what: [What::Seal, What::Open, What::Forged(random.next()), What::Seal]
                         [number % 4],
