@@ -39,7 +39,9 @@ def _how(interface, mode):
     asked = os.environ.get("CULVERT_PORTS", "")
     kinds = dict(pair.split("=") for pair in asked.split(",") if "=" in pair)
     kind = kinds.get(interface, "interface" if "=" in asked or not asked else asked)
-    return f'mode = "{mode}"' if kind == "interface" else f'kind = "{kind}"'
+    # A mode that a test asks for is of XDP.
+    is_xdp = kind == "interface" or mode != "auto"
+    return f'mode = "{mode}"' if is_xdp else f'kind = "{kind}"'
 
 
 def culvert_binary():
