@@ -8,6 +8,7 @@ mod extcap;
 mod filter;
 mod flows;
 mod metrics;
+mod nat;
 pub mod number;
 mod top;
 mod trace;
@@ -27,6 +28,7 @@ pub use extcap::ExtcapArgs;
 pub use filter::FilterArgs;
 pub use flows::FlowsArgs;
 pub use metrics::MetricsArgs;
+pub use nat::NatArgs;
 pub use top::TopArgs;
 pub use trace::TraceArgs;
 pub use web::{
@@ -83,6 +85,8 @@ pub enum Command {
     ///
     /// Which SA is in which device, `culvert sa` says as its engine.
     Device(DeviceArgs),
+    /// Connections that Linux translates, and what the fast path has carried of them (`[nat]`).
+    Nat(NatArgs),
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.

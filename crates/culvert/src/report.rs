@@ -3,6 +3,7 @@
 mod capture;
 mod event;
 mod flows;
+mod nat;
 mod why;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
+pub use nat::{Nat, NatConnection, NatEnds};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
 /// What a command asks of the daemon.
@@ -31,6 +33,13 @@ pub enum Request {
     Policy,
     /// A list of [`Port`].
     Port,
+    /// [`Nat`].
+    Nat {
+        /// So many connections at most.
+        most: usize,
+        /// Those that are not translated, too.
+        all: bool,
+    },
     /// [`Routes`].
     Route,
     /// [`Stats`].

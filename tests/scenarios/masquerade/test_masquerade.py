@@ -200,10 +200,28 @@ def test_they_live_while_they_have_traffic_and_go_back_when_forgotten(network):
         end.kill(signal.SIGKILL)
 
 
+def told(net):
+    """What the command says of the stream's connection, and `why` of its packets."""
+    told = net.gwa.daemon.json("nat")
+    assert told["learns"] and told["rules"] == [True, True], told
+    [ours] = [one for one in told["connections"] if one["original"]["dst_port"] == 7000]
+    assert ours["original"]["src"] == t.CLIENT4 and ours["translated"]["src"] == t.WAN_A4, ours
+    assert ours["is_translated"] and ours["both"] and sum(ours["packets"]) >= 150, ours
+    text = net.gwa.daemon.culvert("nat").stdout
+    assert f"{t.WAN_A4}:{ours['translated']['src_port']}" in text, text
+    port = ours["original"]["src_port"]
+    why = net.gwa.daemon.culvert(
+        "why", "--from", t.CLIENT4, "--to", t.SERVER4, "--proto", "udp", "--in", "lan",
+        "--sport", port, "--dport", "7000",
+    ).stdout  # fmt: skip
+    assert "translates it" in why and t.WAN_A4 in why, why
+
+
 def test_without_traffic_they_end_in_their_time(network):
     net = build(network, udp_timeout=2, udp_timeout_stream=2)
     with carries(net, 150):
         stream(net.client, net.server, t.SERVER4, count=100)
     ours = ("-p", "udp", "--orig-port-dst", "7000")
     assert entries(net, *ours)
+    told(net)
     wait_for("the end", lambda: not entries(net, *ours), timeout=5)

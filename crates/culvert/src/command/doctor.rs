@@ -17,6 +17,7 @@ mod huge_pages;
 mod instance;
 mod machine;
 mod mend;
+mod nat;
 mod network;
 mod orphans;
 mod paths;
@@ -72,6 +73,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         ports::check,
         drivers::check,
         network::check,
+        nat::check,
         orphans::check,
         instance::check,
         apparmor::check,

@@ -15,6 +15,7 @@ mod http;
 mod keys;
 mod live;
 pub mod metrics;
+pub mod nat;
 mod output;
 pub mod requests;
 pub mod show;

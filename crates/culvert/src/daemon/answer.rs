@@ -31,6 +31,10 @@ impl Daemon {
             }
             Request::Policy => json(&self.policies()),
             Request::Port => json(&self.port_rows()),
+            Request::Nat { most, all } => {
+                let report = self.nat.as_ref().map(|nat| nat.report(most, all));
+                json(&report.unwrap_or_default())
+            }
             Request::Route => json(&self.routes()),
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),

@@ -111,7 +111,7 @@ pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilities};
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
-pub use sources::kernel::firewalls;
+pub use sources::kernel::{firewalls, nat_rules};
 pub use start::run;
 pub use vlans::port_below as vlan_below;
 

@@ -4,6 +4,7 @@
 //! are published to the workers ([`conntrack::Bindings`]), and those that are translated are taken by the ports. Linux
 //! sees nothing of what is carried, so it is told that these connections are alive ([`upkeep`]).
 
+mod rows;
 mod taken;
 mod timeouts;
 mod upkeep;

@@ -144,6 +144,9 @@ impl Daemon {
         let is_ipsec = [protocol::ESP, protocol::AH].contains(&h.protocol);
         let (answer, is_taken) = match self.ports.taken_by(h.dst) {
             _ if is_local && is_ipsec => ("taken, if an SA has its SPI".into(), true),
+            _ if self.nat.as_ref().is_some_and(|nat| nat.takes(h)) => {
+                ("taken: of a connection that Linux translates".into(), true)
+            }
             Some(prefix) => (format!("taken: a policy is about {prefix}"), true),
             None => (format!("left to Linux: no policy protects or blocks {}", h.dst), false),
         };

@@ -223,6 +223,7 @@ fn network(
         interfaces: interfaces.unwrap_or_default(),
         tables: tables.unwrap_or_default(),
         firewalls: daemon::firewalls(taken.clone()),
+        nat_rules: daemon::nat_rules(),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
             (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),

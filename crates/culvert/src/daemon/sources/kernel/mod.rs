@@ -52,7 +52,7 @@ use vault::Vault;
 use xfrm::{Kernel, KernelEvents, LearntPolicy};
 
 use self::choice::Choice;
-pub use self::firewall::{NatWatch, Watch as FirewallWatch, look as firewalls};
+pub use self::firewall::{NatWatch, Watch as FirewallWatch, look as firewalls, nat_rules};
 use self::model::{Link, Model, Place, SaKey};
 use self::moved::Departed;
 use self::published::{Hand, Published};

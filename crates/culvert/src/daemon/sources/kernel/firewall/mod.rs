@@ -25,7 +25,7 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use self::chains::Chains;
-pub use self::nat::NatWatch;
+pub use self::nat::{NatWatch, look as nat_rules};
 
 /// Readings of the chains are this far apart at least: who loads rules one by one is not read after
 /// each.
