@@ -1,0 +1,384 @@
+//! One port: how it is opened, attached and closed.
+
+use std::collections::BTreeSet;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use io::{
+    PacketConfig, PacketSocket, Port, PortCounters, XskConfig, XskMode, XskQueue, XskRegion,
+    XskTransfer,
+};
+use mirror::{Link, Snapshot};
+use steer::device::{Device, Finding};
+use steer::{Attached, Hook, Loader, Mode, Steer, SteerError};
+use tracing::{info, warn};
+use wire::VlanTags;
+
+use super::programs::{Program, load};
+use crate::config::{PortConfig, Sockets, XdpMode};
+use crate::daemon::heartbeat::Heartbeat;
+use crate::daemon::slots;
+use crate::daemon::steering::Steering;
+use crate::daemon::workers::Workers;
+
+/// Ring sizes of one queue, in frames.
+///
+/// A worker that shares its core is away for some milliseconds at a time, and TCP sends what its
+/// window allows: with 1024 frames to receive into, iperf3 lost a packet in 250, with 2048 none.
+pub(super) const RINGS: XskConfig =
+    XskConfig { fill: 2048, ready: 2048, rx: 2048, tx: 1024, mode: io::XskMode::Auto };
+
+/// The state of a port that was never tried.
+const NOT_OPENED: &str = "not opened yet";
+
+/// How long the first opening waits for another program to go.
+const RELEASE_WAIT: Duration = Duration::from_millis(500);
+
+/// An open port, whose sockets the workers have.
+pub(super) struct Working {
+    pub(super) ifindex: u32,
+    pub(super) steer: Steer,
+    /// `None` until its program is attached: its frames pass to Linux.
+    pub(super) attached: Option<Attached>,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) transfer: Transfer,
+    pub(super) queues: u32,
+    /// One for each queue.
+    pub(super) counters: Vec<Arc<PortCounters>>,
+    /// A finding that matters only where VLANs are used.
+    pub(super) vlan_trouble: Option<Finding>,
+}
+
+/// How frames come and go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transfer {
+    Xdp(XskTransfer),
+    /// By packet sockets, as super-packets.
+    Packet,
+}
+
+impl Transfer {
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Transfer::Xdp(_) => "af-xdp",
+            Transfer::Packet => "packet",
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Transfer::Xdp(XskTransfer::Copy) => "copy",
+            Transfer::Xdp(XskTransfer::ZeroCopy) => "zero-copy",
+            Transfer::Packet => "super-packets",
+        }
+    }
+}
+
+/// One configured port.
+pub(super) struct Entry {
+    pub(super) config: PortConfig,
+    /// The first of the workers' slots that are reserved for its queues.
+    pub(super) first_slot: usize,
+    pub(super) working: Option<Working>,
+    /// For its next opening.
+    pub(super) program: Option<Program>,
+    /// Why it does not work.
+    pub(super) trouble: String,
+    /// Its program's tables are out of date: an update failed.
+    pub(super) is_stale: bool,
+    /// Lost VLAN tags were warned of.
+    pub(super) is_vlan_told: bool,
+    /// The tags of its VLANs that are taken.
+    pub(super) vlans: BTreeSet<VlanTags>,
+}
+
+/// What a port is opened with.
+pub(super) struct OpeningKit<'a> {
+    pub(super) loader: &'a Loader,
+    pub(super) region: &'a XskRegion,
+    pub(super) workers: &'a Workers,
+    pub(super) steering: &'a Steering,
+    pub(super) queues_in_all: u32,
+    pub(super) given_back: u32,
+    /// Directions of known flows.
+    pub(super) flows: u32,
+}
+
+impl Entry {
+    /// The configured port number `place`, which is not open yet.
+    pub(super) fn new(config: &PortConfig, place: usize) -> Entry {
+        Entry {
+            config: config.clone(),
+            first_slot: slots::first_slot(place),
+            working: None,
+            program: None,
+            trouble: NOT_OPENED.into(),
+            is_stale: false,
+            is_vlan_told: false,
+            vlans: BTreeSet::new(),
+        }
+    }
+
+    /// Updates the program's tables.
+    pub(super) fn steer(&mut self, steering: &Steering) {
+        let Some(working) = &mut self.working else { return };
+        let vlans = working.steer.set_vlans(self.vlans.iter().copied());
+        let result = steering.apply(&mut working.steer);
+        match result.and(vlans.map_err(|error| error.to_string())) {
+            Ok(()) => (self.is_stale, self.trouble) = (false, String::new()),
+            Err(error) => self.stale(&error),
+        }
+    }
+
+    /// Logs once that the tables are out of date; the port's state shows it until they are not.
+    pub(super) fn stale(&mut self, error: &str) {
+        let trouble = format!("up, but it does not take all that it should: {error}");
+        if self.trouble != trouble {
+            warn!(port = self.config.interface, "{trouble}");
+            self.trouble = trouble;
+        }
+        self.is_stale = true;
+    }
+
+    /// Logs once that the interface is not there or not up.
+    pub(super) fn wait(&mut self, why: &str) {
+        if self.trouble != why {
+            warn!(port = self.config.interface, "{why}");
+            self.trouble = why.into();
+        }
+    }
+
+    /// Warns once that VLAN tags are lost, where there is a VLAN.
+    pub(super) fn look_for_vlans(&mut self, snapshot: &Snapshot) {
+        let Some(working) = &self.working else { return };
+        let Some(trouble) = &working.vlan_trouble else { return };
+        let is_below = |link: &Link| link.vlan.is_some() && link.lower == Some(working.ifindex);
+        if !self.is_vlan_told && snapshot.links().any(is_below) {
+            warn!(port = self.config.interface, "{trouble}");
+            self.is_vlan_told = true;
+        }
+    }
+
+    /// Opens a port. A failure is logged once; the next attempt is due when the interface changes.
+    pub(super) fn open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> bool {
+        match self.try_open(ifindex, kit) {
+            Ok(working) => {
+                self.working = Some(working);
+                true
+            }
+            Err(trouble) => {
+                self.fail(trouble);
+                false
+            }
+        }
+    }
+
+    /// The last step of opening a port; one that fails closes it again.
+    pub(super) fn attach(&mut self, workers: &Workers) {
+        let Some(working) = self.working.as_mut().filter(|w| w.attached.is_none()) else {
+            return;
+        };
+        let mode = match self.config.mode {
+            XdpMode::Auto => Mode::Auto,
+            XdpMode::Native => Mode::Native,
+            XdpMode::Generic => Mode::Generic,
+        };
+        // At the start, the program of a daemon that is just ending may still be attached.
+        let patience = if self.trouble == NOT_OPENED { RELEASE_WAIT } else { Duration::ZERO };
+        let deadline = Instant::now() + patience;
+        let result = loop {
+            match working.steer.attach(mode) {
+                Err(SteerError::Foreign { .. }) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                result => break result,
+            }
+        };
+        let attached = match result {
+            Ok(attached) => attached,
+            Err(error) => {
+                let ifindex = working.ifindex;
+                self.working = None;
+                workers.remove_ports(ifindex);
+                self.fail(error.to_string());
+                return;
+            }
+        };
+        working.attached = Some(attached);
+        info!(
+            port = self.config.interface,
+            mode = %attached,
+            transfer = working.transfer.name(),
+            queues = working.queues,
+            "port open"
+        );
+        if attached == Attached::Generic && self.config.mode == XdpMode::Auto {
+            warn!(
+                port = self.config.interface,
+                "the driver has no native XDP: generic mode works, but slowly"
+            );
+        }
+        if !self.is_stale {
+            self.trouble.clear();
+        }
+    }
+
+    /// Logs a failure once; the port's state shows it until it works.
+    fn fail(&mut self, trouble: String) {
+        if self.trouble != trouble {
+            warn!(port = self.config.interface, "{trouble}");
+            self.trouble = trouble;
+        }
+    }
+
+    fn try_open(&mut self, ifindex: u32, kit: &OpeningKit<'_>) -> Result<Working, String> {
+        let text = |error: &dyn std::fmt::Display| error.to_string();
+        let OpeningKit { region, workers, steering, .. } = *kit;
+        let device = Device::look(&self.config.interface).map_err(|e| text(&e))?;
+        for finding in device.findings(region.umem().chunk_len(), false) {
+            if let Finding::MtuTooLargeForChunk { .. } = finding {
+                return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
+            }
+        }
+        let zero_copy = match self.config.kind {
+            Sockets::Auto => self.try_zero_copy(ifindex, kit)?,
+            _ => None,
+        };
+        let hook = match (self.config.kind, &zero_copy) {
+            (Sockets::Xdp, _) | (_, Some(_)) => Hook::Xdp,
+            _ => Hook::Packet,
+        };
+        let interface = self.config.interface.as_str();
+        let program = self.program.take().filter(|p| p.as_ref().is_ok_and(|p| p.hook() == hook));
+        let program = program.unwrap_or_else(|| load(kit.loader, interface, hook, kit.flows));
+        let mut steer = program.map_err(|e| text(&e))?;
+        steering.apply(&mut steer)?;
+        steer.set_given_back(kit.given_back).map_err(|e| text(&e))?;
+        self.is_stale = false;
+        if hook == Hook::Packet {
+            return self.open_packet(ifindex, steer, workers);
+        }
+        let mut vlan_trouble = None;
+        for finding in device.findings(region.umem().chunk_len(), false) {
+            match finding {
+                Finding::VlanOffload { .. } => vlan_trouble = Some(finding),
+                Finding::MtuTooLargeForNative { .. } => {
+                    warn!(port = self.config.interface, "{finding}");
+                }
+                Finding::MtuTooLargeForChunk { .. } => {}
+            }
+        }
+        let queues = self.config.queues.unwrap_or(device.rx_queues).min(device.rx_queues);
+        let most = workers.count() * slots::QUEUES_PER_WORKER;
+        if queues as usize > most {
+            return Err(format!(
+                "{0} has {queues} queues, and {1} workers take at most {most}: set port.queues, or more \
+                 workers (worker.cpus), or `ethtool -L {0} combined {most}`",
+                self.config.interface,
+                workers.count()
+            ));
+        }
+        let rings = kit.rings()?;
+        let mut sockets: Vec<_> = zero_copy.into_iter().collect();
+        for queue in sockets.len() as u32..queues {
+            sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
+        }
+        let mut transfer = XskTransfer::Copy;
+        let counters = sockets.iter().map(|(socket, _)| socket.counters()).collect();
+        for (queue, (socket, got)) in (0..).zip(sockets) {
+            transfer = got;
+            // The map holds the socket by itself; ours goes to the worker.
+            let fd = socket.socket().try_clone_to_owned().map_err(|e| {
+                workers.remove_ports(ifindex);
+                text(&e)
+            })?;
+            let port: Box<dyn Port> = Box::new(socket);
+            // The worker fills the ring before the first frame is steered to it.
+            workers.add_port(self.first_slot, queue, ifindex, port);
+            steer.set_socket(queue, fd.as_fd()).map_err(|e| {
+                workers.remove_ports(ifindex);
+                text(&e)
+            })?;
+        }
+        Ok(Working {
+            ifindex,
+            steer,
+            attached: None,
+            heartbeat: Heartbeat::default(),
+            transfer: Transfer::Xdp(transfer),
+            queues,
+            counters,
+            vlan_trouble,
+        })
+    }
+
+    /// Binds the first queue with zero copy. `None` if the driver has none; that is logged.
+    fn try_zero_copy(
+        &self,
+        ifindex: u32,
+        kit: &OpeningKit<'_>,
+    ) -> Result<Option<(XskQueue, XskTransfer)>, String> {
+        let rings = XskConfig { mode: XskMode::ZeroCopy, ..kit.rings()? };
+        match XskQueue::new(kit.region, ifindex, 0, &rings) {
+            Ok(bound) => Ok(Some(bound)),
+            Err(error) => {
+                let reason = error.source;
+                info!(
+                    port = self.config.interface,
+                    "kind = \"auto\": packet sockets, as the driver has no zero copy ({reason})"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    /// Opens packet sockets, one for each worker unless told otherwise.
+    fn open_packet(
+        &self,
+        ifindex: u32,
+        mut steer: Steer,
+        workers: &Workers,
+    ) -> Result<Working, String> {
+        let most = workers.count() * slots::QUEUES_PER_WORKER;
+        let queues = self.config.queues.map_or(workers.count(), |queues| queues as usize).min(most);
+        let filter = steer.filter().map_err(|e| e.to_string())?;
+        let config = PacketConfig { interface: &self.config.interface, ifindex, filter };
+        let sockets = PacketSocket::open_several(&config, queues).map_err(|e| e.to_string())?;
+        let counters = sockets.iter().map(Port::counters).collect();
+        for (queue, socket) in (0..).zip(sockets) {
+            workers.add_port(self.first_slot, queue, ifindex, Box::new(socket));
+        }
+        Ok(Working {
+            ifindex,
+            steer,
+            attached: None,
+            heartbeat: Heartbeat::default(),
+            transfer: Transfer::Packet,
+            queues: queues as u32,
+            counters,
+            vlan_trouble: None,
+        })
+    }
+
+    pub(super) fn close(&mut self, workers: &Workers, why: &str) {
+        if let Some(working) = self.working.take() {
+            // The program first: from then on frames pass to Linux, and meet the guard.
+            drop(working.steer);
+            // So that the same queues can be opened again.
+            workers.remove_ports(working.ifindex);
+            info!(port = self.config.interface, why, "port closed");
+            self.trouble = why.into();
+        }
+    }
+}
+
+impl OpeningKit<'_> {
+    /// The rings of each queue.
+    fn rings(&self) -> Result<XskConfig, String> {
+        RINGS
+            .share(self.region.umem().chunks() as u32, self.queues_in_all)
+            .map_err(|error| format!("worker.frames: {error}"))
+    }
+}
