@@ -193,7 +193,9 @@ fn every_algorithm_can_be_measured() {
         // Each half is asked for: `any` would leave the second out once the first is new.
         name.split('-').filter(|half| seen.insert((*half).to_owned())).count() > 0
     };
-    options.suites = crypto::Suite::all().filter(is_new).collect();
+    // OpenSSL 3.0 has no SM4-GCM.
+    let suites = crypto::Suite::all().filter(|suite| provider.supports(*suite));
+    options.suites = suites.filter(is_new).collect();
     let suites = options.suites.len();
     assert!((30..60).contains(&suites), "{suites}");
     options.repeat = 1;
