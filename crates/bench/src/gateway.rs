@@ -676,7 +676,8 @@ fn install(
         // turn.
         for direction in BOTH {
             for config in traffic.shape.sas(world::sa_config(suite, direction, n, 0)) {
-                let keys = world::keys(suite, direction, n);
+                // SAs one inside the other have suites of their own; IPComp has none.
+                let keys = world::keys(config.params.suite, direction, n);
                 let session = match config.params.suite {
                     Suite::None => Session::none(),
                     suite => provider.session(suite, &keys)?,
