@@ -5,7 +5,6 @@ mod common;
 use std::sync::atomic::Ordering::Relaxed;
 
 use common::{Bench, inner, own, params, sa, suites, tcp, udp};
-use crypto::Suite;
 use esp::{EcnDecap, Mode, OuterDf, OuterDscp, SaFlags, SaParams, TunnelHeaders};
 use proptest::prelude::*;
 use wire::parse_ip;
@@ -200,7 +199,7 @@ fn max_inner_len_is_exact() {
 prop_compose! {
     /// Any SA of any suite.
     fn any_sa()(
-        suite in prop::sample::select(Suite::all().collect::<Vec<_>>()),
+        suite in prop::sample::select(common::all_suites().collect::<Vec<_>>()),
         (outer_v4, tunnel, encap, esn) in any::<(bool, bool, bool, bool)>(),
         (no_ecn, no_pmtu_disc, dont_encap_dscp) in any::<(bool, bool, bool)>(),
         replay_window in prop::sample::select(vec![0, 32, 64, 1000, 4096]),

@@ -39,11 +39,13 @@ fn vectors() -> Vec<Vector> {
 #[test]
 fn the_file_covers_every_suite_and_form() {
     let all = vectors();
-    for suite in Suite::all() {
+    // scapy has neither SM4 nor SM3.
+    let is_scapys = |suite: &Suite| !suite.to_string().contains("sm");
+    for suite in Suite::all().filter(is_scapys) {
         let of = || all.iter().filter(|v| v.params.suite == suite);
         assert!(of().next().is_some(), "{suite}");
     }
-    for suite in common::suites() {
+    for suite in common::suites().filter(is_scapys) {
         let of = || all.iter().filter(|v| v.params.suite == suite);
         for mode in [Mode::Tunnel, Mode::Transport] {
             for v4 in [true, false] {

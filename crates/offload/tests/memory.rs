@@ -231,10 +231,11 @@ impl Memory {
             policies: BTreeMap::new(),
             events: VecDeque::new(),
         };
+        let supported = Suite::all().filter(|suite| provider.supports(*suite));
         let capabilities = Capabilities {
             placement,
             // Some are missing, so that a refusal is met.
-            suites: Suite::all().filter(|suite| suite.icv_len_bytes() == 16).collect(),
+            suites: supported.filter(|suite| suite.icv_len_bytes() == 16).collect(),
             has_tunnel: true,
             has_transport: false,
             has_ah: false,

@@ -25,6 +25,8 @@ struct Subject {
     gateway: Gateway,
     forgets: bool,
     nat: Arc<Bindings>,
+    /// Linux has rules of NAT.
+    has_rules: bool,
     known: [Option<Arc<Binding>>; CONNECTIONS],
     peer: Model,
     own: Model,
@@ -83,7 +85,7 @@ impl Subject {
         gateway.protect(&spec);
         gateway.set_topology(1500, routes());
         let [own, peer] = [Side::A, Side::B].map(|from| Model::new(sa_params(&spec, from)));
-        Subject { gateway, forgets, nat, known: Default::default(), peer, own }
+        Subject { gateway, forgets, nat, has_rules: true, known: Default::default(), peer, own }
     }
 
     /// Linux knows a connection.
@@ -342,7 +344,9 @@ impl Subject {
             Step::Packet { n, is_reply, ttl, flags, len } => {
                 self.put(n, is_reply, (ttl, flags, len));
             }
-            Step::Learn(n) => self.learn(n),
+            // Without rules nothing begins to be translated, so flows that are Linux's may have a plan.
+            Step::Learn(n) if self.has_rules => self.learn(n),
+            Step::Learn(_) => {}
             Step::Answer(n) => self.answer(n),
             Step::Forget(n) => self.forget(n),
             Step::Block(true) => {
@@ -359,6 +363,7 @@ impl Subject {
             }
             Step::Mtu(mtu) => self.gateway.set_topology(mtu, routes()),
             Step::Rules(are_there) => {
+                self.has_rules = are_there;
                 self.nat.set_asks([are_there; 2]);
                 // As the daemon does.
                 self.gateway.set_topology(1500, routes());
