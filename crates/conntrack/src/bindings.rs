@@ -29,7 +29,7 @@ const SHARDS: usize = 4096;
 /// A connection that the fast path may carry.
 #[derive(Debug)]
 pub struct Binding {
-    /// What Linux said first. Tuples and id are what they are; the status is kept in [`Binding::status`].
+    /// What Linux said first. Tuples and id are what they are; the status goes on in [`Upkeep::status`].
     pub entry: Entry,
     is_gone: AtomicBool,
     /// Whether answers may be carried as well.

@@ -5,7 +5,7 @@
 //!
 //! | module | what it is |
 //! | --- | --- |
-//! | [`tuple`] | what a packet belongs to a connection by, in one direction |
+//! | [`mod@tuple`] | what a packet belongs to a connection by, in one direction |
 //! | [`entry`] | what Linux says of a connection, and whether the fast path may carry it |
 //! | [`message`] | ctnetlink: dumps and events are read, updates written |
 //! | [`bindings`] | the connections that the fast path may carry, found by tuple |

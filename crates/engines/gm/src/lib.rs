@@ -1,7 +1,7 @@
 //! The fast crypto engine for SM4 (GB/T 32907) and SM3 (GB/T 32905): SM4-GCM (RFC 8998), and SM4-CBC, SM4-CTR or NULL
 //! with HMAC-SM3.
 //!
-//! Which implementation runs is decided once, by what the processor has ([`Isa`](isa::Isa)):
+//! Which implementation runs is decided once, by what the processor has (`isa.rs`):
 //!
 //! | | SM4 | SM3 | GHASH |
 //! |---|---|---|---|
@@ -11,12 +11,12 @@
 //! | AVX-512 | 64 blocks, the S-box by GFNI's inversion | 16 messages side by side | VPCLMULQDQ, four blocks |
 //!
 //! What depends on the block before it, CBC's encryption and hashing, runs over the packets of a burst side by side,
-//! whichever SAs they are of ([`cbc`], [`hmac`]); all else over the blocks of one packet ([`ctr`], [`gcm`]).
+//! whichever SAs they are of (`cbc`, `hmac`); all else over the blocks of one packet (`ctr`, `gcm`).
 //!
 //! # Time and secrets
 //!
 //! No branch and no address depends on a key or on text: no table is read at a secret place, and what of a packet is compared is
-//! compared whole ([`tag`]). The S-box is arithmetic everywhere. GHASH's portable version takes it that the processor multiplies
+//! compared whole (`tag`). The S-box is arithmetic everywhere. GHASH's portable version takes it that the processor multiplies
 //! 64-bit numbers in constant time, which those of today with Rust's 64-bit targets do. What does show is public: lengths, suites, and
 //! which packets have the right ICV. `cargo run --release -p culvert-engine-gm --example leak` measures the portable version.
 //!
