@@ -38,6 +38,8 @@ mod sm3;
 mod sm4;
 mod state;
 mod tag;
+#[cfg(target_arch = "x86_64")]
+mod transpose;
 
 pub use provider::GmProvider;
 

@@ -7,7 +7,9 @@
 
 use core::arch::x86_64::*;
 
+use super::rounds::rounds;
 use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
+use crate::transpose;
 
 /// Messages to a vector.
 const WIDTH: usize = 8;
@@ -34,45 +36,7 @@ pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES], 
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rounds(state: [__m256i; 8], mut w: Words) -> [__m256i; 8] {
-    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
-    macro_rules! four {
-        ($late:literal, $expand:literal, $j:ident) => {
-            round::<$late, $expand>(&mut w, $j, [a, e], [&mut b, &mut f], [c, g], [&mut d, &mut h]);
-            round::<$late, $expand>(
-                &mut w,
-                $j + 1,
-                [d, h],
-                [&mut a, &mut e],
-                [b, f],
-                [&mut c, &mut g],
-            );
-            round::<$late, $expand>(
-                &mut w,
-                $j + 2,
-                [c, g],
-                [&mut d, &mut h],
-                [a, e],
-                [&mut b, &mut f],
-            );
-            round::<$late, $expand>(
-                &mut w,
-                $j + 3,
-                [b, f],
-                [&mut c, &mut g],
-                [d, h],
-                [&mut a, &mut e],
-            );
-        };
-    }
-    for j in (0..12).step_by(4) {
-        four!(false, false, j);
-    }
-    let j = 12;
-    four!(false, true, j);
-    for j in (16..64).step_by(4) {
-        four!(true, true, j);
-    }
-    let mut after = [a, b, c, d, e, f, g, h];
+    let mut after = rounds!(round, state, &mut w);
     for word in 0..8 {
         after[word] = _mm256_xor_si256(after[word], state[word]);
     }
@@ -178,23 +142,9 @@ fn message(blocks: &[&[u8; BLOCK_LEN]; WIDTH]) -> Words {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed([a, b, c, d, e, f, g, h]: [__m256i; 8]) -> [__m256i; 8] {
-    let [p, q, r, s] = quarter([a, b, c, d]);
-    let [t, u, v, w] = quarter([e, f, g, h]);
+    let [p, q, r, s] = transpose::in_32([a, b, c, d]);
+    let [t, u, v, w] = transpose::in_32([e, f, g, h]);
     let low = |x, y| _mm256_permute2x128_si256::<0x20>(x, y);
     let high = |x, y| _mm256_permute2x128_si256::<0x31>(x, y);
     [low(p, t), low(q, u), low(r, v), low(s, w), high(p, t), high(q, u), high(r, v), high(s, w)]
-}
-
-/// Four words of four rows, exchanged within each 16 bytes.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn quarter([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-    let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(low_ab, low_cd),
-        _mm256_unpackhi_epi64(low_ab, low_cd),
-        _mm256_unpacklo_epi64(high_ab, high_cd),
-        _mm256_unpackhi_epi64(high_ab, high_cd),
-    ]
 }

@@ -7,7 +7,9 @@
 
 use core::arch::x86_64::*;
 
+use super::rounds::rounds;
 use super::words::{BLOCK_LEN, CONSTANTS, LANES, States};
+use crate::transpose;
 
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES]) {
@@ -26,45 +28,7 @@ pub(super) fn compress(states: &mut States, blocks: &[&[u8; BLOCK_LEN]; LANES]) 
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn rounds(state: Words<8>, mut w: Words<16>) -> Words<8> {
-    let [mut a, mut b, mut c, mut d, mut e, mut f, mut g, mut h] = state;
-    macro_rules! four {
-        ($late:literal, $expand:literal, $j:ident) => {
-            round::<$late, $expand>(&mut w, $j, [a, e], [&mut b, &mut f], [c, g], [&mut d, &mut h]);
-            round::<$late, $expand>(
-                &mut w,
-                $j + 1,
-                [d, h],
-                [&mut a, &mut e],
-                [b, f],
-                [&mut c, &mut g],
-            );
-            round::<$late, $expand>(
-                &mut w,
-                $j + 2,
-                [c, g],
-                [&mut d, &mut h],
-                [a, e],
-                [&mut b, &mut f],
-            );
-            round::<$late, $expand>(
-                &mut w,
-                $j + 3,
-                [b, f],
-                [&mut c, &mut g],
-                [d, h],
-                [&mut a, &mut e],
-            );
-        };
-    }
-    for j in (0..12).step_by(4) {
-        four!(false, false, j);
-    }
-    let j = 12;
-    four!(false, true, j);
-    for j in (16..64).step_by(4) {
-        four!(true, true, j);
-    }
-    let mut after = [a, b, c, d, e, f, g, h];
+    let mut after = rounds!(round, state, &mut w);
     for word in 0..8 {
         after[word] = _mm512_xor_si512(after[word], state[word]);
     }
@@ -142,7 +106,7 @@ fn message(blocks: &[&[u8; BLOCK_LEN]; LANES]) -> Words<16> {
 fn transposed(rows: Words<16>) -> Words<16> {
     let mut fours = [[_mm512_setzero_si512(); 4]; 4];
     for four in 0..4 {
-        fours[four] = quarter(rows.as_chunks::<4>().0[four]);
+        fours[four] = transpose::in_64(rows.as_chunks::<4>().0[four]);
     }
     let mut columns = rows;
     for word in 0..4 {
@@ -158,18 +122,4 @@ fn transposed(rows: Words<16>) -> Words<16> {
         columns[12 + word] = _mm512_shuffle_i32x4::<0xdd>(odd_pq, odd_rs);
     }
     columns
-}
-
-/// Four words of four rows, exchanged within each 16 bytes.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn quarter([a, b, c, d]: Words<4>) -> Words<4> {
-    let (low_ab, high_ab) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-    let (low_cd, high_cd) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-    [
-        _mm512_unpacklo_epi64(low_ab, low_cd),
-        _mm512_unpackhi_epi64(low_ab, low_cd),
-        _mm512_unpacklo_epi64(high_ab, high_cd),
-        _mm512_unpackhi_epi64(high_ab, high_cd),
-    ]
 }

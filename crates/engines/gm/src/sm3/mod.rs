@@ -5,6 +5,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod portable;
+#[cfg(target_arch = "x86_64")]
+mod rounds;
 mod words;
 
 pub(crate) use words::{BLOCK_LEN, LANES, OUTPUT_LEN, State, States};

@@ -29,7 +29,9 @@ macro_rules! version {
         pub(super) mod $name {
             use core::arch::x86_64::*;
 
-            use super::{DEPTH, Tables, WIDTH, load, load_keys, store, words};
+            use crate::transpose;
+
+            use super::{DEPTH, Tables, WIDTH, load, load_keys, store};
             use super::super::keys::{LANES, LaneKeys, ROUNDS, RoundKeys};
 
             #[inline]
@@ -81,7 +83,7 @@ macro_rules! version {
                 let tables = Tables::new();
                 let mut x = [[_mm256_setzero_si256(); N]; 4];
                 for (n, eight) in blocks.iter().enumerate() {
-                    let loaded = words(load(eight));
+                    let loaded = transpose::in_32(load(eight));
                     for word in 0..4 {
                         x[word][n] = tables.into.of(loaded[word]);
                     }
@@ -95,7 +97,7 @@ macro_rules! version {
                 }
                 for (n, eight) in blocks.iter_mut().enumerate() {
                     let back = tables.back;
-                    store(eight, words([back.of(d[n]), back.of(c[n]), back.of(b[n]), back.of(a[n])]));
+                    store(eight, transpose::in_32([back.of(d[n]), back.of(c[n]), back.of(b[n]), back.of(a[n])]));
                 }
             }
 
@@ -209,20 +211,6 @@ impl Linear {
 fn twice(bytes: &[u8; 16]) -> __m256i {
     // SAFETY: 16 bytes are read that are there; they may lie anywhere.
     _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(bytes.as_ptr().cast()) })
-}
-
-/// The two words that each pair of blocks has in a vector, so that word by word becomes block by block and back.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn words([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
-    let (low_ab, high_ab) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
-    let (low_cd, high_cd) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
-    [
-        _mm256_unpacklo_epi64(low_ab, low_cd),
-        _mm256_unpackhi_epi64(low_ab, low_cd),
-        _mm256_unpacklo_epi64(high_ab, high_cd),
-        _mm256_unpackhi_epi64(high_ab, high_cd),
-    ]
 }
 
 #[inline]

@@ -13,6 +13,7 @@ use core::arch::x86_64::*;
 use super::basis::{BASIS, Behind};
 use super::keys::{LANES, LaneKeys, ROUNDS, RoundKeys};
 use crate::fields::Map;
+use crate::transpose;
 
 /// Blocks to a vector.
 const WIDTH: usize = 16;
@@ -71,7 +72,7 @@ fn crypt<const N: usize>(
     let (into, back) = (_mm512_set1_epi64(INTO), _mm512_set1_epi64(BACK));
     let mut x = [[_mm512_setzero_si512(); N]; 4];
     for (n, wide) in blocks.iter().enumerate() {
-        let loaded = words(load(wide));
+        let loaded = transpose::in_64(load(wide));
         for word in 0..4 {
             x[word][n] = _mm512_gf2p8affine_epi64_epi8::<0>(loaded[word], into);
         }
@@ -88,7 +89,7 @@ fn crypt<const N: usize>(
         for word in 0..4 {
             vectors[word] = _mm512_gf2p8affine_epi64_epi8::<0>(vectors[word], back);
         }
-        store(wide, words(vectors));
+        store(wide, transpose::in_64(vectors));
     }
 }
 
@@ -119,20 +120,6 @@ fn step<const N: usize>(
         let sum = _mm512_ternarylogic_epi32::<SUM>(a[n], near, by1);
         a[n] = _mm512_ternarylogic_epi32::<SUM>(sum, by2, by3);
     }
-}
-
-/// Words of blocks into words alone, or back, within each four blocks of a vector.
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn words([a, b, c, d]: [__m512i; 4]) -> [__m512i; 4] {
-    let (low_ab, high_ab) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-    let (low_cd, high_cd) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
-    [
-        _mm512_unpacklo_epi64(low_ab, low_cd),
-        _mm512_unpackhi_epi64(low_ab, low_cd),
-        _mm512_unpacklo_epi64(high_ab, high_cd),
-        _mm512_unpackhi_epi64(high_ab, high_cd),
-    ]
 }
 
 #[inline]
