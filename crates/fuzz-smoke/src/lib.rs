@@ -31,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "fuzz_forward", run: forward::fuzz::exercise },
     Target { name: "fuzz_gtpu", run: wire::fuzz::gtpu },
     Target { name: "fuzz_ipcomp", run: esp::fuzz::ipcomp },
+    Target { name: "fuzz_iptfs", run: iptfs::fuzz::payloads },
     Target { name: "fuzz_journal", run: journal },
     Target { name: "fuzz_memif_messages", run: memif::fuzz::messages },
     Target { name: "fuzz_memif_rings", run: memif::fuzz::rings },
