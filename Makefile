@@ -28,7 +28,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
-    build-rtl rtl-scenario dpdk-suite interop charon6 package-test web-test cryptodev-test cosim-record $(CHECKS)
+    build-rtl rtl-scenario dpdk-suite interop charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
 	@echo "culvert: a fast path for IPsec on Linux"
@@ -113,6 +113,11 @@ charon6: $(if $(CULVERT),,build) ## culvert under strongSwan 6 of Debian testing
 	@scripts/fetch-charon6
 	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
 	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/charon6
+
+strongswan-gm: $(if $(CULVERT),,build) ## a plugin by which charon negotiates SM4 and SM3, and its scenario
+	@scripts/strongswan-gm
+	@CULVERT_REQUIRE=1 $(if $(wildcard build/kernel/linux-7.2),CULVERT_KERNEL=build/kernel/linux-7.2) \
+	    $(PYTHON) -m pytest -c tests/pytest.ini tests/scenarios/sm4
 
 package-test: deb ## the package on a Debian with systemd: installed, upgraded under traffic, removed
 	@scripts/deb 0.1.1

@@ -38,6 +38,11 @@ impl Algorithms {
                 let auth = settle_auth(auth)?;
                 Ok(Algorithms::CipherAuth(cipher.settled(name), auth))
             }
+            // charon hands over combined modes that its own list lacks as ciphers (strongswan/gm);
+            // Linux knows no cipher of this name.
+            (None, Some(cipher), None) if cipher.name() == SM4_GCM => {
+                Ok(Algorithms::Aead(cipher.into_aead(128)))
+            }
             (None, Some(_), None) => Err(Failure::NoIntegrity),
             (None, None, Some(_)) => Err(Failure::NoCipher),
             (None, None, None) => Err(Failure::NoAlgorithm),
@@ -429,6 +434,23 @@ mod tests {
                 Err(Failure::KeyLength { .. })
             ));
         }
+    }
+
+    #[test]
+    fn sm4_gcm_may_come_as_a_cipher() {
+        let key: Vec<u8> = (0..20).collect();
+        let named = |name, key: &[u8]| {
+            let bits = 8 * key.len();
+            codec::Cipher::decode(&bytes(name, &[bits], key)).unwrap()
+        };
+        let settle = |cipher| Algorithms::settle(None, Some(cipher), None);
+        let settled = settle(named("rfc4106(gcm(sm4))", &key)).unwrap();
+        let (suite, keys) = settled.suite().unwrap();
+        assert_eq!(suite, Suite::Sm4Gcm { icv: IcvLen::Icv16 });
+        assert_eq!((&keys.cipher[..], &keys.salt[..]), (&key[..16], &key[16..]));
+        assert!(settle(named("rfc4106(gcm(sm4))", &key[..16])).unwrap().suite().is_err());
+        assert!(matches!(settle(named("rfc4106(gcm(aes))", &key)), Err(Failure::NoIntegrity)));
+        assert!(matches!(settle(named("cbc(sm4)", &key[..16])), Err(Failure::NoIntegrity)));
     }
 
     #[test]

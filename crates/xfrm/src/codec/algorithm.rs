@@ -182,6 +182,11 @@ impl Cipher {
         self
     }
 
+    /// The combined mode of that name and key, with an ICV of so many bits.
+    pub fn into_aead(self, icv_bits: u32) -> Aead {
+        Aead { keyed: self.keyed, icv_bits }
+    }
+
     /// The name as the owner gave it.
     pub fn name(&self) -> &str {
         self.keyed.name()
