@@ -63,6 +63,7 @@ pub(crate) fn sa_config(suite: Suite, direction: Direction, n: u32, generation: 
         if_id: 0,
         reqid: 1 + n,
         selector: None,
+        iptfs: None,
         // On, and never reached.
         set_mark: Mark::default(),
         cpu: None,

@@ -5,7 +5,6 @@
 
 use core::net::IpAddr;
 
-use esp::Mode;
 use policy::{Marks, SaConfig};
 
 /// A tunnel interface that is up.
@@ -66,7 +65,7 @@ impl Binding {
             Binding::IfId(_) => true,
             Binding::Vti(vti) => {
                 let params = &sa.params;
-                params.mode == Mode::Tunnel && vti.is_between(params.src, params.dst)
+                params.mode.is_tunnel() && vti.is_between(params.src, params.dst)
             }
         }
     }
@@ -81,7 +80,7 @@ impl Vti {
     /// Whether what an SA decrypts comes in by it: by the SA's ends, whatever else it says (`vti_rcv`).
     fn brings(&self, sa: &SaConfig) -> bool {
         let params = &sa.params;
-        params.mode == Mode::Tunnel
+        params.mode.is_tunnel()
             && self.is_between(params.dst, params.src)
             && sa.mark.matches(self.ikey)
     }
@@ -150,7 +149,7 @@ impl Tunnels {
 
 #[cfg(test)]
 mod tests {
-    use esp::{Protocol, SaFlags, SaParams};
+    use esp::{Mode, Protocol, SaFlags, SaParams};
     use policy::{Mark, VolumeLimits};
 
     use super::*;
@@ -177,6 +176,7 @@ mod tests {
             reqid: 1,
             cpu: None,
             selector: None,
+            iptfs: None,
             limits: VolumeLimits::NONE,
             added_s: 0,
             generation: 0,

@@ -310,7 +310,9 @@ impl Opening {
         // 3.
         let payload = Span { start: text_start, len: payload_len };
         match self.shape.mode() {
-            Mode::Tunnel => self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner),
+            Mode::Tunnel | Mode::Iptfs => {
+                self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner)
+            }
             Mode::Transport => {
                 let outer = (outer, outer_h);
                 in_parts(self.transport(buf, outer, visible_len, payload, next_header, inner))

@@ -37,13 +37,22 @@ impl Protocol {
     }
 }
 
-/// Tunnel or transport mode (RFC 4301 §3.2).
+/// Tunnel or transport mode (RFC 4301 §3.2), or that of IP-TFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// A whole IP packet travels inside ESP, behind a new IP header.
     Tunnel,
     /// What follows the packet's own IP header travels inside ESP.
     Transport,
+    /// Whole packets and pieces of them travel inside ESP as AGGFRAG payloads, behind a new IP header (RFC 9347).
+    Iptfs,
+}
+
+impl Mode {
+    /// Whether there is a new IP header.
+    pub const fn is_tunnel(self) -> bool {
+        matches!(self, Mode::Tunnel | Mode::Iptfs)
+    }
 }
 
 /// UDP encapsulation (RFC 3948). Ports in host byte order.
@@ -85,7 +94,7 @@ pub struct SaParams {
     pub dst: IpAddr,
     /// ESP, AH, or what goes inside of them.
     pub protocol: Protocol,
-    /// Tunnel or transport.
+    /// Tunnel, transport or IP-TFS.
     pub mode: Mode,
     /// The algorithms; of AH the integrity algorithm, as that of a suite without encryption; none of
     /// the protocols that have neither.

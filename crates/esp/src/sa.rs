@@ -74,7 +74,7 @@ impl Sa {
             protocol if protocol.is_bare() => {
                 let is_numbered = params.esn || params.replay_window != 0;
                 let is_cpi = params.spi <= u16::MAX.into() || protocol != Protocol::IpComp;
-                let is_tunnel = params.mode == Mode::Tunnel || protocol == Protocol::IpComp;
+                let is_tunnel = params.mode.is_tunnel() || protocol == Protocol::IpComp;
                 let has_none = params.suite == Suite::None && is_alone && !is_numbered;
                 if !(has_none && is_cpi && is_tunnel) {
                     return Err(SaError::IpComp);
@@ -138,7 +138,7 @@ impl Sa {
     /// Whether it is in tunnel mode, as against transport mode.
     #[inline]
     pub fn is_tunnel(&self) -> bool {
-        self.shape.mode() == Mode::Tunnel
+        self.shape.mode().is_tunnel()
     }
 
     /// Whether the protocol is AH.
@@ -248,7 +248,7 @@ impl Sa {
     /// headers; for others see [`Sa::sealed_len_of`].
     pub fn max_inner_len(&self, mtu: usize) -> usize {
         let visible = match self.params.mode {
-            Mode::Tunnel => 0,
+            Mode::Tunnel | Mode::Iptfs => 0,
             Mode::Transport => base_header_len(&self.params),
         };
         self.shape.geometry().max_payload_len(visible, mtu).map_or(0, |payload| visible + payload)
@@ -265,7 +265,7 @@ impl Sa {
     pub fn sealed_len_of(&self, packet: &[u8], h: impl Into<Fields>) -> Result<usize, DropReason> {
         let h = h.into();
         let visible_len = match self.params.mode {
-            Mode::Tunnel => 0,
+            Mode::Tunnel | Mode::Iptfs => 0,
             Mode::Transport => transport::split(packet, h)?.len,
         };
         Ok(self.sealed_len(usize::from(h.total_len()), visible_len))
@@ -281,7 +281,7 @@ impl Sa {
     pub fn visible_len(&self, packet: &[u8], h: impl Into<Fields>) -> Result<usize, DropReason> {
         let h = h.into();
         match self.params.mode {
-            Mode::Tunnel => Ok(0),
+            Mode::Tunnel | Mode::Iptfs => Ok(0),
             Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
                 Err(DropReason::OutMode)
             }

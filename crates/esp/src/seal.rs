@@ -49,7 +49,7 @@ impl Sa {
         let h = h.into();
         let packet_len = usize::from(h.total_len());
         match self.shape.mode() {
-            Mode::Tunnel => Ok(packet_len),
+            Mode::Tunnel | Mode::Iptfs => Ok(packet_len),
             Mode::Transport if (h.family() == Family::V4) != self.shape.is_v4() => {
                 Err(DropReason::OutMode)
             }
@@ -223,8 +223,10 @@ impl Sa {
         // 2.
         let tfc_len = match (params.mode, params.tfc_pad_len as usize) {
             // In transport mode nothing says where TFC padding begins (RFC 4303 §2.7).
-            (Mode::Transport, _) | (Mode::Tunnel, 0) => 0,
-            (Mode::Tunnel, to) => to.min(self.max_inner_len(mtu)).saturating_sub(payload_len),
+            (Mode::Transport, _) | (Mode::Tunnel | Mode::Iptfs, 0) => 0,
+            (Mode::Tunnel | Mode::Iptfs, to) => {
+                to.min(self.max_inner_len(mtu)).saturating_sub(payload_len)
+            }
         };
         let padded_len = payload_len + tfc_len;
         let pad_len = g.pad_len(padded_len);
@@ -350,7 +352,7 @@ impl Sa {
         if packet_len > packet.len || end > buf.len() {
             return Err(DropReason::MalformedIp);
         }
-        if self.shape.mode() == Mode::Tunnel {
+        if self.shape.mode().is_tunnel() {
             return Ok((None, packet_len));
         }
         if (h.family() == Family::V4) != self.shape.is_v4() {

@@ -38,7 +38,7 @@ impl Geometry {
     pub fn new(params: &SaParams) -> Geometry {
         let suite: Suite = params.suite;
         let outer_ip_len = match params.mode {
-            Mode::Tunnel => base_header_len(params) as u8,
+            Mode::Tunnel | Mode::Iptfs => base_header_len(params) as u8,
             Mode::Transport => 0,
         };
         match params.protocol {

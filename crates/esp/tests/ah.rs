@@ -77,7 +77,7 @@ fn every_suite_mode_family_and_alignment() {
                     for len in [0, 1, 2, 3, 5, 8, 500, 1300] {
                         let data = common::data(len);
                         let packet = match mode {
-                            Mode::Tunnel => inner(inner_v4, 0xb8, true, len),
+                            Mode::Tunnel | Mode::Iptfs => inner(inner_v4, 0xb8, true, len),
                             Mode::Transport => own(&p, 17, &udp(7, 9, &data)),
                         };
                         let sealed = bench.seal(&tx, &packet).unwrap();
@@ -116,12 +116,12 @@ fn what_routers_change_does_not_matter() {
             let p = ah(sha1(), v4, mode);
             let (tx, rx) = (sa(p.clone()), sa(p.clone()));
             let packet = match mode {
-                Mode::Tunnel => inner(v4, 0, true, 100),
+                Mode::Tunnel | Mode::Iptfs => inner(v4, 0, true, 100),
                 Mode::Transport => own(&p, 6, &tcp(&common::data(100))),
             };
             let sealed = routed(&bench.seal(&tx, &packet).unwrap());
             let expected = match mode {
-                Mode::Tunnel => packet,
+                Mode::Tunnel | Mode::Iptfs => packet,
                 // As it came, but for AH.
                 Mode::Transport => {
                     let mut expected = routed(&packet);

@@ -63,7 +63,7 @@ fn resynchronise(rx: &Sa, sealed: &[u8], engine: &mut dyn Engine) -> Option<Open
 
 fn packet(params: &SaParams) -> Vec<u8> {
     match params.mode {
-        Mode::Tunnel => inner(params.src.is_ipv4(), 0, true, 100),
+        Mode::Tunnel | Mode::Iptfs => inner(params.src.is_ipv4(), 0, true, 100),
         Mode::Transport => common::ip(params.src, params.dst, 0, true, 17, &udp(7, 9, &[3; 100])),
     }
 }

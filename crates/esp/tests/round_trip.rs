@@ -246,7 +246,7 @@ proptest! {
         let protocol = if is_tcp { 6 } else { 17 };
         let mut packet = match params.mode {
             Mode::Transport => common::ip(params.src, params.dst, class, df, protocol, &upper),
-            Mode::Tunnel => {
+            Mode::Tunnel | Mode::Iptfs => {
                 let (src, dst) = if inner_v4 { common::V4 } else { common::V6 };
                 let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
                 common::ip(src, dst, class, df, protocol, &upper)

@@ -57,6 +57,7 @@ impl fmt::Display for Attribute {
             Attribute::Protocol(protocol) => write!(f, "protocol {}", protocol.number()),
             Attribute::Mode(Mode::Tunnel) => f.write_str("tunnel mode"),
             Attribute::Mode(Mode::Transport) => f.write_str("transport mode"),
+            Attribute::Mode(Mode::Iptfs) => f.write_str("IP-TFS mode"),
             Attribute::Families => f.write_str("outer addresses of two families"),
             Attribute::Esn(true) => f.write_str("extended sequence numbers"),
             Attribute::Esn(false) => f.write_str("sequence numbers of 32 bits"),

@@ -135,6 +135,7 @@ impl Capabilities {
         let has_mode = match params.mode {
             Mode::Tunnel => self.has_tunnel,
             Mode::Transport => self.has_transport,
+            Mode::Iptfs => false,
         };
         need(has_mode, Attribute::Mode(params.mode))?;
         let is_mixed = params.src.is_ipv4() != params.dst.is_ipv4();

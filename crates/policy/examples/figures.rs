@@ -84,6 +84,7 @@ fn sa(i: u32, inbound: bool) -> SaConfig {
         if_id: 0,
         reqid: i + 1,
         selector: None,
+        iptfs: None,
         set_mark: Mark::default(),
         cpu: None,
         limits: VolumeLimits::NONE,

@@ -2,8 +2,6 @@
 
 use core::net::IpAddr;
 
-use esp::Mode;
-
 use crate::flow::Flow;
 use crate::model::{MAX_BUNDLE, Template};
 use crate::view::SaHandle;
@@ -45,7 +43,7 @@ pub(crate) fn with_ends<'t>(
 ) -> impl Iterator<Item = (&'t Template, (IpAddr, IpAddr))> {
     let mut ends = (flow.headers.src, flow.headers.dst);
     templates.iter().map(move |template| {
-        if template.mode == Mode::Tunnel {
+        if template.mode.is_tunnel() {
             ends = (template.src, template.dst);
         }
         (template, ends)

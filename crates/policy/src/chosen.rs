@@ -3,8 +3,6 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use esp::Mode;
-
 use crate::databases::Databases;
 use crate::model::{PolicyConfig, SaConfig};
 use crate::policy_entry::is_ipcomp;
@@ -47,7 +45,7 @@ fn ends(config: &PolicyConfig) -> Option<Vec<(IpAddr, IpAddr)>> {
     let mut ends = host(config.selector.src).zip(host(config.selector.dst));
     let mut all = Vec::new();
     for template in &config.templates {
-        if template.mode == Mode::Tunnel {
+        if template.mode.is_tunnel() {
             ends = Some((template.src, template.dst));
         }
         all.push(ends?);

@@ -63,7 +63,8 @@
 //!         mode: Mode::Tunnel, suite: Suite::AesGcm { key: AesKey::Aes128, icv: IcvLen::Icv16 }, encap: None,
 //!         esn: false, replay_window: 64, tfc_pad_len: 0, flags: SaFlags::default(),
 //!     },
-//!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, cpu: None, selector: None, limits: VolumeLimits::NONE,
+//!     mark: Mark::default(), set_mark: Mark::default(), if_id: 0, reqid: 1, cpu: None, selector: None, iptfs: None,
+//!     limits: VolumeLimits::NONE,
 //!     added_s: 0, generation: 1,
 //! }, "packet work")?;
 //! assert!(matches!(reader.outbound(&flow), Outbound::NoState(..)), "the view stands still");
@@ -97,6 +98,7 @@ mod feed;
 mod flow;
 mod groups;
 mod hash;
+mod iptfs;
 mod model;
 mod policy_entry;
 mod publisher;
@@ -120,6 +122,7 @@ pub use chosen::OutboundKey;
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
+pub use iptfs::{Iptfs, IptfsRate};
 pub use model::{
     Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, PolicyFlags, SaConfig, SaId, Scope,
     Template, VolumeLimits, spi_of_source,

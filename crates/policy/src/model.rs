@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use esp::{Mode, SaParams};
 
+use crate::iptfs::Iptfs;
 use crate::selector::Selector;
 
 /// A mark and the bits of it that count (`XFRMA_MARK`).
@@ -114,6 +115,8 @@ pub struct SaConfig {
     /// The SA's own selector: what may travel in it. An SA without one (all prefixes of length 0)
     /// carries everything that policy puts in.
     pub selector: Option<Selector>,
+    /// How IP-TFS packs what it carries, in that mode. Boxed: few SAs are of it.
+    pub iptfs: Option<Box<Iptfs>>,
     /// Limits by volume.
     pub limits: VolumeLimits,
     /// Wall-clock second when the owner added it; the younger of two SAs is preferred outbound.
@@ -133,6 +136,7 @@ impl SaConfig {
             reqid: 0,
             cpu: None,
             selector: None,
+            iptfs: None,
             limits: VolumeLimits::NONE,
             added_s: 0,
             generation: 0,

@@ -105,7 +105,7 @@ fn after<'v, 's, S>(
 }
 
 fn is_tunnel<S>(sa: &SaEntry<S>) -> bool {
-    sa.config.params.mode == Mode::Tunnel
+    sa.config.params.mode.is_tunnel()
 }
 
 /// Linux's `xfrm_state_ok`. The SA's destination is not compared: it brought the packet here.

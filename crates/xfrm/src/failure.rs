@@ -93,8 +93,20 @@ failures! {
     Companion => EPERM, "the SA belongs to an IPComp tunnel, and goes with it";
     /// Mobile IPv6.
     MobileIpv6 => EPROTONOSUPPORT, "culvert: Mobile IPv6 is not supported";
-    /// BEET, route optimisation, IP-TFS.
-    ModeUnsupported => EPROTONOSUPPORT, "culvert: only tunnel and transport mode are supported";
+    /// BEET, route optimisation.
+    ModeUnsupported => EPROTONOSUPPORT, "culvert: only tunnel, transport and IP-TFS mode are supported";
+    /// Settings of IP-TFS in another mode.
+    IptfsOptions => EINVAL, "IP-TFS options need IP-TFS mode";
+    /// IP-TFS of another protocol.
+    IptfsProtocol => EINVAL, "IP-TFS mode is for ESP";
+    /// IP-TFS without a direction.
+    IptfsDirection => EINVAL, "IP-TFS mode needs a direction (dir in or dir out)";
+    /// What is told of arriving packets, of an outbound SA.
+    OutboundIptfs => EINVAL, "IP-TFS drop time and reorder window are for inbound SAs (dir in)";
+    /// What is told of departing packets, of an inbound SA.
+    InboundIptfs => EINVAL, "IP-TFS dont-frag, init-delay, max-queue-size and pkt-size are for outbound SAs (dir out)";
+    /// Outer packets with no room for a payload.
+    IptfsPacketSize => EINVAL, "the IP-TFS packet size must be 0, or longer than the headers";
     /// A mode's number.
     Mode => EINVAL, "the mode is not known";
     /// SPI 0.

@@ -166,7 +166,7 @@ fn templates_are_checked() {
     let beet = [Template { mode: 4, ..t.clone() }];
     let out = lab.send(&policy(kind::NEWPOLICY, &policy_info(1), &beet).finish());
     assert_eq!(errno(&out), libc::EPROTONOSUPPORT);
-    assert!(text(&out).unwrap().contains("tunnel and transport"));
+    assert!(text(&out).unwrap().contains("tunnel, transport"));
     assert_eq!(lab.db.policy_counts(), [0; 3]);
     // A template without family has the policy's; inbound ones may be optional.
     let open = [Template { family: 0, optional: 1, ..t }];

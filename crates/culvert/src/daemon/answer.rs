@@ -15,7 +15,9 @@ use serde::Serialize;
 use super::clock::wall_s;
 use super::control::Reply;
 use super::devices::device_of;
-use super::texts::{end_text, mac_text, mark_text, selected_protocol, spi_text, suite_text};
+use super::texts::{
+    end_text, mac_text, mark_text, mode_text, selected_protocol, spi_text, suite_text,
+};
 use super::{Daemon, kernel_blocks, left, lifetimes, slots};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
@@ -499,10 +501,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
             Protocol::IpInV4 => "4".into(),
             Protocol::IpInV6 => "ipv6".into(),
         },
-        mode: match params.mode {
-            Mode::Tunnel => "tunnel".into(),
-            Mode::Transport => "transport".into(),
-        },
+        mode: mode_text(params.mode).into(),
         suite: suite_text(params),
         esn: params.esn,
         encap: params.encap.map(|e| (e.src_port, e.dst_port)),
@@ -574,12 +573,11 @@ fn policy_row(
             .templates
             .iter()
             .map(|t| {
-                let mode = match t.mode {
-                    Mode::Tunnel => "tunnel",
-                    Mode::Transport => "transport",
-                };
+                let mode = mode_text(t.mode);
                 match t.mode {
-                    Mode::Tunnel => format!("{mode} {} - {} reqid {}", t.src, t.dst, t.reqid),
+                    Mode::Tunnel | Mode::Iptfs => {
+                        format!("{mode} {} - {} reqid {}", t.src, t.dst, t.reqid)
+                    }
                     Mode::Transport => format!("{mode} reqid {}", t.reqid),
                 }
             })

@@ -1,6 +1,6 @@
 //! How parts of SAs and policies are shown.
 
-use esp::{Protocol, SaParams};
+use esp::{Mode, Protocol, SaParams};
 use policy::{PortMask, Prefix, Selector};
 
 use crate::protocol;
@@ -18,6 +18,15 @@ pub fn suite_text(params: &SaParams) -> String {
         Protocol::Ah => params.suite.to_string().trim_start_matches("null-").to_owned(),
         Protocol::IpComp => "deflate".to_owned(),
         Protocol::IpInV4 | Protocol::IpInV6 => params.suite.to_string(),
+    }
+}
+
+/// An SA's mode.
+pub const fn mode_text(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Tunnel => "tunnel",
+        Mode::Transport => "transport",
+        Mode::Iptfs => "iptfs",
     }
 }
 

@@ -72,7 +72,7 @@ impl Fit {
     fn of_too_long(mode: Mode, h: &Headers, longest: usize) -> Fit {
         match (h.family(), mode) {
             (Family::V4, _) if h.dont_fragment => Fit::TooBig { mtu: longest },
-            (Family::V4, Mode::Tunnel) => Fit::CutBefore { mtu: longest },
+            (Family::V4, Mode::Tunnel | Mode::Iptfs) => Fit::CutBefore { mtu: longest },
             (Family::V4, Mode::Transport) => Fit::CutAfter,
             (Family::V6, Mode::Transport) if !h.dont_fragment => Fit::CutAfter,
             (Family::V6, _) => {

@@ -46,7 +46,7 @@ impl<N: Notes> Question<'_, N> {
         }
         let params = &sa.config.params;
         let (dst, src) = match params.mode {
-            Mode::Tunnel => (params.dst, params.src),
+            Mode::Tunnel | Mode::Iptfs => (params.dst, params.src),
             Mode::Transport => (h.dst, h.src),
         };
         let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
@@ -66,7 +66,7 @@ impl<N: Notes> Question<'_, N> {
             Err(reason) => return Decision::Drop(reason),
         }
         let longest = match params.mode {
-            Mode::Tunnel => sa.esp.max_inner_len(to.mtu),
+            Mode::Tunnel | Mode::Iptfs => sa.esp.max_inner_len(to.mtu),
             Mode::Transport => 0,
         };
         let offload = Offload {

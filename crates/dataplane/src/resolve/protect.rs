@@ -50,7 +50,7 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Gather(Gather::Whole);
         }
         let (dst, src, family, longest) = match params.mode {
-            Mode::Tunnel => (params.dst, params.src, family_of(params.dst), None),
+            Mode::Tunnel | Mode::Iptfs => (params.dst, params.src, family_of(params.dst), None),
             Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
         };
         let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {

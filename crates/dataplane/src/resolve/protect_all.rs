@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 
 use arrayvec::ArrayVec;
-use esp::{Mode, Sa};
+use esp::Sa;
 use forward::IcmpCause;
 use outcome::DropReason;
 use policy::{MAX_BUNDLE, SaBundle, SaEntry};
@@ -100,6 +100,6 @@ fn outer_ends<'s>(
     sas: impl DoubleEndedIterator<Item = &'s SaEntry<Sa>>,
     h: &Headers,
 ) -> (IpAddr, IpAddr) {
-    let tunnel = sas.map(|sa| &sa.config.params).rfind(|params| params.mode == Mode::Tunnel);
+    let tunnel = sas.map(|sa| &sa.config.params).rfind(|params| params.mode.is_tunnel());
     tunnel.map_or((h.src, h.dst), |params| (params.src, params.dst))
 }

@@ -87,7 +87,7 @@ impl Offloading {
 fn policies(here: Side, spec: &Spec) -> Vec<PolicyConfig> {
     let there = here.other();
     let (out, back) = match spec.mode {
-        Mode::Tunnel => {
+        Mode::Tunnel | Mode::Iptfs => {
             let (local, remote) = (here.net(false), there.net(false));
             (Selector::between(local, remote), Selector::between(remote, local))
         }

@@ -276,7 +276,7 @@ impl Subject {
     /// An address of a program here or of the peer's, or of a host behind it.
     fn end(&self, side: Side, host: u16) -> IpAddr {
         match self.spec.mode {
-            Mode::Tunnel => side.lan(self.kind.inner_v6, host),
+            Mode::Tunnel | Mode::Iptfs => side.lan(self.kind.inner_v6, host),
             Mode::Transport => side.wan(self.kind.inner_v6),
         }
     }
@@ -345,7 +345,7 @@ impl Subject {
             }
             Step::Esp { host, to, port, ttl } => {
                 let (src, dst) = match mode {
-                    Mode::Tunnel => (Side::B.lan(v6, *host), Self::own(*to, v6)),
+                    Mode::Tunnel | Mode::Iptfs => (Side::B.lan(v6, *host), Self::own(*to, v6)),
                     Mode::Transport => (peer, near),
                 };
                 for n in 0..self.each {
@@ -365,7 +365,7 @@ impl Subject {
             }
             Step::Gtpu { teid, kind, port } => {
                 let (src, dst) = match mode {
-                    Mode::Tunnel => (Side::B.lan(v6, 10), Side::A.lan(v6, 1)),
+                    Mode::Tunnel | Mode::Iptfs => (Side::B.lan(v6, 10), Side::A.lan(v6, 1)),
                     Mode::Transport => (peer, near),
                 };
                 for n in 0..self.each {

@@ -62,8 +62,8 @@ impl Kind {
     fn packet(&self, from: Side, port: u16, n: u16) -> Vec<u8> {
         let addr = |side: Side| match (self.spec.mode, self.by_linux) {
             (Mode::Transport, _) => side.wan(self.inner_v6),
-            (Mode::Tunnel, true) => side.lan(self.inner_v6, 1),
-            (Mode::Tunnel, false) => side.lan(self.inner_v6, 10),
+            (Mode::Tunnel | Mode::Iptfs, true) => side.lan(self.inner_v6, 1),
+            (Mode::Tunnel | Mode::Iptfs, false) => side.lan(self.inner_v6, 10),
         };
         let header = Ip {
             traffic_class: [0, 0xb9, 0x2a][usize::from(n) % 3],

@@ -33,13 +33,13 @@ impl Model {
         let suite = self.params.suite;
         let h = parse_ip(inner).expect("inner packet");
         let (visible, payload) = match self.params.mode {
-            Mode::Tunnel => (&[][..], inner),
+            Mode::Tunnel | Mode::Iptfs => (&[][..], inner),
             Mode::Transport => inner.split_at(h.header_len.into()),
         };
         let next_header = match (self.params.mode, h.src.is_ipv4()) {
             (Mode::Transport, _) => h.protocol,
-            (Mode::Tunnel, true) => protocol::IPV4,
-            (Mode::Tunnel, false) => protocol::IPV6,
+            (Mode::Tunnel | Mode::Iptfs, true) => protocol::IPV4,
+            (Mode::Tunnel | Mode::Iptfs, false) => protocol::IPV6,
         };
         let mut esp = self.params.spi.to_be_bytes().to_vec();
         esp.extend((self.number as u32).to_be_bytes());
@@ -65,7 +65,7 @@ impl Model {
             }
         };
         let mut packet = match self.params.mode {
-            Mode::Tunnel => {
+            Mode::Tunnel | Mode::Iptfs => {
                 let outer = Ip {
                     traffic_class: h.traffic_class,
                     dont_fragment: h.dont_fragment,

@@ -54,6 +54,7 @@ pub fn config(layer: Layer, from: Side, n: usize, v6: bool) -> SaConfig {
         if_id: 0,
         reqid: 1 + n as u32,
         selector: None,
+        iptfs: None,
         limits: VolumeLimits::NONE,
         added_s: 1,
         generation: 1,
@@ -68,7 +69,7 @@ pub fn templates(layers: &[Layer], from: Side, v6: bool) -> Vec<Template> {
     let any = if v6 { ip("::") } else { ip("0.0.0.0") };
     let template = |(n, layer): (usize, &Layer)| {
         let (src, dst) = match layer.mode {
-            Mode::Tunnel => (from.wan(v6), from.other().wan(v6)),
+            Mode::Tunnel | Mode::Iptfs => (from.wan(v6), from.other().wan(v6)),
             Mode::Transport => (any, any),
         };
         let protocol = layer.protocol.number();

@@ -51,20 +51,20 @@ fn flooded(spec: &Spec) -> Pair {
 /// Sends packets from A, and returns how many arrived behind B.
 fn send(pair: &mut Pair, spec: &Spec, n: u16) -> usize {
     let flow = match spec.mode {
-        Mode::Tunnel => Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)),
+        Mode::Tunnel | Mode::Iptfs => Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)),
         Mode::Transport => Ip::new(Side::A.wan(false), Side::B.wan(false)),
     };
     let sent: Vec<_> = (0..n).map(|n| flow.sized(100, n)).collect();
     for packet in &sent {
         match spec.mode {
-            Mode::Tunnel => pair.a.put_lan(packet),
+            Mode::Tunnel | Mode::Iptfs => pair.a.put_lan(packet),
             Mode::Transport => pair.a.put_linux(packet),
         }
     }
     pair.a.run();
     pair.carry(Side::A);
     let arrived = match spec.mode {
-        Mode::Tunnel => pair.b.lan_out(),
+        Mode::Tunnel | Mode::Iptfs => pair.b.lan_out(),
         Mode::Transport => pair.b.linux_out(),
     };
     let hops = if spec.mode == Mode::Tunnel { 2 } else { 0 };

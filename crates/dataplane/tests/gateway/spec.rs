@@ -118,6 +118,7 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
         if_id: 0,
         reqid: 1,
         selector: None,
+        iptfs: None,
         set_mark: Mark::default(),
         cpu: None,
         limits: spec.limits,
@@ -148,7 +149,7 @@ pub fn make_sa_of(params: &SaParams, live: LiveNumbers) -> Sa {
 pub fn template(spec: &Spec, from: Side) -> Template {
     let unspecified = if spec.outer_v6 { ip("::") } else { ip("0.0.0.0") };
     let (src, dst) = match spec.mode {
-        Mode::Tunnel => (from.wan(spec.outer_v6), from.other().wan(spec.outer_v6)),
+        Mode::Tunnel | Mode::Iptfs => (from.wan(spec.outer_v6), from.other().wan(spec.outer_v6)),
         Mode::Transport => (unspecified, unspecified),
     };
     Template { src, dst, spi: 0, protocol: 50, mode: spec.mode, reqid: 1, optional: false }

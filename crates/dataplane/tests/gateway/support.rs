@@ -391,7 +391,7 @@ impl Gateway {
         for v6 in [false, true] {
             let base = if v6 { 20 } else { 10 };
             let (local, remote) = match spec.mode {
-                Mode::Tunnel => (here.net(v6), there.net(v6)),
+                Mode::Tunnel | Mode::Iptfs => (here.net(v6), there.net(v6)),
                 Mode::Transport => {
                     let len = if v6 { 128 } else { 32 };
                     (Prefix { addr: here.wan(v6), len }, Prefix { addr: there.wan(v6), len })

@@ -102,7 +102,7 @@ impl Opening {
         buf.copy_within(copy, outer.start);
         let payload = Span { start, len };
         match self.shape.mode() {
-            Mode::Tunnel => {
+            Mode::Tunnel | Mode::Iptfs => {
                 let rest = buf.get_mut(start..).ok_or(DropReason::MalformedAh)?;
                 self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner)
             }

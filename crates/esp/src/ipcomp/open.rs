@@ -70,7 +70,7 @@ impl Opening {
             false => outer_h.protocol(),
         };
         match self.shape.mode() {
-            Mode::Tunnel => {
+            Mode::Tunnel | Mode::Iptfs => {
                 let rest = buf.get_mut(payload.start..).ok_or(DropReason::MalformedIpComp)?;
                 self.tunnel(rest, payload, outer_h.traffic_class(), next_header, inner)
             }

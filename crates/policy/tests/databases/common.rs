@@ -77,6 +77,7 @@ pub fn sa(dst: IpAddr, spi: u32) -> SaConfig {
         if_id: 0,
         reqid: 1,
         selector: None,
+        iptfs: None,
         set_mark: Mark::default(),
         cpu: None,
         limits: VolumeLimits::NONE,

@@ -50,7 +50,7 @@ impl List {
     fn outbound(&self, policy: &PolicyConfig, flow: &Flow<'_>) -> Option<u32> {
         let template = policy.templates[0];
         let (src, dst) = match template.mode {
-            Mode::Tunnel => (template.src, template.dst),
+            Mode::Tunnel | Mode::Iptfs => (template.src, template.dst),
             Mode::Transport => (flow.headers.src, flow.headers.dst),
         };
         let candidates = self.0.iter().filter(|held| {

@@ -139,7 +139,7 @@ impl Run {
         let random = &mut self.world.random;
         let tunnel = &self.world.tunnels[number];
         let v6 = match tunnel.mode {
-            Mode::Tunnel => random.one_in(2),
+            Mode::Tunnel | Mode::Iptfs => random.one_in(2),
             Mode::Transport => tunnel.v6,
         };
         let (near, far) = (world::here(number as u8, v6), world::there(number as u8, v6));
@@ -239,7 +239,7 @@ impl Run {
         let inside = parse_ip(&inner).unwrap();
         assert_eq!(outer.traffic_class, inside.traffic_class, "DSCP and ECN are copied");
         match tunnel.mode {
-            Mode::Tunnel => {
+            Mode::Tunnel | Mode::Iptfs => {
                 assert_eq!(outer.ttl, 64);
                 let v4 = outer.src.is_ipv4() && inside.src.is_ipv4();
                 assert_eq!(outer.dont_fragment, !v4 || inside.dont_fragment);
@@ -459,7 +459,7 @@ fn bad_content(tunnel: &world::Tunnel<SaHandle>) -> Vec<u8> {
     let mut text = vec![0x65; 48];
     text[46] = 0;
     text[47] = match tunnel.mode {
-        Mode::Tunnel => 4,
+        Mode::Tunnel | Mode::Iptfs => 4,
         // In transport mode any protocol may be inside, but nothing of it may be missing.
         Mode::Transport => 17,
     };

@@ -90,6 +90,7 @@ impl Offloaded {
                 if_id: 0,
                 reqid: reqid(number).into(),
                 selector: None,
+                iptfs: None,
                 set_mark: Mark::default(),
                 cpu: None,
                 limits: VolumeLimits::NONE,

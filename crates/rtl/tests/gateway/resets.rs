@@ -157,6 +157,7 @@ fn tunnel(device: &mut dyn Device<Vec<u8>>) -> [SaHandle; 2] {
         if_id: 0,
         reqid: reqid(0).into(),
         selector: None,
+        iptfs: None,
         set_mark: Mark::default(),
         cpu: None,
         limits: VolumeLimits::NONE,

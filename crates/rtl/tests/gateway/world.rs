@@ -114,8 +114,10 @@ impl Pair {
     ) -> Pair {
         let (local, peer): (IpAddr, IpAddr) = match (mode, v6) {
             (Mode::Transport, _) => (here(number, v6), there(number, v6)),
-            (Mode::Tunnel, false) => ([192, 0, 2, 1].into(), [198, 51, 100, number].into()),
-            (Mode::Tunnel, true) => (
+            (Mode::Tunnel | Mode::Iptfs, false) => {
+                ([192, 0, 2, 1].into(), [198, 51, 100, number].into())
+            }
+            (Mode::Tunnel | Mode::Iptfs, true) => (
                 Ipv6Addr::new(0x2001, 0xdb8, 0xff, 0, 0, 0, 0, 1).into(),
                 Ipv6Addr::new(0x2001, 0xdb8, 0xff, 1, 0, 0, 0, number.into()).into(),
             ),

@@ -73,6 +73,18 @@ pub mod attr {
     pub const NAT_KEEPALIVE_INTERVAL: u16 = 34;
     /// CPU of an SA.
     pub const SA_PCPU: u16 = 35;
+    /// IP-TFS, inbound: microseconds that a missing packet is waited for.
+    pub const IPTFS_DROP_TIME: u16 = 36;
+    /// IP-TFS, inbound: packets that are kept for a missing one.
+    pub const IPTFS_REORDER_WINDOW: u16 = 37;
+    /// IP-TFS, outbound: no inner packet is spread over several.
+    pub const IPTFS_DONT_FRAG: u16 = 38;
+    /// IP-TFS, outbound: microseconds that the first packet waits for others.
+    pub const IPTFS_INIT_DELAY: u16 = 39;
+    /// IP-TFS, outbound: most bytes that wait.
+    pub const IPTFS_MAX_QSIZE: u16 = 40;
+    /// IP-TFS, outbound: length of outer packets.
+    pub const IPTFS_PKT_SIZE: u16 = 41;
     /// The last type that is known.
     pub const MAX: u16 = 41;
 
@@ -216,7 +228,15 @@ fn check(kind: u16, value: &[u8]) -> Result<(), i32> {
         | attr::IF_ID
         | attr::MTIMER_THRESH => (4, false),
         attr::SA_DIR => (1, true),
-        attr::NAT_KEEPALIVE_INTERVAL | attr::SA_PCPU => (4, true),
+        attr::NAT_KEEPALIVE_INTERVAL
+        | attr::SA_PCPU
+        | attr::IPTFS_DROP_TIME
+        | attr::IPTFS_INIT_DELAY
+        | attr::IPTFS_MAX_QSIZE
+        | attr::IPTFS_PKT_SIZE => (4, true),
+        attr::IPTFS_REORDER_WINDOW => (2, true),
+        // A flag.
+        attr::IPTFS_DONT_FRAG if !value.is_empty() => return Err(libc::ERANGE),
         _ => (0, false),
     };
     if strict && value.len() != min {

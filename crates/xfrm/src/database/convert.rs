@@ -11,7 +11,8 @@ pub(super) fn mode(mode: u8) -> Result<Mode, Failure> {
     match mode {
         c::MODE_TRANSPORT => Ok(Mode::Transport),
         c::MODE_TUNNEL => Ok(Mode::Tunnel),
-        c::MODE_ROUTE_OPTIMIZATION | c::MODE_BEET | c::MODE_IPTFS => Err(Failure::ModeUnsupported),
+        c::MODE_IPTFS => Ok(Mode::Iptfs),
+        c::MODE_ROUTE_OPTIMIZATION | c::MODE_BEET => Err(Failure::ModeUnsupported),
         _ => Err(Failure::Mode),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! An SA without a direction may have everything.
 
+use super::iptfs;
 use crate::codec::{Attributes, EsnReplay, ReplayState, SaInfo, attr, constant as c};
 use crate::failure::Failure;
 
@@ -43,12 +44,14 @@ pub(super) fn fits(dir: Option<u8>, info: &SaInfo, a: &Attributes<'_>) -> Result
             (has(c::STATE_ICMP), Failure::OutboundIcmp),
             (has(c::STATE_WILDRECV), Failure::OutboundWildRecv),
             (info.replay_window != 0, Failure::OutboundWindow),
+            (iptfs::is_inbound(a), Failure::OutboundIptfs),
             (short.seq != 0 || short.bitmap != 0, Failure::OutboundEdge),
         ]),
         Some(_) => first_of([
             (has(c::STATE_NOPMTUDISC), Failure::InboundNoPmtuDisc),
             (extra & c::XFLAG_DONT_ENCAP_DSCP != 0, Failure::InboundDontEncapDscp),
             (extra & c::XFLAG_OSEQ_MAY_WRAP != 0, Failure::InboundMayWrap),
+            (iptfs::is_outbound(a), Failure::InboundIptfs),
         ]),
         None => Ok(()),
     }

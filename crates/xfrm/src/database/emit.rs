@@ -1,6 +1,7 @@
 //! The messages that describe SAs and policies, with their live numbers.
 
 use super::Database;
+use super::iptfs;
 use super::sad::Sa;
 use super::spd::Policy;
 use crate::backend::{Backend, Replay, SaLive};
@@ -226,6 +227,9 @@ fn sa_attributes(w: &mut MessageWriter, sa: &Sa, live: &SaLive) {
         w.field(attr::OFFLOAD_DEV, &**offload);
     }
     put_number(w, attr::IF_ID, o.if_id);
+    if let Some(settings) = &o.iptfs {
+        iptfs::put(w, settings, o.direction);
+    }
     put_number(w, attr::MTIMER_THRESH, o.mapping_max_age_s);
     put_cpu_and_direction(w, sa);
 }

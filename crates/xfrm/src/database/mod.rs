@@ -12,6 +12,7 @@ mod emit;
 mod expiry;
 mod flush;
 mod info;
+mod iptfs;
 mod larval;
 mod learn;
 mod lifetime;

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crypto::Keys;
 use esp::{Protocol, SaFlags, SaParams, UdpEncap};
-use policy::{SaConfig, SaId, VolumeLimits};
+use policy::{Iptfs, SaConfig, SaId, VolumeLimits};
 
 use super::convert::{mark, mode, selector};
 use crate::codec::{Address, Encap, MarkAttribute, Offload, SaInfo, constant as c};
@@ -53,6 +53,8 @@ pub(super) struct SaOptions {
     pub offload: Option<Box<Offload>>,
     /// The CPU that the SA is for (RFC 9611).
     pub cpu: Option<u32>,
+    /// Boxed: few SAs are of this mode.
+    pub iptfs: Option<Box<Iptfs>>,
     pub mapping_max_age_s: u32,
     pub replay_threshold: u32,
     pub timer_threshold: u32,
@@ -181,7 +183,7 @@ impl Sa {
                 icmp: has(c::STATE_ICMP),
             },
         };
-        let l = &self.info.limits;
+        let (l, is_tunnel) = (&self.info.limits, params.mode.is_tunnel());
         let config = SaConfig {
             params,
             mark: mark(&self.options.mark),
@@ -191,7 +193,8 @@ impl Sa {
             reqid: self.info.reqid,
             // Inside of an IPComp tunnel it protects packets of either family.
             selector: selector(&self.info.selector)
-                .filter(|selector| self.info.mode == c::MODE_TUNNEL || !selector.is_any()),
+                .filter(|selector| is_tunnel || !selector.is_any()),
+            iptfs: self.options.iptfs.clone(),
             limits: VolumeLimits {
                 soft_bytes: l.soft_bytes,
                 hard_bytes: l.hard_bytes,

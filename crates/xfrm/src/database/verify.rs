@@ -2,6 +2,7 @@
 
 use super::convert::mode;
 use super::direction::{self, direction_of};
+use super::iptfs;
 use super::offload;
 use super::sad::{ReplayForm, SaOptions};
 use super::spd::{DIR_MASK, direction as policy_direction};
@@ -69,6 +70,7 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
     let long = replay(&info, a)?;
     mode(info.mode)?;
     let direction = direction_of(a);
+    iptfs::fits(&info, direction)?;
     direction::fits(direction, &info, a)?;
     if direction.is_none() && a.has(attr::SA_PCPU) {
         return Err(Failure::CpuWithoutDirection);
@@ -83,13 +85,13 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
         selector(&info.selector)?;
     }
     let family_differs = info.selector.family != 0 && info.selector.family != info.family;
-    if family_differs && info.mode != c::MODE_TUNNEL {
+    if family_differs && !mode(info.mode)?.is_tunnel() {
         return Err(Failure::SelectorFamilyDiffers);
     }
     if info.id.spi.0 == 0 {
         return Err(Failure::SpiZero);
     }
-    let options = options(a, direction)?;
+    let mut options = options(a, direction)?;
     let algorithms = match info.id.protocol {
         c::IPPROTO_AH if options.encap.is_some() => return Err(Failure::AhEncap),
         c::IPPROTO_COMP if options.encap.is_some() => return Err(Failure::IpCompEncap),
@@ -97,6 +99,7 @@ pub(super) fn new_sa(mut info: SaInfo, a: &Attributes<'_>) -> Result<NewSa, Fail
         c::IPPROTO_COMP => Algorithms::settle_ipcomp(compression.ok_or(Failure::IpCompAlgorithm)?)?,
         _ => Algorithms::settle(aead, cipher, auth)?,
     };
+    options.iptfs = iptfs::settings(&info, a, &algorithms, options.encap.is_some())?.map(Box::new);
 
     let short: ReplayState = a.value(attr::REPLAY_VAL).unwrap_or_default();
     let (form, start) = match long {
@@ -132,6 +135,11 @@ fn protocol(info: &SaInfo, a: &Attributes<'_>) -> Result<(), Failure> {
         c::IPPROTO_ESP if separate && a.has(attr::ALG_AEAD) => Err(Failure::AlgorithmConflict),
         c::IPPROTO_ESP if a.has(attr::TFCPAD) && info.mode != c::MODE_TUNNEL => {
             Err(Failure::TfcMode)
+        }
+        c::IPPROTO_ESP
+            if info.mode != c::MODE_IPTFS && (iptfs::is_inbound(a) || iptfs::is_outbound(a)) =>
+        {
+            Err(Failure::IptfsOptions)
         }
         c::IPPROTO_ESP => Ok(()),
         c::IPPROTO_AH if !a.has(attr::ALG_AUTH) && !a.has(attr::ALG_AUTH_TRUNC) => {
@@ -200,6 +208,7 @@ fn options(a: &Attributes<'_>, direction: Option<u8>) -> Result<SaOptions, Failu
         direction,
         offload,
         cpu: number(attr::SA_PCPU),
+        iptfs: None,
         mapping_max_age_s: number(attr::MTIMER_THRESH).unwrap_or(0),
         replay_threshold: number(attr::REPLAY_THRESH).unwrap_or(DEFAULT_REPLAY_THRESHOLD),
         timer_threshold: number(attr::ETIMER_THRESH).unwrap_or(DEFAULT_TIMER_THRESHOLD),

@@ -38,6 +38,7 @@ pub fn config(spi: u32, (src, dst): (IpAddr, IpAddr), reqid: u32) -> SaConfig {
         reqid,
         cpu: None,
         selector: None,
+        iptfs: None,
         limits: VolumeLimits::NONE,
         added_s: 1,
         generation: spi.into(),

@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
-use esp::Mode;
 use policy::{PolicyConfig, SaConfig, Template};
+
+use crate::daemon::texts::mode_text;
 
 /// Each SA between the ends of a template that the template does not want, and why; `hosts` are the packet's, whose
 /// addresses an SA in transport mode has.
@@ -15,7 +16,7 @@ pub fn near_misses<'a>(
     let mut ends = hosts;
     let mut told = Vec::new();
     for template in &policy.templates {
-        if template.mode == Mode::Tunnel {
+        if template.mode.is_tunnel() {
             ends = (template.src, template.dst);
         }
         let between = sas.clone().filter(|sa| {
@@ -36,12 +37,11 @@ pub fn near_misses<'a>(
 fn miss(policy: &PolicyConfig, template: &Template, sa: &SaConfig) -> Option<String> {
     let params = &sa.params;
     let mark = policy.mark.value & policy.mark.mask;
-    let mode = |mode| if mode == Mode::Tunnel { "tunnel" } else { "transport" };
     let why = if params.protocol.number() != template.protocol {
         let (has, wants) = (params.protocol.number(), template.protocol);
         format!("its protocol is {has} and the template wants {wants}")
     } else if params.mode != template.mode {
-        let (has, wants) = (mode(params.mode), mode(template.mode));
+        let (has, wants) = (mode_text(params.mode), mode_text(template.mode));
         format!("its mode is {has} and the template wants {wants}")
     } else if sa.reqid != template.reqid {
         format!("its reqid is {} and the template wants {}", sa.reqid, template.reqid)
@@ -80,7 +80,7 @@ mod tests {
         let cases: [(Change, &str); 5] = [
             (|sa| sa.reqid = 0, "its reqid is 0 and the template wants 77"),
             (
-                |sa| sa.params.mode = Mode::Transport,
+                |sa| sa.params.mode = esp::Mode::Transport,
                 "its mode is transport and the template wants tunnel",
             ),
             (

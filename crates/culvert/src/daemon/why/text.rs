@@ -4,7 +4,6 @@ use core::net::IpAddr;
 use core::sync::atomic::Ordering::Relaxed;
 
 use dataplane::{Fate, NatSays, PolicySays, Step, Way};
-use esp::Mode;
 use forward::{IcmpCause, Resolution};
 use outcome::DropReason;
 use policy::{Direction, Marks, PolicyConfig, Prefix, SaId, SaState};
@@ -12,7 +11,7 @@ use wire::{Headers, protocol};
 
 use super::near_miss::near_misses;
 use crate::daemon::Daemon;
-use crate::daemon::texts::{mac_text, selector_text, spi_text, suite_text};
+use crate::daemon::texts::{mac_text, mode_text, selector_text, spi_text, suite_text};
 use crate::protocol::name;
 use crate::report::{WhyPacket, WhyStep};
 
@@ -262,10 +261,7 @@ impl Daemon {
     fn sa_answer(&self, id: &SaId) -> String {
         let Some(sa) = self.sa(id) else { return format!("{:#010x}: gone by now", id.spi) };
         let params = &sa.config.params;
-        let mode = match params.mode {
-            Mode::Tunnel => "tunnel",
-            Mode::Transport => "transport",
-        };
+        let mode = mode_text(params.mode);
         let state = match sa.state() {
             SaState::Valid => "valid",
             SaState::Dying => "dying: its soft limit is reached",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::{Keys, Providers, Session};
-use esp::{LiveNumbers, Sa};
+use esp::{LiveNumbers, Mode, Sa};
 use offload::PacketSa;
 use policy::{
     Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
@@ -233,6 +233,10 @@ impl DataPath {
         wanted: Option<&Offload>,
     ) -> Result<bool, Refusal> {
         let params = &config.params;
+        if params.mode == Mode::Iptfs {
+            let text = "culvert: IP-TFS mode is not supported yet";
+            return Err(Refusal::new(errno::EOPNOTSUPP, text));
+        }
         let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();
         let (fingerprint, owner) = self.identity(config, keys)?;

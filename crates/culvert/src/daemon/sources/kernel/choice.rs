@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
+use esp::Mode;
 use policy::{Action, Direction};
 use xfrm::LearntPolicy;
 
@@ -106,6 +107,7 @@ fn own_reason(model: &Model, known: &KnownSa, now: Instant) -> Option<Why> {
     match &learnt.carried {
         Err(failure) => return Some(Why::Failure(failure.clone())),
         Ok(_) if learnt.is_offloaded => return Some(Why::Offloaded),
+        Ok((config, _)) if config.params.mode == Mode::Iptfs => return Some(Why::Iptfs),
         Ok((config, _)) if config.mark.mask != 0 => return Some(Why::Mark),
         Ok((config, _)) if config.if_id != 0 && config.set_mark.mask != 0 => {
             return Some(Why::SetMark);

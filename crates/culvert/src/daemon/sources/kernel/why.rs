@@ -17,6 +17,9 @@ pub enum Why {
     /// A device has it.
     #[error("a device has it (offload)")]
     Offloaded,
+    /// Inner packets stand half in the kernel's queue and half in its reassembly, which it does not tell.
+    #[error("it is of IP-TFS mode, and the kernel holds parts of packets of it")]
+    Iptfs,
     /// Neither end is this host's, or both are.
     #[error("not exactly one of its ends is an address of this host")]
     Ends,
