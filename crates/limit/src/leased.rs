@@ -1,0 +1,497 @@
+//! A limiter that workers share: each leases tokens ahead, and draws on its lease.
+
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::Arc;
+
+use crate::colour::Which;
+use crate::meter::depth;
+use crate::pool::Spill;
+use crate::settings::MAX_LEVELS;
+use crate::{Colour, Fill, PARTS, Pool, Settings, Unit};
+
+/// One worker's side of a limiter: what it has leased, and what it has counted. One writer; anyone may read.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Lane {
+    /// Leased of each bucket, in parts of tokens.
+    held: [AtomicU64; 2],
+    packets: [AtomicU64; 3],
+    bytes: [AtomicU64; 3],
+}
+
+const _: () = assert!(size_of::<Lane>() == 64);
+
+/// What was counted, by colour.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Packets; those that were dropped count with the limiter that dropped them, and with no other.
+    pub packets: [u64; 3],
+    /// Their bytes, without the overhead.
+    pub bytes: [u64; 3],
+}
+
+impl Counts {
+    fn add(&mut self, lane: &Lane) {
+        let sums = self.packets.iter_mut().chain(&mut self.bytes);
+        for (sum, one) in sums.zip(lane.packets.iter().chain(&lane.bytes)) {
+            *sum += one.load(Relaxed);
+        }
+    }
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+}
+
+impl Lane {
+    #[inline(always)]
+    fn held(&self, which: Which) -> &AtomicU64 {
+        match which {
+            Which::First => &self.held[0],
+            Which::Second => &self.held[1],
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn count(&self, colour: Colour, len: usize) {
+        let at = colour as usize;
+        if let (Some(packets), Some(bytes)) = (self.packets.get(at), self.bytes.get(at)) {
+            add(packets, 1);
+            add(bytes, len as u64);
+        }
+    }
+}
+
+/// A value with cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// The second bucket.
+#[derive(Debug)]
+enum Second {
+    None,
+    Clocked(Apart<Pool>),
+    Spill(Apart<Spill>),
+}
+
+/// How a bucket is shared out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Share {
+    rate: u64,
+    /// The most that a worker keeps, in parts of tokens, less than a nanosecond's tokens aside; 0 if each packet draws
+    /// from the pool.
+    quantum: u64,
+    quantum_ns: u64,
+    depth_ns: u64,
+    /// What is left of a nanosecond stays with the worker.
+    keeps: bool,
+}
+
+impl Share {
+    /// Among so many workers.
+    fn of(settings: &Settings, fill: Fill, workers: u64) -> Share {
+        let rate = fill.rate.max(1);
+        // So long that no clock reaches it.
+        let all_ns = (depth(fill) / rate).min(1 << 61);
+        let quantum_ns = (all_ns / (SHARE * workers)).min(LONGEST_LEASE_NS);
+        let worth = match settings.unit {
+            Unit::Bits => WORTH_BITS * PARTS,
+            Unit::Packets => WORTH_PACKETS * PARTS,
+        };
+        // No longer than the bucket: below 2^63.
+        if quantum_ns * rate >= worth {
+            let depth_ns = all_ns.saturating_sub(workers * (quantum_ns + 1));
+            return Share { rate, quantum: quantum_ns * rate, quantum_ns, depth_ns, keeps: true };
+        }
+        let keeps = settings.keeps_fractions(fill.rate);
+        let depth_ns = if keeps { all_ns.saturating_sub(workers) } else { all_ns };
+        Share { rate, quantum: 0, quantum_ns: 0, depth_ns, keeps }
+    }
+}
+
+/// What workers share of a limiter.
+#[derive(Debug)]
+struct State {
+    settings: Settings,
+    shares: [Share; 2],
+    lanes: Box<[Arc<Lane>]>,
+    /// Counted by workers that there are no more.
+    before: Counts,
+    first: Apart<Pool>,
+    second: Second,
+}
+
+impl State {
+    fn new(
+        settings: Settings,
+        (lanes, before): (Box<[Arc<Lane>]>, Counts),
+        levels: [u64; 2],
+        now_ns: u64,
+    ) -> State {
+        let workers = lanes.len() as u64;
+        let first = Share::of(&settings, settings.first(), workers);
+        let [first_level, second_level] = levels;
+        let pool =
+            |share: Share, level: u64| Apart(Pool::new(share.depth_ns, level / share.rate, now_ns));
+        let (share, second) = match settings.second() {
+            None => (Share::default(), Second::None),
+            Some(fill) => {
+                let share = Share::of(&settings, fill, workers);
+                let second = match settings.overflows() {
+                    true => {
+                        Second::Spill(Apart(Spill::new(share.depth_ns, second_level / share.rate)))
+                    }
+                    false => Second::Clocked(pool(share, second_level)),
+                };
+                (share, second)
+            }
+        };
+        let (shares, first) = ([first, share], pool(first, first_level));
+        State { settings, shares, lanes, before, first, second }
+    }
+
+    #[inline(always)]
+    const fn share(&self, which: Which) -> &Share {
+        match which {
+            Which::First => &self.shares[0],
+            Which::Second => &self.shares[1],
+        }
+    }
+
+    /// Takes time of a bucket, not less than `least_ns`.
+    fn draw(&self, which: Which, least_ns: u64, want_ns: u64, now_ns: u64) -> Option<u64> {
+        match (which, &self.second) {
+            (Which::First, second) => {
+                let taken = self.first.0.take(least_ns, want_ns, now_ns)?;
+                if let Second::Spill(spill) = second {
+                    spill.0.add(taken.overflow_ns);
+                }
+                Some(taken.ns)
+            }
+            (Which::Second, Second::None) => None,
+            (Which::Second, Second::Clocked(pool)) => {
+                pool.0.take(least_ns, want_ns, now_ns).map(|taken| taken.ns)
+            }
+            (Which::Second, Second::Spill(spill)) => {
+                spill.0.add(self.first.0.overflow(now_ns));
+                spill.0.take(least_ns, want_ns)
+            }
+        }
+    }
+
+    fn give_back(&self, which: Which, ns: u64) {
+        match (which, &self.second) {
+            (Which::First, _) => self.first.0.give_back(ns),
+            (Which::Second, Second::None) => {}
+            (Which::Second, Second::Clocked(pool)) => pool.0.give_back(ns),
+            (Which::Second, Second::Spill(spill)) => spill.0.give_back(ns),
+        }
+    }
+
+    /// Gives back what a worker holds beyond `keep` parts of tokens.
+    fn return_above(&self, lane: &Lane, which: Which, keep: u64) {
+        let (held, share) = (lane.held(which), self.share(which));
+        let above = held.load(Relaxed).saturating_sub(keep);
+        let ns = above.checked_div(share.rate).unwrap_or(0);
+        if ns > 0 {
+            // First from here, then there: no token is in both.
+            held.store(held.load(Relaxed) - ns * share.rate, Relaxed);
+            self.give_back(which, ns);
+        }
+    }
+
+    /// What both buckets hold, leases aside.
+    fn levels(&self, now_ns: u64) -> [u64; 2] {
+        let second = match &self.second {
+            Second::None => 0,
+            Second::Clocked(pool) => pool.0.level_ns(now_ns),
+            Second::Spill(spill) => spill.0.level_ns(),
+        };
+        let [of_first, of_second] = &self.shares;
+        [self.first.0.level_ns(now_ns) * of_first.rate, second * of_second.rate]
+    }
+}
+
+/// A limiter that workers share.
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    name: Arc<str>,
+    parent: Option<Arc<Limiter>>,
+    /// Each flow, or each tunnel, has buckets of its own.
+    is_each: bool,
+    state: Arc<State>,
+}
+
+impl Limiter {
+    /// A limiter with full buckets, for so many workers.
+    pub fn new(
+        name: &str,
+        settings: Settings,
+        parent: Option<Arc<Limiter>>,
+        (workers, now_ns): (usize, u64),
+    ) -> Limiter {
+        let lanes = (0..workers.max(1)).map(|_| Arc::default()).collect();
+        let full = [depth(settings.first()), settings.second().map_or(0, depth)];
+        let state = Arc::new(State::new(settings, (lanes, Counts::default()), full, now_ns));
+        Limiter { name: name.into(), parent, is_each: false, state }
+    }
+
+    /// One of which each flow, or each tunnel, has buckets of its own.
+    pub fn with_each(self, is_each: bool) -> Limiter {
+        Limiter { is_each, ..self }
+    }
+
+    /// The same limiter with these settings: with its name, its counters, and, if the settings are the same, its
+    /// buckets. Otherwise the new buckets hold what the old ones did, as far as it fits.
+    pub fn changed(
+        &self,
+        settings: Settings,
+        parent: Option<Arc<Limiter>>,
+        (workers, now_ns): (usize, u64),
+    ) -> Limiter {
+        let (name, is_each) = (Arc::clone(&self.name), self.is_each);
+        let workers = workers.max(1);
+        if settings == self.state.settings && self.state.lanes.len() == workers {
+            let state = Arc::clone(&self.state);
+            return Limiter { name, parent, is_each, state };
+        }
+        let is_same_unit = settings.unit == self.state.settings.unit;
+        let levels = if is_same_unit { self.state.levels(now_ns) } else { [0; 2] };
+        let mut lanes: Vec<Arc<Lane>> = self.state.lanes.to_vec();
+        let mut before = self.state.before;
+        lanes.iter().skip(workers).for_each(|lane| before.add(lane));
+        lanes.resize_with(workers, Arc::default);
+        let state = State::new(settings, (lanes.into(), before), levels, now_ns);
+        let state = Arc::new(state);
+        Limiter { name, parent, is_each, state }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The limiter that its packets pass as well.
+    pub fn parent(&self) -> Option<&Arc<Limiter>> {
+        self.parent.as_ref()
+    }
+
+    /// Whether each flow, or each tunnel, has buckets of its own.
+    pub fn is_each(&self) -> bool {
+        self.is_each
+    }
+
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.state.settings
+    }
+
+    /// Whether both have the same buckets.
+    pub fn shares_state(&self, other: &Limiter) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
+    /// What all workers have counted.
+    pub fn counts(&self) -> Counts {
+        let mut sum = self.state.before;
+        self.state.lanes.iter().for_each(|lane| sum.add(lane));
+        sum
+    }
+
+    /// What the buckets hold, leases included, in parts of tokens.
+    pub fn levels(&self, now_ns: u64) -> [u64; 2] {
+        let mut levels = self.state.levels(now_ns);
+        for lane in &self.state.lanes {
+            levels.iter_mut().zip(&lane.held).for_each(|(sum, held)| *sum += held.load(Relaxed));
+        }
+        levels
+    }
+
+    /// The most that a worker leases ahead of the first bucket, in parts of tokens.
+    pub fn quantum(&self) -> u64 {
+        self.state.share(Which::First).quantum
+    }
+
+    /// A worker's side of it.
+    pub fn level(&self, worker: usize) -> Level {
+        let lanes = &self.state.lanes;
+        // There is one for each worker.
+        let lane = lanes.get(worker % lanes.len().max(1)).map_or_else(Arc::default, Arc::clone);
+        let settings = &self.state.settings;
+        let is_plain = settings.rule() == crate::colour::Rule::Single
+            && !settings.is_aware
+            && settings.treatments.of(Colour::Green) == crate::Treatment::Pass
+            && !self.is_each;
+        let is_packets = settings.unit == Unit::Packets;
+        let overhead = settings.overhead;
+        Level { lane, state: Arc::clone(&self.state), overhead, is_packets, is_plain }
+    }
+}
+
+/// A worker's side of a limiter.
+#[derive(Clone, Debug)]
+pub struct Level {
+    lane: Arc<Lane>,
+    state: Arc<State>,
+    /// Of the settings, so that a lease is all that most packets read.
+    overhead: u16,
+    is_packets: bool,
+    is_plain: bool,
+}
+
+impl Level {
+    /// Its settings.
+    pub fn settings(&self) -> &Settings {
+        &self.state.settings
+    }
+
+    /// Its buckets' identity: the same for all workers, and for as long as the settings stay.
+    pub fn is_of(&self, limiter: &Limiter) -> bool {
+        Arc::ptr_eq(&self.state, &limiter.state)
+    }
+
+    /// Whether both are sides of the same buckets.
+    pub fn is_like(&self, other: &Level) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
+    /// Takes a packet's tokens from the lease, where the limiter has one bucket and no more to do.
+    #[inline(always)]
+    pub(crate) fn pass_plainly(&self, len: usize) -> bool {
+        let cost = match self.is_packets {
+            false => (len as u64 + u64::from(self.overhead)) * 8 * PARTS,
+            true => PARTS,
+        };
+        let held = self.lane.held(Which::First);
+        let left = held.load(Relaxed).checked_sub(cost).filter(|_| self.is_plain);
+        if let Some(left) = left {
+            held.store(left, Relaxed);
+            self.lane.count(Colour::Green, len);
+        }
+        left.is_some()
+    }
+
+    /// The colour of a packet; leases what it may need.
+    pub(crate) fn colour(
+        &self,
+        cost: u64,
+        came: Colour,
+        now_ns: u64,
+        leases: &mut Leases,
+    ) -> Colour {
+        let settings = &self.state.settings;
+        let came = if settings.is_aware { came } else { Colour::Green };
+        settings.rule().colour(came, |which| {
+            let held = self.lane.held(which).load(Relaxed);
+            held >= cost || self.lease(which, (held, cost), now_ns, leases)
+        })
+    }
+
+    /// Leases what is missing for a packet, and a quantum more if there is.
+    #[inline(never)]
+    fn lease(
+        &self,
+        which: Which,
+        (held, cost): (u64, u64),
+        now_ns: u64,
+        leases: &mut Leases,
+    ) -> bool {
+        let share = self.state.share(which);
+        if share.rate == 0 {
+            return false;
+        }
+        let least_ns = (cost - held).div_ceil(share.rate);
+        let Some(ns) = self.state.draw(which, least_ns, least_ns + share.quantum_ns, now_ns) else {
+            return false;
+        };
+        self.lane.held(which).store(held + ns * share.rate, Relaxed);
+        if share.quantum > 0 {
+            leases.note(self);
+        }
+        true
+    }
+
+    /// Takes a packet's tokens; they are held, as [`Level::colour`] said so.
+    pub(crate) fn take(&self, cost: u64, colour: Colour) {
+        let rule = self.state.settings.rule();
+        for which in [Which::First, Which::Second] {
+            if rule.takes(colour, which) {
+                let held = self.lane.held(which);
+                let left = held.load(Relaxed).saturating_sub(cost);
+                let keeps = self.state.share(which).keeps;
+                held.store(if keeps { left } else { 0 }, Relaxed);
+            }
+        }
+    }
+
+    /// Gives back what was leased for a packet that does not pass.
+    pub(crate) fn settle(&self) {
+        for which in [Which::First, Which::Second] {
+            let keep = self.state.share(which).quantum;
+            self.state.return_above(&self.lane, which, keep);
+        }
+    }
+
+    pub(crate) fn count(&self, colour: Colour, len: usize) {
+        self.lane.count(colour, len);
+    }
+}
+
+/// What one worker has leased, so that it can give it back.
+#[derive(Debug)]
+pub struct Leases {
+    held: Vec<(Arc<State>, Arc<Lane>)>,
+}
+
+impl Default for Leases {
+    fn default() -> Leases {
+        Leases { held: Vec::with_capacity(MOST_LEASES) }
+    }
+}
+
+impl Leases {
+    fn note(&mut self, level: &Level) {
+        if self.held.last().is_some_and(|(_, lane)| Arc::ptr_eq(lane, &level.lane)) {
+            return;
+        }
+        self.held.push((Arc::clone(&level.state), Arc::clone(&level.lane)));
+    }
+
+    /// Makes room for what one packet leases. Not while it does: its tokens would go back too.
+    #[inline(always)]
+    pub(crate) fn make_room(&mut self) {
+        if self.held.len() > MOST_LEASES - 2 * MAX_LEVELS {
+            self.give_back();
+        }
+    }
+
+    /// Gives all of it back: the worker is idle, or its limiters have changed.
+    pub fn give_back(&mut self) {
+        for (state, lane) in self.held.drain(..) {
+            for which in [Which::First, Which::Second] {
+                state.return_above(&lane, which, 0);
+            }
+        }
+    }
+
+    /// Whether nothing is leased.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+}
+
+/// All workers together hold at most an eighth of a burst.
+const SHARE: u64 = 8;
+
+/// The longest lease: what a worker may keep from others.
+const LONGEST_LEASE_NS: u64 = 1_000_000;
+
+/// The least quantum that is worth a lease: a packet of 1500 bytes.
+const WORTH_BITS: u64 = 1500 * 8;
+
+/// The same of limiters that count packets.
+const WORTH_PACKETS: u64 = 8;
+
+/// Limiters that a worker has leases of at a time.
+const MOST_LEASES: usize = 256;

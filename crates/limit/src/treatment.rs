@@ -1,0 +1,37 @@
+//! What is done to packets of a colour.
+
+use crate::Colour;
+
+/// What is done to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Treatment {
+    /// It passes as it is.
+    Pass,
+    /// It passes with this DSCP, 0 to 63.
+    Mark(u8),
+    /// It is dropped.
+    Drop,
+}
+
+/// What is done to packets, by their colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Treatments(pub [Treatment; 3]);
+
+impl Treatments {
+    /// What is done to a packet of a colour.
+    #[inline(always)]
+    pub const fn of(&self, colour: Colour) -> Treatment {
+        match colour {
+            Colour::Green => self.0[0],
+            Colour::Yellow => self.0[1],
+            Colour::Red => self.0[2],
+        }
+    }
+}
+
+impl Default for Treatments {
+    /// Red packets are dropped, and others pass.
+    fn default() -> Treatments {
+        Treatments([Treatment::Pass, Treatment::Pass, Treatment::Drop])
+    }
+}

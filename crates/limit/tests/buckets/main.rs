@@ -1,0 +1,6 @@
+//! Buckets against a model of rational numbers, in simulated time, and threads against the contract.
+
+mod exact;
+mod model;
+mod shared;
+mod threads;
