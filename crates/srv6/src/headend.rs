@@ -1,0 +1,220 @@
+//! Headends: segments are put on packets (RFC 8986 §5).
+
+use core::net::Ipv6Addr;
+
+use wire::ipv6::{self, Ipv6Fields, field};
+use wire::{ipv4, protocol};
+
+use crate::ETHERNET;
+use crate::fault::{Fault, Refusal};
+use crate::srh;
+
+/// How segments are put on a packet; by the names of iproute2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// H.Encaps: an IPv6 header and all segments around the packet.
+    Encap,
+    /// H.Encaps.Red: without the first one, which the destination says.
+    EncapRed,
+    /// H.Insert: segments behind the packet's own IPv6 header.
+    Inline,
+    /// H.Insert.Red.
+    InlineRed,
+    /// H.L2Encaps: around a whole Ethernet frame.
+    L2Encap,
+    /// H.L2Encaps.Red.
+    L2EncapRed,
+}
+
+impl Mode {
+    /// Whether the first segment is left out of the list.
+    pub const fn is_reduced(self) -> bool {
+        matches!(self, Mode::EncapRed | Mode::InlineRed | Mode::L2EncapRed)
+    }
+
+    /// Whether segments are put into a packet, and not around it.
+    pub const fn is_inline(self) -> bool {
+        matches!(self, Mode::Inline | Mode::InlineRed)
+    }
+
+    /// Whether it is around Ethernet frames.
+    pub const fn is_layer2(self) -> bool {
+        matches!(self, Mode::L2Encap | Mode::L2EncapRed)
+    }
+
+    /// Its name, as iproute2 spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mode::Encap => "encap",
+            Mode::EncapRed => "encap.red",
+            Mode::Inline => "inline",
+            Mode::InlineRed => "inline.red",
+            Mode::L2Encap => "l2encap",
+            Mode::L2EncapRed => "l2encap.red",
+        }
+    }
+}
+
+/// Why segments are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeadendError {
+    /// There is none.
+    NoSegments,
+    /// The headers would be longer than there is room in front of packets.
+    TooMany,
+}
+
+/// The most segments: what is put in front of a packet has room in any buffer, and another tunnel's headers have.
+pub const MAX_SEGMENTS: usize = 8;
+
+/// The hop limit of outer headers around other than IPv6 (Linux's default).
+const HOP_LIMIT: u8 = 64;
+
+/// Segments, and how they are put on packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headend {
+    mode: Mode,
+    segments: Box<[Ipv6Addr]>,
+    source: Ipv6Addr,
+    /// The segment routing header; empty where the destination says all.
+    srh: Box<[u8]>,
+}
+
+impl Headend {
+    /// Segments in the order in which packets pass them; `source` is the outer header's source address.
+    ///
+    /// # Errors
+    /// There are none, or too many.
+    pub fn new(
+        mode: Mode,
+        segments: &[Ipv6Addr],
+        source: Ipv6Addr,
+    ) -> Result<Headend, HeadendError> {
+        if segments.is_empty() {
+            return Err(HeadendError::NoSegments);
+        }
+        if segments.len() > MAX_SEGMENTS {
+            return Err(HeadendError::TooMany);
+        }
+        // A packet's own destination is the last one where segments are put in.
+        let own = mode.is_inline().then_some(Ipv6Addr::UNSPECIFIED);
+        let mut list: Vec<Ipv6Addr> = own.into_iter().collect();
+        list.extend(segments.iter().rev());
+        let left = list.len() - 1;
+        if mode.is_reduced() {
+            list.pop();
+        }
+        let srh = match list.is_empty() {
+            true => Vec::new(),
+            // There are at most nine.
+            false => srh::emit(&list, left as u8).ok_or(HeadendError::TooMany)?,
+        };
+        Ok(Headend { mode, segments: segments.into(), source, srh: srh.into() })
+    }
+
+    /// How they are put on packets.
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The segments, in the order in which packets pass them.
+    pub fn segments(&self) -> &[Ipv6Addr] {
+        &self.segments
+    }
+
+    /// The outer header's source address.
+    pub const fn source(&self) -> Ipv6Addr {
+        self.source
+    }
+
+    /// The first segment, which packets go to.
+    pub fn first(&self) -> Ipv6Addr {
+        self.segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED)
+    }
+
+    /// Bytes that packets become longer by.
+    pub fn overhead(&self) -> usize {
+        let outer = if self.mode.is_inline() { 0 } else { ipv6::HEADER_LEN };
+        outer + self.srh.len()
+    }
+
+    /// Puts the segments on the packet that begins [`Headend::overhead`] bytes further on. The result begins with
+    /// the first byte.
+    ///
+    /// The packet's TTL or hop limit is not decremented here. An IPv6 packet's traffic class, flow label and hop
+    /// limit become the outer ones, as in Linux.
+    ///
+    /// # Errors
+    /// There is no such packet; segments can be put only into IPv6. The bytes are as before then.
+    pub fn apply(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+        let overhead = self.overhead();
+        let inner = bytes.get(overhead..).ok_or(Fault::NoRoom.at(0))?;
+        let malformed = Fault::Malformed.at(0);
+        let version = inner.first().ok_or(malformed)? >> 4;
+        match self.mode.is_inline() {
+            true if version != 6 => return Err(malformed),
+            true => return self.insert(bytes),
+            false => {}
+        }
+        let payload_len = inner.len() + self.srh.len();
+        let payload_len = u16::try_from(payload_len).map_err(|_| Fault::NoRoom.at(0))?;
+        let (kind, header) = match (self.mode.is_layer2(), version) {
+            (true, _) => (ETHERNET, None),
+            (false, 6) => {
+                let fixed: &[u8; ipv6::HEADER_LEN] = inner.first_chunk().ok_or(malformed)?;
+                (protocol::IPV6, Some(*fixed))
+            }
+            (false, 4) if inner.len() >= ipv4::MIN_HEADER_LEN => (protocol::IPV4, None),
+            _ => return Err(malformed),
+        };
+        let mut outer = Ipv6Fields {
+            traffic_class: 0,
+            flow_label: 0,
+            payload_len,
+            next_header: if self.srh.is_empty() { kind } else { protocol::ROUTING },
+            hop_limit: HOP_LIMIT,
+            src: self.source,
+            dst: self.first(),
+        }
+        .to_bytes();
+        if let Some([first, second, third, fourth, .., _]) = header.as_ref() {
+            // Version, traffic class and flow label.
+            outer[..4].copy_from_slice(&[*first, *second, *third, *fourth]);
+            outer[field::HOP_LIMIT] = header.map_or(HOP_LIMIT, |header| header[field::HOP_LIMIT]);
+        }
+        let front = bytes.get_mut(..overhead).ok_or(Fault::NoRoom.at(0))?;
+        let (ip, rest) = front.split_at_mut(ipv6::HEADER_LEN);
+        ip.copy_from_slice(&outer);
+        rest.copy_from_slice(&self.srh);
+        if let Some(next) = rest.first_mut() {
+            *next = kind;
+        }
+        Ok(())
+    }
+
+    /// Moves the packet's IPv6 header to the front, and puts the segments behind it.
+    fn insert(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
+        let (malformed, no_room) = (Fault::Malformed.at(0), Fault::NoRoom.at(0));
+        let len = self.srh.len();
+        let fixed = bytes.get(len..).and_then(|b| b.first_chunk::<{ ipv6::HEADER_LEN }>());
+        let mut fixed = *fixed.ok_or(malformed)?;
+        let old = u16::from_be_bytes([fixed[field::PAYLOAD_LEN], fixed[field::PAYLOAD_LEN + 1]]);
+        let payload_len = u16::try_from(usize::from(old) + len).map_err(|_| no_room)?;
+        let next_header = core::mem::replace(&mut fixed[field::NEXT_HEADER], protocol::ROUTING);
+        fixed[field::PAYLOAD_LEN..][..2].copy_from_slice(&payload_len.to_be_bytes());
+        let mut own = [0; srh::SEGMENT_LEN];
+        own.copy_from_slice(&fixed[field::DST..]);
+        fixed[field::DST..].copy_from_slice(&self.first().octets());
+        let front = bytes.get_mut(..ipv6::HEADER_LEN + len).ok_or(no_room)?;
+        let (ip, rest) = front.split_at_mut(ipv6::HEADER_LEN);
+        ip.copy_from_slice(&fixed);
+        rest.copy_from_slice(&self.srh);
+        if let Some(next) = rest.first_mut() {
+            *next = next_header;
+        }
+        if let Some(last) = rest.get_mut(srh::FIXED_LEN..srh::FIXED_LEN + srh::SEGMENT_LEN) {
+            last.copy_from_slice(&own);
+        }
+        Ok(())
+    }
+}
