@@ -93,6 +93,23 @@ pub enum BenchError {
         /// Packets that it has.
         done: u64,
     },
+    /// Not every packet went the whole way.
+    #[error(
+        "of {given} packets {opened} were opened, {forwarded} forwarded by the application, and {sealed} sealed"
+    )]
+    NotThrough {
+        /// Packets that were given.
+        given: u64,
+        /// Packets that SAs have opened.
+        opened: u64,
+        /// Packets that the application had.
+        forwarded: u64,
+        /// Packets that SAs have sealed.
+        sealed: u64,
+    },
+    /// The application, or its port, does not do what it should.
+    #[error("the application: {0}")]
+    Application(String),
     /// There is no simulated gateway, or it refuses what is to be measured.
     #[error("{0}")]
     Rtl(String),

@@ -590,7 +590,7 @@ impl Gateway {
 }
 
 /// Seals each packet by its SA; the span is the IP packet, before and after.
-fn seal<'s>(
+pub(crate) fn seal<'s>(
     stock: &mut [Packet],
     sa_of: impl Fn(&Packet) -> Option<&'s Sa>,
     ivs: &mut IvSource,
@@ -644,7 +644,7 @@ const fn too_many_workers(given: usize) -> BenchError {
 }
 
 /// So many packets, without content.
-fn stock(pool: &mut FramePool, frames: u32) -> Vec<Packet> {
+pub(crate) fn stock(pool: &mut FramePool, frames: u32) -> Vec<Packet> {
     let mut stock = Vec::with_capacity(frames as usize);
     while stock.len() < frames as usize {
         let Some(frame) = pool.take() else { break };
@@ -738,7 +738,7 @@ fn peers(
 }
 
 /// Opens one packet that the gateway has sealed; between its IP header and ESP, or AH, lie `encap_len` bytes.
-fn open(
+pub(crate) fn open(
     sa: &Sa,
     engine: &mut Box<dyn Engine>,
     packet: &mut Packet,
@@ -768,4 +768,4 @@ fn open(
 }
 
 /// Frames that the worker has of its own.
-const SPARE_FRAMES: u32 = 256;
+pub(crate) const SPARE_FRAMES: u32 = 256;

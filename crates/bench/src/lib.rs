@@ -10,6 +10,7 @@
 //! | `round_trip`, `sibling` | how far apart two cores are, and whether others use them too |
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
 //! | `offloading`, `device_tables`, `free_device`, `free_cipher`, `outside` | the bench `offload`: beside devices whose own work costs nothing |
+//! | `cell` | the bench `small-cell`: through IPsec to an application at a memif port, and back |
 //! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
@@ -41,6 +42,7 @@
 
 pub mod allocation;
 mod benches;
+mod cell;
 mod cycles;
 mod device_tables;
 mod direction;

@@ -55,6 +55,14 @@ pub struct Row {
     pub ratio_clear: Option<f64>,
     /// The rate as a multiple of that of software, likewise.
     pub ratio_software: Option<f64>,
+    /// Which part of the time the workers had packets: the repetitions' median. `cycles_per_packet` is of that part then.
+    pub busy_share: Option<f64>,
+    /// Which part of it the applications had some.
+    pub application_share: Option<f64>,
+    /// Million packets a second of the published system of the same shape.
+    pub published_mpps: Option<f64>,
+    /// The cores that it had.
+    pub published_cores: Option<usize>,
     /// The rate as a multiple of one core's, or of the fewest SAs', measured in turns: the
     /// repetitions' median.
     pub gain_median: Option<f64>,
@@ -99,7 +107,11 @@ pub const COLUMNS: &[Column] = &[
     ("DIRECTION", |r| r.direction.map(|d| d.name().to_owned())),
     (">BYTES", |r| r.size_bytes.map(|n| n.to_string())),
     (">SAS", |r| r.sas.map(|n| n.to_string())),
-    (">CORES", |r| r.cores.filter(|n| *n > 1 || r.bench == "scale").map(|n| n.to_string())),
+    (">CORES", |r| {
+        r.cores
+            .filter(|n| *n > 1 || r.bench == "scale" || r.busy_share.is_some())
+            .map(|n| n.to_string())
+    }),
     (">FLOWS", |r| r.flows.map(|n| n.to_string())),
     (">POLICIES", |r| r.policies.map(|n| n.to_string())),
     (">ROUTES", |r| r.routes.map(|n| n.to_string())),
@@ -115,6 +127,10 @@ pub const COLUMNS: &[Column] = &[
     (">OF PEER", |r| r.ratio_peer.map(|n| format!("{n:.2} x"))),
     (">OF CLEAR", |r| r.ratio_clear.map(|n| format!("{:.0} %", n * 100.0))),
     (">OF SOFTWARE", |r| r.ratio_software.map(|n| format!("{n:.2} x"))),
+    (">BUSY", |r| r.busy_share.map(|n| format!("{:.0} %", n * 100.0))),
+    (">APP BUSY", |r| r.application_share.map(|n| format!("{:.0} %", n * 100.0))),
+    (">PUBLISHED MPPS", |r| number(r.published_mpps)),
+    (">PUBLISHED CORES", |r| r.published_cores.map(|n| n.to_string())),
     (">GAIN", |r| r.gain_median.map(|n| format!("{n:.2} x"))),
     (">GAIN MIN", |r| number(r.gain_min)),
     (">GAIN MAX", |r| number(r.gain_max)),

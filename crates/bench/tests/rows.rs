@@ -285,3 +285,23 @@ fn several_cores_are_held_against_one() {
         assert_eq!(one(pool), one(own), "measured once");
     }
 }
+
+#[test]
+fn packets_go_to_an_application_and_back_through_ipsec() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::SmallCell, &provider);
+    (options.sizes, options.flows) = (vec![128, 1400], 4);
+    let rows = run(Bench::SmallCell, &options);
+    assert_eq!(rows.len(), 3 * 2);
+    for row in &rows {
+        assert_eq!((row.bench, row.flows), ("small-cell", Some(4)));
+        assert!(row.mpps_median.unwrap() > 0.0 && row.published_mpps.unwrap() > 1.0, "{row:?}");
+        let shares = [row.busy_share.unwrap(), row.application_share.unwrap()];
+        assert!(shares.iter().all(|share| 0.0 < *share && *share <= 1.1), "{row:?}");
+    }
+    for (size, says) in [(35, "36 bytes and more"), (1450, "the most that aes128gcm16 leaves")] {
+        let options = Options { sizes: vec![size], ..options.clone() };
+        let error = Bench::SmallCell.run(&options, &Peer::default()).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    }
+}

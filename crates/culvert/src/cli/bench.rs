@@ -27,6 +27,12 @@ pub enum BenchCommand {
     /// The devices are free: what they do themselves is left out of the time. On one core, and on two
     /// where there are so many.
     Offload(BenchArgs),
+    /// To an application in user space and back, through IPsec both ways, beside a published system.
+    ///
+    /// GTP-U from a core network is opened, goes to an application by shared memory (memif), which sends it
+    /// back, and is sealed: 128 to 1400 bytes, one, two and four tunnels. Fails unless every packet went the whole
+    /// way. --sas are tunnels, of which each has a worker where there are so many cores.
+    SmallCell(BenchArgs),
     /// What look-ups and packets cost as policies, routes and flows grow.
     Growth(BenchArgs),
     /// The gateway path while SAs are replaced.
