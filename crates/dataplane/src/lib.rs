@@ -85,6 +85,7 @@ mod latency;
 mod mark_rule;
 mod packets;
 mod prefetch;
+mod remark;
 mod resolve;
 mod slow;
 mod tables;
@@ -102,6 +103,7 @@ pub use explain::{Came, Explanation, Fate, Probe};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
+pub use remark::{CodePoints, Remark};
 pub use resolve::{NatSays, PolicySays, Step, Way};
 pub use tables::{Interface, SaMtu, Tables, Topology};
 pub use tap::{

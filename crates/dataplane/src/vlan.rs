@@ -8,6 +8,9 @@
 //! A VLAN has addresses, routes, neighbours and an MTU of its own, as any interface; here is what it has beside
 //! these. To be sent it has a slot as a port has one, above all slots of ports: so a port without VLANs costs
 //! nothing, and the plan of a flow has room for no more than the slot.
+//!
+//! Whether a frame may be dropped first (DEI) goes from the tags of one VLAN to those of another: it is noted in
+//! the packet's buffer where tags are taken off, and the slot says whether what is noted there is the packet's.
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::collections::HashMap;
@@ -19,11 +22,19 @@ use wire::ethernet::{HEADER_LEN, MAX_TAGS, TAG_LEN, Tag};
 use wire::{EthernetHeader, MacAddr, Span, VlanTags};
 
 use crate::packets::ports::MAX_PORTS;
+use crate::remark::{CodePoints, Remark};
 
 /// The slot of the first VLAN, above those of all ports.
 pub const FIRST_VLAN_SLOT: usize = 256;
 
 const _: () = assert!(MAX_PORTS <= FIRST_VLAN_SLOT);
+
+/// Beside a slot: packets came in by a VLAN too, and those that were drop eligible stay so.
+pub(crate) const KEEPS_DEI: usize = 1 << 15;
+
+/// The byte of a packet's buffer that is 1 if it came in drop eligible, where it came by a VLAN. No header that is
+/// put in front of a packet comes so far forward: there are 128 bytes at least, and one that does is seen.
+const DEI_AT: usize = 0;
 
 /// Length of both Ethernet addresses.
 const MACS_LEN: usize = 12;
@@ -50,6 +61,8 @@ pub struct Vlan {
     pub macs: ArrayVec<MacAddr, MAX_TAGS>,
     /// The priority that each tag gets, by the packet's DSCP.
     pub priorities: ArrayVec<Priorities, MAX_TAGS>,
+    /// The DSCP that what comes by it gets.
+    pub remark: Option<Remark>,
     /// What was received and sent.
     pub counters: Arc<VlanCounters>,
 }
@@ -60,8 +73,10 @@ impl Vlan {
         self.macs.contains(&mac)
     }
 
-    /// Puts the tags into a frame that has none; false if there is no room in front of it.
-    pub(crate) fn tag(&self, packet: &mut Packet) -> bool {
+    /// Puts the tags into a frame that has none; false if there is no room in front of it. `slot` is that by which
+    /// it was found.
+    pub(crate) fn tag(&self, packet: &mut Packet, slot: usize) -> bool {
+        let dei = if slot & KEEPS_DEI != 0 { came_drop_eligible(packet) } else { 0 };
         let dscp = dscp(packet.data().get(HEADER_LEN..).unwrap_or_default());
         let Span { start, len } = packet.span;
         let added = TAG_LEN * self.tags.len();
@@ -74,8 +89,8 @@ impl Vlan {
             self.tags.iter().zip(&self.priorities).zip(places)
         {
             let priority = priorities.get(dscp).copied().unwrap_or(0);
-            let ([a, b], [c, d]) =
-                (tpid.0.to_be_bytes(), (tci | u16::from(priority) << 13).to_be_bytes());
+            let tci = tci | u16::from(priority) << 13 | dei;
+            let ([a, b], [c, d]) = (tpid.0.to_be_bytes(), tci.to_be_bytes());
             place.copy_from_slice(&[a, b, c, d]);
         }
         true
@@ -83,8 +98,12 @@ impl Vlan {
 }
 
 /// Takes a frame's tags off, `tags_len` bytes of them. The last tag's priority stays in front of the header, where
-/// it is found if the frame goes back to Linux ([`io::tun::back`]).
-pub(crate) fn untag(packet: &mut Packet, tags_len: usize) {
+/// it is found if the frame goes back to Linux ([`io::tun::back`]); whether one of them is drop eligible is noted.
+pub(crate) fn untag(packet: &mut Packet, header: &EthernetHeader) {
+    let tags_len = header.payload_offset - HEADER_LEN;
+    if let Some(place) = packet.buffer_mut().get_mut(DEI_AT) {
+        *place = header.tags.iter().flatten().any(|tag| tag.is_drop_eligible()).into();
+    }
     let Span { start, len } = packet.span;
     if let Some(header) = packet.data_mut().get_mut(..MACS_LEN + tags_len) {
         let priority = header.get(MACS_LEN + tags_len - 2).copied();
@@ -95,6 +114,12 @@ pub(crate) fn untag(packet: &mut Packet, tags_len: usize) {
         }
     }
     packet.span = Span { start: start + tags_len, len: len.saturating_sub(tags_len) };
+}
+
+/// The bit of a tag for a packet that came in by a VLAN.
+fn came_drop_eligible(packet: &Packet) -> u16 {
+    let is_noted = packet.span.start > DEI_AT && packet.frame.bytes().get(DEI_AT) == Some(&1);
+    if is_noted { Tag::DROP_ELIGIBLE } else { 0 }
 }
 
 /// The DSCP of an IP packet.
@@ -112,6 +137,8 @@ pub struct Vlans {
     inbound: HashMap<(u32, VlanTags), Arc<Vlan>, ahash::RandomState>,
     /// By slot.
     outbound: Vec<Option<Arc<Vlan>>>,
+    /// What the ports' own packets get that have a tag of VLAN 0.
+    remarks: HashMap<u32, Remark, ahash::RandomState>,
 }
 
 impl Vlans {
@@ -128,6 +155,16 @@ impl Vlans {
         }
     }
 
+    /// Packets of a port that are of no VLAN, but have a priority, get this DSCP.
+    pub fn add_port(&mut self, port: u32, dscps: CodePoints) {
+        self.remarks.insert(port, Remark { tag: 0, dscps });
+    }
+
+    /// What priority-tagged packets of a port get.
+    pub(crate) fn remark_of_port(&self, port: u32) -> Option<&Remark> {
+        self.remarks.get(&port)
+    }
+
     /// The one that a port's frames with these tags are of.
     pub(crate) fn of_frame(&self, port: u32, tags: VlanTags) -> Option<&Vlan> {
         self.inbound.get(&(port, tags)).map(|vlan| &**vlan)
@@ -142,6 +179,7 @@ impl Vlans {
 
     /// The one in a slot.
     pub(crate) fn at(&self, slot: usize) -> Option<&Vlan> {
+        let slot = slot & !KEEPS_DEI;
         self.outbound.get(slot.checked_sub(FIRST_VLAN_SLOT)?)?.as_deref()
     }
 }

@@ -9,7 +9,7 @@
 // marked, so that routing does not send it to the private interface again.
 //
 // A frame of a VLAN of the port has lost its tags, and gets them again: the tag names the VLAN, and has the
-// priority of the frame in its upper bits. So Linux sees it come by the port and then by the VLAN, as ever.
+// priority of the frame, and whether it is drop eligible, in its upper bits. So Linux sees it come by the port and then by the VLAN, as ever.
 //
 // A decrypted packet whose SA gives it a mark comes the same way, behind an Ethernet header that says
 // nothing: its tag names the private interface, or a tunnel interface, and that mark.
@@ -26,7 +26,7 @@
 #include <bpf/bpf_helpers.h>
 
 #define TAG_MASK 0xfff
-#define PRIORITY_MASK 0xe000
+#define PRIORITY_MASK 0xf000
 
 // A tag of a VLAN; a TPID of 0 is none.
 struct vlan {

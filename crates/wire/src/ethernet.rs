@@ -80,6 +80,19 @@ impl Tag {
     pub const fn vlan_id(self) -> u16 {
         self.tci & 0x0fff
     }
+
+    /// The priority code point, 0 to 7.
+    pub const fn pcp(self) -> u8 {
+        (self.tci >> 13) as u8
+    }
+
+    /// Whether the frame may be dropped first (DEI, IEEE 802.1Q §9.6).
+    pub const fn is_drop_eligible(self) -> bool {
+        self.tci & Self::DROP_ELIGIBLE != 0
+    }
+
+    /// The bit of that.
+    pub const DROP_ELIGIBLE: u16 = 1 << 12;
 }
 
 /// A parsed header.
@@ -216,6 +229,8 @@ mod tests {
             EthernetHeader::parse(&frame(&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 9, 0x08, 0x06])).unwrap();
         assert_eq!((stacked.ether_type, stacked.payload_offset), (EtherType::ARP, 22));
         assert_eq!(stacked.tags.map(|t| t.map(Tag::vlan_id)), [Some(7), Some(9)]);
+        let tag = Tag { tpid: EtherType::VLAN, tci: 0xb064 };
+        assert_eq!((tag.pcp(), tag.is_drop_eligible(), tag.vlan_id()), (5, true, 100));
     }
 
     #[test]

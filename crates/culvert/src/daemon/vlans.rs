@@ -145,6 +145,7 @@ impl Vlans {
                 tags: place.tags,
                 macs: place.macs.iter().copied().collect(),
                 priorities: place.priorities.iter().copied().collect(),
+                remark: None,
                 counters: Arc::clone(&entry.counters),
             };
             table.add(FIRST_VLAN_SLOT + entry.number, vlan);

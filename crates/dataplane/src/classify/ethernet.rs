@@ -80,17 +80,23 @@ impl Path {
         (port, mac): (u32, Option<MacAddr>),
     ) -> Result<(u32, Option<MacAddr>), DropReason> {
         let tags = VlanTags::of(header);
-        let tags_len = header.payload_offset - HEADER_LEN;
+        let vlans = &self.view.topology.vlans;
         if tags.is_empty() && !header.ether_type.is_vlan() {
-            untag(packet, tags_len);
+            untag(packet, header);
+            if let Some(remark) = vlans.remark_of_port(port) {
+                remark.write(packet.data_mut(), header);
+            }
             return Ok((port, mac));
         }
         // A third tag is of a VLAN in a VLAN in a VLAN: none of those is known.
-        let vlan = self.view.topology.vlans.of_frame(port, tags);
+        let vlan = vlans.of_frame(port, tags);
         let vlan = vlan.filter(|_| !header.ether_type.is_vlan());
         let vlan = vlan.ok_or(DropReason::UnknownVlan)?;
         vlan.counters.received(self.exec.out.lane, packet.span.len);
-        untag(packet, tags_len);
+        untag(packet, header);
+        if let Some(remark) = &vlan.remark {
+            remark.write(packet.data_mut(), header);
+        }
         let mac = if vlan.is_mac(header.dst) { Some(header.dst) } else { mac };
         Ok((vlan.ifindex, mac))
     }

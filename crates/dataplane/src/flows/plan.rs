@@ -20,7 +20,7 @@ use crate::flows::translations::TranslationSlot;
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Adjacency {
     /// The egress port's slot, below [`MAX_PORTS`](crate::MAX_PORTS); or a VLAN's, from
-    /// [`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT) on.
+    /// [`FIRST_VLAN_SLOT`](crate::FIRST_VLAN_SLOT) on, with [`KEEPS_DEI`](crate::vlan::KEEPS_DEI).
     pub(crate) slot: u16,
     /// The Ethernet header.
     pub(crate) header: [u8; HEADER_LEN],

@@ -190,7 +190,7 @@ impl Out {
         let Some(vlan) = self.vlans.at(slot) else {
             return self.drop(packet, DropReason::TransmitDown);
         };
-        if !vlan.tag(&mut packet) {
+        if !vlan.tag(&mut packet, slot) {
             return self.drop(packet, DropReason::OutNoRoom);
         }
         vlan.counters.sent(self.lane, packet.span.len);

@@ -66,7 +66,7 @@ impl<N: Notes> Question<'_, N> {
             Ok(fit) => fit,
             Err(reason) => return Decision::Drop(reason),
         };
-        let known = self.next_hop(to, family).filter(|_| fit == Fit::Whole);
+        let known = self.next_hop_from(origin, to, family).filter(|_| fit == Fit::Whole);
         let longest = longest.unwrap_or_else(|| sa.esp.max_inner_len(to.mtu));
         let seal = Seal {
             sa: handle,

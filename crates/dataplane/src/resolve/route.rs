@@ -10,8 +10,10 @@ use wire::{Family, MacAddr};
 use super::Question;
 use super::step::{Notes, Step, Way};
 use crate::flows::plan::Adjacency;
+use crate::packets::Origin;
 use crate::tunnel::Binding;
 use crate::view::{LOOPBACK, View};
+use crate::vlan::{FIRST_VLAN_SLOT, KEEPS_DEI};
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -137,6 +139,25 @@ impl<N: Notes> Question<'_, N> {
         let found = route(self.view, dst, src, iif);
         self.tell(|| Step::Route { dst, to: found.into() });
         found
+    }
+
+    /// [`Question::next_hop`] of packets that stay in their buffer: what comes by a VLAN and goes by one stays drop
+    /// eligible.
+    pub(super) fn next_hop_from(
+        &mut self,
+        origin: Origin,
+        to: NextHop,
+        family: Family,
+    ) -> Option<Adjacency> {
+        let mut adjacency = self.next_hop(to, family)?;
+        let Origin::Port { ifindex, .. } = origin else { return Some(adjacency) };
+        let came_by = self.view.topology.interfaces.get(&ifindex).and_then(|i| i.port);
+        let is_vlan = |slot| slot >= FIRST_VLAN_SLOT;
+        if came_by.is_some_and(is_vlan) && is_vlan(adjacency.slot.into()) {
+            // Slots of VLANs are below that bit.
+            adjacency.slot |= KEEPS_DEI as u16;
+        }
+        Some(adjacency)
     }
 
     /// [`adjacency`] of a next hop.

@@ -43,6 +43,7 @@ mod support;
 mod taps;
 mod transport;
 mod tunnel;
+mod vlan_priorities;
 mod vlans;
 mod vti;
 mod workers;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dataplane::{FIRST_VLAN_SLOT, Interface, Topology, Vlan, VlanCounters, Vlans};
+use dataplane::{FIRST_VLAN_SLOT, Interface, Remark, Topology, Vlan, VlanCounters, Vlans};
 use wire::{EtherType, MacAddr, VlanTags};
 
 use crate::support::{LAN, WAN};
@@ -13,6 +13,8 @@ pub struct OnVlans {
     pub wan: VlanTags,
     /// What the LAN's and the WAN's have counted.
     pub counters: [Arc<VlanCounters>; 2],
+    /// The DSCPs that what comes by the LAN's and the WAN's gets.
+    pub remarks: [Option<Remark>; 2],
 }
 
 impl OnVlans {
@@ -21,14 +23,14 @@ impl OnVlans {
         let lan = VlanTags::NONE.with(EtherType::VLAN, 200).expect("a VLAN");
         let outer = VlanTags::NONE.with(EtherType::SERVICE_VLAN, 7).expect("a VLAN");
         let wan = outer.with(EtherType::VLAN, 100).expect("a VLAN");
-        OnVlans { lan, wan, counters: Default::default() }
+        OnVlans { lan, wan, counters: Default::default(), remarks: [None; 2] }
     }
 
     /// Puts ports below the interfaces, with other addresses.
     pub fn add_to(&self, topology: &mut Topology) {
         let mut vlans = Vlans::default();
         let both = [(LAN, self.lan), (WAN, self.wan)].into_iter().zip(&self.counters);
-        for (n, ((ifindex, tags), counters)) in both.enumerate() {
+        for ((n, ((ifindex, tags), counters)), remark) in both.enumerate().zip(self.remarks) {
             let upper = topology.interfaces.get_mut(&ifindex).expect("an interface");
             let slot = FIRST_VLAN_SLOT + 3 * n;
             let port = upper.port.replace(slot).expect("a port");
@@ -44,9 +46,13 @@ impl OnVlans {
                     tags,
                     macs: [mac].into_iter().collect(),
                     priorities: tags.iter().map(|_| std::array::from_fn(priority_of)).collect(),
+                    remark,
                     counters: Arc::clone(counters),
                 },
             );
+            if let Some(Remark { dscps, .. }) = remark {
+                vlans.add_port(below(ifindex), dscps);
+            }
         }
         topology.vlans = Arc::new(vlans);
     }

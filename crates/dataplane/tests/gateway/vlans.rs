@@ -130,6 +130,12 @@ fn what_is_linuxs_goes_back_with_its_priority() {
         g.run();
         let tag = (TAG | 5 << 13).to_be_bytes();
         assert_eq!(g.linux_out(), [[&[0x81, 0], &tag[..], &[8, 0], &frame].concat()]);
+        // Drop eligible.
+        let mut eligible = tagged(g.vlans.as_ref().expect("VLANs").lan, &frame);
+        eligible[14] |= 0x10;
+        put_raw(&mut g, &eligible);
+        let tag = (TAG | 0xb << 12).to_be_bytes();
+        assert_eq!(g.linux_out(), [[&[0x81, 0], &tag[..], &[8, 0], &frame].concat()]);
     }
     assert!(g.drops().is_empty());
 }

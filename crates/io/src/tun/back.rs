@@ -14,8 +14,8 @@
 //! interface. Without that program such a frame is to a VLAN that does not exist, and dropped.
 //!
 //! A frame of one of the port's own VLANs has lost the tags that it came with. Its tag here names that
-//! VLAN, and the program puts them in again; the priority is in the upper bits of the tag, as it is in
-//! every tag.
+//! VLAN, and the program puts them in again; the priority and the drop eligible bit are in the upper bits of
+//! the tag, as they are in every tag.
 
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
@@ -29,13 +29,13 @@ pub const PREFIX_LEN: usize = TAG_LEN + HEADER_LEN;
 pub const MAX_TAG: u16 = 4094;
 
 /// Beside a tag: a byte that lies [`PRIORITY_LEN`] bytes in front of the Ethernet header has a priority
-/// in its upper three bits (PCP), which goes with the frame.
+/// in its upper three bits (PCP), and below that whether the frame is drop eligible (DEI), which go with the frame.
 pub const HAS_PRIORITY: u16 = 1 << 15;
 
 /// Where the priority lies, in bytes in front of the Ethernet header.
 pub const PRIORITY_LEN: usize = 2;
 
-const PRIORITY_MASK: u8 = 0xe0;
+const PRIORITY_MASK: u8 = 0xf0;
 
 const TAG_LEN: usize = 6;
 const TPID: [u8; 2] = [0x81, 0x00];
@@ -91,7 +91,7 @@ mod tests {
         packet.span = Span { start: 100, len: 40 };
         packet.buffer_mut()[84] = 0xbf;
         assert!(tag(&mut packet, 0x123 | HAS_PRIORITY));
-        assert_eq!(split(packet.data()).0[2..4], [0xa1, 0x23], "the priority alone");
+        assert_eq!(split(packet.data()).0[2..4], [0xb1, 0x23], "priority and DEI alone");
         packet.span = Span { start: PREFIX_LEN - 1, len: 40 };
         assert!(!tag(&mut packet, 1), "no room");
     }

@@ -1,0 +1,125 @@
+//! Priorities of VLANs: code points by the tag on arrival, and frames that may be dropped first.
+
+use dataplane::Remark;
+use outcome::DropReason;
+
+use crate::on_vlans::{PORT_MAC, tagged};
+use crate::packets::{Ip, hopped};
+use crate::support::{Gateway, LAN, SIZES, Side, Spec, ethernet};
+
+/// With code points for priorities 5 and 3 of the tags of these numbers, on the LAN's and the WAN's VLAN.
+fn gateway(side: Side, tags: [Option<usize>; 2]) -> Gateway {
+    let mut g = Gateway::on_vlans(side, SIZES, 1);
+    let dscps = [None, None, None, Some(10), None, Some(46), None, None];
+    let remarks = tags.map(|tag| tag.map(|tag| Remark { tag, dscps }));
+    g.vlans.as_mut().expect("VLANs").remarks = remarks;
+    g.set_topology(1500, Vec::new());
+    g.protect(&Spec::default());
+    g
+}
+
+fn to_b(number: u16) -> Vec<u8> {
+    Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10)).sized(100, number)
+}
+
+/// Puts a frame into the LAN whose tag has these upper bits, priority and DEI.
+fn put_lan(g: &mut Gateway, upper: u8, packet: &[u8]) {
+    let tags = g.vlans.as_ref().expect("VLANs").lan;
+    let mut frame = tagged(tags, &ethernet(g.side.mac(LAN), g.side.host_mac(10), packet));
+    frame[14] = frame[14] & 0xf | upper << 4;
+    let lan = g.lan.clone();
+    g.put_into(&lan, &frame, io::HEADROOM);
+    g.run();
+}
+
+/// The upper bits of both tags of each frame that the WAN has sent, and the DSCP of its outer header.
+fn sent(g: &mut Gateway) -> Vec<[u8; 3]> {
+    let mut all = Vec::new();
+    loop {
+        let Some(frame) = g.wan.lock().collect() else { return all };
+        let bytes = frame.data();
+        all.push([bytes[14] >> 4, bytes[18] >> 4, bytes[23] >> 2]);
+        g.stock.push(frame.frame);
+    }
+}
+
+/// From a tag to the packet, to the header that encryption puts in front, to the tags of the way out; and what was
+/// decrypted keeps it.
+#[test]
+fn a_priority_becomes_a_dscp_and_a_priority_again() {
+    let (mut a, mut b) = (gateway(Side::A, [Some(0), None]), gateway(Side::B, [None; 2]));
+    for (pcp, dscp) in [(5, 46), (3, 10), (0, 0), (5, 46)] {
+        let packet = to_b(pcp.into());
+        put_lan(&mut a, pcp << 1, &packet);
+        let frame = a.wan.lock().collect().expect("sent");
+        let (tags, sealed) = frame.data()[12..].split_at(10);
+        assert_eq!([tags[2] >> 5, tags[6] >> 5], [dscp >> 3; 2]);
+        assert_eq!(sealed[1] >> 2, dscp);
+        assert_eq!(wire::checksum::checksum(&sealed[..20]), 0);
+        b.put_wan(sealed);
+        a.stock.push(frame.frame);
+        b.run();
+        let mut expected = hopped(&packet, 2);
+        wire::set_traffic_class(&mut expected, dscp << 2);
+        assert_eq!(b.lan_out(), [expected]);
+    }
+    assert!(a.drops().is_empty() && b.drops().is_empty());
+}
+
+/// The code point of what carries an SA is not that of what it carries.
+#[test]
+fn what_is_decrypted_keeps_its_own() {
+    let mut a = gateway(Side::A, [None; 2]);
+    // Frames of the test have priority 5 in both tags.
+    for tag in [0, 1] {
+        let mut b = gateway(Side::B, [None, Some(tag)]);
+        let packet = to_b(7);
+        put_lan(&mut a, 0, &packet);
+        a.wan_out().iter().for_each(|sealed| b.put_wan(sealed));
+        b.run();
+        assert_eq!(b.lan_out(), [hopped(&packet, 2)]);
+        assert!(b.drops().is_empty());
+    }
+}
+
+#[test]
+fn a_tag_of_vlan_0_has_a_priority_too() {
+    let mut g = gateway(Side::A, [Some(0), None]);
+    let packet = to_b(1);
+    let frame = ethernet(PORT_MAC, g.side.host_mac(10), &packet);
+    let lan = g.lan.clone();
+    // Without it the frame is as it was; one of a VLAN has the VLAN's.
+    for (tag, dscp) in [(&[0x81, 0, 0xa0, 0][..], 46), (&[], 0)] {
+        g.put_into(&lan, &[&frame[..12], tag, &frame[12..]].concat(), io::HEADROOM);
+        g.run();
+        assert_eq!(sent(&mut g), [[(dscp >> 3) << 1, (dscp >> 3) << 1, dscp]]);
+    }
+    assert!(g.drops().is_empty());
+}
+
+/// By the first packet of a flow and by its plan; a buffer that is used again remembers nothing.
+#[test]
+fn what_may_be_dropped_first_stays_so_from_vlan_to_vlan() {
+    let mut g = gateway(Side::A, [None; 2]);
+    for (number, dei) in [1, 1, 0, 1, 0, 0].into_iter().enumerate() {
+        put_lan(&mut g, 5 << 1 | dei, &to_b(number as u16));
+        assert_eq!(sent(&mut g), [[dei, dei, 0]], "{number}");
+    }
+    // What did not come by a VLAN: of this host, in all buffers that there are.
+    for number in 0..64 {
+        g.put_linux(&Ip::new(Side::A.lan(false, 1), Side::B.lan(false, 10)).sized(100, number));
+        g.run();
+        assert_eq!(sent(&mut g), [[0, 0, 0]]);
+    }
+    assert!(g.drops().is_empty());
+}
+
+/// Nothing is written where an IP packet is not.
+#[test]
+fn what_is_no_ip_packet_is_left() {
+    let mut g = gateway(Side::A, [Some(0), None]);
+    put_lan(&mut g, 5 << 1, &[]);
+    put_lan(&mut g, 5 << 1, &[0x45]);
+    assert_eq!(g.dropped(DropReason::MalformedIp), 2);
+    assert_eq!(g.wan_out().len() + g.linux_out().len(), 0);
+}
