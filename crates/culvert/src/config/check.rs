@@ -8,7 +8,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
-use super::{AddressPrefix, Config, Cpus, Problem, valid_interface, valid_name};
+use super::{AddressPrefix, Config, Cpus, Problem, VlanConfig, valid_interface, valid_name};
 
 /// Bytes of a buffer that a packet of the longest MTU leaves free: headers in front, Ethernet's with two tags.
 const FRAME_ROOM: u32 = 278;
@@ -128,6 +128,9 @@ impl Config {
                 let dst = rule.dst.map_or(String::new(), |p| p.0.addr.to_string());
                 return problem(format!("mark[{i}].dst"), &dst, allowed);
             }
+        }
+        if let Some((at, key, value, allowed)) = VlanConfig::problem(&self.vlans, valid_interface) {
+            return problem(format!("vlan[{at}].{key}"), &value, allowed);
         }
         if let Some((at, key, value, allowed)) = super::gtpu::problem(&self.gtpu, &self.memifs) {
             return problem(format!("gtpu[{at}].{key}"), &value, allowed);

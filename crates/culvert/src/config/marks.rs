@@ -25,18 +25,28 @@ pub struct MarkConfig {
 }
 
 /// A code point of Differentiated Services, as a number or by its class: `46`, `"EF"`, `"AF41"`, `"CS1"`,
-/// `"BE"`.
+/// `"VA"`, `"LE"`, `"BE"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dscp(pub u8);
 
 impl Dscp {
-    /// RFC 2474 §4.2.2, RFC 2597 §6, RFC 3246 §2.7; `BE` is the default class, as nftables has it.
-    fn of_class(name: &str) -> Option<Dscp> {
+    /// The highest.
+    pub(super) const MAX: Dscp = Dscp(63);
+
+    /// How one is written.
+    pub(super) const ALLOWED: &str = "0 to 63, or a class: \"BE\", \"EF\", \"VA\", \"LE\", \"CS0\" to \"CS7\", \
+                                      \"AF11\" to \"AF43\"";
+
+    /// RFC 2474 §4.2.2, RFC 2597 §6, RFC 3246 §2.7, RFC 5865 §2.3, RFC 8622 §4; `BE` is the default class, as
+    /// nftables has it.
+    pub(super) fn of_class(name: &str) -> Option<Dscp> {
         let name = name.to_ascii_uppercase();
         let digit = |byte: u8, most: u8| (b'0'..=b'0' + most).contains(&byte).then(|| byte - b'0');
         let value = match name.as_bytes() {
             b"BE" => 0,
             b"EF" => 46,
+            b"VA" => 44,
+            b"LE" => 1,
             [b'C', b'S', class] => digit(*class, 7)? << 3,
             [b'A', b'F', class @ b'1'..=b'4', drop @ b'1'..=b'3'] => {
                 digit(*class, 4)? << 3 | digit(*drop, 3)? << 1
@@ -60,12 +70,8 @@ impl<'de> Deserialize<'de> for Dscp {
             Written::Number(_) => None,
             Written::Class(name) => Dscp::of_class(&name),
         };
-        dscp.ok_or_else(|| {
-            serde::de::Error::custom(
-                "not a DSCP; write 0 to 63, or a class: \"BE\", \"EF\", \"CS0\" to \"CS7\", \
-                 \"AF11\" to \"AF43\"",
-            )
-        })
+        let wrong = || format!("not a DSCP; write {}", Dscp::ALLOWED);
+        dscp.ok_or_else(|| serde::de::Error::custom(wrong()))
     }
 }
 
@@ -84,6 +90,8 @@ mod tests {
             ("AF11", 10),
             ("AF43", 38),
             ("af23", 22),
+            ("va", 44),
+            ("LE", 1),
         ] {
             assert_eq!(of(name), Some(value), "{name}");
         }

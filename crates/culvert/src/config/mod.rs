@@ -9,6 +9,7 @@
 //! | `device`         | `[device.NAME]`                                |
 //! | `gtpu`           | `[[gtpu]]`                                     |
 //! | `marks`          | `[[mark]]`                                     |
+//! | `vlan`           | `[[vlan]]`                                     |
 //! | `port`           | `[[port]]`                                     |
 //! | `memif`          | `[[port]]` of the kind `memif`                 |
 //! | `nat`            | `[nat]`                                        |
@@ -28,6 +29,7 @@ mod prefix;
 mod security;
 mod tunnel;
 mod tunnel_headers;
+mod vlan;
 mod worker;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +50,7 @@ pub use self::prefix::AddressPrefix;
 pub use self::security::SecurityConfig;
 pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
+pub use self::vlan::VlanConfig;
 pub use self::worker::{Cpus, WorkerConfig};
 use crate::cli::EngineChoice;
 
@@ -82,6 +85,9 @@ pub struct Config {
     /// The marks of packets that arrive at ports.
     #[serde(default, rename = "mark")]
     pub marks: Vec<MarkConfig>,
+    /// The priorities of VLANs.
+    #[serde(default, rename = "vlan")]
+    pub vlans: Vec<VlanConfig>,
     /// Whose GTP-U is whose.
     #[serde(default)]
     pub gtpu: Vec<GtpuConfig>,
@@ -397,6 +403,7 @@ impl Config {
             tun,
             tunnels: _,
             marks: _,
+            vlans: _,
             gtpu: _,
             worker,
             guard: _,

@@ -306,10 +306,10 @@ impl Daemon {
             report::Port { faults: faults.collect(), ..row }
         }));
         let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
-        let vlans: Vec<_> = self.vlans.states(snapshot, is_port);
+        let vlans: Vec<_> = self.vlans.states(snapshot, &self.config.vlans, is_port);
         rows.extend(vlans.into_iter().map(|vlan| {
             let ids: Vec<String> = vlan.ids.iter().rev().map(u16::to_string).collect();
-            let mode = format!("VLAN {} of {}", ids.join(" in "), vlan.port);
+            let mode = format!("VLAN {} of {}{}", ids.join(" in "), vlan.port, vlan.priorities);
             report::Port {
                 vlan: vlan.ids,
                 rx_packets: vlan.stats.rx_packets,

@@ -50,6 +50,7 @@ mod stop;
 mod texts;
 mod topology;
 mod tunnels;
+mod vlan_priorities;
 mod vlans;
 mod vrfs;
 mod way_back;
@@ -578,7 +579,8 @@ impl Daemon {
 
     fn publish_topology(&mut self) {
         let slot_of = |i| self.ports.slot(i).or_else(|| self.memifs.slot(i));
-        let are_vlans_new = self.vlans.follow(self.observer.snapshot(), slot_of);
+        let are_vlans_new =
+            self.vlans.follow(self.observer.snapshot(), &self.config.vlans, slot_of);
         self.way_back.follow(self.ports.working().chain(self.memifs.working()));
         self.way_back.follow_vlans(self.vlans.taken());
         let known = Known {

@@ -49,6 +49,7 @@ impl Daemon {
         self.config.memifs = next.memifs;
         self.config.tunnels = next.tunnels;
         self.config.marks = next.marks;
+        self.config.vlans = next.vlans;
         self.config.gtpu = next.gtpu;
         self.config.guard = next.guard;
         self.follow_path_mtu_config(next.path_mtu);

@@ -7,11 +7,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use dataplane::{FIRST_VLAN_SLOT, Priorities, Vlan, VlanCounters};
+use dataplane::{CodePoints, FIRST_VLAN_SLOT, Priorities, Remark, Vlan, VlanCounters};
 use mirror::{Link, Snapshot};
 use steer::back::TAGS;
 use tracing::warn;
 use wire::{EtherType, MacAddr, VlanTags};
+
+use super::vlan_priorities;
+use crate::config::VlanConfig;
 
 /// The most VLANs of all ports together.
 pub const MAX_VLANS: usize = 1024;
@@ -29,6 +32,7 @@ struct Place {
     /// Of the device on the port, and of the one on that.
     macs: Vec<MacAddr>,
     priorities: Vec<Priorities>,
+    remark: Option<Remark>,
 }
 
 /// A VLAN that was met.
@@ -48,6 +52,8 @@ pub struct Vlans {
     entries: BTreeMap<u32, Entry>,
     /// Where the search for a free number begins: one that was used lately may still be in a packet.
     next: usize,
+    /// What the ports' own packets get that have a priority.
+    of_ports: BTreeMap<u32, CodePoints>,
     table: Arc<dataplane::Vlans>,
     is_full_told: bool,
 }
@@ -76,6 +82,8 @@ pub struct VlanState<'s> {
     pub ids: Vec<u16>,
     /// `up`, or why it is Linux's.
     pub state: String,
+    /// Where its priorities are not Linux's.
+    pub priorities: &'static str,
     /// What it has counted.
     pub stats: dataplane::VlanStats,
 }
@@ -86,6 +94,7 @@ impl Vlans {
     pub fn follow(
         &mut self,
         snapshot: &Snapshot,
+        config: &[VlanConfig],
         port_slot: impl Fn(u32) -> Option<usize>,
     ) -> bool {
         let here = |index: &u32, _: &mut Entry| snapshot.link(*index).is_some();
@@ -93,9 +102,14 @@ impl Vlans {
         self.entries.retain(here);
         let mut has_changed = before != self.entries.len();
         for link in snapshot.links().filter(|link| link.vlan.is_some()) {
-            let place = place(snapshot, link, &port_slot);
+            let place = place(snapshot, config, link, &port_slot);
             has_changed |= self.put(link, place);
         }
+        let ports = snapshot.links().filter(|link| port_slot(link.index).is_some());
+        let of_port = |link: &Link| Some((link.index, vlan_priorities::of_port(config, link)?));
+        let of_ports = ports.filter_map(of_port).collect();
+        has_changed |= of_ports != self.of_ports;
+        self.of_ports = of_ports;
         if has_changed {
             self.table = Arc::new(self.make_table());
         }
@@ -145,11 +159,12 @@ impl Vlans {
                 tags: place.tags,
                 macs: place.macs.iter().copied().collect(),
                 priorities: place.priorities.iter().copied().collect(),
-                remark: None,
+                remark: place.remark,
                 counters: Arc::clone(&entry.counters),
             };
             table.add(FIRST_VLAN_SLOT + entry.number, vlan);
         }
+        self.of_ports.iter().for_each(|(port, dscps)| table.add_port(*port, *dscps));
         table
     }
 
@@ -182,6 +197,7 @@ impl Vlans {
     pub fn states<'s>(
         &'s self,
         snapshot: &'s Snapshot,
+        config: &[VlanConfig],
         is_port: impl Fn(&str) -> bool,
     ) -> Vec<VlanState<'s>> {
         let state = |link: &'s Link| {
@@ -198,6 +214,7 @@ impl Vlans {
                         why_not(&chain).unwrap_or("left to Linux: its port is not open").into()
                     }
                 },
+                priorities: vlan_priorities::text(config, link, port),
                 stats: entry.map(|entry| entry.counters.read()).unwrap_or_default(),
             })
         };
@@ -240,6 +257,7 @@ fn why_not(chain: &[&Link]) -> Option<&'static str> {
 /// Where a VLAN is, if culvert takes it.
 fn place(
     snapshot: &Snapshot,
+    config: &[VlanConfig],
     link: &Link,
     port_slot: impl Fn(u32) -> Option<usize>,
 ) -> Option<Place> {
@@ -247,7 +265,8 @@ fn place(
     if why_not(&chain).is_some() {
         return None;
     }
-    let outermost_first = || chain.iter().rev();
+    let outermost_first = || chain.iter().rev().copied();
+    let priorities = outermost_first().filter_map(|l| vlan_priorities::of(config, l, port));
     let tags = outermost_first().try_fold(VlanTags::NONE, |tags, link| {
         let vlan = link.vlan.as_ref()?;
         tags.with(EtherType(vlan.tpid), vlan.id)
@@ -258,21 +277,10 @@ fn place(
         port_slot: port_slot(port.index)?,
         tags,
         macs: outermost_first().filter_map(|link| link.mac.map(MacAddr)).collect(),
-        priorities: outermost_first().filter_map(|l| l.vlan.as_ref().map(priorities)).collect(),
+        priorities: priorities.collect(),
+        remark: vlan_priorities::remark(config, outermost_first(), port),
     })
 }
-
-/// The priority of a tag by DSCP, as Linux finds it for IPv4: the DSCP gives the packet a priority
-/// (`ip_tos2prio`, by the TOS bits of RFC 1349), and the device's `egress-qos-map` one to the tag.
-fn priorities(vlan: &mirror::Vlan) -> Priorities {
-    std::array::from_fn(|dscp| {
-        let priority = TOS_PRIORITIES.get(dscp & 0b111).copied().unwrap_or(0);
-        vlan.egress_qos.get(&priority).copied().unwrap_or(0)
-    })
-}
-
-/// The priority of Linux's packets by the lower three bits of the DSCP: low delay, high throughput, reliability.
-const TOS_PRIORITIES: [u32; 8] = [0, 0, 2, 2, 6, 6, 4, 4];
 
 /// VLANs above each other; Linux allows for eight.
 const DEEPEST: usize = 8;
@@ -318,17 +326,26 @@ mod tests {
         let devices = [(10, WAN, 0x88a8, 7), (11, 10, 0x8100, 100), (12, 11, 0x8100, 5)];
         let snapshot = snapshot(&devices, |_| ());
         let mut vlans = Vlans::default();
-        assert!(vlans.follow(&snapshot, slot));
+        assert!(vlans.follow(&snapshot, &[], slot));
         let expected = [(10, WAN, "802.1ad 7".to_owned()), (11, WAN, "802.1ad 7, 100".to_owned())];
         assert_eq!(taken(&vlans), expected);
-        assert!(!vlans.follow(&snapshot, slot), "no news");
-        let states = vlans.states(&snapshot, |name| name == "if2");
+        assert!(!vlans.follow(&snapshot, &[], slot), "no news");
+        let states = vlans.states(&snapshot, &[], |name| name == "if2");
         let shown: Vec<_> = states.iter().map(|v| (v.ids.clone(), v.state.as_str())).collect();
         let three = "left to Linux: more than two tags";
         assert_eq!(shown, [(vec![7], "up"), (vec![7, 100], "up"), (vec![7, 100, 5], three)]);
-        assert!(vlans.states(&snapshot, |_| false).is_empty());
+        assert!(vlans.states(&snapshot, &[], |_| false).is_empty());
+        // Priorities change, of a VLAN and of the port.
+        for interface in ["if11", "if2"] {
+            let dscps = Some([Some(1); 8]);
+            let entry =
+                VlanConfig { interface: interface.into(), dscp_to_pcp: None, pcp_to_dscp: dscps };
+            assert!(vlans.follow(&snapshot, std::slice::from_ref(&entry), slot), "{interface}");
+            assert!(!vlans.follow(&snapshot, &[entry], slot), "no news");
+        }
+        assert!(vlans.follow(&snapshot, &[], slot));
         // The port goes.
-        assert!(vlans.follow(&snapshot, |_| None));
+        assert!(vlans.follow(&snapshot, &[], |_| None));
         assert_eq!((taken(&vlans), vlans.slot(10)), (vec![], None));
     }
 
@@ -343,7 +360,7 @@ mod tests {
         ];
         for change in changes {
             let mut vlans = Vlans::default();
-            vlans.follow(&snapshot(&device, change), slot);
+            vlans.follow(&snapshot(&device, change), &[], slot);
             assert!(taken(&vlans).is_empty());
         }
         let port = snapshot(&device, |_| ());
@@ -357,22 +374,14 @@ mod tests {
     fn a_number_is_not_used_again_at_once() {
         let mut vlans = Vlans::default();
         let with = |devices: &[(u32, u32, u16, u16)]| snapshot(devices, |_| ());
-        vlans.follow(&with(&[(10, WAN, 0x8100, 100)]), slot);
+        vlans.follow(&with(&[(10, WAN, 0x8100, 100)]), &[], slot);
         assert_eq!(vlans.slot(10), Some(FIRST_VLAN_SLOT));
-        vlans.follow(&with(&[]), slot);
-        vlans.follow(&with(&[(11, WAN, 0x8100, 100)]), slot);
+        vlans.follow(&with(&[]), &[], slot);
+        vlans.follow(&with(&[(11, WAN, 0x8100, 100)]), &[], slot);
         assert_eq!(vlans.slot(11), Some(FIRST_VLAN_SLOT + 1));
         // More than there are numbers for.
         let many: Vec<_> = (1..1100).map(|n| (100 + u32::from(n), WAN, 0x8100, n)).collect();
-        vlans.follow(&with(&many), slot);
+        vlans.follow(&with(&many), &[], slot);
         assert_eq!(vlans.taken().count(), MAX_VLANS);
-    }
-
-    #[test]
-    fn priorities_are_those_of_ipv4_in_linux() {
-        let egress_qos = BTreeMap::from([(0, 1), (2, 3), (4, 7), (6, 5)]);
-        let priorities = priorities(&mirror::Vlan { tpid: 0x8100, id: 1, egress_qos });
-        // Best effort, class selector 6, AF11, AF12, expedited forwarding.
-        assert_eq!([0, 48, 10, 12, 46].map(|dscp: usize| priorities[dscp]), [1, 1, 3, 5, 7]);
     }
 }
