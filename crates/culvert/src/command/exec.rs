@@ -15,8 +15,13 @@ use crate::{client, paths};
 const LIBRARY: &str = "libculvert_preload.so";
 
 /// Where packages put it, when it does not lie beside the binary.
-const LIBRARY_DIRS: [&str; 3] =
-    ["/usr/lib/culvert", "/usr/local/lib/culvert", "/usr/lib/x86_64-linux-gnu/culvert"];
+const LIBRARY_DIRS: [&str; 3] = ["/usr/lib/culvert", "/usr/local/lib/culvert", MULTIARCH_DIR];
+
+/// Debian's, of this architecture.
+#[cfg(target_arch = "aarch64")]
+const MULTIARCH_DIR: &str = "/usr/lib/aarch64-linux-gnu/culvert";
+#[cfg(not(target_arch = "aarch64"))]
+const MULTIARCH_DIR: &str = "/usr/lib/x86_64-linux-gnu/culvert";
 
 /// Why a program was not started.
 #[derive(Debug, Error)]

@@ -26,6 +26,7 @@ impl Isa {
 
     /// All that this processor has, the slowest first.
     pub(crate) fn available() -> Vec<Isa> {
+        #[cfg_attr(not(target_arch = "x86_64"), expect(unused_mut, reason = "nothing is added"))]
         let mut all = vec![Isa::PORTABLE];
         #[cfg(target_arch = "x86_64")]
         {
