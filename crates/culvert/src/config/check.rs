@@ -135,6 +135,9 @@ impl Config {
         if let Some((at, key, value, allowed)) = super::gtpu::problem(&self.gtpu, &self.memifs) {
             return problem(format!("gtpu[{at}].{key}"), &value, allowed);
         }
+        if let Some((at, key, value, allowed)) = super::iptfs::problem(&self.iptfs) {
+            return problem(format!("iptfs[{at}].{key}"), &value, allowed);
+        }
         seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);

@@ -8,6 +8,7 @@
 //! | `worker`         | `[worker]`                                     |
 //! | `device`         | `[device.NAME]`                                |
 //! | `gtpu`           | `[[gtpu]]`                                     |
+//! | `iptfs`          | `[[iptfs]]`                                    |
 //! | `marks`          | `[[mark]]`                                     |
 //! | `vlan`           | `[[vlan]]`                                     |
 //! | `port`           | `[[port]]`                                     |
@@ -21,6 +22,7 @@
 mod check;
 mod device;
 mod gtpu;
+mod iptfs;
 mod marks;
 mod memif;
 mod nat;
@@ -41,6 +43,7 @@ use thiserror::Error;
 
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
+pub use self::iptfs::{IptfsConfig, IptfsRates};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 pub use self::nat::NatConfig;
@@ -91,6 +94,9 @@ pub struct Config {
     /// Whose GTP-U is whose.
     #[serde(default)]
     pub gtpu: Vec<GtpuConfig>,
+    /// Constant rates of IP-TFS.
+    #[serde(default)]
+    pub iptfs: Vec<IptfsConfig>,
     /// The worker.
     #[serde(default)]
     pub worker: WorkerConfig,
@@ -405,6 +411,7 @@ impl Config {
             marks: _,
             vlans: _,
             gtpu: _,
+            iptfs,
             worker,
             guard: _,
             kernel,
@@ -420,6 +427,7 @@ impl Config {
             ("name", *name != next.name),
             ("source", *source != next.source),
             ("[tun]", *tun != next.tun),
+            ("[[iptfs]]", *iptfs != next.iptfs),
             ("[worker]", worker.fixed() != next.worker.fixed()),
             ("[kernel]", *kernel != next.kernel),
             ("[crypto]", *crypto != next.crypto),
@@ -486,6 +494,7 @@ mod tests {
             ("[[port]]\ninterface = \"wan\"\n[guard]\nenabled = false\n", &[]),
             ("name = \"gwa\"\n", &["name"]),
             ("[tun]\nmtu = 1400\n", &["[tun]"]),
+            ("[[iptfs]]\nrate_kbit_s = 1\n", &["[[iptfs]]"]),
             ("[worker]\ncpus = 3\ncrypto_cpus = [1]\n", &[]),
             ("[worker]\ncpus = 3\nframes = 1024\n", &["[worker]"]),
             ("[worker]\npoll = \"adaptive\"\n", &[]),

@@ -60,7 +60,7 @@ use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, tun_config};
 use crate::cli::RunArgs;
-use crate::config::{Config, Firewall, SourceChoice};
+use crate::config::{Config, Firewall, IptfsRates, SourceChoice};
 use crate::paths;
 
 /// How long a start waits for a daemon of the same name to be gone.
@@ -177,6 +177,7 @@ impl Daemon {
         let rules = SaRules {
             allow_weak: config.crypto.allow_weak,
             tunnel_headers: config.tunnel_headers.into(),
+            iptfs: IptfsRates::new(&config.iptfs),
         };
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
         let is_beside_kernel = match config.source {

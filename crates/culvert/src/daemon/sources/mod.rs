@@ -49,6 +49,7 @@ use xfrm::{Counters, Replay};
 
 use super::devices::To;
 use super::vrfs::Vrfs;
+use crate::config::IptfsRates;
 use crate::report::Gone;
 
 /// The owner of SAs and policies. For one thread.
@@ -274,10 +275,12 @@ pub struct LeftSa {
 }
 
 /// What the configuration says about all SAs.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SaRules {
     /// Whether DES, 3DES and MD5 are taken.
     pub allow_weak: bool,
     /// The headers of tunnels.
     pub tunnel_headers: TunnelHeaders,
+    /// Constant rates of IP-TFS.
+    pub iptfs: IptfsRates,
 }

@@ -326,7 +326,7 @@ fn is_in_device(sa: &SaEntry<Sa>) -> bool {
 
 impl Backend for DataPath {
     fn sa_add(&mut self, config: &SaConfig, keys: &Keys, start: &Start) -> Result<(), Refusal> {
-        self.add(config, keys, start, None).map(drop)
+        self.add(&self.rules.iptfs.applied(config), keys, start, None).map(drop)
     }
 
     fn sa_add_offloaded(
@@ -336,6 +336,7 @@ impl Backend for DataPath {
         start: &Start,
         wanted: &Offload,
     ) -> Result<bool, Refusal> {
+        let config = &*self.rules.iptfs.applied(config);
         self.devices.borrow().check_protocol(config, wanted)?;
         match wanted.flags & c::OFFLOAD_PACKET {
             0 => self.add(config, keys, start, Some(wanted)),
@@ -344,6 +345,7 @@ impl Backend for DataPath {
     }
 
     fn sa_update(&mut self, config: &SaConfig) -> Result<(), Refusal> {
+        let config = &*self.rules.iptfs.applied(config);
         let id = config.id();
         let old = self.entry(&id)?;
         if is_in_device(&old) && config.limits != old.config.limits {
