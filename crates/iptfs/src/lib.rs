@@ -14,6 +14,7 @@
 //! | [`Filling`]: packets into a payload of a given size | 2.2, 2.5 |
 //! | [`Window`]: payloads in the order of their sequence numbers | 2.2.3 |
 //! | [`Deaggregator`]: packets out of payloads, pieces joined | 2.2.3, 2.2.4 |
+//! | [`congestion`]: how fast a constant rate may be | 2.4.2, 3 |
 //!
 //! # Example
 //!
@@ -51,11 +52,12 @@
 //!
 //! # Not handled
 //!
-//! Rates and congestion control: whoever fills payloads decides when they leave. What is inside of a block, beyond its
+//! Rates: whoever fills payloads decides when they leave. What is inside of a block, beyond its
 //! length, is the receiver's to check.
 #![forbid(unsafe_code)]
 
 mod block;
+pub mod congestion;
 mod deaggregate;
 mod fill;
 pub mod fuzz;
