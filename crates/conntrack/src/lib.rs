@@ -10,6 +10,7 @@
 //! | [`message`] | ctnetlink: dumps and events are read, updates written |
 //! | [`bindings`] | the connections that the fast path may carry, found by tuple |
 //! | [`rewrite`] | translates a packet |
+//! | [`statistics`] | how full Linux's table is, and what it refused |
 //!
 //! # Threads
 //!
@@ -26,10 +27,12 @@ pub mod bindings;
 pub mod entry;
 pub mod message;
 pub mod rewrite;
+pub mod statistics;
 pub mod tuple;
 
 pub use bindings::{Binding, Bindings, Change, Found};
 pub use entry::{Entry, Status, TcpState};
 pub use message::{Event, events};
 pub use rewrite::{Rewrite, may_go};
+pub use statistics::Statistics;
 pub use tuple::{Direction, Tuple};

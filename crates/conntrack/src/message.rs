@@ -31,20 +31,26 @@ pub enum Event {
 }
 
 /// The events of a datagram, in order; what is of another kind or unsound is left out.
-pub fn events(mut bytes: &[u8]) -> impl Iterator<Item = Event> {
+pub fn events(bytes: &[u8]) -> impl Iterator<Item = Event> {
+    messages(bytes).filter_map(|(kind, message)| event(kind, message))
+}
+
+/// The messages of a datagram: their type, and what is behind `nlmsghdr`. What is unsound ends them.
+fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
-        loop {
-            let header: [u8; HEADER_LEN] = *bytes.first_chunk()?;
-            let [a, b, c, d, e, f, ..] = header;
-            let len = u32::from_ne_bytes([a, b, c, d]) as usize;
-            let kind = u16::from_ne_bytes([e, f]);
-            let message = bytes.get(HEADER_LEN..len)?;
-            bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
-            if let Some(event) = event(kind, message) {
-                return Some(event);
-            }
-        }
+        let header: [u8; HEADER_LEN] = *bytes.first_chunk()?;
+        let [a, b, c, d, e, f, ..] = header;
+        let len = u32::from_ne_bytes([a, b, c, d]) as usize;
+        let kind = u16::from_ne_bytes([e, f]);
+        let message = bytes.get(HEADER_LEN..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, message))
     })
+}
+
+/// The same with the attributes alone.
+pub(crate) fn answers(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    messages(bytes).filter_map(|(kind, message)| Some((kind, message.get(NFGENMSG_LEN..)?)))
 }
 
 fn event(kind: u16, message: &[u8]) -> Option<Event> {
@@ -162,10 +168,10 @@ pub fn be_liberal(entry: &Entry, to: &mut Vec<u8>) {
 }
 
 /// Writes one message.
-struct Writer(Vec<u8>);
+pub(crate) struct Writer(Vec<u8>);
 
 impl Writer {
-    fn new(what: u16, flags: u16, family: u8) -> Writer {
+    pub(crate) fn new(what: u16, flags: u16, family: u8) -> Writer {
         let mut bytes = vec![0; HEADER_LEN + NFGENMSG_LEN];
         bytes[4..6].copy_from_slice(&(CTNETLINK << 8 | what).to_ne_bytes());
         bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -182,7 +188,7 @@ impl Writer {
         writer
     }
 
-    fn put(&mut self, kind: u16, value: &[u8]) {
+    pub(crate) fn put(&mut self, kind: u16, value: &[u8]) {
         // No value here is long.
         self.0.extend((4 + value.len() as u16).to_ne_bytes());
         self.0.extend(kind.to_ne_bytes());
@@ -234,7 +240,7 @@ impl Writer {
         });
     }
 
-    fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         let Writer(mut bytes) = self;
         let len = (bytes.len() as u32).to_ne_bytes();
         bytes[..4].copy_from_slice(&len);
@@ -243,7 +249,7 @@ impl Writer {
 }
 
 /// The attributes in a message or in another one. What is unsound ends them.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     core::iter::from_fn(move || {
         let [a, b, c, d] = *bytes.first_chunk()?;
         let len = usize::from(u16::from_ne_bytes([a, b]));
@@ -258,7 +264,7 @@ fn be16(bytes: &[u8]) -> Option<u16> {
     bytes.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))
 }
 
-fn be32(bytes: &[u8]) -> Option<u32> {
+pub(crate) fn be32(bytes: &[u8]) -> Option<u32> {
     bytes.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
 }
 
@@ -287,14 +293,14 @@ const AF_INET6: u8 = 10;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
-const FLAG_REQUEST: u16 = 1;
-const FLAG_DUMP: u16 = 0x300;
+pub(crate) const FLAG_REQUEST: u16 = 1;
+pub(crate) const FLAG_DUMP: u16 = 0x300;
 /// `NLA_F_NESTED`, and what is left without the flags.
 const NESTED: u16 = 0x8000;
 const TYPE_MASK: u16 = 0x3fff;
 
 /// `NFNL_SUBSYS_CTNETLINK` and `IPCTNL_MSG_CT_*`.
-const CTNETLINK: u16 = 1;
+pub(crate) const CTNETLINK: u16 = 1;
 const NEW: u16 = 0;
 const GET: u16 = 1;
 const DELETE: u16 = 2;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
-pub use nat::{Nat, NatConnection, NatEnds};
+pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
 /// What a command asks of the daemon.

@@ -53,6 +53,7 @@ fn mirror(bytes: &[u8]) {
 /// A ctnetlink datagram from the kernel.
 fn conntrack(bytes: &[u8]) {
     ::conntrack::events(bytes).for_each(drop);
+    ::conntrack::Statistics::default().add(bytes);
 }
 
 /// A journal as a dead process left it.

@@ -1,35 +1,18 @@
 """A gateway that translates what its LAN sends, by rules of nftables: no tunnel is needed for that."""
 
-import contextlib
+import os
 import re
 import signal
 import socket
 import struct
 import time
 
+import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture
-from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
-
-RULES = """
-table ip nat {
-  chain pre {
-    type nat hook prerouting priority dstnat
-    iifname "wan" udp dport 8000 dnat to 10.1.0.10
-  }
-  chain post {
-    type nat hook postrouting priority srcnat
-    oifname "wan" ip saddr 10.1.0.0/24 masquerade
-  }
-}
-table ip6 nat {
-  chain post {
-    type nat hook postrouting priority srcnat
-    oifname "wan" ip6 saddr 2001:db8:1::/64 masquerade
-  }
-}
-"""
+from lab.masquerade import build, carries, entries, stream
+from lab.traffic import Iperf, Stream, assert_ping
 
 #: What known connections do not meet: Linux has decided about them before.
 CLOSED = """
@@ -44,43 +27,9 @@ table ip filter {
 ESP = struct.pack("!II", 0x1234_5678, 1) + bytes(60)
 
 
-def build(network, **sysctls):
-    net = network()
-    net.gwa.daemon.settings = '[nat]\nlearn = "conntrack"\n'
-    net.gwa.daemon.write_config()
-    for key, value in sysctls.items():
-        net.gwa.host.sysctl(f"net.netfilter.nf_conntrack_{key}", value)
-    net.gwa.host.run("nft", "-f", "-", stdin=RULES)
-    return net.start()
-
-
-def work(net):
-    return net.gwa.daemon.json("stats")["work"]
-
-
-@contextlib.contextmanager
-def carries(net, least):
-    """At least so many packets go by the fast path, translated."""
-    before = work(net)["translated"]
-    yield
-    carried = work(net)["translated"] - before
-    assert carried >= least, (carried, net.gwa.daemon.json("stats"))
-
-
-def entries(net, *how):
-    """Connections as Linux has them, a line each."""
-    return net.gwa.host.run("conntrack", "-L", "-o", "id", *how, check=False).stdout.splitlines()
-
-
 def ends(frames):
     """Of UDP."""
     return {(str(f.src), str(f.dst)) for f in frames if f.protocol == 17}
-
-
-def stream(client, server, to, **how):
-    run = Stream(client, server, to, most=50, **{"count": 200, **how})
-    run.wait()
-    assert_perfect(run.finish())
 
 
 def test_connections_go_past_linux_translated(network):
@@ -225,3 +174,24 @@ def test_without_traffic_they_end_in_their_time(network):
     assert entries(net, *ours)
     told(net)
     wait_for("the end", lambda: not entries(net, *ours), timeout=5)
+
+
+@pytest.mark.skipif(os.environ.get("CULVERT_SUITES") == "sample", reason="not in the sample: ways of the ports' own scenarios")
+@pytest.mark.parametrize("setting", ["CULVERT_WORKERS=2", "CULVERT_PORTS=packet"])
+def test_with_several_workers_and_on_packet_ports(network, monkeypatch, setting):
+    """Whichever worker a direction's packets come to, and however they come."""
+    monkeypatch.setenv(*setting.split("="))
+    net = build(network)
+    for to, port in ((t.SERVER4, 7001), (t.SERVER6, 7002), (t.SERVER4, 7003)):
+        with carries(net, 350):
+            stream(net.client, net.server, to, port=port)
+    with carries(net, 350):
+        stream(net.server, net.client, t.WAN_A4, port=8000)
+    iperf = Iperf(net.server)
+    for reverse in (False, True):
+        # Ports of packets have many segments in one.
+        with carries(net, 50):
+            assert iperf.run(net.client, t.SERVER4, total=2_000_000, reverse=reverse)["bytes"]
+    iperf.stop()
+    drops = net.gwa.daemon.drops()
+    assert not any(drops.values()), drops

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::cli::NatArgs;
 use crate::client::{ClientError, ask, ask_json};
 use crate::protocol;
-use crate::report::{Nat, NatEnds, Request};
+use crate::report::{Nat, NatEnds, NatTable, Request};
 use crate::table::{si, table};
 
 /// The table, or JSON.
@@ -54,10 +54,33 @@ fn text(seen: &Nat) -> String {
     if seen.others > 0 {
         text += &format!("\nand {} others (--max, --all)", seen.others);
     }
-    text + &format!(
+    text += &format!(
         "\nLinux has {rules}; {} directions are known; {} times a connection was kept alive, {} were gone; {} overruns",
         seen.directions, seen.refreshed, seen.refused, seen.overruns
-    )
+    );
+    text + &seen.table.map(linux_table).unwrap_or_default()
+}
+
+/// A line about Linux's own table, and one for each kind of refusal that there was.
+fn linux_table(table: NatTable) -> String {
+    let NatTable { entries, most, insert_failed, dropped, early_dropped } = table;
+    let of = if most > 0 { format!(" of {most}") } else { String::new() };
+    let mut text = format!("\nLinux's table has {entries}{of} connections");
+    if insert_failed > 0 {
+        text += &format!(
+            "\n{insert_failed} did not come into it (insert_failed): no port was left, or another had the same ends"
+        );
+    }
+    let without_room = dropped.saturating_sub(insert_failed);
+    if without_room + early_dropped > 0 {
+        text += &format!(
+            "\n{without_room} packets were dropped for lack of room (drop), {early_dropped} connections were ended for it (early_drop)"
+        );
+    }
+    if insert_failed + dropped + early_dropped > 0 {
+        text += "\nculvert doctor says what mends it";
+    }
+    text
 }
 
 #[cfg(test)]
@@ -97,5 +120,21 @@ mod tests {
         for piece in ["10.1.0.10:1000", "192.0.2.1:2000", "the same", "and 5 others", "for IPv4;"] {
             assert!(text.contains(piece), "{piece}: {text}");
         }
+    }
+
+    #[test]
+    fn what_linux_refused_is_told_where_it_refused_something() {
+        let with = |table| text(&Nat { learns: true, table: Some(table), ..Nat::default() });
+        let calm = NatTable { entries: 12, most: 100, ..NatTable::default() };
+        let told = with(calm);
+        assert!(told.ends_with("Linux's table has 12 of 100 connections"), "{told}");
+        let told = with(NatTable { most: 0, insert_failed: 3, dropped: 3, ..calm });
+        assert!(told.contains("has 12 connections\n3 did not come into it"), "{told}");
+        assert!(!told.contains("early_drop") && told.contains("culvert doctor"), "{told}");
+        let told = with(NatTable { early_dropped: 7, ..calm });
+        assert!(
+            told.contains("0 packets were dropped") && told.contains("7 connections"),
+            "{told}"
+        );
     }
 }

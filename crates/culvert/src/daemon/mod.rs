@@ -110,6 +110,7 @@ use crate::report::{Occurrence, Request};
 use devices::SharedDevices;
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
+pub use nat::statistics as connection_statistics;
 pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilities};
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
 pub use sources::kernel::{firewalls, nat_rules};

@@ -19,10 +19,28 @@ pub struct Nat {
     pub refused: u64,
     /// Times that events were lost, and everything was read anew.
     pub overruns: u64,
+    /// What Linux counts of its own table, where it says so.
+    #[serde(default)]
+    pub table: Option<NatTable>,
     /// The connections, or some of them.
     pub connections: Vec<NatConnection>,
     /// Connections that are not told.
     pub others: usize,
+}
+
+/// Linux's table of connections, and what it refused since the network namespace began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct NatTable {
+    /// Connections that there are.
+    pub entries: u32,
+    /// The most that there may be; 0 where the kernel does not say.
+    pub most: u32,
+    /// Connections that did not come in: no port was left for them, or one with the same tuple came in before.
+    pub insert_failed: u64,
+    /// Packets that were dropped: most of those that did not come in, and others for lack of room.
+    pub dropped: u64,
+    /// Connections that were ended to make room for others.
+    pub early_dropped: u64,
 }
 
 /// A connection.

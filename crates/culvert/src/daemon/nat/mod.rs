@@ -5,6 +5,7 @@
 //! sees nothing of what is carried, so it is told that these connections are alive ([`upkeep`]).
 
 mod rows;
+mod statistics;
 mod taken;
 mod timeouts;
 mod upkeep;
@@ -21,6 +22,7 @@ use conntrack::{Binding, Bindings, Change, Direction, Entry, Event, Tuple, event
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
 use tracing::{debug, warn};
 
+pub use self::statistics::look as statistics;
 pub use self::taken::TakenFlows;
 use self::upkeep::Upkeep;
 use super::sources::kernel::NatWatch;

@@ -1,10 +1,10 @@
 //! Connections as `culvert nat` tells them.
 
-use conntrack::{Binding, Direction, Rewrite, Tuple};
+use conntrack::{Binding, Direction, Rewrite, Statistics, Tuple};
 use wire::Headers;
 
 use super::Nat;
-use crate::report::{Nat as Report, NatConnection, NatEnds};
+use crate::report::{Nat as Report, NatConnection, NatEnds, NatTable};
 
 impl Nat {
     /// Whether ports take a packet as one of a connection that is translated; of TCP and UDP.
@@ -23,6 +23,7 @@ impl Nat {
             refreshed: self.counters.refreshed,
             refused: self.counters.refused,
             overruns: self.counters.overruns,
+            table: super::statistics().map(NatTable::from),
             ..Report::default()
         };
         self.bindings.each(0, 1, |binding| {
@@ -33,6 +34,13 @@ impl Nat {
             }
         });
         report
+    }
+}
+
+impl From<Statistics> for NatTable {
+    fn from(linux: Statistics) -> NatTable {
+        let Statistics { entries, most, insert_failed, dropped, early_dropped } = linux;
+        NatTable { entries, most, insert_failed, dropped, early_dropped }
     }
 }
 

@@ -169,6 +169,8 @@ pub struct Network {
     pub firewalls: Vec<String>,
     /// Whether Linux has rules of NAT that such packets meet, of IPv4 and of IPv6.
     pub nat_rules: [bool; 2],
+    /// What Linux counts of its connections, where it says so.
+    pub connections: Option<conntrack::Statistics>,
     /// Forwarding of IPv4 and IPv6; `None` where the kernel lacks the protocol.
     pub forwarding: [(Family, Option<i64>); 2],
     /// `rp_filter` of `all`, `default`, the ports and the private interface, where they are.
@@ -333,6 +335,7 @@ pub fn healthy() -> Facts {
             tables: [254, 255].into(),
             firewalls: Vec::new(),
             nat_rules: [false; 2],
+            connections: None,
             forwarding: [(Family::V4, Some(1)), (Family::V6, Some(1))],
             rp_filter: vec![("all".into(), 0), ("default".into(), 2), ("wan".into(), 2)],
         },

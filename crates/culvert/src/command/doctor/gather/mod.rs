@@ -224,6 +224,7 @@ fn network(
         tables: tables.unwrap_or_default(),
         firewalls: daemon::firewalls(taken.clone()),
         nat_rules: daemon::nat_rules(),
+        connections: daemon::connection_statistics(),
         forwarding: [
             (Family::V4, number("/proc/sys/net/ipv4/ip_forward")),
             (Family::V6, number("/proc/sys/net/ipv6/conf/all/forwarding")),
