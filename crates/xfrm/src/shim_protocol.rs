@@ -31,6 +31,10 @@
 //! 4. Control from the server never reaches the program: [`Record::Overrun`] becomes `ENOBUFS`
 //!    from the next receive call, [`Record::Sync`] is an answer to rule 3.
 //! 5. Kinds that one side does not know are skipped.
+//! 6. A UDP socket by which ESP in UDP comes is handed over on a connection of its own, that lasts as long as the
+//!    socket is to be used. The client asks first ([`Record::Sockets`], with [`Record::Sync`] behind it, which an
+//!    older server answers alone), and sends the descriptor (`SCM_RIGHTS`) with the datagram that has
+//!    [`Record::Socket`]. The server answers that with 0 or an errno.
 //!
 //! This file depends on `core` alone, so that the preload library can be small.
 
@@ -92,6 +96,16 @@ pub enum Record {
         /// Anything.
         value: u32,
     },
+    /// Client: asks whether UDP sockets are wanted that ESP in UDP comes by (0); server: the answer, 1 or 0.
+    Sockets {
+        /// Whether they are.
+        wanted: u32,
+    },
+    /// Client: such a socket is the descriptor that comes with this datagram (0); server: what became of it.
+    Socket {
+        /// 0 if it was taken.
+        errno: u32,
+    },
     /// Server: messages for this socket were dropped because the program reads too slowly.
     Overrun {
         /// How many datagrams, at least 1.
@@ -109,6 +123,8 @@ impl Record {
             Record::OptionOn { option } => (kind::OPTION_ON, option),
             Record::OptionOff { option } => (kind::OPTION_OFF, option),
             Record::Sync { value } => (kind::SYNC, value),
+            Record::Sockets { wanted } => (kind::SOCKETS, wanted),
+            Record::Socket { errno } => (kind::SOCKET, errno),
             Record::Overrun { lost } => (kind::OVERRUN, lost),
         }
     }
@@ -133,6 +149,8 @@ impl Record {
             kind::OPTION_ON => Record::OptionOn { option: value },
             kind::OPTION_OFF => Record::OptionOff { option: value },
             kind::SYNC => Record::Sync { value },
+            kind::SOCKETS => Record::Sockets { wanted: value },
+            kind::SOCKET => Record::Socket { errno: value },
             kind::OVERRUN => Record::Overrun { lost: value },
             _ => return None,
         })
@@ -166,6 +184,8 @@ mod kind {
     pub const OPTION_ON: u32 = 5;
     pub const OPTION_OFF: u32 = 6;
     pub const SYNC: u32 = 7;
+    pub const SOCKETS: u32 = 8;
+    pub const SOCKET: u32 = 9;
     pub const OVERRUN: u32 = 32;
 }
 
@@ -173,7 +193,7 @@ mod kind {
 mod tests {
     use super::*;
 
-    const ALL: [Record; 8] = [
+    const ALL: [Record; 10] = [
         Record::Hello { port_id: 4711 },
         Record::Groups { mask: 0x42 },
         Record::Subscribe { group: 3 },
@@ -181,6 +201,8 @@ mod tests {
         Record::OptionOn { option: 11 },
         Record::OptionOff { option: 10 },
         Record::Sync { value: 7 },
+        Record::Sockets { wanted: 1 },
+        Record::Socket { errno: 22 },
         Record::Overrun { lost: 1 },
     ];
 

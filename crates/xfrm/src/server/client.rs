@@ -86,9 +86,15 @@ impl Client {
             Record::OptionOn { option } => self.option(option, true),
             Record::OptionOff { option } => self.option(option, false),
             Record::Sync { .. } => self.queue.push_back(Queued::Control(record)),
-            Record::Overrun { .. } => {}
+            // The server's, and what it has answered before.
+            Record::Overrun { .. } | Record::Sockets { .. } | Record::Socket { .. } => {}
         }
         Fate::Open
+    }
+
+    /// Queues a control datagram.
+    pub fn say(&mut self, record: Record) {
+        self.queue.push_back(Queued::Control(record));
     }
 
     fn option(&mut self, option: u32, on: bool) {
@@ -204,8 +210,8 @@ impl Client {
         })
     }
 
-    /// Receives one datagram.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    /// Receives one datagram, and the descriptor that comes with it.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         socket::receive(self.fd.as_fd(), buffer)
     }
 }

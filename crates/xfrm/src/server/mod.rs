@@ -7,6 +7,7 @@
 //! [`Server::process`] and [`Server::publish`] are the same in one step, where nothing lies between.
 
 mod client;
+mod handed;
 mod socket;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,6 +23,8 @@ use crate::backend::Backend;
 use crate::clock::Now;
 use crate::database::{Change, Database, Flush, Group, Output};
 use crate::shim_protocol::{MAX_DATAGRAM_LEN, records};
+
+pub use handed::Handed;
 
 /// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,7 @@ pub struct Server {
     /// Until when no connection is accepted, because `accept` has failed.
     closed_until: Option<Instant>,
     buffer: Vec<u8>,
+    handed: handed::Queue,
 }
 
 impl Server {
@@ -76,6 +80,7 @@ impl Server {
             limits,
             closed_until: None,
             buffer: vec![0; MAX_DATAGRAM_LEN],
+            handed: handed::Queue::default(),
         })
     }
 
@@ -226,6 +231,28 @@ impl Server {
         self.epoll.modify(self.listener.as_fd(), LISTENER, interest)
     }
 
+    /// Tells clients from now on that UDP sockets are wanted.
+    pub fn want_sockets(&mut self) {
+        self.handed.are_wanted = true;
+    }
+
+    /// The sockets that were handed over since the last call.
+    pub fn take_sockets(&mut self) -> Vec<Handed> {
+        std::mem::take(&mut self.handed.waiting)
+    }
+
+    /// Queues what became of a client's socket: 0, or an errno.
+    pub fn answer(&mut self, client: u64, errno: i32) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.say(handed::answer(errno));
+        }
+    }
+
+    /// Whether a client is there that has handed a socket over.
+    pub fn is_connected(&self, client: u64) -> bool {
+        self.clients.contains_key(&client)
+    }
+
     /// Handles what one client sent: a bounded number of datagrams, so that others have their turn.
     fn serve<B: Backend>(
         &mut self,
@@ -239,9 +266,9 @@ impl Server {
             if !client.wants_requests(self.limits.queued_bytes) {
                 return Fate::Open;
             }
-            let len = match client.receive(&mut self.buffer) {
-                Ok(0) => return Fate::Close,
-                Ok(len) => len,
+            let (len, mut with) = match client.receive(&mut self.buffer) {
+                Ok((0, _)) => return Fate::Close,
+                Ok(received) => received,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Fate::Open,
                 Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return Fate::Close,
@@ -255,6 +282,7 @@ impl Server {
                     if client.control(record) == Fate::Close {
                         return Fate::Close;
                     }
+                    self.handed.hear(token, client, record, &mut with);
                 }
                 continue;
             }

@@ -89,17 +89,50 @@ pub(super) fn peer_uid(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(credentials.uid)
 }
 
-/// Receives one datagram without waiting. The length is the datagram's own and may be above that
-/// of the buffer; 0 is the end.
+/// Receives one datagram without waiting, and the descriptor that comes with it; there is room for one, and the
+/// kernel closes others. The length is the datagram's own and may be above that of the buffer; 0 is the end.
 ///
 /// # Errors
 /// `WouldBlock` when there is none; a broken connection.
-pub(super) fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC;
-    // SAFETY: the buffer is valid for writes of its length.
-    let n = unsafe { libc::recv(fd.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), flags) };
-    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+pub(super) fn receive(
+    fd: BorrowedFd<'_>,
+    buffer: &mut [u8],
+) -> io::Result<(usize, Option<OwnedFd>)> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_TRUNC | libc::MSG_CMSG_CLOEXEC;
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Rights::default();
+    // SAFETY: integers and pointers: zero is valid.
+    let mut header: libc::msghdr = unsafe { core::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = (&raw mut control).cast();
+    header.msg_controllen = RIGHTS_LEN;
+    // SAFETY: the header refers to buffers that live through the call, each of the length that is said.
+    let n = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut header, flags) };
+    let len = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    let came = header.msg_controllen >= RIGHTS_LEN
+        && control.len == RIGHTS_LEN
+        && (control.level, control.kind) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    // SAFETY: the kernel has just made this descriptor for this process, and nobody else owns it.
+    let with = came.then(|| unsafe { OwnedFd::from_raw_fd(control.fd) });
+    Ok((len, with))
 }
+
+/// Room for a control message with one descriptor: `struct cmsghdr`, and what is behind it.
+#[derive(Default)]
+#[repr(C)]
+struct Rights {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fd: i32,
+}
+
+/// Its length without padding, so that there is room for no second descriptor.
+const RIGHTS_LEN: usize = 20;
+
+const _: () = assert!(core::mem::offset_of!(Rights, fd) == size_of::<libc::cmsghdr>());
+const _: () = assert!(core::mem::offset_of!(Rights, fd) + 4 == RIGHTS_LEN);
 
 /// Sends one datagram without waiting.
 ///
@@ -262,12 +295,12 @@ mod tests {
         send(client.as_fd(), &[1; 10]).unwrap();
         send(client.as_fd(), &[2; 3]).unwrap();
         let mut buffer = [0; 4];
-        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap(), 10);
-        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap(), 3);
+        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap().0, 10);
+        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap().0, 3);
         let empty = receive(server.as_fd(), &mut buffer).unwrap_err();
         assert_eq!(empty.kind(), ErrorKind::WouldBlock);
         drop(client);
-        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap(), 0);
+        assert_eq!(receive(server.as_fd(), &mut buffer).unwrap().0, 0);
     }
 
     #[test]
