@@ -22,6 +22,8 @@
 //! | `policy_match` | `iptables` rules that match IPsec, as matches on an interface | no     |
 //! | `release`    | the kernel's release as charon hears it                          | no     |
 //! | `ethtool`    | `esp-hw-offload` of interfaces behind which culvert has a device | no     |
+//! | `esp_sockets` | UDP sockets whose ESP goes to a culvert without ports            | no     |
+//! | `given`      | one such socket, and whether culvert still has its part          | no     |
 //! | `link`       | connection lost, parked, renewed                                 | no     |
 //! | `rescue`     | the thread that reconnects while the server is away              | no     |
 //! | `calls`      | what each call does on a socket of ours                          | no     |
@@ -54,8 +56,10 @@
 
 mod calls;
 mod config;
+mod esp_sockets;
 mod ethtool;
 mod flight;
+mod given;
 mod hidden;
 mod link;
 mod netlink;

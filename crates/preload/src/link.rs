@@ -53,7 +53,7 @@ pub(crate) fn park(
 }
 
 /// Moves a descriptor out of the program's way and notes that it is the library's.
-fn internal(fd: i32) -> i32 {
+pub(crate) fn internal(fd: i32) -> i32 {
     let high = sys::fcntl(fd, libc::F_DUPFD_CLOEXEC, FIRST_INTERNAL);
     let high = high.inspect(|_| sys::close(fd)).unwrap_or(fd);
     table::set(high, Owner::Internal);
@@ -131,7 +131,8 @@ pub(crate) fn drop_fresh(socket: &mut Socket) {
     }
 }
 
-fn close_internal(fd: i32) {
+/// Closes a descriptor of the library's own.
+pub(crate) fn close_internal(fd: i32) {
     // Program code can have closed it behind our back, with a raw system call.
     if table::owner(fd) == Owner::Internal {
         table::set(fd, Owner::Foreign);

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::Instant;
 
 use crate::config::Config;
+use crate::esp_sockets;
 use crate::link;
 use crate::socket::Link;
 use crate::state::{self, State};
@@ -38,6 +39,7 @@ pub(crate) fn ensure_running(state: &mut State, config: &'static Config) {
 fn run(config: &Config) {
     let mut pause_ms = FIRST_PAUSE_MS;
     loop {
+        esp_sockets::renew(config);
         match look(config) {
             Seen::AllUp => return,
             Seen::AnswerDue => sys::pause(ANSWER_PAUSE_MS),
@@ -65,7 +67,7 @@ fn look(config: &Config) -> Seen {
     let mut state = state::lock();
     let now = Instant::now();
     let sync = state.sync_number();
-    let mut seen = Seen::AllUp;
+    let mut seen = if esp_sockets::is_any_down(&state) { Seen::Away } else { Seen::AllUp };
     for (number, entry) in state.sockets.iter_mut().enumerate() {
         let Some(socket) = entry else { continue };
         if !link::revive(number as u32, socket, config, sync, now) {

@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::config::Config;
+use crate::given::Given;
 use crate::shim_protocol::MAX_DATAGRAM_LEN;
 use crate::socket::Socket;
 use crate::sys;
@@ -17,6 +18,8 @@ use crate::table::{self, Owner};
 pub(crate) struct State {
     /// By the number that the table of descriptors holds.
     pub(crate) sockets: Vec<Option<Socket>>,
+    /// UDP sockets of the program whose ESP is culvert's.
+    pub(crate) given: Vec<Given>,
     /// Whether the thread that reconnects runs in this process.
     pub(crate) rescuer_runs: bool,
     /// Datagrams are received here before the program gets them; empty until first used.
@@ -26,6 +29,7 @@ pub(crate) struct State {
 
 static STATE: Mutex<State> = Mutex::new(State {
     sockets: Vec::new(),
+    given: Vec::new(),
     rescuer_runs: false,
     buffer: Vec::new(),
     next_sync: 0,
@@ -135,6 +139,14 @@ impl State {
                 for socket in self.sockets.iter_mut().flatten() {
                     socket.registrations.retain(|r| r.epoll != fd);
                 }
+            }
+            Owner::Given => {
+                let ends = |given: &Given| given.fd == fd;
+                self.given
+                    .iter()
+                    .filter(|g| ends(g))
+                    .for_each(|g| crate::link::close_internal(g.link));
+                self.given.retain(|given| !ends(given));
             }
             Owner::Internal | Owner::Foreign => {}
         }

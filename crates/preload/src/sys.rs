@@ -144,17 +144,83 @@ pub(crate) fn inode(fd: i32) -> Option<u64> {
     Some(unsafe { stat.assume_init() }.st_ino)
 }
 
+/// A socket option that is an integer.
+pub(crate) fn int_option(fd: i32, level: i32, option: i32) -> Option<i32> {
+    let mut value = -1i32;
+    let mut len = size_of_val(&value) as libc::socklen_t;
+    let (out, room) = (&raw mut value, &raw mut len);
+    // SAFETY: `value` has room for `len` bytes, and both live through the call.
+    let r = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, out, room) };
+    (r == 0).then_some(value)
+}
+
+/// Sets a socket option that is an integer.
+pub(crate) fn set_int_option(fd: i32, level: i32, option: i32, value: i32) -> Result<(), Errno> {
+    set_option(fd, level, option, &value)
+}
+
+fn set_option<T>(fd: i32, level: i32, option: i32, value: &T) -> Result<(), Errno> {
+    let (from, len) = (ptr::from_ref(value), size_of::<T>());
+    // SAFETY: `value` is as long as said and lives through the call, which only reads it.
+    result(unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, option, from, len) }).map(|_| ())
+}
+
+/// Has a classic BPF program choose among the sockets of a group that are bound to one address and port.
+pub(crate) fn choose_by(fd: i32, program: &mut [libc::sock_filter]) -> Result<(), Errno> {
+    let len = program.len() as libc::c_ushort;
+    let program = libc::sock_fprog { len, filter: program.as_mut_ptr() };
+    set_option(fd, libc::SOL_SOCKET, libc::SO_ATTACH_REUSEPORT_CBPF, &program)
+}
+
+/// `socket(domain, SOCK_DGRAM | SOCK_CLOEXEC, 0)`.
+pub(crate) fn datagram_socket(domain: i32) -> Result<i32, Errno> {
+    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+    // SAFETY: passes integers only.
+    result(unsafe { libc::syscall(libc::SYS_socket, domain, kind, 0) }).map(|fd| fd as i32)
+}
+
+/// Binds a socket to the address that another one has.
+pub(crate) fn bind_as(fd: i32, other: i32) -> Result<(), Errno> {
+    let mut address = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut len = size_of_val(&address) as libc::socklen_t;
+    let out = address.as_mut_ptr();
+    // SAFETY: the address has room for `len` bytes, and both live through the call.
+    result(unsafe { libc::syscall(libc::SYS_getsockname, other, out, &raw mut len) })?;
+    // SAFETY: the address is as long as the call before said, and lives through this one.
+    result(unsafe { libc::syscall(libc::SYS_bind, fd, address.as_ptr(), len) }).map(|_| ())
+}
+
+/// Sends one datagram with a descriptor; never raises SIGPIPE, never waits.
+pub(crate) fn send_with(fd: i32, bytes: &[u8], descriptor: i32) -> Result<usize, Errno> {
+    /// `struct cmsghdr`, and what is behind it.
+    #[repr(C)]
+    struct Rights {
+        header: libc::cmsghdr,
+        fd: i32,
+    }
+    const LEN: usize = size_of::<libc::cmsghdr>() + 4;
+    // SAFETY: integers: zero is valid.
+    let mut rights: Rights = unsafe { mem::zeroed() };
+    rights.header.cmsg_len = LEN;
+    rights.header.cmsg_level = libc::SOL_SOCKET;
+    rights.header.cmsg_type = libc::SCM_RIGHTS;
+    rights.fd = descriptor;
+    let base = bytes.as_ptr().cast_mut().cast();
+    let mut part = libc::iovec { iov_base: base, iov_len: bytes.len() };
+    // SAFETY: integers and pointers: zero is valid.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut rights).cast();
+    message.msg_controllen = LEN;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the message refers to buffers that live through the call, which only reads them.
+    result(unsafe { libc::syscall(libc::SYS_sendmsg, fd, &raw const message, flags) })
+}
+
 /// Whether the kernel has a netlink socket of the family of routes behind a descriptor.
 pub(crate) fn is_rtnetlink(fd: i32) -> bool {
-    let option = |option: i32| {
-        let mut value = -1i32;
-        let mut len = size_of_val(&value) as libc::socklen_t;
-        let (out, room) = (&raw mut value, &raw mut len);
-        let level = libc::SOL_SOCKET;
-        // SAFETY: `value` has room for `len` bytes, and both live through the call.
-        let r = unsafe { libc::syscall(libc::SYS_getsockopt, fd, level, option, out, room) };
-        (r == 0).then_some(value)
-    };
+    let option = |option: i32| int_option(fd, libc::SOL_SOCKET, option);
     option(libc::SO_DOMAIN) == Some(libc::AF_NETLINK)
         && option(libc::SO_PROTOCOL) == Some(libc::NETLINK_ROUTE)
 }

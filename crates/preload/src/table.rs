@@ -14,6 +14,8 @@ pub(crate) enum Owner {
     Internal,
     /// The program's epoll descriptor, with a socket of ours in it.
     Epoll,
+    /// The program's UDP socket, whose ESP is culvert's.
+    Given,
     /// A socket of ours: its number in the state.
     Socket(u32),
 }
@@ -21,7 +23,7 @@ pub(crate) enum Owner {
 /// Descriptors from here on cannot be ours; `socket` fails with EMFILE rather than return one.
 pub(crate) const LIMIT: usize = 1 << 16;
 
-/// 0 is foreign, [`INTERNAL`] and [`EPOLL`] say it, everything else is a socket's number plus one.
+/// 0 is foreign, [`INTERNAL`], [`EPOLL`] and [`GIVEN`] say it, everything else is a socket's number plus one.
 static OWNERS: [AtomicU32; LIMIT] = [const { AtomicU32::new(0) }; LIMIT];
 
 /// The highest number that was ever ours: bounds the search for a socket's descriptors.
@@ -29,6 +31,7 @@ static HIGHEST: AtomicU32 = AtomicU32::new(0);
 
 const INTERNAL: u32 = u32::MAX;
 const EPOLL: u32 = u32::MAX - 1;
+const GIVEN: u32 = u32::MAX - 2;
 
 fn entry(fd: i32) -> Option<&'static AtomicU32> {
     OWNERS.get(usize::try_from(fd).ok()?)
@@ -40,6 +43,7 @@ pub(crate) fn owner(fd: i32) -> Owner {
         0 => Owner::Foreign,
         INTERNAL => Owner::Internal,
         EPOLL => Owner::Epoll,
+        GIVEN => Owner::Given,
         number => Owner::Socket(number - 1),
     }
 }
@@ -61,6 +65,7 @@ pub(crate) fn set(fd: i32, owner: Owner) -> bool {
         Owner::Foreign => 0,
         Owner::Internal => INTERNAL,
         Owner::Epoll => EPOLL,
+        Owner::Given => GIVEN,
         Owner::Socket(number) => number + 1,
     };
     if value != 0 {

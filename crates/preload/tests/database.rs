@@ -2,20 +2,23 @@
 
 mod program;
 
+use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use crypto::Keys;
 use policy::{Action, Direction, PolicyConfig, SaConfig, SaId};
-use program::{Program, command};
+use program::{Program, command, python};
 use xfrm::{
-    Backend, Counters, Database, Now, PolicyLive, Refusal, Replay, SaLive, Server, ServerLimits,
-    Settings, Start,
+    Backend, Counters, Database, Handed, Now, PolicyLive, Refusal, Replay, SaLive, Server,
+    ServerLimits, Settings, Start,
 };
 
 /// A data path that takes everything and carries nothing.
@@ -65,14 +68,25 @@ struct Served {
     path: PathBuf,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// UDP sockets that programs have handed over; each is taken.
+    sockets: Receiver<OwnedFd>,
     _dir: tempfile::TempDir,
 }
 
 impl Served {
     fn start() -> Served {
+        Served::wanting(false)
+    }
+
+    /// `sockets` says whether UDP sockets are wanted.
+    fn wanting(sockets: bool) -> Served {
         let dir = tempfile::tempdir().expect("scratch");
         let path = dir.path().join("xfrm.sock");
         let mut server = Server::new(&path, ServerLimits::default()).expect("it listens");
+        if sockets {
+            server.want_sockets();
+        }
+        let (came, sockets) = channel();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::spawn(move || {
@@ -85,10 +99,14 @@ impl Served {
                     mono_ms: start.elapsed().as_millis() as u64,
                 };
                 server.process(&mut database, now, &mut |_| {}).expect("it serves");
+                for Handed { client, socket } in server.take_sockets() {
+                    server.answer(client, 0);
+                    let _ = came.send(socket);
+                }
                 thread::sleep(Duration::from_millis(1));
             }
         });
-        Served { path, stop, thread: Some(thread), _dir: dir }
+        Served { path, stop, thread: Some(thread), sockets, _dir: dir }
     }
 }
 
@@ -208,4 +226,55 @@ fn a_dump_of_many_states_is_whole() {
     done(&served.path, &format!("-batch {}", batch.display()));
     let said = done(&served.path, "xfrm state");
     assert_eq!(said.matches("proto esp spi 0x").count(), 1000);
+}
+
+/// As an IKE daemon does: a socket of each family, bound, and then `UDP_ENCAP`. Says where they are.
+const IKE_DAEMON: &str = "
+all = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+all[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+for s, address in zip(all, ('127.0.0.1', '::1')):
+    s.bind((address, 0))
+    s.setsockopt(socket.IPPROTO_UDP, 100, 2)
+    s.settimeout(20)
+say('bound', *[s.getsockname()[1] for s in all])
+";
+
+#[test]
+fn ike_stays_with_its_daemon_and_all_else_is_culverts() {
+    let served = Served::wanting(true);
+    let script =
+        format!("{IKE_DAEMON}for s in all: say('heard', s.recv(100)[4:].decode())\nhear()");
+    let mut daemon = python(&script, &served.path, "20");
+    let ports = daemon.expect("bound");
+    let patience = Duration::from_secs(20);
+    for (port, own) in ports.split(' ').skip(1).zip(["127.0.0.1:0", "[::1]:0"]) {
+        let culverts = UdpSocket::from(served.sockets.recv_timeout(patience).expect("a socket"));
+        let at = culverts.local_addr().expect("bound");
+        assert_eq!(at.port().to_string(), port);
+        culverts.set_read_timeout(Some(patience)).expect("a time");
+        let peer = UdpSocket::bind(own).expect("a socket");
+        for datagram in [&b"\0\0\0\0ike"[..], b"\0\0\x10\0esp", b"\xff", b"\0\0\0"] {
+            peer.send_to(datagram, at).expect("sent");
+        }
+        let mut buffer = [0; 16];
+        for datagram in [&b"\0\0\x10\0esp"[..], b"\xff", b"\0\0\0"] {
+            let len = culverts.recv(&mut buffer).expect("a datagram");
+            assert_eq!(&buffer[..len], datagram);
+        }
+        assert_eq!(daemon.expect("heard"), "heard ike");
+        culverts.set_nonblocking(true).expect("it can");
+        assert!(culverts.recv(&mut buffer).is_err(), "IKE is not culvert's");
+    }
+    daemon.go();
+    daemon.finish();
+}
+
+#[test]
+fn sockets_that_are_not_wanted_stay_with_their_program() {
+    let served = Served::start();
+    let mut daemon = python(&format!("{IKE_DAEMON}hear()"), &served.path, "20");
+    daemon.expect("bound");
+    assert!(served.sockets.try_recv().is_err());
+    daemon.go();
+    daemon.finish();
 }

@@ -7,10 +7,11 @@ use libc::socklen_t;
 use super::memory::{int_value, put_int};
 use super::{errno, fail, returned, sealed};
 use crate::calls::{self, Outcome, option};
-use crate::{state, table};
+use crate::{esp_sockets, state, table};
 
 /// `setsockopt(2)`.
 ///
+/// A UDP socket that is to take in ESP is offered to culvert first, which wants it where it has no port.
 /// On foreign sockets, the options by which IKE daemons exempt themselves from IPsec and take in
 /// UDP-encapsulated ESP succeed also on a kernel that knows none of it: culvert's data path does
 /// without them.
@@ -29,6 +30,14 @@ pub unsafe extern "C-unwind" fn setsockopt(
             return r;
         }
     }
+    if (level, name) == ENCAP
+        // SAFETY: the caller's value, of the length the caller says.
+        && unsafe { int_value(value, len) } == Some(ESP_IN_UDP)
+        && let Some(config) = sealed(state::config)
+        && let Some(result) = sealed(|| esp_sockets::offer(fd, config))
+    {
+        return returned(result, |()| 0) as c_int;
+    }
     let r = libc_call!(c"setsockopt": fn(fd => c_int, level => c_int, name => c_int, value => *const c_void, len => socklen_t) -> c_int);
     let missing = [libc::ENOPROTOOPT, libc::EOPNOTSUPP, libc::ENOSYS, libc::EPROTONOSUPPORT];
     if r != 0
@@ -41,12 +50,14 @@ pub unsafe extern "C-unwind" fn setsockopt(
     r
 }
 
+/// `UDP_ENCAP` of linux/udp.h, and its value for ESP as of RFC 3948.
+const ENCAP: (c_int, c_int) = (libc::IPPROTO_UDP, 100);
+const ESP_IN_UDP: c_int = 2;
+
 /// Whether IKE daemons set this on their UDP sockets.
 fn is_ike_option(level: c_int, name: c_int) -> bool {
     /// `IP_XFRM_POLICY` and `IPV6_XFRM_POLICY` of linux/in.h and linux/in6.h.
     const POLICY: [(c_int, c_int); 2] = [(libc::IPPROTO_IP, 17), (libc::IPPROTO_IPV6, 35)];
-    /// `UDP_ENCAP` of linux/udp.h.
-    const ENCAP: (c_int, c_int) = (libc::IPPROTO_UDP, 100);
     POLICY.contains(&(level, name)) || ENCAP == (level, name)
 }
 
