@@ -8,6 +8,7 @@
 //! | [`xsk`] | AF_XDP queues on system calls alone: shared UMEM, need-wakeup, zero copy where the driver has it |
 //! | [`packet`] | packet sockets: an interface's super-packets, for drivers without zero copy |
 //! | [`tun`] | the private TUN interface, with segmentation on read and coalescing on write |
+//! | [`udp`] | UDP sockets that ESP in UDP comes by, where there is no interface to take over |
 //! | [`memory`] | a port made of two queues, for tests and benches |
 //! | [`pcap`] | captures as pcap files |
 //!
@@ -32,6 +33,7 @@ pub mod packet;
 pub mod pcap;
 pub mod port;
 pub mod tun;
+pub mod udp;
 pub mod umem;
 pub mod xsk;
 
@@ -40,6 +42,7 @@ pub use memory::{MemoryHandle, MemoryPort};
 pub use packet::{Fanout, PacketConfig, PacketError, PacketSocket};
 pub use port::{Port, PortError};
 pub use tun::{QueueChoice, Tun, TunConfig, TunError};
+pub use udp::EspSocket;
 
 pub use umem::{
     Accounting, BURST_LEN, Burst, ChunkSize, Frame, FramePool, HEADROOM, MAX_HEADROOM,

@@ -29,7 +29,7 @@
 mod inbox;
 mod link;
 mod rx;
-mod socket;
+pub(crate) mod socket;
 mod tx;
 
 use std::io;

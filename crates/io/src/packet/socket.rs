@@ -22,7 +22,7 @@ pub(super) fn open() -> io::Result<OwnedFd> {
 }
 
 /// Sets an option that is one integer.
-pub(super) fn set(
+pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: c_int,
     option: c_int,
@@ -42,7 +42,7 @@ pub(super) fn set(
 }
 
 /// Reads an option that is one integer.
-pub(super) fn get(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<c_int> {
+pub(crate) fn get(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result<c_int> {
     let mut value: c_int = 0;
     let mut len = size_of::<c_int>() as libc::socklen_t;
     // SAFETY: the pointer and the length describe `value`, which the kernel fills at most to len.
@@ -53,7 +53,7 @@ pub(super) fn get(socket: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Re
 }
 
 /// Takes the socket's pending error, as `SO_ERROR` reports it.
-pub(super) fn pending_error(socket: BorrowedFd<'_>) -> io::Result<()> {
+pub(crate) fn pending_error(socket: BorrowedFd<'_>) -> io::Result<()> {
     match get(socket, libc::SOL_SOCKET, libc::SO_ERROR)? {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
