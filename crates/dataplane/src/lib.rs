@@ -105,7 +105,7 @@ pub use mark_rule::MarkRule;
 pub use packets::ports::{MAX_PORTS, PortKind};
 pub use remark::{CodePoints, Remark};
 pub use resolve::{NatSays, PolicySays, Step, Way};
-pub use tables::{Interface, SaMtu, Tables, Topology};
+pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,
     TapConfig, TapReader, Verdict, tap,

@@ -52,6 +52,15 @@ impl Interface {
     }
 }
 
+/// A UDP socket in place of an interface: Linux routes what leaves by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketWay {
+    /// By which index the interfaces have it.
+    pub ifindex: u32,
+    /// Where it is bound: its own address, or any of the family.
+    pub local: IpAddr,
+}
+
 /// Routes and interfaces at one moment.
 #[derive(Default)]
 pub struct Topology {
@@ -73,6 +82,9 @@ pub struct Topology {
     pub clamps_mss: bool,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.
     pub guarded: Vec<Prefix>,
+    /// UDP sockets that protected packets leave by where the way leads by an interface that is Linux's alone; mostly
+    /// none.
+    pub sockets: Vec<SocketWay>,
     /// Every address of this host.
     pub local: HashSet<IpAddr, ahash::RandomState>,
 }
@@ -122,6 +134,14 @@ impl Topology {
     /// Whether UDP to this port of ours may be ESP in UDP.
     pub fn is_natt_port(&self, port: u16) -> bool {
         port == wire::natt::PORT
+    }
+
+    /// The socket that packets from this address leave by.
+    pub(crate) fn socket_of(&self, src: IpAddr) -> Option<u32> {
+        let is_for = |way: &&SocketWay| {
+            way.local == src || way.local.is_unspecified() && way.local.is_ipv4() == src.is_ipv4()
+        };
+        self.sockets.iter().find(is_for).map(|way| way.ifindex)
     }
 
     /// The interface by which a packet between these addresses leaves this host; none if it is for this

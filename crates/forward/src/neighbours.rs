@@ -79,6 +79,8 @@ pub enum Resolution {
 #[derive(Clone, Debug, Default)]
 pub struct Neighbours {
     entries: HashMap<(u32, IpAddr), (Option<MacAddr>, NeighbourState), ahash::RandomState>,
+    /// From this index on interfaces have no neighbours.
+    first_without: Option<u32>,
 }
 
 impl Neighbours {
@@ -86,6 +88,9 @@ impl Neighbours {
     pub fn resolve(&self, ifindex: u32, addr: IpAddr) -> Resolution {
         use NeighbourState::{Failed, Incomplete, Probing, Reachable, Stale};
         match self.entries.get(&(ifindex, addr)) {
+            None if self.first_without.is_some_and(|first| ifindex >= first) => {
+                Resolution::Resolved { mac: MacAddr::default(), confirm: false }
+            }
             None => Resolution::Unknown,
             Some((Some(mac), state @ (Reachable | Stale | Probing))) => {
                 Resolution::Resolved { mac: *mac, confirm: *state == Stale }
@@ -95,6 +100,11 @@ impl Neighbours {
             // A usable state without an address: a link that needs none, which is no Ethernet.
             Some((None, _)) => Resolution::Failed,
         }
+    }
+
+    /// What leaves by interfaces from this index on is addressed to no station, whoever it is for.
+    pub const fn address_nobody_from(&mut self, first: u32) {
+        self.first_without = Some(first);
     }
 
     /// Puts a neighbour in the place of what was known of it, and says whether anything changed.

@@ -49,7 +49,7 @@ impl<N: Notes> Question<'_, N> {
             Mode::Tunnel | Mode::Iptfs => (params.dst, params.src),
             Mode::Transport => (h.dst, h.src),
         };
-        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), (dst, src)) {
             Ok(to) => to,
             Err(reason) => return Decision::Drop(reason),
         };

@@ -53,7 +53,7 @@ impl<N: Notes> Question<'_, N> {
             Mode::Tunnel | Mode::Iptfs => (params.dst, params.src, family_of(params.dst), None),
             Mode::Transport => (h.dst, h.src, h.family(), Some(0)),
         };
-        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), (dst, src)) {
             Ok(to) => to,
             Err(reason) => return Decision::Drop(reason),
         };

@@ -56,7 +56,7 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Gather(Gather::Whole);
         }
         let (src, dst) = outer_ends(sas.iter().copied(), h);
-        let to = match to_port(view, self.way(dst, src, LOOPBACK), dst) {
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), (dst, src)) {
             Ok(to) => to,
             Err(reason) => return Decision::Drop(reason),
         };
@@ -92,7 +92,7 @@ pub(crate) fn next_hop_of_all<'s>(
     h: &Headers,
 ) -> Result<NextHop, DropReason> {
     let (src, dst) = outer_ends(sas, h);
-    to_port(view, route::route(view, dst, src, LOOPBACK), dst)
+    to_port(view, route::route(view, dst, src, LOOPBACK), (dst, src))
 }
 
 /// Source and destination of the outermost packet.

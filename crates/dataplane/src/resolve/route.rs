@@ -91,19 +91,41 @@ pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
     }
 }
 
-/// The next hop of a route to a peer, which has to be a port's, with the MTU of the path.
-pub(super) fn to_port(view: &View, route: Route, dst: IpAddr) -> Result<NextHop, DropReason> {
+/// The next hop of a route to a peer, which has to be a port's, or a socket's, with the MTU of the path.
+pub(super) fn to_port(
+    view: &View,
+    route: Route,
+    (dst, src): (IpAddr, IpAddr),
+) -> Result<NextHop, DropReason> {
+    let by_socket = || by_socket(view, dst, src).ok_or(DropReason::EgressNotPort);
     match route {
         Route::Port(to) => Ok(NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to }),
+        Route::Linux => by_socket().map(|to| NextHop { mtu: view.path_mtus.of(dst, to.mtu), ..to }),
         // A peer behind a tunnel would be one tunnel in another, without end.
-        Route::Linux | Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
+        Route::Local | Route::Tunnel(_) => Err(DropReason::EgressNotPort),
         Route::Nowhere(reason, _) => Err(reason),
     }
 }
 
+/// The socket by which packets leave where Linux alone knows the way; its MTU is that of the interface it leads to.
+fn by_socket(view: &View, dst: IpAddr, src: IpAddr) -> Option<NextHop> {
+    let ifindex = view.topology.socket_of(src)?;
+    let mtu = match view.topology.fib.lookup(dst, src, 0, LOOPBACK) {
+        RouteResult::Unicast { ifindex, mtu, .. } => {
+            let own = view.topology.interfaces.get(&ifindex).map(|interface| interface.mtu);
+            mtu.into_iter().chain(own).min()
+        }
+        _ => None,
+    };
+    Some(NextHop { ifindex, addr: dst, mtu: mtu.unwrap_or(LEAST_MTU) as usize })
+}
+
+/// What every link carries (RFC 8200 §5).
+const LEAST_MTU: u32 = 1280;
+
 /// The next hop of a packet that is protected already.
 pub(crate) fn next_hop_of(view: &View, dst: IpAddr, src: IpAddr) -> Result<NextHop, DropReason> {
-    to_port(view, route(view, dst, src, LOOPBACK), dst)
+    to_port(view, route(view, dst, src, LOOPBACK), (dst, src))
 }
 
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
