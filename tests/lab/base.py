@@ -166,6 +166,8 @@ class Lab:
         self.network = None
         #: Queues of each end of the links that are made from now on.
         self.queues = 1
+        #: Hosts that are made in user namespaces.
+        self.rootless = ()
         self.closed = False
         self.tmp = Path(tempfile.mkdtemp(prefix=f"cvlab-{self.run_id}-"))
         STATE.mkdir(mode=0o700, exist_ok=True)
@@ -183,10 +185,12 @@ class Lab:
     def host(self, name, forward=False):
         """Makes a host. `forward`: it is a router."""
         from .host import Host
+        from .rootless import RootlessHost
 
         if name in self.hosts:
             raise LabError(f"host {name} exists already")
-        host = Host(self, name, f"{PREFIX}{self.run_id}-{name}")
+        kind = RootlessHost if name in self.rootless else Host
+        host = kind(self, name, f"{PREFIX}{self.run_id}-{name}")
         self.hosts[name] = host
         self._save()
         host.create(forward)

@@ -28,7 +28,7 @@ class Host:
         self.etc = ETC_NETNS / ns
 
     def create(self, forward):
-        sh("ip", "netns", "add", self.ns)
+        self._add_namespace()
         self.etc.mkdir(parents=True, exist_ok=True)
         for family in ("all", "default"):
             self.sysctl(f"net.ipv6.conf.{family}.disable_ipv6", 0)
@@ -42,6 +42,9 @@ class Host:
             self.sysctl("net.ipv4.ip_forward", 1)
             self.sysctl("net.ipv6.conf.all.forwarding", 1)
         self.ip("link", "set", "lo", "up")
+
+    def _add_namespace(self):
+        sh("ip", "netns", "add", self.ns)
 
     # Configuration
 

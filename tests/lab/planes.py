@@ -228,6 +228,8 @@ class Daemon:
         self.settings = ""
         #: Environment of the daemon, beyond the lab's own.
         self.environment = {}
+        #: Whether it runs without ports and with no capability but CAP_NET_ADMIN.
+        self.is_unprivileged = os.environ.get("CULVERT_PORTS") == "unprivileged"
         #: Arguments of `culvert run`, beyond the configuration file.
         self.arguments = []
         self.write_config()
@@ -237,18 +239,26 @@ class Daemon:
     def write_config(self, text=None):
         """Writes the configuration file: the default one, or `text` with @NAME@ filled in."""
         if text is None:
-            ports = "".join(_PORT.format(interface=p, how=_how(p, self.mode)) for p in self.ports)
+            ports = "" if self.is_unprivileged else "".join(_PORT.format(interface=p, how=_how(p, self.mode)) for p in self.ports)
             # How SAs cross says what a loss goes with.
             level = 'log.level = "culvert::daemon::sources::kernel=debug,info"\n'
             source = f'source = "{self.source}"\n{level}' if self.source else ""
             text = _DAEMON_CONFIG.format(name=self.name, source=source, settings=self.settings, ports=ports)
         self.config.write_text(_with_workers(text.replace("@NAME@", self.name)))
 
+    def program(self):
+        """What starts it: the program, after what takes rights from it."""
+        if not self.is_unprivileged:
+            return [culvert_binary()]
+        limits = ["--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs"]
+        return ["setpriv", *limits, culvert_binary()]
+
     def spawn(self):
         """Starts it, and does not wait."""
         log = self.host.lab.tmp / f"{self.host.name}-culvert.log"
         self.process = self.host.spawn(
-            culvert_binary(), "run", "--config", self.config, *self.arguments, log=log,
+            *self.program(), "run", "--config", self.config, *self.arguments,
+            *(["--unprivileged"] if self.is_unprivileged else []), log=log,
             env={"NO_COLOR": "1", **self.environment},
         )
         return self.process

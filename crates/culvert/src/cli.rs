@@ -196,6 +196,12 @@ pub struct RunArgs {
     /// microseconds.
     #[arg(long)]
     pub poll: bool,
+    /// Run without ports, BPF and rights over the machine, as in a container: ESP in UDP alone (`encap = yes`),
+    /// by the UDP socket of an IKE daemon that `culvert exec` has started.
+    ///
+    /// CAP_NET_ADMIN over its own network namespace and /dev/net/tun are all that it needs.
+    #[arg(long)]
+    pub unprivileged: bool,
     /// Log as JSON objects, one a line.
     #[arg(long)]
     pub log_json: bool,

@@ -78,6 +78,7 @@ impl Daemon {
             let faults = faults.collect::<Vec<_>>().join(", ");
             format!("port {}: its peers broke the rules of memif: {faults}", p.interface)
         }));
+        warnings.extend(self.esp_sockets.warnings());
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.early_trouble.clone());
         warnings.extend(self.way_back.warnings().cloned());
@@ -304,6 +305,9 @@ impl Daemon {
             let row = row(p.interface, "memif", state, mode, p.passed, p.stats);
             let faults = p.faults.into_iter().map(|(fault, count)| (fault.to_owned(), count));
             report::Port { faults: faults.collect(), ..row }
+        }));
+        rows.extend(self.esp_sockets.states().map(|(name, stats)| {
+            row(&name, "udp", "up".into(), "ESP in UDP".into(), 0, vec![stats])
         }));
         let is_port = |name: &str| rows.iter().any(|row| row.interface == name);
         let vlans: Vec<_> = self.vlans.states(snapshot, &self.config.vlans, is_port);

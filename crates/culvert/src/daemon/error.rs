@@ -29,6 +29,19 @@ pub enum StartError {
          CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
     )]
     Capabilities(String),
+    /// Not root of a user namespace that has the network namespace.
+    #[error(
+        "--unprivileged needs CAP_NET_ADMIN over its own network namespace\n  start it as root of a \
+         container that has --cap-add NET_ADMIN and /dev/net/tun, or of `unshare --user \
+         --map-root-user --net --mount`"
+    )]
+    NotRootOfNamespace,
+    /// Something that needs ports.
+    #[error(
+        "--unprivileged and {0}: there are no ports, no BPF and no kernel IPsec in that mode\n  leave \
+         one of both out"
+    )]
+    NotUnprivileged(&'static str),
     /// The log filter is wrong.
     #[error("log.level = {level:?}: {reason}\n  write error, warn, info, debug or trace")]
     LogLevel {

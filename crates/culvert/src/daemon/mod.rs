@@ -19,6 +19,7 @@ mod devices;
 mod early;
 mod engines;
 mod error;
+mod esp_sockets;
 mod events;
 mod heartbeat;
 mod inner_mtus;
@@ -50,6 +51,7 @@ mod stop;
 mod texts;
 mod topology;
 mod tunnels;
+mod unprivileged;
 mod vlan_priorities;
 mod vlans;
 mod vrfs;
@@ -85,6 +87,7 @@ use self::confinement::Confinement;
 use self::control::Control;
 use self::detour::PastDaemon;
 use self::early::{Early, Reported, wanting};
+use self::esp_sockets::EspSockets;
 use self::events::{EventLog, Watch};
 use self::inner_mtus::InnerMtus;
 pub use self::install::{InstallOptions, InstallReport, bench_install};
@@ -157,6 +160,7 @@ struct Daemon {
     polling: Polling,
     ports: Ports,
     memifs: Memifs,
+    esp_sockets: EspSockets,
     vlans: Vlans,
     private: Private,
     nat: Option<Nat>,
@@ -240,6 +244,7 @@ impl Daemon {
             self.hear_early();
             self.forget_path_mtus();
             self.memifs.serve(&self.workers);
+            self.follow_esp_sockets();
             self.follow_nat();
             self.wake_workers();
             self.place_sas();
@@ -317,6 +322,13 @@ impl Daemon {
         }
     }
 
+    /// Takes the sockets of IKE daemons, where there are no ports.
+    fn follow_esp_sockets(&mut self) {
+        if self.esp_sockets.serve(&mut *self.source, &self.workers) {
+            self.publish_topology();
+        }
+    }
+
     /// Learns what Linux's NAT has decided, and has ports take what it is about.
     fn follow_nat(&mut self) {
         let Some(nat) = &mut self.nat else { return };
@@ -369,6 +381,7 @@ impl Daemon {
                 Event::PortGone { ifindex } => {
                     self.ports.lost(ifindex, &self.workers);
                     self.tunnels.lost(ifindex);
+                    self.esp_sockets.lost(ifindex);
                     self.publish_topology();
                     self.paths_anew = true;
                 }
@@ -587,6 +600,7 @@ impl Daemon {
         let known = Known {
             ports: &self.ports,
             memifs: &self.memifs,
+            esp_sockets: &self.esp_sockets,
             vlans: &self.vlans,
             tunnels: &self.tunnels,
             marks: &self.config.marks,

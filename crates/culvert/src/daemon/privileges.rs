@@ -19,11 +19,17 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::IPC_LOCK);
 
+/// Without ports: interfaces, routes and policies of the own network namespace.
+const NEEDED_WITHOUT_PORTS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::IPC_LOCK);
+
 /// Gives up every capability but those needed, for this process and whatever it starts.
 ///
 /// # Errors
 /// When the kernel refuses. A missing capability is no error here; what needs it fails later.
-pub fn drop_all_but_needed() -> io::Result<()> {
+pub fn drop_all_but_needed(has_ports: bool) -> io::Result<()> {
+    if !has_ports {
+        return keep(NEEDED_WITHOUT_PORTS);
+    }
     // Kernels before 5.8 know neither CAP_BPF nor CAP_PERFMON and want CAP_SYS_ADMIN instead.
     let needed = match capability_is_in_bounding_set(CapabilitySet::BPF) {
         Ok(_) => NEEDED,
@@ -57,7 +63,8 @@ fn keep(needed: CapabilitySet) -> io::Result<()> {
 }
 
 /// Which of the needed capabilities are missing, as their names; for messages.
-pub fn missing() -> Vec<&'static str> {
+pub fn missing(has_ports: bool) -> Vec<&'static str> {
+    let needed = if has_ports { NEEDED } else { NEEDED_WITHOUT_PORTS };
     let have = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     [
         ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
@@ -66,7 +73,7 @@ pub fn missing() -> Vec<&'static str> {
         ("CAP_PERFMON", CapabilitySet::PERFMON),
     ]
     .into_iter()
-    .filter(|(_, capability)| !have.contains(*capability))
+    .filter(|(_, capability)| needed.contains(*capability) && !have.contains(*capability))
     .map(|(name, _)| name)
     .collect()
 }

@@ -6,7 +6,7 @@ use tracing::{error, info, warn};
 use super::plan::Plan;
 use super::ports::{self, Ports};
 use super::workers::ChangeError;
-use super::{Daemon, End, limits, tun_config};
+use super::{Daemon, End, limits, tun_config, unprivileged};
 use crate::config::{Config, WorkerConfig};
 
 impl Daemon {
@@ -27,6 +27,12 @@ impl Daemon {
             warn!("changes of {} take effect only with a restart", fixed.join(", "));
         }
         self.change_workers(&next)?;
+        if self.esp_sockets.are_wanted()
+            && let Err(error) = unprivileged::check(&next)
+        {
+            error!("{error}\n  the running configuration stays as it is");
+            return Ok(());
+        }
         if next.ports.len() + next.memifs.len() > Ports::MAX {
             error!(most = Ports::MAX, "too many ports; they stay as they are");
             return Ok(());

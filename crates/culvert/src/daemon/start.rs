@@ -28,7 +28,6 @@ use rustix::process::DumpableBehavior;
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
-use steer::SendMarks;
 use tracing::{info, warn};
 use vault::{Record, Vault, VaultError};
 use xfrm::KernelSad;
@@ -42,6 +41,7 @@ use super::devices::Devices;
 use super::early::Early;
 use super::engines::providers;
 use super::error::{StartError, system};
+use super::esp_sockets::EspSockets;
 use super::events::{EventLog, Watch};
 use super::inner_mtus::InnerMtus;
 use super::limits;
@@ -56,9 +56,8 @@ use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
-use super::way_back::WayBack;
 use super::workers::{Kit, Workers};
-use super::{Daemon, End, own, tun_config};
+use super::{Daemon, End, own, tun_config, unprivileged};
 use crate::cli::RunArgs;
 use crate::config::{Config, Firewall, IptfsRates, SourceChoice};
 use crate::paths;
@@ -74,22 +73,19 @@ const RELEASE_WAIT: Duration = Duration::from_secs(3);
 pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
     let config = Config::load_as(&args.config.config, name)?;
     init_log(&config, args.log_json)?;
-    if !rustix::process::geteuid().is_root() {
-        return Err(StartError::NotRoot);
+    if args.unprivileged {
+        unprivileged::check(&config)?;
     }
-    let missing = privileges::missing();
-    if !missing.is_empty() {
-        return Err(StartError::Capabilities(missing.join(", ")));
-    }
+    unprivileged::check_rights(args.unprivileged)?;
     // No core dump holds keys, whatever the limits say.
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|e| system("forbidding core dumps")(e.into()))?;
-    privileges::drop_all_but_needed().map_err(system("dropping capabilities"))?;
+    privileges::drop_all_but_needed(!args.unprivileged).map_err(system("dropping capabilities"))?;
     let confinement = Confinement::begin(config.security.seccomp);
     if let Some(warning) = confinement.warning() {
         warn!("{warning}");
     }
-    lock_memory();
+    lock_memory(args.unprivileged);
     let (ports, most) = (config.ports.len() + config.memifs.len(), Ports::MAX);
     if ports > most {
         return Err(StartError::Size(format!("{ports} ports: there can be at most {most}")));
@@ -136,7 +132,10 @@ pub fn run(args: &RunArgs, name: &str) -> Result<(), StartError> {
 }
 
 /// Keeps keys out of swap space: every page stays in memory from its first use on.
-fn lock_memory() {
+fn lock_memory(is_unprivileged: bool) {
+    if is_unprivileged && !unprivileged::may_lock_memory() {
+        return warn!("memory is not locked (ulimit -l): keys may be written to swap space");
+    }
     let all = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
     if let Err(error) = rustix::mm::mlockall(all) {
         warn!(%error, "memory cannot be locked: keys may be written to swap space, if there is any");
@@ -178,10 +177,12 @@ impl Daemon {
             allow_weak: config.crypto.allow_weak,
             tunnel_headers: config.tunnel_headers.into(),
             iptfs: IptfsRates::new(&config.iptfs),
+            only_in_udp: args.unprivileged,
         };
         let kernel_sad = KernelSad::open().map_err(system("asking for the kernel's SAs"))?;
         let is_beside_kernel = match config.source {
             SourceChoice::Builtin => false,
+            SourceChoice::Auto if args.unprivileged => false,
             SourceChoice::Kernel if !records.is_empty() => {
                 return Err(StartError::VaultInUse(config.name.clone()));
             }
@@ -205,11 +206,8 @@ impl Daemon {
         let tun_ifindex = tuns.first().map_or(0, Tun::ifindex);
         let private_counters = tuns.iter().map(io::Port::counters).collect();
         let by_sender = BySender::new(&config.tun.interface, tuns.first());
-        let send_marks = SendMarks::load_and_attach(&config.tun.interface);
-        if let Err(error) = &send_marks {
-            warn!("{error}; packets that Linux marks, and a policy protects, are blocked");
-        }
-        let has_marks = send_marks.is_ok();
+        let send_marks = unprivileged::send_marks(args.unprivileged, &config.tun);
+        let has_marks = send_marks.is_some();
         let private = Private::set_up(&config.tun, tun_ifindex, has_marks, is_beside_kernel)?;
         let observer = Observer::new()?;
         let source = match is_beside_kernel {
@@ -234,7 +232,7 @@ impl Daemon {
         let tunnels = Opened::open(&config.tunnels)?;
         let memifs = Memifs::open(&config.memifs)?;
         let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
-        let way_back = WayBack::set_up(&config.tun, judged);
+        let way_back = unprivileged::way_back(args.unprivileged, &config.tun, judged);
         let path = paths::interface_file(&config.name);
         fs::write(&path, &config.tun.interface)
             .map_err(|source| StartError::Directory { path, source })?;
@@ -316,11 +314,12 @@ impl Daemon {
             ports,
             vlans: super::vlans::Vlans::default(),
             memifs,
+            esp_sockets: EspSockets::new(args.unprivileged),
             private,
             nat,
             inner_mtus: InnerMtus::default(),
             way_back,
-            _send_marks: send_marks.ok(),
+            _send_marks: send_marks,
             past_daemon,
             by_sender,
             early,
@@ -346,6 +345,9 @@ impl Daemon {
             tap_slots: Slots::default(),
             traces: Traces::default(),
         };
+        if args.unprivileged {
+            daemon.source.want_sockets();
+        }
         // These are no news.
         drop(daemon.source.take_sa_history());
         daemon.event_log.begin(daemon.source.databases().sas().map(|sa| sa.config.clone()));

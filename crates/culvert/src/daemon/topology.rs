@@ -13,6 +13,7 @@ use mirror::{Change, Family, Snapshot};
 use wire::ethernet::MacAddr;
 use xfrm::shim_protocol::ROUTE_PROTOCOL;
 
+use super::esp_sockets::{self, EspSockets};
 use super::memifs::Memifs;
 use super::ports::Ports;
 use super::private;
@@ -93,7 +94,9 @@ impl Reflection {
 
     /// Neighbours, to be published.
     pub fn neighbours(&self) -> Neighbours {
-        self.neighbours.clone()
+        let mut neighbours = self.neighbours.clone();
+        neighbours.address_nobody_from(esp_sockets::FIRST_INDEX);
+        neighbours
     }
 }
 
@@ -103,6 +106,8 @@ pub struct Known<'k> {
     pub ports: &'k Ports,
     /// The ports of applications that share memory.
     pub memifs: &'k Memifs,
+    /// The UDP sockets of IKE daemons, in place of ports.
+    pub esp_sockets: &'k EspSockets,
     /// The VLANs of ports.
     pub vlans: &'k Vlans,
     /// The tunnel interfaces.
@@ -117,7 +122,7 @@ pub struct Known<'k> {
 
 /// Routes, rules and interfaces, as workers read them.
 pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
-    let Known { ports, memifs, vlans, tunnels, marks, gtpu, way_back } = known;
+    let Known { ports, memifs, esp_sockets, vlans, tunnels, marks, gtpu, way_back } = known;
     let here = snapshot.links().map(|link| {
         let port = ports.slot(link.index).or_else(|| memifs.slot(link.index));
         let port = port.or_else(|| vlans.slot(link.index));
@@ -154,7 +159,8 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         };
         (ifindex, interface)
     });
-    let interfaces = here.chain(elsewhere).collect::<HashMap<_, _, _>>();
+    let sockets = esp_sockets.interfaces(snapshot);
+    let interfaces = here.chain(elsewhere).chain(sockets).collect::<HashMap<_, _, _>>();
     let is_up = |ifindex| snapshot.link(ifindex).is_some_and(|link| link.up);
     Topology {
         fib,
@@ -166,6 +172,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         gtpu: services::of(snapshot, gtpu),
         clamps_mss: false,
         guarded: Vec::new(),
+        sockets: esp_sockets.ways().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),
     }
 }

@@ -88,6 +88,18 @@ impl WayBack {
         }
     }
 
+    /// Without a program, where there is no port to give anything back to.
+    pub const fn none() -> WayBack {
+        WayBack {
+            program: None,
+            tags: BTreeMap::new(),
+            vlans: BTreeMap::new(),
+            marks: BTreeMap::new(),
+            trouble: None,
+            warnings: BTreeMap::new(),
+        }
+    }
+
     /// Follows the attached ports. To be called before workers learn of them: the program drops
     /// packets with a tag that it does not know.
     pub fn follow<'a>(&mut self, ports: impl Iterator<Item = WorkingPort<'a>>) {

@@ -45,7 +45,7 @@ use esp::{Sa, TunnelHeaders};
 use policy::{Databases, Marks, OutboundKey, SaConfig, SaId};
 use wire::{Headers, protocol};
 use xfrm::codec::LifetimeConfig;
-use xfrm::{Counters, Replay};
+use xfrm::{Counters, Handed, Replay};
 
 use super::devices::To;
 use super::vrfs::Vrfs;
@@ -185,6 +185,22 @@ pub trait Source {
         true
     }
 
+    /// Takes UDP sockets from programs from now on, for ESP in UDP.
+    fn want_sockets(&mut self) {}
+
+    /// The sockets that programs have handed over since the last call; each is to be answered.
+    fn take_sockets(&mut self) -> Vec<Handed> {
+        Vec::new()
+    }
+
+    /// Tells a program what became of its socket: 0, or an errno.
+    fn answer_socket(&mut self, _client: u64, _errno: i32) {}
+
+    /// Whether the program is still there that handed a socket over.
+    fn is_connected(&self, _client: u64) -> bool {
+        false
+    }
+
     /// Ends in order. No worker runs. SAs and policies that are left are kept for the next start.
     fn shut_down(self: Box<Self>);
 }
@@ -283,4 +299,6 @@ pub struct SaRules {
     pub tunnel_headers: TunnelHeaders,
     /// Constant rates of IP-TFS.
     pub iptfs: IptfsRates,
+    /// Whether ESP has to be in UDP.
+    pub only_in_udp: bool,
 }

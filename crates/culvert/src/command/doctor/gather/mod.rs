@@ -66,7 +66,7 @@ fn machine(tun: &str) -> Machine {
     let describe = |provider: &dyn Provider| provider.description();
     Machine {
         root: rustix::process::geteuid().is_root(),
-        missing_capabilities: daemon::missing_capabilities(),
+        missing_capabilities: daemon::missing_capabilities(true),
         kernel: release.trim().to_owned(),
         clock: clock.trim().to_owned(),
         af_xdp: open_socket("socket(AF_XDP)", AddressFamily::XDP, None),

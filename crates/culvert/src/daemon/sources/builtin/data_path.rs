@@ -21,6 +21,7 @@ use vault::{Origin, Vault};
 use xfrm::codec::{Offload, constant as c};
 use xfrm::{Backend, Counters, PolicyLive, Refusal, Replay, SaEnd, SaLive, Start};
 
+use super::in_udp;
 use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
 use crate::daemon::devices::{SharedDevices, To, software_of};
@@ -47,6 +48,8 @@ pub struct DataPath {
     /// SAs added and removed, in order; `None` while nobody follows them.
     sa_steps: Option<Vec<SaStep>>,
     sa_history: Vec<SaChange>,
+    /// SAs that were refused as they are not in UDP.
+    bare: u64,
 }
 
 impl DataPath {
@@ -71,6 +74,7 @@ impl DataPath {
             sa_changes: 0,
             sa_steps: None,
             sa_history: Vec::new(),
+            bare: 0,
         }
     }
 
@@ -217,6 +221,17 @@ impl DataPath {
         Ok((fingerprint, owner))
     }
 
+    /// Notes an SA that is refused as it is not in UDP: an IKE daemon tells only the errno.
+    fn note_bare(&mut self, config: &SaConfig, refusal: &Refusal) {
+        self.bare += 1;
+        warn!(dst = %config.params.dst, "an SA is refused: {}", refusal.message);
+    }
+
+    /// SAs that were refused as they are not in UDP.
+    pub fn bare(&self) -> u64 {
+        self.bare
+    }
+
     /// Follows an SA that has come.
     fn note_added(&mut self, config: &SaConfig) {
         self.set_marks.add(config);
@@ -236,6 +251,9 @@ impl DataPath {
         if params.mode == Mode::Iptfs {
             let text = "culvert: IP-TFS mode is not supported yet";
             return Err(Refusal::new(errno::EOPNOTSUPP, text));
+        }
+        if self.rules.only_in_udp {
+            in_udp::check(config).inspect_err(|refusal| self.note_bare(config, refusal))?;
         }
         let session = session::of(config, keys, &self.providers, self.rules.allow_weak)?;
         let id = config.id();

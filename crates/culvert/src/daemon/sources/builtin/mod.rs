@@ -3,12 +3,14 @@
 //! | Module      | What it knows                                                     |
 //! |-------------|-------------------------------------------------------------------|
 //! | this one    | when server, databases and journal are served                     |
+//! | `in_udp`    | which SAs can be carried where there are no ports                 |
 //! | `data_path` | how SAs and policies of the databases become the data path's      |
 //! | `journal`   | how a change gets into the vault                                  |
 //! | `leaving`   | which deleted SAs may still have packets under way                |
 //! | `numbers`   | which sequence numbers are used up, beyond the life of their SA   |
 
 mod data_path;
+mod in_udp;
 mod journal;
 mod leaving;
 mod numbers;
@@ -31,7 +33,7 @@ use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
 use xfrm::codec::LifetimeConfig;
-use xfrm::{Database, Flow, Group, KernelSad, Output, Server, ServerLimits, Settings};
+use xfrm::{Database, Flow, Group, Handed, KernelSad, Output, Server, ServerLimits, Settings};
 
 pub use self::data_path::DataPath;
 pub use self::journal::Journal;
@@ -286,11 +288,33 @@ impl Source for Builtin {
                  log for why); they are written when it takes them"
             ));
         }
+        if let count @ 1.. = self.database.backend().bare() {
+            warnings.push(format!(
+                "{count} SAs without UDP encapsulation were refused: --unprivileged carries ESP in UDP \
+                 alone; set encap = yes in swanctl.conf"
+            ));
+        }
         if let count @ 1.. = self.kernel_sad.count() {
             warnings
                 .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));
         }
         warnings
+    }
+
+    fn want_sockets(&mut self) {
+        self.server.want_sockets();
+    }
+
+    fn take_sockets(&mut self) -> Vec<Handed> {
+        self.server.take_sockets()
+    }
+
+    fn answer_socket(&mut self, client: u64, errno: i32) {
+        self.server.answer(client, errno);
+    }
+
+    fn is_connected(&self, client: u64) -> bool {
+        self.server.is_connected(client)
     }
 
     fn lose(&mut self, sas: &[SaId], policies: &[u32]) {
