@@ -587,7 +587,8 @@ static __always_inline void skip_extensions(struct packet *p)
 		OPAQUE(fragment);
 		offset |= bpf_ntohs(extension->offset) * fragment;
 		p->protocol = extension->next;
-		p->next += (extension->len * (1 - fragment) + 1) * 8;
+		// A mask: the verifier of Linux 6.1 knows no bounds of a product.
+		p->next += ((extension->len & (fragment - 1)) + 1) * 8;
 		if (offset & 0xfff8)
 			break;
 	}
