@@ -11,6 +11,8 @@
 //! | neighbour discovery and router messages (ICMPv6 types 133 to 137) | Linux |
 //! | any other | the worker, which gives Linux what no policy protects |
 //!
+//! The same holds of what is behind tags of VLANs, which are Linux's devices on the TAP interface.
+//!
 //! Of several queues the first one has the TAP interface.
 
 use core::mem::MaybeUninit;
@@ -21,7 +23,7 @@ use std::sync::Arc;
 use io::tun::Tap;
 use io::{Burst, FramePool, Packet, Port, PortCounters, PortError};
 use rustix::event::{Timespec, epoll};
-use wire::Span;
+use wire::{EtherType, EthernetHeader, Span};
 
 use crate::fault::Fault;
 use crate::queue::Queue;
@@ -180,12 +182,22 @@ fn is_linux_s(frame: &[u8]) -> bool {
     if to & 1 != 0 {
         return true;
     }
-    match u16::from_be_bytes([*high, *low]) {
-        0x0800 => false,
-        0x86dd => is_discovery(frame.get(HEADER_LEN..).unwrap_or_default()),
-        // A tag, perhaps of VLAN 0: the worker knows them.
-        0x8100 | 0x88a8 => false,
+    match EtherType(u16::from_be_bytes([*high, *low])) {
+        EtherType::IPV4 => false,
+        EtherType::IPV6 => is_discovery(frame.get(HEADER_LEN..).unwrap_or_default()),
+        tag if tag.is_vlan() => is_linux_s_tagged(frame),
         _ => true,
+    }
+}
+
+/// The same for a frame with tags. The worker counts what is cut off, or has too many of them.
+#[inline(never)]
+fn is_linux_s_tagged(frame: &[u8]) -> bool {
+    let Ok(header) = EthernetHeader::parse(frame) else { return false };
+    match header.ether_type {
+        EtherType::IPV4 => false,
+        EtherType::IPV6 => is_discovery(frame.get(header.payload_offset..).unwrap_or_default()),
+        ether_type => !ether_type.is_vlan(),
     }
 }
 
@@ -302,6 +314,15 @@ mod tests {
         assert!(!is_linux_s(&frame(2, 0x0800, &[0; 20])));
         assert!(is_linux_s(&frame(0xff, 0x0800, &[0; 20])), "to all");
         assert!(is_linux_s(&frame(2, 0x0806, &[0; 28])), "an ARP reply");
-        assert!(!is_linux_s(&frame(2, 0x8100, &[0; 28])));
+        let tagged = |ether_type: [u8; 2], packet: &[u8]| {
+            frame(2, 0x88a8, &[&[0, 7, 0x81, 0, 0, 100], &ether_type[..], packet].concat())
+        };
+        assert!(is_linux_s(&tagged([8, 6], &[0; 28])), "an ARP reply in a VLAN");
+        assert!(!is_linux_s(&tagged([8, 0], &[0; 28])));
+        assert!(!is_linux_s(&tagged([0x86, 0xdd], &ipv6)));
+        ipv6[40] = 136;
+        assert!(is_linux_s(&tagged([0x86, 0xdd], &ipv6)));
+        assert!(!is_linux_s(&tagged([0x81, 0], &[0; 28])), "a third tag");
+        assert!(!is_linux_s(&frame(2, 0x8100, &[0; 3])), "cut off");
     }
 }
