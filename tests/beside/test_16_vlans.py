@@ -112,6 +112,41 @@ def test_priorities_are_linuxs(bed):
     assert seen == {"a": expected, "b": expected, "lan": expected}
 
 
+#: Tables of a gateway: of one VLAN, and of all of a port's.
+TABLES = """
+[[vlan]]
+interface = "lan.v"
+pcp_to_dscp = { 5 = "ef" }
+
+[[vlan]]
+interface = "wan"
+dscp_to_pcp = { ef = 6, default = 1 }
+"""
+
+
+def test_priorities_by_tables(bed):
+    """What the tag of the LAN says becomes the DSCP, of ESP's outer header too, and the tag of the WAN follows that."""
+    net = bed.up("vlans")
+    net.client.ip("link", "set", "dev", "eth0", "type", "vlan", "egress-qos-map", "0:5")
+    if bed.beside():
+        net.gwa.daemon.settings = TABLES
+        net.gwa.daemon.write_config()
+    bed.start()
+    wan, lan = Capture(net.mid, "west0"), Capture(net.server, "eth0", "icmp")
+    before = bed.transmitted()
+    assert_ping(net.client, t.SERVER4, count=8)
+    if bed.beside():
+        # One packet each second is the kernel's, which has no tables.
+        assert bed.transmitted() - before >= 8
+        sealed = [(tags(frame)[0][0][2], parse(0, tags(frame)[1])) for frame in wan.stop()]
+        sealed = [(pcp, inside) for pcp, inside in sealed if inside.is_esp and str(inside.src) == t.WAN_A4]
+        assert sum(pcp == 6 for pcp, _ in sealed) >= 4, sealed
+        inner = [frame.data[15] >> 2 for frame in lan.stop() if str(parse(0, frame.data).src) == t.CLIENT4]
+        assert inner.count(46) >= 4, inner
+        assert ports(net.gwa)["lan.v"]["mode"].endswith(", DSCP by PCP")
+        assert ports(net.gwa)["wan.v"]["mode"].endswith(", PCP by DSCP")
+
+
 #: A host of the LAN that no policy protects, though its packets go where protected ones go.
 STRANGER = "10.77.0.10"
 

@@ -1,20 +1,27 @@
 //! Priorities of VLANs: code points by the tag on arrival, and frames that may be dropped first.
 
-use dataplane::Remark;
+use dataplane::{MarkRule, Remark};
 use outcome::DropReason;
+use policy::{Direction, Mark, Selector};
 
 use crate::on_vlans::{PORT_MAC, tagged};
 use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, LAN, SIZES, Side, Spec, ethernet};
+use crate::support::{Gateway, LAN, SIZES, Side, Spec, ethernet, policy, template};
 
 /// With code points for priorities 5 and 3 of the tags of these numbers, on the LAN's and the WAN's VLAN.
 fn gateway(side: Side, tags: [Option<usize>; 2]) -> Gateway {
+    let mut g = without_policies(side, tags);
+    g.add_policies(&Spec::default());
+    g
+}
+
+fn without_policies(side: Side, tags: [Option<usize>; 2]) -> Gateway {
     let mut g = Gateway::on_vlans(side, SIZES, 1);
     let dscps = [None, None, None, Some(10), None, Some(46), None, None];
     let remarks = tags.map(|tag| tag.map(|tag| Remark { tag, dscps }));
     g.vlans.as_mut().expect("VLANs").remarks = remarks;
     g.set_topology(1500, Vec::new());
-    g.protect(&Spec::default());
+    g.add_sas(&Spec::default());
     g
 }
 
@@ -122,4 +129,30 @@ fn what_is_no_ip_packet_is_left() {
     put_lan(&mut g, 5 << 1, &[0x45]);
     assert_eq!(g.dropped(DropReason::MalformedIp), 2);
     assert_eq!(g.wan_out().len() + g.linux_out().len(), 0);
+}
+
+/// A rule about marks names a VLAN as it does a port, and finds the code point that the priority has given.
+#[test]
+fn a_mark_by_the_vlan_and_by_the_new_code_point() {
+    let mut g = without_policies(Side::A, [Some(0), None]);
+    g.set_topology_but(Vec::new(), |topology| {
+        let rule = MarkRule { ifindex: LAN, dscp: Some(46), src: None, dst: None, mark: 7 };
+        topology.mark_rules.push(rule);
+    });
+    let template = template(&Spec::default(), Side::A);
+    let selector = Selector::between(Side::A.net(false), Side::B.net(false));
+    let mut config = policy(9, Direction::Out, selector, vec![template]);
+    config.mark = Mark { value: 7, mask: !0 };
+    g.db.put_policy(config);
+    for (number, pcp) in [5, 3, 5, 0].into_iter().enumerate() {
+        put_lan(&mut g, pcp << 1, &to_b(number as u16));
+        assert_eq!(sent(&mut g).len(), usize::from(pcp == 5));
+        assert_eq!(g.linux_out().len(), usize::from(pcp != 5));
+    }
+    // By the port itself, with the same priority.
+    let frame = ethernet(PORT_MAC, g.side.host_mac(10), &to_b(9));
+    let lan = g.lan.clone();
+    g.put_into(&lan, &[&frame[..12], &[0x81, 0, 0xa0, 0], &frame[12..]].concat(), io::HEADROOM);
+    g.run();
+    assert_eq!((sent(&mut g).len(), g.linux_out().len(), g.drops()), (0, 1, vec![]));
 }
