@@ -11,6 +11,7 @@
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
 //! | `offloading`, `device_tables`, `free_device`, `free_cipher`, `outside` | the bench `offload`: beside devices whose own work costs nothing |
 //! | `cell` | the bench `small-cell`: through IPsec to an application at a memif port, and back |
+//! | [`limits`] | the bench `limits`: ways to share rate limits |
 //! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
 //! | `peer` | the bench `peer`: beside DPDK's gateway |
@@ -54,6 +55,7 @@ mod free_device;
 mod gateway;
 mod growth;
 pub mod guard;
+pub mod limits;
 mod listener;
 pub mod machine;
 mod offloading;

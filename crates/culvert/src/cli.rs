@@ -7,6 +7,7 @@ mod events;
 mod extcap;
 mod filter;
 mod flows;
+mod limit;
 mod metrics;
 mod nat;
 pub mod number;
@@ -20,13 +21,16 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-pub use bench::{AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchRequestsArgs, PeerArgs};
+pub use bench::{
+    AllArgs, BenchArgs, BenchCommand, BenchDirection, BenchLimitsArgs, BenchRequestsArgs, PeerArgs,
+};
 pub use capture::CaptureArgs;
 pub use engine::EngineChoice;
 pub use events::EventsArgs;
 pub use extcap::ExtcapArgs;
 pub use filter::FilterArgs;
 pub use flows::FlowsArgs;
+pub use limit::LimitCommand;
 pub use metrics::MetricsArgs;
 pub use nat::NatArgs;
 pub use top::TopArgs;
@@ -87,6 +91,9 @@ pub enum Command {
     Device(DeviceArgs),
     /// Connections that Linux translates, and what the fast path has carried of them (`[nat]`).
     Nat(NatArgs),
+    /// Rate limits (`[[limit]]`): what passes, what is dropped or marked; other rates at run time.
+    #[command(subcommand, after_help = limit::EXAMPLES)]
+    Limit(LimitCommand),
     /// Routes and neighbours as the data path sees them.
     Route,
     /// Packets in, and how each of them ended.

@@ -32,8 +32,8 @@ use clap::Parser;
 
 use crate::cli::{Cli, Command, GuardCommand};
 use crate::command::{
-    bench, capture, device, docs, doctor, events, exec, extcap, flows, guard, metrics, nat, show,
-    top, trace, web, why,
+    bench, capture, device, docs, doctor, events, exec, extcap, flows, guard, limit, metrics, nat,
+    show, top, trace, web, why,
 };
 use crate::config::Config;
 
@@ -79,6 +79,7 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         Command::Port(args) => show::port(name, json, args.queues)?,
         Command::Device(args) => device::device(name, json, args)?,
         Command::Nat(args) => nat::nat(name, json, args)?,
+        Command::Limit(command) => limit::limit(name, json, command)?,
         Command::Route => show::route(name, json)?,
         Command::Stats(args) if args.xfrm => show::xfrm_stats(name, json)?,
         Command::Stats(args) => show::stats(name, json, args.workers)?,

@@ -3,6 +3,7 @@
 mod capture;
 mod event;
 mod flows;
+mod limit;
 mod nat;
 mod why;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
+pub use limit::{Limit, LimitBucket, LimitColour, LimitSet};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
@@ -40,6 +42,10 @@ pub enum Request {
         /// Those that are not translated, too.
         all: bool,
     },
+    /// A list of [`Limit`].
+    Limits,
+    /// [`Refused`], or null.
+    LimitSet(LimitSet),
     /// [`Routes`].
     Route,
     /// [`Stats`].

@@ -357,5 +357,6 @@ impl Path {
         self.flows.begin_epoch();
         self.addresses.forget();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
+        self.exec.details.rates.begin_epoch(&self.view.topology.rate_rules);
     }
 }

@@ -165,7 +165,7 @@ impl Fate {
                 Action::Offload(_) => Fate::Offloaded,
                 Action::Application { .. } => Fate::ToApplication,
                 // Of a plan, and never of a fresh decision.
-                Action::Translate(_) => Fate::Forwarded,
+                Action::Translate(_) | Action::Limit(_) => Fate::Forwarded,
                 Action::HandOver { to } => Fate::HandedOver { to: to.into() },
             },
             Decision::Translate(translation) => match translation.draft.action {

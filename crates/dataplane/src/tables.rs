@@ -14,6 +14,7 @@ use wire::ethernet::MacAddr;
 
 use crate::gtpu::Services;
 use crate::mark_rule::MarkRule;
+use crate::rate_limit::RateRules;
 use crate::tunnel::{Binding, Tunnels};
 use crate::view::LOOPBACK;
 use crate::vlan::Vlans;
@@ -78,6 +79,8 @@ pub struct Topology {
     pub marks: HashMap<Marks, u16, ahash::RandomState>,
     /// Addresses whose GTP-U is applications'; mostly none.
     pub gtpu: Services,
+    /// Which rate limits packets are under; mostly none.
+    pub rate_rules: Arc<RateRules>,
     /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.

@@ -119,6 +119,11 @@ impl Team {
         teams.collect()
     }
 
+    /// The time on the clock of the set, in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.shared.now().ns
+    }
+
     /// The worker's number, from 0.
     pub fn number(&self) -> usize {
         self.index.get()

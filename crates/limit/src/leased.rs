@@ -316,8 +316,8 @@ impl Limiter {
     /// A worker's side of it.
     pub fn level(&self, worker: usize) -> Level {
         let lanes = &self.state.lanes;
-        // There is one for each worker.
-        let lane = lanes.get(worker % lanes.len().max(1)).map_or_else(Arc::default, Arc::clone);
+        // There is one for each worker. One that has just begun, and knows only what was made before, counts nowhere.
+        let lane = lanes.get(worker).map_or_else(Arc::default, Arc::clone);
         let settings = &self.state.settings;
         let is_plain = settings.rule() == crate::colour::Rule::Single
             && !settings.is_aware

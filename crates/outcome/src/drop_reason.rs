@@ -111,6 +111,7 @@ drop_reasons! {
     HoldTimeout, "hold-timeout", None, "The neighbour or SA that the packet waited for did not come in time.";
     EgressNotPort, "egress-not-port", None, "The route leads to an interface that is not a culvert port.";
     ForwardLoop, "forward-loop", None, "Linux handed over a packet that is for Linux itself: it would go round forever.";
+    RateLimit, "rate-limit", None, "A limiter has no tokens for the packet, or drops its colour; `culvert limit show` counts by limiter.";
     // Ports.
     TransmitFull, "transmit-full", None, "The transmit ring was full.";
     TransmitDown, "transmit-down", None, "The port is down or gone.";

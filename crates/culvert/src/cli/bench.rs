@@ -44,6 +44,11 @@ pub enum BenchCommand {
     /// Only where it was built in: `make -C hdl tools`, then `cargo build --release -p culvert
     /// --features rtl`. Of the options those of suites, sizes and directions count.
     Rtl(BenchArgs),
+    /// Rate limits: four ways for workers to share limiters.
+    ///
+    /// Leased tokens, which the data path has; atomic queues; one shared number; a lock. Packets a second with a rate far
+    /// above what comes, and what is lost then; with one far below, what passes of it, and how equally by cores.
+    Limits(BenchLimitsArgs),
     /// SAs and policies by netlink requests, as an IKE daemon sends them: how many a second.
     Requests(BenchRequestsArgs),
     /// Beside DPDK's ipsec-secgw, in turns on the same core; needs root and the peer.
@@ -84,6 +89,33 @@ pub struct BenchRequestsArgs {
     /// Crypto engine.
     #[arg(long, value_enum, default_value_t = EngineChoice::Auto)]
     pub engine: EngineChoice,
+}
+
+/// Arguments of `culvert bench limits`.
+#[derive(Debug, Args)]
+pub struct BenchLimitsArgs {
+    /// Numbers of threads, each on a core of its own.
+    #[arg(long, value_delimiter = ',', default_value = "1,2",
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=64))]
+    pub cores: Vec<usize>,
+    /// Numbers of limiters.
+    #[arg(long, value_delimiter = ',', default_value = "1,100000",
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub limiters: Vec<usize>,
+    /// Numbers of flows; at least one for each limiter.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,64",
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    pub flows: Vec<usize>,
+    /// Bytes of a packet.
+    #[arg(long, default_value_t = 64,
+        value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(20..=9000))]
+    pub size: usize,
+    /// Repetitions; the median counts.
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub repeat: usize,
+    /// Milliseconds of each repetition.
+    #[arg(long, default_value_t = 100)]
+    pub millis: u64,
 }
 
 /// Arguments of `culvert bench all`.

@@ -14,7 +14,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::cli::{AllArgs, BenchArgs, BenchCommand, BenchDirection, EngineChoice, PeerArgs};
 use crate::command::live::Live;
-use crate::command::requests;
+use crate::command::{bench_limits, requests};
 use crate::daemon::providers;
 
 /// Runs one benchmark, and prints its rows as they come: a table, or JSON, one object a line.
@@ -32,6 +32,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Install(args) => one(Bench::Install, args, &Peer::default(), json),
         BenchCommand::Rtl(args) => one(Bench::Rtl, args, &Peer::default(), json),
         BenchCommand::Peer(args) => one(Bench::Peer, &args.bench, &peer(args)?, json),
+        BenchCommand::Limits(args) => bench_limits::run(args, json),
         BenchCommand::Requests(args) => requests::run(args, json),
         BenchCommand::All(args) => all(args, json),
         BenchCommand::Count(args) => count(args.case.as_deref()),

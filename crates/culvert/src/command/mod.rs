@@ -1,6 +1,7 @@
 //! One file for each group of commands.
 
 pub mod bench;
+pub mod bench_limits;
 pub mod capture;
 mod collect;
 pub mod device;
@@ -13,6 +14,7 @@ pub mod flows;
 pub mod guard;
 mod http;
 mod keys;
+pub mod limit;
 mod live;
 pub mod metrics;
 pub mod nat;

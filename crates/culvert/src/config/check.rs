@@ -6,6 +6,7 @@ use std::fmt;
 use dataplane::{Binding, Vti};
 use tracing_subscriber::EnvFilter;
 
+use super::limit::{LimitConfig, Names};
 use super::tunnel::or_any;
 use super::worker::MAX_CRYPTO_CPUS;
 use super::{AddressPrefix, Config, Cpus, Problem, VlanConfig, valid_interface, valid_name};
@@ -138,6 +139,9 @@ impl Config {
         if let Some((at, key, value, allowed)) = super::iptfs::problem(&self.iptfs) {
             return problem(format!("iptfs[{at}].{key}"), &value, allowed);
         }
+        if let Some(problem) = self.limit_problem(&self.limits) {
+            return Some(problem);
+        }
         seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);
@@ -223,6 +227,13 @@ impl Config {
             );
         }
         None
+    }
+
+    /// The first value of these limits that cannot be.
+    pub fn limit_problem(&self, entries: &[LimitConfig]) -> Option<Problem> {
+        let names = Names { is_name: valid_name, is_interface: valid_interface };
+        let (at, key, value, allowed) = super::limit::problem(entries, self.tun.mtu, names)?;
+        Some(Problem { key: format!("limit[{at}].{key}"), value, allowed })
     }
 
     /// The first value of tunnel interfaces that cannot be; `seen` are other interfaces.

@@ -9,6 +9,7 @@
 //! | `device`         | `[device.NAME]`                                |
 //! | `gtpu`           | `[[gtpu]]`                                     |
 //! | `iptfs`          | `[[iptfs]]`                                    |
+//! | `limit`, `limit_values` | `[[limit]]`                             |
 //! | `marks`          | `[[mark]]`                                     |
 //! | `vlan`           | `[[vlan]]`                                     |
 //! | `port`           | `[[port]]`                                     |
@@ -23,6 +24,8 @@ mod check;
 mod device;
 mod gtpu;
 mod iptfs;
+mod limit;
+mod limit_values;
 mod marks;
 mod memif;
 mod nat;
@@ -44,6 +47,8 @@ use thiserror::Error;
 pub use self::device::{BusyBy, DeviceConfig, DeviceKind, PlacementChoice};
 pub use self::gtpu::{GtpuConfig, GtpuOtherwise};
 pub use self::iptfs::{IptfsConfig, IptfsRates};
+pub use self::limit::LimitConfig;
+pub use self::limit_values::{Burst, Rate};
 pub use self::marks::MarkConfig;
 pub use self::memif::{MemifConfig, MemifRole};
 pub use self::nat::NatConfig;
@@ -91,6 +96,9 @@ pub struct Config {
     /// The priorities of VLANs.
     #[serde(default, rename = "vlan")]
     pub vlans: Vec<VlanConfig>,
+    /// Rate limits.
+    #[serde(default, rename = "limit")]
+    pub limits: Vec<LimitConfig>,
     /// Whose GTP-U is whose.
     #[serde(default)]
     pub gtpu: Vec<GtpuConfig>,
@@ -410,6 +418,7 @@ impl Config {
             tunnels: _,
             marks: _,
             vlans: _,
+            limits: _,
             gtpu: _,
             iptfs,
             worker,

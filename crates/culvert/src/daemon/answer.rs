@@ -37,6 +37,10 @@ impl Daemon {
                 let report = self.nat.as_ref().map(|nat| nat.report(most, all));
                 json(&report.unwrap_or_default())
             }
+            Request::Limits => json(&self.limits()),
+            Request::LimitSet(set) => {
+                json(&self.set_limit(&set).err().map(|error| Refused { error }))
+            }
             Request::Route => json(&self.routes()),
             Request::Stats => json(&self.stats()),
             Request::Drops => json(&self.drops()),

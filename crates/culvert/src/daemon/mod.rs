@@ -27,6 +27,7 @@ mod install;
 mod kernel_blocks;
 mod left;
 mod lifetimes;
+mod limit_commands;
 mod limits;
 mod log;
 mod memifs;
@@ -39,6 +40,7 @@ mod policies;
 mod ports;
 mod private;
 mod privileges;
+mod rate_limits;
 mod reload;
 mod rtl_simulation;
 mod services;
@@ -97,6 +99,7 @@ use self::ports::Programs;
 pub use self::ports::{FRAMES_PER_FULL_QUEUE, Ports};
 use self::private::Private;
 pub use self::private::is_ours as is_own_rule;
+use self::rate_limits::RateLimits;
 use self::shortfall::Shortfalls;
 use self::sources::Source;
 use self::steering::TakenEsp;
@@ -164,6 +167,7 @@ struct Daemon {
     vlans: Vlans,
     private: Private,
     nat: Option<Nat>,
+    rate_limits: RateLimits,
     inner_mtus: InnerMtus,
     way_back: WayBack,
     /// Tells the marks of what Linux sends, where the kernel can.
@@ -610,7 +614,8 @@ impl Daemon {
         let topology = topology::topology(self.observer.snapshot(), self.reflection.fib(), &known);
         let guarded = self.guarded();
         let clamps_mss = self.config.path_mtu.clamp_mss;
-        let topology = Topology { clamps_mss, guarded, ..topology };
+        let rate_rules = self.rate_rules();
+        let topology = Topology { clamps_mss, guarded, rate_rules, ..topology };
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
         self.workers.wake();

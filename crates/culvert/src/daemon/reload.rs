@@ -57,6 +57,7 @@ impl Daemon {
         self.config.marks = next.marks;
         self.config.vlans = next.vlans;
         self.config.gtpu = next.gtpu;
+        self.config.limits = next.limits;
         self.config.guard = next.guard;
         self.follow_path_mtu_config(next.path_mtu);
         self.guard_anew = true;

@@ -51,6 +51,7 @@ use super::plan::{self, Plan};
 use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
+use super::rate_limits::RateLimits;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
@@ -317,6 +318,7 @@ impl Daemon {
             esp_sockets: EspSockets::new(args.unprivileged),
             private,
             nat,
+            rate_limits: RateLimits::default(),
             inner_mtus: InnerMtus::default(),
             way_back,
             _send_marks: send_marks,

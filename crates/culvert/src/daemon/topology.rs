@@ -3,6 +3,7 @@
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use dataplane::{Interface, MarkRule, Topology};
 use forward::{
@@ -171,6 +172,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         marks: way_back.marks().collect(),
         gtpu: services::of(snapshot, gtpu),
         clamps_mss: false,
+        rate_rules: Arc::default(),
         guarded: Vec::new(),
         sockets: esp_sockets.ways().collect(),
         local: snapshot.addresses().map(|a| a.addr).collect::<HashSet<_, _>>(),

@@ -174,6 +174,11 @@ impl Workers {
         self.plan.workers.len()
     }
 
+    /// The time on their clock.
+    pub fn now_ns(&self) -> u64 {
+        self.root.now_ns()
+    }
+
     /// Changes to another set. `private` are new queues of the private interface, behind those
     /// that there are.
     ///

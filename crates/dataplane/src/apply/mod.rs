@@ -7,11 +7,13 @@ mod accept;
 mod gtpu;
 mod inbound_sas;
 mod open;
+mod rate;
 mod seal;
 mod translate;
 mod unpack;
 
 pub(crate) use accept::check_volume;
+pub(crate) use rate::marked;
 pub(crate) use seal::send_sealed_to;
 
 use esp::Sa;
@@ -85,6 +87,7 @@ impl Executor {
             Action::SealAll(_)
             | Action::Offload(_)
             | Action::Translate(_)
+            | Action::Limit(_)
             | Action::Application { .. } => {
                 self.apply_rare(view, action, packet, meta);
             }
@@ -113,6 +116,7 @@ impl Executor {
             Action::Translate(slot) => {
                 self.translate_by_plan(view, *slot, packet, meta.summary.fields);
             }
+            Action::Limit(slot) => self.limit_by_plan(view, *slot, packet, meta),
             // Others are not given to it.
             _ => self.out.drop(packet, DropReason::OutUnsupported),
         }

@@ -4,11 +4,13 @@ mod bundles;
 mod cache;
 pub(crate) mod hint;
 pub(crate) mod plan;
+pub(crate) mod rates;
 pub(crate) mod translations;
 
 pub(crate) use bundles::Bundles;
 pub(crate) use cache::{FlowCache, Ingress, Key};
 pub(crate) use hint::FlowHint;
+pub(crate) use rates::Rates;
 pub(crate) use translations::Translations;
 
 /// What plans have no room for.
@@ -18,4 +20,6 @@ pub(crate) struct Details {
     pub(crate) bundles: Bundles,
     /// How flows are translated.
     pub(crate) translations: Translations,
+    /// Which rate limits flows are under.
+    pub(crate) rates: Rates,
 }

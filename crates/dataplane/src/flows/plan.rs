@@ -14,6 +14,7 @@ use wire::{Fields, Fragment, Span};
 
 use crate::flows::Details;
 use crate::flows::bundles::BundleSlot;
+use crate::flows::rates::RateSlot;
 use crate::flows::translations::TranslationSlot;
 
 /// The next hop of a flow, as bytes.
@@ -83,6 +84,8 @@ pub(crate) enum Action {
     },
     /// Translated, and then forwarded or protected.
     Translate(TranslationSlot),
+    /// Under a rate limit, and then whatever else.
+    Limit(RateSlot),
     /// Handed over to the worker that is the home of its SA.
     HandOver {
         /// The worker's number.
@@ -112,7 +115,30 @@ impl Action {
             Action::SealAll(slot) => details.bundles.holds(reader, *slot, packet, h),
             Action::Translate(slot) => details.translations.holds(reader, *slot, packet, h),
             Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
+            Action::Limit(slot) => details.holds_beneath_limit(reader, *slot, packet, h),
             _ => false,
+        }
+    }
+
+    /// Whether what is done to a packet that passes a limit holds for it.
+    pub(crate) fn holds(
+        &self,
+        reader: &Reader<Sa>,
+        details: &Details,
+        packet: &Packet,
+        h: Fields,
+    ) -> bool {
+        match self {
+            Action::Seal(seal) => {
+                reader.sa(seal.sa).is_some_and(|sa| is_sealed_by(sa, seal, packet, h))
+            }
+            Action::Forward(forward) => is_forwarded_by(forward, packet, h),
+            Action::SealAll(_) | Action::Translate(_) | Action::Offload(_) => {
+                self.rarely_holds(reader, details, packet, h)
+            }
+            // No limit is above another one: hierarchies are the limiters'.
+            Action::Limit(_) => false,
+            _ => true,
         }
     }
 
@@ -238,25 +264,30 @@ impl Plan {
                 Some(sa) if is_sealed_by(sa, seal, packet, h) => Holds::By(sa),
                 _ => Holds::No,
             },
-            Action::Forward(Forward { mtu, is_hop, clamps_mss, .. }) => {
-                let is_for_slow = h.total_len() > *mtu
-                    || *is_hop && h.ttl() <= 1
-                    || *clamps_mss && is_syn(packet, h);
-                match is_for_slow {
-                    true => Holds::No,
-                    false => Holds::Yes,
-                }
-            }
+            Action::Forward(forward) => match is_forwarded_by(forward, packet, h) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
             // All in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
-            rare @ (Action::SealAll(_) | Action::Offload(_) | Action::Translate(_)) => {
-                match rare.rarely_holds(reader, details, packet, h) {
-                    true => Holds::Yes,
-                    false => Holds::No,
-                }
-            }
+            rare @ (Action::SealAll(_)
+            | Action::Offload(_)
+            | Action::Translate(_)
+            | Action::Limit(_)) => match rare.rarely_holds(reader, details, packet, h) {
+                true => Holds::Yes,
+                false => Holds::No,
+            },
             _ => Holds::Yes,
         }
     }
+}
+
+/// Whether a packet can be forwarded as it is.
+#[inline(always)]
+fn is_forwarded_by(forward: &Forward, packet: &Packet, h: Fields) -> bool {
+    let Forward { mtu, is_hop, clamps_mss, .. } = forward;
+    let is_for_slow =
+        h.total_len() > *mtu || *is_hop && h.ttl() <= 1 || *clamps_mss && is_syn(packet, h);
+    !is_for_slow
 }
 
 /// Whether the plan's SA is still the one for this packet, and the packet can go as it is.

@@ -33,6 +33,7 @@ mod outbound;
 mod protect;
 mod protect_all;
 mod quoted;
+mod rate;
 mod route;
 mod step;
 mod too_big;
@@ -48,6 +49,7 @@ use wire::{Fragment, Headers};
 pub(crate) use limits::Limits;
 pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
+pub(crate) use rate::RateLimit;
 pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, route};
 use step::Notes;
 pub use step::{NatSays, PolicySays, Step, Way};
@@ -153,16 +155,19 @@ fn decide<N: Notes>(
         nat: &nat,
         notes,
     };
+    // The limit is asked for last: it hangs on what is done.
+    let came = (!view.topology.rate_rules.is_empty()).then(|| rate::Came::of(&entry));
     let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
         Entry::Outbound(origin) => question.outbound(origin),
     };
+    let limit = came.and_then(|came| question.rate_limit(came, &decision)).map(Box::new);
     let Question { asked, at_limit, wants_own, too_big, is_for_flow, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    Verdict { decision, asked, at_limit, wants_own, too_big, is_for_flow }
+    Verdict { decision, asked, at_limit, wants_own, too_big, limit, is_for_flow }
 }
 
 impl<N: Notes> Question<'_, N> {

@@ -140,7 +140,7 @@ impl<N: Notes> Question<'_, N> {
     /// Whether a packet is key exchange (or neighbour discovery) of this very host, which no
     /// policy applies to. Linux forwards other people's packets through the private interface as
     /// well: those do not have an address of ours.
-    fn is_own_ike(&self, origin: Origin) -> bool {
+    pub(super) fn is_own_ike(&self, origin: Origin) -> bool {
         matches!(origin, Origin::Linux { .. })
             && self.view.topology.is_local_addr(self.h.src)
             && policy::always_bypass(self.h, Ends::Local, self.is_natt_ike())

@@ -33,6 +33,8 @@ pub enum Step {
     },
     /// No policy is about it, and nothing leaves in clear for this prefix (`[guard]`).
     Guard(Prefix),
+    /// The rate limit that the packet is under, by its name. Whether there are tokens for it is not asked.
+    RateLimit(Box<str>),
     /// An SA that protects.
     Sa(SaId),
     /// Where the routes lead a destination: the packet's own, or the peer's.

@@ -11,7 +11,7 @@ use wire::Headers;
 use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
 use crate::fragments::Gather;
 use crate::packets::Origin;
-use crate::resolve::{NextHop, TooBig, Translation};
+use crate::resolve::{NextHop, RateLimit, TooBig, Translation};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -25,6 +25,8 @@ pub(crate) struct Verdict {
     pub(crate) wants_own: Option<u32>,
     /// What a router says about the path of an SA.
     pub(crate) too_big: Option<TooBig>,
+    /// The rate limit that the packet is under.
+    pub(crate) limit: Option<Box<RateLimit>>,
     /// Whether packets with such headers are all decided about alike; if not, none may be by a plan.
     pub(crate) is_for_flow: bool,
 }

@@ -7,6 +7,7 @@ mod gathered;
 mod handed;
 mod hold;
 mod icmp;
+mod limited;
 
 use std::sync::Arc;
 
@@ -25,11 +26,12 @@ use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
 use crate::packets::{Meta, Origin, Outers};
 use crate::resolve::{
-    Asked, Decision, Draft, Entry, SealAll, TooBig, Translation, Verdict, homes, resolve,
+    Asked, Decision, Draft, Entry, RateLimit, SealAll, TooBig, Translation, Verdict, homes, resolve,
 };
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
+use limited::with_headers;
 
 /// The slow path of one worker.
 pub(crate) struct Slow {
@@ -88,11 +90,12 @@ impl Slow {
         &mut self,
         path: &mut Path,
         verdict: Verdict,
-        packet: Packet,
+        mut packet: Packet,
         h: &Headers,
         entered: Entered<'_>,
     ) {
-        let Verdict { mut decision, asked, at_limit, wants_own, too_big, is_for_flow } = verdict;
+        let Verdict { mut decision, asked, at_limit, wants_own, too_big, limit, is_for_flow } =
+            verdict;
         path.ask_for_own(wants_own, h);
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
@@ -100,7 +103,7 @@ impl Slow {
             return match entered {
                 Entered::Arrived(meta, None) => {
                     if is_for_flow {
-                        path.remember(action, asked, meta);
+                        path.remember(action, None, asked, meta);
                     }
                     path.exec.out.hand_over(&path.view, to, packet, meta);
                 }
@@ -117,10 +120,20 @@ impl Slow {
             path.exec.out.counters.work.path_mtu_reports.add(1);
             path.exec.out.reports.too_big(sa.config.id(), dst, mtu, path.view.now.ns);
         }
+        let limit = limit.as_deref();
+        // A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.
+        let passed = limit.map(|limit| path.pass(limit, &mut packet, h));
+        let is_over = matches!(passed, Some(None));
+        let passed = passed.flatten();
+        let h = passed.as_ref().unwrap_or(h);
         match decision {
             Decision::Go(draft) => {
                 let of_headers;
                 let meta = match entered {
+                    Entered::Arrived(meta, _) if passed.is_some() => {
+                        of_headers = with_headers(meta, h);
+                        &of_headers
+                    }
                     Entered::Arrived(meta, _) => meta,
                     Entered::Again(..) => {
                         of_headers = meta_of(h);
@@ -129,9 +142,12 @@ impl Slow {
                 };
                 // Fragments of one flow may be of packets with different ports.
                 if draft.is_for_flow && entered.ports().is_none() {
-                    path.remember(draft.action, asked, meta);
+                    path.remember(draft.action, limit, asked, meta);
                 }
-                path.carry_out_draft(&draft, packet, h, meta);
+                match is_over {
+                    true => path.exec.out.drop(packet, DropReason::RateLimit),
+                    false => path.carry_out_draft(&draft, packet, h, meta),
+                }
             }
             Decision::SealAll(seal) => {
                 if let Entered::Arrived(meta, _) = entered
@@ -139,15 +155,21 @@ impl Slow {
                     && entered.ports().is_none()
                     && let Some(slot) = path.exec.details.bundles.keep(&seal, &path.view.reader)
                 {
-                    path.remember(Action::SealAll(slot), asked, meta);
+                    path.remember(Action::SealAll(slot), limit, asked, meta);
                 }
-                path.seal_all(seal, packet, h);
+                match is_over {
+                    true => path.exec.out.drop(packet, DropReason::RateLimit),
+                    false => path.seal_all(seal, packet, h),
+                }
             }
             Decision::Translate(translation) => {
                 if let Entered::Arrived(meta, None) = entered
                     && translation.draft.is_for_flow
                 {
-                    path.remember_translation(&translation, asked, meta);
+                    path.remember_translation(&translation, limit, asked, meta);
+                }
+                if is_over {
+                    return path.exec.out.drop(packet, DropReason::RateLimit);
                 }
                 let Translation { draft, found, rewrite } = &translation;
                 let beneath = (&draft.action, draft.to.as_ref());
@@ -260,23 +282,44 @@ impl Path {
     }
 
     /// Keeps a decision for the packets of the flow that follow.
-    pub(crate) fn remember(&mut self, action: Action, asked: Asked, meta: &Meta) {
+    pub(crate) fn remember(
+        &mut self,
+        action: Action,
+        limit: Option<&RateLimit>,
+        asked: Asked,
+        meta: &Meta,
+    ) {
         let flow = &meta.summary.flow;
         // For all flows to that address, whatever rule applies: no plan is needed.
         if matches!(action, Action::OpenBare) && self.view.topology.fib.is_local_to_all(flow.dst())
         {
             return self.addresses.learn_own(flow);
         }
-        if meta.has_flow
-            && let Some((plan, stamps)) = asked.into_plan(action)
-        {
-            let key = meta.key();
-            self.flows.insert(self.flows.hasher().hash(&key), key, plan, stamps);
+        if !meta.has_flow {
+            return;
+        }
+        let key = meta.key();
+        let hash = self.flows.hasher().hash(&key);
+        if let Some(limit) = limit {
+            let Some(place) = self.flows.room(hash) else { return };
+            if let Some(action) = self.under(place, action, Some(limit))
+                && let Some((plan, stamps)) = asked.into_plan(action)
+            {
+                self.flows.put(place, hash, key, plan, stamps);
+            }
+        } else if let Some((plan, stamps)) = asked.into_plan(action) {
+            self.flows.insert(hash, key, plan, stamps);
         }
     }
 
     /// Keeps how the packets of a flow that follow are translated.
-    fn remember_translation(&mut self, translation: &Translation, asked: Asked, meta: &Meta) {
+    fn remember_translation(
+        &mut self,
+        translation: &Translation,
+        limit: Option<&RateLimit>,
+        asked: Asked,
+        meta: &Meta,
+    ) {
         if !meta.has_flow {
             return;
         }
@@ -284,8 +327,10 @@ impl Path {
         let hash = self.flows.hasher().hash(&key);
         let Some(place) = self.flows.room(hash) else { return };
         let translations = &mut self.exec.details.translations;
-        if let Some(slot) = translations.keep(place, self.flows.places(), translation)
-            && let Some((plan, stamps)) = asked.into_plan(Action::Translate(slot))
+        let slot = translations.keep(place, self.flows.places(), translation);
+        if let Some(slot) = slot
+            && let Some(action) = self.under(place, Action::Translate(slot), limit)
+            && let Some((plan, stamps)) = asked.into_plan(action)
         {
             self.flows.put(place, hash, key, plan, stamps);
         }

@@ -274,6 +274,9 @@ impl Worker {
         if self.helpers.is_some() {
             self.collect(is_idle);
         }
+        if is_idle {
+            self.path.exec.details.rates.rest();
+        }
         let out = &mut self.path.exec.out;
         out.transmit_all();
         if let Some(peers) = &mut out.peers {

@@ -70,6 +70,8 @@ impl Misses for Leaver {
                 asked,
                 at_limit: None,
                 wants_own,
+                // A limiter's lane has one writer: the worker.
+                limit: None,
                 ..
             } = verdict
             && draft.is_for_flow
@@ -87,7 +89,7 @@ impl Misses for Leaver {
             if !matches!(draft.action, Action::HandOver { .. }) {
                 asked.count(&path.view, &h);
             }
-            path.remember(draft.action, asked, meta);
+            path.remember(draft.action, None, asked, meta);
             return path.carry_out_draft(&draft, packet, &h, meta);
         }
         self.has_left = true;

@@ -21,6 +21,7 @@ use crate::layers::{Layers, Stack};
 use crate::model::Model;
 use crate::packets::Ip;
 use crate::pool::pooled;
+use crate::rates;
 use crate::support::{
     Gateway, LAN, OTHER, Side, Sizes, Spec, WAN, craft_esp_for, elsewhere, esp_text, ethernet, ip,
     make_sa, policy, sa_config, sa_params,
@@ -99,6 +100,10 @@ enum Step {
     Neighbours {
         state: u8,
     },
+    /// Other rate limits.
+    Limits {
+        which: u8,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -127,6 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Down),
         1 => Just(Step::Elsewhere),
         1 => (0_u8..4).prop_map(|state| Step::Neighbours { state }),
+        2 => (0_u8..3).prop_map(|which| Step::Limits { which }),
     ]
 }
 
@@ -138,11 +144,11 @@ fn kind() -> impl Strategy<Value = Kind> {
 }
 
 /// Makes everything work again: what waited goes by the first SAs, what comes then by the second.
-fn recovery() -> [Step; 7] {
-    use Step::{AddPolicies, Mtu, Neighbours, Rekey, RemoveSas};
+fn recovery() -> [Step; 8] {
+    use Step::{AddPolicies, Limits, Mtu, Neighbours, Rekey, RemoveSas};
     let (mtu, neighbours) = (Mtu { mtu: 1500 }, Neighbours { state: 0 });
     // An SA that replaces another takes over its state.
-    [mtu, neighbours, AddPolicies, RemoveSas, Rekey, RemoveSas, Rekey]
+    [Limits { which: 0 }, mtu, neighbours, AddPolicies, RemoveSas, Rekey, RemoveSas, Rekey]
 }
 
 /// A source port that no other step has.
@@ -455,6 +461,10 @@ impl Subject {
                 use NeighbourState::{Failed, Incomplete, Reachable, Stale};
                 g.set_neighbours([Reachable, Stale, Incomplete, Failed][usize::from(*state)]);
             }
+            Step::Limits { which } => {
+                g.rates = rates::for_steps(*which);
+                g.set_topology(1500, Vec::new());
+            }
         }
         g.run();
         let counts = g.db.policies().map(|p| (p.config.index, p.packets(), p.bytes())).collect();
@@ -549,6 +559,10 @@ fn hold_workers_against(
     let tap = tapped(&several.gateway, Filter::default());
     for (n, step) in steps.iter().chain(&recovery()).enumerate() {
         records(&tap);
+        // Which worker a packet is with decides when it is its turn, and so which packet is one too many.
+        if matches!(step, Step::Limits { .. }) {
+            continue;
+        }
         // What waits for an SA has its turn after what waits before it, and of several workers each has a queue
         // of its own: whether a policy that blocks one flow meets its packets at once depends on that.
         if matches!(step, Step::Block { .. }) {

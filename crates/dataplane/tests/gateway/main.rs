@@ -34,6 +34,7 @@ mod path_mtu;
 mod per_cpu;
 mod pool;
 mod ports;
+mod rates;
 mod reasons;
 mod resync;
 mod route_based;

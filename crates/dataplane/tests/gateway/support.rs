@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crypto::{Engine, Job, JobStatus, Provider};
 use dataplane::gtpu::Services;
 use dataplane::{
-    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, PortKind, Tables, Team,
-    Topology, Waker, Worker, WorkerParts,
+    Command, Counters, Event, EventReceiver, EventSender, Interface, Now, PortKind, RateRules,
+    Tables, Team, Topology, Waker, Worker, WorkerParts,
 };
 use esp::{IvSource, Mode, Sa};
 use forward::{
@@ -73,6 +73,8 @@ pub struct Gateway {
     pub more: Vec<MemoryHandle>,
     /// Whose GTP-U is whose, in each topology that is published.
     pub gtpu: Services,
+    /// Rate limits, likewise.
+    pub rates: Arc<RateRules>,
     /// Counters of workers that are no more.
     gone: Vec<Arc<Counters>>,
     /// The interfaces lie on ports whose frames have these tags.
@@ -232,6 +234,7 @@ impl Gateway {
             others,
             more: Vec::new(),
             gtpu: Services::default(),
+            rates: Arc::default(),
             gone: Vec::new(),
             vlans,
         };
@@ -336,6 +339,7 @@ impl Gateway {
             vlans.add_to(&mut topology);
         }
         topology.gtpu = self.gtpu.clone();
+        topology.rate_rules = Arc::clone(&self.rates);
         self.tables.topology.store(Arc::new(topology));
     }
 

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::latency;
+use super::{latency, limits};
 use crate::command::collect::Seen;
 use crate::report::{Device, DeviceTable, Policy, Port, Sa, Stats, Status, Worker};
 
@@ -31,6 +31,11 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     );
     of_ports(&mut to, &seen.ports);
     of_devices(&mut to, &seen.devices);
+    let packets =
+        "Packets of a rate limit by colour; red ones are dropped unless it says otherwise";
+    to.counters("limit_packets", packets, limits::series(&seen.limits, |colour| colour.packets));
+    let bytes = "Bytes of a rate limit by colour";
+    to.counters("limit_bytes", bytes, limits::series(&seen.limits, |colour| colour.bytes));
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();

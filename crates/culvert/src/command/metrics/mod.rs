@@ -6,6 +6,7 @@
 
 mod families;
 mod latency;
+mod limits;
 mod serve;
 
 use std::error::Error;

@@ -321,6 +321,7 @@ pub mod tests {
                     drops,
                     ports: vec![port],
                     devices: vec![device],
+                    limits: Vec::new(),
                     sas: Some(vec![sa]),
                     policies: Some(vec![policy]),
                 },

@@ -164,6 +164,9 @@ impl Daemon {
             Step::Exempt => {
                 self::step("policy", "not asked: key exchange or neighbour discovery".into())
             }
+            Step::RateLimit(name) => {
+                self::step("limit", format!("{name}, if it has tokens: culvert limit show {name}"))
+            }
             Step::Nat(says) => self::step("NAT", nat_answer(*says)),
             Step::Policy { direction, marks, index, says } => {
                 let question = match direction {

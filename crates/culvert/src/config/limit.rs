@@ -1,0 +1,451 @@
+//! `[[limit]]`: rate limits.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use dataplane::{Each, LimitDirection};
+use limit::{Algorithm, MAX_LEVELS, Settings, SettingsError, Treatment, Treatments, units};
+use serde::Deserialize;
+
+use super::limit_values::{Action, Burst, Rate};
+use super::marks::Dscp;
+use super::prefix::AddressPrefix;
+
+/// `[[limit]]`: a limiter, and which packets are under it. The first entry that is about a packet decides.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LimitConfig {
+    /// Its name.
+    pub name: String,
+    /// The committed rate.
+    pub rate: Rate,
+    /// The committed burst; 10 ms of the rate, at least 10 packets, when left out.
+    #[serde(default)]
+    pub burst: Option<Burst>,
+    /// The peak rate: RFC 2698.
+    #[serde(default)]
+    pub peak: Option<Rate>,
+    /// The peak burst.
+    #[serde(default)]
+    pub peak_burst: Option<Burst>,
+    /// The excess rate: RFC 4115.
+    #[serde(default)]
+    pub excess: Option<Rate>,
+    /// The excess burst; without an excess rate: RFC 2697.
+    #[serde(default)]
+    pub excess_burst: Option<Burst>,
+    /// Whether the colour that a packet comes with counts.
+    #[serde(default)]
+    pub aware: bool,
+    /// What becomes of green packets.
+    #[serde(default = "pass")]
+    pub green: Action,
+    /// What becomes of yellow packets.
+    #[serde(default = "pass")]
+    pub yellow: Action,
+    /// What becomes of red packets.
+    #[serde(default = "drop_it")]
+    pub red: Action,
+    /// Bytes that are counted for each packet beyond its own length.
+    #[serde(default)]
+    pub overhead: u16,
+    /// The limit that its packets are under as well.
+    #[serde(default)]
+    pub parent: Option<String>,
+    /// What has buckets of its own.
+    #[serde(default)]
+    pub each: Option<EachOf>,
+    /// Every packet is under it that no entry before is about.
+    #[serde(default)]
+    pub all: bool,
+    /// Which way packets go.
+    #[serde(default)]
+    pub direction: Way,
+    /// The interface that packets, or their ESP packets, come in by.
+    #[serde(default)]
+    pub interface: Option<String>,
+    /// The VLAN that they come in by.
+    #[serde(default)]
+    pub vlan: Option<u16>,
+    /// Where they come from.
+    #[serde(default)]
+    pub src: Option<AddressPrefix>,
+    /// Where they go.
+    #[serde(default)]
+    pub dst: Option<AddressPrefix>,
+    /// Their DSCP.
+    #[serde(default)]
+    pub dscp: Option<Dscp>,
+    /// Their mark.
+    #[serde(default)]
+    pub mark: Option<u32>,
+    /// The `if_id` of their SA.
+    #[serde(default)]
+    pub if_id: Option<u32>,
+    /// The reqid of their SA.
+    #[serde(default)]
+    pub reqid: Option<u32>,
+    /// The other end of their SA.
+    #[serde(default)]
+    pub peer: Option<IpAddr>,
+}
+
+/// What has buckets of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EachOf {
+    /// Each flow.
+    Flow,
+    /// Each tunnel.
+    Tunnel,
+}
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// To peers, or in clear.
+    #[default]
+    Out,
+    /// From peers.
+    In,
+    /// Both.
+    Both,
+}
+
+const fn pass() -> Action {
+    Action(Treatment::Pass)
+}
+
+const fn drop_it() -> Action {
+    Action(Treatment::Drop)
+}
+
+impl LimitConfig {
+    /// What it says about rates and colours.
+    pub fn settings(&self) -> Settings {
+        let committed = self.rate.fill(self.burst);
+        let algorithm = match (self.peak, self.excess, self.excess_burst) {
+            (Some(peak), ..) => Algorithm::TwoRates { committed, peak: peak.fill(self.peak_burst) },
+            (None, Some(excess), burst) => {
+                Algorithm::Differentiated { committed, excess: excess.fill(burst) }
+            }
+            (None, None, Some(burst)) => {
+                Algorithm::OneRate { committed, excess_burst: burst.tokens() }
+            }
+            (None, None, None) => Algorithm::Single(committed),
+        };
+        Settings {
+            unit: self.rate.1,
+            algorithm,
+            is_aware: self.aware,
+            overhead: self.overhead,
+            treatments: Treatments([self.green.0, self.yellow.0, self.red.0]),
+        }
+    }
+
+    /// What has buckets of its own.
+    pub fn each(&self) -> Each {
+        match self.each {
+            None => Each::All,
+            Some(EachOf::Flow) => Each::Flow,
+            Some(EachOf::Tunnel) => Each::Tunnel,
+        }
+    }
+
+    /// Which way packets go.
+    pub fn direction(&self) -> LimitDirection {
+        match self.direction {
+            Way::Out => LimitDirection::Out,
+            Way::In => LimitDirection::In,
+            Way::Both => LimitDirection::Both,
+        }
+    }
+
+    /// Whether it is about packets; if not, it is another one's parent alone.
+    pub fn is_about_packets(&self) -> bool {
+        self.all || self.names_packets()
+    }
+
+    fn names_packets(&self) -> bool {
+        let LimitConfig { interface, vlan, src, dst, dscp, mark, if_id, reqid, peer, .. } = self;
+        interface.is_some()
+            || vlan.is_some()
+            || src.is_some()
+            || dst.is_some()
+            || dscp.is_some()
+            || mark.is_some()
+            || if_id.is_some()
+            || reqid.is_some()
+            || peer.is_some()
+    }
+
+    /// What packets it is about, for people.
+    pub fn about(&self) -> String {
+        let mut words = Vec::new();
+        let mut add = |key: &str, value: Option<String>| {
+            words.extend(value.map(|value| format!("{key} {value}")));
+        };
+        let prefix = |p: &AddressPrefix| format!("{}/{}", p.0.addr, p.0.len);
+        add("in by", self.interface.clone());
+        add("vlan", self.vlan.map(|id| id.to_string()));
+        add("src", self.src.as_ref().map(prefix));
+        add("dst", self.dst.as_ref().map(prefix));
+        add("dscp", self.dscp.map(|dscp| dscp.0.to_string()));
+        add("mark", self.mark.map(|mark| format!("{mark:#x}")));
+        add("if_id", self.if_id.map(|id| id.to_string()));
+        add("reqid", self.reqid.map(|id| id.to_string()));
+        add("peer", self.peer.map(|peer| peer.to_string()));
+        match (words.is_empty(), self.all) {
+            (true, true) => "all".into(),
+            (true, false) => String::new(),
+            _ => words.join(", "),
+        }
+    }
+
+    /// The first value that cannot be: its key, itself, and what is allowed.
+    fn problem(&self, mtu: u32, names: Names) -> Option<(&'static str, String, &'static str)> {
+        if !(names.is_name)(&self.name) {
+            let allowed = "a name has 1 to 64 letters, digits, '-' and '_'";
+            return Some(("name", self.name.clone(), allowed));
+        }
+        let rate = |rate: Rate| units::show_rate(rate.0, rate.1);
+        let burst = |burst: Burst| units::show_burst(burst.tokens(), burst.1);
+        let of_peak = self.peak.is_some() || self.peak_burst.is_some();
+        let of_excess = self.excess.is_some() || self.excess_burst.is_some();
+        if of_peak && of_excess {
+            let value = self.peak.map_or(String::new(), rate);
+            return Some(("peak", value, "peak (RFC 2698), or excess (RFC 2697, RFC 4115)"));
+        }
+        if let (None, Some(of)) = (self.peak, self.peak_burst) {
+            return Some(("peak_burst", burst(of), "leave it out, or say the peak rate too"));
+        }
+        let rates = [("peak", self.peak), ("excess", self.excess)];
+        for (key, of) in rates.into_iter().filter_map(|(key, of)| Some((key, of?))) {
+            if of.1 != self.rate.1 {
+                return Some((key, rate(of), "bits or packets a second, as rate is"));
+            }
+        }
+        let bursts = [
+            ("burst", self.burst),
+            ("peak_burst", self.peak_burst),
+            ("excess_burst", self.excess_burst),
+        ];
+        for (key, of) in bursts.into_iter().filter_map(|(key, of)| Some((key, of?))) {
+            if of.1 != self.rate.1 {
+                return Some((
+                    key,
+                    burst(of),
+                    "bytes where rate is in bits, packets where it is in packets",
+                ));
+            }
+        }
+        if let Err((error, is_second)) = self.settings().check(mtu.into()) {
+            return Some(self.wrong(error, is_second));
+        }
+        if let Some(name) = self.interface.as_ref().filter(|name| !(names.is_interface)(name)) {
+            let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
+            return Some(("interface", name.clone(), allowed));
+        }
+        if self.interface.is_some() && self.vlan.is_some() {
+            let value = self.vlan.map_or(String::new(), |id| id.to_string());
+            return Some(("vlan", value, "leave it out, or name the VLAN's interface"));
+        }
+        if let Some(id) = self.vlan.filter(|id| !(1..=4094).contains(id)) {
+            return Some(("vlan", id.to_string(), "1 to 4094"));
+        }
+        if let (Some(src), Some(dst)) = (self.src, self.dst)
+            && src.0.addr.is_ipv4() != dst.0.addr.is_ipv4()
+        {
+            let allowed = "of the family of src, or the entry matches nothing";
+            return Some(("dst", dst.0.addr.to_string(), allowed));
+        }
+        if self.all && self.names_packets() {
+            return Some(("all", "true".into(), "leave it out where other keys say which packets"));
+        }
+        None
+    }
+
+    /// Which key is behind what the limiter cannot be.
+    fn wrong(&self, error: SettingsError, is_second: bool) -> (&'static str, String, &'static str) {
+        let second = if self.peak.is_some() { "peak" } else { "excess" };
+        let (fill, unit) = match is_second {
+            true => (self.settings().second().unwrap_or(self.settings().first()), self.rate.1),
+            false => (self.settings().first(), self.rate.1),
+        };
+        let rate = || units::show_rate(fill.rate, unit);
+        let burst = || units::show_burst(fill.burst, unit);
+        let rate_key = if is_second { second } else { "rate" };
+        let burst_key = match (is_second, self.peak.is_some()) {
+            (false, _) => "burst",
+            (true, true) => "peak_burst",
+            (true, false) => "excess_burst",
+        };
+        match error {
+            SettingsError::ZeroRate => {
+                (rate_key, rate(), "above 0; with 0 nothing would ever pass")
+            }
+            SettingsError::Rate => (rate_key, rate(), "at most 1Tbit, or 1Gpps"),
+            SettingsError::PeakBelow => (rate_key, rate(), "not below rate (RFC 2698)"),
+            SettingsError::LargeBurst => (burst_key, burst(), "at most 1GiB"),
+            SettingsError::SmallBurst { .. } => (
+                burst_key,
+                burst(),
+                "at least tun.mtu (1500B) and overhead, or one packet, or the longest packets never pass; above \
+                 500Mbit 80 ns of the rate more",
+            ),
+        }
+    }
+}
+
+/// What can be a name, and what an interface's.
+#[derive(Clone, Copy)]
+pub(super) struct Names {
+    pub(super) is_name: fn(&str) -> bool,
+    pub(super) is_interface: fn(&str) -> bool,
+}
+
+/// A value that cannot be: its entry, its key, itself, and what is allowed.
+pub(super) type Wrong = (usize, &'static str, String, &'static str);
+
+/// The first value of the entries that cannot be; `mtu` is the length of the longest packet.
+pub(super) fn problem(entries: &[LimitConfig], mtu: u32, names: Names) -> Option<Wrong> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    let mut parents: Vec<bool> = vec![false; entries.len()];
+    for (at, entry) in entries.iter().enumerate() {
+        if let Some((key, value, allowed)) = entry.problem(mtu, names) {
+            return Some((at, key, value, allowed));
+        }
+        if places.insert(&entry.name, at).is_some() {
+            return Some((at, "name", entry.name.clone(), "another name for each limit"));
+        }
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        let Some(parent) = &entry.parent else { continue };
+        let wrong = |allowed| Some((at, "parent", parent.clone(), allowed));
+        let mut above = Some(parent);
+        for _ in 1..MAX_LEVELS {
+            let Some(name) = above else { break };
+            let Some(place) = places.get(name.as_str()) else {
+                return wrong("the name of another [[limit]]");
+            };
+            if *place == at {
+                return wrong("a limit that is not below this one: the hierarchy has no loops");
+            }
+            let other = entries.get(*place)?;
+            if other.each.is_some() {
+                return wrong("a limit without each: a parent has its buckets for all below it");
+            }
+            *parents.get_mut(*place)? = true;
+            above = other.parent.as_ref();
+        }
+        if above.is_some() {
+            return wrong("at most 4 limits one above the other, without loops");
+        }
+    }
+    let idle = entries
+        .iter()
+        .zip(parents)
+        .position(|(e, is_parent)| !e.is_about_packets() && !is_parent)?;
+    let allowed = "true; or say which packets (src, dst, if_id, ...), or name it as a parent";
+    Some((idle, "all", "false".into(), allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use limit::Fill;
+
+    fn parse(entries: &str) -> Result<Vec<LimitConfig>, String> {
+        Config::parse(entries, std::path::Path::new("culvert.toml"))
+            .map(|config| config.limits)
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_decide_the_algorithm() {
+        let of = |keys: &str| {
+            let text = format!("[[limit]]\nname = \"a\"\nall = true\nrate = \"8Mbit\"\n{keys}");
+            parse(&text).unwrap().remove(0).settings().algorithm
+        };
+        let committed = Fill { rate: 8_000_000, burst: 120_000 };
+        assert_eq!(of(""), Algorithm::Single(committed));
+        assert_eq!(
+            of("excess_burst = \"3kB\""),
+            Algorithm::OneRate { committed, excess_burst: 24_000 }
+        );
+        let peak = Fill { rate: 16_000_000, burst: 160_000 };
+        assert_eq!(of("peak = \"16Mbit\""), Algorithm::TwoRates { committed, peak });
+        let excess = Fill { rate: 1_000_000, burst: 16_000 };
+        assert_eq!(
+            of("excess = \"1Mbit\"\nexcess_burst = \"2kB\""),
+            Algorithm::Differentiated { committed, excess }
+        );
+    }
+
+    #[test]
+    fn a_hierarchy_is_read() {
+        let limits = parse(
+            "[[limit]]\nname = \"total\"\nrate = \"1.5Gbit\"\nburst = \"1MB\"\n\
+             [[limit]]\nname = \"voice\"\nrate = \"10kpps\"\nburst = \"32packets\"\ndscp = \"EF\"\n\
+             parent = \"total\"\ngreen = \"EF\"\nred = \"drop\"\neach = \"flow\"\n\
+             [[limit]]\nname = \"rest\"\nrate = \"100Mbit\"\nparent = \"total\"\nif_id = 7\n\
+             direction = \"both\"\nred = 8\n",
+        )
+        .unwrap();
+        assert!(!limits[0].is_about_packets());
+        assert_eq!((limits[1].about(), limits[2].about()), ("dscp 46".into(), "if_id 7".into()));
+        assert_eq!(limits[2].red, Action(Treatment::Mark(8)));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_by_its_key() {
+        let one = "name = \"a\"\nall = true\nrate = \"1Mbit\"\n";
+        for (entries, named) in [
+            ("name = \"a\"\nall = true\nrate = \"0Mbit\"", "limit[0].rate = \"0bit\": above 0"),
+            ("name = \"a\"\nall = true\nrate = \"1M\"", "write for instance \"100Mbit\""),
+            ("name = \"a b\"\nall = true\nrate = \"1Mbit\"", "limit[0].name"),
+            ("name = \"a\"\nrate = \"1Mbit\"", "limit[0].all = \"false\": true; or say which"),
+            (&format!("{one}burst = \"1kB\""), "limit[0].burst = \"1kB\": at least tun.mtu"),
+            (&format!("{one}burst = \"2GB\""), "at most 1GiB"),
+            (&format!("{one}burst = \"3packets\""), "bytes where rate is in bits"),
+            (&format!("{one}peak = \"10kpps\""), "limit[0].peak = \"10kpps\": bits or packets"),
+            (&format!("{one}peak = \"10kbit\""), "limit[0].peak = \"10kbit\": not below rate"),
+            (&format!("{one}peak_burst = \"9kB\""), "limit[0].peak_burst"),
+            (&format!("{one}peak = \"2Mbit\"\nexcess_burst = \"9kB\""), "RFC 4115"),
+            (&format!("{one}parent = \"b\""), "limit[0].parent = \"b\": the name of another"),
+            (&format!("{one}parent = \"a\""), "no loops"),
+            (&format!("{one}dscp = 46"), "limit[0].all"),
+            (&format!("{one}red = \"mark\""), "AF12"),
+            (&format!("{one}each = \"host\""), "unknown variant"),
+            (&format!("{one}vlan = 4095"), "limit[0].vlan"),
+            (&format!("{one}[[limit]]\n{one}"), "limit[1].name = \"a\": another name"),
+            (
+                "name = \"a\"\nrate = \"1Mbit\"\nparent = \"b\"\nmark = 1\n\
+                 [[limit]]\nname = \"b\"\nrate = \"1Mbit\"\nparent = \"a\"",
+                "limit[0].parent = \"b\": a limit that is not below",
+            ),
+            (
+                "name = \"a\"\nrate = \"1Mbit\"\nparent = \"b\"\nmark = 1\n\
+                 [[limit]]\nname = \"b\"\nrate = \"1Mbit\"\neach = \"flow\"\nmark = 2",
+                "a limit without each",
+            ),
+            (
+                "name = \"a\"\nrate = \"1Mbit\"\nmark = 1\nsrc = \"::/0\"\ndst = \"10.0.0.0/8\"",
+                "limit[0].dst",
+            ),
+        ] {
+            let error = parse(&format!("[[limit]]\n{entries}")).unwrap_err();
+            assert!(error.contains(named), "{entries}: {error}");
+        }
+        let chain: String = (0..5)
+            .map(|n| {
+                let parent =
+                    if n < 4 { format!("parent = \"l{}\"\n", n + 1) } else { String::new() };
+                format!("[[limit]]\nname = \"l{n}\"\nrate = \"1Mbit\"\nmark = 1\n{parent}")
+            })
+            .collect();
+        assert!(parse(&chain).unwrap_err().contains("limit[0].parent = \"l1\": at most 4"));
+    }
+}

@@ -1,0 +1,46 @@
+//! Packets under a rate limit: they pass, with another DSCP perhaps, or are dropped.
+
+use io::Packet;
+use limit::Passed;
+use outcome::DropReason;
+use wire::Fields;
+
+use crate::apply::Executor;
+use crate::flows::plan::Action;
+use crate::flows::rates::RateSlot;
+use crate::packets::Meta;
+use crate::view::View;
+
+impl Executor {
+    /// Carries out a plan.
+    pub(super) fn limit_by_plan(
+        &mut self,
+        view: &View,
+        slot: RateSlot,
+        mut packet: Packet,
+        meta: &Meta,
+    ) {
+        let h = meta.summary.fields;
+        let Some((beneath, passed)) = self.details.rates.pass_by_plan(slot, h, view.now.ns) else {
+            return self.out.drop(packet, DropReason::RateLimit);
+        };
+        let sa = match &beneath {
+            Action::Seal(seal) => view.reader.sa(seal.sa),
+            _ => None,
+        };
+        if passed.dscp.is_none() {
+            return self.apply(view, &beneath, (sa, None), packet, meta);
+        }
+        let mut meta = meta.clone();
+        meta.summary.fields = marked(&mut packet, passed, h);
+        self.apply(view, &beneath, (sa, None), packet, &meta);
+    }
+}
+
+/// Gives a packet the DSCP of its colour; ECN stays. Returns its headers.
+pub(crate) fn marked(packet: &mut Packet, passed: Passed, h: Fields) -> Fields {
+    let Some(dscp) = passed.dscp else { return h };
+    let class = dscp << 2 | h.traffic_class() & wire::ECN_MASK;
+    wire::set_traffic_class(packet.data_mut(), class);
+    h.with_traffic_class(class)
+}

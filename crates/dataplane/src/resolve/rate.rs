@@ -1,0 +1,102 @@
+//! The rate limit that a packet is under, once it is known what is done to it.
+
+use esp::Sa;
+use limit::Path;
+use policy::SaEntry;
+
+use super::step::{Notes, Step};
+use super::{Decision, Entry, Question};
+use crate::flows::plan::Action;
+use crate::packets::Origin;
+use crate::rate_limit::Limited;
+use crate::view::View;
+
+/// A rate limit.
+#[derive(Clone)]
+pub(crate) struct RateLimit {
+    /// The worker's way through it, and those above it.
+    pub(crate) path: Path,
+    /// What tells the packet's buckets from others of the limiter.
+    pub(crate) key: u64,
+}
+
+/// How a packet came, for rules about that.
+#[derive(Clone, Copy)]
+pub(super) struct Came<'s> {
+    ifindex: u32,
+    mark: u32,
+    is_in: bool,
+    via: Option<&'s SaEntry<Sa>>,
+    /// The worker has made it.
+    is_own: bool,
+}
+
+impl<'s> Came<'s> {
+    pub(super) fn of(entry: &Entry<'s>) -> Came<'s> {
+        let came = |ifindex, mark| Came { ifindex, mark, is_in: false, via: None, is_own: false };
+        match entry {
+            Entry::Port { ifindex, mark, .. } => came(*ifindex, *mark),
+            Entry::Decrypted { ifindex, mark, via } => {
+                Came { is_in: true, via: via.first().copied(), ..came(*ifindex, *mark) }
+            }
+            Entry::Outbound(origin) => match *origin {
+                Origin::Port { ifindex, mark, .. } => came(ifindex, mark),
+                Origin::Decrypted { ifindex, mark } => Came { is_in: true, ..came(ifindex, mark) },
+                Origin::Linux { mark } => came(0, mark),
+                Origin::Tunnel { ifindex, marks } => came(ifindex, marks.mark),
+                Origin::Worker { .. } => Came { is_own: true, ..came(0, 0) },
+            },
+        }
+    }
+}
+
+/// The SA that protects a packet: the outermost, if there are several.
+fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>> {
+    let of_action = |action: &Action| match action {
+        Action::Seal(seal) => Some(seal.sa),
+        Action::Offload(seal) => Some(seal.sa),
+        _ => None,
+    };
+    let handle = match decision {
+        Decision::Go(draft) => of_action(&draft.action),
+        Decision::Translate(translation) => of_action(&translation.draft.action),
+        Decision::SealAll(seal) => seal.sas.as_slice().last().copied(),
+        _ => None,
+    };
+    handle.and_then(|sa| view.reader.sa(sa))
+}
+
+/// Whether packets that go on so may be under a limit. What is opened is once it is open, and what another worker gets
+/// is there; what goes back to Linux as it came is Linux's.
+fn is_limited(decision: &Decision, is_in: bool) -> bool {
+    match decision {
+        Decision::Go(draft) => match draft.action {
+            Action::Forward(_) | Action::Seal(_) | Action::Offload(_) => true,
+            Action::ToLinux(_) | Action::Application { .. } => is_in,
+            _ => false,
+        },
+        Decision::SealAll(_) | Decision::Translate(_) => true,
+        _ => false,
+    }
+}
+
+impl<N: Notes> Question<'_, N> {
+    /// The limit of a packet that goes on; none of the worker's own ICMP errors, which have a limit of their own, and of
+    /// this host's key exchange, which a full tunnel must not stop.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn rate_limit(&mut self, came: Came<'_>, decision: &Decision) -> Option<RateLimit> {
+        let Came { ifindex, mark, is_in, via, is_own } = came;
+        let is_exempt = is_own || !is_in && self.is_own_ike(Origin::Linux { mark });
+        if is_exempt || !is_limited(decision, is_in) {
+            return None;
+        }
+        let sa = if is_in { via } else { outermost(self.view, decision) };
+        let packet = Limited { h: self.h, ifindex, mark, is_in, sa };
+        let rule = self.view.topology.rate_rules.find(&packet)?;
+        let (path, key) =
+            (Path::new(&rule.limiter, self.view.worker.get()), rule.each.key(&packet));
+        self.tell(|| Step::RateLimit(rule.limiter.name().into()));
+        Some(RateLimit { path, key })
+    }
+}

@@ -1,0 +1,45 @@
+//! Packets that are resolved, and are under a rate limit.
+
+use io::Packet;
+use wire::Headers;
+
+use crate::apply::marked;
+use crate::burst::Path;
+use crate::flows::plan::Action;
+use crate::packets::Meta;
+use crate::resolve::RateLimit;
+
+impl Path {
+    /// Has a packet pass its limit. Returns its headers, which may have another DSCP then; none if it does not pass.
+    #[cold]
+    pub(super) fn pass(
+        &mut self,
+        limit: &RateLimit,
+        packet: &mut Packet,
+        h: &Headers,
+    ) -> Option<Headers> {
+        let passed = self.exec.details.rates.pass(limit, h.into(), self.view.now.ns)?;
+        let traffic_class = marked(packet, passed, h.into()).traffic_class();
+        Some(Headers { traffic_class, ..*h })
+    }
+
+    /// An action of the flow at a place of the flow cache, under its limit.
+    pub(super) fn under(
+        &mut self,
+        place: usize,
+        action: Action,
+        limit: Option<&RateLimit>,
+    ) -> Option<Action> {
+        let Some(limit) = limit else { return Some(action) };
+        let places = self.flows.places();
+        self.exec.details.rates.keep((place, places), action, limit).map(Action::Limit)
+    }
+}
+
+/// A packet's metadata once it may have another DSCP.
+#[cold]
+pub(super) fn with_headers(meta: &Meta, h: &Headers) -> Meta {
+    let mut meta = meta.clone();
+    meta.summary.fields = h.into();
+    meta
+}

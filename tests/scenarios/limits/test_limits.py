@@ -1,0 +1,79 @@
+"""Rate limits, by counts: what a bucket holds is a bound that no busy machine can break."""
+
+import socket
+import time
+
+from lab import topology as t
+from lab.base import wait_for
+
+PORT = 7000
+#: Of a packet in the tunnel.
+LEN = 1028
+
+
+def limits(gateway):
+    return {limit["name"]: limit for limit in gateway.daemon.json("limit", "show")}
+
+
+def counted(gateway):
+    """Packets that the limit has seen: those that passed, and those that did not."""
+    tenant = limits(gateway)["tenant"]
+    return tenant["green"]["packets"], tenant["red"]["packets"]
+
+
+def send(net, ear, packets):
+    """Sends packets to the server; returns how many passed the limit, and how many came."""
+    before = counted(net.gwa)
+    mouth = net.client.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for n in range(packets):
+        mouth.sendto(n.to_bytes(2, "big") + bytes(LEN - 30), (t.SERVER4, PORT))
+        # No queue of Linux's is to lose any.
+        if n % 10 == 9:
+            time.sleep(0.002)
+    wait_for("the limit", lambda: sum(counted(net.gwa)) >= sum(before) + packets)
+    passed, refused = (now - then for now, then in zip(counted(net.gwa), before, strict=True))
+    assert passed + refused == packets
+    come = []
+    while len(come) < passed:
+        come.append(ear.recv(2048))
+    return passed
+
+
+def test_a_tenant_gets_its_rate(network):
+    net = network().up()
+    gwa = net.gwa
+    ear = net.server.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    ear.bind((t.SERVER4, PORT))
+    ear.settimeout(5)
+    begin = time.monotonic()
+    passed = send(net, ear, 100)
+    # The burst, and a kilobyte for each second that has passed since the daemon's bucket was full.
+    most = (20_000 + 1000 * (time.monotonic() - begin)) / LEN
+    assert 20_000 // LEN <= passed <= most, (passed, most)
+    assert gwa.daemon.drops()["rate-limit"] == 100 - passed
+    total = limits(gwa)["total"]
+    assert (total["green"]["packets"], total["red"]["packets"]) == (passed, 0), total
+
+    answer = gwa.daemon.json("why", "--from", t.CLIENT4, "--to", t.SERVER4)
+    assert any(step["question"] == "limit" and "tenant" in step["answer"] for step in answer["steps"])
+    metrics = gwa.daemon.culvert("metrics").stdout
+    assert f'culvert_limit_packets_total{{limit="tenant",colour="red"}} {100 - passed}' in metrics
+
+    # Other rates at run time, of which nothing is lost.
+    for wrong, right in [(("--rate", "0bit"), "above 0"), (("--burst", "1kB"), "at least"), (("--rate", "9Mbps"), "100Mbit")]:
+        refused = gwa.daemon.culvert("limit", "set", "tenant", *wrong, check=False)
+        assert refused.returncode == 1 and right in refused.stderr, refused.stderr
+    gwa.daemon.culvert("limit", "set", "tenant", "--rate", "800Mbit", "--burst", "1MB")
+    # Of a megabyte an eighth at most is set apart for what workers lease.
+    left = lambda: limits(gwa)["tenant"]["buckets"][0]["left"]  # noqa: E731
+    wait_for("a full bucket", lambda: left().endswith("kB") and float(left().removesuffix("kB")) >= 874)
+    assert send(net, ear, 60) == 60
+    assert "1MB" in gwa.daemon.culvert("limit", "show", "total").stdout
+
+    # The file's again; what was counted stays, and so do the other limit's buckets.
+    before = counted(gwa)
+    gwa.daemon.reload()
+    tenant = limits(gwa)["tenant"]["buckets"][0]
+    assert (tenant["rate"], tenant["burst"]) == ("8kbit", "20kB")
+    assert counted(gwa) == before
+    assert send(net, ear, 30) < 30
