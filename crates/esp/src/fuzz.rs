@@ -33,6 +33,7 @@ pub fn open(data: &[u8]) {
                 headers.is_err() || headers.is_ok_and(|h| usize::from(h.total_len) == span.len)
             );
         }
+        Ok(Opened::Aggfrag(span)) => assert!(span.end() <= outer.end()),
         Ok(Opened::Dummy) => {}
         Err(_) => assert!(buf[esp.range()].iter().all(|b| *b == 0), "plaintext left behind"),
     }

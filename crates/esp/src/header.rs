@@ -62,7 +62,7 @@ pub(crate) enum Form {
 impl Form {
     fn of(params: &SaParams, geometry: &Geometry) -> Form {
         let is_esp = params.protocol == Protocol::Esp;
-        if !is_esp || params.mode == Mode::Transport || params.tfc_pad_len != 0 {
+        if !is_esp || params.mode != Mode::Tunnel || params.tfc_pad_len != 0 {
             return Form::Other;
         }
         let is_random = params.suite.needs_random_iv();

@@ -100,7 +100,7 @@
 //!
 //! # Not handled
 //!
-//! BEET, IP-TFS; fragments of ESP (reassemble before), and fragments in transport mode.
+//! BEET; fragments of ESP (reassemble before), and fragments in transport mode.
 //! Lifetimes, selectors and whether the content is allowed under the SA are `policy`'s and the data
 //! path's.
 #![forbid(unsafe_code)]

@@ -40,6 +40,8 @@ pub enum Opened {
         /// which has been checked: extension headers, a fragment's end, ports.
         headers: Result<Headers, ParseError>,
     },
+    /// A payload of IP-TFS, which lies here (RFC 9347): nothing of it has been looked at.
+    Aggfrag(Span),
     /// A dummy packet, to be discarded without a word (next header 59, RFC 4303 §2.6).
     Dummy,
 }
@@ -62,6 +64,8 @@ enum Kind {
     Packet,
     /// An IP packet that must not go on, for what is behind its IP header.
     Broken(DropReason),
+    /// A payload of IP-TFS.
+    Aggfrag,
     Dummy,
 }
 
@@ -84,6 +88,12 @@ impl Content {
         self.kind == Kind::Dummy
     }
 
+    /// Whether it is a payload of IP-TFS, which lies where a packet would.
+    #[inline]
+    pub fn is_aggfrag(&self) -> bool {
+        self.kind == Kind::Aggfrag
+    }
+
     /// Whether it is an IP packet whose summary is known.
     #[inline]
     pub fn is_whole(&self) -> bool {
@@ -103,7 +113,7 @@ impl Content {
     pub fn broken(&self) -> Option<DropReason> {
         match self.kind {
             Kind::Broken(reason) => Some(reason),
-            Kind::Packet | Kind::Dummy => None,
+            Kind::Packet | Kind::Aggfrag | Kind::Dummy => None,
         }
     }
 }
@@ -176,7 +186,11 @@ impl Sa {
         let outer = (outer, outer_h.into());
         let content = opening.content(buf, outer, status, &mut Summary::default());
         self.open_accept(buf, opening, content, now_s)?;
-        let Some(span) = content?.span() else { return Ok(Opened::Dummy) };
+        let content = content?;
+        let Some(span) = content.span() else { return Ok(Opened::Dummy) };
+        if content.is_aggfrag() {
+            return Ok(Opened::Aggfrag(span));
+        }
         let packet = buf.get(span.range()).unwrap_or_default();
         Ok(Opened::Packet { span, headers: wire::parse_ip(packet) })
     }
@@ -386,6 +400,13 @@ impl Opening {
         next_header: u8,
         inner: &mut Summary,
     ) -> Result<Content, DropReason> {
+        if self.shape.is_iptfs() {
+            // Linux takes what is none for one of a sub-type that it does not know.
+            return match next_header {
+                protocol::AGGFRAG => Ok(Content::packet(payload.len, payload, Kind::Aggfrag)),
+                _ => Err(DropReason::InInnerHeader),
+            };
+        }
         let version = match next_header {
             protocol::IPV4 => 4,
             protocol::IPV6 => 6,

@@ -10,6 +10,7 @@ use thiserror::Error;
 use wire::{Family, Fields};
 
 use crate::ah;
+use crate::ecn::{self, EcnDecap};
 use crate::header::OuterTemplate;
 use crate::live_numbers::LiveNumbers;
 use crate::params::{Mode, Protocol, SaParams};
@@ -139,6 +140,26 @@ impl Sa {
     #[inline]
     pub fn is_tunnel(&self) -> bool {
         self.shape.mode().is_tunnel()
+    }
+
+    /// Whether it carries payloads of IP-TFS (RFC 9347), which it seals as packets of
+    /// [`Fields::opaque`].
+    #[inline]
+    pub fn is_iptfs(&self) -> bool {
+        self.shape.is_iptfs()
+    }
+
+    /// The traffic class of a packet that came in a payload of IP-TFS, by its own and that of the outer header: as Linux
+    /// has it, which drops none of those in a payload for a mark of congestion that it cannot carry.
+    pub fn class_in_payload(&self, inner: u8, outer: u8) -> u8 {
+        let flags = self.params.flags;
+        let ecn = match flags.no_ecn {
+            true => inner & ecn::MASK,
+            // Drops nothing.
+            false => EcnDecap::Linux.combine(inner, outer).unwrap_or(inner & ecn::MASK),
+        };
+        let dscp = if flags.decap_dscp { outer } else { inner } & !ecn::MASK;
+        dscp | ecn
     }
 
     /// Whether the protocol is AH.

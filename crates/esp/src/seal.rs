@@ -223,10 +223,10 @@ impl Sa {
         // 2.
         let tfc_len = match (params.mode, params.tfc_pad_len as usize) {
             // In transport mode nothing says where TFC padding begins (RFC 4303 §2.7).
-            (Mode::Transport, _) | (Mode::Tunnel | Mode::Iptfs, 0) => 0,
-            (Mode::Tunnel | Mode::Iptfs, to) => {
-                to.min(self.max_inner_len(mtu)).saturating_sub(payload_len)
-            }
+            (Mode::Transport, _) | (Mode::Tunnel, 0) => 0,
+            // Payloads of IP-TFS have padding of their own.
+            (Mode::Iptfs, _) => 0,
+            (Mode::Tunnel, to) => to.min(self.max_inner_len(mtu)).saturating_sub(payload_len),
         };
         let padded_len = payload_len + tfc_len;
         let pad_len = g.pad_len(padded_len);
@@ -240,7 +240,11 @@ impl Sa {
         }
 
         // 3.
-        let next_header = split.map_or_else(|| Sa::protocol_of(h), |visible| visible.protocol);
+        let next_header = match split {
+            Some(visible) => visible.protocol,
+            None if self.shape.is_iptfs() => protocol::AGGFRAG,
+            None => Sa::protocol_of(h),
+        };
         let behind = buf.get_mut(end..start + total_len).ok_or(DropReason::OutNoRoom)?;
         let (tfc, behind) = behind.split_at_mut_checked(tfc_len).ok_or(DropReason::OutNoRoom)?;
         tfc.fill(0);

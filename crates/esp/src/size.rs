@@ -109,8 +109,8 @@ impl Geometry {
 /// bytes, beside the pointers to live numbers and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The replay window's size in packets, 0 for no check; above it, from bit 24 on, the binary
-    /// logarithm of its ring's length in words.
+    /// The replay window's size in packets, 0 for no check; bit 23 for IP-TFS; above it, from bit 24
+    /// on, the binary logarithm of its ring's length in words.
     window: u32,
     /// From the protocol's first byte to the payload's: ESP header and IV, or AH with its ICV.
     prefix_len: u8,
@@ -122,7 +122,9 @@ pub(crate) struct Shape {
 }
 
 const WINDOW_BITS: u32 = 24;
-const _: () = assert!(MAX_REPLAY_WINDOW < 1 << WINDOW_BITS);
+/// Whether the content is of IP-TFS.
+const IPTFS: u32 = 1 << (WINDOW_BITS - 1);
+const _: () = assert!(MAX_REPLAY_WINDOW < IPTFS);
 const _: () = assert!(size_of::<Shape>() == 8);
 
 /// Bits of [`Shape`]'s flags.
@@ -155,12 +157,14 @@ impl Shape {
             (params.dst.is_ipv4(), flag::V4),
             (params.encap.is_some(), flag::UDP),
             (!params.flags.no_ecn, flag::COPY_ECN),
-            (params.flags.decap_dscp, flag::COPY_DSCP_IN),
+            // What is inside of IP-TFS is never one packet: then none goes the straight way.
+            (params.flags.decap_dscp || params.mode == Mode::Iptfs, flag::COPY_DSCP_IN),
             (params.protocol != Protocol::Esp || sums_udp, flag::FINISHES),
         ];
         let ring_log = ring_words(params.replay_window).trailing_zeros();
+        let iptfs = if params.mode == Mode::Iptfs { IPTFS } else { 0 };
         Shape {
-            window: params.replay_window | ring_log << WINDOW_BITS,
+            window: params.replay_window | iptfs | ring_log << WINDOW_BITS,
             prefix_len: geometry.prefix_len,
             icv_len: params.suite.icv_len_bytes() as u8, // at most 64
             align_mask: geometry.align - 1,
@@ -213,6 +217,13 @@ impl Shape {
         if self.has(flag::UDP) { UDP_HEADER_LEN } else { 0 }
     }
 
+    /// Whether what is inside is of IP-TFS.
+    #[inline(always)]
+    pub fn is_iptfs(self) -> bool {
+        self.window & IPTFS != 0
+    }
+
+    /// Tunnel or transport mode: that of IP-TFS has a tunnel's headers.
     #[inline(always)]
     pub fn mode(self) -> Mode {
         if self.has(flag::TRANSPORT) { Mode::Transport } else { Mode::Tunnel }
@@ -265,7 +276,7 @@ impl Shape {
     /// The replay window's size in packets; 0 for no check.
     #[inline(always)]
     pub fn window_size(self) -> u32 {
-        self.window & ((1 << WINDOW_BITS) - 1)
+        self.window & (IPTFS - 1)
     }
 
     /// The number of words in the replay window's ring, less one.

@@ -73,7 +73,7 @@ fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Result<Vec<u8>, Drop
             assert!(headers.is_ok());
             Ok(buf[span.range()].to_vec())
         }
-        Opened::Dummy => panic!("there are no dummies"),
+        Opened::Dummy | Opened::Aggfrag(_) => panic!("there are no such"),
     }
 }
 

@@ -79,6 +79,9 @@ drop_reasons! {
     InNesting, "in-nesting", Some("XfrmInError"), "The packet is inside of more SAs than a policy can ask for.";
     InDeviceFragment, "in-device-fragment", Some("XfrmInError"), "ESP for a device's SA, or what the device has found in it, came in fragments, which devices drop.";
     InEcn, "in-ecn", None, "The outer header says CE and the inner one not-ECT (RFC 6040).";
+    InIptfs, "in-iptfs", Some("XfrmInIptfsError"), "A payload of IP-TFS contradicts itself or the one before it, or holds a packet that no buffer is long enough for.";
+    InIptfsLate, "in-iptfs-late", Some("XfrmInIptfsError"), "A payload of IP-TFS came when the reorder window had given it up.";
+    InIptfsIncomplete, "in-iptfs-incomplete", Some("XfrmInIptfsError"), "A piece of a packet that IP-TFS carries in several payloads did not come.";
     // GTP-U to an address of applications.
     GtpuMalformed, "gtpu-malformed", None, "A GTP-U message for applications contradicts itself; `culvert stats` counts in which way.";
     GtpuTeid, "gtpu-teid", None, "No application has the TEID of a GTP-U message.";
@@ -96,6 +99,7 @@ drop_reasons! {
     OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
     OutTunnelMulticast, "out-tunnel-multicast", Some("XfrmOutNoStates"), "A multicast (Linux's own on a new interface, such as MLD) leads to a tunnel interface where no policy protects it.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
+    OutNoQueueSpace, "out-no-queue-space", Some("XfrmOutNoQueueSpace"), "Too much waits already for its turn to leave by an SA of IP-TFS mode.";
     OutDeviceMismatch, "out-device-mismatch", Some("XfrmOutError"), "The SA is not in the device that has the policy, or only one of them is in a device.";
     OutDeviceFragment, "out-device-fragment", Some("XfrmOutError"), "The packet is a fragment, or has to be cut, and a device that drops fragments protects it.";
     // Packet offload, both ways.

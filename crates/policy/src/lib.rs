@@ -99,6 +99,7 @@ mod flow;
 mod groups;
 mod hash;
 mod iptfs;
+mod iptfs_counters;
 mod model;
 mod policy_entry;
 mod publisher;
@@ -123,6 +124,7 @@ pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
 pub use iptfs::{Iptfs, IptfsRate};
+pub use iptfs_counters::{IptfsCounter, IptfsCounters};
 pub use model::{
     Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, PolicyFlags, SaConfig, SaId, Scope,
     Template, VolumeLimits, spi_of_source,

@@ -11,6 +11,7 @@ use esp::Mode;
 use mem::Cache;
 
 use crate::counters::WorkerIndex;
+use crate::iptfs_counters::IptfsCounters;
 use crate::model::{Mark, SaConfig, SaId, Template};
 use crate::selector::Selector;
 
@@ -68,6 +69,8 @@ pub struct SaEntry<S> {
     pub esp: S,
     /// As the owner described it.
     pub config: SaConfig,
+    /// In that mode.
+    iptfs: Option<Box<IptfsCounters>>,
 }
 
 /// What a look-up compares and each packet reads: one cache line.
@@ -163,7 +166,8 @@ impl<S> SaEntry<S> {
             },
             home: Home::vacant(),
         };
-        SaEntry { hot, config, esp }
+        let iptfs = (config.params.mode == Mode::Iptfs).then(Box::default);
+        SaEntry { hot, esp, config, iptfs }
     }
 
     /// Brings near what each packet reads of the entry; its packet work is not the database's.
@@ -171,6 +175,11 @@ impl<S> SaEntry<S> {
     #[inline]
     pub fn prefetch(&self, cache: Cache) {
         mem::prefetch_into(cache, &self.hot);
+    }
+
+    /// What an SA of IP-TFS mode has packed; none of another mode.
+    pub fn iptfs(&self) -> Option<&IptfsCounters> {
+        self.iptfs.as_deref()
     }
 
     /// The worker that writes the SA's numbers, window and counters.

@@ -37,6 +37,12 @@ impl Fields {
         )
     }
 
+    /// Of bytes that are no packet, and travel as one of IPv4 would, which is whole.
+    pub const fn opaque(len: u16, traffic_class: u8, dont_fragment: bool) -> Fields {
+        let flags = if dont_fragment { flag::DONT_FRAGMENT } else { 0 };
+        Fields::new(len, 0, 0, traffic_class, flags)
+    }
+
     /// As [`Headers::total_len`].
     #[inline(always)]
     pub const fn total_len(self) -> u16 {

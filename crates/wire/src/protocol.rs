@@ -34,6 +34,8 @@ pub const IPCOMP: u8 = 108;
 pub const SCTP: u8 = 132;
 /// UDP-Lite (RFC 3828).
 pub const UDP_LITE: u8 = 136;
+/// AGGFRAG payloads of IP-TFS (RFC 9347); never in a packet's own header.
+pub const AGGFRAG: u8 = 144;
 
 /// Whether the protocol's header begins with a source and a destination port of 16 bits each.
 pub const fn has_ports(protocol: u8) -> bool {

@@ -61,7 +61,7 @@ impl Software {
         let status = self.job(sa, Op::Open, &mut buf[esp.range()], opening.seq_hi);
         match sa.open_finish(&mut buf, outer, &headers, &opening, status, 1)? {
             Opened::Packet { span, .. } => Ok(Some(buf[span.range()].to_vec())),
-            Opened::Dummy => Ok(None),
+            Opened::Dummy | Opened::Aggfrag(_) => Ok(None),
         }
     }
 
