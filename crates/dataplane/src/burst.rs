@@ -270,6 +270,9 @@ impl Path {
         if has_taps {
             self.tap_opened(packets, works, metas);
         }
+        if self.exec.aggfrag.has_new() {
+            return self.enter_but_payloads(misses, packets, works, metas);
+        }
         if self.view.reader.has_ipcomp() {
             return self.enter_in_order(misses, packets, metas);
         }
@@ -356,6 +359,7 @@ impl Path {
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
         self.addresses.forget();
+        self.exec.aggfrag.forget_ways();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
         self.exec.details.rates.begin_epoch(&self.view.topology.rate_rules);
     }

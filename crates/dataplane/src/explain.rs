@@ -161,7 +161,9 @@ impl Fate {
                 Action::ToLinux(_) => Fate::ToLinux { as_received: false },
                 Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
                 Action::Forward(_) => Fate::Forwarded,
-                Action::Seal(_) | Action::SealAll(_) => Fate::Protected { cut: draft.cut },
+                Action::Seal(_) | Action::SealAll(_) | Action::Aggregate(_) => {
+                    Fate::Protected { cut: draft.cut }
+                }
                 Action::Offload(_) => Fate::Offloaded,
                 Action::Application { .. } => Fate::ToApplication,
                 // Of a plan, and never of a fresh decision.
@@ -169,7 +171,7 @@ impl Fate {
                 Action::HandOver { to } => Fate::HandedOver { to: to.into() },
             },
             Decision::Translate(translation) => match translation.draft.action {
-                Action::Seal(_) => Fate::Protected { cut: None },
+                Action::Seal(_) | Action::Aggregate(_) => Fate::Protected { cut: None },
                 _ => Fate::Forwarded,
             },
             Decision::SealAll(seal) => Fate::Protected { cut: seal.cut },

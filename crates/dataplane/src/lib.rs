@@ -20,6 +20,7 @@
 //! | `resolve` | decisions: policy, SA, route, size. Looks everything up and changes nothing |
 //! | `apply` | pass 3: carries actions out, fresh and cached ones alike. Decides nothing |
 //! | `crypt` | seal and open work by the burst: numbered, submitted to the engine, polled |
+//! | `aggfrag` | IP-TFS: packets into payloads, and out of them |
 //! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team` | a set of workers: their limits in common, and who hands packets to whom |
@@ -70,6 +71,7 @@
 //! - A home that moves while workers run: the homes of all SAs are vacated with a change of workers.
 #![forbid(unsafe_code)]
 
+mod aggfrag;
 mod apply;
 mod burst;
 mod classify;

@@ -7,8 +7,8 @@ use crate::header::{Congestion, Header, HeaderError};
 pub trait Sink {
     /// A whole packet.
     fn packet(&mut self, bytes: &[u8]);
-    /// Pieces of a packet follow; false if there is no memory for it.
-    fn begin(&mut self) -> bool;
+    /// Pieces of a packet follow, whose length is this if it is known yet; false if there is no memory for it.
+    fn begin(&mut self, len: Option<usize>) -> bool;
     /// The next piece; false if the packet becomes too long for the memory.
     fn append(&mut self, bytes: &[u8]) -> bool;
     /// That was the last piece.
@@ -205,17 +205,17 @@ impl Deaggregator {
 
     /// The beginning of a packet that goes on in the next payload.
     fn begin(&mut self, number: u64, piece: &[u8], sink: &mut impl Sink, found: &mut Found) {
-        if !sink.begin() {
+        let Some(partial) = Partial::new(number, piece) else { return };
+        if !sink.begin(partial.len) {
             found.fault.get_or_insert(Fault::Memory);
             return;
         }
-        match Partial::new(number, piece) {
-            Some(partial) if sink.append(piece) => self.partial = Some(partial),
-            _ => {
-                found.fault.get_or_insert(Fault::Memory);
-                found.given_up += 1;
-                sink.abort();
-            }
+        if sink.append(piece) {
+            self.partial = Some(partial);
+        } else {
+            found.fault.get_or_insert(Fault::Memory);
+            found.given_up += 1;
+            sink.abort();
         }
     }
 }
@@ -236,7 +236,8 @@ mod tests {
             self.packets.push(bytes.to_vec());
         }
 
-        fn begin(&mut self) -> bool {
+        fn begin(&mut self, len: Option<usize>) -> bool {
+            assert!(len.is_none_or(|len| len >= 20));
             assert!(self.partial.replace(Vec::new()).is_none());
             true
         }

@@ -16,7 +16,7 @@ impl Sink for Memory {
         self.bytes += bytes.len();
     }
 
-    fn begin(&mut self) -> bool {
+    fn begin(&mut self, _: Option<usize>) -> bool {
         assert!(self.partial.replace(0).is_none(), "two at a time");
         true
     }

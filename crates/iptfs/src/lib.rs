@@ -27,7 +27,7 @@
 //! struct Got(Vec<Vec<u8>>, Vec<u8>);
 //! impl Sink for Got {
 //!     fn packet(&mut self, bytes: &[u8]) { self.0.push(bytes.to_vec()) }
-//!     fn begin(&mut self) -> bool { self.1.clear(); true }
+//!     fn begin(&mut self, _: Option<usize>) -> bool { self.1.clear(); true }
 //!     fn append(&mut self, bytes: &[u8]) -> bool { self.1.extend(bytes); true }
 //!     fn complete(&mut self) { self.0.push(core::mem::take(&mut self.1)) }
 //!     fn abort(&mut self) {}

@@ -56,8 +56,9 @@ impl<T> Window<T> {
         now_ns: u64,
         mut deliver: impl FnMut(u64, T),
     ) -> Result<u64, Late<T>> {
-        let next = self.next.unwrap_or(number);
         let size = self.early.len() as u64 - 1;
+        // An SA begins with 1: near there the first payload to come may not be the first.
+        let next = *self.next.get_or_insert(if number <= size { 1 } else { number });
         if number == next || size == 0 {
             self.next = Some(number.saturating_add(1).max(next));
             deliver(number, payload);
@@ -176,6 +177,13 @@ mod tests {
             given_up += pushed.unwrap_or(0);
         }
         (got, given_up)
+    }
+
+    #[test]
+    fn the_first_to_come_may_not_be_the_first() {
+        assert_eq!(play(&mut Window::new(3, 10), &[3, 1, 2]), (vec![1, 2, 3], 0));
+        assert_eq!(play(&mut Window::new(3, 10), &[4, 3, 5]), (vec![4, 5], 0));
+        assert_eq!(play(&mut Window::new(0, 10), &[3, 1]), (vec![3, 1], 0));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl Sink for Got {
         self.packets.push(bytes.to_vec());
     }
 
-    fn begin(&mut self) -> bool {
+    fn begin(&mut self, _: Option<usize>) -> bool {
         self.partial.clear();
         true
     }

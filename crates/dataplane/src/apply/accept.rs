@@ -72,6 +72,9 @@ impl Executor {
         if !is_packet {
             return Err(Outcome::Consumed);
         }
+        if work.content.is_ok_and(|content| content.is_aggfrag()) {
+            self.aggfrag.note_new();
+        }
         self.out.counters.work.decrypted.add(1);
         Ok(())
     }

@@ -23,6 +23,7 @@ use policy::SaEntry;
 use wire::natt::{self, NattPayload};
 use wire::{Fields, Fragment};
 
+use crate::aggfrag::Aggfrag;
 use crate::apply::inbound_sas::InboundSas;
 use crate::crypt::Crypt;
 use crate::device::Devices;
@@ -44,6 +45,8 @@ pub(crate) struct Executor {
     pub(crate) fragments: Option<Box<Fragments>>,
     /// Queues of packet offload devices, where there are any.
     pub(crate) devices: Option<Box<Devices>>,
+    /// What is packed and unpacked for SAs of IP-TFS mode.
+    pub(crate) aggfrag: Aggfrag,
 }
 
 impl AsMut<Out> for Executor {
@@ -61,6 +64,7 @@ impl Executor {
             details: Details::default(),
             fragments: None,
             devices: None,
+            aggfrag: Aggfrag::default(),
         }
     }
 
@@ -86,6 +90,7 @@ impl Executor {
             // In one arm, as in `Plan::judge`.
             Action::SealAll(_)
             | Action::Offload(_)
+            | Action::Aggregate(_)
             | Action::Translate(_)
             | Action::Limit(_)
             | Action::Application { .. } => {
@@ -110,6 +115,7 @@ impl Executor {
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
             Action::Offload(seal) => self.offload(view, seal, packet, meta),
+            Action::Aggregate(by) => self.aggregate(view, by, packet, meta.summary.fields),
             Action::Application { service, linux } => {
                 self.give_to_application(view, (*service, *linux), packet, meta);
             }

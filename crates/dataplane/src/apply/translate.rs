@@ -63,6 +63,7 @@ impl Executor {
                 Some(sa) => self.seal(view, seal, (sa, to), packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),
             },
+            Action::Aggregate(by) => self.aggregate(view, by, packet, h),
             // Nothing else is translated.
             _ => self.out.drop(packet, DropReason::OutUnsupported),
         }

@@ -134,6 +134,11 @@ impl OpenWork {
         self.ifindex
     }
 
+    /// The traffic class of the packet around it.
+    pub(crate) fn outer_class(&self) -> u8 {
+        self.outer.traffic_class()
+    }
+
     /// Makes a packet with AH as its ICV has it. One that is not what was seen before stays as it is,
     /// and its ICV is wrong. False for what the engine has no work with.
     #[inline(never)]
@@ -160,6 +165,11 @@ impl OpenWork {
         let content = self.content?;
         if let Some(span) = content.span() {
             packet.span = span;
+        }
+        if content.is_aggfrag() {
+            // What becomes of it is not its flow's to say.
+            meta.enter(Ingress::of_sa(self.ifindex, self.sa), true);
+            return Err(Outcome::Consumed);
         }
         if !content.is_whole() {
             return Err(content.broken().map_or(Outcome::Consumed, Outcome::from));

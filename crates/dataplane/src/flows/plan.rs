@@ -12,6 +12,7 @@ use policy::{PolicyCounters, Reader, SaEntry, SaHandle, SaState, Stamp, WorkerIn
 use wire::ethernet::HEADER_LEN;
 use wire::{Fields, Fragment, Span};
 
+use crate::aggfrag::Aggregate;
 use crate::flows::Details;
 use crate::flows::bundles::BundleSlot;
 use crate::flows::rates::RateSlot;
@@ -73,6 +74,8 @@ pub(crate) enum Action {
     Seal(Seal),
     /// Protected by a device, which has the SA.
     Offload(Offload),
+    /// Protected by an SA of IP-TFS mode, in payloads.
+    Aggregate(Aggregate),
     /// Protected by several SAs, one inside the other.
     SealAll(BundleSlot),
     /// GTP-U of applications: each message says of which.
@@ -116,6 +119,7 @@ impl Action {
             Action::Translate(slot) => details.translations.holds(reader, *slot, packet, h),
             Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
             Action::Limit(slot) => details.holds_beneath_limit(reader, *slot, packet, h),
+            Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
             _ => false,
         }
     }
@@ -133,9 +137,10 @@ impl Action {
                 reader.sa(seal.sa).is_some_and(|sa| is_sealed_by(sa, seal, packet, h))
             }
             Action::Forward(forward) => is_forwarded_by(forward, packet, h),
-            Action::SealAll(_) | Action::Translate(_) | Action::Offload(_) => {
-                self.rarely_holds(reader, details, packet, h)
-            }
+            Action::SealAll(_)
+            | Action::Translate(_)
+            | Action::Offload(_)
+            | Action::Aggregate(_) => self.rarely_holds(reader, details, packet, h),
             // No limit is above another one: hierarchies are the limiters'.
             Action::Limit(_) => false,
             _ => true,
@@ -149,6 +154,7 @@ impl Action {
                 reader.sa(seal.sa).is_some_and(|sa| is_sealed_by(sa, seal, packet, h))
             }
             Action::Forward(forward) => h.total_len() <= forward.mtu && h.ttl() > 1,
+            Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
             _ => false,
         }
     }
@@ -271,6 +277,7 @@ impl Plan {
             // All in one arm: with an arm more the compiler finds out anew what the action is at each use of it.
             rare @ (Action::SealAll(_)
             | Action::Offload(_)
+            | Action::Aggregate(_)
             | Action::Translate(_)
             | Action::Limit(_)) => match rare.rarely_holds(reader, details, packet, h) {
                 true => Holds::Yes,
@@ -306,6 +313,17 @@ fn is_sealed_by(sa: &SaEntry<Sa>, seal: &Seal, packet: &Packet, h: Fields) -> bo
         && sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
         && (!seal.is_hop || h.ttl() > 1)
         && (!seal.clamps_mss || !is_syn(packet, h))
+}
+
+/// The same for an SA of IP-TFS mode, whose payloads have their own way.
+fn is_aggregated_by(reader: &Reader<Sa>, by: &Aggregate, packet: &Packet, h: Fields) -> bool {
+    let Some(sa) = reader.sa(by.sa) else { return false };
+    let live = sa.esp.live();
+    h.total_len() <= by.longest
+        && sa.state() == by.state
+        && sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
+        && (!by.is_hop || h.ttl() > 1)
+        && (!by.clamps_mss || !is_syn(packet, h))
 }
 
 /// The same for an SA in a device, which counts by itself and takes no fragments.

@@ -144,10 +144,11 @@ impl Executor {
         self.drop_gone();
     }
 
-    /// Whether something is done with.
+    /// Whether something is done with, or a payload of IP-TFS has arrived.
     #[inline]
     pub(crate) fn has_gathered(&self) -> bool {
         self.fragments.as_ref().is_some_and(|fragments| fragments.waiting.has_done())
+            || self.aggfrag.has_arrived()
     }
 
     /// Gives up what has waited in vain.

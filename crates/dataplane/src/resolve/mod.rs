@@ -12,6 +12,7 @@
 //!                              └─ on ─────────────────────┤
 //!   Linux, held, ICMP errors ──── outbound <──────────────┘
 //!                                   policy ──┬─ protect ─ protect ─> Seal, SealAll, Error
+//!                                            ├─ IP-TFS ─ aggregate > Aggregate, Error
 //!                                            ├─ a device's ─ offload > Offload, Error
 //!                                            ├─ no SA ──────────> Hold
 //!                                            ├─ a fragment ─────> Gather
@@ -20,6 +21,7 @@
 //!                                            └─ clear ── clear ──> Forward, Linux, Error
 //! ```
 
+mod aggregate;
 mod arrival;
 mod clear;
 mod fit;

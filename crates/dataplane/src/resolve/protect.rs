@@ -35,6 +35,9 @@ impl<N: Notes> Question<'_, N> {
         if home != view.worker.get() && home != Home::WORKERS {
             return Decision::Go(Draft::hand_over(home));
         }
+        if sa.esp.is_iptfs() {
+            return self.aggregate(origin, handle, sa);
+        }
         let limits = Limits::of(core::iter::once((handle, sa)));
         self.at_limit = limits.at_limit;
         if limits.is_over {

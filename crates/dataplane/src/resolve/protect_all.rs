@@ -35,6 +35,9 @@ impl<N: Notes> Question<'_, N> {
                 None => return Decision::Drop(DropReason::OutStateExpired),
             }
         }
+        if sas.iter().any(|sa| sa.esp.is_iptfs()) {
+            return Decision::Drop(DropReason::OutUnsupported);
+        }
         for sa in &sas {
             self.tell(|| Step::Sa(sa.config.id()));
         }

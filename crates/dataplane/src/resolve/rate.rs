@@ -55,6 +55,7 @@ fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>>
     let of_action = |action: &Action| match action {
         Action::Seal(seal) => Some(seal.sa),
         Action::Offload(seal) => Some(seal.sa),
+        Action::Aggregate(by) => Some(by.sa),
         _ => None,
     };
     let handle = match decision {
@@ -71,7 +72,9 @@ fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>>
 fn is_limited(decision: &Decision, is_in: bool) -> bool {
     match decision {
         Decision::Go(draft) => match draft.action {
-            Action::Forward(_) | Action::Seal(_) | Action::Offload(_) => true,
+            Action::Forward(_) | Action::Seal(_) | Action::Offload(_) | Action::Aggregate(_) => {
+                true
+            }
             Action::ToLinux(_) | Action::Application { .. } => is_in,
             _ => false,
         },

@@ -139,8 +139,10 @@ impl<N: Notes> Question<'_, N> {
             // Its home asks anew.
             Decision::Go(Draft { action: Action::HandOver { .. }, .. }) => decision,
             Decision::Go(draft)
-                if matches!(draft.action, Action::Forward(_) | Action::Seal(_))
-                    && draft.cut.is_none() =>
+                if matches!(
+                    draft.action,
+                    Action::Forward(_) | Action::Seal(_) | Action::Aggregate(_)
+                ) && draft.cut.is_none() =>
             {
                 let draft = Draft { is_for_flow: draft.is_for_flow && self.is_for_flow, ..draft };
                 Decision::Translate(Translation { draft, found: found.clone(), rewrite: *rewrite })

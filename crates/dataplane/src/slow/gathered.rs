@@ -19,10 +19,13 @@ use crate::packets::handoff::{Arrived, Handed};
 use crate::resolve::{Entry, resolve, resolve_fragment};
 
 impl Slow {
-    /// Moves on what is done with. No other stage is at work.
+    /// Moves on what is done with, and what payloads of IP-TFS hold. No other stage is at work.
     #[cold]
     #[inline(never)]
     pub(crate) fn move_on_gathered(&mut self, path: &mut Path) {
+        if path.exec.aggfrag.has_arrived() {
+            self.move_on_payloads(path);
+        }
         while let Some(mut done) = path.exec.fragments.as_mut().and_then(|f| f.next_done()) {
             let ports = match done.fate {
                 Fate::Join { head_len, len } => {

@@ -270,9 +270,12 @@ impl Path {
 
     /// The same for a draft.
     pub(crate) fn claim(&self, draft: &mut Draft) {
-        if let Action::Seal(seal) = &draft.action
-            && let Some(sa) = self.view.reader.sa(seal.sa)
-        {
+        let sa = match &draft.action {
+            Action::Seal(seal) => self.view.reader.sa(seal.sa),
+            Action::Aggregate(by) => self.view.reader.sa(by.sa),
+            _ => None,
+        };
+        if let Some(sa) = sa {
             let me = self.view.worker.get();
             let home = sa.home().claim(me);
             if home != me {
@@ -384,6 +387,7 @@ impl Path {
         let is_hop = match &mut action {
             Action::Seal(seal) => core::mem::take(&mut seal.is_hop),
             Action::Forward(forward) => core::mem::take(&mut forward.is_hop),
+            Action::Aggregate(by) => core::mem::take(&mut by.is_hop),
             _ => false,
         };
         if is_hop && !wire::decrement_ttl(packet.data_mut(), h) {

@@ -412,6 +412,18 @@ impl Path {
         self.exec.out.taps = Some(taps);
     }
 
+    /// Records a packet that was in a payload of IP-TFS.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn tap_inner(&mut self, packet: &Packet, meta: &Meta) {
+        let Some(mut taps) = self.exec.out.taps.take() else { return };
+        if let Some(via) = meta.ingress.via().filter(|_| meta.end.is_none()) {
+            let sa = of_sa(&self.view, via);
+            taps.opened(packet, meta, sa, &|| self.explained(packet, meta, None));
+        }
+        self.exec.out.taps = Some(taps);
+    }
+
     /// What would be done with a packet.
     fn explained(
         &self,

@@ -9,6 +9,7 @@ use outcome::{DropReason, Outcome};
 use policy::SaEntry;
 use wire::Span;
 
+use crate::aggfrag::Payload;
 use crate::counters::Work;
 use crate::packets::ports::MAX_PORTS;
 use crate::packets::{Meta, Source};
@@ -37,6 +38,8 @@ pub(crate) struct Batch {
     pub(crate) ended: ArrayVec<(Packet, Outcome), BURST_LEN>,
     /// To be moved on by the worker, in order.
     pub(crate) left: ArrayVec<Left, BURST_LEN>,
+    /// To be taken apart by the worker, in order.
+    pub(crate) payloads: ArrayVec<Payload, BURST_LEN>,
 }
 
 // A slot fits a parcel's tag.
@@ -123,6 +126,7 @@ impl Batch {
             packets: pool.parcel(),
             ended: ArrayVec::new(),
             left: ArrayVec::new(),
+            payloads: ArrayVec::new(),
         }
     }
 
@@ -151,6 +155,13 @@ impl Batch {
         self.has_unsent = true;
         // As many as came.
         let _ = self.left.try_push(left);
+    }
+
+    /// Leaves a payload of IP-TFS to the worker.
+    pub(crate) fn keep_payload(&mut self, payload: Payload) {
+        self.has_unsent = true;
+        // As many as came.
+        let _ = self.payloads.try_push(payload);
     }
 
     /// Ends a packet.

@@ -36,6 +36,7 @@ impl Worker {
     pub fn settle(&mut self) -> usize {
         self.drain_helpers();
         let came = self.take_over(0);
+        self.settle_payloads();
         self.finish_round(true);
         self.drain_helpers();
         self.path.exec.out.transmit_all();
@@ -84,6 +85,7 @@ impl Worker {
     pub fn adopt(&mut self, gone: &mut Worker) {
         let now_ns = self.path.view.now.ns;
         gone.path.exec.drop_fragments();
+        gone.path.exec.drop_payloads(&gone.path.view);
         gone.path.exec.out.drop_late();
         if let Some(devices) = gone.path.exec.devices.take() {
             self.path.exec.devices.get_or_insert_default().adopt(*devices);
@@ -101,6 +103,7 @@ impl Worker {
         let workers = peers.as_ref().map_or(1, Peers::workers);
         // They belong to other workers from now on: those that wait would wait in vain.
         self.path.exec.drop_fragments();
+        self.path.exec.drop_payloads(&self.path.view);
         let pool = &self.path.exec.out.pool;
         let fragments = Fragments::new(Arc::clone(&shared), workers, pool);
         self.path.exec.fragments = Some(Box::new(fragments));

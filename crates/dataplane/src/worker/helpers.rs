@@ -260,7 +260,9 @@ impl Worker {
         for (packet, outcome) in batch.ended.drain(..) {
             self.path.exec.out.end(packet, outcome);
         }
-        if !batch.left.is_empty() {
+        let payloads = batch.payloads.drain(..);
+        payloads.for_each(|payload| self.path.exec.take_payload(payload));
+        if !batch.left.is_empty() || self.path.exec.has_gathered() {
             self.path.move_on_left(&mut self.slow, &mut batch.left);
             self.slow.move_on_gathered(&mut self.path);
             self.path.open_gathered(&mut self.slow);

@@ -92,7 +92,7 @@ const WAKE_NS: u64 = 10_000;
 
 /// The longest gap that is worth waiting for with open eyes: a wake-up's cost in processor time, and
 /// as much again for the packet's latency.
-const LONGEST_LOOK_NS: u64 = 2 * WAKE_NS;
+pub(super) const LONGEST_LOOK_NS: u64 = 2 * WAKE_NS;
 
 /// What looking begins with.
 const SHORTEST_LOOK_NS: u64 = WAKE_NS / 2;

@@ -7,6 +7,7 @@ mod crypto_worker;
 mod helpers;
 mod idle;
 mod passes;
+mod payloads;
 mod run;
 mod turns;
 
@@ -229,6 +230,9 @@ impl Worker {
         }
         exec.out.expire_neighbours(now.ns);
         exec.expire_fragments(now.ns);
+        if exec.aggfrag.is_used() {
+            self.tend_payloads(databases_changed);
+        }
         self.slow.expire(&mut self.path);
         let late = self.take_late();
         let mut came = self.receive_all(now);
@@ -239,6 +243,7 @@ impl Worker {
             + self.in_devices()
             + self.asked.len()
             + self.path.exec.out.late.len()
+            + usize::from(self.path.exec.aggfrag.is_due(now.ns))
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -270,6 +275,9 @@ impl Worker {
             self.path.open_gathered(&mut self.slow);
         }
         self.slow.send_errors(&mut self.path);
+        if self.path.exec.aggfrag.has_senders() {
+            self.path.exec.send_due(&self.path.view, false);
+        }
         self.path.exec.seal_gathered(&self.path.view);
         if self.helpers.is_some() {
             self.collect(is_idle);
@@ -461,6 +469,7 @@ impl Worker {
 
     /// Ends every packet that is still here, and closes the ports.
     fn close(&mut self) {
+        self.settle_payloads();
         self.finish_round(true);
         self.drain_helpers();
         let out = &mut self.path.exec.out;
@@ -471,6 +480,7 @@ impl Worker {
         self.slow.drop_waiting(out);
         self.path.exec.drop_devices();
         self.path.exec.drop_fragments();
+        self.path.exec.drop_payloads(&self.path.view);
         self.end_taps();
     }
 }

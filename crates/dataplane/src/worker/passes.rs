@@ -75,8 +75,8 @@ impl Misses for Leaver {
                 ..
             } = verdict
             && draft.is_for_flow
-            // So a helper has no such plan. It has neither the counters nor the other workers' queues.
-            && !matches!(draft.action, Action::Application { .. })
+            // So a helper has no such plan. It has neither the counters nor the other workers' queues, nor payloads.
+            && !matches!(draft.action, Action::Application { .. } | Action::Aggregate(_))
         {
             path.ask_for_own(wants_own, &h);
             path.claim(&mut draft);
@@ -151,7 +151,7 @@ impl Path {
         // Those that were refused apart.
         self.open_gathered(&mut leaver);
         *seals = self.exec.crypt.take_seals(&self.view.reader);
-        !leaver.has_left
+        !leaver.has_left && self.exec.out.batch.as_ref().is_none_or(|b| b.payloads.is_empty())
     }
 
     /// The third part: what has its number is sealed.

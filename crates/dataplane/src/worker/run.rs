@@ -1,11 +1,13 @@
 //! The worker's loop: rounds, and sleep when nothing comes.
 
+use core::time::Duration;
+
 use arrayvec::ArrayVec;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::packets::handoff::Peers;
 use crate::packets::ports::MAX_PORTS;
-use crate::worker::idle::{Idle, Polling, SLEEP};
+use crate::worker::idle::{Idle, LONGEST_LOOK_NS, Polling, SLEEP};
 use crate::worker::{Ending, Worker};
 
 impl Worker {
@@ -43,15 +45,27 @@ impl Worker {
         }
     }
 
+    /// How long to sleep at most; none if something is due too soon for that.
+    fn longest_sleep(&self) -> Option<Duration> {
+        if !self.path.exec.aggfrag.is_used() {
+            return Some(SLEEP);
+        }
+        let Some(due_ns) = self.path.exec.aggfrag.due_ns() else { return Some(SLEEP) };
+        let left_ns = due_ns.saturating_sub(self.shared.now().ns);
+        (left_ns > LONGEST_LOOK_NS).then(|| SLEEP.min(Duration::from_nanos(left_ns)))
+    }
+
     /// Sleeps until a port, the control thread or a time-out wakes it.
     fn sleep(&mut self) {
         // Changes that were too many for one round are taken over in the next.
         if self.path.view.reader.is_behind() {
             return;
         }
+        // What is due sooner than a sleeper wakes is waited for with open eyes.
+        let Some(longest) = self.longest_sleep() else { return };
         let peers = self.path.exec.out.peers.as_ref();
         if peers.is_none_or(Peers::prepare_sleep) {
-            self.wait();
+            self.wait(longest);
         }
         if let Some(peers) = &self.path.exec.out.peers {
             peers.awake();
@@ -59,7 +73,7 @@ impl Worker {
     }
 
     /// Waits for a port, the waker or a time-out.
-    fn wait(&mut self) {
+    fn wait(&mut self, longest: Duration) {
         let mut fds: ArrayVec<PollFd<'_>, { MAX_PORTS + 1 }> = ArrayVec::new();
         fds.push(PollFd::new(&self.waker, PollFlags::IN));
         for place in self.path.exec.out.ports.iter() {
@@ -67,7 +81,7 @@ impl Worker {
                 fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
             }
         }
-        let timeout = Timespec { tv_sec: 0, tv_nsec: SLEEP.subsec_nanos().into() };
+        let timeout = Timespec { tv_sec: 0, tv_nsec: longest.subsec_nanos().into() };
         let woken = poll(&mut fds, Some(&timeout)).unwrap_or(0);
         let failed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let any_failed = woken > 0 && fds.iter().skip(1).any(|fd| fd.revents().intersects(failed));

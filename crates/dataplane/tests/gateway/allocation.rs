@@ -71,6 +71,9 @@ fn a_warm_worker_does_not_allocate() {
         traffic(&mut pair, 300);
         assert_eq!(traffic(&mut pair, 300), (0, 0), "{suite}");
     }
+    let mut pair = Pair::new(&crate::iptfs::spec(|_| {}));
+    traffic(&mut pair, 300);
+    assert_eq!(traffic(&mut pair, 300), (0, 0), "in payloads");
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod homes;
 mod hostile;
 mod icmp_errors;
 mod ipcomp;
+mod iptfs;
 mod kinds;
 mod latency;
 mod layers;

@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{device, gtpu, ipcomp, nested, rates, route_based};
+use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -325,6 +325,14 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::LinuxFull => {
             b.linux.lock().set_limit(0);
             b.put_lan(&Ip::new(Side::B.lan(false, 10), Side::B.lan(false, 1)).sized(60, 1));
+        }
+        DropReason::InIptfs => iptfs::produce(&mut b, &[(1, 0)]),
+        DropReason::InIptfsLate => iptfs::produce(&mut b, &[(30, 4), (29, 4)]),
+        DropReason::InIptfsIncomplete => iptfs::produce(&mut b, &[(1, 5), (2, 4)]),
+        DropReason::OutNoQueueSpace => {
+            b = Gateway::new(Side::B);
+            b.protect(&iptfs::spec(|iptfs| iptfs.max_queue_bytes = 50));
+            b.put_lan(&reply);
         }
         DropReason::NoFrames => {
             b = Gateway::with_sizes(Side::B, Sizes { chunks: 8, stock: 8, port_limit: 8 });

@@ -7,8 +7,8 @@ use crypto::{AesKey, IcvLen, Job, JobStatus, Keys, Op, Provider, Suite};
 use engine_openssl::OpensslProvider;
 use esp::{LiveNumbers, Mode, Protocol, Sa, SaFlags, SaParams, UdpEncap};
 use policy::{
-    Action, Direction, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector, Template,
-    VolumeLimits,
+    Action, Direction, Iptfs, Mark, PolicyConfig, PolicyFlags, Prefix, SaConfig, Selector,
+    Template, VolumeLimits,
 };
 use wire::MacAddr;
 
@@ -78,6 +78,7 @@ pub struct Spec {
     pub replay_window: u32,
     pub flags: SaFlags,
     pub limits: VolumeLimits,
+    pub iptfs: Iptfs,
 }
 
 impl Default for Spec {
@@ -91,6 +92,7 @@ impl Default for Spec {
             replay_window: 128,
             flags: SaFlags::default(),
             limits: VolumeLimits::NONE,
+            iptfs: Iptfs::default(),
         }
     }
 }
@@ -118,7 +120,7 @@ pub fn sa_config(spec: &Spec, from: Side) -> SaConfig {
         if_id: 0,
         reqid: 1,
         selector: None,
-        iptfs: None,
+        iptfs: (spec.mode == Mode::Iptfs).then(|| Box::new(spec.iptfs)),
         set_mark: Mark::default(),
         cpu: None,
         limits: spec.limits,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::{Keys, Providers, Session};
-use esp::{LiveNumbers, Mode, Sa};
+use esp::{LiveNumbers, Sa};
 use offload::PacketSa;
 use policy::{
     Action, Databases, Direction, Marks, OutboundKey, PolicyConfig, SaConfig, SaEntry, SaId,
@@ -248,10 +248,6 @@ impl DataPath {
         wanted: Option<&Offload>,
     ) -> Result<bool, Refusal> {
         let params = &config.params;
-        if params.mode == Mode::Iptfs {
-            let text = "culvert: IP-TFS mode is not supported yet";
-            return Err(Refusal::new(errno::EOPNOTSUPP, text));
-        }
         if self.rules.only_in_udp {
             in_udp::check(config).inspect_err(|refusal| self.note_bare(config, refusal))?;
         }

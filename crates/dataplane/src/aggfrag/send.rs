@@ -1,0 +1,260 @@
+//! Packets into payloads, and payloads on their way.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use esp::Sa;
+use io::{Frame, MAX_HEADROOM, Packet};
+use iptfs::Header;
+use outcome::{DropReason, Outcome};
+use policy::{SaEntry, Volume};
+use wire::{Fields, Span};
+
+use super::count;
+use super::sender::{Aggregate, Building, MOST_READY, Sender, Senders};
+use crate::apply::{Executor, check_volume};
+use crate::crypt::Exit;
+use crate::fragments::TAILROOM;
+use crate::view::View;
+
+impl Executor {
+    /// Puts a packet into payloads of an SA. Those that are full leave, unless they have to wait for their time.
+    #[inline(never)]
+    pub(crate) fn aggregate(&mut self, view: &View, by: &Aggregate, mut packet: Packet, h: Fields) {
+        let Some(sa) = view.reader.sa(by.sa) else {
+            return self.out.drop(packet, DropReason::OutStateExpired);
+        };
+        if by.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
+            return self.out.drop(packet, DropReason::MalformedIp);
+        }
+        let mut senders = self.aggfrag.senders.take().unwrap_or_default();
+        let place = senders.place(by.sa, sa);
+        if let Some(sender) = senders.all.get_mut(place) {
+            match self.put(view, sender, sa, &packet, h) {
+                Ok(()) => self.out.end(packet, Outcome::Consumed),
+                Err(reason) => {
+                    count(sa, |counters| counters.dropped.add(1));
+                    self.out.drop(packet, reason);
+                }
+            }
+        }
+        senders.wake(place);
+        self.aggfrag.senders = Some(senders);
+    }
+
+    /// Copies a packet into payloads.
+    #[inline]
+    fn put(
+        &mut self,
+        view: &View,
+        sender: &mut Sender,
+        sa: &SaEntry<Sa>,
+        packet: &Packet,
+        h: Fields,
+    ) -> Result<(), DropReason> {
+        let len = usize::from(h.total_len());
+        let packet = packet.data().get(..len).ok_or(DropReason::MalformedIp)?;
+        let way = match sender.way {
+            Some(way) if way.adjacency.is_some() => way,
+            _ => sender.way(view, sa, self.most_payload())?,
+        };
+        let capacity = way.payload_len - Header::LEN;
+        if sender.waiting_bytes + len > sender.rules.max_queue_bytes as usize
+            || sender.ready.len() >= MOST_READY
+        {
+            return Err(DropReason::OutNoQueueSpace);
+        }
+        if len > capacity && sender.rules.dont_fragment {
+            return Err(DropReason::OutTooBig);
+        }
+        if sender.begins_anew(len, capacity) {
+            self.complete(view, sender, sa);
+        }
+        let mut rest = packet;
+        loop {
+            let building = match &mut sender.filling {
+                Some(building) => building,
+                none => {
+                    let frame = self.begin_payload().ok_or(DropReason::NoFrames)?;
+                    let carried = if rest.len() == len { 0 } else { rest.len() };
+                    let sizes = (way.payload_len, carried);
+                    none.insert(Building::new(frame, sizes, view.now.ns, h.traffic_class()))
+                }
+            };
+            let mut filling = building.filling;
+            let put = filling.put(building.bytes_mut(), rest);
+            building.filling = filling;
+            building.bytes += put as u32;
+            sender.waiting_bytes += put;
+            let is_spread = rest.len() != len;
+            rest = rest.get(put..).unwrap_or_default();
+            if rest.is_empty() {
+                building.packets += 1;
+                building.spread += u32::from(is_spread);
+                break;
+            }
+            if put == 0 && building.filling.is_empty() {
+                // No frame is so short.
+                return Err(DropReason::OutNoRoom);
+            }
+            self.complete(view, sender, sa);
+        }
+        if sender.filling.as_ref().is_some_and(|building| building.filling.room() == 0) {
+            self.complete(view, sender, sa);
+        }
+        Ok(())
+    }
+
+    /// A frame for a payload, which is a packet that the worker makes and holds.
+    fn begin_payload(&mut self) -> Option<Frame> {
+        let frame = self.out.pool.take()?;
+        self.out.counters.generated.add(1);
+        self.out.counters.count(Outcome::Held, 1);
+        Some(frame)
+    }
+
+    /// Drops a payload with what is in it.
+    fn drop_payload(&mut self, sa: Option<&SaEntry<Sa>>, building: Building, reason: DropReason) {
+        if let Some(sa) = sa {
+            count(sa, |counters| counters.dropped.add(building.packets.into()));
+        }
+        self.out.counters.count(Outcome::Dropped(reason), 1);
+        self.out.pool.put(building.frame);
+    }
+
+    /// The longest payload that a frame has room for, in bytes.
+    fn most_payload(&self) -> usize {
+        self.out.pool.chunk_len().saturating_sub(MAX_HEADROOM + TAILROOM)
+    }
+
+    /// The payload that is being filled takes no more: it leaves, or waits for its time.
+    fn complete(&mut self, view: &View, sender: &mut Sender, sa: &SaEntry<Sa>) {
+        let Some(building) = sender.filling.take() else { return };
+        match sender.pace {
+            Some(_) => sender.ready.push_back(building),
+            None => self.leave(view, sender, sa, building),
+        }
+    }
+
+    /// Seals a payload.
+    fn leave(
+        &mut self,
+        view: &View,
+        sender: &mut Sender,
+        sa: &SaEntry<Sa>,
+        mut building: Building,
+    ) {
+        sender.waiting_bytes = sender.waiting_bytes.saturating_sub(building.bytes as usize);
+        self.out.released(1);
+        let live = sa.esp.live();
+        if !sa.is_below_alarms(live.bytes().load(Relaxed), live.packets().load(Relaxed))
+            || !sa.state().is_usable()
+        {
+            let volume = check_volume(sa);
+            self.out.reports.volume(sa.config.id(), volume);
+            if matches!(volume, Volume::HardReached | Volume::Unusable) {
+                return self.drop_payload(Some(sa), building, DropReason::OutStateExpired);
+            }
+        }
+        let Some(way) = sender.way else {
+            return self.drop_payload(Some(sa), building, DropReason::NoRoute);
+        };
+        count(sa, |counters| {
+            counters.packets.add(building.packets.into());
+            counters.spread.add(building.spread.into());
+            counters.padding.add(building.filling.is_empty().into());
+            counters.leave(view.now.ns.saturating_sub(building.since_ns));
+        });
+        let (filling, is_padded) = (building.filling, sender.pace.is_some());
+        let len = filling.finish(building.bytes_mut(), is_padded);
+        let start = building.frame.headroom();
+        let packet = Packet { frame: building.frame, span: Span { start, len } };
+        // No mark of congestion of one packet is that of all, and at a constant rate packets tell nothing.
+        let class = if is_padded { 0 } else { building.class & !ECN };
+        // One that was filled for a longer path is cut.
+        let is_short = sa.esp.sealed_len(len, 0) <= way.to.mtu;
+        let h = Fields::opaque(len as u16, class, is_short); // less than a frame
+        let exit = match way.adjacency.as_ref().filter(|_| is_short) {
+            Some(adjacency) => Exit::Ready(adjacency),
+            None => Exit::To(&way.to),
+        };
+        if self.crypt.seals.is_full() {
+            self.seal_gathered(view);
+        }
+        let (of, now_s) = ((sender.sa, sa), view.now.wall_s);
+        let gathered = self.crypt.seals.gather(packet, h, of, way.to.mtu, exit, now_s);
+        if let Err((packet, reason)) = gathered {
+            self.out.drop(packet, reason);
+        }
+    }
+
+    /// At the end of a round: sends what is due.
+    #[inline(never)]
+    pub(crate) fn send_due(&mut self, view: &View, is_last: bool) {
+        let Some(mut senders) = self.aggfrag.senders.take() else { return };
+        let Senders { all, awake, .. } = &mut *senders;
+        awake.retain(|place| {
+            let Some(sender) = all.get_mut(*place) else { return false };
+            let Some(sa) = view.reader.sa(sender.sa) else { return true };
+            if is_last {
+                let _ = sender.way(view, sa, self.most_payload());
+                while let Some(next) = sender.ready.pop_front().or_else(|| sender.filling.take()) {
+                    self.leave(view, sender, sa, next);
+                }
+            } else if sender.due_ns().is_some_and(|due_ns| due_ns <= view.now.ns) {
+                self.send_due_of(view, sender, sa);
+            }
+            sender.is_awake = sender.pace.is_some() || sender.filling.is_some();
+            sender.is_awake
+        });
+        self.aggfrag.senders = Some(senders);
+    }
+
+    fn send_due_of(&mut self, view: &View, sender: &mut Sender, sa: &SaEntry<Sa>) {
+        // Where there is no way, packets are told so by the next one.
+        let way = sender.way(view, sa, self.most_payload());
+        let Some(pace) = &mut sender.pace else {
+            if let Some(building) = sender.filling.take() {
+                self.leave(view, sender, sa, building);
+            }
+            return;
+        };
+        for _ in 0..pace.due(view.now.ns) {
+            let next = sender.ready.pop_front().or_else(|| sender.filling.take());
+            let next = next.or_else(|| {
+                // Nothing but padding.
+                let len = way.as_ref().ok()?.payload_len;
+                Some(Building::new(self.begin_payload()?, (len, 0), view.now.ns, 0))
+            });
+            if let Some(next) = next {
+                self.leave(view, sender, sa, next);
+            }
+        }
+    }
+
+    /// Gives up what waits for SAs that are not there any more; of all, if `is_end`.
+    pub(super) fn sweep_senders(&mut self, view: &View, is_end: bool) {
+        let Some(mut senders) = self.aggfrag.senders.take() else { return };
+        let Senders { all, places, awake } = &mut *senders;
+        let before = all.len();
+        all.retain_mut(|sender| {
+            if !is_end && view.reader.sa(sender.sa).is_some() {
+                return true;
+            }
+            let sa = view.reader.sa(sender.sa);
+            for building in sender.take_all() {
+                self.out.released(1);
+                self.drop_payload(sa, building, DropReason::OutStateExpired);
+            }
+            false
+        });
+        if all.len() != before {
+            places.set(all.iter().map(|sender| sender.sa));
+            let each = all.iter().enumerate();
+            *awake = each.filter(|(_, sender)| sender.is_awake).map(|(place, _)| place).collect();
+        }
+        self.aggfrag.senders = (!senders.all.is_empty()).then_some(senders);
+    }
+}
+
+/// The ECN field's bits in the traffic class.
+const ECN: u8 = 0b11;

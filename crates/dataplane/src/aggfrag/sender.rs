@@ -1,0 +1,223 @@
+//! What fills the payloads of one outbound SA.
+
+use std::collections::VecDeque;
+
+use esp::Sa;
+use io::Frame;
+use iptfs::{Filling, Header};
+use outcome::DropReason;
+use policy::{Iptfs, SaEntry, SaHandle, SaState};
+use wire::Family;
+
+use super::Places;
+use super::pace::Pace;
+use crate::flows::plan::Adjacency;
+use crate::resolve::{NextHop, adjacency, next_hop_of};
+use crate::view::View;
+
+/// How packets of a flow go into an SA's payloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Aggregate {
+    pub(crate) sa: SaHandle,
+    /// The SA's state when it was chosen: in another one, another SA may be better.
+    pub(crate) state: SaState,
+    /// The longest packet that payloads take, in bytes.
+    pub(crate) longest: u16,
+    pub(crate) is_hop: bool,
+    /// Whether the flow is of TCP, and its SYNs are told what fits.
+    pub(crate) clamps_mss: bool,
+}
+
+/// The length in bytes of an SA's payloads, their header included, towards a path of `mtu` bytes; none where that leaves
+/// no room for pieces of packets.
+pub(crate) fn payload_len(sa: &SaEntry<Sa>, mtu: usize) -> Option<usize> {
+    let wanted = sa.config.iptfs.as_ref().map_or(0, |iptfs| iptfs.packet_len as usize);
+    let most = sa.esp.max_inner_len(mtu);
+    let len = match wanted.checked_sub(sa.esp.headroom()) {
+        Some(wanted) if wanted > 0 => most.min(wanted),
+        _ => most,
+    };
+    (len >= Header::LEN + LEAST_PIECE).then_some(len)
+}
+
+/// The longest packet that payloads of an SA take, in bytes.
+pub(crate) fn longest(sa: &SaEntry<Sa>, payload_len: usize) -> usize {
+    match sa.config.iptfs.as_ref().is_some_and(|iptfs| iptfs.dont_fragment) {
+        true => payload_len - Header::LEN,
+        false => u16::MAX.into(),
+    }
+}
+
+/// The shortest first piece of a packet, in bytes: all of an IP header, so that whoever joins the pieces knows at once how
+/// long the packet is.
+const LEAST_PIECE: usize = 40;
+
+/// Payloads of a constant rate that wait, at most, whatever the queue may have in bytes: each has a frame.
+pub(super) const MOST_READY: usize = 512;
+
+/// The senders of one worker.
+#[derive(Default)]
+pub(super) struct Senders {
+    pub(super) all: Vec<Sender>,
+    pub(super) places: Places,
+    /// Those that have a payload to send, or send at a constant rate: by place.
+    pub(super) awake: Vec<usize>,
+}
+
+/// What fills the payloads of one SA.
+pub(super) struct Sender {
+    pub(super) sa: SaHandle,
+    pub(super) rules: Iptfs,
+    /// Where payloads go; none until that is found out, with these tables.
+    pub(super) way: Option<Way>,
+    /// The payload that is being filled.
+    pub(super) filling: Option<Building>,
+    /// Payloads that wait for their time.
+    pub(super) ready: VecDeque<Building>,
+    /// What waits, in bytes of packets.
+    pub(super) waiting_bytes: usize,
+    pub(super) pace: Option<Pace>,
+    pub(super) is_awake: bool,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    pub(super) to: NextHop,
+    pub(super) adjacency: Option<Adjacency>,
+    pub(super) payload_len: usize,
+}
+
+/// A payload, complete or not.
+pub(super) struct Building {
+    pub(super) frame: Frame,
+    pub(super) filling: Filling,
+    /// Packets that end in it, and how many of these began in another one.
+    pub(super) packets: u32,
+    pub(super) spread: u32,
+    pub(super) bytes: u32,
+    /// When its first packet, or piece, came.
+    pub(super) since_ns: u64,
+    /// The first packet's traffic class.
+    pub(super) class: u8,
+}
+
+impl Building {
+    pub(super) fn new(
+        frame: Frame,
+        (len, carried): (usize, usize),
+        since_ns: u64,
+        class: u8,
+    ) -> Building {
+        let filling = Filling::new(len, carried);
+        Building { frame, filling, packets: 0, spread: 0, bytes: 0, since_ns, class }
+    }
+
+    /// Its memory, from the payload's header on.
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.frame.headroom();
+        self.frame.bytes_mut().get_mut(start..).unwrap_or_default()
+    }
+}
+
+impl Sender {
+    fn new(sa: SaHandle, rules: Iptfs) -> Sender {
+        Sender {
+            sa,
+            rules,
+            way: None,
+            filling: None,
+            ready: VecDeque::with_capacity(if rules.rate.is_some() { MOST_READY } else { 0 }),
+            waiting_bytes: 0,
+            pace: None,
+            is_awake: false,
+        }
+    }
+
+    /// Where payloads go and how long they are, by the tables at hand. `most` is what a frame has room for.
+    pub(super) fn way(
+        &mut self,
+        view: &View,
+        sa: &SaEntry<Sa>,
+        most: usize,
+    ) -> Result<Way, DropReason> {
+        if let Some(way) = self.way.filter(|way| way.adjacency.is_some()) {
+            return Ok(way);
+        }
+        let params = &sa.config.params;
+        let to = next_hop_of(view, params.dst, params.src)?;
+        let family = if params.dst.is_ipv4() { Family::V4 } else { Family::V6 };
+        let len = payload_len(sa, to.mtu).ok_or(DropReason::OutTooBig)?.min(most);
+        let way = Way { to, adjacency: adjacency(view, to, family), payload_len: len };
+        if let Some(rate) = self.rules.rate {
+            let packet_len = sa.esp.sealed_len(len, 0);
+            match &mut self.pace {
+                Some(pace) => pace.set_packet_len(rate.bits_per_s, packet_len),
+                None => self.pace = Some(Pace::new(rate.bits_per_s, packet_len, view.now.ns)),
+            }
+        }
+        self.way = Some(way);
+        Ok(way)
+    }
+
+    /// Whether a packet begins in another payload than that which is being filled. One that fits a payload is split only
+    /// where all are of one size: a piece that is lost is a packet that is lost.
+    pub(super) fn begins_anew(&self, len: usize, capacity: usize) -> bool {
+        let Some(building) = &self.filling else { return false };
+        let room = building.filling.room();
+        let is_split = !self.rules.dont_fragment && (self.pace.is_some() || len > capacity);
+        len > room && !(is_split && room >= LEAST_PIECE)
+    }
+
+    /// When it has to send something.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        match &self.pace {
+            Some(pace) => Some(pace.next_ns()),
+            None => self.filling.as_ref().map(|building| {
+                building.since_ns.saturating_add(u64::from(self.rules.init_delay_us) * 1_000)
+            }),
+        }
+    }
+
+    /// All that waits.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Building> {
+        self.waiting_bytes = 0;
+        self.ready.drain(..).chain(self.filling.take())
+    }
+}
+
+impl Senders {
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let awake = self.awake.iter().filter_map(|place| self.all.get(*place));
+        awake.filter_map(Sender::due_ns).min()
+    }
+
+    /// The place of an SA's sender, which is made with its first packet.
+    #[inline]
+    pub(super) fn place(&mut self, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
+        match self.places.get(sa) {
+            Some(place) => place,
+            None => self.add(sa, entry),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
+        let place = self.all.len();
+        let rules = entry.config.iptfs.as_deref().copied().unwrap_or_default();
+        self.all.push(Sender::new(sa, rules));
+        self.places.add(sa, place);
+        place
+    }
+
+    pub(super) fn wake(&mut self, place: usize) {
+        if let Some(sender) = self.all.get_mut(place).filter(|sender| !sender.is_awake) {
+            sender.is_awake = true;
+            self.awake.push(place);
+        }
+    }
+
+    /// Tables have changed: ways have to be found again.
+    pub(super) fn forget_ways(&mut self) {
+        self.all.iter_mut().for_each(|sender| sender.way = None);
+    }
+}

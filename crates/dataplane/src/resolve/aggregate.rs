@@ -1,0 +1,73 @@
+//! Packets that an SA of IP-TFS mode carries (RFC 9347): of any length, as payloads carry pieces, unless it must not cut
+//! them.
+
+use esp::Sa;
+use forward::IcmpCause;
+use outcome::DropReason;
+use policy::{SaEntry, SaHandle};
+use wire::Family;
+
+use super::limits::Limits;
+use super::route::to_port;
+use super::step::{Notes, Step};
+use super::{Decision, Draft, Question};
+use crate::aggfrag::{Aggregate, longest, payload_len};
+use crate::flows::plan::{Action, ip_len};
+use crate::packets::Origin;
+use crate::view::LOOPBACK;
+
+impl<N: Notes> Question<'_, N> {
+    /// A packet that this SA, whose home is here, carries in payloads.
+    ///
+    /// 1. The SA's limits; 2. TTL, if it is forwarded; 3. where payloads go; 4. whether it fits one, where it has to.
+    pub(super) fn aggregate(
+        &mut self,
+        origin: Origin,
+        handle: SaHandle,
+        sa: &SaEntry<Sa>,
+    ) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let limits = Limits::of(core::iter::once((handle, sa)));
+        self.at_limit = limits.at_limit;
+        if limits.is_over {
+            return Decision::Drop(DropReason::OutStateExpired);
+        }
+        let is_hop = origin.is_hop();
+        if is_hop && h.ttl <= 1 {
+            let cause = IcmpCause::TimeExceeded;
+            return Decision::Error(cause, DropReason::TtlExceeded, origin);
+        }
+        let (dst, src) = (sa.config.params.dst, sa.config.params.src);
+        let to = match to_port(view, self.way(dst, src, LOOPBACK), (dst, src)) {
+            Ok(to) => to,
+            Err(reason) => return Decision::Drop(reason),
+        };
+        let Some(payload_len) = payload_len(sa, to.mtu) else {
+            return Decision::Drop(DropReason::OutTooBig);
+        };
+        let longest = longest(sa, payload_len);
+        self.tell(|| Step::size(h, None, to.mtu));
+        let mut cut = None;
+        if usize::from(h.total_len) > longest {
+            if h.family() == Family::V6 || h.dont_fragment {
+                let cause = IcmpCause::TooBig { mtu: longest as u32 };
+                return Decision::Error(cause, DropReason::OutTooBig, origin);
+            }
+            cut = Some(longest);
+        }
+        let by = Aggregate {
+            sa: handle,
+            state: sa.state(),
+            longest: ip_len(longest),
+            is_hop,
+            clamps_mss: self.clamps_mss() && longest < usize::from(u16::MAX),
+        };
+        Decision::Go(Draft {
+            action: Action::Aggregate(by),
+            to: None,
+            cut,
+            mss: self.mss_of_syn(|| Some(longest)),
+            is_for_flow: limits.at_limit.is_none() && cut.is_none(),
+        })
+    }
+}

@@ -1,0 +1,29 @@
+//! Payloads of IP-TFS that wait: for those that are missing, for their time, for the worker's end.
+
+use crate::worker::Worker;
+
+impl Worker {
+    /// At the beginning of a round: gives up what was waited for long enough, and what is of SAs that are gone.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tend_payloads(&mut self, databases_changed: bool) {
+        if databases_changed {
+            self.path.exec.sweep_payloads(&self.path.view);
+        }
+        if self.path.exec.aggfrag.is_overdue(self.path.view.now.ns) {
+            // What is inside gets its numbers alone.
+            self.drain_helpers();
+            self.slow.expire_payloads(&mut self.path, false);
+        }
+    }
+
+    /// Brings all that waits to its end: payloads leave and are taken apart as they are.
+    pub(super) fn settle_payloads(&mut self) {
+        if self.path.exec.aggfrag.is_used() {
+            self.drain_helpers();
+            self.slow.move_on_payloads(&mut self.path);
+            self.slow.expire_payloads(&mut self.path, true);
+            self.path.exec.send_due(&self.path.view, true);
+        }
+    }
+}
