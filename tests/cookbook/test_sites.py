@@ -1,8 +1,10 @@
 """Recipes for two sites whose policies say what is protected."""
 
 from lab import topology as t
-from lab.capture import kinds
-from lab.recipe import Cooked, certificates, recipe, rekey
+from lab.base import wait_for
+from lab.capture import Capture, kinds
+from lab.masquerade import carries, stream
+from lab.recipe import COOKBOOK, Cooked, certificates, recipe, rekey
 
 WHY = f"--from {t.CLIENT4} --to {t.SERVER4}"
 
@@ -31,6 +33,33 @@ def test_behind_nat(network, name):
     assert net.gwa.swan.sas()[0][1]["nat-local"] == "yes"
     assert "esp" not in kinds(cooked.wire.frames())
     cooked.well(WHY)
+
+
+@recipe("masquerade", "culvert+libipsec")
+def test_masquerade(network, name):
+    cooked = Cooked(network, name)
+    net = cooked.follow()
+    copied = {words[1]: words[0] for words in cooked.typed(net.gwa, "cp")}
+    for [file] in cooked.typed(net.gwa, "nft", "-f"):
+        net.gwa.host.run("nft", "-f", COOKBOOK / name / copied[file])
+    wait_for("the rules", lambda: net.gwa.daemon.json("nat")["rules"][0])
+    # The office as it is, and guests behind one of its addresses.
+    guest = "192.168.7.10"
+    net.client.address("eth0", f"{guest}/24")
+    inside = Capture(net.server, "eth0")
+    cooked.reach((net.client, t.SERVER4), (net.server, t.CLIENT4))
+    cooked.carry(net.client, net.server, t.SERVER4, "net")
+    net.client.ip("route", "add", f"{t.SERVER4}/32", "via", "192.168.7.1", "src", guest)
+    with carries(net, 300):
+        stream(net.client, net.server, t.SERVER4, port=7001)
+    seen = {str(f.src) for f in inside.stop() if f.protocol == 17 and str(f.dst) == t.SERVER4}
+    assert seen == {t.CLIENT4, t.LAN_A4}, seen
+    cooked.well(WHY, answers="=> Linux gets it, whose NAT has to see it first; policy is asked when it comes back")
+    # All else by the uplink's address.
+    wire = Capture(net.mid, "west", "udp port 7002")
+    with carries(net, 300):
+        stream(net.client, net.gwb.host, t.WAN_B4, port=7002)
+    assert {str(f.src) for f in wire.stop()} == {t.WAN_A4, t.WAN_B4}
 
 
 @recipe("host-to-host", "culvert")

@@ -24,9 +24,9 @@ table ip6 nat {
 """
 
 
-def build(network, rules=RULES, **sysctls):
+def build(network, rules=RULES, queues=1, **sysctls):
     """Both gateways without a tunnel; A learns what Linux translates."""
-    net = network()
+    net = network(build={"queues": queues})
     net.gwa.daemon.settings = '[nat]\nlearn = "conntrack"\n'
     net.gwa.daemon.write_config()
     for key, value in sysctls.items():

@@ -5,6 +5,7 @@
 
 use arrayvec::ArrayVec;
 use forward::{IcmpCause, Resolution};
+use io::tun::back::UNMARKED;
 use outcome::DropReason;
 use policy::SaId;
 use wire::Headers;
@@ -57,6 +58,9 @@ pub enum Fate {
         /// As received by the interface that it came in by, and not by the private one.
         as_received: bool,
     },
+    /// Linux gets it, as received by the interface that it came in by, and brings it back by the private one once its NAT
+    /// has seen it.
+    ThroughNat,
     /// It is forwarded in clear.
     Forwarded,
     /// It is protected by the SAs of the steps, and sent.
@@ -159,6 +163,7 @@ impl Fate {
             Decision::Go(draft) => match draft.action {
                 Action::OpenBare | Action::OpenUdp | Action::OpenNext => Fate::Opened,
                 Action::ToLinux(_) => Fate::ToLinux { as_received: false },
+                Action::BackToLinux { tag } if tag & UNMARKED != 0 => Fate::ThroughNat,
                 Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
                 Action::Forward(_) => Fate::Forwarded,
                 Action::Seal(_) | Action::SealAll(_) | Action::Aggregate(_) => {

@@ -367,3 +367,55 @@ fn a_server_that_lies_to_our_client() {
     to_server.set_tail(1);
     assert_eq!(queue.transmitter.room(), 0, "nothing was sent yet");
 }
+
+#[test]
+fn a_client_that_dies_in_the_middle_is_noticed_wherever_that_is() {
+    for said in 0..5 {
+        let mut scene = Scene::new();
+        let file = scene.file.try_clone().unwrap();
+        let bell = interrupt();
+        let rings = [ring(TO_SERVER, 0), ring(0, TO_CLIENT)].map(Message::AddRing);
+        let all = [
+            (Message::Init(INIT), None),
+            (Message::AddRegion { index: 0, size: LEN as u64 }, Some(&file)),
+            (rings[0], Some(&bell)),
+            (rings[1], Some(&bell)),
+            (Message::Connect { name: Name::new("x") }, None),
+        ];
+        for (message, fd) in all.into_iter().take(said) {
+            scene.send(message, fd).ok().unwrap();
+        }
+        let Scene { mut link, channel, faults, .. } = scene;
+        drop(channel);
+        let error = link.advance().err().map(|error| error.to_string());
+        assert_eq!(error.as_deref(), Some("the peer has gone"), "after {said} messages");
+        assert_eq!(faults.sum(), 0, "that is no fault");
+    }
+}
+
+/// It has given its buffers once. What comes then finds no room, is no fault of anybody's, and costs one look; what it
+/// sends still comes.
+#[test]
+fn a_client_that_never_reads_stops_nobody() {
+    let mut scene = Scene::new();
+    let mut queue = scene.begin();
+    let theirs = scene.ring(TO_CLIENT);
+    for n in 0..16 {
+        let offset = 8192 + u32::from(n) * 256;
+        theirs.set_descriptor(n, Descriptor { flags: 0, region: 0, length: 256, offset });
+    }
+    theirs.set_head(16);
+    let mut sent = 0;
+    for _ in 0..1000 {
+        let mut room = queue.transmitter.room();
+        sent += u32::from(queue.transmitter.packet(&mut room, &[1; 60]));
+        queue.transmitter.publish();
+    }
+    assert_eq!((sent, queue.transmitter.room(), theirs.tail()), (16, 0, 16));
+    let ours = scene.ring(0);
+    ours.set_descriptor(0, Descriptor { flags: 0, region: 0, length: 60, offset: 4096 });
+    ours.set_head(1);
+    let (mut filled, mut into) = (queue.receiver.filled(), [0; 100]);
+    assert_eq!(queue.receiver.packet(&mut filled, &mut into), Ok(60));
+    assert!(!scene.is_broken() && scene.faults.sum() == 0);
+}

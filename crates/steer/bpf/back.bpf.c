@@ -6,7 +6,8 @@
 // A packet with a tag is a frame that a port's program took and that policy leaves to Linux. The tag
 // names the port; the stack has parsed it as a VLAN tag and taken it out. The frame behind it is
 // redirected to the ingress of the port's interface, behind that interface's XDP program. It is
-// marked, so that routing does not send it to the private interface again.
+// marked, so that routing does not send it to the private interface again; but for one with the TPID of a service
+// VLAN: that is to come by the private interface, once Linux's NAT has seen it.
 //
 // A frame of a VLAN of the port has lost its tags, and gets them again: the tag names the VLAN, and has the
 // priority of the frame, and whether it is drop eligible, in its upper bits. So Linux sees it come by the port and then by the VLAN, as ever.
@@ -23,6 +24,7 @@
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
+#include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
 #define TAG_MASK 0xfff
@@ -53,7 +55,7 @@ int give_back(struct __sk_buff *skb)
 {
 	struct ethhdr eth;
 	struct port *port;
-	__u32 tag, priority;
+	__u32 tag, priority, unmarked;
 
 	if (!skb->vlan_present) {
 		tag = 0;
@@ -63,6 +65,7 @@ int give_back(struct __sk_buff *skb)
 		return TC_ACT_UNSPEC;
 	}
 	priority = skb->vlan_tci & PRIORITY_MASK;
+	unmarked = skb->vlan_proto == bpf_htons(ETH_P_8021AD);
 	tag = skb->vlan_tci & TAG_MASK;
 	port = bpf_map_lookup_elem(&back_ports, &tag);
 	if (!port || !port->ifindex)
@@ -80,7 +83,8 @@ int give_back(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	if (port->outer.tpid && bpf_skb_vlan_push(skb, port->outer.tpid, port->outer.id | priority))
 		return TC_ACT_SHOT;
-	skb->mark = port->mark;
+	if (!unmarked)
+		skb->mark = port->mark;
 	return bpf_redirect(port->ifindex, BPF_F_INGRESS);
 }
 

@@ -27,6 +27,14 @@ table ip filter {
 ESP = struct.pack("!II", 0x1234_5678, 1) + bytes(60)
 
 
+#: What the daemon is told beside its configuration, and the queues of each interface.
+WAYS = {
+    "workers": ({"CULVERT_WORKERS": "2"}, 2),
+    "packet": ({"CULVERT_PORTS": "packet"}, 1),
+    "workers-packet": ({"CULVERT_WORKERS": "2", "CULVERT_PORTS": "packet"}, 2),
+}
+
+
 def ends(frames):
     """Of UDP."""
     return {(str(f.src), str(f.dst)) for f in frames if f.protocol == 17}
@@ -177,21 +185,24 @@ def test_without_traffic_they_end_in_their_time(network):
 
 
 @pytest.mark.skipif(os.environ.get("CULVERT_SUITES") == "sample", reason="not in the sample: ways of the ports' own scenarios")
-@pytest.mark.parametrize("setting", ["CULVERT_WORKERS=2", "CULVERT_PORTS=packet"])
-def test_with_several_workers_and_on_packet_ports(network, monkeypatch, setting):
+@pytest.mark.parametrize("case", WAYS)
+def test_with_several_workers_and_on_packet_ports(network, monkeypatch, case):
     """Whichever worker a direction's packets come to, and however they come."""
-    monkeypatch.setenv(*setting.split("="))
-    net = build(network)
-    for to, port in ((t.SERVER4, 7001), (t.SERVER6, 7002), (t.SERVER4, 7003)):
-        with carries(net, 350):
-            stream(net.client, net.server, to, port=port)
+    settings, queues = WAYS[case]
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    net = build(network, queues=queues)
+    # So many that all of them on one queue, by their hashes, is rare.
+    for port in range(7001, 7009):
+        with carries(net, 80):
+            stream(net.client, net.server, t.SERVER6 if port % 4 == 0 else t.SERVER4, port=port, count=50)
     with carries(net, 350):
         stream(net.server, net.client, t.WAN_A4, port=8000)
     iperf = Iperf(net.server)
     for reverse in (False, True):
         # Ports of packets have many segments in one.
         with carries(net, 50):
-            assert iperf.run(net.client, t.SERVER4, total=2_000_000, reverse=reverse)["bytes"]
+            assert iperf.run(net.client, t.SERVER4, total=2_000_000, reverse=reverse, streams=8)["bytes"]
     iperf.stop()
     drops = net.gwa.daemon.drops()
     assert not any(drops.values()), drops

@@ -9,6 +9,7 @@
 //! | packet | comes in by |
 //! | --- | --- |
 //! | cleartext that was taken from a port and is Linux's | that port; of a VLAN of the port, it has its tags again |
+//! | cleartext that policy protects, and Linux's NAT has to see first | that port, without the mark: so it is led to the private interface |
 //! | cleartext under a policy whose protection is optional (`level use`) | the private interface: the guard's barrier would block it at the port |
 //! | decrypted, and ICMP errors of culvert to this host | the private interface |
 //! | decrypted by an SA of a tunnel interface | that interface |

@@ -3,7 +3,7 @@
 use esp::Sa;
 use outcome::DropReason;
 use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
-use wire::{Fragment, Headers, protocol};
+use wire::{Fragment, protocol};
 
 use super::gtpu::of_applications;
 use super::step::{Notes, Step};
@@ -105,7 +105,7 @@ impl<N: Notes> Question<'_, N> {
         }
         let check = view.topology.interfaces.get(&ifindex).map(|i| i.source_check);
         if !view.topology.fib.is_way_back(h, 0, ifindex, check.unwrap_or_default())
-            && (is_barred || !self.is_checked_by_linux(h, (ifindex, mark), direction, is_left))
+            && (is_barred || !self.is_checked_by_linux((ifindex, mark), direction, is_left))
             && !self.is_from_application(ifindex)
         {
             return Decision::Drop(DropReason::ReversePath);
@@ -119,7 +119,7 @@ impl<N: Notes> Question<'_, N> {
             }
             Direction::Forward | Direction::Out => self
                 .onward(Origin::Port { ifindex, mark, is_barred }, |question| {
-                    Decision::Go(question.leave_to_linux(ifindex, is_barred))
+                    Decision::Go(question.leave_for_nat((ifindex, mark), is_barred))
                 }),
         }
     }
@@ -128,18 +128,20 @@ impl<N: Notes> Question<'_, N> {
     #[cold]
     fn is_checked_by_linux(
         &self,
-        h: &Headers,
         (ifindex, mark): (u32, u32),
         direction: Direction,
         is_left: bool,
     ) -> bool {
-        let is_clear = || {
-            let marks = Marks::of_mark(mark);
-            let flow = Flow::marked(h, self.view.leads_to(h, ifindex), marks);
-            let verdict = self.view.reader.outbound(&flow);
-            matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_) | Outbound::Leave(_))
-        };
-        self.view.back(ifindex).is_some() && (is_left || direction == Direction::In || is_clear())
+        self.view.back(ifindex).is_some()
+            && (is_left || direction == Direction::In || self.leaves_in_clear((ifindex, mark)))
+    }
+
+    /// Whether a packet that arrived by this interface leaves in clear, by the addresses that it has.
+    #[cold]
+    pub(super) fn leaves_in_clear(&self, (ifindex, mark): (u32, u32)) -> bool {
+        let flow = Flow::marked(self.h, self.view.leads_to(self.h, ifindex), Marks::of_mark(mark));
+        let verdict = self.view.reader.outbound(&flow);
+        matches!(verdict, Outbound::NoPolicy | Outbound::Bypass(_) | Outbound::Leave(_))
     }
 
     /// A packet that came in clear and is Linux's: culvert only took it to ask the policy database.

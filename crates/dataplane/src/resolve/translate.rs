@@ -11,6 +11,7 @@
 //! a TTL that ends, packets that are too long, what waits for an SA.
 
 use conntrack::{Found, Rewrite, Tuple};
+use io::tun::back::UNMARKED;
 use wire::Headers;
 
 use super::step::{NatSays, Notes, Step};
@@ -105,6 +106,19 @@ impl<N: Notes> Question<'_, N> {
     /// packets are carried.
     pub(super) fn note_local(&mut self) {
         self.is_for_flow &= !matches!(self.nat, Nat::Unknown | Nat::Linuxs);
+    }
+
+    /// A packet that came in clear, and that Linux has to see for its connection. One that policy protects by the
+    /// addresses that it has comes by the private interface then, as if it were Linux's own: past that it would meet
+    /// the guard, and its connection would never begin.
+    pub(super) fn leave_for_nat(&self, arrived: (u32, u32), is_barred: bool) -> Draft {
+        let draft = self.leave_to_linux(arrived.0, is_barred);
+        match draft.action {
+            Action::BackToLinux { tag } if !self.leaves_in_clear(arrived) => {
+                Draft { action: Action::BackToLinux { tag: tag | UNMARKED }, ..draft }
+            }
+            _ => draft,
+        }
     }
 
     /// A packet that goes on; `linux` is how Linux gets it where it has to.

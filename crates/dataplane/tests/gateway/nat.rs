@@ -264,6 +264,27 @@ fn everything_else_is_linuxs_as_it_came() {
     }
 }
 
+/// Linux's routes lead to culvert again what policy protects as it is; what is in clear, or has to be translated
+/// first, goes past it.
+#[test]
+fn what_is_linuxs_is_marked_unless_policy_protects_it() {
+    const TAG: u16 = 7;
+    let mut subject = Subject::new(false);
+    subject.gateway.set_topology_but(routes(), |topology| {
+        topology.interfaces.get_mut(&LAN).expect("an interface").back = Some(TAG);
+    });
+    let (marked, unmarked) = ([0x81, 0], [0x88, 0xa8]);
+    for (n, tpid) in [(0, marked), (3, marked), (4, marked), (7, unmarked)] {
+        for _ in 0..2 {
+            subject.put(n, false, PLAIN);
+            let out = subject.gateway.linux_out();
+            let [frame] = &out[..] else { panic!("{n}: {out:?}") };
+            assert_eq!(frame[..4], [tpid, TAG.to_be_bytes()].concat(), "{n}");
+        }
+    }
+    assert!(subject.gateway.drops().is_empty());
+}
+
 #[test]
 fn one_connection_that_ends_leaves_the_others_their_plans() {
     let mut subject = Subject::new(false);

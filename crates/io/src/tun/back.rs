@@ -6,7 +6,7 @@
 //! written with its Ethernet header and a tag that names the port:
 //!
 //! ```text
-//! TPID 0x8100:2  tag:2  EtherType:2  Ethernet header:14  IP packet
+//! TPID:2  tag:2  EtherType:2  Ethernet header:14  IP packet
 //! ```
 //!
 //! Linux's stack takes the first six bytes for a VLAN tag and takes them off; the program of
@@ -32,6 +32,10 @@ pub const MAX_TAG: u16 = 4094;
 /// in its upper three bits (PCP), and below that whether the frame is drop eligible (DEI), which go with the frame.
 pub const HAS_PRIORITY: u16 = 1 << 15;
 
+/// Beside a tag: the frame gets no mark, so that routes lead it to the private interface like any other packet to a
+/// protected prefix. The tag's TPID says so.
+pub const UNMARKED: u16 = 1 << 14;
+
 /// Where the priority lies, in bytes in front of the Ethernet header.
 pub const PRIORITY_LEN: usize = 2;
 
@@ -39,6 +43,8 @@ const PRIORITY_MASK: u8 = 0xf0;
 
 const TAG_LEN: usize = 6;
 const TPID: [u8; 2] = [0x81, 0x00];
+/// Of what is [`UNMARKED`].
+const TPID_UNMARKED: [u8; 2] = [0x88, 0xa8];
 
 /// Puts the tag in front of an IP packet, whose frame still has the Ethernet header right in front of
 /// it; false if there is no room.
@@ -48,8 +54,8 @@ pub fn tag(packet: &mut Packet, tag: u16) -> bool {
     let Some(prefix) = packet.buffer_mut().get_mut(start..) else { return false };
     let Some(prefix) = prefix.first_chunk_mut::<PREFIX_LEN>() else { return false };
     let [.., high, low] = *prefix;
-    let [t0, t1] = TPID;
-    let [mut tag_high, tag_low] = (tag & !HAS_PRIORITY).to_be_bytes();
+    let [t0, t1] = if tag & UNMARKED == 0 { TPID } else { TPID_UNMARKED };
+    let [mut tag_high, tag_low] = (tag & !(HAS_PRIORITY | UNMARKED)).to_be_bytes();
     if tag & HAS_PRIORITY != 0 {
         tag_high |= prefix.get(TAG_LEN - PRIORITY_LEN).map_or(0, |byte| byte & PRIORITY_MASK);
     }
@@ -63,7 +69,7 @@ pub fn tag(packet: &mut Packet, tag: u16) -> bool {
 /// A packet's prefix, which is empty unless it has a tag, and the IP packet behind it.
 pub(super) fn split(packet: &[u8]) -> (&[u8], &[u8]) {
     match packet.split_at_checked(PREFIX_LEN) {
-        Some(split) if packet.starts_with(&TPID) => split,
+        Some(split) if packet.starts_with(&TPID) || packet.starts_with(&TPID_UNMARKED) => split,
         _ => (&[], packet),
     }
 }
@@ -92,6 +98,10 @@ mod tests {
         packet.buffer_mut()[84] = 0xbf;
         assert!(tag(&mut packet, 0x123 | HAS_PRIORITY));
         assert_eq!(split(packet.data()).0[2..4], [0xb1, 0x23], "priority and DEI alone");
+        packet.span = Span { start: 100, len: 40 };
+        assert!(tag(&mut packet, 0x123 | UNMARKED));
+        let (prefix, ip) = split(packet.data());
+        assert_eq!((&prefix[..4], ip), (&[0x88, 0xa8, 0x01, 0x23][..], &[0x45; 40][..]));
         packet.span = Span { start: PREFIX_LEN - 1, len: 40 };
         assert!(!tag(&mut packet, 1), "no room");
     }

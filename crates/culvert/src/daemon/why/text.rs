@@ -46,7 +46,7 @@ pub fn packet(asked: &WhyPacket) -> String {
 pub fn word(fate: &Fate) -> &'static str {
     match fate {
         Fate::Opened => "opened",
-        Fate::ToLinux { .. } => "to-linux",
+        Fate::ToLinux { .. } | Fate::ThroughNat => "to-linux",
         Fate::Forwarded => "forwarded",
         Fate::Protected { .. } => "protected",
         Fate::Offloaded => "offloaded",
@@ -81,6 +81,10 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
         }
         Fate::ToLinux { as_received: true } => "Linux gets it, as received by the same port".into(),
         Fate::ToLinux { as_received: false } => "Linux gets it".into(),
+        Fate::ThroughNat => {
+            "Linux gets it, whose NAT has to see it first; policy is asked when it comes back"
+                .into()
+        }
         Fate::Forwarded => format!("forwarded in clear{}", by()),
         Fate::ToApplication => "given to the application that has its TEID ([[gtpu]])".into(),
         Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
