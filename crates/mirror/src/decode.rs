@@ -5,12 +5,14 @@
 //! costs a message that can be understood.
 
 use core::net::IpAddr;
+use std::sync::Arc;
 
 use crate::attribute::{Attributes, aligned, as_ip, as_text, as_u32, u16_at, u32_at};
 use crate::model::{
     Address, Family, Link, Neighbour, NeighbourState, NextHop, Prefix, Route, RouteKind, Rule,
     RuleAction, Vlan, XfrmInterface,
 };
+use crate::seg6;
 use crate::uapi::*;
 
 /// One netlink message.
@@ -321,6 +323,7 @@ fn route(payload: &[u8]) -> Option<Route> {
     }
     let src_len = *payload.get(2)?;
     let (mut oif, mut gateway, mut hops) = (None, None, Vec::new());
+    let (mut encap_kind, mut encap) = (None, None);
     let mut src = None;
     let mut route = Route {
         dst: Prefix { addr: family.unspecified(), len: *payload.get(1)? },
@@ -354,14 +357,20 @@ fn route(payload: &[u8]) -> Option<Route> {
                 route.has_encap |= has_encap;
             }
             RTA_TABLE => route.table = as_u32(value)?,
-            RTA_ENCAP => route.has_encap = true,
+            RTA_ENCAP_TYPE => encap_kind = Some(value),
+            RTA_ENCAP => encap = Some(value),
             _ => {}
         }
     }
+    let encap = seg6::encap(encap_kind, encap);
+    route.has_encap |= encap.is_some();
     if hops.is_empty() && (oif.is_some() || gateway.is_some()) {
         // A single next hop has its flags in the route's.
         let low = (flags & 0xff) as u8;
-        hops.push(next_hop(oif.unwrap_or(0), gateway, 1, low));
+        hops.push(NextHop {
+            encap: encap.map(Arc::new),
+            ..next_hop(oif.unwrap_or(0), gateway, 1, low)
+        });
     }
     route.next_hops = hops;
     route.src =
@@ -376,6 +385,7 @@ fn next_hop(ifindex: u32, gateway: Option<IpAddr>, weight: u16, flags: u8) -> Ne
         weight,
         dead: flags & RTNH_F_DEAD != 0,
         link_down: flags & RTNH_F_LINKDOWN != 0,
+        encap: None,
     }
 }
 
@@ -390,10 +400,14 @@ fn next_hops(family: Family, payload: &[u8]) -> (Vec<NextHop>, bool) {
         let len = usize::from(len);
         let Some(attributes) = rest.get(RTNEXTHOP_LEN..len) else { break };
         let attributes = Attributes::new(attributes);
-        has_encap |= attributes.find(RTA_ENCAP).is_some();
+        let encap = seg6::encap(attributes.find(RTA_ENCAP_TYPE), attributes.find(RTA_ENCAP));
+        has_encap |= encap.is_some();
         let gateway = attributes.find(RTA_GATEWAY).and_then(|value| ip_of(family, value));
         let gateway = gateway.or_else(|| attributes.find(RTA_VIA).and_then(via));
-        list.push(next_hop(ifindex, gateway, u16::from(hops) + 1, flags));
+        list.push(NextHop {
+            encap: encap.map(Arc::new),
+            ..next_hop(ifindex, gateway, u16::from(hops) + 1, flags)
+        });
         rest = rest.get(aligned(len)..).unwrap_or_default();
     }
     (list, has_encap)

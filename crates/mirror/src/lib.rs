@@ -73,6 +73,7 @@ mod decode;
 mod error;
 mod model;
 mod observer;
+mod seg6;
 mod setting;
 mod snapshot;
 mod uapi;
@@ -85,5 +86,6 @@ pub use model::{
     Rule, RuleAction, Vlan, XfrmInterface,
 };
 pub use observer::Observer;
+pub use seg6::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
 pub use setting::{interface_setting, set_interface_setting};
 pub use snapshot::{Change, Snapshot};

@@ -2,6 +2,9 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::seg6::Encap;
 
 /// IPv4 or IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -265,7 +268,7 @@ pub enum RouteKind {
 }
 
 /// One of a route's next hops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct NextHop {
     /// Egress interface, 0 where there is none.
     pub ifindex: u32,
@@ -278,12 +281,14 @@ pub struct NextHop {
     /// Its interface has no carrier (`RTNH_F_LINKDOWN`); used all the same, unless the
     /// `ignore_routes_with_linkdown` setting says otherwise.
     pub link_down: bool,
+    /// What it does with packets, beside sending them on.
+    pub encap: Option<Arc<Encap>>,
 }
 
 impl NextHop {
     /// A usable next hop of weight 1.
     pub const fn new(ifindex: u32, gateway: Option<IpAddr>) -> NextHop {
-        NextHop { ifindex, gateway, weight: 1, dead: false, link_down: false }
+        NextHop { ifindex, gateway, weight: 1, dead: false, link_down: false, encap: None }
     }
 }
 
@@ -328,7 +333,7 @@ pub struct Route {
     pub scope: u8,
     /// Who made it: 2 kernel, 3 boot, 4 static, … (`rtnetlink(7)`).
     pub protocol: u8,
-    /// The route encapsulates (MPLS, SRv6, …), in a way that is not in this model.
+    /// The route encapsulates (MPLS, SRv6, …); its next hops say how, where that is in this model.
     pub has_encap: bool,
 }
 

@@ -180,6 +180,55 @@ fn rules() {
 }
 
 #[test]
+fn routes_with_segments() {
+    use mirror::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
+    in_namespace(|| {
+        let mut observer = pair();
+        let b = index(observer.snapshot(), "eb");
+        for route in [
+            "10.60.0.0/16 encap seg6 mode encap.red segs fc00::1,fc00::2 dev ea",
+            "2001:db8:60::/48 encap seg6 mode inline segs fc00::1,fc00::2 dev ea",
+            "fc00:1::1/128 encap seg6local action End.X nh6 2001:db8:1::2 dev ea",
+            "fc00:1::2/128 encap seg6local action End.DX2 oif eb dev ea",
+            "fc00:1::3/128 encap seg6local action End.DT6 table 100 dev ea",
+            "fc00:1::4/128 encap seg6local action End.B6.Encaps srh segs fc00::1,fc00::2 dev ea",
+            "fc00:2::/48 encap seg6local action End flavors next-csid,psp lblen 40 nflen 24 dev ea",
+        ] {
+            ip(&format!(
+                "{} route add {route}",
+                if route.starts_with("10.") { "-4" } else { "-6" }
+            ));
+        }
+        until(&mut observer, |s| route(s, 254, "fc00:2::/48").is_some());
+        let encap = |dst| {
+            let route = route(observer.snapshot(), 254, dst).unwrap_or_else(|| panic!("{dst}"));
+            assert!(route.has_encap);
+            route.next_hops[0].encap.as_deref().cloned().unwrap_or_else(|| panic!("{dst}"))
+        };
+        let v6 = |text: &str| text.parse().unwrap();
+        let segments = vec![v6("fc00::1"), v6("fc00::2")];
+        let seg6 = |mode| Encap::Seg6(Seg6 { mode, segments: segments.clone() });
+        assert_eq!(encap("10.60.0.0/16"), seg6(Seg6Mode::EncapRed));
+        assert_eq!(encap("2001:db8:60::/48"), seg6(Seg6Mode::Inline));
+        let local = Seg6Local::new;
+        let x = Seg6Local { nh6: Some(v6("2001:db8:1::2")), ..local(SidAction::EndX) };
+        assert_eq!(encap("fc00:1::1/128"), Encap::Seg6Local(x));
+        let dx2 = Seg6Local { oif: Some(b), ..local(SidAction::EndDx2) };
+        assert_eq!(encap("fc00:1::2/128"), Encap::Seg6Local(dx2));
+        let dt6 = Seg6Local { table: Some(100), ..local(SidAction::EndDt6) };
+        assert_eq!(encap("fc00:1::3/128"), Encap::Seg6Local(dt6));
+        let b6 = Seg6Local { segments: segments.clone(), ..local(SidAction::EndB6Encaps) };
+        assert_eq!(encap("fc00:1::4/128"), Encap::Seg6Local(b6));
+        let end = Seg6Local {
+            flavours: [true, false, false],
+            next_csid: Some((40, 24)),
+            ..local(SidAction::End)
+        };
+        assert_eq!(encap("fc00:2::/48"), Encap::Seg6Local(end));
+    });
+}
+
+#[test]
 fn routes_of_every_kind() {
     in_namespace(|| {
         let mut observer = pair();
@@ -217,7 +266,7 @@ fn routes_of_every_kind() {
         assert_eq!(get(254, "10.42.0.0/16").kind, RouteKind::Prohibit);
         assert_eq!(get(220, "10.43.0.0/16").kind, RouteKind::Throw);
         let via6 = NextHop::new(a, Some(addr("2001:db8:1::2")));
-        assert_eq!(get(254, "10.50.0.0/16").next_hops, [via6]);
+        assert_eq!(get(254, "10.50.0.0/16").next_hops, std::slice::from_ref(&via6));
         assert_eq!(get(254, "2001:db8:20::/48").next_hops, [via6]);
         assert_eq!(get(254, "2001:db8:20::/48").metric, 5);
         assert_eq!(get(254, "2001:db8:40::/48").kind, RouteKind::Blackhole);
