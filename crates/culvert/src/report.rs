@@ -426,6 +426,20 @@ pub struct Routes {
     pub routes: Vec<Route>,
     /// Neighbours.
     pub neighbours: Vec<Neighbour>,
+    /// Routes with segments that the fast path follows, and segments of this host.
+    #[serde(default)]
+    pub segments: Vec<SegmentRow>,
+}
+
+/// A route with segments (SRv6), or a segment of this host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SegmentRow {
+    /// Destination prefix.
+    pub dst: String,
+    /// Routing table; none of what the configuration has.
+    pub table: Option<u32>,
+    /// What it does, nearly as iproute2 writes it.
+    pub does: String,
 }
 
 /// One route.

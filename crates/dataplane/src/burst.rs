@@ -57,6 +57,7 @@ pub(crate) struct Scratch {
 impl Path {
     pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor) -> Path {
         exec.out.vlans = Arc::clone(&view.topology.vlans);
+        exec.out.segments = view.topology.segments.clone();
         Path { view, addresses: Addresses::new(), flows, exec }
     }
 
@@ -362,5 +363,6 @@ impl Path {
         self.exec.aggfrag.forget_ways();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
         self.exec.details.rates.begin_epoch(&self.view.topology.rate_rules);
+        self.exec.out.segments = self.view.topology.segments.clone();
     }
 }

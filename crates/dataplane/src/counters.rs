@@ -40,6 +40,12 @@ named_counters! {
     flow_misses, "flow-misses";
     /// Packets forwarded in clear, by the tables.
     forwarded_clear, "forwarded-clear";
+    /// Packets that got segments (SRv6 headend).
+    srv6_encapsulated, "srv6-encapsulated";
+    /// Steps of packets on to another segment (SRv6 End and its like).
+    srv6_steps, "srv6-steps";
+    /// Packets that were inside of others, which ended at a segment of this node.
+    srv6_decapsulated, "srv6-decapsulated";
     /// Packets whose addresses were translated as Linux's NAT has decided.
     translated, "translated";
     /// Packets that were cut into fragments, before or after encryption or without it.

@@ -68,6 +68,8 @@ pub enum Fate {
         /// It is cut before that into packets of at most so many bytes.
         cut: Option<usize>,
     },
+    /// It takes the step of its segment (SRv6), and is looked at again.
+    Stepped,
     /// It is given to the offload device that has its SA and policy.
     Offloaded,
     /// It is GTP-U of applications, and its TEID says of which.
@@ -170,6 +172,7 @@ impl Fate {
                     Fate::Protected { cut: draft.cut }
                 }
                 Action::Offload(_) => Fate::Offloaded,
+                Action::Step(_) => Fate::Stepped,
                 Action::Application { .. } => Fate::ToApplication,
                 // Of a plan, and never of a fresh decision.
                 Action::Translate(_) | Action::Limit(_) => Fate::Forwarded,

@@ -24,6 +24,7 @@
 //! | `device` | packets on their way through devices that do all of IPsec for them |
 //! | `packets` | metadata, ports, packets that wait for a neighbour, and `Out`, the only exit |
 //! | `team` | a set of workers: their limits in common, and who hands packets to whom |
+//! | `segments` | SRv6: routes with segments, this node's segments, packets between two steps |
 //! | `explain` | what would be done with a packet, and why |
 //! | `tap` | records of packets before and after IPsec, for who captures |
 //! | `prefetch` | many SAs: what a burst will touch, a level of pointers at a time |
@@ -90,6 +91,7 @@ mod prefetch;
 mod rate_limit;
 mod remark;
 mod resolve;
+mod segments;
 mod slow;
 mod tables;
 mod tap;
@@ -109,6 +111,7 @@ pub use packets::ports::{MAX_PORTS, PortKind};
 pub use rate_limit::{Direction as LimitDirection, Each, Match as LimitMatch, RateRule, RateRules};
 pub use remark::{CodePoints, Remark};
 pub use resolve::{NatSays, PolicySays, Step, Way};
+pub use segments::{FIRST_SEGMENTS, Function, MAX_SEGMENT_ROUTES, SegmentRoute, Segments};
 pub use tables::{Interface, SaMtu, SocketWay, Tables, Topology};
 pub use tap::{
     Buffer, Drops, Filter, FlowFilter, Gone, MAX_TAPS, OfSa, Place, PolicyFilter, Record, Recorder,

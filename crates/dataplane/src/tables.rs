@@ -15,6 +15,7 @@ use wire::ethernet::MacAddr;
 use crate::gtpu::Services;
 use crate::mark_rule::MarkRule;
 use crate::rate_limit::RateRules;
+use crate::segments::Segments;
 use crate::tunnel::{Binding, Tunnels};
 use crate::view::LOOPBACK;
 use crate::vlan::Vlans;
@@ -81,6 +82,8 @@ pub struct Topology {
     pub gtpu: Services,
     /// Which rate limits packets are under; mostly none.
     pub rate_rules: Arc<RateRules>,
+    /// What routes with segments do (SRv6); mostly none.
+    pub segments: Segments,
     /// Whether TCP connections through SAs are told what fits them (`path_mtu.clamp_mss`).
     pub clamps_mss: bool,
     /// Prefixes to which nothing leaves in clear unless a policy lets it pass.

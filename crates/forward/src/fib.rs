@@ -28,17 +28,31 @@ pub struct Fib {
 pub(crate) struct FamilyFib<A> {
     steps: Box<[Rule]>,
     tries: Box<[Trie<A>]>,
+    /// Tables that are looked into by their numbers, and the trie of each.
+    pinned: Box<[(u32, usize)]>,
 }
 
 impl<A> FamilyFib<A> {
-    pub(crate) const fn new(steps: Box<[Rule]>, tries: Box<[Trie<A>]>) -> Self {
-        Self { steps, tries }
+    pub(crate) const fn new(
+        steps: Box<[Rule]>,
+        tries: Box<[Trie<A>]>,
+        pinned: Box<[(u32, usize)]>,
+    ) -> Self {
+        Self { steps, tries, pinned }
+    }
+}
+
+impl<A: Address> FamilyFib<A> {
+    /// The value of an address in a pinned table.
+    fn find_in(&self, table: u32, key: A) -> Option<u32> {
+        let (_, at) = self.pinned.iter().find(|(pinned, _)| *pinned == table)?;
+        Some(self.tries.get(*at)?.find(key)).filter(|value| *value != NOTHING && *value != UNKNOWN)
     }
 }
 
 impl<A> Default for FamilyFib<A> {
     fn default() -> Self {
-        Self { steps: Box::default(), tries: Box::default() }
+        Self { steps: Box::default(), tries: Box::default(), pinned: Box::default() }
     }
 }
 
@@ -148,6 +162,29 @@ impl Fib {
             }
             _ => RouteResult::None,
         }
+    }
+
+    /// Where one table leads a packet, whatever the rules say. Only tables that were pinned are known
+    /// ([`Routes::pin`](crate::Routes::pin)).
+    pub fn lookup_in(&self, table: u32, dst: IpAddr, src: IpAddr) -> RouteResult {
+        let found = match (dst, src) {
+            (IpAddr::V4(d), IpAddr::V4(_)) if d.is_multicast() || d.is_broadcast() => {
+                return RouteResult::Blackhole;
+            }
+            (IpAddr::V6(d), IpAddr::V6(s))
+                if d.is_multicast()
+                    || d.is_unicast_link_local()
+                    || d.is_loopback()
+                    || s.is_unicast_link_local() =>
+            {
+                return RouteResult::Blackhole;
+            }
+            (IpAddr::V4(d), IpAddr::V4(_)) => self.v4.find_in(table, d.to_bits()),
+            (IpAddr::V6(d), IpAddr::V6(_)) => self.v6.find_in(table, d.to_bits()),
+            _ => None,
+        };
+        let target = found.and_then(|value| self.targets.get(value as usize - 1));
+        target.map_or(RouteResult::None, |target| target.choose(dst, src))
     }
 
     /// Whether every packet to an address is this host's, whatever its source, mark and interface:

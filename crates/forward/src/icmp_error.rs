@@ -37,6 +37,13 @@ pub enum IcmpCause {
     HostUnreachable,
     /// A rule or policy forbids it: "administratively prohibited".
     Prohibited,
+    /// A field is wrong: "parameter problem". Of IPv6 alone.
+    Parameter {
+        /// ICMPv6's code.
+        code: u8,
+        /// Where the field is, in bytes from the first one of the packet.
+        pointer: u32,
+    },
 }
 
 /// Why no error may be sent. Each is a rule of RFC 1122 §3.2.2, RFC 1812 §4.3.2.7 or RFC 4443
@@ -177,6 +184,7 @@ fn build_v4(
         IcmpCause::NoRoute => (kind::DESTINATION_UNREACHABLE, unreachable::NET, 0),
         IcmpCause::HostUnreachable => (kind::DESTINATION_UNREACHABLE, unreachable::HOST, 0),
         IcmpCause::Prohibited => (kind::DESTINATION_UNREACHABLE, unreachable::ADMINISTRATIVE, 0),
+        IcmpCause::Parameter { .. } => return Err(Silence::Malformed),
     };
     let headers = ipv4::MIN_HEADER_LEN + icmp::HEADER_LEN;
     let len = (headers + packet.len()).min(MAX_LEN_V4).min(out.len());
@@ -209,6 +217,7 @@ fn build_v6(
         IcmpCause::NoRoute => (kind::DESTINATION_UNREACHABLE, unreachable::NO_ROUTE, 0),
         IcmpCause::HostUnreachable => (kind::DESTINATION_UNREACHABLE, unreachable::ADDRESS, 0),
         IcmpCause::Prohibited => (kind::DESTINATION_UNREACHABLE, unreachable::ADMINISTRATIVE, 0),
+        IcmpCause::Parameter { code, pointer } => (kind::PARAMETER_PROBLEM, code, pointer),
     };
     let headers = ipv6::HEADER_LEN + icmp::HEADER_LEN;
     let len = (headers + packet.len()).min(MAX_LEN_V6).min(out.len());

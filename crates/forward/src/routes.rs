@@ -46,6 +46,10 @@ struct Tables<A> {
     rules: Vec<RuleEntry>,
     steps: Box<[Rule]>,
     views: Vec<View>,
+    /// Tables that are looked into by their numbers.
+    pinned: Vec<u32>,
+    /// The views of those that have routes.
+    pinned_at: Box<[(u32, usize)]>,
 }
 
 impl<A> Default for Tables<A> {
@@ -55,6 +59,8 @@ impl<A> Default for Tables<A> {
             rules: Vec::new(),
             steps: Box::default(),
             views: Vec::new(),
+            pinned: Vec::new(),
+            pinned_at: Box::default(),
         }
     }
 }
@@ -109,6 +115,12 @@ impl Routes {
         let (v4, v6) = rules.partition(|r| r.family == Family::V4);
         self.v4.set_rules(v4);
         self.v6.set_rules(v6);
+    }
+
+    /// The tables that are looked into by their numbers, whatever the rules say, in the place of those before.
+    pub fn pin(&mut self, tables: &[u32]) {
+        self.v4.pin(tables);
+        self.v6.pin(tables);
     }
 
     /// Takes over what has become of some prefixes.
@@ -193,10 +205,28 @@ impl<A: Address> Tables<A> {
         self.compile();
     }
 
+    fn pin(&mut self, tables: &[u32]) {
+        if self.pinned != tables {
+            self.pinned = tables.to_vec();
+            self.compile();
+        }
+    }
+
     /// Makes steps of the rules, and the views that they want.
     fn compile(&mut self) {
-        let (steps, wanted) = compile(&self.rules, |table| self.tables.contains_key(&table));
+        let (steps, mut wanted) = compile(&self.rules, |table| self.tables.contains_key(&table));
         self.steps = steps;
+        let there = self.pinned.iter().filter(|table| self.tables.contains_key(table));
+        let pinned = there.map(|table| {
+            let layers = vec![(*table, None)];
+            let known = wanted.iter().position(|other| *other == layers);
+            let at = known.unwrap_or_else(|| {
+                wanted.push(layers);
+                wanted.len() - 1
+            });
+            (*table, at)
+        });
+        self.pinned_at = pinned.collect();
         let mut old = std::mem::take(&mut self.views);
         for layers in wanted {
             let kept = old.iter().position(|view| view.layers == layers);
@@ -255,7 +285,7 @@ impl<A: Address> Tables<A> {
 
     fn fib(&self) -> FamilyFib<A> {
         let tries = self.views.iter().map(|view| view.growing.trie());
-        FamilyFib::new(self.steps.clone(), tries.collect())
+        FamilyFib::new(self.steps.clone(), tries.collect(), self.pinned_at.clone())
     }
 }
 

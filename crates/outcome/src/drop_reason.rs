@@ -86,6 +86,13 @@ drop_reasons! {
     GtpuMalformed, "gtpu-malformed", None, "A GTP-U message for applications contradicts itself; `culvert stats` counts in which way.";
     GtpuTeid, "gtpu-teid", None, "No application has the TEID of a GTP-U message.";
     GtpuTooLong, "gtpu-too-long", None, "A GTP-U message is longer than the application's port takes.";
+    // SRv6, at segments of this node.
+    Srv6Malformed, "srv6-malformed", None, "The headers in front of what a segment is for are truncated or contradict themselves.";
+    Srv6SegmentsLeft, "srv6-segments-left", None, "The segments left do not fit the list, or are left at the last segment; an ICMP error went back.";
+    Srv6UpperLayer, "srv6-upper-layer", None, "What a segment is for does not follow the headers; an ICMP error went back.";
+    Srv6Hmac, "srv6-hmac", None, "The segment routing header has an HMAC, which is not checked here.";
+    Srv6Fragment, "srv6-fragment", None, "The packet that a segment would decapsulate is a fragment.";
+    Srv6NoFrame, "srv6-no-frame", None, "A route puts segments on whole frames, and the packet is too long, or did not come in one.";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";
     OutNoState, "out-no-state", Some("XfrmOutNoStates"), "The policy's SA does not exist yet, and too many packets wait for it.";

@@ -291,7 +291,15 @@ pub fn route(name: &str, json: bool) -> Result<String, ClientError> {
             .into_iter()
             .map(|n| vec![n.dev, n.address, n.mac.unwrap_or_else(|| "-".into()), n.state]);
         let neighbours = table(&["DEV", "NEIGHBOUR", "MAC", "STATE"], neighbours);
-        format!("{}\n\n{routes}\n\n{neighbours}", r.rules.join("\n"))
+        let segments = r.segments.into_iter().map(|s| {
+            vec![s.table.map_or_else(|| "-".into(), |table| table.to_string()), s.dst, s.does]
+        });
+        let segments: Vec<_> = segments.collect();
+        let segments = match segments.is_empty() {
+            true => String::new(),
+            false => format!("\n\n{}", table(&[">TABLE", "DESTINATION", "SEGMENTS"], segments)),
+        };
+        format!("{}\n\n{routes}\n\n{neighbours}{segments}", r.rules.join("\n"))
     })
 }
 

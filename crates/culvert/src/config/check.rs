@@ -142,6 +142,9 @@ impl Config {
         if let Some(problem) = self.limit_problem(&self.limits) {
             return Some(problem);
         }
+        if let Some((at, key, value, allowed)) = super::srv6::problem(&self.sids, valid_interface) {
+            return problem(format!("sid[{at}].{key}"), &value, allowed);
+        }
         seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);

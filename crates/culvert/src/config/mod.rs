@@ -15,6 +15,7 @@
 //! | `port`           | `[[port]]`                                     |
 //! | `memif`          | `[[port]]` of the kind `memif`                 |
 //! | `nat`            | `[nat]`                                        |
+//! | `srv6`           | `[srv6]`, `[[sid]]`                            |
 //! | `security`       | `[security]`                                   |
 //! | `tunnel_headers` | `[tunnel_headers]`                             |
 //! | `prefix`         | how an address prefix is written               |
@@ -32,6 +33,7 @@ mod nat;
 mod port;
 mod prefix;
 mod security;
+mod srv6;
 mod tunnel;
 mod tunnel_headers;
 mod vlan;
@@ -56,6 +58,7 @@ use self::port::{Port, PortSection};
 pub use self::port::{PortConfig, Sockets, XdpMode};
 pub use self::prefix::AddressPrefix;
 pub use self::security::SecurityConfig;
+pub use self::srv6::{SidConfig, Srv6Config};
 pub use self::tunnel::{TunnelConfig, or_any};
 pub use self::tunnel_headers::TunnelHeadersConfig;
 pub use self::vlan::VlanConfig;
@@ -126,6 +129,12 @@ pub struct Config {
     /// NAT of Linux's.
     #[serde(default)]
     pub nat: NatConfig,
+    /// SRv6.
+    #[serde(default)]
+    pub srv6: Srv6Config,
+    /// Segments of this host that Linux does not have.
+    #[serde(default, rename = "sid")]
+    pub sids: Vec<SidConfig>,
     /// Path MTUs.
     #[serde(default)]
     pub path_mtu: PathMtuConfig,
@@ -428,6 +437,8 @@ impl Config {
             devices,
             tunnel_headers,
             nat,
+            srv6: _,
+            sids: _,
             path_mtu: _,
             security,
             log,

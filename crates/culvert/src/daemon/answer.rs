@@ -385,7 +385,8 @@ impl Daemon {
                 state: format!("{:?}", n.state).to_lowercase(),
             })
             .collect();
-        Routes { rules, routes, neighbours }
+        let segments = self.reflection.segments_seen().rows().to_vec();
+        Routes { rules, routes, neighbours, segments }
     }
 
     fn stats(&self) -> Stats {

@@ -43,6 +43,7 @@ mod privileges;
 mod rate_limits;
 mod reload;
 mod rtl_simulation;
+mod segments;
 mod services;
 mod shortfall;
 mod slots;
@@ -455,7 +456,9 @@ impl Daemon {
                 error!(%error, "the mirror of Linux's tables");
                 // Changes that the snapshot has by now are not reported again.
                 let own = own(&self.config, self.private.ifindex());
-                self.reflection = topology::Reflection::new(self.observer.snapshot(), own);
+                let segments = core::mem::take(self.reflection.segments());
+                self.reflection =
+                    topology::Reflection::new(self.observer.snapshot(), own, segments);
                 self.follow_linux();
                 self.publish_neighbours();
                 return;
@@ -465,6 +468,7 @@ impl Daemon {
             return;
         }
         self.reflection.follow(self.observer.snapshot(), &changes);
+        self.paths_anew |= self.reflection.segments().have_prefixes_changed();
         let tables = [self.config.tun.table, self.config.tun.marked_table];
         let (mut neighbours, mut paths, mut links, mut own) = (false, false, false, false);
         let mut routes = BTreeSet::new();
@@ -615,7 +619,8 @@ impl Daemon {
         let guarded = self.guarded();
         let clamps_mss = self.config.path_mtu.clamp_mss;
         let rate_rules = self.rate_rules();
-        let topology = Topology { clamps_mss, guarded, rate_rules, ..topology };
+        let segments = self.reflection.segments().functions();
+        let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
         self.workers.wake();
@@ -702,6 +707,7 @@ impl Daemon {
         let policies = self.followed.values().map(|p| &p.config);
         let local = self.observer.snapshot().addresses().map(|a| a.addr).collect();
         let tunnelled = self.tunnels.follow_all_routes(self.observer.snapshot());
+        let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
         let steering = self.ports.steering().with(local, policies, tunnelled);
         self.ports.steer(steering);
         self.publish_neighbours();

@@ -55,6 +55,7 @@ impl Daemon {
                 self.source.set_local(local.clone(), vrfs);
             }
             let tunnelled = self.tunnels.follow_all_routes(snapshot);
+            let tunnelled = tunnelled.into_iter().chain(self.reflection.segments().prefixes());
             let steering = self.ports.steering().with(local, policies(), tunnelled);
             self.ports.steer(steering);
             self.private.follow(policies(), snapshot, self.tunnels.led());

@@ -5,9 +5,11 @@ use tracing::{error, info, warn};
 
 use super::plan::Plan;
 use super::ports::{self, Ports};
+use super::segments::SegmentRoutes;
+use super::topology::Reflection;
 use super::workers::ChangeError;
-use super::{Daemon, End, limits, tun_config, unprivileged};
-use crate::config::{Config, WorkerConfig};
+use super::{Daemon, End, limits, own, tun_config, unprivileged};
+use crate::config::{Config, SidConfig, Srv6Config, WorkerConfig};
 
 impl Daemon {
     /// Applies the parts of the configuration that a running daemon can change.
@@ -58,6 +60,7 @@ impl Daemon {
         self.config.vlans = next.vlans;
         self.config.gtpu = next.gtpu;
         self.config.limits = next.limits;
+        self.follow_srv6_config(next.srv6, next.sids);
         self.config.guard = next.guard;
         self.follow_path_mtu_config(next.path_mtu);
         self.guard_anew = true;
@@ -126,5 +129,16 @@ impl Daemon {
             }
         }
         queues
+    }
+
+    /// Follows another `[srv6]`, or other `[[sid]]`s.
+    fn follow_srv6_config(&mut self, srv6: Srv6Config, sids: Vec<SidConfig>) {
+        if srv6 != self.config.srv6 || sids != self.config.sids {
+            let segments = SegmentRoutes::of_config(&srv6, &sids);
+            let own = own(&self.config, self.private.ifindex());
+            self.reflection = Reflection::new(self.observer.snapshot(), own, segments);
+            (self.config.srv6, self.config.sids) = (srv6, sids);
+            self.paths_anew = true;
+        }
     }
 }

@@ -52,6 +52,7 @@ use super::ports::{self, Ports, Programs};
 use super::private::Private;
 use super::privileges;
 use super::rate_limits::RateLimits;
+use super::segments::SegmentRoutes;
 use super::sources::builtin::Restored;
 use super::sources::kernel::{FirewallWatch, KernelSource, OwnMarks};
 use super::sources::{SaRules, Source};
@@ -272,7 +273,8 @@ impl Daemon {
         let tunnels = Tunnels::start(tunnels, &workers);
 
         // 5.
-        let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex));
+        let segments = SegmentRoutes::of_config(&config.srv6, &config.sids);
+        let reflection = Reflection::new(observer.snapshot(), own(&config, tun_ifindex), segments);
         let mut ports = Ports::new(&config.ports, &umem, config.tun.mark);
         ports.set_marks(&config.marks);
         ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));

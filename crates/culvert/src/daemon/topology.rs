@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use dataplane::{Interface, MarkRule, Topology};
+use dataplane::{Interface, MarkRule, Segments, Topology};
 use forward::{
     Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteChange, RouteEntry, RouteKind,
     Routes, RuleAction, RuleEntry, SourceCheck, Subnet,
@@ -18,6 +18,7 @@ use super::esp_sockets::{self, EspSockets};
 use super::memifs::Memifs;
 use super::ports::Ports;
 use super::private;
+use super::segments::SegmentRoutes;
 use super::services;
 use super::tunnels::Tunnels;
 use super::vlans::Vlans;
@@ -31,6 +32,7 @@ pub struct Reflection {
     routes: Routes,
     neighbours: Neighbours,
     own: Own,
+    segments: SegmentRoutes,
 }
 
 /// Routes that lead back to culvert, and are left out.
@@ -44,19 +46,25 @@ pub struct Own {
 
 impl Reflection {
     /// From a whole snapshot.
-    pub fn new(snapshot: &Snapshot, own: Own) -> Self {
-        let found = snapshot.routes().filter_map(|r| followed(r, own));
-        Self {
-            routes: Routes::new(found, rules(snapshot), Some(own.tables[0])),
-            neighbours: snapshot.neighbours().map(neighbour).collect(),
-            own,
-        }
+    pub fn new(snapshot: &Snapshot, own: Own, mut segments: SegmentRoutes) -> Self {
+        segments.take_in(snapshot);
+        let found = snapshot.routes().filter_map(|r| followed(r, own, &segments));
+        let found = segments.configured().chain(found);
+        let mut routes = Routes::new(found, rules(snapshot), Some(own.tables[0]));
+        routes.pin(segments.tables());
+        let neighbours = snapshot.neighbours().map(neighbour).collect();
+        Self { routes, neighbours, own, segments }
     }
 
     /// Applies changes; `snapshot` is the state after all of them.
     pub fn follow(&mut self, snapshot: &Snapshot, changes: &[Change]) {
         let mut changed = BTreeSet::new();
         let mut are_rules_new = false;
+        if changes.iter().any(|change| self.concerns_segments(change)) {
+            self.segments.take_in(snapshot);
+            self.routes.pin(self.segments.tables());
+            changed.extend(self.segments.configured_at());
+        }
         for change in changes {
             match change {
                 Change::Route(route) | Change::RouteRemoved(route) => {
@@ -78,14 +86,47 @@ impl Reflection {
                 Change::Address(_) | Change::AddressRemoved(_) => {}
             }
         }
-        self.routes.change(changed.into_iter().map(|(table, dst)| RouteChange {
+        let changes = changed.into_iter().map(|(table, dst)| RouteChange {
             table,
             dst: subnet(dst),
-            routes: snapshot.routes_to(table, dst).filter_map(|r| followed(r, self.own)).collect(),
-        }));
+            routes: self.routes_to(snapshot, (table, dst)),
+        });
+        let changes: Vec<RouteChange> = changes.collect();
+        self.routes.change(changes);
         if are_rules_new {
             self.routes.set_rules(rules(snapshot));
         }
+    }
+
+    /// All routes to a prefix.
+    fn routes_to(
+        &self,
+        snapshot: &Snapshot,
+        (table, dst): (u32, mirror::Prefix),
+    ) -> Vec<RouteEntry> {
+        let own = self.segments.configured().filter(|r| (r.table, r.dst) == (table, subnet(dst)));
+        let linuxs = snapshot.routes_to(table, dst);
+        own.chain(linuxs.filter_map(|r| followed(r, self.own, &self.segments))).collect()
+    }
+
+    /// Whether a change may be one of segments: of a route with some, or of what their sources and interfaces are.
+    fn concerns_segments(&self, change: &Change) -> bool {
+        match change {
+            Change::Route(route) | Change::RouteRemoved(route) => route.has_encap,
+            Change::Address(_) | Change::AddressRemoved(_) => self.segments.is_any(),
+            Change::Link(_) | Change::LinkRemoved(_) => self.segments.is_any(),
+            _ => false,
+        }
+    }
+
+    /// What routes with segments do.
+    pub fn segments(&mut self) -> &mut SegmentRoutes {
+        &mut self.segments
+    }
+
+    /// The same, to be looked at.
+    pub fn segments_seen(&self) -> &SegmentRoutes {
+        &self.segments
     }
 
     /// Routes and rules, to be published.
@@ -171,6 +212,7 @@ pub fn topology(snapshot: &Snapshot, fib: Fib, known: &Known<'_>) -> Topology {
         mark_rules: marks.iter().map(|rule| mark_rule(snapshot, rule)).collect(),
         marks: way_back.marks().collect(),
         gtpu: services::of(snapshot, gtpu),
+        segments: Segments::default(),
         clamps_mss: false,
         rate_rules: Arc::default(),
         guarded: Vec::new(),
@@ -207,13 +249,13 @@ fn global_v6(snapshot: &Snapshot, ifindex: u32) -> Option<std::net::Ipv6Addr> {
 
 /// A route as workers have it. Routes for one TOS or source prefix are left out: only Linux can
 /// follow them. So are routes by the private interface: packets would loop.
-fn followed(r: &mirror::Route, own: Own) -> Option<RouteEntry> {
+fn followed(r: &mirror::Route, own: Own, segments: &SegmentRoutes) -> Option<RouteEntry> {
     let is_own = |hop: &mirror::NextHop| hop.ifindex == own.ifindex;
     let leads_back = !r.next_hops.is_empty() && r.next_hops.iter().all(is_own);
     let is_followed =
         r.tos == 0 && r.src.is_none() && !leads_back && !own.tables.contains(&r.table);
     is_followed.then(|| {
-        let mut entry = route(r);
+        let mut entry = route(r, segments);
         entry.hops.retain(|hop| hop.ifindex != own.ifindex);
         entry
     })
@@ -249,7 +291,7 @@ fn subnet(prefix: mirror::Prefix) -> Subnet {
     Subnet { addr: prefix.addr, len: prefix.len }
 }
 
-fn route(r: &mirror::Route) -> RouteEntry {
+fn route(r: &mirror::Route, segments: &SegmentRoutes) -> RouteEntry {
     use mirror::RouteKind as Kind;
     let kind = match r.kind {
         Kind::Unicast => RouteKind::Unicast,
@@ -259,17 +301,17 @@ fn route(r: &mirror::Route) -> RouteEntry {
         Kind::Throw => RouteKind::Throw,
         Kind::Unreachable | Kind::Other(_) => RouteKind::Unreachable,
     };
-    // A route with an encapsulation (MPLS, SRv6, …) is one that only Linux can follow: an
+    // A route with an encapsulation that has no index (MPLS, …) is one that only Linux can follow: an
     // interface that is not a port sends the packet there.
+    let ifindex_of = |hop: &mirror::NextHop| match r.has_encap {
+        true => segments.index(hop).unwrap_or(NO_INTERFACE),
+        false => hop.ifindex,
+    };
     let hops = r
         .next_hops
         .iter()
         .filter(|hop| !hop.dead && !hop.link_down)
-        .map(|hop| Hop {
-            ifindex: if r.has_encap { NO_INTERFACE } else { hop.ifindex },
-            gateway: hop.gateway,
-            weight: hop.weight,
-        })
+        .map(|hop| Hop { ifindex: ifindex_of(hop), gateway: hop.gateway, weight: hop.weight })
         .collect();
     RouteEntry {
         table: r.table,

@@ -32,6 +32,7 @@ use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
 use crate::resolve::NextHop;
+use crate::segments::Stepped;
 use crate::view::View;
 
 /// What carries decisions out: the crypto stage and the exit.
@@ -43,6 +44,8 @@ pub(crate) struct Executor {
     pub(crate) details: Details,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
+    /// Memory for packets between two steps of SRv6.
+    pub(crate) stepped: Vec<Stepped>,
     /// Queues of packet offload devices, where there are any.
     pub(crate) devices: Option<Box<Devices>>,
     /// What is packed and unpacked for SAs of IP-TFS mode.
@@ -63,6 +66,7 @@ impl Executor {
             sas: InboundSas::default(),
             details: Details::default(),
             fragments: None,
+            stepped: Vec::new(),
             devices: None,
             aggfrag: Aggfrag::default(),
         }
@@ -93,6 +97,7 @@ impl Executor {
             | Action::Aggregate(_)
             | Action::Translate(_)
             | Action::Limit(_)
+            | Action::Step(_)
             | Action::Application { .. } => {
                 self.apply_rare(view, action, packet, meta);
             }
@@ -119,6 +124,7 @@ impl Executor {
             Action::Application { service, linux } => {
                 self.give_to_application(view, (*service, *linux), packet, meta);
             }
+            Action::Step(step) => self.out.step(view, step.index, packet, meta),
             Action::Translate(slot) => {
                 self.translate_by_plan(view, *slot, packet, meta.summary.fields);
             }

@@ -21,6 +21,8 @@ use policy::{SaHandle, Stamp};
 use wire::{FlowKey, FlowSeed};
 
 use crate::flows::plan::{Plan, Stamps};
+use crate::segments::is_segments;
+use crate::view::LOOPBACK;
 
 /// Places that a flow may stand in.
 const WAYS: usize = 8;
@@ -63,7 +65,14 @@ impl Ingress {
     /// Decrypted by an SA; the interface is that of the ESP packet.
     #[inline(always)]
     pub(crate) const fn of_sa(ifindex: u32, sa: SaHandle) -> Ingress {
+        // What was in a packet that had left a segment's step came in by no port.
+        let ifindex = if is_segments(ifindex) { LOOPBACK } else { ifindex };
         Ingress { ifindex, mark: 0, via: sa.word().get() }
+    }
+
+    /// The same packets as those that have left the step of a segment, or got segments (SRv6).
+    pub(crate) const fn within(self, index: u32) -> Ingress {
+        Ingress { ifindex: index, ..self }
     }
 
     /// The same packets as another worker's: where a policy has SAs for each (RFC 9611) their flow has another

@@ -85,6 +85,8 @@ pub(crate) enum Action {
         /// How Linux gets what is for none of them.
         linux: LinuxWay,
     },
+    /// Takes the step of a segment of this node, or gets segments as a whole frame (SRv6).
+    Step(StepTo),
     /// Translated, and then forwarded or protected.
     Translate(TranslationSlot),
     /// Under a rate limit, and then whatever else.
@@ -120,6 +122,7 @@ impl Action {
             Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
             Action::Limit(slot) => details.holds_beneath_limit(reader, *slot, packet, h),
             Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
+            Action::Step(step) => h.total_len() <= step.longest,
             _ => false,
         }
     }
@@ -158,6 +161,15 @@ impl Action {
             _ => false,
         }
     }
+}
+
+/// The step of a packet at a segment or headend.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StepTo {
+    /// Where its function stands, see [`crate::segments`].
+    pub(crate) index: u32,
+    /// The longest packet that takes it, in bytes.
+    pub(crate) longest: u16,
 }
 
 /// How packets are forwarded in clear.
@@ -279,6 +291,7 @@ impl Plan {
             | Action::Offload(_)
             | Action::Aggregate(_)
             | Action::Translate(_)
+            | Action::Step(_)
             | Action::Limit(_)) => match rare.rarely_holds(reader, details, packet, h) {
                 true => Holds::Yes,
                 false => Holds::No,

@@ -147,7 +147,8 @@ impl Executor {
     /// Whether something is done with, or a payload of IP-TFS has arrived.
     #[inline]
     pub(crate) fn has_gathered(&self) -> bool {
-        self.fragments.as_ref().is_some_and(|fragments| fragments.waiting.has_done())
+        !self.out.between.is_empty()
+            || self.fragments.as_ref().is_some_and(|fragments| fragments.waiting.has_done())
             || self.aggfrag.has_arrived()
     }
 

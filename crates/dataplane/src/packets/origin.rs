@@ -2,6 +2,7 @@
 
 use policy::Marks;
 
+use crate::segments::was_inside;
 use crate::view::{LOOPBACK, View};
 
 /// Where a packet came from, as routing and ICMP errors ask for it.
@@ -36,6 +37,17 @@ pub(crate) enum Origin {
         /// The mark that a rule gives it, or 0.
         mark: u32,
     },
+    /// A step of SRv6: it was at a segment of this node, or has got segments.
+    Stepped {
+        /// Where the function stands, and whether the packet was inside of another; see [`crate::segments`].
+        index: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
+        /// Whether it came under protection.
+        protected: bool,
+        /// The interface that routing rules see it come in by.
+        ifindex: u32,
+    },
     /// The worker itself: an ICMP error.
     Worker {
         /// Whether it answers a packet that had been decrypted, and so must not leave in clear.
@@ -57,7 +69,9 @@ impl Origin {
     /// The interface that routing rules see it come in by.
     pub(crate) const fn iif(self) -> u32 {
         match self {
-            Origin::Port { ifindex, .. } | Origin::Decrypted { ifindex, .. } => ifindex,
+            Origin::Port { ifindex, .. }
+            | Origin::Decrypted { ifindex, .. }
+            | Origin::Stepped { ifindex, .. } => ifindex,
             Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => LOOPBACK,
         }
     }
@@ -65,9 +79,10 @@ impl Origin {
     /// What travels beside it.
     pub(crate) const fn marks(self) -> Marks {
         match self {
-            Origin::Linux { mark } | Origin::Port { mark, .. } | Origin::Decrypted { mark, .. } => {
-                Marks::of_mark(mark)
-            }
+            Origin::Linux { mark }
+            | Origin::Port { mark, .. }
+            | Origin::Decrypted { mark, .. }
+            | Origin::Stepped { mark, .. } => Marks::of_mark(mark),
             Origin::Tunnel { marks, .. } => marks,
             Origin::Worker { .. } => Marks::of_mark(0),
         }
@@ -75,6 +90,16 @@ impl Origin {
 
     /// Whether forwarding it is a hop, which decrements its TTL.
     pub(crate) const fn is_hop(self) -> bool {
-        matches!(self, Origin::Port { .. } | Origin::Decrypted { .. })
+        match self {
+            Origin::Port { .. } | Origin::Decrypted { .. } => true,
+            // A step has spent it, but for what was inside.
+            Origin::Stepped { index, .. } => was_inside(index),
+            Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => false,
+        }
+    }
+
+    /// Whether it is on its way through this node, and not of a program here.
+    pub(crate) const fn is_transit(self) -> bool {
+        matches!(self, Origin::Port { .. } | Origin::Decrypted { .. } | Origin::Stepped { .. })
     }
 }

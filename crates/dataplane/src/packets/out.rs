@@ -21,6 +21,7 @@ use crate::packets::late::Late;
 use crate::packets::neighbour::NeighbourQueue;
 use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
+use crate::segments::{Between, FIRST_SEGMENTS_SLOT, MAX_SEGMENT_ROUTES, Segments};
 use crate::tap::Taps;
 use crate::view::View;
 use crate::vlan::{FIRST_VLAN_SLOT, Vlans};
@@ -46,6 +47,10 @@ pub(crate) struct Out {
     pub(crate) sampler: Sampler,
     /// The VLANs of ports, as of the view.
     pub(crate) vlans: Arc<Vlans>,
+    /// Headends, as of the view.
+    pub(crate) segments: Segments,
+    /// Packets that have left a step of SRv6, and go on when the burst is done.
+    pub(crate) between: Between,
     /// Where this thread counts VLANs' frames.
     pub(crate) lane: usize,
 }
@@ -61,6 +66,7 @@ impl Out {
         let ports = Ports::new();
         let (late, peers, batch, taps) = (Late::new(), None, None, None);
         let (sampler, vlans) = (Sampler::default(), Arc::default());
+        let (segments, between) = (Segments::default(), Between::default());
         let lane = LANE.fetch_add(1, Relaxed);
         Out {
             counters,
@@ -74,6 +80,8 @@ impl Out {
             taps,
             sampler,
             vlans,
+            segments,
+            between,
             lane,
         }
     }
@@ -169,6 +177,9 @@ impl Out {
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
         let packet = Packet { frame, span };
+        if (FIRST_SEGMENTS_SLOT..FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES).contains(&slot) {
+            return self.send_to_segments(slot, packet);
+        }
         if slot >= FIRST_VLAN_SLOT {
             return self.send_tagged(slot, packet);
         }
@@ -286,7 +297,14 @@ impl Out {
         let interface = view.topology.interfaces.get(&ifindex);
         let Some((slot, interface)) = interface.filter(|i| i.up).and_then(|i| Some((i.port?, i)))
         else {
-            return self.drop(packet, DropReason::TransmitDown);
+            return match self.segments.slot(ifindex).zip(packet.span.start.checked_sub(HEADER_LEN))
+            {
+                Some((slot, start)) => {
+                    packet.span = Span { start, len: packet.span.len + HEADER_LEN };
+                    self.send_to_segments(slot.into(), packet);
+                }
+                None => self.drop(packet, DropReason::TransmitDown),
+            };
         };
         let neighbour = match view.neighbours.resolve(ifindex, addr) {
             Resolution::Resolved { mac, confirm } => {

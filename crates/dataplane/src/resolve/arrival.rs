@@ -51,7 +51,7 @@ impl<N: Notes> Question<'_, N> {
     }
 
     /// Whether UDP to this host is to a NAT traversal port, or may be.
-    fn may_be_natt(&self) -> bool {
+    pub(super) fn may_be_natt(&self) -> bool {
         match self.h.fragment {
             Fragment::Whole => self.view.topology.is_natt_port(self.h.dst_port),
             Fragment::First | Fragment::Later => !self.knows_ports,

@@ -14,6 +14,7 @@ impl<N: Notes> Question<'_, N> {
         match origin {
             // It was taken to be translated, by rules of Linux's.
             Origin::Port { is_barred: false, .. } if self.is_translated() => self.forward(origin),
+            Origin::Port { .. } if self.leads_to_segments(origin) => self.forward(origin),
             // Culvert has taken it only to ask the policy database: it is Linux's.
             Origin::Port { ifindex, is_barred, .. } => {
                 Decision::Go(self.leave_to_linux(ifindex, is_barred))
@@ -23,6 +24,7 @@ impl<N: Notes> Question<'_, N> {
             Origin::Linux { .. }
             | Origin::Tunnel { .. }
             | Origin::Decrypted { .. }
+            | Origin::Stepped { .. }
             | Origin::Worker { .. } => self.forward(origin),
         }
     }
@@ -31,7 +33,7 @@ impl<N: Notes> Question<'_, N> {
     /// sent here because its destination is a protected prefix while policy says otherwise.
     fn forward(&mut self, origin: Origin) -> Decision {
         let (view, h) = (self.view, self.h);
-        let to = match (self.way(h.dst, h.src, origin.iif()), origin) {
+        let to = match (self.way_onward(origin), origin) {
             (Route::Port(to), _) => to,
             // Multicast and link-local packets that Linux sends on the private interface itself
             // (MLD, router solicitations): nobody else is on that link.
@@ -39,6 +41,12 @@ impl<N: Notes> Question<'_, N> {
                 return Decision::Consume;
             }
             (Route::Local, Origin::Linux { .. }) => return Decision::Drop(DropReason::ForwardLoop),
+            // By a table of its own, which Linux would not look into.
+            (Route::Local | Route::Linux | Route::Tunnel(_), Origin::Stepped { index, .. })
+                if view.topology.lookup_stepped(index, h.dst, h.src).is_some() =>
+            {
+                return Decision::Drop(DropReason::EgressNotPort);
+            }
             // What came from Linux does not find the way back to us: the rule that leads here
             // exempts the private interface. A tunnel interface that is down is Linux's.
             (Route::Local | Route::Linux | Route::Tunnel(_), _) => {
@@ -49,6 +57,9 @@ impl<N: Notes> Question<'_, N> {
             }
             (Route::Nowhere(reason, None), _) => return Decision::Drop(reason),
         };
+        if let Some(decision) = self.whole_frame(origin, to) {
+            return decision;
+        }
         // As a router does: TTL, then length, and the ICMP error quotes the packet as it came.
         let is_hop = origin.is_hop();
         if is_hop && h.ttl <= 1 {

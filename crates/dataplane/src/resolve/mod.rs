@@ -37,6 +37,7 @@ mod protect_all;
 mod quoted;
 mod rate;
 mod route;
+mod segments;
 mod step;
 mod too_big;
 mod translate;
@@ -82,6 +83,17 @@ pub(crate) enum Entry<'s> {
         /// The mark that a rule gives it, or 0.
         mark: u32,
         /// The SAs that it came through, the outermost first; none if one has been removed since.
+        via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
+    },
+    /// It has left a step of SRv6.
+    Stepped {
+        /// Where the function stands, see [`crate::segments`].
+        index: u32,
+        /// The mark that a rule gives it, or 0.
+        mark: u32,
+        /// Whether it came under protection.
+        is_protected: bool,
+        /// By these SAs; none if one has been removed since.
         via: ArrayVec<&'s SaEntry<Sa>, MAX_BUNDLE>,
     },
     /// On its way out: from Linux, made by the worker, or held before.
@@ -162,6 +174,9 @@ fn decide<N: Notes>(
     let mut decision = match entry {
         Entry::Port { ifindex, mark, is_to_many } => question.arrival(ifindex, mark, is_to_many),
         Entry::Decrypted { ifindex, mark, via } => question.decrypted(ifindex, mark, &via),
+        Entry::Stepped { index, mark, is_protected, via } => {
+            question.stepped(index, (mark, is_protected), &via)
+        }
         Entry::Outbound(origin) => question.outbound(origin),
     };
     let limit = came.and_then(|came| question.rate_limit(came, &decision)).map(Box::new);

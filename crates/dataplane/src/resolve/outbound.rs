@@ -32,6 +32,9 @@ pub(super) enum Policy {
 impl<N: Notes> Question<'_, N> {
     /// A packet that leaves, or is forwarded.
     pub(super) fn outbound(&mut self, origin: Origin) -> Decision {
+        if let Some(decision) = self.at_segment(origin) {
+            return decision;
+        }
         if self.needs_ports() {
             return Decision::Gather(Gather::Ports);
         }
@@ -125,7 +128,9 @@ impl<N: Notes> Question<'_, N> {
     /// The prefix that it would leave in clear for, though that needs protection until policies say more
     /// (`[guard]`). What goes back to Linux as it came the guard stops there.
     fn guarded(&self, origin: Origin) -> Option<Prefix> {
-        let is_sent_here = !matches!(origin, Origin::Port { .. }) || self.is_translated();
+        let is_sent_here = !matches!(origin, Origin::Port { .. })
+            || self.is_translated()
+            || self.leads_to_segments(origin);
         let mut prefixes = self.view.topology.guarded.iter().filter(|_| is_sent_here);
         prefixes.find(|prefix| prefix.contains(self.h.dst)).copied()
     }

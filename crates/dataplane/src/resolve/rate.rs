@@ -9,6 +9,7 @@ use super::{Decision, Entry, Question};
 use crate::flows::plan::Action;
 use crate::packets::Origin;
 use crate::rate_limit::Limited;
+use crate::segments::was_inside;
 use crate::view::View;
 
 /// A rate limit.
@@ -39,12 +40,18 @@ impl<'s> Came<'s> {
             Entry::Decrypted { ifindex, mark, via } => {
                 Came { is_in: true, via: via.first().copied(), ..came(*ifindex, *mark) }
             }
+            // What got segments was counted before it did; what was inside came by no interface.
+            Entry::Stepped { index, mark, .. } => {
+                Came { is_own: !was_inside(*index), ..came(0, *mark) }
+            }
             Entry::Outbound(origin) => match *origin {
                 Origin::Port { ifindex, mark, .. } => came(ifindex, mark),
                 Origin::Decrypted { ifindex, mark } => Came { is_in: true, ..came(ifindex, mark) },
                 Origin::Linux { mark } => came(0, mark),
                 Origin::Tunnel { ifindex, marks } => came(ifindex, marks.mark),
-                Origin::Worker { .. } => Came { is_own: true, ..came(0, 0) },
+                Origin::Stepped { .. } | Origin::Worker { .. } => {
+                    Came { is_own: true, ..came(0, 0) }
+                }
             },
         }
     }

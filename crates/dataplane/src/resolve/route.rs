@@ -8,9 +8,11 @@ use wire::ethernet::{EtherType, HEADER_LEN, emit_untagged};
 use wire::{Family, MacAddr};
 
 use super::Question;
+use super::segments::{fits_sa, onward};
 use super::step::{Notes, Step, Way};
 use crate::flows::plan::Adjacency;
 use crate::packets::Origin;
+use crate::segments::{FIRST_SEGMENTS_SLOT, is_segments};
 use crate::tunnel::Binding;
 use crate::view::{LOOPBACK, View};
 use crate::vlan::{FIRST_VLAN_SLOT, KEEPS_DEI};
@@ -53,6 +55,9 @@ pub(crate) enum Route {
 impl From<Route> for Way {
     fn from(route: Route) -> Way {
         match route {
+            Route::Port(NextHop { ifindex, mtu, .. }) if is_segments(ifindex) => {
+                Way::Segments { mtu }
+            }
             Route::Port(NextHop { ifindex, addr, mtu }) => Way::Port { ifindex, via: addr, mtu },
             Route::Tunnel(hop) => Way::Tunnel { mtu: hop.mtu },
             Route::Linux => Way::Linux,
@@ -64,11 +69,19 @@ impl From<Route> for Way {
 
 /// Where the tables lead a packet that came in by interface `iif`.
 pub(crate) fn route(view: &View, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
-    let route = view.topology.fib.lookup(dst, src, 0, iif);
+    of_result(view, view.topology.fib.lookup(dst, src, 0, iif), dst)
+}
+
+/// The same by what a look-up gave for a destination.
+pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
     match route {
         RouteResult::Unicast { ifindex, gateway, mtu, .. } => {
             let Some(interface) = view.topology.interfaces.get(&ifindex) else {
-                return Route::Linux;
+                let Some(headend) = view.topology.segments.headend(ifindex) else {
+                    return Route::Linux;
+                };
+                let mtu = view.fits_headend(headend, fits_sa);
+                return Route::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu });
             };
             let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
             if let Some(binding) = interface.binding {
@@ -131,6 +144,10 @@ pub(crate) fn next_hop_of(view: &View, dst: IpAddr, src: IpAddr) -> Result<NextH
 /// The port and the Ethernet header towards a next hop, for packets of a family; none unless
 /// the neighbour is known and Linux has no doubts about it.
 pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adjacency> {
+    if is_segments(to.ifindex) {
+        let slot = view.topology.segments.slot(to.ifindex)?;
+        return Some(Adjacency { slot, header: [0; HEADER_LEN] });
+    }
     let Resolution::Resolved { mac, confirm: false } = view.neighbours.resolve(to.ifindex, to.addr)
     else {
         return None;
@@ -160,6 +177,7 @@ impl<N: Notes> Question<'_, N> {
     pub(super) fn way(&mut self, dst: IpAddr, src: IpAddr, iif: u32) -> Route {
         let found = route(self.view, dst, src, iif);
         self.tell(|| Step::Route { dst, to: found.into() });
+        self.note_way(found);
         found
     }
 
@@ -174,7 +192,7 @@ impl<N: Notes> Question<'_, N> {
         let mut adjacency = self.next_hop(to, family)?;
         let Origin::Port { ifindex, .. } = origin else { return Some(adjacency) };
         let came_by = self.view.topology.interfaces.get(&ifindex).and_then(|i| i.port);
-        let is_vlan = |slot| slot >= FIRST_VLAN_SLOT;
+        let is_vlan = |slot| (FIRST_VLAN_SLOT..FIRST_SEGMENTS_SLOT).contains(&slot);
         if came_by.is_some_and(is_vlan) && is_vlan(adjacency.slot.into()) {
             // Slots of VLANs are below that bit.
             adjacency.slot |= KEEPS_DEI as u16;
@@ -182,9 +200,29 @@ impl<N: Notes> Question<'_, N> {
         Some(adjacency)
     }
 
+    /// Where a packet leads that leaves, by where it came from.
+    pub(super) fn way_onward(&mut self, origin: Origin) -> Route {
+        let found = onward(self.view, self.h, origin);
+        self.tell(|| Step::Route { dst: self.h.dst, to: found.into() });
+        self.note_way(found);
+        found
+    }
+
+    /// A plan hangs on what becomes of the packets of a headend.
+    fn note_way(&mut self, found: Route) {
+        if let Route::Port(to) = found
+            && is_segments(to.ifindex)
+        {
+            self.note_headend(to.ifindex);
+        }
+    }
+
     /// [`adjacency`] of a next hop.
     pub(super) fn next_hop(&mut self, to: NextHop, family: Family) -> Option<Adjacency> {
         let known = adjacency(self.view, to, family);
+        if is_segments(to.ifindex) {
+            return known;
+        }
         self.tell(|| Step::Neighbour {
             ifindex: to.ifindex,
             addr: to.addr,

@@ -1,6 +1,6 @@
 //! The answers that a decision follows from, for who asks why.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 
 use conntrack::Rewrite;
 use forward::Resolution;
@@ -43,6 +43,18 @@ pub enum Step {
         dst: IpAddr,
         /// What they say.
         to: Way,
+    },
+    /// It is at a segment of this node (SRv6), and is looked at again once it has taken its step.
+    Sid {
+        /// What that does.
+        name: &'static str,
+    },
+    /// It gets segments, and is looked at again then.
+    Headend {
+        /// How.
+        mode: &'static str,
+        /// The first one, which it goes to.
+        first: Ipv6Addr,
     },
     /// The neighbour that the packet is sent to.
     Neighbour {
@@ -111,6 +123,11 @@ pub enum Way {
     /// To a tunnel interface.
     Tunnel {
         /// In bytes.
+        mtu: usize,
+    },
+    /// To a headend (SRv6).
+    Segments {
+        /// Of a packet without the segments, in bytes.
         mtu: usize,
     },
     /// Where only Linux goes: an interface that is no port, or by a rule that only Linux can judge.

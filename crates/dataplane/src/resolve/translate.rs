@@ -61,8 +61,8 @@ impl Nat {
                 return Nat::Off;
             }
             Entry::Port { ifindex, .. } | Entry::Decrypted { ifindex, .. } => *ifindex,
-            // Linux's own, which it has translated.
-            Entry::Outbound(_) => return Nat::Off,
+            // Linux's own, which it has translated; what leaves a step it has not seen.
+            Entry::Stepped { .. } | Entry::Outbound(_) => return Nat::Off,
         };
         let tuple = Tuple::of(packet, h);
         let Some(found) = tuple.and_then(|tuple| bindings.find(&tuple)) else {
@@ -127,6 +127,9 @@ impl<N: Notes> Question<'_, N> {
         origin: Origin,
         linux: impl FnOnce(&Self) -> Decision,
     ) -> Decision {
+        if let Some(decision) = self.at_segment(origin) {
+            return decision;
+        }
         let connection = match self.nat {
             Nat::Off => return self.outbound(origin),
             Nat::Unknown | Nat::Linuxs => {

@@ -6,7 +6,8 @@ use policy::SaHandle;
 use wire::Headers;
 
 use super::outbound::Policy;
-use super::route::{Route, TunnelHop, route};
+use super::route::{Route, TunnelHop};
+use super::segments::onward;
 use super::step::Notes;
 use super::{Decision, Question};
 use crate::packets::Origin;
@@ -69,7 +70,7 @@ pub(super) fn tunnel_ahead(view: &View, h: &Headers, origin: Origin) -> Option<T
     if view.topology.tunnels.is_empty() || matches!(origin, Origin::Tunnel { .. }) {
         return None;
     }
-    match route(view, h.dst, h.src, origin.iif()) {
+    match onward(view, h, origin) {
         Route::Tunnel(to) => Some(to),
         _ => None,
     }

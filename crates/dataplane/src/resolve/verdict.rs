@@ -143,6 +143,11 @@ impl Asked {
         }
     }
 
+    /// The plan hangs on this answer too, whose policy the packet does not count with.
+    pub(super) fn note_stamp(&mut self, stamp: Stamp) {
+        self.has_overflown |= self.stamps.try_push(stamp).is_err();
+    }
+
     /// Counts the packet with the policies that decided about it.
     pub(crate) fn count(&self, view: &View, h: &Headers) {
         for counters in &self.counters {

@@ -26,6 +26,7 @@ impl Slow {
         if path.exec.aggfrag.has_arrived() {
             self.move_on_payloads(path);
         }
+        self.move_on_stepped(path);
         while let Some(mut done) = path.exec.fragments.as_mut().and_then(|f| f.next_done()) {
             let ports = match done.fate {
                 Fate::Join { head_len, len } => {

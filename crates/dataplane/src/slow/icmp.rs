@@ -43,7 +43,8 @@ impl Slow {
         origin: Origin,
         cause: IcmpCause,
     ) {
-        let protected = matches!(origin, Origin::Decrypted { .. });
+        let protected =
+            matches!(origin, Origin::Decrypted { .. } | Origin::Stepped { protected: true, .. });
         let error = self.errors.build(path, packet, h, origin, cause);
         let work = &path.exec.out.counters.work;
         match error {

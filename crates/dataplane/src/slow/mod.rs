@@ -8,6 +8,7 @@ mod handed;
 mod hold;
 mod icmp;
 mod limited;
+mod stepped;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ use crate::packets::{Meta, Origin, Outers};
 use crate::resolve::{
     Asked, Decision, Draft, Entry, RateLimit, SealAll, TooBig, Translation, Verdict, homes, resolve,
 };
+use crate::segments::is_segments;
 use crate::team::Shared;
 use hold::SaQueue;
 use icmp::Errors;
@@ -219,7 +221,12 @@ impl Path {
     /// How a classified packet came.
     pub(crate) fn entry_of<'s>(&'s self, meta: &Meta, held: Option<&'s SaEntry<Sa>>) -> Entry<'s> {
         let ifindex = meta.ingress.ifindex;
+        let is_stepped = is_segments(ifindex);
         match meta.ingress.via() {
+            None if is_stepped => {
+                let (mark, via) = (meta.ingress.mark, ArrayVec::new());
+                Entry::Stepped { index: ifindex, mark, is_protected: false, via }
+            }
             Some(via) => {
                 let reader = &self.view.reader;
                 let outers = meta.outers().into_iter().flat_map(Outers::iter);
@@ -231,7 +238,11 @@ impl Path {
                 if !is_whole {
                     all.clear();
                 }
-                Entry::Decrypted { ifindex, mark: meta.ingress.mark, via: all }
+                let mark = meta.ingress.mark;
+                match is_stepped {
+                    true => Entry::Stepped { index: ifindex, mark, is_protected: true, via: all },
+                    false => Entry::Decrypted { ifindex, mark, via: all },
+                }
             }
             None if let Some(origin) = Origin::linux(&self.view, ifindex, meta.ingress.mark) => {
                 Entry::Outbound(origin)

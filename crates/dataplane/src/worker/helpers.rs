@@ -137,6 +137,8 @@ impl Worker {
         helpers.is_some_and(|h| !h.wakers.is_empty() && (h.in_flight > 0 || came > FEW))
             // They record nothing.
             && self.path.exec.out.taps.is_none()
+            // What leaves a step of SRv6 is moved on behind the burst, which they have no part in.
+            && self.path.view.topology.segments.is_empty()
     }
 
     /// Hands a burst to the helpers.

@@ -279,6 +279,9 @@ impl Worker {
             self.path.exec.send_due(&self.path.view, false);
         }
         self.path.exec.seal_gathered(&self.path.view);
+        if !self.path.exec.out.between.is_empty() {
+            self.finish_steps();
+        }
         if self.helpers.is_some() {
             self.collect(is_idle);
         }
@@ -292,6 +295,19 @@ impl Worker {
         }
         if out.taps.is_some() {
             out.end_tapped_round();
+        }
+    }
+
+    /// Moves on what was sealed, or made, and has got segments.
+    #[cold]
+    #[inline(never)]
+    fn finish_steps(&mut self) {
+        while self.path.exec.has_gathered() {
+            self.drain_helpers();
+            self.slow.move_on_gathered(&mut self.path);
+            self.path.open_gathered(&mut self.slow);
+            self.slow.send_errors(&mut self.path);
+            self.path.exec.seal_gathered(&self.path.view);
         }
     }
 

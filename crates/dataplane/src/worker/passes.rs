@@ -76,7 +76,7 @@ impl Misses for Leaver {
             } = verdict
             && draft.is_for_flow
             // So a helper has no such plan. It has neither the counters nor the other workers' queues, nor payloads.
-            && !matches!(draft.action, Action::Application { .. } | Action::Aggregate(_))
+            && !matches!(draft.action, Action::Application { .. } | Action::Aggregate(_) | Action::Step(_))
         {
             path.ask_for_own(wants_own, &h);
             path.claim(&mut draft);

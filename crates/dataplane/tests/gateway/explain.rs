@@ -12,7 +12,7 @@ use wire::protocol;
 use crate::packets::Ip;
 use crate::support::{Gateway, LAN, Side, Spec, WAN, ip, policy, sa_config, template};
 
-fn ask(g: &mut Gateway, packet: &[u8], came: Came) -> Explanation {
+pub fn ask(g: &mut Gateway, packet: &[u8], came: Came) -> Explanation {
     let (answer, answered) = channel();
     let probe = Box::new(Probe { packet: packet.to_vec(), came });
     g.commands.send(Command::Explain(probe, answer)).expect("listens");

@@ -41,6 +41,7 @@ mod resync;
 mod route_based;
 mod size;
 mod spec;
+mod srv6;
 mod support;
 mod taps;
 mod transport;

@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based};
+use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based, srv6};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -112,6 +112,12 @@ fn produce(reason: DropReason) -> Gateway {
             }
             fragments.iter().for_each(|f| b.put_wan(f));
         }
+        DropReason::Srv6Malformed
+        | DropReason::Srv6SegmentsLeft
+        | DropReason::Srv6UpperLayer
+        | DropReason::Srv6Hmac
+        | DropReason::Srv6Fragment
+        | DropReason::Srv6NoFrame => b = srv6::produce(reason),
         DropReason::MalformedIpComp | DropReason::InDeflate | DropReason::InDeflateTooLong => {
             b = ipcomp::produce(reason);
         }

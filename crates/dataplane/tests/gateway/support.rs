@@ -14,7 +14,7 @@ use dataplane::{
 };
 use esp::{IvSource, Mode, Sa};
 use forward::{
-    Fib, Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, RuleEntry,
+    Hop, NeighbourEntry, NeighbourState, Neighbours, RouteEntry, RouteKind, Routes, RuleEntry,
     SourceCheck, Subnet, table,
 };
 use io::{ChunkSize, Frame, FramePool, HEADROOM, MemoryHandle, Packet, Umem, UmemConfig};
@@ -24,6 +24,7 @@ use wire::{MacAddr, Span, VlanTags};
 
 use crate::on_vlans::{OnVlans, below, tagged, untagged};
 pub use crate::spec::*;
+use crate::srv6;
 
 /// Packets that may wait for one SA, or for one neighbour.
 pub const HELD: u16 = 256;
@@ -312,7 +313,9 @@ impl Gateway {
         routes.push(to("198.51.100.0", RouteKind::Unicast, Some(OTHER)));
         routes.push(to("198.18.0.0", RouteKind::Prohibit, None));
         routes.push(to("198.18.1.0", RouteKind::Blackhole, None));
-        topology.fib = Fib::new(routes, rules, None);
+        let mut all = Routes::new(routes, rules, None);
+        all.pin(&[srv6::TABLE]);
+        topology.fib = all.fib();
         for (ifindex, port, mtu) in [(LAN, 0, 1500), (WAN, 1, wan_mtu)] {
             let v4 = if ifindex == LAN { side.lan(false, 1) } else { side.wan(false) };
             let v6 = if ifindex == LAN { side.lan(true, 1) } else { side.wan(true) };

@@ -48,6 +48,7 @@ pub fn word(fate: &Fate) -> &'static str {
         Fate::Opened => "opened",
         Fate::ToLinux { .. } | Fate::ThroughNat => "to-linux",
         Fate::Forwarded => "forwarded",
+        Fate::Stepped => "stepped",
         Fate::Protected { .. } => "protected",
         Fate::Offloaded => "offloaded",
         Fate::ToApplication => "to-application",
@@ -86,6 +87,9 @@ pub fn verdict(fate: &Fate, steps: &[WhyStep]) -> String {
                 .into()
         }
         Fate::Forwarded => format!("forwarded in clear{}", by()),
+        Fate::Stepped => {
+            "it takes the step of its segment, and is looked at again as what it has become".into()
+        }
         Fate::ToApplication => "given to the application that has its TEID ([[gtpu]])".into(),
         Fate::Offloaded => "given to the offload device that has its SA and policy".into(),
         Fate::Protected { cut: None } => format!("protected, and sent{}", by()),
@@ -125,6 +129,9 @@ fn icmp(cause: IcmpCause) -> String {
         IcmpCause::NoRoute => "no route".into(),
         IcmpCause::HostUnreachable => "host unreachable".into(),
         IcmpCause::Prohibited => "administratively prohibited".into(),
+        IcmpCause::Parameter { code, pointer } => {
+            format!("parameter problem, code {code}, at byte {pointer}")
+        }
     }
 }
 
@@ -186,6 +193,11 @@ impl Daemon {
                 let spi = Some(spi_text(id.spi));
                 WhyStep { spi, ..self::step("SA", self.sa_answer(id)) }
             }
+            Step::Sid { name } => self::step("segment", format!("this host's, {name}")),
+            Step::Headend { mode, first } => self::step(
+                "segments",
+                format!("{mode}, the first one is {first}; then it is looked at again"),
+            ),
             Step::Route { dst, to } => self.route_answer(*dst, *to),
             Step::Neighbour { ifindex, addr, resolution } => WhyStep {
                 interface: Some(self.name_of(*ifindex)),
@@ -296,6 +308,9 @@ impl Daemon {
                 let how = if via == dst { "on the link".into() } else { format!("via {via}") };
                 let answer = format!("{dst} {how}, dev {name}, mtu {mtu}");
                 (Some(name), answer)
+            }
+            Way::Segments { mtu } => {
+                (None, format!("{dst} by a route with segments, for packets of up to {mtu} bytes"))
             }
             Way::Tunnel { mtu } => (None, format!("{dst} by a tunnel interface, mtu {mtu}")),
             Way::Linux => {

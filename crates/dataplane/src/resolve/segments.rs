@@ -1,0 +1,217 @@
+//! SRv6: packets at a segment of this node, those that leave a step, and those that get segments.
+
+use core::net::IpAddr;
+
+use esp::Sa;
+use forward::RouteResult;
+use outcome::DropReason;
+use policy::{Direction, Flow, Marks, Outbound, SaEntry};
+use srv6::Headend;
+use wire::{Family, Fragment, Headers, ipv6, protocol};
+
+use super::route::{NextHop, Route, of_result, route};
+use super::step::{Notes, Step};
+use super::{Decision, Draft, Question};
+use crate::flows::plan::{self, Action, StepTo};
+use crate::packets::Origin;
+use crate::segments::{Onward, ends, was_inside};
+use crate::view::{LOOPBACK, View};
+
+impl<N: Notes> Question<'_, N> {
+    /// A packet whose destination is a segment of this node, if it is. That it may come was asked before.
+    pub(super) fn at_segment(&mut self, origin: Origin) -> Option<Decision> {
+        let (view, h) = (self.view, self.h);
+        if view.topology.segments.is_empty() || h.family() != Family::V6 || !origin.is_transit() {
+            return None;
+        }
+        let RouteResult::Unicast { ifindex: index, .. } = lookup(view, h, origin) else {
+            return None;
+        };
+        let sid = view.topology.segments.sid(index)?;
+        self.tell(|| Step::Sid { name: sid.name() });
+        Some(Decision::Go(Draft::of_flow(Action::Step(StepTo { index, longest: u16::MAX }))))
+    }
+
+    /// A packet that has left a step: what was inside of another is judged as one that arrives, in clear or by the
+    /// SAs that the other was under.
+    pub(super) fn stepped(
+        &mut self,
+        index: u32,
+        (mark, protected): (u32, bool),
+        via: &[&SaEntry<Sa>],
+    ) -> Decision {
+        let (view, h) = (self.view, self.h);
+        let Some(route) = view.topology.segments.get(index) else {
+            return Decision::Drop(DropReason::NoRoute);
+        };
+        if view.topology.segments.headend(index).is_some() {
+            // It was this host that has made the outer headers.
+            return self.outbound(Origin::Stepped { index, mark, protected, ifindex: LOOPBACK });
+        }
+        let origin = Origin::Stepped { index, mark, protected, ifindex: route.ifindex };
+        let way = onward(view, h, origin);
+        let is_local = matches!(way, Route::Local);
+        self.tell(|| Step::Ends { is_local });
+        if was_inside(index) && !view.is_possible_source(h.src, is_local) {
+            return Decision::Drop(DropReason::MartianSource);
+        }
+        if self.needs_ports() {
+            return Decision::Gather(crate::fragments::Gather::Ports);
+        }
+        match h.protocol {
+            protocol::ESP if is_local => return Decision::Go(Draft::of_flow(Action::OpenBare)),
+            protocol::AH if is_local => return Decision::Go(Draft::of_flow(Action::OpenNext)),
+            protocol::UDP if is_local && self.may_be_natt() => {
+                return Decision::Go(Draft::of_flow(Action::OpenUdp));
+            }
+            _ => {}
+        }
+        let direction = if is_local { Direction::In } else { Direction::Forward };
+        if let Err(reason) = self.verify_stepped(direction, route.ifindex, mark, via) {
+            return Decision::Drop(reason);
+        }
+        match is_local {
+            true => Decision::Go(Draft::of_flow(Action::ToLinux(plan::LinuxWay::Private))),
+            false => self.outbound(origin),
+        }
+    }
+
+    fn verify_stepped(
+        &mut self,
+        direction: Direction,
+        ifindex: u32,
+        mark: u32,
+        via: &[&SaEntry<Sa>],
+    ) -> Result<(), DropReason> {
+        let (view, h) = (self.view, self.h);
+        let marks = Marks::of_mark(mark);
+        let flow = Flow::marked(h, view.leads_to(h, ifindex), marks);
+        let in_clear = view.reader.verify(direction, &flow, &[]);
+        let verified = in_clear.or_else(|reason| match via {
+            [] => Err(reason),
+            via => view.reader.verify(direction, &flow, via),
+        });
+        self.tell(|| {
+            let found = view.reader.policy(direction, &flow).map(|policy| &**policy);
+            Step::inbound(direction, marks, found, verified.as_ref().err().copied())
+        });
+        let policy = verified?.map(|policy| &**policy);
+        self.note(direction, &flow, policy);
+        Ok(())
+    }
+
+    /// The headend that the tables lead a packet to, which Linux need not see then.
+    pub(super) fn leads_to_segments(&self, origin: Origin) -> bool {
+        let view = self.view;
+        !view.topology.segments.is_empty()
+            && matches!(lookup(view, self.h, origin), RouteResult::Unicast { ifindex, .. }
+                if view.topology.segments.headend(ifindex).is_some())
+    }
+
+    /// A packet that gets segments and its Ethernet header stays in front of it, where its route has it so.
+    pub(super) fn whole_frame(&mut self, origin: Origin, to: NextHop) -> Option<Decision> {
+        let headend = self.view.topology.segments.headend(to.ifindex)?;
+        if !headend.mode().is_layer2() {
+            return None;
+        }
+        // Only what a port received has one.
+        if !matches!(origin, Origin::Port { .. }) || usize::from(self.h.total_len) > to.mtu {
+            return Some(Decision::Drop(DropReason::Srv6NoFrame));
+        }
+        let action = Action::Step(StepTo { index: to.ifindex, longest: plan::ip_len(to.mtu) });
+        Some(Decision::Go(Draft::of_flow(action)))
+    }
+
+    /// Notes that the plan hangs on what policy says about the packets that a headend makes: whether they fit.
+    pub(super) fn note_headend(&mut self, index: u32) {
+        let view = self.view;
+        let Some(headend) = view.topology.segments.headend(index) else { return };
+        self.tell(|| Step::Headend { mode: headend.mode().name(), first: headend.first() });
+        let h = outer_headers(headend);
+        let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
+        let found = view.reader.outbound(&flow);
+        let policy = found.policy();
+        self.asked.note_stamp(view.reader.stamp(Direction::Out, &flow, policy));
+    }
+}
+
+/// The route of a packet, by where it came from.
+fn lookup(view: &View, h: &Headers, origin: Origin) -> RouteResult {
+    if let Origin::Stepped { index, .. } = origin
+        && let Some(onward) = view.topology.lookup_stepped(index, h.dst, h.src)
+    {
+        return match onward {
+            Onward::Route(result) => result,
+            Onward::Via { .. } => RouteResult::None,
+        };
+    }
+    view.topology.fib.lookup(h.dst, h.src, 0, origin.iif())
+}
+
+/// Where a packet goes that leaves, by where it came from.
+pub(super) fn onward(view: &View, h: &Headers, origin: Origin) -> Route {
+    let Origin::Stepped { index, .. } = origin else {
+        return route(view, h.dst, h.src, origin.iif());
+    };
+    match view.topology.lookup_stepped(index, h.dst, h.src) {
+        None => route(view, h.dst, h.src, origin.iif()),
+        Some(Onward::Route(result)) => of_result(view, result, h.dst),
+        // On a link of its own: the route's.
+        Some(Onward::Via { via: via @ IpAddr::V6(addr), ifindex })
+            if addr.is_unicast_link_local() =>
+        {
+            let unicast =
+                RouteResult::Unicast { ifindex, gateway: Some(via), mtu: None, src: None };
+            of_result(view, unicast, via)
+        }
+        Some(Onward::Via { via, .. }) => {
+            // By the next hop's own route: its source does not matter.
+            let src = match via {
+                IpAddr::V4(_) => IpAddr::V4(core::net::Ipv4Addr::new(192, 0, 2, 1)),
+                IpAddr::V6(_) => {
+                    IpAddr::V6(core::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))
+                }
+            };
+            let src = if via.is_ipv4() == h.src.is_ipv4() { h.src } else { src };
+            route(view, via, src, origin.iif())
+        }
+    }
+}
+
+/// The longest packet that a headend's packets' SA takes, where policy has one for them.
+pub(super) fn fits_sa(view: &View, headend: &Headend) -> Option<usize> {
+    let h = outer_headers(headend);
+    let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
+    let Outbound::Protect(_, sa) = view.reader.outbound(&flow) else { return None };
+    let sa = view.reader.sa(sa)?;
+    let params = &sa.config.params;
+    let (dst, src) = match params.mode {
+        esp::Mode::Transport => (h.dst, h.src),
+        _ => (params.dst, params.src),
+    };
+    let RouteResult::Unicast { ifindex, mtu, .. } = view.topology.fib.lookup(dst, src, 0, LOOPBACK)
+    else {
+        return None;
+    };
+    let interface = view.topology.interfaces.get(&ifindex)?;
+    let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+    Some(sa.esp.max_inner_len(view.path_mtus.of(dst, link)))
+}
+
+/// The headers of the packets that a headend makes, as policy sees them.
+fn outer_headers(headend: &Headend) -> Headers {
+    let (src, dst) = ends(headend);
+    Headers {
+        src: src.into(),
+        dst: dst.into(),
+        protocol: protocol::IPV6,
+        ttl: 64,
+        traffic_class: 0,
+        dont_fragment: true,
+        fragment: Fragment::Whole,
+        header_len: ipv6::HEADER_LEN as u16,
+        total_len: ipv6::MIN_MTU,
+        src_port: 0,
+        dst_port: 0,
+    }
+}

@@ -1,0 +1,328 @@
+//! SRv6: routes with segments, the segments of this node, and packets between two steps.
+//!
+//! ```text
+//!   route with segments ── a slot as of a port ── wrap ──┐
+//!   destination is a segment of this node ── step ───────┼─> resumed ─ classify ─ flows ─> ...
+//!                                                        └─> refused ─ ICMP error
+//! ```
+//!
+//! In the FIB such a route leads out of an interface that no link is: an index from [`FIRST_SEGMENTS`] on, which
+//! says where its function stands in [`Segments`]. A headend has a slot behind those of ports and VLANs: what is
+//! sent there, forwarded or sealed, gets its segments. What leaves a step is a packet of its own, which came in by
+//! that index: it is looked for in the flow cache, judged and routed as any other.
+
+use core::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+
+use forward::{IcmpCause, RouteResult};
+use io::Packet;
+use outcome::DropReason;
+use srv6::{Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
+use wire::ethernet::HEADER_LEN;
+
+use crate::flows::Ingress;
+use crate::packets::{Meta, Out};
+use crate::tables::Topology;
+use crate::view::{LOOPBACK, View};
+
+/// The first index that stands for a route with segments. No link has such a one.
+pub const FIRST_SEGMENTS: u32 = 0x8000_0000;
+
+/// Of a packet that was inside of another: it came in by the segment that has opened that.
+const INSIDE: u32 = 0x4000_0000;
+
+/// The first slot that stands for a headend: above those of VLANs, and below their mark.
+pub(crate) const FIRST_SEGMENTS_SLOT: usize = 0x4000;
+
+const _: () = assert!(FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES <= crate::vlan::KEEPS_DEI);
+
+/// How many routes with segments have an index.
+pub const MAX_SEGMENT_ROUTES: usize = 0x4000;
+
+/// What a route does with packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Function {
+    /// They get segments.
+    Headend(Headend),
+    /// They are at a segment of this node.
+    Sid(Sid),
+}
+
+/// A route with segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentRoute {
+    /// What it does with packets.
+    pub function: Function,
+    /// The interface that Linux has for it.
+    pub ifindex: u32,
+}
+
+/// The functions of routes, by their indices less [`FIRST_SEGMENTS`].
+#[derive(Clone, Debug, Default)]
+pub struct Segments(Arc<[Option<SegmentRoute>]>);
+
+impl FromIterator<Option<SegmentRoute>> for Segments {
+    fn from_iter<T: IntoIterator<Item = Option<SegmentRoute>>>(routes: T) -> Segments {
+        Segments(routes.into_iter().take(MAX_SEGMENT_ROUTES).collect())
+    }
+}
+
+impl Segments {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The route that an index stands for.
+    pub fn get(&self, index: u32) -> Option<&SegmentRoute> {
+        let at = index.checked_sub(FIRST_SEGMENTS)? & !INSIDE;
+        self.0.get(at as usize)?.as_ref()
+    }
+
+    /// The segment of this node that an index stands for.
+    pub(crate) fn sid(&self, index: u32) -> Option<&Sid> {
+        match &self.get(index)?.function {
+            Function::Sid(sid) => Some(sid),
+            Function::Headend(_) => None,
+        }
+    }
+
+    /// The headend that an index stands for.
+    pub(crate) fn headend(&self, index: u32) -> Option<&Headend> {
+        match &self.get(index)?.function {
+            Function::Headend(headend) => Some(headend),
+            Function::Sid(_) => None,
+        }
+    }
+
+    /// The slot to which packets for a headend are sent.
+    pub(crate) fn slot(&self, index: u32) -> Option<u16> {
+        self.headend(index).filter(|headend| !headend.mode().is_layer2())?;
+        u16::try_from((index - FIRST_SEGMENTS) as usize + FIRST_SEGMENTS_SLOT).ok()
+    }
+}
+
+/// Whether an index stands for a route with segments.
+pub(crate) const fn is_segments(index: u32) -> bool {
+    index >= FIRST_SEGMENTS
+}
+
+/// Whether a packet that came in by an index was inside of another.
+pub(crate) const fn was_inside(index: u32) -> bool {
+    is_segments(index) && index & INSIDE != 0
+}
+
+/// A packet between two steps.
+pub(crate) enum Stepped {
+    /// It goes on, as one that came in by the function's index.
+    On(Packet, Ingress),
+    /// It does not, and came in like this.
+    Refused(Packet, Ingress, Refusal),
+}
+
+/// Packets that a burst has left between two steps.
+#[derive(Default)]
+pub(crate) struct Between(Vec<Stepped>);
+
+impl Between {
+    /// Whether there are none.
+    #[inline(always)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Takes them, and leaves the memory of `into`, which is empty.
+    pub(crate) fn swap(&mut self, into: &mut Vec<Stepped>) {
+        core::mem::swap(&mut self.0, into);
+    }
+
+    fn push(&mut self, stepped: Stepped) {
+        self.0.push(stepped);
+    }
+}
+
+impl Out {
+    /// Puts the segments of a headend on a packet that was sent to its slot: its span is that of a frame.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn send_to_segments(&mut self, slot: usize, mut packet: Packet) {
+        if self.batch.is_some() {
+            // Helpers get no packets while there are routes with segments.
+            return self.drop(packet, DropReason::TransmitDown);
+        }
+        packet.span.start += HEADER_LEN;
+        packet.span.len = packet.span.len.saturating_sub(HEADER_LEN);
+        let number = slot.saturating_sub(FIRST_SEGMENTS_SLOT);
+        let index = FIRST_SEGMENTS | number as u32;
+        let wrapped = match self.segments.headend(index) {
+            Some(headend) => wrap(&mut packet, headend),
+            // The route is gone with the tables that it was found in.
+            None => Err(DropReason::NoRoute),
+        };
+        self.wrapped(packet, wrapped, Ingress::of_port(index));
+    }
+
+    /// A packet that has got segments, or why it has not.
+    fn wrapped(&mut self, packet: Packet, wrapped: Result<(), DropReason>, ingress: Ingress) {
+        match wrapped {
+            Ok(()) => {
+                self.counters.work.srv6_encapsulated.add(1);
+                self.between.push(Stepped::On(packet, ingress));
+            }
+            Err(reason) => self.drop(packet, reason),
+        }
+    }
+
+    /// Has a packet take the step of the segment or headend that an index stands for.
+    pub(crate) fn step(&mut self, view: &View, index: u32, mut packet: Packet, meta: &Meta) {
+        let sid = match view.topology.segments.get(index).map(|route| &route.function) {
+            Some(Function::Sid(sid)) => sid,
+            Some(Function::Headend(headend)) => {
+                // A whole frame: its header stands in front of the packet yet.
+                let Some(start) = packet.span.start.checked_sub(HEADER_LEN) else {
+                    return self.drop(packet, DropReason::OutNoRoom);
+                };
+                packet.span.len += HEADER_LEN;
+                packet.span.start = start;
+                let wrapped = wrap(&mut packet, headend);
+                return self.wrapped(packet, wrapped, Ingress::of_port(index));
+            }
+            None => return self.drop(packet, DropReason::NoRoute),
+        };
+        let room = sid.overhead();
+        let Some(start) = packet.span.start.checked_sub(room) else {
+            return self.drop(packet, DropReason::OutNoRoom);
+        };
+        packet.span.start = start;
+        packet.span.len += room;
+        let (cut, inner) = match sid.process(packet.data_mut()) {
+            Ok(Done::Onward { cut }) => (cut, None),
+            Ok(Done::Inside { cut, inner }) => (cut, Some(inner)),
+            Ok(Done::Here { cut }) => {
+                packet.span.start += cut;
+                packet.span.len -= cut;
+                self.counters.work.srv6_steps.add(1);
+                return self.give_to_linux(packet);
+            }
+            Err(refusal) => {
+                packet.span.start += room;
+                packet.span.len -= room;
+                return self.between.push(Stepped::Refused(packet, meta.ingress, refusal));
+            }
+        };
+        packet.span.start += cut;
+        packet.span.len -= cut;
+        let counters = &self.counters.work;
+        match inner {
+            None => counters.srv6_steps.add(1),
+            Some(_) => counters.srv6_decapsulated.add(1),
+        }
+        match (inner, sid.next()) {
+            (Some(Inner::Ethernet), Next::Interface(ifindex)) => {
+                let port = view.topology.interfaces.get(&ifindex).filter(|i| i.up);
+                match port.and_then(|interface| interface.port) {
+                    // An Ethernet header at least.
+                    Some(slot) if packet.span.len >= HEADER_LEN => self.send(slot, packet),
+                    Some(_) => self.drop(packet, DropReason::MalformedEthernet),
+                    None => self.drop(packet, DropReason::TransmitDown),
+                }
+            }
+            _ => {
+                let flag = if inner.is_some() { INSIDE } else { 0 };
+                let ingress = meta.ingress.within(index | flag);
+                self.between.push(Stepped::On(packet, ingress));
+            }
+        }
+    }
+}
+
+/// Puts segments on a packet.
+fn wrap(packet: &mut Packet, headend: &Headend) -> Result<(), DropReason> {
+    let overhead = headend.overhead();
+    packet.span.start = packet.span.start.checked_sub(overhead).ok_or(DropReason::OutNoRoom)?;
+    packet.span.len += overhead;
+    headend.apply(packet.data_mut()).map_err(|refusal| reason(refusal.fault))
+}
+
+/// The reason for which a packet is dropped.
+pub(crate) const fn reason(fault: Fault) -> DropReason {
+    match fault {
+        Fault::Malformed => DropReason::Srv6Malformed,
+        Fault::SegmentsLeft => DropReason::Srv6SegmentsLeft,
+        Fault::UpperLayer => DropReason::Srv6UpperLayer,
+        Fault::HopLimit => DropReason::TtlExceeded,
+        Fault::Hmac => DropReason::Srv6Hmac,
+        Fault::Fragment => DropReason::Srv6Fragment,
+        Fault::NoRoom => DropReason::OutNoRoom,
+    }
+}
+
+/// What its sender is told.
+pub(crate) fn cause(refusal: &Refusal) -> Option<IcmpCause> {
+    Some(match refusal.icmp()? {
+        Icmp::TimeExceeded => IcmpCause::TimeExceeded,
+        Icmp::Parameter { code, pointer } => IcmpCause::Parameter { code, pointer },
+    })
+}
+
+/// Headends behind each other that are looked through for an MTU.
+const DEEPEST: usize = 3;
+
+impl View {
+    /// The longest packet that fits once a headend has put its segments on it, in bytes; `outer` says what fits of
+    /// packets that policy protects.
+    pub(crate) fn fits_headend(
+        &self,
+        headend: &Headend,
+        outer: impl Fn(&View, &Headend) -> Option<usize>,
+    ) -> usize {
+        let mut overhead = headend.overhead();
+        let mut last = headend;
+        for _ in 0..DEEPEST {
+            let (dst, src) = (IpAddr::V6(last.first()), IpAddr::V6(last.source()));
+            let route = self.topology.fib.lookup(dst, src, 0, LOOPBACK);
+            let RouteResult::Unicast { ifindex, mtu, .. } = route else { break };
+            if let Some(next) = self.topology.segments.headend(ifindex) {
+                overhead += next.overhead();
+                last = next;
+                continue;
+            }
+            let Some(interface) = self.topology.interfaces.get(&ifindex) else { break };
+            let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
+            let path = outer(self, last).unwrap_or_else(|| self.path_mtus.of(dst, link));
+            return path.saturating_sub(overhead);
+        }
+        usize::from(u16::MAX).saturating_sub(overhead)
+    }
+}
+
+impl Topology {
+    /// Where a packet goes on that left a step, as its segment says; none if as the rules say.
+    pub(crate) fn lookup_stepped(&self, index: u32, dst: IpAddr, src: IpAddr) -> Option<Onward> {
+        let route = self.segments.get(index)?;
+        let Function::Sid(sid) = &route.function else { return None };
+        match sid.next() {
+            Next::Lookup | Next::Interface(_) => None,
+            Next::Table(table) => Some(Onward::Route(self.fib.lookup_in(table, dst, src))),
+            Next::Via(via) => Some(Onward::Via { via, ifindex: route.ifindex }),
+        }
+    }
+}
+
+/// Where a packet goes on that left a step.
+pub(crate) enum Onward {
+    /// By this route.
+    Route(RouteResult),
+    /// To this next hop; out of this interface, if it is known there alone.
+    Via {
+        /// The next hop.
+        via: IpAddr,
+        /// The interface.
+        ifindex: u32,
+    },
+}
+
+/// The outer addresses of what a headend makes.
+pub(crate) fn ends(headend: &Headend) -> (Ipv6Addr, Ipv6Addr) {
+    (headend.source(), headend.first())
+}
