@@ -282,3 +282,6 @@ const _: () = {
 
 /// What may wait to be received, and to be sent, in bytes.
 const BUFFER_BYTES: i32 = 16 << 20;
+
+#[cfg(test)]
+mod tests;

@@ -69,8 +69,8 @@ pub(super) fn send(
                 Some(libc::EINTR) => 0,
                 Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Ok(()),
                 // An interface that cannot compute checksums, or a kernel that does not know the kind.
-                Some(libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
-                    if all.get(done).is_some_and(Outgoing::is_super) =>
+                Some(code)
+                    if says_no_super(code) && all.get(done).is_some_and(Outgoing::is_super) =>
                 {
                     sent.takes_no_super = true;
                     return Ok(());
@@ -87,6 +87,12 @@ pub(super) fn send(
         done += went;
     }
     Ok(())
+}
+
+/// Whether an error about a super-packet says that the interface takes none: nobody can compute checksums, or the kind
+/// is not known.
+pub(super) const fn says_no_super(code: i32) -> bool {
+    matches!(code, libc::EIO | libc::EINVAL | libc::EOPNOTSUPP)
 }
 
 impl Outgoing {

@@ -91,7 +91,7 @@ pub(super) fn double_word(packet: &[u8], at: usize) -> u32 {
 }
 
 /// Recomputes an IPv4 header's checksum. `header` is the whole header.
-pub(super) fn set_ipv4_checksum(header: &mut [u8]) {
+pub(crate) fn set_ipv4_checksum(header: &mut [u8]) {
     put(header, 10, 0);
     let checksum = Sum::default().bytes(header).checksum();
     put(header, 10, checksum);

@@ -30,7 +30,7 @@ pub mod back;
 mod choice;
 pub mod coalesce;
 mod ioctl;
-mod layout;
+pub(crate) mod layout;
 pub mod mark;
 pub mod segment;
 mod tap;
