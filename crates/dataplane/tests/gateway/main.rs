@@ -40,6 +40,7 @@ mod reasons;
 mod resync;
 mod route_based;
 mod size;
+mod sockets;
 mod spec;
 mod srv6;
 mod support;
