@@ -228,6 +228,9 @@ pub struct DoctorArgs {
     /// The configuration file (TOML).
     #[command(flatten)]
     pub config: ConfigArg,
+    /// Judge by what `culvert run --unprivileged` needs. A daemon that runs so is judged by that in any case.
+    #[arg(long)]
+    pub unprivileged: bool,
     /// Do what mends findings and is safe: settings of ports and of memory, offloads that AF_XDP loses tags
     /// by, routing rules of a culvert that is gone.
     ///

@@ -131,6 +131,9 @@ pub struct Status {
     /// Whether seccomp filters hold the daemon's system calls back, and if not, why.
     #[serde(default)]
     pub seccomp: String,
+    /// Whether it runs without ports: ESP in UDP alone, by the sockets of IKE daemons.
+    #[serde(default)]
+    pub unprivileged: bool,
     /// The workers, by number.
     pub workers: Vec<Worker>,
     /// What an operator should know.

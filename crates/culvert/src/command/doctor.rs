@@ -28,6 +28,7 @@ mod processes;
 mod rows;
 mod rule;
 mod taken;
+mod unprivileged;
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -49,7 +50,7 @@ pub fn run(
     args: &DoctorArgs,
 ) -> Result<(String, ExitCode), Box<dyn Error>> {
     let config = &args.config.config;
-    let look = || examine(&gather::facts(name, config));
+    let look = || examine(&gather::facts(name, config, args.unprivileged));
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let (output, is_well) = if args.fix {
         fix::run(How { yes: args.yes, json, colour }, look)?
@@ -82,7 +83,11 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         policies::check,
         beside::check,
     ];
-    checks.into_iter().flat_map(|check| check(facts)).collect()
+    let findings = checks.into_iter().flat_map(|check| check(facts)).collect();
+    match facts.is_unprivileged() {
+        true => unprivileged::judge(findings, facts),
+        false => findings,
+    }
 }
 
 #[cfg(test)]
@@ -123,7 +128,7 @@ mod tests {
     #[test]
     fn looks_at_this_machine() {
         let config = ConfigArg { config: "/nonexistent/culvert.toml".into() };
-        let args = DoctorArgs { config, fix: false, yes: false };
+        let args = DoctorArgs { config, unprivileged: false, fix: false, yes: false };
         let (json, _) = run("doctor-test", true, &args).unwrap();
         let rows: Vec<serde_json::Value> = serde_json::from_str(&json).unwrap();
         let config = rows.iter().find(|r| r["check"] == "config").expect("a row about the file");

@@ -29,7 +29,13 @@ pub fn status(name: &str, json: bool, verbose: bool) -> Result<String, ClientErr
 fn status_text(s: Status, verbose: bool) -> String {
     let mut rows = vec![
         ("instance", format!("{}, up {}", s.name, span(s.uptime_s))),
-        ("ports", format!("{} of {} up", s.ports_up, s.ports)),
+        (
+            "ports",
+            match s.unprivileged {
+                true => "none (--unprivileged): ESP in UDP alone, with encap = yes".into(),
+                false => format!("{} of {} up", s.ports_up, s.ports),
+            },
+        ),
         ("SAs", s.sas.to_string()),
         ("policies", s.policies.to_string()),
     ];

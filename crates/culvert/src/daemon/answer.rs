@@ -160,6 +160,7 @@ impl Daemon {
             polling: self.polling.to_string(),
             source: if self.source.is_beside_kernel() { "kernel" } else { "builtin" }.into(),
             seccomp: self.confinement.to_string(),
+            unprivileged: self.esp_sockets.are_wanted(),
             workers: self.worker_rows(),
             warnings,
         }

@@ -138,6 +138,9 @@ fn icmp(cause: IcmpCause) -> String {
 /// What is known of a neighbour, and what follows.
 fn neighbour_answer(addr: IpAddr, resolution: Resolution) -> String {
     match resolution {
+        Resolution::Resolved { mac, .. } if mac.0 == [0; 6] => {
+            format!("{addr}: by the IKE daemon's UDP socket, for which Linux finds the way")
+        }
         Resolution::Resolved { mac, confirm: false } => format!("{addr} is {}", mac_text(mac.0)),
         Resolution::Resolved { mac, confirm: true } => {
             format!("{addr} was {}: used, and Linux is asked to confirm it", mac_text(mac.0))

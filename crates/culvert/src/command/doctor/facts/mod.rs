@@ -27,6 +27,8 @@ pub struct Facts {
     pub programs: Programs,
     /// The daemon, or what it left.
     pub instance: Instance,
+    /// Whether it is asked about a start without ports.
+    pub is_unprivileged: bool,
 }
 
 /// What came of trying something.
@@ -256,6 +258,14 @@ pub struct Standing {
 }
 
 impl Facts {
+    /// Whether there are no ports and no BPF: of a running daemon, or as it is asked.
+    pub fn is_unprivileged(&self) -> bool {
+        match &self.instance.daemon {
+            Some(Ok(running)) => running.status.unprivileged,
+            _ => self.is_unprivileged,
+        }
+    }
+
     /// Whether the kernel owns SAs and policies: of a running daemon, or after a start.
     pub fn is_beside_kernel(&self) -> bool {
         if let Some(Ok(running)) = &self.instance.daemon {
@@ -299,6 +309,7 @@ pub fn healthy() -> Facts {
     let config = Config::parse(text, std::path::Path::new("culvert.toml")).expect("valid");
     let ports = (2..).zip(&config.ports).map(|(index, config)| healthy_port(index, config));
     Facts {
+        is_unprivileged: false,
         ports: ports.collect(),
         machine: Machine {
             root: true,
@@ -435,6 +446,7 @@ pub fn healthy_daemon() -> Running {
             polling: "adaptive".into(),
             source: "builtin".into(),
             seccomp: "on".into(),
+            unprivileged: false,
             workers: Vec::new(),
             warnings: Vec::new(),
         },

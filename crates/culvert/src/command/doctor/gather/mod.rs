@@ -36,7 +36,7 @@ use crate::paths;
 use crate::report::{Drops, Policy, Request, Stats};
 
 /// Looks at everything, in the calling thread's network namespace.
-pub fn facts(name: &str, path: &Path) -> Facts {
+pub fn facts(name: &str, path: &Path, is_unprivileged: bool) -> Facts {
     let loaded = Config::load(path).map_err(|e| e.to_string());
     let config = loaded.as_ref().ok();
     let instance = config.map_or(name, |c| c.name.as_str()).to_owned();
@@ -47,6 +47,7 @@ pub fn facts(name: &str, path: &Path) -> Facts {
     let trouble = observer.as_ref().err().map(ToString::to_string);
     let ports = configured.iter().map(|port| port_facts(port, snapshot.ok())).collect();
     Facts {
+        is_unprivileged,
         machine: machine(&tun.interface),
         ports,
         network: network(snapshot.ok(), trouble, &tun, configured),
