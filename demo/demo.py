@@ -256,11 +256,12 @@ def main():
     )  # fmt: skip
     parser.add_argument(
         "--ports", default=os.environ.get("CULVERT_PORTS", "interface"),
-        help="culvert's ports: interface (AF_XDP), packet, auto, or such as lan=packet",
+        help="culvert's ports: interface (AF_XDP), packet, auto, or such as lan=packet; unprivileged: none, and ESP in UDP",
     )  # fmt: skip
     parser.add_argument("--encap", action="store_true", help="ESP in UDP, as behind a NAT")
     args = parser.parse_args()
     os.environ["CULVERT_PORTS"] = args.ports
+    args.encap |= args.ports == "unprivileged"
     if args.clean:
         print(f"removed {sweep(kept=True)} namespaces")
         return 0

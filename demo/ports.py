@@ -26,6 +26,7 @@ COLUMNS = {
     "packet": ("culvert", "packet", "no"),
     "packet-udp": ("culvert", "packet", "yes"),
     "mixed": ("culvert", "lan=packet", "no"),
+    "unprivileged": ("culvert", "unprivileged", "yes"),
 }
 
 #: A UDP datagram of so many bytes is a frame of 64.
@@ -73,13 +74,13 @@ def main():
         for column in columns:
             for row, figure in measure(column, args.seconds).items():
                 seen[column][row].append(figure)
-                print(f"round {number + 1}  {column:10}  {row:22}  {figure:8.2f}", flush=True)
+                print(f"round {number + 1}  {column:12}  {row:22}  {figure:8.2f}", flush=True)
     print("\nMedians, and least and most:")
     for row in ROWS:
         for column in columns:
             values = seen[column][row]
             middle = statistics.median(values)
-            print(f"{row:22}  {column:10}  {middle:8.2f}  ({min(values):.2f} to {max(values):.2f})")
+            print(f"{row:22}  {column:12}  {middle:8.2f}  ({min(values):.2f} to {max(values):.2f})")
     return 0
 
 
