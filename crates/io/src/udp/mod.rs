@@ -15,8 +15,8 @@
 //!
 //! # What the kernel decides
 //!
-//! TTL, and whether a datagram is fragmented: DF is never set, as nobody would hear of a router that wants
-//! less (RFC 3948 has no other way either where a NAT drops ICMP errors). The DS field and ECN are kept (RFC 6040).
+//! TTL, and whether a datagram is fragmented: DF is never set, as nobody here would hear of a router that wants less.
+//! The DS field and ECN are kept (RFC 6040).
 
 mod headers;
 mod inbox;
