@@ -1,11 +1,14 @@
 """Gateways whose networks are VLANs of their cables: culvert takes the cables, and the VLANs of Linux with them."""
 
+import socket
+import threading
 import time
 
 import pytest
 from lab import topology as t
 from lab.base import wait_for
 from lab.capture import Capture, parse
+from lab.memif import MemifClient
 from lab.traffic import Iperf, assert_ping
 
 #: Where tags are seen: the cables below the VLANs.
@@ -200,3 +203,68 @@ def test_vlans_come_and_go(bed):
         net.gwa.daemon.write_config()
         bed.start(taken=False)
         assert 'interface = "wan"' in ports(net.gwa)["wan.v"]["state"]
+
+
+#: In VLAN 5 of a memif port, which is a part of the LAN's network.
+APP4, APP_GATE4, APP_MAC, APP_TAG = "10.1.0.130", "10.1.0.129/25", bytes.fromhex("020000000502"), bytes.fromhex("81000005")
+
+
+class TaggedApplication(threading.Thread):
+    """Answers ARP and pings in the VLAN; what has another tag, or none, it does not see."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.port, self.is_over, self.pings = MemifClient(path), False, 0
+        self.start()
+
+    def run(self):
+        while not self.is_over:
+            for frame in self.port.receive(0.2):
+                answer = frame[12:16] == APP_TAG and (self.arp(frame[16:]) or self.ping(frame[16:]))
+                if answer:
+                    self.port.send(frame[6:12] + APP_MAC + APP_TAG + answer)
+
+    def arp(self, rest):
+        """The answer to a request for its address."""
+        own = socket.inet_aton(APP4)
+        if rest[:10] == bytes.fromhex("08060001080006040001") and rest[26:30] == own:
+            return rest[:9] + b"\x02" + APP_MAC + own + rest[10:20]
+        return None
+
+    def ping(self, rest):
+        """The answer to an echo request, whose checksum is another by the type alone."""
+        if rest[:3] != b"\x08\x00\x45" or rest[11] != socket.IPPROTO_ICMP or rest[22] != 8:
+            return None
+        self.pings += 1
+        total = int.from_bytes(rest[24:26], "big") + 0x0800
+        checksum = (total & 0xFFFF) + (total >> 16)
+        return rest[:14] + rest[18:22] + rest[14:18] + b"\0\0" + checksum.to_bytes(2, "big") + rest[26:]
+
+    def stop(self):
+        self.is_over = True
+        self.join()
+        self.port.close()
+
+
+def test_a_vlan_of_an_application(bed):
+    """A VLAN on a memif port: ARP there is Linux's, and pings through the tunnel go past it."""
+    net = bed.up()
+    if not bed.beside():
+        pytest.skip("the kernel has no memif")
+    path = net.gwa.host.lab.tmp / "app0.sock"
+    net.gwa.daemon.settings = f'[[port]]\ninterface = "app0"\nkind = "memif"\nsocket = "{path}"\n'
+    net.gwa.daemon.write_config()
+    bed.start()
+    net.gwa.host.ip("link", "set", "dev", "app0", "up")
+    t.add_vlan(net.gwa.host, "app0", [("802.1Q", 5)], "app0.v")
+    net.gwa.host.address("app0.v", APP_GATE4)
+    application = TaggedApplication(path)
+    wait_for("the VLAN", lambda: ports(net.gwa).get("app0.v", {}).get("state") == "up")
+    assert_ping(net.gwa.host, APP4, count=2)
+    before = bed.transmitted()
+    assert_ping(net.server, APP4, count=20)
+    assert bed.transmitted() - before >= 20
+    shown = ports(net.gwa)["app0.v"]
+    application.stop()
+    # One of each second is the kernel's.
+    assert application.pings >= 22 and min(shown["rx_packets"], shown["tx_packets"]) >= 10, shown
