@@ -126,6 +126,7 @@ DEFAULTS = {
     "start_action": "none",
     "extra_child": "",
     "extra_connection": "",
+    "extra_charon": "",
     "local_a": WAN_A4,
     "remote_a": WAN_B4,
     "local_b": WAN_B4,

@@ -162,7 +162,7 @@ pub struct Sa {
     pub dst: String,
     /// `esp` or `ah`.
     pub protocol: String,
-    /// `tunnel` or `transport`.
+    /// `tunnel`, `transport` or `iptfs`.
     pub mode: String,
     /// Algorithms.
     pub suite: String,
@@ -213,6 +213,9 @@ pub struct Sa {
     pub duplicate_drops: u64,
     /// Packets dropped for a wrong ICV.
     pub integrity_drops: u64,
+    /// What an SA of IP-TFS mode has packed or unpacked, by counter.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub iptfs: BTreeMap<String, u64>,
     /// The longest packet that fits the path once it is sealed, in bytes; of outbound SAs.
     pub inner_mtu: Option<usize>,
     /// MTU of the path to the peer, in bytes.

@@ -56,6 +56,24 @@ def test_sas_have_directions(network, esp):
     assert_ping(net.client, t.SERVER4, count=5)
 
 
+def test_payloads_of_several_packets(network):
+    """With `mode = iptfs` large packets are spread over payloads (RFC 9347), and no ICMP error says that they are too long."""
+    net = network(mode="iptfs", remote_b=t.WAN_A4).up()
+    assert all(re.search(r"mode (5|iptfs)\b", s) for s in states(net.gwa)), states(net.gwa)
+    wire = Capture(net.mid, "west")
+    for size in (0, 1472, 20000):
+        assert_ping(net.client, t.SERVER4, count=2, size=size)
+    assert_ping(net.server, t.CLIENT6, count=2, size=1452)
+    assert_only_protected(wire.stop())
+    for sa in net.gwa.daemon.json("sa"):
+        packed = sa["iptfs"]
+        assert sa["mode"] == "iptfs" and packed["packets"] == 2 * (1 + 1 + 14 + 1), sa
+        assert 0 < packed["spread-packets"] <= packed["packets"] < packed["payloads"] + packed["spread-packets"], sa
+        assert not packed["dropped-packets"] + packed["padding-payloads"], sa
+    assert "IP-TFS:" in net.gwa.daemon.culvert("sa").stdout
+    assert 'counter="spread-packets"' in net.gwa.daemon.culvert("metrics").stdout
+
+
 def test_an_old_kernel_is_no_hindrance(network):
     """The kernel says that it is an old one; charon hears of the databases'."""
     net = network(remote_b=t.WAN_A4)

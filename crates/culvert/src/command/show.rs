@@ -104,6 +104,7 @@ pub fn sa(
                 Some(format!("{} {} > {}: {}", sa.spi, sa.src, sa.dst, sa.why.as_ref()?))
             })
             .collect();
+        let packed: Vec<String> = sas.iter().filter_map(packed_text).collect();
         let rows = sas.into_iter().map(|sa| {
             let mut flags = vec![sa.mode];
             flags.extend((sa.protocol != "esp").then_some(sa.protocol));
@@ -144,12 +145,24 @@ pub fn sa(
             text.push_str("\n\nin the kernel, because:\n");
             text.push_str(&left.join("\n"));
         }
+        if !packed.is_empty() {
+            text.push_str("\n\nIP-TFS:\n");
+            text.push_str(&packed.join("\n"));
+        }
         if !keys.is_empty() {
             text.push_str("\n\nkeys (secret):\n");
             text.push_str(&keys.join("\n"));
         }
         text
     })?)
+}
+
+/// What an SA of IP-TFS mode has packed, as far as it has.
+fn packed_text(sa: &Sa) -> Option<String> {
+    let counts = sa.iptfs.iter().filter(|(_, count)| **count != 0);
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    let text = if counts.is_empty() { "nothing yet".to_owned() } else { counts.join(", ") };
+    (!sa.iptfs.is_empty()).then(|| format!("{} {} > {}: {text}", sa.spi, sa.src, sa.dst))
 }
 
 fn no_such_spi(spi: u32, others: usize) -> String {

@@ -18,13 +18,9 @@ pub struct IptfsConfig {
     if_id: Option<u32>,
     /// Thousands of bits a second of outer packets, from their IP header on.
     rate_kbit_s: u64,
-    /// Whether they send slower while packets are lost.
-    #[serde(default = "yes")]
+    /// Whether they send slower while packets are lost. The data path does not: only false is taken.
+    #[serde(default)]
     congestion_control: bool,
-}
-
-const fn yes() -> bool {
-    true
 }
 
 impl IptfsConfig {
@@ -42,6 +38,10 @@ pub(super) fn problem(entries: &[IptfsConfig]) -> Option<Wrong> {
         if !(1..=MAX_KBIT_S).contains(&entry.rate_kbit_s) {
             let allowed = "between 1 and 400000000, in kbit/s; without an entry SAs send on demand";
             return Some((at, "rate_kbit_s", entry.rate_kbit_s.to_string(), allowed));
+        }
+        if entry.congestion_control {
+            let allowed = "false: the rate does not follow losses yet";
+            return Some((at, "congestion_control", "true".into(), allowed));
         }
         if entries.iter().take(at).any(|before| before.if_id == entry.if_id) {
             let text = entry.if_id.map_or_else(|| "all".to_owned(), |id| id.to_string());
@@ -110,12 +110,10 @@ mod tests {
             let config = SaConfig { if_id, iptfs, ..sa() };
             rates.applied(&config).iptfs.as_ref().and_then(|settings| settings.rate)
         };
-        let rate = |bits_per_s, is_congestion_controlled| {
-            Some(IptfsRate { bits_per_s, is_congestion_controlled })
-        };
+        let rate = |bits_per_s| Some(IptfsRate { bits_per_s, is_congestion_controlled: false });
         let settings = || Some(Box::new(Iptfs::default()));
-        assert_eq!(of(0, settings()), rate(1_000_000, true));
-        assert_eq!(of(7, settings()), rate(20_000, false));
+        assert_eq!(of(0, settings()), rate(1_000_000));
+        assert_eq!(of(7, settings()), rate(20_000));
         assert_eq!(of(7, None), None, "another mode");
         let none = IptfsRates::new(&[]);
         let config = SaConfig { iptfs: settings(), ..sa() };
@@ -127,6 +125,8 @@ mod tests {
         let wrong = |text| problem(&parse(text)).map(|(at, key, ..)| (at, key));
         assert_eq!(wrong("[[iptfs]]\nrate_kbit_s = 5\n"), None);
         assert_eq!(wrong("[[iptfs]]\nrate_kbit_s = 0\n"), Some((0, "rate_kbit_s")));
+        let controlled = "[[iptfs]]\nrate_kbit_s = 5\ncongestion_control = true\n";
+        assert_eq!(wrong(controlled), Some((0, "congestion_control")));
         let twice = "[[iptfs]]\nrate_kbit_s = 5\n[[iptfs]]\nrate_kbit_s = 5\n";
         assert_eq!(wrong(twice), Some((1, "if_id")));
     }

@@ -539,6 +539,7 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         late_drops: live.too_old().load(Relaxed),
         duplicate_drops: live.replays().load(Relaxed),
         integrity_drops: live.integrity_failures().load(Relaxed),
+        iptfs: iptfs_counts(sa),
         inner_mtu: mtu.map(|mtu| mtu.inner),
         path_mtu: mtu.map(|mtu| mtu.outer),
         is_path_mtu_learnt: mtu.is_some_and(|mtu| mtu.is_learnt),
@@ -546,6 +547,11 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         until_expiry: Left::default(),
         keys: None,
     }
+}
+
+fn iptfs_counts(sa: &SaEntry<Sa>) -> BTreeMap<String, u64> {
+    let counts = sa.iptfs().into_iter().flat_map(|counters| counters.iter());
+    counts.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn policy_row(

@@ -1,5 +1,7 @@
 //! How SAs are shown that the kernel has.
 
+use std::collections::BTreeMap;
+
 use super::clock::wall_s;
 use super::sources::LeftSa;
 use super::texts::{mark_text, spi_text, suite_text};
@@ -38,6 +40,7 @@ pub fn row(sa: &LeftSa) -> report::Sa {
         late_drops: 0,
         duplicate_drops: 0,
         integrity_drops: 0,
+        iptfs: BTreeMap::new(),
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,

@@ -248,6 +248,19 @@ fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
     for (name, help, count) in counts {
         to.counters(name, help, sas.iter().map(|sa| (label(sa), count(sa))));
     }
+    let packed = sas.iter().flat_map(|sa| {
+        // A longest time does not add up.
+        let counters = sa.iptfs.iter().filter(|(counter, _)| !counter.starts_with("longest"));
+        counters.map(move |(counter, count)| {
+            let mut labels = label(sa);
+            labels.push(("counter", counter.clone()));
+            (labels, *count)
+        })
+    });
+    let packed: Vec<_> = packed.collect();
+    if !packed.is_empty() {
+        to.counters("sa_iptfs", "What an SA of IP-TFS mode has packed or unpacked", packed);
+    }
     to.ages("sa_age", "Since an SA was installed", sas.iter().map(|sa| (label(sa), sa.age_s)));
 }
 

@@ -490,6 +490,7 @@ pub fn sa(why: Option<&str>) -> Sa {
         late_drops: 0,
         duplicate_drops: 0,
         integrity_drops: 0,
+        iptfs: std::collections::BTreeMap::new(),
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,

@@ -282,6 +282,14 @@ mod tests {
         assert_eq!(taken(&model), none);
     }
 
+    #[test]
+    fn an_sa_of_iptfs_stays() {
+        let mut aggregating = sa(1, TO, 7);
+        aggregating.carried.as_mut().expect("carried").0.params.mode = Mode::Iptfs;
+        let policies = vec![policy(9, Out, TO, &[7]), policy(17, Out, TO, &[8])];
+        assert_eq!(taken(&model(vec![aggregating, sa(2, TO, 8)], policies)), (vec![2], vec![17]));
+    }
+
     fn of_interface(if_id: u32, mut policy: xfrm::LearntPolicy) -> xfrm::LearntPolicy {
         policy.config.if_id = if_id;
         policy
