@@ -33,6 +33,8 @@ pub enum Bench {
     Scale,
     /// Beside offload devices that are free.
     Offload,
+    /// Small packets in payloads of IP-TFS.
+    Iptfs,
     /// To an application in user space and back, through IPsec both ways.
     SmallCell,
     /// The gateway in hardware, simulated.
@@ -49,6 +51,7 @@ impl Bench {
         Bench::Sas,
         Bench::Scale,
         Bench::Offload,
+        Bench::Iptfs,
         Bench::SmallCell,
         Bench::Growth,
         Bench::Rekey,
@@ -70,6 +73,7 @@ impl Bench {
             Bench::Growth => "growth",
             Bench::Scale => "scale",
             Bench::Offload => "offload",
+            Bench::Iptfs => "iptfs",
             Bench::SmallCell => "small-cell",
             Bench::Rtl => "rtl",
         }
@@ -141,6 +145,11 @@ impl Bench {
                  it. The last rows are look-ups in the \
                  tables of the model for packet offload."
             }
+            Bench::Iptfs => {
+                "The whole gateway path on one core with packets in payloads of IP-TFS (RFC 9347), as many as \
+                 fit in 1500 bytes, in turns with the same packets each in ESP of its own (tunnel). Rates are \
+                 those of inner packets, whose copies into and out of payloads are in them."
+            }
             Bench::SmallCell => {
                 "GTP-U of a core network: opened, given to an application in user space by shared memory \
                  (memif), which sends each packet back, and sealed. SAS are tunnels, CORES those of workers and \
@@ -200,6 +209,7 @@ impl Bench {
                 options.patience = Some(Duration::from_millis(400));
             }
             Bench::Offload => options.sizes = vec![64, 1400],
+            Bench::Iptfs => options.sizes = vec![64, 128, 256, 512],
             Bench::SmallCell => {
                 options.sizes = vec![128, 512, 1024, 1400];
                 options.sas = vec![1, 2, 4];
@@ -254,6 +264,7 @@ impl Bench {
             Bench::Growth => crate::growth::growth(options),
             Bench::Scale => crate::scale::scale(options),
             Bench::Offload => crate::offloading::offload(options),
+            Bench::Iptfs => crate::iptfs::iptfs(options),
             Bench::SmallCell => crate::cell::small_cell(options),
             #[cfg(feature = "rtl")]
             Bench::Rtl => crate::rtl::rtl(options),
@@ -337,7 +348,9 @@ impl Bench {
                 vec![chart("rekey", title, x_label, Scale::Even, series)]
             }
             // Two or three numbers are no curve.
-            Bench::Install | Bench::Rtl | Bench::Offload | Bench::SmallCell => Vec::new(),
+            Bench::Install | Bench::Rtl | Bench::Offload | Bench::Iptfs | Bench::SmallCell => {
+                Vec::new()
+            }
             Bench::Growth => GROWTH
                 .into_iter()
                 .flat_map(|(case, x_label, count)| {

@@ -19,7 +19,7 @@ use offload::Placement;
 use outcome::DropReason;
 use policy::{Databases, PolicyConfig};
 use wire::ethernet::{HEADER_LEN, emit_untagged};
-use wire::{MacAddr, Span, parse_ip};
+use wire::{Fields, MacAddr, Span, parse_ip};
 
 use crate::error::BenchError;
 use crate::free_device::Holder;
@@ -112,19 +112,19 @@ pub(crate) struct Gateway {
     /// Whether the worker has taken none of the packets of this pass.
     fresh: bool,
     /// An engine that is not the worker's.
-    engine: Box<dyn Engine>,
-    ivs: IvSource,
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) ivs: IvSource,
     /// The crypto threads, by their numbers in the system.
     crypto_threads: Vec<i32>,
     /// One on each of their cores.
     posts: Arc<[Post]>,
     /// All packets, while they are outside the gateway.
-    stock: Vec<Packet>,
+    pub(crate) stock: Vec<Packet>,
     /// The flow of the packet in each frame.
-    flows: Vec<u32>,
+    pub(crate) flows: Vec<u32>,
     frames: usize,
     /// Where packets come from for those that were dropped.
-    spare: FramePool,
+    pub(crate) spare: FramePool,
     /// Kept, because the worker's ends would be of no use without.
     _keep: (EventReceiver, Sender<Command>, Umem),
 }
@@ -142,7 +142,7 @@ pub(crate) struct Built {
 
 impl Gateway {
     pub(crate) fn new(plan: Plan<'_>) -> Result<Gateway, BenchError> {
-        let chunks = match plan.traffic.shape.in_two {
+        let chunks = match plan.traffic.shape.in_two || plan.traffic.shape.iptfs {
             false => plan.frames + SPARE_FRAMES,
             // The worker's pool may keep what it has put together from.
             true => 2 * plan.frames + SPARE_FRAMES + POOL_LEN as u32,
@@ -356,7 +356,10 @@ impl Gateway {
                 self.write_ethernet(world::MAC_LAN, world::MAC_HOST)?;
             }
             (Path::Esp, Direction::Inbound) => {
-                self.write_sealed()?;
+                match self.traffic.shape.iptfs {
+                    true => self.write_payloads()?,
+                    false => self.write_sealed()?,
+                }
                 if self.traffic.shape.in_two {
                     self.cut()?;
                 }
@@ -601,10 +604,13 @@ pub(crate) fn seal<'s>(
         let mut jobs: ArrayVec<Job<'_>, BURST_LEN> = ArrayVec::new();
         for packet in &mut *burst {
             let sa = sa_of(packet)?;
-            let h = parse_ip(packet.data()).ok()?;
+            let h = match sa.is_iptfs() {
+                true => Fields::opaque(packet.span.len as u16, 0, true),
+                false => Fields::from(&parse_ip(packet.data()).ok()?),
+            };
             let (span, buffer) = (packet.span, packet.frame.bytes_mut());
             let number = sa.lease(1).ok().and_then(|mut lease| lease.next())?;
-            let sealing = sa.seal_prepare(buffer, span, &h, number, ivs, MTU as usize).ok()?;
+            let sealing = sa.seal_prepare(buffer, span, h, number, ivs, MTU as usize).ok()?;
             let bytes = buffer.get_mut(sealing.esp.range())?;
             jobs.push(Job::esp(sa.session(), Op::Seal, bytes, None));
             sealings.push((sa, sealing));
@@ -762,7 +768,7 @@ pub(crate) fn open(
     engine.run(&mut jobs);
     let [Job { status, .. }] = jobs;
     match sa.open_finish(buffer, ip, &outer, &opening, status, 1) {
-        Ok(esp::Opened::Packet { span, .. }) => Some(span),
+        Ok(esp::Opened::Packet { span, .. } | esp::Opened::Aggfrag(span)) => Some(span),
         _ => None,
     }
 }

@@ -39,7 +39,9 @@ impl Case {
         direction: Direction,
         size: usize,
     ) -> Case {
-        let shape = Shape { v6: false, encap: false, ah: false, in_two: false, nested: Nested::No };
+        let nested = Nested::No;
+        let shape =
+            Shape { v6: false, encap: false, ah: false, in_two: false, nested, iptfs: false };
         Case { name, suite: Some(suite), direction, size, shape, sas: 1, is_full_way: false }
     }
 

@@ -55,6 +55,7 @@ mod free_device;
 mod gateway;
 mod growth;
 pub mod guard;
+mod iptfs;
 pub mod limits;
 mod listener;
 pub mod machine;

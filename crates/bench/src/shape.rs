@@ -27,6 +27,8 @@ pub(crate) struct Shape {
     pub(crate) in_two: bool,
     /// An SA around or inside of that one.
     pub(crate) nested: Nested,
+    /// ESP carries payloads of IP-TFS.
+    pub(crate) iptfs: bool,
 }
 
 /// Two SAs, one inside the other.
@@ -74,6 +76,10 @@ impl Shape {
         if self.ah {
             params.protocol = Protocol::Ah;
         }
+        if self.iptfs {
+            params.mode = Mode::Iptfs;
+            config.iptfs = Some(Box::default());
+        }
         config
     }
 
@@ -106,6 +112,9 @@ impl Shape {
             (template.src, template.dst) = (self.ip(template.src), self.ip(template.dst));
             if self.ah {
                 template.protocol = protocol::AH;
+            }
+            if self.iptfs {
+                template.mode = Mode::Iptfs;
             }
         }
         let Some(tunnel) = config.templates.first().copied() else { return config };

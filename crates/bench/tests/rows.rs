@@ -287,6 +287,22 @@ fn several_cores_are_held_against_one() {
 }
 
 #[test]
+fn packets_in_payloads_are_held_against_the_same_ones_in_esp_each() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Iptfs, &provider);
+    options.sizes = vec![64];
+    let rows = run(Bench::Iptfs, &options);
+    let found: Vec<_> =
+        rows.iter().map(|row| (row.direction.unwrap(), row.case.unwrap())).collect();
+    let both = [Direction::Outbound, Direction::Inbound];
+    assert_eq!(found, both.map(|way| [(way, "tunnel"), (way, "iptfs")]).concat());
+    for row in &rows {
+        assert!(row.mpps_median.unwrap() > 0.0, "{row:?}");
+        assert_eq!(row.gain_median.is_some(), row.case == Some("iptfs"));
+    }
+}
+
+#[test]
 fn packets_go_to_an_application_and_back_through_ipsec() {
     let provider = OpensslProvider::new().unwrap();
     let mut options = short(Bench::SmallCell, &provider);

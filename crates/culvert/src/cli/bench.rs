@@ -27,6 +27,8 @@ pub enum BenchCommand {
     /// The devices are free: what they do themselves is left out of the time. On one core, and on two
     /// where there are so many.
     Offload(BenchArgs),
+    /// Small packets in payloads of IP-TFS (RFC 9347), beside the same packets in ESP each.
+    Iptfs(BenchArgs),
     /// To an application in user space and back, through IPsec both ways, beside a published system.
     ///
     /// GTP-U from a core network is opened, goes to an application by shared memory (memif), which sends it
