@@ -282,3 +282,15 @@ fn iproute2_dumps_and_monitors() {
     monitor.expect("src 192.0.2.1 dst 192.0.2.2");
     monitor.kill();
 }
+
+/// A daemon older than the library answers nothing about UDP sockets: the program's own stays as it is.
+#[test]
+fn a_daemon_that_knows_nothing_of_udp_sockets_gets_none() {
+    let server = run(r#"
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(('127.0.0.1', 0))
+s.setsockopt(socket.IPPROTO_UDP, 100, 2)
+assert s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT) == 0
+s.close()
+"#);
+    server.wait_for(|h| matches!(h, Heard::Control(Record::Sockets { .. })));
+}
