@@ -362,7 +362,6 @@ impl Path {
         self.addresses.forget();
         self.exec.aggfrag.forget_ways();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);
-        self.exec.details.rates.begin_epoch(&self.view.topology.rate_rules);
         self.exec.out.segments = self.view.topology.segments.clone();
     }
 }

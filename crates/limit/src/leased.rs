@@ -1,66 +1,13 @@
 //! A limiter that workers share: each leases tokens ahead, and draws on its lease.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crate::colour::Which;
+use crate::lane::{Counts, Lane};
 use crate::meter::depth;
 use crate::pool::Spill;
-use crate::settings::MAX_LEVELS;
 use crate::{Colour, Fill, PARTS, Pool, Settings, Unit};
-
-/// One worker's side of a limiter: what it has leased, and what it has counted. One writer; anyone may read.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub struct Lane {
-    /// Leased of each bucket, in parts of tokens.
-    held: [AtomicU64; 2],
-    packets: [AtomicU64; 3],
-    bytes: [AtomicU64; 3],
-}
-
-const _: () = assert!(size_of::<Lane>() == 64);
-
-/// What was counted, by colour.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Packets; those that were dropped count with the limiter that dropped them, and with no other.
-    pub packets: [u64; 3],
-    /// Their bytes, without the overhead.
-    pub bytes: [u64; 3],
-}
-
-impl Counts {
-    fn add(&mut self, lane: &Lane) {
-        let sums = self.packets.iter_mut().chain(&mut self.bytes);
-        for (sum, one) in sums.zip(lane.packets.iter().chain(&lane.bytes)) {
-            *sum += one.load(Relaxed);
-        }
-    }
-}
-
-fn add(counter: &AtomicU64, n: u64) {
-    counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
-}
-
-impl Lane {
-    #[inline(always)]
-    fn held(&self, which: Which) -> &AtomicU64 {
-        match which {
-            Which::First => &self.held[0],
-            Which::Second => &self.held[1],
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn count(&self, colour: Colour, len: usize) {
-        let at = colour as usize;
-        if let (Some(packets), Some(bytes)) = (self.packets.get(at), self.bytes.get(at)) {
-            add(packets, 1);
-            add(bytes, len as u64);
-        }
-    }
-}
 
 /// A value with cache lines of its own.
 #[derive(Debug)]
@@ -287,6 +234,16 @@ impl Limiter {
         &self.state.settings
     }
 
+    /// Whether both have the same buckets, and those above too.
+    pub fn is_same(&self, other: &Limiter) -> bool {
+        let is_above = match (&self.parent, &other.parent) {
+            (Some(one), Some(two)) => one.is_same(two),
+            (None, None) => true,
+            _ => false,
+        };
+        is_above && self.shares_state(other)
+    }
+
     /// Whether both have the same buckets.
     pub fn shares_state(&self, other: &Limiter) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
@@ -303,7 +260,7 @@ impl Limiter {
     pub fn levels(&self, now_ns: u64) -> [u64; 2] {
         let mut levels = self.state.levels(now_ns);
         for lane in &self.state.lanes {
-            levels.iter_mut().zip(&lane.held).for_each(|(sum, held)| *sum += held.load(Relaxed));
+            levels.iter_mut().zip(lane.all_held()).for_each(|(sum, held)| *sum += held);
         }
         levels
     }
@@ -311,6 +268,20 @@ impl Limiter {
     /// The most that a worker leases ahead of the first bucket, in parts of tokens.
     pub fn quantum(&self) -> u64 {
         self.state.share(Which::First).quantum
+    }
+
+    /// Gives back what a worker has leased, here and above: it has nothing to do, or the limiter is no more. Its own thread
+    /// alone.
+    pub fn give_back(&self, worker: usize) {
+        let mut next = Some(self);
+        while let Some(limiter) = next {
+            let state = &limiter.state;
+            if let Some(lane) = state.lanes.get(worker) {
+                state.return_above(lane, Which::First, 0);
+                state.return_above(lane, Which::Second, 0);
+            }
+            next = limiter.parent.as_deref();
+        }
     }
 
     /// A worker's side of it.
@@ -373,30 +344,18 @@ impl Level {
     }
 
     /// The colour of a packet; leases what it may need.
-    pub(crate) fn colour(
-        &self,
-        cost: u64,
-        came: Colour,
-        now_ns: u64,
-        leases: &mut Leases,
-    ) -> Colour {
+    pub(crate) fn colour(&self, cost: u64, came: Colour, now_ns: u64) -> Colour {
         let settings = &self.state.settings;
         let came = if settings.is_aware { came } else { Colour::Green };
         settings.rule().colour(came, |which| {
             let held = self.lane.held(which).load(Relaxed);
-            held >= cost || self.lease(which, (held, cost), now_ns, leases)
+            held >= cost || self.lease(which, (held, cost), now_ns)
         })
     }
 
     /// Leases what is missing for a packet, and a quantum more if there is.
     #[inline(never)]
-    fn lease(
-        &self,
-        which: Which,
-        (held, cost): (u64, u64),
-        now_ns: u64,
-        leases: &mut Leases,
-    ) -> bool {
+    fn lease(&self, which: Which, (held, cost): (u64, u64), now_ns: u64) -> bool {
         let share = self.state.share(which);
         if share.rate == 0 {
             return false;
@@ -406,9 +365,6 @@ impl Level {
             return false;
         };
         self.lane.held(which).store(held + ns * share.rate, Relaxed);
-        if share.quantum > 0 {
-            leases.note(self);
-        }
         true
     }
 
@@ -438,49 +394,6 @@ impl Level {
     }
 }
 
-/// What one worker has leased, so that it can give it back.
-#[derive(Debug)]
-pub struct Leases {
-    held: Vec<(Arc<State>, Arc<Lane>)>,
-}
-
-impl Default for Leases {
-    fn default() -> Leases {
-        Leases { held: Vec::with_capacity(MOST_LEASES) }
-    }
-}
-
-impl Leases {
-    fn note(&mut self, level: &Level) {
-        if self.held.last().is_some_and(|(_, lane)| Arc::ptr_eq(lane, &level.lane)) {
-            return;
-        }
-        self.held.push((Arc::clone(&level.state), Arc::clone(&level.lane)));
-    }
-
-    /// Makes room for what one packet leases. Not while it does: its tokens would go back too.
-    #[inline(always)]
-    pub(crate) fn make_room(&mut self) {
-        if self.held.len() > MOST_LEASES - 2 * MAX_LEVELS {
-            self.give_back();
-        }
-    }
-
-    /// Gives all of it back: the worker is idle, or its limiters have changed.
-    pub fn give_back(&mut self) {
-        for (state, lane) in self.held.drain(..) {
-            for which in [Which::First, Which::Second] {
-                state.return_above(&lane, which, 0);
-            }
-        }
-    }
-
-    /// Whether nothing is leased.
-    pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
-    }
-}
-
 /// All workers together hold at most an eighth of a burst.
 const SHARE: u64 = 8;
 
@@ -492,6 +405,3 @@ const WORTH_BITS: u64 = 1500 * 8;
 
 /// The same of limiters that count packets.
 const WORTH_PACKETS: u64 = 8;
-
-/// Limiters that a worker has leases of at a time.
-const MOST_LEASES: usize = 256;

@@ -26,13 +26,14 @@
 //! `burst + rate * t`. The pool's depth is the burst less what all workers may hold, so leased tokens count as in the
 //! bucket. A worker holds at most one [quantum](Limiter::quantum); a limiter whose burst is too small to be shared out has a
 //! quantum of 0, and each packet draws from the pool. What a worker holds goes back when it is idle
-//! ([`Leases::give_back`]). One lane has one writer. Workers' clocks may differ: a difference of `d` adds at most
+//! ([`Limiter::give_back`]). One lane has one writer. Workers' clocks may differ: a difference of `d` adds at most
 //! `rate * d`.
 //!
 //! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not.
 #![forbid(unsafe_code)]
 
 mod colour;
+mod lane;
 mod leased;
 mod meter;
 mod meters;
@@ -43,7 +44,8 @@ mod treatment;
 pub mod units;
 
 pub use colour::Colour;
-pub use leased::{Counts, Lane, Leases, Level, Limiter};
+pub use lane::{Counts, Lane};
+pub use leased::{Level, Limiter};
 pub use meter::Meter;
 pub use meters::Meters;
 pub use path::{Passed, Path, Refused};

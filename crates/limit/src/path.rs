@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use crate::settings::MAX_LEVELS;
-use crate::{Colour, Leases, Level, Limiter, Meter, Treatment};
+use crate::{Colour, Level, Limiter, Meter, Treatment};
 
 /// A worker's way through a hierarchy.
 #[derive(Clone, Debug)]
@@ -67,11 +67,10 @@ impl Path {
         own: Option<&mut Meter>,
         (len, dscp): (usize, u8),
         now_ns: u64,
-        leases: &mut Leases,
     ) -> Result<Passed, Refused> {
         match self.levels.as_slice() {
             [level] if level.pass_plainly(len) => Ok(Passed::default()),
-            _ => self.pass_all(own, (len, dscp), now_ns, leases),
+            _ => self.pass_all(own, (len, dscp), now_ns),
         }
     }
 
@@ -82,9 +81,7 @@ impl Path {
         own: Option<&mut Meter>,
         (len, dscp): (usize, u8),
         now_ns: u64,
-        leases: &mut Leases,
     ) -> Result<Passed, Refused> {
-        leases.make_room();
         let mut own = own.filter(|_| self.is_each);
         let mut colours: ArrayVec<Colour, MAX_LEVELS> = ArrayVec::new();
         let mut colour = Colour::of_dscp(dscp);
@@ -97,7 +94,7 @@ impl Path {
                     meter.refill(settings, now_ns);
                     meter.colour(settings, cost, colour)
                 }
-                None => level.colour(cost, colour, now_ns, leases),
+                None => level.colour(cost, colour, now_ns),
             };
             match settings.treatments.of(colour) {
                 Treatment::Drop => {

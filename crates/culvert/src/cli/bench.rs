@@ -112,7 +112,7 @@ pub struct BenchLimitsArgs {
     #[arg(long, default_value_t = 64,
         value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(20..=9000))]
     pub size: usize,
-    /// Repetitions; the median counts.
+    /// Repetitions; the fastest counts, as the least disturbed.
     #[arg(long, value_name = "COUNT", default_value_t = 5)]
     pub repeat: usize,
     /// Milliseconds of each repetition.

@@ -3,10 +3,12 @@
 //! A plan says where it stands here ([`RateSlot`]); each place of the flow cache has one. What is done to a packet that
 //! passes stands there too.
 
+use std::sync::Arc;
+
 use esp::Sa;
 use io::Packet;
-use limit::{Leases, Level, Meters, Passed, Path};
-use policy::Reader;
+use limit::{Level, Meters, Passed, Path};
+use policy::{Reader, WorkerIndex};
 use wire::Fields;
 
 use crate::flows::Details;
@@ -35,12 +37,14 @@ pub(crate) struct Rates {
     places: Vec<Option<Kept>>,
     serial: u32,
     state: State,
+    rules: Arc<RateRules>,
+    /// The rule whose leases go back next.
+    resting: usize,
 }
 
 /// The worker's side of the limiters.
 #[derive(Default)]
 struct State {
-    leases: Option<Leases>,
     /// Of limiters of which each flow, or each tunnel, has buckets of its own.
     meters: Vec<(Level, Meters)>,
 }
@@ -89,17 +93,37 @@ impl Rates {
         self.state.pass((&limit.path, limit.key), h, now_ns)
     }
 
-    /// Gives back what is leased: the worker has nothing to do.
+    /// Gives back what is leased of some limiters, in turn: the worker has nothing to do.
     #[inline(always)]
-    pub(crate) fn rest(&mut self) {
-        if let Some(leases) = &mut self.state.leases {
-            leases.give_back();
+    pub(crate) fn rest(&mut self, worker: WorkerIndex) {
+        if !self.rules.is_empty() {
+            self.give_some_back(worker);
         }
     }
 
-    /// There are other limiters.
-    pub(crate) fn begin_epoch(&mut self, rules: &RateRules) {
-        self.rest();
+    #[inline(never)]
+    fn give_some_back(&mut self, worker: WorkerIndex) {
+        let rules = self.rules.rules();
+        let from = if self.resting < rules.len() { self.resting } else { 0 };
+        self.resting = from + RESTING_AT_ONCE;
+        let some = rules.iter().skip(from).take(RESTING_AT_ONCE);
+        some.for_each(|rule| rule.limiter.give_back(worker.get()));
+    }
+
+    /// There may be other limiters.
+    pub(crate) fn begin_epoch(&mut self, rules: &Arc<RateRules>, worker: WorkerIndex) {
+        if Arc::ptr_eq(&self.rules, rules) {
+            return;
+        }
+        let old = core::mem::replace(&mut self.rules, Arc::clone(rules));
+        let mut next = rules.rules().iter();
+        for rule in old.rules() {
+            // Mostly all but one are the same, in the same place.
+            let is_same = next.next().is_some_and(|next| next.limiter.is_same(&rule.limiter));
+            if !is_same {
+                rule.limiter.give_back(worker.get());
+            }
+        }
         self.state.meters.retain(|(level, _)| rules.has(level));
     }
 }
@@ -107,7 +131,6 @@ impl Rates {
 impl State {
     fn pass(&mut self, (path, key): (&Path, u64), h: Fields, now_ns: u64) -> Option<Passed> {
         let (len, dscp) = (usize::from(h.total_len()), h.traffic_class() >> 2);
-        let leases = self.leases.get_or_insert_default();
         let own = match path.leaf() {
             Some(leaf) if path.is_each() => {
                 let at = self.meters.iter().position(|(level, _)| level.is_like(leaf));
@@ -120,7 +143,7 @@ impl State {
             }
             _ => None,
         };
-        path.pass(own, (len, dscp), now_ns, leases).ok()
+        path.pass(own, (len, dscp), now_ns).ok()
     }
 }
 
@@ -141,3 +164,6 @@ impl Details {
 
 /// Flows, or tunnels, that have buckets of their own at a time, for each limiter and worker: 512 KiB.
 const MOST_METERS: usize = 1 << 14;
+
+/// Limiters of which an idle round gives leases back.
+const RESTING_AT_ONCE: usize = 64;

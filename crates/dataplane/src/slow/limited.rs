@@ -23,6 +23,12 @@ impl Path {
         Some(Headers { traffic_class, ..*h })
     }
 
+    /// There may be other limiters. The worker's own thread alone: a lane has one writer.
+    pub(crate) fn begin_rates(&mut self) {
+        let Path { view, exec, .. } = self;
+        exec.details.rates.begin_epoch(&view.topology.rate_rules, view.worker);
+    }
+
     /// An action of the flow at a place of the flow cache, under its limit.
     pub(super) fn under(
         &mut self,

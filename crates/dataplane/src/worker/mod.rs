@@ -286,7 +286,7 @@ impl Worker {
             self.collect(is_idle);
         }
         if is_idle {
-            self.path.exec.details.rates.rest();
+            self.path.exec.details.rates.rest(self.path.view.worker);
         }
         let out = &mut self.path.exec.out;
         out.transmit_all();
@@ -475,6 +475,7 @@ impl Worker {
 
     fn begin_epoch(&mut self) {
         self.path.begin_epoch();
+        self.path.begin_rates();
         self.begin_helpers_epoch();
     }
 

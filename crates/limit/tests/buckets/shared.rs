@@ -2,28 +2,32 @@
 
 use std::sync::Arc;
 
-use limit::{Algorithm, Colour, Fill, Leases, Limiter, Meter, Path, Settings, Unit};
+use limit::{Algorithm, Colour, Fill, Limiter, Meter, Path, Settings, Unit};
 use proptest::prelude::*;
 
 use crate::exact::{gaps, settings};
 
 /// Some workers of one limiter.
 struct Workers {
+    limiter: Limiter,
     paths: Vec<Path>,
-    leases: Vec<Leases>,
 }
 
 impl Workers {
     fn of(limiter: &Limiter, count: usize) -> Workers {
         Workers {
+            limiter: limiter.clone(),
             paths: (0..count).map(|worker| Path::new(limiter, worker)).collect(),
-            leases: (0..count).map(|_| Leases::default()).collect(),
         }
     }
 
     fn pass(&mut self, worker: usize, len: usize, now_ns: u64) -> Option<Colour> {
-        let passed = self.paths[worker].pass(None, (len, 0), now_ns, &mut self.leases[worker]);
+        let passed = self.paths[worker].pass(None, (len, 0), now_ns);
         passed.ok().map(|passed| passed.colour)
+    }
+
+    fn rest(&self, worker: usize) {
+        self.limiter.give_back(worker);
     }
 }
 
@@ -71,7 +75,7 @@ proptest! {
             now_ns += gap;
             let worker = worker % count;
             if idle == 0 {
-                workers.leases[worker].give_back();
+                workers.rest(worker);
             }
             if let Some(colour) = workers.pass(worker, len, now_ns) {
                 prop_assert!(bound.holds(len, colour, now_ns), "{colour:?} at {now_ns}");
@@ -155,13 +159,11 @@ fn so_do_a_hundred_thousand_limiters() {
         (0..100_000).map(|n| Limiter::new(&format!("l{n}"), settings, None, (2, 0))).collect();
     // Each of them passes its burst, and no more.
     let mut sides: Vec<_> = limiters.iter().map(|limiter| Path::new(limiter, 0)).collect();
-    let mut leases = Leases::default();
     for path in &mut sides {
-        let passed = (0..12).filter(|_| path.pass(None, (1400, 0), 0, &mut leases).is_ok());
+        let passed = (0..12).filter(|_| path.pass(None, (1400, 0), 0).is_ok());
         assert_eq!(passed.count(), 10);
     }
     drop(sides);
-    leases.give_back();
     for limiter in limiters.iter().step_by(10_000) {
         for len in [64, 1400] {
             let begin_ns = if len == 64 { 10_000_000_000 } else { 20_000_000_000 };
@@ -177,8 +179,7 @@ fn a_packet_takes_from_all_or_from_none() {
     let total = Arc::new(Limiter::new("total", of(3000), None, (1, 0)));
     let make = |name, burst| Limiter::new(name, of(burst), Some(Arc::clone(&total)), (1, 0));
     let (a, b) = (make("a", 1500), make("b", 4500));
-    let mut leases = Leases::default();
-    let mut pass = |limiter: &Limiter| Path::new(limiter, 0).pass(None, (1500, 0), 0, &mut leases);
+    let pass = |limiter: &Limiter| Path::new(limiter, 0).pass(None, (1500, 0), 0);
     assert!(pass(&a).is_ok());
     // a's own bucket is empty, and the parent is not asked.
     assert_eq!(pass(&a).map_err(|refused| refused.level), Err(0));
@@ -199,9 +200,7 @@ fn leases_come_back_when_a_worker_is_idle() {
     assert!(limiter.quantum() >= settings.cost(1500));
     let mut workers = Workers::of(&limiter, 2);
     assert!(workers.pass(0, 1000, 0).is_some());
-    assert!(!workers.leases[0].is_empty());
-    workers.leases[0].give_back();
-    assert!(workers.leases[0].is_empty());
+    workers.rest(0);
     // All of the pool can be spent by the other, to the packet.
     let passed = (0..).take_while(|_| workers.pass(1, 1000, 0).is_some()).count() as u64;
     let most = 999_000 - 2 * limiter.quantum() / 8_000_000_000;
@@ -216,7 +215,7 @@ fn other_settings_keep_counters_and_what_buckets_hold() {
     (0..4).for_each(|_| assert!(workers.pass(0, 1500, 0).is_some()));
     let same = limiter.changed(settings, None, (1, 0));
     assert!(same.shares_state(&limiter));
-    workers.leases[0].give_back();
+    workers.rest(0);
     let other = limiter.changed(Settings::single(16_000_000, 15_000), None, (1, 0));
     assert_eq!(other.counts().packets, [4, 0, 0]);
     let mut workers = Workers::of(&other, 1);

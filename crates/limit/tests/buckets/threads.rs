@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 
-use limit::{Leases, Limiter, Path, Settings};
+use limit::{Limiter, Path, Settings};
 
 /// What all threads pass until the clock is at `end_ns`, in bits.
 fn passed_by(limiter: &Limiter, threads: usize, end_ns: u64) -> u64 {
@@ -12,7 +12,6 @@ fn passed_by(limiter: &Limiter, threads: usize, end_ns: u64) -> u64 {
         for worker in 0..threads {
             let (clock, passed, path) = (&clock, &passed, Path::new(limiter, worker));
             scope.spawn(move || {
-                let mut leases = Leases::default();
                 let mut random = worker as u64 + 1;
                 loop {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -21,11 +20,11 @@ fn passed_by(limiter: &Limiter, threads: usize, end_ns: u64) -> u64 {
                     if now_ns > end_ns {
                         return;
                     }
-                    if path.pass(None, (len, 0), now_ns, &mut leases).is_ok() {
+                    if path.pass(None, (len, 0), now_ns).is_ok() {
                         passed.fetch_add(len as u64 * 8, Relaxed);
                     }
                     if random >> 60 == 0 {
-                        leases.give_back();
+                        limiter.give_back(worker);
                     }
                 }
             });
