@@ -49,6 +49,8 @@ pub(crate) struct Aggfrag {
     senders: Option<Box<Senders>>,
     /// Since there was a payload for one; away while packets out of payloads are moved on.
     receivers: Option<Box<Receivers>>,
+    /// Payloads of constant rates that wait for their time, of all SAs.
+    ready: usize,
     /// Payloads in the order of arrival.
     arrived: VecDeque<Payload>,
     /// Whether some are among what has just been accepted.

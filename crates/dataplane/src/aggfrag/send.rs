@@ -60,6 +60,7 @@ impl Executor {
         let capacity = way.payload_len - Header::LEN;
         if sender.waiting_bytes + len > sender.rules.max_queue_bytes as usize
             || sender.ready.len() >= MOST_READY
+            || self.aggfrag.ready >= self.out.pool.chunks() / READY_SHARE
         {
             return Err(DropReason::OutNoQueueSpace);
         }
@@ -130,7 +131,10 @@ impl Executor {
     fn complete(&mut self, view: &View, sender: &mut Sender, sa: &SaEntry<Sa>) {
         let Some(building) = sender.filling.take() else { return };
         match sender.pace {
-            Some(_) => sender.ready.push_back(building),
+            Some(_) => {
+                sender.ready.push_back(building);
+                self.aggfrag.ready += 1;
+            }
             None => self.leave(view, sender, sa, building),
         }
     }
@@ -192,12 +196,16 @@ impl Executor {
     pub(crate) fn send_due(&mut self, view: &View, is_last: bool) {
         let Some(mut senders) = self.aggfrag.senders.take() else { return };
         let Senders { all, awake, .. } = &mut *senders;
+        let mut has_gone = false;
         awake.retain(|place| {
             let Some(sender) = all.get_mut(*place) else { return false };
-            let Some(sa) = view.reader.sa(sender.sa) else { return true };
+            let Some(sa) = view.reader.sa(sender.sa) else {
+                has_gone = true;
+                return true;
+            };
             if is_last {
                 let _ = sender.way(view, sa, self.most_payload());
-                while let Some(next) = sender.ready.pop_front().or_else(|| sender.filling.take()) {
+                while let Some(next) = self.next_of(sender) {
                     self.leave(view, sender, sa, next);
                 }
             } else if sender.due_ns().is_some_and(|due_ns| due_ns <= view.now.ns) {
@@ -207,6 +215,16 @@ impl Executor {
             sender.is_awake
         });
         self.aggfrag.senders = Some(senders);
+        if has_gone {
+            self.sweep_senders(view, false);
+        }
+    }
+
+    /// The payload that is to leave next, complete or not.
+    fn next_of(&mut self, sender: &mut Sender) -> Option<Building> {
+        let ready = sender.ready.pop_front();
+        self.aggfrag.ready -= usize::from(ready.is_some());
+        ready.or_else(|| sender.filling.take())
     }
 
     fn send_due_of(&mut self, view: &View, sender: &mut Sender, sa: &SaEntry<Sa>) {
@@ -219,8 +237,7 @@ impl Executor {
             return;
         };
         for _ in 0..pace.due(view.now.ns) {
-            let next = sender.ready.pop_front().or_else(|| sender.filling.take());
-            let next = next.or_else(|| {
+            let next = self.next_of(sender).or_else(|| {
                 // Nothing but padding.
                 let len = way.as_ref().ok()?.payload_len;
                 Some(Building::new(self.begin_payload()?, (len, 0), view.now.ns, 0))
@@ -241,6 +258,7 @@ impl Executor {
                 return true;
             }
             let sa = view.reader.sa(sender.sa);
+            self.aggfrag.ready -= sender.ready.len();
             for building in sender.take_all() {
                 self.out.released(1);
                 self.drop_payload(sa, building, DropReason::OutStateExpired);
@@ -258,3 +276,6 @@ impl Executor {
 
 /// The ECN field's bits in the traffic class.
 const ECN: u8 = 0b11;
+
+/// Payloads that wait for their time have one of so many frames at most.
+const READY_SHARE: usize = 8;
