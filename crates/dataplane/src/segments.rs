@@ -59,24 +59,39 @@ pub struct SegmentRoute {
 
 /// The functions of routes, by their indices less [`FIRST_SEGMENTS`].
 #[derive(Clone, Debug, Default)]
-pub struct Segments(Arc<[Option<SegmentRoute>]>);
+pub struct Segments {
+    routes: Arc<[Option<SegmentRoute>]>,
+    edge: Arc<[u32]>,
+}
 
 impl FromIterator<Option<SegmentRoute>> for Segments {
     fn from_iter<T: IntoIterator<Item = Option<SegmentRoute>>>(routes: T) -> Segments {
-        Segments(routes.into_iter().take(MAX_SEGMENT_ROUTES).collect())
+        let routes = routes.into_iter().take(MAX_SEGMENT_ROUTES).collect();
+        Segments { routes, edge: Arc::default() }
     }
 }
 
 impl Segments {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.routes.is_empty()
+    }
+
+    /// With these interfaces at the edge of the domain: what comes in by them may not be for a segment.
+    #[must_use]
+    pub fn with_edge(self, edge: impl IntoIterator<Item = u32>) -> Segments {
+        Segments { edge: edge.into_iter().collect(), ..self }
+    }
+
+    /// Whether an interface is at the edge.
+    pub(crate) fn is_edge(&self, ifindex: u32) -> bool {
+        self.edge.contains(&ifindex)
     }
 
     /// The route that an index stands for.
     pub fn get(&self, index: u32) -> Option<&SegmentRoute> {
         let at = index.checked_sub(FIRST_SEGMENTS)? & !INSIDE;
-        self.0.get(at as usize)?.as_ref()
+        self.routes.get(at as usize)?.as_ref()
     }
 
     /// The segment of this node that an index stands for.

@@ -25,6 +25,7 @@ FAR = "fc00:2::9"
 
 ROUTES = [
     f"{FAR}/128 via {t.WAN_B6}",
+    f"fc00:2::ff/128 via {t.WAN_B6}",
     f"fc00:9::/32 via {t.WAN_B6}",
     f"fc00:77::1/128 via {t.WAN_B6} table {TABLE}",
     f"2001:db8:1::/64 dev lan table {TABLE}",

@@ -26,6 +26,7 @@ def gateway(gw, side, mode="encap.red", segments=("46",), source=None):
     text = f'''
 [srv6]
 source = "{source}"
+edge = ["lan"]
 
 [[sid]]
 prefix = "{sid(side, "46")}/128"
@@ -82,6 +83,9 @@ def test_a_vpn_of_two_tables(network):
     assert work(net, "gwa", "srv6-steps") >= 20
     why = net.gwa.daemon.culvert("why", "--from", t.CLIENT4, "--to", t.SERVER4, "--in", "lan").stdout
     assert "encap.red" in why, why
+    # Nobody at a site chooses segments.
+    assert ping(net.client, sid(1, "46"), count=2)["received"] == 0
+    assert net.gwa.daemon.drops().get("srv6-edge") == 2, net.gwa.daemon.drops()
     # What does not fit is told to its sender: 40 bytes of headers.
     answer = net.client.run("ping", "-c", "1", "-W", "2", "-M", "do", "-s", "1440", t.SERVER4, check=False)
     assert "mtu" in answer.stdout.lower() and "1460" in answer.stdout, answer.stdout

@@ -18,6 +18,8 @@ pub struct Srv6Config {
     /// The source of packets that get outer headers; an address of the interface they leave by where there is none
     /// (as `ip sr tunsrc set`).
     pub source: Option<Ipv6Addr>,
+    /// Interfaces at the edge of the domain: what hosts there send to a segment is dropped (RFC 8754 §5.1).
+    pub edge: Vec<String>,
 }
 
 /// `[[sid]]`.

@@ -26,6 +26,8 @@ pub struct SegmentRoutes {
     prefixes: BTreeSet<(IpAddr, u8)>,
     /// The tables that segments look into.
     tables: Vec<u32>,
+    /// Interfaces at the edge of the domain.
+    edge: Vec<u32>,
     /// All of it as people read it.
     rows: Vec<SegmentRow>,
     /// The prefixes that were told last.
@@ -63,6 +65,8 @@ impl SegmentRoutes {
                 None if new.iter().any(|(other, _)| *other == key) => {}
                 None => new.push((key, route)),
             };
+        let edge = self.config.edge.iter();
+        self.edge = edge.filter_map(|name| Some(snapshot.link_by_name(name)?.index)).collect();
         self.prefixes.clear();
         self.rows.clear();
         for route in snapshot.routes().filter(|route| route.has_encap) {
@@ -200,7 +204,7 @@ impl SegmentRoutes {
 
     /// What workers read.
     pub fn functions(&self) -> Segments {
-        self.functions.iter().cloned().collect()
+        self.functions.iter().cloned().collect::<Segments>().with_edge(self.edge.iter().copied())
     }
 
     /// All of it as people read it.

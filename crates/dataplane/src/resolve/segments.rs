@@ -29,6 +29,12 @@ impl<N: Notes> Question<'_, N> {
         };
         let sid = view.topology.segments.sid(index)?;
         self.tell(|| Step::Sid { name: sid.name() });
+        // RFC 8754 section 5.1: at the edge of the domain.
+        if let Origin::Port { ifindex, .. } = origin
+            && view.topology.segments.is_edge(ifindex)
+        {
+            return Some(Decision::Drop(DropReason::Srv6Edge));
+        }
         Some(Decision::Go(Draft::of_flow(Action::Step(StepTo { index, longest: u16::MAX }))))
     }
 

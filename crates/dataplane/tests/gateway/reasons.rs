@@ -117,6 +117,7 @@ fn produce(reason: DropReason) -> Gateway {
         | DropReason::Srv6UpperLayer
         | DropReason::Srv6Hmac
         | DropReason::Srv6Fragment
+        | DropReason::Srv6Edge
         | DropReason::Srv6NoFrame => b = srv6::produce(reason),
         DropReason::MalformedIpComp | DropReason::InDeflate | DropReason::InDeflateTooLong => {
             b = ipcomp::produce(reason);

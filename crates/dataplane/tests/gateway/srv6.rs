@@ -93,7 +93,7 @@ fn publish(gateway: &Gateway, wan_mtu: u32, peer: bool) {
     let mut topology = std::sync::Arc::into_inner(topology).expect("no worker has it yet");
     let routes =
         functions.into_iter().map(|(.., function)| Some(SegmentRoute { function, ifindex: WAN }));
-    topology.segments = routes.collect::<Segments>();
+    topology.segments = routes.collect::<Segments>().with_edge([LAN]);
     gateway.tables.topology.store(std::sync::Arc::new(topology));
 }
 
@@ -290,6 +290,11 @@ pub fn produce(reason: DropReason) -> Gateway {
     match reason {
         DropReason::Srv6NoFrame => {
             b.put_lan(&Ip::new(Side::B.lan(false, 10), ip("10.79.0.1")).sized(1500, 1));
+        }
+        DropReason::Srv6Edge => {
+            let inner = Ip::new(Side::B.lan(false, 10), ip("10.77.0.1")).sized(60, 1);
+            let packet = wrapped(Side::B, Mode::EncapRed, &[sid(Side::B, "46")], &inner);
+            b.put_lan(&packet);
         }
         DropReason::Srv6Malformed => {
             // Segments are put into IPv6 alone.
