@@ -312,8 +312,10 @@ fn packets_go_to_an_application_and_back_through_ipsec() {
     for row in &rows {
         assert_eq!((row.bench, row.flows), ("small-cell", Some(4)));
         assert!(row.mpps_median.unwrap() > 0.0 && row.published_mpps.unwrap() > 1.0, "{row:?}");
+        // No upper bound: the two clocks of a share are read one after the other, in which time a
+        // busy machine does other things.
         let shares = [row.busy_share.unwrap(), row.application_share.unwrap()];
-        assert!(shares.iter().all(|share| 0.0 < *share && *share <= 1.1), "{row:?}");
+        assert!(shares.iter().all(|share| *share > 0.0), "{row:?}");
     }
     for (size, says) in [(35, "36 bytes and more"), (1450, "the most that aes128gcm16 leaves")] {
         let options = Options { sizes: vec![size], ..options.clone() };
