@@ -167,9 +167,11 @@ def test_dpdk_as_the_application(network, lab, copies):
         assert now["tx_packets"] - before["tx_packets"] == len(sizes), now
         assert now["rx_packets"] - before["rx_packets"] == len(sizes), now
         if is_last:
-            # All that it was given it has got, and all that it has sent was taken.
-            counts = pmd.stop()
-            assert counts == (now["tx_packets"] - start["tx_packets"], now["rx_packets"] - start["rx_packets"])
+            # All that it was given it has got, but for what it empties its rings of before it begins,
+            # which it does not count; and all that it has sent was taken.
+            got, sent = pmd.stop()
+            assert len(sizes) < got <= now["tx_packets"] - start["tx_packets"]
+            assert sent == now["rx_packets"] - start["rx_packets"]
         else:
             pmd.process.kill(signal.SIGKILL)
         wait_for_state(net.gwa, "no client yet")
