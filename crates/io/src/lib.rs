@@ -29,6 +29,7 @@
 pub mod checksum;
 pub mod counters;
 pub mod memory;
+mod messages;
 pub mod packet;
 pub mod pcap;
 pub mod port;

@@ -201,17 +201,7 @@ impl Port for PacketSocket {
         self.counters.sent(sent.packets, sent.bytes);
         self.counters.refused_tx(sent.refused);
         self.joined += sent.joined;
-        let gone = sent.gone.count_ones() as usize;
-        if gone == burst.len() {
-            pool.put_burst(burst);
-        } else if gone > 0 {
-            for (place, packet) in core::mem::take(burst).into_iter().enumerate() {
-                match sent.gone & (1 << place) {
-                    0 => burst.push(packet),
-                    _ => pool.put_packet(packet),
-                }
-            }
-        }
+        let gone = pool.put_gone(burst, sent.gone);
         result.map(|()| gone).map_err(|source| PortError::new(&self.name, "sendmmsg", source))
     }
 

@@ -358,18 +358,7 @@ impl Port for Tun {
             }
         }
         drop(plan);
-        let sent = gone.count_ones() as usize;
-        if sent == burst.len() {
-            pool.put_burst(burst);
-        } else if sent > 0 {
-            for (place, packet) in core::mem::take(burst).into_iter().enumerate() {
-                if gone & (1 << place) != 0 {
-                    pool.put_packet(packet);
-                } else {
-                    burst.push(packet);
-                }
-            }
-        }
+        let sent = pool.put_gone(burst, gone);
         result.map(|()| sent)
     }
 

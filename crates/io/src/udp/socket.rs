@@ -28,7 +28,7 @@ pub(super) fn local(fd: BorrowedFd<'_>) -> io::Result<SocketAddr> {
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    name.address().ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
+    address(&name.0).ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
 }
 
 /// Sets what the socket needs. An option that an older kernel does not know is left out where it only costs speed.
@@ -90,25 +90,25 @@ fn set_bytes(fd: BorrowedFd<'_>, level: c_int, option: c_int, value: &[u8]) -> i
 /// A peer's address as the kernel has it: room for both families.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(4))]
-pub(super) struct Name([u8; 28]);
+pub(super) struct Name([u8; NAME_LEN]);
+
+/// The address that a name holds, if it is one of IP.
+pub(super) fn address(name: &[u8]) -> Option<SocketAddr> {
+    let field = |at: usize| name.get(at..).and_then(<[u8]>::first_chunk::<2>);
+    let family = i32::from(u16::from_ne_bytes(*field(0)?));
+    let port = u16::from_be_bytes(*field(2)?);
+    let ip = match family {
+        libc::AF_INET => IpAddr::from(*name.get(4..)?.first_chunk::<4>()?),
+        libc::AF_INET6 => IpAddr::from(*name.get(8..)?.first_chunk::<16>()?),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, port))
+}
 
 impl Name {
-    /// The address, if it is one of IP.
-    pub(super) fn address(&self) -> Option<SocketAddr> {
-        let field = |at: usize| self.0.get(at..).and_then(<[u8]>::first_chunk::<2>);
-        let family = i32::from(u16::from_ne_bytes(*field(0)?));
-        let port = u16::from_be_bytes(*field(2)?);
-        let ip = match family {
-            libc::AF_INET => IpAddr::from(*self.0.get(4..)?.first_chunk::<4>()?),
-            libc::AF_INET6 => IpAddr::from(*self.0.get(8..)?.first_chunk::<16>()?),
-            _ => return None,
-        };
-        Some(SocketAddr::new(ip, port))
-    }
-
     /// Of an address; `scope` is the interface of a link-local one.
     pub(super) fn of(address: SocketAddr) -> (Self, usize) {
-        let mut name = [0; 28];
+        let mut name = [0; NAME_LEN];
         let (family, at, len) = match address.ip() {
             IpAddr::V4(_) => (libc::AF_INET as u16, 4, 16),
             IpAddr::V6(_) => (libc::AF_INET6 as u16, 8, 28),
@@ -173,44 +173,44 @@ impl Control {
         put(&mut self.bytes, at + HEADER_LEN, value);
         self.len = at + HEADER_LEN + value.len().next_multiple_of(8);
     }
+}
 
-    /// What the kernel has told of a datagram, in `len` bytes.
-    pub(super) fn read(&self, len: usize) -> Told {
-        let mut told = Told::default();
-        let mut rest = self.bytes.get(..len).unwrap_or(&[]);
-        while let Some(header) = rest.first_chunk::<HEADER_LEN>() {
-            let word = |at: usize| header.get(at..).and_then(<[u8]>::first_chunk::<4>).copied();
-            let own = header.first_chunk::<8>().map_or(0, |len| usize::from_ne_bytes(*len));
-            let Some(value) = rest.get(HEADER_LEN..own) else { break };
-            let level = word(8).map_or(0, i32::from_ne_bytes);
-            let kind = word(12).map_or(0, i32::from_ne_bytes);
-            match (level, kind) {
-                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                    // Interface, the local address of the route, the destination in the header.
-                    let dst = value.get(8..).and_then(<[u8]>::first_chunk::<4>);
-                    told.dst = dst.map(|dst| Ipv4Addr::from(*dst).into());
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                    let dst = value.first_chunk::<16>();
-                    told.dst = dst.map(|dst| Ipv6Addr::from(*dst).into());
-                }
-                (libc::IPPROTO_IP, libc::IP_TOS) => {
-                    told.ds_field = value.first().copied().unwrap_or(0);
-                }
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-                    let class = value.first_chunk::<4>().map_or(0, |v| i32::from_ne_bytes(*v));
-                    told.ds_field = class as u8;
-                }
-                (libc::SOL_UDP, libc::UDP_GRO) => {
-                    let len = value.first_chunk::<4>().map_or(0, |v| i32::from_ne_bytes(*v));
-                    told.segment = usize::try_from(len).unwrap_or(0);
-                }
-                _ => {}
+/// What the kernel has told of a datagram by control messages.
+pub(super) fn told(control: &[u8]) -> Told {
+    let mut told = Told::default();
+    let mut rest = control;
+    while let Some(header) = rest.first_chunk::<HEADER_LEN>() {
+        let word = |at: usize| header.get(at..).and_then(<[u8]>::first_chunk::<4>).copied();
+        let own = header.first_chunk::<8>().map_or(0, |len| usize::from_ne_bytes(*len));
+        let Some(value) = rest.get(HEADER_LEN..own) else { break };
+        let level = word(8).map_or(0, i32::from_ne_bytes);
+        let kind = word(12).map_or(0, i32::from_ne_bytes);
+        match (level, kind) {
+            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                // Interface, the local address of the route, the destination in the header.
+                let dst = value.get(8..).and_then(<[u8]>::first_chunk::<4>);
+                told.dst = dst.map(|dst| Ipv4Addr::from(*dst).into());
             }
-            rest = rest.get(own.next_multiple_of(8)..).unwrap_or(&[]);
+            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                let dst = value.first_chunk::<16>();
+                told.dst = dst.map(|dst| Ipv6Addr::from(*dst).into());
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS) => {
+                told.ds_field = value.first().copied().unwrap_or(0);
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                let class = value.first_chunk::<4>().map_or(0, |v| i32::from_ne_bytes(*v));
+                told.ds_field = class as u8;
+            }
+            (libc::SOL_UDP, libc::UDP_GRO) => {
+                let len = value.first_chunk::<4>().map_or(0, |v| i32::from_ne_bytes(*v));
+                told.segment = usize::try_from(len).unwrap_or(0);
+            }
+            _ => {}
         }
-        told
+        rest = rest.get(own.next_multiple_of(8)..).unwrap_or(&[]);
     }
+    told
 }
 
 /// What the kernel tells of a datagram.
@@ -270,6 +270,9 @@ fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
 const HEADER_LEN: usize = 16;
 pub(super) const CONTROL_LEN: usize = 128;
 
+/// `struct sockaddr_in6`, the longer one.
+pub(super) const NAME_LEN: usize = 28;
+
 const _: () = assert!(size_of::<libc::cmsghdr>() == HEADER_LEN);
 
 /// Of `struct xfrm_userpolicy_info`: the selector's family, and behind lifetimes, priority and index the direction.
@@ -289,9 +292,9 @@ mod tests {
     fn addresses_are_what_they_were() {
         for text in ["192.0.2.1:4500", "[2001:db8::1]:4500"] {
             let address: SocketAddr = text.parse().expect("an address");
-            assert_eq!(Name::of(address).0.address(), Some(address));
+            assert_eq!(super::address(&Name::of(address).0.0), Some(address));
         }
-        assert_eq!(Name::default().address(), None);
+        assert_eq!(address(&Name::default().0), None);
     }
 
     #[test]
@@ -303,16 +306,19 @@ mod tests {
         control.push(libc::IPPROTO_IP, libc::IP_TOS, &[0xb8]);
         control.push(libc::SOL_UDP, libc::UDP_GRO, &1400_i32.to_ne_bytes());
         let dst = Some(IpAddr::from([192, 0, 2, 1]));
-        assert_eq!(control.read(control.len), Told { dst, ds_field: 0xb8, segment: 1400 });
+        assert_eq!(
+            told(&control.bytes[..control.len]),
+            Told { dst, ds_field: 0xb8, segment: 1400 }
+        );
         let six = Control::from_source(IpAddr::from([7; 16]), 4).cut_by(9);
-        assert_eq!(six.read(six.len).dst, Some(IpAddr::from([7; 16])));
+        assert_eq!(told(&six.bytes[..six.len]).dst, Some(IpAddr::from([7; 16])));
         for len in 0..control.len {
-            control.read(len);
+            told(&control.bytes[..len]);
         }
         let mut wild = control;
         put(&mut wild.bytes, 0, &usize::MAX.to_ne_bytes());
-        assert_eq!(wild.read(CONTROL_LEN), Told::default());
+        assert_eq!(told(&wild.bytes), Told::default());
         put(&mut wild.bytes, 0, &0_usize.to_ne_bytes());
-        assert_eq!(wild.read(CONTROL_LEN), Told::default());
+        assert_eq!(told(&wild.bytes), Told::default());
     }
 }

@@ -112,6 +112,23 @@ impl FramePool {
         }
     }
 
+    /// Gives back the frames of those packets of a burst whose bits are set in `gone`, a bit for each place. The others
+    /// stay, in their order. Returns how many went.
+    pub fn put_gone(&mut self, burst: &mut Burst, gone: u64) -> usize {
+        let count = gone.count_ones() as usize;
+        if count == burst.len() {
+            self.put_burst(burst);
+        } else if count > 0 {
+            for (place, packet) in core::mem::take(burst).into_iter().enumerate() {
+                match gone & (1 << place) {
+                    0 => burst.push(packet),
+                    _ => self.put_packet(packet),
+                }
+            }
+        }
+        count
+    }
+
     /// The number of free frames in the pool (without those in the depot).
     pub fn available(&self) -> usize {
         self.free.len()
