@@ -11,6 +11,7 @@ mod clear;
 mod device;
 mod dpdk;
 mod explain;
+mod flow_cases;
 mod flows;
 mod fragments;
 mod gtpu;
