@@ -28,15 +28,10 @@ impl<N: Notes> Question<'_, N> {
     ) -> Decision {
         let (view, h) = (self.view, self.h);
         let limits = Limits::of(core::iter::once((handle, sa)));
-        self.at_limit = limits.at_limit;
-        if limits.is_over {
-            return Decision::Drop(DropReason::OutStateExpired);
+        if let Some(end) = self.ends_here(origin, limits) {
+            return end;
         }
         let is_hop = origin.is_hop();
-        if is_hop && h.ttl <= 1 {
-            let cause = IcmpCause::TimeExceeded;
-            return Decision::Error(cause, DropReason::TtlExceeded, origin);
-        }
         let (dst, src) = (sa.config.params.dst, sa.config.params.src);
         let to = match to_port(view, self.way(dst, src, LOOPBACK), (dst, src)) {
             Ok(to) => to,

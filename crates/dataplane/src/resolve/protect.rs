@@ -18,6 +18,16 @@ use crate::packets::Origin;
 use crate::view::LOOPBACK;
 
 impl<N: Notes> Question<'_, N> {
+    /// How a packet ends that the SAs carry no more, or whose TTL is used up by being forwarded.
+    pub(super) fn ends_here(&mut self, origin: Origin, limits: Limits) -> Option<Decision> {
+        self.at_limit = limits.at_limit;
+        if limits.is_over {
+            return Some(Decision::Drop(DropReason::OutStateExpired));
+        }
+        let is_last = origin.is_hop() && self.h.ttl <= 1;
+        is_last.then_some(Decision::Error(IcmpCause::TimeExceeded, DropReason::TtlExceeded, origin))
+    }
+
     /// A packet that this SA protects.
     ///
     /// 1. The SA's home; 2. its limits; 3. TTL, if it is forwarded; 4. where the outer packet goes; 5. whether
@@ -39,15 +49,10 @@ impl<N: Notes> Question<'_, N> {
             return self.aggregate(origin, handle, sa);
         }
         let limits = Limits::of(core::iter::once((handle, sa)));
-        self.at_limit = limits.at_limit;
-        if limits.is_over {
-            return Decision::Drop(DropReason::OutStateExpired);
+        if let Some(end) = self.ends_here(origin, limits) {
+            return end;
         }
         let is_hop = origin.is_hop();
-        if is_hop && h.ttl <= 1 {
-            let cause = IcmpCause::TimeExceeded;
-            return Decision::Error(cause, DropReason::TtlExceeded, origin);
-        }
         let params = &sa.config.params;
         if params.mode == Mode::Transport && h.fragment != Fragment::Whole {
             return Decision::Gather(Gather::Whole);

@@ -45,15 +45,10 @@ impl<N: Notes> Question<'_, N> {
             return Decision::Go(Draft::hand_over(home));
         }
         let limits = Limits::of(bundle.as_slice().iter().copied().zip(sas.iter().copied()));
-        self.at_limit = limits.at_limit;
-        if limits.is_over {
-            return Decision::Drop(DropReason::OutStateExpired);
+        if let Some(end) = self.ends_here(origin, limits) {
+            return end;
         }
         let is_hop = origin.is_hop();
-        if is_hop && h.ttl <= 1 {
-            let cause = IcmpCause::TimeExceeded;
-            return Decision::Error(cause, DropReason::TtlExceeded, origin);
-        }
         let is_first_transport = sas.first().is_some_and(|sa| !sa.esp.is_tunnel());
         if is_first_transport && h.fragment != Fragment::Whole {
             return Decision::Gather(Gather::Whole);
