@@ -231,6 +231,15 @@ pub(crate) fn repetition(
     gateway: &mut Gateway,
     options: &Options<'_>,
 ) -> Result<Timed, BenchError> {
+    repetition_by(gateway, options, Gateway::unload)
+}
+
+/// The same, where `renew` makes ready for the next round what a round has left.
+pub(crate) fn repetition_by(
+    gateway: &mut Gateway,
+    options: &Options<'_>,
+    renew: fn(&mut Gateway) -> Result<(), BenchError>,
+) -> Result<Timed, BenchError> {
     let mut timed = Timed::within(options.patience);
     while timed.has_time(options.duration) {
         options.check_stop()?;
@@ -242,7 +251,7 @@ pub(crate) fn repetition(
         };
         let switches = Gateway::crypto_switches;
         timed.quiet_piece_on(gateway, &posts, options.allocations, run, switches);
-        gateway.unload()?;
+        renew(gateway)?;
     }
     Ok(timed)
 }

@@ -4,19 +4,19 @@ use std::collections::HashSet;
 
 use crypto::Suite;
 use io::{HEADROOM, Packet};
-use iptfs::{Deaggregator, Filling, Header, Sink};
+use iptfs::{Collected, Deaggregator, Filling, Header};
 use wire::Span;
 use wire::ethernet::HEADER_LEN;
 
 use crate::error::BenchError;
-use crate::esp::{plan, row};
+use crate::esp::{plan, repetition_by, row};
 use crate::gateway::{Gateway, Path, open, seal};
 use crate::options::{Direction, Options};
 use crate::pin::pinned;
 use crate::row::Row;
 use crate::rows::{Rows, label};
 use crate::shape::Shape;
-use crate::timing::{Repetitions, Timed, fill_gain};
+use crate::timing::{Repetitions, fill_gain};
 use crate::traffic::{Choice, Traffic};
 use crate::world::MTU;
 
@@ -59,7 +59,7 @@ fn both(
     let mut gateways = CASES.into_iter().map(gateway).collect::<Result<Vec<_>, BenchError>>()?;
     for _ in 0..options.repeat {
         for (_, gateway, all) in &mut gateways {
-            all.0.push(repetition(gateway, options)?);
+            all.0.push(repetition_by(gateway, options, Gateway::renew)?);
         }
     }
     let first = gateways.first().map(|(.., all)| all.clone()).unwrap_or_default();
@@ -75,29 +75,13 @@ fn both(
     Ok(rows.collect())
 }
 
-fn repetition(gateway: &mut Gateway, options: &Options<'_>) -> Result<Timed, BenchError> {
-    let mut timed = Timed::within(options.patience);
-    while timed.has_time(options.duration) {
-        options.check_stop()?;
-        gateway.load()?;
-        let posts = gateway.posts();
-        let run = |gateway: &mut Gateway| {
-            gateway.run();
-            gateway.packets()
-        };
-        let switches = Gateway::crypto_switches;
-        timed.quiet_piece_on(gateway, &posts, options.allocations, run, switches);
-        gateway.renew();
-    }
-    Ok(timed)
-}
-
 impl Gateway {
     /// Takes what has come out, and goes on with as many packets as there were.
-    fn renew(&mut self) {
+    fn renew(&mut self) -> Result<(), BenchError> {
         let packets = self.packets();
         self.collect();
         self.restock(packets);
+        Ok(())
     }
 
     /// One pass that shows that whatever goes in comes out: as ever, or in payloads.
@@ -125,7 +109,7 @@ impl Gateway {
 
     /// The packets in payloads that have come out.
     fn unpacked(&mut self) -> Vec<Vec<u8>> {
-        let (mut pieces, mut packets) = (Deaggregator::default(), Unpacked::default());
+        let (mut pieces, mut packets) = (Deaggregator::default(), Collected::default());
         for (number, packet) in (1..).zip(&mut self.stock) {
             let start = packet.span.start + HEADER_LEN;
             let ip = Span { start, len: packet.span.len.saturating_sub(HEADER_LEN) };
@@ -134,7 +118,7 @@ impl Gateway {
             let payload = inside.and_then(|span| packet.frame.bytes().get(span.range()));
             pieces.payload(number, payload.unwrap_or_default(), &mut packets);
         }
-        packets.all
+        packets.packets
     }
 
     /// Writes packets as their peer sends them in payloads: fewer outer ones are in the stock then, whose spans are the
@@ -164,33 +148,4 @@ impl Gateway {
         }
         seal(&mut self.stock, |_| Some(sa), &mut self.ivs, &mut *self.engine).ok_or_else(wrong)
     }
-}
-
-/// Packets as they lay in payloads.
-#[derive(Default)]
-struct Unpacked {
-    all: Vec<Vec<u8>>,
-    partial: Vec<u8>,
-}
-
-impl Sink for Unpacked {
-    fn packet(&mut self, bytes: &[u8]) {
-        self.all.push(bytes.to_vec());
-    }
-
-    fn begin(&mut self, _: Option<usize>) -> bool {
-        self.partial.clear();
-        true
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> bool {
-        self.partial.extend(bytes);
-        true
-    }
-
-    fn complete(&mut self) {
-        self.all.push(core::mem::take(&mut self.partial));
-    }
-
-    fn abort(&mut self) {}
 }

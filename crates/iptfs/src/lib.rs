@@ -21,17 +21,7 @@
 //! Two packets in two payloads of 64 bytes.
 //!
 //! ```
-//! use iptfs::{Deaggregator, Filling, Sink};
-//!
-//! #[derive(Default)]
-//! struct Got(Vec<Vec<u8>>, Vec<u8>);
-//! impl Sink for Got {
-//!     fn packet(&mut self, bytes: &[u8]) { self.0.push(bytes.to_vec()) }
-//!     fn begin(&mut self, _: Option<usize>) -> bool { self.1.clear(); true }
-//!     fn append(&mut self, bytes: &[u8]) -> bool { self.1.extend(bytes); true }
-//!     fn complete(&mut self) { self.0.push(core::mem::take(&mut self.1)) }
-//!     fn abort(&mut self) {}
-//! }
+//! use iptfs::{Collected, Deaggregator, Filling};
 //!
 //! let packet = |len: u8| { let mut p = vec![0; len.into()]; (p[0], p[3]) = (0x45, len); p };
 //! let (mut first, mut second) = ([0; 64], [0; 64]);
@@ -44,10 +34,10 @@
 //! assert_eq!(filling.put(&mut second, &two[20..]), 40);
 //! filling.finish(&mut second, true);
 //!
-//! let (mut back, mut got) = (Deaggregator::default(), Got::default());
+//! let (mut back, mut got) = (Deaggregator::default(), Collected::default());
 //! back.payload(1, &first, &mut got);
 //! back.payload(2, &second, &mut got);
-//! assert_eq!(got.0, [one, two]);
+//! assert_eq!(got.packets, [one, two]);
 //! ```
 //!
 //! # Not handled
@@ -57,6 +47,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod collected;
 pub mod congestion;
 mod deaggregate;
 mod fill;
@@ -64,6 +55,7 @@ pub mod fuzz;
 mod header;
 mod reorder;
 
+pub use collected::Collected;
 pub use deaggregate::{Deaggregator, Fault, Found, Sink};
 pub use fill::Filling;
 pub use header::{Congestion, Header, HeaderError};

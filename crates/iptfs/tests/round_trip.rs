@@ -1,6 +1,6 @@
 //! Packets through payloads, a network that loses, repeats and overtakes, and back.
 
-use iptfs::{Deaggregator, Filling, Sink, Window};
+use iptfs::{Collected, Deaggregator, Filling, Window};
 use proptest::prelude::*;
 
 /// How packets are put into payloads.
@@ -48,34 +48,6 @@ fn aggregate(packets: &[Vec<u8>], rules: Rules) -> Vec<Vec<u8>> {
     payloads
 }
 
-#[derive(Default)]
-struct Got {
-    packets: Vec<Vec<u8>>,
-    partial: Vec<u8>,
-}
-
-impl Sink for Got {
-    fn packet(&mut self, bytes: &[u8]) {
-        self.packets.push(bytes.to_vec());
-    }
-
-    fn begin(&mut self, _: Option<usize>) -> bool {
-        self.partial.clear();
-        true
-    }
-
-    fn append(&mut self, bytes: &[u8]) -> bool {
-        self.partial.extend(bytes);
-        true
-    }
-
-    fn complete(&mut self) {
-        self.packets.push(self.partial.clone());
-    }
-
-    fn abort(&mut self) {}
-}
-
 /// A packet that says which it is.
 fn packet(number: usize, is_v4: bool, len: usize) -> Vec<u8> {
     let mut packet = vec![number as u8; len];
@@ -110,7 +82,7 @@ fn rules() -> impl Strategy<Value = Rules> {
 
 fn back(payloads: impl IntoIterator<Item = (u64, Vec<u8>)>, window: u16) -> Vec<Vec<u8>> {
     let (mut window, mut deaggregator, mut got) =
-        (Window::new(window, 1), Deaggregator::default(), Got::default());
+        (Window::new(window, 1), Deaggregator::default(), Collected::default());
     for (number, payload) in payloads {
         let _ = window.push(number, payload, 0, |number, payload: Vec<u8>| {
             deaggregator.payload(number, &payload, &mut got);
