@@ -145,7 +145,7 @@ pub const COLUMNS: &[Column] = &[
     (">BYTES/KEY", |r| r.bytes_per_key.map(|n| format!("{n:.0}"))),
     (">BYTES/ENTRY", |r| r.bytes_per_entry.map(|n| format!("{n:.0}"))),
     (">BUILD S", |r| r.build_seconds.map(|n| format!("{n:.2}"))),
-    (">ALLOCATIONS", |r| r.allocations_per_packet.map(|n| format!("{n}"))),
+    (">ALLOCATIONS", |r| r.allocations_per_packet.map(allocations)),
 ];
 
 /// The columns in which any of the rows has something to say.
@@ -156,4 +156,13 @@ pub fn columns(rows: &[Row]) -> Vec<Column> {
 
 fn number(value: Option<f64>) -> Option<String> {
     value.map(|n| format!("{n:.2}"))
+}
+
+/// Allocations a packet: a few in a whole run are told as what they are, and not as many digits.
+fn allocations(of_packet: f64) -> String {
+    match of_packet {
+        0.0 => "0".to_owned(),
+        few if few < 0.001 => format!("{few:.1e}"),
+        more => format!("{more:.3}"),
+    }
 }
