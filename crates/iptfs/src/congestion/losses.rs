@@ -25,6 +25,10 @@ pub struct Losses {
     /// Lengths in packets of the intervals between events, the youngest first.
     intervals: [f64; INTERVALS],
     count: usize,
+    /// Which of them ended with a mark: bit 0 is the youngest.
+    marks: u8,
+    /// The inverse of the loss event rate before the first packet, 0 for none.
+    inherited: u32,
     /// The largest number that has come.
     last: u64,
     receiving: Receiving,
@@ -44,7 +48,7 @@ impl Receiving {
             self.since_us = now_us;
         }
         self.packets += 1;
-        let passed_us = now_us - self.since_us;
+        let passed_us = now_us.saturating_sub(self.since_us);
         if self.packets > 4 && passed_us >= u64::from(rtt_us) && passed_us > 0 {
             let per_s = f64::from(self.packets - 1) * 1e6 / passed_us as f64; // far below 2^52
             self.most_per_s = self.most_per_s.max(per_s);
@@ -54,15 +58,36 @@ impl Receiving {
 }
 
 impl Losses {
+    /// Those of a count that begins anew, with the inverse of the loss event rate of another one.
+    pub fn after(inverse_rate: u32) -> Losses {
+        Losses { inherited: inverse_rate, ..Losses::default() }
+    }
+
+    /// What is missing below a number is no loss.
+    pub fn forgive(&mut self, seq: u64) {
+        if self.last != 0 && seq >= self.next {
+            (self.next, self.above) = (seq, 0);
+        }
+    }
+
+    /// Whether marks are part of the loss event rate.
+    pub fn has_marks(&self) -> bool {
+        self.marks != 0
+    }
+
     /// A packet has come, and was not there before. `rtt_us`: the sender's round-trip time, 0 while it knows none.
     pub fn arrived(&mut self, seq: u64, is_marked: bool, rtt_us: u32, now_us: u64) {
         self.receiving.arrived(rtt_us, now_us);
         if self.last == 0 {
             (self.next, self.last) = (seq + 1, seq);
+            if self.inherited != 0 {
+                self.event = Some((seq, now_us));
+                (self.intervals[0], self.count) = (self.inherited.into(), 1);
+            }
         }
         self.last = self.last.max(seq);
         if is_marked {
-            self.lost(seq, rtt_us, now_us);
+            self.lost(seq, true, rtt_us, now_us);
         }
         if seq < self.next {
             return;
@@ -102,14 +127,14 @@ impl Losses {
 
     fn next_is_lost(&mut self, rtt_us: u32, now_us: u64) {
         let noticed_us = if self.above == 0 { now_us } else { self.gap_us };
-        self.lost(self.next, rtt_us, noticed_us);
+        self.lost(self.next, false, rtt_us, noticed_us);
         self.advance();
         self.gap_us = now_us;
     }
 
     /// Gives up all below a number: one event, as none of them was noticed before.
     fn skip_to(&mut self, number: u64, rtt_us: u32, now_us: u64) {
-        self.lost(self.next, rtt_us, now_us);
+        self.lost(self.next, false, rtt_us, now_us);
         let by = number - self.next;
         let has_come = by <= REMEMBERED && self.above >> (by - 1) & 1 != 0;
         self.above = if by < REMEMBERED { self.above >> by } else { 0 };
@@ -129,7 +154,7 @@ impl Losses {
     }
 
     /// Losses within a round trip of the first are one event (section 5.2).
-    fn lost(&mut self, seq: u64, rtt_us: u32, noticed_us: u64) {
+    fn lost(&mut self, seq: u64, is_mark: bool, rtt_us: u32, noticed_us: u64) {
         let interval = match self.event {
             Some((_, at_us)) if noticed_us <= at_us + u64::from(rtt_us) => return,
             Some((first, _)) => seq.saturating_sub(first).max(1) as f64, // far below 2^52
@@ -138,6 +163,8 @@ impl Losses {
         self.event = Some((seq, noticed_us));
         self.intervals.rotate_right(1);
         self.intervals[0] = interval;
+        // As many bits as intervals.
+        self.marks = self.marks << 1 | u8::from(is_mark);
         self.count = (self.count + 1).min(INTERVALS);
     }
 
@@ -203,6 +230,40 @@ mod tests {
         assert!(losses.inverse_rate().abs_diff(50) <= 1, "{}", losses.inverse_rate());
         run(&mut losses, 2000..20_000, |_| false);
         assert!(losses.inverse_rate() > 2500, "{}", losses.inverse_rate());
+    }
+
+    #[test]
+    fn marks_are_told_as_long_as_they_count() {
+        let mut losses = Losses::default();
+        let mut is_told = Vec::new();
+        for seq in (1..1200).filter(|seq| seq % 100 != 0) {
+            losses.arrived(seq, seq == 150, RTT, seq * 1000);
+            if seq % 100 == 70 {
+                is_told.push(losses.has_marks());
+            }
+        }
+        // One of eight intervals.
+        let expected: Vec<_> = (0..12).map(|at| (1..9).contains(&at)).collect();
+        assert_eq!(is_told, expected);
+    }
+
+    #[test]
+    fn what_is_forgiven_is_no_loss() {
+        let mut losses = Losses::default();
+        for seq in (1..1000).filter(|seq| seq % 100 > 10) {
+            losses.forgive(seq);
+            losses.arrived(seq, false, RTT, seq * 1000);
+        }
+        assert_eq!(losses.inverse_rate(), 0);
+    }
+
+    #[test]
+    fn another_count_goes_on_from_where_one_was() {
+        let mut losses = Losses::after(120);
+        run(&mut losses, 5000..5100, |_| false);
+        assert_eq!(losses.inverse_rate(), 120);
+        run(&mut losses, 5100..9000, |seq| seq % 50 == 0);
+        assert!(losses.inverse_rate().abs_diff(50) <= 1, "{}", losses.inverse_rate());
     }
 
     #[test]
