@@ -46,6 +46,20 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("plane", planes, indirect=True)
 
 
+def pytest_addoption(parser):
+    parser.addoption("--failed-to", metavar="FILE", help="writes the names of tests that failed, one a line")
+
+
+def pytest_sessionfinish(session):
+    file = session.config.getoption("--failed-to")
+    if not file or hasattr(session.config, "workerinput"):
+        return
+    stats = session.config.pluginmanager.get_plugin("terminalreporter").stats
+    failed = {report.nodeid: None for what in ("failed", "error") for report in stats.get(what, [])}
+    here = os.path.relpath(session.config.rootpath)
+    Path(file).write_text("".join(f"{here}/{name}\n" for name in failed))
+
+
 def pytest_configure(config):
     interruptible()
 

@@ -12,6 +12,9 @@ from lab.traffic import assert_ping
 #: What a call that a filter refuses would be logged as.
 REFUSED = ("Operation not permitted", "Function not implemented", "os error 1)", "os error 38)")
 
+#: The network behind the port that comes and goes.
+LAN_A = "10.1.0.0/24"
+
 #: Filters of all threads, and of those that may do less.
 OF_ALL, OF_SOME = 3, 4
 
@@ -84,6 +87,8 @@ def test_every_thread_is_confined_through_a_daemons_life(network, lab):
     net.client.route("default", "via", t.LAN_A4)
     net.client.route("default", "via", t.LAN_A6)
     wait_for("the port", lambda: daemon.json("status")["ports_up"] == 2)
+    # What Linux knows by now reaches the daemon a little later.
+    wait_for("its route", lambda: ["lan"] in [r["dev"] for r in daemon.json("route")["routes"] if r["dst"] == LAN_A])
     assert_ping(net.client, t.SERVER4, count=5)
     set_workers(daemon, "cpus = 1")
     assert_ping(net.client, t.SERVER4, count=5)
