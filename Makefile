@@ -27,7 +27,7 @@ CHECKS = format shell crate-graph audit clippy docs unit models lab fuzz-smoke i
     package scenarios hdl-full cosim-full fuzz-smoke-full scenarios-full
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build deb demo test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
+.PHONY: help setup build deb demo compare test test-full lint fuzz bench install uninstall clean kernel kernel-test strongswan-suite strongswan-suite6 \
     build-rtl rtl-scenario dpdk-suite interop charon6 strongswan-gm package-test web-test cryptodev-test cosim-record $(CHECKS)
 
 help: ## this list
@@ -57,6 +57,14 @@ else
 	@$(PYTHON) demo/demo.py $(if $(filter 1 yes true,$(KEEP)),--keep) \
 	  $(if $(PORTS),--ports $(PORTS)) $(if $(filter 1 yes true,$(ENCAP)),--encap)
 endif
+
+# What is missing for one column leaves that column out.
+compare: $(if $(CULVERT),,build) ## one table: culvert beside the kernel, libipsec and wireguard-go; COLUMNS=clear,xdp ROUNDS=3 SECONDS=2 JSON=1
+	@dpkg -s wireguard-go wireguard-tools >/dev/null 2>&1 || \
+	    apt-get -qq install --yes --no-install-recommends wireguard-go wireguard-tools >/dev/null || true
+	@[ -x build/kernel/linux-7.2 ] || tests/kernel/build --any >&2 || true
+	@CULVERT='$(or $(CULVERT),$(CURDIR)/$(BINARY))' $(PYTHON) demo/compare.py $(if $(COLUMNS),--columns $(COLUMNS)) \
+	    $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(SECONDS),--seconds $(SECONDS)) $(if $(filter 1 yes true,$(JSON)),--json)
 
 build-rtl: build ## the same with the gateway in hardware, simulated, as a device: target/rtl/culvert
 	@$(MAKE) -C hdl tools
