@@ -4,7 +4,7 @@
 use policy::{Direction, PolicyConfig};
 
 use crate::testing::{in_namespace, run};
-use crate::tests::{leaves, protecting, two_ways_out};
+use crate::cases::{leaves, protecting, two_ways_out};
 use crate::threshold::FRESH;
 use crate::{Barrier, Guard};
 

@@ -1,18 +1,19 @@
 //! The gateway under test: one worker between ports in memory, and the peers' SAs beside it; or each worker of a
 //! set.
 
+mod parties;
+
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
+use crypto::{Engine, Job, JobStatus, Op, Provider, Suite};
 use dataplane::{
     Command, Counters, CryptoParts, DEFAULT_FLOWS, EventReceiver, MAX_WORKERS, Polling, PortKind,
     Tables, Team, Waker, Worker, WorkerParts,
 };
-use esp::{Deflate, IvSource, LiveNumbers, Sa, Sealing};
+use esp::{Deflate, IvSource, Sa, Sealing};
 use forward::fragment;
 use io::{BURST_LEN, ChunkSize, FramePool, HEADROOM, POOL_LEN, Packet, Umem, UmemConfig};
 use offload::Placement;
@@ -23,7 +24,6 @@ use wire::{Fields, MacAddr, Span, parse_ip};
 
 use crate::error::BenchError;
 use crate::free_device::Holder;
-use crate::machine::resident_bytes;
 use crate::options::Direction;
 use crate::pin::pin;
 use crate::port::Wire;
@@ -32,6 +32,7 @@ use crate::sibling::Post;
 use crate::timing::switches;
 use crate::traffic::{Choice, Traffic};
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
+use parties::{install, peers};
 
 /// Which way through the gateway is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -659,88 +660,6 @@ pub(crate) fn stock(pool: &mut FramePool, frames: u32) -> Vec<Packet> {
     // Neighbours in time are not neighbours in memory, as after a while in a real gateway.
     Random::new(1).shuffle(&mut stock);
     stock
-}
-
-/// Installs an SA pair and its policies for each tunnel; returns the keys of those that the traffic uses.
-fn install(
-    (databases, holder): (&mut Databases<Sa>, &mut Holder),
-    provider: &dyn Provider,
-    suite: Suite,
-    traffic: &Traffic,
-) -> Result<(Vec<Session>, Built), BenchError> {
-    const BOTH: [Direction; 2] = [Direction::Outbound, Direction::Inbound];
-    let wrong = || BenchError::Wrong { suite };
-    let count = traffic.sas;
-    let tunnels = 0..count as u32;
-    let begun = Instant::now();
-    let before = resident_bytes();
-    let mut used = Vec::with_capacity(count);
-    // None as soon as the engine does not tell.
-    let mut key_bytes = Some(0);
-    for n in tunnels.clone() {
-        // One SA after the other, as an IKE daemon installs them: what belongs to one is allocated in
-        // turn.
-        for direction in BOTH {
-            for config in traffic.shape.sas(world::sa_config(suite, direction, n, 0)) {
-                // SAs one inside the other have suites of their own; IPComp has none.
-                let keys = world::keys(config.params.suite, direction, n);
-                let session = match config.params.suite {
-                    Suite::None => Session::none(),
-                    suite => provider.session(suite, &keys)?,
-                };
-                key_bytes = key_bytes.zip(session.heap_len()).map(|(sum, len)| sum + len);
-                if direction == traffic.direction {
-                    used.push(session.clone());
-                }
-                let session = holder.session(direction, (&config, &keys), session)?;
-                let live = LiveNumbers::on_heap(config.params.replay_window);
-                let sa = Sa::new(config.params.clone(), session, live).map_err(|_| wrong())?;
-                let added = match holder.has_whole_sas() {
-                    false => databases.add_sa(config, sa),
-                    true => databases.add_sa_of_device(config, sa),
-                };
-                added.map_err(|_| wrong())?;
-            }
-        }
-    }
-    let with_sas = resident_bytes();
-    for n in tunnels {
-        for policy in world::policies(n) {
-            let mut policy = traffic.shape.policy(policy);
-            holder.put_policy(&mut policy)?;
-            databases.put_policy(policy);
-        }
-    }
-    let seconds = begun.elapsed().as_secs_f64();
-    let sas = (2 * count) as f64;
-    let built = Built {
-        seconds,
-        bytes_per_key: key_bytes.map(|bytes| bytes as f64 / sas),
-        bytes_per_sa: key_bytes
-            .map(|keys| with_sas.saturating_sub(before).saturating_sub(keys as u64) as f64 / sas),
-    };
-    Ok((used, built))
-}
-
-/// The peers' ends of the SAs that the traffic uses, and of those around them. They share the keys.
-fn peers(
-    sessions: &[Session],
-    suite: Suite,
-    traffic: &Traffic,
-) -> Result<(Vec<Sa>, Vec<Sa>), BenchError> {
-    let (mut peers, mut around) = (Vec::new(), Vec::new());
-    let tunnels = 0..traffic.sas as u32;
-    let configs = tunnels.flat_map(|n| {
-        let config = world::sa_config(suite, traffic.direction, n, 0);
-        traffic.shape.sas(config).into_iter().enumerate()
-    });
-    for (session, (layer, config)) in sessions.iter().zip(configs) {
-        let live = LiveNumbers::on_heap(config.params.replay_window);
-        let sa = Sa::new(config.params, session.clone(), live);
-        let sa = sa.map_err(|_| BenchError::Wrong { suite })?;
-        if layer == 0 { peers.push(sa) } else { around.push(sa) }
-    }
-    Ok((peers, around))
 }
 
 /// Opens one packet that the gateway has sealed; between its IP header and ESP, or AH, lie `encap_len` bytes.
