@@ -3,8 +3,8 @@
 
 use policy::{Direction, PolicyConfig};
 
-use crate::testing::{in_namespace, run};
 use crate::cases::{leaves, protecting, two_ways_out};
+use crate::testing::{in_namespace, run};
 use crate::threshold::FRESH;
 use crate::{Barrier, Guard};
 
