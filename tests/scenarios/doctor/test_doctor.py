@@ -131,14 +131,16 @@ def test_what_is_wrong_with_sas_and_policies(network):
     gateway.host.ip("route", "del", t.WAN_B4)
     assert not bad(gateway, "path")
 
-    # Eight SAs that are due at once, and a ninth that is not.
-    keys = ("aead", "rfc4106(gcm(aes))", "0x" + "11" * 20, "128")
-    for n in range(9):
-        soft = "100" if n < 8 else "500"
-        gateway.daemon.exec(
-            "ip", "xfrm", "state", "add", "src", t.WAN_A4, "dst", "192.0.2.77", "proto", "esp", "spi", hex(0x8000 + n),
-            "mode", "tunnel", "reqid", str(80 + n), *keys, "limit", "time-soft", soft, "limit", "time-hard", "1000",
-        )  # fmt: skip
+    # Eight SAs that are due at once, and a ninth that is not: one program makes them, within a second of each other.
+    key = f"aead rfc4106(gcm(aes)) 0x{'11' * 20} 128"
+    lines = [
+        f"xfrm state add src {t.WAN_A4} dst 192.0.2.77 proto esp spi {0x8000 + n:#x} mode tunnel reqid {80 + n} {key} "
+        f"limit time-soft {100 if n < 8 else 500} limit time-hard 1000"
+        for n in range(9)
+    ]
+    batch = net.lab.tmp / "sas.xfrm"
+    batch.write_text("\n".join(lines) + "\n")
+    gateway.daemon.exec("ip", "-batch", batch)
     [found] = bad(gateway, "lifetimes")
     assert "192.0.2.77: 8 of 9 SAs" in found["seen"] and "rand_time" in found["next"], found
 
