@@ -65,6 +65,8 @@ class Counter:
         self.seen = {}
         self.highest = -1
         self.reordered = 0
+        #: The first that came late: number, and the highest before it.
+        self.first_late = []
         self.total = 0
 
     def add(self, number):
@@ -72,6 +74,8 @@ class Counter:
         self.seen[number] = self.seen.get(number, 0) + 1
         if number < self.highest:
             self.reordered += 1
+            if len(self.first_late) < 10:
+                self.first_late.append([number, self.highest])
         self.highest = max(self.highest, number)
 
     def report(self, sent=None):
@@ -86,6 +90,7 @@ class Counter:
             "longest_gap": _longest_run(missing),
             "duplicated": self.total - unique,
             "reordered": self.reordered,
+            "first_late": self.first_late,
         }
 
 
@@ -197,6 +202,8 @@ def probe(args):
         # would be a flood.
         due = min(int((time.monotonic() - start) / gap) + 1, args.count or 1 << 62)
         room = under_way.room()
+        if args.alone and sent and not counter.seen:
+            room = 0
         if room == 0:
             # A machine that is busy gets no more until it has answered; what was due meanwhile is not caught up.
             start = time.monotonic() - sent * gap
@@ -239,6 +246,7 @@ def main():
     client.add_argument("--seconds", type=float, default=0, help="0: until a signal or --count")
     client.add_argument("--size", type=int, default=200, help="UDP payload in bytes")
     client.add_argument("--most", type=int, default=0, help="packets that wait for an answer (0: no limit)")
+    client.add_argument("--alone", action="store_true", help="nothing goes before the first one is answered")
     client.add_argument("--stream", type=int, default=1, help="stream id")
     client.add_argument("--linger", type=float, default=3.0, help="seconds of silence to wait")
     client.set_defaults(run=probe)
