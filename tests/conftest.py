@@ -84,9 +84,17 @@ def pytest_xdist_make_scheduler(config, log):
     return OneByOne(config, log)
 
 
+def _is_left_out(item):
+    """Whether the sample has other cases of a matrix than this one."""
+    mark = item.get_closest_marker("sample_of_cases")
+    return IS_SAMPLE and mark and not f"-{item.callspec.id}".endswith(tuple(f"-{case}" for case in mark.args))
+
+
 def pytest_collection_modifyitems(config, items):
-    """Where tests run side by side, those of scenarios with `long = true` begin first, each on another
+    """The sample's cases. Where tests run side by side, those of scenarios with `long = true` begin first, each on another
     worker: the end must not wait for one of them."""
+    config.hook.pytest_deselected(items=[item for item in items if _is_left_out(item)])
+    items[:] = [item for item in items if not _is_left_out(item)]
     if not hasattr(config, "workerinput"):
         return
     long = [item for item in items if _scenario(item.path).get("long")]

@@ -7,6 +7,7 @@ from lab import topology as t
 from lab.traffic import Stream, assert_perfect, assert_ping
 
 
+@pytest.mark.sample_of_cases("32-aes128gcm16-esn", "4096-aes256-sha256-esn", "32-chacha20poly1305-esn")
 @pytest.mark.parametrize("esp", ["aes128gcm16-esn", "aes256-sha256-esn", "chacha20poly1305-esn"])
 @pytest.mark.parametrize("window", [32, 4096])
 def test_esn(network, esp, window):

@@ -12,6 +12,7 @@ INNER = {
 }
 
 
+@pytest.mark.sample_of_cases("culvert-4-4", "culvert-6-6", "4-6", "6-4")
 @pytest.mark.parametrize("outer", OUTER)
 @pytest.mark.parametrize("inner", INNER)
 def test_family(network, inner, outer):

@@ -13,6 +13,7 @@ def pairs(swan):
     return sorted((c["spi-in"], c["spi-out"]) for c in swan.children("net"))
 
 
+@pytest.mark.sample_of_cases("no-gwa", "yes-gwb")
 @pytest.mark.parametrize("side", ["gwa", "gwb"])
 @pytest.mark.parametrize("encap", ["no", "yes"])
 def test_crash_under_traffic(network, side, encap):

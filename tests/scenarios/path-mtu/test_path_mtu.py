@@ -66,6 +66,7 @@ def learn(net, family):
     return shown["inner_mtu"]
 
 
+@pytest.mark.sample_of_cases("6-4-yes", "4-4-no", "6-6-no")
 @pytest.mark.parametrize("outer,encap", [(4, "no"), (4, "yes"), (6, "no")])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_size(network, family, outer, encap):

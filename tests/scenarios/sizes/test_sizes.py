@@ -87,6 +87,7 @@ def too_big_mtus(frames, family):
     return found
 
 
+@pytest.mark.sample_of_cases("4-aes128gcm16-no", "4-aes256-sha512-yes", "6-aes128gcm16-yes", "6-aes256-sha512-no")
 @pytest.mark.parametrize("encap", ["no", "yes"])
 @pytest.mark.parametrize("esp", ["aes128gcm16", "aes256-sha512"])
 @pytest.mark.parametrize("family", FAMILIES)
