@@ -35,6 +35,8 @@ pub enum Bench {
     Offload,
     /// Small packets in payloads of IP-TFS.
     Iptfs,
+    /// Segments on packets, and off.
+    Srv6,
     /// To an application in user space and back, through IPsec both ways.
     SmallCell,
     /// The gateway in hardware, simulated.
@@ -52,6 +54,7 @@ impl Bench {
         Bench::Scale,
         Bench::Offload,
         Bench::Iptfs,
+        Bench::Srv6,
         Bench::SmallCell,
         Bench::Growth,
         Bench::Rekey,
@@ -74,6 +77,7 @@ impl Bench {
             Bench::Scale => "scale",
             Bench::Offload => "offload",
             Bench::Iptfs => "iptfs",
+            Bench::Srv6 => "srv6",
             Bench::SmallCell => "small-cell",
             Bench::Rtl => "rtl",
         }
@@ -150,6 +154,14 @@ impl Bench {
                  fit in 1500 bytes, in turns with the same packets each in ESP of its own (tunnel). Rates are \
                  those of inner packets, whose copies into and out of payloads are in them."
             }
+            Bench::Srv6 => {
+                "IPv6 packets in frames of 78 bytes, FCS and all, on one core, 1024 flows: forwarded as they are, with \
+                 SRv6 segments put on by a route (H.Encaps, RFC 8986 §5.1; .Red has no header for the one segment), \
+                 and taken off at the last one (End.DX6, §4.4), in turns; OF CLEAR is the part of the rate without \
+                 segments. PUBLISHED is VPP with one segment, one Ice Lake core with two threads on a real NIC, both \
+                 directions together (CSIT 22.10, NDR, 3n-icx, srv6enc1sid): half of its packets get the segment, and \
+                 half lose it. PEER is this machine's Linux, where the program may make namespaces."
+            }
             Bench::SmallCell => {
                 "GTP-U of a core network: opened, given to an application in user space by shared memory \
                  (memif), which sends each packet back, and sealed. SAS are tunnels, CORES those of workers and \
@@ -210,6 +222,8 @@ impl Bench {
             }
             Bench::Offload => options.sizes = vec![64, 1400],
             Bench::Iptfs => options.sizes = vec![64, 128, 256, 512],
+            // Ethernet's 14 bytes and the FCS make 78 of it.
+            Bench::Srv6 => options.sizes = vec![60],
             Bench::SmallCell => {
                 options.sizes = vec![128, 512, 1024, 1400];
                 options.sas = vec![1, 2, 4];
@@ -237,7 +251,7 @@ impl Bench {
     pub fn hurry(self, options: &mut Options<'_>) {
         options.repeat = 3;
         options.duration = Duration::from_millis(50);
-        if self != Bench::Rtl {
+        if !matches!(self, Bench::Rtl | Bench::Srv6) {
             options.sizes.retain(|size| [64, 512, 1400].contains(size));
         }
         match self {
@@ -265,6 +279,7 @@ impl Bench {
             Bench::Scale => crate::scale::scale(options),
             Bench::Offload => crate::offloading::offload(options),
             Bench::Iptfs => crate::iptfs::iptfs(options),
+            Bench::Srv6 => crate::srv6::srv6(options),
             Bench::SmallCell => crate::cell::small_cell(options),
             #[cfg(feature = "rtl")]
             Bench::Rtl => crate::rtl::rtl(options),
@@ -348,9 +363,12 @@ impl Bench {
                 vec![chart("rekey", title, x_label, Scale::Even, series)]
             }
             // Two or three numbers are no curve.
-            Bench::Install | Bench::Rtl | Bench::Offload | Bench::Iptfs | Bench::SmallCell => {
-                Vec::new()
-            }
+            Bench::Install
+            | Bench::Rtl
+            | Bench::Offload
+            | Bench::Iptfs
+            | Bench::Srv6
+            | Bench::SmallCell => Vec::new(),
             Bench::Growth => GROWTH
                 .into_iter()
                 .flat_map(|(case, x_label, count)| {

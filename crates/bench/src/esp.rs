@@ -257,7 +257,7 @@ pub(crate) fn repetition_by(
 }
 
 /// Cycles that the ports take for a packet: received and transmitted, not looked at.
-fn ports_alone(options: &Options<'_>, size: usize) -> Result<Option<f64>, BenchError> {
+pub(crate) fn ports_alone(options: &Options<'_>, size: usize) -> Result<Option<f64>, BenchError> {
     let config =
         UmemConfig { chunks: options.frames, chunk_size: ChunkSize::Bytes2048, populate: true };
     let (_umem, mut pool) = Umem::new(config)?;

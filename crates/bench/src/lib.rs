@@ -11,6 +11,7 @@
 //! | `growth`, `rekey`, `scale` | the benches `growth`, `rekey`, `install` and `scale` |
 //! | `offloading`, `device_tables`, `free_device`, `free_cipher`, `outside` | the bench `offload`: beside devices whose own work costs nothing |
 //! | `cell` | the bench `small-cell`: through IPsec to an application at a memif port, and back |
+//! | `srv6` | the bench `srv6`: segments on packets, and off, beside Linux |
 //! | [`limits`] | the bench `limits`: ways to share rate limits |
 //! | `exchange` | of `scale`: workers that hand packets over |
 //! | `rtl` (feature `rtl`) | the bench `rtl`: the gateway in hardware, simulated |
@@ -78,6 +79,7 @@ mod rtl;
 mod scale;
 mod shape;
 mod sibling;
+mod srv6;
 mod timing;
 mod traffic;
 mod world;

@@ -47,11 +47,11 @@ pub struct Row {
     pub raw_mpps: Option<f64>,
     /// The gateway's rate as a part of the cipher's.
     pub ratio_raw: Option<f64>,
-    /// Million packets a second of DPDK's ipsec-secgw in the same run: the median.
+    /// Million packets a second of the peer in the same run, DPDK's ipsec-secgw or Linux: the median.
     pub peer_mpps: Option<f64>,
     /// The gateway's rate as a multiple of the peer's.
     pub ratio_peer: Option<f64>,
-    /// The rate as a part of that in clear, without IPsec, measured in turns: the repetitions' median.
+    /// The rate as a part of that in clear, without IPsec or segments, measured in turns: the repetitions' median.
     pub ratio_clear: Option<f64>,
     /// The rate as a multiple of that of software, likewise.
     pub ratio_software: Option<f64>,

@@ -229,9 +229,11 @@ pub(crate) const LAN_PORT: usize = 0;
 pub(crate) const WAN_PORT: usize = 1;
 pub(crate) const PRIVATE_PORT: usize = 2;
 pub(crate) const LOCAL: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 0);
+/// All remote networks: a /9.
+pub(crate) const REMOTE: Ipv4Addr = Ipv4Addr::new(10, 128, 0, 0);
 const GATEWAY_LAN: Ipv4Addr = Ipv4Addr::new(10, 1, 255, 1);
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
-const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
+pub(crate) const ROUTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 pub(crate) const MAC_LAN: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 pub(crate) const MAC_WAN: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 pub(crate) const MAC_HOST: MacAddr = MacAddr([2, 0, 0, 0, 0, 3]);

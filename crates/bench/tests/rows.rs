@@ -304,6 +304,25 @@ fn packets_in_payloads_are_held_against_the_same_ones_in_esp_each() {
 }
 
 #[test]
+fn packets_with_segments_are_held_against_the_same_ones_without() {
+    let provider = OpensslProvider::new().unwrap();
+    let mut options = short(Bench::Srv6, &provider);
+    options.sizes = vec![60];
+    let rows = run(Bench::Srv6, &options);
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        assert!(row.mpps_median.unwrap() > 0.0 && row.ratio_clear.unwrap() > 0.0, "{row:?}");
+        let is_published = row.case == Some("H.Encaps.Red, 1 SID");
+        assert_eq!(row.published_mpps.is_some(), is_published, "{row:?}");
+    }
+    for size in [47, 1421] {
+        let options = Options { sizes: vec![size], ..options.clone() };
+        let error = Bench::Srv6.run(&options, &Peer::default()).unwrap_err().to_string();
+        assert!(error.contains("48 to 1420 bytes"), "{error}");
+    }
+}
+
+#[test]
 fn packets_go_to_an_application_and_back_through_ipsec() {
     let provider = OpensslProvider::new().unwrap();
     let mut options = short(Bench::SmallCell, &provider);

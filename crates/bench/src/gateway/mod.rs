@@ -29,6 +29,7 @@ use crate::pin::pin;
 use crate::port::Wire;
 use crate::random::Random;
 use crate::sibling::Post;
+use crate::srv6::case::with_segments;
 use crate::timing::switches;
 use crate::traffic::{Choice, Traffic};
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
@@ -41,6 +42,8 @@ pub(crate) enum Path {
     Esp,
     /// In clear, from Linux to the local network.
     Clear,
+    /// In clear between the local network and others, through so many segments.
+    Segments(usize),
 }
 
 /// Where packets lie that have just been received.
@@ -267,8 +270,8 @@ impl Gateway {
                 (wires_of(place.number), wires_of(place.exit));
             let (inside, outside) = match (path, traffic.direction) {
                 (Path::Clear, _) => (private, lan_exit),
-                (Path::Esp, Direction::Outbound) => (lan, wan_exit),
-                (Path::Esp, Direction::Inbound) => (wan, lan_exit),
+                (_, Direction::Outbound) => (lan, wan_exit),
+                (_, Direction::Inbound) => (wan, lan_exit),
             };
             let share = Choice::EveryNth { next: place.exit, n: place.workers };
             let traffic = match place.workers {
@@ -352,9 +355,13 @@ impl Gateway {
         }
         match (self.path, self.traffic.direction) {
             (Path::Clear, _) => self.write_cleartext(HEADROOM),
-            (Path::Esp, Direction::Outbound) => {
+            (_, Direction::Outbound) => {
                 self.write_cleartext(HEADROOM + HEADER_LEN);
                 self.write_ethernet(world::MAC_LAN, world::MAC_HOST)?;
+            }
+            (Path::Segments(count), Direction::Inbound) => {
+                self.write_segments(count)?;
+                self.write_ethernet(world::MAC_WAN, world::MAC_ROUTER)?;
             }
             (Path::Esp, Direction::Inbound) => {
                 match self.traffic.shape.iptfs {
@@ -507,7 +514,10 @@ impl Gateway {
                     self.traffic.write(flow, &mut same);
                     (Some(ip), Some(same))
                 }
-                (Path::Esp, Direction::Inbound) => (Some(ip), self.traffic.forwarded(flow)),
+                (Path::Segments(count), Direction::Outbound) => {
+                    (Some(ip), with_segments(count, self.traffic.forwarded(flow)))
+                }
+                (_, Direction::Inbound) => (Some(ip), self.traffic.forwarded(flow)),
                 (Path::Esp, Direction::Outbound) => {
                     let sa = self.peers.get(self.traffic.sa(flow));
                     let encap_len = self.traffic.shape.encap_len();
@@ -523,7 +533,7 @@ impl Gateway {
         Ok(())
     }
 
-    fn write_cleartext(&mut self, at: usize) {
+    pub(crate) fn write_cleartext(&mut self, at: usize) {
         for packet in &mut self.stock {
             let flow = self.flows.get(packet.frame.index() as usize).map_or(0, |f| *f as usize);
             packet.span = Span { start: at, len: self.traffic.size };

@@ -29,6 +29,11 @@ pub enum BenchCommand {
     Offload(BenchArgs),
     /// Small packets in payloads of IP-TFS (RFC 9347), beside the same packets in ESP each.
     Iptfs(BenchArgs),
+    /// SRv6 segments on packets and off (H.Encaps, End.DX6), beside the published rate of VPP, and Linux.
+    ///
+    /// As root, Linux's own routes with segments are measured in turns, in network namespaces that are made for it
+    /// and removed.
+    Srv6(BenchArgs),
     /// To an application in user space and back, through IPsec both ways, beside a published system.
     ///
     /// GTP-U from a core network is opened, goes to an application by shared memory (memif), which sends it

@@ -27,6 +27,7 @@ pub fn run(command: &BenchCommand, json: bool) -> Result<(), Box<dyn Error>> {
         BenchCommand::Scale(args) => one(Bench::Scale, args, &Peer::default(), json),
         BenchCommand::Offload(args) => one(Bench::Offload, args, &Peer::default(), json),
         BenchCommand::Iptfs(args) => one(Bench::Iptfs, args, &Peer::default(), json),
+        BenchCommand::Srv6(args) => one(Bench::Srv6, args, &Peer::default(), json),
         BenchCommand::SmallCell(args) => one(Bench::SmallCell, args, &Peer::default(), json),
         BenchCommand::Growth(args) => one(Bench::Growth, args, &Peer::default(), json),
         BenchCommand::Rekey(args) => one(Bench::Rekey, args, &Peer::default(), json),
