@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use capture::{CaptureRequest, Network, PacketFilter, Refused, Trace, TraceRequest, Traced};
 pub use event::{Event, Events, Gone, Occurrence, SaGone, SaIdentity};
 pub use flows::{Flow, Flows, FlowsRequest};
-pub use limit::{Limit, LimitBucket, LimitColour, LimitSet};
+pub use limit::{Limit, LimitBucket, LimitColour, LimitSet, LimitWaiting};
 pub use nat::{Nat, NatConnection, NatEnds, NatTable};
 pub use why::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 

@@ -7,7 +7,8 @@ use crate::colour::Which;
 use crate::lane::{Counts, Lane};
 use crate::meter::depth;
 use crate::pool::Spill;
-use crate::{Colour, Fill, PARTS, Pool, Settings, Unit};
+use crate::waits::{Waited, Waits};
+use crate::{CLASSES, Colour, Fill, PARTS, Pool, Settings, Unit};
 
 /// A value with cache lines of its own.
 #[derive(Debug)]
@@ -167,6 +168,8 @@ pub struct Limiter {
     parent: Option<Arc<Limiter>>,
     /// Each flow, or each tunnel, has buckets of its own.
     is_each: bool,
+    /// Of each worker, and of those that there are no more.
+    waits: Box<[Arc<Waits>]>,
     state: Arc<State>,
 }
 
@@ -181,7 +184,8 @@ impl Limiter {
         let lanes = (0..workers.max(1)).map(|_| Arc::default()).collect();
         let full = [depth(settings.first()), settings.second().map_or(0, depth)];
         let state = Arc::new(State::new(settings, (lanes, Counts::default()), full, now_ns));
-        Limiter { name: name.into(), parent, is_each: false, state }
+        let waits = waits_for(&settings, workers, &[]);
+        Limiter { name: name.into(), parent, is_each: false, waits, state }
     }
 
     /// One of which each flow, or each tunnel, has buckets of its own.
@@ -199,9 +203,10 @@ impl Limiter {
     ) -> Limiter {
         let (name, is_each) = (Arc::clone(&self.name), self.is_each);
         let workers = workers.max(1);
+        let waits = waits_for(&settings, workers, &self.waits);
         if settings == self.state.settings && self.state.lanes.len() == workers {
             let state = Arc::clone(&self.state);
-            return Limiter { name, parent, is_each, state };
+            return Limiter { name, parent, is_each, waits, state };
         }
         let is_same_unit = settings.unit == self.state.settings.unit;
         let levels = if is_same_unit { self.state.levels(now_ns) } else { [0; 2] };
@@ -211,7 +216,7 @@ impl Limiter {
         lanes.resize_with(workers, Arc::default);
         let state = State::new(settings, (lanes.into(), before), levels, now_ns);
         let state = Arc::new(state);
-        Limiter { name, parent, is_each, state }
+        Limiter { name, parent, is_each, waits, state }
     }
 
     /// Its name.
@@ -234,6 +239,11 @@ impl Limiter {
         &self.state.settings
     }
 
+    /// The same number for the same buckets, as long as there are any: [`Level::id`].
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.state) as usize
+    }
+
     /// Whether both have the same buckets, and those above too.
     pub fn is_same(&self, other: &Limiter) -> bool {
         let is_above = match (&self.parent, &other.parent) {
@@ -254,6 +264,20 @@ impl Limiter {
         let mut sum = self.state.before;
         self.state.lanes.iter().for_each(|lane| sum.add(lane));
         sum
+    }
+
+    /// What was counted of packets that waited, by class.
+    pub fn waited(&self) -> [Waited; CLASSES] {
+        let mut sum = [Waited::default(); CLASSES];
+        for waits in &self.waits {
+            sum.iter_mut().zip(waits.all()).for_each(|(sum, one)| *sum = sum.and(one));
+        }
+        sum
+    }
+
+    /// Where a worker counts packets that wait.
+    pub fn waits(&self, worker: usize) -> Arc<Waits> {
+        self.waits.get(worker).map_or_else(Arc::default, Arc::clone)
     }
 
     /// What the buckets hold, leases included, in parts of tokens.
@@ -293,11 +317,21 @@ impl Limiter {
         let is_plain = settings.rule() == crate::colour::Rule::Single
             && !settings.is_aware
             && settings.treatments.of(Colour::Green) == crate::Treatment::Pass
+            && settings.queue.is_none()
             && !self.is_each;
         let is_packets = settings.unit == Unit::Packets;
         let overhead = settings.overhead;
         Level { lane, state: Arc::clone(&self.state), overhead, is_packets, is_plain }
     }
+}
+
+/// Where workers count packets that wait, those of before kept: of a limiter without a queue nowhere.
+fn waits_for(settings: &Settings, workers: usize, before: &[Arc<Waits>]) -> Box<[Arc<Waits>]> {
+    let mut waits = before.to_vec();
+    if settings.queue.is_some() && waits.len() < workers {
+        waits.resize_with(workers, Arc::default);
+    }
+    waits.into()
 }
 
 /// A worker's side of a limiter.
@@ -320,6 +354,20 @@ impl Level {
     /// Its buckets' identity: the same for all workers, and for as long as the settings stay.
     pub fn is_of(&self, limiter: &Limiter) -> bool {
         Arc::ptr_eq(&self.state, &limiter.state)
+    }
+
+    /// The same number for the same buckets, as long as there are any.
+    pub fn id(&self) -> usize {
+        Arc::as_ptr(&self.state) as usize
+    }
+
+    /// When there are tokens for a packet that there are none for now, if nobody else takes them.
+    pub(crate) fn ready_ns(&self, cost: u64, now_ns: u64) -> u64 {
+        let share = self.state.share(Which::First);
+        let missing = cost.saturating_sub(self.lane.held(Which::First).load(Relaxed));
+        let least_ns = missing.div_ceil(share.rate.max(1));
+        let there_ns = self.state.first.0.level_ns(now_ns);
+        now_ns.saturating_add(least_ns.saturating_sub(there_ns).max(1))
     }
 
     /// Whether both are sides of the same buckets.

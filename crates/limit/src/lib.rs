@@ -8,6 +8,7 @@
 //! | [`Pool`] | a bucket that many threads draw from, in time rather than in tokens |
 //! | [`Limiter`] | a limiter that workers share: pools, and a lane of leased tokens for each worker |
 //! | [`Path`] | the limiters that a packet passes, from its own to the outermost |
+//! | [`Queue`], [`Store`] | what waits for tokens, by classes, and the memory of all that does |
 //! | [`Meters`] | meters of flows or tunnels, as many as there is room for, found by a key |
 //!
 //! # Arithmetic
@@ -29,9 +30,11 @@
 //! ([`Limiter::give_back`]). One lane has one writer. Workers' clocks may differ: a difference of `d` adds at most
 //! `rate * d`.
 //!
-//! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not.
+//! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not. Where its own limiter
+//! [has packets wait](Settings::queue), whoever has the packet keeps it in a [`Queue`] until [`Path::pass_or_wait`] lets it.
 #![forbid(unsafe_code)]
 
+mod class;
 mod colour;
 mod lane;
 mod leased;
@@ -39,21 +42,26 @@ mod meter;
 mod meters;
 mod path;
 mod pool;
+mod queue;
 mod settings;
 mod treatment;
 pub mod units;
+mod waits;
 
+pub use class::{CLASSES, Class};
 pub use colour::Colour;
 pub use lane::{Counts, Lane};
 pub use leased::{Level, Limiter};
 pub use meter::Meter;
 pub use meters::Meters;
-pub use path::{Passed, Path, Refused};
+pub use path::{Passed, Path, Refused, Stop};
 pub use pool::Pool;
+pub use queue::{Bounds, Queue, Store, Waiting};
 pub use settings::{
     Algorithm, Fill, MAX_BURST_BYTES, MAX_LEVELS, MAX_RATE, Settings, SettingsError, Unit,
 };
 pub use treatment::{Treatment, Treatments};
+pub use waits::{Waited, Waits};
 
 /// Parts of a token: thousand-millionths.
 pub(crate) const PARTS: u64 = 1_000_000_000;

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
+use crate::queue::Bounds;
 use crate::settings::MAX_LEVELS;
+use crate::waits::Waits;
 use crate::{Colour, Level, Limiter, Meter, Treatment};
 
 /// A worker's way through a hierarchy.
@@ -13,6 +15,8 @@ pub struct Path {
     levels: ArrayVec<Level, MAX_LEVELS>,
     /// The first level's buckets are a meter that the caller has.
     is_each: bool,
+    /// What there are no tokens for waits.
+    queue: Option<(Bounds, Arc<Waits>)>,
 }
 
 /// A packet that passes.
@@ -33,6 +37,15 @@ pub struct Refused {
     pub colour: Colour,
 }
 
+/// Why a packet does not pass now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// It never does.
+    Refused(Refused),
+    /// There are no tokens for it yet; at this time there are, if nobody else takes them.
+    Until(u64),
+}
+
 impl Path {
     /// Of the packets of a limiter at a worker.
     pub fn new(limiter: &Limiter, worker: usize) -> Path {
@@ -43,7 +56,9 @@ impl Path {
             let _ = levels.try_push(limiter.level(worker));
             next = limiter.parent().map(Arc::as_ref);
         }
-        Path { levels, is_each: limiter.is_each() }
+        let bounds = limiter.settings().queue;
+        let queue = bounds.map(|bounds| (bounds, limiter.waits(worker)));
+        Path { levels, is_each: limiter.is_each(), queue }
     }
 
     /// The packet's own limiter.
@@ -54,6 +69,38 @@ impl Path {
     /// Whether the caller has to bring the first level's meter.
     pub fn is_each(&self) -> bool {
         self.is_each
+    }
+
+    /// Whether the caller has more to do than to ask, see [`Path::is_each`] and [`Path::queue`].
+    #[inline(always)]
+    pub fn is_special(&self) -> bool {
+        self.is_each || self.queue.is_some()
+    }
+
+    /// What the queue of packets that wait holds at most, where they do, and where they are counted.
+    pub fn queue(&self) -> Option<&(Bounds, Arc<Waits>)> {
+        self.queue.as_ref()
+    }
+
+    /// As [`Path::pass`], of packets that wait where their own limiter has no tokens for them yet: it counts none as red.
+    ///
+    /// # Errors
+    /// It has to wait, or a limiter above drops it.
+    #[inline(never)]
+    pub fn pass_or_wait(&self, (len, dscp): (usize, u8), now_ns: u64) -> Result<Passed, Stop> {
+        if let Some(own) = self.levels.first() {
+            let cost = own.settings().cost(len);
+            if own.colour(cost, Colour::Green, now_ns) != Colour::Green {
+                own.settle();
+                return Err(Stop::Until(own.ready_ns(cost, now_ns)));
+            }
+        }
+        self.pass_all(None, (len, dscp), now_ns).map_err(Stop::Refused)
+    }
+
+    /// Counts a packet with its own limiter that found no room in its queue, or has waited too long.
+    pub fn refuse(&self, len: usize) {
+        self.levels.iter().take(1).for_each(|own| own.count(Colour::Red, len));
     }
 
     /// Has a packet of so many bytes pass; it came with a DSCP. `own` is the first level's meter, where

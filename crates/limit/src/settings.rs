@@ -4,6 +4,7 @@ use core::fmt;
 
 use crate::PARTS;
 use crate::colour::Rule;
+use crate::queue::Bounds;
 use crate::treatment::Treatments;
 
 /// What is counted.
@@ -65,6 +66,9 @@ pub struct Settings {
     pub overhead: u16,
     /// What is done to packets of each colour.
     pub treatments: Treatments,
+    /// What there are no tokens for waits in a queue of each worker, so long; none: it is red at once. With one bucket
+    /// alone, and without [`Settings::is_aware`].
+    pub queue: Option<Bounds>,
 }
 
 /// What cannot be.
@@ -110,6 +114,7 @@ impl Settings {
             is_aware: false,
             overhead: 0,
             treatments: Treatments::default(),
+            queue: None,
         }
     }
 

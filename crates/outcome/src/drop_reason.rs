@@ -124,6 +124,8 @@ drop_reasons! {
     EgressNotPort, "egress-not-port", None, "The route leads to an interface that is not a culvert port.";
     ForwardLoop, "forward-loop", None, "Linux handed over a packet that is for Linux itself: it would go round forever.";
     RateLimit, "rate-limit", None, "A limiter has no tokens for the packet, or drops its colour; `culvert limit show` counts by limiter.";
+    LimitQueueFull, "limit-queue-full", None, "Too much waits already for a limit's tokens, or what came later is of a better class.";
+    LimitWait, "limit-wait", None, "The packet has waited for a limit's tokens for five seconds, or its worker went or got another place.";
     // Ports.
     TransmitFull, "transmit-full", None, "The transmit ring was full.";
     TransmitDown, "transmit-down", None, "The port is down or gone.";

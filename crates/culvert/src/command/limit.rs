@@ -93,7 +93,7 @@ fn text(limits: &[Limit]) -> String {
         vec![
             l.name.clone(),
             l.parent.clone().unwrap_or_default(),
-            if l.aware { format!("{}, aware", l.algorithm) } else { l.algorithm.clone() },
+            kind(l),
             l.direction.clone(),
             l.about.clone(),
             l.each.clone().unwrap_or_default(),
@@ -106,13 +106,42 @@ fn text(limits: &[Limit]) -> String {
             si(l.red.bytes),
         ]
     });
+    let mut text = table(&head, rows);
+    if limits.iter().any(|limit| !limit.waiting.is_empty()) {
+        text += "\n\n";
+        text += &waiting(limits);
+    }
+    text
+}
+
+fn kind(limit: &Limit) -> String {
+    let mut kind = limit.algorithm.clone();
+    if limit.aware {
+        kind += ", aware";
+    }
+    if !limit.waiting.is_empty() {
+        kind += ", shape";
+    }
+    kind
+}
+
+/// What waits for tokens, by limit and class.
+fn waiting(limits: &[Limit]) -> String {
+    let head = ["LIMIT", "CLASS", ">WAITING", ">HAVE WAITED", ">DROPPED", ">DELAY", ">LONGEST"];
+    let ms = |us: u64| format!("{}.{:03} ms", us / 1000, us % 1000);
+    let rows = limits.iter().flat_map(|l| l.waiting.iter().map(move |of| (l, of)));
+    let rows = rows.map(|(l, of)| {
+        let (now, gone, dropped) = (si(of.now), si(of.gone), si(of.dropped));
+        let (mean, longest) = (ms(of.mean_us), ms(of.longest_us));
+        vec![l.name.clone(), of.class.clone(), now, gone, dropped, mean, longest]
+    });
     table(&head, rows)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::LimitBucket;
+    use crate::report::{LimitBucket, LimitWaiting};
 
     fn limit(name: &str, parent: Option<&str>) -> Limit {
         let bucket = |rate: &str, left: Option<&str>| LimitBucket {
@@ -135,9 +164,21 @@ mod tests {
 
     #[test]
     fn a_limit_is_told_with_those_below_it() {
-        let limits = vec![limit("total", None), limit("a", Some("total")), limit("b", None)];
+        let mut limits = vec![limit("total", None), limit("a", Some("total")), limit("b", None)];
+        let class = "urgent".into();
+        let of = LimitWaiting { class, now: 3, gone: 9, mean_us: 12_345, ..Default::default() };
+        limits[1].waiting = vec![of];
         let text = text(&limits);
-        for piece in ["100Mbit / 200Mbit", "12kB / 3kB", "7 (dscp 12)", "2000", "dst 10.1"] {
+        for piece in [
+            "100Mbit / 200Mbit",
+            "12kB / 3kB",
+            "7 (dscp 12)",
+            "2000",
+            "dst 10.1",
+            "shape",
+            "urgent",
+            "12.345 ms",
+        ] {
             assert!(text.contains(piece), "{piece}: {text}");
         }
         let found = of_name(limits.clone(), "total").unwrap();

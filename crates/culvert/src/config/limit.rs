@@ -7,6 +7,7 @@ use dataplane::{Each, LimitDirection};
 use limit::{Algorithm, MAX_LEVELS, Settings, SettingsError, Treatment, Treatments, units};
 use serde::Deserialize;
 
+use super::limit_shape::{Mode, shape_problem};
 use super::limit_values::{Action, Burst, Rate};
 use super::marks::Dscp;
 use super::prefix::AddressPrefix;
@@ -49,6 +50,15 @@ pub struct LimitConfig {
     /// Bytes that are counted for each packet beyond its own length.
     #[serde(default)]
     pub overhead: u16,
+    /// What becomes of packets that there are no tokens for.
+    #[serde(default)]
+    pub mode: Mode,
+    /// What waits at most, in bytes; 100 ms of the rate when left out.
+    #[serde(default)]
+    pub queue: Option<Burst>,
+    /// What waits at most, in packets.
+    #[serde(default)]
+    pub queue_packets: Option<u32>,
     /// The limit that its packets are under as well.
     #[serde(default)]
     pub parent: Option<String>,
@@ -141,6 +151,7 @@ impl LimitConfig {
             is_aware: self.aware,
             overhead: self.overhead,
             treatments: Treatments([self.green.0, self.yellow.0, self.red.0]),
+            queue: self.bounds(),
         }
     }
 
@@ -243,6 +254,9 @@ impl LimitConfig {
         if let Err((error, is_second)) = self.settings().check(mtu.into()) {
             return Some(self.wrong(error, is_second));
         }
+        if let Some(problem) = shape_problem(self, mtu) {
+            return Some(problem);
+        }
         if let Some(name) = self.interface.as_ref().filter(|name| !(names.is_interface)(name)) {
             let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
             return Some(("interface", name.clone(), allowed));
@@ -333,6 +347,11 @@ pub(super) fn problem(entries: &[LimitConfig], mtu: u32, names: Names) -> Option
                 return wrong("a limit that is not below this one: the hierarchy has no loops");
             }
             let other = entries.get(*place)?;
+            if other.mode == Mode::Shape {
+                return wrong(
+                    "a limit that polices: packets wait at the limit that they are under alone",
+                );
+            }
             if other.each.is_some() {
                 return wrong("a limit without each: a parent has its buckets for all below it");
             }
@@ -352,100 +371,4 @@ pub(super) fn problem(entries: &[LimitConfig], mtu: u32, names: Names) -> Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::Config;
-    use limit::Fill;
-
-    fn parse(entries: &str) -> Result<Vec<LimitConfig>, String> {
-        Config::parse(entries, std::path::Path::new("culvert.toml"))
-            .map(|config| config.limits)
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn keys_decide_the_algorithm() {
-        let of = |keys: &str| {
-            let text = format!("[[limit]]\nname = \"a\"\nall = true\nrate = \"8Mbit\"\n{keys}");
-            parse(&text).unwrap().remove(0).settings().algorithm
-        };
-        let committed = Fill { rate: 8_000_000, burst: 120_000 };
-        assert_eq!(of(""), Algorithm::Single(committed));
-        assert_eq!(
-            of("excess_burst = \"3kB\""),
-            Algorithm::OneRate { committed, excess_burst: 24_000 }
-        );
-        let peak = Fill { rate: 16_000_000, burst: 160_000 };
-        assert_eq!(of("peak = \"16Mbit\""), Algorithm::TwoRates { committed, peak });
-        let excess = Fill { rate: 1_000_000, burst: 16_000 };
-        assert_eq!(
-            of("excess = \"1Mbit\"\nexcess_burst = \"2kB\""),
-            Algorithm::Differentiated { committed, excess }
-        );
-    }
-
-    #[test]
-    fn a_hierarchy_is_read() {
-        let limits = parse(
-            "[[limit]]\nname = \"total\"\nrate = \"1.5Gbit\"\nburst = \"1MB\"\n\
-             [[limit]]\nname = \"voice\"\nrate = \"10kpps\"\nburst = \"32packets\"\ndscp = \"EF\"\n\
-             parent = \"total\"\ngreen = \"EF\"\nred = \"drop\"\neach = \"flow\"\n\
-             [[limit]]\nname = \"rest\"\nrate = \"100Mbit\"\nparent = \"total\"\nif_id = 7\n\
-             direction = \"both\"\nred = 8\n",
-        )
-        .unwrap();
-        assert!(!limits[0].is_about_packets());
-        assert_eq!((limits[1].about(), limits[2].about()), ("dscp 46".into(), "if_id 7".into()));
-        assert_eq!(limits[2].red, Action(Treatment::Mark(8)));
-    }
-
-    #[test]
-    fn what_cannot_be_is_refused_by_its_key() {
-        let one = "name = \"a\"\nall = true\nrate = \"1Mbit\"\n";
-        for (entries, named) in [
-            ("name = \"a\"\nall = true\nrate = \"0Mbit\"", "limit[0].rate = \"0bit\": above 0"),
-            ("name = \"a\"\nall = true\nrate = \"1M\"", "write for instance \"100Mbit\""),
-            ("name = \"a b\"\nall = true\nrate = \"1Mbit\"", "limit[0].name"),
-            ("name = \"a\"\nrate = \"1Mbit\"", "limit[0].all = \"false\": true; or say which"),
-            (&format!("{one}burst = \"1kB\""), "limit[0].burst = \"1kB\": at least tun.mtu"),
-            (&format!("{one}burst = \"2GB\""), "at most 1GiB"),
-            (&format!("{one}burst = \"3packets\""), "bytes where rate is in bits"),
-            (&format!("{one}peak = \"10kpps\""), "limit[0].peak = \"10kpps\": bits or packets"),
-            (&format!("{one}peak = \"10kbit\""), "limit[0].peak = \"10kbit\": not below rate"),
-            (&format!("{one}peak_burst = \"9kB\""), "limit[0].peak_burst"),
-            (&format!("{one}peak = \"2Mbit\"\nexcess_burst = \"9kB\""), "RFC 4115"),
-            (&format!("{one}parent = \"b\""), "limit[0].parent = \"b\": the name of another"),
-            (&format!("{one}parent = \"a\""), "no loops"),
-            (&format!("{one}dscp = 46"), "limit[0].all"),
-            (&format!("{one}red = \"mark\""), "AF12"),
-            (&format!("{one}each = \"host\""), "unknown variant"),
-            (&format!("{one}vlan = 4095"), "limit[0].vlan"),
-            (&format!("{one}[[limit]]\n{one}"), "limit[1].name = \"a\": another name"),
-            (
-                "name = \"a\"\nrate = \"1Mbit\"\nparent = \"b\"\nmark = 1\n\
-                 [[limit]]\nname = \"b\"\nrate = \"1Mbit\"\nparent = \"a\"",
-                "limit[0].parent = \"b\": a limit that is not below",
-            ),
-            (
-                "name = \"a\"\nrate = \"1Mbit\"\nparent = \"b\"\nmark = 1\n\
-                 [[limit]]\nname = \"b\"\nrate = \"1Mbit\"\neach = \"flow\"\nmark = 2",
-                "a limit without each",
-            ),
-            (
-                "name = \"a\"\nrate = \"1Mbit\"\nmark = 1\nsrc = \"::/0\"\ndst = \"10.0.0.0/8\"",
-                "limit[0].dst",
-            ),
-        ] {
-            let error = parse(&format!("[[limit]]\n{entries}")).unwrap_err();
-            assert!(error.contains(named), "{entries}: {error}");
-        }
-        let chain: String = (0..5)
-            .map(|n| {
-                let parent =
-                    if n < 4 { format!("parent = \"l{}\"\n", n + 1) } else { String::new() };
-                format!("[[limit]]\nname = \"l{n}\"\nrate = \"1Mbit\"\nmark = 1\n{parent}")
-            })
-            .collect();
-        assert!(parse(&chain).unwrap_err().contains("limit[0].parent = \"l1\": at most 4"));
-    }
-}
+mod tests;

@@ -26,6 +26,7 @@ mod device;
 mod gtpu;
 mod iptfs;
 mod limit;
+mod limit_shape;
 mod limit_values;
 mod marks;
 mod memif;

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dataplane::{LimitMatch, RateRule, RateRules};
-use limit::{Algorithm, Colour, Limiter, Treatment, units};
+use limit::{Algorithm, Class, Colour, Limiter, Treatment, units};
 use mirror::Snapshot;
 use policy::Prefix;
 
 use crate::config::LimitConfig;
-use crate::report::{Limit, LimitBucket, LimitColour};
+use crate::report::{Limit, LimitBucket, LimitColour, LimitWaiting};
 
 /// The limiters, and what they were made from.
 #[derive(Default)]
@@ -161,5 +161,20 @@ fn row(entry: &LimitConfig, limiter: &Limiter, now_ns: u64) -> Limit {
         green: colour(Colour::Green),
         yellow: colour(Colour::Yellow),
         red: colour(Colour::Red),
+        waiting: if settings.queue.is_some() { waiting(limiter) } else { Vec::new() },
     }
+}
+
+/// What waits, by class.
+fn waiting(limiter: &Limiter) -> Vec<LimitWaiting> {
+    let all = Class::ALL.into_iter().zip(limiter.waited());
+    all.map(|(class, of)| LimitWaiting {
+        class: class.name().into(),
+        now: of.now,
+        gone: of.gone,
+        dropped: of.dropped,
+        mean_us: of.mean_ns() / 1000,
+        longest_us: of.longest_ns / 1000,
+    })
+    .collect()
 }

@@ -29,6 +29,26 @@ pub struct Limit {
     pub yellow: LimitColour,
     /// Red ones.
     pub red: LimitColour,
+    /// Packets that wait for tokens, where they do: by class, the first to leave first.
+    #[serde(default)]
+    pub waiting: Vec<LimitWaiting>,
+}
+
+/// What waits of a class, and has waited.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LimitWaiting {
+    /// `urgent`, `assured`, `usual` or `lesser`.
+    pub class: String,
+    /// Packets that wait now.
+    pub now: u64,
+    /// Packets that have waited and went on.
+    pub gone: u64,
+    /// Packets that found no room, or have waited too long.
+    pub dropped: u64,
+    /// How long those that went on have waited, on average, in microseconds.
+    pub mean_us: u64,
+    /// The longest that one of them has.
+    pub longest_us: u64,
 }
 
 /// A bucket.

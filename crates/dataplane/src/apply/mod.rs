@@ -11,6 +11,7 @@ mod rate;
 mod seal;
 mod translate;
 mod unpack;
+mod wait;
 
 pub(crate) use accept::check_volume;
 pub(crate) use rate::marked;

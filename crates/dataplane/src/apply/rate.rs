@@ -1,7 +1,7 @@
-//! Packets under a rate limit: they pass, with another DSCP perhaps, or are dropped.
+//! Packets under a rate limit: they pass, with another DSCP perhaps, wait, or are dropped.
 
 use io::Packet;
-use limit::Passed;
+use limit::{Passed, Stop};
 use outcome::DropReason;
 use wire::Fields;
 
@@ -13,7 +13,7 @@ use crate::view::View;
 
 impl Executor {
     /// Carries out a plan.
-    pub(super) fn limit_by_plan(
+    pub(crate) fn limit_by_plan(
         &mut self,
         view: &View,
         slot: RateSlot,
@@ -21,8 +21,10 @@ impl Executor {
         meta: &Meta,
     ) {
         let h = meta.summary.fields;
-        let Some((beneath, passed)) = self.details.rates.pass_by_plan(slot, h, view.now.ns) else {
-            return self.out.drop(packet, DropReason::RateLimit);
+        let (beneath, passed) = match self.details.rates.pass_by_plan(slot, h, view.now.ns) {
+            Ok(passed) => passed,
+            Err(Stop::Refused(_)) => return self.out.drop(packet, DropReason::RateLimit),
+            Err(Stop::Until(ns)) => return self.wait_by_plan(view, (slot, ns), packet, meta),
         };
         let sa = match &beneath {
             Action::Seal(seal) => view.reader.sa(seal.sa),

@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use esp::Sa;
 use io::Packet;
-use limit::{Level, Meters, Passed, Path};
+use limit::{Colour, Level, Meter, Meters, Passed, Path, Refused, Stop};
 use policy::{Reader, WorkerIndex};
 use wire::Fields;
 
 use crate::flows::Details;
 use crate::flows::plan::Action;
+use crate::flows::queues::{LimitQueues, Next};
 use crate::rate_limit::RateRules;
 use crate::resolve::RateLimit;
 
@@ -47,6 +48,12 @@ pub(crate) struct Rates {
 struct State {
     /// Of limiters of which each flow, or each tunnel, has buckets of its own.
     meters: Vec<(Level, Meters)>,
+    /// What waits for tokens, since something has.
+    queues: Option<Box<LimitQueues>>,
+    /// The packet at hand has waited, and has been counted before.
+    has_waited: bool,
+    /// It has tokens of the limiter with this number.
+    paid: Option<(usize, Passed)>,
 }
 
 impl Rates {
@@ -73,24 +80,94 @@ impl Rates {
         (kept.serial == slot.serial).then_some(kept)
     }
 
-    /// Has a packet pass by a plan, and says what is done to it then; none if it does not pass.
+    /// Has a packet pass by a plan, and says what is done to it then.
+    ///
+    /// # Errors
+    /// It does not pass, or has to wait.
     pub(crate) fn pass_by_plan(
         &mut self,
         slot: RateSlot,
         h: Fields,
         now_ns: u64,
-    ) -> Option<(Action, Passed)> {
-        let kept = self.places.get(slot.place as usize)?.as_ref()?;
-        if kept.serial != slot.serial {
-            return None;
-        }
+    ) -> Result<(Action, Passed), Stop> {
+        let kept = self.places.get(slot.place as usize).and_then(Option::as_ref);
+        let kept = kept.filter(|kept| kept.serial == slot.serial).ok_or(NO_LIMIT)?;
         let passed = self.state.pass((&kept.path, kept.key), h, now_ns)?;
-        Some((kept.beneath, passed))
+        Ok((kept.beneath, passed))
     }
 
     /// Has a packet pass by a decision.
-    pub(crate) fn pass(&mut self, limit: &RateLimit, h: Fields, now_ns: u64) -> Option<Passed> {
+    ///
+    /// # Errors
+    /// It does not pass, or has to wait.
+    pub(crate) fn pass(
+        &mut self,
+        limit: &RateLimit,
+        h: Fields,
+        now_ns: u64,
+    ) -> Result<Passed, Stop> {
         self.state.pass((&limit.path, limit.key), h, now_ns)
+    }
+
+    /// The queue of a plan's limit; `most` packets have room in all queues.
+    pub(crate) fn queue_of(&mut self, slot: RateSlot, most: usize) -> Option<u32> {
+        let kept = self.places.get(slot.place as usize)?.as_ref()?;
+        let queues = self.state.queues.get_or_insert_with(|| Box::new(LimitQueues::new(most)));
+        queues.place(&kept.path)
+    }
+
+    /// The queue of a limit.
+    pub(crate) fn queue_for(&mut self, limit: &RateLimit, most: usize) -> Option<u32> {
+        let queues = self.state.queues.get_or_insert_with(|| Box::new(LimitQueues::new(most)));
+        queues.place(&limit.path)
+    }
+
+    /// All queues, since something has waited.
+    pub(crate) fn queues(&mut self) -> Option<&mut LimitQueues> {
+        self.state.queues.as_deref_mut()
+    }
+
+    /// There are other ones with the next packet that waits.
+    pub(crate) fn forget_queues(&mut self) {
+        self.state.queues = None;
+    }
+
+    /// Whether something has waited for tokens.
+    #[inline(always)]
+    pub(crate) fn has_queues(&self) -> bool {
+        self.state.queues.is_some()
+    }
+
+    /// When something that waits may have tokens; none if nothing waits.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.state.queues.as_ref().and_then(|queues| queues.due_ns())
+    }
+
+    /// Whether something may have tokens.
+    #[inline(always)]
+    pub(crate) fn is_due(&self, now_ns: u64) -> bool {
+        self.has_queues() && self.due_ns().is_some_and(|due_ns| due_ns <= now_ns)
+    }
+
+    /// The next packet that waits no longer. It passes its limit with the tokens that it has, until [`Rates::end_wait`].
+    pub(crate) fn next_waited(&mut self, now_ns: u64) -> Option<Next> {
+        let next = self.state.queues.as_mut()?.next(now_ns)?;
+        self.state.has_waited = true;
+        if let Next::Paid(_, paid) = &next {
+            self.state.paid = Some(*paid);
+        }
+        Some(next)
+    }
+
+    /// It has gone on.
+    pub(crate) fn end_wait(&mut self) {
+        (self.state.has_waited, self.state.paid) = (false, None);
+    }
+
+    /// Whether the packet at hand has waited, and was counted before that.
+    #[inline(always)]
+    pub(crate) fn has_waited(&self) -> bool {
+        self.state.has_waited
     }
 
     /// Gives back what is leased of some limiters, in turn: the worker has nothing to do.
@@ -125,25 +202,52 @@ impl Rates {
             }
         }
         self.state.meters.retain(|(level, _)| rules.has(level));
+        if let Some(queues) = &mut self.state.queues {
+            queues.follow(&old, rules, worker.get());
+        }
     }
 }
 
 impl State {
-    fn pass(&mut self, (path, key): (&Path, u64), h: Fields, now_ns: u64) -> Option<Passed> {
-        let (len, dscp) = (usize::from(h.total_len()), h.traffic_class() >> 2);
-        let own = match path.leaf() {
-            Some(leaf) if path.is_each() => {
-                let at = self.meters.iter().position(|(level, _)| level.is_like(leaf));
-                let at = at.unwrap_or_else(|| {
-                    self.meters.push((leaf.clone(), Meters::new(MOST_METERS)));
-                    self.meters.len() - 1
-                });
-                let (level, meters) = self.meters.get_mut(at)?;
-                meters.of(key, level.settings(), now_ns)
+    #[inline(always)]
+    fn pass(&mut self, (path, key): (&Path, u64), h: Fields, now_ns: u64) -> Result<Passed, Stop> {
+        let packet = (usize::from(h.total_len()), h.traffic_class() >> 2);
+        match path.is_special() {
+            false => path.pass(None, packet, now_ns).map_err(Stop::Refused),
+            true => self.pass_specially((path, key), packet, now_ns),
+        }
+    }
+
+    #[inline(never)]
+    fn pass_specially(
+        &mut self,
+        (path, key): (&Path, u64),
+        packet: (usize, u8),
+        now_ns: u64,
+    ) -> Result<Passed, Stop> {
+        let leaf = path.leaf().ok_or(NO_LIMIT)?;
+        if path.queue().is_some() {
+            if let Some((_, passed)) = self.paid.take_if(|(id, _)| *id == leaf.id()) {
+                return Ok(passed);
             }
-            _ => None,
-        };
-        path.pass(own, (len, dscp), now_ns).ok()
+            if self.queues.as_ref().is_some_and(|queues| queues.has_waiting(path)) {
+                return Err(Stop::Until(now_ns));
+            }
+            return path.pass_or_wait(packet, now_ns);
+        }
+        let own = self.meter((leaf, key), now_ns).ok_or(NO_LIMIT)?;
+        path.pass(Some(own), packet, now_ns).map_err(Stop::Refused)
+    }
+
+    /// The buckets that a flow, or a tunnel, has for itself.
+    fn meter(&mut self, (leaf, key): (&Level, u64), now_ns: u64) -> Option<&mut Meter> {
+        let at = self.meters.iter().position(|(level, _)| level.is_like(leaf));
+        let at = at.unwrap_or_else(|| {
+            self.meters.push((leaf.clone(), Meters::new(MOST_METERS)));
+            self.meters.len() - 1
+        });
+        let (level, meters) = self.meters.get_mut(at)?;
+        meters.of(key, level.settings(), now_ns)
     }
 }
 
@@ -167,3 +271,6 @@ const MOST_METERS: usize = 1 << 14;
 
 /// Limiters of which an idle round gives leases back.
 const RESTING_AT_ONCE: usize = 64;
+
+/// What is told of a packet whose limit is not there.
+const NO_LIMIT: Stop = Stop::Refused(Refused { level: 0, colour: Colour::Red });

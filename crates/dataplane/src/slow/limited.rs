@@ -1,6 +1,8 @@
 //! Packets that are resolved, and are under a rate limit.
 
 use io::Packet;
+use limit::Stop;
+use outcome::DropReason;
 use wire::Headers;
 
 use crate::apply::marked;
@@ -8,19 +10,41 @@ use crate::burst::Path;
 use crate::flows::plan::Action;
 use crate::packets::Meta;
 use crate::resolve::RateLimit;
+use crate::slow::Entered;
 
 impl Path {
-    /// Has a packet pass its limit. Returns its headers, which may have another DSCP then; none if it does not pass.
+    /// Has a packet pass its limit. Returns its headers, which may have another DSCP then.
+    ///
+    /// # Errors
+    /// It does not pass, or has to wait.
     #[cold]
     pub(super) fn pass(
         &mut self,
         limit: &RateLimit,
         packet: &mut Packet,
         h: &Headers,
-    ) -> Option<Headers> {
+    ) -> Result<Headers, Stop> {
         let passed = self.exec.details.rates.pass(limit, h.into(), self.view.now.ns)?;
         let traffic_class = marked(packet, passed, h.into()).traffic_class();
-        Some(Headers { traffic_class, ..*h })
+        Ok(Headers { traffic_class, ..*h })
+    }
+
+    /// Drops a packet that does not pass, or has it wait.
+    #[cold]
+    pub(super) fn stop(
+        &mut self,
+        (stop, limit): (Stop, Option<&RateLimit>),
+        packet: Packet,
+        h: &Headers,
+        entered: Entered<'_>,
+    ) {
+        match (stop, limit) {
+            (Stop::Until(ns), Some(limit)) => {
+                let handed = self.handed(packet, entered);
+                self.exec.wait_for(&self.view, (limit, ns), handed, h.into());
+            }
+            _ => self.exec.out.drop(packet, DropReason::RateLimit),
+        }
     }
 
     /// There may be other limiters. The worker's own thread alone: a lane has one writer.

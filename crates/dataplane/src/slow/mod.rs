@@ -9,6 +9,7 @@ mod hold;
 mod icmp;
 mod limited;
 mod stepped;
+mod waited;
 
 use std::sync::Arc;
 
@@ -112,7 +113,9 @@ impl Slow {
                 _ => path.exec.out.hand(to, path.handed(packet, entered)),
             };
         }
-        asked.count(&path.view, h);
+        if !path.exec.details.rates.has_waited() {
+            asked.count(&path.view, h);
+        }
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
             path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
@@ -124,9 +127,9 @@ impl Slow {
         }
         let limit = limit.as_deref();
         // A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.
-        let passed = limit.map(|limit| path.pass(limit, &mut packet, h));
-        let is_over = matches!(passed, Some(None));
-        let passed = passed.flatten();
+        let passed = limit.map(|limit| path.pass(limit, &mut packet, h)).transpose();
+        let stop = passed.as_ref().err().map(|stop| (*stop, limit));
+        let passed = passed.ok().flatten();
         let h = passed.as_ref().unwrap_or(h);
         match decision {
             Decision::Go(draft) => {
@@ -146,9 +149,9 @@ impl Slow {
                 if draft.is_for_flow && entered.ports().is_none() {
                     path.remember(draft.action, limit, asked, meta);
                 }
-                match is_over {
-                    true => path.exec.out.drop(packet, DropReason::RateLimit),
-                    false => path.carry_out_draft(&draft, packet, h, meta),
+                match stop {
+                    Some(stop) => path.stop(stop, packet, h, entered),
+                    None => path.carry_out_draft(&draft, packet, h, meta),
                 }
             }
             Decision::SealAll(seal) => {
@@ -159,9 +162,9 @@ impl Slow {
                 {
                     path.remember(Action::SealAll(slot), limit, asked, meta);
                 }
-                match is_over {
-                    true => path.exec.out.drop(packet, DropReason::RateLimit),
-                    false => path.seal_all(seal, packet, h),
+                match stop {
+                    Some(stop) => path.stop(stop, packet, h, entered),
+                    None => path.seal_all(seal, packet, h),
                 }
             }
             Decision::Translate(translation) => {
@@ -170,8 +173,8 @@ impl Slow {
                 {
                     path.remember_translation(&translation, limit, asked, meta);
                 }
-                if is_over {
-                    return path.exec.out.drop(packet, DropReason::RateLimit);
+                if let Some(stop) = stop {
+                    return path.stop(stop, packet, h, entered);
                 }
                 let Translation { draft, found, rewrite } = &translation;
                 let beneath = (&draft.action, draft.to.as_ref());

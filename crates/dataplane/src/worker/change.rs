@@ -86,6 +86,7 @@ impl Worker {
         let now_ns = self.path.view.now.ns;
         gone.path.exec.drop_fragments();
         gone.path.exec.drop_payloads(&gone.path.view);
+        gone.path.exec.drop_waiting_for_tokens();
         gone.path.exec.out.drop_late();
         if let Some(devices) = gone.path.exec.devices.take() {
             self.path.exec.devices.get_or_insert_default().adopt(*devices);
@@ -104,6 +105,7 @@ impl Worker {
         // They belong to other workers from now on: those that wait would wait in vain.
         self.path.exec.drop_fragments();
         self.path.exec.drop_payloads(&self.path.view);
+        self.path.exec.drop_waiting_for_tokens();
         let pool = &self.path.exec.out.pool;
         let fragments = Fragments::new(Arc::clone(&shared), workers, pool);
         self.path.exec.fragments = Some(Box::new(fragments));

@@ -8,6 +8,7 @@ mod helpers;
 mod idle;
 mod passes;
 mod payloads;
+mod queues;
 mod run;
 mod turns;
 
@@ -233,6 +234,9 @@ impl Worker {
         if exec.aggfrag.is_used() {
             self.tend_payloads(databases_changed);
         }
+        if self.path.exec.details.rates.has_queues() {
+            self.tend_queues();
+        }
         self.slow.expire(&mut self.path);
         let late = self.take_late();
         let mut came = self.receive_all(now);
@@ -244,6 +248,7 @@ impl Worker {
             + self.asked.len()
             + self.path.exec.out.late.len()
             + usize::from(self.path.exec.aggfrag.is_due(now.ns))
+            + usize::from(self.path.exec.details.rates.is_due(now.ns))
     }
 
     /// Receives from each port; waiting for another worker counts as a packet, so that the worker
@@ -498,6 +503,7 @@ impl Worker {
         self.path.exec.drop_devices();
         self.path.exec.drop_fragments();
         self.path.exec.drop_payloads(&self.path.view);
+        self.path.exec.drop_waiting_for_tokens();
         self.end_taps();
     }
 }

@@ -47,10 +47,7 @@ impl Worker {
 
     /// How long to sleep at most; none if something is due too soon for that.
     fn longest_sleep(&self) -> Option<Duration> {
-        if !self.path.exec.aggfrag.is_used() {
-            return Some(SLEEP);
-        }
-        let Some(due_ns) = self.path.exec.aggfrag.due_ns() else { return Some(SLEEP) };
+        let Some(due_ns) = self.due_ns() else { return Some(SLEEP) };
         let left_ns = due_ns.saturating_sub(self.shared.now().ns);
         (left_ns > LONGEST_LOOK_NS).then(|| SLEEP.min(Duration::from_nanos(left_ns)))
     }

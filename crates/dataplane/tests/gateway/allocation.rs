@@ -76,6 +76,22 @@ fn a_warm_worker_does_not_allocate() {
     assert_eq!(traffic(&mut pair, 300), (0, 0), "in payloads");
 }
 
+/// Packets that wait for tokens, and go on or find no room.
+#[test]
+fn waiting_for_tokens_does_not_allocate() {
+    let (mut g, _) = crate::shaping::shaped(crate::shaping::settings(10_000, 1500, (40, 40_000)));
+    for turn in 0..3 {
+        for _ in 0..20 {
+            (0..4).for_each(|n| g.put_lan(&crate::shaping::packet(n, 8 * n as u8, 1000 + n, 100)));
+            g.now.ns += 10_000_000;
+            let made = allocations(&mut g);
+            assert!(turn == 0 || made == 0, "turn {turn}: {made}");
+            g.wan_out();
+        }
+    }
+    assert!(g.counters.totals().held > 30 && g.dropped(outcome::DropReason::LimitQueueFull) > 0);
+}
+
 #[test]
 fn holding_and_dropping_do_not_allocate_either() {
     let spec = Spec::default();

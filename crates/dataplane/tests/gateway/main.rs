@@ -40,6 +40,7 @@ mod rates;
 mod reasons;
 mod resync;
 mod route_based;
+mod shaping;
 mod size;
 mod sockets;
 mod spec;

@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based, srv6};
+use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based, shaping, srv6};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -276,6 +276,7 @@ fn produce(reason: DropReason) -> Gateway {
             b = gtpu::produce(reason);
         }
         DropReason::RateLimit => b = rates::produce(),
+        DropReason::LimitQueueFull | DropReason::LimitWait => b = shaping::produce(reason),
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),
         DropReason::NoRoute => {
             b.put_linux(&Ip::new(Side::B.wan(false), ip("100.64.0.1")).sized(60, 1));

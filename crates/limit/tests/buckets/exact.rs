@@ -39,6 +39,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             is_aware,
             overhead,
             treatments: Treatments::default(),
+            queue: None,
         },
     )
 }

@@ -2,5 +2,6 @@
 
 mod exact;
 mod model;
+mod queues;
 mod shared;
 mod threads;

@@ -1,0 +1,73 @@
+//! Packets that have waited for tokens of a limit, on their way.
+
+use core::slice;
+
+use arrayvec::ArrayVec;
+use io::Packet;
+
+use super::Slow;
+use crate::burst::{Misses, Path};
+use crate::flows::plan::{Action, Holds};
+use crate::flows::queues::Next;
+use crate::flows::rates::RateSlot;
+use crate::packets::Meta;
+use crate::packets::handoff::{Arrived, Handed};
+
+impl Slow {
+    /// Moves on what has tokens now, and ends what has waited too long; some of it at once.
+    pub(crate) fn move_on_waited(&mut self, path: &mut Path) {
+        for _ in 0..AT_ONCE {
+            let Some(next) = path.exec.details.rates.next_waited(path.view.now.ns) else { break };
+            path.exec.out.released(1);
+            match next {
+                Next::Paid(handed, _) | Next::Free(handed) => {
+                    self.go_on(path, handed);
+                    path.exec.details.rates.end_wait();
+                }
+                Next::Drop(handed, reason) => path.exec.out.drop(handed.into_packet(), reason),
+            }
+        }
+    }
+
+    /// Moves a packet on as what holds now says. Policies have counted it.
+    fn go_on(&mut self, path: &mut Path, handed: Handed) {
+        let Handed::Arrived(arrived @ Arrived { ports: None, .. }) = handed else {
+            return self.take_over(path, &mut ArrayVec::from_iter([handed]));
+        };
+        let Arrived { packet, ingress, has_flow, outers, held, .. } = arrived;
+        let mut meta = Meta::default();
+        if let Err(reason) = path.meta_of_packet(&packet, &mut meta) {
+            return path.exec.out.drop(packet, reason);
+        }
+        meta.enter(ingress, has_flow);
+        outers.into_iter().for_each(|outers| meta.set_outers(outers));
+        path.look_for(slice::from_mut(&mut meta));
+        if path.exec.out.taps.is_some() {
+            path.tap_handed(&packet, &meta, held.as_deref());
+        }
+        let owner = path.view.owner;
+        if ingress == ingress.of_other() {
+            path.view.owner = None;
+        }
+        match path.limited_by_plan(&packet, &meta) {
+            Some(slot) => path.exec.limit_by_plan(&path.view, slot, packet, &meta),
+            None => self.miss(path, packet, &meta, held.as_deref()),
+        }
+        path.view.owner = owner;
+    }
+}
+
+impl Path {
+    /// The place of the limit in a packet's plan, if that holds.
+    fn limited_by_plan(&mut self, packet: &Packet, meta: &Meta) -> Option<RateSlot> {
+        let Path { view, flows, exec, .. } = self;
+        let place = meta.place.filter(|_| meta.has_flow)?;
+        let plan = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp))?;
+        let Action::Limit(slot) = plan.action else { return None };
+        let holds = plan.judge(&view.reader, &exec.details, packet, meta.summary.fields);
+        matches!(holds, Holds::Yes).then_some(slot)
+    }
+}
+
+/// Packets that go on in one round.
+const AT_ONCE: usize = 256;

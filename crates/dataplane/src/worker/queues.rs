@@ -1,0 +1,25 @@
+//! Packets that wait for tokens: looked at once a round, by the worker's time.
+
+use crate::worker::Worker;
+
+impl Worker {
+    /// At the beginning of a round: moves on what has tokens now.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn tend_queues(&mut self) {
+        if self.path.exec.details.rates.is_due(self.path.view.now.ns) {
+            // They get their numbers alone.
+            self.drain_helpers();
+            self.slow.move_on_waited(&mut self.path);
+            self.slow.move_on_gathered(&mut self.path);
+        }
+    }
+
+    /// When there has to be a round at the latest.
+    pub(super) fn due_ns(&self) -> Option<u64> {
+        let exec = &self.path.exec;
+        let tokens_ns = exec.details.rates.due_ns();
+        let payloads_ns = if exec.aggfrag.is_used() { exec.aggfrag.due_ns() } else { None };
+        tokens_ns.into_iter().chain(payloads_ns).min()
+    }
+}
