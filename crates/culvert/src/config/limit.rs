@@ -7,7 +7,7 @@ use dataplane::{Each, LimitDirection};
 use limit::{Algorithm, MAX_LEVELS, Settings, SettingsError, Treatment, Treatments, units};
 use serde::Deserialize;
 
-use super::limit_shape::{Mode, shape_problem};
+use super::limit_shape::{Mode, Shape};
 use super::limit_values::{Action, Burst, Rate};
 use super::marks::Dscp;
 use super::prefix::AddressPrefix;
@@ -151,8 +151,14 @@ impl LimitConfig {
             is_aware: self.aware,
             overhead: self.overhead,
             treatments: Treatments([self.green.0, self.yellow.0, self.red.0]),
-            queue: self.bounds(),
+            queue: self.shape().bounds(),
         }
+    }
+
+    /// What it says about packets that wait.
+    fn shape(&self) -> Shape {
+        let (mode, rate, queue, packets) = (self.mode, self.rate, self.queue, self.queue_packets);
+        Shape { mode, rate, queue, packets }
     }
 
     /// What has buckets of its own.
@@ -254,8 +260,9 @@ impl LimitConfig {
         if let Err((error, is_second)) = self.settings().check(mtu.into()) {
             return Some(self.wrong(error, is_second));
         }
-        if let Some(problem) = shape_problem(self, mtu) {
-            return Some(problem);
+        let shape = self.shape().problem(&self.settings(), self.each.is_some(), mtu);
+        if shape.is_some() {
+            return shape;
         }
         if let Some(name) = self.interface.as_ref().filter(|name| !(names.is_interface)(name)) {
             let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";

@@ -1,9 +1,9 @@
 //! `[[limit]]` with `mode = "shape"`: what there are no tokens for waits.
 
-use limit::{Bounds, Treatment, Unit};
+use limit::{Bounds, Settings, Treatment, Unit, units};
 use serde::Deserialize;
 
-use super::limit::LimitConfig;
+use super::limit_values::{Burst, Rate};
 
 /// What becomes of packets that there are no tokens for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -16,7 +16,16 @@ pub enum Mode {
     Shape,
 }
 
-impl LimitConfig {
+/// What an entry says about packets that wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) mode: Mode,
+    pub(super) rate: Rate,
+    pub(super) queue: Option<Burst>,
+    pub(super) packets: Option<u32>,
+}
+
+impl Shape {
     /// What waits at most, at each worker; none where nothing does.
     pub(super) fn bounds(&self) -> Option<Bounds> {
         let usual = match self.rate.1 {
@@ -26,47 +35,42 @@ impl LimitConfig {
         let bytes = self.queue.map_or(usual, |queue| queue.0);
         // Both are checked.
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-        let packets = self.queue_packets.unwrap_or(PACKETS);
+        let packets = self.packets.unwrap_or(PACKETS);
         (self.mode == Mode::Shape).then_some(Bounds { packets, bytes })
     }
-}
 
-/// The first value about what waits that cannot be: its key, itself, and what is allowed.
-pub(super) fn shape_problem(
-    entry: &LimitConfig,
-    mtu: u32,
-) -> Option<(&'static str, String, &'static str)> {
-    let queue = entry.queue.map(|queue| limit::units::show_burst(queue.tokens(), queue.1));
-    if entry.mode == Mode::Police {
-        let allowed = "leave it out, or say mode = \"shape\"";
-        let packets = entry.queue_packets.map(|packets| packets.to_string());
-        return match (queue, packets) {
-            (Some(queue), _) => Some(("queue", queue, allowed)),
-            (None, Some(packets)) => Some(("queue_packets", packets, allowed)),
-            (None, None) => None,
-        };
+    /// The first value that cannot be with the entry's settings: its key, itself, and what is allowed.
+    pub(super) fn problem(
+        &self,
+        settings: &Settings,
+        is_each: bool,
+        mtu: u32,
+    ) -> Option<(&'static str, String, &'static str)> {
+        let queue = self.queue.map(|queue| units::show_burst(queue.tokens(), queue.1));
+        let packets = self.packets.map(|packets| packets.to_string());
+        if self.mode == Mode::Police {
+            let allowed = "leave it out, or say mode = \"shape\"";
+            let queue = queue.map(|queue| ("queue", queue, allowed));
+            return queue.or_else(|| packets.map(|packets| ("queue_packets", packets, allowed)));
+        }
+        let shape = |allowed| Some(("mode", "shape".to_owned(), allowed));
+        if settings.second().is_some() || settings.is_aware {
+            return shape("\"police\" where there are three colours: packets wait for one bucket");
+        }
+        if settings.treatments.0.last() != Some(&Treatment::Drop) {
+            return shape("\"police\" where red packets pass: with \"shape\" they wait");
+        }
+        if is_each {
+            return shape("\"police\" where each flow or tunnel has buckets: a queue is a limit's");
+        }
+        if let (Some(of), Some(queue)) = (self.queue, queue)
+            && (of.1 != Unit::Bits || !(u64::from(mtu)..=MOST_BYTES).contains(&of.0))
+        {
+            return Some(("queue", queue, "bytes: at least tun.mtu (1500B), at most 64MB"));
+        }
+        let is_wrong = self.packets.is_some_and(|n| !(1..=MOST_PACKETS).contains(&n));
+        packets.filter(|_| is_wrong).map(|packets| ("queue_packets", packets, "1 to 65536"))
     }
-    let shape = |allowed| Some(("mode", "shape".to_owned(), allowed));
-    if entry.settings().second().is_some() || entry.aware {
-        return shape(
-            "\"police\" where there are three colours: packets wait for the tokens of one bucket",
-        );
-    }
-    if entry.red.0 != Treatment::Drop {
-        return shape("\"police\" where red packets pass: with \"shape\" they wait");
-    }
-    if entry.each.is_some() {
-        return shape("\"police\" where each flow or tunnel has buckets: a queue is of a limit");
-    }
-    if let (Some(of), Some(queue)) = (entry.queue, queue)
-        && (of.1 != Unit::Bits || !(u64::from(mtu)..=MOST_BYTES).contains(&of.0))
-    {
-        return Some(("queue", queue, "bytes: at least tun.mtu (1500B), at most 64MB"));
-    }
-    if let Some(packets) = entry.queue_packets.filter(|n| !(1..=MOST_PACKETS).contains(n)) {
-        return Some(("queue_packets", packets.to_string(), "1 to 65536"));
-    }
-    None
 }
 
 /// What waits at least and at most, in bytes.

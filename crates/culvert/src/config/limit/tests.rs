@@ -88,21 +88,15 @@ fn what_cannot_be_is_refused_by_its_key() {
         (&format!("{one}burst = \"1500B\"\noverhead = 1"), "limit[0].burst = \"1.5kB\""),
         (&format!("{one}excess = \"0bit\""), "limit[0].excess = \"0bit\": above 0"),
         (&format!("{one}mode = \"queue\""), "unknown variant"),
-        (
-            &format!("{one}queue = \"9kB\""),
-            "limit[0].queue = \"9kB\": leave it out, or say mode",
-        ),
+        (&format!("{one}queue = \"9kB\""), "limit[0].queue = \"9kB\": leave it out, or say mode"),
         (&format!("{one}queue_packets = 9"), "limit[0].queue_packets"),
         (&format!("{one}{SHAPE}queue = \"1kB\""), "limit[0].queue = \"1kB\": bytes: at least"),
         (&format!("{one}{SHAPE}queue = \"9packets\""), "limit[0].queue = \"9packets\": bytes"),
         (&format!("{one}{SHAPE}queue_packets = 0"), "limit[0].queue_packets = \"0\": 1 to"),
-        (
-            &format!("{one}{SHAPE}peak = \"2Mbit\""),
-            "limit[0].mode = \"shape\": \"police\" where",
-        ),
+        (&format!("{one}{SHAPE}peak = \"2Mbit\""), "limit[0].mode = \"shape\": \"police\" where"),
         (&format!("{one}{SHAPE}aware = true"), "three colours"),
         (&format!("{one}{SHAPE}red = \"pass\""), "where red packets pass"),
-        (&format!("{one}{SHAPE}each = \"flow\""), "a queue is of a limit"),
+        (&format!("{one}{SHAPE}each = \"flow\""), "a queue is a limit's"),
         (
             &format!(
                 "{one}parent = \"b\"\n[[limit]]\nname = \"b\"\nrate = \"2Mbit\"\n{SHAPE}mark = 1"
@@ -130,8 +124,7 @@ fn what_cannot_be_is_refused_by_its_key() {
     }
     let chain: String = (0..5)
         .map(|n| {
-            let parent =
-                if n < 4 { format!("parent = \"l{}\"\n", n + 1) } else { String::new() };
+            let parent = if n < 4 { format!("parent = \"l{}\"\n", n + 1) } else { String::new() };
             format!("[[limit]]\nname = \"l{n}\"\nrate = \"1Mbit\"\nmark = 1\n{parent}")
         })
         .collect();
