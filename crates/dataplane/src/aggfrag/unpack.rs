@@ -42,10 +42,9 @@ impl Unpack<'_> {
         }
     }
 
-    /// A whole packet goes on.
+    /// A whole packet goes on, whose traffic class was `old`.
     #[inline]
-    fn push(&mut self, mut packet: Packet) {
-        let old = traffic_class(packet.data());
+    fn push(&mut self, mut packet: Packet, old: u8) {
         let class = self.sa.class_in_payload(old, self.class);
         if class != old {
             wire::set_traffic_class(packet.data_mut(), class);
@@ -62,11 +61,12 @@ impl Sink for Unpack<'_> {
         let Some(mut frame) = self.frame(bytes.len()) else {
             return self.out.counters.count(Outcome::Dropped(DropReason::NoFrames), 1);
         };
+        self.out.pool.prefetch_next(AHEAD);
         let span = Span { start: frame.headroom(), len: bytes.len() };
         if let Some(place) = frame.bytes_mut().get_mut(span.range()) {
             place.copy_from_slice(bytes);
         }
-        self.push(Packet { frame, span });
+        self.push(Packet { frame, span }, traffic_class(bytes));
     }
 
     fn begin(&mut self, len: Option<usize>) -> bool {
@@ -97,7 +97,8 @@ impl Sink for Unpack<'_> {
     fn complete(&mut self) {
         if let Some(packet) = self.partial.take() {
             self.out.released(1);
-            self.push(packet);
+            let old = traffic_class(packet.data());
+            self.push(packet, old);
         }
     }
 
@@ -108,6 +109,9 @@ impl Sink for Unpack<'_> {
         }
     }
 }
+
+/// Frames are prefetched so many packets before they are written.
+const AHEAD: usize = 8;
 
 /// The traffic class of an IP packet.
 #[inline]

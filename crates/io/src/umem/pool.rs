@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use dispatch::depot::BATCH;
+use mem::Cache;
 
 use super::frame::Frame;
 use super::packet::{Burst, Packet};
@@ -56,6 +57,18 @@ impl FramePool {
     fn take_from_depot(&mut self) -> Option<Frame> {
         self.fetch();
         self.free.pop()
+    }
+
+    /// Prefetches the lines where a packet and the link's header begin in the frame that will be taken after `ahead`
+    /// others, if there is one.
+    #[inline]
+    pub fn prefetch_next(&self, ahead: usize) {
+        let place = self.free.len().checked_sub(ahead + 1);
+        if let Some(frame) = place.and_then(|place| self.free.get(place)) {
+            let start = frame.headroom();
+            frame.prefetch(Cache::First, start - mem::LINE_LEN);
+            frame.prefetch(Cache::First, start);
+        }
     }
 
     /// Moves a batch, or what there is, from the depot to the pool, which has room for it. Says how many.
