@@ -376,6 +376,9 @@ pub struct Port {
     /// `native` or `generic`, and `copy` or `zero-copy`; of memif `server` or `client`; of a VLAN which, and of
     /// which port.
     pub mode: String,
+    /// Where the driver takes VLAN tags out of frames: `put back`, or `lost` and why.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stripped_tags: Option<String>,
     /// Queues taken.
     pub queues: u32,
     /// MTU in bytes.

@@ -20,6 +20,7 @@
 // What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by its mark.
 
 #define PACKET
+#define BESIDE
 
 // The bytes that are looked at. IPv4 never needs more than 154: Ethernet with two tags, all options, and
 // those of the packet that an ICMP error quotes.

@@ -36,7 +36,8 @@
 // ends a connection, UDP, and ICMP queries, whole and without options or extension headers. They come before
 // everything else: ESP in UDP of others may come to a port of this host that is a NAT-T port too.
 //
-// packet.bpf.c has the same rule for ports that are packet sockets (PACKET).
+// packet.bpf.c has the same rule for ports that are packet sockets (PACKET), and tags.bpf.c for drivers that take
+// VLAN tags out of frames (BESIDE).
 //
 // With WATCHDOG, all that goes to culvert goes to the kernel instead while the daemon is not alive: while
 // the time in `alive_until` is over, and packets have come for a moment (alive.h).
@@ -289,6 +290,8 @@ struct packet {
 	__u32 is_trial; // nothing is changed by it
 #ifdef PACKET
 	void *head; // the copy that all the above lies in
+#endif
+#ifdef BESIDE
 	__u32 vlan; // the tag that is beside the frame, as in the map's key
 #endif
 };
@@ -643,7 +646,7 @@ static __always_inline enum verdict parse(void *frame, struct packet *p)
 	if (type != bpf_htons(ETH_P_IP) && type != bpf_htons(ETH_P_IPV6))
 		return PASS_NOT_IP;
 	OPAQUE(vlan);
-#ifdef PACKET
+#ifdef BESIDE
 	// That beside the frame is the outer one; with two in it they are too many.
 	if (p->vlan && shift > 16)
 		return PASS_VLAN;
@@ -672,6 +675,8 @@ static __always_inline enum verdict find(void *frame, void *end, __u32 is_trial,
 
 #ifdef PACKET
 	p->head = frame;
+#endif
+#ifdef BESIDE
 	p->vlan = vlan;
 #else
 	(void)vlan;
@@ -726,6 +731,14 @@ struct {
 	__type(value, __u32);
 } xsks SEC(".maps");
 
+// Whether the frame lies in several buffers.
+static __always_inline int is_scattered(struct xdp_md *ctx)
+{
+	return bpf_xdp_get_buff_len(ctx) > (__u64)(ctx->data_end - ctx->data);
+}
+
+#ifndef BESIDE
+
 static __always_inline enum verdict look_at(struct xdp_md *ctx)
 {
 	return look((void *)(long)ctx->data, (void *)(long)ctx->data_end, 0, 0);
@@ -758,8 +771,7 @@ int steer_frags(struct xdp_md *ctx)
 {
 	enum verdict verdict = look_at(ctx);
 
-	if (verdict >= TAKE_ESP &&
-	    bpf_xdp_get_buff_len(ctx) > (__u64)(ctx->data_end - ctx->data)) {
+	if (verdict >= TAKE_ESP && is_scattered(ctx)) {
 		count(DROP_TOO_LONG);
 		return XDP_DROP;
 	}
@@ -767,6 +779,12 @@ int steer_frags(struct xdp_md *ctx)
 }
 
 #endif
+#endif
 
-// No helper that is used here asks for the GPL.
+// No helper that is used here asks for the GPL. Functions of the kernel do: MIT's terms let what is under them be
+// under the GPL too.
+#ifdef CALLS_KERNEL
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+#else
 char LICENSE[] SEC("license") = "Apache-2.0 OR MIT";
+#endif

@@ -11,6 +11,9 @@
 //!    worker ──> private interface ──> back.bpf.c: cleartext for Linux, to its ingress port
 //! ```
 //!
+//! Where the driver takes VLAN tags out of frames and tells them to programs, a variant of it (`bpf/tags.bpf.c`) puts
+//! them back into what is taken ([`StrippedTags`]).
+//!
 //! A port of packet sockets has the same rule ([`Hook::Packet`], `bpf/packet.bpf.c`): as the sockets' filter, and at
 //! tc ingress, where what they got ends.
 //!
@@ -22,6 +25,7 @@
 //! | [`detour`] | [`Detour`]: the program on the private interface that leads packets past a daemon that hangs |
 //! | [`sender`] | [`SenderCpu`]: the program by which the private interface chooses a queue by the sender's CPU |
 //! | [`config`] | how to load and attach; prefixes and ports |
+//! | [`tags`] | the program that puts back VLAN tags that a driver takes out of frames |
 //! | [`verdict`] | what the program decides, and how often it did |
 //! | [`device`] | facts about an interface, and what stands in the way of AF_XDP on it |
 //!
@@ -65,7 +69,7 @@
 //! # Not handled
 //!
 //! At most two VLAN tags are parsed; frames with more, and PPPoE or MPLS, pass to Linux. A tag that
-//! the NIC has stripped is not seen ([`device`] warns): such a frame is taken for the port's own. A unicast frame's destination MAC address
+//! the NIC has stripped and does not tell ([`StrippedTags::Lost`]) is not seen: such a frame is taken for the port's own. A unicast frame's destination MAC address
 //! is not compared with the interface's.
 
 #![deny(unsafe_code)]
@@ -83,6 +87,7 @@ pub mod marks;
 mod packet;
 pub mod sender;
 mod table;
+pub mod tags;
 pub mod verdict;
 
 pub use back::GiveBack;
@@ -92,6 +97,7 @@ pub use error::SteerError;
 pub use loader::{Loader, Steer};
 pub use marks::SendMarks;
 pub use sender::SenderCpu;
+pub use tags::StrippedTags;
 pub use verdict::{Stats, Verdict};
 
 /// The compiled program. Aligned, because the ELF parser reads it in place.
@@ -99,6 +105,9 @@ pub use verdict::{Stats, Verdict};
 struct Aligned<Bytes: ?Sized>(Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/steer.bpf.o")));
+
+static TAGS_OBJECT: &Aligned<[u8]> =
+    &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/tags.bpf.o")));
 
 static PACKET_OBJECT: &Aligned<[u8]> =
     &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/packet.bpf.o")));

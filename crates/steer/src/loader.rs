@@ -20,6 +20,7 @@ use crate::maps::{
 };
 use crate::packet::{self, named};
 use crate::table::Table;
+use crate::tags::{StrippedTags, Tags, Teller};
 use crate::verdict::{Stats, Verdict};
 
 /// The program on one interface. Dropping it detaches it: frames pass to Linux.
@@ -37,6 +38,7 @@ pub struct Steer {
     flags: u32,
     /// `None` until attached, and where the program itself keeps the link.
     link: Option<FdLink>,
+    tags: Tags,
     // Keeps the program loaded.
     program: Ebpf,
     name: &'static str,
@@ -55,7 +57,7 @@ impl Steer {
         interface: &str,
         config: &SteerConfig,
     ) -> Result<Self, SteerError> {
-        let (program, maps, name) = loader.load(interface, config)?;
+        let (program, maps, name, tags) = loader.load(interface, config)?;
         let mut steer = Self {
             interface: interface.to_owned(),
             maps,
@@ -65,6 +67,7 @@ impl Steer {
             ports: Table::default(),
             vlans: Table::default(),
             link: None,
+            tags,
             program,
             flags: 0,
             name,
@@ -86,10 +89,23 @@ impl Steer {
             self.set_flag(OPEN, true)?;
             return Ok(attached);
         }
-        let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
-        let (link, attached) = attach(xdp, &self.interface, mode)?;
+        if self.tags.attach(&self.interface, mode)? {
+            return Ok(Attached::Native);
+        }
+        let interface = self.interface.clone();
+        let (link, attached) = attach(self.plain()?, &interface, mode)?;
         self.link = Some(link);
         Ok(attached)
+    }
+
+    /// The program that asks for no tags, which is not loaded where another took its place.
+    fn plain(&mut self) -> Result<&mut Xdp, SteerError> {
+        let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
+        if xdp.fd().is_err() {
+            let interface = &self.interface;
+            xdp.load().map_err(|error| load_error(interface, short(&chain(&error))))?;
+        }
+        Ok(xdp)
     }
 
     /// [`Steer::load`] and [`Steer::attach`], with a loader of its own.
@@ -119,6 +135,16 @@ impl Steer {
     /// Where it stands, or is to stand.
     pub const fn hook(&self) -> Hook {
         self.hook
+    }
+
+    /// What becomes of VLAN tags that the driver takes out of frames. Before [`Steer::attach`]: if it goes well.
+    pub const fn stripped_tags(&self) -> &StrippedTags {
+        self.tags.fate()
+    }
+
+    /// Whether it was loaded for an interface of this index. Others get no tags put back.
+    pub fn is_for(&self, ifindex: u32) -> bool {
+        self.hook == Hook::Packet || self.tags.ifindex() == Some(ifindex)
     }
 
     /// The interface.
@@ -422,7 +448,7 @@ impl Steer {
 
     /// Gives the program a frame (`BPF_PROG_TEST_RUN`), as if it came in on queue 0 of the loopback
     /// interface, and returns its answer (`XDP_PASS` 2, `XDP_REDIRECT` 4; of [`Hook::Packet`], whose filter is
-    /// asked first and has to agree, `TC_ACT_SHOT` 2 and `TC_ACT_UNSPEC` -1). The counters move.
+    /// asked first and has to agree, `TC_ACT_SHOT` 2 and `TC_ACT_UNSPEC` -1). The counters move. No tag is put back.
     /// For tests, and for a self-test of a running system.
     ///
     /// # Errors
@@ -434,8 +460,7 @@ impl Steer {
             return packet::try_frame(&mut self.program, &self.interface, frame);
         }
         let options = TestRunOptions { data_in: Some(frame), ..TestRunOptions::new() };
-        let xdp: &mut Xdp = named(&mut self.program, self.name, &self.interface)?;
-        let result = xdp.test_run(options);
+        let result = self.plain()?.test_run(options);
         let result = result.map_err(|error| refused_trial(&self.interface, chain(&error)))?;
         Ok(result.return_value)
     }
@@ -473,7 +498,10 @@ impl fmt::Debug for Steer {
 }
 
 /// Loads programs into the kernel. Making one takes some 50 ms, so one serves all programs.
-pub struct Loader(Mutex<EbpfLoader<'static>>);
+pub struct Loader {
+    aya: Mutex<EbpfLoader<'static>>,
+    teller: Teller,
+}
 
 impl Loader {
     /// A loader.
@@ -481,7 +509,7 @@ impl Loader {
         // Drops the kernel's BTF, which `new` has parsed and this program does not need.
         let mut loader = EbpfLoader::new();
         loader.btf(None);
-        Self(Mutex::new(loader))
+        Self { aya: Mutex::new(loader), teller: Teller::default() }
     }
 
     /// Loads the program and its tables into the kernel; `interface` is for messages.
@@ -489,7 +517,7 @@ impl Loader {
         &self,
         interface: &str,
         config: &SteerConfig,
-    ) -> Result<(Ebpf, Maps, &'static str), SteerError> {
+    ) -> Result<(Ebpf, Maps, &'static str, Tags), SteerError> {
         let (object, name) = match (config.hook, config.frags) {
             (Hook::Xdp, false) => (crate::OBJECT, "steer"),
             (Hook::Xdp, true) => (crate::OBJECT, "steer_frags"),
@@ -499,7 +527,7 @@ impl Loader {
         let sizes = config.sizes;
         let takes_flows: &'static u32 = if sizes.flows > 0 { &1 } else { &0 };
         let mut program = self
-            .0
+            .aya
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .map_max_entries("xsks", sizes.queues)
@@ -514,16 +542,18 @@ impl Loader {
             .override_global("takes_flows", takes_flows, true)
             .load(&object.0)
             .map_err(|error| load_error(chain(&error)))?;
+        // The verifier takes long, so it runs without the lock.
+        let tags = Tags::load(interface, config, &program, &self.teller);
         let maps = Maps::take(&mut program)
             .map_err(|(table, reason)| load_error(format!("map {table}: {reason}")))?;
-        // The verifier takes long, so it runs without the lock.
         match config.hook {
+            Hook::Xdp if tags.is_loaded() => {}
             Hook::Xdp => named::<Xdp>(&mut program, name, interface)?
                 .load()
                 .map_err(|error| load_error(short(&chain(&error))))?,
             Hook::Packet => packet::load(&mut program, interface)?,
         }
-        Ok((program, maps, name))
+        Ok((program, maps, name, tags))
     }
 }
 

@@ -288,6 +288,7 @@ impl Daemon {
                 vlan: Vec::new(),
                 state,
                 mode,
+                stripped_tags: None,
                 queues: stats.len() as u32,
                 mtu: link.map_or(0, |l| l.mtu),
                 mac,
@@ -303,7 +304,10 @@ impl Daemon {
         let mut rows: Vec<_> = self
             .ports
             .states()
-            .map(|p| row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats))
+            .map(|p| report::Port {
+                stripped_tags: p.stripped_tags,
+                ..row(p.interface, p.kind, p.state, p.mode, p.passed, p.stats)
+            })
             .collect();
         rows.extend(self.memifs.states().map(|p| {
             let (state, mode) = (p.state.to_owned(), p.mode.to_owned());

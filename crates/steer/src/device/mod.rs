@@ -1,9 +1,11 @@
 //! Facts about an interface, and what stands in the way of AF_XDP on it.
 
 mod ioctl;
+mod netdev;
 
 use core::fmt;
 use std::io::Error;
+use std::path::Path;
 
 /// What is known about an interface. Taken in the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct Device {
     pub tx_vlan_offload: bool,
     /// The device takes VLAN tags out on reception (`rx-vlan-offload`).
     pub rx_vlan_offload: bool,
+    /// XDP programs can be told the tags that it takes out: by its driver, and by this kernel.
+    pub tells_vlan_tags: bool,
 }
 
 /// An interface could not be looked at.
@@ -87,7 +91,7 @@ impl Device {
             Ok(channels) => channels,
             Err(_) => (sysfs_queues(name, ifindex, "rx-"), sysfs_queues(name, ifindex, "tx-")),
         };
-        Ok(Self {
+        let mut device = Self {
             name: name.to_owned(),
             ifindex,
             driver,
@@ -96,7 +100,18 @@ impl Device {
             tx_queues: tx_queues.max(1),
             tx_vlan_offload: flags & ioctl::ETH_FLAG_TXVLAN != 0,
             rx_vlan_offload: flags & ioctl::ETH_FLAG_RXVLAN != 0,
-        })
+            tells_vlan_tags: false,
+        };
+        device.tells_vlan_tags = device.strips_vlan_tags()
+            && Path::new(KERNEL_TYPES).exists()
+            && netdev::tells_vlan_tags(ifindex);
+        Ok(device)
+    }
+
+    /// Whether VLAN tags may lie beside frames and not in them. Of a veth the sender's side decides, which cannot
+    /// be seen from here: it begins with the same settings.
+    pub fn strips_vlan_tags(&self) -> bool {
+        self.rx_vlan_offload || (self.driver == "veth" && self.tx_vlan_offload)
     }
 
     /// What hinders AF_XDP here, for chunks of `chunk_len` bytes, and with or without the program
@@ -116,8 +131,8 @@ impl Device {
         if self.mtu > limit {
             findings.push(Finding::MtuTooLargeForChunk { name: name(), mtu: self.mtu, limit });
         }
-        let is_veth = self.driver == "veth";
-        if self.rx_vlan_offload || (is_veth && self.tx_vlan_offload) {
+        if self.strips_vlan_tags() {
+            let is_veth = self.driver == "veth";
             findings.push(Finding::VlanOffload { name: name(), is_veth });
         }
         findings
@@ -156,7 +171,7 @@ impl fmt::Display for Finding {
 
 /// Counts queues in sysfs, if what it shows there is the same interface; 0 if not.
 fn sysfs_queues(name: &str, ifindex: u32, prefix: &str) -> u32 {
-    let folder = std::path::Path::new("/sys/class/net").join(name);
+    let folder = Path::new("/sys/class/net").join(name);
     let shown = std::fs::read_to_string(folder.join("ifindex")).ok();
     if shown.and_then(|text| text.trim().parse().ok()) != Some(ifindex) {
         return 0;
@@ -165,6 +180,9 @@ fn sysfs_queues(name: &str, ifindex: u32, prefix: &str) -> u32 {
     let named = |entry: &std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
     entries.flatten().filter(named).count() as u32
 }
+
+/// The numbers by which programs call the kernel's functions; not there without CONFIG_DEBUG_INFO_BTF.
+pub(crate) const KERNEL_TYPES: &str = "/sys/kernel/btf/vmlinux";
 
 /// What a page leaves for a packet after veth's headroom and the socket buffer's tail.
 const VETH_NATIVE_MTU: u32 = 3506;
@@ -186,6 +204,7 @@ mod tests {
             tx_queues: 1,
             tx_vlan_offload: false,
             rx_vlan_offload: false,
+            tells_vlan_tags: false,
         }
     }
 

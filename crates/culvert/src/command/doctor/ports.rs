@@ -9,6 +9,7 @@ use crate::config::{Config, Sockets, XdpMode};
 use crate::daemon::{
     FRAMES_PER_FULL_QUEUE, FRAMES_SPARE, Ports, QUEUES_PER_WORKER, frames_at_start,
 };
+use crate::report::Port;
 
 /// Every port, then the buffers.
 pub fn check(facts: &Facts) -> Vec<Finding> {
@@ -72,8 +73,13 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("name the upper interface as the port, or: ip link set {name} nomaster"),
         ));
     }
+    let working = facts.working_port(name);
+    let lost_tags = port.device.as_ref().ok().and_then(|device| lost_tags(port, device, working));
     match &port.device {
-        Ok(device) => device_findings(&mut findings, &check, config, port, device),
+        Ok(device) => {
+            let lost_tags = lost_tags.as_deref();
+            device_findings(&mut findings, &check, config, port, device, lost_tags);
+        }
         Err(reason) => findings.push(Finding::warning(
             &check,
             reason,
@@ -81,7 +87,6 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
             format!("ethtool -i {name}"),
         )),
     }
-    let working = facts.working_port(name);
     let is_xdp = port.config.kind == Sockets::Xdp;
     match (&port.xdp, working) {
         (XdpProgram::Attached(id), None) if is_xdp => findings.push(Finding::problem(
@@ -112,6 +117,14 @@ fn port_findings(facts: &Facts, config: &Config, port: &PortFacts) -> Vec<Findin
     }
     if findings.iter().all(|f| f.result == Outcome::Ok) {
         findings.push(Finding::ok(&check, summary(port, link.mtu)));
+    }
+    if let Ok(device) = &port.device
+        && is_xdp
+        && device.strips_vlan_tags()
+        && lost_tags.is_none()
+    {
+        let seen = "VLAN offload is on: tags that lie beside frames are put back into them";
+        findings.push(Finding::ok(&check, seen));
     }
     if let Ok(device) = &port.device
         && is_xdp
@@ -158,6 +171,7 @@ fn device_findings(
     config: &Config,
     port: &PortFacts,
     device: &Device,
+    lost_tags: Option<&str>,
 ) {
     let name = port.config.interface.as_str();
     let is_packet = port.config.kind == Sockets::Packet;
@@ -198,7 +212,10 @@ fn device_findings(
                     format!("ip link set {name} mtu {limit}"),
                 )
             }
-            DeviceFinding::VlanOffload { is_veth, .. } => vlan_offload(check, port, is_veth),
+            DeviceFinding::VlanOffload { is_veth, .. } => match lost_tags {
+                Some(why) => vlan_offload(check, port, is_veth, why),
+                None => continue,
+            },
         });
     }
     stacked_vlans(findings, check, port, device);
@@ -233,9 +250,24 @@ fn device_findings(
     }
 }
 
+/// Why tags that travel beside the frame are lost: as the daemon knows, else by what the driver promises. `None` if
+/// they are put back.
+fn lost_tags(port: &PortFacts, device: &Device, working: Option<&Port>) -> Option<String> {
+    if working.is_some_and(|working| working.kind == "packet") {
+        return None;
+    }
+    match working.map(|working| working.stripped_tags.as_deref()) {
+        Some(Some(fate)) => fate.strip_prefix("lost: ").map(str::to_owned),
+        Some(None) => Some("the offload was off when the port opened".to_owned()),
+        None if port.config.mode == XdpMode::Generic => Some("mode = \"generic\"".to_owned()),
+        None if device.tells_vlan_tags => None,
+        None => Some("the driver does not tell them, or this kernel cannot ask".to_owned()),
+    }
+}
+
 /// Tags that travel beside the frame. A veth's other end decides about what comes, and cannot be seen from here: it
 /// begins with the same settings.
-fn vlan_offload(check: &str, port: &PortFacts, is_veth: bool) -> Finding {
+fn vlan_offload(check: &str, port: &PortFacts, is_veth: bool, why: &str) -> Finding {
     let name = port.config.interface.as_str();
     let (ends, offloads) = match is_veth {
         true => ("here and on the peer: ", "tx-vlan-offload off tx-vlan-stag-hw-insert off"),
@@ -263,8 +295,8 @@ fn vlan_offload(check: &str, port: &PortFacts, is_veth: bool) -> Finding {
              of the port itself",
         ),
     };
-    make(check.to_owned(), seen, means.to_owned(), format!("{ends}{command}"))
-        .mended_by(Mend::new(command))
+    let means = format!("{means}; they cannot be put back: {why}");
+    make(check.to_owned(), seen, means, format!("{ends}{command}")).mended_by(Mend::new(command))
 }
 
 /// A veth lets frames pass that have one tag more than its MTU allows for, and drops those with two.
@@ -551,6 +583,35 @@ mod tests {
         facts.ports[0].xdp = XdpProgram::Attached(12);
         device(&mut facts).rx_vlan_offload = true;
         assert!(check(&facts).iter().all(|f| f.result == Outcome::Ok) && !told(&facts));
+    }
+
+    #[test]
+    fn tags_that_are_put_back_are_no_finding() {
+        let mut facts = healthy();
+        device(&mut facts).rx_vlan_offload = true;
+        device(&mut facts).tells_vlan_tags = true;
+        facts.ports[0].vlans = vlans();
+        let told = |facts: &Facts| {
+            let findings = check(facts);
+            let found = findings.into_iter().find(|f| f.seen.contains("VLAN offload is on"));
+            found.map(|f| (f.result, f.why.unwrap_or_default()))
+        };
+        let result = |facts: &Facts| told(facts).expect("one").0;
+        assert_eq!(result(&facts), Outcome::Ok, "as the driver promises");
+        facts.ports[0].config.mode = XdpMode::Generic;
+        assert_eq!(result(&facts), Outcome::Problem);
+        // The daemon knows better.
+        let mut running = healthy_daemon();
+        running.ports[0].stripped_tags = Some("put back".into());
+        facts.instance.daemon = Some(Ok(running));
+        assert_eq!(result(&facts), Outcome::Ok);
+        for (fate, why) in [(Some("lost: no BTF"), "no BTF"), (None, "when the port opened")] {
+            let Some(Ok(running)) = &mut facts.instance.daemon else { unreachable!("runs") };
+            running.ports[0].stripped_tags = fate.map(Into::into);
+            let (result, means) = told(&facts).expect("one");
+            assert_eq!(result, Outcome::Problem);
+            assert!(means.contains(why), "{means}");
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use io::{
 };
 use mirror::{Link, Snapshot};
 use steer::device::{Device, Finding};
-use steer::{Attached, Hook, Loader, Mode, Steer, SteerError};
+use steer::{Attached, Hook, Loader, Mode, Steer, SteerError, StrippedTags};
 use tracing::{info, warn};
 use wire::VlanTags;
 
@@ -154,9 +154,10 @@ impl Entry {
     pub(super) fn look_for_vlans(&mut self, snapshot: &Snapshot) {
         let Some(working) = &self.working else { return };
         let Some(trouble) = &working.vlan_trouble else { return };
+        let StrippedTags::Lost(why) = working.steer.stripped_tags() else { return };
         let is_below = |link: &Link| link.vlan.is_some() && link.lower == Some(working.ifindex);
         if !self.is_vlan_told && snapshot.links().any(is_below) {
-            warn!(port = self.config.interface, "{trouble}");
+            warn!(port = self.config.interface, why, "{trouble}");
             self.is_vlan_told = true;
         }
     }
@@ -188,6 +189,7 @@ impl Entry {
         // At the start, the program of a daemon that is just ending may still be attached.
         let patience = if self.trouble == NOT_OPENED { RELEASE_WAIT } else { Duration::ZERO };
         let deadline = Instant::now() + patience;
+        let puts_tags_back = *working.steer.stripped_tags() == StrippedTags::PutBack;
         let result = loop {
             match working.steer.attach(mode) {
                 Err(SteerError::Foreign { .. }) if Instant::now() < deadline => {
@@ -207,6 +209,9 @@ impl Entry {
             }
         };
         working.attached = Some(attached);
+        if let (true, StrippedTags::Lost(why)) = (puts_tags_back, working.steer.stripped_tags()) {
+            warn!(port = self.config.interface, why, "VLAN tags that lie beside frames are lost");
+        }
         info!(
             port = self.config.interface,
             mode = %attached,
@@ -251,7 +256,10 @@ impl Entry {
             _ => Hook::Packet,
         };
         let interface = self.config.interface.as_str();
-        let program = self.program.take().filter(|p| p.as_ref().is_ok_and(|p| p.hook() == hook));
+        let program = self
+            .program
+            .take()
+            .filter(|p| p.as_ref().is_ok_and(|p| p.hook() == hook && p.is_for(ifindex)));
         let program = program.unwrap_or_else(|| load(kit.loader, interface, hook, kit.flows));
         let mut steer = program.map_err(|e| text(&e))?;
         steering.apply(&mut steer)?;

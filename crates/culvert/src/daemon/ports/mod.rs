@@ -7,7 +7,7 @@ mod taken;
 use io::{PortStats, Umem, XskRegion};
 use mirror::Snapshot;
 use steer::device::Device;
-use steer::{Attached, Loader};
+use steer::{Attached, Loader, StrippedTags};
 
 use crate::config::{PortConfig, Sockets};
 use crate::daemon::nat::TakenFlows;
@@ -67,6 +67,8 @@ pub struct PortState<'a> {
     pub state: String,
     /// `native, copy` and the like.
     pub mode: String,
+    /// What becomes of VLAN tags that the driver takes out; `None` if it takes none out.
+    pub stripped_tags: Option<String>,
     /// Frames that the steering program left to Linux.
     pub passed: u64,
     /// The counters of each queue.
@@ -244,6 +246,10 @@ impl Ports {
                         }
                         None => "-".into(),
                     },
+                    stripped_tags: match working.steer.stripped_tags() {
+                        StrippedTags::None => None,
+                        fate => Some(fate.to_string()),
+                    },
                     passed: working.steer.stats().map_or(0, |stats| stats.passed()),
                     stats: working.counters.iter().map(|counters| counters.read()).collect(),
                 },
@@ -256,6 +262,7 @@ impl Ports {
                     },
                     state: entry.trouble.clone(),
                     mode: "-".into(),
+                    stripped_tags: None,
                     passed: 0,
                     stats: Vec::new(),
                 },
