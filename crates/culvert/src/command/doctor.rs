@@ -29,6 +29,7 @@ mod rows;
 mod rule;
 mod taken;
 mod unprivileged;
+mod vlan_entries;
 
 use std::error::Error;
 use std::io::IsTerminal;
@@ -72,6 +73,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         machine::check,
         huge_pages::check,
         ports::check,
+        vlan_entries::check,
         drivers::check,
         network::check,
         nat::check,

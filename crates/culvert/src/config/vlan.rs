@@ -45,6 +45,23 @@ impl VlanConfig {
             Some((at, key, name, allowed))
         })
     }
+
+    /// The entries that no packet gets priorities by, for people. `is_on_port` tells whether an interface is a port
+    /// or a VLAN of one; `None` if there is no such interface.
+    pub fn idle(
+        all: &[VlanConfig],
+        is_on_port: impl Fn(&str) -> Option<bool>,
+    ) -> impl Iterator<Item = String> {
+        all.iter().enumerate().filter_map(move |(at, vlan)| {
+            let name = &vlan.interface;
+            let why = match is_on_port(name) {
+                None => "there is no such interface",
+                Some(false) => "that is neither a port nor a VLAN of one",
+                Some(true) => return None,
+            };
+            Some(format!("vlan[{at}].interface = {name:?}: {why}, so the entry has no effect"))
+        })
+    }
 }
 
 /// What `default` is called in a table.
@@ -151,6 +168,21 @@ mod tests {
             5
         );
         assert_eq!(bare[0].pcp_to_dscp, None);
+    }
+
+    #[test]
+    fn entries_without_effect_are_told_by_their_keys() {
+        let entry = |name: &str| format!("[[vlan]]\ninterface = \"{name}\"\npcp_to_dscp = {{}}\n");
+        let vlans = parse(&["wan.1", "wan.2", "lo"].map(entry).concat()).expect("valid");
+        let idle: Vec<_> = VlanConfig::idle(&vlans, |name| match name {
+            "wan.1" => Some(true),
+            "lo" => Some(false),
+            _ => None,
+        })
+        .collect();
+        assert_eq!(idle.len(), 2, "{idle:?}");
+        assert!(idle[0].starts_with("vlan[1].interface = \"wan.2\": there is no"), "{idle:?}");
+        assert!(idle[1].starts_with("vlan[2].interface = \"lo\": that is neither"), "{idle:?}");
     }
 
     #[test]

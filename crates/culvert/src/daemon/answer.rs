@@ -18,7 +18,7 @@ use super::devices::device_of;
 use super::texts::{
     end_text, mac_text, mark_text, mode_text, selected_protocol, spi_text, suite_text,
 };
-use super::{Daemon, kernel_blocks, left, lifetimes, slots};
+use super::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
 use crate::config::{TunnelConfig, or_any};
 use crate::report::{self, Drops, Left, Outcomes, Refused, Request, Routes, Stats, Status};
 
@@ -82,6 +82,8 @@ impl Daemon {
             let faults = faults.collect::<Vec<_>>().join(", ");
             format!("port {}: its peers broke the rules of memif: {faults}", p.interface)
         }));
+        let snapshot = self.observer.snapshot();
+        warnings.extend(vlan_entries::warnings(&self.config, snapshot));
         warnings.extend(self.esp_sockets.warnings());
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.early_trouble.clone());
@@ -97,8 +99,8 @@ impl Daemon {
         warnings.extend(self.source.warnings());
         warnings.extend(self.devices.borrow().warnings());
         let has_tunnel = |if_id| self.carries_if_id(if_id);
-        warnings.extend(self.shortfalls.warnings(self.observer.snapshot(), has_tunnel));
-        let local = |addr| self.observer.snapshot().addresses().any(|a| a.addr == addr);
+        warnings.extend(self.shortfalls.warnings(snapshot, has_tunnel));
+        let local = |addr| snapshot.addresses().any(|a| a.addr == addr);
         let topology = self.tables.topology.load();
         let marked = databases
             .sas()

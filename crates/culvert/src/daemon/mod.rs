@@ -55,6 +55,7 @@ mod texts;
 mod topology;
 mod tunnels;
 mod unprivileged;
+mod vlan_entries;
 mod vlan_priorities;
 mod vlans;
 mod vrfs;

@@ -215,6 +215,8 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              the firewall too (docs/configuration.md, Firewalls)"
                 .into(),
         )
+    } else if warning.starts_with("vlan[") {
+        (super::vlan_entries::WHY, super::vlan_entries::NEXT.into())
     } else if warning.starts_with("port ") {
         ("its packets are not taken", format!("culvert port --name {name}"))
     } else {
@@ -355,6 +357,15 @@ mod tests {
                 "daemon",
                 Warning,
                 &["culvert policy --name gwa"],
+            ),
+            (
+                |f| {
+                    let warning = "vlan[0].interface = \"wan.7\": there is no such interface";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["wan.7", "ip -br link"],
             ),
             (
                 |f| {
