@@ -16,6 +16,7 @@ use steer::{Attached, Hook, Loader, Mode, Steer, SteerError, StrippedTags};
 use tracing::{info, warn};
 use wire::VlanTags;
 
+use super::choice::sockets_of;
 use super::programs::{Program, load};
 use crate::config::{PortConfig, Sockets, XdpMode};
 use crate::daemon::heartbeat::Heartbeat;
@@ -247,14 +248,12 @@ impl Entry {
                 return Err(format!("{finding}; or set worker.frame_bytes = 4096"));
             }
         }
-        let zero_copy = match self.config.kind {
-            Sockets::Auto => self.try_zero_copy(ifindex, kit)?,
-            _ => None,
-        };
-        let hook = match (self.config.kind, &zero_copy) {
-            (Sockets::Xdp, _) | (_, Some(_)) => Hook::Xdp,
-            _ => Hook::Packet,
-        };
+        // Packet sockets have no rings.
+        let rings = if self.config.kind == Sockets::Packet { RINGS } else { kit.rings()? };
+        let zero_copy = XskConfig { mode: XskMode::ZeroCopy, ..rings };
+        let bind = || XskQueue::new(region, ifindex, 0, &zero_copy);
+        let (hook, first) =
+            sockets_of(self.config.kind, &self.config.interface, bind).map_err(|e| text(&e))?;
         let interface = self.config.interface.as_str();
         let program = self
             .program
@@ -288,8 +287,7 @@ impl Entry {
                 workers.count()
             ));
         }
-        let rings = kit.rings()?;
-        let mut sockets: Vec<_> = zero_copy.into_iter().collect();
+        let mut sockets: Vec<_> = first.into_iter().collect();
         for queue in sockets.len() as u32..queues {
             sockets.push(XskQueue::new(region, ifindex, queue, &rings).map_err(|e| text(&e))?);
         }
@@ -320,26 +318,6 @@ impl Entry {
             counters,
             vlan_trouble,
         })
-    }
-
-    /// Binds the first queue with zero copy. `None` if the driver has none; that is logged.
-    fn try_zero_copy(
-        &self,
-        ifindex: u32,
-        kit: &OpeningKit<'_>,
-    ) -> Result<Option<(XskQueue, XskTransfer)>, String> {
-        let rings = XskConfig { mode: XskMode::ZeroCopy, ..kit.rings()? };
-        match XskQueue::new(kit.region, ifindex, 0, &rings) {
-            Ok(bound) => Ok(Some(bound)),
-            Err(error) => {
-                let reason = error.source;
-                info!(
-                    port = self.config.interface,
-                    "kind = \"auto\": packet sockets, as the driver has no zero copy ({reason})"
-                );
-                Ok(None)
-            }
-        }
     }
 
     /// Opens packet sockets, one for each worker unless told otherwise.

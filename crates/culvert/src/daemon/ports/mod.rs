@@ -1,5 +1,6 @@
 //! The interfaces that culvert takes over: they come, go, and come back.
 
+mod choice;
 mod entry;
 mod programs;
 mod taken;
