@@ -89,10 +89,11 @@ impl Plan {
         self.crypto.iter().copied().skip(worker).step_by(self.workers.len().max(1))
     }
 
-    /// What an operator should know.
+    /// What an operator should know. Without any port, as without privileges, all packets come by the queues of the
+    /// private interface, of which each worker has one.
     pub fn warning(&self, queues: u32) -> Option<String> {
         let workers = self.workers.len();
-        (workers > 1 && workers > queues as usize).then(|| {
+        (queues > 0 && workers > 1 && workers > queues as usize).then(|| {
             format!(
                 "worker.cpus: {workers} workers, but no port has more than {queues} receive queues; \
                  the workers beyond only take what this host itself sends"
@@ -180,6 +181,7 @@ mod tests {
         let warning = four.warning(2).unwrap();
         assert!(warning.contains("4 workers") && warning.contains("2 receive queues"), "{warning}");
         assert_eq!(four.warning(4), None);
+        assert_eq!(four.warning(0), None);
         assert_eq!(plan(&config(Some(Cpus::Count(1)), &[]), 0).unwrap().warning(0), None);
     }
 }
