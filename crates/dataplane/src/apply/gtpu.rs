@@ -9,7 +9,7 @@ use wire::udp::UdpHeader;
 use super::Executor;
 use crate::flows::plan::{Adjacency, LinuxWay};
 use crate::gtpu::{Application, Class, Otherwise, Receiver, Service, Station};
-use crate::packets::Meta;
+use crate::packets::{Meta, Towards};
 use crate::resolve::{NextHop, adjacency, adjacency_to};
 use crate::view::View;
 
@@ -90,13 +90,16 @@ impl Executor {
         };
         let known = match application.to {
             Station::Mac(mac) => adjacency_to(view, ifindex, mac, family),
-            Station::Neighbour(addr) => adjacency(view, NextHop { ifindex, addr, mtu }, family),
+            Station::Neighbour(addr) => adjacency(view, NextHop::new(ifindex, addr, mtu), family),
         };
         let Some(adjacency) = known else {
             return match application.to {
                 Station::Mac(_) => self.out.drop(packet, DropReason::TransmitDown),
                 // It is asked for, and the packet waits; what comes meanwhile goes by any queue.
-                Station::Neighbour(addr) => self.out.send_to(view, packet, (ifindex, addr)),
+                Station::Neighbour(addr) => {
+                    let towards = Towards { ifindex, addr, keeps_dei: false };
+                    self.out.send_to(view, packet, towards);
+                }
             };
         };
         let span = packet.span;

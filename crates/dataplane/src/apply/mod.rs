@@ -160,7 +160,7 @@ impl Executor {
         }
         self.out.counters.work.forwarded_clear.add(1);
         if let Some(to) = to {
-            return self.out.send_to(view, packet, (to.ifindex, to.addr));
+            return self.out.send_to(view, packet, to.towards());
         }
         let span = packet.span;
         match forward.adjacency.frame(packet.frame.bytes_mut(), span) {

@@ -205,7 +205,7 @@ pub(crate) fn send_sealed_to(
     to: &NextHop,
     ivs: &mut esp::IvSource,
 ) {
-    let next = (to.ifindex, to.addr);
+    let next = to.towards();
     if packet.span.len <= to.mtu {
         return out.send_to(view, packet, next);
     }

@@ -10,6 +10,7 @@ use super::{Fragments, Ports};
 use crate::apply::Executor;
 use crate::packets::Out;
 use crate::packets::handoff::{Arrived, Handed};
+use crate::vlan::note_as_of;
 
 impl Executor {
     /// Makes one packet of all its fragments: it goes on as the one that came first would have.
@@ -56,6 +57,7 @@ impl Executor {
             (Ok(total_len), Ok((start, frame)), Some(mut handed)) => {
                 let packet = Packet { frame, span: Span { start, len: total_len } };
                 let first = core::mem::replace(handed.packet_mut(), packet);
+                note_as_of(handed.packet_mut(), &first);
                 out.pool.put_packet(first);
                 out.counters.count(Outcome::Consumed, count.saturating_sub(1));
                 out.counters.work.reassembled.add(1);

@@ -6,6 +6,7 @@ use outcome::{DropReason, Outcome};
 use wire::{Family, Headers, Span};
 
 use crate::packets::out::Out;
+use crate::vlan::note_as_of;
 
 /// Cuts a packet into fragments of at most `mtu` bytes, and gives each to `hand_on`.
 ///
@@ -27,7 +28,8 @@ pub(crate) fn fragment<T: AsMut<Out>>(
     let pieces = cut.count();
     out.counters.generated.add(pieces.saturating_sub(1) as u64);
     for n in 0..pieces {
-        if let Some((piece, h)) = through.as_mut().piece(&cut, n) {
+        if let Some((mut piece, h)) = through.as_mut().piece(&cut, n) {
+            note_as_of(&mut piece, &packet);
             hand_on(through, piece, &h);
         }
     }

@@ -13,6 +13,7 @@ pub(crate) mod ports;
 pub(crate) mod reports;
 
 pub(crate) use meta::{Meta, Metas, Source};
+pub(crate) use neighbour::Towards;
 pub(crate) use origin::Origin;
 pub(crate) use out::Out;
 pub(crate) use outers::Outers;

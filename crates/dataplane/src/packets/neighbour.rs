@@ -15,8 +15,19 @@ use crate::view::View;
 /// How long a packet may wait for a neighbour, as Linux's three solicitations take.
 const WAIT_NS: u64 = 3_000_000_000;
 
-/// Waiting packets by egress interface and next hop.
-pub(crate) struct NeighbourQueue(HoldQueue<(u32, IpAddr), Packet>);
+/// What packets are sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Towards {
+    /// Egress interface.
+    pub(crate) ifindex: u32,
+    /// The neighbour's address.
+    pub(crate) addr: IpAddr,
+    /// As of a [`NextHop`](crate::resolve::NextHop).
+    pub(crate) keeps_dei: bool,
+}
+
+/// Waiting packets by what they are sent to.
+pub(crate) struct NeighbourQueue(HoldQueue<Towards, Packet>);
 
 impl NeighbourQueue {
     pub(crate) fn new(workers: usize) -> NeighbourQueue {
@@ -36,10 +47,11 @@ impl Out {
         &mut self,
         view: &View,
         packet: Packet,
-        (ifindex, addr): (u32, IpAddr),
+        towards: Towards,
         is_unknown: bool,
     ) {
-        match self.neighbours.0.push((ifindex, addr), packet, view.now.ns) {
+        let Towards { ifindex, addr, .. } = towards;
+        match self.neighbours.0.push(towards, packet, view.now.ns) {
             Ok(place) => {
                 self.counters.count(Outcome::Held, 1);
                 if place == Held::First {
@@ -55,12 +67,12 @@ impl Out {
     /// Sends on what waited for neighbours that are there now, or are known to be gone.
     pub(crate) fn retry_neighbours(&mut self, view: &View) {
         loop {
-            let is_settled = |key: &&(u32, IpAddr)| {
-                let resolution = view.neighbours.resolve(key.0, key.1);
+            let is_settled = |key: &&Towards| {
+                let resolution = view.neighbours.resolve(key.ifindex, key.addr);
                 matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
             };
             let waiting = self.neighbours.0.keys();
-            let mut settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> =
+            let mut settled: ArrayVec<Towards, KEYS_AT_ONCE> =
                 waiting.filter(is_settled).take(KEYS_AT_ONCE).copied().collect();
             if settled.is_empty() {
                 return;

@@ -3,7 +3,6 @@
 //! A packet is sent by a port, handed to Linux, held, or ended with a reason. On a helper, which has
 //! no ports, what becomes of a packet is noted in the burst at hand, for the worker to carry out.
 
-use core::net::IpAddr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::Arc;
 
@@ -18,13 +17,13 @@ use crate::event::Event;
 use crate::latency::Sampler;
 use crate::packets::handoff::{Handed, Peers};
 use crate::packets::late::Late;
-use crate::packets::neighbour::NeighbourQueue;
+use crate::packets::neighbour::{NeighbourQueue, Towards};
 use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
 use crate::segments::{Between, FIRST_SEGMENTS_SLOT, MAX_SEGMENT_ROUTES, Segments};
 use crate::tap::Taps;
 use crate::view::View;
-use crate::vlan::{FIRST_VLAN_SLOT, Vlans};
+use crate::vlan::{FIRST_VLAN_SLOT, Vlans, keeping_dei};
 use crate::worker::batch::Batch;
 
 /// Ports, frames, counters and reports of one thread.
@@ -288,12 +287,8 @@ impl Out {
     }
 
     /// Sends an IP packet to a neighbour, or holds it until Linux has found the neighbour.
-    pub(crate) fn send_to(
-        &mut self,
-        view: &View,
-        mut packet: Packet,
-        (ifindex, addr): (u32, IpAddr),
-    ) {
+    pub(crate) fn send_to(&mut self, view: &View, mut packet: Packet, towards: Towards) {
+        let Towards { ifindex, addr, keeps_dei } = towards;
         let interface = view.topology.interfaces.get(&ifindex);
         let Some((slot, interface)) = interface.filter(|i| i.up).and_then(|i| Some((i.port?, i)))
         else {
@@ -315,10 +310,10 @@ impl Out {
                 mac
             }
             Resolution::Unknown => {
-                return self.hold_for_neighbour(view, packet, (ifindex, addr), true);
+                return self.hold_for_neighbour(view, packet, towards, true);
             }
             Resolution::Pending => {
-                return self.hold_for_neighbour(view, packet, (ifindex, addr), false);
+                return self.hold_for_neighbour(view, packet, towards, false);
             }
             Resolution::Failed => {
                 self.reports.confirm_neighbour(ifindex, addr, view.now.ns);
@@ -335,7 +330,7 @@ impl Out {
         if emit_untagged(packet.data_mut(), neighbour, interface.mac, ether_type).is_err() {
             return self.drop(packet, DropReason::OutNoRoom);
         }
-        self.send(slot, packet);
+        self.send(if keeps_dei { keeping_dei(slot) } else { slot }, packet);
     }
 
     /// A held packet goes on; it will end in another way.

@@ -72,7 +72,8 @@ impl<N: Notes> Question<'_, N> {
             let cause = IcmpCause::TooBig { mtu: to.mtu as u32 };
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
-        let known = self.next_hop_from(origin, to, h.family());
+        let to = self.onto(origin, to);
+        let known = self.next_hop(to, h.family());
         let clamps_mss = is_hop && self.clamps_mss();
         let forward = Forward {
             adjacency: known.unwrap_or_default(),

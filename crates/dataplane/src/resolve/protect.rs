@@ -74,12 +74,12 @@ impl<N: Notes> Question<'_, N> {
             Ok(fit) => fit,
             Err(reason) => return Decision::Drop(reason),
         };
-        let known = match sa.esp.params().mode {
+        let to = match sa.esp.params().mode {
             // Its outer packets are in other buffers.
-            Mode::Iptfs => self.next_hop(to, family),
-            Mode::Tunnel | Mode::Transport => self.next_hop_from(origin, to, family),
+            Mode::Iptfs => to,
+            Mode::Tunnel | Mode::Transport => self.onto(origin, to),
         };
-        let known = known.filter(|_| fit == Fit::Whole);
+        let known = self.next_hop(to, family).filter(|_| fit == Fit::Whole);
         let longest = longest.unwrap_or_else(|| sa.esp.max_inner_len(to.mtu));
         let seal = Seal {
             sa: handle,

@@ -71,6 +71,7 @@ impl<N: Notes> Question<'_, N> {
             let cause = IcmpCause::TooBig { mtu: mtu as u32 };
             return Decision::Error(cause, DropReason::OutTooBig, origin);
         }
+        let to = self.onto(origin, to);
         let known = self.next_hop(to, family_of(dst)).filter(|_| fit == Fit::Whole);
         Decision::SealAll(SealAll {
             sas: *bundle,

@@ -11,11 +11,11 @@ use super::Question;
 use super::segments::{fits_sa, onward};
 use super::step::{Notes, Step, Way};
 use crate::flows::plan::Adjacency;
-use crate::packets::Origin;
+use crate::packets::{Origin, Towards};
 use crate::segments::{FIRST_SEGMENTS_SLOT, is_segments};
 use crate::tunnel::Binding;
 use crate::view::{LOOPBACK, View};
-use crate::vlan::{FIRST_VLAN_SLOT, KEEPS_DEI};
+use crate::vlan::{FIRST_VLAN_SLOT, keeping_dei};
 
 /// Where a packet goes next.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,6 +26,21 @@ pub(crate) struct NextHop {
     pub(crate) addr: IpAddr,
     /// The longest IP packet, in bytes.
     pub(crate) mtu: usize,
+    /// Packets came in by a VLAN, and those that were drop eligible stay so if they leave by one.
+    pub(crate) keeps_dei: bool,
+}
+
+impl NextHop {
+    /// For packets whose buffers say nothing of how they came in.
+    pub(crate) const fn new(ifindex: u32, addr: IpAddr, mtu: usize) -> NextHop {
+        NextHop { ifindex, addr, mtu, keeps_dei: false }
+    }
+
+    /// Without the length.
+    pub(crate) const fn towards(&self) -> Towards {
+        let NextHop { ifindex, addr, keeps_dei, .. } = *self;
+        Towards { ifindex, addr, keeps_dei }
+    }
 }
 
 /// A tunnel interface that a packet is routed to.
@@ -58,7 +73,9 @@ impl From<Route> for Way {
             Route::Port(NextHop { ifindex, mtu, .. }) if is_segments(ifindex) => {
                 Way::Segments { mtu }
             }
-            Route::Port(NextHop { ifindex, addr, mtu }) => Way::Port { ifindex, via: addr, mtu },
+            Route::Port(NextHop { ifindex, addr, mtu, .. }) => {
+                Way::Port { ifindex, via: addr, mtu }
+            }
             Route::Tunnel(hop) => Way::Tunnel { mtu: hop.mtu },
             Route::Linux => Way::Linux,
             Route::Local => Way::Local,
@@ -81,7 +98,7 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
                     return Route::Linux;
                 };
                 let mtu = view.fits_headend(headend, fits_sa);
-                return Route::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu });
+                return Route::Port(NextHop::new(ifindex, gateway.unwrap_or(dst), mtu));
             };
             let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
             if let Some(binding) = interface.binding {
@@ -90,7 +107,7 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
             if interface.port.is_none() {
                 return Route::Linux;
             }
-            Route::Port(NextHop { ifindex, addr: gateway.unwrap_or(dst), mtu })
+            Route::Port(NextHop::new(ifindex, gateway.unwrap_or(dst), mtu))
         }
         RouteResult::Local => Route::Local,
         RouteResult::Linux => Route::Linux,
@@ -130,7 +147,7 @@ fn by_socket(view: &View, dst: IpAddr, src: IpAddr) -> Option<NextHop> {
         }
         _ => None,
     };
-    Some(NextHop { ifindex, addr: dst, mtu: mtu.unwrap_or(LEAST_MTU) as usize })
+    Some(NextHop::new(ifindex, dst, mtu.unwrap_or(LEAST_MTU) as usize))
 }
 
 /// What every link carries (RFC 8200 §5).
@@ -152,7 +169,11 @@ pub(crate) fn adjacency(view: &View, to: NextHop, family: Family) -> Option<Adja
     else {
         return None;
     };
-    adjacency_to(view, to.ifindex, mac, family)
+    let mut adjacency = adjacency_to(view, to.ifindex, mac, family)?;
+    if to.keeps_dei {
+        adjacency.slot = keeping_dei(adjacency.slot.into()) as u16;
+    }
+    Some(adjacency)
 }
 
 /// The port of an interface that is up, and the Ethernet header towards a station.
@@ -181,23 +202,13 @@ impl<N: Notes> Question<'_, N> {
         found
     }
 
-    /// [`Question::next_hop`] of packets that stay in their buffer: what comes by a VLAN and goes by one stays drop
-    /// eligible.
-    pub(super) fn next_hop_from(
-        &mut self,
-        origin: Origin,
-        to: NextHop,
-        family: Family,
-    ) -> Option<Adjacency> {
-        let mut adjacency = self.next_hop(to, family)?;
-        let Origin::Port { ifindex, .. } = origin else { return Some(adjacency) };
+    /// A next hop of packets that stay in their buffer, or go on in pieces of it: what comes by a VLAN and goes by
+    /// one stays drop eligible.
+    pub(super) fn onto(&self, origin: Origin, to: NextHop) -> NextHop {
+        let Origin::Port { ifindex, .. } = origin else { return to };
         let came_by = self.view.topology.interfaces.get(&ifindex).and_then(|i| i.port);
         let is_vlan = |slot| (FIRST_VLAN_SLOT..FIRST_SEGMENTS_SLOT).contains(&slot);
-        if came_by.is_some_and(is_vlan) && is_vlan(adjacency.slot.into()) {
-            // Slots of VLANs are below that bit.
-            adjacency.slot |= KEEPS_DEI as u16;
-        }
-        Some(adjacency)
+        NextHop { keeps_dei: came_by.is_some_and(is_vlan), ..to }
     }
 
     /// Where a packet leads that leaves, by where it came from.

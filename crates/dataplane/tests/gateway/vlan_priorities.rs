@@ -2,11 +2,12 @@
 
 use dataplane::{MarkRule, Remark};
 use outcome::DropReason;
-use policy::{Direction, Mark, Selector};
+use policy::{Direction, Mark, Prefix, Selector};
 
+use crate::nested::{self, AH_TRANSPORT, COMP_TUNNEL, ESP_TRANSPORT, ESP_TUNNEL};
 use crate::on_vlans::{PORT_MAC, tagged};
-use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, LAN, SIZES, Side, Spec, ethernet, policy, template};
+use crate::packets::{Ip, cut, hopped};
+use crate::support::{Gateway, LAN, SIZES, Side, Spec, ethernet, ip, make_sa, policy, template};
 
 /// With code points for priorities 5 and 3 of the tags of these numbers, on the LAN's and the WAN's VLAN.
 fn gateway(side: Side, tags: [Option<usize>; 2]) -> Gateway {
@@ -119,6 +120,55 @@ fn what_may_be_dropped_first_stays_so_from_vlan_to_vlan() {
         assert_eq!(sent(&mut g), [[0, 0, 0]]);
     }
     assert!(g.drops().is_empty());
+}
+
+/// Pieces of a packet lie in buffers of their own.
+#[test]
+fn pieces_may_be_dropped_first_if_the_whole_may() {
+    let mut g = gateway(Side::A, [None; 2]);
+    for (number, dei) in [1, 0, 1, 0].into_iter().enumerate() {
+        let packet = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        put_lan(&mut g, dei, &packet.sized(1490, number as u16));
+        assert_eq!(sent(&mut g), [[dei, dei, 0]; 2], "{number}");
+    }
+    assert!(g.drops().is_empty(), "{:?}", g.drops());
+}
+
+/// And a packet that is put together of its fragments, for a transport SA.
+#[test]
+fn the_whole_may_be_dropped_first_if_its_first_piece_may() {
+    let mut g = Gateway::on_vlans(Side::A, SIZES, 1);
+    let (src, dst) = (Side::A.lan(false, 10), ip("203.0.113.9"));
+    let mut config = nested::config(ESP_TRANSPORT, Side::A, 0, false);
+    (config.params.src, config.params.dst) = (src, dst);
+    let sa = make_sa(&config.params);
+    g.db.add_sa(config, sa).expect("new");
+    let one = |addr| Prefix { addr, len: 32 };
+    let templates = nested::templates(&[ESP_TRANSPORT], Side::A, false);
+    let selector = Selector::between(one(src), one(dst));
+    g.db.put_policy(policy(9, Direction::Out, selector, templates));
+    for (number, dei) in [1, 0, 1, 0].into_iter().enumerate() {
+        for piece in cut(&Ip::new(src, dst).sized(100, number as u16), 68, number as u16) {
+            assert!(sent(&mut g).is_empty(), "not whole yet");
+            put_lan(&mut g, dei, &piece);
+        }
+        assert_eq!(sent(&mut g), [[dei, dei, 0]], "{number}");
+    }
+    assert!(g.drops().is_empty(), "{:?}", g.drops());
+}
+
+#[test]
+fn what_several_sas_protect_may_be_dropped_first_too() {
+    for layers in [[ESP_TUNNEL, AH_TRANSPORT], [COMP_TUNNEL, ESP_TRANSPORT]] {
+        let mut g = Gateway::on_vlans(Side::A, SIZES, 1);
+        nested::protect(&mut g, &layers, false);
+        // By the first packet of a flow and by its plan.
+        for (number, dei) in [1, 1, 0, 1, 0, 0].into_iter().enumerate() {
+            put_lan(&mut g, dei, &to_b(number as u16));
+            assert_eq!(sent(&mut g), [[dei, dei, 0]], "{layers:?} {number}");
+        }
+        assert!(g.drops().is_empty(), "{:?}", g.drops());
+    }
 }
 
 /// Nothing is written where an IP packet is not.
