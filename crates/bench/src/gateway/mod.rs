@@ -33,7 +33,7 @@ use crate::srv6::case::with_segments;
 use crate::timing::switches;
 use crate::traffic::{Choice, Traffic};
 use crate::world::{self, LAN, LAN_PORT, MTU, PRIVATE, PRIVATE_PORT, WAN, WAN_PORT};
-use parties::{install, peers};
+use parties::{Built, install, peers};
 
 /// Which way through the gateway is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,17 +131,6 @@ pub(crate) struct Gateway {
     pub(crate) spare: FramePool,
     /// Kept, because the worker's ends would be of no use without.
     _keep: (EventReceiver, Sender<Command>, Umem),
-}
-
-/// What building a gateway cost.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Built {
-    /// Seconds for keys, SAs and policies.
-    pub(crate) seconds: f64,
-    /// Bytes of each key schedule, if the engine tells.
-    pub(crate) bytes_per_key: Option<f64>,
-    /// Resident bytes of each SA without its key schedule.
-    pub(crate) bytes_per_sa: Option<f64>,
 }
 
 impl Gateway {

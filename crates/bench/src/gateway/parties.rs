@@ -6,13 +6,23 @@ use crypto::{Provider, Session, Suite};
 use esp::{LiveNumbers, Sa};
 use policy::Databases;
 
-use super::Built;
 use crate::error::BenchError;
 use crate::free_device::Holder;
 use crate::machine::resident_bytes;
 use crate::options::Direction;
 use crate::traffic::Traffic;
 use crate::world;
+
+/// What building a gateway cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Built {
+    /// Seconds for keys, SAs and policies.
+    pub(crate) seconds: f64,
+    /// Bytes of each key schedule, if the engine tells.
+    pub(crate) bytes_per_key: Option<f64>,
+    /// Resident bytes of each SA without its key schedule.
+    pub(crate) bytes_per_sa: Option<f64>,
+}
 
 /// Installs an SA pair and its policies for each tunnel; returns the keys of those that the traffic uses.
 pub(super) fn install(
