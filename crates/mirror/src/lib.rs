@@ -19,6 +19,7 @@
 //! | [`Control`] | adds and deletes rules, routes and neighbours; sets links up; has a neighbour resolved |
 //! | [`decode`], [`Message`], [`Incoming`] | the messages by themselves, for fuzzing |
 //! | [`interface_setting`], [`set_interface_setting`] | `/proc/sys/net/*/conf/NAME` |
+//! | [`tunnel_source`] | `ip sr tunsrc` |
 //!
 //! # Example
 //!
@@ -76,6 +77,7 @@ mod observer;
 mod seg6;
 mod setting;
 mod snapshot;
+mod tunsrc;
 mod uapi;
 
 pub use control::Control;
@@ -89,3 +91,4 @@ pub use observer::Observer;
 pub use seg6::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
 pub use setting::{interface_setting, set_interface_setting};
 pub use snapshot::{Change, Snapshot};
+pub use tunsrc::tunnel_source;

@@ -9,7 +9,7 @@ use std::thread;
 use common::{enter_new_namespace, in_namespace, ip, until, until_equal};
 use mirror::{
     Control, Error, Family, NeighbourState, NextHop, Observer, Prefix, Route, RouteKind, Rule,
-    RuleAction, Snapshot, interface_setting, set_interface_setting,
+    RuleAction, Snapshot, interface_setting, set_interface_setting, tunnel_source,
 };
 
 fn addr(text: &str) -> IpAddr {
@@ -264,5 +264,14 @@ fn linux_resolves_a_neighbour_on_request() {
                 s.neighbour(a, nobody).is_some_and(|n| n.state == NeighbourState::Failed)
             });
         });
+    });
+}
+
+#[test]
+fn the_source_of_outer_headers_is_what_ip_sr_says() {
+    in_namespace(|| {
+        assert_eq!(tunnel_source().unwrap(), None);
+        ip("sr tunsrc set fc00::ff");
+        assert_eq!(tunnel_source().unwrap(), Some("fc00::ff".parse().unwrap()));
     });
 }

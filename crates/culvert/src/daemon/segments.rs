@@ -20,6 +20,8 @@ use crate::report::SegmentRow;
 pub struct SegmentRoutes {
     config: Srv6Config,
     sids: Vec<SidConfig>,
+    /// What Linux has outer headers come from (`ip sr tunsrc`).
+    tunnel_source: Option<Ipv6Addr>,
     indices: HashMap<Key, u32>,
     functions: Vec<Option<SegmentRoute>>,
     /// Destinations, whose packets ports have to take.
@@ -57,6 +59,11 @@ impl SegmentRoutes {
 
     /// Takes all routes in anew. Those that stay keep their indices.
     pub fn take_in(&mut self, snapshot: &Snapshot) {
+        // Linux tells of no change of it: it is asked with every change of routes.
+        self.tunnel_source = match self.config.source {
+            None if self.wants_source(snapshot) => mirror::tunnel_source().ok().flatten(),
+            _ => None,
+        };
         let mut wanted: BTreeMap<usize, (Key, SegmentRoute)> = BTreeMap::new();
         let mut new: Vec<(Key, SegmentRoute)> = Vec::new();
         let mut place =
@@ -106,6 +113,11 @@ impl SegmentRoutes {
             self.prefixes.insert((sid.prefix.0.addr, sid.prefix.0.len));
         }
         self.number(wanted, new);
+    }
+
+    /// Whether there are functions that may make headers.
+    fn wants_source(&self, snapshot: &Snapshot) -> bool {
+        !self.sids.is_empty() || snapshot.routes().any(|route| route.has_encap)
     }
 
     /// Gives indices that are free to what is new.
@@ -167,7 +179,8 @@ impl SegmentRoutes {
             });
             v6.filter(is_global).min()
         };
-        let own = self.config.source.or(of_route).or_else(|| on(Some(ifindex)));
+        let set = self.config.source.or(self.tunnel_source);
+        let own = set.or(of_route).or_else(|| on(Some(ifindex)));
         own.or_else(|| on(Some(LOOPBACK))).or_else(|| on(None)).unwrap_or(Ipv6Addr::UNSPECIFIED)
     }
 
