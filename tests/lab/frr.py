@@ -10,14 +10,14 @@ FRR = Path("/usr/lib/frr")
 
 
 class Frr:
-    """zebra and one routing daemon, `ospfd` or `bgpd`, with a configuration."""
+    """zebra and one routing daemon, `ospfd` or `bgpd`, with a configuration; zebra's own beyond its name is `zebra`."""
 
-    def __init__(self, host, daemon, text):
+    def __init__(self, host, daemon, text, zebra=""):
         # They give up root for a user of their own, who cannot look into the lab's folder.
         folder = Path(tempfile.mkdtemp(prefix="culvert-frr-"))
         host.lab.at_close(lambda: shutil.rmtree(folder))
         folder.chmod(0o777)
-        (folder / "zebra.conf").write_text(f"hostname {host.name}\nlog stdout\n")
+        (folder / "zebra.conf").write_text(f"hostname {host.name}\nlog stdout\n{zebra}")
         (folder / f"{daemon}.conf").write_text(text)
         self.processes = []
         for name in ("zebra", daemon):

@@ -166,6 +166,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         is_tied_elsewhere: false,
         xfrm: None,
         vlan: None,
+        vrf_table: None,
     };
     for (kind, value) in Attributes::new(payload.get(IFINFOMSG_LEN..)?) {
         match kind {
@@ -184,6 +185,13 @@ fn link(payload: &[u8]) -> Option<Link> {
                 };
                 link.vlan = match link.kind.as_deref() {
                     Some("vlan") => vlan(info.find(IFLA_INFO_DATA).unwrap_or_default()),
+                    _ => None,
+                };
+                link.vrf_table = match link.kind.as_deref() {
+                    Some("vrf") => {
+                        let data = info.find(IFLA_INFO_DATA).unwrap_or_default();
+                        Attributes::new(data).find(IFLA_VRF_TABLE).and_then(as_u32)
+                    }
                     _ => None,
                 };
             }

@@ -107,6 +107,8 @@ pub struct Link {
     pub xfrm: Option<XfrmInterface>,
     /// What a VLAN's frames have (`ip link add type vlan`); `None` for other kinds.
     pub vlan: Option<Vlan>,
+    /// The table of a VRF (`ip link add type vrf`); `None` for other kinds.
+    pub vrf_table: Option<u32>,
 }
 
 /// What the frames of a VLAN have on the interface that it lies on.

@@ -75,6 +75,7 @@ pub(crate) const IFLA_VLAN_ID: u16 = 1;
 pub(crate) const IFLA_VLAN_EGRESS_QOS: u16 = 3;
 pub(crate) const IFLA_VLAN_PROTOCOL: u16 = 5;
 pub(crate) const IFLA_VLAN_QOS_MAPPING: u16 = 1;
+pub(crate) const IFLA_VRF_TABLE: u16 = 1;
 pub(crate) const IFLA_XFRM_IF_ID: u16 = 2;
 pub(crate) const IFLA_XFRM_COLLECT_METADATA: u16 = 3;
 

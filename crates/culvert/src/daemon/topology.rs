@@ -277,10 +277,17 @@ fn rules(snapshot: &Snapshot) -> Vec<RuleEntry> {
         .collect()
 }
 
-/// A rule for VRFs: only Linux can follow it, for what comes in by an interface of one.
+/// A rule for VRFs: for what comes in by an interface of one it leads to that one's table.
 fn of_vrfs(r: &mirror::Rule, entry: RuleEntry, vrfs: &Vrfs) -> Vec<RuleEntry> {
     let inside = vrfs.interfaces().filter(|i| r.iif.is_none() || entry.iif == Some(*i));
-    let of = |iif| RuleEntry { iif: Some(iif), action: RuleAction::Opaque, ..entry.clone() };
+    // What it looks at beside is Linux's to know.
+    let has_more = r.has_more || r.ip_protocol.is_some() || r.sport.is_some() || r.dport.is_some();
+    let is_followed = r.action == mirror::RuleAction::Lookup && !has_more;
+    let of = |iif| {
+        let table = vrfs.table(iif).filter(|_| is_followed);
+        let action = table.map_or(RuleAction::Opaque, RuleAction::Table);
+        RuleEntry { iif: Some(iif), action, ..entry.clone() }
+    };
     inside.map(of).collect()
 }
 
@@ -381,7 +388,9 @@ mod tests {
         let of = |r: &mirror::Rule| of_vrfs(r, rule(r, &index_of), &vrfs);
         let found = of(&linux);
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].iif, found[0].action), (Some(5), RuleAction::Opaque));
+        assert_eq!((found[0].iif, found[0].action), (Some(5), RuleAction::Table(100)));
+        let ports = mirror::Rule { dport: Some((53, 53)), ..linux.clone() };
+        assert_eq!(of(&ports)[0].action, RuleAction::Opaque);
         let named = |name: &str| mirror::Rule { iif: Some(name.into()), ..linux.clone() };
         assert_eq!((of(&named("lan")).len(), of(&named("wan")).len()), (1, 0));
         // What is not of a VRF is not known of a packet either.

@@ -1,5 +1,6 @@
-//! Linux's VRFs (`ip link add type vrf`): tables of their own for the packets of some interfaces. Workers do not
-//! follow these, so beside the kernel what is in a VRF stays with the kernel, and is shown with the VRF's name.
+//! Linux's VRFs (`ip link add type vrf`): tables of their own for the packets of some interfaces. Workers look there for
+//! what comes in by these; SAs and policies of a VRF they do not know, so beside the kernel what is in one stays with
+//! the kernel, and is shown with the VRF's name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -11,6 +12,8 @@ use mirror::{Link, Snapshot};
 pub struct Vrfs {
     /// The VRFs themselves, and the interfaces in them.
     by_ifindex: BTreeMap<u32, String>,
+    /// Their tables.
+    tables: BTreeMap<u32, u32>,
     /// The addresses of all of these. One may be another interface's too: what has it stays with the kernel as well.
     by_address: HashMap<IpAddr, String>,
 }
@@ -23,6 +26,11 @@ impl Vrfs {
             Some((link.index, vrf.name.clone()))
         });
         let by_ifindex: BTreeMap<u32, String> = links.collect();
+        let tables = snapshot.links().filter_map(|link| {
+            let vrf = vrf_of(link, |index| snapshot.link(index))?;
+            Some((link.index, vrf.vrf_table?))
+        });
+        let tables = tables.collect();
         let by_address = match by_ifindex.is_empty() {
             true => HashMap::new(),
             false => {
@@ -30,7 +38,7 @@ impl Vrfs {
                 all.filter_map(|a| Some((a.addr, by_ifindex.get(&a.ifindex)?.clone()))).collect()
             }
         };
-        Vrfs { by_ifindex, by_address }
+        Vrfs { by_ifindex, tables, by_address }
     }
 
     /// Whether there is none.
@@ -41,6 +49,11 @@ impl Vrfs {
     /// The VRFs, and the interfaces in them.
     pub fn interfaces(&self) -> impl Iterator<Item = u32> {
         self.by_ifindex.keys().copied()
+    }
+
+    /// The table in which routes are looked for of what comes in by an interface of a VRF.
+    pub fn table(&self, ifindex: u32) -> Option<u32> {
+        self.tables.get(&ifindex).copied()
     }
 
     /// The VRF that an interface is, or is in.
@@ -58,6 +71,7 @@ impl Vrfs {
     pub fn with(name: &str, ifindex: u32, addr: IpAddr) -> Vrfs {
         Vrfs {
             by_ifindex: BTreeMap::from([(ifindex, name.into())]),
+            tables: BTreeMap::from([(ifindex, 100)]),
             by_address: HashMap::from([(addr, name.into())]),
         }
     }

@@ -92,5 +92,6 @@ pub fn xfrm_interface(index: u32, if_id: u32) -> Link {
         is_tied_elsewhere: false,
         xfrm: Some(XfrmInterface::IfId(if_id)),
         vlan: None,
+        vrf_table: None,
     }
 }

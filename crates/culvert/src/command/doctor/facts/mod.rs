@@ -386,6 +386,7 @@ fn healthy_port(index: u32, config: &PortConfig) -> PortFacts {
             is_tied_elsewhere: false,
             xfrm: None,
             vlan: None,
+            vrf_table: None,
         }),
         device: Ok(Device {
             name: config.interface.clone(),
