@@ -20,6 +20,7 @@
 //! Timers are looked at once a round ([`Aggfrag::due_ns`] says when there has to be one). Without such an SA nothing of
 //! this is there.
 
+mod add;
 mod pace;
 mod receive;
 mod send;

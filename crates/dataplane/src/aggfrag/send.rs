@@ -18,14 +18,22 @@ use crate::view::View;
 
 impl Executor {
     /// Puts a packet into payloads of an SA. Those that are full leave, unless they have to wait for their time.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn aggregate(&mut self, view: &View, by: &Aggregate, mut packet: Packet, h: Fields) {
-        let Some(sa) = view.reader.sa(by.sa) else {
-            return self.out.drop(packet, DropReason::OutStateExpired);
-        };
         if by.is_hop && !wire::decrement_ttl(packet.data_mut(), h) {
             return self.out.drop(packet, DropReason::MalformedIp);
         }
+        if let Some(packet) = self.add(by, packet, h) {
+            self.aggregate_any(view, by, packet, h);
+        }
+    }
+
+    /// The same, whatever has to be done.
+    #[inline(never)]
+    fn aggregate_any(&mut self, view: &View, by: &Aggregate, packet: Packet, h: Fields) {
+        let Some(sa) = view.reader.sa(by.sa) else {
+            return self.out.drop(packet, DropReason::OutStateExpired);
+        };
         let mut senders = self.aggfrag.senders.take().unwrap_or_default();
         let place = senders.place(by.sa, sa);
         if let Some(sender) = senders.all.get_mut(place) {

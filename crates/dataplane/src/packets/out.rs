@@ -104,6 +104,16 @@ impl Out {
         self.pool.put_packet(packet);
     }
 
+    /// Ends a packet whose bytes are in another one now.
+    #[inline(always)]
+    pub(crate) fn consume(&mut self, packet: Packet) {
+        if self.batch.is_some() || self.taps.is_some() || self.sampler.is_waiting() {
+            return self.end(packet, Outcome::Consumed);
+        }
+        self.counters.count(Outcome::Consumed, 1);
+        self.pool.put_packet(packet);
+    }
+
     /// Hands an IP packet to Linux, through the private interface.
     pub(crate) fn give_to_linux(&mut self, packet: Packet) {
         let private = match &self.batch {
