@@ -12,9 +12,8 @@
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use esp::Sa;
-use io::{BURST_LEN, Burst, Packet};
+use io::{Burst, Packet};
 use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
@@ -275,7 +274,7 @@ impl Path {
             return self.enter_but_payloads(misses, packets, works, metas);
         }
         if self.view.reader.has_ipcomp() {
-            return self.enter_in_order(misses, packets, metas);
+            return self.enter_in_order(misses, packets.drain(..), metas);
         }
         let mut metas = metas.iter();
         for packet in packets.drain(..) {
@@ -292,27 +291,25 @@ impl Path {
 
     /// Moves on what was decrypted where it may be of IPComp: that is unwrapped before the next one goes on,
     /// as what is not compressed would overtake it otherwise. So deep as SAs are nested this calls itself.
-    #[cold]
     #[inline(never)]
-    fn enter_in_order(
+    pub(crate) fn enter_in_order(
         &mut self,
         misses: &mut impl Misses,
-        packets: &mut ArrayVec<Packet, BURST_LEN>,
-        metas: &Metas,
+        packets: impl Iterator<Item = Packet>,
+        metas: &[Meta],
     ) {
-        let mut metas = metas.iter();
-        for packet in packets.drain(..) {
-            match metas.next() {
-                Some(meta) => self.enter_any(misses, packet, meta, None),
-                // There are as many.
-                None => self.exec.out.drop(packet, DropReason::InCrypto),
+        // There are as many.
+        for (packet, meta) in packets.zip(metas) {
+            match meta.is_own_esp {
+                true => self.enter_own_esp(misses, packet, meta),
+                false => self.enter(misses, packet, meta, None),
             }
             self.unwrap_last(misses);
         }
     }
 
     /// Opens what was gathered if the last of it is of IPComp.
-    #[cold]
+    #[inline]
     pub(crate) fn unwrap_last(&mut self, misses: &mut impl Misses) {
         if self.exec.crypt.opens.is_to_unwrap() {
             self.open_gathered(misses);

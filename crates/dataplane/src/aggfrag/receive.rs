@@ -9,7 +9,7 @@ use iptfs::{Deaggregator, Found, Late, Window};
 use outcome::{DropReason, Outcome};
 use policy::{SaEntry, SaHandle};
 
-use super::unpack::{Inner, Unpack};
+use super::unpack::Unpack;
 use super::{Places, count};
 use crate::apply::Executor;
 use crate::burst::{Misses, Path};
@@ -43,8 +43,8 @@ pub(super) struct Receivers {
     places: Places,
     /// Payloads whose turn has come.
     in_order: VecDeque<Payload>,
-    /// Packets that came out of payloads, and what they are classified into.
-    inner: Vec<Inner>,
+    /// Packets that came out of one payload, and what they are classified into.
+    inner: Vec<Packet>,
     metas: Box<Metas>,
 }
 
@@ -145,41 +145,44 @@ impl Slow {
     /// Takes apart the payloads whose turn it is.
     fn move_on_in_order(&mut self, path: &mut Path, receivers: &mut Receivers) {
         while let Some(payload) = receivers.in_order.pop_front() {
+            let of = (payload.sa, payload.ifindex);
             path.exec.take_apart(&path.view, receivers, payload);
             while !receivers.inner.is_empty() {
-                self.move_on_inner(path, receivers);
+                self.move_on_inner(path, receivers, of);
             }
         }
     }
 
-    /// Moves on what came out of a payload, a burst at a time.
-    fn move_on_inner(&mut self, path: &mut Path, receivers: &mut Receivers) {
+    /// Moves on what came out of a payload of an SA, which came in by an interface, a burst at a time.
+    fn move_on_inner(
+        &mut self,
+        path: &mut Path,
+        receivers: &mut Receivers,
+        (sa, ifindex): (SaHandle, u32),
+    ) {
         let Receivers { inner, metas, .. } = receivers;
         let count = inner.len().min(BURST_LEN);
         if path.exec.crypt.opens.room() < count {
             path.open_gathered(self);
         }
         let has_rules = !path.view.topology.mark_rules.is_empty();
-        let metas = metas.places(count);
-        for (Inner { packet, sa, ifindex }, meta) in inner.iter().zip(&mut *metas) {
+        let ingress = Ingress::of_sa(ifindex, sa);
+        for (packet, meta) in inner.iter().zip(metas.places(count)) {
             match path.meta_of_packet(packet, meta) {
                 Ok(()) => {
-                    meta.enter(Ingress::of_sa(*ifindex, *sa), true);
+                    meta.enter(ingress, true);
                     if has_rules {
-                        meta.ingress.mark = path.view.topology.mark(*ifindex, &meta.summary);
+                        meta.ingress.mark = path.view.topology.mark(ifindex, &meta.summary);
                     }
                 }
                 Err(_) => meta.end = Some(DropReason::InInnerHeader.into()),
             }
         }
         path.look_for(metas);
-        for (Inner { packet, .. }, meta) in inner.drain(..count).zip(metas.iter()) {
-            if path.exec.out.taps.is_some() {
-                path.tap_inner(&packet, meta);
-            }
-            path.enter_any(self, packet, meta, None);
-            path.unwrap_last(self);
+        if path.exec.out.taps.is_some() {
+            inner.iter().zip(metas.iter()).for_each(|(packet, meta)| path.tap_inner(packet, meta));
         }
+        path.enter_in_order(self, inner.drain(..count), metas);
     }
 }
 
@@ -234,7 +237,7 @@ impl Executor {
 
     /// Makes packets of a payload.
     fn take_apart(&mut self, view: &View, receivers: &mut Receivers, payload: Payload) {
-        let Payload { packet, sa: handle, number, ifindex, class } = payload;
+        let Payload { packet, sa: handle, number, class, .. } = payload;
         let Some(sa) = view.reader.sa(handle) else {
             return self.end_payload(packet, DropReason::InStateExpired.into());
         };
@@ -246,7 +249,6 @@ impl Executor {
             large: self.fragments.as_deref_mut().and_then(|fragments| fragments.large()),
             inner,
             partial,
-            of: (handle, ifindex),
             sa: &sa.esp,
             class,
         };

@@ -4,29 +4,19 @@ use esp::Sa;
 use io::{Frame, FramePool, MAX_HEADROOM, Packet};
 use iptfs::Sink;
 use outcome::{DropReason, Outcome};
-use policy::SaHandle;
 use wire::Span;
 
 use crate::fragments::TAILROOM;
 use crate::packets::Out;
-
-/// A packet that came out of a payload.
-pub(super) struct Inner {
-    pub(super) packet: Packet,
-    pub(super) sa: SaHandle,
-    pub(super) ifindex: u32,
-}
 
 /// Copies packets out of one payload, each into a frame of its own.
 pub(super) struct Unpack<'u> {
     pub(super) out: &'u mut Out,
     /// Frames for packets that no ordinary one holds.
     pub(super) large: Option<&'u mut FramePool>,
-    pub(super) inner: &'u mut Vec<Inner>,
+    pub(super) inner: &'u mut Vec<Packet>,
     /// The packet of which pieces are missing.
     pub(super) partial: &'u mut Option<Packet>,
-    /// The SA, and the interface that the payload came in by.
-    pub(super) of: (SaHandle, u32),
     pub(super) sa: &'u Sa,
     /// The outer header's traffic class.
     pub(super) class: u8,
@@ -42,15 +32,13 @@ impl Unpack<'_> {
         }
     }
 
-    /// A whole packet goes on, whose traffic class was `old`.
+    /// Gives a packet its traffic class, as far as the outer one has a say in that. `old` is the one that it came with.
     #[inline]
-    fn push(&mut self, mut packet: Packet, old: u8) {
+    fn mark(&self, packet: &mut [u8], old: u8) {
         let class = self.sa.class_in_payload(old, self.class);
         if class != old {
-            wire::set_traffic_class(packet.data_mut(), class);
+            wire::set_traffic_class(packet, class);
         }
-        let (sa, ifindex) = self.of;
-        self.inner.push(Inner { packet, sa, ifindex });
     }
 }
 
@@ -65,8 +53,9 @@ impl Sink for Unpack<'_> {
         let span = Span { start: frame.headroom(), len: bytes.len() };
         if let Some(place) = frame.bytes_mut().get_mut(span.range()) {
             place.copy_from_slice(bytes);
+            self.mark(place, traffic_class(bytes));
         }
-        self.push(Packet { frame, span }, traffic_class(bytes));
+        self.inner.push(Packet { frame, span });
     }
 
     fn begin(&mut self, len: Option<usize>) -> bool {
@@ -95,10 +84,11 @@ impl Sink for Unpack<'_> {
     }
 
     fn complete(&mut self) {
-        if let Some(packet) = self.partial.take() {
+        if let Some(mut packet) = self.partial.take() {
             self.out.released(1);
             let old = traffic_class(packet.data());
-            self.push(packet, old);
+            self.mark(packet.data_mut(), old);
+            self.inner.push(packet);
         }
     }
 
