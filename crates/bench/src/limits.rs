@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use arrayvec::ArrayVec;
 use dispatch::atomic;
-use limit::{Colour, Limiter, Meter, Path, Pool, Settings};
+use limit::{Colour, Lanes, Limiter, Meter, Path, Pool, Settings};
 use serde::Serialize;
 
 use crate::cycles;
@@ -88,7 +88,8 @@ pub struct LimitRow {
     pub cycles: Option<f64>,
     /// Packets of a million that were lost though the rate was far above what came.
     pub lost_ppm: f64,
-    /// With a rate below what comes: the least that a core passed, as a part of what the most did. None with one core.
+    /// With a rate below what comes: how equally cores passed packets, by Jain's index, 1 if all did alike and 1 / n if one
+    /// of n did alone. None with one core.
     pub fairness: Option<f64>,
     /// Then: what passed, as a part of rate and burst.
     pub of_rate: f64,
@@ -132,7 +133,6 @@ fn row(
     let over = case.run(sharing, closed)?;
     let allowed = (rate as f64 * over.seconds + 800_000.0) * limiters as f64;
     let passed: u64 = over.passed.iter().sum();
-    let (least, most) = (over.passed.iter().min(), over.passed.iter().max());
     Ok(LimitRow {
         sharing,
         cores,
@@ -141,12 +141,16 @@ fn row(
         packets_per_s: best.packets_per_s(),
         cycles: best.cycles.map(|cycles| cycles as f64 / best.packets.max(1) as f64),
         lost_ppm: best.lost as f64 * 1e6 / best.packets.max(1) as f64,
-        fairness: least
-            .zip(most)
-            .filter(|_| cores > 1)
-            .map(|(l, m)| *l as f64 / (*m).max(1) as f64),
+        fairness: (cores > 1).then(|| jain(&over.passed)),
         of_rate: (passed * case.len as u64 * 8) as f64 / allowed,
     })
+}
+
+/// Jain's index of fairness: the square of the sum over the sum of squares and the number.
+fn jain(shares: &[u64]) -> f64 {
+    let sum: f64 = shares.iter().map(|share| *share as f64).sum();
+    let squares: f64 = shares.iter().map(|share| (*share as f64).powi(2)).sum();
+    if squares > 0.0 { sum * sum / (squares * shares.len() as f64) } else { 1.0 }
 }
 
 /// What threads do.
@@ -190,8 +194,9 @@ impl Case {
         let len = self.len;
         match sharing {
             Sharing::Leased => {
+                let mut lanes = Lanes::default();
                 let all: Vec<Limiter> = (0..self.limiters)
-                    .map(|_| Limiter::new("l", settings, None, (self.cores, 0)))
+                    .map(|_| Limiter::among(&mut lanes, "l", settings, None, (self.cores, 0)))
                     .collect();
                 self.time(|worker| {
                     let paths = all.iter().map(|limiter| Path::new(limiter, worker)).collect();
@@ -311,6 +316,12 @@ struct Leased {
 impl Side for Leased {
     fn burst(&mut self, limiters: &[u32], now_ns: u64) -> (u64, u64) {
         let Leased { paths, len } = self;
+        // As the data path does while bursts are spread.
+        if paths.len() > NEAR {
+            let all = || limiters.iter().filter_map(|at| paths.get(*at as usize));
+            all().for_each(mem::prefetch);
+            all().filter_map(Path::lane).for_each(mem::prefetch);
+        }
         let passed = limiters.iter().filter(|at| {
             paths.get(**at as usize).is_some_and(|path| path.pass(None, (*len, 0), now_ns).is_ok())
         });
@@ -415,6 +426,9 @@ impl Side for Queued<'_> {
 /// Packets that come at once.
 const BURST: usize = 32;
 
+/// Limiters of which a core has all in its cache.
+const NEAR: usize = 256;
+
 /// Lanes of the atomic queue, and items in each.
 const LANES: usize = 1024;
 const DEPTH: usize = 64;
@@ -422,6 +436,12 @@ const DEPTH: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fairness_is_jains_index() {
+        assert_eq!((jain(&[5, 5]), jain(&[9, 0]), jain(&[0, 0])), (1.0, 0.5, 1.0));
+        assert!((jain(&[1, 3]) - 0.8).abs() < 1e-9);
+    }
 
     #[test]
     fn every_way_passes_what_the_rate_allows() {

@@ -102,6 +102,9 @@ impl Path {
     pub(crate) fn prefetch_counters(&self, meta: &Meta) {
         if let Some(plan) = meta.place.and_then(|place| self.flows.peek(place)) {
             plan.counters().for_each(|counters| counters.prefetch(Cache::First));
+            if let Action::Limit(slot) = plan.action {
+                self.exec.details.rates.prefetch_lane(Cache::First, slot);
+            }
         }
     }
 
@@ -139,7 +142,14 @@ impl Path {
     pub(crate) fn prefetch_by_plan(&self, cache: Cache, place: u32) -> Option<SaIndex> {
         let plan = self.flows.peek(place)?;
         plan.counters().for_each(|counters| counters.prefetch(cache));
-        let Action::Seal(seal) = plan.action else { return None };
+        let seal = match &plan.action {
+            Action::Seal(seal) => seal,
+            Action::Limit(slot) => {
+                self.exec.details.rates.prefetch(cache, *slot);
+                return None;
+            }
+            _ => return None,
+        };
         let sa_index = seal.sa.index();
         self.view.reader.prefetch_sa_slot(cache, sa_index);
         Some(sa_index)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::colour::Which;
 use crate::lane::{Counts, Lane};
+use crate::lanes::{LaneRef, Lanes};
 use crate::meter::depth;
 use crate::pool::Spill;
 use crate::waits::{Waited, Waits};
@@ -63,7 +64,7 @@ impl Share {
 struct State {
     settings: Settings,
     shares: [Share; 2],
-    lanes: Box<[Arc<Lane>]>,
+    lanes: Box<[LaneRef]>,
     /// Counted by workers that there are no more.
     before: Counts,
     first: Apart<Pool>,
@@ -73,7 +74,7 @@ struct State {
 impl State {
     fn new(
         settings: Settings,
-        (lanes, before): (Box<[Arc<Lane>]>, Counts),
+        (lanes, before): (Box<[LaneRef]>, Counts),
         levels: [u64; 2],
         now_ns: u64,
     ) -> State {
@@ -179,9 +180,20 @@ impl Limiter {
         name: &str,
         settings: Settings,
         parent: Option<Arc<Limiter>>,
+        at: (usize, u64),
+    ) -> Limiter {
+        Limiter::among(&mut Lanes::default(), name, settings, parent, at)
+    }
+
+    /// The same with lanes beside those of other limiters.
+    pub fn among(
+        beside: &mut Lanes,
+        name: &str,
+        settings: Settings,
+        parent: Option<Arc<Limiter>>,
         (workers, now_ns): (usize, u64),
     ) -> Limiter {
-        let lanes = (0..workers.max(1)).map(|_| Arc::default()).collect();
+        let lanes = (0..workers.max(1)).map(|worker| beside.take(worker)).collect();
         let full = [depth(settings.first()), settings.second().map_or(0, depth)];
         let state = Arc::new(State::new(settings, (lanes, Counts::default()), full, now_ns));
         let waits = waits_for(&settings, workers, &[]);
@@ -199,6 +211,17 @@ impl Limiter {
         &self,
         settings: Settings,
         parent: Option<Arc<Limiter>>,
+        at: (usize, u64),
+    ) -> Limiter {
+        self.changed_among(&mut Lanes::default(), settings, parent, at)
+    }
+
+    /// The same; lanes of workers that there were none of before lie beside those of other limiters.
+    pub fn changed_among(
+        &self,
+        beside: &mut Lanes,
+        settings: Settings,
+        parent: Option<Arc<Limiter>>,
         (workers, now_ns): (usize, u64),
     ) -> Limiter {
         let (name, is_each) = (Arc::clone(&self.name), self.is_each);
@@ -210,10 +233,11 @@ impl Limiter {
         }
         let is_same_unit = settings.unit == self.state.settings.unit;
         let levels = if is_same_unit { self.state.levels(now_ns) } else { [0; 2] };
-        let mut lanes: Vec<Arc<Lane>> = self.state.lanes.to_vec();
+        let mut lanes: Vec<LaneRef> = self.state.lanes.to_vec();
         let mut before = self.state.before;
-        lanes.iter().skip(workers).for_each(|lane| before.add(lane));
-        lanes.resize_with(workers, Arc::default);
+        lanes.iter().skip(workers).filter_map(LaneRef::lane).for_each(|lane| before.add(lane));
+        lanes.truncate(workers);
+        lanes.extend((lanes.len()..workers).map(|worker| beside.take(worker)));
         let state = State::new(settings, (lanes.into(), before), levels, now_ns);
         let state = Arc::new(state);
         Limiter { name, parent, is_each, waits, state }
@@ -262,7 +286,7 @@ impl Limiter {
     /// What all workers have counted.
     pub fn counts(&self) -> Counts {
         let mut sum = self.state.before;
-        self.state.lanes.iter().for_each(|lane| sum.add(lane));
+        self.state.lanes.iter().filter_map(LaneRef::lane).for_each(|lane| sum.add(lane));
         sum
     }
 
@@ -283,7 +307,7 @@ impl Limiter {
     /// What the buckets hold, leases included, in parts of tokens.
     pub fn levels(&self, now_ns: u64) -> [u64; 2] {
         let mut levels = self.state.levels(now_ns);
-        for lane in &self.state.lanes {
+        for lane in self.state.lanes.iter().filter_map(LaneRef::lane) {
             levels.iter_mut().zip(lane.all_held()).for_each(|(sum, held)| *sum += held);
         }
         levels
@@ -300,7 +324,7 @@ impl Limiter {
         let mut next = Some(self);
         while let Some(limiter) = next {
             let state = &limiter.state;
-            if let Some(lane) = state.lanes.get(worker) {
+            if let Some(lane) = state.lanes.get(worker).and_then(LaneRef::lane) {
                 state.return_above(lane, Which::First, 0);
                 state.return_above(lane, Which::Second, 0);
             }
@@ -312,16 +336,9 @@ impl Limiter {
     pub fn level(&self, worker: usize) -> Level {
         let lanes = &self.state.lanes;
         // There is one for each worker. One that has just begun, and knows only what was made before, counts nowhere.
-        let lane = lanes.get(worker).map_or_else(Arc::default, Arc::clone);
-        let settings = &self.state.settings;
-        let is_plain = settings.rule() == crate::colour::Rule::Single
-            && !settings.is_aware
-            && settings.treatments.of(Colour::Green) == crate::Treatment::Pass
-            && settings.queue.is_none()
-            && !self.is_each;
-        let is_packets = settings.unit == Unit::Packets;
-        let overhead = settings.overhead;
-        Level { lane, state: Arc::clone(&self.state), overhead, is_packets, is_plain }
+        let lane = lanes.get(worker).cloned();
+        let lane = lane.unwrap_or_else(|| Lanes::default().take(0));
+        Level { lane, state: Arc::clone(&self.state) }
     }
 }
 
@@ -337,12 +354,8 @@ fn waits_for(settings: &Settings, workers: usize, before: &[Arc<Waits>]) -> Box<
 /// A worker's side of a limiter.
 #[derive(Clone, Debug)]
 pub struct Level {
-    lane: Arc<Lane>,
+    lane: LaneRef,
     state: Arc<State>,
-    /// Of the settings, so that a lease is all that most packets read.
-    overhead: u16,
-    is_packets: bool,
-    is_plain: bool,
 }
 
 impl Level {
@@ -364,7 +377,7 @@ impl Level {
     /// When there are tokens for a packet that there are none for now, if nobody else takes them.
     pub(crate) fn ready_ns(&self, cost: u64, now_ns: u64) -> u64 {
         let share = self.state.share(Which::First);
-        let missing = cost.saturating_sub(self.lane.held(Which::First).load(Relaxed));
+        let missing = cost.saturating_sub(self.held(Which::First));
         let least_ns = missing.div_ceil(share.rate.max(1));
         let there_ns = self.state.first.0.level_ns(now_ns);
         now_ns.saturating_add(least_ns.saturating_sub(there_ns).max(1))
@@ -375,20 +388,18 @@ impl Level {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// Takes a packet's tokens from the lease, where the limiter has one bucket and no more to do.
-    #[inline(always)]
-    pub(crate) fn pass_plainly(&self, len: usize) -> bool {
-        let cost = match self.is_packets {
-            false => (len as u64 + u64::from(self.overhead)) * 8 * PARTS,
-            true => PARTS,
-        };
-        let held = self.lane.held(Which::First);
-        let left = held.load(Relaxed).checked_sub(cost).filter(|_| self.is_plain);
-        if let Some(left) = left {
-            held.store(left, Relaxed);
-            self.lane.count(Colour::Green, len);
-        }
-        left.is_some()
+    /// Where it lies.
+    pub(crate) fn into_lane(self) -> LaneRef {
+        self.lane
+    }
+
+    /// What is leased of a bucket, in parts of tokens.
+    fn held(&self, which: Which) -> u64 {
+        self.lane.lane().map_or(0, |lane| lane.held(which).load(Relaxed))
+    }
+
+    fn set_held(&self, which: Which, parts: u64) {
+        self.lane.lane().into_iter().for_each(|lane| lane.held(which).store(parts, Relaxed));
     }
 
     /// The colour of a packet; leases what it may need.
@@ -396,7 +407,7 @@ impl Level {
         let settings = &self.state.settings;
         let came = if settings.is_aware { came } else { Colour::Green };
         settings.rule().colour(came, |which| {
-            let held = self.lane.held(which).load(Relaxed);
+            let held = self.held(which);
             held >= cost || self.lease(which, (held, cost), now_ns)
         })
     }
@@ -412,7 +423,7 @@ impl Level {
         let Some(ns) = self.state.draw(which, least_ns, least_ns + share.quantum_ns, now_ns) else {
             return false;
         };
-        self.lane.held(which).store(held + ns * share.rate, Relaxed);
+        self.set_held(which, held + ns * share.rate);
         true
     }
 
@@ -421,10 +432,9 @@ impl Level {
         let rule = self.state.settings.rule();
         for which in [Which::First, Which::Second] {
             if rule.takes(colour, which) {
-                let held = self.lane.held(which);
-                let left = held.load(Relaxed).saturating_sub(cost);
+                let left = self.held(which).saturating_sub(cost);
                 let keeps = self.state.share(which).keeps;
-                held.store(if keeps { left } else { 0 }, Relaxed);
+                self.set_held(which, if keeps { left } else { 0 });
             }
         }
     }
@@ -433,12 +443,12 @@ impl Level {
     pub(crate) fn settle(&self) {
         for which in [Which::First, Which::Second] {
             let keep = self.state.share(which).quantum;
-            self.state.return_above(&self.lane, which, keep);
+            self.lane.lane().into_iter().for_each(|l| self.state.return_above(l, which, keep));
         }
     }
 
     pub(crate) fn count(&self, colour: Colour, len: usize) {
-        self.lane.count(colour, len);
+        self.lane.lane().into_iter().for_each(|lane| lane.count(colour, len));
     }
 }
 

@@ -7,6 +7,7 @@
 //! | [`Meter`] | a limiter's buckets with one owner |
 //! | [`Pool`] | a bucket that many threads draw from, in time rather than in tokens |
 //! | [`Limiter`] | a limiter that workers share: pools, and a lane of leased tokens for each worker |
+//! | [`Lanes`] | where lanes lie: a worker's beside each other, one cache line a limiter |
 //! | [`Path`] | the limiters that a packet passes, from its own to the outermost |
 //! | [`Queue`], [`Store`] | what waits for tokens, by classes, and the memory of all that does |
 //! | [`Meters`] | meters of flows or tunnels, as many as there is room for, found by a key |
@@ -37,6 +38,7 @@
 mod class;
 mod colour;
 mod lane;
+mod lanes;
 mod leased;
 mod meter;
 mod meters;
@@ -51,6 +53,7 @@ mod waits;
 pub use class::{CLASSES, Class};
 pub use colour::Colour;
 pub use lane::{Counts, Lane};
+pub use lanes::Lanes;
 pub use leased::{Level, Limiter};
 pub use meter::Meter;
 pub use meters::Meters;

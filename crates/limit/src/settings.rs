@@ -2,10 +2,10 @@
 
 use core::fmt;
 
-use crate::PARTS;
 use crate::colour::Rule;
 use crate::queue::Bounds;
 use crate::treatment::Treatments;
+use crate::{Colour, PARTS, Treatment};
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +152,13 @@ impl Settings {
             Algorithm::OneRate { .. } | Algorithm::Differentiated { .. } => Rule::Either,
             Algorithm::TwoRates { .. } => Rule::Both,
         }
+    }
+
+    /// Whether a packet that its one bucket has tokens for takes these, and no more is to be done.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.rule() == Rule::Single
+            && !self.is_aware
+            && self.treatments.of(Colour::Green) == Treatment::Pass
     }
 
     /// The tokens of a packet, in thousand-millionths.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dataplane::{LimitMatch, RateRule, RateRules};
-use limit::{Algorithm, Class, Colour, Limiter, Treatment, units};
+use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, units};
 use mirror::Snapshot;
 use policy::Prefix;
 
@@ -19,6 +19,8 @@ pub struct RateLimits {
     interfaces: Vec<Vec<u32>>,
     workers: usize,
     limiters: Vec<Arc<Limiter>>,
+    /// Where the next limiters' lanes lie.
+    lanes: Lanes,
     rules: Arc<RateRules>,
 }
 
@@ -53,9 +55,10 @@ impl RateLimits {
 
     /// The limiters of entries, those of before where names are the same. The configuration is checked: parents are
     /// there, and in no loop.
-    fn make(&self, entries: &[LimitConfig], at: (usize, u64)) -> Vec<Arc<Limiter>> {
+    fn make(&mut self, entries: &[LimitConfig], at: (usize, u64)) -> Vec<Arc<Limiter>> {
+        let RateLimits { limiters, lanes, .. } = self;
         let old: HashMap<&str, &Arc<Limiter>> =
-            self.limiters.iter().map(|limiter| (limiter.name(), limiter)).collect();
+            limiters.iter().map(|limiter| (limiter.name(), limiter)).collect();
         let mut made: HashMap<&str, Arc<Limiter>> = HashMap::new();
         // Each time those whose parents are there: as often as a hierarchy is deep.
         while made.len() < entries.len() {
@@ -67,8 +70,8 @@ impl RateLimits {
                 }
                 let (settings, parent) = (entry.settings(), parent.flatten());
                 let limiter = match old.get(entry.name.as_str()) {
-                    Some(old) => old.changed(settings, parent, at),
-                    None => Limiter::new(&entry.name, settings, parent, at),
+                    Some(old) => old.changed_among(lanes, settings, parent, at),
+                    None => Limiter::among(lanes, &entry.name, settings, parent, at),
                 };
                 let limiter = limiter.with_each(entry.each.is_some());
                 made.insert(&entry.name, Arc::new(limiter));

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use esp::Sa;
 use io::Packet;
 use limit::{Colour, Level, Meter, Meters, Passed, Path, Refused, Stop};
+use mem::Cache;
 use policy::{Reader, WorkerIndex};
 use wire::Fields;
 
@@ -107,6 +108,22 @@ impl Rates {
         now_ns: u64,
     ) -> Result<Passed, Stop> {
         self.state.pass((&limit.path, limit.key), h, now_ns)
+    }
+
+    /// Prefetches an entry.
+    #[inline]
+    pub(crate) fn prefetch(&self, cache: Cache, slot: RateSlot) {
+        if let Some(kept) = self.places.get(slot.place as usize) {
+            mem::prefetch_all_into(cache, kept);
+        }
+    }
+
+    /// Prefetches the lane that it leads to, once it is near itself.
+    #[inline]
+    pub(crate) fn prefetch_lane(&self, cache: Cache, slot: RateSlot) {
+        if let Some(lane) = self.kept(slot).and_then(|kept| kept.path.lane()) {
+            mem::prefetch_into(cache, lane);
+        }
     }
 
     /// The queue of a plan's limit; `most` packets have room in all queues.
