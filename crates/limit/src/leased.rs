@@ -1,6 +1,5 @@
 //! A limiter that workers share: each leases tokens ahead, and draws on its lease.
 
-use core::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 use crate::colour::Which;
@@ -8,6 +7,7 @@ use crate::lane::{Counts, Lane};
 use crate::lanes::{LaneRef, Lanes};
 use crate::meter::depth;
 use crate::pool::Spill;
+use crate::sync::Relaxed;
 use crate::waits::{Waited, Waits};
 use crate::{CLASSES, Colour, Fill, PARTS, Pool, Settings, Unit};
 

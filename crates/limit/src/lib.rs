@@ -46,6 +46,7 @@ mod path;
 mod pool;
 mod queue;
 mod settings;
+mod sync;
 mod treatment;
 pub mod units;
 mod waits;

@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use arrayvec::ArrayVec;
 
 use crate::colour::Which;
 use crate::lane::Lane;
 use crate::queue::Bounds;
 use crate::settings::MAX_LEVELS;
+use crate::sync::Relaxed;
 use crate::waits::Waits;
 use crate::{Colour, Level, Limiter, Meter, PARTS, Treatment, Unit};
 

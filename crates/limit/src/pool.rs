@@ -1,6 +1,6 @@
 //! Buckets that many threads draw from without a lock.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{AtomicU64, Relaxed};
 
 /// A bucket that fills by the clock. It holds time: one nanosecond of it is `rate` parts of tokens.
 ///

@@ -1,8 +1,7 @@
 //! What is told of packets that wait: how many, and how long they did.
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
 use crate::class::{CLASSES, Class};
+use crate::sync::{AtomicU64, Relaxed};
 
 /// One worker's counts of a limiter's queue. One writer; anyone may read.
 #[derive(Debug, Default)]

@@ -1,0 +1,10 @@
+//! What limiters are made of: the language's atomics, or the model checker's.
+//!
+//! Under `--cfg loom` every atomic comes from loom, which then tries the interleavings and the stale reads that the memory
+//! model allows.
+
+#[cfg(not(loom))]
+pub(crate) use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicU64, Ordering::Relaxed};
