@@ -216,6 +216,9 @@ pub struct Sa {
     /// What an SA of IP-TFS mode has packed or unpacked, by counter.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub iptfs: BTreeMap<String, u64>,
+    /// What holds now of an SA of IP-TFS mode: rate, round-trip time, losses, circuit breaker.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub iptfs_now: BTreeMap<String, u64>,
     /// The longest packet that fits the path once it is sealed, in bytes; of outbound SAs.
     pub inner_mtu: Option<usize>,
     /// MTU of the path to the peer, in bytes.

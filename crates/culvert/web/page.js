@@ -186,6 +186,8 @@ function eventText(event) {
     case "sa-limit": return `SPI ${event.spi}: ${event.hard ? "hard" : "soft"} limit in bytes or packets`;
     case "acquire": return `${event.src} > ${event.dst}, ${event.protocol}`;
     case "peer-moved": return `SPI ${event.spi} comes from ${event.src} port ${event.port} now`;
+    case "rate-broken": return `SPI ${event.spi} to ${event.dst}: ${event.why}`;
+    case "rate-restored": return `SPI ${event.spi} to ${event.dst}`;
     case "path-mtu": return `${event.mtu} bytes to ${event.dst}`;
     case "port-up": return event.port;
     case "port-down": return `${event.port}: ${event.why}`;

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+pub use iptfs::congestion::Cause;
 use policy::SaId;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -49,6 +50,13 @@ pub enum Event {
         dst: IpAddr,
         /// What would have fitted, in bytes, as the router says.
         mtu: u32,
+    },
+    /// The circuit breaker of a constant rate has opened, or closed.
+    RateBroken {
+        /// The SA, outbound, of IP-TFS mode.
+        sa: SaId,
+        /// Why it has opened; none when it has closed.
+        cause: Option<Cause>,
     },
     /// A neighbour is needed and not known.
     Resolve {

@@ -101,9 +101,10 @@ mod view;
 mod vlan;
 mod worker;
 
+pub use aggfrag::Links;
 pub use counters::{Counter, Counters, Totals, Work};
 pub use device::DevicePacket;
-pub use event::{Event, EventReceiver, EventSender, Waker, channel};
+pub use event::{Cause as BreakCause, Event, EventReceiver, EventSender, Waker, channel};
 pub use explain::{Came, Explanation, Fate, Probe};
 pub use latency::{BOUNDS_NS, BUCKETS, EVERY, Latency, Times};
 pub use mark_rule::MarkRule;

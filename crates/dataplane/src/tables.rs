@@ -12,6 +12,7 @@ use policy::{Marks, Prefix};
 use wire::Family;
 use wire::ethernet::MacAddr;
 
+use crate::aggfrag::Links;
 use crate::gtpu::Services;
 use crate::mark_rule::MarkRule;
 use crate::rate_limit::RateRules;
@@ -108,6 +109,8 @@ pub struct Tables {
     pub path_mtus: ArcSwap<PathMtus>,
     /// Connections that Linux tracks, where its NAT is learnt. Set before there are workers; it changes in place.
     pub nat: Option<Arc<Bindings>>,
+    /// What the SAs of pairs of IP-TFS mode tell each other: the workers' own.
+    pub links: Links,
 }
 
 /// What fits the path of an outbound SA, in bytes.

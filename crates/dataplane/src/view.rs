@@ -14,6 +14,7 @@ use policy::{Flow, Marks, Reader, SaHandle, WorkerIndex};
 use rustix::time::{ClockId, clock_gettime};
 use wire::{FlowKey, Headers};
 
+use crate::aggfrag::Links;
 use crate::device::Reach;
 use crate::tables::{Tables, Topology};
 use crate::tunnel::Binding;
@@ -105,6 +106,11 @@ impl View {
             self.path_mtus = Arc::clone(&path_mtus);
         }
         changed
+    }
+
+    /// What the SAs of pairs tell each other.
+    pub(crate) fn links(&self) -> &Links {
+        &self.tables.links
     }
 
     /// Whether a packet is for this host.

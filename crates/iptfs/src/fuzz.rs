@@ -1,6 +1,6 @@
 //! The entry of the fuzz target: any bytes may be given, nothing may panic.
 
-use crate::congestion::{Arrivals, Bounds, Report, Sender};
+use crate::congestion::{Arrivals, Bounds, Sender};
 use crate::deaggregate::{Deaggregator, Sink};
 use crate::header::Header;
 use crate::reorder::Window;
@@ -60,7 +60,7 @@ impl Reports {
         let again = bytes.get(..header.header_len()).map(Header::parse);
         assert_eq!(again, Some(Ok((header, &[][..]))), "written as it was read");
         self.arrivals.arrived(number, payload.len() % 2 == 1, header.congestion.as_ref(), now_us);
-        let report = Report::of_words(self.arrivals.report().words());
+        let report = self.arrivals.report();
         self.sender.hear(&report);
         let rate = self.sender.rate_per_s(now_us);
         assert!((2.0..=1_000.0).contains(&rate), "{rate} is out of bounds");

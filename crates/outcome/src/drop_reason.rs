@@ -107,6 +107,7 @@ drop_reasons! {
     OutNoTunnel, "out-no-tunnel", Some("XfrmOutNoStates"), "No policy protects what is routed to a tunnel interface; an ICMP error went back.";
     OutTunnelMulticast, "out-tunnel-multicast", Some("XfrmOutNoStates"), "A multicast (Linux's own on a new interface, such as MLD) leads to a tunnel interface where no policy protects it.";
     OutMode, "out-mode", Some("XfrmOutStateModeError"), "The packet cannot be carried in the SA's mode.";
+    OutIptfsBroken, "out-iptfs-broken", None, "The circuit breaker of the SA's constant rate is open: losses last, or nothing is heard of them.";
     OutNoQueueSpace, "out-no-queue-space", Some("XfrmOutNoQueueSpace"), "Too much waits already for its turn to leave by an SA of IP-TFS mode.";
     OutDeviceMismatch, "out-device-mismatch", Some("XfrmOutError"), "The SA is not in the device that has the policy, or only one of them is in a device.";
     OutDeviceFragment, "out-device-fragment", Some("XfrmOutError"), "The packet is a fragment, or has to be cut, and a device that drops fragments protects it.";

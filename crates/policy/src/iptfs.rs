@@ -28,8 +28,52 @@ pub struct Iptfs {
 pub struct IptfsRate {
     /// Bits a second of outer packets, from the IP header on.
     pub bits_per_s: u64,
-    /// Slower while packets are lost (section 2.4.2).
-    pub is_congestion_controlled: bool,
+    /// How losses are met.
+    pub losses: IptfsLosses,
+}
+
+/// What becomes of a constant rate when packets are lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IptfsLosses {
+    /// It stays: nothing is known of losses.
+    Ignored,
+    /// It follows them (section 2.4.2).
+    Followed {
+        /// It does not fall below this, in bits a second.
+        least_bits_per_s: u64,
+        /// Packets may be marked in place of being dropped (section 3.1).
+        has_ecn: bool,
+    },
+    /// It stays, and stops when they last (section 2.4.2.1).
+    Broken(IptfsBreaker),
+}
+
+/// A circuit breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IptfsBreaker {
+    /// More losses than this are too many.
+    pub loss_percent: u32,
+    /// How long they last until it opens, in seconds.
+    pub after_s: u32,
+    /// How long it stays open at least, in seconds.
+    pub restart_s: u32,
+}
+
+impl IptfsRate {
+    /// One that stays as it is.
+    pub const fn constant(bits_per_s: u64) -> IptfsRate {
+        IptfsRate { bits_per_s, losses: IptfsLosses::Ignored }
+    }
+
+    /// Whether payloads report congestion: their header is the longer one.
+    pub const fn has_reports(&self) -> bool {
+        !matches!(self.losses, IptfsLosses::Ignored)
+    }
+
+    /// Whether marks of congestion are asked for, and count.
+    pub const fn has_ecn(&self) -> bool {
+        matches!(self.losses, IptfsLosses::Followed { has_ecn: true, .. })
+    }
 }
 
 impl Default for Iptfs {

@@ -2,15 +2,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Declares the counters once: field, name.
+/// Declares counters, or gauges, once: field, name.
 macro_rules! counters {
-    ($( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
-        /// Counters of one SA of IP-TFS mode. An SA has one direction, and so has each of them its meaning.
+    ($(#[$all:meta])* $set:ident { $($extra:tt)* } $( $(#[$doc:meta])* $field:ident, $name:literal; )+) => {
+        $(#[$all])*
         #[derive(Debug, Default)]
-        pub struct IptfsCounters { $( $(#[$doc])* pub $field: IptfsCounter, )+ }
+        pub struct $set { $( $(#[$doc])* pub $field: IptfsCounter, )+ $($extra)* }
 
-        impl IptfsCounters {
-            /// Every counter with its name.
+        impl $set {
+            /// Every one with its name.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
                 [ $( ($name, self.$field.value()), )+ ].into_iter()
             }
@@ -19,6 +19,11 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Counters of one SA of IP-TFS mode. An SA has one direction, and so has each of them its meaning.
+    IptfsCounters {
+        /// What holds now.
+        pub now: IptfsGauges,
+    }
     /// Payloads sent, or taken apart.
     payloads, "payloads";
     /// Packets put into payloads, or taken out of them.
@@ -37,10 +42,27 @@ counters! {
     missing, "missing-payloads";
     /// Inbound: payloads that contradict themselves, or what came before.
     faulty, "faulty-payloads";
+    /// Inbound: payloads with a mark of congestion that counts.
+    marked, "marked-payloads";
+    /// Outbound: how often the circuit breaker has opened.
+    breaks, "breaks";
     /// Outbound: how long the first packet of each payload has waited for it to leave, all together, in nanoseconds.
     waited_ns, "waited-ns";
     /// Outbound: the longest of these times.
     longest_wait_ns, "longest-wait-ns";
+}
+
+counters! {
+    /// What holds now of an SA of IP-TFS mode.
+    IptfsGauges {}
+    /// Outbound: the constant rate, in bits a second; 0 on demand.
+    bits_per_s, "bits-per-second";
+    /// Outbound: the round-trip time, in microseconds; 0 before it is known.
+    rtt_us, "rtt-us";
+    /// The loss event rate in millionths: inbound of what comes, outbound of what leaves as the other end reports it.
+    lost_ppm, "lost-ppm";
+    /// Outbound: 1 while the circuit breaker is open.
+    is_broken, "broken";
 }
 
 impl IptfsCounters {
@@ -49,7 +71,7 @@ impl IptfsCounters {
         self.payloads.add(1);
         self.waited_ns.add(waited_ns);
         if waited_ns > self.longest_wait_ns.value() {
-            self.longest_wait_ns.0.store(waited_ns, Relaxed);
+            self.longest_wait_ns.set(waited_ns);
         }
     }
 
@@ -60,7 +82,7 @@ impl IptfsCounters {
     }
 }
 
-/// A counter with one writer, the SA's home.
+/// A counter, or gauge, with one writer, the SA's home.
 #[derive(Debug, Default)]
 pub struct IptfsCounter(AtomicU64);
 
@@ -68,6 +90,11 @@ impl IptfsCounter {
     /// Adds; only the SA's home calls this, so a load and a store are enough.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Relaxed).wrapping_add(n), Relaxed);
+    }
+
+    /// Puts a value in place of the one before.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
     }
 
     /// The value.

@@ -123,8 +123,8 @@ pub use chosen::OutboundKey;
 pub use counters::{PolicyCounters, WorkerIndex};
 pub use databases::{Databases, SaExists};
 pub use flow::{Flow, Marks};
-pub use iptfs::{Iptfs, IptfsRate};
-pub use iptfs_counters::{IptfsCounter, IptfsCounters};
+pub use iptfs::{Iptfs, IptfsBreaker, IptfsLosses, IptfsRate};
+pub use iptfs_counters::{IptfsCounter, IptfsCounters, IptfsGauges};
 pub use model::{
     Action, Direction, MAX_BUNDLE, Mark, PolicyConfig, PolicyFlags, SaConfig, SaId, Scope,
     Template, VolumeLimits, spi_of_source,

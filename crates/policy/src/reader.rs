@@ -212,6 +212,11 @@ impl<S> Reader<S> {
         named.find(|(_, sa)| sa.config.id() == *id).map(|(handle, _)| handle)
     }
 
+    /// The outbound SA that answers an inbound one, if there is one: of a pair, or of the pair that came in its place.
+    pub fn answering(&self, inbound: &SaEntry<S>) -> Option<SaHandle> {
+        self.view.answering(inbound)
+    }
+
     /// The policy that decides about a packet, if any.
     pub fn policy(&self, direction: Direction, flow: &Flow<'_>) -> Option<&Arc<PolicyEntry>> {
         self.view.policy(direction, flow)

@@ -10,9 +10,9 @@ use crate::feed::{Change, PolicyChange, SaChange};
 use crate::flow::Flow;
 use crate::groups::{self, Groups, V4, V6};
 use crate::hash::{Seeds, Tag};
-use crate::model::{Action, Direction};
+use crate::model::{Action, Direction, SaConfig};
 use crate::policy_entry::PolicyEntry;
-use crate::sa_entry::SaEntry;
+use crate::sa_entry::{SaEntry, SaState};
 use crate::sa_slot::SaSlot;
 use crate::slots::Slots;
 use crate::stamp::Versions;
@@ -267,6 +267,21 @@ impl<S> View<S> {
         tag: Tag,
     ) -> impl Iterator<Item = (SaHandle, &Arc<SaEntry<S>>)> {
         self.chain(self.outbound.head(tag), &self.outbound_links)
+    }
+
+    /// The outbound SA that answers an inbound one: between the same ends, with the same mode, reqid and XFRM interface.
+    /// Of several the youngest that is valid, else one that is dying.
+    pub(crate) fn answering(&self, inbound: &SaEntry<S>) -> Option<SaHandle> {
+        let SaConfig { params, reqid, if_id, .. } = &inbound.config;
+        let tag = self.seeds.outbound(params.src, *reqid, *if_id);
+        let answers = self.outbound_sas(tag).filter(|(_, sa)| {
+            let its = &sa.config.params;
+            (its.src, its.dst) == (params.dst, params.src)
+                && (its.mode, its.protocol) == (params.mode, params.protocol)
+                && (sa.config.reqid, sa.config.if_id) == (*reqid, *if_id)
+                && sa.state().is_usable()
+        });
+        answers.min_by_key(|(_, sa)| sa.state() != SaState::Valid).map(|(handle, _)| handle)
     }
 
     /// What of a chain is in this view.

@@ -79,6 +79,10 @@ fn text(event: &Event) -> String {
         Occurrence::PeerMoved { spi, src, port } => {
             ("peer-moved", format!("spi {spi} comes from {src} port {port} now"))
         }
+        Occurrence::RateBroken { spi, dst, why } => {
+            ("rate-broken", format!("spi {spi} dst {dst}: {why}"))
+        }
+        Occurrence::RateRestored { spi, dst } => ("rate-restored", format!("spi {spi} dst {dst}")),
         Occurrence::PathMtu { dst, mtu } => ("path-mtu", format!("{mtu} bytes to {dst}")),
         Occurrence::PortUp { port } => ("port-up", port.clone()),
         Occurrence::PortDown { port, why } => ("port-down", format!("{port}: {why}")),

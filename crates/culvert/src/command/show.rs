@@ -159,7 +159,7 @@ pub fn sa(
 
 /// What an SA of IP-TFS mode has packed, as far as it has.
 fn packed_text(sa: &Sa) -> Option<String> {
-    let counts = sa.iptfs.iter().filter(|(_, count)| **count != 0);
+    let counts = sa.iptfs_now.iter().chain(&sa.iptfs).filter(|(_, count)| **count != 0);
     let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
     let text = if counts.is_empty() { "nothing yet".to_owned() } else { counts.join(", ") };
     (!sa.iptfs.is_empty()).then(|| format!("{} {} > {}: {text}", sa.spi, sa.src, sa.dst))

@@ -9,7 +9,9 @@ use dataplane::{BOUNDS_NS, Counters, SaMtu, Times, Totals};
 use esp::{Mode, Protocol, Sa};
 use offload::{PacketSa, Placement, SaDirection};
 use outcome::DropReason;
-use policy::{Action, Direction, OutboundKey, PolicyConfig, PolicyEntry, SaEntry, SaState};
+use policy::{
+    Action, Direction, IptfsCounters, OutboundKey, PolicyConfig, PolicyEntry, SaEntry, SaState,
+};
 use serde::Serialize;
 
 use super::clock::wall_s;
@@ -545,7 +547,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
         late_drops: live.too_old().load(Relaxed),
         duplicate_drops: live.replays().load(Relaxed),
         integrity_drops: live.integrity_failures().load(Relaxed),
-        iptfs: iptfs_counts(sa),
+        iptfs: by_name(sa.iptfs().map(IptfsCounters::iter)),
+        iptfs_now: by_name(sa.iptfs().map(|counters| counters.now.iter())),
         inner_mtu: mtu.map(|mtu| mtu.inner),
         path_mtu: mtu.map(|mtu| mtu.outer),
         is_path_mtu_learnt: mtu.is_some_and(|mtu| mtu.is_learnt),
@@ -555,9 +558,8 @@ fn sa_row(sa: &SaEntry<Sa>, providers: &Providers, mtu: Option<SaMtu>) -> report
     }
 }
 
-fn iptfs_counts(sa: &SaEntry<Sa>) -> BTreeMap<String, u64> {
-    let counts = sa.iptfs().into_iter().flat_map(|counters| counters.iter());
-    counts.map(|(name, value)| (name.to_owned(), value)).collect()
+fn by_name(counts: Option<impl Iterator<Item = (&'static str, u64)>>) -> BTreeMap<String, u64> {
+    counts.into_iter().flatten().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn policy_row(

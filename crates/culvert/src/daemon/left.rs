@@ -41,6 +41,7 @@ pub fn row(sa: &LeftSa) -> report::Sa {
         duplicate_drops: 0,
         integrity_drops: 0,
         iptfs: BTreeMap::new(),
+        iptfs_now: BTreeMap::new(),
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,

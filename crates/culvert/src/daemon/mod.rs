@@ -6,6 +6,7 @@
 //! It waits on all of their descriptors and publishes what changed.
 
 mod answer;
+mod breaks;
 mod by_sender;
 mod capture;
 mod clock;
@@ -383,6 +384,7 @@ impl Daemon {
                     self.source.mapping_changed(&sa, src, port);
                 }
                 Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
+                Event::RateBroken { sa, cause } => self.note_break(&sa, cause),
                 Event::Resolve { ifindex, ip } => self.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
                     self.ports.lost(ifindex, &self.workers);

@@ -71,6 +71,22 @@ pub enum Occurrence {
         /// From which port.
         port: u16,
     },
+    /// The circuit breaker of a constant rate of IP-TFS has opened.
+    RateBroken {
+        /// SPI in hexadecimal.
+        spi: String,
+        /// Outer destination.
+        dst: IpAddr,
+        /// Why.
+        why: String,
+    },
+    /// It has closed.
+    RateRestored {
+        /// SPI in hexadecimal.
+        spi: String,
+        /// Outer destination.
+        dst: IpAddr,
+    },
     /// A router said what a path carries.
     PathMtu {
         /// Outer destination.

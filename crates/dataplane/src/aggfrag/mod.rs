@@ -17,15 +17,21 @@
 //! | when it is full; at the end of the round, or the first round after the delay | on demand |
 //! | at its time, padded to its full size | constant rate |
 //!
+//! A constant rate may heed losses ([`control`], [`watch`]): then payloads report them, and what one SA brings is for the
+//! rate of the other one of its pair.
+//!
 //! Timers are looked at once a round ([`Aggfrag::due_ns`] says when there has to be one). Without such an SA nothing of
 //! this is there.
 
 mod add;
+mod control;
+mod links;
 mod pace;
 mod receive;
 mod send;
 mod sender;
 mod unpack;
+mod watch;
 
 use std::collections::VecDeque;
 
@@ -37,6 +43,7 @@ use crate::apply::Executor;
 use crate::crypt::opens::OpenWork;
 use crate::view::View;
 
+pub use links::Links;
 pub(crate) use receive::Payload;
 pub(crate) use sender::{Aggregate, longest, payload_len};
 

@@ -22,6 +22,14 @@ impl Pace {
         self.interval = interval(bits_per_s, packet_len);
     }
 
+    /// Another rate, in packets a second, from the last packet on.
+    pub(super) fn set_per_s(&mut self, per_s: f64, now_ns: u64) {
+        let interval = 1e9 / per_s * f64::from(1 << SHIFT);
+        self.interval = interval.clamp(SHORTEST as f64, LONGEST as f64) as u64; // in range
+        let next_ns = now_ns.saturating_add(self.interval >> SHIFT);
+        self.next_ns = self.next_ns.min(next_ns);
+    }
+
     /// When the next packet is due.
     pub(super) fn next_ns(&self) -> u64 {
         self.next_ns
@@ -53,11 +61,15 @@ impl Pace {
 fn interval(bits_per_s: u64, packet_len: usize) -> u64 {
     let bits = packet_len as u128 * 8;
     let interval = ((bits * 1_000_000_000) << SHIFT) / u128::from(bits_per_s.max(1));
-    // A nanosecond at least, a minute at most.
-    interval.clamp(1 << SHIFT, 60_000_000_000 << SHIFT) as u64
+    interval.clamp(SHORTEST.into(), LONGEST.into()) as u64
 }
 
 const SHIFT: u32 = 16;
+
+/// A nanosecond.
+const SHORTEST: u64 = 1 << SHIFT;
+/// A packet every 64 seconds is the least (RFC 5348, section 4.3).
+const LONGEST: u64 = 64_000_000_000 << SHIFT;
 
 /// Packets that are caught up with after a stall.
 const MOST_AT_ONCE: usize = 16;
@@ -81,6 +93,16 @@ mod tests {
         assert_eq!(pace.due(1_000_000_000), MOST_AT_ONCE);
         assert_eq!((pace.due(1_000_000_001), pace.next_ns()), (0, 1_001_000_000));
         assert_eq!(pace.due(1_001_000_000), 1);
+    }
+
+    #[test]
+    fn a_rate_that_rises_is_not_waited_for() {
+        let mut pace = Pace::new(8_000, 1_000, 0);
+        assert_eq!((pace.due(0), pace.next_ns()), (1, 1_000_000_000));
+        pace.set_per_s(100.0, 5_000_000);
+        assert_eq!(pace.next_ns(), 15_000_000);
+        pace.set_per_s(0.01, 6_000_000);
+        assert_eq!((pace.due(15_000_000), pace.next_ns()), (1, 64_015_000_000));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use outcome::{DropReason, Outcome};
 use policy::{SaEntry, SaHandle};
 
 use super::unpack::Unpack;
+use super::watch::Watch;
 use super::{Places, count};
 use crate::apply::Executor;
 use crate::burst::{Misses, Path};
@@ -57,13 +58,15 @@ struct Receiver {
     partial: Option<Packet>,
     since_ns: u64,
     wait_ns: u64,
+    /// Of an SA whose rate heeds losses.
+    watch: Option<Box<Watch>>,
 }
 
 /// Payloads of one SA that wait for a missing one, at most: each has a frame.
 const MOST_EARLY: u16 = 256;
 
 impl Receiver {
-    fn new(sa: SaHandle, entry: &SaEntry<Sa>) -> Receiver {
+    fn new(view: &View, sa: SaHandle, entry: &SaEntry<Sa>) -> Receiver {
         let rules = entry.config.iptfs.as_deref().copied().unwrap_or_default();
         let wait_ns = u64::from(rules.drop_time_us) * 1_000;
         Receiver {
@@ -73,6 +76,7 @@ impl Receiver {
             partial: None,
             since_ns: 0,
             wait_ns,
+            watch: Watch::new(view, entry),
         }
     }
 
@@ -92,17 +96,17 @@ impl Receivers {
 
     /// The place of an SA's receiver, which is made with its first payload.
     #[inline]
-    fn place(&mut self, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
+    fn place(&mut self, view: &View, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
         match self.places.get(sa) {
             Some(place) => place,
-            None => self.add(sa, entry),
+            None => self.add(view, sa, entry),
         }
     }
 
     #[cold]
-    fn add(&mut self, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
+    fn add(&mut self, view: &View, sa: SaHandle, entry: &SaEntry<Sa>) -> usize {
         let place = self.all.len();
-        self.all.push(Receiver::new(sa, entry));
+        self.all.push(Receiver::new(view, sa, entry));
         self.places.add(sa, place);
         place
     }
@@ -218,9 +222,13 @@ impl Executor {
         let Some(sa) = view.reader.sa(payload.sa) else {
             return self.end_payload(payload.packet, DropReason::InStateExpired.into());
         };
-        let place = receivers.place(payload.sa, sa);
+        let place = receivers.place(view, payload.sa, sa);
         let Receivers { all, in_order, .. } = receivers;
-        let Some(Receiver { window, .. }) = all.get_mut(place) else { return };
+        let Some(Receiver { window, watch, .. }) = all.get_mut(place) else { return };
+        if let Some(watch) = watch {
+            let of = (payload.number, payload.class, payload.packet.data());
+            self.watch(view, watch, sa, of);
+        }
         let waited = window.len();
         let deliver = |_, payload| in_order.push_back(payload);
         match window.push(payload.number, payload, view.now.ns, deliver) {
@@ -241,7 +249,7 @@ impl Executor {
         let Some(sa) = view.reader.sa(handle) else {
             return self.end_payload(packet, DropReason::InStateExpired.into());
         };
-        let place = receivers.place(handle, sa);
+        let place = receivers.place(view, handle, sa);
         let Receivers { all, inner, .. } = receivers;
         let Some(Receiver { pieces, partial, since_ns, .. }) = all.get_mut(place) else { return };
         let mut unpack = Unpack {

@@ -4,7 +4,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use esp::Sa;
 use io::{Frame, MAX_HEADROOM, Packet};
-use iptfs::Header;
 use outcome::{DropReason, Outcome};
 use policy::{SaEntry, Volume};
 use wire::{Fields, Span};
@@ -65,12 +64,12 @@ impl Executor {
             Some(way) if way.adjacency.is_some() => way,
             _ => sender.way(view, sa, self.most_payload())?,
         };
-        let capacity = way.payload_len - Header::LEN;
+        let capacity = way.capacity();
         if sender.waiting_bytes + len > sender.rules.max_queue_bytes as usize
             || sender.ready.len() >= MOST_READY
             || self.aggfrag.ready >= self.out.pool.chunks() / READY_SHARE
         {
-            return Err(DropReason::OutNoQueueSpace);
+            return Err(sender.full());
         }
         if len > capacity && sender.rules.dont_fragment {
             return Err(DropReason::OutTooBig);
@@ -85,8 +84,8 @@ impl Executor {
                 none => {
                     let frame = self.begin_payload().ok_or(DropReason::NoFrames)?;
                     let carried = if rest.len() == len { 0 } else { rest.len() };
-                    let sizes = (way.payload_len, carried);
-                    none.insert(Building::new(frame, sizes, view.now.ns, h.traffic_class()))
+                    let filling = way.filling(carried);
+                    none.insert(Building::new(frame, filling, view.now.ns, h.traffic_class()))
                 }
             };
             let mut filling = building.filling;
@@ -122,7 +121,12 @@ impl Executor {
     }
 
     /// Drops a payload with what is in it.
-    fn drop_payload(&mut self, sa: Option<&SaEntry<Sa>>, building: Building, reason: DropReason) {
+    pub(super) fn drop_payload(
+        &mut self,
+        sa: Option<&SaEntry<Sa>>,
+        building: Building,
+        reason: DropReason,
+    ) {
         if let Some(sa) = sa {
             count(sa, |counters| counters.dropped.add(building.packets.into()));
         }
@@ -131,7 +135,7 @@ impl Executor {
     }
 
     /// The longest payload that a frame has room for, in bytes.
-    fn most_payload(&self) -> usize {
+    pub(super) fn most_payload(&self) -> usize {
         self.out.pool.chunk_len().saturating_sub(MAX_HEADROOM + TAILROOM)
     }
 
@@ -177,11 +181,12 @@ impl Executor {
             counters.leave(view.now.ns.saturating_sub(building.since_ns));
         });
         let (filling, is_padded) = (building.filling, sender.pace.is_some());
-        let len = filling.finish(building.bytes_mut(), is_padded);
+        let report = sender.control.as_mut().map(|control| control.header(view.now.ns));
+        let len = filling.finish_with(building.bytes_mut(), is_padded, report);
         let start = building.frame.headroom();
         let packet = Packet { frame: building.frame, span: Span { start, len } };
         // No mark of congestion of one packet is that of all, and at a constant rate packets tell nothing.
-        let class = if is_padded { 0 } else { building.class & !ECN };
+        let class = if is_padded { sender.class() } else { building.class & !ECN };
         // One that was filled for a longer path is cut.
         let is_short = sa.esp.sealed_len(len, 0) <= way.to.mtu;
         let h = Fields::opaque(len as u16, class, is_short); // less than a frame
@@ -216,8 +221,13 @@ impl Executor {
                 while let Some(next) = self.next_of(sender) {
                     self.leave(view, sender, sa, next);
                 }
-            } else if sender.due_ns().is_some_and(|due_ns| due_ns <= view.now.ns) {
-                self.send_due_of(view, sender, sa);
+            } else {
+                if sender.control.is_some() {
+                    self.tend_rate(view, sender, sa);
+                }
+                if sender.due_ns().is_some_and(|due_ns| due_ns <= view.now.ns) {
+                    self.send_due_of(view, sender, sa);
+                }
             }
             sender.is_awake = sender.pace.is_some() || sender.filling.is_some();
             sender.is_awake
@@ -247,8 +257,8 @@ impl Executor {
         for _ in 0..pace.due(view.now.ns) {
             let next = self.next_of(sender).or_else(|| {
                 // Nothing but padding.
-                let len = way.as_ref().ok()?.payload_len;
-                Some(Building::new(self.begin_payload()?, (len, 0), view.now.ns, 0))
+                let filling = way.as_ref().ok()?.filling(0);
+                Some(Building::new(self.begin_payload()?, filling, view.now.ns, 0))
             });
             if let Some(next) = next {
                 self.leave(view, sender, sa, next);

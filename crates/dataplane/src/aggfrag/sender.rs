@@ -10,6 +10,7 @@ use policy::{Iptfs, SaEntry, SaHandle, SaState};
 use wire::Family;
 
 use super::Places;
+use super::control::Control;
 use super::pace::Pace;
 use crate::flows::plan::Adjacency;
 use crate::resolve::{NextHop, adjacency, next_hop_of};
@@ -37,16 +38,28 @@ pub(crate) fn payload_len(sa: &SaEntry<Sa>, mtu: usize) -> Option<usize> {
         Some(wanted) if wanted > 0 => most.min(wanted),
         _ => most,
     };
-    (len >= Header::LEN + LEAST_PIECE).then_some(len)
+    (len >= header_len(sa) + LEAST_PIECE).then_some(len)
 }
 
 /// The longest packet that payloads of an SA take, in bytes.
 pub(crate) fn longest(sa: &SaEntry<Sa>, payload_len: usize) -> usize {
     match sa.config.iptfs.as_ref().is_some_and(|iptfs| iptfs.dont_fragment) {
-        true => payload_len - Header::LEN,
+        true => payload_len - header_len(sa),
         false => u16::MAX.into(),
     }
 }
+
+/// The length in bytes of the header of an SA's payloads.
+fn header_len(sa: &SaEntry<Sa>) -> usize {
+    let rate = sa.config.iptfs.as_ref().and_then(|iptfs| iptfs.rate);
+    match rate.is_some_and(|rate| rate.has_reports()) {
+        true => Header::CONGESTION_LEN,
+        false => Header::LEN,
+    }
+}
+
+/// What a packet has that may be marked by congestion (RFC 3168), in the traffic class.
+const ECT_0: u8 = 0b10;
 
 /// The shortest first piece of a packet, in bytes: all of an IP header, so that whoever joins the pieces knows at once how
 /// long the packet is.
@@ -77,6 +90,8 @@ pub(super) struct Sender {
     /// What waits, in bytes of packets.
     pub(super) waiting_bytes: usize,
     pub(super) pace: Option<Pace>,
+    /// Of a rate that heeds losses.
+    pub(super) control: Option<Box<Control>>,
     pub(super) is_awake: bool,
 }
 
@@ -85,6 +100,24 @@ pub(super) struct Way {
     pub(super) to: NextHop,
     pub(super) adjacency: Option<Adjacency>,
     pub(super) payload_len: usize,
+    header_len: usize,
+}
+
+impl Way {
+    /// What a payload takes of packets, in bytes.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        self.payload_len - self.header_len
+    }
+
+    /// An empty payload; `carried` is what is left of a packet that began before.
+    #[inline]
+    pub(super) fn filling(&self, carried: usize) -> Filling {
+        match self.header_len {
+            Header::LEN => Filling::new(self.payload_len, carried),
+            _ => Filling::with_congestion(self.payload_len, carried),
+        }
+    }
 }
 
 /// A payload, complete or not.
@@ -102,13 +135,7 @@ pub(super) struct Building {
 }
 
 impl Building {
-    pub(super) fn new(
-        frame: Frame,
-        (len, carried): (usize, usize),
-        since_ns: u64,
-        class: u8,
-    ) -> Building {
-        let filling = Filling::new(len, carried);
+    pub(super) fn new(frame: Frame, filling: Filling, since_ns: u64, class: u8) -> Building {
         Building { frame, filling, packets: 0, spread: 0, bytes: 0, since_ns, class }
     }
 
@@ -129,6 +156,7 @@ impl Sender {
             ready: VecDeque::with_capacity(if rules.rate.is_some() { MOST_READY } else { 0 }),
             waiting_bytes: 0,
             pace: None,
+            control: None,
             is_awake: false,
         }
     }
@@ -147,13 +175,10 @@ impl Sender {
         let to = next_hop_of(view, params.dst, params.src)?;
         let family = if params.dst.is_ipv4() { Family::V4 } else { Family::V6 };
         let len = payload_len(sa, to.mtu).ok_or(DropReason::OutTooBig)?.min(most);
-        let way = Way { to, adjacency: adjacency(view, to, family), payload_len: len };
+        let (adjacency, header_len) = (adjacency(view, to, family), header_len(sa));
+        let way = Way { to, adjacency, payload_len: len, header_len };
         if let Some(rate) = self.rules.rate {
-            let packet_len = sa.esp.sealed_len(len, 0);
-            match &mut self.pace {
-                Some(pace) => pace.set_packet_len(rate.bits_per_s, packet_len),
-                None => self.pace = Some(Pace::new(rate.bits_per_s, packet_len, view.now.ns)),
-            }
+            self.set_pace(view, sa, rate, sa.esp.sealed_len(len, 0));
         }
         self.way = Some(way);
         Ok(way)
@@ -166,6 +191,20 @@ impl Sender {
         let room = building.filling.room();
         let is_split = !self.rules.dont_fragment && (self.pace.is_some() || len > capacity);
         len > room && !(is_split && room >= LEAST_PIECE)
+    }
+
+    /// Why a packet finds no room.
+    #[cold]
+    pub(super) fn full(&self) -> DropReason {
+        match self.control.as_ref().is_some_and(|control| control.is_broken()) {
+            true => DropReason::OutIptfsBroken,
+            false => DropReason::OutNoQueueSpace,
+        }
+    }
+
+    /// The traffic class of packets at a constant rate, which tell nothing else.
+    pub(super) fn class(&self) -> u8 {
+        if self.rules.rate.is_some_and(|rate| rate.has_ecn()) { ECT_0 } else { 0 }
     }
 
     /// When it has to send something.

@@ -455,7 +455,7 @@ fn limits_are_of_payloads() {
 fn constant(iptfs: &mut Iptfs) {
     // 100 bytes on the wire, of which 54 are around 46 of payload: 10000 a second.
     iptfs.packet_len = 20 + 16 + 46;
-    iptfs.rate = Some(IptfsRate { bits_per_s: 8_000_000, is_congestion_controlled: false });
+    iptfs.rate = Some(IptfsRate::constant(8_000_000));
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod hostile;
 mod icmp_errors;
 mod ipcomp;
 mod iptfs;
+mod iptfs_rates;
 mod kinds;
 mod latency;
 mod layers;

@@ -13,7 +13,7 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{device, gtpu, ipcomp, iptfs, nested, rates, route_based, shaping, srv6};
+use crate::{device, gtpu, ipcomp, iptfs, iptfs_rates, nested, rates, route_based, shaping, srv6};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -337,6 +337,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::InIptfs => iptfs::produce(&mut b, &[(1, 0)]),
         DropReason::InIptfsLate => iptfs::produce(&mut b, &[(30, 4), (29, 4)]),
         DropReason::InIptfsIncomplete => iptfs::produce(&mut b, &[(1, 5), (2, 4)]),
+        DropReason::OutIptfsBroken => iptfs_rates::produce(&mut b, &reply),
         DropReason::OutNoQueueSpace => {
             b = Gateway::new(Side::B);
             b.protect(&iptfs::spec(|iptfs| iptfs.max_queue_bytes = 50));

@@ -153,10 +153,10 @@ impl Losses {
         self.above >>= 1;
     }
 
-    /// Losses within a round trip of the first are one event (section 5.2).
+    /// Losses within a round trip of the first are one event (section 5.2), if one is known.
     fn lost(&mut self, seq: u64, is_mark: bool, rtt_us: u32, noticed_us: u64) {
         let interval = match self.event {
-            Some((_, at_us)) if noticed_us <= at_us + u64::from(rtt_us) => return,
+            Some((_, at_us)) if rtt_us != 0 && noticed_us <= at_us + u64::from(rtt_us) => return,
             Some((first, _)) => seq.saturating_sub(first).max(1) as f64, // far below 2^52
             None => self.first_interval(seq, rtt_us),
         };

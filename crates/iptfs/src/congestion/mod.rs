@@ -14,6 +14,7 @@
 //! | [`throughput`] | 3.1, 6.3.1 |
 //! | [`losses`] | 5, 6 |
 //! | [`sender`] | 4 |
+//! | [`breaker`]: for a rate that does not follow | RFC 8084 |
 //!
 //! Times are microseconds of a clock that does not go back, one for both halves. What an inbound SA brings is told by the
 //! outbound SA of the same pair; the halves may be with two threads, so they share nothing but reports.
@@ -24,12 +25,14 @@
 //! by the header: as payloads leave evenly, a doubling a round trip stands for section 4.3's limit by it.
 
 pub mod arrivals;
+pub mod breaker;
 pub mod losses;
 pub mod report;
 pub mod sender;
 pub mod throughput;
 
 pub use arrivals::Arrivals;
+pub use breaker::{Breaker, Cause, Change};
 pub use report::{Heard, Report};
 pub use sender::{Bounds, Sender};
 

@@ -139,11 +139,6 @@ impl Sender {
         self.silence_us
     }
 
-    /// When the other end was heard last; 0 for never.
-    pub fn heard_us(&self) -> u64 {
-        self.heard_us
-    }
-
     fn patience_us(&self) -> u64 {
         let four_trips = match self.rtt_us() {
             0 => FIRST_WORD_US as f64,

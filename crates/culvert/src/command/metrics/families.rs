@@ -261,6 +261,17 @@ fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
     if !packed.is_empty() {
         to.counters("sa_iptfs", "What an SA of IP-TFS mode has packed or unpacked", packed);
     }
+    let now = sas.iter().flat_map(|sa| {
+        sa.iptfs_now.iter().map(move |(gauge, value)| {
+            let mut labels = label(sa);
+            labels.push(("gauge", gauge.clone()));
+            (labels, *value)
+        })
+    });
+    let now: Vec<_> = now.collect();
+    if !now.is_empty() {
+        to.gauges("sa_iptfs_now", "Rate, round-trip time and losses of an SA of IP-TFS mode", now);
+    }
     to.ages("sa_age", "Since an SA was installed", sas.iter().map(|sa| (label(sa), sa.age_s)));
 }
 

@@ -494,6 +494,7 @@ pub fn sa(why: Option<&str>) -> Sa {
         duplicate_drops: 0,
         integrity_drops: 0,
         iptfs: std::collections::BTreeMap::new(),
+        iptfs_now: std::collections::BTreeMap::new(),
         inner_mtu: None,
         path_mtu: None,
         is_path_mtu_learnt: false,
