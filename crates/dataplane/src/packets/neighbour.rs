@@ -16,7 +16,7 @@ use crate::view::View;
 const WAIT_NS: u64 = 3_000_000_000;
 
 /// What packets are sent to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Towards {
     /// Egress interface.
     pub(crate) ifindex: u32,
@@ -26,8 +26,15 @@ pub(crate) struct Towards {
     pub(crate) keeps_dei: bool,
 }
 
-/// Waiting packets by what they are sent to.
-pub(crate) struct NeighbourQueue(HoldQueue<Towards, Packet>);
+/// Waiting packets by egress interface and next hop.
+pub(crate) struct NeighbourQueue(HoldQueue<(u32, IpAddr), Waiting>);
+
+/// One of them.
+struct Waiting {
+    packet: Packet,
+    /// As of [`Towards`].
+    keeps_dei: bool,
+}
 
 impl NeighbourQueue {
     pub(crate) fn new(workers: usize) -> NeighbourQueue {
@@ -50,8 +57,9 @@ impl Out {
         towards: Towards,
         is_unknown: bool,
     ) {
-        let Towards { ifindex, addr, .. } = towards;
-        match self.neighbours.0.push(towards, packet, view.now.ns) {
+        let Towards { ifindex, addr, keeps_dei } = towards;
+        let waiting = Waiting { packet, keeps_dei };
+        match self.neighbours.0.push((ifindex, addr), waiting, view.now.ns) {
             Ok(place) => {
                 self.counters.count(Outcome::Held, 1);
                 if place == Held::First {
@@ -60,29 +68,29 @@ impl Out {
                     self.reports.confirm_neighbour(ifindex, addr, view.now.ns);
                 }
             }
-            Err(refused) => self.drop(refused.into_packet(), DropReason::HoldQueueFull),
+            Err(refused) => self.drop(refused.into_packet().packet, DropReason::HoldQueueFull),
         }
     }
 
     /// Sends on what waited for neighbours that are there now, or are known to be gone.
     pub(crate) fn retry_neighbours(&mut self, view: &View) {
         loop {
-            let is_settled = |key: &&Towards| {
-                let resolution = view.neighbours.resolve(key.ifindex, key.addr);
+            let is_settled = |key: &&(u32, IpAddr)| {
+                let resolution = view.neighbours.resolve(key.0, key.1);
                 matches!(resolution, Resolution::Resolved { .. } | Resolution::Failed)
             };
             let waiting = self.neighbours.0.keys();
-            let mut settled: ArrayVec<Towards, KEYS_AT_ONCE> =
+            let mut settled: ArrayVec<(u32, IpAddr), KEYS_AT_ONCE> =
                 waiting.filter(is_settled).take(KEYS_AT_ONCE).copied().collect();
             if settled.is_empty() {
                 return;
             }
             // So that the order is the same whenever the same happens.
             settled.sort_unstable();
-            for key in settled {
-                while let Some(packet) = self.neighbours.0.pop(&key) {
+            for key @ (ifindex, addr) in settled {
+                while let Some(Waiting { packet, keeps_dei }) = self.neighbours.0.pop(&key) {
                     self.released(1);
-                    self.send_to(view, packet, key);
+                    self.send_to(view, packet, Towards { ifindex, addr, keeps_dei });
                 }
             }
         }
@@ -90,28 +98,28 @@ impl Out {
 
     /// Drops what has waited for a neighbour in vain.
     pub(crate) fn expire_neighbours(&mut self, now_ns: u64) {
-        while let Some((_, packet)) = self.neighbours.0.pop_expired(now_ns) {
+        while let Some((_, waiting)) = self.neighbours.0.pop_expired(now_ns) {
             self.released(1);
-            self.drop(packet, DropReason::HoldTimeout);
+            self.drop(waiting.packet, DropReason::HoldTimeout);
         }
     }
 
     /// Takes over what waits in another queue, counted as held here already, and drops what there is
     /// no room for.
     pub(crate) fn adopt_neighbours(&mut self, from: &mut NeighbourQueue, now_ns: u64) {
-        while let Some((key, packet)) = from.0.pop_any() {
-            if let Err(refused) = self.neighbours.0.push(key, packet, now_ns) {
+        while let Some((key, waiting)) = from.0.pop_any() {
+            if let Err(refused) = self.neighbours.0.push(key, waiting, now_ns) {
                 self.released(1);
-                self.drop(refused.into_packet(), DropReason::HoldQueueFull);
+                self.drop(refused.into_packet().packet, DropReason::HoldQueueFull);
             }
         }
     }
 
     /// Drops all that waits for a neighbour.
     pub(crate) fn drop_waiting_for_neighbours(&mut self) {
-        while let Some((_, packet)) = self.neighbours.0.pop_any() {
+        while let Some((_, waiting)) = self.neighbours.0.pop_any() {
             self.released(1);
-            self.drop(packet, DropReason::TransmitDown);
+            self.drop(waiting.packet, DropReason::TransmitDown);
         }
     }
 }
