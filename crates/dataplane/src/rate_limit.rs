@@ -134,6 +134,8 @@ pub struct RateRules {
     found: HashMap<Found, Vec<u32>, ahash::RandomState>,
     /// The lengths of prefixes that rules are found by: destinations', and sources'.
     lens: [Vec<u8>; 2],
+    /// Whether any rule is about a DSCP.
+    has_dscps: bool,
 }
 
 impl RateRules {
@@ -151,7 +153,8 @@ impl RateRules {
                 _ => {}
             }
         }
-        RateRules { rules, found, lens }
+        let has_dscps = rules.iter().any(|rule| rule.matches.dscp.is_some());
+        RateRules { rules, found, lens, has_dscps }
     }
 
     /// Whether there are none.
@@ -162,6 +165,11 @@ impl RateRules {
     /// The rules.
     pub fn rules(&self) -> &[RateRule] {
         &self.rules
+    }
+
+    /// Whether packets of one flow may be under different rules: those of different DSCPs.
+    pub(crate) fn has_dscps(&self) -> bool {
+        self.has_dscps
     }
 
     /// The first rule about a packet.

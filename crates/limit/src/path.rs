@@ -100,6 +100,12 @@ impl Path {
         Path { lanes, at, overhead: settings.overhead, kind, rest }
     }
 
+    /// Of packets that are under no limit: they pass.
+    pub fn free() -> Path {
+        let rest = Rest { levels: ArrayVec::new(), is_each: false, queue: None };
+        Path { lanes: Arc::new([]), at: 0, overhead: 0, kind: Kind::Levels, rest: Arc::new(rest) }
+    }
+
     /// The packet's own limiter.
     pub fn leaf(&self) -> Option<&Level> {
         self.rest.levels.first()

@@ -5,6 +5,7 @@ import time
 
 from lab import topology as t
 from lab.base import wait_for
+from lab.traffic import Iperf
 
 PORT = 7000
 #: Of a packet in the tunnel.
@@ -77,3 +78,23 @@ def test_a_tenant_gets_its_rate(network):
     assert (tenant["rate"], tenant["burst"]) == ("8kbit", "20kB")
     assert counted(gwa) == before
     assert send(net, ear, 30) < 30
+
+
+def test_what_is_shaped_leaves_at_the_rate(network):
+    net = network().up()
+    iperf = Iperf(net.server)
+    # Twice the rate.
+    flood = ["-u", "-b", "16M", "-l", 1000, "-t", 2, "--dscp", "AF21"]
+    process = net.client.spawn("iperf3", "-c", t.SERVER4, "-J", *flood)
+    process.seconds, process.udp = 2, True
+    result = iperf.result(process)
+    # The burst and what waits at the end more than the rate; a sender that is not let run sends less.
+    assert 4_000_000 < result["bits_per_second"] < 9_000_000, result
+    shaped = limits(net.gwa)["shaped"]
+    waited = {of["class"]: of for of in shaped["waiting"]}
+    assured = waited["assured"]
+    assert assured["gone"] > 500 and waited["usual"]["gone"] == 0, waited
+    # A hundred milliseconds of the rate wait at most, and some as long as a busy machine has them.
+    assert assured["longest_us"] > 50_000 and assured["mean_us"] <= assured["longest_us"], waited
+    assert assured["dropped"] == shaped["red"]["packets"] == net.gwa.daemon.drops()["limit-queue-full"]
+    assert "assured" in net.gwa.daemon.culvert("limit", "show", "shaped").stdout

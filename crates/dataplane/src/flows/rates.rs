@@ -31,6 +31,7 @@ struct Kept {
     beneath: Action,
     path: Path,
     key: u64,
+    dscp: Option<u8>,
 }
 
 /// The entries of one thread, and its side of the limiters. They take memory with the first one.
@@ -70,8 +71,8 @@ impl Rates {
         }
         self.serial = self.serial.wrapping_add(1);
         let serial = self.serial;
-        let RateLimit { path, key, .. } = limit;
-        let kept = Kept { serial, beneath, path: path.clone(), key: *key };
+        let RateLimit { path, key, dscp } = limit;
+        let kept = Kept { serial, beneath, path: path.clone(), key: *key, dscp: *dscp };
         *self.places.get_mut(place)? = Some(kept);
         Some(RateSlot { place: place as u32, serial })
     }
@@ -279,7 +280,10 @@ impl Details {
         h: Fields,
     ) -> bool {
         let kept = self.rates.kept(slot);
-        kept.is_some_and(|kept| kept.beneath.holds(reader, self, packet, h))
+        kept.is_some_and(|kept| {
+            kept.dscp.is_none_or(|dscp| h.traffic_class() >> 2 == dscp)
+                && kept.beneath.holds(reader, self, packet, h)
+        })
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct RateLimit {
     pub(crate) path: Path,
     /// What tells the packet's buckets from others of the limiter.
     pub(crate) key: u64,
+    /// The DSCP of packets for which it was found, where others of their flow may be under another.
+    pub(crate) dscp: Option<u8>,
 }
 
 /// How a packet came, for rules about that.
@@ -92,7 +94,8 @@ fn is_limited(decision: &Decision, is_in: bool) -> bool {
 
 impl<N: Notes> Question<'_, N> {
     /// The limit of a packet that goes on; none of the worker's own ICMP errors, which have a limit of their own, and of
-    /// this host's key exchange, which a full tunnel must not stop.
+    /// this host's key exchange, which a full tunnel must not stop. Where rules are about DSCPs, packets that are under none
+    /// have one that all pass, as others of their flow may not.
     #[cold]
     #[inline(never)]
     pub(super) fn rate_limit(&mut self, came: Came<'_>, decision: &Decision) -> Option<RateLimit> {
@@ -103,10 +106,14 @@ impl<N: Notes> Question<'_, N> {
         }
         let sa = if is_in { via } else { outermost(self.view, decision) };
         let packet = Limited { h: self.h, ifindex, mark, is_in, sa };
-        let rule = self.view.topology.rate_rules.find(&packet)?;
+        let rules = &self.view.topology.rate_rules;
+        let dscp = rules.has_dscps().then_some(self.h.traffic_class >> 2);
+        let Some(rule) = rules.find(&packet) else {
+            return dscp.map(|_| RateLimit { path: Path::free(), key: 0, dscp });
+        };
         let (path, key) =
             (Path::new(&rule.limiter, self.view.worker.get()), rule.each.key(&packet));
         self.tell(|| Step::RateLimit(rule.limiter.name().into()));
-        Some(RateLimit { path, key })
+        Some(RateLimit { path, key, dscp })
     }
 }

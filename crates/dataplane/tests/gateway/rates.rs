@@ -139,6 +139,31 @@ fn each_flow_has_its_own_and_all_have_the_parent() {
 }
 
 #[test]
+fn packets_of_one_flow_are_under_the_limits_of_their_dscps() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    let [voice, rest] = ["voice", "rest"].map(|name| limiter(name, settings(1000, 1000), None));
+    let matches = |dscp| LimitMatch { dscp, ..LimitMatch::default() };
+    let send = |g: &mut Gateway, dscp: u8, packets: usize| {
+        let mut packet = flow(1000, 100);
+        wire::set_traffic_class(&mut packet, dscp << 2);
+        (0..packets).for_each(|_| g.put_lan(&packet));
+        g.run();
+        g.wan_out().len()
+    };
+    // The flow has a plan of packets that are under no limit, and then of those that are.
+    publish(&mut g, vec![rule(matches(Some(46)), Each::All, &voice)]);
+    assert_eq!((send(&mut g, 0, 30), send(&mut g, 0, 30), send(&mut g, 46, 30)), (30, 30, 10));
+    assert_eq!((send(&mut g, 46, 5), send(&mut g, 8, 30)), (0, 30));
+    let both =
+        vec![rule(matches(Some(46)), Each::All, &voice), rule(matches(None), Each::All, &rest)];
+    publish(&mut g, both);
+    g.pass_ns(1_000_000_000);
+    assert_eq!((send(&mut g, 0, 15), send(&mut g, 46, 15), send(&mut g, 0, 15)), (10, 10, 0));
+    assert_eq!((voice.counts().packets[0], rest.counts().packets[0]), (20, 10));
+}
+
+#[test]
 fn colours_are_told_to_the_peer_inside_and_outside() {
     let mut pair = Pair::new(&Spec::default());
     let fill = |burst: u64| Fill { rate: 8, burst: burst * 8 };
