@@ -164,3 +164,57 @@ def test_rekey_under_traffic(bed):
     # The old inbound SA stays some seconds for packets that are late: outlive it.
     time.sleep(6)
     bed.perfect(*streams)
+
+
+#: 200 packets of 500 bytes a second.
+RATE = "[[iptfs]]\nrate_kbit_s = 800\n"
+SETTINGS = {
+    "even": RATE,
+    # The header of sub-type 1, to an end that answers none.
+    "reports": RATE + "breaker_loss_percent = 99\nbreaker_after_s = 3600\n",
+    "follows": RATE + "congestion_control = true\nleast_kbit_s = 40\n",
+}
+SIZE = "iptfs { packet_size = 466 }"
+
+
+def now(gateway, key="bits-per-second"):
+    """A gauge of the SA by which a gateway sends at a constant rate."""
+    return max(sa["iptfs_now"].get(key, 0) for sa in gateway.daemon.json("sa"))
+
+
+def sent(gateway):
+    """Packets, and among them those of padding, that a gateway has sent by its SA."""
+    rows = [sa for sa in gateway.daemon.json("sa") if sa["iptfs_now"].get("bits-per-second")]
+    return sum(sa["packets"] for sa in rows), sum(sa["iptfs"]["padding-payloads"] for sa in rows)
+
+
+@pytest.mark.parametrize(
+    "plane,settings",
+    [("culvert6+kernel6", "even"), ("culvert6+kernel6", "reports"), ("culvert6+culvert6", "follows")],
+    indirect=["plane"],
+)
+def test_constant_rate(bed, settings):
+    """Packets of one size leave evenly whether there is something to send or not, Linux takes them, and a rate follows losses."""
+    net = bed.make(**IPTFS, extra_charon=SIZE)
+    for gateway in net.gateways():
+        if gateway.daemon:
+            gateway.daemon.settings = SETTINGS[settings]
+            gateway.daemon.write_config()
+    net.up()
+    if has_linux(net):
+        bed.excused |= LINUX_S
+    assert_answered(bed, net.client, t.SERVER4, 56)
+    wait_for("the whole rate", lambda: now(net.gwa) == 800_000, timeout=30)
+    before, began = sent(net.gwa), time.monotonic()
+    time.sleep(2)
+    packets, padding = (after - earlier for after, earlier in zip(sent(net.gwa), before, strict=True))
+    rate = packets / (time.monotonic() - began)
+    assert 150 < rate < 220 and padding == packets, (rate, packets, padding)
+    for size in (0, 300, 420):
+        for near, to in ((net.client, t.SERVER4), (net.server, t.CLIENT6)):
+            assert_answered(bed, near, to, size)
+    if settings == "follows":
+        bed.excused |= LOST
+        netem(net, "loss", "20%")
+        wait_for("a slower rate", lambda: now(net.gwa) < 400_000, timeout=20)
+        assert now(net.gwa) >= 40_000 and now(net.gwa, "lost-ppm") > 0 and now(net.gwa, "rtt-us") > 0
