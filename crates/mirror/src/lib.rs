@@ -20,6 +20,7 @@
 //! | [`decode`], [`Message`], [`Incoming`] | the messages by themselves, for fuzzing |
 //! | [`interface_setting`], [`set_interface_setting`] | `/proc/sys/net/*/conf/NAME` |
 //! | [`tunnel_source`] | `ip sr tunsrc` |
+//! | [`xdp_metadata`] | what a driver tells XDP programs of frames |
 //!
 //! # Example
 //!
@@ -72,6 +73,7 @@ mod connection;
 mod control;
 mod decode;
 mod error;
+mod generic;
 mod model;
 mod observer;
 mod seg6;
@@ -79,6 +81,7 @@ mod setting;
 mod snapshot;
 mod tunsrc;
 mod uapi;
+mod xdp_metadata;
 
 pub use control::Control;
 pub use decode::{Incoming, Message, decode};
@@ -92,3 +95,4 @@ pub use seg6::{Encap, Seg6, Seg6Local, Seg6Mode, SidAction};
 pub use setting::{interface_setting, set_interface_setting};
 pub use snapshot::{Change, Snapshot};
 pub use tunsrc::tunnel_source;
+pub use xdp_metadata::{XDP_METADATA_VLAN_TAG, xdp_metadata};

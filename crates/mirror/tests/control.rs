@@ -275,3 +275,8 @@ fn the_source_of_outer_headers_is_what_ip_sr_says() {
         assert_eq!(tunnel_source().unwrap(), Some("fc00::ff".parse().unwrap()));
     });
 }
+
+#[test]
+fn what_no_driver_tells_is_an_error() {
+    mirror::xdp_metadata(0).expect_err("no interface has the index 0");
+}

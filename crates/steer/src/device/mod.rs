@@ -1,11 +1,12 @@
 //! Facts about an interface, and what stands in the way of AF_XDP on it.
 
 mod ioctl;
-mod netdev;
 
 use core::fmt;
 use std::io::Error;
 use std::path::Path;
+
+use mirror::XDP_METADATA_VLAN_TAG;
 
 /// What is known about an interface. Taken in the calling thread's network namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +105,7 @@ impl Device {
         };
         device.tells_vlan_tags = device.strips_vlan_tags()
             && Path::new(KERNEL_TYPES).exists()
-            && netdev::tells_vlan_tags(ifindex);
+            && mirror::xdp_metadata(ifindex).is_ok_and(|told| told & XDP_METADATA_VLAN_TAG != 0);
         Ok(device)
     }
 
