@@ -194,10 +194,11 @@ impl LimitQueues {
         }
     }
 
-    /// Takes all of them out: the worker goes, or gets another place.
+    /// Takes one of all out: the worker goes, or gets another place. Nothing is put in after that.
     pub(crate) fn take_any(&mut self) -> Option<Handed> {
         let LimitQueues { store, all, .. } = self;
-        let one = all.iter_mut().find(|one| !one.queue.is_empty())?;
+        while all.pop_if(|one| one.queue.is_empty()).is_some() {}
+        let one = all.last_mut()?;
         let class = one.queue.first()?;
         let waiting = store.pop(&mut one.queue, class)?;
         one.dropped(class, waiting.len);
