@@ -2,9 +2,10 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-use crate::{Behaviour, Csid, Done, Flavours, Headend, Mode, Sid};
+use crate::{Behaviour, Csid, Done, Flavours, Headend, Mode, Quoted, Sid};
 
-/// Has every kind of segment take the step of a packet, and every kind of headend put segments on it.
+/// Has every kind of segment take the step of a packet, every kind of headend put segments on it, and look
+/// at it as one that an error quotes.
 ///
 /// # Panics
 /// When one of them panics, or says that a packet begins behind its end: that is the finding.
@@ -51,5 +52,6 @@ pub fn exercise(bytes: &[u8]) {
         let mut bytes = vec![0; headend.overhead()];
         bytes.extend(packet);
         let _ = headend.apply(&mut bytes);
+        let _ = Quoted::parse(packet).map(|quoted| headend.has_made(&quoted));
     }
 }

@@ -132,6 +132,16 @@ impl Headend {
         self.segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED)
     }
 
+    /// The segment routing header, whose next header is to be written; empty where the destination says all.
+    pub(crate) fn srh(&self) -> &[u8] {
+        &self.srh
+    }
+
+    /// The length of the segment routing header, in bytes; 0 where the destination says all.
+    pub fn srh_len(&self) -> usize {
+        self.srh.len()
+    }
+
     /// Bytes that packets become longer by.
     pub fn overhead(&self) -> usize {
         let outer = if self.mode.is_inline() { 0 } else { ipv6::HEADER_LEN };

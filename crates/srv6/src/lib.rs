@@ -17,6 +17,7 @@
 //! | `sid` | what a segment is: behaviour, flavours, compression |
 //! | `endpoint` | the step that a packet takes at a segment |
 //! | `csid` | compressed segments: NEXT-CSID and REPLACE-CSID (RFC 9800) |
+//! | `quoted` | what ICMPv6 errors quote of a headend's packets |
 //!
 //! # Not handled
 //!
@@ -30,6 +31,7 @@ mod endpoint;
 mod fault;
 pub mod fuzz;
 mod headend;
+mod quoted;
 mod sid;
 mod srh;
 
@@ -37,6 +39,7 @@ pub use csid::Csid;
 pub use endpoint::{Done, Inner};
 pub use fault::{Fault, Icmp, Refusal};
 pub use headend::{Headend, HeadendError, MAX_SEGMENTS, Mode};
+pub use quoted::Quoted;
 pub use sid::{Behaviour, Flavours, Next, Sid};
 pub use srh::{Srh, emit};
 

@@ -43,6 +43,11 @@ impl<'a> Srh<'a> {
         bytes.get(..len).map(Srh)
     }
 
+    /// All of it.
+    pub(crate) const fn bytes(&self) -> &'a [u8] {
+        self.0
+    }
+
     fn byte(&self, at: usize) -> u8 {
         self.0.get(at).copied().unwrap_or(0)
     }
