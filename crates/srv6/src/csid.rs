@@ -6,8 +6,14 @@
 //!   | block | this | next | next | 0  |         | block |  this  |       0        | index |
 //!   +-------+------+------+------+-- -+         +-------+--------+----------------+-------+
 //!    LBL     NFL   `- argument                   LBL     LNFL         argument   ^
-//!   shifted to the left by NFL at each          replaced by the identifier at that index of the
-//!   segment, until the argument is 0            list's entry, until that is used up
+//!   shifted to the left by NFL at each          replaced by the identifier at the index below, of
+//!   segment, until the argument is 0            the list's entry, until 0, or an identifier of 0
+//!
+//!   an entry of REPLACE-CSIDs of 32 bits, by index, the last one of a path first:
+//!   +-- bit 0 --+-----------+-----------+- bit 127 -+
+//!   |     0     |     1     |     2     |     3     |
+//!   +-----------+-----------+-----------+-----------+
+//!     0: none     the third   the second  the first
 //! ```
 
 use core::net::Ipv6Addr;
@@ -86,9 +92,15 @@ pub(crate) fn replaced(
     )
 }
 
-/// The identifier at an index of an entry: index 0 is in the lowest bits.
+/// The identifier at an index of an entry: index 0 is in the highest bits (§4.2.1).
 pub(crate) fn identifier(entry: Ipv6Addr, function_len: u8, index: u8) -> u128 {
-    entry.to_bits() >> (u32::from(function_len) * u32::from(index)) & low_mask(128 - function_len)
+    let behind = u32::from((per_entry(function_len) - 1).saturating_sub(index));
+    entry.to_bits() >> (u32::from(function_len) * behind) & low_mask(128 - function_len)
+}
+
+/// Whether nothing follows the identifier at an index of the last entry (§4.2.1, S02).
+pub(crate) fn is_last(entry: Ipv6Addr, function_len: u8, index: u8) -> bool {
+    index.checked_sub(1).is_none_or(|next| identifier(entry, function_len, next) == 0)
 }
 
 /// Identifiers in an entry: a power of two, 16 at most.

@@ -92,19 +92,13 @@ impl Sid {
             }
             Csid::None | Csid::Next { .. } => of_list(&srh),
         };
-        let Some((next, left)) = step else { return self.last(packet, &chain) };
+        let Some(To { dst: next, left, is_last }) = step else { return self.last(packet, &chain) };
         spend_hop(packet)?;
         set_dst(packet, next);
         if let Some(field) = packet.get_mut(at.start + SEGMENTS_LEFT) {
             *field = left;
         }
-        let is_used_up = left == 0
-            && match self.csid {
-                // Further identifiers of the last entry need it.
-                Csid::Replace { function_len, .. } => csid::index(next, function_len) == 0,
-                Csid::None | Csid::Next { .. } => true,
-            };
-        let cut = if self.flavours.psp && is_used_up { take_off(packet, at) } else { 0 };
+        let cut = if self.flavours.psp && is_last { take_off(packet, at) } else { 0 };
         Ok(Done::Onward { cut })
     }
 
@@ -147,20 +141,29 @@ impl Sid {
     }
 }
 
-/// The next segment of a list, and how many are left then.
-fn of_list(srh: &Srh<'_>) -> Option<(Ipv6Addr, u8)> {
-    let left = srh.segments_left().checked_sub(1)?;
-    Some((srh.segment(left)?, left))
+/// Where a packet goes on to.
+struct To {
+    dst: Ipv6Addr,
+    /// Segments left then.
+    left: u8,
+    /// The list is of no use from there on.
+    is_last: bool,
 }
 
-/// The next segment of a compressed list (RFC 9800 §4.2.1).
-fn replace(
-    dst: Ipv6Addr,
-    srh: &Srh<'_>,
-    lengths: (u8, u8),
-    at: At,
-) -> Result<Option<(Ipv6Addr, u8)>, Refusal> {
+/// The next segment of a list.
+fn of_list(srh: &Srh<'_>) -> Option<To> {
+    let left = srh.segments_left().checked_sub(1)?;
+    Some(To { dst: srh.segment(left)?, left, is_last: left == 0 })
+}
+
+/// The next segment of a compressed list (RFC 9800 §4.2.1; with PSP §4.2.8).
+fn replace(dst: Ipv6Addr, srh: &Srh<'_>, lengths: (u8, u8), at: At) -> Result<Option<To>, Refusal> {
     let function_len = lengths.1;
+    let identifier = |entry, left, index| To {
+        dst: csid::replaced(dst, lengths, (entry, index)),
+        left,
+        is_last: left == 0 && csid::is_last(entry, function_len, index),
+    };
     let wrong = Fault::SegmentsLeft.at(at.start + SEGMENTS_LEFT);
     let (index, left) = (csid::index(dst, function_len), srh.segments_left());
     let Some(index) = index.checked_sub(1) else {
@@ -168,18 +171,17 @@ fn replace(
         let Some(left) = left.checked_sub(1) else { return Ok(None) };
         let entry = srh.segment(left).ok_or(wrong)?;
         let index = csid::per_entry(function_len) - 1;
-        return Ok(Some((csid::replaced(dst, lengths, (entry, index)), left)));
+        return Ok(Some(identifier(entry, left, index)));
     };
     if left > srh.last_entry() {
         return Err(wrong);
     }
     let entry = srh.segment(left).ok_or(wrong)?;
     if csid::identifier(entry, function_len, index) != 0 {
-        return Ok(Some((csid::replaced(dst, lengths, (entry, index)), left)));
+        return Ok(Some(identifier(entry, left, index)));
     }
     // Nothing more in this one. What follows is a whole address.
-    let Some(left) = left.checked_sub(1) else { return Ok(None) };
-    Ok(Some((srh.segment(left).ok_or(wrong)?, left)))
+    Ok(of_list(srh))
 }
 
 /// What follows the outer headers.

@@ -226,8 +226,8 @@ fn next_csids_are_shifted_through_the_address() {
 #[test]
 fn replace_csids_are_taken_from_the_list_one_by_one() {
     let sid = Sid { csid: Csid::replace(64, 32).expect("fits"), ..end() };
-    // The list's entry has 4 identifiers, the first one in the highest bits; the last place is empty.
-    let list = "0:22:0:33:0:44::";
+    // The list's entry has 4 identifiers, the first one in the lowest bits; the last place is empty.
+    let list = "::44:0:33:0:22";
     let packet = wrapped(Mode::EncapRed, &["fc00::11:0:0", list], &inner_v6(5));
     assert_eq!(dst(&packet), a("fc00::11:0:0"));
     let at_22 = next(&sid, &packet);
@@ -242,7 +242,7 @@ fn replace_csids_are_taken_from_the_list_one_by_one() {
     let usd = Sid { flavours: USD, ..sid.clone() };
     assert_eq!(at(&usd, &at_44).expect("decapsulated").1, inner_v6(5));
     // Behind the zeros the next entry is a whole address.
-    let packet = wrapped(Mode::EncapRed, &["fc00::11:0:0", "0:22::", "fd00::5"], &inner_v6(5));
+    let packet = wrapped(Mode::EncapRed, &["fc00::11:0:0", "::22", "fd00::5"], &inner_v6(5));
     let whole = next(&sid, &next(&sid, &packet));
     assert_eq!(dst(&whole), a("fd00::5"));
 }
