@@ -164,8 +164,8 @@ class Lab:
         self.closing = []
         self.paths = []
         self.network = None
-        #: Queues of each end of the links that are made from now on.
-        self.queues = 1
+        #: Queues of each end of the links that are made from now on: one for each worker.
+        self.queues = int(os.environ.get("CULVERT_WORKERS") or 1)
         #: Hosts that are made in user namespaces.
         self.rootless = ()
         self.closed = False

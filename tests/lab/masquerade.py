@@ -24,7 +24,7 @@ table ip6 nat {
 """
 
 
-def build(network, rules=RULES, queues=1, **sysctls):
+def build(network, rules=RULES, queues=None, **sysctls):
     """Both gateways without a tunnel; A learns what Linux translates."""
     net = network(build={"queues": queues})
     net.gwa.daemon.settings = '[nat]\nlearn = "conntrack"\n'

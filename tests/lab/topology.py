@@ -183,10 +183,10 @@ def _lans(lab, net, a, b, offload):
         host.route("default", "via", via6)
 
 
-def net4(lab, plane, wan_mtu=1500, offload=True, queues=1):
+def net4(lab, plane, wan_mtu=1500, offload=True, queues=None):
     """Two sites and their gateways. The routes to the other site exist in clear: whatever keeps
     the packets from taking them is what the tests are about."""
-    lab.queues = queues
+    lab.queues = queues or lab.queues
     plane_a, plane_b = planes_of(plane)
     net = Network(lab, "net4")
     net.mid = _middle(lab, wan_mtu)
