@@ -195,6 +195,13 @@ class Capture:
         return self.frames()
 
 
+def one_by_one(*hosts):
+    """Has hosts send the pieces of a super-packet one by one, for tests that count frames: a port of packet sockets sends
+    ESP in UDP in super-packets, and a capture sees each as one frame."""
+    for host in hosts:
+        host.run("ethtool", "-K", "wan", "tx-udp-segmentation", "off")
+
+
 def kinds(frames):
     """How many frames of each kind."""
     return dict(Counter(frame.kind for frame in frames))

@@ -1,12 +1,13 @@
 """The plain case: two sites, one CHILD_SA for both address families."""
 
 from lab import topology as t
-from lab.capture import Capture, assert_only_protected, kinds
+from lab.capture import Capture, assert_only_protected, kinds, one_by_one
 from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
 
 
 def test_sites_reach_each_other(network):
     net = network().start()
+    one_by_one(net.gwa.host, net.gwb.host)
     wire = Capture(net.mid, "west")
     net.gwa.swan.initiate()
     for to in (t.SERVER4, t.SERVER6):

@@ -2,7 +2,7 @@
 
 import pytest
 from lab import topology as t
-from lab.capture import Capture, assert_only_protected, kinds
+from lab.capture import Capture, assert_only_protected, kinds, one_by_one
 from lab.traffic import Iperf, Stream, assert_perfect, assert_ping
 
 CASES = {
@@ -20,6 +20,7 @@ def test_host_to_host(network, case):
         ts_a="dynamic", ts_b="dynamic",
     ).up()  # fmt: skip
     assert net.gwa.swan.children("net")[0]["mode"] == "TRANSPORT"
+    one_by_one(net.gwa.host, net.gwb.host)
     wire = Capture(net.mid, "west")
     assert_ping(net.gwa.host, b, count=10)
     assert_ping(net.gwb.host, a, count=10)

@@ -1,12 +1,13 @@
 """Forced UDP encapsulation (RFC 3948)."""
 
 from lab import topology as t
-from lab.capture import Capture, assert_only_protected, kinds
+from lab.capture import Capture, assert_only_protected, kinds, one_by_one
 from lab.traffic import Stream, assert_perfect, assert_ping
 
 
 def test_encapsulated(network):
     net = network(encap="yes").up()
+    one_by_one(net.gwa.host, net.gwb.host)
     wire = Capture(net.mid, "west")
     assert_ping(net.client, t.SERVER4, count=10)
     assert_ping(net.client, t.SERVER6, count=10)
