@@ -1,9 +1,9 @@
-//! Path MTUs that routers reported (RFC 1191, RFC 8201), by destination.
+//! Path MTUs that routers reported (RFC 1191, RFC 8201), by destination, or by the segments on the way (SRv6).
 //!
 //! A report only lowers what is known. What was learnt is forgotten after a while, so that a path that has
 //! become wider is found out. Whether a report is to be believed is the caller's to check.
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv6Addr};
 use std::collections::HashMap;
 
 /// The least path MTU of IPv4 that is learnt, in bytes, as Linux's `min_pmtu` is: what claims to be
@@ -12,9 +12,65 @@ pub const LEAST_V4: u32 = 552;
 /// The least path MTU of IPv6, in bytes (RFC 8200 §5).
 pub const LEAST_V6: u32 = 1280;
 
+/// The most segments that a path has.
+pub const MAX_STOPS: usize = 8;
+
+/// Segments in the order in which packets pass them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Stops {
+    addrs: [Ipv6Addr; MAX_STOPS],
+    len: u8,
+}
+
+impl Stops {
+    /// These, of which there are at most [`MAX_STOPS`]; none if there are more.
+    pub fn new(stops: &[Ipv6Addr]) -> Option<Stops> {
+        let mut addrs = [Ipv6Addr::UNSPECIFIED; MAX_STOPS];
+        addrs.get_mut(..stops.len())?.copy_from_slice(stops);
+        Some(Stops { addrs, len: stops.len() as u8 })
+    }
+
+    /// The segments.
+    pub fn as_slice(&self) -> &[Ipv6Addr] {
+        self.addrs.get(..self.len.into()).unwrap_or_default()
+    }
+}
+
+/// Whose MTU is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Path {
+    /// That of the path to a destination.
+    To(IpAddr),
+    /// That of the path through segments, for packets with all of their headers.
+    Through(Stops),
+    /// That of the path to a last segment, for packets without a list of segments: it needs none, or was taken off on
+    /// the way.
+    Bare(Ipv6Addr),
+}
+
+impl From<IpAddr> for Path {
+    fn from(dst: IpAddr) -> Path {
+        Path::To(dst)
+    }
+}
+
+impl Path {
+    /// The least MTU that is learnt of it, in bytes.
+    const fn least(&self) -> u32 {
+        match self {
+            Path::To(IpAddr::V4(_)) => LEAST_V4,
+            Path::To(IpAddr::V6(_)) | Path::Through(_) | Path::Bare(_) => LEAST_V6,
+        }
+    }
+}
+
 /// Path MTUs that are known, for those who look them up: immutable, shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PathMtus(HashMap<IpAddr, u32, ahash::RandomState>);
+pub struct PathMtus {
+    known: HashMap<Path, u32, ahash::RandomState>,
+    /// Those of [`Path::Bare`] once more, to be looked through.
+    bare: Box<[(Ipv6Addr, u32)]>,
+}
 
 impl PathMtus {
     /// The MTU of the path to a destination, in bytes: that of its first link, unless a narrower one was
@@ -22,15 +78,33 @@ impl PathMtus {
     #[inline]
     pub fn of(&self, dst: IpAddr, link: usize) -> usize {
         // Mostly there is none.
-        match self.0.is_empty() {
+        match self.known.is_empty() {
             true => link,
-            false => self.0.get(&dst).map_or(link, |mtu| link.min(*mtu as usize)),
+            false => self.known.get(&dst.into()).map_or(link, |mtu| link.min(*mtu as usize)),
         }
     }
 
-    /// The MTU that was reported for a destination, in bytes.
-    pub fn learnt(&self, dst: IpAddr) -> Option<u32> {
-        self.0.get(&dst).copied()
+    /// The MTU of the path through segments, in bytes, for packets with all of their headers; `link` is that of the
+    /// first link. Packets without their list, which is so many bytes long, go on to where `ends_at` says.
+    pub fn through(
+        &self,
+        stops: &[Ipv6Addr],
+        list_len: usize,
+        ends_at: impl Fn(Ipv6Addr) -> bool,
+        link: usize,
+    ) -> usize {
+        if self.known.is_empty() {
+            return link;
+        }
+        let whole = Stops::new(stops).and_then(|stops| self.learnt(Path::Through(stops)));
+        let ends = self.bare.iter().filter(|(dst, _)| ends_at(*dst));
+        let without = ends.map(|(_, mtu)| *mtu as usize + list_len).min();
+        whole.map(|mtu| mtu as usize).into_iter().chain(without).fold(link, usize::min)
+    }
+
+    /// The MTU that was reported of a path, in bytes.
+    pub fn learnt(&self, path: impl Into<Path>) -> Option<u32> {
+        self.known.get(&path.into()).copied()
     }
 }
 
@@ -38,7 +112,7 @@ impl PathMtus {
 #[derive(Clone, Debug)]
 pub struct PathMtuTable {
     lifetime_ns: u64,
-    learnt: HashMap<IpAddr, Learnt, ahash::RandomState>,
+    learnt: HashMap<Path, Learnt, ahash::RandomState>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +121,7 @@ struct Learnt {
     until_ns: u64,
 }
 
-/// The most destinations for which something is learnt.
+/// The most paths of which something is learnt.
 const MOST: usize = 4096;
 
 impl PathMtuTable {
@@ -60,10 +134,11 @@ impl PathMtuTable {
     ///
     /// It is at least [`LEAST_V4`] or [`LEAST_V6`]. What is not below the known MTU changes nothing, but
     /// the same again makes it last longer.
-    pub fn report(&mut self, dst: IpAddr, mtu: u32, now_ns: u64) -> bool {
-        let mtu = mtu.max(if dst.is_ipv4() { LEAST_V4 } else { LEAST_V6 });
+    pub fn report(&mut self, path: impl Into<Path>, mtu: u32, now_ns: u64) -> bool {
+        let path = path.into();
+        let mtu = mtu.max(path.least());
         let until_ns = now_ns.saturating_add(self.lifetime_ns);
-        match self.learnt.get_mut(&dst) {
+        match self.learnt.get_mut(&path) {
             Some(known) if mtu > known.mtu => false,
             Some(known) => {
                 let is_lower = mtu < known.mtu;
@@ -74,7 +149,7 @@ impl PathMtuTable {
                 if self.learnt.len() >= MOST {
                     self.forget_first();
                 }
-                self.learnt.insert(dst, Learnt { mtu, until_ns });
+                self.learnt.insert(path, Learnt { mtu, until_ns });
                 true
             }
         }
@@ -89,7 +164,12 @@ impl PathMtuTable {
 
     /// What is known now.
     pub fn path_mtus(&self) -> PathMtus {
-        PathMtus(self.learnt.iter().map(|(dst, learnt)| (*dst, learnt.mtu)).collect())
+        let known = self.learnt.iter().map(|(path, learnt)| (*path, learnt.mtu));
+        let bare = known.clone().filter_map(|(path, mtu)| match path {
+            Path::Bare(dst) => Some((dst, mtu)),
+            Path::To(_) | Path::Through(_) => None,
+        });
+        PathMtus { bare: bare.collect(), known: known.collect() }
     }
 
     /// Whether nothing is known.
@@ -100,8 +180,8 @@ impl PathMtuTable {
     /// Forgets what would be forgotten first.
     fn forget_first(&mut self) {
         let first = self.learnt.iter().min_by_key(|(_, learnt)| learnt.until_ns);
-        if let Some(dst) = first.map(|(dst, _)| *dst) {
-            self.learnt.remove(&dst);
+        if let Some(path) = first.map(|(path, _)| *path) {
+            self.learnt.remove(&path);
         }
     }
 }
@@ -155,9 +235,33 @@ mod tests {
             table.report(IpAddr::from(n.to_be_bytes()), 1400, n.into());
         }
         let known = table.path_mtus();
-        assert_eq!(known.0.len(), MOST);
+        assert_eq!(known.known.len(), MOST);
         assert_eq!(known.learnt(IpAddr::from(4999u32.to_be_bytes())), Some(1400));
         assert_eq!(known.learnt(IpAddr::from(0u32.to_be_bytes())), None, "the oldest went");
+    }
+
+    #[test]
+    fn paths_through_segments_are_apart() {
+        let a = |n: u16| Ipv6Addr::from([0xfc00, 0, 0, 0, 0, 0, 0, n]);
+        let (one, two) = ([a(1), a(3)], [a(2), a(3)]);
+        let mut table = PathMtuTable::new(100);
+        let of = |table: &PathMtuTable, stops: &[Ipv6Addr]| {
+            table.path_mtus().through(stops, 40, |dst| Some(&dst) == stops.last(), 1500)
+        };
+        let through = |stops: &[Ipv6Addr]| Path::Through(Stops::new(stops).expect("few"));
+        table.report(IpAddr::V6(a(3)), 1281, 0);
+        assert_eq!(of(&table, &one), 1500, "the path to an address is another one");
+        table.report(through(&one), 1400, 0);
+        assert_eq!((of(&table, &one), of(&table, &two)), (1400, 1500));
+        // Without the list they are shorter there.
+        table.report(Path::Bare(a(3)), 1440, 0);
+        assert_eq!((of(&table, &one), of(&table, &two)), (1400, 1480));
+        assert_eq!(of(&table, &[a(4)]), 1500);
+        table.report(through(&one), 600, 0);
+        assert_eq!(of(&table, &one), 1280);
+        assert!(table.expire(100) && of(&table, &one) == 1500);
+        assert!(Stops::new(&[a(1); MAX_STOPS + 1]).is_none());
+        assert_eq!(Stops::new(&one).expect("few").as_slice(), one);
     }
 
     #[test]
