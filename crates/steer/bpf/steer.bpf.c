@@ -20,6 +20,7 @@
 //     UDP to a NAT-T port: ESP                        as ESP
 //     later fragments of UDP                          kernel, unless they were taken above
 //     "too big" about ESP, or UDP from a NAT-T port   culvert, which hands it to the kernel too
+//     ICMPv6 errors about what may have segments      the same, if TAKE_SEGMENT_ERRORS
 //     anything else, address protected                culvert: policy judges it
 //     anything else                                   kernel
 //   to another address:
@@ -60,6 +61,7 @@
 #define TAKE_UDP_FRAGMENTS 2
 #define WATCHDOG 4
 #define OPEN 8
+#define TAKE_SEGMENT_ERRORS 16
 
 #define TAKE 1
 #define LET_ONE_PASS 2
@@ -83,6 +85,11 @@
 #define ICMP_DEST_UNREACH 3
 #define ICMP_FRAG_NEEDED 4
 #define ICMPV6_PKT_TOOBIG 2
+#define ICMPV6_DEST_UNREACH 1
+#define ICMPV6_PARAMPROB 4
+
+// RFC 8986 section 9.1.
+#define PROTO_ETHERNET 143
 
 enum verdict {
 	PASS_NOT_IP,
@@ -429,8 +436,16 @@ static __always_inline int is_natt_port(__be16 *port, void *end)
 	return kind && *kind == PORT_NATT;
 }
 
+// Whether a packet with this behind its IPv6 header may have got segments here (SRv6): their header, or what was
+// wrapped.
+static __always_inline int may_have_segments(__u8 next)
+{
+	return next == IPPROTO_ROUTING || next == IPPROTO_IPIP || next == IPPROTO_IPV6 ||
+	       next == PROTO_ETHERNET;
+}
+
 // An ICMP error to a local address that says that ESP was too big (RFC 1191, RFC 8201), bare or in
-// UDP. Whether an SA of ours has sent that is culvert's to find out.
+// UDP; or any about a packet with segments. Whether an SA or a route of ours has sent that is culvert's to find out.
 static __always_inline int is_too_big(const struct packet *p)
 {
 	__u8 *icmp = p->next;
@@ -441,8 +456,12 @@ static __always_inline int is_too_big(const struct packet *p)
 	if (p->is_v6) {
 		struct ipv6hdr *ip = quoted;
 
-		if (p->protocol != IPPROTO_ICMPV6 || icmp[0] != ICMPV6_PKT_TOOBIG ||
-		    (void *)(ip + 1) > p->end)
+		if (p->protocol != IPPROTO_ICMPV6 || icmp[0] < ICMPV6_DEST_UNREACH ||
+		    icmp[0] > ICMPV6_PARAMPROB || (void *)(ip + 1) > p->end)
+			return 0;
+		if (may_have_segments(ip->nexthdr))
+			return is_set(TAKE_SEGMENT_ERRORS);
+		if (icmp[0] != ICMPV6_PKT_TOOBIG)
 			return 0;
 		return ip->nexthdr == IPPROTO_ESP ||
 		       (ip->nexthdr == IPPROTO_UDP && is_natt_port((void *)(ip + 1), p->end));

@@ -217,6 +217,16 @@ impl Steer {
         self.set_flag(TAKE_UDP_FRAGMENTS, take)
     }
 
+    /// Whether ICMPv6 errors to this host are taken that are about packets with segments (SRv6), or such as get some.
+    /// Off at first.
+    ///
+    /// # Errors
+    ///
+    /// [`SteerError::Table`] when the kernel refuses.
+    pub fn set_take_segment_errors(&mut self, take: bool) -> Result<(), SteerError> {
+        self.set_flag(TAKE_SEGMENT_ERRORS, take)
+    }
+
     /// Whether frames are taken only while the daemon is alive: until the time that [`Steer::beat`] told
     /// last; before the first one none is. Off at first.
     ///
@@ -574,5 +584,6 @@ const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;
 const OPEN: u32 = 8;
+const TAKE_SEGMENT_ERRORS: u32 = 16;
 const PORT_IKE: u8 = 1;
 const PORT_NATT: u8 = 2;

@@ -40,7 +40,7 @@ pub enum Verdict {
     TakeEspFragment,
     /// Taken: a fragment of UDP to this host, which may be of ESP.
     TakeUdpFragment,
-    /// Taken: an ICMP error to this host that says that ESP was too big.
+    /// Taken: an ICMP error to this host that says that ESP was too big, or that is about a packet with segments.
     TakeTooBig,
     /// Taken: cleartext to a protected address of this host.
     TakeLocal,

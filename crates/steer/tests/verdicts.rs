@@ -428,6 +428,39 @@ fn too_big_about_esp_is_taken() {
     });
 }
 
+/// Where packets get segments: errors of every kind about what may be one of them.
+#[test]
+fn errors_about_segments_are_taken() {
+    in_namespace(|| {
+        for which in ALL {
+            let quoted = |kind: u8, protocol: u8| {
+                let mut icmp = vec![kind, 0, 0, 0, 0, 0, 5, 0x14];
+                icmp.extend(&v6(protected6(), protocol, &[0; 48])[14..]);
+                v6(local6(), 58, &icmp)
+            };
+            let mut steer = steer(true, which);
+            for (is_on, taken) in [(false, Verdict::PassLocal), (true, Verdict::TakeTooBig)] {
+                steer.set_take_segment_errors(is_on).expect("set");
+                let cases = [
+                    ("unreachable", quoted(1, 43), taken),
+                    ("too big", quoted(2, 43), taken),
+                    ("time exceeded", quoted(3, 43), taken),
+                    ("parameter problem", quoted(4, 43), taken),
+                    ("of IPv4 in IPv6", quoted(2, 4), taken),
+                    ("of IPv6 in IPv6", quoted(1, 41), taken),
+                    ("of frames", quoted(2, 143), taken),
+                    ("of ESP", quoted(2, 50), Verdict::TakeTooBig),
+                    ("unreachable of ESP", quoted(1, 50), Verdict::PassLocal),
+                    ("another type", quoted(5, 43), Verdict::PassLocal),
+                    ("no type", quoted(0, 43), Verdict::PassLocal),
+                    ("of TCP", quoted(2, 6), Verdict::PassLocal),
+                ];
+                assert_verdicts(&mut steer, &cases);
+            }
+        }
+    });
+}
+
 #[test]
 fn protected_destinations_are_taken() {
     in_namespace(|| {
