@@ -58,6 +58,10 @@ named_counters! {
     icmp_suppressed, "icmp-suppressed";
     /// ICMP errors about this host's own ESP that quoted a packet that was really sent.
     path_mtu_reports, "path-mtu-reports";
+    /// ICMPv6 errors that said that a packet with segments of this host's was too big.
+    srv6_path_mtu_reports, "srv6-path-mtu-reports";
+    /// Other ICMPv6 errors from inside of the path of this host's segments: nobody is there, or its hops end.
+    srv6_path_errors, "srv6-path-errors";
     /// TCP connections that were told a smaller maximum segment size.
     mss_clamped, "mss-clamped";
     /// Packets that were tried with later sequence numbers, as an SA with ESN had failed so often.

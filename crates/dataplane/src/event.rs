@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use forward::Path;
 pub use iptfs::congestion::Cause;
 use policy::SaId;
 use rustix::event::{EventfdFlags, eventfd};
@@ -49,6 +50,13 @@ pub enum Event {
         /// Where its packets go: in transport mode the SA does not say.
         dst: IpAddr,
         /// What would have fitted, in bytes, as the router says.
+        mtu: u32,
+    },
+    /// A router reported that a packet with segments was too big, and quoted one that a headend may have made.
+    SegmentsTooBig {
+        /// The path through these segments, or to the last of them without its list.
+        path: Path,
+        /// What would have fitted, in bytes, as the router says; 1280 at least.
         mtu: u32,
     },
     /// The circuit breaker of a constant rate has opened, or closed.

@@ -17,8 +17,9 @@ use std::sync::Arc;
 use forward::{IcmpCause, RouteResult};
 use io::Packet;
 use outcome::DropReason;
-use srv6::{Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
+use srv6::{Behaviour, Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
 use wire::ethernet::HEADER_LEN;
+use wire::{Family, ipv6};
 
 use crate::flows::Ingress;
 use crate::packets::{Meta, Out};
@@ -108,6 +109,15 @@ impl Segments {
             Function::Headend(headend) => Some(headend),
             Function::Sid(_) => None,
         }
+    }
+
+    /// All headends, those of binding segments among them.
+    pub fn headends(&self) -> impl Iterator<Item = &Headend> {
+        self.routes.iter().flatten().filter_map(|route| match &route.function {
+            Function::Headend(headend) => Some(headend),
+            Function::Sid(Sid { behaviour: Behaviour::EndB6Encaps(headend), .. }) => Some(headend),
+            Function::Sid(_) => None,
+        })
     }
 
     /// The slot to which packets for a headend are sent.
@@ -284,11 +294,15 @@ pub(crate) fn cause(refusal: &Refusal) -> Option<IcmpCause> {
 const DEEPEST: usize = 3;
 
 impl View {
-    /// The longest packet that fits once a headend has put its segments on it, in bytes; `outer` says what fits of
-    /// packets that policy protects.
+    /// The longest packet of a family that fits once a headend has put its segments on it, in bytes; `outer` says
+    /// what fits of packets that policy protects.
+    ///
+    /// What routers have reported of the path counts. Of IPv6 it does not go below 1280 bytes, which no sender goes
+    /// below either (RFC 2473 §7.1): a report would be the end of all longer packets, and anybody's may be forged.
     pub(crate) fn fits_headend(
         &self,
         headend: &Headend,
+        family: Family,
         outer: impl Fn(&View, &Headend) -> Option<usize>,
     ) -> usize {
         let mut overhead = headend.overhead();
@@ -304,8 +318,16 @@ impl View {
             }
             let Some(interface) = self.topology.interfaces.get(&ifindex) else { break };
             let link = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;
-            let path = outer(self, last).unwrap_or_else(|| self.path_mtus.of(dst, link));
-            return path.saturating_sub(overhead);
+            let link = outer(self, last).unwrap_or_else(|| self.path_mtus.of(dst, link));
+            let (segments, list_len) = (last.segments(), last.srh_len());
+            let through = self.path_mtus.through(segments, list_len, |at| last.ends_at(at), link);
+            // The errors about what is put into packets are for the senders of those.
+            let path = if last.mode().is_inline() { link } else { through };
+            let fits = path.saturating_sub(overhead);
+            return match family {
+                Family::V4 => fits,
+                Family::V6 => fits.max(link.saturating_sub(overhead).min(ipv6::MIN_MTU.into())),
+            };
         }
         usize::from(u16::MAX).saturating_sub(overhead)
     }

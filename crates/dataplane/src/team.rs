@@ -33,6 +33,9 @@ const MAPPINGS_PER_SECOND: u32 = 100;
 /// Reports of path MTUs, a second: each makes the workers decide anew about all flows.
 const TOO_BIG_PER_SECOND: u32 = 10;
 
+/// ICMPv6 errors about packets with segments, a second: for each, headends are looked through.
+const SEGMENT_ERRORS_PER_SECOND: u32 = 100;
+
 /// The most workers of one set.
 pub const MAX_WORKERS: usize = {
     let (lanes, sleepers) = (WorkerIndex::MAX, Sleepers::MOST);
@@ -47,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) confirmations: RateLimiter,
     pub(crate) mappings: RateLimiter,
     pub(crate) too_big: RateLimiter,
+    pub(crate) segment_errors: RateLimiter,
     /// Spreads fragments over the workers.
     pub(crate) scatter: ahash::RandomState,
     /// Running number of ICMP errors, for IPv4's identification.
@@ -61,6 +65,7 @@ impl Shared {
             confirmations: RateLimiter::new(CONFIRMATIONS_PER_SECOND, CONFIRMATIONS_PER_SECOND),
             mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
             too_big: RateLimiter::new(TOO_BIG_PER_SECOND, TOO_BIG_PER_SECOND),
+            segment_errors: RateLimiter::new(SEGMENT_ERRORS_PER_SECOND, SEGMENT_ERRORS_PER_SECOND),
             scatter: ahash::RandomState::new(),
             errors_made: AtomicU16::new(0),
         }

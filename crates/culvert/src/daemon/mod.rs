@@ -35,6 +35,7 @@ mod memifs;
 mod nat;
 mod nfnetlink;
 mod packet_devices;
+mod path_mtus;
 mod placing;
 mod plan;
 mod policies;
@@ -79,7 +80,7 @@ use forward::path_mtu::PathMtuTable;
 use guard::Guard;
 use io::{PortCounters, TunConfig, Umem};
 use mirror::{Change as LinuxChange, Observer, Route};
-use policy::{Marks, PolicyEntry, SaId};
+use policy::{Marks, PolicyEntry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use steer::SendMarks;
 use tracing::error;
@@ -112,7 +113,7 @@ use self::tunnels::Tunnels;
 use self::vlans::Vlans;
 use self::way_back::WayBack;
 use self::workers::{Death, Workers, WorkersError};
-use crate::config::{Config, MarkConfig, PathMtuConfig};
+use crate::config::{Config, MarkConfig};
 use crate::protocol;
 use crate::report::{Occurrence, Request};
 
@@ -209,11 +210,6 @@ struct Daemon {
     /// The captures, traces and counts of flows that run.
     tap_slots: Slots,
     traces: Traces,
-}
-
-/// How long what was learnt of paths is believed.
-fn lifetime_ns(config: &PathMtuConfig) -> u64 {
-    u64::from(config.lifetime_s) * 1_000_000_000
 }
 
 /// Why the loop ended.
@@ -384,6 +380,7 @@ impl Daemon {
                     self.source.mapping_changed(&sa, src, port);
                 }
                 Event::TooBig { sa, dst, mtu } => self.learn_path_mtu(&sa, dst, mtu),
+                Event::SegmentsTooBig { path, mtu } => self.learn_segments_mtu(path, mtu),
                 Event::RateBroken { sa, cause } => self.note_break(&sa, cause),
                 Event::Resolve { ifindex, ip } => self.resolve(ifindex, ip),
                 Event::PortGone { ifindex } => {
@@ -416,39 +413,6 @@ impl Daemon {
         let (src, dst) = (packet.src, packet.dst);
         self.event_log.add(Occurrence::Acquire { policy, src, dst, protocol });
         self.source.acquire(policy, cpu, packet);
-    }
-
-    /// A router says what the path of an SA carries.
-    fn learn_path_mtu(&mut self, sa: &SaId, dst: IpAddr, mtu: u32) {
-        if !self.config.path_mtu.learn || self.source.databases().sa(sa).is_none() {
-            return;
-        }
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        if self.path_mtus.report(dst, mtu, now_ns) {
-            self.event_log.add(Occurrence::PathMtu { dst, mtu });
-            self.publish_path_mtus();
-        }
-    }
-
-    /// Paths that have become wider are found out by trying again.
-    fn forget_path_mtus(&mut self) {
-        let now_ns = self.started.elapsed().as_nanos() as u64;
-        if !self.path_mtus.is_empty() && self.path_mtus.expire(now_ns) {
-            self.publish_path_mtus();
-        }
-    }
-
-    /// What was learnt under other settings is learnt anew.
-    fn follow_path_mtu_config(&mut self, next: PathMtuConfig) {
-        self.path_mtus = PathMtuTable::new(lifetime_ns(&next));
-        self.config.path_mtu = next;
-        self.publish_path_mtus();
-    }
-
-    fn publish_path_mtus(&mut self) {
-        self.tables.path_mtus.store(Arc::new(self.path_mtus.path_mtus()));
-        self.inner_mtus.paths_changed();
-        self.workers.wake();
     }
 
     /// Handles changes in Linux's tables.
@@ -623,6 +587,7 @@ impl Daemon {
         let clamps_mss = self.config.path_mtu.clamp_mss;
         let rate_rules = self.rate_rules();
         let segments = self.reflection.segments().functions();
+        let makes_headers = segments.headends().next().is_some();
         let topology = Topology { clamps_mss, guarded, rate_rules, segments, ..topology };
         self.tables.topology.store(Arc::new(topology));
         self.inner_mtus.paths_changed();
@@ -633,6 +598,7 @@ impl Daemon {
             self.follow_port_names(self.config.port_names());
         }
         self.ports.steer_vlans(&self.vlans);
+        self.ports.steer_segment_errors(makes_headers);
     }
 
     /// Has Linux look after a neighbour. Flows to one that was stale have plans again from now on, and not only when Linux

@@ -278,7 +278,7 @@ impl Daemon {
         let mut ports = Ports::new(&config.ports, &umem, config.tun.mark);
         ports.set_marks(&config.marks);
         ports.set_flows(TakenFlows::new(bindings, config.nat.taken_flows()));
-        let path_mtus = PathMtuTable::new(super::lifetime_ns(&config.path_mtu));
+        let path_mtus = PathMtuTable::new(super::path_mtus::lifetime_ns(&config.path_mtu));
 
         // 6.
         let (terminate, reload) = signals()?;

@@ -19,6 +19,8 @@ pub struct Steering {
     pub marks: BTreeSet<u32>,
     /// Whether fragments of UDP to this host are taken: some may be of ESP.
     pub udp_fragments: bool,
+    /// Whether ICMPv6 errors to this host are taken that may be about packets with segments.
+    pub segment_errors: bool,
     /// The kernel has SAs and policies too. It judges what arrives: only what leaves by a policy that protects
     /// is taken. And it carries on: everything passes once `Ports::beat` was not called for too long.
     pub is_beside_kernel: bool,
@@ -78,8 +80,10 @@ impl Steering {
         };
         let local = steer.set_local(self.local.iter().copied());
         let fragments = steer.set_take_udp_fragments(self.udp_fragments);
+        let errors = steer.set_take_segment_errors(self.segment_errors);
         let watchdog = steer.set_watchdog(self.is_beside_kernel);
-        protected.and(esp).and(local).and(fragments).and(watchdog).map_err(|e| e.to_string())
+        let all = protected.and(esp).and(local).and(fragments).and(errors).and(watchdog);
+        all.map_err(|e| e.to_string())
     }
 }
 

@@ -4,6 +4,7 @@ use core::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use forward::Path;
 use policy::{SaId, Volume, WorkerIndex};
 use wire::Headers;
 
@@ -90,6 +91,20 @@ impl Reports {
         // Each packet that is too long draws another one.
         if self.shared.too_big.allow(now_ns) {
             self.offer(Event::TooBig { sa, dst, mtu });
+        }
+    }
+
+    /// Whether another ICMPv6 error about packets with segments may be looked into.
+    #[cold]
+    pub(crate) fn may_hear_of_segments(&self, now_ns: u64) -> bool {
+        self.shared.segment_errors.allow(now_ns)
+    }
+
+    /// Reports the MTU of a path through segments, as a router says it.
+    #[cold]
+    pub(crate) fn segments_too_big(&mut self, path: Path, mtu: u32, now_ns: u64) {
+        if self.shared.too_big.allow(now_ns) {
+            self.offer(Event::SegmentsTooBig { path, mtu });
         }
     }
 

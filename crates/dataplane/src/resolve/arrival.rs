@@ -6,6 +6,7 @@ use policy::{Direction, Ends, Flow, Marks, Outbound, SaEntry};
 use wire::{Fragment, protocol};
 
 use super::gtpu::of_applications;
+use super::segment_errors::ErrorCame;
 use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, too_big};
 use crate::flows::plan::{Action, LinuxWay};
@@ -44,6 +45,7 @@ impl<N: Notes> Question<'_, N> {
                 self.too_big = self.believe_too_big();
                 // Each error of that router may be about another packet.
                 self.is_for_flow &= !too_big::says_too_big(h);
+                self.note_segment_error(ErrorCame::InClear { ifindex });
                 self.cleartext(ifindex, mark, Direction::In)
             }
             _ => self.cleartext(ifindex, mark, Direction::In),
@@ -204,6 +206,7 @@ impl<N: Notes> Question<'_, N> {
         }
         if is_local {
             self.note_local();
+            self.note_segment_error(ErrorCame::Protected);
         }
         match is_local {
             true => as_local(self),

@@ -37,6 +37,7 @@ mod protect_all;
 mod quoted;
 mod rate;
 mod route;
+pub(crate) mod segment_errors;
 mod segments;
 mod step;
 mod too_big;
@@ -54,6 +55,7 @@ pub(crate) use outbound::has_sa;
 pub(crate) use protect_all::next_hop_of_all;
 pub(crate) use rate::RateLimit;
 pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, route};
+use segment_errors::ErrorCame;
 use step::Notes;
 pub use step::{NatSays, PolicySays, Step, Way};
 pub(crate) use too_big::TooBig;
@@ -111,6 +113,7 @@ struct Question<'a, N> {
     at_limit: Option<SaHandle>,
     wants_own: Option<u32>,
     too_big: Option<TooBig>,
+    segment_error: Option<ErrorCame>,
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,
     /// What Linux's NAT has decided about its connection.
@@ -165,6 +168,7 @@ fn decide<N: Notes>(
         at_limit,
         wants_own,
         too_big,
+        segment_error: None,
         is_for_flow: true,
         nat: &nat,
         notes,
@@ -180,11 +184,11 @@ fn decide<N: Notes>(
         Entry::Outbound(origin) => question.outbound(origin),
     };
     let limit = came.and_then(|came| question.rate_limit(came, &decision)).map(Box::new);
-    let Question { asked, at_limit, wants_own, too_big, is_for_flow, .. } = question;
+    let Question { asked, at_limit, wants_own, too_big, segment_error, is_for_flow, .. } = question;
     if let Decision::Go(draft) = &mut decision {
         draft.is_for_flow &= is_for_flow;
     }
-    Verdict { decision, asked, at_limit, wants_own, too_big, limit, is_for_flow }
+    Verdict { decision, asked, at_limit, wants_own, too_big, segment_error, limit, is_for_flow }
 }
 
 impl<N: Notes> Question<'_, N> {

@@ -97,7 +97,7 @@ pub(super) fn of_result(view: &View, route: RouteResult, dst: IpAddr) -> Route {
                 let Some(headend) = view.topology.segments.headend(ifindex) else {
                     return Route::Linux;
                 };
-                let mtu = view.fits_headend(headend, fits_sa);
+                let mtu = view.fits_headend(headend, family_of(dst), fits_sa);
                 return Route::Port(NextHop::new(ifindex, gateway.unwrap_or(dst), mtu));
             };
             let mtu = mtu.unwrap_or(interface.mtu).min(interface.mtu) as usize;

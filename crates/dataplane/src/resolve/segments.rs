@@ -3,10 +3,10 @@
 use core::net::IpAddr;
 
 use esp::Sa;
-use forward::RouteResult;
+use forward::{IcmpCause, RouteResult};
 use outcome::DropReason;
 use policy::{Direction, Flow, Marks, Outbound, SaEntry};
-use srv6::Headend;
+use srv6::{Behaviour, Headend};
 use wire::{Family, Fragment, Headers, ipv6, protocol};
 
 use super::route::{NextHop, Route, of_result, route};
@@ -35,7 +35,18 @@ impl<N: Notes> Question<'_, N> {
         {
             return Some(Decision::Drop(DropReason::Srv6Edge));
         }
-        Some(Decision::Go(Draft::of_flow(Action::Step(StepTo { index, longest: u16::MAX }))))
+        let mut longest = u16::MAX;
+        if let Behaviour::EndB6Encaps(headend) = &sid.behaviour {
+            self.note_outer(headend);
+            // The sender is another headend, which can send less.
+            let mtu = view.fits_headend(headend, Family::V6, fits_sa);
+            if h.ttl > 1 && usize::from(h.total_len) > mtu {
+                let cause = IcmpCause::TooBig { mtu: mtu as u32 };
+                return Some(Decision::Error(cause, DropReason::OutTooBig, origin));
+            }
+            longest = plan::ip_len(mtu);
+        }
+        Some(Decision::Go(Draft::of_flow(Action::Step(StepTo { index, longest }))))
     }
 
     /// A packet that has left a step: what was inside of another is judged as one that arrives, in clear or by the
@@ -132,6 +143,12 @@ impl<N: Notes> Question<'_, N> {
     pub(super) fn note_headend(&mut self, index: u32) {
         let view = self.view;
         let Some(headend) = view.topology.segments.headend(index) else { return };
+        self.note_outer(headend);
+    }
+
+    /// The same of a headend.
+    fn note_outer(&mut self, headend: &Headend) {
+        let view = self.view;
         self.tell(|| Step::Headend { mode: headend.mode().name(), first: headend.first() });
         let h = outer_headers(headend);
         let flow = view.flow(&h, LOOPBACK, Marks::of_mark(0));
@@ -205,7 +222,7 @@ pub(super) fn fits_sa(view: &View, headend: &Headend) -> Option<usize> {
 }
 
 /// The headers of the packets that a headend makes, as policy sees them.
-fn outer_headers(headend: &Headend) -> Headers {
+pub(super) fn outer_headers(headend: &Headend) -> Headers {
     let (src, dst) = ends(headend);
     Headers {
         src: src.into(),

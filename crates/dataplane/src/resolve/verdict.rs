@@ -11,6 +11,7 @@ use wire::Headers;
 use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
 use crate::fragments::Gather;
 use crate::packets::Origin;
+use crate::resolve::segment_errors::ErrorCame;
 use crate::resolve::{NextHop, RateLimit, TooBig, Translation};
 use crate::view::View;
 
@@ -25,6 +26,8 @@ pub(crate) struct Verdict {
     pub(crate) wants_own: Option<u32>,
     /// What a router says about the path of an SA.
     pub(crate) too_big: Option<TooBig>,
+    /// It may be an error from inside of the path of segments.
+    pub(crate) segment_error: Option<ErrorCame>,
     /// The rate limit that the packet is under.
     pub(crate) limit: Option<Box<RateLimit>>,
     /// Whether packets with such headers are all decided about alike; if not, none may be by a plan.

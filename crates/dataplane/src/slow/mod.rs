@@ -8,6 +8,7 @@ mod handed;
 mod hold;
 mod icmp;
 mod limited;
+mod segment_errors;
 mod stepped;
 mod waited;
 
@@ -97,8 +98,7 @@ impl Slow {
         h: &Headers,
         entered: Entered<'_>,
     ) {
-        let Verdict { mut decision, asked, at_limit, wants_own, too_big, limit, is_for_flow } =
-            verdict;
+        let Verdict { mut decision, asked, at_limit, wants_own, limit, is_for_flow, .. } = verdict;
         path.ask_for_own(wants_own, h);
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
@@ -119,11 +119,17 @@ impl Slow {
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
             path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
-        if let Some(TooBig { sa, dst, mtu }) = too_big
+        if let Some(TooBig { sa, dst, mtu }) = verdict.too_big
             && let Some(sa) = path.view.reader.sa(sa)
         {
             path.exec.out.counters.work.path_mtu_reports.add(1);
             path.exec.out.reports.too_big(sa.config.id(), dst, mtu, path.view.now.ns);
+        }
+        // What policy does not let in is not listened to.
+        if let Some(came) = verdict.segment_error
+            && matches!(decision, Decision::Go(_))
+        {
+            path.hear_of_segments(packet.data(), h, came);
         }
         let limit = limit.as_deref();
         // A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.

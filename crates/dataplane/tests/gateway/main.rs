@@ -46,6 +46,7 @@ mod size;
 mod sockets;
 mod spec;
 mod srv6;
+mod srv6_errors;
 mod support;
 mod taps;
 mod transport;

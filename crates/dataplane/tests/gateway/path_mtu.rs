@@ -17,12 +17,12 @@ fn forth(v6: bool) -> Ip {
     Ip { dont_fragment: true, ..Ip::new(Side::A.lan(v6, 10), Side::B.lan(v6, 10)) }
 }
 
-fn router(v6: bool) -> IpAddr {
+pub fn router(v6: bool) -> IpAddr {
     if v6 { ip("2001:db8:f::99") } else { ip("192.0.2.99") }
 }
 
 /// What a router answers to a packet that is too long for its next link.
-fn too_big(packet: &[u8], mtu: u32) -> Vec<u8> {
+pub fn too_big(packet: &[u8], mtu: u32) -> Vec<u8> {
     let h = parse_ip(packet).expect("packet");
     let reporter = Reporter { src: router(h.src.is_ipv6()), ident: 5 };
     let mut out = vec![0; 1280];
@@ -32,7 +32,7 @@ fn too_big(packet: &[u8], mtu: u32) -> Vec<u8> {
     out
 }
 
-fn checksummed(mut error: Vec<u8>) -> Vec<u8> {
+pub fn checksummed(mut error: Vec<u8>) -> Vec<u8> {
     if error[0] >> 4 == 4 {
         wire::ipv4::fill_checksum(&mut error[..20]);
     }

@@ -16,12 +16,12 @@ use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ethernet, ip, policy, 
 /// A table of its own, as of a VRF.
 pub const TABLE: u32 = 100;
 
-fn v6(text: &str) -> Ipv6Addr {
+pub fn v6(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
 /// A segment of a side.
-fn sid(side: Side, number: &str) -> Ipv6Addr {
+pub fn sid(side: Side, number: &str) -> Ipv6Addr {
     v6(&format!("fc00:{}::{number}", side as u8))
 }
 
@@ -64,7 +64,7 @@ fn functions(side: Side) -> Vec<(IpAddr, u8, u32, Function)> {
 }
 
 /// Publishes such routes; with `peer` the IPv4 peers of the WAN are reached by segments too.
-fn publish(gateway: &Gateway, wan_mtu: u32, peer: bool) {
+pub fn publish(gateway: &Gateway, wan_mtu: u32, peer: bool) {
     let side = gateway.side;
     let functions = functions(side);
     let count = functions.len() - usize::from(!peer);
@@ -97,14 +97,14 @@ fn publish(gateway: &Gateway, wan_mtu: u32, peer: bool) {
     gateway.tables.topology.store(std::sync::Arc::new(topology));
 }
 
-fn gateway(side: Side) -> Gateway {
+pub fn gateway(side: Side) -> Gateway {
     let gateway = Gateway::new(side);
     publish(&gateway, 1500, false);
     gateway
 }
 
 /// With segments on it, as the other side of a gateway would send it.
-fn wrapped(to: Side, mode: Mode, segments: &[Ipv6Addr], packet: &[u8]) -> Vec<u8> {
+pub fn wrapped(to: Side, mode: Mode, segments: &[Ipv6Addr], packet: &[u8]) -> Vec<u8> {
     let IpAddr::V6(source) = to.other().wan(true) else { unreachable!() };
     let headend = Headend::new(mode, segments, source).expect("few");
     let mut bytes = vec![0; headend.overhead()];

@@ -130,6 +130,14 @@ impl Ports {
         }
     }
 
+    /// Takes ICMPv6 errors that may be about packets with segments, or leaves them to Linux.
+    pub fn steer_segment_errors(&mut self, are_taken: bool) {
+        if self.steering.segment_errors != are_taken {
+            self.steering.segment_errors = are_taken;
+            self.each_program(|steer| steer.set_take_segment_errors(are_taken));
+        }
+    }
+
     /// Follows an SA of culvert's that was added or removed.
     pub fn steer_sa(&mut self, SaStep { dst, spi, is_added }: SaStep) {
         let TakenEsp::Own(sas) = &mut self.steering.esp else { return };

@@ -1,0 +1,57 @@
+//! ICMPv6 errors from inside of the path of segments (RFC 8754 §5.4): which packets may be some, and whether they came
+//! as the segments go.
+//!
+//! They come to the source of outer headers, which is an address of this host. What they quote is nothing that only
+//! who sees the path could say, so who may send one is told by where it comes from: not from the edge of the domain
+//! (`srv6.edge`), and under protection where the segments themselves are, and only there.
+
+use policy::{Marks, Outbound};
+use srv6::Headend;
+use wire::{Fragment, icmpv6, protocol};
+
+use super::Question;
+use super::segments::outer_headers;
+use super::step::Notes;
+use crate::view::{LOOPBACK, View};
+
+/// How an error came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ErrorCame {
+    /// By this interface.
+    InClear {
+        /// Its index.
+        ifindex: u32,
+    },
+    /// An SA has decrypted it.
+    Protected,
+}
+
+impl ErrorCame {
+    /// Whether it came as the packets of a headend go.
+    pub(crate) fn is_as_sent(self, view: &View, headend: &Headend) -> bool {
+        let h = outer_headers(headend);
+        let outbound = view.reader.outbound(&view.flow(&h, LOOPBACK, Marks::of_mark(0)));
+        let is_protected = matches!(
+            outbound,
+            Outbound::Protect(..) | Outbound::ProtectAll(..) | Outbound::NoState(..)
+        );
+        is_protected == (self == ErrorCame::Protected)
+    }
+}
+
+impl<N: Notes> Question<'_, N> {
+    /// Notes that a packet to this host may be such an error. Whatever it is, the next one with such headers may
+    /// quote another packet.
+    pub(super) fn note_segment_error(&mut self, came: ErrorCame) {
+        let (segments, h) = (&self.view.topology.segments, self.h);
+        // ICMP's type is its source port; it has 8 bits.
+        let is_error = h.protocol == protocol::ICMPV6 && icmpv6::is_error(h.src_port as u8);
+        if segments.is_empty() || !is_error || h.fragment != Fragment::Whole {
+            return;
+        }
+        self.is_for_flow = false;
+        let is_from_edge =
+            matches!(came, ErrorCame::InClear { ifindex } if segments.is_edge(ifindex));
+        self.segment_error = (!is_from_edge).then_some(came);
+    }
+}
