@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use crate::colour::Which;
+use crate::home::Home;
 use crate::lane::{Counts, Lane};
 use crate::lanes::{LaneRef, Lanes};
 use crate::meter::depth;
 use crate::pool::Spill;
 use crate::sync::Relaxed;
 use crate::waits::{Waited, Waits};
-use crate::{CLASSES, Colour, Fill, PARTS, Pool, Settings, Unit};
+use crate::{CLASSES, Colour, Fill, PARTS, Pool, Settings, Sharing, Unit};
 
 /// A value with cache lines of its own.
 #[derive(Debug)]
@@ -38,12 +39,13 @@ struct Share {
 }
 
 impl Share {
-    /// Among so many workers.
-    fn of(settings: &Settings, fill: Fill, workers: u64) -> Share {
+    /// Among so many workers; if one has all of it at a time, there is nothing to be leased.
+    fn of(settings: &Settings, fill: Fill, (workers, is_leased): (u64, bool)) -> Share {
         let rate = fill.rate.max(1);
         // So long that no clock reaches it.
         let all_ns = (depth(fill) / rate).min(1 << 61);
-        let quantum_ns = (all_ns / (SHARE * workers)).min(LONGEST_LEASE_NS);
+        let longest_ns = if is_leased { LONGEST_LEASE_NS } else { 0 };
+        let quantum_ns = (all_ns / (SHARE * workers)).min(longest_ns);
         let worth = match settings.unit {
             Unit::Bits => WORTH_BITS * PARTS,
             Unit::Packets => WORTH_PACKETS * PARTS,
@@ -67,6 +69,8 @@ struct State {
     lanes: Box<[LaneRef]>,
     /// Counted by workers that there are no more.
     before: Counts,
+    /// Lanes of before, when workers shared it in another way: some may still count there.
+    retired: Box<[LaneRef]>,
     first: Apart<Pool>,
     second: Second,
 }
@@ -74,19 +78,19 @@ struct State {
 impl State {
     fn new(
         settings: Settings,
-        (lanes, before): (Box<[LaneRef]>, Counts),
+        (lanes, before, retired): (Box<[LaneRef]>, Counts, Box<[LaneRef]>),
         levels: [u64; 2],
-        now_ns: u64,
+        (is_leased, now_ns): (bool, u64),
     ) -> State {
-        let workers = lanes.len() as u64;
-        let first = Share::of(&settings, settings.first(), workers);
+        let among = (lanes.len() as u64, is_leased);
+        let first = Share::of(&settings, settings.first(), among);
         let [first_level, second_level] = levels;
         let pool =
             |share: Share, level: u64| Apart(Pool::new(share.depth_ns, level / share.rate, now_ns));
         let (share, second) = match settings.second() {
             None => (Share::default(), Second::None),
             Some(fill) => {
-                let share = Share::of(&settings, fill, workers);
+                let share = Share::of(&settings, fill, among);
                 let second = match settings.overflows() {
                     true => {
                         Second::Spill(Apart(Spill::new(share.depth_ns, second_level / share.rate)))
@@ -97,7 +101,7 @@ impl State {
             }
         };
         let (shares, first) = ([first, share], pool(first, first_level));
-        State { settings, shares, lanes, before, first, second }
+        State { settings, shares, lanes, before, retired, first, second }
     }
 
     #[inline(always)]
@@ -171,6 +175,8 @@ pub struct Limiter {
     is_each: bool,
     /// Of each worker, and of those that there are no more.
     waits: Box<[Arc<Waits>]>,
+    /// Who has the buckets of the hierarchy, where one worker has them at a time.
+    home: Option<Arc<Home>>,
     state: Arc<State>,
 }
 
@@ -193,11 +199,13 @@ impl Limiter {
         parent: Option<Arc<Limiter>>,
         (workers, now_ns): (usize, u64),
     ) -> Limiter {
-        let lanes = (0..workers.max(1)).map(|worker| beside.take(worker)).collect();
+        let home = home_for(&settings, parent.as_deref(), None);
+        let lanes = (0..lanes_for(workers, home.as_ref())).map(|worker| beside.take(worker));
         let full = [depth(settings.first()), settings.second().map_or(0, depth)];
-        let state = Arc::new(State::new(settings, (lanes, Counts::default()), full, now_ns));
+        let lanes = (lanes.collect(), Counts::default(), Box::default());
+        let state = Arc::new(State::new(settings, lanes, full, (home.is_none(), now_ns)));
         let waits = waits_for(&settings, workers, &[]);
-        Limiter { name: name.into(), parent, is_each: false, waits, state }
+        Limiter { name: name.into(), parent, is_each: false, waits, home, state }
     }
 
     /// One of which each flow, or each tunnel, has buckets of its own.
@@ -225,22 +233,37 @@ impl Limiter {
         (workers, now_ns): (usize, u64),
     ) -> Limiter {
         let (name, is_each) = (Arc::clone(&self.name), self.is_each);
-        let workers = workers.max(1);
         let waits = waits_for(&settings, workers, &self.waits);
-        if settings == self.state.settings && self.state.lanes.len() == workers {
-            let state = Arc::clone(&self.state);
-            return Limiter { name, parent, is_each, waits, state };
+        let home = home_for(&settings, parent.as_deref(), Some(self));
+        let workers = lanes_for(workers, home.as_ref());
+        let old = &self.state;
+        // Who writes a lane in the old way may do so beside who does in the new one: it is not the same lane then.
+        let is_alike = self.home.as_ref().map(Arc::as_ptr) == home.as_ref().map(Arc::as_ptr);
+        if settings == old.settings && old.lanes.len() == workers && is_alike {
+            let state = Arc::clone(old);
+            return Limiter { name, parent, is_each, waits, home, state };
         }
-        let is_same_unit = settings.unit == self.state.settings.unit;
-        let levels = if is_same_unit { self.state.levels(now_ns) } else { [0; 2] };
-        let mut lanes: Vec<LaneRef> = self.state.lanes.to_vec();
-        let mut before = self.state.before;
-        lanes.iter().skip(workers).filter_map(LaneRef::lane).for_each(|lane| before.add(lane));
+        let levels = match (settings.unit == old.settings.unit, is_alike) {
+            (true, true) => old.levels(now_ns),
+            // What is leased too: it does not go back to the new buckets.
+            (true, false) => self.levels(now_ns),
+            (false, _) => [0; 2],
+        };
+        let mut before = old.before;
+        let mut add = |lane: &LaneRef| lane.lane().into_iter().for_each(|lane| before.add(lane));
+        let (mut lanes, retired) = match is_alike {
+            true => (old.lanes.to_vec(), old.retired.clone()),
+            false => {
+                old.retired.iter().for_each(&mut add);
+                (Vec::new(), old.lanes.clone())
+            }
+        };
+        lanes.iter().skip(workers).for_each(&mut add);
         lanes.truncate(workers);
         lanes.extend((lanes.len()..workers).map(|worker| beside.take(worker)));
-        let state = State::new(settings, (lanes.into(), before), levels, now_ns);
-        let state = Arc::new(state);
-        Limiter { name, parent, is_each, waits, state }
+        let lanes = (lanes.into(), before, retired);
+        let state = Arc::new(State::new(settings, lanes, levels, (home.is_none(), now_ns)));
+        Limiter { name, parent, is_each, waits, home, state }
     }
 
     /// Its name.
@@ -286,8 +309,18 @@ impl Limiter {
     /// What all workers have counted.
     pub fn counts(&self) -> Counts {
         let mut sum = self.state.before;
-        self.state.lanes.iter().filter_map(LaneRef::lane).for_each(|lane| sum.add(lane));
+        let lanes = self.state.lanes.iter().chain(&self.state.retired);
+        lanes.filter_map(LaneRef::lane).for_each(|lane| sum.add(lane));
         sum
+    }
+
+    /// The worker that has its buckets and those above, where one has them at a time, and one has met it.
+    pub fn home(&self) -> Option<usize> {
+        self.home.as_ref().and_then(|home| home.at())
+    }
+
+    pub(crate) fn home_word(&self) -> Option<&Arc<Home>> {
+        self.home.as_ref()
     }
 
     /// What was counted of packets that waited, by class.
@@ -321,7 +354,7 @@ impl Limiter {
     /// Gives back what a worker has leased, here and above: it has nothing to do, or the limiter is no more. Its own thread
     /// alone.
     pub fn give_back(&self, worker: usize) {
-        let mut next = Some(self);
+        let mut next = Some(self).filter(|limiter| limiter.home.is_none());
         while let Some(limiter) = next {
             let state = &limiter.state;
             if let Some(lane) = state.lanes.get(worker).and_then(LaneRef::lane) {
@@ -336,9 +369,29 @@ impl Limiter {
     pub fn level(&self, worker: usize) -> Level {
         let lanes = &self.state.lanes;
         // There is one for each worker. One that has just begun, and knows only what was made before, counts nowhere.
-        let lane = lanes.get(worker).cloned();
+        let lane = lanes.get(if self.home.is_some() { 0 } else { worker }).cloned();
         let lane = lane.unwrap_or_else(|| Lanes::default().take(0));
         Level { lane, state: Arc::clone(&self.state) }
+    }
+}
+
+/// Lanes for so many workers: one where one worker has the buckets at a time.
+fn lanes_for(workers: usize, home: Option<&Arc<Home>>) -> usize {
+    if home.is_some() { 1 } else { workers.max(1) }
+}
+
+/// The home of a limiter that was another one before: that of the outermost, which keeps its own.
+fn home_for(
+    settings: &Settings,
+    parent: Option<&Limiter>,
+    before: Option<&Limiter>,
+) -> Option<Arc<Home>> {
+    let kept =
+        before.filter(|before| before.parent.is_none()).and_then(|before| before.home.clone());
+    match (parent, settings.sharing) {
+        (Some(parent), _) => parent.home.clone(),
+        (None, Sharing::Atomic) => Some(kept.unwrap_or_else(|| Arc::new(Home::new()))),
+        (None, Sharing::Leases) => None,
     }
 }
 

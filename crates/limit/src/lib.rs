@@ -8,6 +8,7 @@
 //! | [`Pool`] | a bucket that many threads draw from, in time rather than in tokens |
 //! | [`Limiter`] | a limiter that workers share: pools, and a lane of leased tokens for each worker |
 //! | [`Lanes`] | where lanes lie: a worker's beside each other, one cache line a limiter |
+//! | [`Place`], [`Visit`] | which worker has a limiter, where one has it at a time |
 //! | [`Path`] | the limiters that a packet passes, from its own to the outermost |
 //! | [`Queue`], [`Store`] | what waits for tokens, by classes, and the memory of all that does |
 //! | [`Meters`] | meters of flows or tunnels, as many as there is room for, found by a key |
@@ -31,12 +32,16 @@
 //! ([`Limiter::give_back`]). One lane has one writer. Workers' clocks may differ: a difference of `d` adds at most
 //! `rate * d`.
 //!
+//! That is [`Sharing::Leases`]. With [`Sharing::Atomic`] a hierarchy has one [home](Place) at a time, the only worker that
+//! touches its buckets: there is one lane and nothing is leased. Other workers' packets go there and back.
+//!
 //! A packet passes a [`Path`] only if each limiter lets it, and takes tokens from none if one does not. Where its own limiter
 //! [has packets wait](Settings::queue), whoever has the packet keeps it in a [`Queue`] until [`Path::pass_or_wait`] lets it.
 #![forbid(unsafe_code)]
 
 mod class;
 mod colour;
+mod home;
 mod lane;
 mod lanes;
 mod leased;
@@ -53,16 +58,17 @@ mod waits;
 
 pub use class::{CLASSES, Class};
 pub use colour::Colour;
+pub use home::Hold;
 pub use lane::{Counts, Lane};
 pub use lanes::Lanes;
 pub use leased::{Level, Limiter};
 pub use meter::Meter;
 pub use meters::Meters;
-pub use path::{Passed, Path, Refused, Stop};
+pub use path::{Passed, Path, Place, Refused, Stop, Visit};
 pub use pool::Pool;
 pub use queue::{Bounds, Queue, Store, Waiting};
 pub use settings::{
-    Algorithm, Fill, MAX_BURST_BYTES, MAX_LEVELS, MAX_RATE, Settings, SettingsError, Unit,
+    Algorithm, Fill, MAX_BURST_BYTES, MAX_LEVELS, MAX_RATE, Settings, SettingsError, Sharing, Unit,
 };
 pub use treatment::{Treatment, Treatments};
 pub use waits::{Waited, Waits};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 
 use crate::colour::Which;
+use crate::home::{Came, Hold, Home, UnderWay};
 use crate::lane::Lane;
 use crate::queue::Bounds;
 use crate::settings::MAX_LEVELS;
@@ -44,6 +45,8 @@ struct Rest {
     is_each: bool,
     /// What there are no tokens for waits.
     queue: Option<(Bounds, Arc<Waits>)>,
+    /// Who has the buckets, where one worker has them at a time, and whose way it is.
+    home: Option<(Arc<Home>, usize)>,
 }
 
 const _: () = assert!(size_of::<Path>() == 32);
@@ -75,6 +78,39 @@ pub enum Stop {
     Until(u64),
 }
 
+/// Where a packet is that came to limiters which [one worker has at a time](crate::Sharing::Atomic).
+#[derive(Debug)]
+pub enum Place {
+    /// With their home, which is the caller: it has the buckets.
+    Here,
+    /// The same, and nobody else becomes the home before this is dropped: the caller keeps it to the end of its round.
+    Held(Hold),
+    /// They are with this worker, to which the packet has to go.
+    There(usize, Visit),
+}
+
+/// What a packet has with it on its way to the home of its limiters, and back. The home stays until it is dropped.
+#[derive(Debug)]
+pub struct Visit {
+    rest: Arc<Rest>,
+    _under_way: UnderWay,
+}
+
+impl Visit {
+    /// Has the packet pass, of so many bytes and with a DSCP: for the home that it was sent to.
+    ///
+    /// # Errors
+    /// Which limiter drops it.
+    pub fn pass(&self, packet: (usize, u8), now_ns: u64) -> Result<Passed, Refused> {
+        self.rest.pass_all(None, packet, now_ns)
+    }
+
+    /// The number of the packet's own limiter: [`Level::id`].
+    pub fn id(&self) -> Option<usize> {
+        self.rest.leaf().map(Level::id)
+    }
+}
+
 impl Path {
     /// Of the packets of a limiter at a worker.
     pub fn new(limiter: &Limiter, worker: usize) -> Path {
@@ -90,25 +126,43 @@ impl Path {
         let (is_each, settings) = (limiter.is_each(), limiter.settings());
         let is_alone = limiter.parent().is_none() && settings.is_plain();
         let kind = match settings.unit {
-            _ if is_each || queue.is_some() => Kind::Special,
+            _ if is_each || queue.is_some() || limiter.home_word().is_some() => Kind::Special,
             _ if !is_alone => Kind::Levels,
             Unit::Bits => Kind::Bits,
             Unit::Packets => Kind::Packet,
         };
         let (lanes, at) = limiter.level(worker).into_lane().into_parts();
-        let rest = Arc::new(Rest { levels, is_each, queue });
+        let home = limiter.home_word().map(|home| (Arc::clone(home), worker));
+        let rest = Arc::new(Rest { levels, is_each, queue, home });
         Path { lanes, at, overhead: settings.overhead, kind, rest }
     }
 
     /// Of packets that are under no limit: they pass.
     pub fn free() -> Path {
-        let rest = Rest { levels: ArrayVec::new(), is_each: false, queue: None };
+        let (levels, is_each) = (ArrayVec::new(), false);
+        let rest = Rest { levels, is_each, queue: None, home: None };
         Path { lanes: Arc::new([]), at: 0, overhead: 0, kind: Kind::Levels, rest: Arc::new(rest) }
     }
 
     /// The packet's own limiter.
     pub fn leaf(&self) -> Option<&Level> {
-        self.rest.levels.first()
+        self.rest.leaf()
+    }
+
+    /// Where a packet of the worker is to pass; none if it is where it is, as workers lease tokens.
+    ///
+    /// # Panics
+    /// If the worker's number is not below 255.
+    #[inline]
+    pub fn come(&self) -> Option<Place> {
+        let (home, worker) = self.rest.home.as_ref()?;
+        Some(match home.come(*worker) {
+            Came::Here => Place::Here,
+            Came::Held(hold) => Place::Held(hold),
+            Came::There(home, under_way) => {
+                Place::There(home, Visit { rest: Arc::clone(&self.rest), _under_way: under_way })
+            }
+        })
     }
 
     /// Whether the caller has to bring the first level's meter.
@@ -116,7 +170,7 @@ impl Path {
         self.rest.is_each
     }
 
-    /// Whether the caller has more to do than to ask, see [`Path::is_each`] and [`Path::queue`].
+    /// Whether the caller has more to do than to ask, see [`Path::is_each`], [`Path::queue`] and [`Path::come`].
     #[inline(always)]
     pub fn is_special(&self) -> bool {
         self.kind == Kind::Special
@@ -140,7 +194,7 @@ impl Path {
                 return Err(Stop::Until(own.ready_ns(cost, now_ns)));
             }
         }
-        self.pass_all(None, (len, dscp), now_ns).map_err(Stop::Refused)
+        self.rest.pass_all(None, (len, dscp), now_ns).map_err(Stop::Refused)
     }
 
     /// Counts a packet with its own limiter that found no room in its queue, or has waited too long.
@@ -162,7 +216,7 @@ impl Path {
     ) -> Result<Passed, Refused> {
         match self.pass_plainly(len) {
             true => Ok(Passed::default()),
-            false => self.pass_all(own, (len, dscp), now_ns),
+            false => self.rest.pass_all(own, (len, dscp), now_ns),
         }
     }
 
@@ -189,6 +243,13 @@ impl Path {
         }
         left.is_some()
     }
+}
+
+impl Rest {
+    /// The packet's own limiter.
+    fn leaf(&self) -> Option<&Level> {
+        self.levels.first()
+    }
 
     /// [`Path::pass`] in two steps: all limiters are asked, then all give.
     #[inline(never)]
@@ -198,7 +259,7 @@ impl Path {
         (len, dscp): (usize, u8),
         now_ns: u64,
     ) -> Result<Passed, Refused> {
-        let Rest { levels, is_each, .. } = &*self.rest;
+        let Rest { levels, is_each, .. } = self;
         let mut own = own.filter(|_| *is_each);
         let mut colours: ArrayVec<Colour, MAX_LEVELS> = ArrayVec::new();
         let mut colour = Colour::of_dscp(dscp);

@@ -53,6 +53,17 @@ pub enum Algorithm {
     },
 }
 
+/// How workers have a limiter in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each leases tokens ahead.
+    #[default]
+    Leases,
+    /// One has all buckets at a time, as if its packets came by an atomic queue; they move to another when none of its packets
+    /// is under way. Not of limiters that have [a queue](Settings::queue), or of which each flow or tunnel has buckets of its own.
+    Atomic,
+}
+
 /// All that decides what a limiter does with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -69,6 +80,8 @@ pub struct Settings {
     /// What there are no tokens for waits in a queue of each worker, so long; none: it is red at once. With one bucket
     /// alone, and without [`Settings::is_aware`].
     pub queue: Option<Bounds>,
+    /// How workers share it; that of the outermost limiter decides.
+    pub sharing: Sharing,
 }
 
 /// What cannot be.
@@ -115,6 +128,7 @@ impl Settings {
             overhead: 0,
             treatments: Treatments::default(),
             queue: None,
+            sharing: Sharing::default(),
         }
     }
 

@@ -152,6 +152,7 @@ impl LimitConfig {
             overhead: self.overhead,
             treatments: Treatments([self.green.0, self.yellow.0, self.red.0]),
             queue: self.shape().bounds(),
+            sharing: limit::Sharing::default(),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A meter is equal to the model, packet for packet.
 
-use limit::{Algorithm, Colour, Fill, Meter, Settings, Treatments, Unit};
+use limit::{Algorithm, Colour, Fill, Meter, Settings, Sharing, Treatments, Unit};
 use proptest::prelude::*;
 
 use crate::model::Model;
@@ -40,6 +40,7 @@ pub fn settings() -> impl Strategy<Value = Settings> {
             overhead,
             treatments: Treatments::default(),
             queue: None,
+            sharing: Sharing::Leases,
         },
     )
 }

@@ -1,4 +1,4 @@
-//! Leases under the model checker: workers of one limiter, in all interleavings up to a number of preemptions.
+//! Leases and homes under the model checker: workers of one limiter, in all interleavings up to a number of preemptions.
 //!
 //! The time stands still, so tokens come from nowhere: what has passed and what is left are together what there was.
 //!
@@ -7,7 +7,7 @@
 
 #![cfg(loom)]
 
-use limit::{Algorithm, Fill, Limiter, Path, Settings};
+use limit::{Algorithm, Fill, Limiter, Path, Place, Settings, Sharing};
 use loom::thread;
 
 /// Has two workers do something each; returns what they say.
@@ -105,6 +105,47 @@ fn overflow_is_given_away_once() {
         let sums = both([&limiter, &limiter], [some, some]);
         // Two buckets of one packet each.
         assert_eq!(sums.iter().sum::<u64>(), 2);
+        assert_eq!(all(&limiter) + 2 * settings.cost(1000), before);
+    });
+}
+
+/// A lane is no atomic counter: with two workers that have it at a time packets would be lost.
+#[test]
+fn one_worker_at_a_time_has_what_is_by_atomic_queues() {
+    loom::model(|| {
+        let settings = Settings { sharing: Sharing::Atomic, ..Settings::single(8, 5000) };
+        let limiter = Limiter::new("l", settings, None, (2, 0));
+        let before = all(&limiter);
+        let mail = loom::sync::Arc::new(loom::sync::Mutex::new(None));
+        let threads = [0, 1].map(|worker| {
+            let (limiter, mail) = (limiter.clone(), mail.clone());
+            thread::spawn(move || {
+                let path = Path::new(&limiter, worker);
+                let mut sum = 0;
+                match path.come() {
+                    Some(Place::Held(hold)) => {
+                        sum += passed(&path, 1, 1000);
+                        drop(hold);
+                    }
+                    // Its home has it at the latest when both have ended.
+                    Some(Place::There(home, visit)) => {
+                        assert_ne!(home, worker);
+                        *mail.lock().unwrap() = Some((home, visit));
+                    }
+                    _ => unreachable!(),
+                }
+                let mine = mail.lock().unwrap().take_if(|(home, _)| *home == worker);
+                if let Some((_, visit)) = mine {
+                    sum += u64::from(visit.pass((1000, 0), 0).is_ok());
+                }
+                sum
+            })
+        });
+        let mut sum: u64 = threads.map(|thread| thread.join().unwrap()).iter().sum();
+        if let Some((_, visit)) = mail.lock().unwrap().take() {
+            sum += u64::from(visit.pass((1000, 0), 0).is_ok());
+        }
+        assert_eq!((sum, limiter.counts().packets), (2, [2, 0, 0]));
         assert_eq!(all(&limiter) + 2 * settings.cost(1000), before);
     });
 }
