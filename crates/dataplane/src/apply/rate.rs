@@ -1,14 +1,15 @@
 //! Packets under a rate limit: they pass, with another DSCP perhaps, wait, or are dropped.
 
 use io::Packet;
-use limit::{Passed, Stop};
+use limit::Passed;
 use outcome::DropReason;
 use wire::Fields;
 
 use crate::apply::Executor;
 use crate::flows::plan::Action;
-use crate::flows::rates::RateSlot;
+use crate::flows::rates::{RateSlot, Stop};
 use crate::packets::Meta;
+use crate::packets::handoff::{Arrived, Handed, Judging};
 use crate::view::View;
 
 impl Executor {
@@ -23,8 +24,12 @@ impl Executor {
         let h = meta.summary.fields;
         let (beneath, passed) = match self.details.rates.pass_by_plan(slot, h, view.now.ns) {
             Ok(passed) => passed,
-            Err(Stop::Refused(_)) => return self.out.drop(packet, DropReason::RateLimit),
+            Err(Stop::Refused) => return self.out.drop(packet, DropReason::RateLimit),
             Err(Stop::Until(ns)) => return self.wait_by_plan(view, (slot, ns), packet, meta),
+            Err(Stop::Elsewhere(home, visit)) => {
+                let handed = Handed::Arrived(Arrived::new(view, packet, meta));
+                return self.out.ask(home, handed, Judging::of(visit, view, h));
+            }
         };
         let sa = match &beneath {
             Action::Seal(seal) => view.reader.sa(seal.sa),

@@ -79,6 +79,8 @@ impl Executor {
             out.drop(handed.into_packet(), DropReason::LimitWait);
         }
         details.rates.forget_queues();
+        // In another place it is no home.
+        details.rates.end_round();
     }
 
     /// How many packets may wait: those of all workers together have an eighth of the frames.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esp::Sa;
 use io::Packet;
-use limit::{Colour, Level, Meter, Meters, Passed, Path, Refused, Stop};
+use limit::{Hold, Level, Meter, Meters, Passed, Path, Place, Visit};
 use mem::Cache;
 use policy::{Reader, WorkerIndex};
 use wire::Fields;
@@ -15,6 +15,7 @@ use wire::Fields;
 use crate::flows::Details;
 use crate::flows::plan::Action;
 use crate::flows::queues::{LimitQueues, Next};
+use crate::packets::handoff::Judging;
 use crate::rate_limit::RateRules;
 use crate::resolve::RateLimit;
 
@@ -56,6 +57,29 @@ struct State {
     has_waited: bool,
     /// It has tokens of the limiter with this number.
     paid: Option<(usize, Passed)>,
+    /// It got them of the limiter's home.
+    judging: Option<Judging>,
+    /// The homes that are this worker for this round, each once.
+    holds: Vec<Hold>,
+}
+
+/// Why a packet does not pass here and now.
+pub(crate) enum Stop {
+    /// It never does.
+    Refused,
+    /// There are no tokens for it yet; at this time there are, if nobody else takes them.
+    Until(u64),
+    /// This worker is the home of its limiters.
+    Elsewhere(usize, Visit),
+}
+
+impl From<limit::Stop> for Stop {
+    fn from(stop: limit::Stop) -> Stop {
+        match stop {
+            limit::Stop::Refused(_) => Stop::Refused,
+            limit::Stop::Until(ns) => Stop::Until(ns),
+        }
+    }
 }
 
 impl Rates {
@@ -93,7 +117,7 @@ impl Rates {
         now_ns: u64,
     ) -> Result<(Action, Passed), Stop> {
         let kept = self.places.get(slot.place as usize).and_then(Option::as_ref);
-        let kept = kept.filter(|kept| kept.serial == slot.serial).ok_or(NO_LIMIT)?;
+        let kept = kept.filter(|kept| kept.serial == slot.serial).ok_or(Stop::Refused)?;
         let passed = self.state.pass((&kept.path, kept.key), h, now_ns)?;
         Ok((kept.beneath, passed))
     }
@@ -180,6 +204,28 @@ impl Rates {
     /// It has gone on.
     pub(crate) fn end_wait(&mut self) {
         (self.state.has_waited, self.state.paid) = (false, None);
+        // What comes after it passes behind it, wherever that is.
+        self.state.judging = None;
+    }
+
+    /// A packet is back from the home of its limiters, and goes on until [`Rates::end_wait`].
+    pub(crate) fn begin_judged(&mut self, judging: Judging) {
+        self.state.has_waited = true;
+        self.state.paid = judging.visit.id().zip(judging.passed);
+        self.state.judging = Some(judging);
+    }
+
+    /// What was said about the packet at hand, which another worker gets before it has passed.
+    pub(crate) fn take_judged(&mut self) -> Option<Judging> {
+        self.state.judging.take_if(|_| self.state.paid.is_some())
+    }
+
+    /// The round ends: other workers may become homes.
+    #[inline(always)]
+    pub(crate) fn end_round(&mut self) {
+        if !self.state.holds.is_empty() {
+            self.state.holds.clear();
+        }
     }
 
     /// Whether the packet at hand has waited, and was counted before that.
@@ -219,6 +265,8 @@ impl Rates {
                 rule.limiter.give_back(worker.get());
             }
         }
+        // No packet finds that there is no room.
+        self.state.holds.reserve(rules.rules().len());
         self.state.meters.retain(|(level, _)| rules.has(level));
         if let Some(queues) = &mut self.state.queues {
             queues.follow(&old, rules, worker.get());
@@ -231,7 +279,7 @@ impl State {
     fn pass(&mut self, (path, key): (&Path, u64), h: Fields, now_ns: u64) -> Result<Passed, Stop> {
         let packet = (usize::from(h.total_len()), h.traffic_class() >> 2);
         match path.is_special() {
-            false => path.pass(None, packet, now_ns).map_err(Stop::Refused),
+            false => path.pass(None, packet, now_ns).map_err(|_| Stop::Refused),
             true => self.pass_specially((path, key), packet, now_ns),
         }
     }
@@ -243,18 +291,26 @@ impl State {
         packet: (usize, u8),
         now_ns: u64,
     ) -> Result<Passed, Stop> {
-        let leaf = path.leaf().ok_or(NO_LIMIT)?;
+        let leaf = path.leaf().ok_or(Stop::Refused)?;
+        if let Some((_, passed)) = self.paid.take_if(|(id, _)| *id == leaf.id()) {
+            return Ok(passed);
+        }
+        match path.come() {
+            Some(Place::There(home, visit)) => return Err(Stop::Elsewhere(home, visit)),
+            Some(Place::Held(hold)) => self.holds.push(hold),
+            Some(Place::Here) | None => {}
+        }
         if path.queue().is_some() {
-            if let Some((_, passed)) = self.paid.take_if(|(id, _)| *id == leaf.id()) {
-                return Ok(passed);
-            }
             if self.queues.as_ref().is_some_and(|queues| queues.has_waiting(path)) {
                 return Err(Stop::Until(now_ns));
             }
-            return path.pass_or_wait(packet, now_ns);
+            return path.pass_or_wait(packet, now_ns).map_err(Stop::from);
         }
-        let own = self.meter((leaf, key), now_ns).ok_or(NO_LIMIT)?;
-        path.pass(Some(own), packet, now_ns).map_err(Stop::Refused)
+        let own = match path.is_each() {
+            true => Some(self.meter((leaf, key), now_ns).ok_or(Stop::Refused)?),
+            false => None,
+        };
+        path.pass(own, packet, now_ns).map_err(|_| Stop::Refused)
     }
 
     /// The buckets that a flow, or a tunnel, has for itself.
@@ -292,6 +348,3 @@ const MOST_METERS: usize = 1 << 14;
 
 /// Limiters of which an idle round gives leases back.
 const RESTING_AT_ONCE: usize = 64;
-
-/// What is told of a packet whose limit is not there.
-const NO_LIMIT: Stop = Stop::Refused(Refused { level: 0, colour: Colour::Red });

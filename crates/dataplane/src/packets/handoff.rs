@@ -10,8 +10,10 @@ use arrayvec::ArrayVec;
 use dispatch::{Peer, Sleepers};
 use esp::Sa;
 use io::{BURST_LEN, Packet};
+use limit::{Passed, Visit};
 use outcome::DropReason;
 use policy::{SaBundle, SaEntry};
+use wire::Fields;
 
 use crate::event::Waker;
 use crate::flows::Ingress;
@@ -19,6 +21,26 @@ use crate::fragments::Ports;
 use crate::packets::{Meta, Origin, Out, Outers};
 use crate::view::View;
 use crate::worker::batch::Left;
+
+/// What goes from one worker to another.
+pub(crate) struct Parcel {
+    pub(crate) handed: Handed,
+    /// Of a packet that is on its way to the home of its limiters, or has been there.
+    pub(crate) judging: Option<Judging>,
+}
+
+/// What the home of a packet's limiters is asked, and what it has said.
+pub(crate) struct Judging {
+    /// While it is there, other packets go the same way.
+    pub(crate) visit: Visit,
+    /// The worker that asks.
+    pub(crate) from: u8,
+    /// The packet's length.
+    pub(crate) len: u16,
+    pub(crate) dscp: u8,
+    /// It has its tokens.
+    pub(crate) passed: Option<Passed>,
+}
 
 /// What is handed over.
 pub(crate) enum Handed {
@@ -56,6 +78,15 @@ impl Arrived {
     }
 }
 
+impl Judging {
+    /// Of a packet of this worker with such headers.
+    pub(crate) fn of(visit: Visit, view: &View, h: Fields) -> Judging {
+        // A worker's number is below 256.
+        let (from, len, dscp) = (view.worker.get() as u8, h.total_len(), h.traffic_class() >> 2);
+        Judging { visit, from, len, dscp, passed: None }
+    }
+}
+
 impl Handed {
     pub(crate) fn into_packet(self) -> Packet {
         match self {
@@ -69,7 +100,7 @@ impl Handed {
 
 /// A worker's ends of the queues from and to the others.
 pub(crate) struct Peers {
-    peer: Peer<Handed>,
+    peer: Peer<Parcel>,
     wakers: Arc<[Waker]>,
     sleepers: Sleepers,
     /// Arrived packets that were handed over since the ports' turn began.
@@ -90,7 +121,7 @@ const PORTS_WAIT_NS: u64 = 50_000;
 const PORTS_WAIT_ROUNDS: u32 = 256;
 
 impl Peers {
-    pub(crate) fn new(peer: Peer<Handed>, wakers: Arc<[Waker]>, sleepers: Sleepers) -> Peers {
+    pub(crate) fn new(peer: Peer<Parcel>, wakers: Arc<[Waker]>, sleepers: Sleepers) -> Peers {
         Peers {
             peer,
             wakers,
@@ -132,7 +163,7 @@ impl Peers {
     }
 
     /// Takes over what others have handed over.
-    pub(crate) fn receive(&mut self, into: &mut ArrayVec<Handed, BURST_LEN>) {
+    pub(crate) fn receive(&mut self, into: &mut ArrayVec<Parcel, BURST_LEN>) {
         self.peer.receive(into, BURST_LEN);
     }
 
@@ -183,16 +214,30 @@ impl Out {
 
     /// Hands something to another worker; it is dropped if the queue there is full.
     pub(crate) fn hand(&mut self, to: usize, handed: Handed) {
-        if let Some(taps) = &mut self.taps {
-            taps.handed(&handed);
+        self.send_parcel(to, Parcel { handed, judging: None });
+    }
+
+    /// Hands a packet to the home of its limiters.
+    pub(crate) fn ask(&mut self, to: usize, handed: Handed, judging: Judging) {
+        if let (Some(peers), Handed::Arrived(_)) = (&mut self.peers, &handed) {
+            peers.handed += 1;
+            peers.handed_to = to;
         }
-        let handed = match &mut self.peers {
-            Some(peers) => match peers.peer.send(to, handed) {
+        self.send_parcel(to, Parcel { handed, judging: Some(judging) });
+    }
+
+    /// Hands something to another worker; it is dropped if the queue there is full.
+    pub(crate) fn send_parcel(&mut self, to: usize, parcel: Parcel) {
+        if let Some(taps) = &mut self.taps {
+            taps.handed(&parcel.handed);
+        }
+        let parcel = match &mut self.peers {
+            Some(peers) => match peers.peer.send(to, parcel) {
                 Ok(()) => return self.counters.handed_over.add(1),
                 Err(refused) => refused.into_item(),
             },
-            None => handed,
+            None => parcel,
         };
-        self.drop(handed.into_packet(), DropReason::HandOverFull);
+        self.drop(parcel.handed.into_packet(), DropReason::HandOverFull);
     }
 }

@@ -1,14 +1,15 @@
 //! Packets that are resolved, and are under a rate limit.
 
 use io::Packet;
-use limit::Stop;
 use outcome::DropReason;
 use wire::Headers;
 
 use crate::apply::marked;
 use crate::burst::Path;
 use crate::flows::plan::Action;
+use crate::flows::rates::Stop;
 use crate::packets::Meta;
+use crate::packets::handoff::Judging;
 use crate::resolve::RateLimit;
 use crate::slow::Entered;
 
@@ -29,7 +30,7 @@ impl Path {
         Ok(Headers { traffic_class, ..*h })
     }
 
-    /// Drops a packet that does not pass, or has it wait.
+    /// Drops a packet that does not pass here, or has it wait, or go where it is judged.
     #[cold]
     pub(super) fn stop(
         &mut self,
@@ -42,6 +43,10 @@ impl Path {
             (Stop::Until(ns), Some(limit)) => {
                 let handed = self.handed(packet, entered);
                 self.exec.wait_for(&self.view, (limit, ns), handed, h.into());
+            }
+            (Stop::Elsewhere(home, visit), _) => {
+                let handed = self.handed(packet, entered);
+                self.exec.out.ask(home, handed, Judging::of(visit, &self.view, h.into()));
             }
             _ => self.exec.out.drop(packet, DropReason::RateLimit),
         }

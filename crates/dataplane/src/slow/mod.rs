@@ -7,6 +7,7 @@ mod gathered;
 mod handed;
 mod hold;
 mod icmp;
+mod judged;
 mod limited;
 mod segment_errors;
 mod stepped;
@@ -103,6 +104,10 @@ impl Slow {
         path.claim_for(&mut decision);
         if let Decision::Go(Draft { action: action @ Action::HandOver { to }, .. }) = decision {
             let to = usize::from(to);
+            if let Some(judging) = path.exec.details.rates.take_judged() {
+                let handed = path.handed(packet, entered);
+                return path.exec.out.hand_judged(to, handed, judging);
+            }
             return match entered {
                 Entered::Arrived(meta, None) => {
                     if is_for_flow {
@@ -134,8 +139,10 @@ impl Slow {
         let limit = limit.as_deref();
         // A packet that does not pass leaves a plan all the same: those behind it would all be resolved else.
         let passed = limit.map(|limit| path.pass(limit, &mut packet, h)).transpose();
-        let stop = passed.as_ref().err().map(|stop| (*stop, limit));
-        let passed = passed.ok().flatten();
+        let (passed, stop) = match passed {
+            Ok(passed) => (passed, None),
+            Err(stop) => (None, Some((stop, limit))),
+        };
         let h = passed.as_ref().unwrap_or(h);
         match decision {
             Decision::Go(draft) => {

@@ -30,7 +30,7 @@ impl Slow {
     }
 
     /// Moves a packet on as what holds now says. Policies have counted it.
-    fn go_on(&mut self, path: &mut Path, handed: Handed) {
+    pub(super) fn go_on(&mut self, path: &mut Path, handed: Handed) {
         let Handed::Arrived(arrived @ Arrived { ports: None, .. }) = handed else {
             return self.take_over(path, &mut ArrayVec::from_iter([handed]));
         };

@@ -293,6 +293,7 @@ impl Worker {
         if is_idle {
             self.path.exec.details.rates.rest(self.path.view.worker);
         }
+        self.path.exec.details.rates.end_round();
         let out = &mut self.path.exec.out;
         out.transmit_all();
         if let Some(peers) = &mut out.peers {
@@ -369,18 +370,19 @@ impl Worker {
     }
 
     fn take_over_burst(&mut self) -> usize {
-        let mut handed = ArrayVec::new();
+        let mut parcels = ArrayVec::new();
         match &mut self.path.exec.out.peers {
-            Some(peers) => peers.receive(&mut handed),
+            Some(peers) => peers.receive(&mut parcels),
             None => return 0,
         }
-        if handed.is_empty() {
+        if parcels.is_empty() {
             return 0;
         }
-        self.path.exec.out.counters.taken_over.add(handed.len() as u64);
+        self.path.exec.out.counters.taken_over.add(parcels.len() as u64);
         // They get their numbers alone.
         self.drain_helpers();
-        let came = handed.len();
+        let came = parcels.len();
+        let mut handed = self.slow.take_judged(&mut self.path, parcels);
         // They are of other workers, which have no SAs of their own for them, or these would not come.
         let me = self.path.view.owner.take();
         self.slow.take_over(&mut self.path, &mut handed);

@@ -92,6 +92,35 @@ fn waiting_for_tokens_does_not_allocate() {
     assert!(g.counters.totals().held > 30 && g.dropped(outcome::DropReason::LimitQueueFull) > 0);
 }
 
+/// Packets that go to the home of their limits and back, or are judged where they are as the home moves.
+#[test]
+fn being_judged_by_a_home_does_not_allocate() {
+    use crate::atomic::{gateway, hold, limiter, packet, publish, settings};
+    let total = limiter(settings(5_000, 20_000), None);
+    let all = limiter(settings(1_000_000, 1_000_000), Some(&total));
+    let mut g = gateway(2);
+    publish(&mut g, &[(dataplane::LimitDirection::Out, &all)]);
+    for turn in 0..6 {
+        let held = (turn % 2 == 0).then(|| hold(&all, 1));
+        (0..200).for_each(|n| g.put_lan(&packet(Side::A, n % 8, n)));
+        let before = ALLOCATIONS.get();
+        let mut quiet = 0;
+        while quiet < 3 {
+            let came = g.worker.round_at(g.now) + g.others[0].worker.round_at(g.now);
+            quiet = if came == 0 { quiet + 1 } else { 0 };
+        }
+        let made = ALLOCATIONS.get() - before;
+        assert!(turn < 2 || made == 0, "turn {turn}: {made}");
+        drop(held);
+        g.check();
+        g.wan_out();
+        g.now.ns += 1_000_000_000;
+    }
+    assert!(g.dropped(outcome::DropReason::RateLimit) > 0);
+    let handed: u64 = g.all_counters().map(|c| c.totals().handed_over).sum();
+    assert!(handed > 600 && total.home() == Some(0), "{handed}");
+}
+
 #[test]
 fn holding_and_dropping_do_not_allocate_either() {
     let spec = Spec::default();

@@ -132,7 +132,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Down),
         1 => Just(Step::Elsewhere),
         1 => (0_u8..4).prop_map(|state| Step::Neighbours { state }),
-        2 => (0_u8..3).prop_map(|which| Step::Limits { which }),
+        2 => (0_u8..4).prop_map(|which| Step::Limits { which }),
     ]
 }
 

@@ -4,6 +4,7 @@
 //! accounted for: `Gateway::check`.
 
 mod allocation;
+mod atomic;
 mod back;
 mod bundles;
 mod catch_up;

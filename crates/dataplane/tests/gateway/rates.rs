@@ -6,7 +6,7 @@ use std::sync::mpsc::channel;
 use dataplane::{
     Came, Command, Each, LimitDirection, LimitMatch, Probe, RateRule, RateRules, Step,
 };
-use limit::{Algorithm, Fill, Limiter, Settings, Treatment, Treatments};
+use limit::{Algorithm, Fill, Limiter, Settings, Sharing, Treatment, Treatments};
 use outcome::DropReason;
 use policy::Prefix;
 
@@ -47,6 +47,14 @@ pub fn for_steps(which: u8) -> Arc<RateRules> {
             rule(far, Each::Flow, &limiter("far", settings(200, 1600), Some(&total))),
             rule(both, Each::All, &limiter("tenant", colours, Some(&total))),
         ],
+        3 => {
+            let atomic = |settings| Settings { sharing: Sharing::Atomic, ..settings };
+            let total = limiter("total", atomic(settings(4000, 6000)), None);
+            vec![
+                rule(decrypted, Each::All, &limiter("in", atomic(colours), Some(&total))),
+                rule(both, Each::All, &limiter("out", atomic(settings(300, 1600)), Some(&total))),
+            ]
+        }
         _ => vec![
             rule(decrypted, Each::Tunnel, &limiter("in", colours, None)),
             rule(both, Each::Tunnel, &limiter("out", settings(300, 1600), Some(&total))),
