@@ -98,3 +98,40 @@ def test_what_is_shaped_leaves_at_the_rate(network):
     assert assured["longest_us"] > 50_000 and assured["mean_us"] <= assured["longest_us"], waited
     assert assured["dropped"] == shaped["red"]["packets"] == net.gwa.daemon.drops()["limit-queue-full"]
     assert "assured" in net.gwa.daemon.culvert("limit", "show", "shaped").stdout
+
+
+def test_one_worker_at_a_time_has_a_limit(network):
+    net = network(build={"queues": 4})
+    gwa = net.gwa
+    text, _, _ = gwa.daemon.config.read_text().partition("[worker]")
+    for line in ('burst = "1MB"', 'burst = "20kB"'):
+        text = text.replace(line, f'{line}\nby = "atomic"')
+    text = text.replace('dst = "10.2.0.0/24"', 'all = true\ndirection = "both"')
+    gwa.daemon.write_config(f"{text}[worker]\ncpus = 2\n")
+    net.up()
+    ears = [net.server.socket(socket.AF_INET, socket.SOCK_DGRAM), net.client.socket(socket.AF_INET, socket.SOCK_DGRAM)]
+    for ear, address in zip(ears, (t.SERVER4, t.CLIENT4), strict=True):
+        ear.bind((address, PORT))
+        ear.settimeout(5)
+    # Flows of both directions, so that either worker meets some.
+    mouths = [
+        (host.socket(socket.AF_INET, socket.SOCK_DGRAM), address)
+        for host, address in ((net.client, t.SERVER4), (net.server, t.CLIENT4))
+        for _ in range(4)
+    ]
+    before, begin = counted(gwa), time.monotonic()
+    for n in range(200):
+        mouth, address = mouths[n % 8]
+        mouth.sendto(n.to_bytes(2, "big") + bytes(LEN - 30), (address, PORT))
+        if n % 10 == 9:
+            time.sleep(0.002)
+    wait_for("the limit", lambda: sum(counted(gwa)) >= sum(before) + 200)
+    passed, refused = (now - then for now, then in zip(counted(gwa), before, strict=True))
+    most = (20_000 + 1000 * (time.monotonic() - begin)) / LEN
+    assert passed + refused == 200 and 20_000 // LEN - 1 <= passed <= most, (passed, refused, most)
+    total, tenant = (limits(gwa)[name] for name in ("total", "tenant"))
+    assert tenant["by"] == total["by"] == "atomic" and tenant["home"] == total["home"] in (0, 1), (tenant, total)
+    assert "single, atomic" in gwa.daemon.culvert("limit", "show").stdout
+    drops, stats = gwa.daemon.drops(), gwa.daemon.stats()
+    assert drops["rate-limit"] == refused and drops["hand-over-full"] == 0, drops
+    assert len(stats["by_worker"]) == 2 and stats["handed_over"] == stats["taken_over"], stats

@@ -74,6 +74,7 @@ fn text(limits: &[Limit]) -> String {
         "WAY",
         "ABOUT",
         "EACH",
+        ">HOME",
         ">RATE",
         ">BURST",
         ">LEFT",
@@ -97,6 +98,7 @@ fn text(limits: &[Limit]) -> String {
             l.direction.clone(),
             l.about.clone(),
             l.each.clone().unwrap_or_default(),
+            l.home.map(|worker| worker.to_string()).unwrap_or_default(),
             both(|bucket| Some(&bucket.rate)),
             both(|bucket| Some(&bucket.burst)),
             both(|bucket| bucket.left.as_deref()),
@@ -121,6 +123,9 @@ fn kind(limit: &Limit) -> String {
     }
     if !limit.waiting.is_empty() {
         kind += ", shape";
+    }
+    if limit.by == "atomic" {
+        kind += ", atomic";
     }
     kind
 }
@@ -168,6 +173,7 @@ mod tests {
         let class = "urgent".into();
         let of = LimitWaiting { class, now: 3, gone: 9, mean_us: 12_345, ..Default::default() };
         limits[1].waiting = vec![of];
+        (limits[2].by, limits[2].home) = ("atomic".into(), Some(17));
         let text = text(&limits);
         for piece in [
             "100Mbit / 200Mbit",
@@ -176,6 +182,8 @@ mod tests {
             "2000",
             "dst 10.1",
             "shape",
+            "atomic",
+            "17",
             "urgent",
             "12.345 ms",
         ] {

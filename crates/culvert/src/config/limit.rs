@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use dataplane::{Each, LimitDirection};
-use limit::{Algorithm, MAX_LEVELS, Settings, SettingsError, Treatment, Treatments, units};
+use limit::{
+    Algorithm, MAX_LEVELS, Settings, SettingsError, Sharing, Treatment, Treatments, units,
+};
 use serde::Deserialize;
 
 use super::limit_shape::{Mode, Shape};
@@ -50,6 +52,9 @@ pub struct LimitConfig {
     /// Bytes that are counted for each packet beyond its own length.
     #[serde(default)]
     pub overhead: u16,
+    /// How workers have it in common.
+    #[serde(default)]
+    pub by: By,
     /// What becomes of packets that there are no tokens for.
     #[serde(default)]
     pub mode: Mode,
@@ -100,6 +105,17 @@ pub struct LimitConfig {
     pub peer: Option<IpAddr>,
 }
 
+/// How workers have a limit in common.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// Each leases tokens ahead.
+    #[default]
+    Leases,
+    /// One has it at a time.
+    Atomic,
+}
+
 /// What has buckets of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -131,6 +147,15 @@ const fn drop_it() -> Action {
     Action(Treatment::Drop)
 }
 
+impl core::fmt::Display for By {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            By::Leases => "leases",
+            By::Atomic => "atomic",
+        })
+    }
+}
+
 impl LimitConfig {
     /// What it says about rates and colours.
     pub fn settings(&self) -> Settings {
@@ -152,7 +177,10 @@ impl LimitConfig {
             overhead: self.overhead,
             treatments: Treatments([self.green.0, self.yellow.0, self.red.0]),
             queue: self.shape().bounds(),
-            sharing: limit::Sharing::default(),
+            sharing: match self.by {
+                By::Leases => Sharing::Leases,
+                By::Atomic => Sharing::Atomic,
+            },
         }
     }
 
@@ -265,6 +293,15 @@ impl LimitConfig {
         if shape.is_some() {
             return shape;
         }
+        if self.by == By::Atomic && self.mode == Mode::Shape {
+            let allowed = "\"leases\" where packets wait: each worker has a queue of its own";
+            return Some(("by", "atomic".into(), allowed));
+        }
+        if self.by == By::Atomic && self.each.is_some() {
+            let allowed =
+                "\"leases\" where each flow or tunnel has buckets: these are on one worker anyway";
+            return Some(("by", "atomic".into(), allowed));
+        }
         if let Some(name) = self.interface.as_ref().filter(|name| !(names.is_interface)(name)) {
             let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
             return Some(("interface", name.clone(), allowed));
@@ -362,6 +399,11 @@ pub(super) fn problem(entries: &[LimitConfig], mtu: u32, names: Names) -> Option
             }
             if other.each.is_some() {
                 return wrong("a limit without each: a parent has its buckets for all below it");
+            }
+            if other.by != entry.by {
+                let value =
+                    format!("{} in {}, {} in {}", entry.by, entry.name, other.by, other.name);
+                return Some((at, "by", value, "the same in a limit and all above it"));
             }
             *parents.get_mut(*place)? = true;
             above = other.parent.as_ref();

@@ -86,7 +86,7 @@ impl RateLimits {
     /// What all limiters are and have counted.
     pub fn report(&self, now_ns: u64) -> Vec<Limit> {
         let all = self.entries.iter().zip(&self.limiters);
-        all.map(|(entry, limiter)| row(entry, limiter, now_ns)).collect()
+        all.map(|(entry, limiter)| row(entry, limiter, (self.workers, now_ns))).collect()
     }
 }
 
@@ -122,7 +122,7 @@ fn matches(entry: &LimitConfig, interfaces: &[u32]) -> LimitMatch {
     }
 }
 
-fn row(entry: &LimitConfig, limiter: &Limiter, now_ns: u64) -> Limit {
+fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) -> Limit {
     let settings = limiter.settings();
     let (levels, counts) = (limiter.levels(now_ns), limiter.counts());
     let fills = [Some(settings.first()), settings.second()];
@@ -160,6 +160,9 @@ fn row(entry: &LimitConfig, limiter: &Limiter, now_ns: u64) -> Limit {
         direction: format!("{:?}", entry.direction).to_lowercase(),
         about: entry.about(),
         each: entry.each.map(|each| format!("{each:?}").to_lowercase()),
+        by: entry.by.to_string(),
+        // It may be a worker of before, until the next packet.
+        home: limiter.home().filter(|worker| *worker < workers),
         buckets: buckets.collect(),
         green: colour(Colour::Green),
         yellow: colour(Colour::Yellow),

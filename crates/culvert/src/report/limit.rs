@@ -21,6 +21,12 @@ pub struct Limit {
     pub about: String,
     /// What has buckets of its own: `flow` or `tunnel`; nothing if all share.
     pub each: Option<String>,
+    /// How workers share it: `leases` or `atomic`.
+    #[serde(default)]
+    pub by: String,
+    /// The worker that has it and those above, where it is `atomic` and one has met it.
+    #[serde(default)]
+    pub home: Option<usize>,
     /// The committed bucket, and that of the peak or excess.
     pub buckets: Vec<LimitBucket>,
     /// Green packets.

@@ -348,7 +348,7 @@ fn threads_pass_the_burst_to_the_packet() {
         sealed(&mut peer, numbers.clone()).iter().for_each(|esp| g.put_wan(esp));
         numbers.for_each(|n| g.put_lan(&packet(Side::A, n % 8, n)));
         match round {
-            // The last ones are no longer all to pass: threads would not know when they are through.
+            // Of the last ones some do not pass: threads would not know when they are through.
             3 => {
                 g.others.iter_mut().for_each(|other| other.worker.resume());
                 g.worker.resume();

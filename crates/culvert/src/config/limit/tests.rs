@@ -47,6 +47,17 @@ fn a_hierarchy_is_read() {
 }
 
 const SHAPE: &str = "mode = \"shape\"\n";
+const ATOMIC: &str = "by = \"atomic\"\n";
+
+#[test]
+fn workers_share_by_leases_unless_told() {
+    let of = |keys: &str| {
+        let text = format!("[[limit]]\nname = \"a\"\nall = true\nrate = \"8Mbit\"\n{keys}");
+        parse(&text).unwrap().remove(0).settings().sharing
+    };
+    assert_eq!((of(""), of("by = \"leases\"\n")), (Sharing::Leases, Sharing::Leases));
+    assert_eq!(of(ATOMIC), Sharing::Atomic);
+}
 
 #[test]
 fn what_waits_has_bounds() {
@@ -82,6 +93,26 @@ fn what_cannot_be_is_refused_by_its_key() {
         (&format!("{one}red = \"mark\""), "AF12"),
         (&format!("{one}each = \"host\""), "unknown variant"),
         (&format!("{one}vlan = 4095"), "limit[0].vlan"),
+        (
+            &format!("{one}by = \"queues\""),
+            "unknown variant `queues`, expected `leases` or `atomic`",
+        ),
+        (
+            &format!("{one}{ATOMIC}{SHAPE}"),
+            "limit[0].by = \"atomic\": \"leases\" where packets wait",
+        ),
+        (
+            &format!("{one}{ATOMIC}each = \"flow\""),
+            "limit[0].by = \"atomic\": \"leases\" where each flow or tunnel",
+        ),
+        (
+            &format!("{one}{ATOMIC}parent = \"b\"\n[[limit]]\nname = \"b\"\nrate = \"2Mbit\""),
+            "limit[0].by = \"atomic in a, leases in b\": the same in a limit and all above it",
+        ),
+        (
+            &format!("{one}parent = \"b\"\n[[limit]]\nname = \"b\"\nrate = \"2Mbit\"\n{ATOMIC}"),
+            "limit[0].by = \"leases in a, atomic in b\"",
+        ),
         ("name = \"a\"\nall = true\nrate = \"0pps\"", "limit[0].rate = \"0pps\": above 0"),
         (&format!("{one}burst = \"0B\""), "limit[0].burst = \"0B\": at least tun.mtu"),
         (&format!("{one}burst = \"1499B\""), "or the longest packets never pass"),
