@@ -132,6 +132,11 @@ pub(crate) const fn is_segments(index: u32) -> bool {
     index >= FIRST_SEGMENTS
 }
 
+/// Whether a slot stands for a headend.
+pub(crate) const fn is_headend(slot: usize) -> bool {
+    FIRST_SEGMENTS_SLOT <= slot && slot < FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES
+}
+
 /// Whether a packet that came in by an index was inside of another.
 pub(crate) const fn was_inside(index: u32) -> bool {
     is_segments(index) && index & INSIDE != 0
@@ -164,6 +169,11 @@ impl Between {
     fn push(&mut self, stepped: Stepped) {
         self.0.push(stepped);
     }
+
+    /// A packet that has got segments.
+    pub(crate) fn push_wrapped(&mut self, packet: Packet, ingress: Ingress) {
+        self.push(Stepped::On(packet, ingress));
+    }
 }
 
 impl Out {
@@ -171,10 +181,6 @@ impl Out {
     #[cold]
     #[inline(never)]
     pub(crate) fn send_to_segments(&mut self, slot: usize, mut packet: Packet) {
-        if self.batch.is_some() {
-            // Helpers get no packets while there are routes with segments.
-            return self.drop(packet, DropReason::TransmitDown);
-        }
         packet.span.start += HEADER_LEN;
         packet.span.len = packet.span.len.saturating_sub(HEADER_LEN);
         let number = slot.saturating_sub(FIRST_SEGMENTS_SLOT);
@@ -192,7 +198,10 @@ impl Out {
         match wrapped {
             Ok(()) => {
                 self.counters.work.srv6_encapsulated.add(1);
-                self.between.push(Stepped::On(packet, ingress));
+                match &mut self.batch {
+                    Some(batch) => batch.step(packet, ingress),
+                    None => self.between.push_wrapped(packet, ingress),
+                }
             }
             Err(reason) => self.drop(packet, reason),
         }

@@ -108,6 +108,11 @@ impl View {
         changed
     }
 
+    /// Whether there are other routes and interfaces than the ones taken over.
+    pub(crate) fn is_behind_tables(&self) -> bool {
+        !Arc::ptr_eq(&self.tables.topology.load(), &self.topology)
+    }
+
     /// What the SAs of pairs tell each other.
     pub(crate) fn links(&self) -> &Links {
         &self.tables.links

@@ -107,14 +107,16 @@ def test_segments_through_ipsec(network):
 
 
 @LONG
-def test_ipsec_through_segments(network):
-    """The way between the gateways is one of segments."""
+@pytest.mark.parametrize("crypto_cpus", ["[]", "[0, 1]"])
+def test_ipsec_through_segments(network, crypto_cpus):
+    """The way between the gateways is one of segments, with helpers and without."""
     net = network(local_a="192.0.2.1", remote_a="192.0.2.2")
     net.start()
     for gw, side, other in ((net.gwa, 1, 2), (net.gwb, 2, 1)):
         source = t.WAN_A6 if side == 1 else t.WAN_B6
         far = t.WAN_B6 if side == 1 else t.WAN_A6
         text = f'[srv6]\nsource = "{source}"\n\n[[sid]]\nprefix = "{sid(side, "4")}/128"\naction = "End.DT4 table 255"\n'
+        text += f"\n[worker]\ncrypto_cpus = {crypto_cpus}\n"
         gw.daemon.write_config(gw.daemon.config.read_text() + "\n" + text)
         gw.daemon.reload()
         gw.host.ip("-6", "route", "add", f"fc00:{other}::/64", "via", far)
@@ -130,6 +132,9 @@ def test_ipsec_through_segments(network):
     assert len(frames) >= 40 and {f.protocol for f in frames} == {4}
     # The packet inside of the segments is ESP.
     assert {f.data[14 + 40 + 9] for f in frames if len(f.data) > 70} >= {50}
+    stream = Stream(net.client, net.server, t.SERVER4, count=2000, most=100)
+    stream.wait()
+    assert_perfect(stream.finish())
     assert work(net, "gwa", "decrypted") >= 40
 
 

@@ -23,4 +23,6 @@ pub(crate) struct Details {
     pub(crate) translations: Translations,
     /// Which rate limits flows are under.
     pub(crate) rates: Rates,
+    /// A burst of helpers is at hand: no plan of a step of SRv6 holds, as what leaves it goes on behind the burst.
+    pub(crate) is_with_helpers: bool,
 }

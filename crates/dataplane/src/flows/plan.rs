@@ -122,7 +122,7 @@ impl Action {
             Action::Offload(seal) => is_offloaded_by(reader, seal, packet, h),
             Action::Limit(slot) => details.holds_beneath_limit(reader, *slot, packet, h),
             Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
-            Action::Step(step) => h.total_len() <= step.longest,
+            Action::Step(step) => !details.is_with_helpers && h.total_len() <= step.longest,
             _ => false,
         }
     }

@@ -20,7 +20,7 @@ use crate::packets::late::Late;
 use crate::packets::neighbour::{NeighbourQueue, Towards};
 use crate::packets::ports::{Ports, Sent};
 use crate::packets::reports::Reports;
-use crate::segments::{Between, FIRST_SEGMENTS_SLOT, MAX_SEGMENT_ROUTES, Segments};
+use crate::segments::{Between, Segments, is_headend};
 use crate::tap::Taps;
 use crate::view::View;
 use crate::vlan::{FIRST_VLAN_SLOT, Vlans, keeping_dei};
@@ -186,7 +186,7 @@ impl Out {
     #[inline(never)]
     fn send_full(&mut self, slot: usize, frame: Frame, span: Span) {
         let packet = Packet { frame, span };
-        if (FIRST_SEGMENTS_SLOT..FIRST_SEGMENTS_SLOT + MAX_SEGMENT_ROUTES).contains(&slot) {
+        if is_headend(slot) {
             return self.send_to_segments(slot, packet);
         }
         if slot >= FIRST_VLAN_SLOT {

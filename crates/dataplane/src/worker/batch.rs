@@ -11,6 +11,7 @@ use wire::Span;
 
 use crate::aggfrag::Payload;
 use crate::counters::Work;
+use crate::flows::Ingress;
 use crate::packets::ports::MAX_PORTS;
 use crate::packets::{Meta, Source};
 use crate::view::Now;
@@ -40,6 +41,8 @@ pub(crate) struct Batch {
     pub(crate) left: ArrayVec<Left, BURST_LEN>,
     /// To be taken apart by the worker, in order.
     pub(crate) payloads: ArrayVec<Payload, BURST_LEN>,
+    /// Sealed, and with segments of a headend: to be looked at again by the worker, in order.
+    pub(crate) stepped: ArrayVec<(Packet, Ingress), BURST_LEN>,
 }
 
 // A slot fits a parcel's tag.
@@ -65,6 +68,7 @@ pub(crate) struct Done {
     checksums_completed: u64,
     resync_tries: u64,
     resyncs: u64,
+    srv6_encapsulated: u64,
 }
 
 impl Done {
@@ -80,6 +84,7 @@ impl Done {
             checksums_completed: work.checksums_completed.value(),
             resync_tries: work.resync_tries.value(),
             resyncs: work.resyncs.value(),
+            srv6_encapsulated: work.srv6_encapsulated.value(),
         }
     }
 
@@ -95,6 +100,7 @@ impl Done {
             checksums_completed: self.checksums_completed - before.checksums_completed,
             resync_tries: self.resync_tries - before.resync_tries,
             resyncs: self.resyncs - before.resyncs,
+            srv6_encapsulated: self.srv6_encapsulated - before.srv6_encapsulated,
         }
     }
 
@@ -109,6 +115,7 @@ impl Done {
         work.checksums_completed.add(self.checksums_completed);
         work.resync_tries.add(self.resync_tries);
         work.resyncs.add(self.resyncs);
+        work.srv6_encapsulated.add(self.srv6_encapsulated);
     }
 }
 
@@ -127,6 +134,7 @@ impl Batch {
             ended: ArrayVec::new(),
             left: ArrayVec::new(),
             payloads: ArrayVec::new(),
+            stepped: ArrayVec::new(),
         }
     }
 
@@ -162,6 +170,13 @@ impl Batch {
         self.has_unsent = true;
         // As many as came.
         let _ = self.payloads.try_push(payload);
+    }
+
+    /// Leaves a packet that has got segments to the worker.
+    pub(crate) fn step(&mut self, packet: Packet, ingress: Ingress) {
+        self.has_unsent = true;
+        // As many as came.
+        let _ = self.stepped.try_push((packet, ingress));
     }
 
     /// Ends a packet.

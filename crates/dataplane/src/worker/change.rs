@@ -38,7 +38,7 @@ impl Worker {
         let came = self.take_over(0);
         self.settle_payloads();
         self.finish_round(true);
-        self.drain_helpers();
+        self.end_helpers_steps();
         self.path.exec.out.transmit_all();
         came
     }

@@ -16,14 +16,20 @@
 //! them. So with too few helpers the rate is that of all threads together, with none that of the worker
 //! alone, and nothing is ever dropped for want of room in the queue. A burst of a few packets that
 //! comes while nothing is under way is not worth a hand-over.
+//!
+//! What helpers have sealed for a peer behind segments (SRv6) is a packet of its own then, which policies
+//! count and perhaps another SA protects. So it waits until no helper is at work: until none has a burst, or
+//! several bursts' worth has come together. What else must be done alone brings it to its end first, so that
+//! it is not overtaken.
 
 use dispatch::Sleepers;
 use dispatch::ordered::{self, Released, Releaser, Submitter};
-use io::Burst;
+use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
 
 use crate::burst::Path;
 use crate::event::Waker;
+use crate::flows::Ingress;
 use crate::packets::Source;
 use crate::worker::Worker;
 use crate::worker::batch::{Batch, Done};
@@ -39,6 +45,8 @@ pub(crate) struct Helpers {
     spare: Vec<Box<Batch>>,
     wakers: Vec<Waker>,
     sleepers: Sleepers,
+    /// What has got segments, and goes on when no helper is at work. It counts as held.
+    stepped: Vec<(Packet, Ingress)>,
     /// Bursts that are not moved on yet.
     in_flight: usize,
     /// Bursts that no helper was woken for yet.
@@ -96,6 +104,7 @@ impl Worker {
             spare: (0..=QUEUE_LEN).map(|_| Box::new(Batch::new(pool))).collect(),
             wakers,
             sleepers,
+            stepped: Vec::new(),
             in_flight: 0,
             unannounced: 0,
             epoch: 0,
@@ -106,7 +115,7 @@ impl Worker {
 
     /// Lets go of its helpers, which end then.
     pub fn end_crypto_pool(&mut self) {
-        self.drain_helpers();
+        self.end_helpers_steps();
         self.helpers = None;
     }
 
@@ -137,8 +146,6 @@ impl Worker {
         helpers.is_some_and(|h| !h.wakers.is_empty() && (h.in_flight > 0 || came > FEW))
             // They record nothing.
             && self.path.exec.out.taps.is_none()
-            // What leaves a step of SRv6 is moved on behind the burst, which they have no part in.
-            && self.path.view.topology.segments.is_empty()
     }
 
     /// Hands a burst to the helpers.
@@ -245,7 +252,7 @@ impl Worker {
         // Another core has written it.
         batch.prefetch();
         let out = &mut self.path.exec.out;
-        out.released(came);
+        out.released(came - batch.stepped.len() as u64);
         batch.packets.unpack(|packet, slot| out.send(slot.into(), packet));
         batch.done.add_to(&out.counters.work);
         if core::mem::take(&mut batch.has_unsent) {
@@ -262,9 +269,14 @@ impl Worker {
         for (packet, outcome) in batch.ended.drain(..) {
             self.path.exec.out.end(packet, outcome);
         }
+        if let Some(helpers) = &mut self.helpers {
+            helpers.stepped.extend(batch.stepped.drain(..));
+        }
+        let has_turn = !batch.left.is_empty() || !batch.payloads.is_empty();
         let payloads = batch.payloads.drain(..);
         payloads.for_each(|payload| self.path.exec.take_payload(payload));
-        if !batch.left.is_empty() || self.path.exec.has_gathered() {
+        if has_turn {
+            self.take_stepped();
             self.path.move_on_left(&mut self.slow, &mut batch.left);
             self.slow.move_on_gathered(&mut self.path);
             self.path.open_gathered(&mut self.slow);
@@ -289,10 +301,51 @@ impl Worker {
         }
     }
 
-    /// Finishes all that is with the helpers.
+    /// Finishes all that is with the helpers. What has got segments there goes on with what has got some here.
     pub(super) fn drain_helpers(&mut self) {
         while self.in_flight() > 0 {
             self.collect(true);
+        }
+        self.take_stepped();
+    }
+
+    /// What has got segments with helpers goes on as what gets them here. No helper has a turn meanwhile.
+    fn take_stepped(&mut self) {
+        let Some(helpers) = &mut self.helpers else { return };
+        let out = &mut self.path.exec.out;
+        out.released(helpers.stepped.len() as u64);
+        for (packet, ingress) in helpers.stepped.drain(..) {
+            out.between.push_wrapped(packet, ingress);
+        }
+    }
+
+    /// Moves on what has got segments with the helpers, once it is worth to wait for them.
+    pub(super) fn move_on_helpers_steps(&mut self) {
+        let is_due = self.helpers.as_ref().is_some_and(|helpers| {
+            let is_alone = helpers.in_flight == 0;
+            !helpers.stepped.is_empty() && (is_alone || helpers.stepped.len() >= STEPS_AT_ONCE)
+        });
+        if is_due {
+            self.end_helpers_steps();
+        }
+    }
+
+    /// Finishes all that is with the helpers, what has got segments included.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn end_helpers_steps(&mut self) {
+        self.drain_helpers();
+        self.finish_steps();
+    }
+
+    /// Has nothing with the helpers that hangs on tables which are not the last ones: what a slot of a headend stands
+    /// for, they say.
+    pub(super) fn end_steps_of_tables(&mut self) {
+        if self.in_flight() > 0
+            && !self.path.view.topology.segments.is_empty()
+            && self.path.view.is_behind_tables()
+        {
+            self.end_helpers_steps();
         }
     }
 }
@@ -303,6 +356,9 @@ const QUEUE_LEN: usize = 16;
 /// Bursts in flight for each helper from which on the worker works on one too: one that the helper
 /// has, and the next ones.
 const ENOUGH: usize = 6;
+
+/// Packets with segments for which the worker waits until no helper is at work.
+const STEPS_AT_ONCE: usize = 8 * BURST_LEN;
 
 /// Packets that are not worth a hand-over.
 const FEW: usize = 8;

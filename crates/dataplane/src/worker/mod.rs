@@ -213,6 +213,7 @@ impl Worker {
         }
         self.path.exec.out.reports.send_again();
         let databases_changed = self.path.refresh();
+        self.end_steps_of_tables();
         let tables_changed = self.path.view.load_tables();
         if tables_changed {
             self.begin_epoch();
@@ -289,6 +290,7 @@ impl Worker {
         }
         if self.helpers.is_some() {
             self.collect(is_idle);
+            self.move_on_helpers_steps();
         }
         if is_idle {
             self.path.exec.details.rates.rest(self.path.view.worker);
@@ -433,7 +435,7 @@ impl Worker {
             match command {
                 Command::AddPort { slot, ifindex, port, kind, done } => {
                     // What is in flight to a port that was there before must not leave by this one.
-                    self.drain_helpers();
+                    self.end_helpers_steps();
                     self.add_port(slot, ifindex, port, kind);
                     self.receive(slot);
                     // Nobody waits for it any more: fine.
@@ -495,7 +497,7 @@ impl Worker {
     fn close(&mut self) {
         self.settle_payloads();
         self.finish_round(true);
-        self.drain_helpers();
+        self.end_helpers_steps();
         let out = &mut self.path.exec.out;
         out.transmit_all();
         out.ports.close();

@@ -15,8 +15,12 @@
 //! leave.
 //!
 //! A packet without a plan is resolved in turn. The first that needs more than a plan (it waits, an
-//! ICMP error is due, it has to be cut) is *left*, and all behind it: the burst keeps its turn, and the
-//! worker, when the burst comes back to it, moves them on as if it were alone, and passes the turn on.
+//! ICMP error is due, it has to be cut, it is at a segment or gets some) is *left*, and all behind it:
+//! the burst keeps its turn, and the worker, when the burst comes back to it, moves them on as if it were
+//! alone, and passes the turn on.
+//!
+//! What is sealed for a peer behind segments gets them apart, after its number. Where it goes then is
+//! the worker's to find out, without helpers at work; see [`crate::worker::helpers`].
 
 use std::sync::Arc;
 
@@ -31,7 +35,8 @@ use crate::burst::{Misses, Path};
 use crate::crypt::{Opens, Seals};
 use crate::flows::plan::Action;
 use crate::packets::{Meta, Metas};
-use crate::resolve::{Decision, Verdict};
+use crate::resolve::{Decision, Draft, Verdict};
+use crate::segments::{is_headend, is_segments};
 use crate::worker::batch::Left;
 
 /// What a thread works on a burst with.
@@ -70,13 +75,15 @@ impl Misses for Leaver {
                 asked,
                 at_limit: None,
                 wants_own,
+                // The worker hears of the path through segments.
+                segment_error: None,
                 // A limiter's lane has one writer: the worker.
                 limit: None,
                 ..
             } = verdict
             && draft.is_for_flow
-            // So a helper has no such plan. It has neither the counters nor the other workers' queues, nor payloads.
-            && !matches!(draft.action, Action::Application { .. } | Action::Aggregate(_) | Action::Step(_))
+            // So a helper has no such plan; the worker may have one of a step, which does not hold meanwhile.
+            && !is_for_worker(&draft)
         {
             path.ask_for_own(wants_own, &h);
             path.claim(&mut draft);
@@ -94,6 +101,19 @@ impl Misses for Leaver {
         }
         self.has_left = true;
         path.leave(packet, meta);
+    }
+}
+
+/// Whether what a draft says is the worker's to do. A helper has neither the counters nor the other workers'
+/// queues, nor payloads, and what leaves a step of SRv6 goes on behind the burst.
+fn is_for_worker(draft: &Draft) -> bool {
+    match &draft.action {
+        Action::Application { .. } | Action::Aggregate(_) | Action::Step(_) => true,
+        Action::Forward(forward) => {
+            is_headend(forward.adjacency.slot.into())
+                || draft.to.is_some_and(|to| is_segments(to.ifindex))
+        }
+        _ => false,
     }
 }
 

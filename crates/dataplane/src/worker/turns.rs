@@ -122,11 +122,13 @@ impl Path {
     fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
         let now = batch.as_ref().map_or(self.view.now, |batch| batch.now);
         self.exec.out.batch = batch;
+        self.exec.details.is_with_helpers = true;
         core::mem::replace(&mut self.view.now, now)
     }
 
     fn end_pass(&mut self, now: Now) -> Option<Box<Batch>> {
         self.view.now = now;
+        self.exec.details.is_with_helpers = false;
         self.exec.out.batch.take()
     }
 }

@@ -1,18 +1,20 @@
 //! One SA on several threads: what comes out is what one thread would send, in its order.
 
+use std::collections::BTreeMap;
 use std::thread::JoinHandle;
 
 use crypto::Provider;
-use dataplane::{Command, CryptoParts, Polling};
+use dataplane::{Command, CryptoParts, CryptoWorker, Polling};
 use esp::IvSource;
 use outcome::DropReason;
 use policy::VolumeLimits;
 
 use crate::packets::{Ip, hopped, number};
-use crate::support::{Gateway, PROVIDER, Pair, Side, Sizes, Spec, make_sa, sa_config};
+use crate::srv6;
+use crate::support::{Gateway, PROVIDER, Pair, Side, Sizes, Spec, ip, make_sa, sa_config};
 
-/// Gives a gateway this many crypto threads.
-pub fn pooled(g: &mut Gateway, threads: usize) -> Vec<JoinHandle<()>> {
+/// Gives a gateway this many helpers, whose threads do not run.
+fn helpers(g: &mut Gateway, threads: usize) -> Vec<CryptoWorker> {
     let engines = (0..threads)
         .map(|_| CryptoParts {
             engine: PROVIDER.engine().expect("engine"),
@@ -20,15 +22,22 @@ pub fn pooled(g: &mut Gateway, threads: usize) -> Vec<JoinHandle<()>> {
             reader: g.db.reader(),
         })
         .collect();
-    let workers = g.worker.add_crypto_pool(engines).expect("eventfd");
-    workers
+    g.worker.add_crypto_pool(engines).expect("eventfd")
+}
+
+/// Gives a gateway this many crypto threads.
+pub fn pooled(g: &mut Gateway, threads: usize) -> Vec<JoinHandle<()>> {
+    helpers(g, threads)
         .into_iter()
         .map(|worker| std::thread::spawn(move || worker.run(Polling::default())))
         .collect()
 }
 
 fn pooled_pair(spec: &Spec, threads: usize) -> (Pair, Vec<JoinHandle<()>>) {
-    let mut pair = Pair::new(spec);
+    with_pools(Pair::new(spec), threads)
+}
+
+fn with_pools(mut pair: Pair, threads: usize) -> (Pair, Vec<JoinHandle<()>>) {
     let mut all = pooled(&mut pair.a, threads);
     all.extend(pooled(&mut pair.b, threads));
     (pair, all)
@@ -254,5 +263,142 @@ fn nothing_is_under_way_when_there_is_nothing_to_do() {
         for thread in threads {
             thread.join().expect("no panic");
         }
+    }
+}
+
+#[test]
+fn helpers_get_packets_while_there_are_routes_with_segments() {
+    let mut g = Gateway::new(Side::A);
+    g.protect(&Spec::default());
+    srv6::publish(&g, 1500, false);
+    g.run();
+    let asleep = helpers(&mut g, 1);
+    let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+    (0..60).for_each(|n| g.put_lan(&flow.sized(100, n)));
+    g.worker.round_at(g.now);
+    assert_eq!((g.counters.totals().held, g.wan_out().len()), (60, 0));
+    // The worker does what they do not come to.
+    g.run();
+    assert_eq!((g.counters.totals().held, g.wan_out().len()), (0, 60));
+    drop(asleep);
+}
+
+/// What sets of flows send that get segments, go through IPsec, or both: each packet's number stands behind its headers.
+/// One in fifty is of another length, and perhaps has to be cut, and one flow in each round is new.
+fn mixed((to, longest): (&[&str], usize), round: u16) -> Vec<Vec<u8>> {
+    let packet = |n: u16| {
+        let at = usize::from(n) % to.len();
+        let flow = Ip::new(Side::A.lan(false, 10), ip(to[at]));
+        let len = if n % 50 == 49 { longest } else { 40 };
+        let body: Vec<u8> = n.to_be_bytes().into_iter().chain(vec![0; len]).collect();
+        let port = if n % 7 == 6 { 1000 + round } else { 1 };
+        flow.udp(port, 1 + n % 3, &body)
+    };
+    (0..400).map(packet).collect()
+}
+
+/// Packets by flow.
+type Flows = BTreeMap<(Vec<u8>, Vec<u8>), Vec<Vec<u8>>>;
+
+/// Whole packets of a flow, by destination and ports, in their order: the number of each, or of fragments all bytes.
+fn by_flow(packets: Vec<Vec<u8>>) -> Flows {
+    let mut flows = Flows::new();
+    for mut packet in packets {
+        let is_piece = packet[6] & 0x3f != 0 || packet[7] != 0;
+        let ports = if is_piece { Vec::new() } else { packet[20..24].to_vec() };
+        // The identification of what was cut is random, and so is the checksum then.
+        if is_piece {
+            packet[4..6].fill(0);
+            packet[10..12].fill(0);
+        }
+        flows.entry((packet[16..20].to_vec(), ports)).or_default().push(packet);
+    }
+    flows
+}
+
+/// What B gets of A's packets, in three rounds, with helpers at both.
+fn through(pair: Pair, what: (&[&str], usize), threads: usize) -> (Vec<usize>, Vec<Vec<u8>>) {
+    let (mut pair, all) = with_pools(pair, threads);
+    let (mut sent, mut arrived) = (Vec::new(), Vec::new());
+    for round in 0..3 {
+        mixed(what, round).iter().for_each(|packet| pair.a.put_lan(packet));
+        pair.a.run();
+        sent.push(pair.carry(Side::A).len());
+        arrived.extend(pair.b.lan_out());
+        for gateway in [&pair.a, &pair.b] {
+            assert_eq!(gateway.counters.totals().held, 0);
+            assert_eq!(gateway.counters.totals().balance(), 0);
+            assert_eq!(gateway.drops(), []);
+        }
+    }
+    let work = [&pair.a, &pair.b].map(|g| {
+        let work = &g.counters.work;
+        [&work.encrypted, &work.decrypted, &work.srv6_encapsulated, &work.srv6_decapsulated]
+            .map(|counter| counter.value() as usize)
+    });
+    sent.extend(work.into_iter().flatten());
+    end(pair, all);
+    (sent, arrived)
+}
+
+/// Segments through IPsec, IPsec through segments, and each beside what has none: as one thread does it, and each flow
+/// in its order.
+#[test]
+fn segments_and_ipsec_are_those_of_one_thread() {
+    let behind_segments = || {
+        let pair = Pair::new(&Spec { replay_window: 32, ..Spec::default() });
+        for gateway in [&pair.a, &pair.b] {
+            srv6::publish(gateway, 1500, true);
+        }
+        pair
+    };
+    let through_ipsec =
+        || srv6::through_ipsec(&Spec { outer_v6: true, replay_window: 32, ..Spec::default() });
+    let make: [(&dyn Fn() -> Pair, &[&str], usize); 2] = [
+        (&behind_segments, &["10.2.0.10", "10.78.0.1", "10.2.0.11"], 1455),
+        (&through_ipsec, &["10.78.0.1", "10.78.5.1", "10.78.0.2"], 900),
+    ];
+    for (pair, to, longest) in make {
+        let to = (to, longest);
+        let (counts, alone) = through(pair(), to, 0);
+        let is_cut = longest > 1400;
+        assert!(counts[..3].iter().all(|sent| (*sent > 400) == is_cut), "{counts:?}");
+        assert!(counts[3..].iter().filter(|count| **count > 0).count() >= 4, "{counts:?}");
+        let alone = by_flow(alone);
+        for threads in [1, 2, 3] {
+            let (with_helpers, arrived) = through(pair(), to, threads);
+            assert_eq!(with_helpers, counts, "{threads}");
+            assert!(by_flow(arrived) == alone, "{threads} helpers, to {to:?}");
+        }
+    }
+}
+
+/// Numbers of ESP behind the segments, and the order of what was inside.
+#[test]
+fn what_helpers_have_sealed_gets_segments_in_order() {
+    for threads in [1, 2, 3] {
+        let spec = Spec { replay_window: 32, ..Spec::default() };
+        let pair = Pair::new(&spec);
+        for gateway in [&pair.a, &pair.b] {
+            srv6::publish(gateway, 1500, true);
+        }
+        let (mut pair, all) = with_pools(pair, threads);
+        let flow = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        let mut next = 1;
+        for round in 0..20_u16 {
+            // Also fewer than are worth a hand-over.
+            let count = if round % 4 == 3 { 5 } else { 400 };
+            let sent: Vec<_> = (0..count).map(|n| flow.sized(60 + usize::from(n), n)).collect();
+            sent.iter().for_each(|packet| pair.a.put_lan(packet));
+            pair.a.run();
+            let carried: Vec<_> =
+                pair.carry(Side::A).iter().map(|packet| packet[40..].to_vec()).collect();
+            assert_eq!(numbers(&carried), (next..next + u32::from(count)).collect::<Vec<_>>());
+            next += u32::from(count);
+            let expected: Vec<_> = sent.iter().map(|packet| hopped(packet, 2)).collect();
+            assert!(pair.b.lan_out() == expected, "round {round}");
+        }
+        assert_eq!((pair.a.drops(), pair.b.drops()), (vec![], vec![]));
+        end(pair, all);
     }
 }

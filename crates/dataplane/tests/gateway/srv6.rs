@@ -379,22 +379,28 @@ fn policy_is_asked_before_segments_and_about_what_was_inside() {
     assert_eq!(b.dropped(DropReason::MartianSource), 1);
 }
 
-#[test]
-fn segments_go_through_ipsec() {
-    let spec = Spec { outer_v6: true, ..Spec::default() };
+/// Gateways between which all that has segments is protected; outer addresses of `spec` are those of IPv6.
+pub fn through_ipsec(spec: &Spec) -> Pair {
     let mut pair = Pair { a: Gateway::new(Side::A), b: Gateway::new(Side::B) };
     for gateway in [&mut pair.a, &mut pair.b] {
-        gateway.add_sas(&spec);
+        gateway.add_sas(spec);
         let (here, there) = (gateway.side, gateway.side.other());
         let all = Prefix { addr: ip("::"), len: 0 };
         let of = |side: Side| Prefix { addr: IpAddr::V6(sid(side, "0")), len: 64 };
         let out = Selector::between(all, of(there));
         let back = Selector::between(all, of(here));
-        let theirs = vec![template(&spec, there)];
-        gateway.db.put_policy(policy(1, Direction::Out, out, vec![template(&spec, here)]));
+        let theirs = vec![template(spec, there)];
+        gateway.db.put_policy(policy(1, Direction::Out, out, vec![template(spec, here)]));
         gateway.db.put_policy(policy(2, Direction::Forward, back, theirs));
         publish(gateway, 1500, false);
     }
+    pair
+}
+
+#[test]
+fn segments_go_through_ipsec() {
+    let spec = Spec { outer_v6: true, ..Spec::default() };
+    let mut pair = through_ipsec(&spec);
     let inner = Ip::new(Side::A.lan(false, 10), ip("10.78.0.1")).sized(100, 1);
     for _ in 0..3 {
         pair.a.put_lan(&inner);
