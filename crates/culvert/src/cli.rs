@@ -91,7 +91,7 @@ pub enum Command {
     Device(DeviceArgs),
     /// Connections that Linux translates, and what the fast path has carried of them (`[nat]`).
     Nat(NatArgs),
-    /// Rate limits (`[[limit]]`): what passes, what is dropped or marked; other rates at run time.
+    /// Rate limits (`[[limit]]`): what passes, what is dropped, marked or waits; other rates at run time.
     #[command(subcommand, after_help = limit::EXAMPLES)]
     Limit(LimitCommand),
     /// Routes and neighbours as the data path sees them.

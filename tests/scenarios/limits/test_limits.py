@@ -90,6 +90,7 @@ def test_what_is_shaped_leaves_at_the_rate(network):
     result = iperf.result(process)
     # The burst and what waits at the end more than the rate; a sender that is not let run sends less.
     assert 4_000_000 < result["bits_per_second"] < 9_000_000, result
+    wait_for("an empty queue", lambda: not any(of["now"] for of in limits(net.gwa)["shaped"]["waiting"]))
     shaped = limits(net.gwa)["shaped"]
     waited = {of["class"]: of for of in shaped["waiting"]}
     assured = waited["assured"]
@@ -98,6 +99,31 @@ def test_what_is_shaped_leaves_at_the_rate(network):
     assert assured["longest_us"] > 50_000 and assured["mean_us"] <= assured["longest_us"], waited
     assert assured["dropped"] == shaped["red"]["packets"] == net.gwa.daemon.drops()["limit-queue-full"]
     assert "assured" in net.gwa.daemon.culvert("limit", "show", "shaped").stdout
+    metrics = net.gwa.daemon.culvert("metrics").stdout
+    of = '{limit="shaped",class="assured"}'
+    for series in (f"limit_queue_drops_total{of} {assured['dropped']}", f"limit_delay_seconds_count{of} {assured['gone']}"):
+        assert f"culvert_{series}\n" in metrics, metrics
+    delay_s = float(metrics.split(f"culvert_limit_delay_seconds_sum{of} ")[1].split()[0])
+    assert delay_s == assured["total_us"] / 1e6 and delay_s >= 0.05, (delay_s, assured)
+
+
+def test_a_queue_gets_other_bounds_at_run_time(network):
+    daemon = network().up().gwa.daemon
+    bounds = lambda: [daemon.json("limit", "show", "shaped")[0][key] for key in ("queue", "queue_packets")]  # noqa: E731
+    assert bounds() == ["100kB", 1000]
+    assert daemon.json("limit", "set", "shaped", "--queue", "500kB", "--queue-packets", "400") == {"set": "shaped"}
+    assert bounds() == ["500kB", 400]
+    assert "shape 500kB 400packets" in daemon.culvert("limit", "show", "shaped").stdout
+    for name, wrong, right in [
+        ("shaped", ("--queue", "1kB"), "at least tun.mtu"),
+        ("shaped", ("--queue-packets", "0"), "1 to 65536"),
+        ("tenant", ("--queue", "500kB"), 'say mode = "shape"'),
+    ]:
+        refused = daemon.culvert("limit", "set", name, *wrong, check=False)
+        assert refused.returncode == 1 and right in refused.stderr, refused.stderr
+    assert bounds() == ["500kB", 400]
+    daemon.reload()
+    assert bounds() == ["100kB", 1000]
 
 
 def test_one_worker_at_a_time_has_a_limit(network):

@@ -144,7 +144,10 @@ def test_an_address_for_everybody_has_to_be_meant(network):
 
 
 def test_alerts_and_dashboard_ask_for_what_there_is(network):
-    text = network().up().gwa.daemon.culvert("metrics").stdout
+    net = network()
+    config = net.gwa.daemon.config.read_text()
+    net.gwa.daemon.write_config(config + '[[limit]]\nname = "site"\nall = true\nmode = "shape"\nrate = "1Gbit"\n')
+    text = net.up().gwa.daemon.culvert("metrics").stdout
     names = {name for name, _ in samples(text)}
     for file in ("alerts.yml", "dashboard.json"):
         asked = set(re.findall(r"\bculvert_[a-z_]+", (PACKAGING / file).read_text()))

@@ -6,16 +6,18 @@ use clap::{Args, Subcommand};
 pub const EXAMPLES: &str = "Examples:\n  \
     culvert limit show\n  \
     culvert limit show tenant-a --json\n  \
-    culvert limit set tenant-a --rate 200Mbit --burst 256kB";
+    culvert limit set tenant-a --rate 200Mbit --burst 256kB\n  \
+    culvert limit set site-b --queue 500kB --queue-packets 400";
 
 /// The commands of `culvert limit`.
 #[derive(Debug, Subcommand)]
 pub enum LimitCommand {
-    /// Show limits: rates, what their buckets hold, and packets by colour.
+    /// Show limits: rates, what their buckets hold, packets by colour, and those that wait.
     Show(LimitShowArgs),
-    /// Change rates or bursts of a limit of the running daemon, until its configuration is loaded again.
+    /// Change rates, bursts or queues of a limit of the running daemon, until its configuration is loaded again.
     ///
-    /// Its counters go on, and its buckets hold what they held, as far as it fits.
+    /// Its counters go on, and its buckets hold what they held, as far as it fits. What waits goes on waiting, also where
+    /// it is more than a new queue would take.
     Set(LimitSetArgs),
 }
 
@@ -29,7 +31,7 @@ pub struct LimitShowArgs {
 
 /// Arguments of `culvert limit set`.
 #[derive(Debug, Args)]
-#[group(id = "what", required = true, multiple = true, args = ["rate", "burst", "peak", "peak_burst", "excess", "excess_burst"])]
+#[group(id = "what", required = true, multiple = true, args = ["rate", "burst", "peak", "peak_burst", "excess", "excess_burst", "queue", "queue_packets"])]
 pub struct LimitSetArgs {
     /// The limit.
     #[arg(value_name = "NAME")]
@@ -52,4 +54,10 @@ pub struct LimitSetArgs {
     /// The excess burst (RFC 2697, RFC 4115).
     #[arg(long, value_name = "BURST")]
     pub excess_burst: Option<String>,
+    /// Where packets wait (mode = "shape"): the bytes that do at most, at each worker: 500kB.
+    #[arg(long, value_name = "BYTES")]
+    pub queue: Option<String>,
+    /// The packets that wait at most, at each worker: 1 to 65536.
+    #[arg(long, value_name = "COUNT")]
+    pub queue_packets: Option<u32>,
 }

@@ -33,6 +33,8 @@ pub fn limit(name: &str, json: bool, command: &LimitCommand) -> Result<String, B
                 peak_burst: args.peak_burst.clone(),
                 excess: args.excess.clone(),
                 excess_burst: args.excess_burst.clone(),
+                queue: args.queue.clone(),
+                queue_packets: args.queue_packets,
             };
             let refused: Option<Refused> = ask(name, Request::LimitSet(set))?;
             match refused {
@@ -121,8 +123,8 @@ fn kind(limit: &Limit) -> String {
     if limit.aware {
         kind += ", aware";
     }
-    if !limit.waiting.is_empty() {
-        kind += ", shape";
+    if let (Some(bytes), Some(packets)) = (&limit.queue, limit.queue_packets) {
+        kind += &format!(", shape {bytes} {packets}packets");
     }
     if limit.by == "atomic" {
         kind += ", atomic";
@@ -173,6 +175,7 @@ mod tests {
         let class = "urgent".into();
         let of = LimitWaiting { class, now: 3, gone: 9, mean_us: 12_345, ..Default::default() };
         limits[1].waiting = vec![of];
+        (limits[1].queue, limits[1].queue_packets) = (Some("500kB".into()), Some(400));
         (limits[2].by, limits[2].home) = ("atomic".into(), Some(17));
         let text = text(&limits);
         for piece in [
@@ -181,7 +184,7 @@ mod tests {
             "7 (dscp 12)",
             "2000",
             "dst 10.1",
-            "shape",
+            "shape 500kB 400packets",
             "atomic",
             "17",
             "urgent",

@@ -9,7 +9,7 @@ use super::Daemon;
 use crate::config::{Burst, LimitConfig, Rate};
 use crate::report::{Limit, LimitSet};
 
-/// An entry with other rates or bursts.
+/// An entry with other rates, bursts or bounds of its queue.
 fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
     let mut next = entry.clone();
     let rate = |text: &str| {
@@ -32,11 +32,13 @@ fn changed(entry: &LimitConfig, set: &LimitSet) -> Result<LimitConfig, String> {
         (&set.burst, &mut next.burst),
         (&set.peak_burst, &mut next.peak_burst),
         (&set.excess_burst, &mut next.excess_burst),
+        (&set.queue, &mut next.queue),
     ] {
         if let Some(text) = text {
             *to = Some(burst(text)?);
         }
     }
+    next.queue_packets = set.queue_packets.or(next.queue_packets);
     Ok(next)
 }
 
@@ -73,5 +75,52 @@ impl Daemon {
         self.config.limits = entries;
         self.publish_topology();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use limit::Bounds;
+
+    use super::*;
+    use crate::config::Config;
+
+    /// The bounds of a limit that shapes once it is set, or why it cannot be so.
+    fn bounds_after(set: LimitSet, mode: &str) -> Result<Option<Bounds>, String> {
+        let text =
+            format!("[[limit]]\nname = \"a\"\nall = true\nrate = \"80Mbit\"\nmode = \"{mode}\"");
+        let config = Config::parse(&text, Path::new("culvert.toml")).expect("right");
+        let next = vec![changed(&config.limits[0], &set)?];
+        match config.limit_problem(&next) {
+            Some(problem) => Err(problem.to_string()),
+            None => Ok(next[0].settings().queue),
+        }
+    }
+
+    #[test]
+    fn a_queue_gets_other_bounds() {
+        let queue = |text: &str| LimitSet { queue: Some(text.into()), ..LimitSet::default() };
+        let packets = |n| LimitSet { queue_packets: Some(n), ..LimitSet::default() };
+        for (set, packets, bytes) in [
+            (LimitSet::default(), 1000, 1_000_000),
+            (queue("500kB"), 1000, 500_000),
+            (packets(64), 64, 1_000_000),
+            (LimitSet { rate: Some("8Mbit".into()), ..packets(9) }, 9, 100_000),
+        ] {
+            assert_eq!(bounds_after(set, "shape"), Ok(Some(Bounds { packets, bytes })));
+        }
+        for (set, mode, named) in [
+            (queue("1kB"), "shape", "at least tun.mtu"),
+            (queue("many"), "shape", "many"),
+            (queue("9packets"), "shape", "bytes"),
+            (packets(0), "shape", "1 to 65536"),
+            (queue("500kB"), "police", "say mode = \"shape\""),
+            (packets(9), "police", "say mode = \"shape\""),
+        ] {
+            let error = bounds_after(set, mode).unwrap_err();
+            assert!(error.contains(named), "{error}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use dataplane::{LimitMatch, RateRule, RateRules};
-use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, units};
+use limit::{Algorithm, Class, Colour, Lanes, Limiter, Treatment, Unit, units};
 use mirror::Snapshot;
 use policy::Prefix;
 
@@ -167,6 +167,8 @@ fn row(entry: &LimitConfig, limiter: &Limiter, (workers, now_ns): (usize, u64)) 
         green: colour(Colour::Green),
         yellow: colour(Colour::Yellow),
         red: colour(Colour::Red),
+        queue: settings.queue.map(|of| units::show_burst(u64::from(of.bytes) * 8, Unit::Bits)),
+        queue_packets: settings.queue.map(|of| of.packets),
         waiting: if settings.queue.is_some() { waiting(limiter) } else { Vec::new() },
     }
 }
@@ -179,6 +181,7 @@ fn waiting(limiter: &Limiter) -> Vec<LimitWaiting> {
         now: of.now,
         gone: of.gone,
         dropped: of.dropped,
+        total_us: of.total_ns / 1000,
         mean_us: of.mean_ns() / 1000,
         longest_us: of.longest_ns / 1000,
     })

@@ -35,6 +35,12 @@ pub struct Limit {
     pub yellow: LimitColour,
     /// Red ones.
     pub red: LimitColour,
+    /// Bytes that wait for tokens at most, at each worker; nothing where none do.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// Packets that do.
+    #[serde(default)]
+    pub queue_packets: Option<u32>,
     /// Packets that wait for tokens, where they do: by class, the first to leave first.
     #[serde(default)]
     pub waiting: Vec<LimitWaiting>,
@@ -51,7 +57,10 @@ pub struct LimitWaiting {
     pub gone: u64,
     /// Packets that found no room, or have waited too long.
     pub dropped: u64,
-    /// How long those that went on have waited, on average, in microseconds.
+    /// How long those that went on have waited, in sum, in microseconds.
+    #[serde(default)]
+    pub total_us: u64,
+    /// On average.
     pub mean_us: u64,
     /// The longest that one of them has.
     pub longest_us: u64,
@@ -79,7 +88,7 @@ pub struct LimitColour {
     pub becomes: String,
 }
 
-/// Other rates or bursts for a limit, until the configuration is loaded again.
+/// Other rates, bursts or bounds of the queue for a limit, until the configuration is loaded again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitSet {
     /// Its name.
@@ -96,4 +105,10 @@ pub struct LimitSet {
     pub excess: Option<String>,
     /// Likewise.
     pub excess_burst: Option<String>,
+    /// Likewise.
+    #[serde(default)]
+    pub queue: Option<String>,
+    /// Likewise.
+    #[serde(default)]
+    pub queue_packets: Option<u32>,
 }

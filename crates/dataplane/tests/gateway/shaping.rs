@@ -207,6 +207,36 @@ fn other_settings_keep_what_waits() {
 }
 
 #[test]
+fn a_queue_with_other_bounds_keeps_what_waits() {
+    let mut pair = Pair::new(&Spec::default());
+    let at = |g: &Gateway| (4, g.now.ns);
+    let of = |packets| settings(1_400_000, 1400, (packets, 200_000));
+    let wide = limiter(of(200), None);
+    publish(&mut pair.a, &wide, LimitDirection::Out);
+    (0..10).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
+    assert_eq!(numbers(&mut pair), [0]);
+    // As `culvert limit set --queue-packets 4`.
+    let narrow = Arc::new(wide.changed(of(4), None, at(&pair.a)));
+    publish(&mut pair.a, &narrow, LimitDirection::Out);
+    (10..12).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
+    assert_eq!(numbers(&mut pair), [0; 0]);
+    assert_eq!(pair.a.drops(), [(DropReason::LimitQueueFull, 2)]);
+    for n in 1..10 {
+        pair.a.now.ns += 1_000_000;
+        assert_eq!(numbers(&mut pair), [n]);
+    }
+    let crowd = |pair: &mut Pair, from| {
+        (from..from + 6).for_each(|n| pair.a.put_lan(&packet(n, 0, 1000, 1400)));
+        assert_eq!(numbers(pair), [0; 0]);
+        pair.a.dropped(DropReason::LimitQueueFull)
+    };
+    assert_eq!(crowd(&mut pair, 20), 4);
+    let wide = Arc::new(narrow.changed(of(200), None, at(&pair.a)));
+    publish(&mut pair.a, &wide, LimitDirection::Out);
+    assert_eq!(crowd(&mut pair, 30), 4);
+}
+
+#[test]
 fn nothing_is_kept_when_port_or_worker_go() {
     let (mut g, _) = shaped(settings(1000, 1400, WIDE));
     (0..5).for_each(|n| g.put_lan(&packet(n, 0, 1000, 1400)));

@@ -10,7 +10,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::{latency, limits};
 use crate::command::collect::Seen;
-use crate::report::{Device, DeviceTable, Policy, Port, Sa, Stats, Status, Worker};
+use crate::report::{Device, DeviceTable, Limit, Policy, Port, Sa, Stats, Status, Worker};
 
 /// Names and values of a series' labels.
 type Labels = Vec<(&'static str, String)>;
@@ -36,6 +36,7 @@ pub fn exposition(seen: &Seen) -> Result<String, fmt::Error> {
     to.counters("limit_packets", packets, limits::series(&seen.limits, |colour| colour.packets));
     let bytes = "Bytes of a rate limit by colour";
     to.counters("limit_bytes", bytes, limits::series(&seen.limits, |colour| colour.bytes));
+    of_waiting(&mut to, &seen.limits);
     of_sas(&mut to, seen.sas.as_deref().unwrap_or_default());
     of_policies(&mut to, seen.policies.as_deref());
     let mut text = String::new();
@@ -225,6 +226,14 @@ fn of_devices(to: &mut Families<'_>, devices: &[Device]) {
     let (used, most) = (tables(|table| table.used), tables(|table| table.most));
     to.gauges("device_table_entries", "Entries of an offload device's table", used);
     to.gauges("device_table_size", "Entries that an offload device's table takes", most);
+}
+
+fn of_waiting(to: &mut Families<'_>, limits: &[Limit]) {
+    let now = "Packets that wait for tokens of a rate limit, by class";
+    to.gauges("limit_waiting_packets", now, limits::of_classes(limits, |of| of.now));
+    let dropped = "Packets that found no room in a rate limit's queue, or waited too long";
+    to.counters("limit_queue_drops", dropped, limits::of_classes(limits, |of| of.dropped));
+    limits::register_delays(to.0, limits);
 }
 
 fn of_sas(to: &mut Families<'_>, sas: &[Sa]) {
