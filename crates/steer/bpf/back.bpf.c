@@ -7,7 +7,8 @@
 // names the port; the stack has parsed it as a VLAN tag and taken it out. The frame behind it is
 // redirected to the ingress of the port's interface, behind that interface's XDP program. It is
 // marked, so that routing does not send it to the private interface again; but for one with the TPID of a service
-// VLAN: that is to come by the private interface, once Linux's NAT has seen it.
+// VLAN: that is to come by the private interface, once Linux's NAT has seen it. A packet socket's port knows what was
+// given back by its mark alone, so there such a one has a mark that the port's program takes off (packet.bpf.c).
 //
 // A frame of a VLAN of the port has lost its tags, and gets them again: the tag names the VLAN, and has the
 // priority of the frame, and whether it is drop eligible, in its upper bits. So Linux sees it come by the port and then by the VLAN, as ever.
@@ -39,6 +40,7 @@ struct vlan {
 struct port {
 	__u32 ifindex; // 0: none has this tag
 	__u32 mark;
+	__u32 unmarked; // the mark of what is to have none; not 0 where a program takes it off
 	struct vlan outer;
 	struct vlan inner;
 };
@@ -83,8 +85,7 @@ int give_back(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	if (port->outer.tpid && bpf_skb_vlan_push(skb, port->outer.tpid, port->outer.id | priority))
 		return TC_ACT_SHOT;
-	if (!unmarked)
-		skb->mark = port->mark;
+	skb->mark = unmarked ? port->unmarked : port->mark;
 	return bpf_redirect(port->ifindex, BPF_F_INGRESS);
 }
 

@@ -17,7 +17,8 @@
 //
 // A VLAN's outer tag lies beside the frame: Linux has taken it out before either is asked.
 //
-// What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by its mark.
+// What culvert gives back to a port (back.bpf.c) comes in by it once more, and is told by its mark. What is to have
+// none comes with the mark's complement, which `shut` takes off.
 
 #define PACKET
 #define BESIDE
@@ -44,7 +45,7 @@ struct {
 	__type(value, struct head);
 } heads SEC(".maps");
 
-// The mark of what is given back; 0: none is.
+// The mark of what is given back; 0: it is to have none.
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -60,9 +61,17 @@ static __always_inline int is_given_back(const struct __sk_buff *skb)
 	return mark && *mark && skb->mark == *mark;
 }
 
+static __always_inline int is_given_back_unmarked(const struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	__u32 *mark = bpf_map_lookup_elem(&given_back, &zero);
+
+	return mark && skb->mark == ~*mark;
+}
+
 static __always_inline int is_left(const struct __sk_buff *skb)
 {
-	return !is_set(OPEN) || is_given_back(skb);
+	return !is_set(OPEN) || is_given_back(skb) || is_given_back_unmarked(skb);
 }
 
 static __always_inline enum verdict look_at(struct __sk_buff *skb, __u32 is_trial)
@@ -99,6 +108,10 @@ int shut(struct __sk_buff *skb)
 {
 	enum verdict verdict;
 
+	if (is_given_back_unmarked(skb)) {
+		skb->mark = 0;
+		return TC_ACT_UNSPEC;
+	}
 	if (is_left(skb))
 		return TC_ACT_UNSPEC;
 	verdict = look_at(skb, 0);

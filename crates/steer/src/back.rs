@@ -23,7 +23,7 @@ pub const TAGS: u16 = 4095;
 /// tag.
 pub struct GiveBack {
     interface: String,
-    /// `struct port` of the program: interface, mark, and the tags of a VLAN.
+    /// `struct port` of the program: interface, marks, and the tags of a VLAN.
     ports: Array<MapData, Entry>,
     /// The mark of returned packets.
     mark: u32,
@@ -46,13 +46,15 @@ impl GiveBack {
         Ok(Self { interface: interface.to_owned(), ports, mark, _program: program })
     }
 
-    /// What has this tag is given back to this interface from now on; to none with 0.
+    /// What has this tag is given back to this interface from now on; to none with 0. `unmarks`: a program at tc
+    /// ingress of the interface passes it by its mark, as that of a packet socket does, and takes the mark of what is
+    /// to have none off.
     ///
     /// # Errors
     ///
     /// [`SteerError::Table`] for a tag that is 0 or too high, and when the kernel refuses.
-    pub fn set(&mut self, tag: u16, ifindex: u32) -> Result<(), SteerError> {
-        self.set_marked(tag, ifindex, self.mark)
+    pub fn set(&mut self, tag: u16, ifindex: u32, unmarks: bool) -> Result<(), SteerError> {
+        self.set_entry(tag, ifindex, self.given_back(unmarks), VlanTags::NONE)
     }
 
     /// The same for a VLAN of the interface, whose frames have these tags.
@@ -60,8 +62,22 @@ impl GiveBack {
     /// # Errors
     ///
     /// As [`GiveBack::set`].
-    pub fn set_vlan(&mut self, tag: u16, ifindex: u32, tags: VlanTags) -> Result<(), SteerError> {
-        self.set_entry(tag, ifindex, self.mark, tags)
+    pub fn set_vlan(
+        &mut self,
+        tag: u16,
+        ifindex: u32,
+        unmarks: bool,
+        tags: VlanTags,
+    ) -> Result<(), SteerError> {
+        self.set_entry(tag, ifindex, self.given_back(unmarks), tags)
+    }
+
+    const fn given_back(&self, unmarks: bool) -> Given {
+        match (unmarks, self.mark) {
+            (false, mark) => Given { mark, unmarked: 0 },
+            (true, 0) => Given { mark: !0, unmarked: !0 },
+            (true, mark) => Given { mark, unmarked: !mark },
+        }
     }
 
     /// What has neither tag nor mark is received by the private interface with this mark from now on; 0 for
@@ -71,7 +87,7 @@ impl GiveBack {
     ///
     /// [`SteerError::Table`] when the kernel refuses.
     pub fn set_untagged(&mut self, mark: u32) -> Result<(), SteerError> {
-        self.ports.set(0, [0, mark, 0, 0], 0).map_err(|error| {
+        self.ports.set(0, [0, mark, 0, 0, 0], 0).map_err(|error| {
             let (interface, reason) = (self.interface.clone(), chain(&error));
             SteerError::Table { interface, table: TABLE, reason }
         })
@@ -83,14 +99,14 @@ impl GiveBack {
     ///
     /// As [`GiveBack::set`].
     pub fn set_marked(&mut self, tag: u16, ifindex: u32, mark: u32) -> Result<(), SteerError> {
-        self.set_entry(tag, ifindex, mark, VlanTags::NONE)
+        self.set_entry(tag, ifindex, Given { mark, unmarked: 0 }, VlanTags::NONE)
     }
 
     fn set_entry(
         &mut self,
         tag: u16,
         ifindex: u32,
-        mark: u32,
+        given: Given,
         tags: VlanTags,
     ) -> Result<(), SteerError> {
         let refused = |reason| classifier::table_error(&self.interface, TABLE, reason);
@@ -98,10 +114,11 @@ impl GiveBack {
             return Err(refused(format!("{tag} is no tag")));
         }
         let entry = match ifindex {
-            0 => [0; 4],
+            0 => [0; 5],
             _ => {
                 let mut tags = tags.iter().map(vlan);
-                [ifindex, mark, tags.next().unwrap_or(0), tags.next().unwrap_or(0)]
+                let [outer, inner] = [tags.next().unwrap_or(0), tags.next().unwrap_or(0)];
+                [ifindex, given.mark, given.unmarked, outer, inner]
             }
         };
         self.ports.set(tag.into(), entry, 0).map_err(|error| refused(chain(&error)))
@@ -114,8 +131,15 @@ impl fmt::Debug for GiveBack {
     }
 }
 
+/// The marks of what is given back, and of what is given back to have none.
+#[derive(Clone, Copy)]
+struct Given {
+    mark: u32,
+    unmarked: u32,
+}
+
 /// `struct port` of the program.
-type Entry = [u32; 4];
+type Entry = [u32; 5];
 
 /// `struct vlan` of the program: the TPID in network byte order, then the identifier in the host's.
 fn vlan(tag: Tag) -> u32 {

@@ -184,8 +184,8 @@ impl Steer {
         packet::filter_fd(&mut self.program, &self.interface)
     }
 
-    /// What has this mark was given back to the interface ([`GiveBack`](crate::GiveBack)), and passes. Only
-    /// [`Hook::Packet`] sees it again.
+    /// What has this mark was given back to the interface ([`GiveBack`](crate::GiveBack)), and passes; so does what has
+    /// its complement, and is without a mark then. Only [`Hook::Packet`] sees it again.
     ///
     /// # Errors
     ///

@@ -151,7 +151,7 @@ fn what_was_given_back_passes() {
         ip("route add 10.0.0.0/8 via 192.0.2.2");
         ip("neigh add 192.0.2.2 dev a1 lladdr 02:00:00:00:00:99");
         let socket = UdpSocket::bind("192.0.2.1:0").expect("a socket");
-        for (mark, comes) in [(77, false), (78, true), (0, true)] {
+        for (mark, comes) in [(77, false), (!77, false), (78, true), (0, true)] {
             set_mark(&socket, mark);
             socket.send_to(b"x", (IpAddr::from(PROTECTED), 9)).expect("sent");
             match comes {

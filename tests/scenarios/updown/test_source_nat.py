@@ -70,6 +70,18 @@ def test_the_new_source_is_what_a_policy_protects(network, lab):
     assert_only_protected(wire.stop(), protected=PROTECTED)
 
 
+def test_a_packet_socket_gives_back_once(network, lab, monkeypatch):
+    """A port that is a packet socket sees what is given back to it again: it comes to Linux once, and without a mark."""
+    monkeypatch.setenv("CULVERT_PORTS", "packet")
+    net = start(network, lab)
+    assert {port["kind"] for port in net.gwa.daemon.json("port")} == {"packet", "tun"}
+    net.gwa.host.run(*"iptables -t mangle -A PREROUTING -i lan -p icmp -m mark ! --mark 0 -j DROP".split())
+    before = net.gwa.daemon.stats()["outcomes"]["to-linux"]
+    assert_ping(net.client, t.SERVER4, count=10)
+    given = net.gwa.daemon.stats()["outcomes"]["to-linux"] - before
+    assert 10 <= given < 40, net.gwa.daemon.stats()
+
+
 def test_nothing_leaves_without_the_daemon_or_the_tunnel(network, lab):
     net = start(network, lab)
     first_answer(net.client, t.SERVER4)

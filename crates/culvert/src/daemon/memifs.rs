@@ -226,6 +226,7 @@ impl Memifs {
             tag: entry.place as u16 + 1,
             // No program of ours is at its ingress.
             takes_back: true,
+            unmarks: false,
         })
     }
 

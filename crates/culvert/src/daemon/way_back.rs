@@ -42,6 +42,8 @@ pub struct WorkingPort<'a> {
     pub tag: u16,
     /// Packets that are redirected to its ingress do not meet its program again, or are passed by it.
     pub takes_back: bool,
+    /// Its program knows them by their mark, and takes it off those that are to have none.
+    pub unmarks: bool,
 }
 
 /// The first tag that stands for a mark; those of ports are below, those of VLANs above.
@@ -53,7 +55,9 @@ pub struct WayBack {
     /// The ports that get their packets back: tags by interface.
     tags: BTreeMap<u32, u16>,
     /// The VLANs whose tags the program knows, by their tag here: the port, and what their frames have.
-    vlans: BTreeMap<u16, (u32, VlanTags)>,
+    vlans: BTreeMap<u16, (u32, bool, VlanTags)>,
+    /// The ports among them whose programs take marks off.
+    unmarking: BTreeSet<u32>,
     /// Tags of the marks that SAs set, and that rules give to what is decrypted.
     marks: BTreeMap<Marks, u16>,
     /// Why there is no program.
@@ -83,6 +87,7 @@ impl WayBack {
             program,
             tags: BTreeMap::new(),
             vlans: BTreeMap::new(),
+            unmarking: BTreeSet::new(),
             marks: BTreeMap::new(),
             trouble,
             warnings: BTreeMap::new(),
@@ -95,6 +100,7 @@ impl WayBack {
             program: None,
             tags: BTreeMap::new(),
             vlans: BTreeMap::new(),
+            unmarking: BTreeSet::new(),
             marks: BTreeMap::new(),
             trouble: None,
             warnings: BTreeMap::new(),
@@ -105,13 +111,15 @@ impl WayBack {
     /// packets with a tag that it does not know.
     pub fn follow<'a>(&mut self, ports: impl Iterator<Item = WorkingPort<'a>>) {
         self.tags.clear();
+        self.unmarking.clear();
         let mut warnings = BTreeMap::new();
         let Some(program) = &mut self.program else { return };
         for port in ports {
             // Index 0: no interface for this tag.
             let ifindex = if port.takes_back { port.ifindex } else { 0 };
-            match program.set(port.tag, ifindex) {
+            match program.set(port.tag, ifindex, port.unmarks) {
                 Ok(()) if port.takes_back => {
+                    self.unmarking.extend(port.unmarks.then_some(port.ifindex));
                     self.tags.insert(port.ifindex, port.tag);
                 }
                 Ok(()) => {
@@ -138,12 +146,13 @@ impl WayBack {
             if !self.tags.contains_key(&port) {
                 continue;
             }
-            if self.vlans.get(&back) != Some(&(port, tags)) {
-                if let Err(error) = program.set_vlan(back, port, tags) {
+            let unmarks = self.unmarking.contains(&port);
+            if self.vlans.get(&back) != Some(&(port, unmarks, tags)) {
+                if let Err(error) = program.set_vlan(back, port, unmarks, tags) {
                     warn!("{}", by_port(name, &error));
                     continue;
                 }
-                self.vlans.insert(back, (port, tags));
+                self.vlans.insert(back, (port, unmarks, tags));
             }
             self.tags.insert(ifindex, back | HAS_PRIORITY);
         }

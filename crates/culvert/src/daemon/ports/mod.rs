@@ -117,6 +117,7 @@ impl Ports {
                 ifindex: working.ifindex,
                 tag,
                 takes_back: attached != Attached::Generic,
+                unmarks: attached == Attached::Tcx,
             })
         })
     }
