@@ -9,6 +9,7 @@ use core::fmt;
 
 use crate::fragment::Fragment;
 use crate::headers::{Family, Headers};
+use crate::ipv6::HEADER_LEN;
 
 /// Lengths, TTL, protocol, traffic class, family and fragmentation of a packet: [`Headers`] without
 /// what tells flows apart.
@@ -41,6 +42,20 @@ impl Fields {
     pub const fn opaque(len: u16, traffic_class: u8, dont_fragment: bool) -> Fields {
         let flags = if dont_fragment { flag::DONT_FRAGMENT } else { 0 };
         Fields::new(len, 0, 0, traffic_class, flags)
+    }
+
+    /// Of a whole IPv6 packet that begins with these bytes, with an upper layer of this protocol behind headers of
+    /// `header_len` bytes together. None if it is longer than any packet.
+    #[inline]
+    pub const fn of_v6(start: [u8; 8], header_len: u16, protocol: u8) -> Option<Fields> {
+        let [first, second, _, _, high, low, _, ttl] = start;
+        let Some(total_len) = u16::from_be_bytes([high, low]).checked_add(HEADER_LEN as u16) else {
+            return None;
+        };
+        let ttl_protocol = u16::from_le_bytes([ttl, protocol]);
+        let traffic_class = first << 4 | second >> 4;
+        let flags = flag::V6 | flag::DONT_FRAGMENT;
+        Some(Fields::new(total_len, header_len, ttl_protocol, traffic_class, flags))
     }
 
     /// As [`Headers::total_len`].

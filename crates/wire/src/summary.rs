@@ -2,7 +2,8 @@
 //!
 //! What [`parse_ip`](crate::parse_ip) checks of the packets that most of all are, in a few wide
 //! loads: IPv4 without options and IPv6 without extension headers, no fragment, TCP, UDP or ESP
-//! above. Nothing is taken apart that only decides about a flow whose plan is not known yet.
+//! above; and IP in IPv6, behind one routing header at most. Nothing is taken apart that only decides
+//! about a flow whose plan is not known yet.
 
 use crate::fields::{Fields, flag};
 use crate::flow::FlowKey;
@@ -82,7 +83,9 @@ fn summarize_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Summary, bool)> {
     let first = long(bytes, 0);
     let payload_len = ((first >> 32) as u16).swap_bytes();
     let [protocol, ttl] = ((first >> 48) as u16).to_le_bytes();
-    let upper = Upper::of::<V6_LEN, { ipv6::HEADER_LEN }>(bytes, protocol)?;
+    let Some(upper) = Upper::of::<V6_LEN, { ipv6::HEADER_LEN }>(bytes, protocol) else {
+        return Some((summarize_tunnel(bytes, len)?, false));
+    };
     let total_len = payload_len.checked_add(ipv6::HEADER_LEN as u16)?;
     if usize::from(payload_len) < upper.header_len || usize::from(total_len) > len {
         return None;
@@ -101,6 +104,31 @@ fn summarize_v6(bytes: &[u8; V6_LEN], len: usize) -> Option<(Summary, bool)> {
     };
     let addresses = add(add(a, b), add(c, d));
     Some((summary, upper.may_be_partial(addresses, protocol, payload_len)))
+}
+
+/// IP in IPv6, with a routing header between or without: what tunnels and segments are (RFC 2473, RFC 8754).
+#[inline(never)]
+fn summarize_tunnel(bytes: &[u8; V6_LEN], len: usize) -> Option<Summary> {
+    let start = long(bytes, 0).to_le_bytes();
+    let [.., next_header, _] = start;
+    let (protocol, header_len) = match next_header {
+        protocol::ROUTING => {
+            // Next Header, and the length in units of eight bytes.
+            let [next_header, more, ..] = short(bytes, ipv6::HEADER_LEN).to_le_bytes();
+            (next_header, ipv6::HEADER_LEN + (usize::from(more) + 1) * 8)
+        }
+        protocol => (protocol, ipv6::HEADER_LEN),
+    };
+    let fields = Fields::of_v6(start, header_len as u16, protocol)?;
+    let total_len = usize::from(fields.total_len());
+    if !matches!(protocol, protocol::IPV4 | protocol::IPV6)
+        || total_len < header_len
+        || total_len > len
+    {
+        return None;
+    }
+    let addresses = [8, 16, 24, 32].map(|at| long(bytes, at));
+    Some(Summary { flow: FlowKey::plain(addresses, 0, protocol, 1, Fragment::Whole), fields })
 }
 
 /// What is read of the layer above.
@@ -195,9 +223,12 @@ mod tests {
     /// A packet as they come, its checksums right, the upper layer's perhaps only half done.
     fn packets() -> impl Strategy<Value = Vec<u8>> {
         let upper = prop::collection::vec(any::<u8>(), 0..60);
-        let number = prop::sample::select(vec![6, 6, 17, 17, 50, 1, 58, 44]);
+        let number = prop::sample::select(vec![6, 6, 17, 17, 50, 1, 58, 44, 41, 4, 43, 43]);
         (any::<bool>(), number, any::<[u8; 40]>(), upper, 0u8..4, any::<bool>()).prop_map(
-            |(is_v4, number, mut header, upper, kind, half)| {
+            |(is_v4, number, mut header, mut upper, kind, half)| {
+                if let (43, [next, more, ..]) = (number, &mut upper[..]) {
+                    (*next, *more) = ([41, 4, 17, *next][usize::from(kind)], *more % 5);
+                }
                 let mut packet = match is_v4 {
                     true => {
                         header[0] = 0x45;
@@ -295,6 +326,12 @@ mod tests {
                         && matches!(h.protocol, 6 | 17 | 50)
                         && upper_len >= if h.protocol == 6 { 20 } else { 8 }
                         && buffer.len() >= base + 20;
+                    let is_tunnel = h.src.is_ipv6()
+                        && matches!(h.protocol, 4 | 41)
+                        && matches!(packet[6], 4 | 41 | 43)
+                        && (packet[6] != 43 || matches!(packet[40], 4 | 41))
+                        && buffer.len() >= base + 20;
+                    prop_assert!(!is_tunnel, "no summary of {:?}", h);
                     prop_assert!(!is_plain, "no summary of {:?}", h);
                 }
             }
