@@ -3,7 +3,7 @@
 use core::net::Ipv6Addr;
 
 use wire::ipv6::{self, Ipv6Fields, field};
-use wire::{ipv4, protocol};
+use wire::{Family, ipv4, protocol};
 
 use crate::ETHERNET;
 use crate::fault::{Fault, Refusal};
@@ -42,6 +42,16 @@ impl Mode {
         matches!(self, Mode::L2Encap | Mode::L2EncapRed)
     }
 
+    /// What the outer headers of packets of a family say that is inside, where they are the headend's alone.
+    #[inline]
+    pub const fn around(self, inner: Family) -> Option<u8> {
+        match (self, inner) {
+            (Mode::Encap | Mode::EncapRed, Family::V4) => Some(protocol::IPV4),
+            (Mode::Encap | Mode::EncapRed, Family::V6) => Some(protocol::IPV6),
+            _ => None,
+        }
+    }
+
     /// Its name, as iproute2 spells it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -76,8 +86,9 @@ pub struct Headend {
     mode: Mode,
     segments: Box<[Ipv6Addr]>,
     source: Ipv6Addr,
-    /// The segment routing header; empty where the destination says all.
-    srh: Box<[u8]>,
+    /// What stands in front of packets: an IPv6 header, but where segments are put in, and the segment routing
+    /// header, if the destination does not say all.
+    front: Box<[u8]>,
 }
 
 impl Headend {
@@ -109,7 +120,23 @@ impl Headend {
             // There are at most nine.
             false => srh::emit(&list, left as u8).ok_or(HeadendError::TooMany)?,
         };
-        Ok(Headend { mode, segments: segments.into(), source, srh: srh.into() })
+        let mut front = match mode.is_inline() {
+            true => Vec::new(),
+            // Its next header and what it has of each packet are written then.
+            false => Ipv6Fields {
+                traffic_class: 0,
+                flow_label: 0,
+                payload_len: 0,
+                next_header: if srh.is_empty() { 0 } else { protocol::ROUTING },
+                hop_limit: HOP_LIMIT,
+                src: source,
+                dst: segments.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED),
+            }
+            .to_bytes()
+            .to_vec(),
+        };
+        front.extend(srh);
+        Ok(Headend { mode, segments: segments.into(), source, front: front.into() })
     }
 
     /// How they are put on packets.
@@ -134,18 +161,19 @@ impl Headend {
 
     /// The segment routing header, whose next header is to be written; empty where the destination says all.
     pub(crate) fn srh(&self) -> &[u8] {
-        &self.srh
+        let outer = if self.mode.is_inline() { 0 } else { ipv6::HEADER_LEN };
+        self.front.get(outer..).unwrap_or_default()
     }
 
     /// The length of the segment routing header, in bytes; 0 where the destination says all.
     pub fn srh_len(&self) -> usize {
-        self.srh.len()
+        self.srh().len()
     }
 
     /// Bytes that packets become longer by.
-    pub fn overhead(&self) -> usize {
-        let outer = if self.mode.is_inline() { 0 } else { ipv6::HEADER_LEN };
-        outer + self.srh.len()
+    #[inline]
+    pub const fn overhead(&self) -> usize {
+        self.front.len()
     }
 
     /// Puts the segments on the packet that begins [`Headend::overhead`] bytes further on. The result begins with
@@ -166,38 +194,28 @@ impl Headend {
             true => return self.insert(bytes),
             false => {}
         }
-        let payload_len = inner.len() + self.srh.len();
+        let payload_len = bytes.len().checked_sub(ipv6::HEADER_LEN).ok_or(malformed)?;
         let payload_len = u16::try_from(payload_len).map_err(|_| Fault::NoRoom.at(0))?;
-        let (kind, header) = match (self.mode.is_layer2(), version) {
+        // Traffic class and flow label, and the hop limit.
+        let (kind, own) = match (self.mode.is_layer2(), version) {
             (true, _) => (ETHERNET, None),
-            (false, 6) => {
-                let fixed: &[u8; ipv6::HEADER_LEN] = inner.first_chunk().ok_or(malformed)?;
-                (protocol::IPV6, Some(*fixed))
+            (false, 6) if inner.len() >= ipv6::HEADER_LEN => {
+                (protocol::IPV6, inner.first_chunk::<8>().copied())
             }
             (false, 4) if inner.len() >= ipv4::MIN_HEADER_LEN => (protocol::IPV4, None),
             _ => return Err(malformed),
         };
-        let mut outer = Ipv6Fields {
-            traffic_class: 0,
-            flow_label: 0,
-            payload_len,
-            next_header: if self.srh.is_empty() { kind } else { protocol::ROUTING },
-            hop_limit: HOP_LIMIT,
-            src: self.source,
-            dst: self.first(),
-        }
-        .to_bytes();
-        if let Some([first, second, third, fourth, .., _]) = header.as_ref() {
-            // Version, traffic class and flow label.
-            outer[..4].copy_from_slice(&[*first, *second, *third, *fourth]);
-            outer[field::HOP_LIMIT] = header.map_or(HOP_LIMIT, |header| header[field::HOP_LIMIT]);
-        }
         let front = bytes.get_mut(..overhead).ok_or(Fault::NoRoom.at(0))?;
-        let (ip, rest) = front.split_at_mut(ipv6::HEADER_LEN);
-        ip.copy_from_slice(&outer);
-        rest.copy_from_slice(&self.srh);
-        if let Some(next) = rest.first_mut() {
-            *next = kind;
+        front.copy_from_slice(&self.front);
+        let (ip, srh) = front.split_first_chunk_mut::<{ ipv6::HEADER_LEN }>().ok_or(malformed)?;
+        if let Some([first, second, third, fourth, .., hop_limit]) = own {
+            ip[..4].copy_from_slice(&[first, second, third, fourth]);
+            ip[field::HOP_LIMIT] = hop_limit;
+        }
+        ip[field::PAYLOAD_LEN..][..2].copy_from_slice(&payload_len.to_be_bytes());
+        match srh.first_mut() {
+            Some(next) => *next = kind,
+            None => ip[field::NEXT_HEADER] = kind,
         }
         Ok(())
     }
@@ -205,7 +223,7 @@ impl Headend {
     /// Moves the packet's IPv6 header to the front, and puts the segments behind it.
     fn insert(&self, bytes: &mut [u8]) -> Result<(), Refusal> {
         let (malformed, no_room) = (Fault::Malformed.at(0), Fault::NoRoom.at(0));
-        let len = self.srh.len();
+        let len = self.front.len();
         let fixed = bytes.get(len..).and_then(|b| b.first_chunk::<{ ipv6::HEADER_LEN }>());
         let mut fixed = *fixed.ok_or(malformed)?;
         let old = u16::from_be_bytes([fixed[field::PAYLOAD_LEN], fixed[field::PAYLOAD_LEN + 1]]);
@@ -218,7 +236,7 @@ impl Headend {
         let front = bytes.get_mut(..ipv6::HEADER_LEN + len).ok_or(no_room)?;
         let (ip, rest) = front.split_at_mut(ipv6::HEADER_LEN);
         ip.copy_from_slice(&fixed);
-        rest.copy_from_slice(&self.srh);
+        rest.copy_from_slice(&self.front);
         if let Some(next) = rest.first_mut() {
             *next = next_header;
         }
