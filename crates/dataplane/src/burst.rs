@@ -108,7 +108,7 @@ impl Path {
     pub(crate) fn look_for(&self, metas: &mut [Meta]) {
         for meta in metas.iter_mut() {
             meta.is_own_esp = self.addresses.is_own_esp(meta);
-            meta.sa = None;
+            (meta.tag, meta.sa) = (None, None);
             meta.seek(&self.flows);
         }
         self.find(metas);
@@ -348,6 +348,7 @@ impl Path {
     fn has_refreshed(&mut self, has_changed: bool) -> bool {
         if has_changed {
             self.flows.begin_generation();
+            self.exec.details.headends.begin_generation();
             self.exec.sas.begin_view();
         }
         has_changed
@@ -356,6 +357,7 @@ impl Path {
     /// What was found out by routes, neighbours and interfaces has to be found out anew.
     pub(crate) fn begin_epoch(&mut self) {
         self.flows.begin_epoch();
+        self.exec.details.headends.begin_epoch();
         self.addresses.forget();
         self.exec.aggfrag.forget_ways();
         self.exec.out.vlans = Arc::clone(&self.view.topology.vlans);

@@ -167,7 +167,7 @@ impl Fate {
                 Action::ToLinux(_) => Fate::ToLinux { as_received: false },
                 Action::BackToLinux { tag } if tag & UNMARKED != 0 => Fate::ThroughNat,
                 Action::BackToLinux { .. } => Fate::ToLinux { as_received: true },
-                Action::Forward(_) => Fate::Forwarded,
+                Action::Forward(_) | Action::Wrap(_) => Fate::Forwarded,
                 Action::Seal(_) | Action::SealAll(_) | Action::Aggregate(_) => {
                     Fate::Protected { cut: draft.cut }
                 }

@@ -1,15 +1,17 @@
 //! SRv6: routes with segments, the segments of this node, and packets between two steps.
 //!
 //! ```text
-//!   route with segments ── a slot as of a port ── wrap ──┐
-//!   destination is a segment of this node ── step ───────┼─> resumed ─ classify ─ flows ─> ...
-//!                                                        └─> refused ─ ICMP error
+//!   route with segments ── a slot as of a port ── wrap ──┬─> what is done to all of this headend
+//!                                                        └─┐
+//!   destination is a segment of this node ── step ─────────┼─> resumed ─ classify ─ flows ─> ...
+//!                                                          └─> refused ─ ICMP error
 //! ```
 //!
 //! In the FIB such a route leads out of an interface that no link is: an index from [`FIRST_SEGMENTS`] on, which
 //! says where its function stands in [`Segments`]. A headend has a slot behind those of ports and VLANs: what is
 //! sent there, forwarded or sealed, gets its segments. What leaves a step is a packet of its own, which came in by
-//! that index: it is looked for in the flow cache, judged and routed as any other.
+//! that index: it is looked for in the flow cache, judged and routed as any other. All that one headend makes of
+//! packets of a family is one flow: its plan is found without a look ([`crate::flows::headends`]).
 
 use core::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -19,10 +21,11 @@ use io::Packet;
 use outcome::DropReason;
 use srv6::{Behaviour, Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
 use wire::ethernet::HEADER_LEN;
-use wire::{Family, ipv6};
+use wire::{Family, Fields, ipv6, protocol};
 
 use crate::flows::Ingress;
-use crate::packets::{Meta, Out};
+use crate::flows::headends::Made;
+use crate::packets::{Meta, Metas, Out};
 use crate::tables::Topology;
 use crate::view::{LOOPBACK, View};
 
@@ -120,6 +123,19 @@ impl Segments {
         })
     }
 
+    /// Which headend has made a packet, if all that it makes of one family are one flow.
+    pub(crate) fn made(&self, meta: &Meta) -> Option<Made> {
+        let index = meta.ingress.ifindex;
+        let mode = self.headend(index)?.mode();
+        let inner = match meta.summary.fields.protocol() {
+            protocol::IPV4 => Family::V4,
+            protocol::IPV6 => Family::V6,
+            _ => return None,
+        };
+        let is_one = mode.around(inner).is_some() && meta.ingress == Ingress::of_port(index);
+        is_one.then_some(Made { number: (index & !FIRST_SEGMENTS) as usize, inner })
+    }
+
     /// The slot to which packets for a headend are sent.
     pub(crate) fn slot(&self, index: u32) -> Option<u16> {
         self.headend(index).filter(|headend| !headend.mode().is_layer2())?;
@@ -142,37 +158,61 @@ pub(crate) const fn was_inside(index: u32) -> bool {
     is_segments(index) && index & INSIDE != 0
 }
 
-/// A packet between two steps.
-pub(crate) enum Stepped {
-    /// It goes on, as one that came in by the function's index.
-    On(Packet, Ingress),
-    /// It does not, and came in like this.
-    Refused(Packet, Ingress, Refusal),
+/// A packet that its step has refused.
+pub(crate) struct Refused {
+    pub(crate) packet: Packet,
+    pub(crate) ingress: Ingress,
+    pub(crate) refusal: Refusal,
 }
 
 /// Packets that a burst has left between two steps.
 #[derive(Default)]
-pub(crate) struct Between(Vec<Stepped>);
+pub(crate) struct Between {
+    /// What goes on, as packets that came in by their functions' indices.
+    pub(crate) on: Vec<Packet>,
+    /// How those came in, one for each.
+    pub(crate) came: Vec<Ingress>,
+    /// What does not.
+    pub(crate) refused: Vec<Refused>,
+    has_wrapped: bool,
+}
+
+/// What packets between two steps are worked on with.
+#[derive(Default)]
+pub(crate) struct SteppedScratch {
+    pub(crate) between: Between,
+    pub(crate) metas: Metas,
+}
 
 impl Between {
     /// Whether there are none.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.on.is_empty() && self.refused.is_empty()
+    }
+
+    /// Whether some have got segments here.
+    #[inline(always)]
+    pub(crate) fn has_wrapped(&self) -> bool {
+        self.has_wrapped
     }
 
     /// Takes them, and leaves the memory of `into`, which is empty.
-    pub(crate) fn swap(&mut self, into: &mut Vec<Stepped>) {
-        core::mem::swap(&mut self.0, into);
+    pub(crate) fn swap(&mut self, into: &mut Between) {
+        core::mem::swap(self, into);
+        self.has_wrapped = false;
     }
 
-    fn push(&mut self, stepped: Stepped) {
-        self.0.push(stepped);
+    #[inline]
+    fn push(&mut self, packet: Packet, ingress: Ingress) {
+        self.on.push(packet);
+        self.came.push(ingress);
     }
 
     /// A packet that has got segments.
     pub(crate) fn push_wrapped(&mut self, packet: Packet, ingress: Ingress) {
-        self.push(Stepped::On(packet, ingress));
+        self.has_wrapped = true;
+        self.push(packet, ingress);
     }
 }
 
@@ -191,6 +231,33 @@ impl Out {
             None => Err(DropReason::NoRoute),
         };
         self.wrapped(packet, wrapped, Ingress::of_port(index));
+    }
+
+    /// Puts the segments of a headend, by its number, on an IP packet with fields `h`. Returns the fields of what it
+    /// is then; none where its outer headers are not the headend's alone, or where it is too long for a packet.
+    ///
+    /// # Errors
+    /// It does not get them.
+    #[inline]
+    pub(crate) fn put_segments(
+        &mut self,
+        number: usize,
+        packet: &mut Packet,
+        h: Fields,
+    ) -> Result<Option<Fields>, DropReason> {
+        // The route is gone with the tables that it was found in.
+        let headend = self.segments.headend(FIRST_SEGMENTS | number as u32);
+        let headend = headend.ok_or(DropReason::NoRoute)?;
+        wrap(packet, headend)?;
+        self.counters.work.srv6_encapsulated.add(1);
+        let (Some(kind), Some(start)) =
+            (headend.mode().around(h.family()), packet.data().first_chunk())
+        else {
+            return Ok(None);
+        };
+        let outer = Fields::of_v6(*start, headend.overhead() as u16, kind);
+        debug_assert_eq!(outer, wire::parse_ip(packet.data()).ok().map(|h| Fields::from(&h)));
+        Ok(outer)
     }
 
     /// A packet that has got segments, or why it has not.
@@ -241,7 +308,8 @@ impl Out {
             Err(refusal) => {
                 packet.span.start += room;
                 packet.span.len -= room;
-                return self.between.push(Stepped::Refused(packet, meta.ingress, refusal));
+                let ingress = meta.ingress;
+                return self.between.refused.push(Refused { packet, ingress, refusal });
             }
         };
         packet.span.start += cut;
@@ -264,7 +332,7 @@ impl Out {
             _ => {
                 let flag = if inner.is_some() { INSIDE } else { 0 };
                 let ingress = meta.ingress.within(index | flag);
-                self.between.push(Stepped::On(packet, ingress));
+                self.between.push(packet, ingress);
             }
         }
     }

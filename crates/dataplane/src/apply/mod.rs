@@ -12,6 +12,7 @@ mod seal;
 mod translate;
 mod unpack;
 mod wait;
+mod wrap;
 
 pub(crate) use accept::check_volume;
 pub(crate) use rate::marked;
@@ -33,7 +34,7 @@ use crate::flows::plan::{Action, Forward, LinuxWay};
 use crate::fragments::Fragments;
 use crate::packets::{Meta, Out};
 use crate::resolve::NextHop;
-use crate::segments::Stepped;
+use crate::segments::SteppedScratch;
 use crate::view::View;
 
 /// What carries decisions out: the crypto stage and the exit.
@@ -45,8 +46,8 @@ pub(crate) struct Executor {
     pub(crate) details: Details,
     /// Fragments that wait; a helper has none.
     pub(crate) fragments: Option<Box<Fragments>>,
-    /// Memory for packets between two steps of SRv6.
-    pub(crate) stepped: Vec<Stepped>,
+    /// Memory for packets between two steps of SRv6, since there were some.
+    pub(crate) stepped: Option<Box<SteppedScratch>>,
     /// Queues of packet offload devices, where there are any.
     pub(crate) devices: Option<Box<Devices>>,
     /// What is packed and unpacked for SAs of IP-TFS mode.
@@ -67,7 +68,7 @@ impl Executor {
             sas: InboundSas::default(),
             details: Details::default(),
             fragments: None,
-            stepped: Vec::new(),
+            stepped: None,
             devices: None,
             aggfrag: Aggfrag::default(),
         }
@@ -99,6 +100,7 @@ impl Executor {
             | Action::Translate(_)
             | Action::Limit(_)
             | Action::Step(_)
+            | Action::Wrap(_)
             | Action::Application { .. } => {
                 self.apply_rare(view, action, packet, meta);
             }
@@ -126,6 +128,7 @@ impl Executor {
                 self.give_to_application(view, (*service, *linux), packet, meta);
             }
             Action::Step(step) => self.out.step(view, step.index, packet, meta),
+            Action::Wrap(forward) => self.wrap(view, forward, packet, meta.summary.fields),
             Action::Translate(slot) => {
                 self.translate_by_plan(view, *slot, packet, meta.summary.fields);
             }

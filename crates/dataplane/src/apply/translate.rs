@@ -59,6 +59,7 @@ impl Executor {
         }
         match beneath {
             Action::Forward(forward) => self.forward(view, forward, to, packet, h),
+            Action::Wrap(forward) => self.wrap(view, forward, packet, h),
             Action::Seal(seal) => match view.reader.sa(seal.sa) {
                 Some(sa) => self.seal(view, seal, (sa, to), packet, h),
                 None => self.out.drop(packet, DropReason::OutStateExpired),

@@ -2,6 +2,7 @@
 
 mod bundles;
 mod cache;
+pub(crate) mod headends;
 pub(crate) mod hint;
 pub(crate) mod plan;
 pub(crate) mod queues;
@@ -10,6 +11,7 @@ pub(crate) mod translations;
 
 pub(crate) use bundles::Bundles;
 pub(crate) use cache::{FlowCache, Ingress, Key};
+pub(crate) use headends::Headends;
 pub(crate) use hint::FlowHint;
 pub(crate) use rates::Rates;
 pub(crate) use translations::Translations;
@@ -25,4 +27,6 @@ pub(crate) struct Details {
     pub(crate) rates: Rates,
     /// A burst of helpers is at hand: no plan of a step of SRv6 holds, as what leaves it goes on behind the burst.
     pub(crate) is_with_helpers: bool,
+    /// What is done to the packets that headends make.
+    pub(crate) headends: Headends,
 }

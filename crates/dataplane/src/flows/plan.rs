@@ -70,6 +70,8 @@ pub(crate) enum Action {
     },
     /// Forwarded in clear.
     Forward(Forward),
+    /// Forwarded to a headend, whose slot its adjacency has: it gets segments (SRv6).
+    Wrap(Forward),
     /// Protected by an SA.
     Seal(Seal),
     /// Protected by a device, which has the SA.
@@ -123,6 +125,7 @@ impl Action {
             Action::Limit(slot) => details.holds_beneath_limit(reader, *slot, packet, h),
             Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
             Action::Step(step) => !details.is_with_helpers && h.total_len() <= step.longest,
+            Action::Wrap(forward) => is_forwarded_by(forward, packet, h),
             _ => false,
         }
     }
@@ -143,6 +146,7 @@ impl Action {
             Action::SealAll(_)
             | Action::Translate(_)
             | Action::Offload(_)
+            | Action::Wrap(_)
             | Action::Aggregate(_) => self.rarely_holds(reader, details, packet, h),
             // No limit is above another one: hierarchies are the limiters'.
             Action::Limit(_) => false,
@@ -156,7 +160,9 @@ impl Action {
             Action::Seal(seal) => {
                 reader.sa(seal.sa).is_some_and(|sa| is_sealed_by(sa, seal, packet, h))
             }
-            Action::Forward(forward) => h.total_len() <= forward.mtu && h.ttl() > 1,
+            Action::Forward(forward) | Action::Wrap(forward) => {
+                h.total_len() <= forward.mtu && h.ttl() > 1
+            }
             Action::Aggregate(by) => is_aggregated_by(reader, by, packet, h),
             _ => false,
         }
@@ -292,6 +298,7 @@ impl Plan {
             | Action::Aggregate(_)
             | Action::Translate(_)
             | Action::Step(_)
+            | Action::Wrap(_)
             | Action::Limit(_)) => match rare.rarely_holds(reader, details, packet, h) {
                 true => Holds::Yes,
                 false => Holds::No,

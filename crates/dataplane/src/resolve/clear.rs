@@ -7,6 +7,7 @@ use super::step::{Notes, Step};
 use super::{Decision, Draft, Question, Route};
 use crate::flows::plan::{self, Action, Forward, LinuxWay};
 use crate::packets::Origin;
+use crate::segments::is_segments;
 
 impl<N: Notes> Question<'_, N> {
     /// A packet that no policy protects.
@@ -81,8 +82,12 @@ impl<N: Notes> Question<'_, N> {
             is_hop,
             clamps_mss,
         };
+        let action = match known {
+            Some(_) if is_segments(to.ifindex) => Action::Wrap(forward),
+            _ => Action::Forward(forward),
+        };
         Decision::Go(Draft {
-            action: Action::Forward(forward),
+            action,
             to: (known.is_none() || !fits).then_some(to),
             cut: (!fits).then_some(to.mtu),
             mss: if clamps_mss { self.mss_of_syn(|| self.longest_back(to.ifindex)) } else { None },

@@ -81,9 +81,11 @@ fn outermost<'v>(view: &'v View, decision: &Decision) -> Option<&'v SaEntry<Sa>>
 fn is_limited(decision: &Decision, is_in: bool) -> bool {
     match decision {
         Decision::Go(draft) => match draft.action {
-            Action::Forward(_) | Action::Seal(_) | Action::Offload(_) | Action::Aggregate(_) => {
-                true
-            }
+            Action::Forward(_)
+            | Action::Wrap(_)
+            | Action::Seal(_)
+            | Action::Offload(_)
+            | Action::Aggregate(_) => true,
             Action::ToLinux(_) | Action::Application { .. } => is_in,
             _ => false,
         },

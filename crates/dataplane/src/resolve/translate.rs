@@ -158,7 +158,7 @@ impl<N: Notes> Question<'_, N> {
             Decision::Go(draft)
                 if matches!(
                     draft.action,
-                    Action::Forward(_) | Action::Seal(_) | Action::Aggregate(_)
+                    Action::Forward(_) | Action::Wrap(_) | Action::Seal(_) | Action::Aggregate(_)
                 ) && draft.cut.is_none() =>
             {
                 let draft = Draft { is_for_flow: draft.is_for_flow && self.is_for_flow, ..draft };

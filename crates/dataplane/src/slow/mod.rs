@@ -338,6 +338,9 @@ impl Path {
                 self.flows.put(place, hash, key, plan, stamps);
             }
         } else if let Some((plan, stamps)) = asked.into_plan(action) {
+            if let Some(made) = self.view.topology.segments.made(meta) {
+                self.exec.details.headends.keep(made, &plan, &stamps);
+            }
             self.flows.insert(hash, key, plan, stamps);
         }
     }
@@ -413,7 +416,9 @@ impl Path {
         let mut action = draft.action;
         let is_hop = match &mut action {
             Action::Seal(seal) => core::mem::take(&mut seal.is_hop),
-            Action::Forward(forward) => core::mem::take(&mut forward.is_hop),
+            Action::Forward(forward) | Action::Wrap(forward) => {
+                core::mem::take(&mut forward.is_hop)
+            }
             Action::Aggregate(by) => core::mem::take(&mut by.is_hop),
             _ => false,
         };

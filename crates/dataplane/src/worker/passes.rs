@@ -36,7 +36,7 @@ use crate::crypt::{Opens, Seals};
 use crate::flows::plan::Action;
 use crate::packets::{Meta, Metas};
 use crate::resolve::{Decision, Draft, Verdict};
-use crate::segments::{is_headend, is_segments};
+use crate::segments::is_segments;
 use crate::worker::batch::Left;
 
 /// What a thread works on a burst with.
@@ -108,11 +108,10 @@ impl Misses for Leaver {
 /// queues, nor payloads, and what leaves a step of SRv6 goes on behind the burst.
 fn is_for_worker(draft: &Draft) -> bool {
     match &draft.action {
-        Action::Application { .. } | Action::Aggregate(_) | Action::Step(_) => true,
-        Action::Forward(forward) => {
-            is_headend(forward.adjacency.slot.into())
-                || draft.to.is_some_and(|to| is_segments(to.ifindex))
+        Action::Application { .. } | Action::Aggregate(_) | Action::Step(_) | Action::Wrap(_) => {
+            true
         }
+        Action::Forward(_) => draft.to.is_some_and(|to| is_segments(to.ifindex)),
         _ => false,
     }
 }

@@ -140,3 +140,25 @@ fn holding_and_dropping_do_not_allocate_either() {
         g.events();
     }
 }
+
+/// Packets that get segments and go through IPsec or not, and packets at segments.
+#[test]
+fn segments_do_not_allocate() {
+    for through in [false, true] {
+        let mut g = Gateway::new(Side::A);
+        g.protect(&Spec::default());
+        crate::srv6::publish_for_steps(&g, 1500, through, srv6::Mode::Encap);
+        for turn in 0..3 {
+            for n in 0..100 {
+                let header = Ip::new(Side::A.lan(false, 10), crate::support::ip("203.0.113.9"));
+                g.put_lan(&header.sized(100, n));
+                let back = Ip::new(crate::support::ip("10.9.0.1"), Side::A.lan(false, 10));
+                let inner = back.sized(100, n);
+                g.put_wan(&crate::srv6::for_steps(n % 2 == 0, 9, &inner));
+            }
+            let made = allocations(&mut g);
+            assert!(turn == 0 || made == 0, "turn {turn}: {made}");
+            assert_eq!((g.wan_out().len(), g.lan_out().len()), (150, 50));
+        }
+    }
+}

@@ -103,6 +103,72 @@ pub fn gateway(side: Side) -> Gateway {
     gateway
 }
 
+/// A route out of an interface.
+fn to(table: u32, addr: IpAddr, len: u8, ifindex: u32) -> RouteEntry {
+    route(table, Subnet { addr, len }, RouteKind::Unicast, Some(ifindex), None)
+}
+
+/// Publishes routes with segments for what random histories send from A, and segments of A; `through` if the outer
+/// packets are those of a policy.
+pub fn publish_for_steps(gateway: &Gateway, wan_mtu: u32, through: bool, mode: Mode) {
+    let (side, other) = (gateway.side, gateway.side.other());
+    let (IpAddr::V6(source), IpAddr::V6(first)) = (side.lan(true, 1), other.lan(true, 46)) else {
+        unreachable!()
+    };
+    let first = if through { first } else { sid(other, "46") };
+    let source = if through { source } else { sid(side, "ff") };
+    let headend = Headend::new(mode, &[first, sid(other, "7")], source).expect("two");
+    let own = |number: &str, behaviour| {
+        (IpAddr::V6(sid(side, number)), 128, table::MAIN, Function::Sid(Sid::new(behaviour)))
+    };
+    let functions = [
+        own("1", Behaviour::End),
+        own("46", Behaviour::EndDt46(TABLE)),
+        (ip("203.0.113.0"), 25, table::MAIN, Function::Headend(headend.clone())),
+        (ip("2001:db8:99::"), 64, table::MAIN, Function::Headend(headend)),
+    ];
+    let by = |text: &str| RouteEntry {
+        hops: vec![Hop { ifindex: WAN, gateway: Some(other.wan(true)), weight: 1 }],
+        ..to(table::MAIN, ip(text), 64, WAN)
+    };
+    let mut routes = vec![by(&format!("fc00:{}::", other as u8)), by("fc00:9::")];
+    for (index, (addr, len, table, function)) in (FIRST_SEGMENTS..).zip(&functions) {
+        routes.push(to(*table, *addr, *len, index));
+        // What was inside goes on by segments too.
+        if let Function::Headend(_) = function {
+            routes.push(to(TABLE, *addr, *len, index));
+        }
+    }
+    for v6 in [false, true] {
+        let net = side.net(v6);
+        routes.push(to(TABLE, net.addr, net.len, LAN));
+    }
+    gateway.set_topology(wan_mtu, routes);
+    let topology = gateway.tables.topology.swap(std::sync::Arc::default());
+    let mut topology = std::sync::Arc::into_inner(topology).expect("no worker has it yet");
+    let routes =
+        functions.into_iter().map(|(.., function)| Some(SegmentRoute { function, ifindex: WAN }));
+    topology.segments = routes.collect();
+    gateway.tables.topology.store(std::sync::Arc::new(topology));
+}
+
+/// A packet from the WAN for a segment of A that such histories have: to the next one, or with this inside.
+pub fn for_steps(is_last: bool, ttl: u8, inner: &[u8]) -> Vec<u8> {
+    let segments = match is_last {
+        true => [sid(Side::B, "46"), sid(Side::A, "46")],
+        false => [sid(Side::A, "1"), v6("fc00:9::1")],
+    };
+    let mode = if is_last { Mode::Encap } else { Mode::EncapRed };
+    let mut packet = wrapped(Side::A, mode, &segments, inner);
+    if is_last {
+        // The one before has been passed.
+        packet[24..40].copy_from_slice(&segments[1].octets());
+        packet[43] = 0;
+    }
+    packet[7] = ttl;
+    packet
+}
+
 /// With segments on it, as the other side of a gateway would send it.
 pub fn wrapped(to: Side, mode: Mode, segments: &[Ipv6Addr], packet: &[u8]) -> Vec<u8> {
     let IpAddr::V6(source) = to.other().wan(true) else { unreachable!() };
@@ -459,4 +525,73 @@ fn why_says_which_step_a_packet_takes() {
     assert!(told.steps.contains(&Step::Headend { mode: "encap", first }), "{told:?}");
     // The last segment's list.
     assert!(Srh::parse(&packet[40..]).is_none());
+}
+
+/// Packets to a route with segments, from two hosts in turn, in one burst.
+fn burst(a: &mut Gateway, count: u16) -> Vec<Vec<u8>> {
+    for n in 0..count {
+        let host = Side::A.lan(false, 10 + n % 2);
+        a.put_lan(&Ip::new(host, ip("10.78.0.1")).sized(60 + usize::from(n), n));
+    }
+    a.run();
+    a.wan_out()
+}
+
+#[test]
+fn what_a_headend_makes_keeps_its_order() {
+    let mut a = gateway(Side::A);
+    // New flows and known ones; the headend's plan comes in the middle of the third.
+    for count in [1, 40, 70, 70] {
+        let lens: Vec<usize> = burst(&mut a, count).iter().map(Vec::len).collect();
+        let expected: Vec<usize> = (0..count).map(|n| 140 + usize::from(n)).collect();
+        assert_eq!(lens, expected);
+    }
+    assert_eq!(a.drops(), []);
+}
+
+#[test]
+fn what_a_headend_makes_goes_as_its_tables_and_policies_say() {
+    let mut a = gateway(Side::A);
+    assert_eq!(burst(&mut a, 4).len() + burst(&mut a, 4).len(), 8);
+    let before = a.counters.work.flow_misses.value();
+    assert_eq!(burst(&mut a, 4).len(), 4);
+    assert_eq!(a.counters.work.flow_misses.value(), before, "all by plans");
+    // A policy about the outer packet alone.
+    let all = Prefix { addr: ip("::"), len: 0 };
+    let theirs = Prefix { addr: IpAddr::V6(sid(Side::B, "0")), len: 64 };
+    let config = policy(70, Direction::Out, Selector::between(all, theirs), Vec::new());
+    a.db.put_policy(policy::PolicyConfig { action: Action::Block, ..config.clone() });
+    assert_eq!((burst(&mut a, 4).len(), a.dropped(DropReason::OutPolicyBlock)), (0, 4));
+    a.db.put_policy(config);
+    assert_eq!(burst(&mut a, 4).len() + burst(&mut a, 4).len(), 8);
+    let counted = a.db.policy(70).map(|policy| (policy.packets(), policy.bytes()));
+    assert_eq!(counted, Some((8, 2 * (140 + 141 + 142 + 143))), "each outer packet, whole");
+    a.db.remove_policy(70);
+    assert_eq!(burst(&mut a, 4).len(), 4);
+    // Its next hop has another address, and then there is none.
+    let moved = wire::MacAddr([2, 9, 9, 9, 9, 9]);
+    a.tables.neighbours.rcu(|old| {
+        let mut new = forward::Neighbours::clone(old);
+        new.insert(forward::NeighbourEntry {
+            ifindex: WAN,
+            addr: Side::B.wan(true),
+            mac: Some(moved),
+            state: forward::NeighbourState::Reachable,
+        });
+        new
+    });
+    a.put_lan(&Ip::new(Side::A.lan(false, 10), ip("10.78.0.1")).sized(60, 1));
+    a.run();
+    let wan = a.wan.clone();
+    assert_eq!(a.take(&wan)[0][..6], moved.0);
+    a.set_neighbours(forward::NeighbourState::Failed);
+    assert_eq!((burst(&mut a, 2).len(), a.dropped(DropReason::NeighbourFailed)), (0, 2));
+    a.set_neighbours(forward::NeighbourState::Reachable);
+    assert_eq!(burst(&mut a, 4).len() + burst(&mut a, 4).len(), 8);
+    // Its route is gone, or a shorter path.
+    publish(&a, 139, false);
+    let fits = burst(&mut a, 2);
+    assert!(fits.iter().all(|packet| packet.len() <= 139), "{fits:?}");
+    a.set_topology_with(1500, Vec::new(), Vec::new(), false);
+    assert_eq!(burst(&mut a, 2).len(), 0);
 }

@@ -1,0 +1,111 @@
+//! What is done to the packets that headends make (SRv6): the same for all of one headend and one family inside.
+//!
+//! Their outer addresses and protocol are the headend's, and so they are one flow, whose plan stands here beside the
+//! flow cache: who puts the headers on finds it without looking at them. It is as good as the cache's: of an epoch,
+//! with stamps that are held against the databases when these have changed.
+
+use policy::Stamp;
+use wire::Family;
+
+use crate::flows::plan::{Action, Plan, Stamps};
+
+/// Which packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// The headend's number among the routes with segments.
+    pub(crate) number: usize,
+    /// Of what is inside.
+    pub(crate) inner: Family,
+}
+
+impl Made {
+    const fn place(self) -> usize {
+        let inner = match self.inner {
+            Family::V4 => 0,
+            Family::V6 => 1,
+        };
+        2 * self.number + inner
+    }
+}
+
+/// An entry.
+struct Kept {
+    epoch: u32,
+    /// The state of the databases that the plan is known to be good in.
+    generation: u32,
+    plan: Plan,
+    stamps: Stamps,
+}
+
+/// The entries of one thread. They take memory with the first one.
+#[derive(Default)]
+pub(crate) struct Headends {
+    places: Vec<Option<Box<Kept>>>,
+    epoch: u32,
+    generation: u32,
+}
+
+impl Headends {
+    /// Routes, neighbours or interfaces have changed: no plan holds any more.
+    pub(crate) fn begin_epoch(&mut self) {
+        match self.epoch.checked_add(1) {
+            Some(next) => self.epoch = next,
+            None => self.places.clear(),
+        }
+    }
+
+    /// The databases have changed: plans have to prove that they still hold.
+    pub(crate) fn begin_generation(&mut self) {
+        match self.generation.checked_add(1) {
+            Some(next) => self.generation = next,
+            None => self.places.clear(),
+        }
+    }
+
+    /// Keeps a plan: of packets that are forwarded, or that one SA protects. Others are found in the flow cache.
+    pub(crate) fn keep(&mut self, made: Made, plan: &Plan, stamps: &Stamps) {
+        let place = made.place();
+        if !matches!(plan.action, Action::Forward(_) | Action::Seal(_)) {
+            return self.forget(place);
+        }
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
+        let (epoch, generation) = (self.epoch, self.generation);
+        if let Some(kept) = self.places.get_mut(place) {
+            let (plan, stamps) = (plan.clone(), stamps.clone());
+            *kept = Some(Box::new(Kept { epoch, generation, plan, stamps }));
+        }
+    }
+
+    fn forget(&mut self, place: usize) {
+        if let Some(kept) = self.places.get_mut(place) {
+            *kept = None;
+        }
+    }
+
+    /// Whether there is a plan that holds; `holds` asks the databases.
+    #[inline]
+    pub(crate) fn has(&mut self, made: Made, holds: impl Fn(Stamp) -> bool) -> bool {
+        let Some(Some(kept)) = self.places.get_mut(made.place()) else { return false };
+        kept.epoch == self.epoch
+            && (kept.generation == self.generation || renew(kept, self.generation, holds))
+    }
+
+    /// The plan, whether or not it holds.
+    #[inline]
+    pub(crate) fn plan(&self, made: Made) -> Option<&Plan> {
+        self.places.get(made.place())?.as_ref().map(|kept| &kept.plan)
+    }
+}
+
+/// Whether a plan holds in a new state of the databases too; then it is noted.
+#[cold]
+#[inline(never)]
+fn renew(kept: &mut Kept, generation: u32, holds: impl Fn(Stamp) -> bool) -> bool {
+    let does_hold = kept.stamps.iter().all(|stamp| holds(*stamp));
+    if does_hold {
+        kept.generation = generation;
+    }
+    does_hold
+}
