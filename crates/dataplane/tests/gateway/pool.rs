@@ -341,6 +341,20 @@ fn through(pair: Pair, what: (&[&str], usize), threads: usize) -> (Vec<usize>, V
     (sent, arrived)
 }
 
+/// Holds what helpers do against what the worker does alone.
+fn as_one_thread(pair: impl Fn() -> Pair, what: (&[&str], usize)) {
+    let (counts, alone) = through(pair(), what, 0);
+    let is_cut = what.1 > 1400;
+    assert!(counts[..3].iter().all(|sent| (*sent > 400) == is_cut), "{counts:?}");
+    assert!(counts[3..].iter().filter(|count| **count > 0).count() >= 4, "{counts:?}");
+    let alone = by_flow(alone);
+    for threads in [1, 2, 3] {
+        let (with_helpers, arrived) = through(pair(), what, threads);
+        assert_eq!(with_helpers, counts, "{threads}");
+        assert!(by_flow(arrived) == alone, "{threads} helpers, to {what:?}");
+    }
+}
+
 /// Segments through IPsec, IPsec through segments, and each beside what has none: as one thread does it, and each flow
 /// in its order.
 #[test]
@@ -354,23 +368,10 @@ fn segments_and_ipsec_are_those_of_one_thread() {
     };
     let through_ipsec =
         || srv6::through_ipsec(&Spec { outer_v6: true, replay_window: 32, ..Spec::default() });
-    let make: [(&dyn Fn() -> Pair, &[&str], usize); 2] = [
-        (&behind_segments, &["10.2.0.10", "10.78.0.1", "10.2.0.11"], 1455),
-        (&through_ipsec, &["10.78.0.1", "10.78.5.1", "10.78.0.2"], 900),
-    ];
-    for (pair, to, longest) in make {
-        let to = (to, longest);
-        let (counts, alone) = through(pair(), to, 0);
-        let is_cut = longest > 1400;
-        assert!(counts[..3].iter().all(|sent| (*sent > 400) == is_cut), "{counts:?}");
-        assert!(counts[3..].iter().filter(|count| **count > 0).count() >= 4, "{counts:?}");
-        let alone = by_flow(alone);
-        for threads in [1, 2, 3] {
-            let (with_helpers, arrived) = through(pair(), to, threads);
-            assert_eq!(with_helpers, counts, "{threads}");
-            assert!(by_flow(arrived) == alone, "{threads} helpers, to {to:?}");
-        }
-    }
+    let behind = ["10.2.0.10", "10.78.0.1", "10.2.0.11"];
+    let inside = ["10.78.0.1", "10.78.5.1", "10.78.0.2"];
+    as_one_thread(behind_segments, (&behind, 1455));
+    as_one_thread(through_ipsec, (&inside, 900));
 }
 
 /// Numbers of ESP behind the segments, and the order of what was inside.
