@@ -17,7 +17,7 @@ use core::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use forward::{IcmpCause, RouteResult};
-use io::Packet;
+use io::{MIN_HEADROOM, Packet};
 use outcome::DropReason;
 use srv6::{Behaviour, Done, Fault, Headend, Icmp, Inner, Next, Refusal, Sid};
 use wire::ethernet::HEADER_LEN;
@@ -25,6 +25,7 @@ use wire::{Family, Fields, ipv6, protocol};
 
 use crate::flows::Ingress;
 use crate::flows::headends::Made;
+use crate::fragments::TAILROOM;
 use crate::packets::{Meta, Metas, Out};
 use crate::tables::Topology;
 use crate::view::{LOOPBACK, View};
@@ -291,6 +292,7 @@ impl Out {
             None => return self.drop(packet, DropReason::NoRoute),
         };
         let room = sid.overhead();
+        make_room(&mut packet, room);
         let Some(start) = packet.span.start.checked_sub(room) else {
             return self.drop(packet, DropReason::OutNoRoom);
         };
@@ -338,9 +340,16 @@ impl Out {
     }
 }
 
+/// Sees to room for headers in front of a packet, and for IPsec around them, where its frame has as much.
+#[inline]
+fn make_room(packet: &mut Packet, overhead: usize) {
+    packet.make_room(overhead + MIN_HEADROOM, TAILROOM);
+}
+
 /// Puts segments on a packet.
 fn wrap(packet: &mut Packet, headend: &Headend) -> Result<(), DropReason> {
     let overhead = headend.overhead();
+    make_room(packet, overhead);
     packet.span.start = packet.span.start.checked_sub(overhead).ok_or(DropReason::OutNoRoom)?;
     packet.span.len += overhead;
     headend.apply(packet.data_mut()).map_err(|refusal| reason(refusal.fault))

@@ -291,6 +291,10 @@ impl Worker {
         if self.helpers.is_some() {
             self.collect(is_idle);
             self.move_on_helpers_steps();
+            // Errors about what helpers have left to the worker get segments as well.
+            if !self.path.exec.out.between.is_empty() {
+                self.finish_steps();
+            }
         }
         if is_idle {
             self.path.exec.details.rates.rest(self.path.view.worker);

@@ -495,6 +495,29 @@ fn segments_go_through_ipsec() {
 }
 
 #[test]
+fn segments_and_ipsec_have_room_wherever_a_packet_begins() {
+    let spec = Spec { outer_v6: true, ..Spec::default() };
+    let mut pair = through_ipsec(&spec);
+    let lan = pair.a.lan.clone();
+    let inner = Ip::new(Side::A.lan(false, 10), ip("10.78.0.1"));
+    for start in [0, 64, 128, 256] {
+        let packet = inner.sized(1300, 1);
+        pair.a.put_at(&lan, &ethernet(Side::A.mac(LAN), Side::A.host_mac(10), &packet), start);
+        pair.a.run();
+        pair.carry(Side::A);
+        assert_eq!(pair.b.lan_out(), [hopped(&packet, 2)], "{start}: {:?}", pair.a.drops());
+    }
+    // Pieces begin where their frames have it.
+    for _ in 0..8 {
+        pair.a.put_lan(&inner.sized(1480, 1));
+        pair.a.run();
+        pair.carry(Side::A);
+        assert_eq!(pair.b.lan_out().len(), 2, "{:?}", pair.a.drops());
+    }
+    assert_eq!(pair.a.drops(), []);
+}
+
+#[test]
 fn ipsec_goes_through_segments() {
     let spec = Spec::default();
     let mut pair = Pair::new(&spec);

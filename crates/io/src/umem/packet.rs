@@ -63,6 +63,27 @@ impl Packet {
         }
     }
 
+    /// Moves the packet within its frame, if it begins too early, so that there are `front` bytes in front of it and
+    /// `behind` after it. False if the frame is too small for that: the packet stays where it is.
+    #[inline]
+    pub fn make_room(&mut self, front: usize, behind: usize) -> bool {
+        self.span.start >= front || self.move_to(front, behind)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn move_to(&mut self, start: usize, behind: usize) -> bool {
+        let len = self.span.len;
+        let end = start.checked_add(len).and_then(|end| end.checked_add(behind));
+        if !self.is_valid() || end.is_none_or(|end| end > self.frame.bytes().len()) {
+            return false;
+        }
+        let range = self.span.range();
+        self.frame.bytes_mut().copy_within(range, start);
+        self.span = Span { start, len };
+        true
+    }
+
     /// Whether the span is not empty and lies inside the frame.
     #[inline]
     pub fn is_valid(&self) -> bool {
@@ -106,5 +127,29 @@ mod tests {
         assert!(packet.data().is_empty() && packet.data_mut().is_empty() && !packet.is_valid());
         packet.span = Span { start: 10, len: 0 };
         assert!(!packet.is_valid());
+    }
+    #[test]
+    fn a_packet_moves_where_it_has_too_little_in_front() {
+        let config = UmemConfig { chunks: 1, chunk_size: ChunkSize::Bytes2048, populate: true };
+        let (_umem, mut pool) = Umem::new(config).expect("mmap");
+        let frame = pool.take().expect("frame");
+        let mut packet = Packet { frame, span: Span { start: 100, len: 1400 } };
+        for (place, byte) in packet.data_mut().iter_mut().enumerate() {
+            *byte = place as u8;
+        }
+        // Over itself.
+        for (front, behind, start, does) in [
+            (100, 2000, 100, true),
+            (300, 348, 300, true),
+            (301, 348, 300, false),
+            (648, 0, 648, true),
+        ] {
+            assert_eq!(packet.make_room(front, behind), does);
+            assert_eq!(packet.span, Span { start, len: 1400 });
+            assert!(packet.data().iter().enumerate().all(|(place, byte)| *byte == place as u8));
+        }
+        assert!(!packet.make_room(usize::MAX, 1));
+        packet.span = Span { start: 1, len: usize::MAX };
+        assert!(!packet.make_room(2, 0));
     }
 }
