@@ -8,6 +8,7 @@ fn main() {
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var("CLANG").unwrap_or_else(|_| installed());
     println!("cargo:rerun-if-changed=bpf/alive.h");
+    println!("cargo:rerun-if-changed=bpf/maps.h");
     for name in ["steer", "tags", "packet", "back", "marks", "detour", "sender"] {
         compile(&clang, name);
     }

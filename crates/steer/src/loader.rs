@@ -579,7 +579,7 @@ impl fmt::Debug for Loader {
     }
 }
 
-/// Bits of the program's configuration word and kinds of port; see `bpf/steer.bpf.c`.
+/// Bits of the program's configuration word and kinds of port; see `bpf/maps.h`.
 const TAKE_UNKNOWN_ESP: u32 = 1;
 const TAKE_UDP_FRAGMENTS: u32 = 2;
 const WATCHDOG: u32 = 4;

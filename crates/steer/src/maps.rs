@@ -179,7 +179,7 @@ type SaValue = [u32; 2];
 const BPF_ANY: u64 = 0;
 const BPF_EXIST: u64 = 2;
 
-/// What is done with an SA's packets; see `bpf/steer.bpf.c`.
+/// What is done with an SA's packets; see `bpf/maps.h`.
 const TAKE: u32 = 1;
 const LET_ONE_PASS: u32 = 2;
 

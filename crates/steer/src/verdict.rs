@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-/// A decision, numbered as in `bpf/steer.bpf.c`.
+/// A decision, numbered as in `bpf/maps.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Verdict {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_the_program() {
-        let source = include_str!("../bpf/steer.bpf.c");
+        let source = include_str!("../bpf/maps.h");
         let listed = source.split("enum verdict {").nth(1).and_then(|rest| rest.split('}').next());
         let names: Vec<_> = listed.unwrap_or("").split(',').map(str::trim).collect();
         for (name, verdict) in names.iter().zip(Verdict::ALL) {
