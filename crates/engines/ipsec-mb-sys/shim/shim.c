@@ -29,14 +29,37 @@ size_t culvert_mb_batch_size(void) { return sizeof(struct culvert_mb_batch); }
 size_t culvert_mb_gcm_key_size(void) { return sizeof(struct gcm_key_data); }
 size_t culvert_mb_gcm_context_size(void) { return sizeof(struct gcm_context_data); }
 
-/*
- * A manager for the best code path of this processor, or NULL. *error is the library's error
- * number or 0, *arch the IMB_ARCH chosen, *features the IMB_FEATURE bits in use.
- */
-IMB_MGR *culvert_mb_new(int *error, int *arch, uint64_t *features)
+/* Sets a manager up for a code path, or with IMB_ARCH_NONE for the best one of this processor. Returns the path. */
+static IMB_ARCH set_up(IMB_MGR *mgr, IMB_ARCH path)
 {
-	IMB_ARCH chosen = IMB_ARCH_NONE;
-	IMB_MGR *mgr = alloc_mb_mgr(0);
+	switch (path) {
+	case IMB_ARCH_SSE:
+		init_mb_mgr_sse(mgr);
+		return path;
+	case IMB_ARCH_AVX:
+		init_mb_mgr_avx(mgr);
+		return path;
+	case IMB_ARCH_AVX2:
+		init_mb_mgr_avx2(mgr);
+		return path;
+	case IMB_ARCH_AVX512:
+		init_mb_mgr_avx512(mgr);
+		return path;
+	default:
+		init_mb_mgr_auto(mgr, &path);
+		return path;
+	}
+}
+
+/*
+ * A manager for a code path as set_up() knows it, without the instructions that the IMB_FLAG bits in
+ * flags switch off; or NULL. *error is the library's error number or 0, *arch the IMB_ARCH chosen,
+ * *features the IMB_FEATURE bits in use.
+ */
+IMB_MGR *culvert_mb_new(int path, uint64_t flags, int *error, int *arch, uint64_t *features)
+{
+	IMB_ARCH chosen;
+	IMB_MGR *mgr = alloc_mb_mgr(flags);
 
 	*arch = IMB_ARCH_NONE;
 	*features = 0;
@@ -44,7 +67,7 @@ IMB_MGR *culvert_mb_new(int *error, int *arch, uint64_t *features)
 		*error = imb_get_errno(NULL);
 		return NULL;
 	}
-	init_mb_mgr_auto(mgr, &chosen);
+	chosen = set_up(mgr, (IMB_ARCH)path);
 	*error = imb_get_errno(mgr);
 	if (*error != 0 || chosen == IMB_ARCH_NONE) {
 		free_mb_mgr(mgr);
@@ -181,9 +204,7 @@ void culvert_mb_gcm_functions(const IMB_MGR *mgr, struct culvert_mb_gcm_calls *c
 /* What the library must not do happened: makes sure that no pointer into a packet is left in it. */
 uint32_t culvert_mb_refused(IMB_MGR *mgr)
 {
-	IMB_ARCH arch;
-
-	init_mb_mgr_auto(mgr, &arch);
+	set_up(mgr, (IMB_ARCH)mgr->used_arch);
 	return 0;
 }
 

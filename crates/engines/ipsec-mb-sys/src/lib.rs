@@ -59,6 +59,11 @@ pub const ARCH_AVX2: c_int = 4;
 /// AVX-512 code path.
 pub const ARCH_AVX512: c_int = 5;
 
+/// `flags` of [`culvert_mb_new`]: without SHA instructions.
+pub const FLAG_SHANI_OFF: u64 = 1 << 0;
+/// `flags` of [`culvert_mb_new`]: without Galois field instructions, and so without wide AES.
+pub const FLAG_GFNI_OFF: u64 = 1 << 2;
+
 /// `features` of [`culvert_mb_new`]: SHA instructions.
 pub const FEATURE_SHANI: u64 = 1 << 0;
 /// AES instructions on wide registers.
@@ -221,8 +226,15 @@ unsafe extern "C" {
     /// Size of AES-GCM's working state, aligned to 16 bytes.
     pub safe fn culvert_mb_gcm_context_size() -> usize;
 
-    /// A manager for this processor's best code path, or null with the error's number.
-    pub fn culvert_mb_new(error: *mut c_int, arch: *mut c_int, features: *mut u64) -> *mut Manager;
+    /// A manager for one of the `ARCH_*` code paths, or with 0 for this processor's best one, without what `FLAG_*`
+    /// switches off. Null with the error's number where the processor lacks the path.
+    pub fn culvert_mb_new(
+        path: c_int,
+        flags: u64,
+        error: *mut c_int,
+        arch: *mut c_int,
+        features: *mut u64,
+    ) -> *mut Manager;
 
     /// Wipes and frees a manager from [`culvert_mb_new`].
     pub fn culvert_mb_free(manager: *mut Manager);
@@ -383,7 +395,7 @@ mod tests {
     fn a_direct_call_that_the_library_refuses_is_noticed() {
         let (mut error, mut arch, mut features) = (0, 0, 0);
         // SAFETY: the three places are valid.
-        let manager = unsafe { culvert_mb_new(&mut error, &mut arch, &mut features) };
+        let manager = unsafe { culvert_mb_new(0, 0, &mut error, &mut arch, &mut features) };
         let mut calls = core::mem::MaybeUninit::uninit();
         // SAFETY: the manager was set up.
         unsafe { culvert_mb_gcm_functions(manager, calls.as_mut_ptr()) };

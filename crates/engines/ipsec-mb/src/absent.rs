@@ -4,6 +4,17 @@ use crypto::{Engine, EngineError, Keys, Provider, Session, Suite};
 
 use crate::NAME;
 
+/// A code path of the library; in this build there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CodePath {}
+
+impl CodePath {
+    /// Every path that the library can be told to take: none.
+    pub fn all() -> impl Iterator<Item = CodePath> {
+        core::iter::empty()
+    }
+}
+
 /// libipsec-mb as a [`Provider`]; in this build there is none.
 #[derive(Debug)]
 pub enum IpsecMbProvider {}
@@ -20,6 +31,14 @@ impl IpsecMbProvider {
             "needs an x86-64 processor (and libipsec-mb-dev at build time)"
         };
         Err(EngineError::Unavailable { engine: NAME, what: what.to_owned() })
+    }
+
+    /// [`IpsecMbProvider::new`], with the library's code for one generation of processors.
+    ///
+    /// # Errors
+    /// None: there is no path to ask for.
+    pub fn on(path: CodePath) -> Result<IpsecMbProvider, EngineError> {
+        match path {}
     }
 }
 

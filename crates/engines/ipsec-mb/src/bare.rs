@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use crypto::{AesKey, Bare, EngineError, Keys, Layout, Maker, Op, Session, Suite};
 use ipsec_mb_sys as sys;
 
+use crate::code_path::CodePath;
 use crate::keys::{self, Placed};
 use crate::manager::Manager;
 use crate::slab::Slab;
@@ -31,7 +32,7 @@ impl IpsecMbBare {
     /// When the keys do not fit the suite or the library cannot be set up.
     pub(crate) fn new(suite: Suite, keys: &Keys) -> Result<IpsecMbBare, EngineError> {
         let maker = keys::maker()?;
-        let mut manager = Manager::new()?;
+        let mut manager = Manager::new(CodePath::default())?;
         let calls = manager.gcm_calls();
         let context = Slab::new(sys::culvert_mb_gcm_context_size());
         let session = keys::session(&mut manager, maker, suite, keys)?;

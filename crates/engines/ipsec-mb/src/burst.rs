@@ -12,6 +12,7 @@ use arrayvec::ArrayVec;
 use crypto::{Cipher, Job, JobStatus, KeyLine, Layout, Op, Suite, esn_aad};
 use ipsec_mb_sys as sys;
 
+use crate::edge::Edge;
 use crate::keys::Placed;
 use crate::manager::{ChaChas, Entry, Manager, Packets, Shape};
 use crate::scheduled;
@@ -24,7 +25,7 @@ pub(crate) const STRETCH_LEN: usize = sys::BURST_LEN;
 
 /// The longest packet, in bytes, of a job that runs in a burst: the library counts its lanes'
 /// lengths in 16 bits and refuses 65535, and extended sequence numbers add four.
-const MAX_PACKET_LEN: usize = 65530;
+pub(crate) const MAX_PACKET_LEN: usize = 65530;
 
 /// What jobs that run together have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +79,7 @@ pub(crate) struct Burst {
     chachas: Box<ChaChas>,
     /// By member.
     packets: Box<Packets>,
+    edge: Edge,
 }
 
 // SAFETY: the raw pointers in `chachas` and `packets` are used only inside `run`, and forgotten by the next
@@ -105,6 +107,7 @@ impl Burst {
             slots: Box::new([NO_SLOT; STRETCH_LEN]),
             chachas: Box::default(),
             packets: Box::default(),
+            edge: Edge::new(),
         }
     }
 
@@ -157,8 +160,14 @@ impl Burst {
                 let Some((entry, moved)) = scheduled::entry(job, layout, op, keys, slot) else {
                     return false;
                 };
-                // There is room: as much as for members.
-                let _ = self.packets.try_push(entry);
+                if Edge::concerns(&entry, job.packet) {
+                    if !self.edge.run(manager, entry, job.packet) {
+                        return false;
+                    }
+                } else {
+                    // There is room: as much as for members.
+                    let _ = self.packets.try_push(entry);
+                }
                 moved
             }
         };

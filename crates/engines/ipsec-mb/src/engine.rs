@@ -11,6 +11,7 @@
 use crypto::{Engine, EngineError, Job, JobStatus, Maker, Session, Suite};
 
 use crate::burst::{Burst, Class, STRETCH_LEN};
+use crate::code_path::CodePath;
 use crate::gcm::Gcm;
 use crate::gmac::Gmac;
 use crate::keys;
@@ -27,9 +28,9 @@ pub(crate) struct IpsecMbEngine {
 
 impl IpsecMbEngine {
     /// Sets up a manager and all memory that running needs.
-    pub(crate) fn new() -> Result<IpsecMbEngine, EngineError> {
+    pub(crate) fn new(path: CodePath) -> Result<IpsecMbEngine, EngineError> {
         let maker = keys::maker()?;
-        let mut manager = Manager::new()?;
+        let mut manager = Manager::new(path)?;
         let gcm = Gcm::new(&mut manager);
         let gmac = Gmac::new(&manager);
         Ok(IpsecMbEngine { maker, manager, gcm, gmac, burst: Burst::new() })

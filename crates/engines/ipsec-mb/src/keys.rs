@@ -305,6 +305,7 @@ impl<'a> Placed<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::code_path::CodePath;
     use crate::suites;
 
     /// What `suite` needs on the heap, in bytes.
@@ -314,7 +315,7 @@ mod tests {
             salt: vec![2; suite.salt_len_bytes()],
             auth: vec![3; suite.auth_key_len_bytes()],
         };
-        let mut manager = Manager::new().unwrap();
+        let mut manager = Manager::new(CodePath::default()).unwrap();
         let session = session(&mut manager, maker().unwrap(), suite, &keys).unwrap();
         session.heap_len().unwrap()
     }

@@ -32,6 +32,10 @@ mod bare;
 #[cfg(ipsec_mb_present)]
 mod burst;
 #[cfg(ipsec_mb_present)]
+mod code_path;
+#[cfg(ipsec_mb_present)]
+mod edge;
+#[cfg(ipsec_mb_present)]
 mod engine;
 #[cfg(ipsec_mb_present)]
 mod gcm;
@@ -55,7 +59,9 @@ mod suites;
 mod tag;
 
 #[cfg(not(ipsec_mb_present))]
-pub use absent::IpsecMbProvider;
+pub use absent::{CodePath, IpsecMbProvider};
+#[cfg(ipsec_mb_present)]
+pub use code_path::CodePath;
 #[cfg(ipsec_mb_present)]
 pub use provider::IpsecMbProvider;
 

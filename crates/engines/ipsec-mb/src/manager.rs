@@ -9,6 +9,7 @@ use crypto::{AesKey, EngineError, Op};
 use ipsec_mb_sys as sys;
 
 use crate::NAME;
+use crate::code_path::CodePath;
 use crate::slab::Slab;
 use crate::suites::Hmac;
 
@@ -58,15 +59,18 @@ pub(crate) struct Manager {
 unsafe impl Send for Manager {}
 
 impl Manager {
-    /// Sets one up for this processor.
+    /// Sets one up for a code path.
     ///
     /// # Errors
-    /// When memory is short, when the library's own self-test fails, or when the processor lacks
-    /// AES instructions: the library would emulate them, slower than any other engine.
-    pub(crate) fn new() -> Result<Manager, EngineError> {
+    /// When memory is short, when the library's own self-test fails, when the processor lacks the
+    /// path's instructions, or AES instructions: the library would emulate them, slower than any
+    /// other engine.
+    pub(crate) fn new(path: CodePath) -> Result<Manager, EngineError> {
         let (mut error, mut arch, mut features) = (0, 0, 0);
         // SAFETY: the three places are valid for writing for the length of the call.
-        let raw = unsafe { sys::culvert_mb_new(&mut error, &mut arch, &mut features) };
+        let raw = unsafe {
+            sys::culvert_mb_new(path.arch, path.flags, &mut error, &mut arch, &mut features)
+        };
         let Some(raw) = NonNull::new(raw) else {
             return Err(unavailable(error));
         };
@@ -341,7 +345,7 @@ mod tests {
 
     #[test]
     fn wrong_key_length_is_the_librarys_error() {
-        let mut manager = Manager::new().unwrap();
+        let mut manager = Manager::new(CodePath::default()).unwrap();
         let mut slab = Slab::new(sys::culvert_mb_gcm_key_size().max(512));
         let enc: *mut u8 = slab.line_mut(0).cast();
         let dec = enc.wrapping_add(256);

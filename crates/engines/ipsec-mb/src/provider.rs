@@ -7,6 +7,7 @@ use crypto::{Bare, Engine, EngineError, Keys, Maker, Provider, Session, Suite, s
 
 use crate::NAME;
 use crate::bare::IpsecMbBare;
+use crate::code_path::CodePath;
 use crate::engine::IpsecMbEngine;
 use crate::keys;
 use crate::manager::Manager;
@@ -16,6 +17,7 @@ use crate::suites;
 pub struct IpsecMbProvider {
     /// For key expansion; workers have their own.
     manager: Mutex<Manager>,
+    path: CodePath,
     maker: Maker,
     description: String,
 }
@@ -27,10 +29,19 @@ impl IpsecMbProvider {
     /// [`EngineError::Unavailable`] when the processor or the library is unfit or gives a wrong
     /// answer.
     pub fn new() -> Result<IpsecMbProvider, EngineError> {
-        let manager = Manager::new()?;
+        IpsecMbProvider::on(CodePath::default())
+    }
+
+    /// [`IpsecMbProvider::new`], with the library's code for one generation of processors.
+    ///
+    /// # Errors
+    /// As there; also where this processor lacks instructions of the path.
+    pub fn on(path: CodePath) -> Result<IpsecMbProvider, EngineError> {
+        let manager = Manager::new(path)?;
         let description = manager.description();
         let maker = keys::maker()?;
-        let provider = IpsecMbProvider { manager: Mutex::new(manager), maker, description };
+        let manager = Mutex::new(manager);
+        let provider = IpsecMbProvider { manager, path, maker, description };
         self_test(&provider)?;
         Ok(provider)
     }
@@ -57,7 +68,7 @@ impl Provider for IpsecMbProvider {
     }
 
     fn engine(&self) -> Result<Box<dyn Engine>, EngineError> {
-        Ok(Box::new(IpsecMbEngine::new()?))
+        Ok(Box::new(IpsecMbEngine::new(self.path)?))
     }
 
     fn bare(&self, suite: Suite, keys: &Keys) -> Option<Box<dyn Bare>> {

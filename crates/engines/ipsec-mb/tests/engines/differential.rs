@@ -3,6 +3,7 @@
 use crypto::{Engine, Job, JobStatus, Op, Provider, Session, Suite};
 use engine_gm::GmProvider;
 use engine_openssl::OpensslProvider;
+use ipsec_mb::{CodePath, IpsecMbProvider};
 use proptest::prelude::*;
 
 use crate::common::{Random, keys, pair, shared};
@@ -217,10 +218,18 @@ fn pairs_of_sm4_and_sm3() -> Vec<[Box<dyn Provider>; 2]> {
     pairs
 }
 
+/// OpenSSL beside the library's code for each generation of processors that this one can stand for.
+fn pairs_of_code_paths() -> impl Iterator<Item = [Box<dyn Provider>; 2]> {
+    CodePath::all().filter_map(|path| {
+        let library = IpsecMbProvider::on(path).ok()?;
+        Some([Box::new(OpensslProvider::new().unwrap()) as Box<dyn Provider>, Box::new(library)])
+    })
+}
+
 /// Lengths in every combination of what is left behind whole vectors and blocks, in one run.
 #[test]
-fn sm4_and_sm3_of_every_length() {
-    for pair in pairs_of_sm4_and_sm3() {
+fn engines_agree_about_every_length() {
+    for pair in pairs_of_sm4_and_sm3().into_iter().chain(pairs_of_code_paths()) {
         let mut bench = Bench::of(pair);
         let mut random = Random(4);
         for suite in 0..bench.suites.len() {
