@@ -32,6 +32,7 @@ pub fn messages(bytes: &[u8]) {
         queues: 2,
         log2_ring_size: 4,
         trust: Trust::Sealed,
+        most_bytes: 1 << 20,
     };
     let faults = Faults::new();
     let broken = Broken::default();

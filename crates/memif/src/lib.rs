@@ -34,6 +34,8 @@
 //!   offset, length, flags and index of each descriptor.
 //! - A region must be a memory file that cannot be made shorter (`F_SEAL_SHRINK`), or a peer could end this
 //!   process by cutting it (SIGBUS). [`region::Trust`] has the exception, for peers that are as trusted as we are.
+//! - Its regions are bounded in all ([`ServerConfig::most_bytes`]): a hole in one becomes this process's memory when it
+//!   is touched, and a worker that touches one while the peer punches it waits for as long as that takes.
 //! - A packet with a bad descriptor is dropped and counted ([`fault::Fault`]). An index that cannot be, or a bad buffer to
 //!   write to, ends the connection.
 //! - What a peer waits on is the peer's to block: no worker touches it (`bell`).

@@ -37,6 +37,9 @@ pub struct ServerConfig {
     pub log2_ring_size: u8,
     /// What a client's memory has to be.
     pub trust: Trust,
+    /// The most bytes that a client's regions may have in all. A hole in one becomes memory when it is touched, and the
+    /// one who touches it is charged for it: this process.
+    pub most_bytes: u64,
 }
 
 /// Why a client is turned away.
@@ -67,6 +70,16 @@ pub enum Refusal {
         index: u16,
         /// Why.
         error: RegionError,
+    },
+    /// With this region there would be too much memory.
+    #[error("region {index}: {sum} bytes in all; {most} at most (memory_mib)")]
+    Memory {
+        /// The region's number.
+        index: u16,
+        /// Bytes of all regions, this one included.
+        sum: u64,
+        /// Bytes that are taken.
+        most: u64,
     },
     /// A region's number is not the next one, or too high.
     #[error("region {0} out of turn")]
@@ -196,6 +209,11 @@ impl ServerSession {
     fn add_region(&mut self, index: u16, size: u64, file: &OwnedFd) -> Result<(), Refusal> {
         if usize::from(index) != self.regions.len() || index >= MAX_REGIONS {
             return Err(Refusal::RegionIndex(index));
+        }
+        let mapped: u64 = self.regions.iter().map(|region| region.len() as u64).sum();
+        let (sum, most) = (mapped.saturating_add(size), self.config.most_bytes);
+        if sum > most {
+            return Err(Refusal::Memory { index, sum, most });
         }
         let region = Region::map(file.as_fd(), size, self.config.trust)
             .map_err(|error| Refusal::Region { index, error })?;

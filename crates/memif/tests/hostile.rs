@@ -8,7 +8,7 @@ use memif::region::Region;
 use memif::ring::{Descriptor, NEXT, Ring};
 use memif::{Channel, ClientConfig, Fault, Faults, Link, LinkError, Queue, ServerConfig, Trust};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 
 /// A server of ours, and a client that says what it likes.
 struct Scene {
@@ -20,6 +20,9 @@ struct Scene {
 }
 
 const LEN: usize = 65536;
+
+/// Bytes that the server takes.
+const MOST: u64 = 1 << 20;
 
 /// Where the ring to the client lies; that to the server is at 0.
 const TO_CLIENT: u32 = 1024;
@@ -49,6 +52,7 @@ impl Scene {
             queues: 1,
             log2_ring_size: 10,
             trust: Trust::Sealed,
+            most_bytes: MOST,
         };
         let (one, channel) = Channel::pair().unwrap();
         let faults = Faults::new();
@@ -123,7 +127,10 @@ fn messages_that_cannot_be() {
         (&[init, (sized(0, 4096), None)], "no descriptor"),
         (&[init, (sized(1, 4096), Some(&file))], "region 1 out of turn"),
         (&[init, (sized(0, 0), Some(&file))], "a region of 0 bytes"),
-        (&[init, (sized(0, u64::MAX), Some(&file))], "18446744073709551615 bytes"),
+        (&[init, (sized(0, u64::MAX), Some(&file))], "18446744073709551615 bytes in all"),
+        (&[init, (sized(0, MOST + 1), Some(&file))], "1048577 bytes in all; 1048576 at most"),
+        (&[init, region, (sized(1, MOST), Some(&file))], "1114112 bytes in all; 1048576 at most"),
+        (&[init, region, (sized(1, u64::MAX), Some(&file))], "bytes in all; 1048576 at most"),
         (&[init, (sized(0, LEN as u64 + 1), Some(&file))], "65537 bytes in a file of 65536"),
         (&[init, (sized(0, 4096), Some(&open))], "not sealed"),
         (&[init, (sized(0, 4096), Some(&pipe))], "not sealed"),
@@ -254,6 +261,202 @@ fn indices_that_cannot_be_end_the_connection() {
     }
 }
 
+/// Our client, and a server that answers it by hand.
+struct Joined {
+    link: Link,
+    queue: Queue,
+    to_server: Ring,
+    to_client: Ring,
+    faults: Arc<Faults>,
+    _channel: Channel,
+}
+
+impl Joined {
+    fn new() -> Self {
+        let faults = Faults::new();
+        let (one, channel) = Channel::pair().unwrap();
+        let config = ClientConfig {
+            id: 0,
+            name: Name::new("client"),
+            secret: None,
+            queues: 1,
+            log2_ring_size: 4,
+            buffer_len: 256,
+        };
+        let mut link = Link::join(one, &config, &faults);
+        let hello = memif::message::Hello {
+            name: Name::new("server"),
+            min_version: VERSION,
+            max_version: VERSION,
+            max_region: 0,
+            max_to_client: 0,
+            max_to_server: 0,
+            max_log2_ring_size: 14,
+        };
+        let mut message = Message::Hello(hello);
+        let mut fds = Vec::new();
+        let mut rings = Vec::new();
+        let queue = loop {
+            channel.send(&message, None).unwrap();
+            if let Some(mut queues) = link.advance().ok().unwrap() {
+                break queues.remove(0);
+            }
+            let (asked, fd) = channel.receive().unwrap().unwrap();
+            if let Message::AddRing(ring) = asked {
+                rings.push(ring);
+            }
+            fds.extend(fd);
+            message = match asked {
+                Message::Connect { .. } => Message::Connected { name: Name::new("server") },
+                _ => Message::Ack,
+            };
+        };
+        let len = 2 * (128 + 16 * 16 + 16 * 256);
+        let region = Region::map(fds[0].as_fd(), len, Trust::Sealed).unwrap();
+        assert_eq!((rings.len(), rings[0].flags, rings[1].flags), (2, TO_SERVER, 0));
+        let [to_server, to_client] =
+            [0, 1].map(|n: usize| Ring::new(&region, rings[n].offset, rings[n].log2_size).unwrap());
+        Self { link, queue, to_server, to_client, faults, _channel: channel }
+    }
+}
+
+/// Where a peer puts an index, from where it ought to be at least: all that is near a bound, and far.
+const STEPS: [i32; 15] = [-32768, -18, -17, -16, -15, -1, 0, 1, 8, 15, 16, 17, 18, 255, 32767];
+
+/// Packets that have gone before, one by one, so that indices have wrapped.
+const GONE: [u32; 5] = [0, 1, 15, 17, 65530];
+
+/// VPP had a count of free slots that was the difference of two indices, one of them the peer's, and went below nothing.
+#[test]
+fn the_count_of_free_slots_does_not_underflow() {
+    for (gone, step) in GONE.into_iter().flat_map(|gone| STEPS.map(|step| (gone, step))) {
+        let case = format!("{gone} gone, then {step}");
+        let mut scene = Scene::new();
+        let mut queue = scene.begin();
+        let theirs = scene.ring(TO_CLIENT);
+        for index in 0..16 {
+            let sound = Descriptor { flags: 0, region: 0, length: 2048, offset: 8192 };
+            theirs.set_descriptor(index, sound);
+        }
+        for number in 0..gone {
+            theirs.set_head((number + 1) as u16);
+            let mut room = queue.transmitter.room();
+            assert!(room == 1 && queue.transmitter.packet(&mut room, &[1; 60]));
+            queue.transmitter.publish();
+        }
+        theirs.set_head((gone as u16).wrapping_add(step as u16));
+        let mut room = queue.transmitter.room();
+        let expected = u16::try_from(step).ok().filter(|room| *room <= 16);
+        assert_eq!(room, expected.unwrap_or(0), "{case}");
+        assert_eq!(scene.is_broken(), expected.is_none(), "{case}");
+        // As many packets as there are slots, and no more, wherever the index goes meanwhile.
+        theirs.set_head(gone as u16);
+        let sent = (0..32).filter(|_| queue.transmitter.packet(&mut room, &[1; 60])).count();
+        assert_eq!((sent, room), (usize::from(expected.unwrap_or(0)), 0), "{case}");
+
+        // The same of the other role, whose peer moves the tail behind what was sent.
+        let mut joined = Joined::new();
+        for number in 0..gone {
+            let mut room = joined.queue.transmitter.room();
+            assert!(room == 16 && joined.queue.transmitter.packet(&mut room, &[1; 60]));
+            joined.queue.transmitter.publish();
+            joined.to_server.set_tail((number + 1) as u16);
+        }
+        joined.to_server.set_tail((gone as u16).wrapping_add(step as u16));
+        let room = joined.queue.transmitter.room();
+        let expected = (-16..=0).contains(&step).then(|| (16 + step) as u16);
+        assert_eq!(room, expected.unwrap_or(0), "{case}");
+        assert_eq!(joined.link.advance().is_err(), expected.is_none(), "{case}");
+    }
+}
+
+/// The same of what has been filled.
+#[test]
+fn the_count_of_filled_slots_does_not_underflow() {
+    for (gone, step) in GONE.into_iter().flat_map(|gone| STEPS.map(|step| (gone, step))) {
+        let case = format!("{gone} gone, then {step}");
+        let sound = Descriptor { flags: 0, region: 0, length: 60, offset: 8192 };
+        let mut into = [0; 256];
+        let mut scene = Scene::new();
+        let mut queue = scene.begin();
+        let theirs = scene.ring(0);
+        (0..16).for_each(|index| theirs.set_descriptor(index, sound));
+        for number in 0..gone {
+            theirs.set_head((number + 1) as u16);
+            let mut filled = queue.receiver.filled();
+            assert_eq!(queue.receiver.packet(&mut filled, &mut into), Ok(60));
+            queue.receiver.release();
+        }
+        theirs.set_head((gone as u16).wrapping_add(step as u16));
+        let mut filled = queue.receiver.filled();
+        let expected = u16::try_from(step).ok().filter(|filled| *filled <= 16);
+        assert_eq!(filled, expected.unwrap_or(0), "{case}");
+        assert_eq!(scene.is_broken(), expected.is_none(), "{case}");
+        theirs.set_head(gone as u16);
+        let got = (0..32).filter(|_| queue.receiver.packet(&mut filled, &mut into).is_ok()).count();
+        assert_eq!((got, filled), (usize::from(expected.unwrap_or(0)), 0), "{case}");
+
+        let mut joined = Joined::new();
+        for number in 0..gone {
+            let at = number as u16;
+            let ours = joined.to_client.descriptor(at);
+            joined.to_client.set_descriptor(at, Descriptor { length: 60, ..ours });
+            joined.to_client.set_tail(at.wrapping_add(1));
+            let mut filled = joined.queue.receiver.filled();
+            assert_eq!(joined.queue.receiver.packet(&mut filled, &mut into), Ok(60));
+            joined.queue.receiver.release();
+        }
+        joined.to_client.set_tail((gone as u16).wrapping_add(step as u16));
+        assert_eq!(joined.queue.receiver.filled(), expected.unwrap_or(0), "{case}");
+        assert_eq!(joined.link.advance().is_err(), expected.is_none(), "{case}");
+        let count = |fault| joined.faults.read().find(|(f, _)| *f == fault).unwrap().1;
+        assert_eq!(count(Fault::RingIndex), u64::from(expected.is_none()), "{case}");
+    }
+}
+
+/// A peer whose memory has holes wherever it can: what becomes of them is bounded.
+#[test]
+fn holes_become_no_more_memory_than_the_bound() {
+    let mut scene = Scene::new();
+    let file = scene.file.try_clone().unwrap();
+    scene.send(Message::Init(INIT), None).ok().unwrap();
+    scene.send(Message::AddRegion { index: 0, size: LEN as u64 }, Some(&file)).ok().unwrap();
+    // Sparse regions, of which the whole is more than is taken.
+    let size = MOST / 4;
+    let mut files = Vec::new();
+    let refused = loop {
+        let (_, file) = Region::create(size as usize).unwrap();
+        let message = Message::AddRegion { index: files.len() as u16 + 1, size };
+        match scene.send(message, Some(&file)) {
+            Ok(_) => files.push(file),
+            Err(error) => break error,
+        }
+        assert!(files.len() < 64, "each is taken");
+    };
+    assert!(refused.contains("1114112 bytes in all; 1048576 at most"), "{refused}");
+    assert_eq!(files.len(), 3);
+    // Each page of what was taken is touched by a descriptor into it.
+    for (flags, offset) in [(TO_SERVER, 0), (0, TO_CLIENT)] {
+        let message = Message::AddRing(ring(flags, offset));
+        scene.send(message, Some(&interrupt())).ok().unwrap();
+    }
+    let queues = scene.send(Message::Connect { name: Name::new("x") }, None);
+    let mut queue = queues.ok().unwrap().unwrap().remove(0);
+    let theirs = scene.ring(0);
+    let pages = (1..=3).flat_map(|region| (0..size).step_by(4096).map(move |at| (region, at)));
+    for (number, (region, at)) in (0_u16..).zip(pages) {
+        let into_a_hole = Descriptor { flags: 0, region, length: 60, offset: at as u32 };
+        theirs.set_descriptor(number, into_a_hole);
+        theirs.set_head(number + 1);
+        let mut filled = queue.receiver.filled();
+        assert_eq!(queue.receiver.packet(&mut filled, &mut [0; 1500]), Ok(60));
+        queue.receiver.release();
+    }
+    let bytes = |file: &OwnedFd| fstat(file).unwrap().st_blocks as u64 * 512;
+    assert_eq!(files.iter().map(bytes).sum::<u64>(), 3 * size, "all holes are filled");
+    assert!(3 * size + LEN as u64 <= MOST);
+}
+
 #[test]
 fn a_bad_buffer_to_write_to_ends_the_connection() {
     let sound = Descriptor { flags: 0, region: 0, length: 2048, offset: 8192 };
@@ -304,49 +507,7 @@ fn an_eventfd_that_is_full_stops_nobody() {
 
 #[test]
 fn a_server_that_lies_to_our_client() {
-    let faults = Faults::new();
-    let (one, channel) = Channel::pair().unwrap();
-    let config = ClientConfig {
-        id: 0,
-        name: Name::new("client"),
-        secret: None,
-        queues: 1,
-        log2_ring_size: 4,
-        buffer_len: 256,
-    };
-    let mut link = Link::join(one, &config, &faults);
-    let hello = memif::message::Hello {
-        name: Name::new("server"),
-        min_version: VERSION,
-        max_version: VERSION,
-        max_region: 0,
-        max_to_client: 0,
-        max_to_server: 0,
-        max_log2_ring_size: 14,
-    };
-    let mut message = Message::Hello(hello);
-    let mut fds = Vec::new();
-    let mut rings = Vec::new();
-    let mut queue = loop {
-        channel.send(&message, None).unwrap();
-        if let Some(mut queues) = link.advance().ok().unwrap() {
-            break queues.remove(0);
-        }
-        let (asked, fd) = channel.receive().unwrap().unwrap();
-        if let Message::AddRing(ring) = asked {
-            rings.push(ring);
-        }
-        fds.extend(fd);
-        message = match asked {
-            Message::Connect { .. } => Message::Connected { name: Name::new("server") },
-            _ => Message::Ack,
-        };
-    };
-    let len = 2 * (128 + 16 * 16 + 16 * 256);
-    let region = Region::map(fds[0].as_fd(), len, Trust::Sealed).unwrap();
-    assert_eq!((rings.len(), rings[0].flags, rings[1].flags), (2, TO_SERVER, 0));
-    let [to_server, to_client] =
-        [0, 1].map(|n: usize| Ring::new(&region, rings[n].offset, rings[n].log2_size).unwrap());
+    let Joined { mut link, mut queue, to_server, to_client, _channel, .. } = Joined::new();
     // Its own idea of where a packet lies is not asked for; one of the length is checked.
     assert_eq!(to_client.head(), 16, "all buffers are the server's");
     let sound = to_client.descriptor(0);

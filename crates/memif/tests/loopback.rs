@@ -20,6 +20,7 @@ fn server() -> ServerConfig {
         queues: 2,
         log2_ring_size: 10,
         trust: Trust::Sealed,
+        most_bytes: 16 << 20,
     }
 }
 

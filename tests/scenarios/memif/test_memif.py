@@ -1,13 +1,17 @@
 """Applications at a memif port of gateway A: another culvert, and DPDK's testpmd."""
 
+import ctypes
 import os
 import shutil
 import signal
 import socket
+import threading
+import time
 
 import pytest
 from lab import topology as t
 from lab.base import wait_for
+from lab.memif import MemifClient, Refused
 from lab.planes import Daemon
 from lab.traffic import Stream, assert_perfect, assert_ping
 
@@ -89,6 +93,66 @@ def test_another_culvert_as_the_application(network, lab):
     net.gwa.host.address("app0", f"{GATE4}/24")
     wait_for_state(net.gwa, "up")
     assert_ping(net.server, APP4, count=3)
+
+
+MIB = 1 << 20
+
+#: ``fallocate``: the pages of a range become holes again.
+_PUNCH_HOLE = 2 | 1
+
+
+def _punch(file, length):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.fallocate(file, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(length)):
+        raise OSError(ctypes.get_errno(), "fallocate")
+
+
+def test_an_application_that_would_have_the_daemon_fill_holes(network, lab):
+    """Its regions are bounded in all, and so is what descriptors into them and holes in them bring; others go on."""
+    net, path = scene(network, lab)
+
+    def memory():
+        return net.gwa.daemon.json("status")["memory_kib"] >> 10
+
+    with pytest.raises(Refused, match="region 1: .* bytes in all; 16777216 at most"):
+        MemifClient(path, 5, holes=[4 << 30] * 63)
+    wait_for_state(net.gwa, "no client yet")
+    net.gwa.host.ip("neigh", "replace", APP4, "lladdr", APP_MAC, "dev", "app0")
+    before = memory()
+    app = MemifClient(path, 5, holes=[7 * MIB, 7 * MIB])
+    wait_for_state(net.gwa, "up")
+    is_over = threading.Event()
+
+    def punch():
+        while not is_over.is_set():
+            for file in app.holes:
+                _punch(file, 7 * MIB)
+            time.sleep(0.001)
+
+    puncher = threading.Thread(target=punch)
+    stream = Stream(net.client, net.server, t.SERVER4, count=300, most=100)
+    touched = 0
+    try:
+        for is_punched in (False, True):
+            if is_punched:
+                puncher.start()
+            for _ in range(2):
+                for offset in range(0, 14 * MIB, 4096):
+                    region, at = divmod(offset, 7 * MIB)
+                    while not app.send_from(region + 1, at, 60):
+                        time.sleep(0.0005)
+                    touched += 1
+            assert memory() - before <= 17, "more than the regions have"
+        stream.wait()
+    finally:
+        is_over.set()
+        puncher.join()
+    assert_perfect(stream.finish())
+    # Every one of them was read: none is a frame that Linux or a policy wants.
+    wait_for("all to be taken", lambda: row(net.gwa)["rx_packets"] + row(net.gwa)["passed_to_linux"] >= touched)
+    assert row(net.gwa)["state"] == "up" and "faults" not in row(net.gwa)
+    app.close()
+    wait_for_state(net.gwa, "no client yet")
 
 
 class Testpmd:

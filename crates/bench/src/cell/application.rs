@@ -45,6 +45,7 @@ impl Connection {
             queues,
             log2_ring_size: LOG2_RING_SIZE,
             trust: Trust::Sealed,
+            most_bytes: u64::MAX,
         };
         let client = ClientConfig {
             id: 0,

@@ -27,6 +27,8 @@ pub struct MemifConfig {
     pub mac: Option<[u8; 6]>,
     /// Whether memory is taken that the application can cut.
     pub unsealed: bool,
+    /// The most memory of the application's that is mapped, in MiB; none: as much as [`Self::memory_bytes`] says.
+    pub memory_mib: Option<u32>,
 }
 
 /// Which side the daemon is.
@@ -47,11 +49,36 @@ impl MemifConfig {
     /// The longest packet, where nothing is said.
     pub const DEFAULT_MTU: u32 = 1500;
 
+    /// Bytes of the largest buffer that is reckoned with for each packet of a ring.
+    const BUFFER_BYTES: u64 = 4096;
+
+    /// Memory that every application may share, in MiB.
+    const LEAST_MIB: u64 = 16;
+
+    /// Memory of an application that shares all its packets, in MiB: DPDK's with `zero-copy=yes` shares its whole heap.
+    const UNSEALED_MIB: u64 = 1024;
+
+    /// The most memory that the protocol can name, in MiB: 64 regions of 4 GiB.
+    const MAX_MIB: u32 = 64 * 4096;
+
     /// The longest path of a socket.
     const MAX_PATH_LEN: usize = 107;
 
     /// The longest secret.
     const MAX_SECRET_LEN: usize = 24;
+
+    /// The most bytes of the application's memory that are mapped: what the configuration says, or what the rings hold.
+    pub fn memory_bytes(&self) -> u64 {
+        let mib = |mib: u64| mib << 20;
+        match self.memory_mib {
+            Some(said) => mib(said.into()),
+            None if self.unsealed => mib(Self::UNSEALED_MIB),
+            None => {
+                let packets = 2 * u64::from(self.queues) * u64::from(self.ring_size);
+                (packets * Self::BUFFER_BYTES).max(mib(Self::LEAST_MIB))
+            }
+        }
+    }
 
     /// The first value that cannot be: its key, itself, and what is allowed.
     pub(super) fn problem(&self) -> Option<(&'static str, String, &'static str)> {
@@ -73,6 +100,13 @@ impl MemifConfig {
         }
         if !(1280..=9000).contains(&self.mtu) {
             return Some(("mtu", self.mtu.to_string(), "between 1280 and 9000"));
+        }
+        if let Some(mib) = self.memory_mib
+            && (mib == 0 || mib > Self::MAX_MIB || self.role == MemifRole::Client)
+        {
+            let allowed =
+                "1 to 262144 MiB of a client's; as a client culvert owns the memory: leave it out";
+            return Some(("memory_mib", mib.to_string(), allowed));
         }
         None
     }

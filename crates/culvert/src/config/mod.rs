@@ -574,6 +574,7 @@ mod tests {
         assert_eq!((memif.id, memif.queues, memif.ring_size, memif.mtu), (0, 1, 1024, 1500));
         assert_eq!((memif.role, memif.mac), (MemifRole::Server, Some([2, 0, 0, 0, 0, 15])));
         assert!(!memif.unsealed && memif.secret.is_none());
+        assert_eq!(memif.memory_bytes(), 16 << 20, "at least");
         assert!(config.port_names().contains("a") && config.port_names().contains("wan"));
         let kind = |kind: &str| {
             let config = parse(&format!("[[port]]\ninterface = \"a\"\nkind = \"{kind}\"")).unwrap();
@@ -581,6 +582,19 @@ mod tests {
         };
         let kinds = ["interface", "packet", "auto"].map(kind);
         assert_eq!(kinds, [Sockets::Xdp, Sockets::Packet, Sockets::Auto]);
+    }
+
+    #[test]
+    fn the_memory_of_an_application_is_what_its_rings_hold() {
+        let mib = |keys: &str| {
+            let config = parse(&memif(&format!("socket = \"/s\"\n{keys}"))).unwrap();
+            config.memifs[0].memory_bytes() >> 20
+        };
+        assert_eq!(mib("queues = 4"), 32);
+        assert_eq!(mib("queues = 64\nring_size = 16384"), 8192);
+        assert_eq!(mib("unsealed = true"), 1024);
+        assert_eq!(mib("unsealed = true\nmemory_mib = 256"), 256);
+        assert_eq!(mib("memory_mib = 1"), 1);
     }
 
     /// Each row: a text, and what the error must name.
@@ -619,6 +633,11 @@ mod tests {
             (&memif("socket = \"/s\"\nring_size = 1000"), &["ring_size", "power of two"]),
             (&memif("socket = \"/s\"\nsecret = \"\""), &["port[0].secret", "1 to 24"]),
             (&memif("socket = \"/s\"\nqueues = 65"), &["port[0].queues", "64 pairs"]),
+            (&memif("socket = \"/s\"\nmemory_mib = 0"), &["port[0].memory_mib", "1 to 262144"]),
+            (
+                &memif("socket = \"/s\"\nrole = \"client\"\nmemory_mib = 9"),
+                &["port[0].memory_mib", "leave it out"],
+            ),
             (&memif("socket = \"/s\"\nmtu = 1771"), &["mtu of a", "1770", "3818"]),
             (&memif("socket = \"/s\"\nrole = \"master\""), &["server", "client"]),
             (

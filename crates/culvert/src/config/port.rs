@@ -77,6 +77,7 @@ pub(super) struct PortSection {
     mtu: Option<u32>,
     mac: Option<String>,
     unsealed: Option<bool>,
+    memory_mib: Option<u32>,
 }
 
 /// A port, by its kind.
@@ -102,6 +103,7 @@ impl PortSection {
                     ("mtu", self.mtu.is_some()),
                     ("mac", self.mac.is_some()),
                     ("unsealed", self.unsealed.is_some()),
+                    ("memory_mib", self.memory_mib.is_some()),
                 ];
                 if let Some((key, _)) = given.iter().find(|(_, is_given)| *is_given) {
                     let allowed = "leave it out, or say kind = \"memif\": an interface of Linux's has no such key";
@@ -150,6 +152,7 @@ impl PortSection {
                     mtu: self.mtu.unwrap_or(MemifConfig::DEFAULT_MTU),
                     mac,
                     unsealed: self.unsealed.unwrap_or(false),
+                    memory_mib: self.memory_mib,
                 };
                 match memif.problem() {
                     Some(wrong) => Err(wrong),

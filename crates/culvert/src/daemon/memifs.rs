@@ -30,6 +30,12 @@ use crate::config::{MemifConfig, MemifRole};
 /// How long a peer may take to tell its rings.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(5);
 
+/// How long a client stays that is none of those that come and go.
+const STAY_TIME: Duration = Duration::from_secs(30);
+
+/// The least and the most time from a client's end to the next one.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
+
 /// How often a server that is not there is looked for.
 const CONNECT_INTERVAL: Duration = Duration::from_millis(900);
 
@@ -69,6 +75,42 @@ struct Entry {
     /// Why it does not work.
     trouble: String,
     connect_at: Instant,
+    pause: Pause,
+}
+
+/// When the next client is taken.
+///
+/// A client can keep what its memory has become while it was connected, come again with other memory, and so on: what
+/// was a hole in it is charged to the daemon. So those that leave at once are taken less and less often.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    /// How many have left at once, one after the other.
+    hasty: u32,
+    /// From the end of the last one on.
+    len: Duration,
+    /// None: the next is taken now.
+    until: Option<Instant>,
+}
+
+impl Pause {
+    /// A client has gone that came at a time.
+    fn begin(&mut self, came: Instant, now: Instant) {
+        self.hasty = match now.saturating_duration_since(came) < STAY_TIME {
+            true => self.hasty.saturating_add(1),
+            false => 0,
+        };
+        let (least, most) = PAUSES;
+        self.len = match self.hasty {
+            0 => Duration::ZERO,
+            hasty => least.saturating_mul(1 << (hasty - 1).min(16)).min(most),
+        };
+        self.until = Some(now + self.len);
+    }
+
+    /// How long no client is taken yet.
+    fn left(&self, now: Instant) -> Option<Duration> {
+        self.until.map(|until| until.saturating_duration_since(now)).filter(|left| !left.is_zero())
+    }
 }
 
 /// All of them.
@@ -128,6 +170,7 @@ impl Memifs {
             linux: Arc::default(),
             trouble: String::new(),
             connect_at: Instant::now(),
+            pause: Pause::default(),
         };
         entry.listen();
         entry.wait_for_peer();
@@ -180,8 +223,11 @@ impl Memifs {
 
     /// What to wait on.
     pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.entries.iter().flat_map(|entry| {
-            let listener = entry.listener.as_ref().map(AsFd::as_fd);
+        let now = Instant::now();
+        self.entries.iter().flat_map(move |entry| {
+            // One that waits would end each sleep.
+            let is_taken = entry.pause.left(now).is_none();
+            let listener = entry.listener.as_ref().filter(|_| is_taken).map(AsFd::as_fd);
             listener.into_iter().chain(entry.peer.as_ref().map(|peer| peer.link.as_fd()))
         })
     }
@@ -284,7 +330,14 @@ impl Entry {
     fn wait_for_peer(&mut self) {
         let path = self.config.socket.display();
         match (self.config.role, &self.listener) {
-            (MemifRole::Server, Some(_)) => self.trouble = format!("no client yet at {path}"),
+            (MemifRole::Server, Some(_)) => {
+                self.trouble = match self.pause.len.as_secs() {
+                    0 => format!("no client yet at {path}"),
+                    seconds => format!(
+                        "no client yet at {path}; they leave at once, so the next is taken {seconds} s after the last"
+                    ),
+                };
+            }
             // What failed is said already.
             (MemifRole::Server, None) => {}
             (MemifRole::Client, _) => self.trouble = format!("no server yet at {path}"),
@@ -307,6 +360,9 @@ impl Entry {
     /// Takes clients that have connected. There is one at a time.
     fn accept(&mut self, workers: &Workers) {
         let Some(listener) = &self.listener else { return };
+        if self.pause.left(Instant::now()).is_some() {
+            return;
+        }
         let Some(channel) = listener.accept() else { return };
         if self.peer.is_some() {
             memif::link::disconnect(&channel, "another client is connected");
@@ -320,6 +376,7 @@ impl Entry {
             queues: self.most_queues(workers),
             log2_ring_size: self.config.ring_size.ilog2() as u8,
             trust: if self.config.unsealed { Trust::Any } else { Trust::Sealed },
+            most_bytes: self.config.memory_bytes(),
         };
         // A client that is gone again says nothing.
         let Ok(link) = Link::serve(channel, &config, &self.faults) else { return };
@@ -401,7 +458,37 @@ impl Entry {
         }
         peer.link.disconnect(why);
         warn!(port = self.config.interface, why, "memif disconnected");
-        self.connect_at = Instant::now() + CONNECT_INTERVAL;
+        let now = Instant::now();
+        self.connect_at = now + CONNECT_INTERVAL;
+        if self.config.role == MemifRole::Server {
+            self.pause.begin(peer.since, now);
+        }
         self.wait_for_peer();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_that_leave_at_once_are_taken_less_and_less_often() {
+        let mut pause = Pause::default();
+        let mut now = Instant::now();
+        assert_eq!(pause.left(now), None);
+        let mut taken = 0;
+        let end = now + Duration::from_secs(600);
+        while now < end {
+            pause.begin(now, now);
+            now += pause.left(now).unwrap();
+            assert_eq!(pause.left(now), None, "its turn has come");
+            taken += 1;
+        }
+        assert!((20..=30).contains(&taken), "{taken} in ten minutes");
+        // One that stays makes good for all.
+        pause.begin(now, now + STAY_TIME);
+        assert_eq!(pause.left(now + STAY_TIME), None);
+        pause.begin(now, now);
+        assert_eq!(pause.left(now), Some(PAUSES.0));
     }
 }
