@@ -228,7 +228,7 @@ impl<A: Ends> Shape<A> {
     /// The tag of a policy of this shape.
     pub(crate) fn tag_of(&self, config: &PolicyConfig, seeds: &Seeds) -> Tag {
         let bits = Bits::of_policy(config);
-        // Not masked: a mark with bits outside its mask matches no packet, as in Linux.
+        // Not masked: a mark with bits outside its mask would match no packet, as in `Mark::matches`.
         Bits { scope: bits.scope, ..bits.under(&self.mask) }.tag(seeds)
     }
 }

@@ -10,7 +10,7 @@ use crate::selector::Selector;
 /// A mark and the bits of it that count (`XFRMA_MARK`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mark {
-    /// The value.
+    /// The value. Bits outside the mask are cut off where the mark is parsed: with one the mark would match no packet.
     pub value: u32,
     /// The mask.
     pub mask: u32,

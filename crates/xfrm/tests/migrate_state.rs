@@ -102,6 +102,13 @@ fn it_is_found_by_its_mark_and_may_get_another() {
     let mut w = migrate(&of(2));
     lab.ok(&w.field(attr::MARK, &MarkAttribute { value: 3, mask: 3 }).take());
     assert_eq!((from(&lab, 2), from(&lab, 3)), (None, Some(ip(NEW))));
+    // Bits outside the mask do not count, in the old one and in the new one.
+    let of_more = MigrateState { old_mark: MarkAttribute { value: 0x13, mask: 3 }, ..to_new() };
+    let mut w = migrate(&of_more);
+    lab.ok(&w.field(attr::MARK, &MarkAttribute { value: 0x10, mask: 3 }).take());
+    assert_eq!((from(&lab, 3), from(&lab, 0)), (None, Some(ip(NEW))));
+    let mut w = migrate(&of(0));
+    lab.ok(&w.field(attr::MARK, &MarkAttribute { value: 3, mask: 3 }).take());
     // That of the other one is taken.
     let mut w = migrate(&of(3));
     let taken = w.field(attr::MARK, &MarkAttribute { value: 1, mask: 3 }).take();

@@ -5,8 +5,8 @@ mod common;
 use common::*;
 use policy::{Action, Direction};
 use xfrm::codec::{
-    Field, MarkAttribute, PolicyDefault, PolicyExpire, PolicyId, PolicyInfo, SelectorInfo, SpdInfo,
-    Template, attr, kind,
+    Field, MarkAttribute, MessageWriter, PolicyDefault, PolicyExpire, PolicyId, PolicyInfo,
+    SelectorInfo, SpdInfo, Template, attr, kind,
 };
 use xfrm::{Group, Output, PolicyLive, RecordKey, Refusal};
 
@@ -94,6 +94,40 @@ fn a_policy_is_named_by_index_or_by_selector_mark_and_interface() {
         assert_eq!(lab.errno(&get(&id, if_id)), libc::ENOENT, "{id:?} {if_id}");
     }
     assert_eq!(lab.errno(&get(&policy_id(3, 0), 3)), libc::EINVAL);
+}
+
+#[test]
+fn bits_of_a_mark_outside_its_mask_do_not_count() {
+    let mut lab = Lab::new();
+    let marked = |mut w: MessageWriter, value, mask| {
+        w.field(attr::MARK, &MarkAttribute { value, mask }).take()
+    };
+    let put = |value, mask| marked(policy(kind::NEWPOLICY, &policy_info(1), &[]), value, mask);
+    let out = lab.ok(&put(0xff, 0x0f));
+    // Told and given to the data path as it counts.
+    let (_, told) = events(&out)[0];
+    let told = MarkAttribute::decode(&attribute::<PolicyInfo>(told, attr::MARK).unwrap()).unwrap();
+    assert_eq!((told.value, told.mask), (0x0f, 0x0f));
+    let mark = lab.db.backend().policies[&1].mark;
+    assert!(mark.matches(15) && mark.matches(0xff) && !mark.matches(14), "{mark:?}");
+    // It is one policy, by whichever of its words it is named.
+    assert_eq!(lab.errno(&put(0x1f, 0x0f)), libc::EEXIST);
+    for index in [0, 1] {
+        let named = |kind, value| marked(request(kind, &policy_id(1, index)), value, 0x0f);
+        lab.ok(&named(kind::GETPOLICY, 0x0f));
+        lab.ok(&named(kind::GETPOLICY, 0xff));
+        assert_eq!(lab.errno(&named(kind::GETPOLICY, 0xfe)), libc::ENOENT);
+        lab.ok(&named(kind::DELPOLICY, 0xff));
+        assert!(lab.db.backend().policies.is_empty());
+        lab.ok(&put(0xff, 0x0f));
+        let index = lab.db.backend().policies.keys().next().copied().unwrap();
+        lab.ok(&marked(request(kind::DELPOLICY, &policy_id(1, index)), 0x0f, 0x0f));
+        let wish = PolicyInfo { index: 1, ..policy_info(1) };
+        lab.ok(&marked(policy(kind::NEWPOLICY, &wish, &[]), 0xff, 0x0f));
+    }
+    // By none of its mask no bit counts: it is a policy without a mark.
+    lab.ok(&put(5, 0));
+    lab.ok(&request(kind::DELPOLICY, &policy_id(1, 0)).finish());
 }
 
 #[test]

@@ -6,8 +6,8 @@ use common::*;
 use crypto::{Integrity, Suite};
 use esp::Protocol;
 use xfrm::codec::{
-    AeventId, Encap, EsnReplay, Field, LifetimeCurrent, MarkAttribute, ReplayState, SaFlush, SaId,
-    SaInfo, attr, flag, kind,
+    AeventId, Encap, EsnReplay, Field, LifetimeCurrent, MarkAttribute, MessageWriter, ReplayState,
+    SaFlush, SaId, SaInfo, attr, flag, kind,
 };
 use xfrm::{Counters, Group, Output, RecordKey, Refusal, Replay, Start};
 
@@ -102,7 +102,7 @@ fn a_tunnel_of_ipcomp_has_a_companion() {
 
     // Seen in dumps, beside its tunnels, and not in the journal.
     lab.ok(&comp_sa(&comp_info(2)));
-    let mut dump = xfrm::codec::MessageWriter::new(kind::GETSA, flag::REQUEST | flag::DUMP, 1, 0);
+    let mut dump = MessageWriter::new(kind::GETSA, flag::REQUEST | flag::DUMP, 1, 0);
     dump.attribute(attr::PROTO, &[0]);
     let all = entries(&lab.dump(&dump.finish()));
     let mut protocols: Vec<u8> = all.iter().map(|(_, m)| fixed::<SaInfo>(m).id.protocol).collect();
@@ -214,6 +214,32 @@ fn marks_tell_sas_of_one_spi_apart() {
     assert_eq!(MarkAttribute::decode(&mark).unwrap().value, 2);
     // Without a mark neither is meant.
     assert_eq!(lab.errno(&request(kind::GETSA, &sa_id(0x100)).finish()), libc::ESRCH);
+}
+
+#[test]
+fn bits_of_a_mark_outside_its_mask_do_not_count() {
+    let mut lab = Lab::new();
+    let marked = |mut w: MessageWriter, value| {
+        w.field(attr::MARK, &MarkAttribute { value, mask: 0x0f }).take()
+    };
+    let new = |kind| marked(gcm_sa(kind, &sa_info(0x100)), 0xff);
+    lab.ok(&new(kind::NEWSA));
+    let id = lab.db.backend().sas.keys().next().copied().unwrap();
+    assert_eq!((id.mark.value, id.mark.mask), (0x0f, 0x0f));
+    assert_eq!(lab.errno(&marked(gcm_sa(kind::NEWSA, &sa_info(0x100)), 0x3f)), libc::EEXIST);
+    lab.ok(&new(kind::UPDSA));
+    for value in [0x0f, 0xff] {
+        let answer = lab.ok(&marked(request(kind::GETSA, &sa_id(0x100)), value));
+        let mark = attribute::<SaInfo>(replies(&answer).next().unwrap(), attr::MARK).unwrap();
+        assert_eq!(MarkAttribute::decode(&mark).unwrap().value, 0x0f);
+    }
+    assert_eq!(lab.errno(&marked(request(kind::GETSA, &sa_id(0x100)), 0xfe)), libc::ESRCH);
+    lab.ok(&marked(request(kind::DELSA, &sa_id(0x100)), 0xff));
+    assert!(lab.db.backend().sas.is_empty());
+    // A reservation is answered by the SA of the same mark, however that is written.
+    lab.ok(&marked(alloc_spi(0x300, 0x300), 0x1f));
+    lab.ok(&marked(gcm_sa(kind::UPDSA, &sa_info(0x300)), 0xff));
+    assert_eq!(lab.db.backend().sas.len(), 1);
 }
 
 #[test]
@@ -431,7 +457,7 @@ fn replay_state_is_set_absolutely_and_announced() {
     let id = AeventId { sa: sa_id(5), ..AeventId::default() };
     let replace = |kind, id: &AeventId| {
         let flags = flag::REQUEST | flag::ACK | flag::REPLACE;
-        let mut w = xfrm::codec::MessageWriter::new(kind, flags, 77, 55);
+        let mut w = MessageWriter::new(kind, flags, 77, 55);
         w.fixed(id);
         w
     };
@@ -469,7 +495,7 @@ fn a_larval_sa_takes_no_replay_state_but_can_be_read() {
     lab.ok(&alloc_spi(5, 5).finish());
     let id = AeventId { sa: sa_id(5), ..AeventId::default() };
     let flags = flag::REQUEST | flag::ACK | flag::REPLACE;
-    let mut w = xfrm::codec::MessageWriter::new(kind::NEWAE, flags, 1, 0);
+    let mut w = MessageWriter::new(kind::NEWAE, flags, 1, 0);
     w.fixed(&id).field(attr::REPLAY_VAL, &ReplayState::default());
     assert_eq!(lab.errno(&w.finish()), libc::EINVAL);
     lab.ok(&request(kind::GETAE, &id).finish());

@@ -438,6 +438,15 @@ layout! {
     }
 }
 
+impl MarkAttribute {
+    /// The mark without the bits of its value that do not count. Linux cuts them off when it stores an SA or a
+    /// policy (6.15, and what was backported to older ones); before, such a mark matched no packet.
+    #[must_use]
+    pub const fn cut(self) -> MarkAttribute {
+        MarkAttribute { value: self.value & self.mask, mask: self.mask }
+    }
+}
+
 impl LifetimeConfig {
     /// No limits.
     pub fn unlimited() -> LifetimeConfig {

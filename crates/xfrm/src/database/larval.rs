@@ -189,7 +189,7 @@ impl<B: Backend> Database<B> {
             mode: info.mode,
             reqid: info.reqid,
             if_id: if_id_of(&attributes),
-            mark: mark.value & mark.mask,
+            mark: mark.value,
             cpu: attributes.value(attr::SA_PCPU),
         };
         if key.cpu.is_some_and(|cpu| cpu >= self.settings.cpus) {

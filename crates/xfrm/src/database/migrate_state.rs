@@ -25,8 +25,8 @@ impl<B: Backend> Database<B> {
         check(&request)?;
         let SaId { dst, spi, family, protocol, .. } = request.id;
         let key = dst.ip(family).map(|dst| (dst, spi.0, protocol));
-        let mark = &request.old_mark;
-        let found = key.and_then(|key| self.sad.find(&key, mark.value & mark.mask));
+        let mark = request.old_mark.clone().cut();
+        let found = key.and_then(|key| self.sad.find(&key, mark.value));
         let (serial, sa) = found.filter(|(_, sa)| !sa.larval()).ok_or(Failure::NoSa)?;
         if sa.is_companion() {
             return Err(Failure::Companion);
@@ -99,7 +99,8 @@ fn moved(sa: &Sa, request: &MigrateState, a: &Attributes<'_>) -> Result<Sa, Fail
         to.options.mapping_max_age_s = 0;
     }
     not_carried(a)?;
-    to.options.mark = a.value(attr::MARK).unwrap_or_else(|| request.old_mark.clone());
+    let mark = a.value::<MarkAttribute>(attr::MARK).unwrap_or_else(|| request.old_mark.clone());
+    to.options.mark = mark.cut();
     if a.has(attr::SET_MARK) {
         to.options.set_mark = set_mark_of(a);
     }

@@ -125,7 +125,7 @@ impl Sa {
 
     /// The value that look-ups by its own mark use.
     pub fn mark_value(&self) -> u32 {
-        self.options.mark.value & self.options.mark.mask
+        self.options.mark.value
     }
 
     /// What an acquire or a reservation of an SPI finds it by.

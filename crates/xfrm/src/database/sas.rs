@@ -161,7 +161,7 @@ impl<B: Backend> Database<B> {
     pub(super) fn lookup(&self, id: &SaId, attributes: &Attributes<'_>) -> Option<u64> {
         let mark = mark_of(attributes);
         let key = (id.dst.ip(id.family)?, id.spi.0, id.protocol);
-        self.sad.find(&key, mark.value & mark.mask).map(|(serial, _)| serial)
+        self.sad.find(&key, mark.value).map(|(serial, _)| serial)
     }
 
     /// Removes an SA everywhere and tells the journal.

@@ -28,9 +28,11 @@ pub(super) struct NewSa {
     pub added_s: Option<u64>,
 }
 
-/// The mark of a request, zero where there is none.
+/// The mark of a request, zero where there is none. Bits outside its mask do not count: not where something is
+/// stored, as in Linux, and not where it is named (Linux then finds nothing), so that an owner can name what it
+/// has stored by the same words.
 pub(super) fn mark_of(attributes: &Attributes<'_>) -> MarkAttribute {
-    attributes.value(attr::MARK).unwrap_or_default()
+    attributes.value::<MarkAttribute>(attr::MARK).unwrap_or_default().cut()
 }
 
 /// The interface id of a request.

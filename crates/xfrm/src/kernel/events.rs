@@ -161,7 +161,7 @@ fn named(info: &SaInfo) -> codec::SaId {
 
 fn identity(name: &codec::SaId, attributes: &[u8]) -> Option<SaId> {
     let a = Attributes::parse(attributes).ok()?;
-    let mark: codec::MarkAttribute = a.value(attr::MARK).unwrap_or_default();
+    let mark = a.value::<codec::MarkAttribute>(attr::MARK).unwrap_or_default().cut();
     Some(SaId {
         dst: name.dst.ip(name.family)?,
         spi: name.spi.0,
