@@ -139,6 +139,13 @@ impl Suite {
         self.block_bytes() != 1
     }
 
+    /// Whether each packet carries the IV of a counter mode, which makes the nonce together with the
+    /// salt of the key exchange: under one key no two packets may have the same (RFC 4106 §3.1, RFC
+    /// 7634 §2, RFC 3686 §3.1, RFC 4309 §3.1, RFC 4543 §3.1).
+    pub const fn has_counter_iv(self) -> bool {
+        self.iv_len_bytes() != 0 && !self.needs_random_iv()
+    }
+
     /// Whether the text is encrypted.
     pub const fn is_confidential(self) -> bool {
         !matches!(

@@ -90,10 +90,12 @@ impl Form {
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct OuterTemplate {
-    /// The IP header, then the UDP header.
+    /// The IP header from byte [`FIRST`] on, then the UDP header.
     bytes: [u8; MAX_LEN],
-    /// IPv4: the sum over the header's constant words.
-    sum: u16,
+    /// What the sequence number is combined with to make the IV of a counter mode.
+    pub iv_salt: u64,
+    /// IPv4: the sum over the header's constant words. IPv6: next header and hop limit.
+    net_word: u16,
     /// Added to the sequence number to make the identification, so that several SAs between two
     /// hosts do not walk through the same identifications side by side.
     ident_base: u16,
@@ -115,17 +117,19 @@ pub(crate) struct OuterTemplate {
     pub has_ceiling: bool,
 }
 
-const MAX_LEN: usize = ipv6::HEADER_LEN + UDP_HEADER_LEN;
+/// The first bytes of an IP header differ between packets, and are written as one word.
+const FIRST: usize = 8;
+const MAX_LEN: usize = ipv6::HEADER_LEN - FIRST + UDP_HEADER_LEN;
 
 const _: () = assert!(size_of::<OuterTemplate>() == mem::LINE_LEN, "one cache line");
 
 impl OuterTemplate {
-    pub fn new(params: &SaParams) -> OuterTemplate {
+    pub fn new(params: &SaParams, iv_salt: u64) -> OuterTemplate {
         let protocol = match params.encap {
             Some(_) => protocol::UDP,
             None => params.protocol.number(),
         };
-        let mut bytes = [0; MAX_LEN];
+        let mut bytes = [0; FIRST + MAX_LEN];
         let ip_len = match (params.src, params.dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 bytes[0] = 0x45;
@@ -136,9 +140,6 @@ impl OuterTemplate {
                 ipv4::MIN_HEADER_LEN
             }
             (src, dst) => {
-                bytes[0] = 0x60;
-                bytes[ipv6::field::NEXT_HEADER] = protocol;
-                bytes[ipv6::field::HOP_LIMIT] = HOP_LIMIT;
                 bytes[ipv6::field::SRC..][..16].copy_from_slice(&v6_octets(src));
                 bytes[ipv6::field::DST..][..16].copy_from_slice(&v6_octets(dst));
                 ipv6::HEADER_LEN
@@ -150,9 +151,14 @@ impl OuterTemplate {
         let geometry = Geometry::new(params);
         let dscp_mask = if params.flags.dont_encap_dscp { 0 } else { !ecn::MASK };
         let ecn_mask = if params.flags.no_ecn { 0 } else { ecn::MASK };
+        let net_word = match params.dst {
+            IpAddr::V4(_) => checksum::sum(&bytes[..ip_len]),
+            IpAddr::V6(_) => u16::from_be_bytes([protocol, HOP_LIMIT]),
+        };
         OuterTemplate {
-            bytes,
-            sum: checksum::sum(&bytes[..ip_len]),
+            bytes: core::array::from_fn(|at| bytes[FIRST + at]),
+            iv_salt,
+            net_word,
             ident_base: (params.spi ^ params.spi >> 16) as u16,
             spi: params.spi,
             // At most 72 and 32; of AH 112.
@@ -213,8 +219,8 @@ impl OuterTemplate {
         let [class, total_len, ident, fragment] =
             [packet.traffic_class.into(), packet.total_len, ident, fragment].map(u64::from);
         let words = 0x45 << 56 | class << 48 | total_len << 32 | ident << 16 | fragment;
-        let sum = u64::from(self.sum) + class + total_len + ident + fragment;
-        *ip = *self.bytes.first_chunk()?;
+        let sum = u64::from(self.net_word) + class + total_len + ident + fragment;
+        *ip.last_chunk_mut()? = *self.bytes.first_chunk::<{ ipv4::MIN_HEADER_LEN - FIRST }>()?;
         *ip.first_chunk_mut()? = words.to_be_bytes();
         [ip[10], ip[11]] = (!checksum::fold(sum as u32)).to_be_bytes();
         Some(rest)
@@ -224,11 +230,15 @@ impl OuterTemplate {
     #[inline(always)]
     pub fn write_v6<'a>(&self, out: &'a mut [u8], packet: PerPacket) -> Option<&'a mut [u8]> {
         let (ip, rest) = out.split_first_chunk_mut::<{ ipv6::HEADER_LEN }>()?;
-        let first = 6 << 28 | u32::from(packet.traffic_class) << 20;
-        let payload_len = packet.total_len - ipv6::HEADER_LEN as u16;
-        *ip = *self.bytes.first_chunk()?;
-        *ip.first_chunk_mut()? = first.to_be_bytes();
-        [ip[4], ip[5]] = payload_len.to_be_bytes();
+        let [class, payload_len, net_word] = [
+            packet.traffic_class.into(),
+            packet.total_len - ipv6::HEADER_LEN as u16,
+            self.net_word,
+        ]
+        .map(u64::from);
+        let words = 6 << 60 | class << 52 | payload_len << 16 | net_word;
+        *ip.first_chunk_mut()? = words.to_be_bytes();
+        *ip.last_chunk_mut()? = *self.bytes.first_chunk::<{ ipv6::HEADER_LEN - FIRST }>()?;
         Some(rest)
     }
 
@@ -241,9 +251,16 @@ impl OuterTemplate {
         packet: PerPacket,
     ) -> Option<&'a mut [u8]> {
         let (udp, rest) = out.split_first_chunk_mut::<UDP_HEADER_LEN>()?;
-        *udp = *self.bytes.get(at..)?.first_chunk()?;
+        *udp = *self.bytes.get(at - FIRST..)?.first_chunk()?;
         [udp[4], udp[5]] = (packet.total_len - at as u16).to_be_bytes();
         Some(rest)
+    }
+
+    /// The IV of a counter mode. It must not repeat under one key (RFC 4106 §3.1), and within an SA
+    /// the number does not. Other SAs may have the same key, set by hand: their salts tell them apart.
+    #[inline(always)]
+    pub fn counter_iv(&self, number: u64) -> [u8; 8] {
+        (number ^ self.iv_salt).to_be_bytes()
     }
 
     /// Writes the ESP header; returns what follows, the IV first.
@@ -286,7 +303,7 @@ mod tests {
 
     /// All headers in front of ESP.
     fn write(params: &SaParams, out: &mut [u8], packet: PerPacket) -> Option<()> {
-        let template = OuterTemplate::new(params);
+        let template = OuterTemplate::new(params, 0);
         let (at, rest) = match params.dst {
             IpAddr::V4(_) => (20, template.write_v4(out, packet)?),
             IpAddr::V6(_) => (40, template.write_v6(out, packet)?),
@@ -389,8 +406,10 @@ mod tests {
     #[test]
     fn too_short_a_buffer_is_left_alone() {
         let packet = PerPacket { traffic_class: 0, dont_fragment: true, number: 1, total_len: 100 };
-        let (v4, v6) =
-            (OuterTemplate::new(&params(false, NATT)), OuterTemplate::new(&params(true, NATT)));
+        let (v4, v6) = (
+            OuterTemplate::new(&params(false, NATT), 0),
+            OuterTemplate::new(&params(true, NATT), 0),
+        );
         let mut out = [0xa5; 40];
         assert!(v4.write_v4(&mut out[..19], packet).is_none());
         assert!(v6.write_v6(&mut out[..39], packet).is_none());

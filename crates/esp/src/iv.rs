@@ -7,7 +7,8 @@ use zeroize::Zeroizing;
 /// Where unpredictable IVs come from: a ChaCha12 generator, one per worker.
 ///
 /// CBC needs IVs that nobody can predict (RFC 3602 §3, RFC 4303 §3.3.2.1). Counter modes need none
-/// of this: their IV is the sequence number.
+/// of this: their IV is the sequence number, combined with the SA's salt
+/// ([`LiveNumbers::iv_salt`](crate::LiveNumbers::iv_salt)).
 ///
 /// The generator runs for many packets at once. What it has made and nobody has taken yet is as
 /// secret as its key: it is overwritten when the source is dropped.

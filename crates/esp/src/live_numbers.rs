@@ -1,14 +1,14 @@
 //! The live numbers of one SA, in memory that may outlive the process.
 //!
 //! ```text
-//!   line 0   ...  | too old | replays | wrong ICVs |
+//!   line 0   ...  | IV salt | too old | replays | wrong ICVs |
 //!   line 1   sent | edge | bytes | packets | first use | last use | bitmap ............
 //!   line 2   bitmap, of a window above 64 packets ...
 //! ```
 //!
 //! Words of 64 bits; the lines are cache lines. An outbound packet touches line 1; an inbound one
-//! too, and one more line if its window is above 64 packets. What only
-//! failures count lies in front, where the memory's owner has its own notes about the live numbers.
+//! too, and one more line if its window is above 64 packets. What no good packet touches lies in
+//! front, where the memory's owner has its own notes about the live numbers.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -20,26 +20,28 @@ use crate::ring::ring_words;
 
 /// Index of each number in the live numbers; the replay bitmap follows at [`BITMAP`].
 mod index {
+    /// What outbound numbers are combined with to make IVs; 0 until it is drawn.
+    pub const IV_SALT: usize = 0;
     /// Packets dropped as older than the replay window (Linux's `stats.replay_window`).
-    pub const TOO_OLD: usize = 0;
+    pub const TOO_OLD: usize = 1;
     /// Packets dropped as replays (Linux's `stats.replay`).
-    pub const REPLAYS: usize = 1;
+    pub const REPLAYS: usize = 2;
     /// Packets with a wrong ICV (Linux's `stats.integrity_failed`).
-    pub const INTEGRITY: usize = 2;
+    pub const INTEGRITY: usize = 3;
     /// Next outbound sequence number minus one: the last one handed out.
-    pub const SENT: usize = 3;
+    pub const SENT: usize = 4;
     /// Highest inbound sequence number accepted.
-    pub const EDGE: usize = 4;
+    pub const EDGE: usize = 5;
     /// Bytes carried, both directions of use alike (an SA has one).
-    pub const BYTES: usize = 5;
+    pub const BYTES: usize = 6;
     /// Packets carried.
-    pub const PACKETS: usize = 6;
+    pub const PACKETS: usize = 7;
     /// Wall-clock second of the first use, 0 for never.
-    pub const FIRST_USE: usize = 7;
+    pub const FIRST_USE: usize = 8;
     /// Wall-clock second of the last use, 0 for never.
-    pub const LAST_USE: usize = 8;
+    pub const LAST_USE: usize = 9;
     /// First word of the replay bitmap.
-    pub const BITMAP: usize = 9;
+    pub const BITMAP: usize = 10;
 }
 
 /// The live numbers of one SA: sequence numbers, replay window, counters.
@@ -97,6 +99,28 @@ impl LiveNumbers {
     #[inline]
     pub fn prefetch(&self, cache: Cache) {
         self.0.prefetch(cache, Self::LINE_START);
+    }
+
+    /// What outbound sequence numbers are combined with to make the IVs of a counter mode: random
+    /// bits, drawn by the first call and then the same for as long as the live numbers are kept.
+    ///
+    /// Numbers that begin again at 1 under the same keys (set by hand, after a reboot) are other live
+    /// numbers, and so have another salt. So have the two directions of a tunnel, and any two SAs.
+    /// Memory of a version that knew no salt holds 0 here: its SAs go on past their last number, with
+    /// a salt from then on.
+    ///
+    /// # Errors
+    /// When the kernel gives no random bytes.
+    pub fn iv_salt(&self) -> Result<u64, getrandom::Error> {
+        let word = &self.0.head()[index::IV_SALT];
+        let kept = word.load(Relaxed);
+        if kept != 0 {
+            return Ok(kept);
+        }
+        let mut drawn = [0; 8];
+        getrandom::fill(&mut drawn)?;
+        let drawn = u64::from_ne_bytes(drawn).max(1);
+        Ok(word.compare_exchange(0, drawn, Relaxed, Relaxed).err().unwrap_or(drawn))
     }
 
     /// The last outbound sequence number handed out.

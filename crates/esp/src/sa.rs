@@ -52,7 +52,8 @@ const _: () = assert!(size_of::<Sa>() <= 3 * mem::LINE_LEN, "and one of control 
 
 impl Sa {
     /// An SA from its parameters, keys and numbers. `live` may come from an earlier life of the
-    /// same SA: numbers go on where they stood. They must be of the same replay window then, as
+    /// same SA: numbers go on where they stood, under the same salt of IVs
+    /// ([`LiveNumbers::iv_salt`]). They must be of the same replay window then, as
     /// its size decides where a number's bit is; after a change of size use
     /// [`ReplayWindow::restore`].
     ///
@@ -90,7 +91,11 @@ impl Sa {
         if given < needed {
             return Err(SaError::LiveNumbers { needed, given });
         }
-        let (template, shape) = (OuterTemplate::new(&params), Shape::new(&params));
+        let iv_salt = match params.suite.has_counter_iv() {
+            true => live.iv_salt().map_err(SaError::Random)?,
+            false => 0,
+        };
+        let (template, shape) = (OuterTemplate::new(&params, iv_salt), Shape::new(&params));
         Ok(Sa { template, live, session, shape, params })
     }
 
@@ -99,6 +104,14 @@ impl Sa {
     pub fn with_tunnel_headers(mut self, headers: TunnelHeaders) -> Sa {
         self.template.set_headers(self.params.flags, headers);
         self.shape.set_ecn_decap(headers.ecn);
+        self
+    }
+
+    /// The same SA with a salt of IVs that is known beforehand, instead of the random one of its live
+    /// numbers: for known answers in tests. Two SAs of one key would repeat nonces by it.
+    #[must_use]
+    pub fn with_iv_salt(mut self, iv_salt: u64) -> Sa {
+        self.template.iv_salt = iv_salt;
         self
     }
 
@@ -353,6 +366,9 @@ pub enum SaError {
          padding; a CPI has 16 bits"
     )]
     IpComp,
+    /// The IVs of a counter mode need a random salt.
+    #[error("the kernel gives no random bytes for the salt of the IVs: {0}")]
+    Random(getrandom::Error),
     /// The replay window is too large.
     #[error("a replay window of {0} packets is above 65536")]
     ReplayWindow(u32),

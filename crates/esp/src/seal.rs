@@ -187,7 +187,7 @@ impl Sa {
         let iv = t.write_esp(front, number)?;
         match IV_LEN {
             16 => ivs.fill(iv),
-            _ => *iv.first_chunk_mut()? = number.to_be_bytes(),
+            _ => *iv.first_chunk_mut()? = t.counter_iv(number),
         }
 
         let start = packet.start - headroom;
@@ -260,9 +260,7 @@ impl Sa {
         match iv.ok_or(DropReason::OutNoRoom)? {
             [] => {}
             iv if params.suite.needs_random_iv() => ivs.fill(iv),
-            // A counter mode's IV must not repeat under one key, and the number does not
-            // (RFC 4106 §3.1, RFC 7634 §2, RFC 3686 §3.1, RFC 4309 §3.1, RFC 4543 §3.1).
-            iv => *iv.first_chunk_mut().ok_or(DropReason::OutNoRoom)? = number.to_be_bytes(),
+            iv => *iv.first_chunk_mut().ok_or(DropReason::OutNoRoom)? = t.counter_iv(number),
         }
 
         // 4.
@@ -555,12 +553,12 @@ mod tests {
             (packet, mut h) in inner(),
             front in prop_oneof![4 => 72usize..100, 1 => 0usize..100],
             behind in prop_oneof![4 => 64usize..100, 2 => 0usize..100],
-            first in any::<u64>(),
+            (first, salt) in any::<(u64, u64)>(),
             (wrong_len, shift) in (prop::option::weighted(0.1, any::<u16>()), 0usize..2),
         ) {
             let session = || Session::new(params.suite, Box::new(()));
             let sa = || Sa::new(params.clone(), session(), LiveNumbers::on_heap(0)).unwrap();
-            let (straight, general) = (sa(), sa());
+            let (straight, general) = (sa().with_iv_salt(salt), sa().with_iv_salt(salt));
             let number = if params.esn { first } else { first & u64::from(u32::MAX) };
             if let Some(len) = wrong_len {
                 h.total_len = len;

@@ -32,12 +32,13 @@ fn no_number_or_iv_twice_across_crashes() {
             let p = SaParams { esn, ..params(suite, true) };
             let memory = memory(p.replay_window);
             let mut bench = Bench::new();
-            let mut seen = HashSet::new();
+            let (mut seen, mut ivs) = (HashSet::new(), HashSet::new());
             for round in 0..50 {
                 let tx = life(&p, &memory);
                 for _ in 0..7 {
                     let sealed = bench.seal(&tx, &inner(true, 0, true, 9)).unwrap();
-                    assert!(seen.insert(sealed[24..36].to_vec()), "number or IV repeated");
+                    assert!(seen.insert(sealed[24..28].to_vec()), "number repeated");
+                    assert!(ivs.insert(sealed[28..36].to_vec()), "IV repeated");
                 }
                 // Dies between the assignment and the encryption: that number is lost.
                 let packet = inner(true, 0, true, round);
@@ -45,13 +46,15 @@ fn no_number_or_iv_twice_across_crashes() {
                 buf[100..100 + packet.len()].copy_from_slice(&packet);
                 let h = parse_ip(&packet).unwrap();
                 let span = Span { start: 100, len: packet.len() };
-                let mut ivs = IvSource::from_seed([0; 32]);
+                let mut source = IvSource::from_seed([0; 32]);
                 let number = number(&tx).unwrap();
-                let sealing = tx.seal_prepare(&mut buf, span, &h, number, &mut ivs, 1500).unwrap();
+                let sealing =
+                    tx.seal_prepare(&mut buf, span, &h, number, &mut source, 1500).unwrap();
                 let esp = &buf[sealing.esp.range()];
-                assert!(seen.insert(esp[4..16].to_vec()), "number or IV repeated");
+                assert!(seen.insert(esp[4..8].to_vec()), "number repeated");
+                assert!(ivs.insert(esp[8..16].to_vec()), "IV repeated");
             }
-            assert_eq!(seen.len(), 50 * 8);
+            assert_eq!((seen.len(), ivs.len()), (50 * 8, 50 * 8));
         }
     }
 }

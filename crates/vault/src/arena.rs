@@ -6,13 +6,20 @@
 //! ```text
 //!  segment   | header | slot | slot | slot ...      (each as long as the class says)
 //!  header    | magic | words per slot | 0 ...
-//!  slot      | generation | owner | count | 0 0 | number | number | number ...
+//!  slot      | generation | owner | count | 0 | number | number | number ...
 //! ```
 //!
 //! Each field is a 64-bit word in native byte order: the file never leaves the machine. A slot
 //! begins a cache line, so that numbers of two SAs never share one. Its header leaves room in that
-//! line for just the three numbers that packets do not touch: the fourth begins a line, as
-//! `esp::LiveNumbers::LINE_START` wants it.
+//! line for just the four numbers that packets do not touch: the fifth begins a line, as
+//! `esp::LiveNumbers::LINE_START` wants it. The first number is not in the count.
+//!
+//! # Versions
+//!
+//! Slots of version 2 had no first number: a zero stands in its place, and the others are where they
+//! are now. So a segment of version 2 is marked as one of version 3 and taken up. A daemon of version
+//! 2 refuses it from then on: it would neither clear the first number of a slot that it uses again, nor
+//! go by it.
 //!
 //! # When a slot is taken
 //!
@@ -46,7 +53,7 @@ pub const MAX_LIVE_NUMBERS: usize = LARGEST - HEADER;
 /// An owner's live numbers.
 #[derive(Clone)]
 pub struct Grant {
-    /// The numbers, as many as asked for; the fourth begins a cache line.
+    /// The numbers, as many as asked for; the fifth begins a cache line.
     pub memory: Arc<dyn StableWords>,
     /// Whether they have their earlier values.
     pub origin: Origin,
@@ -133,12 +140,12 @@ impl Arena {
 
     /// See [`Vault::live_numbers`](crate::Vault::live_numbers).
     pub(crate) fn live_numbers(&mut self, owner: u64, len: usize) -> Result<Grant, VaultError> {
-        if len == 0 || len > MAX_LIVE_NUMBERS {
+        if len <= UNCOUNTED || len > MAX_LIVE_NUMBERS {
             let what = "a count of live numbers";
             return Err(VaultError::TooLong { what, len, max: MAX_LIVE_NUMBERS });
         }
         let segments = &self.segments;
-        let is_as_long = |o: &&mut Owned| note(segments, o.at, COUNT) == len as u64;
+        let is_as_long = |o: &&mut Owned| note(segments, o.at, COUNT) == (len - UNCOUNTED) as u64;
         if let Some(owned) = self.owned.get_mut(&owner).filter(is_as_long) {
             let handle = owned.handle.upgrade().unwrap_or_else(|| {
                 let segment = Arc::clone(&segments[owned.at.segment()]);
@@ -155,7 +162,7 @@ impl Arena {
             number.store(0, Relaxed);
         }
         words[OWNER].store(owner, Relaxed);
-        words[COUNT].store(len as u64, Relaxed);
+        words[COUNT].store((len - UNCOUNTED) as u64, Relaxed);
         let generation = self.next_generation;
         self.next_generation += 1;
         words[GENERATION].store(generation, Release);
@@ -177,8 +184,8 @@ impl Arena {
 
     /// See [`Vault::owners`](crate::Vault::owners).
     pub(crate) fn owners(&self) -> impl Iterator<Item = (u64, usize)> {
-        let count = |at| note(&self.segments, at, COUNT) as usize;
-        self.owned.iter().map(move |(owner, owned)| (*owner, count(owned.at)))
+        let len = |at| note(&self.segments, at, COUNT) as usize + UNCOUNTED;
+        self.owned.iter().map(move |(owner, owned)| (*owner, len(owned.at)))
     }
 
     /// See [`Vault::holders`](crate::Vault::holders).
@@ -262,6 +269,10 @@ impl Arena {
                 return Ok(());
             }
             (SEGMENT_MAGIC, class) => class as usize,
+            (VERSION_2, class) => {
+                words[MAGIC].store(SEGMENT_MAGIC, Release);
+                class as usize
+            }
             _ => return Err(damaged(MAGIC, "the mark of a segment of this version")),
         };
         if !is_class(class) {
@@ -279,7 +290,7 @@ impl Arena {
             if generation == u64::MAX {
                 return Err(damaged(start + GENERATION, "a generation"));
             }
-            if count == 0 || class_of(count) > class {
+            if count == 0 || class_of(count.saturating_add(UNCOUNTED)) > class {
                 return Err(damaged(start + COUNT, "a count of live numbers that fits the slot"));
             }
             self.next_generation = self.next_generation.max(generation + 1);
@@ -343,10 +354,13 @@ fn slot_starts(class: usize) -> impl DoubleEndedIterator<Item = usize> {
 const SEGMENT_BYTES: u64 = 1 << 20;
 const SEGMENT_WORDS: usize = SEGMENT_BYTES as usize / 8;
 /// The last two digits are the format's version.
-const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL02");
+const SEGMENT_MAGIC: u64 = u64::from_ne_bytes(*b"CVCELL03");
+const VERSION_2: u64 = u64::from_ne_bytes(*b"CVCELL02");
 
-/// Words of a slot's header: the first cache line, but for three numbers.
-const HEADER: usize = 5;
+/// Words of a slot's header: the first cache line, but for four numbers.
+const HEADER: usize = 4;
+/// Numbers of a slot that are not in its count.
+const UNCOUNTED: usize = 1;
 const SMALLEST: usize = 16;
 const LARGEST: usize = 4096;
 
@@ -505,7 +519,7 @@ mod tests {
     fn counts_that_no_slot_has_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let mut a = arena(&dir);
-        for len in [0, MAX_LIVE_NUMBERS + 1, usize::MAX] {
+        for len in [0, 1, MAX_LIVE_NUMBERS + 1, usize::MAX] {
             assert!(matches!(a.live_numbers(1, len), Err(VaultError::TooLong { .. })));
         }
         let needed = LiveNumbers::needed(65536);
@@ -552,7 +566,7 @@ mod tests {
     fn a_window_of_128_is_found_in_the_slots_that_used_to_be_for_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("cells");
-        let count = LiveNumbers::needed(128);
+        let needed = LiveNumbers::needed(128);
         let file = File::create(&path).unwrap();
         file.set_len(SEGMENT_BYTES).unwrap();
         // A segment of 32 words a slot, the first slot taken by owner 9.
@@ -560,15 +574,54 @@ mod tests {
         for (word, value) in [(MAGIC, magic), (CLASS, 32)] {
             file.write_all_at(&value.to_ne_bytes(), word as u64 * 8).unwrap();
         }
-        let of_slot = [(GENERATION, 5), (OWNER, 9), (COUNT, count as u64), (HEADER + 3, 77)];
+        // Of these versions' numbers the first is at word 5.
+        let of_slot = [(GENERATION, 5), (OWNER, 9), (COUNT, needed as u64 - 1), (5 + 3, 77)];
         for (word, value) in of_slot {
             file.write_all_at(&u64::to_ne_bytes(value), (32 + word) as u64 * 8).unwrap();
         }
         let mut a = arena(&dir);
-        let grant = a.live_numbers(9, count).unwrap();
-        assert_eq!((grant.origin, value(&grant, 3)), (Origin::Kept, 77));
-        assert_eq!(a.live_numbers(10, count).unwrap().origin, Origin::New);
+        let live = |a: &mut Arena, owner| {
+            let grant = a.live_numbers(owner, needed).unwrap();
+            (grant.origin, LiveNumbers::in_memory(grant.memory, 128).unwrap())
+        };
+        let (origin, kept) = live(&mut a, 9);
+        assert_eq!((origin, kept.sent().load(Relaxed)), (Origin::Kept, 77));
+        let salt = kept.iv_salt().unwrap();
+        let (origin, new) = live(&mut a, 10);
+        assert_eq!(origin, Origin::New);
+        assert_ne!(new.iv_salt().unwrap(), salt);
         assert_eq!(a.segments.len(), 2, "new ones have slots of their own length");
+        drop((a, kept, new));
+        let mut a = arena(&dir);
+        let (origin, again) = live(&mut a, 9);
+        assert_eq!((origin, again.sent().load(Relaxed)), (Origin::Kept, 77));
+        assert_eq!(again.iv_salt().unwrap(), salt);
+        drop((a, again));
+        assert_eq!(fs::read(&path).unwrap()[..8], *b"CVCELL03", "an older daemon refuses it");
+    }
+
+    #[test]
+    fn a_slot_that_is_used_again_has_no_salt_of_the_one_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut a = arena(&dir);
+        let mut salts = HashSet::new();
+        let mut places = HashSet::new();
+        for owner in 0..50 {
+            let memory = a.live_numbers(owner, LiveNumbers::needed(32)).unwrap().memory;
+            places.insert(memory.words().as_ptr());
+            let live = LiveNumbers::in_memory(memory, 32).unwrap();
+            assert!(salts.insert(live.iv_salt().unwrap()));
+            a.release(owner);
+        }
+        // Free slots come first, and then those that were released.
+        for owner in 50..20_000 {
+            let memory = a.live_numbers(owner, LiveNumbers::needed(32)).unwrap().memory;
+            if places.contains(&memory.words().as_ptr()) {
+                assert_eq!(memory.words()[0].load(Relaxed), 0);
+                return;
+            }
+        }
+        panic!("no slot was used again");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use esp::{Mode, SaParams};
 use wire::{Fragment, parse_ip, protocol};
 
 use crate::packets::Ip;
-use crate::support::{PROVIDER, keys};
+use crate::support::{IV_SALT, PROVIDER, keys};
 
 /// The sending end of one SA.
 pub struct Model {
@@ -22,7 +22,7 @@ impl Model {
     }
 
     /// The ESP packet that the next packet of the SA makes of `inner`. A random IV is taken from
-    /// `sealed`, the packet to compare with; a counter mode's is the sequence number.
+    /// `sealed`, the packet to compare with; a counter mode's is the sequence number under the salt.
     pub fn seal(&mut self, inner: &[u8], sealed: &[u8]) -> Vec<u8> {
         self.seal_with(inner, self.iv(sealed))
     }
@@ -45,7 +45,7 @@ impl Model {
         esp.extend((self.number as u32).to_be_bytes());
         match suite.needs_random_iv() {
             true => esp.extend(iv),
-            false => esp.extend(self.number.to_be_bytes()),
+            false => esp.extend((self.number ^ IV_SALT).to_be_bytes()),
         }
         esp.extend(payload);
         let pad_len = (payload.len() + 2).next_multiple_of(suite.align_bytes()) - payload.len() - 2;

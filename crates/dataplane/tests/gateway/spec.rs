@@ -139,13 +139,16 @@ pub fn make_leased_sa(params: &SaParams, ceiling: u64) -> Sa {
     make_sa_of(params, live).with_ceiling(true)
 }
 
+/// The salt of all SAs' IVs, so that packets can be foretold.
+pub const IV_SALT: u64 = 0x5a17_0f1e_77ab_c0de;
+
 /// One with these live numbers.
 pub fn make_sa_of(params: &SaParams, live: LiveNumbers) -> Sa {
     let session = match params.suite {
         Suite::None => crypto::Session::none(),
         suite => PROVIDER.session(suite, &keys(suite)).expect("session"),
     };
-    Sa::new(params.clone(), session, live).expect("sa")
+    Sa::new(params.clone(), session, live).expect("sa").with_iv_salt(IV_SALT)
 }
 
 pub fn template(spec: &Spec, from: Side) -> Template {
