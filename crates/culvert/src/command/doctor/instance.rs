@@ -175,6 +175,14 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              --load-all and swanctl --rekey"
                 .into(),
         )
+    } else if warning.contains("have one key") {
+        (
+            "two packets with one nonce under one key tell both texts, and with AES-GCM the key that \
+             authenticates; only the random salts of the IVs keep these SAs' nonces apart",
+            "openssl rand -hex 20 for each SA of each direction, at both ends; better an IKE daemon \
+             (docs/configuration.md, Keys set by hand)"
+                .into(),
+        )
     } else if warning.contains("IPComp alone or too many SAs") {
         (
             "culvert compresses what ESP or AH protects, before that, and applies three SAs at most",
@@ -357,6 +365,15 @@ mod tests {
                 "daemon",
                 Warning,
                 &["culvert policy --name gwa"],
+            ),
+            (
+                |f| {
+                    let warning = "SAs 0x00000001 (a > b) and 0x00000002 (b > a) have one key: x";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["0x00000001", "nonce", "openssl rand", "Keys set by hand"],
             ),
             (
                 |f| {

@@ -6,7 +6,8 @@
 //! | `kernel`  | the kernel's own XFRM databases, from which packets are taken over        |
 //!
 //! What both need: `session` (the cipher's state), `weak` (algorithms that are taken only when told), `live` (an
-//! SA's numbers), `last_numbers` (the alarm before they end), `set_marks` (the marks that SAs give), `errno`.
+//! SA's numbers), `last_numbers` (the alarm before they end), `set_marks` (the marks that SAs give), `shared_keys`
+//! (SAs of one key), `errno`.
 //!
 //! The daemon's loop serves a source when a descriptor or a deadline says so, lets guard, steering
 //! and routes follow what changed, and has it confirmed then:
@@ -31,6 +32,7 @@ mod last_numbers;
 mod live;
 mod session;
 mod set_marks;
+mod shared_keys;
 #[cfg(test)]
 pub(in crate::daemon) mod testing;
 mod weak;

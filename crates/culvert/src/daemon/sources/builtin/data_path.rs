@@ -26,6 +26,7 @@ use super::leaving::{Leaver, Leaving};
 use super::numbers::Numbers;
 use crate::daemon::devices::{SharedDevices, To, software_of};
 use crate::daemon::sources::set_marks::SetMarks;
+use crate::daemon::sources::shared_keys::SharedKeys;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, errno, last_numbers, live, session};
 use crate::report::Gone;
 
@@ -41,6 +42,7 @@ pub struct DataPath {
     /// Indices of policies that changed, until they are taken.
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
+    shared_keys: SharedKeys,
     /// By what the SAs are chosen that have changed.
     changed_sas: BTreeSet<OutboundKey>,
     /// Counts changes of SAs, for whoever follows them.
@@ -70,6 +72,7 @@ impl DataPath {
             rules,
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
+            shared_keys: SharedKeys::default(),
             changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: None,
@@ -232,9 +235,15 @@ impl DataPath {
         self.bare
     }
 
+    /// SAs that have one key, for the operator.
+    pub fn shared_keys(&self) -> Option<String> {
+        self.shared_keys.warning()
+    }
+
     /// Follows an SA that has come.
-    fn note_added(&mut self, config: &SaConfig) {
+    fn note_added(&mut self, config: &SaConfig, keys: &Keys) {
         self.set_marks.add(config);
+        self.shared_keys.add(config, keys);
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_step(config, None);
     }
@@ -290,7 +299,7 @@ impl DataPath {
             .inspect_err(|_| self.devices.borrow_mut().remove(&id))
             .map_err(|e| Refusal::new(errno::EINVAL, format!("culvert: {e}")))?;
         self.devices.borrow_mut().added(id);
-        self.note_added(config);
+        self.note_added(config, keys);
         Ok(is_offloaded)
     }
 
@@ -390,6 +399,7 @@ impl Backend for DataPath {
         self.devices.borrow_mut().remove(id);
         self.remove_from_device(id, entry.esp.live());
         self.set_marks.remove(&entry.config);
+        self.shared_keys.remove(id);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         let (fingerprint, owner) =
             (self.numbers.fingerprint(id.spi, keys), self.numbers.owner(id, keys));
@@ -535,6 +545,57 @@ mod tests {
         let before = shown(&data_path);
         data_path.sa_update(&config).unwrap();
         assert_eq!(shown(&data_path), before);
+    }
+
+    /// The last number and the salt of an SA's IVs.
+    fn numbers_of(data_path: &DataPath, config: &SaConfig) -> (u64, u64) {
+        let sa = data_path.databases().sa(&config.id()).unwrap();
+        (sa.esp.live().sent().load(Relaxed), sa.esp.live().iv_salt().unwrap())
+    }
+
+    #[test]
+    fn numbers_that_go_on_keep_their_salt_and_numbers_that_begin_again_have_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let (config, keys) = (config(1, (HERE, THERE), 1), keys());
+        let mut first = data_path(directory.path(), SaRules::default());
+        first.sa_add(&config, &keys, &start()).unwrap();
+        let sa = first.databases().sa(&config.id()).unwrap();
+        assert_eq!(sa.esp.lease(100).unwrap().count(), 100);
+        let (_, salt) = numbers_of(&first, &config);
+        first.sa_update(&config).unwrap();
+        assert_eq!(numbers_of(&first, &config), (100, salt));
+        // As if it had been killed.
+        drop((sa, first));
+        let mut killed = data_path(directory.path(), SaRules::default());
+        killed.sa_add(&config, &keys, &Start::Kept).unwrap();
+        assert_eq!(numbers_of(&killed, &config), (100, salt));
+        killed.sa_delete(&config.id(), &keys, SaEnd::Deleted);
+        killed.sa_add(&config, &keys, &start()).unwrap();
+        let (sent, of_the_next) = numbers_of(&killed, &config);
+        assert_eq!(sent, 100);
+        assert_ne!(of_the_next, salt);
+        // After a reboot nothing is kept.
+        let empty = tempfile::tempdir().unwrap();
+        let mut rebooted = data_path(empty.path(), SaRules::default());
+        rebooted.sa_add(&config, &keys, &start()).unwrap();
+        let (sent, after_a_reboot) = numbers_of(&rebooted, &config);
+        assert_eq!(sent, 0);
+        assert!(![salt, of_the_next].contains(&after_a_reboot));
+    }
+
+    #[test]
+    fn an_sa_with_the_key_of_another_one_is_told_until_it_is_deleted() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut data_path = data_path(directory.path(), SaRules::default());
+        let (out, back) = (config(1, (HERE, THERE), 1), config(2, (THERE, HERE), 1));
+        for config in [&out, &back] {
+            assert_eq!(data_path.shared_keys(), None);
+            data_path.sa_add(config, &keys(), &start()).unwrap();
+        }
+        let told = data_path.shared_keys().unwrap();
+        assert!(told.contains("0x00000001") && told.contains("0x00000002"), "{told}");
+        data_path.sa_delete(&out.id(), &keys(), SaEnd::Deleted);
+        assert_eq!(data_path.shared_keys(), None);
     }
 
     #[test]

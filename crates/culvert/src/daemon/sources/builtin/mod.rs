@@ -294,6 +294,7 @@ impl Source for Builtin {
                  alone; set encap = yes in swanctl.conf"
             ));
         }
+        warnings.extend(self.database.backend().shared_keys());
         if let count @ 1.. = self.kernel_sad.count() {
             warnings
                 .push(format!("the kernel has {count} SAs of its own: their ESP is left to it"));

@@ -100,7 +100,7 @@ impl KernelSource {
         };
         match self.published.prepare(config, keys, &replay, counters, known.ceiling) {
             Ok(sa) => {
-                self.published.add(config, sa);
+                self.published.add(config, keys, sa);
                 known.inherited = None;
             }
             Err(text) => self.refuse(key, text),

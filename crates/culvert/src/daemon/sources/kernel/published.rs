@@ -12,6 +12,7 @@ use policy::{
 use xfrm::{Counters, Replay};
 
 use crate::daemon::sources::set_marks::SetMarks;
+use crate::daemon::sources::shared_keys::SharedKeys;
 use crate::daemon::sources::{SaChange, SaRules, SaStep, last_numbers, live, session};
 use crate::report::Gone;
 
@@ -22,6 +23,7 @@ pub struct Published {
     databases: Databases<Sa>,
     changed_policies: BTreeSet<u32>,
     set_marks: SetMarks,
+    shared_keys: SharedKeys,
     /// By what the SAs are chosen that have changed.
     changed_sas: BTreeSet<OutboundKey>,
     sa_changes: u64,
@@ -38,6 +40,7 @@ impl Published {
             databases: Databases::new(),
             changed_policies: BTreeSet::new(),
             set_marks: SetMarks::default(),
+            shared_keys: SharedKeys::default(),
             changed_sas: BTreeSet::new(),
             sa_changes: 0,
             sa_steps: Vec::new(),
@@ -82,11 +85,12 @@ impl Published {
     }
 
     /// Lets packets use an SA.
-    pub fn add(&mut self, config: &SaConfig, sa: Sa) {
+    pub fn add(&mut self, config: &SaConfig, keys: &Keys, sa: Sa) {
         let id = config.id();
         self.remove(&id, Gone::Deleted);
         self.databases.replace_sa(last_numbers::with_alarm(config, &sa), sa);
         self.set_marks.add(config);
+        self.shared_keys.add(config, keys);
         self.changed_sas.insert(OutboundKey::of_sa(config));
         self.sa_changes += 1;
         self.sa_history.push(SaChange { config: config.clone(), gone: None });
@@ -116,10 +120,16 @@ impl Published {
     pub fn remove(&mut self, id: &SaId, why: Gone) -> Option<Arc<SaEntry<Sa>>> {
         let entry = self.databases.remove_sa(id)?;
         self.set_marks.remove(&entry.config);
+        self.shared_keys.remove(id);
         self.changed_sas.insert(OutboundKey::of_sa(&entry.config));
         self.sa_changes += 1;
         self.sa_history.push(SaChange { config: entry.config.clone(), gone: Some(why) });
         Some(entry)
+    }
+
+    /// SAs that have one key, for the operator.
+    pub fn shared_keys(&self) -> Option<String> {
+        self.shared_keys.warning()
     }
 
     /// Has ports take an SA's packets, or leave them to the kernel.

@@ -160,7 +160,8 @@ impl Source for KernelSource {
             Some(_) => self.model.firewalls().warnings().collect(),
             None => vec![PASSED_BY.to_owned()],
         };
-        self.trouble.iter().cloned().chain(firewalls).collect()
+        let shared_keys = self.published.shared_keys();
+        self.trouble.iter().cloned().chain(shared_keys).chain(firewalls).collect()
     }
 
     fn retry(&mut self) {

@@ -53,7 +53,7 @@ impl DataPath {
         self.databases
             .add_sa_of_device(config.clone(), sa)
             .map_err(|error| give_up(error.to_string()))?;
-        self.note_added(config);
+        self.note_added(config, keys);
         Ok(())
     }
 
