@@ -1,6 +1,7 @@
 //! The model against a plain one: lists instead of tables, and every packet decided by looking at all of them.
 
 use core::net::{IpAddr, Ipv4Addr};
+use std::collections::HashSet;
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
 use esp::{Mode, SaParams};
@@ -251,7 +252,9 @@ proptest! {
         let device: &mut dyn Device<Vec<u8>> = &mut nic;
         let mut queue = device.queue().unwrap();
         let mut plain = Plain::default();
+        // One key for all SAs, also for those that come again and begin at number 1.
         let keys = Keys { cipher: vec![3; 16], salt: vec![4; 4], auth: Vec::new() };
+        let mut ivs = HashSet::new();
         for step in steps {
             match step {
                 Step::PutSa { inbound, spi, hard } => {
@@ -316,6 +319,7 @@ proptest! {
                                 u32::from_be_bytes(out[at..at + 4].try_into().unwrap())
                             };
                             prop_assert_eq!((field(20), u64::from(field(24))), (spi, number));
+                            prop_assert!(ivs.insert(out[28..36].to_vec()), "IV twice");
                             plain.sealed.push((out, clear, spi, number));
                         }
                         Err(reason) => prop_assert_eq!(status, Status::Dropped(reason)),

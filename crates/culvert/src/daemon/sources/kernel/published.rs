@@ -236,3 +236,43 @@ fn left(config: &PolicyConfig) -> PolicyConfig {
     };
     PolicyConfig { action: Action::Leave, templates, mark, ..config.clone() }
 }
+
+#[cfg(test)]
+mod tests {
+    use engine_openssl::OpensslProvider;
+
+    use super::*;
+    use crate::daemon::sources::testing::{HERE, THERE, config, keys};
+
+    /// The kernel combines its numbers with random bits too, other ones, which nobody tells.
+    #[test]
+    fn an_sa_has_another_salt_each_time_it_is_taken_over() {
+        let providers = Providers::new(Arc::new(OpensslProvider::new().unwrap()));
+        let published = Published::new(providers, SaRules::default());
+        let (config, counters) = (config(1, (HERE, THERE), 1), Counters::default());
+        let replay = Replay { sent: 1000, ..Replay::default() };
+        let salt = |ceiling| {
+            let sa = published.prepare(&config, &keys(), &replay, &counters, ceiling).unwrap();
+            assert_eq!(sa.live().sent().load(Relaxed), 1000);
+            sa.live().iv_salt().unwrap()
+        };
+        let salts = BTreeSet::from([None, Some(2000), Some(2000)].map(salt));
+        assert_eq!(salts.len(), 3);
+    }
+
+    #[test]
+    fn both_directions_under_one_key_are_told_while_both_are_taken() {
+        let providers = Providers::new(Arc::new(OpensslProvider::new().unwrap()));
+        let mut published = Published::new(providers, SaRules::default());
+        let configs = [config(1, (HERE, THERE), 1), config(2, (THERE, HERE), 1)];
+        for config in &configs {
+            assert_eq!(published.shared_keys(), None);
+            let (replay, counters) = (Replay::default(), Counters::default());
+            let sa = published.prepare(config, &keys(), &replay, &counters, None).unwrap();
+            published.add(config, &keys(), sa);
+        }
+        assert!(published.shared_keys().unwrap().contains("have one key"));
+        published.remove(&configs[0].id(), Gone::LeftToKernel);
+        assert_eq!(published.shared_keys(), None);
+    }
+}
