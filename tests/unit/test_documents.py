@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import re
 import shlex
 import shutil
@@ -29,11 +30,12 @@ ENDS = {"#", "&", "&&", "|", ";", ">"}
 
 
 def documents():
-    return sorted(
-        path
-        for path in ROOT.rglob("*.md")
-        if not ELSEWHERE.intersection(path.relative_to(ROOT).parts[:-1])
-    )
+    """The documents. Other jobs make and remove files of `build` meanwhile, so what is elsewhere is not walked into."""
+    found = []
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = sorted(set(folders) - ELSEWHERE)
+        found += [Path(folder) / file for file in files if file.endswith(".md")]
+    return sorted(found)
 
 
 def name(path):
