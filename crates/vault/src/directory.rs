@@ -8,6 +8,13 @@ use std::path::{Path, PathBuf};
 use crate::error::VaultError;
 use crate::sys;
 
+pub(crate) const JOURNAL: &str = "journal";
+pub(crate) const JOURNAL_NEW: &str = "journal.new";
+/// The name stays as it is: a daemon that is updated in place must find the live numbers of its SAs.
+pub(crate) const LIVE_NUMBERS: &str = "cells";
+pub(crate) const BOOT: &str = "boot";
+pub(crate) const FILES: [&str; 4] = [JOURNAL, JOURNAL_NEW, LIVE_NUMBERS, BOOT];
+
 /// A directory that this process holds the lock on, until the value is dropped or the process
 /// dies.
 ///
@@ -16,7 +23,7 @@ use crate::sys;
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Directory {
@@ -46,7 +53,7 @@ impl Directory {
             TryLockError::WouldBlock => VaultError::InUse { path: path.to_owned() },
             TryLockError::Error(e) => VaultError::io(path, "cannot lock")(e),
         })?;
-        Ok(Directory { path: path.to_owned(), _lock: lock })
+        Ok(Directory { path: path.to_owned(), lock })
     }
 
     /// Where it is.
@@ -57,6 +64,13 @@ impl Directory {
     /// The path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
+    }
+
+    /// Whether its file system keeps files elsewhere than in memory.
+    pub(crate) fn is_on_disk(&self) -> Result<bool, VaultError> {
+        sys::is_in_memory(&self.lock)
+            .map(|is_in_memory| !is_in_memory)
+            .map_err(VaultError::io(&self.path, "cannot read the kind of file system"))
     }
 
     /// Removes the files named, then the directory if it is empty, and lets go of the lock.

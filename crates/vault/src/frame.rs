@@ -15,6 +15,11 @@
 //! removed. The lengths have a CRC of their own, so that a record that is cut short (the process
 //! died while it wrote) can be told from one whose length was damaged: only the end of the file
 //! can be cut short, and everything else that does not fit is [`Corrupt`].
+//!
+//! One thing may not fit: a value that a later record of the same key has made void. The writer
+//! overwrites it with zeros, and may have died half-way.
+
+use std::collections::HashMap;
 
 use crate::crc::crc32c;
 
@@ -91,7 +96,8 @@ pub enum Corrupt {
 /// A journal read from its first byte to its last whole record.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Replay<'a> {
-    /// The records with the byte offset of each, in the order written.
+    /// The records with the byte offset of each, in the order written. The value of one that a
+    /// later one has made void may be anything.
     pub frames: Vec<(usize, Frame<'a>)>,
     /// Bytes up to the end of the last whole record. What follows was being written when the
     /// writer died; 0 says that not even the magic is whole.
@@ -107,18 +113,39 @@ pub(crate) fn replay(bytes: &[u8]) -> Result<Replay<'_>, Corrupt> {
         };
     };
     let mut frames = Vec::new();
+    // Records with a wrong checksum, by their key: each needs a later one with that key.
+    let mut unsound: HashMap<&[u8], usize> = HashMap::new();
     loop {
         let offset = bytes.len() - rest.len();
-        let Some((frame, after)) = split_first(rest, offset)? else {
-            return Ok(Replay { frames, sound_len: offset });
+        let Some(first) = split_first(rest, offset)? else {
+            return match unsound.into_values().min() {
+                Some(offset) => Err(Corrupt::Body(offset)),
+                None => Ok(Replay { frames, sound_len: offset }),
+            };
         };
+        let frame = first.frame;
+        match (first.is_sound, frame.value) {
+            (true, _) => _ = unsound.remove(frame.key),
+            (false, Some(_)) => _ = unsound.insert(frame.key, offset),
+            // It has no value that could have been overwritten.
+            (false, None) => return Err(Corrupt::Body(offset)),
+        }
         frames.push((offset, frame));
-        rest = after;
+        rest = first.rest;
     }
 }
 
-/// The first record and what follows it, or `None` if it is not whole.
-fn split_first(bytes: &[u8], offset: usize) -> Result<Option<(Frame<'_>, &[u8])>, Corrupt> {
+/// A whole record at the beginning of some bytes.
+struct First<'a> {
+    frame: Frame<'a>,
+    /// Its checksum is right.
+    is_sound: bool,
+    /// What follows it.
+    rest: &'a [u8],
+}
+
+/// The first record, or `None` if it is not whole.
+fn split_first(bytes: &[u8], offset: usize) -> Result<Option<First<'_>>, Corrupt> {
     let Some((lengths, rest)) = bytes.split_first_chunk::<8>() else { return Ok(None) };
     let Some((lengths_crc, rest)) = split_u32(rest) else { return Ok(None) };
     if lengths_crc != crc32c(&[lengths]) {
@@ -137,10 +164,8 @@ fn split_first(bytes: &[u8], offset: usize) -> Result<Option<(Frame<'_>, &[u8])>
     let Some((value, rest)) = rest.split_at_checked(value_len.unwrap_or(0)) else {
         return Ok(None);
     };
-    if body_crc != crc32c(&[key, value]) {
-        return Err(Corrupt::Body(offset));
-    }
-    Ok(Some((Frame { key, value: value_len.map(|_| value) }, rest)))
+    let is_sound = body_crc == crc32c(&[key, value]);
+    Ok(Some(First { frame: Frame { key, value: value_len.map(|_| value) }, is_sound, rest }))
 }
 
 fn split_u32(bytes: &[u8]) -> Option<(u32, &[u8])> {
@@ -185,15 +210,49 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_is_noticed() {
+    fn every_flipped_bit_is_noticed_but_in_a_void_value_or_its_checksum() {
         let bytes = journal(&SAMPLE);
         let good = replay(&bytes).unwrap().frames;
+        let first = MAGIC.len()..MAGIC.len() + SAMPLE[0].encoded_len();
+        let (checksum, value) = (first.start + 12..first.start + 16, first.end - 6..first.end);
         for bit in 0..bytes.len() * 8 {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let found = replay(&bad);
-            assert!(found.is_err(), "bit {bit}: {found:?}, {good:?}");
+            let is_void = checksum.contains(&(bit / 8)) || value.contains(&(bit / 8));
+            assert_eq!(found.is_ok(), is_void, "bit {bit}: {found:?}, {good:?}");
         }
+    }
+
+    #[test]
+    fn an_overwritten_value_is_damage_unless_a_later_record_has_its_key() {
+        let old = Frame { key: b"sa/1", value: Some(b"secret") };
+        let other = Frame { key: b"sa/2", value: Some(b"public") };
+        let new = Frame { value: Some(b"newer"), ..old };
+        let gone = Frame { value: None, ..old };
+        let end = MAGIC.len() + old.encoded_len();
+        for (later, is_fine) in [
+            (vec![], false),
+            (vec![other], false),
+            (vec![new], true),
+            (vec![gone], true),
+            (vec![other, new, gone], true),
+        ] {
+            for wiped in 1..=6 {
+                let mut bytes = journal(&[vec![old], later.clone()].concat());
+                bytes[end - 6..end - 6 + wiped].fill(0);
+                match replay(&bytes) {
+                    Ok(found) => assert!(is_fine && found.frames.len() == 1 + later.len()),
+                    Err(e) => assert_eq!((is_fine, e), (false, Corrupt::Body(MAGIC.len()))),
+                }
+            }
+        }
+        // The later one is to be sound itself.
+        let mut bytes = journal(&[old, new]);
+        bytes[end - 6..end].fill(0);
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        assert_eq!(replay(&bytes), Err(Corrupt::Body(end)));
     }
 
     #[test]

@@ -3,8 +3,26 @@
 //! Records are only ever appended. When more than half of the file and more than
 //! [`COMPACT_ABOVE`] bytes are records that later ones made void, the live ones are copied to a
 //! second file that is then renamed over the first; a process that dies in between leaves the
-//! first one whole. Nothing is overwritten in place: a void value leaves the file when it is
-//! rewritten, not before.
+//! first one whole.
+//!
+//! # A void value is gone at once
+//!
+//! A value may hold keys of an SA, and these end with the SA. So when a later record has made a value
+//! void, zeros are written over it, by the call that wrote the later record. What is lost by a
+//! process that dies in between:
+//!
+//! | it died | the next start |
+//! | --- | --- |
+//! | before the later record was whole | finds the earlier one live: the call had not returned |
+//! | before the last zero was written | writes all zeros again; the void record's checksum may be wrong, which [`frame::replay`] allows where a later record has the same key |
+//!
+//! Zeros go over a file that was compacted, before its memory is given back. On a file system that
+//! writes elsewhere than it has read (btrfs, flash) the old blocks keep what they had.
+//!
+//! # Held in memory
+//!
+//! What is written is touched by a mapping ([`Hold`]). Under `mlockall` its pages stay in memory as
+//! the process's own do, and are not swapped out, as pages of a tmpfs else would be.
 //!
 //! Memory holds the place of each live record, neither its value nor its key. A key is found by its
 //! hash of 128 bits under a secret of the process: of a million keys two collide in one of 2^88
@@ -15,14 +33,17 @@ use std::fmt;
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use crate::directory::{open_private, unless_missing};
+use crate::directory::open_private;
 use crate::error::VaultError;
 use crate::frame::{self, Frame, HEADER_LEN, MAGIC, MAX_KEY_LEN, MAX_VALUE_LEN};
+use crate::hold::Hold;
+use crate::zero::{self, overwrite};
 
 /// Void bytes that are tolerated in any case.
 const COMPACT_ABOVE: u64 = 1 << 20;
@@ -64,6 +85,11 @@ impl Place {
     fn end(&self) -> u64 {
         self.offset + u64::from(self.len)
     }
+
+    /// Where the value lies, if the key is so long.
+    fn value(&self, key_len: usize) -> Range<u64> {
+        self.offset + (HEADER_LEN + key_len) as u64..self.end()
+    }
 }
 
 /// The hash of a key.
@@ -89,8 +115,11 @@ pub(crate) struct Journal {
     path: PathBuf,
     path_new: PathBuf,
     file: File,
+    hold: Hold,
     /// Where the next record goes; the file may be longer after a failed write.
     end: u64,
+    /// Void values that could not be overwritten; tried again with the next record.
+    unwiped: Vec<Range<u64>>,
     secret: Secret,
     live: HashMap<Digest, Place>,
     live_bytes: u64,
@@ -103,7 +132,7 @@ impl Journal {
     /// Opens or makes the file, cuts off a record that was not finished, and returns the live
     /// records in order.
     pub(crate) fn open(path: &Path, path_new: &Path) -> Result<(Journal, Vec<Record>), VaultError> {
-        unless_missing(fs::remove_file(path_new))
+        zero::remove(path_new)
             .map_err(VaultError::io(path_new, "cannot remove what a dead process left"))?;
         let mut file = open_private(path, false)?;
         let mut bytes = Zeroizing::new(Vec::new());
@@ -118,7 +147,9 @@ impl Journal {
             path: path.to_owned(),
             path_new: path_new.to_owned(),
             file,
+            hold: Hold::default(),
             end: replay.sound_len as u64,
+            unwiped: Vec::new(),
             secret: Secret::new(),
             live: HashMap::new(),
             live_bytes: 0,
@@ -128,10 +159,19 @@ impl Journal {
         for (offset, frame) in &replay.frames {
             journal.note(frame, *offset as u64);
         }
+        // What the process before could not overwrite any more is left to this one.
+        journal.unwiped.retain(|value| {
+            let value = &bytes[value.start as usize..value.end as usize];
+            value.iter().any(|byte| *byte != 0)
+        });
+        journal.wipe_void().map_err(VaultError::io(path, "cannot overwrite void values"))?;
         if journal.end < MAGIC.len() as u64 {
             journal.write_at_end(MAGIC)?;
         } else {
             journal.cut()?;
+            let covered = journal.hold.cover(&journal.file, journal.end);
+            covered.map_err(VaultError::io(path, "cannot map"))?;
+            journal.hold.touch(0..journal.end);
         }
         let mut live: Vec<(u64, Record)> = Vec::new();
         for (offset, Frame { key, value }) in &replay.frames {
@@ -161,19 +201,21 @@ impl Journal {
         let offset = self.end;
         self.write_at_end(&bytes)?;
         self.note(frame, offset);
+        // The record is safe already: what fails here is tried again with the next one.
+        let _ = self.wipe_void();
         let void = self.end - MAGIC.len() as u64 - self.live_bytes;
         if void > COMPACT_ABOVE && void > self.end / 2 && self.end >= self.retry_at {
             // The record is safe already, so a full file system is no failure of this call.
             if self.compact().is_err() {
                 self.retry_at = self.end + COMPACT_ABOVE;
                 // What is left of it is removed by the next attempt or at the next start.
-                let _ = fs::remove_file(&self.path_new);
+                let _ = zero::remove(&self.path_new);
             }
         }
         Ok(())
     }
 
-    /// Updates the index by one record.
+    /// Updates the index by one record; the value that it makes void is to be overwritten.
     fn note(&mut self, frame: &Frame<'_>, offset: u64) {
         let key = self.secret.digest(frame.key);
         let old = match frame.value {
@@ -187,17 +229,35 @@ impl Journal {
                 self.live.insert(key, Place { order, offset, len })
             }
         };
-        self.live_bytes -= old.map_or(0, |place| place.len.into());
+        if let Some(old) = old {
+            self.live_bytes -= u64::from(old.len);
+            let value = old.value(frame.key.len());
+            if !value.is_empty() {
+                self.unwiped.push(value);
+            }
+        }
+    }
+
+    /// Overwrites void values with zeros.
+    fn wipe_void(&mut self) -> io::Result<()> {
+        while let Some(value) = self.unwiped.last() {
+            overwrite(&self.file, value.clone())?;
+            self.unwiped.pop();
+        }
+        Ok(())
     }
 
     /// Writes where the last record ends. After a failure the file is cut there again.
     fn write_at_end(&mut self, bytes: &[u8]) -> Result<(), VaultError> {
+        let range = self.end..self.end + bytes.len() as u64;
+        self.hold.cover(&self.file, range.end).map_err(VaultError::io(&self.path, "cannot map"))?;
         if let Err(e) = self.file.write_all_at(bytes, self.end) {
             // If this fails too, the next record overwrites the stump.
             let _ = self.cut();
             return Err(VaultError::io(&self.path, "cannot write")(e));
         }
-        self.end += bytes.len() as u64;
+        self.hold.touch(range.clone());
+        self.end = range.end;
         Ok(())
     }
 
@@ -209,6 +269,8 @@ impl Journal {
     /// Copies the live records to a new file and puts it in place of the old one.
     fn compact(&mut self) -> io::Result<()> {
         let new = open_private(&self.path_new, true).map_err(io::Error::other)?;
+        let mut hold = Hold::default();
+        hold.cover(&new, MAGIC.len() as u64 + self.live_bytes)?;
         new.write_all_at(MAGIC, 0)?;
         let mut in_order: Vec<&mut Place> = self.live.values_mut().collect();
         in_order.sort_unstable_by_key(|place| place.order);
@@ -224,6 +286,7 @@ impl Journal {
                 let piece = &mut buffer[..len as usize];
                 self.file.read_exact_at(piece, offset)?;
                 new.write_all_at(piece, end)?;
+                hold.touch(end..end + len);
                 (offset, end, left) = (offset + len, end + len, left - len);
             }
         }
@@ -234,8 +297,10 @@ impl Journal {
             at += u64::from(place.len);
         }
         self.live.shrink_to(2 * self.live.len());
-        self.file = new;
-        self.end = end;
+        // No name leads to the old file: what cannot be overwritten is given back as it is.
+        let _ = overwrite(&self.file, 0..self.end);
+        self.unwiped.clear();
+        (self.file, self.hold, self.end) = (new, hold, end);
         Ok(())
     }
 }

@@ -49,9 +49,12 @@
 //! # What survives what
 //!
 //! Everything written survives the death of the process at any instruction (`kill -9`), because the
-//! page cache belongs to the kernel. Nothing is synced to a disk: a crash of the machine loses the
-//! vault on a tmpfs and may tear it elsewhere. After a reboot the SAs have to be negotiated anew,
-//! so keep the vault on a tmpfs.
+//! page cache belongs to the kernel. Nothing survives the machine: nothing is synced to a disk, and
+//! what a disk has after a crash of the machine may be older than the last number that was used. So a
+//! vault of another boot is discarded when it is opened ([`Vault::has_discarded`]), wherever it is
+//! kept, and the SAs have to be negotiated anew.
+//!
+//! A value is overwritten when it becomes void, so that the keys in it end with their SA.
 //!
 //! # Who may touch it
 //!
@@ -59,8 +62,9 @@
 //! lock on it. Someone with the owner's rights who shortens the `cells` file while it is mapped
 //! makes the daemon die by SIGBUS at the next access; that is not defended against.
 //!
-//! Pages of a tmpfs can be swapped out. Who must keep keys off a disk mounts it with `noswap` or
-//! encrypts the swap.
+//! The files are mapped. A process that has locked its memory (`mlockall(2)` with `MCL_FUTURE`) locks
+//! their pages with it, so that those of a tmpfs are not swapped out. On any other file system keys
+//! get to the disk ([`Vault::is_on_disk`]), and may stay there after they were overwritten.
 //!
 //! # Threads
 //!
@@ -73,15 +77,20 @@
 //! format: files of another version are refused.
 
 mod arena;
+mod boot;
 mod crc;
 mod directory;
 mod error;
 mod frame;
+mod hold;
 mod journal;
 mod sys;
+mod zero;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+
+use directory::{FILES, JOURNAL, JOURNAL_NEW, LIVE_NUMBERS};
 
 pub use arena::{Grant, MAX_LIVE_NUMBERS, Origin};
 pub use error::VaultError;
@@ -96,6 +105,8 @@ pub use journal::Record;
 pub struct Vault {
     journal: journal::Journal,
     arena: arena::Arena,
+    has_discarded: bool,
+    is_on_disk: bool,
     // Last, so that the lock is released after all else.
     directory: directory::Directory,
 }
@@ -112,11 +123,35 @@ impl Vault {
     /// If another process has the vault open, if the directory is open to others, if a file is
     /// damaged (the error names it), or if the file system refuses.
     pub fn open(dir: impl AsRef<Path>) -> Result<(Vault, Vec<Record>), VaultError> {
+        Vault::open_in_boot(dir, &boot::current()?)
+    }
+
+    /// As [`open`](Vault::open), in a boot of the machine that is told by its id. Meant for tests.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open`](Vault::open).
+    pub fn open_in_boot(
+        dir: impl AsRef<Path>,
+        boot: &str,
+    ) -> Result<(Vault, Vec<Record>), VaultError> {
         let directory = directory::Directory::lock(dir.as_ref())?;
+        let is_on_disk = directory.is_on_disk()?;
+        let has_discarded = boot::begin(&directory, boot)?;
         let arena = arena::Arena::open(&directory.file(LIVE_NUMBERS))?;
         let (journal, records) =
             journal::Journal::open(&directory.file(JOURNAL), &directory.file(JOURNAL_NEW))?;
-        Ok((Vault { journal, arena, directory }, records))
+        Ok((Vault { journal, arena, has_discarded, is_on_disk, directory }, records))
+    }
+
+    /// Whether what another boot of the machine had left was discarded.
+    pub fn has_discarded(&self) -> bool {
+        self.has_discarded
+    }
+
+    /// Whether its file system keeps files elsewhere than in memory.
+    pub fn is_on_disk(&self) -> bool {
+        self.is_on_disk
     }
 
     /// Where the vault is.
@@ -126,8 +161,8 @@ impl Vault {
 
     /// Records `value` under `key`, in place of an earlier value.
     ///
-    /// Survives the process once this returns. A key that is already there keeps its place in the
-    /// order of records.
+    /// Survives the process once this returns, and the earlier value is overwritten. A key that is
+    /// already there keeps its place in the order of records.
     ///
     /// # Errors
     ///
@@ -137,7 +172,7 @@ impl Vault {
         self.journal.append(&Frame { key, value: Some(value) })
     }
 
-    /// Takes the record of `key` away; nothing happens if there is none.
+    /// Takes the record of `key` away and overwrites its value; nothing happens if there is none.
     ///
     /// # Errors
     ///
@@ -196,7 +231,8 @@ impl Vault {
         self.arena.sweep(keep)
     }
 
-    /// Ends the vault and removes its files, and the directory if nothing else is in it.
+    /// Ends the vault, overwrites what had keys, and removes its files, and the directory if nothing
+    /// else is in it.
     ///
     /// Handles to live numbers keep working, in memory that no name leads to.
     ///
@@ -204,14 +240,19 @@ impl Vault {
     ///
     /// The first removal that failed; the others were tried all the same.
     pub fn wipe(self) -> Result<(), VaultError> {
-        let Vault { journal, arena, directory } = self;
+        let Vault { journal, arena, directory, .. } = self;
         drop((journal, arena));
-        directory.wipe(&[JOURNAL, JOURNAL_NEW, LIVE_NUMBERS])
+        // Not the live numbers: a handle that is left must go on counting.
+        for name in [JOURNAL, JOURNAL_NEW] {
+            // What cannot be overwritten is removed all the same.
+            let _ = zero::overwrite_file(&directory.file(name));
+        }
+        directory.wipe(&FILES)
     }
 
     /// The files that a vault in `dir` consists of, whether they exist or not.
-    pub fn files(dir: &Path) -> [PathBuf; 3] {
-        [JOURNAL, JOURNAL_NEW, LIVE_NUMBERS].map(|name| dir.join(name))
+    pub fn files(dir: &Path) -> [PathBuf; 4] {
+        FILES.map(|name| dir.join(name))
     }
 }
 
@@ -225,8 +266,3 @@ impl Vault {
 pub fn read_journal(bytes: &[u8]) -> Result<Replay<'_>, Corrupt> {
     frame::replay(bytes)
 }
-
-const JOURNAL: &str = "journal";
-const JOURNAL_NEW: &str = "journal.new";
-/// The name stays as it is: a daemon that is updated in place must find the live numbers of its SAs.
-const LIVE_NUMBERS: &str = "cells";

@@ -16,6 +16,21 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Whether a file is on a file system that has all of it in memory: a tmpfs, or a ramfs.
+pub(crate) fn is_in_memory(file: &File) -> io::Result<bool> {
+    // SAFETY: integers: zero is valid.
+    let mut status: libc::statfs = unsafe { core::mem::zeroed() };
+    // SAFETY: the descriptor is open, and the structure lives through the call.
+    match unsafe { libc::fstatfs(file.as_raw_fd(), &raw mut status) } {
+        // The type's width is the platform's.
+        0 => Ok(matches!(status.f_type as u32, TMPFS | RAMFS)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+const TMPFS: u32 = 0x0102_1994;
+const RAMFS: u32 = 0x8584_58f6;
+
 /// Makes `len` bytes from `offset` on exist, with memory or disk space behind them.
 ///
 /// Without this a store into a mapping of a full tmpfs would raise SIGBUS.
@@ -135,6 +150,20 @@ mod tests {
         assert_eq!(tail.words()[1].load(Relaxed), 7);
         drop(whole);
         assert_eq!(tail.words()[1].load(Relaxed), 7);
+    }
+
+    #[test]
+    fn a_file_system_in_memory_is_told_from_others() {
+        assert!(!is_in_memory(&File::open("/proc/self/stat").unwrap()).unwrap());
+        // Where it is mounted, it is a tmpfs.
+        if let Ok(shm) = File::open("/dev/shm") {
+            let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+            let is_tmpfs = mounts.lines().any(|line| {
+                let mut words = line.split(' ').skip(1);
+                (words.next(), words.next()) == (Some("/dev/shm"), Some("tmpfs"))
+            });
+            assert_eq!(is_in_memory(&shm).unwrap(), is_tmpfs);
+        }
     }
 
     #[test]

@@ -5,8 +5,8 @@
 
 use std::collections::HashSet;
 use std::env;
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
@@ -55,9 +55,13 @@ fn write_for_ever(dir: &Path) -> ! {
 /// Opens a vault that this process has just let go of. The child of another test, between fork and
 /// exec, may hold on to it for a moment more.
 fn reopen(dir: &Path) -> Result<(Vault, Vec<Record>), VaultError> {
+    patiently(|| Vault::open(dir))
+}
+
+fn patiently<T>(open: impl Fn() -> Result<T, VaultError>) -> Result<T, VaultError> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
-        match Vault::open(dir) {
+        match open() {
             Err(VaultError::InUse { .. }) if Instant::now() < deadline => {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -158,7 +162,7 @@ fn directory_and_files_are_private() {
     vault.live_numbers(1, NUMBERS).expect("live numbers");
     let mode = |path: &Path| std::fs::metadata(path).expect("exists").permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
-    let [journal, _, live_numbers] = Vault::files(&dir);
+    let [journal, _, live_numbers, _] = Vault::files(&dir);
     assert_eq!((mode(&journal), mode(&live_numbers)), (0o600, 0o600));
     // A daemon that is updated in place looks for these.
     assert_eq!((&journal, &live_numbers), (&dir.join("journal"), &dir.join("cells")));
@@ -188,6 +192,99 @@ fn damage_is_an_error_that_names_the_file() {
     let e = reopen(&dir).expect_err("damaged");
     assert!(matches!(e, VaultError::DamagedJournal { .. }));
     assert!(e.to_string().contains("journal: damaged: wrong checksum"), "{e}");
+}
+
+#[test]
+fn a_vault_of_another_boot_is_discarded_keys_and_numbers_alike() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open_in_boot(&dir, "first").expect("opens");
+    assert!(!vault.has_discarded(), "there was none");
+    vault.put(b"sa", b"the key").expect("put");
+    vault.live_numbers(1, NUMBERS).expect("live numbers");
+    drop(vault);
+    let [journal, ..] = Vault::files(&dir);
+    let open = std::fs::File::open(&journal).expect("is there");
+    let (mut vault, records) = patiently(|| Vault::open_in_boot(&dir, "second")).expect("opens");
+    assert!(vault.has_discarded() && records.is_empty());
+    assert_eq!(vault.live_numbers(1, NUMBERS).expect("live numbers").origin, Origin::New);
+    let mut bytes = Vec::new();
+    (&open).read_to_end(&mut bytes).expect("read");
+    assert!(
+        !bytes.is_empty() && bytes.iter().all(|byte| *byte == 0),
+        "overwritten, not only removed"
+    );
+    vault.put(b"sa", b"another key").expect("put");
+    drop(vault);
+    let (vault, records) = patiently(|| Vault::open_in_boot(&dir, "second")).expect("opens");
+    assert!(!vault.has_discarded());
+    assert_eq!(records.len(), 1);
+    drop(vault);
+    // A disk that has lost the note.
+    std::fs::write(dir.join("boot"), "sec").expect("torn");
+    let (vault, records) = patiently(|| Vault::open_in_boot(&dir, "second")).expect("opens");
+    assert!(vault.has_discarded() && records.is_empty());
+}
+
+#[test]
+fn a_value_is_gone_from_the_file_when_the_call_returns_that_made_it_void() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    let [journal, ..] = Vault::files(&dir);
+    let has = |value: &[u8]| {
+        std::fs::read(&journal).expect("read").windows(value.len()).any(|part| part == value)
+    };
+    vault.put(b"a", b"first secret of a").expect("put");
+    vault.put(b"b", b"the secret of b").expect("put");
+    assert!(has(b"first secret of a") && has(b"the secret of b"));
+    vault.put(b"a", b"second secret of a").expect("put");
+    assert!(!has(b"first secret of a"));
+    vault.remove(b"b").expect("removed");
+    assert!(!has(b"the secret of b") && has(b"second secret of a"));
+    drop(vault);
+
+    // A process that died before it had overwritten: the next one does.
+    let bytes = std::fs::read(&journal).expect("read");
+    let at = bytes.windows(18).position(|part| part == b"second secret of a").expect("is there");
+    let (mut vault, _) = reopen(&dir).expect("opens");
+    vault.remove(b"a").expect("removed");
+    drop(vault);
+    for left in [18, 5] {
+        let mut torn = std::fs::read(&journal).expect("read");
+        torn[at + 18 - left..at + 18].copy_from_slice(&b"second secret of a"[18 - left..]);
+        std::fs::write(&journal, &torn).expect("written");
+        assert!(has(&b"second secret of a"[18 - left..]));
+        let (vault, records) = reopen(&dir).expect("opens");
+        assert!(records.is_empty());
+        assert!(!has(&b"second secret of a"[18 - left..]));
+        drop(vault);
+    }
+}
+
+#[test]
+fn a_journal_that_was_compacted_or_wiped_is_all_zeros() {
+    let parent = tempfile::tempdir().expect("scratch");
+    let dir = parent.path().join("vault");
+    let (mut vault, _) = Vault::open(&dir).expect("opens");
+    let [journal, ..] = Vault::files(&dir);
+    let is_zero = |file: &std::fs::File| {
+        let mut bytes = Vec::new();
+        (&*file).read_to_end(&mut bytes).expect("read");
+        assert!(!bytes.is_empty());
+        bytes.iter().all(|byte| *byte == 0)
+    };
+    vault.put(b"kept", b"a secret").expect("put");
+    let first = std::fs::File::open(&journal).expect("is there");
+    let big = vec![7; 300_000];
+    for _ in 0..8 {
+        vault.put(b"big", &big).expect("put");
+    }
+    assert!(first.metadata().expect("read").nlink() == 0, "not compacted");
+    assert!(is_zero(&first));
+    let second = std::fs::File::open(&journal).expect("is there");
+    vault.wipe().expect("wiped");
+    assert!(is_zero(&second));
 }
 
 #[test]

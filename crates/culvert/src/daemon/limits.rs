@@ -45,7 +45,7 @@ impl Need {
         let worker = &config.worker;
         let frames = u64::from(worker.frames) * u64::from(worker.frame_bytes);
         let len = |path: &PathBuf| fs::metadata(path).map_or(0, |m| m.len());
-        let [journal, _, live_numbers] =
+        let [journal, _, live_numbers, _] =
             Vault::files(&paths::vault_dir(&config.name)).each_ref().map(len);
         let saved = journal * RECORD + live_numbers;
         let working = (workers + worker.crypto_cpus.len()) as u64;
