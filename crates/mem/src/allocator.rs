@@ -21,6 +21,14 @@
 //! The first chunk is small, for programs that need little; all others are a huge page each. Chunks
 //! are never given back.
 //!
+//! # What is freed is zero
+//!
+//! Keys lie in many blocks besides those that are made for them: answers as text, requests, the old
+//! place of a vector that has grown. So every block is overwritten with zeros when it is freed, and
+//! one that grows or shrinks moves to a new place, as the system's allocator leaves a copy where it
+//! moves one. That costs as much as filling the block once more, which no packet of a known flow
+//! pays: nothing is allocated for one.
+//!
 //! Huge pages are asked for (`MADV_HUGEPAGE`); the kernel gives them if it has some and
 //! `/sys/kernel/mm/transparent_hugepage/enabled` is not `never`.
 
@@ -184,6 +192,8 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the block is as long, and its last user is done with it.
+        unsafe { wipe(block, layout.size()) };
         match self.free(layout) {
             Some((free, _)) => {
                 let mut free = free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,12 +207,7 @@ unsafe impl GlobalAlloc for Allocator {
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_len: usize) -> *mut u8 {
-        if layout.align() != LINE_LEN {
-            // SAFETY: no block of this alignment is of a pool, before or after; for the rest the
-            // caller's contract is the system allocator's.
-            return unsafe { System.realloc(block, layout, new_len) };
-        }
-        let Ok(new_layout) = Layout::from_size_align(new_len, LINE_LEN) else {
+        let Ok(new_layout) = Layout::from_size_align(new_len, layout.align()) else {
             return ptr::null_mut();
         };
         // SAFETY: the caller sees to it that the length is not 0.
@@ -214,6 +219,27 @@ unsafe impl GlobalAlloc for Allocator {
             unsafe { self.dealloc(block, layout) };
         }
         new
+    }
+}
+
+/// Overwrites a block that is about to be freed.
+///
+/// # Safety
+/// The block has so many bytes, and nobody uses them any more.
+#[inline]
+unsafe fn wipe(block: *mut u8, len: usize) {
+    // A compiler that sees that nobody reads the zeros would leave them out; it does not see into the
+    // C library's function for this.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    // SAFETY: the caller says so.
+    unsafe {
+        libc::explicit_bzero(block.cast(), len);
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    // SAFETY: the caller says so.
+    unsafe {
+        block.write_bytes(0, len);
+        core::hint::black_box(block);
     }
 }
 
@@ -341,6 +367,57 @@ mod tests {
             // SAFETY: as above.
             unsafe { a.dealloc(block, layout(len, align)) };
         }
+    }
+
+    #[test]
+    fn a_freed_slot_has_nothing_of_its_last_user() {
+        let a = Allocator::new();
+        let layout = layout(500, LINE_LEN);
+        let block = filled(&a, layout, 0xaa);
+        // SAFETY: allocated above with this layout.
+        unsafe { a.dealloc(block, layout) };
+        // The same one: the last one that was freed.
+        // SAFETY: the length is not 0.
+        let again = unsafe { a.alloc(layout) };
+        assert_eq!(again, block);
+        // It began with the address of the next free slot, none.
+        assert!(is_filled(again, 500, 0));
+        // SAFETY: allocated above with this layout.
+        unsafe { a.dealloc(again, layout) };
+    }
+
+    /// A chunk of the system's allocator that stays mapped when it is freed, where a test can look
+    /// at it: the C library keeps small ones.
+    #[test]
+    #[cfg(all(target_os = "linux", not(miri)))]
+    fn a_freed_block_of_the_system_is_zero_also_where_it_has_moved() {
+        const LEN: usize = 3000;
+        let a = Allocator::new();
+        let whole = layout(LEN, 8);
+        let has_secret = || {
+            let memory = std::fs::File::open("/proc/self/mem").unwrap();
+            move |at: usize| {
+                let mut bytes = vec![0; LEN];
+                std::os::unix::fs::FileExt::read_exact_at(&memory, &mut bytes, at as u64).unwrap();
+                bytes.windows(64).any(|part| part == [0xa7; 64])
+            }
+        };
+        let has_secret = has_secret();
+        let block = filled(&a, whole, 0xa7);
+        // Keeps the chunk from being joined to the top, and given back.
+        let behind = filled(&a, whole, 1);
+        assert!(has_secret(block.addr()));
+        // SAFETY: allocated above with this layout.
+        let grown = unsafe { a.realloc(block, whole, 2 * LEN) };
+        assert!(grown != block && has_secret(grown.addr()) && !has_secret(block.addr()));
+        // SAFETY: it has this length now.
+        let small = unsafe { a.realloc(grown, layout(2 * LEN, 8), 100) };
+        assert!(!has_secret(grown.addr()));
+        for (block, len) in [(small, 100), (behind, LEN)] {
+            // SAFETY: each has this length.
+            unsafe { a.dealloc(block, layout(len, 8)) };
+        }
+        assert!(!has_secret(behind.addr()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::io;
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
+use zeroize::Zeroize;
 
 use crate::codec::{Field, Header, Message, Messages, kind};
 
@@ -10,7 +11,7 @@ use crate::codec::{Field, Header, Message, Messages, kind};
 pub(super) struct Connection {
     socket: Socket,
     sequence: u32,
-    /// It may hold keys.
+    /// It may hold keys, and is all zeros between datagrams.
     buffer: Message,
 }
 
@@ -87,7 +88,10 @@ impl Connection {
         };
         let datagram = self.buffer.get(..len).unwrap_or_default();
         let answers = Messages::new(datagram).filter(|(header, _)| header.seq == self.sequence);
-        Ok(answers.map(|(header, whole)| (header, Message::new(whole.to_vec()))).collect())
+        let answers = answers.map(|(header, whole)| (header, Message::new(whole.to_vec())));
+        let answers = answers.collect();
+        self.buffer[..len.min(BUFFER_LEN)].zeroize();
+        Ok(answers)
     }
 }
 

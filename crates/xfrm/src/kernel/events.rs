@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_XFRM};
 use policy::SaId;
+use zeroize::Zeroize;
 
 use crate::backend::SaEnd;
 use crate::codec::{
@@ -35,7 +36,7 @@ pub enum KernelEvent {
 /// Follows the changes. For one thread.
 pub struct KernelEvents {
     socket: Socket,
-    /// It may hold keys.
+    /// It may hold keys, and is all zeros between datagrams.
     buffer: Message,
 }
 
@@ -80,6 +81,7 @@ impl KernelEvents {
                 },
             };
             events.extend(decode(self.buffer.get(..len).unwrap_or_default()));
+            self.buffer[..len.min(BUFFER_LEN)].zeroize();
         }
         Ok(events)
     }

@@ -18,9 +18,11 @@ use std::time::{Duration, Instant};
 
 use client::{Client, Fate};
 use socket::{Epoll, Interest};
+use zeroize::Zeroize;
 
 use crate::backend::Backend;
 use crate::clock::Now;
+use crate::codec::Message;
 use crate::database::{Change, Database, Flush, Group, Output};
 use crate::shim_protocol::{MAX_DATAGRAM_LEN, records};
 
@@ -57,7 +59,8 @@ pub struct Server {
     limits: ServerLimits,
     /// Until when no connection is accepted, because `accept` has failed.
     closed_until: Option<Instant>,
-    buffer: Vec<u8>,
+    /// Of one datagram; empty, that is, all zeros, between them, as a request may have keys.
+    buffer: Message,
     handed: handed::Queue,
 }
 
@@ -79,7 +82,7 @@ impl Server {
             last_token: LISTENER,
             limits,
             closed_until: None,
-            buffer: vec![0; MAX_DATAGRAM_LEN],
+            buffer: Message::new(vec![0; MAX_DATAGRAM_LEN]),
             handed: handed::Queue::default(),
         })
     }
@@ -275,6 +278,7 @@ impl Server {
             };
             let Some(datagram) = self.buffer.get(..len) else {
                 tracing::warn!(len, "an XFRM request is too long");
+                self.buffer.as_mut_slice().zeroize();
                 continue;
             };
             if let Some(records) = records(datagram) {
@@ -289,6 +293,7 @@ impl Server {
             let Some(sender) = client.sender() else { return Fate::Close };
             let mut outputs = Vec::new();
             database.request(&sender, datagram, now, &mut outputs);
+            self.buffer[..len].zeroize();
             self.route(Some(token), outputs, journal);
         }
         Fate::Open
