@@ -8,6 +8,7 @@
 //! | `command` | every other command, a file for each group |
 //! | `client`, `report` | how commands ask a running daemon, and what it answers |
 //! | `protocol` | names of IP protocols |
+//! | `files` | files that are root's alone, and whose they have to be |
 //! | `pcapng` | the format of captures |
 //! | `paths` | where an instance keeps its sockets and its state |
 //! | `table` | tables for people |
@@ -18,6 +19,7 @@ mod client;
 mod command;
 mod config;
 mod daemon;
+mod files;
 mod paths;
 mod pcapng;
 mod protocol;

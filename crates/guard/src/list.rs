@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -39,10 +39,11 @@ impl List {
     /// # Errors
     /// When it cannot be read, or holds what no guard has written.
     pub fn open(path: PathBuf) -> io::Result<(List, HashMap<Barrier, Barrier>)> {
-        let bytes = match fs::read(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            other => other?,
-        };
+        let mut bytes = Vec::new();
+        match no_link().read(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            file => drop(file?.read_to_end(&mut bytes)?),
+        }
         let mut list = List { path, sound: 0, lines: 0 };
         let mut standing = HashMap::new();
         for line in bytes.split_inclusive(|b| *b == b'\n').filter(|l| l.ends_with(b"\n")) {
@@ -79,7 +80,7 @@ impl List {
         if lines == 0 {
             return Ok(());
         }
-        let mut file = private().append(true).open(&self.path)?;
+        let mut file = private().append(true).create(true).open(&self.path)?;
         file.set_len(self.sound)?;
         if let Err(error) = file.write_all(&bytes) {
             // If this fails too, the next one cuts it.
@@ -112,7 +113,12 @@ impl List {
         }
         let next = self.path.with_extension("next");
         let (bytes, lines) = encoded(Step::Up, standing)?;
-        let mut file = private().write(true).truncate(true).open(&next)?;
+        match fs::remove_file(&next) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            // A process that died has left it.
+            _ => {}
+        }
+        let mut file = private().write(true).create_new(true).open(&next)?;
         file.write_all(&bytes)?;
         fs::rename(&next, &self.path)?;
         (self.sound, self.lines) = (bytes.len() as u64, lines);
@@ -123,9 +129,16 @@ impl List {
 /// Void lines that are tolerated in any case.
 const VOID_LINES: usize = 1024;
 
-fn private() -> fs::OpenOptions {
+/// Opens what a name leads to at once, and nothing that somebody has made it lead to.
+fn no_link() -> fs::OpenOptions {
     let mut options = fs::OpenOptions::new();
-    options.create(true).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW);
+    options
+}
+
+fn private() -> fs::OpenOptions {
+    let mut options = no_link();
+    options.mode(0o600);
     options
 }
 
@@ -157,6 +170,26 @@ mod tests {
         let mut barriers: Vec<_> = standing.into_values().collect();
         barriers.sort_by_key(Barrier::to_string);
         barriers
+    }
+
+    #[test]
+    fn a_link_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, precious) =
+            (directory.path().join("guard.json"), directory.path().join("precious"));
+        fs::write(&precious, "").unwrap();
+        let (mut list, _) = List::open(path.clone()).unwrap();
+        std::os::unix::fs::symlink(&precious, &path).unwrap();
+        assert!(list.append(Step::Up, [&barrier(1)]).is_err());
+        assert!(List::open(path.clone()).is_err());
+        fs::remove_file(&path).unwrap();
+        // Many void lines have it written anew.
+        std::os::unix::fs::symlink(&precious, path.with_extension("next")).unwrap();
+        let barrier = barrier(1);
+        list.append(Step::Up, vec![&barrier; VOID_LINES + 3]).unwrap();
+        list.tidy([&barrier].into_iter()).unwrap();
+        assert_eq!((list.lines, fs::read(&precious).unwrap().len()), (1, 0));
+        assert_eq!(standing(&path), [barrier]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+from pathlib import Path
 
 import pytest
 from lab import topology as t
@@ -107,6 +108,24 @@ def test_an_algorithm_that_is_not_supported(network):
     assert "des3_ede" in logs or "3des" in logs.lower(), logs[-2000:]
     for gateway in net.gateways():
         assert "des3" not in gateway.daemon.exec("ip", "xfrm", "state").stdout
+
+
+def test_a_runtime_directory_in_which_others_have_been(network):
+    """One that others can write to is refused; a link that they have left in it is replaced, not followed."""
+    daemon = network().gwa.daemon
+    folder, precious = Path(f"/run/culvert/{daemon.name}"), daemon.host.lab.tmp / "precious"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    precious.write_text("precious")
+    (folder / "interface").symlink_to(precious)
+    assert daemon.spawn().wait() != 0
+    said = daemon.log()
+    assert all(part in said for part in (f"{folder}: ", "mode 0777", f"chmod 700 {folder}")), said
+    folder.chmod(0o700)
+    daemon.start()
+    assert precious.read_text() == "precious"
+    made = folder / "interface"
+    assert not made.is_symlink() and made.stat().st_mode & 0o777 == 0o600
 
 
 def test_malformed_netlink_on_the_socket(network):

@@ -102,6 +102,21 @@ def test_each_packet_on_both_sides(network):
         assert packet["frame.comment"].split("|")[0] == "sent by lan", packet
 
 
+def test_files_that_others_can_read_are_refused(network, tmp_path):
+    """Neither packets nor keys go into a file that somebody else has made or can read, nor where a link leads."""
+    net = network().up()
+    daemon = net.gwa.daemon
+    theirs, link = tmp_path / "theirs", tmp_path / "link"
+    theirs.write_text("")
+    os.chmod(theirs, 0o644)
+    link.symlink_to(tmp_path / "elsewhere")
+    for path, what in ((theirs, "mode 0644"), (link, "symbolic link")):
+        for files in (("-w", path), ("-w", tmp_path / "new", "--show-keys", path)):
+            done = daemon.culvert("capture", "--duration", "1", *files, check=False)
+            assert done.returncode != 0 and what in done.stderr and "remove it" in done.stderr, done
+    assert theirs.read_text() == "" and not (tmp_path / "elsewhere").exists()
+
+
 def test_tshark_decrypts_what_the_inner_tap_has(network, tmp_path):
     net = network().up()
     gwa = net.gwa

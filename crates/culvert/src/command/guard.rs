@@ -3,18 +3,17 @@
 use std::error::Error;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
 
 use guard::{Effect, Guard, GuardError};
 
 use crate::config::{Config, TunConfig, valid_name};
+use crate::files;
 use crate::paths;
 use crate::table::table;
 
 fn open(name: &str, tun: &str) -> Result<Guard, Box<dyn Error>> {
     let directory = paths::runtime_dir(name);
-    let result = fs::DirBuilder::new().recursive(true).mode(0o700).create(&directory);
-    result.map_err(|e| format!("{}: {e}", directory.display()))?;
+    files::runtime_directory(&directory)?;
     Ok(Guard::open(name, tun, &directory)?)
 }
 

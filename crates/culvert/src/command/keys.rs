@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use super::events::newest;
 use crate::client::ask;
+use crate::files::open_secret;
 use crate::report::{Event, Events, Occurrence, Request, Sa};
 
 /// The table of SAs that there were since it was begun.
@@ -72,12 +71,10 @@ impl Keys {
         Ok(self.lines.len() > before)
     }
 
-    fn write(&self) -> io::Result<()> {
+    fn write(&self) -> Result<(), Box<dyn Error>> {
         let mut text = String::from("# Whoever has this reads the traffic.\n");
         self.lines.values().for_each(|line| text += line);
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&self.path);
-        file?.write_all(text.as_bytes())
+        Ok(open_secret(&self.path)?.write_all(text.as_bytes())?)
     }
 }
 

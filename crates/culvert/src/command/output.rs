@@ -1,10 +1,11 @@
 //! Where a capture goes: a file, a pipe, or files one after the other.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Stdout, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use crate::files::open_secret;
 
 /// Files that follow one another.
 #[derive(Clone, Copy, Debug)]
@@ -99,10 +100,9 @@ impl Output {
                 None => self.path.clone(),
             };
             // It holds what is encrypted elsewhere.
-            let mut options = OpenOptions::new();
-            let file = options.write(true).create(true).truncate(true).mode(0o600).open(&path);
+            let file = open_secret(&path).map_err(io::Error::other)?;
             self.kept.push_back(path);
-            To::File(file?)
+            To::File(file)
         });
         if let Some(files) = self.rotation.and_then(|rotation| rotation.files) {
             while self.kept.len() > files {

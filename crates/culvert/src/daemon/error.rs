@@ -1,7 +1,5 @@
 //! Why the daemon does not start, or ends: what is wrong, and what would be right.
 
-use std::path::PathBuf;
-
 use crypto::EngineError;
 use guard::GuardError;
 use thiserror::Error;
@@ -10,6 +8,7 @@ use vault::VaultError;
 use super::plan::PlanError;
 use super::workers::{Death, WorkersError};
 use crate::config::ConfigError;
+use crate::files::FileError;
 
 /// Why the daemon did not start, or ended.
 #[derive(Debug, Error)]
@@ -50,14 +49,9 @@ pub enum StartError {
         /// Why.
         reason: String,
     },
-    /// The runtime directory cannot be used.
-    #[error("{path}: {source}")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// The runtime directory or a file in it cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Another daemon has the instance, or its saved state cannot be used.
     #[error("{0}\n  {hint}", hint = vault_hint(.0))]
     Vault(#[from] VaultError),

@@ -7,9 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write as _;
-use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::rc::Rc;
@@ -62,6 +60,7 @@ use super::workers::{Kit, Workers};
 use super::{Daemon, End, own, tun_config, unprivileged};
 use crate::cli::RunArgs;
 use crate::config::{Config, Firewall, IptfsRates, SourceChoice};
+use crate::files;
 use crate::paths;
 
 /// How long a start waits for a daemon of the same name to be gone.
@@ -162,11 +161,7 @@ impl Daemon {
     ) -> Result<Daemon, StartError> {
         // 1.
         let directory = paths::runtime_dir(&config.name);
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&directory)
-            .map_err(|source| StartError::Directory { path: directory.clone(), source })?;
+        files::runtime_directory(&directory)?;
         // First: loading takes as long as all that follows.
         let programs =
             Programs::load(&config.ports, config.nat.taken_flows()).map_err(system("a thread"))?;
@@ -236,14 +231,13 @@ impl Daemon {
         let judged = if is_beside_kernel { config.tun.judged_mark } else { 0 };
         let way_back = unprivileged::way_back(args.unprivileged, &config.tun, judged);
         let path = paths::interface_file(&config.name);
-        fs::write(&path, &config.tun.interface)
-            .map_err(|source| StartError::Directory { path, source })?;
+        files::write(&path, &config.tun.interface)?;
         let path = paths::offload_file(&config.name);
         let ports = match is_beside_kernel {
             true => String::new(),
             false => devices.borrow().port_lines(),
         };
-        fs::write(&path, ports).map_err(|source| StartError::Directory { path, source })?;
+        files::write(&path, &ports)?;
         let nat = match config.nat.is_on() {
             true => Some(Nat::begin().map_err(system("connection tracking (nat.learn)"))?),
             false => None,
