@@ -333,6 +333,10 @@ class Daemon:
             culvert_binary(), "exec", "--name", self.name, "--", *args, check=check, timeout=timeout
         )
 
+    def warnings(self):
+        """What `culvert status` warns of, but of a disk: it is the machine's that runs the test."""
+        return [text for text in self.json("status")["warnings"] if "the vault is on a disk" not in text]
+
     def drops(self):
         """Drop counters by name; a reason that has not been seen may be missing: use `.get`."""
         return self.json("drops")["drops"]

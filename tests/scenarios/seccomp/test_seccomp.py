@@ -63,7 +63,7 @@ def test_every_thread_is_confined_through_a_daemons_life(network, lab):
     count = len(daemon.json("status")["workers"])
     assert_confined(daemon, count)
     # `nft` was run, and could work.
-    assert daemon.json("guard", "show") and not daemon.json("status")["warnings"]
+    assert daemon.json("guard", "show") and not daemon.warnings()
     said = daemon.culvert("status", "--verbose").stdout
     assert re.search(r"^seccomp +on$", said, re.M), said
     # Threads that come later: other workers, threads for crypto, a capture.

@@ -210,6 +210,14 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              (docs/security.md), then: systemctl restart culvert"
                 .into(),
         )
+    } else if warning.contains("vault is on a disk") {
+        (
+            "who gets at the disk later reads traffic that was recorded before: there is no forward \
+             secrecy",
+            "mount a tmpfs on /run, or on /run/culvert (for a container: on the host's), then: \
+             systemctl restart culvert"
+                .into(),
+        )
     } else if warning.contains("guard.enabled") {
         (
             "nothing in the kernel holds protected traffic back then",

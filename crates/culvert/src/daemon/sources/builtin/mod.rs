@@ -61,6 +61,12 @@ impl Restored {
         (providers, devices): (Providers, SharedDevices),
         rules: SaRules,
     ) -> Result<Restored, VaultError> {
+        if vault.has_discarded() {
+            warn!("the vault was of another boot: SAs and policies in it were forgotten");
+        }
+        if let Some(warning) = on_disk(&vault) {
+            warn!("{warning}");
+        }
         let vault = Rc::new(RefCell::new(vault));
         let numbers = Numbers::new(Rc::clone(&vault), records);
         let data_path =
@@ -142,6 +148,17 @@ impl Builtin {
             );
         }
     }
+}
+
+/// What an operator should know where the vault is on a disk.
+fn on_disk(vault: &Vault) -> Option<String> {
+    let path = vault.path().display();
+    vault.is_on_disk().then(|| {
+        format!(
+            "the vault is on a disk: {path} is no tmpfs, so keys of SAs get there, and may stay there \
+             after their SAs; after a reboot none of it is taken up"
+        )
+    })
 }
 
 /// The databases' settings on this host.
@@ -281,6 +298,7 @@ impl Source for Builtin {
 
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
+        warnings.extend(on_disk(&self.vault.borrow()));
         let unsaved = self.journal.unsaved() + self.database.backend().unsaved_numbers();
         if unsaved > 0 {
             warnings.push(format!(
