@@ -28,8 +28,8 @@ def association(mode, suite, esn, **more):
     size = 4 if outer == 4 else 16
     return esp.Sa(
         cipher=cipher, key=RNG.randbytes(key_bytes), auth=auth, auth_key=RNG.randbytes(20),
-        salt=RNG.randbytes(4), spi=RNG.getrandbits(32), tunnel=tunnel, src=RNG.randbytes(size),
-        dst=RNG.randbytes(size), esn=esn, hop_limit=RNG.randint(1, 255),
+        salt=RNG.randbytes(4), iv_salt=RNG.getrandbits(64), spi=RNG.getrandbits(32), tunnel=tunnel,
+        src=RNG.randbytes(size), dst=RNG.randbytes(size), esn=esn, hop_limit=RNG.randint(1, 255),
         **{"copy_df": RNG.random() < 0.5} | more)
 
 
@@ -74,7 +74,7 @@ class Bench:
         self.sad.expect(
             {"op": "SadSend", "sa": index, "bytes": len(packet),
              "payload": len(packet) - esp.header_bytes(packet)},
-            {"drop": told or 0, "sa": index, "number": number,
+            {"drop": told or 0, "sa": index, "number": number, "iv": sa.iv(number),
              "data": sa.record() | {"valid": valid, "next": rng.getrandbits(10)}})
         if drop:
             self.want_drops.append(drop)

@@ -27,8 +27,9 @@ def association(mode, suite, esn):
     size = 4 if mode[2] == 4 else 16
     return esp.Sa(
         cipher=suite[0], key=RNG.randbytes(suite[1]), auth=AUTH, auth_key=RNG.randbytes(20),
-        salt=RNG.randbytes(4), spi=RNG.getrandbits(32), tunnel=mode[1], src=RNG.randbytes(size),
-        dst=RNG.randbytes(size), esn=esn, hop_limit=RNG.randint(1, 255), copy_df=True)
+        salt=RNG.randbytes(4), iv_salt=RNG.getrandbits(64), spi=RNG.getrandbits(32), tunnel=mode[1],
+        src=RNG.randbytes(size), dst=RNG.randbytes(size), esn=esn,
+        hop_limit=RNG.randint(1, 255), copy_df=True)
 
 
 SAS = {(mode, suite, esn): association(mode, suite, esn)
@@ -65,7 +66,7 @@ async def every_length(dut, idle, stall, long):
             source.put({"beat": value, "hdr": esp.policy_hdr(packet, place)})
         sad.expect({"op": "SadSend", "sa": place, "bytes": len(packet),
                     "payload": len(packet) - esp.header_bytes(packet)},
-                   {"sa": place, "number": number, "data": sa.record()})
+                   {"sa": place, "number": number, "iv": sa.iv(number), "data": sa.record()})
         sent.append((sa, packet, number))
     want = [esp.seal(sa, packet, number).wire for sa, packet, number in sent]
     total = sum(len(beat.beats(p)) for p in want)
@@ -102,7 +103,7 @@ async def cycles(dut):
         for value in beat.beats(packet):
             source.put({"beat": value, "hdr": esp.policy_hdr(packet, 1)})
         sad.expect({"op": "SadSend", "sa": 1, "bytes": 64, "payload": 64 - esp.header_bytes(packet)},
-                   {"sa": 1, "number": number + 1, "data": sa.record()})
+                   {"sa": 1, "number": number + 1, "iv": sa.iv(number + 1), "data": sa.record()})
     beats = len(beat.beats(esp.seal(sa, packet, 1).wire))
     await wait_for(dut.clk_i, lambda: len(sink.items) == beats * count)
     ends = sink.times[beats - 1 :: beats]

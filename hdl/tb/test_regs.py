@@ -83,7 +83,7 @@ async def identification(dut):
     """What the gateway is, from its parameters."""
     axil, _ = await set_up(dut)
     assert await axil.read(MAGIC) == int.from_bytes(b"CVGW", "big")
-    assert await axil.read(VERSION) == 0x00010001
+    assert await axil.read(VERSION) == 0x00010002
     assert await axil.read(MODULES) == 0x04040400
     assert await axil.read(LANES) == 0x00040002
     assert await axil.read(MODES) == 0

@@ -20,15 +20,17 @@ async def install(bench, index, sa, **state):
 @cocotb.test()
 @cocotb.parametrize(ratio=RATIOS, idle=[0.0, 0.5])
 async def numbers_without_gap(dut, ratio, idle):
-    """Clients that share SAs get each number once and none is left out; what is counted is exact:
-    all of a packet in tunnel mode, its payload in transport mode."""
+    """Clients that share SAs get each number once and none is left out, with its IV, which is the
+    number under the salt of the SA's state; what is counted is exact: all of a packet in tunnel
+    mode, its payload in transport mode."""
     rng = random.Random(1)
     bench = await Bench(dut, ratio, idle, idle).start()
     sas = {index: random_sa(rng, esn=esn, tunnel=tunnel)
            for index, esn, tunnel in ((0, 0, 0), (7, 1, 1), (1023, 1, 0))}
     begin = {0: 0, 7: (5 << 32) - 20, 1023: 1 << 40}
+    seen = {index: rng.getrandbits(128) for index in sas}
     for index, sa in sas.items():
-        await install(bench, index, sa, top=begin[index], bytes=5, packets=6)
+        await install(bench, index, sa, top=begin[index], seen=seen[index], bytes=5, packets=6)
     asked = [[(rng.choice([0, 0, 7, 1023]), rng.randrange(1, 9217)) for _ in range(60)]
              for _ in range(N)]
     for client, packets in enumerate(asked):
@@ -43,14 +45,16 @@ async def numbers_without_gap(dut, ratio, idle):
             assert got["data"] == sas[sa] | {
                 "more": 0, "next": 0, "limits": dict.fromkeys(got["data"]["limits"], 0)}
             assert got["number"] > last[sa], "a client's numbers rise"
+            assert got["iv"] == got["number"] ^ seen[sa] & (1 << 64) - 1
             last[sa] = got["number"]
             numbers[sa].append(got["number"])
             volume[sa] += size if sas[sa]["tunnel"] else size // 2
     for index, got in numbers.items():
         assert sorted(got) == list(range(begin[index] + 1, begin[index] + 1 + len(got)))
         state = await bench.state(index)
-        assert state == {"top": begin[index] + len(got), "seen": 0, "bytes": volume[index],
-                         "packets": 6 + len(got), "soft_told": 0, "hard_told": 0}
+        assert state == {"top": begin[index] + len(got), "seen": seen[index],
+                         "bytes": volume[index], "packets": 6 + len(got), "soft_told": 0,
+                         "hard_told": 0}
     assert not await bench.events()
 
 

@@ -1,5 +1,7 @@
 //! One access to a table after the other, through the registers.
 
+use esp::IvSource;
+
 use crate::entries::{Direction, SaUse, TableError};
 use crate::record::Record;
 use crate::registers::{
@@ -77,6 +79,19 @@ impl<R: Registers + ?Sized> Writer<'_, R> {
         Err(TableError::Stuck)
     }
 
+    /// Writes an SA's state, before its first packet here.
+    ///
+    /// Outbound the window's place holds what numbers are combined with to make AES-GCM's IVs: other random
+    /// bits for each state that is written, so that keys that come twice give no nonce twice.
+    pub(crate) fn state(&mut self, index: u16, used: &SaUse) -> Result<(), TableError> {
+        let window = match self.direction {
+            Direction::Inbound => used.window,
+            Direction::Outbound => IvSource::new().map_err(|_| TableError::Random)?.random().into(),
+        };
+        let record = state_record(&SaUse { window, ..*used });
+        self.record(Table::SaStates, index.into(), &record)
+    }
+
     /// Reads an SA's state.
     pub(crate) fn sa_use(&mut self, index: u16) -> Result<SaUse, TableError> {
         self.run(Table::SaStates, index.into(), 0)?;
@@ -116,8 +131,8 @@ pub(crate) fn wait_until_empty(
     }
 }
 
-/// An SA's state (`sa_state_t`) before its first packet here.
-pub(crate) fn state_record(used: &SaUse) -> Record {
+/// An SA's state (`sa_state_t`).
+fn state_record(used: &SaUse) -> Record {
     let mut record = Record::new();
     record.put(64, used.number).put(REPLAY_WINDOW - 64, (used.window >> 64) as u64);
     record.put(64, used.window as u64);

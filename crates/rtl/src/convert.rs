@@ -88,6 +88,7 @@ pub(crate) fn table_error(error: TableError) -> PutError {
             Failure::Gone.into()
         }
         TableError::Stuck => Failure::Unresponsive.into(),
+        TableError::Random => Failure::Broken("the kernel gives no random bytes for IVs").into(),
     }
 }
 

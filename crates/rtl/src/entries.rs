@@ -75,6 +75,9 @@ pub enum TableError {
     /// The gateway cannot carry the SA.
     #[error(transparent)]
     Sa(#[from] SaError),
+    /// There are no random bits for an SA's IVs.
+    #[error("the kernel gives no random bytes for the IVs of an SA")]
+    Random,
     /// The gateway does not answer.
     #[error("the gateway is busy with a table access that does not end")]
     Stuck,
@@ -85,7 +88,8 @@ pub enum TableError {
 pub struct SaUse {
     /// Outbound the last number used, inbound the highest one accepted.
     pub number: u64,
-    /// The anti-replay window: bit n says that `number - n` was accepted. Inbound only.
+    /// The anti-replay window: bit n says that `number - n` was accepted. Inbound only; outbound the
+    /// gateway has the salt of AES-GCM's IVs here, which is drawn anew for each state.
     pub window: u128,
     /// Bytes inside ESP.
     pub bytes: u64,

@@ -44,8 +44,9 @@ pub const STATUS_BUSY: u32 = 1;
 /// The record is locked to zero: a unit may still be emptying its tables after reset.
 pub const STATUS_LOCKED: u32 = 1 << 3;
 
-/// The first version that drops the packets of an SA whose state was not written since reset.
-pub const VERSION: u32 = 0x0001_0001;
+/// The first version that drops the packets of an SA whose state was not written since reset, and makes IVs
+/// under the salt of that state.
+pub const VERSION: u32 = 0x0001_0002;
 
 /// Bits of an SA's index.
 pub const SA_BITS: u32 = 10;

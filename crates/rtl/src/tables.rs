@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::access::{Writer, state_record, wait_until_empty};
+use crate::access::{Writer, wait_until_empty};
 use crate::chain::{Before, Chains};
 use crate::entries::{Direction, PolicyIndex, SaUse, TableError};
 use crate::pearson::bucket;
@@ -309,7 +309,7 @@ impl Tables {
 
         let mut write = Writer { registers, direction, accesses: &mut self.accesses };
         write.wait(wait);
-        write.record(Table::SaStates, index.into(), &state_record(used))?;
+        write.state(index, used)?;
         write.record(Table::Sas, index.into(), &record)?;
         if direction == Direction::Inbound {
             write.bucket(Table::SaBuckets, place, Some(index))?;
@@ -396,7 +396,7 @@ impl Tables {
                 let missing = TableError::Missing { what: "state of SA", index };
                 let used = used.get(&(direction, SaIndex(index))).ok_or(missing)?;
                 let next = half.sa_chains.next(bucket(&sa.hashed()), index);
-                write.record(Table::SaStates, index.into(), &state_record(used))?;
+                write.state(index, used)?;
                 write.record(Table::Sas, index.into(), &sa.record(true, next)?)?;
             }
             for place in half.sa_chains.buckets() {

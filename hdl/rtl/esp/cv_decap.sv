@@ -297,7 +297,8 @@ module cv_decap
   logic [4:0] icv_bytes;
   logic supported, fits, unused;
   assign sa = rsp_i.data;
-  assign unused = ^{sa.spi, sa.src, sa.dst, sa.hop_limit, sa.copy_df, sa.limits, sa.more, sa.next};
+  assign unused = ^{sa.spi, sa.src, sa.dst, sa.hop_limit, sa.copy_df, sa.limits, sa.more, sa.next,
+                    rsp_i.iv};
 
   always_comb begin
     unique case (sa.auth)

@@ -208,7 +208,7 @@ module cv_encap
 
   state_e state_d, state_q;
   sa_t sa, sa_q;
-  logic [63:0] number_q;
+  logic [63:0] number_q, iv_q;
   drop_e drop_q, drop;
   len_t payload_q, data_q, whole_q;
   logic [6:0] around_q;  // IP header, ESP header, IV in clear, ICV
@@ -363,6 +363,7 @@ module cv_encap
       StAnswer: begin
         sa_q      <= sa;
         number_q  <= rsp_i.number;
+        iv_q      <= rsp_i.iv;
         drop_q    <= drop;
         payload_q <= payload;
         around_q  <= around(sa.cipher, sa.auth, sa.v6);
@@ -405,7 +406,7 @@ module cv_encap
 
   assign cut_in   = '{drop: drop != DropNone, skip: sa.tunnel ? '0 : net_bytes(sa.v6)};
   assign front_in = '{
-    nonce: is_des(sa.cipher) ? {rsp_i.number, 64'd0} : {64'd0, rsp_i.number},
+    nonce: is_des(sa.cipher) ? {rsp_i.iv, 64'd0} : {64'd0, rsp_i.iv},
     nonce_bytes: nonce_bytes(sa.cipher),
     trailer: '{align: align(sa.cipher), next_header: next_header}
   };
@@ -425,7 +426,7 @@ module cv_encap
       high: number_q[63:32],
       esn: sa_q.esn,
       iv_here: is_gcm(sa_q.cipher),
-      iv: number_q
+      iv: iv_q
     }
   };
 

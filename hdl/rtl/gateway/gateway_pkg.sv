@@ -196,7 +196,9 @@ package gateway_pkg;
   } sa_t;
 
   // What changes with every packet. Outbound `top` is the last number used; inbound it is the
-  // highest one accepted, and seen[i] says that top - i was.
+  // highest one accepted, and seen[i] says that top - i was. Outbound there is no window: seen[63:0]
+  // is what numbers are combined with to make IVs, random bits of this state, so that none comes
+  // twice where two SAs have one key, or the numbers begin again.
   typedef struct packed {
     logic [63:0]             top;
     logic [ReplayWindow-1:0] seen;
@@ -242,6 +244,7 @@ package gateway_pkg;
     drop_e       drop;     // DropNone: go on
     sa_index_t   sa;
     logic [63:0] number;   // the packet's; inbound with the upper half that belongs to it
+    logic [63:0] iv;       // outbound: of AES-GCM; CBC's nonce block
     sa_t         data;     // not after SadAccept
   } sad_rsp_t;
 
@@ -288,7 +291,7 @@ package gateway_pkg;
   } frame_t;
 
   // SAD section to cipher section, outbound: the longest one. Data: for CBC the nonce block (the
-  // packet's number in one cipher block, which encrypts to the IV: SP 800-38A appendix C), then
+  // SAD's `iv` in one cipher block, which encrypts to the IV: SP 800-38A appendix C), then
   // payload and trailer; for GCM payload and trailer.
   typedef struct packed {
     logic         low;

@@ -3,7 +3,7 @@
 package gateway_regs_pkg;
 
   localparam logic [31:0] Magic   = 32'h43564757;  // "CVGW"
-  localparam logic [31:0] Version = 32'h0001_0001;
+  localparam logic [31:0] Version = 32'h0001_0002;
 
   // Addresses in bytes; every register has 32 bits.
   localparam logic [15:0] RegMagic   = 16'h000;

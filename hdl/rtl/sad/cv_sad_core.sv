@@ -377,6 +377,7 @@ module cv_sad_core
         rsp_q.drop   <= drop;
         rsp_q.sa     <= write_q.sa;
         rsp_q.number <= number;
+        rsp_q.iv     <= Inbound ? '0 : number ^ old_q.seen[63:0];
       end
     end
     assign rsp_o[i] = rsp_q;

@@ -32,6 +32,7 @@ class Sa:
     auth: str = "AuthSha1"
     auth_key: bytes = bytes(20)
     salt: bytes = bytes(4)
+    iv_salt: int = 0  # not in sa_t, but in its state
     spi: int = 256
     tunnel: bool = True
     src: bytes = bytes(4)
@@ -52,6 +53,10 @@ class Sa:
     @property
     def icv_bytes(self):
         return 16 if self.cipher == "CipherAesGcm" else HASHES[self.auth][1]
+
+    def iv(self, number):
+        """AES-GCM's IV of the packet with this number; CBC's before it is encrypted."""
+        return number ^ self.iv_salt
 
     @functools.lru_cache(maxsize=None)
     def auth_keys(self):
@@ -156,7 +161,7 @@ def encrypt(sa, number, plain):
     """The cipher section: `plain` begins with the nonce block where the cipher has blocks."""
     if sa.cipher == "CipherAesGcm":
         aad = struct.pack(">IQ", sa.spi, number) if sa.esn else esp_header(sa, number)
-        return AESGCM(sa.key).encrypt(sa.salt + struct.pack(">Q", number), plain, aad)
+        return AESGCM(sa.key).encrypt(sa.salt + struct.pack(">Q", sa.iv(number)), plain, aad)
     worker = cipher(sa, bytes(sa.block)).encryptor()
     return worker.update(plain) + worker.finalize()
 
@@ -198,17 +203,17 @@ def seal(sa, packet, number, low=0):
         payload = packet[header_bytes(packet):]
         next_header = packet[9] if version == 4 else packet[6]
     pad = -(len(payload) + 2) % sa.align
-    nonce = number.to_bytes(sa.block, "big") if sa.block else b""
+    nonce = sa.iv(number).to_bytes(sa.block, "big") if sa.block else b""
     plain = nonce + payload + bytes(range(1, pad + 1)) + bytes([pad, next_header])
     data = encrypt(sa, number, plain)
     esp = esp_header(sa, number)
-    iv = b"" if sa.block else struct.pack(">Q", number)
+    iv = b"" if sa.block else struct.pack(">Q", sa.iv(number))
     tag = icv(sa, number, esp, data)
     net = outer_header(sa, packet, number, len(esp + iv + data + tag))
     frame = {
         "net": int.from_bytes(net.ljust(40, b"\0"), "big"), "net_bytes": len(net),
         "esp": int.from_bytes(esp, "big"), "high": number >> 32, "esn": sa.esn,
-        "iv_here": not sa.block, "iv": number,
+        "iv_here": not sa.block, "iv": sa.iv(number),
     }
     record = sa.record()
     common = {"low": low, "auth": sa.auth, "auth_keys": record["auth_keys"], "frame": frame}

@@ -49,7 +49,7 @@ IP_INFO = Struct(v6=1, bytes=14, hdr_bytes=6, tos=8, df=1, proto=8)
 SA = Struct(valid=1, tunnel=1, v6=1, esn=1, cipher=3, key_len=2, auth=2, spi=32, src=128, dst=128,
             hop_limit=8, copy_df=1, key=256, salt=32, auth_keys=512, reqid=10, limits=192, more=1, next=10)
 SAD_REQ = Struct(op=2, sa=10, v6=1, spi=32, dst=128, high=32, seq=32, bytes=14, payload=14)
-SAD_RSP = Struct(drop=5, sa=10, number=64, data=SA.bits)
+SAD_RSP = Struct(drop=5, sa=10, number=64, iv=64, data=SA.bits)
 OPEN = Struct(low=1, cipher=3, auth=2, key_len=2, key=256, salt=32, auth_keys=512, sa=10, reqid=10,
               tunnel=1, spi=32, number=64, esn=1, iv=64, bytes=14, net=320, ip=IP_INFO.bits)
 CLEAR = Struct(low=1, clear=1, skip=5, sa=10, spi=32, reqid=10, tunnel=1, net=320, ip=IP_INFO.bits)

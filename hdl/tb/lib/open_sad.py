@@ -52,6 +52,7 @@ class OpenSad:
         assert req["op"] in (FIND, ACCEPT, COUNT), "not an inbound request"
         # What an answer does not define is noise.
         noise = {"sa": self.random.getrandbits(10), "number": self.random.getrandbits(64),
+                 "iv": self.random.getrandbits(64),
                  "data": self.random.getrandbits(SAD_RSP.fields["data"])}
         told = {FIND: self.find, ACCEPT: self.accept, COUNT: lambda req: {}}[req["op"]](req)
         return SAD_RSP.pack(**noise | told)

@@ -129,5 +129,5 @@ class Outbound(Model):
     def check_state(self, index, got):
         """The SA's state at the end is the model's."""
         flow = self.flows[index]
-        want = {"top": flow.top, "seen": 0} | flow.lifetime.state()
+        want = {"top": flow.top, "seen": flow.sa.iv_salt} | flow.lifetime.state()
         assert got == want, f"state of SA {index}: {got}, not {want}"

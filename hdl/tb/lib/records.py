@@ -38,7 +38,7 @@ STATE = [("top", 64), ("seen", WINDOW), ("bytes", 48), ("packets", 48), ("soft_t
 EVENT = [("kind", 2), ("sa", SA_BITS)]
 REQUEST = [("op", 2), ("sa", SA_BITS), ("v6", 1), ("spi", 32), ("dst", 128), ("high", 32),
            ("seq", 32), ("bytes", LEN_BITS), ("payload", LEN_BITS)]
-RESPONSE = [("drop", 5), ("sa", SA_BITS), ("number", 64), ("data", SA)]
+RESPONSE = [("drop", 5), ("sa", SA_BITS), ("number", 64), ("iv", 64), ("data", SA)]
 IP_INFO = [("v6", 1), ("bytes", LEN_BITS), ("hdr_bytes", 6), ("tos", 8), ("df", 1), ("proto", 8)]
 POLICY_HDR = [("low", 1), ("sa", SA_BITS), ("ip", IP_INFO)]
 

@@ -101,12 +101,13 @@ def add_outbound(model, flow, spec, rng):
     size = 16 if spec.v6 else 4
     sa = esp.Sa(
         cipher=CIPHERS[spec.cipher], key=rng.randbytes(spec.key_bytes), auth=AUTHS[spec.auth],
-        auth_key=rng.randbytes(20), salt=rng.randbytes(4), spi=0x1000 + flow, tunnel=spec.tunnel,
+        auth_key=rng.randbytes(20), salt=rng.randbytes(4), iv_salt=rng.getrandbits(64),
+        spi=0x1000 + flow, tunnel=spec.tunnel,
         src=rng.randbytes(size), dst=rng.randbytes(size), esn=spec.esn,
         hop_limit=rng.randint(1, 255), copy_df=bool(rng.randrange(2)))
     model.add(flow, sa, spec.top, spec.limits)
     record = esp.LAYOUT.pack("sa_t", **sa.record(), limits=spec.limits)
-    writes = [(SAD_TABLES + STATES, flow, pack(STATE, {"top": spec.top})),
+    writes = [(SAD_TABLES + STATES, flow, pack(STATE, {"top": spec.top, "seen": sa.iv_salt})),
               (SAD_TABLES + SAS, flow, record)]
     return writes + protect(model.spd, False, flow, flow, rng)
 

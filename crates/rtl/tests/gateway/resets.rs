@@ -1,6 +1,6 @@
 //! What a reset of the gateway must not do: begin an SA's numbers anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use crypto::{AesKey, IcvLen, Keys, Suite};
@@ -108,6 +108,27 @@ fn a_queue_of_one_packet_knows_what_became_of_it() {
         device.reset().unwrap();
     }
     assert_eq!(numbers, [1, 2, 3, 4]);
+}
+
+/// The same keys twice, as after a reboot, and a reset in between: the numbers come again, and no IV does.
+#[test]
+fn the_same_keys_give_no_iv_twice() {
+    let mut ivs = HashSet::new();
+    for _ in 0..2 {
+        let gateway = Arc::new(Mutex::new(Simulation::new()));
+        let device = GatewayDevice::new(gateway, |_| false).unwrap();
+        let mut device: Box<dyn Device<Vec<u8>>> = Box::new(device);
+        let mut queue = device.queue().unwrap();
+        tunnel(&mut *device);
+        for due in 1..=4 {
+            let (esp, status) = exchange(&mut *queue, Work::Outbound, udp());
+            assert_eq!((status, number(&esp)), (Status::Done, due));
+            assert!(ivs.insert(esp[28..36].to_vec()), "the IV of number {due}");
+            if due == 2 {
+                device.reset().unwrap();
+            }
+        }
+    }
 }
 
 /// A device with an SA that opens what its other one seals, reset between packets: numbers and window go on.
