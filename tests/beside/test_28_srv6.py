@@ -57,6 +57,7 @@ def make(bed):
     net.gwa.host.ip("addr", "add", f"{sid(1, 'ff')}/128", "dev", "lo")
     if net.gwa.daemon:
         net.gwa.daemon.source = ""
+        net.gwa.daemon.settings = '[srv6]\ndomain = ["wan"]\n'
         net.gwa.daemon.write_config()
     return net
 

@@ -54,6 +54,7 @@ class Mesh:
                 host.ip(f"-{family}", "route", "add", "blackhole", SITES[family].format(3 - side), "metric", 9999)
         if net.gwa.daemon:
             net.gwa.daemon.source = ""
+            net.gwa.daemon.settings = '[srv6]\ndomain = ["wan"]\n'
             net.gwa.daemon.write_config()
 
     def segment(self, number, sid, action, *how, dev=None):

@@ -70,9 +70,16 @@ fn dispatch(cli: &Cli) -> Result<(String, ExitCode), Box<dyn Error>> {
         }
         Command::Check(args) => {
             let config = Config::load_as(&args.config, name)?;
+            let warnings = config.warnings();
             match json {
-                true => serde_json::json!({ "valid": true, "name": config.name }).to_string(),
-                false => format!("{}: valid", args.config.display()),
+                true => {
+                    serde_json::json!({ "valid": true, "name": config.name, "warnings": warnings })
+                        .to_string()
+                }
+                false => {
+                    let told = warnings.iter().map(|warning| format!("\nwarning: {warning}"));
+                    format!("{}: valid{}", args.config.display(), told.collect::<String>())
+                }
             }
         }
         Command::Status(args) => show::status(name, json, args.verbose)?,

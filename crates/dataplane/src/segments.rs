@@ -66,13 +66,16 @@ pub struct SegmentRoute {
 #[derive(Clone, Debug, Default)]
 pub struct Segments {
     routes: Arc<[Option<SegmentRoute>]>,
-    edge: Arc<[u32]>,
+    /// Interfaces inside the domain.
+    domain: Arc<[u32]>,
+    /// Decrypted packets are inside the domain, whatever their SA.
+    trusts_sas: bool,
 }
 
 impl FromIterator<Option<SegmentRoute>> for Segments {
     fn from_iter<T: IntoIterator<Item = Option<SegmentRoute>>>(routes: T) -> Segments {
         let routes = routes.into_iter().take(MAX_SEGMENT_ROUTES).collect();
-        Segments { routes, edge: Arc::default() }
+        Segments { routes, ..Segments::default() }
     }
 }
 
@@ -82,15 +85,26 @@ impl Segments {
         self.routes.is_empty()
     }
 
-    /// With these interfaces at the edge of the domain: what comes in by them may not be for a segment.
+    /// With these interfaces inside the domain. Packets of all others may not be for a segment (RFC 8754 §5.1).
     #[must_use]
-    pub fn with_edge(self, edge: impl IntoIterator<Item = u32>) -> Segments {
-        Segments { edge: edge.into_iter().collect(), ..self }
+    pub fn with_domain(self, domain: impl IntoIterator<Item = u32>) -> Segments {
+        Segments { domain: domain.into_iter().collect(), ..self }
     }
 
-    /// Whether an interface is at the edge.
-    pub(crate) fn is_edge(&self, ifindex: u32) -> bool {
-        self.edge.contains(&ifindex)
+    /// With all that SAs decrypt inside the domain, or with none of it but that of tunnel interfaces.
+    #[must_use]
+    pub fn with_sas(self, trusts_sas: bool) -> Segments {
+        Segments { trusts_sas, ..self }
+    }
+
+    /// Whether an interface is inside the domain.
+    pub(crate) fn is_inside(&self, ifindex: u32) -> bool {
+        self.domain.contains(&ifindex)
+    }
+
+    /// Whether decrypted packets are inside the domain, whatever their SA.
+    pub(crate) fn trusts_sas(&self) -> bool {
+        self.trusts_sas
     }
 
     /// The route that an index stands for.

@@ -92,7 +92,7 @@ drop_reasons! {
     Srv6UpperLayer, "srv6-upper-layer", None, "What a segment is for does not follow the headers; an ICMP error went back.";
     Srv6Hmac, "srv6-hmac", None, "The segment routing header has an HMAC, which is not checked here.";
     Srv6Fragment, "srv6-fragment", None, "The packet that a segment would decapsulate is a fragment.";
-    Srv6Edge, "srv6-edge", None, "The packet is for a segment, and came in by an interface at the edge of the domain (`srv6.edge`).";
+    Srv6Edge, "srv6-edge", None, "The packet is for a segment, and came in by no interface inside the domain (`srv6.domain`).";
     Srv6NoFrame, "srv6-no-frame", None, "A route puts segments on whole frames, and the packet is too long, or did not come in one.";
     // Outbound.
     OutPolicyBlock, "out-policy-block", Some("XfrmOutPolBlock"), "A policy blocks the packet.";

@@ -183,7 +183,7 @@ def test_what_comes_out_is_what_comes_out_of_linux(network):
     for route in ROUTES4:
         gwa.host.ip("-4", "route", "add", *route.split())
     gwa.host.ip("sr", "tunsrc", "set", "fc00:1::ff")
-    gwa.daemon.write_config(gwa.daemon.config.read_text() + '\n[srv6]\nsource = "fc00:1::ff"\n')
+    gwa.daemon.write_config(gwa.daemon.config.read_text() + '\n[srv6]\nsource = "fc00:1::ff"\ndomain = ["wan"]\n')
     net.gwb.plane.start(net.gwb)
     # Neighbours are known.
     assert_ping(gwa.host, t.CLIENT6, count=1)

@@ -73,7 +73,7 @@ def test_a_router_between_segments_says_what_fits(network, family):
     net = network("routers", {"narrow": NARROW, "offload": False})
     lead(net)
     gwa, (to, fits, headers, discovery) = net.gwa, FAMILIES[family]
-    gwa.daemon.write_config(gwa.daemon.config.read_text() + f'\n[srv6]\nsource = "{t.FAR_A6}"\n')
+    gwa.daemon.write_config(gwa.daemon.config.read_text() + f'\n[srv6]\nsource = "{t.FAR_A6}"\ndomain = ["wan"]\n')
     gwa.plane.start(gwa)
     wait_for("segments", lambda: gwa.daemon.json("route")["segments"])
     assert_ping(net.client, to)

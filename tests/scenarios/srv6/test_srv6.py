@@ -18,7 +18,7 @@ def sid(side, number):
     return f"fc00:{side}::{number}"
 
 
-def gateway(gw, side, mode="encap.red", segments=("46",), source=None):
+def gateway(gw, side, mode="encap.red", segments=("46",), source=None, more=""):
     """Gateway number `side` of a VPN: what its site sends is looked for in the table alone."""
     host, other = gw.host, 3 - side
     source = source or (t.WAN_A6 if side == 1 else t.WAN_B6)
@@ -26,7 +26,8 @@ def gateway(gw, side, mode="encap.red", segments=("46",), source=None):
     text = f'''
 [srv6]
 source = "{source}"
-edge = ["lan"]
+domain = ["wan"]
+{more}
 
 [[sid]]
 prefix = "{sid(side, "46")}/128"
@@ -86,6 +87,17 @@ def test_a_vpn_of_two_tables(network):
     # Nobody at a site chooses segments.
     assert ping(net.client, sid(1, "46"), count=2)["received"] == 0
     assert net.gwa.daemon.drops().get("srv6-edge") == 2, net.gwa.daemon.drops()
+    # Nor anybody else, while no interface is named.
+    config = net.gwb.daemon.config.read_text()
+    net.gwb.daemon.write_config(config.replace('domain = ["wan"]', ""))
+    assert "warning: srv6: no interface is inside the domain" in net.gwb.daemon.culvert("check", "--config", net.gwb.daemon.config).stdout
+    assert "srv6: no interface is inside the domain" in net.gwb.daemon.reload()
+    assert any("srv6: no interface" in warning for warning in net.gwb.daemon.json("status")["warnings"])
+    assert ping(net.client, t.SERVER4, count=2)["received"] == 0
+    assert net.gwb.daemon.drops().get("srv6-edge") == 2, net.gwb.daemon.drops()
+    net.gwb.daemon.write_config(config)
+    net.gwb.daemon.reload()
+    assert_ping(net.client, t.SERVER4, count=2)
     # What does not fit is told to its sender: 40 bytes of headers.
     answer = net.client.run("ping", "-c", "1", "-W", "2", "-M", "do", "-s", "1440", t.SERVER4, check=False)
     assert "mtu" in answer.stdout.lower() and "1460" in answer.stdout, answer.stdout
@@ -97,7 +109,7 @@ def test_segments_through_ipsec(network):
     """The policies are for segments; what goes by them is protected, and comes in no other way."""
     net = network(ts_a="2001:db8:f::1/128,fc00:1::/64", ts_b="2001:db8:f::2/128,fc00:2::/64", local_a=t.WAN_A4)
     for gw, side in ((net.gwa, 1), (net.gwb, 2)):
-        gateway(gw, side)
+        gateway(gw, side, more="trust_sas = true")
     net.up()
     wire = Capture(net.mid, "west")
     both_families(net)
@@ -115,7 +127,7 @@ def test_ipsec_through_segments(network, crypto_cpus):
     for gw, side, other in ((net.gwa, 1, 2), (net.gwb, 2, 1)):
         source = t.WAN_A6 if side == 1 else t.WAN_B6
         far = t.WAN_B6 if side == 1 else t.WAN_A6
-        text = f'[srv6]\nsource = "{source}"\n\n[[sid]]\nprefix = "{sid(side, "4")}/128"\naction = "End.DT4 table 255"\n'
+        text = f'[srv6]\nsource = "{source}"\ndomain = ["wan"]\n\n[[sid]]\nprefix = "{sid(side, "4")}/128"\naction = "End.DT4 table 255"\n'
         text += f"\n[worker]\ncrypto_cpus = {crypto_cpus}\n"
         gw.daemon.write_config(gw.daemon.config.read_text() + "\n" + text)
         gw.daemon.reload()
@@ -143,6 +155,7 @@ def test_the_daemon_ends_and_linux_goes_on(network):
     """Linux has the routes with segments itself: without the fast path it follows them."""
     net = network()
     host = net.gwa.host
+    net.gwb.daemon.write_config(net.gwb.daemon.config.read_text() + '\n[srv6]\ndomain = ["wan"]\n')
     host.ip("-6", "route", "add", "fc00:2::/64", "via", t.WAN_B6)
     host.ip("-6", "route", "replace", "2001:db8:2::/64", "encap", "seg6", "mode", "encap.red", "segs", "fc00:2::6", "dev", "wan")
     net.gwb.host.ip("-6", "route", "add", "fc00:2::6/128", "encap", "seg6local", "action", "End.DX6", "nh6", t.SERVER6, "dev", "lan")

@@ -168,7 +168,7 @@ fn topology(shape: Shape, case: Case) -> Topology {
     }
     let mut topology = world::topology(shape, routes);
     let some = |(function, ifindex)| Some(SegmentRoute { function, ifindex });
-    topology.segments = functions.into_iter().map(some).collect::<Segments>();
+    topology.segments = functions.into_iter().map(some).collect::<Segments>().with_domain([WAN]);
     topology
 }
 

@@ -27,6 +27,7 @@ mod processes;
 #[cfg(test)]
 mod rows;
 mod rule;
+mod segments;
 mod taken;
 mod unprivileged;
 mod vlan_entries;
@@ -74,6 +75,7 @@ fn examine(facts: &Facts) -> Vec<Finding> {
         huge_pages::check,
         ports::check,
         vlan_entries::check,
+        segments::check,
         drivers::check,
         network::check,
         nat::check,

@@ -145,6 +145,10 @@ impl Config {
         if let Some((at, key, value, allowed)) = super::srv6::problem(&self.sids, valid_interface) {
             return problem(format!("sid[{at}].{key}"), &value, allowed);
         }
+        if let Some((at, name)) = self.srv6.wrong_name(valid_interface) {
+            let allowed = "an interface's name has 1 to 15 characters, without '/' and spaces";
+            return problem(format!("srv6.domain[{at}]"), name, allowed);
+        }
         seen.insert(&self.tun.interface);
         if let Some(problem) = self.tunnel_problem(&mut seen) {
             return Some(problem);

@@ -464,6 +464,16 @@ impl Config {
     }
 }
 
+impl Config {
+    /// What can be, and does not do what it is there for, as far as the file alone tells; for people.
+    pub fn warnings(&self) -> Vec<String> {
+        match self.sids.is_empty() {
+            true => Vec::new(),
+            false => self.srv6.closed(|_| true).collect(),
+        }
+    }
+}
+
 /// Whether a name can be an instance's, and so a directory's.
 pub fn valid_name(name: &str) -> bool {
     (1..=64).contains(&name.len())

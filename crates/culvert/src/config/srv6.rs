@@ -18,8 +18,29 @@ pub struct Srv6Config {
     /// The source of packets that get outer headers; an address of the interface they leave by where there is none
     /// (as `ip sr tunsrc set`).
     pub source: Option<Ipv6Addr>,
-    /// Interfaces at the edge of the domain: what hosts there send to a segment is dropped (RFC 8754 §5.1).
-    pub edge: Vec<String>,
+    /// Interfaces inside the domain. Packets for a segment that come in by another one are dropped (RFC 8754 §5.1).
+    pub domain: Vec<String>,
+    /// What SAs decrypt is inside the domain, and not only that of the tunnel interfaces among `domain`.
+    pub trust_sas: bool,
+}
+
+impl Srv6Config {
+    /// What of it keeps packets from segments, for people; `is_there` tells whether an interface exists.
+    pub fn closed(&self, is_there: impl Fn(&str) -> bool) -> impl Iterator<Item = String> {
+        let is_closed = self.domain.is_empty() && !self.trust_sas;
+        let closed = is_closed.then(|| {
+            "srv6: no interface is inside the domain, so packets for segments are dropped (srv6-edge)".to_owned()
+        });
+        let missing = self.domain.iter().filter(move |name| !is_there(name)).map(|name| {
+            format!("srv6.domain = {name:?}: there is no such interface, so no packet for a segment comes in by it")
+        });
+        closed.into_iter().chain(missing)
+    }
+
+    /// The first name of `domain` that no interface can have.
+    pub(super) fn wrong_name(&self, is_interface: fn(&str) -> bool) -> Option<(usize, &String)> {
+        self.domain.iter().enumerate().find(|(_, name)| !is_interface(name))
+    }
 }
 
 /// `[[sid]]`.
@@ -188,6 +209,19 @@ pub(super) fn problem(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_domain_without_interfaces_is_told_and_so_are_names_of_none() {
+        let of = |text: &str| toml::from_str::<Srv6Config>(text).expect("good");
+        let closed = |text: &str| of(text).closed(|name| name == "wan").collect::<Vec<_>>();
+        let [none] = &closed("")[..] else { panic!("one") };
+        assert!(none.contains("no interface is inside the domain"), "{none}");
+        assert!(closed("domain = [\"wan\"]").is_empty());
+        assert!(closed("trust_sas = true").is_empty());
+        let [missing] = &closed("domain = [\"wan\", \"wam\"]")[..] else { panic!("one") };
+        assert!(missing.starts_with("srv6.domain = \"wam\": there is no such"), "{missing}");
+        assert!(toml::from_str::<Srv6Config>("edge = [\"lan\"]").is_err());
+    }
 
     #[test]
     fn segments_are_written_as_iproute2_writes_them() {

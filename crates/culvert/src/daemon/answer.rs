@@ -86,6 +86,7 @@ impl Daemon {
         }));
         let snapshot = self.observer.snapshot();
         warnings.extend(vlan_entries::warnings(&self.config, snapshot));
+        warnings.extend_from_slice(self.reflection.segments_seen().warnings());
         warnings.extend(self.esp_sockets.warnings());
         warnings.extend(self.guard_trouble.clone());
         warnings.extend(self.early_trouble.clone());

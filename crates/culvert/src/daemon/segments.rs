@@ -11,6 +11,7 @@ use dataplane::{FIRST_SEGMENTS, Function, MAX_SEGMENT_ROUTES, SegmentRoute, Segm
 use forward::{Hop, RouteEntry, RouteKind, Subnet, table};
 use mirror::{Encap, NextHop, Seg6Local, Seg6Mode, SidAction, Snapshot};
 use srv6::{Behaviour, Csid, Flavours, Headend, Mode, Next, Sid};
+use tracing::warn;
 
 use crate::config::{SidConfig, Srv6Config};
 use crate::report::SegmentRow;
@@ -28,8 +29,10 @@ pub struct SegmentRoutes {
     prefixes: BTreeSet<(IpAddr, u8)>,
     /// The tables that segments look into.
     tables: Vec<u32>,
-    /// Interfaces at the edge of the domain.
-    edge: Vec<u32>,
+    /// Interfaces inside the domain.
+    domain: Vec<u32>,
+    /// What keeps packets from segments, for people.
+    warnings: Vec<String>,
     /// All of it as people read it.
     rows: Vec<SegmentRow>,
     /// The prefixes that were told last.
@@ -72,8 +75,8 @@ impl SegmentRoutes {
                 None if new.iter().any(|(other, _)| *other == key) => {}
                 None => new.push((key, route)),
             };
-        let edge = self.config.edge.iter();
-        self.edge = edge.filter_map(|name| Some(snapshot.link_by_name(name)?.index)).collect();
+        let domain = self.config.domain.iter();
+        self.domain = domain.filter_map(|name| Some(snapshot.link_by_name(name)?.index)).collect();
         self.prefixes.clear();
         self.rows.clear();
         for route in snapshot.routes().filter(|route| route.has_encap) {
@@ -113,6 +116,25 @@ impl SegmentRoutes {
             self.prefixes.insert((sid.prefix.0.addr, sid.prefix.0.len));
         }
         self.number(wanted, new);
+        self.warn(snapshot);
+    }
+
+    /// Finds out what keeps packets from segments, and logs what is new of it.
+    fn warn(&mut self, snapshot: &Snapshot) {
+        let is_there = |name: &str| snapshot.link_by_name(name).is_some();
+        let warnings: Vec<String> = match self.rows.is_empty() {
+            true => Vec::new(),
+            false => self.config.closed(is_there).collect(),
+        };
+        for new in warnings.iter().filter(|warning| !self.warnings.contains(warning)) {
+            warn!("{new}");
+        }
+        self.warnings = warnings;
+    }
+
+    /// What keeps packets from segments, for people.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Whether there are functions that may make headers.
@@ -217,7 +239,8 @@ impl SegmentRoutes {
 
     /// What workers read.
     pub fn functions(&self) -> Segments {
-        self.functions.iter().cloned().collect::<Segments>().with_edge(self.edge.iter().copied())
+        let functions = self.functions.iter().cloned().collect::<Segments>();
+        functions.with_domain(self.domain.iter().copied()).with_sas(self.config.trust_sas)
     }
 
     /// All of it as people read it.
@@ -352,6 +375,8 @@ mod tests {
         assert_eq!(routes.tables(), [100]);
         assert_eq!(routes.prefixes().count(), 2);
         assert!(routes.have_prefixes_changed() && !routes.have_prefixes_changed());
+        // Nothing may come to them yet.
+        assert!(routes.warnings()[0].starts_with("srv6: no interface is inside"));
         // What stays keeps its index.
         let before: Vec<_> = routes.configured().map(|route| route.hops).collect();
         routes.take_in(&Snapshot::default());

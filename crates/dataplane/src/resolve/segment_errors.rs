@@ -2,8 +2,8 @@
 //! as the segments go.
 //!
 //! They come to the source of outer headers, which is an address of this host. What they quote is nothing that only
-//! who sees the path could say, so who may send one is told by where it comes from: not from the edge of the domain
-//! (`srv6.edge`), and under protection where the segments themselves are, and only there.
+//! who sees the path could say, so who may send one is told by where it comes from: in clear from inside the domain
+//! (`srv6.domain`), and under protection where the segments themselves are, and only there.
 
 use policy::{Marks, Outbound};
 use srv6::Headend;
@@ -50,8 +50,10 @@ impl<N: Notes> Question<'_, N> {
             return;
         }
         self.is_for_flow = false;
-        let is_from_edge =
-            matches!(came, ErrorCame::InClear { ifindex } if segments.is_edge(ifindex));
-        self.segment_error = (!is_from_edge).then_some(came);
+        let is_from_inside = match came {
+            ErrorCame::InClear { ifindex } => segments.is_inside(ifindex),
+            ErrorCame::Protected => true,
+        };
+        self.segment_error = is_from_inside.then_some(came);
     }
 }

@@ -29,10 +29,7 @@ impl<N: Notes> Question<'_, N> {
         };
         let sid = view.topology.segments.sid(index)?;
         self.tell(|| Step::Sid { name: sid.name() });
-        // RFC 8754 section 5.1: at the edge of the domain.
-        if let Origin::Port { ifindex, .. } = origin
-            && view.topology.segments.is_edge(ifindex)
-        {
+        if !is_inside_domain(view, origin) {
             return Some(Decision::Drop(DropReason::Srv6Edge));
         }
         let mut longest = u16::MAX;
@@ -155,6 +152,23 @@ impl<N: Notes> Question<'_, N> {
         let found = view.reader.outbound(&flow);
         let policy = found.policy();
         self.asked.note_stamp(view.reader.stamp(Direction::Out, &flow, policy));
+    }
+}
+
+/// Whether a packet came from inside the domain of segments (RFC 8754 §5.1).
+///
+/// The interface of an ESP packet says nothing about what is in it: that comes from the peer. So the interface counts
+/// only where it is a tunnel's.
+fn is_inside_domain(view: &View, origin: Origin) -> bool {
+    let segments = &view.topology.segments;
+    match origin {
+        Origin::Port { ifindex, .. } => segments.is_inside(ifindex),
+        Origin::Decrypted { ifindex, .. } => {
+            segments.trusts_sas() || view.binding(ifindex).is_some() && segments.is_inside(ifindex)
+        }
+        // It was inside when it came to the step before.
+        Origin::Stepped { .. } => true,
+        Origin::Linux { .. } | Origin::Tunnel { .. } | Origin::Worker { .. } => true,
     }
 }
 

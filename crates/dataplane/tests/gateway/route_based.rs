@@ -1,6 +1,6 @@
 //! Tunnel interfaces and marks: what travels beside a packet decides which policy is for it.
 
-use dataplane::{Binding, Interface, MarkRule, PortKind, Tunnel};
+use dataplane::{Binding, Interface, MarkRule, PortKind, Topology, Tunnel};
 use forward::{RouteEntry, RouteKind, SourceCheck, Subnet, table};
 use io::MemoryHandle;
 use outcome::DropReason;
@@ -53,13 +53,32 @@ pub fn gateway_with(side: Side, binding: Binding) -> (Gateway, MemoryHandle) {
     let port = MemoryHandle::new("tunnel", 512);
     gateway.worker.add_port(SLOT, TUNNEL, port.port(), PortKind::Tunnel);
     gateway.more.push(port.clone());
-    gateway.set_topology_but(vec![by_tunnel(side)], |topology| {
+    set_topology_with(&gateway, binding, vec![by_tunnel(side)], |_| ());
+    (gateway, port)
+}
+
+/// Publishes other routes of a gateway with the tunnel interface, and what else is changed.
+pub fn set_topology(
+    gateway: &Gateway,
+    routes: Vec<RouteEntry>,
+    change: impl FnOnce(&mut Topology),
+) {
+    set_topology_with(gateway, Binding::IfId(IF_ID), routes, change);
+}
+
+fn set_topology_with(
+    gateway: &Gateway,
+    binding: Binding,
+    routes: Vec<RouteEntry>,
+    change: impl FnOnce(&mut Topology),
+) {
+    gateway.set_topology_but(routes, |topology| {
         topology.interfaces.insert(TUNNEL, interface(binding));
         let tunnel = Tunnel { ifindex: TUNNEL, slot: Some(SLOT as u16), is_elsewhere: false };
         topology.tunnels = [(binding, tunnel)].into_iter().collect();
         topology.marks.insert(Marks::of_mark(10), TAG);
+        change(topology);
     });
-    (gateway, port)
 }
 
 /// Policies for everything in the tunnel, both SAs, and the other gateway's the same.

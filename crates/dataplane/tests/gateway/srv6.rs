@@ -11,7 +11,10 @@ use wire::protocol;
 
 use crate::explain::ask;
 use crate::packets::{Ip, hopped};
-use crate::support::{Gateway, LAN, Pair, Side, Spec, WAN, ethernet, ip, policy, route, template};
+use crate::route_based::{self, IF_ID, TUNNEL};
+use crate::support::{
+    Gateway, LAN, Pair, Side, Spec, WAN, ethernet, ip, policy, route, sa_config, template,
+};
 
 /// A table of its own, as of a VRF.
 pub const TABLE: u32 = 100;
@@ -93,7 +96,7 @@ pub fn publish(gateway: &Gateway, wan_mtu: u32, peer: bool) {
     let mut topology = std::sync::Arc::into_inner(topology).expect("no worker has it yet");
     let routes =
         functions.into_iter().map(|(.., function)| Some(SegmentRoute { function, ifindex: WAN }));
-    topology.segments = routes.collect::<Segments>().with_edge([LAN]);
+    topology.segments = routes.collect::<Segments>().with_domain([WAN]).with_sas(true);
     gateway.tables.topology.store(std::sync::Arc::new(topology));
 }
 
@@ -101,6 +104,14 @@ pub fn gateway(side: Side) -> Gateway {
     let gateway = Gateway::new(side);
     publish(&gateway, 1500, false);
     gateway
+}
+
+/// Names the interfaces inside the domain, and says whether SAs are.
+fn set_domain(gateway: &Gateway, domain: &[u32], trusts_sas: bool) {
+    let topology = gateway.tables.topology.swap(std::sync::Arc::default());
+    let mut topology = std::sync::Arc::into_inner(topology).expect("no worker has it");
+    topology.segments = topology.segments.with_domain(domain.iter().copied()).with_sas(trusts_sas);
+    gateway.tables.topology.store(std::sync::Arc::new(topology));
 }
 
 /// A route out of an interface.
@@ -148,7 +159,7 @@ pub fn publish_for_steps(gateway: &Gateway, wan_mtu: u32, through: bool, mode: M
     let mut topology = std::sync::Arc::into_inner(topology).expect("no worker has it yet");
     let routes =
         functions.into_iter().map(|(.., function)| Some(SegmentRoute { function, ifindex: WAN }));
-    topology.segments = routes.collect();
+    topology.segments = routes.collect::<Segments>().with_domain([WAN]).with_sas(true);
     gateway.tables.topology.store(std::sync::Arc::new(topology));
 }
 
@@ -492,6 +503,87 @@ fn segments_go_through_ipsec() {
     pair.a.run();
     assert_eq!(pair.carry(Side::A)[0][6], protocol::ESP);
     assert_eq!(pair.b.lan_out()[0].len(), mtu);
+}
+
+/// RFC 8754 §5.1: by the interface that a packet comes in by, and by none unless it is named.
+#[test]
+fn segments_are_for_packets_from_inside_the_domain() {
+    let inner = Ip::new(ip("10.9.0.1"), ip("10.77.0.1")).sized(60, 1);
+    let packet = wrapped(Side::B, Mode::EncapRed, &[sid(Side::B, "46")], &inner);
+    for domain in [&[][..], &[WAN], &[LAN], &[WAN, LAN]] {
+        for from in [WAN, LAN] {
+            let mut b = Gateway::new(Side::B);
+            publish(&b, 1500, false);
+            set_domain(&b, domain, false);
+            let is_inside = domain.contains(&from);
+            // By a decision, and by its plan.
+            for _ in 0..2 {
+                if from == WAN {
+                    b.put_wan(&packet)
+                } else {
+                    b.put_lan(&packet)
+                }
+                b.run();
+                assert_eq!(b.lan_out().len(), usize::from(is_inside), "{domain:?}, {from}");
+            }
+            assert_eq!(b.dropped(DropReason::Srv6Edge), if is_inside { 0 } else { 2 });
+        }
+    }
+}
+
+/// What is in ESP comes from a peer, and not from where its ESP does.
+#[test]
+fn what_an_sa_decrypts_is_inside_the_domain_where_that_is_said() {
+    let spec = Spec { outer_v6: true, ..Spec::default() };
+    let inner = Ip::new(Side::A.lan(false, 10), ip("10.78.0.1")).sized(100, 1);
+    for (domain, trusts_sas, is_inside) in
+        [(&[][..], false, false), (&[WAN], false, false), (&[], true, true)]
+    {
+        let mut pair = through_ipsec(&spec);
+        set_domain(&pair.b, domain, trusts_sas);
+        pair.a.put_lan(&inner);
+        pair.a.run();
+        pair.carry(Side::A);
+        assert_eq!(pair.b.lan_out().len(), usize::from(is_inside), "{domain:?}, {trusts_sas}");
+        assert_eq!(pair.b.dropped(DropReason::Srv6Edge), u64::from(!is_inside));
+    }
+    // A tunnel interface has a name of its own.
+    for domain in [&[WAN][..], &[TUNNEL]] {
+        let [(mut a, tunnel), (mut b, _)] = [Side::A, Side::B].map(|side| {
+            let (mut gateway, tunnel) = route_based::gateway(side);
+            for (index, direction) in [(1, Direction::Out), (2, Direction::Forward)] {
+                let from = if direction == Direction::Out { side } else { side.other() };
+                let all = Prefix { addr: ip("::"), len: 0 };
+                let templates = vec![template(&Spec::default(), from)];
+                let config = policy(index, direction, Selector::between(all, all), templates);
+                gateway.db.put_policy(policy::PolicyConfig { if_id: IF_ID, ..config });
+            }
+            for from in [Side::A, Side::B] {
+                let config = sa_config(&Spec::default(), from);
+                route_based::add_sa(&mut gateway, policy::SaConfig { if_id: IF_ID, ..config });
+            }
+            (gateway, tunnel)
+        });
+        let index = FIRST_SEGMENTS;
+        let dst = Subnet { addr: sid(Side::B, "46").into(), len: 128 };
+        let far = route(table::MAIN, dst, RouteKind::Unicast, Some(TUNNEL), None);
+        let own = route(table::MAIN, dst, RouteKind::Unicast, Some(index), None);
+        route_based::set_topology(&a, vec![far], |_| ());
+        let lan = to(TABLE, ip("10.77.0.0"), 16, LAN);
+        let function = Function::Sid(Sid::new(Behaviour::EndDt46(TABLE)));
+        let segments = [Some(SegmentRoute { function, ifindex: LAN })].into_iter();
+        let segments = segments.collect::<Segments>().with_domain(domain.iter().copied());
+        route_based::set_topology(&b, vec![own, lan], |topology| topology.segments = segments);
+        let outer = wrapped(Side::B, Mode::EncapRed, &[sid(Side::B, "46")], &inner);
+        a.put(&tunnel, &outer);
+        a.run();
+        assert_eq!(route_based::carry(&mut a, &mut b), 1, "{:?}", a.drops());
+        let expected = if domain == [WAN] { vec![(DropReason::Srv6Edge, 1)] } else { vec![] };
+        let drops: Vec<_> =
+            b.drops().into_iter().filter(|(r, _)| *r == DropReason::Srv6Edge).collect();
+        assert_eq!(drops, expected, "{domain:?}: {:?}", b.drops());
+        assert_eq!(b.counters.work.srv6_decapsulated.value(), u64::from(domain != [WAN]));
+    }
 }
 
 #[test]

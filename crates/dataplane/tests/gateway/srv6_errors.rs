@@ -168,7 +168,7 @@ fn what_no_headend_has_made_is_not_believed() {
         assert_eq!(reports(&mut a), [], "{what}");
         assert_eq!(a.linux_out(), [error], "{what}");
     }
-    // Nobody at the edge of the domain is on the path.
+    // Nobody outside the domain is on the path.
     a.put_lan(&good);
     a.run();
     assert_eq!((reports(&mut a), a.linux_out().len()), (vec![], 1));

@@ -231,6 +231,8 @@ fn advice(name: &str, warning: &str) -> (&'static str, String) {
              the firewall too (docs/configuration.md, Firewalls)"
                 .into(),
         )
+    } else if warning.starts_with("srv6") {
+        (super::segments::WHY, super::segments::NEXT.into())
     } else if warning.starts_with("vlan[") {
         (super::vlan_entries::WHY, super::vlan_entries::NEXT.into())
     } else if warning.starts_with("port ") {
@@ -391,6 +393,15 @@ mod tests {
                 "daemon",
                 Warning,
                 &["wan.7", "ip -br link"],
+            ),
+            (
+                |f| {
+                    let warning = "srv6: no interface is inside the domain, so ...";
+                    daemon_of(f).status.warnings.push(warning.into());
+                },
+                "daemon",
+                Warning,
+                &["srv6", "srv6.domain"],
             ),
             (
                 |f| {

@@ -165,6 +165,8 @@ pub struct Network {
     pub table_routes: Vec<(Route, Vec<String>)>,
     /// The names of all interfaces.
     pub interfaces: Vec<String>,
+    /// Whether Linux has routes with segments (SRv6).
+    pub has_segments: bool,
     /// The tables that have routes.
     pub tables: BTreeSet<u32>,
     /// Firewalls that packets between two interfaces meet, one line each.
@@ -343,6 +345,7 @@ pub fn healthy() -> Facts {
             rules: Vec::new(),
             table_routes: Vec::new(),
             interfaces: ["lo", "wan", "lan"].map(Into::into).to_vec(),
+            has_segments: false,
             tables: [254, 255].into(),
             firewalls: Vec::new(),
             nat_rules: [false; 2],

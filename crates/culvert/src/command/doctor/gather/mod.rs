@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crypto::Provider;
 use guard::{Effect, Guard, GuardError};
-use mirror::{Family, Link, Observer, Snapshot, interface_setting};
+use mirror::{Encap, Family, Link, Observer, Route, Snapshot, interface_setting};
 use outcome::DropReason;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, netlink, socket_with};
 use steer::device::Device;
@@ -187,6 +187,12 @@ fn program_in(json: &str) -> XdpProgram {
     XdpProgram::Attached(id.unwrap_or_default())
 }
 
+/// Whether a route puts segments on packets, or is a segment.
+fn has_segments(route: &Route) -> bool {
+    let mut hops = route.next_hops.iter();
+    hops.any(|hop| matches!(hop.encap.as_deref(), Some(Encap::Seg6(_) | Encap::Seg6Local(_))))
+}
+
 fn network(
     snapshot: Option<&Snapshot>,
     trouble: Option<String>,
@@ -222,6 +228,7 @@ fn network(
         rules: rules.unwrap_or_default(),
         table_routes: table_routes.unwrap_or_default(),
         interfaces: interfaces.unwrap_or_default(),
+        has_segments: snapshot.is_some_and(|s| s.routes().any(has_segments)),
         tables: tables.unwrap_or_default(),
         firewalls: daemon::firewalls(taken.clone()),
         nat_rules: daemon::nat_rules(),
