@@ -58,6 +58,10 @@ named_counters! {
     icmp_suppressed, "icmp-suppressed";
     /// ICMP errors about this host's own ESP that quoted a packet that was really sent.
     path_mtu_reports, "path-mtu-reports";
+    /// Such errors that quoted no packet that was sent: guesses, or about an SA that is gone.
+    path_mtu_guesses, "path-mtu-guesses";
+    /// Such errors that quoted a packet that was really sent, and were ignored among too many guesses.
+    path_mtu_ignored, "path-mtu-ignored";
     /// ICMPv6 errors that said that a packet with segments of this host's was too big.
     srv6_path_mtu_reports, "srv6-path-mtu-reports";
     /// Other ICMPv6 errors from inside of the path of this host's segments: nobody is there, or its hops end.

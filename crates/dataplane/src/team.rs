@@ -8,6 +8,7 @@ use forward::RateLimiter;
 use policy::WorkerIndex;
 
 use crate::event::Waker;
+use crate::packets::guesses::Guesses;
 use crate::packets::handoff::Peers;
 use crate::view::{Clock, Now};
 
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     pub(crate) mappings: RateLimiter,
     pub(crate) too_big: RateLimiter,
     pub(crate) segment_errors: RateLimiter,
+    pub(crate) guesses: Guesses,
     /// Spreads fragments over the workers.
     pub(crate) scatter: ahash::RandomState,
     /// Running number of ICMP errors, for IPv4's identification.
@@ -66,6 +68,7 @@ impl Shared {
             mappings: RateLimiter::new(MAPPINGS_PER_SECOND, MAPPINGS_PER_SECOND),
             too_big: RateLimiter::new(TOO_BIG_PER_SECOND, TOO_BIG_PER_SECOND),
             segment_errors: RateLimiter::new(SEGMENT_ERRORS_PER_SECOND, SEGMENT_ERRORS_PER_SECOND),
+            guesses: Guesses::new(),
             scatter: ahash::RandomState::new(),
             errors_made: AtomicU16::new(0),
         }

@@ -45,6 +45,15 @@ impl RateLimiter {
     }
 }
 
+impl RateLimiter {
+    /// Whether there is a token. Takes none.
+    #[must_use]
+    pub fn is_ready(&self, now_ns: u64) -> bool {
+        let full_at = self.full_at_ns.load(Relaxed);
+        self.interval_ns.is_some() && full_at.saturating_sub(now_ns) <= self.tolerance_ns
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +70,15 @@ mod tests {
         // An hour later there are three tokens, not more.
         let later = 3_600_000_000_000;
         assert_eq!((0..9).filter(|_| limiter.allow(later)).count(), 3);
+    }
+
+    #[test]
+    fn a_look_takes_nothing() {
+        let limiter = RateLimiter::new(1000, 1);
+        assert!(limiter.is_ready(5) && limiter.is_ready(5) && limiter.allow(5));
+        assert!(!limiter.is_ready(5) && !limiter.is_ready(1_000_004));
+        assert!(limiter.is_ready(1_000_005));
+        assert!(!RateLimiter::new(0, 5).is_ready(1));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Packets on their way in and out: metadata, ports, what waits, and the only exit.
 
 pub(crate) mod fragment;
+pub(crate) mod guesses;
 pub(crate) mod handoff;
 pub(crate) mod hold;
 pub(crate) mod late;

@@ -42,7 +42,7 @@ impl<N: Notes> Question<'_, N> {
             // Fragments of UDP wait until the first one has told the port.
             protocol::UDP if self.may_be_natt() => Decision::Go(Draft::of_flow(Action::OpenUdp)),
             protocol::ICMP | protocol::ICMPV6 => {
-                self.too_big = self.believe_too_big();
+                self.too_big = self.quoted_too_big();
                 // Each error of that router may be about another packet.
                 self.is_for_flow &= !too_big::says_too_big(h);
                 self.note_segment_error(ErrorCame::InClear { ifindex });

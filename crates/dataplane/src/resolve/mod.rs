@@ -58,7 +58,7 @@ pub(crate) use route::{NextHop, Route, adjacency, adjacency_to, next_hop_of, rou
 use segment_errors::ErrorCame;
 use step::Notes;
 pub use step::{NatSays, PolicySays, Step, Way};
-pub(crate) use too_big::TooBig;
+pub(crate) use too_big::{Quote, TooBig};
 use translate::Nat;
 pub(crate) use translate::Translation;
 pub(crate) use verdict::{Asked, Decision, Draft, SaWait, SealAll, Verdict};
@@ -112,7 +112,7 @@ struct Question<'a, N> {
     asked: Asked,
     at_limit: Option<SaHandle>,
     wants_own: Option<u32>,
-    too_big: Option<TooBig>,
+    too_big: Option<Quote>,
     segment_error: Option<ErrorCame>,
     /// What is decided is good for packets with such headers, not for this one alone.
     is_for_flow: bool,

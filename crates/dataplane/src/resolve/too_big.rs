@@ -2,7 +2,8 @@
 //!
 //! Anybody can send one. It is believed if it quotes a packet that was really sent: the addresses, the SPI
 //! and, for ESP in UDP, the ports of a live SA, and a sequence number that the SA has given out lately. Only
-//! who sees the path's packets can say all of that. What it says must make sense too: the packet was longer
+//! who sees the path's packets can say all of that, and who does not has to guess 32 bits; how often that may go
+//! wrong is limited ([`crate::packets::guesses`]). What it says must make sense too: the packet was longer
 //! than what would have fitted. All else is left to Linux as it is.
 
 use core::net::IpAddr;
@@ -29,6 +30,18 @@ pub(crate) struct TooBig {
     pub(crate) mtu: u32,
 }
 
+/// What an error quotes of this host's own ESP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Quote {
+    /// A packet that was sent.
+    Sent(TooBig),
+    /// None that was sent to this peer.
+    Guess {
+        /// The peer.
+        dst: IpAddr,
+    },
+}
+
 /// Whether a packet is an error that says that another one was too big.
 pub(super) fn says_too_big(h: &Headers) -> bool {
     // Ports of ICMP are its type and code.
@@ -53,9 +66,28 @@ struct Quoted<'p> {
     upper: &'p [u8],
 }
 
+/// Source and destination port of ESP in UDP.
+type Ports = (u16, u16);
+
+impl<'p> Quoted<'p> {
+    /// The ports and what follows them, if it may be ESP. UDP of other ports counts too: an SA may have any.
+    fn esp(&self) -> Option<(Option<Ports>, &'p [u8])> {
+        match self.protocol {
+            protocol::ESP => Some((None, self.upper)),
+            protocol::UDP => {
+                let (udp, esp) = self.upper.split_first_chunk::<{ wire::udp::HEADER_LEN }>()?;
+                let ports =
+                    (u16::from_be_bytes([udp[0], udp[1]]), u16::from_be_bytes([udp[2], udp[3]]));
+                Some((Some(ports), esp))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl<N: Notes> Question<'_, N> {
-    /// The report that a packet to this host is, if it is one to be believed.
-    pub(super) fn believe_too_big(&self) -> Option<TooBig> {
+    /// What a packet to this host quotes, if it is an error about ESP that was too big.
+    pub(super) fn quoted_too_big(&self) -> Option<Quote> {
         let h = self.h;
         if !says_too_big(h) || h.fragment != Fragment::Whole {
             return None;
@@ -69,24 +101,18 @@ impl<N: Notes> Question<'_, N> {
         if quoted.src != h.dst || wire::verify_l4_checksum(self.packet, h) != L4Checksum::Valid {
             return None;
         }
-        let sa = self.quoted_sa(&quoted)?;
+        let (ports, esp) = quoted.esp()?;
+        let Some(sa) = self.quoted_sa(&quoted, ports, esp) else {
+            return Some(Quote::Guess { dst: quoted.dst });
+        };
         let mtu = if told == 0 { plateau_below(quoted.total_len) } else { told };
-        (mtu < quoted.total_len).then_some(TooBig { sa, dst: quoted.dst, mtu })
+        let too_big = TooBig { sa, dst: quoted.dst, mtu };
+        (mtu < quoted.total_len).then_some(Quote::Sent(too_big))
     }
 
     /// The live SA that a quoted packet was really sent by.
-    fn quoted_sa(&self, quoted: &Quoted<'_>) -> Option<SaHandle> {
+    fn quoted_sa(&self, quoted: &Quoted<'_>, ports: Option<Ports>, esp: &[u8]) -> Option<SaHandle> {
         let reader = &self.view.reader;
-        let (ports, esp) = match quoted.protocol {
-            protocol::ESP => (None, quoted.upper),
-            protocol::UDP => {
-                let (udp, esp) = quoted.upper.split_first_chunk::<{ wire::udp::HEADER_LEN }>()?;
-                let ports =
-                    (u16::from_be_bytes([udp[0], udp[1]]), u16::from_be_bytes([udp[2], udp[3]]));
-                (Some(ports), esp)
-            }
-            _ => return None,
-        };
         let [s0, s1, s2, s3, n0, n1, n2, n3] = *esp.first_chunk::<8>()?;
         let (spi, number) =
             (u32::from_be_bytes([s0, s1, s2, s3]), u32::from_be_bytes([n0, n1, n2, n3]));

@@ -12,7 +12,7 @@ use crate::flows::plan::{Action, Adjacency, MAX_POLICIES, Plan, Stamps};
 use crate::fragments::Gather;
 use crate::packets::Origin;
 use crate::resolve::segment_errors::ErrorCame;
-use crate::resolve::{NextHop, RateLimit, TooBig, Translation};
+use crate::resolve::{NextHop, Quote, RateLimit, Translation};
 use crate::view::View;
 
 /// A decision, and what it follows from.
@@ -24,8 +24,8 @@ pub(crate) struct Verdict {
     pub(crate) at_limit: Option<SaHandle>,
     /// The index of a policy whose owner is to be asked for SAs of the worker's own (RFC 9611).
     pub(crate) wants_own: Option<u32>,
-    /// What a router says about the path of an SA.
-    pub(crate) too_big: Option<TooBig>,
+    /// What an error about ESP that was too big quotes.
+    pub(crate) too_big: Option<Quote>,
     /// It may be an error from inside of the path of segments.
     pub(crate) segment_error: Option<ErrorCame>,
     /// The rate limit that the packet is under.

@@ -9,6 +9,7 @@ mod hold;
 mod icmp;
 mod judged;
 mod limited;
+mod path_errors;
 mod segment_errors;
 mod stepped;
 mod waited;
@@ -30,7 +31,7 @@ use crate::fragments::Ports;
 use crate::packets::fragment::fragment;
 use crate::packets::{Meta, Origin, Outers};
 use crate::resolve::{
-    Asked, Decision, Draft, Entry, RateLimit, SealAll, TooBig, Translation, Verdict, homes, resolve,
+    Asked, Decision, Draft, Entry, RateLimit, SealAll, Translation, Verdict, homes, resolve,
 };
 use crate::segments::is_segments;
 use crate::team::Shared;
@@ -124,11 +125,8 @@ impl Slow {
         if let Some(sa) = at_limit.and_then(|sa| path.view.reader.sa(sa)) {
             path.exec.out.reports.volume(sa.config.id(), check_volume(sa));
         }
-        if let Some(TooBig { sa, dst, mtu }) = verdict.too_big
-            && let Some(sa) = path.view.reader.sa(sa)
-        {
-            path.exec.out.counters.work.path_mtu_reports.add(1);
-            path.exec.out.reports.too_big(sa.config.id(), dst, mtu, path.view.now.ns);
+        if let Some(quote) = verdict.too_big {
+            path.hear_of_path(quote);
         }
         // What policy does not let in is not listened to.
         if let Some(came) = verdict.segment_error

@@ -173,6 +173,49 @@ fn what_was_not_sent_is_not_believed() {
     }
 }
 
+/// Whoever has to guess SPIs gets a few tries a second, at whatever rate they come: years for 2^32 of them.
+#[test]
+fn guesses_at_what_was_sent_are_limited() {
+    for encap in [false, true] {
+        let mut pair = Pair::new(&Spec { encap, ..Spec::default() });
+        pair.a.put_lan(&forth(false).sized(1400, 1));
+        pair.a.run();
+        let sent = pair.a.wan_out().remove(0);
+        let right = too_big(&sent, 1300);
+        let spi = 28 + 20 + if encap { 8 } else { 0 };
+        let guess = |n: u32| {
+            let mut error = right.clone();
+            error[spi..spi + 4].copy_from_slice(&(0x8000_0000 + n).to_be_bytes());
+            checksummed(error)
+        };
+        let (mut guessed, mut linux) = (0, 0);
+        // A second's worth at 100,000 a second, with the right one among them every 100 ms.
+        for ms in 1..=1000 {
+            for n in 0..100 {
+                pair.a.put_wan(&guess(guessed));
+                guessed += 1;
+                if n == 50 && ms % 100 == 0 {
+                    pair.a.put_wan(&right);
+                }
+            }
+            pair.a.run();
+            // Linux judges each of them itself.
+            linux += pair.a.linux_out().len();
+            pair.a.pass_ns(1_000_000);
+        }
+        assert_eq!(reports(&mut pair.a), [], "not among so many");
+        let work = &pair.a.counters.work;
+        assert_eq!(work.path_mtu_guesses.value(), u64::from(guessed));
+        assert_eq!((work.path_mtu_ignored.value(), work.path_mtu_reports.value()), (10, 0));
+        assert_eq!(linux, guessed as usize + 10);
+        // It is over in a moment.
+        pair.a.pass_ns(100_000_000);
+        pair.a.put_wan(&right);
+        pair.a.run();
+        assert_eq!(reports(&mut pair.a), [(Side::B.wan(false), 1300)]);
+    }
+}
+
 /// Reports are rationed: each makes all workers decide anew.
 #[test]
 fn reports_are_rationed() {
