@@ -21,6 +21,7 @@ use policy::SaEntry;
 use crate::apply::Executor;
 use crate::classify::Addresses;
 use crate::crypt::Opens;
+use crate::flows::newcomers::Newcomers;
 use crate::flows::plan::Holds;
 use crate::flows::{FlowCache, FlowHint};
 use crate::packets::{Meta, Metas, Source};
@@ -32,6 +33,10 @@ pub(crate) struct Path {
     pub(crate) view: View,
     pub(crate) addresses: Addresses,
     pub(crate) flows: FlowCache,
+    /// Packets of this burst whose flow is not known, and which are resolved yet.
+    pub(crate) newcomers: Newcomers,
+    /// Whether all of them are resolved at any time.
+    pub(crate) admits_all: bool,
     pub(crate) exec: Executor,
 }
 
@@ -57,7 +62,8 @@ impl Path {
     pub(crate) fn new(view: View, flows: FlowCache, mut exec: Executor) -> Path {
         exec.out.vlans = Arc::clone(&view.topology.vlans);
         exec.out.segments = view.topology.segments.clone();
-        Path { view, addresses: Addresses::new(), flows, exec }
+        let (addresses, newcomers) = (Addresses::new(), Newcomers::ALL);
+        Path { view, addresses, flows, newcomers, admits_all: false, exec }
     }
 
     /// Moves each packet of a burst on.
@@ -68,6 +74,7 @@ impl Path {
         metas: &mut Metas,
         source: Source,
     ) {
+        self.newcomers = source.newcomers;
         self.look_at(burst, metas, source);
         if self.exec.out.taps.is_some() {
             self.tap_burst(burst, metas, source);
@@ -173,7 +180,7 @@ impl Path {
         }
         let Path { view, flows, exec, .. } = self;
         let Some(place) = meta.place.filter(|_| meta.has_flow) else {
-            return misses.miss(self, packet, meta, held);
+            return self.meet(misses, packet, meta, held);
         };
         let Some(plan) = flows.at(place, &meta.key(), |stamp| view.reader.holds(stamp)) else {
             return misses.miss(self, packet, meta, held);
@@ -187,6 +194,21 @@ impl Path {
         exec.out.counters.work.flow_hits.add(u64::from(!plan.action.is_counted_later()));
         plan.count(view.worker, h, view.now.wall_s);
         exec.apply(view, &plan.action, (sa, None), packet, meta);
+    }
+
+    /// A packet of a flow that is not known: a miss, unless there have been too many of them.
+    #[inline(never)]
+    fn meet(
+        &mut self,
+        misses: &mut impl Misses,
+        packet: Packet,
+        meta: &Meta,
+        held: Option<&SaEntry<Sa>>,
+    ) {
+        match self.newcomers.take() {
+            true => misses.miss(self, packet, meta, held),
+            false => self.exec.out.drop(packet, DropReason::NewFlowLimit),
+        }
     }
 
     /// Decrypts what was gathered, and moves on what was inside.

@@ -128,6 +128,7 @@ drop_reasons! {
     LimitQueueFull, "limit-queue-full", None, "Too much waits already for a limit's tokens, or what came later is of a better class.";
     LimitWait, "limit-wait", None, "The packet has waited for a limit's tokens for five seconds, or its worker went or got another place.";
     // Ports.
+    NewFlowLimit, "new-flow-limit", None, "The worker does not catch up with the port, and the packet is of a flow that it does not know: few of them are taken then.";
     TransmitFull, "transmit-full", None, "The transmit ring was full.";
     TransmitDown, "transmit-down", None, "The port is down or gone.";
     LinuxFull, "linux-full", None, "The private interface did not take the packet.";

@@ -106,6 +106,7 @@ impl Site {
                 waker,
                 flows: DEFAULT_FLOWS,
             });
+            worker.admit_all_flows();
             let network = Wire::default();
             let sent = {
                 let port = Network::new(network.port(frames as usize), MOST_AWAY);

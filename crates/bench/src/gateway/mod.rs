@@ -243,6 +243,7 @@ impl Gateway {
                 // As an operator of so many tunnels sets it.
                 flows: (traffic.flows / place.workers * 2).clamp(DEFAULT_FLOWS, 1 << 20),
             });
+            worker.admit_all_flows();
             let ports = [(LAN_PORT, LAN), (WAN_PORT, WAN), (PRIVATE_PORT, PRIVATE)];
             for (wire, (slot, ifindex)) in wires.get(place.number).into_iter().flatten().zip(ports)
             {

@@ -54,7 +54,7 @@ impl Path {
     /// Classifies each packet of a burst; its span is then the IP packet.
     #[inline(always)]
     pub(crate) fn classify(&mut self, burst: &mut Burst, metas: &mut Metas, source: Source) {
-        let Source { ifindex, kind, mac } = source;
+        let Source { ifindex, kind, mac, .. } = source;
         let cache = self.bulk_cache();
         burst.iter().take(AHEAD).for_each(|packet| prefetch_headers(cache, packet));
         let has_rules = kind == PortKind::Ethernet && !self.view.topology.mark_rules.is_empty();

@@ -127,10 +127,16 @@ impl FlowHash {
 struct Entry {
     key: Key,
     epoch: u32,
-    /// The state of the databases that the plan is known to be good in.
+    /// The state of the databases that the plan is known to be good in. [`NEVER`] until a packet has gone by it.
     generation: u32,
     plan: Plan,
 }
+
+/// The generation of a plan that no packet has gone by yet.
+const NEVER: u32 = 0;
+
+/// The first generation of a cache.
+const FIRST: u32 = 1;
 
 const _: () = assert!(size_of::<Option<Entry>>() == 2 * mem::LINE_LEN);
 
@@ -185,7 +191,7 @@ impl FlowCache {
             hasher,
             turn: 0,
             epoch: 0,
-            generation: 0,
+            generation: FIRST,
         }
     }
 
@@ -210,7 +216,7 @@ impl FlowCache {
     fn forget_all(&mut self) {
         self.tags.fill([0; WAYS]);
         self.entries.fill_with(|| None);
-        (self.epoch, self.generation) = (0, 0);
+        (self.epoch, self.generation) = (0, FIRST);
     }
 
     /// How keys are hashed.
@@ -302,11 +308,21 @@ impl FlowCache {
         let (set, tag) = (self.set(hash), Self::tag(hash));
         let tags = self.tags.get(set)?;
         let way = tags.iter().position(|t| *t == tag).or_else(|| tags.iter().position(|t| *t == 0));
-        let way = way.unwrap_or_else(|| {
-            self.turn = self.turn.wrapping_add(1);
-            self.turn % WAYS
-        });
+        let way = way.unwrap_or_else(|| self.least_used(set));
         Some(set * WAYS + way)
+    }
+
+    /// The way of a full set that a newcomer takes: of a plan that no packet has gone by if there is one, else of one
+    /// that none has gone by for the longest. So those who begin flow after flow take places from each other, and not
+    /// from flows that go on.
+    fn least_used(&mut self, set: usize) -> usize {
+        self.turn = self.turn.wrapping_add(1);
+        let used = |way: &usize| {
+            let entry = self.entries.get(set * WAYS + way).and_then(Option::as_ref);
+            entry.map_or(NEVER, |entry| entry.generation)
+        };
+        let ways = (0..WAYS).map(|way| self.turn.wrapping_add(way) % WAYS);
+        ways.min_by_key(used).unwrap_or_default()
     }
 
     /// Keeps a plan.
@@ -320,11 +336,13 @@ impl FlowCache {
     pub(crate) fn put(&mut self, place: usize, hash: u64, key: Key, plan: Plan, stamps: Stamps) {
         let (tag, way) = (Self::tag(hash), place % WAYS);
         let Some(tags) = self.tags.get_mut(place / WAYS) else { return };
-        let (epoch, generation) = (self.epoch, self.generation);
-        let entry = Entry { key, epoch, generation, plan };
+        let epoch = self.epoch;
         if let (Some(t), Some(old), Some(old_stamps)) =
             (tags.get_mut(way), self.entries.get_mut(place), self.stamps.get_mut(place))
         {
+            let is_known = old.as_ref().is_some_and(|old| old.key == key);
+            let generation = if is_known { self.generation } else { NEVER };
+            let entry = Entry { key, epoch, generation, plan };
             *t = tag;
             *old = Some(entry);
             *old_stamps = stamps;

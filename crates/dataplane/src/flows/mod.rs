@@ -4,6 +4,7 @@ mod bundles;
 mod cache;
 pub(crate) mod headends;
 pub(crate) mod hint;
+pub(crate) mod newcomers;
 pub(crate) mod plan;
 pub(crate) mod queues;
 pub(crate) mod rates;

@@ -7,6 +7,7 @@ use outcome::Outcome;
 use policy::{SaIndex, SaTag};
 use wire::{MacAddr, Summary};
 
+use crate::flows::newcomers::Newcomers;
 use crate::flows::{FlowCache, Ingress, Key};
 use crate::packets::Outers;
 use crate::packets::ports::PortKind;
@@ -18,6 +19,8 @@ pub(crate) struct Source {
     pub(crate) kind: PortKind,
     /// The port's own address, where it is known.
     pub(crate) mac: Option<MacAddr>,
+    /// How many packets of flows that are not known are resolved.
+    pub(crate) newcomers: Newcomers,
 }
 
 /// What the first pass finds out about a packet; the packet itself stays where it is.

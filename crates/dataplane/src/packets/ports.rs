@@ -4,6 +4,8 @@ use arrayvec::ArrayVec;
 use io::{Burst, FramePool, Port, PortStats};
 use outcome::DropReason;
 
+use crate::flows::newcomers::Backlog;
+
 /// The most ports of one worker: AF_XDP queues, the private interface, and tunnel interfaces.
 pub const MAX_PORTS: usize = 192;
 
@@ -37,6 +39,8 @@ pub(crate) struct PortSlot {
     /// Packets that are sent at the end of the round.
     pub(crate) queue: Burst,
     pub(crate) kind: PortKind,
+    /// How long it has had more packets than were taken.
+    pub(crate) backlog: Backlog,
 }
 
 /// What became of a port's transmit queue.
@@ -104,7 +108,8 @@ impl Ports {
         }
         match self.slots.get_mut(slot) {
             Some(place) => {
-                *place = Some(PortSlot { ifindex, port, queue: Burst::new(), kind });
+                let (queue, backlog) = (Burst::new(), Backlog::default());
+                *place = Some(PortSlot { ifindex, port, queue, kind, backlog });
                 // Of several queues the first is written to.
                 if kind == PortKind::Private && self.private.is_none_or(|private| slot < private) {
                     self.private = Some(slot);

@@ -277,6 +277,7 @@ impl Worker {
         payloads.for_each(|payload| self.path.exec.take_payload(payload));
         if has_turn {
             self.take_stepped();
+            self.path.newcomers = batch.source.newcomers;
             self.path.move_on_left(&mut self.slow, &mut batch.left);
             self.slow.move_on_gathered(&mut self.path);
             self.path.open_gathered(&mut self.slow);

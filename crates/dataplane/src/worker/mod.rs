@@ -30,6 +30,7 @@ use crate::device::{DevicePacket, DeviceQueue};
 use crate::event::{EventSender, Waker};
 use crate::explain::{Explanation, Probe};
 use crate::flows::FlowCache;
+use crate::flows::newcomers::Newcomers;
 use crate::fragments::Fragments;
 use crate::packets::handoff::{Handed, Peers};
 use crate::packets::neighbour::NeighbourQueue;
@@ -523,6 +524,10 @@ impl Path {
         let Some(place) = out.ports.get_mut(slot) else { return Source::default() };
         let (ifindex, kind) = (place.ifindex, place.kind);
         let result = place.port.rx(&mut out.pool, burst);
+        let newcomers = match self.admits_all {
+            true => Newcomers::ALL,
+            false => place.backlog.admits(burst.len(), self.view.now.ns),
+        };
         if result.is_err_and(|error| error.is_gone()) {
             out.lose_port(ifindex);
         }
@@ -533,6 +538,6 @@ impl Path {
         out.sampler.arrived(burst, || out.reports.clock_ns());
         let mac = self.view.topology.interfaces.get(&ifindex).map(|interface| interface.mac);
         // All zeros: Linux has told none.
-        Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]) }
+        Source { ifindex, kind, mac: mac.filter(|mac| mac.0 != [0; 6]), newcomers }
     }
 }

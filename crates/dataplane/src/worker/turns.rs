@@ -5,6 +5,7 @@ use dispatch::ordered;
 
 use crate::burst::Path;
 use crate::crypt::AT_HAND;
+use crate::flows::newcomers::Newcomers;
 use crate::view::Now;
 use crate::worker::batch::Batch;
 use crate::worker::passes::Passes;
@@ -121,6 +122,7 @@ impl Path {
     /// What becomes of packets is noted in this burst from now on, and it is as late as when it came.
     fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
         let now = batch.as_ref().map_or(self.view.now, |batch| batch.now);
+        self.newcomers = batch.as_ref().map_or(Newcomers::ALL, |batch| batch.source.newcomers);
         self.exec.out.batch = batch;
         self.exec.details.is_with_helpers = true;
         core::mem::replace(&mut self.view.now, now)

@@ -31,6 +31,7 @@ mod leave;
 mod model;
 mod nat;
 mod nested;
+mod newcomers;
 mod numbers;
 mod on_vlans;
 mod packets;

@@ -13,7 +13,9 @@ use crate::support::{
     Gateway, HELD, LAN, Pair, Side, Sizes, Spec, WAN, craft_esp, esp_text, ethernet, ip,
     make_leased_sa, make_sa, sa_config,
 };
-use crate::{device, gtpu, ipcomp, iptfs, iptfs_rates, nested, rates, route_based, shaping, srv6};
+use crate::{
+    device, gtpu, ipcomp, iptfs, iptfs_rates, nested, newcomers, rates, route_based, shaping, srv6,
+};
 
 /// Makes gateway B drop one packet at least for this reason.
 fn produce(reason: DropReason) -> Gateway {
@@ -275,6 +277,7 @@ fn produce(reason: DropReason) -> Gateway {
         DropReason::GtpuMalformed | DropReason::GtpuTeid | DropReason::GtpuTooLong => {
             b = gtpu::produce(reason);
         }
+        DropReason::NewFlowLimit => b = newcomers::produce(),
         DropReason::RateLimit => b = rates::produce(),
         DropReason::LimitQueueFull | DropReason::LimitWait => b = shaping::produce(reason),
         DropReason::TtlExceeded => b.put_lan(&Ip { ttl: 1, ..back }.sized(100, 1)),
