@@ -18,7 +18,7 @@ use mem::Cache;
 use outcome::DropReason;
 use policy::SaEntry;
 
-use crate::apply::Executor;
+use crate::apply::{Executor, Inflation};
 use crate::classify::Addresses;
 use crate::crypt::Opens;
 use crate::flows::newcomers::Newcomers;
@@ -75,6 +75,7 @@ impl Path {
         source: Source,
     ) {
         self.newcomers = source.newcomers;
+        self.exec.crypt.inflation = Inflation::WHOLE;
         self.look_at(burst, metas, source);
         if self.exec.out.taps.is_some() {
             self.tap_burst(burst, metas, source);

@@ -9,6 +9,7 @@ use crate::live_numbers::LiveNumbers;
 use crate::open::Opened;
 use crate::params::{Mode, Protocol, SaFlags, SaParams, UdpEncap};
 use crate::sa::Sa;
+use crate::size::MAX_IP_LEN;
 
 /// Treats `data` as an outer IP packet whose ESP text is decrypted already, as if the sender knew
 /// the keys. The first byte chooses the SA.
@@ -157,7 +158,7 @@ fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Option<(Vec<u8>, Ope
     let mut buf = packet.get(..total)?.to_vec();
     if sa.is_ipcomp() {
         at += Sa::IPCOMP_HEADER_LEN;
-        let payload = sa.decompress(packet, &h, deflate).ok()?;
+        let payload = sa.decompress(packet, &h, deflate, MAX_IP_LEN).ok()?;
         buf.truncate(at);
         buf.extend_from_slice(payload);
     }

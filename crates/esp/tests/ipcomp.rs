@@ -11,6 +11,9 @@ use outcome::DropReason;
 use proptest::prelude::*;
 use wire::{Span, parse_ip, protocol};
 
+/// As long as any packet.
+const MOST: usize = u16::MAX as usize;
+
 const CPI: u32 = 0x1234;
 
 /// A packet that a tunnel carries.
@@ -60,7 +63,7 @@ fn unpack(sa: &Sa, packet: &[u8], deflate: &mut Deflate) -> Result<Vec<u8>, Drop
     let mut at = usize::from(h.header_len);
     let mut buf = packet.to_vec();
     if sa.is_ipcomp() {
-        let payload = sa.decompress(packet, &h, deflate)?;
+        let payload = sa.decompress(packet, &h, deflate, MOST)?;
         at += Sa::IPCOMP_HEADER_LEN;
         buf.truncate(at);
         buf.extend_from_slice(payload);
@@ -137,7 +140,7 @@ proptest! {
         let packet = common::own(&params(Suite::None, true), protocol::IPCOMP, &payload);
         let rx = sa(comp(true, Mode::Transport));
         let h = parse_ip(&packet).unwrap();
-        if let Ok(payload) = rx.decompress(&packet, &h, &mut Deflate::new()) {
+        if let Ok(payload) = rx.decompress(&packet, &h, &mut Deflate::new(), MOST) {
             prop_assert!(payload.len() + 20 <= 65535);
         }
     }

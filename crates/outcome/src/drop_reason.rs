@@ -67,6 +67,7 @@ drop_reasons! {
     InCrypto, "in-crypto", Some("XfrmInStateProtoError"), "The crypto engine failed on a received packet.";
     InDeflate, "in-deflate", Some("XfrmInStateProtoError"), "What IPComp has compressed is no deflate stream, or one that saves nothing.";
     InDeflateTooLong, "in-deflate-too-long", Some("XfrmInStateProtoError"), "What IPComp has compressed is longer than an IP packet, or than any buffer.";
+    InDeflateLimit, "in-deflate-limit", Some("XfrmInStateProtoError"), "What IPComp has compressed becomes long, and so has too much of the packets received with it.";
     InPadding, "in-padding", Some("XfrmInStateProtoError"), "The ESP trailer's padding is wrong.";
     InNextHeader, "in-next-header", Some("XfrmInStateProtoError"), "The ESP trailer's next header does not fit the content.";
     InInnerHeader, "in-inner-header", Some("XfrmInHdrError"), "The decrypted packet has a malformed header.";
@@ -127,8 +128,8 @@ drop_reasons! {
     RateLimit, "rate-limit", None, "A limiter has no tokens for the packet, or drops its colour; `culvert limit show` counts by limiter.";
     LimitQueueFull, "limit-queue-full", None, "Too much waits already for a limit's tokens, or what came later is of a better class.";
     LimitWait, "limit-wait", None, "The packet has waited for a limit's tokens for five seconds, or its worker went or got another place.";
-    // Ports.
     NewFlowLimit, "new-flow-limit", None, "The worker does not catch up with the port, and the packet is of a flow that it does not know: few of them are taken then.";
+    // Ports.
     TransmitFull, "transmit-full", None, "The transmit ring was full.";
     TransmitDown, "transmit-down", None, "The port is down or gone.";
     LinuxFull, "linux-full", None, "The private interface did not take the packet.";

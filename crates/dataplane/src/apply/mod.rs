@@ -17,6 +17,7 @@ mod wrap;
 pub(crate) use accept::check_volume;
 pub(crate) use rate::marked;
 pub(crate) use seal::send_sealed_to;
+pub(crate) use unpack::Inflation;
 
 use esp::Sa;
 use io::Packet;

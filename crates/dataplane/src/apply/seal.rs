@@ -69,7 +69,7 @@ impl Executor {
         let onward = seal.onward();
         sas.truncate(seal.own.into());
         if let Some(first) = sas.first().filter(|sa| sa.esp.is_ipcomp()) {
-            let deflate = self.crypt.deflate();
+            let (deflate, _) = self.crypt.deflate();
             match compress(&first.esp, &mut packet, h, deflate, view.now.wall_s) {
                 Ok(fields) => h = fields,
                 Err(reason) => return self.out.drop(packet, reason),

@@ -12,12 +12,49 @@ use crate::fragments::{Fragments, TAILROOM};
 use crate::packets::Meta;
 use crate::view::View;
 
+/// How much decompression may make of the packets of one burst.
+///
+/// A packet of 1500 bytes may become 65,535, and a burst of them four million: milliseconds in which nobody else's
+/// packets go on. So of what becomes longer than a packet of a usual link only so much is decompressed; what stays
+/// short costs no more than other packets do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inflation {
+    /// Bytes beyond [`USUAL_LEN`] that are left.
+    left: usize,
+}
+
+/// Bytes that any packet may become.
+const USUAL_LEN: usize = 2048;
+
+/// Bytes beyond those for all packets of a burst: two of the longest, or fourteen of 9000 bytes.
+const LONG_BYTES: usize = 128 * 1024;
+
+impl Inflation {
+    /// That of a new burst.
+    pub(crate) const WHOLE: Inflation = Inflation { left: LONG_BYTES };
+
+    /// The most bytes that the next packet may become.
+    fn most(self) -> usize {
+        USUAL_LEN + self.left
+    }
+
+    /// Whether the longest packet fits.
+    fn is_whole(self) -> bool {
+        self.most() >= usize::from(u16::MAX)
+    }
+
+    /// A packet has become so long.
+    fn count(&mut self, len: usize) {
+        self.left = self.left.saturating_sub(len.saturating_sub(USUAL_LEN));
+    }
+}
+
 impl Executor {
     /// Decompresses a packet: what was compressed stands behind its IPComp header then.
     ///
     /// 1. Fragments have to be put together first (RFC 3173 §2.3).
     /// 2. (destination, CPI) finds the SA, which must be usable, and this its home.
-    /// 3. Decompression, into no more than an IP packet.
+    /// 3. Decompression, into no more than an IP packet, and no more than is left for this burst ([`Inflation`]).
     /// 4. Into the packet's frame, or into a large one where that is too small.
     pub(super) fn decompress(
         &mut self,
@@ -39,8 +76,16 @@ impl Executor {
         let (handle, sa) = usable(view, found)?;
         let payload_at = headers_len + Sa::IPCOMP_HEADER_LEN;
         let Executor { crypt, out, fragments, .. } = self;
-        let deflate: &mut Deflate = crypt.deflate();
-        let payload = sa.esp.decompress(packet.data(), fields, deflate)?;
+        let (deflate, inflation): (&mut Deflate, _) = crypt.deflate();
+        let (bytes, most) = (packet.data(), inflation.most());
+        let payload = match sa.esp.decompress(bytes, fields, deflate, most) {
+            Err(DropReason::InDeflateTooLong) if !inflation.is_whole() => {
+                inflation.count(most);
+                return Err(DropReason::InDeflateLimit.into());
+            }
+            payload => payload?,
+        };
+        inflation.count(payload.len());
         let at = packet.span.start + payload_at;
         if packet.frame.bytes().len() < at + payload.len() + TAILROOM {
             // A helper has no large ones: the worker that it serves does this again.

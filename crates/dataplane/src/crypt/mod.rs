@@ -21,6 +21,8 @@ use crypto::Engine;
 use esp::{Deflate, IvSource, Sa};
 use policy::{MAX_BUNDLE, Reader};
 
+use crate::apply::Inflation;
+
 pub(crate) use lengths::Lengths;
 pub(crate) use opens::Opens;
 pub(crate) use resync::Resync;
@@ -48,6 +50,8 @@ pub(crate) struct Crypt {
     pub(crate) ivs: IvSource,
     /// What IPComp works with, once there was a packet for it.
     deflate: Option<Box<Deflate>>,
+    /// How much IPComp may make of this burst.
+    pub(crate) inflation: Inflation,
     /// Work that is being gathered.
     pub(crate) seals: Box<Seals>,
     pub(crate) opens: Box<Opens>,
@@ -68,6 +72,7 @@ impl Crypt {
             engine,
             ivs,
             deflate: None,
+            inflation: Inflation::WHOLE,
             seals: Box::default(),
             opens: Box::default(),
             spare_seals: (0..LISTS).map(|_| Box::default()).collect(),
@@ -79,9 +84,10 @@ impl Crypt {
         }
     }
 
-    /// What IPComp works with. The first packet of all makes it: most gateways never need it.
-    pub(crate) fn deflate(&mut self) -> &mut Deflate {
-        self.deflate.get_or_insert_default()
+    /// What IPComp works with, and how much it may make of this burst. The first packet of all makes it: most gateways
+    /// never need it.
+    pub(crate) fn deflate(&mut self) -> (&mut Deflate, &mut Inflation) {
+        (self.deflate.get_or_insert_default(), &mut self.inflation)
     }
 
     /// Takes what was gathered to be sealed, with its sequence numbers; none if that is nothing.

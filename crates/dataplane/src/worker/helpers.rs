@@ -27,6 +27,7 @@ use dispatch::ordered::{self, Released, Releaser, Submitter};
 use io::{BURST_LEN, Burst, Packet};
 use outcome::{DropReason, Outcome};
 
+use crate::apply::Inflation;
 use crate::burst::Path;
 use crate::event::Waker;
 use crate::flows::Ingress;
@@ -278,6 +279,7 @@ impl Worker {
         if has_turn {
             self.take_stepped();
             self.path.newcomers = batch.source.newcomers;
+            self.path.exec.crypt.inflation = Inflation::WHOLE;
             self.path.move_on_left(&mut self.slow, &mut batch.left);
             self.slow.move_on_gathered(&mut self.path);
             self.path.open_gathered(&mut self.slow);

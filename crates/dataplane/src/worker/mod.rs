@@ -22,7 +22,7 @@ use io::{BURST_LEN, FramePool, Port, PortStats};
 use offload::Queue;
 use policy::SaId;
 
-use crate::apply::Executor;
+use crate::apply::{Executor, Inflation};
 use crate::burst::{Path, Scratch};
 use crate::counters::Counters;
 use crate::crypt::{Crypt, Resync};
@@ -390,6 +390,7 @@ impl Worker {
         self.drain_helpers();
         let came = parcels.len();
         let mut handed = self.slow.take_judged(&mut self.path, parcels);
+        self.path.exec.crypt.inflation = Inflation::WHOLE;
         // They are of other workers, which have no SAs of their own for them, or these would not come.
         let me = self.path.view.owner.take();
         self.slow.take_over(&mut self.path, &mut handed);

@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use dispatch::ordered;
 
+use crate::apply::Inflation;
 use crate::burst::Path;
 use crate::crypt::AT_HAND;
 use crate::flows::newcomers::Newcomers;
@@ -123,6 +124,7 @@ impl Path {
     fn begin_pass(&mut self, batch: Option<Box<Batch>>) -> Now {
         let now = batch.as_ref().map_or(self.view.now, |batch| batch.now);
         self.newcomers = batch.as_ref().map_or(Newcomers::ALL, |batch| batch.source.newcomers);
+        self.exec.crypt.inflation = Inflation::WHOLE;
         self.exec.out.batch = batch;
         self.exec.details.is_with_helpers = true;
         core::mem::replace(&mut self.view.now, now)

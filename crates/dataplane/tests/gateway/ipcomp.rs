@@ -141,6 +141,11 @@ fn order_is_kept_with_helpers() {
 
 /// A packet between the gateways inside of the ESP of [`STACKS`], whatever it is.
 fn in_esp(packet: &[u8]) -> Vec<u8> {
+    all_in_esp(&[packet.to_vec()]).remove(0)
+}
+
+/// The same of several.
+fn all_in_esp(packets: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let (layers, mut a) = (STACKS[0], Gateway::new(Side::A));
     let host = |side: Side| Prefix { addr: side.wan(false), len: 32 };
     let selector = Selector::between(host(Side::A), host(Side::B));
@@ -149,9 +154,9 @@ fn in_esp(packet: &[u8]) -> Vec<u8> {
     let config = config(layers[1], Side::A, 1, false);
     let sa = make_sa(&config.params);
     a.db.add_sa(config, sa).expect("new");
-    a.put_linux(packet);
+    packets.iter().for_each(|packet| a.put_linux(packet));
     a.run();
-    a.wan_out().remove(0)
+    a.wan_out()
 }
 
 /// A packet with this deflate stream under a CPI.
@@ -185,10 +190,54 @@ pub fn produce(reason: DropReason) -> Gateway {
         }
         DropReason::InDeflate => compressed(cpi(), 4, &[0xff; 100]),
         DropReason::InDeflateTooLong => compressed(cpi(), 4, &deflate(&[0; 65_536])),
+        DropReason::InDeflateLimit => {
+            let bombs = vec![compressed(cpi(), 4, &bomb()); 5];
+            all_in_esp(&bombs).iter().for_each(|packet| b.put_wan(packet));
+            return b;
+        }
         other => panic!("{other:?} is about other things"),
     };
     b.put_wan(&in_esp(&packet));
     b
+}
+
+/// The longest packet of all, in as few bytes as can be.
+fn bomb() -> Vec<u8> {
+    let inner = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 1));
+    deflate(&inner.udp(1, 2, &vec![0; 65_000]))
+}
+
+/// A peer whose packets become long keeps nobody from being served: of a burst so much is decompressed, and what
+/// stays short always is.
+#[test]
+fn what_becomes_long_has_a_share_of_each_burst() {
+    let short = |n: u16| {
+        let inner = Ip::new(Side::A.lan(false, 10), Side::B.lan(false, 10));
+        inner.udp(n, 2, &b"All work and no play. ".repeat(60))
+    };
+    for with_helpers in [false, true] {
+        let mut b = Gateway::new(Side::B);
+        protect(&mut b, STACKS[0], false);
+        let threads = if with_helpers { pooled(&mut b, 2) } else { Vec::new() };
+        let (mut arrived, mut long) = (Vec::new(), 0);
+        // Each other one of a burst.
+        let both = |n| [bomb(), deflate(&short(n))].map(|stream| compressed(cpi(), 4, &stream));
+        let all: Vec<_> = (0..96).flat_map(both).collect();
+        for burst in all_in_esp(&all).chunks(64) {
+            burst.iter().for_each(|packet| b.put_wan(packet));
+            b.run();
+            arrived.extend(ports(&b.lan_out()));
+            let linux = b.linux_out();
+            assert!(linux.iter().all(|packet| packet.len() > 65_000));
+            long += linux.len() as u64;
+        }
+        assert_eq!(arrived, (0..96).collect::<Vec<_>>(), "what is short comes as ever");
+        // Two of each burst, three at most.
+        assert!((6..=9).contains(&long), "{long}");
+        assert_eq!(b.drops(), [(DropReason::InDeflateLimit, 96 - long)]);
+        drop(b);
+        threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    }
 }
 
 /// What comes by a protection that policy does not ask for is dropped, compressed or not.

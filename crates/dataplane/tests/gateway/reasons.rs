@@ -121,7 +121,10 @@ fn produce(reason: DropReason) -> Gateway {
         | DropReason::Srv6Fragment
         | DropReason::Srv6Edge
         | DropReason::Srv6NoFrame => b = srv6::produce(reason),
-        DropReason::MalformedIpComp | DropReason::InDeflate | DropReason::InDeflateTooLong => {
+        DropReason::MalformedIpComp
+        | DropReason::InDeflate
+        | DropReason::InDeflateTooLong
+        | DropReason::InDeflateLimit => {
             b = ipcomp::produce(reason);
         }
         DropReason::MalformedAh | DropReason::InNoRoom | DropReason::InNesting => {

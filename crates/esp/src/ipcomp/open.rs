@@ -10,18 +10,20 @@ use crate::sa::Sa;
 use crate::size::MAX_IP_LEN;
 
 impl Sa {
-    /// Decompresses a packet: what followed its IPComp header. `h` was parsed from it.
+    /// Decompresses a packet: what followed its IPComp header, which may become `most` bytes long. `h` was parsed from
+    /// the packet.
     ///
     /// # Errors
     /// - [`DropReason::MalformedIpComp`]: shorter than the header.
     /// - [`DropReason::InDeflate`]: no deflate stream, or one that saves nothing, which nobody may send
     ///   (RFC 3173 §2.2).
-    /// - [`DropReason::InDeflateTooLong`]: no IP packet is so long.
+    /// - [`DropReason::InDeflateTooLong`]: it is longer than `most`, or than any IP packet.
     pub fn decompress<'d>(
         &self,
         packet: &[u8],
         h: impl Into<Fields>,
         deflate: &'d mut Deflate,
+        most: usize,
     ) -> Result<&'d [u8], DropReason> {
         let h = h.into();
         let headers_len = usize::from(h.header_len());
@@ -29,7 +31,7 @@ impl Sa {
             .get(..h.total_len().into())
             .and_then(|packet| packet.get(headers_len + HEADER_LEN..))
             .ok_or(DropReason::MalformedIpComp)?;
-        let payload = deflate.decompress(stream, MAX_IP_LEN - headers_len)?;
+        let payload = deflate.decompress(stream, most.min(MAX_IP_LEN - headers_len))?;
         match payload.len() < stream.len() + HEADER_LEN {
             true => Err(DropReason::InDeflate),
             false => Ok(payload),
