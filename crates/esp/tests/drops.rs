@@ -183,6 +183,52 @@ fn padding() {
     }
 }
 
+/// VPP's `ef5a3e9ea` (2026): the footer's padding length was taken off the packet's length unseen, which wrapped round.
+/// Each of 256 lengths, in packets that are shorter than it and in longer ones.
+#[test]
+fn the_padding_length_of_the_footer_beyond_the_packet() {
+    let mut bench = Bench::new();
+    let transport = |suite| SaParams { mode: Mode::Transport, ..params(suite, true) };
+    let null = Suite::integrity_only(Integrity::Sha256_128);
+    for suite in [GCM, CBC, Suite::ChaCha20Poly1305, null] {
+        for (sa, next_header) in [(sa(params(suite, true)), 4), (sa(transport(suite)), 17)] {
+            let (align, mut seq) = (suite.align_bytes().max(4), 0);
+            for text_len in [align, 16, 64, 256, 512] {
+                for pad_len in 0..=255_u8 {
+                    // Right padding as far as there is room, so that its length alone is wrong.
+                    let mut text = vec![0x45; text_len];
+                    let rest = text_len - 2;
+                    let padding = rest.min(pad_len.into());
+                    let bytes = (1..=pad_len).rev().zip(text.iter_mut().take(rest).rev());
+                    bytes.take(padding).for_each(|(byte, place)| *place = byte);
+                    text[rest..].copy_from_slice(&[pad_len, next_header]);
+                    seq += 1;
+                    let sealed = bench.forge(&sa, seq, 0, &text);
+                    let opened = bench.open(&sa, &sealed);
+                    match usize::from(pad_len) > rest {
+                        true => {
+                            assert_eq!(opened, Err(DropReason::InPadding), "{suite:?}, {pad_len}")
+                        }
+                        // What is inside of a tunnel is no packet.
+                        false if next_header == 4 => {
+                            assert_eq!(
+                                opened,
+                                Err(DropReason::InInnerHeader),
+                                "{suite:?}, {pad_len}"
+                            );
+                        }
+                        false => {
+                            let packet = opened.expect("fits").expect("no dummy");
+                            assert_eq!(packet.len(), 20 + rest - usize::from(pad_len));
+                        }
+                    }
+                }
+            }
+            assert_eq!(sa.live().integrity_failures().load(Relaxed), 0);
+        }
+    }
+}
+
 #[test]
 fn next_header() {
     let mut bench = Bench::new();

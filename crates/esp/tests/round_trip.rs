@@ -148,6 +148,54 @@ fn tfc_padding_hides_the_length_and_is_cut() {
     }
 }
 
+/// Linux's `xfrm_state_mtu` (2026): TFC padding was taken off a tiny MTU, which wrapped round, and packets of any length
+/// fitted then.
+#[test]
+fn no_mtu_underflows_by_tfc_padding() {
+    let mut bench = Bench::new();
+    let modes = [Mode::Tunnel, Mode::Transport];
+    for (suite, mode, encap) in common::all_suites()
+        .flat_map(|suite| modes.map(|mode| (suite, mode)))
+        .flat_map(|(suite, mode)| [None, common::NATT].map(|encap| (suite, mode, encap)))
+    {
+        let of = |tfc_pad_len| {
+            let base = params(suite, true);
+            sa(SaParams { mode, encap, tfc_pad_len, ..base })
+        };
+        let plain = of(0);
+        for tfc_pad_len in [1, 64, 1500, 65_535, u32::MAX] {
+            let padded = of(tfc_pad_len);
+            let mut last = 0;
+            for mtu in 0..=1500 {
+                let fits = padded.max_inner_len(mtu);
+                assert_eq!(fits, plain.max_inner_len(mtu), "the packet counts, not its padding");
+                assert!(fits <= mtu && fits >= last, "{suite:?}, {mode:?}: {fits} of {mtu}");
+                last = fits;
+            }
+        }
+    }
+    // What is sealed fits as well, padded as far as the MTU has room.
+    for suite in common::suites() {
+        for tfc_pad_len in [64, 1500, u32::MAX] {
+            let base = SaParams { tfc_pad_len, ..params(suite, true) };
+            let (tx, rx) = (sa(base.clone()), sa(base));
+            for mtu in [0, 1, 20, 68, 100, 576, 1500] {
+                bench.mtu = mtu;
+                let fits = tx.max_inner_len(mtu);
+                for len in [0, 100, fits.saturating_sub(28).min(1400)] {
+                    let packet = inner(true, 0, true, len);
+                    let sealed = bench.seal(&tx, &packet).unwrap();
+                    // What does not fit is not padded, and somebody else's to refuse or to cut.
+                    let alone = tx.sealed_len(packet.len(), 0);
+                    let longest = if packet.len() <= fits { mtu } else { alone };
+                    assert!(sealed.len() <= longest, "{suite:?}: {} of {mtu}", sealed.len());
+                    assert_eq!(bench.open(&rx, &sealed), Ok(Some(packet)), "{suite:?}, {mtu}");
+                }
+            }
+        }
+    }
+}
+
 /// What lay in the buffer before, perhaps someone else's packet, does not go to the peer.
 #[test]
 fn tfc_padding_holds_no_stale_data() {

@@ -85,12 +85,14 @@ pub fn number(sa: &Sa) -> Result<Number, DropReason> {
 pub struct Bench {
     engine: Box<dyn Engine>,
     ivs: IvSource,
+    /// Of the path that packets are sealed for.
+    pub mtu: usize,
 }
 
 impl Bench {
     pub fn new() -> Bench {
         let engine = PROVIDER.engine().unwrap();
-        Bench { engine, ivs: IvSource::from_seed([9; 32]) }
+        Bench { engine, ivs: IvSource::from_seed([9; 32]), mtu: MTU }
     }
 
     pub fn job(&mut self, sa: &Sa, op: Op, esp: &mut [u8], seq_hi: Option<u32>) -> JobStatus {
@@ -122,7 +124,7 @@ impl Bench {
         let promised = sa.sealed_len_of(packet, &h)?;
         let (number, ivs) = (number(sa)?, &mut self.ivs);
         let counted = sa.payload_len(packet, &h)?;
-        let sealing = sa.seal_prepare(&mut buf, span, &h, number, ivs, MTU)?;
+        let sealing = sa.seal_prepare(&mut buf, span, &h, number, ivs, self.mtu)?;
         sa.live().count(counted as u64, NOW_S);
         between(&mut buf, sealing.esp);
         let status = self.job(sa, Op::Seal, &mut buf[sealing.esp.range()], sealing.seq_hi);
