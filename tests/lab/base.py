@@ -295,9 +295,12 @@ def remove_namespace(ns):
 
 
 def remove_path(path):
-    """Removes a folder of a lab, and the one above it if it is /run/culvert and empty now."""
-    shutil.rmtree(path, ignore_errors=True)
-    if path.parent == Path("/run/culvert"):
+    """Removes a folder or a socket of a lab, and the folder above it if that is culvert's and empty now."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+    if path.parent in (Path("/run/culvert"), Path("/run/culvert-read")):
         try:
             path.parent.rmdir()
         except OSError:

@@ -228,12 +228,15 @@ class Daemon:
         self.settings = ""
         #: Environment of the daemon, beyond the lab's own.
         self.environment = {}
-        #: Whether it runs without ports and with no capability but CAP_NET_ADMIN.
+        #: Whether it runs without ports, and starts with no capability but CAP_NET_ADMIN.
         self.is_unprivileged = os.environ.get("CULVERT_PORTS") == "unprivileged"
+        #: Whether it starts with all capabilities nevertheless.
+        self.has_all_rights = False
         #: Arguments of `culvert run`, beyond the configuration file.
         self.arguments = []
         self.write_config()
         host.lab.owns(f"/run/culvert/{self.name}")
+        host.lab.owns(f"/run/culvert-read/{self.name}.sock")
         host.lab.at_close(self._forget)
 
     def write_config(self, text=None):
@@ -248,7 +251,7 @@ class Daemon:
 
     def program(self):
         """What starts it: the program, after what takes rights from it."""
-        if not self.is_unprivileged:
+        if not self.is_unprivileged or self.has_all_rights:
             return [culvert_binary()]
         limits = ["--bounding-set=-all,+net_admin", "--inh-caps=-all", "--no-new-privs"]
         return ["setpriv", *limits, culvert_binary()]

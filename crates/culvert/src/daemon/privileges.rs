@@ -19,8 +19,9 @@ const NEEDED: CapabilitySet = CapabilitySet::NET_ADMIN
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::IPC_LOCK);
 
-/// Without ports: interfaces, routes and policies of the own network namespace.
-const NEEDED_WITHOUT_PORTS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::IPC_LOCK);
+/// Without ports: interfaces, routes and policies of the own network namespace. Memory is locked there only where no
+/// limit forbids it, which takes no capability.
+const NEEDED_WITHOUT_PORTS: CapabilitySet = CapabilitySet::NET_ADMIN;
 
 /// Gives up every capability but those needed, for this process and whatever it starts.
 ///
