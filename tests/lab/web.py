@@ -2,12 +2,17 @@
 
 import http.client
 import json
+import pwd
 import re
 import socket
+from pathlib import Path
 
 from .planes import culvert_binary
 
 PORT = 9634
+
+#: Whom the page's process becomes, in place of the user that the package makes.
+READER = "games"
 
 #: Told anew with each question.
 AGES = ("uptime_s", "age_s", "idle_s", "memory_kib", "until_rekey", "until_expiry")
@@ -16,11 +21,14 @@ AGES = ("uptime_s", "age_s", "idle_s", "memory_kib", "until_rekey", "until_expir
 class Web:
     """The page of a gateway, on its loopback."""
 
-    def __init__(self, gateway, *args, token=None):
+    def __init__(self, gateway, *args, token=None, name=None):
         self.gateway = gateway
         log = gateway.host.lab.tmp / f"{gateway.host.name}-web.log"
-        name = gateway.daemon.name
-        self.process = gateway.host.spawn(culvert_binary(), "--name", name, "web", *args, log=log)
+        # What an earlier one said is no news.
+        log.unlink(missing_ok=True)
+        name = name or gateway.daemon.name
+        user = () if "--user" in args else ("--user", READER)
+        self.process = gateway.host.spawn(culvert_binary(), "--name", name, "web", *user, *args, log=log)
         self.process.wait_output("culvert web: ")
         said = re.search(r"http://127\.0\.0\.1:(\d+)/#([0-9a-f]{64})\n", self.process.output())
         self.url = said[0].strip() if said else ""
@@ -46,6 +54,25 @@ class Web:
         """A connection that has said nothing yet."""
         with self.gateway.host.entered():
             return socket.create_connection(("127.0.0.1", PORT), timeout=30)
+
+
+def assert_gives_up(process, user):
+    """What a process that serves has: no rights, no name of root's, no system call but those that serving takes."""
+    uid = pwd.getpwnam(user).pw_uid
+    gid = pwd.getpwnam(user).pw_gid
+    for task in Path(f"/proc/{process.pid}/task").iterdir():
+        status = dict(line.split(":\t", 1) for line in (task / "status").read_text().splitlines())
+        assert status["Uid"].split() == [str(uid)] * 4 and status["Gid"].split() == [str(gid)] * 4, status
+        assert status["Groups"].split() == [str(gid)] and status["NoNewPrivs"] == "1", status
+        assert all(int(status[f"Cap{which}"], 16) == 0 for which in ("Eff", "Prm", "Inh", "Amb", "Bnd")), status
+        assert status["Seccomp"] == "2", status
+
+
+def readable(net, captures=False):
+    """A network whose gateway A answers the page's user."""
+    net.gwa.daemon.settings = f'[security]\nreader = "{READER}"\nreader_captures = {str(captures).lower()}\n'
+    net.gwa.daemon.write_config()
+    return net
 
 
 def ageless(answer):

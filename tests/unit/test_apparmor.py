@@ -41,7 +41,8 @@ def test_it_says_what_the_unit_says(profile, unit):
     assert families == set(unit["RestrictAddressFamilies"].split())
     device, rights = unit["DeviceAllow"].split()
     assert f"{device} {rights}," in profile
-    assert f"@{{run}}/{unit['RuntimeDirectory']}/{{,**}} rwk," in profile
+    state, reading = unit["RuntimeDirectory"].split()
+    assert f"@{{run}}/{state}/{{,**}} rwk," in profile and f"@{{run}}/{reading}/{{,*}} rw," in profile
     assert f"/etc/{unit['ConfigurationDirectory']}/{{,**}} r," in profile
 
 

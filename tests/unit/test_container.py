@@ -28,7 +28,7 @@ def test_the_container_has_what_the_unit_has_and_no_more(unit, service):
     assert service["stop_grace_period"] == f"{unit['TimeoutStopSec']}s"
     # Nothing but its state can be written, as with ProtectSystem=strict.
     assert unit["ProtectSystem"] == "strict" and service["read_only"]
-    state, configuration = (f"/run/{unit['RuntimeDirectory']}", f"/etc/{unit['ConfigurationDirectory']}")
+    state, configuration = (f"/run/{unit['RuntimeDirectory'].split()[0]}", f"/etc/{unit['ConfigurationDirectory']}")
     assert service["volumes"] == [f"{state}:{state}", f"{configuration}:{configuration}:ro"]
 
 

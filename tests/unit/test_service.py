@@ -1,9 +1,12 @@
-"""culvert.service, against what the daemon does."""
+"""The units, against what their programs do."""
 
 import re
 from pathlib import Path
 
-SERVICE = Path(__file__).resolve().parents[2] / "packaging/culvert.service"
+import pytest
+
+PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
+SERVICE = PACKAGING / "culvert.service"
 
 
 def test_the_daemon_may_set_filters_of_its_own():
@@ -11,3 +14,20 @@ def test_the_daemon_may_set_filters_of_its_own():
     text = SERVICE.read_text()
     allowed = re.findall(r"^SystemCallFilter=(?!~)(.*)$", text, re.MULTILINE)
     assert {"seccomp", "@sandbox"} & set(" ".join(allowed).split()), allowed
+
+
+@pytest.mark.parametrize("name", ["web", "metrics"])
+def test_who_only_reads_has_a_user_of_its_own(name):
+    """The one that the package makes and that the daemon answers, with a filter of its own and nothing to read."""
+    text = (PACKAGING / f"culvert-{name}.service").read_text()
+    values = dict(re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE))
+    assert values["User"] == values["Group"] == "culvert" and values["CapabilityBoundingSet"] == ""
+    assert "culvert" in (PACKAGING / "debian" / "culvert.postinst").read_text().split("adduser ")[1].split("\n")[0].split()
+    source = PACKAGING.parent / "crates" / "culvert" / "src"
+    assert 'reader: "culvert"' in (source / "config" / "security.rs").read_text()
+    assert 'default_value = "culvert"' in (source / "cli" / f"{name}.rs").read_text()
+    allowed = re.findall(r"^SystemCallFilter=(?!~)(.*)$", text, re.MULTILINE)
+    assert "seccomp" in " ".join(allowed).split(), allowed
+    hidden = " ".join(re.findall(r"^InaccessiblePaths=(.*)$", text, re.MULTILINE)).replace("-/", "/").split()
+    assert {"/run/culvert", "/etc/swanctl", "/etc/shadow", "/etc/culvert"} <= set(hidden)
+    assert values["MemorySwapMax"] == "0" and values["ProtectProc"] == "invisible"

@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 from lab import topology as t
 from lab.base import wait_for
 from lab.traffic import Stream, assert_ping, ping
-from lab.web import PORT, Web
+from lab.web import PORT, Web, readable
 
 BLOCKED = "10.2.0.77"
 DOWN = "192.0.2.77"
@@ -35,7 +35,7 @@ def digits(text):
 
 
 def test_the_page_shows_what_json_says(network, browse):
-    net = network()
+    net = readable(network(), captures=True)
     prepared(net)
     gwa = net.gwa
     web = Web(gwa, "--capture")
@@ -108,7 +108,7 @@ def fits(browser):
 
 
 def test_forms_and_looks(network, browse):
-    net = network()
+    net = readable(network(), captures=True)
     prepared(net)
     gwa = net.gwa
     web = Web(gwa, "--capture")

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 use crate::paths;
-use crate::report::Request;
+use crate::report::{NotAllowed, Request};
 
 /// How long a daemon may take for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -32,6 +32,9 @@ pub enum ClientError {
         /// The socket.
         path: String,
     },
+    /// It does not answer this question to those who only read.
+    #[error("{0}")]
+    NotAllowed(String),
     /// The conversation broke.
     #[error("the daemon at {path} did not answer: {source}")]
     Broken {
@@ -47,58 +50,141 @@ pub enum ClientError {
 
 const NO_ANSWER: &str = "no answer: it is busy, or ends";
 
-/// A connection to a daemon.
-fn connect(name: &str) -> Result<UnixStream, ClientError> {
-    let socket = paths::control_socket(name);
-    let path = socket.display().to_string();
-    UnixStream::connect(&socket).map_err(|source| match source.kind() {
-        io::ErrorKind::PermissionDenied => ClientError::NotRoot { path },
-        kind => ClientError::NotRunning { path, hint: hint(name, kind), source },
-    })
+/// Asks a daemon.
+#[derive(Clone, Debug)]
+pub struct Client {
+    name: String,
+    is_reader: bool,
+}
+
+impl Client {
+    /// Root, who may ask anything.
+    pub fn control(name: &str) -> Client {
+        Client { name: name.to_owned(), is_reader: false }
+    }
+
+    /// One who only reads, and need not be root. Where the daemon has no socket for that it is asked as by root.
+    pub fn reading(name: &str) -> Client {
+        Client { name: name.to_owned(), is_reader: true }
+    }
+
+    /// A connection, and the socket's path.
+    fn connect(&self) -> Result<(UnixStream, String), ClientError> {
+        let mut socket = paths::control_socket(&self.name);
+        if self.is_reader {
+            let reading = paths::reading_socket(&self.name);
+            match UnixStream::connect(&reading) {
+                Ok(stream) => return Ok((stream, reading.display().to_string())),
+                // Root knows where else to look; what others may not do there says nothing.
+                Err(error) if error.kind() != io::ErrorKind::NotFound || !is_root() => {
+                    socket = reading;
+                }
+                Err(_) => {}
+            }
+        }
+        let path = socket.display().to_string();
+        match UnixStream::connect(&socket) {
+            Ok(stream) => Ok((stream, path)),
+            Err(source) => Err(match source.kind() {
+                io::ErrorKind::PermissionDenied => ClientError::NotRoot { path },
+                kind => ClientError::NotRunning { path, hint: self.hint(kind), source },
+            }),
+        }
+    }
+
+    /// Asks, and returns where the answer comes.
+    pub fn put(&self, request: &Request) -> Result<UnixStream, ClientError> {
+        self.send(request).map(|(stream, _)| stream)
+    }
+
+    fn send(&self, request: &Request) -> Result<(UnixStream, String), ClientError> {
+        let (mut stream, path) = self.connect()?;
+        let mut talk = || {
+            stream.set_read_timeout(Some(TIMEOUT))?;
+            stream.set_write_timeout(Some(TIMEOUT))?;
+            let mut line = serde_json::to_vec(request)?;
+            line.push(b'\n');
+            stream.write_all(&line)
+        };
+        match talk() {
+            Ok(()) => Ok((stream, path)),
+            // One who may not ask is told so before anything is asked.
+            Err(source) if source.kind() == io::ErrorKind::BrokenPipe => Ok((stream, path)),
+            Err(source) => Err(ClientError::Broken { path, source }),
+        }
+    }
+
+    /// One question, one answer, as JSON text.
+    pub fn ask_json(&self, request: Request) -> Result<String, ClientError> {
+        let (mut stream, path) = self.send(&request)?;
+        let mut talk = || {
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            // It gives up on a question that it has not got to for two seconds.
+            if answer.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER));
+            }
+            Ok(answer)
+        };
+        match talk() {
+            Err(source) => Err(ClientError::Broken { path, source }),
+            Ok(answer) => match serde_json::from_str(&answer) {
+                Ok(NotAllowed { not_allowed }) => Err(ClientError::NotAllowed(not_allowed)),
+                Err(_) => Ok(answer),
+            },
+        }
+    }
+
+    /// One question, one answer.
+    pub fn ask<T: DeserializeOwned>(&self, request: Request) -> Result<T, ClientError> {
+        Ok(serde_json::from_str(&self.ask_json(request)?)?)
+    }
+
+    /// What to do where nobody answers.
+    fn hint(&self, kind: io::ErrorKind) -> String {
+        let name = &self.name;
+        let names = match self.is_reader {
+            // Which others there are only root sees.
+            true => String::new(),
+            false => match running() {
+                names if names.is_empty() => " (running: none)".into(),
+                names => format!(" (running: {})", names.join(", ")),
+            },
+        };
+        let start =
+            format!("start one with `culvert run`, or name the instance with --name{names}");
+        match kind {
+            // Its socket is there still.
+            io::ErrorKind::ConnectionRefused => format!(
+                "it was killed, and what its guard blocks stays blocked (culvert guard show --name {name})\n  {start}"
+            ),
+            _ => start,
+        }
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }
 
 /// Why no daemon answers under this name; nothing if one does.
 pub fn silence(name: &str) -> Option<ClientError> {
-    connect(name).err()
+    Client::control(name).connect().err()
 }
 
-/// Asks, and returns where the answer comes.
+/// Asks as root, and returns where the answer comes.
 pub fn put(name: &str, request: &Request) -> Result<UnixStream, ClientError> {
-    let socket = paths::control_socket(name);
-    let path = socket.display().to_string();
-    let mut stream = connect(name)?;
-    let mut talk = || {
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        stream.set_write_timeout(Some(TIMEOUT))?;
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        stream.write_all(&line)
-    };
-    match talk() {
-        Ok(()) => Ok(stream),
-        Err(source) => Err(ClientError::Broken { path, source }),
-    }
+    Client::control(name).put(request)
 }
 
-/// One question, one answer, as JSON text.
+/// One question of root's, one answer, as JSON text.
 pub fn ask_json(name: &str, request: Request) -> Result<String, ClientError> {
-    let mut stream = put(name, &request)?;
-    let mut talk = || {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        // It gives up on a question that it has not got to for two seconds.
-        if answer.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, NO_ANSWER));
-        }
-        Ok(answer)
-    };
-    let path = paths::control_socket(name).display().to_string();
-    talk().map_err(|source| ClientError::Broken { path, source })
+    Client::control(name).ask_json(request)
 }
 
-/// One question, one answer.
+/// One question of root's, one answer.
 pub fn ask<T: DeserializeOwned>(name: &str, request: Request) -> Result<T, ClientError> {
-    Ok(serde_json::from_str(&ask_json(name, request)?)?)
+    Client::control(name).ask(request)
 }
 
 /// Whether a daemon accepts connections under this name.
@@ -108,7 +194,7 @@ pub fn is_running(name: &str) -> bool {
 
 /// The instances that answer.
 pub fn running() -> Vec<String> {
-    let mut names: Vec<String> = std::fs::read_dir("/run/culvert")
+    let mut names: Vec<String> = std::fs::read_dir(paths::RUNTIME)
         .into_iter()
         .flatten()
         .flatten()
@@ -117,20 +203,4 @@ pub fn running() -> Vec<String> {
         .collect();
     names.sort();
     names
-}
-
-/// What to do where nobody answers.
-fn hint(name: &str, kind: io::ErrorKind) -> String {
-    let names = running();
-    let names = if names.is_empty() { "none".into() } else { names.join(", ") };
-    let start = format!(
-        "start one with `culvert run`, or name the instance with --name (running: {names})"
-    );
-    match kind {
-        // Its socket is there still.
-        io::ErrorKind::ConnectionRefused => format!(
-            "it was killed, and what its guard blocks stays blocked (culvert guard show --name {name})\n  {start}"
-        ),
-        _ => start,
-    }
 }

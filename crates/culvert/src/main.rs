@@ -25,6 +25,7 @@ mod pcapng;
 mod protocol;
 mod report;
 mod table;
+mod users;
 
 use std::error::Error;
 use std::io::Write;

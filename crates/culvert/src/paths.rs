@@ -20,6 +20,14 @@ pub fn control_socket(name: &str) -> PathBuf {
     runtime_dir(name).join("control.sock")
 }
 
+/// Where instances have the sockets of those who only read. Everybody may look there: a socket says who may ask.
+pub const READING: &str = "/run/culvert-read";
+
+/// The socket that those talk to who only read.
+pub fn reading_socket(name: &str) -> PathBuf {
+    PathBuf::from(READING).join(format!("{name}.sock"))
+}
+
 /// The private interface's name, for programs started by `culvert exec`.
 pub fn interface_file(name: &str) -> PathBuf {
     runtime_dir(name).join("interface")

@@ -83,6 +83,13 @@ pub enum Request {
     },
 }
 
+/// What is not answered to those who only read.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NotAllowed {
+    /// Why, and what would be right.
+    pub not_allowed: String,
+}
+
 /// `culvert status`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Status {

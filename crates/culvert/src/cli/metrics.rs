@@ -18,6 +18,13 @@ pub struct MetricsArgs {
     /// Allow an address that other hosts reach.
     #[arg(long, requires = "listen")]
     pub expose: bool,
+    /// Answer to this name too, as where Prometheus scrapes gw.example:9633. Without it: to localhost and addresses
+    /// alone, so that no page of another site can ask under a name of its own.
+    #[arg(long = "host", value_name = "NAME", requires = "listen")]
+    pub hosts: Vec<String>,
+    /// Become this user, when root starts it. The daemon answers to the one that its `security.reader` names.
+    #[arg(long, value_name = "USER", default_value = "culvert")]
+    pub user: String,
     /// With more SAs than this no SA has series of its own, six each: there are the sums alone.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_sas: usize,

@@ -32,10 +32,13 @@ pub struct WebArgs {
     /// alone, so that no page of another site can ask under a name of its own.
     #[arg(long = "host", value_name = "NAME")]
     pub hosts: Vec<String>,
-    /// Offer captures for download. Packets are in them in clear, and while one runs helpers
-    /// (worker.crypto_cpus) rest.
+    /// Offer captures for download, where the daemon's `security.reader_captures` allows them. Packets are in them in
+    /// clear, and while one runs helpers (worker.crypto_cpus) rest.
     #[arg(long)]
     pub capture: bool,
+    /// Become this user, when root starts it. The daemon answers to the one that its `security.reader` names.
+    #[arg(long, value_name = "USER", default_value = "culvert")]
+    pub user: String,
     /// With more SAs than this they are not listed.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub max_sas: usize,

@@ -1,6 +1,6 @@
 //! Everything that the daemon counts, asked at once.
 
-use crate::client::{ClientError, ask};
+use crate::client::{Client, ClientError};
 use crate::report::{Device, Drops, Limit, Policy, Port, Request, Sa, Stats, Status};
 
 /// How many of a kind are asked for one by one; of more there are the sums alone.
@@ -29,21 +29,21 @@ pub struct Seen {
 }
 
 /// Asks a daemon.
-pub fn collect(name: &str, limits: Limits) -> Result<Seen, ClientError> {
-    let status: Status = ask(name, Request::Status)?;
+pub fn collect(daemon: &Client, limits: Limits) -> Result<Seen, ClientError> {
+    let status: Status = daemon.ask(Request::Status)?;
     let sas = (status.sas <= limits.sas)
-        .then(|| ask(name, Request::Sa { show_keys: false, spi: None }))
+        .then(|| daemon.ask(Request::Sa { show_keys: false, spi: None }))
         .transpose()?;
     let policies =
-        (status.policies <= limits.policies).then(|| ask(name, Request::Policy)).transpose()?;
-    let mut rate_limits: Vec<Limit> = ask(name, Request::Limits)?;
+        (status.policies <= limits.policies).then(|| daemon.ask(Request::Policy)).transpose()?;
+    let mut rate_limits: Vec<Limit> = daemon.ask(Request::Limits)?;
     rate_limits.truncate(MOST_RATE_LIMITS);
     Ok(Seen {
         status,
-        stats: ask(name, Request::Stats)?,
-        drops: ask(name, Request::Drops)?,
-        ports: ask(name, Request::Port)?,
-        devices: ask(name, Request::Device)?,
+        stats: daemon.ask(Request::Stats)?,
+        drops: daemon.ask(Request::Drops)?,
+        ports: daemon.ask(Request::Port)?,
+        devices: daemon.ask(Request::Device)?,
         limits: rate_limits,
         sas,
         policies,

@@ -130,6 +130,9 @@ impl Config {
                 return problem(format!("mark[{i}].dst"), &dst, allowed);
             }
         }
+        if let Some((key, value, allowed)) = self.security.problem() {
+            return problem(key.into(), &value, allowed);
+        }
         if let Some((at, key, value, allowed)) = VlanConfig::problem(&self.vlans, valid_interface) {
             return problem(format!("vlan[{at}].{key}"), &value, allowed);
         }

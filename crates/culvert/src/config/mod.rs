@@ -643,6 +643,7 @@ mod tests {
             (&memif("socket = \"/s\"\nring_size = 1000"), &["ring_size", "power of two"]),
             (&memif("socket = \"/s\"\nsecret = \"\""), &["port[0].secret", "1 to 24"]),
             (&memif("socket = \"/s\"\nqueues = 65"), &["port[0].queues", "64 pairs"]),
+            ("[security]\nreader = \"a:b\"", &["security.reader", "a:b", "name of a user"]),
             (&memif("socket = \"/s\"\nmemory_mib = 0"), &["port[0].memory_mib", "1 to 262144"]),
             (
                 &memif("socket = \"/s\"\nrole = \"client\"\nmemory_mib = 9"),

@@ -8,10 +8,29 @@ use serde::Deserialize;
 pub struct SecurityConfig {
     /// Whether seccomp filters hold back what the daemon may ask of the kernel.
     pub seccomp: bool,
+    /// The user who may ask for what is only read, beside root: that of `culvert web` and `culvert metrics`.
+    pub reader: String,
+    /// Whether that user may capture. Packets are in captures in clear.
+    pub reader_captures: bool,
 }
 
 impl Default for SecurityConfig {
     fn default() -> Self {
-        SecurityConfig { seccomp: true }
+        SecurityConfig { seccomp: true, reader: "culvert".into(), reader_captures: false }
+    }
+}
+
+impl SecurityConfig {
+    /// The longest name of a user (`LOGIN_NAME_MAX` of Debian's tools).
+    const MAX_USER_LEN: usize = 32;
+
+    /// The first value that cannot be: its key, itself, and what is allowed.
+    pub(super) fn problem(&self) -> Option<(&'static str, String, &'static str)> {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_.-$".contains(c);
+        if self.reader.len() > Self::MAX_USER_LEN || !self.reader.chars().all(is_name) {
+            let allowed = "the name of a user; \"\" for root alone";
+            return Some(("security.reader", self.reader.clone(), allowed));
+        }
+        None
     }
 }

@@ -43,6 +43,7 @@ mod ports;
 mod private;
 mod privileges;
 mod rate_limits;
+mod reader;
 mod reload;
 mod rtl_simulation;
 mod segments;
@@ -117,11 +118,13 @@ use crate::config::{Config, MarkConfig};
 use crate::protocol;
 use crate::report::{Occurrence, Request};
 
+pub use confinement::confine_server;
 use devices::SharedDevices;
 pub use engines::providers;
 pub use limits::{FRAMES_SPARE, frames_at_start};
 pub use nat::statistics as connection_statistics;
-pub use privileges::{drop_all as drop_capabilities, missing as missing_capabilities};
+pub use privileges::missing as missing_capabilities;
+pub use privileges::{drop_all as drop_capabilities, forgo_all as forgo_capabilities};
 pub use slots::{MAX_TUNNELS, QUEUES_PER_WORKER};
 pub use sources::kernel::{firewalls, nat_rules};
 pub use start::run;
@@ -154,6 +157,7 @@ struct Daemon {
     confinement: Confinement,
     source: Box<dyn Source>,
     control: Control,
+    _reader: Option<control::Listening>,
     observer: Observer,
     reflection: topology::Reflection,
     events: EventReceiver,

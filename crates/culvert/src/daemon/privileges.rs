@@ -47,11 +47,20 @@ pub fn drop_all() -> io::Result<()> {
     keep(CapabilitySet::empty())
 }
 
-fn keep(needed: CapabilitySet) -> io::Result<()> {
-    for capability in CapabilitySet::all().difference(needed).iter() {
+/// No program that this process becomes or starts can have a capability again. To be called while it is root.
+pub fn forgo_all() {
+    forgo(CapabilitySet::all());
+}
+
+fn forgo(capabilities: CapabilitySet) {
+    for capability in capabilities.iter() {
         // An error means that this kernel does not know it, or that it is gone already.
         let _ = remove_capability_from_bounding_set(capability);
     }
+}
+
+fn keep(needed: CapabilitySet) -> io::Result<()> {
+    forgo(CapabilitySet::all().difference(needed));
     let have = capabilities(None)?;
     let kept = have.permitted.intersection(needed);
     let sets =

@@ -57,7 +57,7 @@ use super::sources::{SaRules, Source};
 use super::topology::Reflection;
 use super::tunnels::{Opened, Tunnels};
 use super::workers::{Kit, Workers};
-use super::{Daemon, End, own, tun_config, unprivileged};
+use super::{Daemon, End, own, reader, tun_config, unprivileged};
 use crate::cli::RunArgs;
 use crate::config::{Config, Firewall, IptfsRates, SourceChoice};
 use crate::files;
@@ -280,6 +280,7 @@ impl Daemon {
         let path = paths::control_socket(&config.name);
         let control = Control::listen(&path, confinement.clone())
             .map_err(system(path.display().to_string()))?;
+        let reader = reader::listen(&config, &control, confinement.clone());
         let past_daemon = PastDaemon::new(&config.tun);
         let (early, early_trouble) = match config.tun.early_acquire && !is_beside_kernel {
             true => match Early::set_up(&config) {
@@ -299,6 +300,7 @@ impl Daemon {
             confinement,
             source,
             control,
+            _reader: reader,
             observer,
             reflection,
             events,

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use socket2::Socket;
@@ -10,13 +11,13 @@ use super::response::{self, Fault, JSON, Length, Status};
 
 /// A connection that ends at a time, however fast it goes until then.
 pub struct Client {
-    socket: Socket,
+    socket: Arc<Socket>,
     until: Instant,
 }
 
 impl Client {
     /// One that has so much time.
-    pub fn new(socket: Socket, time: Duration) -> Client {
+    pub fn new(socket: Arc<Socket>, time: Duration) -> Client {
         Client { socket, until: Instant::now() + time }
     }
 
@@ -61,14 +62,14 @@ impl Client {
 impl Read for Client {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         self.socket.set_read_timeout(Some(self.left()?))?;
-        self.socket.read(to)
+        (&*self.socket).read(to)
     }
 }
 
 impl Write for Client {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         self.socket.set_write_timeout(Some(self.left()?))?;
-        self.socket.write(from)
+        (&*self.socket).write(from)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -48,7 +48,11 @@ impl Fault {
 /// Why the daemon says nothing.
 impl From<ClientError> for Fault {
     fn from(error: ClientError) -> Fault {
-        Fault::new(Status::NO_DAEMON, error.to_string())
+        let status = match error {
+            ClientError::NotAllowed(_) => Status::FORBIDDEN,
+            _ => Status::NO_DAEMON,
+        };
+        Fault::new(status, error.to_string())
     }
 }
 

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::AcqRel};
 use std::thread::{self, Builder};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
 use super::connection::Client;
+use super::connections::{Connections, Place};
 use super::head::Head;
 use super::response::{Fault, Status};
 
-/// Connections at a time; one more is told to come again.
+/// Connections at a time. One more takes the place of one that does nothing; where there is none it is told to come again.
 const MAX_CONNECTIONS: usize = 64;
 
 /// How long a client may take to ask.
@@ -61,28 +61,28 @@ pub fn serve(
     socket: &Socket,
     site: &Arc<impl Site>,
 ) -> Result<String, Box<dyn Error>> {
-    let connections = Arc::new(AtomicUsize::new(0));
+    let connections = Connections::new(MAX_CONNECTIONS);
     loop {
-        let mut client = match socket.accept() {
-            Ok((client, _)) => Client::new(client, ASK),
+        let client = match socket.accept() {
+            Ok((client, _)) => Arc::new(client),
             Err(error) => {
                 eprintln!("culvert {command}: {error}");
                 thread::sleep(ACCEPT_PAUSE);
                 continue;
             }
         };
-        let slot = Slot::of(&connections);
-        if slot.number > MAX_CONNECTIONS {
+        let place = connections.admit(&client, Instant::now());
+        let mut client = Client::new(client, ASK);
+        let Some(place) = place else {
             // It fits into the socket's buffer.
             let fault = Fault::new(Status::NO_DAEMON, "too many connections at a time");
             let _ = client.refuse(&fault, false);
             continue;
-        }
+        };
         let site = Arc::clone(site);
         let spawned = Builder::new().name(format!("culvert-{command}")).spawn(move || {
-            let _slot = slot;
-            // An error means that the client has gone, or takes too long.
-            let _ = serve_one(&*site, client);
+            // An error means that the client has gone, takes too long, or has had to make room.
+            let _ = serve_one(&*site, client, &place);
         });
         if let Err(error) = spawned {
             eprintln!("culvert {command}: {error}");
@@ -91,7 +91,7 @@ pub fn serve(
     }
 }
 
-fn serve_one(site: &impl Site, mut client: Client) -> io::Result<()> {
+fn serve_one(site: &impl Site, mut client: Client, place: &Place) -> io::Result<()> {
     let head = match Head::read(&mut client) {
         Ok(head) => head,
         Err(None) => return Ok(()),
@@ -102,7 +102,11 @@ fn serve_one(site: &impl Site, mut client: Client) -> io::Result<()> {
             return client.drain();
         }
     };
+    place.has_asked();
     let answer = site.answer(&head);
+    if !matches!(answer, Ok(Answer::Stream(_))) {
+        place.has_answer();
+    }
     client.allow(TAKE);
     match answer {
         Ok(Answer::Text { content_type, text }) => {
@@ -113,23 +117,5 @@ fn serve_one(site: &impl Site, mut client: Client) -> io::Result<()> {
             stream.send(&mut client, head.is_head)
         }
         Err(fault) => client.refuse(&fault, head.is_head),
-    }
-}
-
-/// A place among the connections, until it is dropped.
-struct Slot {
-    taken: Arc<AtomicUsize>,
-    number: usize,
-}
-
-impl Slot {
-    fn of(taken: &Arc<AtomicUsize>) -> Slot {
-        Slot { taken: Arc::clone(taken), number: taken.fetch_add(1, AcqRel) + 1 }
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.taken.fetch_sub(1, AcqRel);
     }
 }

@@ -1,8 +1,8 @@
 //! `culvert metrics`: what the daemon counts, in the OpenMetrics format.
 //!
 //! A client of the daemon's as every other command: the daemon listens to nobody else for it, and pays for a
-//! scrape what it pays for the commands that show the same. Where it is served, the process gives up its capabilities
-//! before it reads a byte from anybody.
+//! scrape what it pays for the commands that show the same. Where it is served, the process gives up all that serving
+//! does not need before it reads a byte from anybody.
 
 mod families;
 mod latency;
@@ -15,14 +15,14 @@ use std::sync::Arc;
 use super::collect::{Limits, collect};
 use super::http::{self, Fault, Status};
 use crate::cli::{Listen, MetricsArgs};
-use crate::daemon::drop_capabilities;
+use crate::client::Client;
 use serve::Scrapes;
 
 /// Prints what there is now, or serves it until it is stopped.
 pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>> {
     let limits = Limits { sas: args.max_sas, policies: args.max_policies };
     match args.listen {
-        None => Ok(families::exposition(&collect(name, limits)?)?),
+        None => Ok(families::exposition(&collect(&Client::control(name), limits)?)?),
         Some(address) if !address.ip().is_loopback() && !args.expose => Err(format!(
             "--listen {address}: metrics tell the addresses of tunnels, and anybody could ask; listen on \
              127.0.0.1, or add --expose"
@@ -30,17 +30,18 @@ pub fn metrics(name: &str, args: &MetricsArgs) -> Result<String, Box<dyn Error>>
         .into()),
         Some(address) => {
             let socket = http::listen(&Listen::Tcp(address))?;
-            drop_capabilities()?;
+            http::become_server("metrics", &args.user)?;
             eprintln!("culvert metrics: http://{address}/metrics");
-            let name = name.to_owned();
-            let scrapes = Scrapes::new(move || scrape(&name, limits));
+            let daemon = Client::reading(name);
+            let names = http::Names::new(args.hosts.clone(), args.expose);
+            let scrapes = Scrapes::new(names, move || scrape(&daemon, limits));
             http::serve("metrics", &socket, &Arc::new(scrapes))
         }
     }
 }
 
 /// Says why there are none, as while the daemon restarts.
-fn scrape(name: &str, limits: Limits) -> Result<String, Fault> {
-    families::exposition(&collect(name, limits)?)
+fn scrape(daemon: &Client, limits: Limits) -> Result<String, Fault> {
+    families::exposition(&collect(daemon, limits)?)
         .map_err(|error| Fault::new(Status::NO_DAEMON, error.to_string()))
 }

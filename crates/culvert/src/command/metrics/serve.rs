@@ -2,21 +2,22 @@
 
 use std::sync::Mutex;
 
-use crate::command::http::{Answer, Fault, Head, Site, Status};
+use crate::command::http::{Answer, Fault, Head, Names, Site, Status};
 
 /// OpenMetrics 1.0, §2.3.1 of its text format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// `/metrics`, made anew for each who asks.
 pub struct Scrapes<F> {
+    names: Names,
     scrape: F,
     turn: Mutex<()>,
 }
 
 impl<F> Scrapes<F> {
-    /// Of what a function tells.
-    pub fn new(scrape: F) -> Scrapes<F> {
-        Scrapes { scrape, turn: Mutex::default() }
+    /// Of what a function tells, by these names.
+    pub fn new(names: Names, scrape: F) -> Scrapes<F> {
+        Scrapes { names, scrape, turn: Mutex::default() }
     }
 }
 
@@ -25,6 +26,7 @@ where
     F: Fn() -> Result<String, Fault> + Send + Sync + 'static,
 {
     fn answer(&self, head: &Head) -> Result<Answer, Fault> {
+        self.names.check(&head.host)?;
         if head.path != "/metrics" {
             return Err(Fault::new(Status::NOT_FOUND, "there is /metrics alone"));
         }

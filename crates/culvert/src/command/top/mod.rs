@@ -27,7 +27,7 @@ use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use super::collect::{Limits, collect};
 use crate::cli::TopArgs;
-use crate::client::ClientError;
+use crate::client::{Client, ClientError};
 use draw::{History, draw};
 use sample::{Look, Pair};
 use state::State;
@@ -39,7 +39,8 @@ const HISTORY: usize = 512;
 /// Shows rates until the user ends it, or prints those of one interval.
 pub fn top(name: &str, json: bool, args: &TopArgs) -> Result<String, Box<dyn Error>> {
     let limits = Limits { sas: args.max, policies: args.max };
-    let look = || collect(name, limits).map(|seen| Look { at: Instant::now(), seen });
+    let daemon = Client::control(name);
+    let look = || collect(&daemon, limits).map(|seen| Look { at: Instant::now(), seen });
     let interval = Duration::from_secs_f64(args.interval);
     if args.once || json {
         let before = look()?;

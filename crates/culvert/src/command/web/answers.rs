@@ -11,7 +11,7 @@ use serde_json::json;
 use super::capture::Captures;
 use crate::cli::{EventsQuery, NoQuery, SaQuery, WebArgs, WhyQuery, parse_query};
 use crate::cli::{MOST_PACKETS, MOST_SECONDS};
-use crate::client::{ClientError, ask_json};
+use crate::client::{Client, ClientError};
 use crate::command::http::{Answer, Fault, JSON, Status};
 use crate::command::why;
 use crate::report::{self, Request, WhyAnswer};
@@ -23,6 +23,7 @@ const FRESH: Duration = Duration::from_millis(500);
 /// Asks the daemon.
 pub struct Answers {
     name: String,
+    daemon: Client,
     max_sas: usize,
     max_policies: usize,
     /// None if they are not allowed.
@@ -35,6 +36,7 @@ impl Answers {
     pub fn new(name: &str, args: &WebArgs) -> Answers {
         Answers {
             name: name.to_owned(),
+            daemon: Client::reading(name),
             max_sas: args.max_sas,
             max_policies: args.max_policies,
             captures: args.capture.then(Captures::default),
@@ -74,7 +76,7 @@ impl Answers {
                         "captures are off; culvert web --capture offers them",
                     )
                 })?;
-                let begun = captures.begin(&self.name, &parse(query)?)?;
+                let begun = captures.begin(&self.daemon, &parse(query)?)?;
                 return Ok(Answer::Stream(Box::new(begun)));
             }
             _ => return Err(Fault::new(Status::NOT_FOUND, "there is no such answer")),
@@ -155,7 +157,7 @@ impl Answers {
     }
 
     fn ask(&self, request: Request) -> Result<String, Fault> {
-        Ok(ask_json(&self.name, request)?)
+        Ok(self.daemon.ask_json(request)?)
     }
 }
 

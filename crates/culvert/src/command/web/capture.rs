@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering::AcqRel};
 use std::time::Duration;
 
 use crate::cli::CaptureQuery;
-use crate::client::put;
+use crate::client::Client as Daemon;
 use crate::command::http::{Client, Fault, Length, Status, Stream, write_head};
-use crate::report::{CaptureRequest, Refused, Request};
+use crate::report::{CaptureRequest, NotAllowed, Refused, Request};
 
 /// Bytes after which the daemon is asked to end. What workers have recorded by then still comes.
 const MAX_LEN: usize = 64 << 20;
@@ -32,7 +32,7 @@ impl Captures {
     ///
     /// # Errors
     /// When another one runs, or the daemon refuses.
-    pub fn begin(&self, name: &str, query: &CaptureQuery) -> Result<Begun, Fault> {
+    pub fn begin(&self, daemon: &Daemon, query: &CaptureQuery) -> Result<Begun, Fault> {
         let running = Running::of(&self.is_running)
             .ok_or_else(|| Fault::new(Status::TOO_MANY, "another capture runs; one at a time"))?;
         let request = CaptureRequest {
@@ -42,7 +42,7 @@ impl Captures {
             seconds: Some(query.duration),
         };
         let longest = Duration::from_secs(query.duration);
-        let mut stream = put(name, &Request::Capture(request))?;
+        let mut stream = daemon.put(&Request::Capture(request))?;
         let broken = |error: io::Error| {
             Fault::new(Status::NO_DAEMON, format!("the daemon did not answer: {error}"))
         };
@@ -54,6 +54,9 @@ impl Captures {
             let mut rest = Vec::new();
             stream.take(PIECE_LEN as u64).read_to_end(&mut rest).map_err(broken)?;
             let text = [&first[..], &rest].concat();
+            if let Ok(NotAllowed { not_allowed }) = serde_json::from_slice(&text) {
+                return Err(Fault::new(Status::FORBIDDEN, not_allowed));
+            }
             return Err(match serde_json::from_slice(&text) {
                 Ok(Refused { error }) => Fault::new(Status::REFUSED, error),
                 Err(_) => broken(io::ErrorKind::InvalidData.into()),

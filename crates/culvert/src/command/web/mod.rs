@@ -1,12 +1,13 @@
 //! `culvert web`: a page that shows what the daemon does.
 //!
 //! A client of the daemon's as every other command: the daemon itself speaks no HTTP. Nothing here changes anything,
-//! and the process gives up its capabilities before it reads a byte from anybody.
+//! and the process gives up all that serving does not need before it reads a byte from
+//! anybody.
 //!
 //! | file | what it has |
 //! | --- | --- |
 //! | `page` | which answer goes to whom |
-//! | `gate` | who may ask: the token, and the name that the page is asked under |
+//! | `gate` | who may ask: the token |
 //! | `token` | where the token comes from |
 //! | `files` | the page itself |
 //! | `answers` | what the daemon says, as `--json` prints it |
@@ -26,7 +27,6 @@ use std::sync::Arc;
 
 use super::http;
 use crate::cli::{Listen, WebArgs};
-use crate::daemon::drop_capabilities;
 use answers::Answers;
 use gate::Gate;
 use page::Page;
@@ -49,7 +49,6 @@ pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
         None => Token::new()?,
     };
     let socket = http::listen(&args.listen)?;
-    drop_capabilities()?;
     let place = match &args.listen {
         Listen::Tcp(_) => match socket.local_addr()?.as_socket() {
             Some(address) => format!("http://{address}/"),
@@ -65,8 +64,10 @@ pub fn web(name: &str, args: &WebArgs) -> Result<String, Box<dyn Error>> {
         None if matches!(args.listen, Listen::Tcp(_)) => println!("culvert web: {place}#{token}"),
         None => println!("culvert web: {place}, token {token}"),
     }
+    http::become_server("web", &args.user)?;
     let page = Page {
-        gate: Gate::new(token, args.hosts.clone(), args.expose),
+        names: http::Names::new(args.hosts.clone(), args.expose),
+        gate: Gate::new(token),
         answers: Answers::new(name, args),
     };
     http::serve("web", &socket, &Arc::new(page))

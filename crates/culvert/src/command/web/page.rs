@@ -3,10 +3,11 @@
 use super::answers::Answers;
 use super::files;
 use super::gate::Gate;
-use crate::command::http::{Answer, Fault, Head, Site, Status};
+use crate::command::http::{Answer, Fault, Head, Names, Site, Status};
 
 /// What is served, and to whom.
 pub struct Page {
+    pub names: Names,
     pub gate: Gate,
     pub answers: Answers,
 }
@@ -14,12 +15,7 @@ pub struct Page {
 impl Site for Page {
     /// Files are for everybody who comes by the right name; what the daemon says is for those with the token.
     fn answer(&self, head: &Head) -> Result<Answer, Fault> {
-        if !self.gate.knows_host(&head.host) {
-            return Err(Fault::new(
-                Status::MISDIRECTED,
-                "this page does not go by that name; --host adds one",
-            ));
-        }
+        self.names.check(&head.host)?;
         if let Some(file) = files::find(&head.path) {
             return Ok(Answer::Text { content_type: file.content_type, text: file.text.into() });
         }

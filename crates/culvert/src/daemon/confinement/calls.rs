@@ -137,6 +137,20 @@ pub const PACKETS: &[i64] = &[
     libc::SYS_exit_group,
 ];
 
+/// What serving by HTTP needs beside [`PACKETS`]: connections to accept, and to the daemon. That of [`ASKING`] and a
+/// thread for each connection come by rules of their own.
+pub const SERVING: &[i64] = &[
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_shutdown,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_geteuid,
+];
+
+/// To make a socket: for one who only serves, one of the family `AF_UNIX`.
+pub const ASKING: i64 = libc::SYS_socket;
+
 /// Flags of clone(2) that make a namespace. One of users, in which everybody is root, needs no privilege.
 pub const NAMESPACES: &[i32] = &[
     libc::CLONE_NEWUSER,
@@ -180,7 +194,7 @@ mod tests {
         numbers.sort_unstable();
         numbers.dedup();
         assert_eq!(numbers.len(), count, "one is there twice");
-        assert!(PACKETS.iter().all(|call| !forbidden.contains(call)));
+        assert!(PACKETS.iter().chain(SERVING).all(|call| !forbidden.contains(call)));
         assert!(!PACKETS.contains(&libc::SYS_clone) && !PACKETS.contains(&CLONE3));
     }
 }

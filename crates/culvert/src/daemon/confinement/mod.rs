@@ -6,6 +6,7 @@
 //! | | what culvert has no use for ([`calls::REFUSED`]), namespaces included | EPERM |
 //! | those that talk to commands (`culvert-ctl`, captures) | start programs, too | EPERM |
 //! | workers and crypto threads | all but what moves packets ([`calls::PACKETS`]) | ENOSYS |
+//! | those of `culvert web` and `culvert metrics` | all but what serves ([`calls::SERVING`]) | ENOSYS |
 //!
 //! A call that is forbidden fails and ends nothing, where it may be a library's new way to do what it always did: no
 //! update of the C library is to end a gateway. ENOSYS says that the kernel has no such call; then such a library
@@ -104,6 +105,31 @@ fn reason(error: &Error) -> String {
         }
         other => other.to_string(),
     }
+}
+
+/// Leaves this process, and all threads that it will start, what serving by HTTP needs: no file is opened, no program is
+/// started, and no connection is made but to Unix sockets.
+///
+/// # Errors
+/// Why there are no filters.
+pub fn confine_server() -> Result<(), String> {
+    let installed = server_filter().and_then(|filter| apply_filter(&filter));
+    installed.map_err(|error| reason(&error))
+}
+
+fn server_filter() -> Result<BpfProgram, Error> {
+    let calls = calls::PACKETS.iter().chain(calls::SERVING);
+    let mut allowed: Rules = calls.map(|call| (*call, Vec::new())).collect();
+    let is = |argument, operator, value| {
+        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+        Ok::<_, Error>(vec![SeccompRule::new(vec![condition])?])
+    };
+    let thread = libc::CLONE_THREAD as u64;
+    allowed.insert(libc::SYS_clone, is(0, SeccompCmpOp::MaskedEq(thread), thread)?);
+    allowed.insert(calls::ASKING, is(0, SeccompCmpOp::Eq, libc::AF_UNIX as u64)?);
+    // ENOSYS of clone3(2) has the C library take clone(2), whose flags can be looked at.
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    compile(allowed, missing, SeccompAction::Allow)
 }
 
 /// Compiled once, so that no thread finds an error in them later.
@@ -239,6 +265,38 @@ mod tests {
             thread::sleep(std::time::Duration::from_millis(1));
             eprintln!("{}", memory.iter().filter(|byte| **byte == 1).count());
         });
+    }
+
+    #[test]
+    fn who_serves_opens_nothing_and_connects_to_unix_sockets_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let unix = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = tcp.local_addr().unwrap();
+        let waiting = std::net::TcpStream::connect(address).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        // It has filters of its own from here on.
+        thread::spawn(move || {
+            confine_server().unwrap();
+            let none = |e: io::Error| e.raw_os_error() == Some(libc::ENOSYS);
+            assert!(std::fs::read("/proc/self/status").is_err_and(none));
+            assert!(std::fs::read_dir("/").is_err_and(none));
+            assert!(std::net::TcpStream::connect(address).is_err_and(none));
+            assert!(std::net::UdpSocket::bind("127.0.0.1:0").is_err_and(none));
+            assert!(Command::new("true").status().is_err());
+            // A connection is accepted, by a thread of its own, and the daemon asked.
+            let served = thread::Builder::new().spawn(move || {
+                let (mut client, _) = tcp.accept().unwrap();
+                io::Write::write_all(&mut client, b"x").unwrap();
+                std::os::unix::net::UnixStream::connect(path).unwrap();
+            });
+            served.unwrap().join().unwrap();
+            done.send(()).unwrap();
+        });
+        is_done.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        unix.accept().unwrap();
+        drop(waiting);
     }
 
     #[test]
