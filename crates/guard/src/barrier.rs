@@ -63,6 +63,15 @@ impl Barrier {
         ]
     }
 
+    /// The barriers of a default action that blocks, one for each family (`ip xfrm policy setdefault`). They come
+    /// after those of every policy, so they meet what no policy is about.
+    pub fn of_default(direction: Direction) -> [Barrier; 2] {
+        [false, true].map(|v6| {
+            let any = any_prefix(v6);
+            Barrier::new(direction, Selector::between(any, any), u32::MAX, Effect::Block)
+        })
+    }
+
     fn new(direction: Direction, s: Selector, priority: u32, effect: Effect) -> Barrier {
         Barrier {
             direction: crate::direction_number(direction),
@@ -109,6 +118,13 @@ impl Barrier {
     /// The direction, as the kernel numbers it.
     pub(crate) fn direction(&self) -> u8 {
         self.direction
+    }
+
+    /// Whether it is of a default action ([`Barrier::of_default`]), or blocks the same packets.
+    pub fn is_default(&self) -> bool {
+        let numbers = [Direction::In, Direction::Out, Direction::Forward];
+        let mut all = numbers.into_iter().flat_map(Barrier::of_default);
+        all.any(|barrier| barrier == *self)
     }
 
     /// Lower comes first.

@@ -113,6 +113,11 @@ fn protected_prefixes_stay_in_and_the_private_interface_is_spared() {
         assert!(leaves("10.2.1.1", "culvert0"), "the private interface was blocked");
         assert!(leaves("fd02:0:0:1::1", "culvert0"), "the private interface was blocked");
         assert!(leaves("10.9.0.1", "out0"), "what no policy names was blocked");
+        guard.spare(["out0".into()]);
+        guard.set(&policies, &[]).unwrap();
+        assert!(leaves("fd02::1", "out0"), "a tunnel interface was blocked");
+        guard.spare([]);
+        guard.set(&policies, &[]).unwrap();
         drop(guard);
         assert!(!leaves("10.2.0.1", "out0"), "the guard died with its owner");
         assert!(!leaves("fd02::1", "out0"), "the guard died with its owner");

@@ -48,6 +48,12 @@ impl Classes {
         self.inside.get(&barrier.identity()) == Some(barrier)
     }
 
+    /// Whether this barrier can go as an element: it is in, and its rule looks addresses up. A rule for any
+    /// addresses stands without a set, and goes with the table alone.
+    pub fn can_let_go(&self, barrier: &Barrier) -> bool {
+        self.has(barrier) && fields(&barrier.class()).is_some()
+    }
+
     /// Adds barriers of known classes, each in place of the one with its identity, and removes
     /// others. Returns the commands for nft, one transaction.
     pub fn change(&mut self, table: &str, come: &[Barrier], go: &[Barrier]) -> String {

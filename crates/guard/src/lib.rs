@@ -8,6 +8,7 @@
 //!
 //! ```text
 //!   policies ──> set, change ──> wanted ──┐
+//!   default actions ──────────────────────┤
 //!   [guard] prefixes ─────────────────────┤ settle: additions come before removals
 //!                                         v
 //!       guard.json <── standing ──> IPv4: XFRM policies of action block or allow
@@ -23,6 +24,7 @@
 //! | | |
 //! | --- | --- |
 //! | [`Barrier`], [`Effect`] | a selector, a direction, and whether it blocks or passes |
+//! | [`Guard::set_defaults`] | directions in which packets that no policy is about are blocked |
 //! | [`Guard::set`] | installs exactly these barriers, whatever the kernel has: after a start |
 //! | [`Guard::change`], [`Guard::settle`] | one policy was added or removed; the cost does not depend on how many there are |
 //! | [`Guard::check`] | reinstalls what somebody flushed |
@@ -74,6 +76,7 @@ mod barrier;
 #[cfg(test)]
 mod cases;
 mod classes;
+mod defaults;
 mod kernel;
 mod list;
 mod netfilter;
@@ -93,6 +96,7 @@ use policy::{Direction, PolicyConfig, Prefix, Selector};
 use thiserror::Error;
 
 pub use barrier::{Barrier, Effect};
+pub use defaults::Defaults;
 use kernel::{KernelPolicies, Listing};
 use list::{List, Step};
 use netfilter::Netfilter;
@@ -138,6 +142,8 @@ pub struct Guard {
     /// Wanted barriers by identity. The kernel holds one policy for each identity: the first in
     /// order.
     wanted: HashMap<Barrier, Vec<Barrier>>,
+    /// Directions in which packets that no policy is about are blocked.
+    defaults: Defaults,
     standing: Standing,
     /// Identities to compare with what is installed.
     touched: HashSet<Barrier>,
@@ -169,6 +175,7 @@ impl Guard {
         Ok(Guard {
             list,
             wanted: HashMap::new(),
+            defaults: Defaults::default(),
             standing: standing.into_values().collect(),
             touched: HashSet::new(),
             refused: HashSet::new(),
@@ -178,6 +185,12 @@ impl Guard {
             chooser: Chooser::default(),
             netfilter: Netfilter::new(instance, tun),
         })
+    }
+
+    /// No barrier stops what goes to or comes from these interfaces of culvert's, beside the private one;
+    /// [`Guard::set`] acts on it. For IPv4 their settings say so.
+    pub fn spare(&mut self, interfaces: impl IntoIterator<Item = String>) {
+        self.netfilter.spare(interfaces);
     }
 
     /// The installed barriers.
@@ -234,22 +247,29 @@ impl Guard {
             self.want(barrier);
         }
         self.want_prefixes(prefixes);
+        self.want_defaults(self.defaults);
         self.enforce()
+    }
+
+    /// The directions in which packets that no policy is about are blocked.
+    pub fn defaults(&self) -> Defaults {
+        self.defaults
+    }
+
+    /// Records in which directions packets that no policy is about are blocked; [`Guard::settle`], or
+    /// [`Guard::set`], acts on it.
+    pub fn set_defaults(&mut self, defaults: Defaults) {
+        let before = std::mem::replace(&mut self.defaults, defaults);
+        self.want_defaults(defaults);
+        for direction in before.directions() {
+            Barrier::of_default(direction).into_iter().for_each(|barrier| self.unwant(barrier));
+        }
     }
 
     /// Records that a policy was added, removed or replaced; [`Guard::settle`] acts on it.
     pub fn change(&mut self, old: Option<&PolicyConfig>, new: Option<&PolicyConfig>) {
         if let Some(barrier) = old.and_then(Barrier::of_policy) {
-            let identity = barrier.identity();
-            if let Some(list) = self.wanted.get_mut(&identity) {
-                if let Some(at) = list.iter().position(|b| *b == barrier) {
-                    list.swap_remove(at);
-                }
-                if list.is_empty() {
-                    self.wanted.remove(&identity);
-                }
-            }
-            self.touched.insert(identity);
+            self.unwant(barrier);
         }
         if let Some(barrier) = new.and_then(Barrier::of_policy) {
             self.want(barrier);
@@ -324,6 +344,7 @@ impl Guard {
     /// As [`Guard::set`].
     pub fn clear(&mut self) -> Result<(), GuardError> {
         self.wanted.clear();
+        self.defaults = Defaults::default();
         self.enforce()
     }
 
@@ -331,6 +352,25 @@ impl Guard {
         let identity = barrier.identity();
         self.wanted.entry(identity).or_default().push(barrier);
         self.touched.insert(identity);
+    }
+
+    fn unwant(&mut self, barrier: Barrier) {
+        let identity = barrier.identity();
+        if let Some(list) = self.wanted.get_mut(&identity) {
+            if let Some(at) = list.iter().position(|b| *b == barrier) {
+                list.swap_remove(at);
+            }
+            if list.is_empty() {
+                self.wanted.remove(&identity);
+            }
+        }
+        self.touched.insert(identity);
+    }
+
+    fn want_defaults(&mut self, defaults: Defaults) {
+        for barrier in defaults.directions().flat_map(Barrier::of_default) {
+            self.want(barrier);
+        }
     }
 
     fn want_prefixes(&mut self, prefixes: &[Prefix]) {

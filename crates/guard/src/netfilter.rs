@@ -24,7 +24,8 @@ use crate::direction_number;
 #[derive(Debug)]
 pub(crate) struct Netfilter {
     table: String,
-    tun: String,
+    /// Interfaces that no barrier is for.
+    spared: Vec<String>,
     /// The sets of the table.
     classes: Classes,
     /// To be added.
@@ -43,7 +44,7 @@ impl Netfilter {
     pub fn new(instance: &str, tun: &str) -> Netfilter {
         Netfilter {
             table: format!("ip6 culvert-guard-{instance}"),
-            tun: tun.into(),
+            spared: vec!["lo".into(), tun.into()],
             classes: Classes::default(),
             up: Vec::new(),
             early: Vec::new(),
@@ -51,6 +52,12 @@ impl Netfilter {
             quiet_until: None,
             is_known: false,
         }
+    }
+
+    /// Spares these interfaces too, and no others than before these; the next table that is made does.
+    pub fn spare(&mut self, interfaces: impl IntoIterator<Item = String>) {
+        self.spared.truncate(2);
+        self.spared.extend(interfaces);
     }
 
     /// Queues a barrier to be added.
@@ -130,7 +137,7 @@ impl Netfilter {
         rules.sort_by_cached_key(|b| (b.rank(), b.class().to_string()));
         self.classes = Classes::new(&rules);
         let start = Instant::now();
-        let result = apply(&ruleset(&self.table, &self.tun, &rules, &self.classes));
+        let result = apply(&ruleset(&self.table, &self.spared, &rules, &self.classes));
         // Replacing takes a fifth of the time at most.
         self.quiet_until = match rules.len() {
             0..=AT_ONCE => None,
@@ -156,7 +163,7 @@ impl Netfilter {
     /// Applies the changes that elements alone can express; returns what was removed.
     fn follow_elements(&mut self) -> Vec<Barrier> {
         let (come, up) = self.up.drain(..).partition(|b| self.classes.knows(b));
-        let (go, down): (Vec<_>, _) = self.down.drain(..).partition(|b| self.classes.has(b));
+        let (go, down): (Vec<_>, _) = self.down.drain(..).partition(|b| self.classes.can_let_go(b));
         (self.up, self.down) = (up, down);
         let come: Vec<Barrier> = come;
         if come.is_empty() && go.is_empty() {
@@ -200,7 +207,7 @@ const EARLY: [&str; 3] = ["early-in", "early-out", "early-fwd"];
 /// A chain for each policy look-up of XFRM: a forwarded packet has to pass the forward and the out
 /// policies, and what one chain lets pass the other may still block. IKE of this host is exempt.
 /// `barriers` come in order.
-fn ruleset(table: &str, tun: &str, barriers: &[&Barrier], classes: &Classes) -> String {
+fn ruleset(table: &str, spared: &[String], barriers: &[&Barrier], classes: &Classes) -> String {
     // Declared first, so that deleting it does not fail where it is not there.
     let mut text = format!("table {table} {{}}\ndelete table {table}\n");
     if barriers.is_empty() {
@@ -213,8 +220,10 @@ fn ruleset(table: &str, tun: &str, barriers: &[&Barrier], classes: &Classes) -> 
         let of_direction = rules.iter().filter(|b| b.direction() == direction_number(direction));
         of_direction.map(|class| rule(class, &classes.lookup(class))).collect()
     };
-    let from = format!("iifname {{ \"lo\", \"{tun}\" }} accept");
-    let to = format!("oifname {{ \"lo\", \"{tun}\" }} accept");
+    let spared: Vec<String> = spared.iter().map(|name| format!("\"{name}\"")).collect();
+    let spared = spared.join(", ");
+    let from = format!("iifname {{ {spared} }} accept");
+    let to = format!("oifname {{ {spared} }} accept");
     let chains = [
         ("local", "output", &to, "udp sport { 500, 4500 } accept", Direction::Out),
         ("forwarded", "forward", &to, "", Direction::Out),
