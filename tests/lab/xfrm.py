@@ -96,6 +96,11 @@ def batch(host, *lines):
     return host.run("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
 
 
+def setdefault(daemon, text):
+    """Sets default actions at a daemon: `in block fwd block out block`, or some of these."""
+    daemon.exec("ip", "xfrm", "policy", "setdefault", *text.split())
+
+
 def key(length, *words):
     """A key of so many bytes, always the same for the same words."""
     data, count = b"", 0

@@ -116,6 +116,9 @@ pub struct Status {
     pub ports_up: usize,
     /// Ports configured.
     pub ports: usize,
+    /// Directions in which packets that no policy is about are blocked: `in`, `out`, `fwd`.
+    #[serde(default)]
+    pub default_blocks: Vec<String>,
     /// The guard's barriers in the kernel.
     pub guard_policies: usize,
     /// What the guard blocks until policies are about it: `prefixes` of `[guard]`.

@@ -79,6 +79,7 @@ pub fn show(name: &str, json: bool) -> Result<String, Box<dyn Error>> {
     barriers.sort_by_key(|b| (b.priority(), b.to_string()));
     let rows = barriers.into_iter().map(|b| {
         let effect = match b.effect() {
+            Effect::Block if b.is_default() => "block by default",
             Effect::Block => "block",
             Effect::Pass => "pass",
         };

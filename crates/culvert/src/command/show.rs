@@ -39,6 +39,7 @@ fn status_text(s: Status, verbose: bool) -> String {
         ("SAs", s.sas.to_string()),
         ("policies", s.policies.to_string()),
     ];
+    rows.extend(default_text(&s.default_blocks).map(|text| ("default", text)));
     if verbose {
         let (memory, buffers) = (s.memory_kib.div_ceil(1024), s.buffers_kib.div_ceil(1024));
         rows.extend([
@@ -176,9 +177,9 @@ fn no_such_spi(spi: u32, others: usize) -> String {
 /// `culvert policy`.
 pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
     show(name, json, Request::Policy, |policies: Vec<Policy>| {
+        let status: Status = ask(name, Request::Status).unwrap_or_default();
         if policies.is_empty() {
-            let status = ask(name, Request::Status);
-            return no_policies(&status.map(|s: Status| s.guard_prefixes).unwrap_or_default());
+            return no_policies(&status.guard_prefixes, &status.default_blocks);
         }
         // Columns that most databases have nothing for.
         let has_dev = policies.iter().any(|p| p.dev.is_some());
@@ -208,19 +209,30 @@ pub fn policy(name: &str, json: bool) -> Result<String, ClientError> {
             text.push_str("\n\nleft to the kernel, because:\n");
             text.push_str(&left.join("\n"));
         }
+        if let Some(default) = default_text(&status.default_blocks) {
+            text.push_str(&format!("\n\ndefault: {default}"));
+        }
         text
     })
 }
 
 /// What happens without policies.
-fn no_policies(guarded: &[String]) -> String {
+fn no_policies(guarded: &[String], default_blocks: &[String]) -> String {
+    let passes = match (guarded, default_text(default_blocks)) {
+        (_, Some(default)) => default,
+        ([], None) => "everything passes to Linux".into(),
+        (_, None) => "everything else passes to Linux".into(),
+    };
     match guarded {
-        [] => "no policies; everything passes to Linux".into(),
-        _ => format!(
-            "no policies; [guard] prefixes block {}; everything else passes to Linux",
-            guarded.join(", ")
-        ),
+        [] => format!("no policies; {passes}"),
+        _ => format!("no policies; [guard] prefixes block {}; {passes}", guarded.join(", ")),
     }
+}
+
+/// What becomes of packets that no policy is about, where some are blocked.
+fn default_text(blocked: &[String]) -> Option<String> {
+    let blocked = blocked.join(", ");
+    (!blocked.is_empty()).then(|| format!("what no policy is about is blocked ({blocked})"))
 }
 
 /// What the kernel's policies have blocked, in words; none if that is nothing.
@@ -438,9 +450,17 @@ mod tests {
 
     #[test]
     fn what_the_guard_blocks_is_told() {
-        assert_eq!(no_policies(&[]), "no policies; everything passes to Linux");
+        assert_eq!(no_policies(&[], &[]), "no policies; everything passes to Linux");
+        let blocked = ["in".into(), "out".into()];
         assert_eq!(
-            no_policies(&["10.2.0.0/24".into(), "fd00:2::/64".into()]),
+            no_policies(&[], &blocked),
+            "no policies; what no policy is about is blocked (in, out)"
+        );
+        let status = Status { default_blocks: blocked.into(), ..Status::default() };
+        let text = status_text(status, false);
+        assert!(text.contains("default    what no policy is about is blocked (in, out)"), "{text}");
+        assert_eq!(
+            no_policies(&["10.2.0.0/24".into(), "fd00:2::/64".into()], &[]),
             "no policies; [guard] prefixes block 10.2.0.0/24, fd00:2::/64; everything else passes to Linux"
         );
         let mut kernel: BTreeMap<String, u64> = [("XfrmInPolBlock".into(), 0)].into();

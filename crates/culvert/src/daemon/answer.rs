@@ -18,7 +18,8 @@ use super::clock::wall_s;
 use super::control::Reply;
 use super::devices::device_of;
 use super::texts::{
-    end_text, mac_text, mark_text, mode_text, selected_protocol, spi_text, suite_text,
+    direction_text, end_text, mac_text, mark_text, mode_text, selected_protocol, spi_text,
+    suite_text,
 };
 use super::{Daemon, kernel_blocks, left, lifetimes, slots, vlan_entries};
 use crate::config::{TunnelConfig, or_any};
@@ -94,8 +95,16 @@ impl Daemon {
         warnings.extend(self.past_daemon.warnings());
         warnings.extend(self.by_sender.warnings().cloned());
         if !self.config.guard.enabled && !self.source.is_beside_kernel() {
-            warnings
-                .push("guard.enabled = false: if the daemon dies, traffic leaves in clear".into());
+            warnings.push(match self.is_guarded() {
+                false => {
+                    "guard.enabled = false: if the daemon dies, traffic leaves in clear".into()
+                }
+                true => {
+                    "guard.enabled = false, but a default action blocks, and only the guard can \
+                    carry that out: it stands (`ip xfrm policy getdefault`)"
+                        .into()
+                }
+            });
         }
         warnings.extend(self.confinement.warning());
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
@@ -152,6 +161,7 @@ impl Daemon {
             clients: self.source.client_count(),
             ports_up: troubles.iter().filter(|(_, why)| why.is_none()).count(),
             ports: troubles.len(),
+            default_blocks: self.defaults().directions().map(direction_text).collect(),
             guard_policies: self.guard.standing().len(),
             guard_prefixes: self
                 .guarded()
@@ -574,11 +584,7 @@ fn policy_row(
     let last_use = policy.last_use_s();
     report::Policy {
         index: config.index,
-        direction: match config.direction {
-            Direction::In => "in".into(),
-            Direction::Out => "out".into(),
-            Direction::Forward => "fwd".into(),
-        },
+        direction: direction_text(config.direction),
         src: end_text(s.src, s.src_port),
         dst: end_text(s.dst, s.dst_port),
         protocol: selected_protocol(s.protocol),

@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use policy::{PolicyConfig, PolicyEntry};
-use tracing::{error, warn};
+use guard::Defaults;
+use policy::{Action, PolicyConfig, PolicyEntry};
+use tracing::{error, info, warn};
 
 use super::inner_mtus::Seen;
 use super::vrfs::Vrfs;
@@ -86,20 +87,45 @@ impl Daemon {
         }
     }
 
-    /// Whether barriers stand for policies: where the kernel owns these, they stand themselves.
+    /// The directions in which packets that no policy is about are blocked.
+    pub(super) fn defaults(&self) -> Defaults {
+        let databases = self.source.databases();
+        Defaults::of(|direction| databases.default_action(direction) != Action::Allow)
+    }
+
+    /// Whether barriers stand for policies: where the kernel owns these, they stand themselves. A default action
+    /// that blocks has no other way to hold for packets that never come to a worker.
     pub(super) fn is_guarded(&self) -> bool {
-        self.config.guard.enabled && !self.source.is_beside_kernel()
+        let is_wanted = self.config.guard.enabled || self.defaults().is_any();
+        is_wanted && !self.source.is_beside_kernel()
     }
 
     /// What the guard blocks until policies are about it.
     pub(super) fn guarded(&self) -> Vec<policy::Prefix> {
-        match self.is_guarded() {
+        match self.config.guard.enabled && !self.source.is_beside_kernel() {
             true => self.config.guard.prefixes.iter().map(|prefix| prefix.0).collect(),
             false => Vec::new(),
         }
     }
 
+    /// Follows default actions; whether they are others now.
+    fn follow_defaults(&mut self) -> bool {
+        let defaults = match self.is_guarded() {
+            true => self.defaults(),
+            false => Defaults::default(),
+        };
+        if self.guard.defaults() == defaults {
+            return false;
+        }
+        info!(blocked = ?defaults, "default actions of the policy database");
+        // The barriers of policies come and go with them.
+        self.guard_anew |= !self.config.guard.enabled;
+        self.guard.set_defaults(defaults);
+        true
+    }
+
     pub(super) fn follow_with_guard(&mut self, steps: &[(Followed, Followed)]) {
+        let has_defaults = self.follow_defaults();
         let result = if !self.is_guarded() {
             // Barriers from before would no longer follow the policies.
             match self.guard_anew && self.guard.standing().len() > 0 {
@@ -108,6 +134,7 @@ impl Daemon {
             }
         } else if self.guard_anew {
             let prefixes = self.guarded();
+            self.guard.spare(self.config.tunnels.iter().map(|tunnel| tunnel.interface.clone()));
             self.guard.set(self.followed.values().map(|p| &p.config), &prefixes)
         } else {
             for (old, new) in steps {
@@ -115,7 +142,7 @@ impl Daemon {
                 self.guard.change(old, new);
             }
             let is_due = self.guard.due().is_some_and(|at| at <= Instant::now());
-            if is_due || !steps.is_empty() {
+            if is_due || has_defaults || !steps.is_empty() {
                 self.guard.settle()
             } else if self.check_at <= Instant::now() {
                 self.check_at = Instant::now() + TICK;

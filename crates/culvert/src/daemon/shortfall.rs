@@ -9,8 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use mirror::Snapshot;
-use policy::{Direction, Mark, PolicyEntry, Scope};
+use policy::{Mark, PolicyEntry, Scope};
 use tracing::warn;
+
+use super::texts::direction_text;
 
 /// What becomes of policies whose templates are not known, said of several.
 const FATE: &str = "ask for IPComp alone or too many SAs: their traffic is blocked";
@@ -159,11 +161,7 @@ fn absent(ifindex: u32, policies: usize) -> String {
 /// A policy, as `ip xfrm policy` would say it.
 fn name(policy: &PolicyEntry) -> String {
     let s = &policy.config.selector;
-    let dir = match policy.config.direction {
-        Direction::In => "in",
-        Direction::Out => "out",
-        Direction::Forward => "fwd",
-    };
+    let dir = direction_text(policy.config.direction);
     let Scope { mark, if_id } = policy.scope();
     let mut name = format!("{dir} {}/{} to {}/{}", s.src.addr, s.src.len, s.dst.addr, s.dst.len);
     if mark != Mark::default() {
@@ -184,7 +182,9 @@ const NAMED: usize = 3;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Action, Databases, PolicyConfig, PolicyFlags, Prefix, Selector, Template};
+    use policy::{
+        Action, Databases, Direction, PolicyConfig, PolicyFlags, Prefix, Selector, Template,
+    };
 
     fn prefix(text: &str) -> Prefix {
         let (addr, len) = text.split_once('/').unwrap();

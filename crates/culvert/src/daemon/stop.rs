@@ -79,7 +79,8 @@ impl Daemon {
         let databases = self.source.databases();
         let (sas, policies) = (databases.sa_count(), databases.policies().len());
         let standing = self.guard.standing().len();
-        let is_kept = !self.source.is_beside_kernel() && sas + policies > 0;
+        let is_any = sas + policies > 0 || self.defaults().is_any();
+        let is_kept = !self.source.is_beside_kernel() && is_any;
         let Daemon { config, source, control, .. } = self;
         source.shut_down();
         drop(control);

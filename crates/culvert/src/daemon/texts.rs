@@ -1,7 +1,7 @@
 //! How parts of SAs and policies are shown.
 
 use esp::{Mode, Protocol, SaParams};
-use policy::{PortMask, Prefix, Selector};
+use policy::{Direction, PortMask, Prefix, Selector};
 
 use crate::protocol;
 
@@ -19,6 +19,16 @@ pub fn suite_text(params: &SaParams) -> String {
         Protocol::IpComp => "deflate".to_owned(),
         Protocol::IpInV4 | Protocol::IpInV6 => params.suite.to_string(),
     }
+}
+
+/// A policy's direction, as `ip xfrm policy` says it.
+pub fn direction_text(direction: Direction) -> String {
+    match direction {
+        Direction::In => "in",
+        Direction::Out => "out",
+        Direction::Forward => "fwd",
+    }
+    .into()
 }
 
 /// An SA's mode.

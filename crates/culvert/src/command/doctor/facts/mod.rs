@@ -443,6 +443,7 @@ pub fn healthy_daemon() -> Running {
             clients: 2,
             ports_up: 2,
             ports: 2,
+            default_blocks: Vec::new(),
             guard_policies: 3,
             guard_prefixes: Vec::new(),
             guard_blocked: std::collections::BTreeMap::new(),

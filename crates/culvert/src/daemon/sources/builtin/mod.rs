@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use crypto::{Keys, Providers};
 use esp::Sa;
-use policy::{Databases, Marks, OutboundKey, SaId, WorkerIndex};
+use policy::{Action, Databases, Direction, Marks, OutboundKey, SaId, WorkerIndex};
 use tracing::{error, info, warn};
 use vault::{Record, Vault, VaultError};
 use wire::Headers;
@@ -351,13 +351,15 @@ impl Source for Builtin {
         self.database.backend_mut().retry_numbers();
     }
 
-    /// SAs and policies stay in the vault; with nothing left, it is removed.
+    /// SAs, policies and default actions that block stay in the vault; with nothing left, it is removed.
     fn shut_down(mut self: Box<Self>) {
         self.database.backend_mut().take_back();
         self.database.backend_mut().close_all();
         self.retry();
         let databases = self.databases();
-        let is_empty = databases.sa_count() + databases.policies().len() == 0;
+        let blocks = |direction| databases.default_action(direction) != Action::Allow;
+        let is_empty = databases.sa_count() + databases.policies().len() == 0
+            && ![Direction::In, Direction::Out, Direction::Forward].into_iter().any(blocks);
         let Builtin { vault, database, server, journal, .. } = *self;
         drop((journal, database, server));
         if is_empty
