@@ -198,16 +198,21 @@ impl Guard {
         self.standing.all()
     }
 
-    /// The barrier that decides about packets of a direction that have no mark and that selectors match, as
+    /// The barrier that decides about packets of a direction that have this mark and that selectors match, as
     /// `matches` says.
     pub fn met(
         &self,
         direction: Direction,
+        mark: u32,
         matches: impl Fn(&Selector) -> bool,
     ) -> Option<&Barrier> {
+        let is_marked = |barrier: &&Barrier| {
+            let (value, mask) = barrier.mark();
+            mark & mask == value
+        };
         let number = direction_number(direction);
         let of_direction = self.standing.all().filter(|b| b.direction() == number);
-        of_direction.filter(|b| b.mark().0 == 0 && matches(&b.selector())).min_by_key(|b| b.rank())
+        of_direction.filter(is_marked).filter(|b| matches(&b.selector())).min_by_key(|b| b.rank())
     }
 
     /// How many of the listed barriers the kernel of this network namespace has: those of an instance in another

@@ -314,6 +314,22 @@ impl Private {
         }
     }
 
+    /// The destination of culvert's route by which Linux leads a packet here, if it does: of its own or forwarded,
+    /// with this mark. `is_own_ike` says whether it is key exchange of this host.
+    pub fn leads(&self, dst: IpAddr, mark: u32, is_own_ike: bool) -> Option<Prefix> {
+        if is_own_ike || mark & self.config.mark != 0 {
+            return None;
+        }
+        let led = self.marked.led();
+        let is_led = |led: &LedMark| match led {
+            LedMark::Mark(led) => led.matches(mark),
+            LedMark::Any => mark != 0,
+        };
+        let are_asked = [true, self.has_marks && led.iter().any(is_led)];
+        let tables = self.tables.iter().zip(are_asked).filter(|(_, is_asked)| *is_asked);
+        tables.filter_map(|(table, _)| table.leads(dst)).next()
+    }
+
     /// The private interface.
     pub fn ifindex(&self) -> u32 {
         self.ifindex
@@ -395,6 +411,13 @@ impl Table {
                  the source address of the whole prefix"
             );
         }
+    }
+
+    /// The destination of the route that a packet takes, if that leads here.
+    fn leads(&self, dst: IpAddr) -> Option<Prefix> {
+        let around = self.standing.iter().filter(|(prefix, _)| prefix.contains(dst));
+        let (prefix, (entry, _)) = around.max_by_key(|(prefix, _)| prefix.len)?;
+        matches!(entry, Entry::Culvert(_)).then_some(*prefix)
     }
 
     /// Restores what somebody removed, and removes what another run left.

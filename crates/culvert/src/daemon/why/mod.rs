@@ -5,6 +5,7 @@
 
 mod guard;
 mod hint;
+mod linux;
 mod near_miss;
 mod packet;
 mod text;
@@ -15,6 +16,7 @@ use dataplane::{Came, Explanation, Fate, Probe, Step};
 use policy::{SaEntry, SaId};
 use wire::{Headers, protocol};
 
+use self::linux::{Sender, Stays, Through};
 use super::Daemon;
 use crate::report::{Why, WhyAnswer, WhyPacket, WhyRequest, WhyStep};
 
@@ -30,14 +32,21 @@ impl Daemon {
     fn explained(&self, request: &WhyRequest) -> Result<Why, String> {
         let bytes = packet::packet(&request.packet)?;
         let h = wire::parse_ip(&bytes).map_err(|error| format!("no such packet: {error}"))?;
-        let (came, how) = self.came(request)?;
+        let (came, sender, how) = self.came(request)?;
+        let through = sender.map(|sender| self.through_linux(&h, sender, request.mark));
+        let (came, before) = match through {
+            None => (came, Vec::new()),
+            Some(Through::Comes(came, steps)) => (came, steps),
+            Some(Through::Stays(stays)) => return Ok(left_to_linux(&request.packet, how, stays)),
+        };
         let steering = self.steered(&came, &h);
         let (worker, explanation) = match steering {
             Some((_, false)) => (0, passed()),
             _ => self.ask(Probe { packet: bytes, came })?,
         };
         let Explanation { mark, steps: answers, fate } = explanation;
-        let mut steps: Vec<WhyStep> = steering.into_iter().map(|(step, _)| step).collect();
+        let mut steps = before;
+        steps.extend(steering.into_iter().map(|(step, _)| step));
         if mark != 0 {
             steps.push(text::step("mark", format!("{mark:#x}")));
         }
@@ -54,7 +63,7 @@ impl Daemon {
         };
         // As it came, it meets the kernel's barriers.
         let barred = match fate {
-            Fate::ToLinux { as_received: true } => self.barred(&h),
+            Fate::ToLinux { as_received: true } => self.barred_as_received(&h),
             _ => None,
         };
         let is_guarded = answers.iter().any(|step| matches!(step, Step::Guard(_)));
@@ -75,11 +84,11 @@ impl Daemon {
         Err("the SA's home has just changed: ask again".into())
     }
 
-    /// How the packet comes, and that in words.
-    fn came(&self, request: &WhyRequest) -> Result<(Came, String), String> {
+    /// How the packet comes, whose it is if Linux has it first, and how it comes in words.
+    fn came(&self, request: &WhyRequest) -> Result<(Came, Option<Sender>, String), String> {
         let WhyRequest { packet: WhyPacket { src, dst, .. }, interface, spi, mark } = request;
         if let Some(spi) = spi {
-            return self.decrypted(*spi);
+            return self.decrypted(*spi).map(|(came, how)| (came, None, how));
         }
         let (snapshot, topology) = (self.observer.snapshot(), self.tables.topology.load());
         let from_linux = |tunnel, how: String| (Came::Linux { tunnel, mark: *mark }, how);
@@ -89,7 +98,8 @@ impl Daemon {
                 link.ok_or_else(|| format!("--in {name}: there is no such interface"))?.index
             }
             None if topology.is_local_addr(*src) => {
-                return Ok(from_linux(0, "sent by this host".into()));
+                let (came, how) = from_linux(0, "sent by this host".into());
+                return Ok((came, Some(Sender::Host), how));
             }
             None => topology.way_out(*dst, *src).ok_or_else(|| {
                 format!(
@@ -104,7 +114,8 @@ impl Daemon {
             ));
         }
         let guessed = if interface.is_none() { ", as the route to its source says" } else { "" };
-        Ok(match topology.interfaces.get(&ifindex) {
+        let mut sender = None;
+        let (came, how) = match topology.interfaces.get(&ifindex) {
             Some(i) if i.binding.is_some() => {
                 from_linux(ifindex, format!("from Linux, by tunnel interface {name}"))
             }
@@ -114,11 +125,12 @@ impl Daemon {
             Some(i) if i.port.is_some() => {
                 (Came::Port { ifindex }, format!("received by port {name}{guessed}"))
             }
-            _ => from_linux(
-                0,
-                format!("received by {name}{guessed}, which is no port: Linux forwards it"),
-            ),
-        })
+            _ => {
+                sender = Some(Sender::Received(ifindex));
+                from_linux(0, format!("received by {name}{guessed}, which is no port"))
+            }
+        };
+        Ok((came, sender, how))
     }
 
     fn decrypted(&self, spi: u32) -> Result<(Came, String), String> {
@@ -156,6 +168,25 @@ impl Daemon {
 
     fn sa(&self, id: &SaId) -> Option<std::sync::Arc<SaEntry<esp::Sa>>> {
         self.source.databases().sa(id)
+    }
+}
+
+/// The answer about a packet that goes through Linux, and never comes to culvert.
+fn left_to_linux(packet: &WhyPacket, came: String, stays: Stays) -> Why {
+    let Stays { steps, verdict, barred } = stays;
+    let answer = Why {
+        packet: text::packet(packet),
+        came,
+        steps,
+        fate: "to-linux".into(),
+        verdict,
+        drop_reason: None,
+        hints: Vec::new(),
+        worker: 0,
+    };
+    match barred {
+        Some(barred) => guard::stopped(answer, Some(barred)),
+        None => answer,
     }
 }
 
