@@ -50,6 +50,8 @@ class Policy:
     priority: int
     action: str
     sa: int
+    #: As `ip xfrm` has it: `mark 1 mask 255`.
+    mark: str = ""
 
     def selector(self):
         return f"src {self.src} dst {self.dst} {self.upper}"
