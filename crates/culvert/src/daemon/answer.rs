@@ -106,6 +106,15 @@ impl Daemon {
                 }
             });
         }
+        let mut blocked = self.defaults().directions();
+        if self.source.is_beside_kernel() && blocked.any(|way| way == Direction::Out) {
+            warnings.push(
+                "the kernel's default action blocks what leaves: so it refuses to send its own packets \
+                 to culvert0, also those that a policy protects; a policy with `action block` of the last \
+                 priority blocks the same and spares culvert0 (`ip xfrm policy getdefault`)"
+                    .into(),
+            );
+        }
         warnings.extend(self.confinement.warning());
         warnings.extend(self.workers.plan().warning(self.ports.most_queues()));
         warnings.extend(self.source.warnings());
