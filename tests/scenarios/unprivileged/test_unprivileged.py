@@ -62,7 +62,7 @@ def test_both(network, unprivileged):
     assert_only_protected(frames)
     assert "esp" not in kinds(frames) and kinds(frames)["esp-udp"] > 20
     IvRecord().add(frames).assert_no_repeat()
-    assert not net.gwa.daemon.json("status")["warnings"]
+    assert not net.gwa.daemon.warnings()
 
 
 @in_full
