@@ -45,7 +45,8 @@ def assert_confined(daemon, workers):
     moving = [n for (_, name), (_, n) in found.items() if name.startswith(("culvert-work", "culvert-crypto"))]
     assert moving == [OF_SOME] * workers, found
     assert found[str(daemon.process.pid), "culvert"][1] == OF_ALL, found
-    assert [n for (_, name), (_, n) in found.items() if name == "culvert-ctl"] == [OF_SOME], found
+    for asked in ("culvert-ctl", "culvert-read"):
+        assert [n for (_, name), (_, n) in found.items() if name == asked] == [OF_SOME], found
     assert all(n >= OF_ALL for _, n in found.values()), found
     return found
 

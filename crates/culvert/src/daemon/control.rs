@@ -104,22 +104,24 @@ impl Control {
     pub fn listen(path: &Path, confinement: Confinement) -> io::Result<Control> {
         let (sender, questions) = channel();
         let asker = Asker { questions: sender, waker: Waker::new()? };
-        let socket = asker.clone().listen(path, 0o600, Box::new(Root), confinement)?;
+        let socket =
+            asker.clone().listen("culvert-ctl", path, 0o600, Box::new(Root), confinement)?;
         Ok(Control { questions, asker, _socket: socket })
     }
 
-    /// Listens at another path, of this mode, where others may ask.
+    /// Listens at another path, of this mode, where others may ask: by a thread of this name.
     ///
     /// # Errors
     /// When the socket cannot be made.
     pub fn listen_too(
         &self,
+        thread: &str,
         path: &Path,
         mode: u32,
         door: Box<dyn Door>,
         confinement: Confinement,
     ) -> io::Result<Listening> {
-        self.asker.clone().listen(path, mode, door, confinement)
+        self.asker.clone().listen(thread, path, mode, door, confinement)
     }
 
     /// The questions that wait.
@@ -146,6 +148,7 @@ impl Asker {
     /// Serves a socket from a thread of its own.
     fn listen(
         self,
+        thread: &str,
         path: &Path,
         mode: u32,
         door: Box<dyn Door>,
@@ -159,7 +162,7 @@ impl Asker {
         let listener = UnixListener::bind(path)?;
         fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
         let listening = Listening(path.into());
-        Builder::new().name("culvert-ctl".into()).spawn(move || {
+        Builder::new().name(thread.into()).spawn(move || {
             confinement.for_clients();
             for stream in listener.incoming() {
                 match stream {
@@ -280,7 +283,8 @@ mod tests {
         let path = |name: &str| directory.path().join(name);
         let control = Control::listen(&path("control"), Confinement::Off).unwrap();
         let open = |name, admits| {
-            control.listen_too(&path(name), 0o666, Box::new(Narrow(admits)), Confinement::Off)
+            let door = Box::new(Narrow(admits));
+            control.listen_too(name, &path(name), 0o666, door, Confinement::Off)
         };
         let (narrow, shut) = (open("narrow", true).unwrap(), open("shut", false).unwrap());
         let ask = |name: &str, text: &str| {

@@ -33,8 +33,9 @@ pub fn listen(config: &Config, control: &Control, confinement: Confinement) -> O
     }
     let door = Reader { user: reader.clone(), may_capture: *reader_captures };
     let path = paths::reading_socket(&config.name);
-    let listening = make_directory(Path::new(paths::READING))
-        .and_then(|()| control.listen_too(&path, 0o666, Box::new(door), confinement));
+    let listening = make_directory(Path::new(paths::READING)).and_then(|()| {
+        control.listen_too("culvert-read", &path, 0o666, Box::new(door), confinement)
+    });
     match listening {
         Ok(listening) => Some(listening),
         Err(error) => {

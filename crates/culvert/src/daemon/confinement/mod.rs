@@ -4,7 +4,7 @@
 //! | --- | --- | --- |
 //! | all, and programs that they start | what only an attacker does ([`calls::HOSTILE`]) | the process is killed: the guard stands, and the next start takes up all SAs |
 //! | | what culvert has no use for ([`calls::REFUSED`]), namespaces included | EPERM |
-//! | those that talk to commands (`culvert-ctl`, captures) | start programs, too | EPERM |
+//! | those that talk to commands (`culvert-ctl`, `culvert-read`, captures) | start programs, too | EPERM |
 //! | workers and crypto threads | all but what moves packets ([`calls::PACKETS`]) | ENOSYS |
 //! | those of `culvert web` and `culvert metrics` | all but what serves ([`calls::SERVING`]) | ENOSYS |
 //!
