@@ -1,10 +1,12 @@
 //! A port of one socket, and a plain socket as its peer, over the loopback interface.
 
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use super::headers::{UDP_LEN, headers_len};
 use super::*;
+use crate::packet::socket::set;
 use crate::umem::{ChunkSize, Packet, Umem, UmemConfig};
 use wire::Span;
 
@@ -133,5 +135,30 @@ fn only_udp_sockets_of_the_port_are_taken() {
     match EspSocket::new(udp.into(), port ^ 1) {
         Err(Unfit::Port(told)) => assert_eq!(told, port),
         other => panic!("{other:?}"),
+    }
+}
+
+/// gotatun's panic, mended in its 0.7.2: a GRO datagram that is longer than the buffer it is received into. The kernel
+/// hands over what it was sent in one go, and each datagram in that has no room in a frame of the pool.
+#[test]
+fn a_gro_datagram_longer_than_its_buffer_is_refused_and_counted() {
+    for address in ["127.0.0.1", "::1"] {
+        let (_umem, mut pool) = pool();
+        let (mut port, peer) = pair(address);
+        // So many of each length, and one more of what is left, which has room.
+        for (segment, refused) in [(16_000, 3), (30_000, 2), (2001, 31)] {
+            set(peer.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, segment).expect("Linux 4.18");
+            let before = port.stats();
+            peer.send(&vec![9; segment as usize * refused + 100]).expect("sent");
+            set(peer.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).expect("Linux 4.18");
+            peer.send(&[8; 50]).expect("sent");
+            let burst = receive(&mut port, &mut pool, 2);
+            let headers = headers_len(address == "127.0.0.1");
+            let lens: Vec<usize> = burst.iter().map(|packet| packet.data().len()).collect();
+            assert_eq!(lens, [headers + 100, headers + 50], "{segment}");
+            let stats = port.stats();
+            assert_eq!(stats.rx_refused - before.rx_refused, refused as u64, "{segment}");
+            burst.into_iter().for_each(|packet| pool.put(packet.frame));
+        }
     }
 }
